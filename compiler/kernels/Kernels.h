@@ -1,0 +1,163 @@
+// Kernels.h: what a kernel computes (plain specs) and the builders that emit it as scf, vector, memref, arith and math.
+//
+// A kernel is one function on the arena, run by every thread of the pool at once:
+//
+//   func.func @name(%arena: memref<kArenaBytes x i8>, %offsets: memref<N x i64>, %context: memref<8 x i64>,
+//                   %thread: index, %threads: index)
+//
+// Buffer i of the spec starts at byte offsets[i] of the arena (always a multiple of 64). The last buffer is the scratch, if
+// the spec needs any: thread t uses bytes [t * perThread, (t + 1) * perThread) of it. Threads split outputs, never a sum, and
+// write disjoint bytes. Sizes and strides are constants of the kernel, offsets are not: equal specs share one function.
+// Numbers: every rule of the numbers contract is kept here by construction (one FMA chain a contraction, 16 logical lanes and
+// a fixed tree a row sum, chains over the rest, no fast-math flag, mathematics expanded by us).
+#ifndef CINCH_COMPILER_KERNELS_KERNELS_H
+#define CINCH_COMPILER_KERNELS_KERNELS_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mlir {
+class OpBuilder;
+class ModuleOp;
+namespace func { class FuncOp; }
+}
+
+namespace cinch::kernels {
+
+enum class Elem { F32, F64, I32, Bool }; // Bool is one byte, 0 or 1
+int64_t bytesOf(Elem);
+
+// The static extent that the arena argument's type claims (the type needs one for the bare-pointer calling convention).
+constexpr int64_t kArenaBytes = int64_t(1) << 46;
+
+// Words of %context.
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kContextWords = 8 };
+
+// Where an operand lies: element (d0, d1, ..) of the kernel's domain is element offset + sum(d_i * strides[i]) of the buffer.
+// A stride may be 0 (broadcast) or negative (reverse).
+struct View {
+  int buffer = 0;
+  Elem elem = Elem::F32;
+  int64_t offset = 0;
+  std::vector<int64_t> strides;
+};
+
+// ---- Contraction -----------------------------------------------------------------------------------------------------------
+// C[batch, m, n] (+)= sum over k of A[batch, m, k] * B[batch, k, n]; each of the four is a group of zero or more indices, any
+// strides. k is in reduction order, slowest first. Every C element is ONE chain of FMAs over k in that order, started from
+// +0.0, or from what C holds if `accumulate`.
+// Buffers: 0 = A, 1 = B, 2 = C, 3 = scratch (packing).
+struct ContractSpec {
+  Elem elem = Elem::F32; // F32 or F64
+  std::vector<int64_t> batch, m, n, k;
+  View a, b, c;          // strides over (batch.., m.., k..), (batch.., k.., n..), (batch.., m.., n..)
+  bool accumulate = false;
+};
+int64_t scratchBytesPerThread(const ContractSpec &);
+mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &);
+
+// ---- Loops -----------------------------------------------------------------------------------------------------------------
+// A fused DAG of element-wise operations and reductions over one rectangular domain
+//     outer dims (parallel)  x  chain dims (walked in order, slowest first)  x  one column dim (vectorised)
+// Every node has a level: the dims it varies over. Full = outer x chain x col, Row = outer x chain, Column = outer x col,
+// Outer = outer alone. A Load's level is given; an operation's level is the join of its operands'.
+//   ReduceCols: Full -> Row, or Column -> Outer (if there is no chain dim, Full = Column and Row = Outer).
+//               16 logical lanes: lane l takes columns l, l + 16, ..; lanes are then added as a fixed tree
+//               (l with l+8, then +4, +2, +1); dead lanes hold -0.0 (sums), -inf (max), the neutral element in general.
+//   ReduceChain: Full -> Column, Row -> Outer: one chain over the chain dims in order. If `init` names a buffer view the chain
+//               goes on from what is stored there (accumulation over micro-batches), else it starts from +0.0
+//               (sum), -inf, .. .
+// Stores write a node at its own level.
+enum class LoopOp {
+  Load,      // view; `level`
+  LoadAt,    // gather: view plus sum over i of args[i] * atStrides[i]; args are i32 nodes, `level` as given or joined
+  Const,     // number
+  Index,     // i32: offset + sum(d_i * strides[i]) of `view` (nothing is loaded): for range[N]
+  Step,      // the step's number, as elem (i32 or f64)
+  // f32/f64 (and i32 where it makes sense)
+  Neg, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf, Sigmoid, Softplus, Abs, Floor,
+  Add, Sub, Mul, Div, Pow, Max, Min, Fma,
+  CompareEQ, CompareNE, CompareLT, CompareLE, CompareGT, CompareGE, // -> Bool
+  Not, And, Or, Select, Cast, // Cast: to elem
+  RandomUniform, RandomNormal, RandomInt, RandomBool, // see below
+  ReduceCols, ReduceChain,    // `reduce`
+  ArgMaxCols, ArgMinCols,     // Full f32 -> Row i32: lowest index of the largest
+};
+enum class LoopReduce { Sum, Prod, Max, Min, Any, All };
+enum class Level { Outer, Row, Column, Full };
+
+struct LoopNode {
+  LoopOp op = LoopOp::Const;
+  Elem elem = Elem::F32;
+  std::vector<int> args;           // earlier nodes
+  View view;                       // Load, LoadAt, Index, ReduceChain's init (hasInit)
+  std::vector<int64_t> atStrides;  // LoadAt
+  Level level = Level::Full;       // Load, LoadAt, Index, Random*
+  double number = 0;               // Const; RandomBool's p; RandomInt's n
+  LoopReduce reduce = LoopReduce::Sum;
+  bool hasInit = false;
+  // Random*: a pure function of (context seed, context step, example, key, element). `view.strides/offset` give the element's
+  // number inside its example over the domain; exampleStrides the example's number inside the micro-batch (the context's
+  // kFirstExample is added); all zero and usesExample = false for tensors without a batch axis.
+  uint64_t key = 0;
+  bool usesExample = false;
+  std::vector<int64_t> exampleStrides;
+};
+
+struct LoopStore {
+  int node = 0;
+  View view;
+};
+
+// Writes at computed places: dst[view + sum(args_i * atStrides_i)] += value, in the order of the domain (gather's gradient).
+// A kernel with an AddAt has no other store; its domain's outer and column dims must address disjoint elements, the chain
+// dims are walked in order by one thread for each (outer, column).
+struct LoopAddAt {
+  bool present = false;
+  int node = 0;
+  View view;
+  std::vector<int> args;
+  std::vector<int64_t> atStrides;
+};
+
+struct LoopSpec {
+  std::vector<int64_t> outer, chain;
+  int64_t cols = 1;
+  std::vector<LoopNode> nodes;
+  std::vector<LoopStore> stores;
+  LoopAddAt addAt;
+};
+int64_t scratchBytesPerThread(const LoopSpec &);
+mlir::func::FuncOp buildLoop(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const LoopSpec &);
+
+// ---- Attention -------------------------------------------------------------------------------------------------------------
+// Streaming attention; no T x S matrix is stored. lead = leading dims (batch first if there is one), A query heads, G key
+// heads (head a uses floor(a * G / A)). Views have strides over (lead.., head, position, feature); feature stride is 1.
+// lse f32[lead, A, T] = log-sum-exp of the scaled (masked) scores, what backward needs.
+struct AttendSpec {
+  Elem elem = Elem::F32;
+  std::vector<int64_t> lead;
+  int64_t A = 1, G = 1, T = 1, S = 1, K = 1, E = 1;
+  bool causal = false;
+  double scale = 1, dropout = 0;
+  uint64_t key = 0;                // of the dropout's draw, element = ((head * T) + t) * S + s within the example
+  int batchDim = -1;               // which of `lead` counts examples; -1: none
+  View q, k, v, o, lse;            // lse strides over (lead.., head, position)
+  bool hasKeys = false, hasBias = false;
+  View keys, bias;                 // keys (lead.., S); bias (A, T, S)
+};
+// Forward. Buffers as the views name them, then scratch.
+int64_t scratchBytesPerThread(const AttendSpec &);
+mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &);
+
+struct AttendGradSpec {
+  AttendSpec forward;              // its o and lse are inputs here
+  View dout, dq, dk, dv;           // dq, dk, dv are written (not accumulated)
+  bool wantsBiasGrad = false; View dbias; // dbias accumulates over `lead` in order, from what it holds
+};
+int64_t scratchBytesPerThread(const AttendGradSpec &);
+mlir::func::FuncOp buildAttendGrad(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &);
+
+} // namespace cinch::kernels
+#endif

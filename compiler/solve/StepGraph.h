@@ -1,0 +1,57 @@
+// StepGraph.h: one training step as the planner sees it: kernels, the buffers they read and write, bytes and costs as
+// functions of the micro-batch. Plain structs; every solver, the report and the plan checker read the same.
+#ifndef CINCH_COMPILER_SOLVE_STEPGRAPH_H
+#define CINCH_COMPILER_SOLVE_STEPGRAPH_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cinch::solve {
+
+// A quantity at micro-batch b is fixed + perExample * b.
+struct Linear {
+  double fixed = 0, perExample = 0;
+  double at(int64_t b) const { return fixed + perExample * double(b); }
+};
+
+struct Buffer {
+  int64_t fixedBytes = 0, perExampleBytes = 0; // size at micro-batch b, before rounding up to 64
+  // Persistent buffers live through the whole run (parameters, optimizer state, batch data) and are never freed or moved.
+  // Accumulators live from the start of the micro-batch loop into the epilogue (or wherever their last reader stands).
+  enum Kind { Value, Persistent, Accumulator } kind = Value;
+  int producer = -1;         // kernel that writes it; -1: input
+  std::string name;          // for people: "blocks.3.ff.up matmul"
+  int line = 0;              // source line, 0: none
+  int64_t bytes(int64_t b) const { return (fixedBytes + perExampleBytes * b + 63) / 64 * 64; }
+};
+
+enum class Section { Prologue, Loop, Epilogue }; // before, inside, after the micro-batch loop
+
+struct Kernel {
+  std::vector<int> reads, writes;   // buffers; an Accumulator that is read and written stands in `writes` only
+  Section section = Section::Loop;
+  Linear seconds;                   // predicted; the fixed part holds the launch
+  Linear flops, traffic;            // what the prediction came from
+  bool recomputable = true;         // false: writes an accumulator, or may run once only
+  bool cheap = false;               // element-wise and row-wise work: what strategy `cheap` recomputes
+  bool backward = false;            // belongs to the backward sweep (or after it)
+  bool keepHint = false, recomputeHint = false; // @checkpoint, @recompute on what it writes
+  int block = -1;                   // block of a `repeat`; -1 outside
+  bool blockEnd = false;
+  // Write w may share bytes with read r when r dies here: element i of w depends on element i of r alone.
+  std::vector<std::pair<int, int>> inPlace;
+  int64_t scratchBytesPerThread = 0;
+  std::string name; int line = 0;
+};
+
+struct StepGraph {
+  std::vector<Buffer> buffers;
+  std::vector<Kernel> kernels;      // a valid order: every kernel after the producers of what it reads
+  int64_t batch = 1;                // B
+  int64_t grain = 1;                // the micro-batch is a multiple of this and divides B
+  int threads = 1;
+};
+
+} // namespace cinch::solve
+#endif

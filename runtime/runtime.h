@@ -1,0 +1,43 @@
+/* runtime.h: the flat C interface between a compiled training program and the runtime linked into it.
+ *
+ * The compiler emits one object with
+ *   - const char cinch_meta[]            one JSON text (NUL-terminated): everything the runtime must know; see METADATA.md
+ *   - void cinch_train_step(cinch_ctx*)  one optimizer step: prologue, micro-batch loop, gate, update
+ *   - void cinch_eval(cinch_ctx*, int64_t batches)     prologue, `batches` micro-batches, epilogue
+ *   - void cinch_predict(cinch_ctx*, int64_t batches)  likewise
+ * The runtime has main() and the functions below, which are the only outside calls of that object.
+ */
+#ifndef CINCH_RUNTIME_H
+#define CINCH_RUNTIME_H
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What kernels see: context words (step, first example of the micro-batch within its batch, seed). */
+typedef struct cinch_ctx {
+  int64_t words[8];
+  char *arena;      /* 2 MiB-aligned, meta.arena_bytes long */
+  int32_t threads;
+  int32_t checking; /* replay after a failed gate: every launch's outputs are scanned for NaN and infinity */
+} cinch_ctx;
+
+/* A kernel: runs on every thread of the pool with its own `thread` in 0..threads-1. */
+typedef void (*cinch_kernel)(char *arena, const int64_t *offsets, int64_t *context, int64_t thread, int64_t threads);
+
+/* Runs a kernel on all threads and returns when all are done. `launch` is its number in meta.launches. */
+void cinch_launch(cinch_ctx *, int32_t launch, cinch_kernel, const int64_t *offsets);
+/* Sets `bytes` bytes at `offset` of the arena to 0 (accumulators at the start of a step). */
+void cinch_zero(cinch_ctx *, int64_t offset, int64_t bytes);
+/* Brings micro-batch `index` of the current batch into the entry's field buffers and sets words[1] to its first example. */
+void cinch_fill(cinch_ctx *, int32_t entry, int64_t index);
+/* Hands the results of micro-batch `index` of cinch_predict to whoever asked (reads meta.entries[entry].results). */
+void cinch_emit(cinch_ctx *, int32_t entry, int64_t index);
+/* The gate of P5: loss and gradient norm (f32 or f64 scalars as meta says) lie at the byte offsets meta.gate gives. Returns 1
+ * if both are finite: the update follows. 0: the parameters are untouched, the step ends. */
+int32_t cinch_gate(cinch_ctx *);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
