@@ -1,0 +1,111 @@
+// Diagnostics.h: errors and warnings for the user, collected during a run and printed at its end: sorted by place, equal ones
+// once, as text with source frames or as JSON. An error is written in one expression:
+//
+//   diags.error(Code::E0203, at, "`@` needs equal inner sizes, but D = 768 meets 512")
+//       .label(left, "x: f32[B, T, D]", "D = 768 from gpt.cinch:3")
+//       .label(right, "w: f32[512, F]", "declared gpt.cinch:22, size written as 512")
+//       .path("in `ff = mlp` of `block`, reached from `blocks = repeat N block` (gpt.cinch:33)")
+//       .help("write `param w: f32[D, F]`");
+//
+// Messages are lower case and end without a period. Faults of the compiler itself are not diagnostics: they are fatal errors.
+#ifndef CINCH_COMPILER_FRONTEND_DIAGNOSTICS_H
+#define CINCH_COMPILER_FRONTEND_DIAGNOSTICS_H
+
+#include "compiler/frontend/Source.h"
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace llvm {
+class raw_ostream;
+}
+
+namespace cinch {
+
+// All codes, and the long text of each, stand in ErrorCodes.def.
+enum class Code {
+#define DIAGNOSTIC(NAME, TITLE, TEXT) NAME,
+#include "compiler/frontend/ErrorCodes.def"
+};
+std::string_view codeName(Code code);  // "E0203"
+std::string_view codeTitle(Code code); // one line
+// What `cinch explain` prints for "E0203" (or "e203", "203"); empty if there is no such code.
+std::string explainCode(std::string_view name);
+
+enum class Severity { Error, Warning };
+
+struct Label {
+  Span span;
+  std::string text;
+  std::string origin; // why the text is so; printed in parentheses, all origins in one column
+};
+
+struct Diagnostic {
+  Severity severity = Severity::Error;
+  Code code{};
+  Span span;
+  std::string message;
+  std::vector<Label> labels;
+  std::vector<std::string> paths, notes, helps;
+  int instances = 0; // further places of instantiation with the same error
+
+  // A label at the primary span stands behind its `^`.
+  Diagnostic &label(Span at, std::string text, std::string origin = "") {
+    labels.push_back({at, std::move(text), std::move(origin)});
+    return *this;
+  }
+  // How the layer that holds the error was reached.
+  Diagnostic &path(std::string text) { return paths.push_back(std::move(text)), *this; }
+  Diagnostic &note(std::string text) { return notes.push_back(std::move(text)), *this; }
+  // One fix. An empty text is no help: `help(didYouMean(..))` needs no test.
+  Diagnostic &help(std::string text) {
+    if (!text.empty())
+      helps.push_back(std::move(text));
+    return *this;
+  }
+};
+
+struct PrintOptions {
+  bool json = false;  // one object a line
+  bool color = false; // see wantsColor
+  int limit = 20;     // errors shown, and warnings shown; 0: all
+};
+
+// Whether text for this stream is to be coloured: a terminal, and NO_COLOR unset. `choice`: "auto", "always" or "never".
+bool wantsColor(llvm::raw_ostream &os, std::string_view choice = "auto");
+
+class Diagnostics {
+public:
+  explicit Diagnostics(const SourceList &sources) : sources(sources) {}
+
+  // The reference is good until the engine dies.
+  Diagnostic &error(Code code, Span span, std::string message) { return add(Severity::Error, code, span, std::move(message)); }
+  Diagnostic &warning(Code code, Span span, std::string message) {
+    return add(Severity::Warning, code, span, std::move(message));
+  }
+
+  bool hasErrors() const { return errors > 0; }
+  int errorCount() const { return errors; } // as reported, equal ones included
+  const SourceList &sourceList() const { return sources; }
+
+  // Sorted by place, one of each code and place (which counts the others as `instances`).
+  std::vector<Diagnostic> sorted() const;
+  void print(llvm::raw_ostream &os, const PrintOptions &options = {}) const;
+
+private:
+  Diagnostic &add(Severity severity, Code code, Span span, std::string message);
+
+  const SourceList &sources;
+  std::deque<Diagnostic> list;
+  int errors = 0;
+};
+
+// The candidate nearest to `name` by edit distance (a swap of neighbours counts one), or "" if none is near.
+std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
+// "did you mean `gelu`?", or "".
+std::string didYouMean(std::string_view name, const std::vector<std::string> &candidates);
+
+} // namespace cinch
+#endif

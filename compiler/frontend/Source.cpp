@@ -1,0 +1,73 @@
+// Source.cpp: see Source.h.
+#include "compiler/frontend/Source.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace cinch {
+
+SourceList::SourceList() { add("prelude.cinch", std::string(preludeText())); }
+
+int SourceList::add(std::string name, std::string text) {
+  File file{std::move(name), std::move(text), {0}};
+  for (uint32_t i = 0; i < file.text.size(); ++i)
+    if (file.text[i] == '\n')
+      file.lines.push_back(i + 1);
+  files.push_back(std::move(file));
+  return size() - 1;
+}
+
+int SourceList::addFile(const std::string &path, std::string &error) {
+  FILE *stream = std::fopen(path.c_str(), "rb");
+  if (!stream) {
+    error = std::strerror(errno);
+    return -1;
+  }
+  std::string text;
+  char buffer[1 << 16];
+  size_t count;
+  while ((count = std::fread(buffer, 1, sizeof buffer, stream)) > 0) {
+    text.append(buffer, count);
+    if (text.size() > (1u << 30))
+      break;
+  }
+  bool failed = std::ferror(stream);
+  int reason = errno;
+  std::fclose(stream);
+  if (failed || text.size() > (1u << 30)) {
+    error = failed ? std::strerror(reason) : "larger than 1 GiB";
+    return -1;
+  }
+  return add(path, std::move(text));
+}
+
+std::string_view SourceList::text(Span span) const {
+  if (!valid(span))
+    return {};
+  return std::string_view(files[span.file].text).substr(span.begin, span.end - span.begin);
+}
+
+LineColumn SourceList::locate(int file, uint32_t offset) const {
+  const std::vector<uint32_t> &lines = files[file].lines;
+  size_t line = std::upper_bound(lines.begin(), lines.end(), offset) - lines.begin(); // 1 or more: lines[0] is 0
+  return {static_cast<int>(line), static_cast<int>(offset - lines[line - 1]) + 1};
+}
+
+std::string_view SourceList::line(int file, int number) const {
+  const File &f = files[file];
+  size_t begin = f.lines[number - 1];
+  size_t end = number < lineCount(file) ? f.lines[number] - 1 : f.text.size();
+  if (end > begin && f.text[end - 1] == '\r')
+    --end;
+  return std::string_view(f.text).substr(begin, end - begin);
+}
+
+std::string SourceList::place(Span span) const {
+  if (!valid(span))
+    return "?";
+  return std::string(name(span.file)) + ":" + std::to_string(locate(span).line);
+}
+
+} // namespace cinch
