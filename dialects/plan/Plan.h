@@ -1,0 +1,17 @@
+// Plan.h: the plan dialect (when and where, in which bytes). The one header to include.
+#ifndef CINCH_DIALECTS_PLAN_PLAN_H
+#define CINCH_DIALECTS_PLAN_PLAN_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/plan/PlanDialect.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/plan/PlanOps.h.inc"
+
+#endif
