@@ -43,6 +43,11 @@ struct View {
   std::vector<int64_t> strides;
 };
 
+// What code is generated for. It decides tiles and packing, never a number: target::lanesOf(cpu) gives `lanes`.
+struct TargetInfo {
+  int lanes = 16; // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
+};
+
 // ---- Contraction -----------------------------------------------------------------------------------------------------------
 // C[batch, m, n] (+)= sum over k of A[batch, m, k] * B[batch, k, n]; each of the four is a group of zero or more indices, any
 // strides. k is in reduction order, slowest first. Every C element is ONE chain of FMAs over k in that order, started from
@@ -54,8 +59,9 @@ struct ContractSpec {
   View a, b, c;          // strides over (batch.., m.., k..), (batch.., k.., n..), (batch.., m.., n..)
   bool accumulate = false;
 };
-int64_t scratchBytesPerThread(const ContractSpec &);
-mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &);
+int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
+mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,
+                                 const TargetInfo & = {});
 
 // ---- Loops -----------------------------------------------------------------------------------------------------------------
 // A fused DAG of element-wise operations and reductions over one rectangular domain

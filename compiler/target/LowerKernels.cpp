@@ -1,0 +1,91 @@
+// LowerKernels.cpp: the fixed pipeline from kernels to the LLVM dialect.
+//
+// Only conversions stand here: the order of every sum, the tiling and the mathematics are the builders' (compiler/kernels).
+// The check in front refuses what would let a later stage decide numbers: vector.fma (it becomes llvm.fmuladd, which may or
+// may not fuse), vector.contract and its relatives (lowered as multiply and add), fast-math flags.
+#include "compiler/target/LowerKernels.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Index/IR/IndexDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace cinch::target {
+
+void registerKernelDialects(DialectRegistry &registry) {
+  registry.insert<affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                  index::IndexDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                  ub::UBDialect, vector::VectorDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+LogicalResult verifyKernelNumbers(ModuleOp module) {
+  WalkResult result = module.walk([](Operation *op) {
+    if (isa<vector::FMAOp, vector::ContractionOp, vector::OuterProductOp, vector::MultiDimReductionOp>(op) ||
+        op->getName().getDialectNamespace() == "linalg") {
+      op->emitError("its lowering would choose between fused and separate rounding; expected math.fma");
+      return WalkResult::interrupt();
+    }
+    if (auto fastMath = dyn_cast<arith::ArithFastMathInterface>(op)) {
+      auto flags = fastMath.getFastMathFlagsAttr();
+      if (flags && flags.getValue() != arith::FastMathFlags::none) {
+        op->emitError("fast-math flags are forbidden in kernels");
+        return WalkResult::interrupt();
+      }
+    }
+    if (auto reduction = dyn_cast<vector::ReductionOp>(op)) {
+      if (isa<FloatType>(reduction.getDest().getType()) && (reduction.getKind() == vector::CombiningKind::ADD ||
+                                                            reduction.getKind() == vector::CombiningKind::MUL)) {
+        op->emitError("the order of a float reduction must be written out as shuffles");
+        return WalkResult::interrupt();
+      }
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult lowerKernels(ModuleOp module) {
+  if (failed(verifyKernelNumbers(module)))
+    return failure();
+  PassManager pm(module.getContext());
+  pm.addNestedPass<func::FuncOp>(createConvertVectorToSCFPass());
+  pm.addNestedPass<func::FuncOp>(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createSCFToControlFlowPass());
+  ConvertMathToLLVMPassOptions mathOptions;
+  mathOptions.approximateLog1p = false;
+  pm.addPass(createConvertMathToLLVMPass(mathOptions));
+  pm.addPass(createConvertMathToLibmPass()); // f64 only; the check of the LLVM IR refuses f32 calls
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertIndexToLLVMPass());
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  ConvertFuncToLLVMPassOptions funcOptions;
+  funcOptions.useBarePtrCallConv = true;
+  pm.addPass(createConvertFuncToLLVMPass(funcOptions));
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createUBToLLVMConversionPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  return pm.run(module);
+}
+
+} // namespace cinch::target

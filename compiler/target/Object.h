@@ -1,0 +1,39 @@
+// Object.h: an LLVM dialect module -> optimised LLVM IR -> object code or assembly, in process.
+#ifndef CINCH_COMPILER_TARGET_OBJECT_H
+#define CINCH_COMPILER_TARGET_OBJECT_H
+
+#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/SmallVector.h"
+#include <memory>
+#include <string>
+
+namespace mlir {
+class ModuleOp;
+}
+namespace llvm {
+class LLVMContext;
+class Module;
+class TargetMachine;
+}
+
+namespace cinch::target {
+
+// A machine to generate for, by LLVM's name ("haswell", "znver4"); "native" or "" is the CPU of this machine.
+std::unique_ptr<llvm::TargetMachine> createMachine(const std::string &cpu, std::string *error);
+
+// f32 lanes of the widest vector of that CPU: 16 with AVX-512, 8 with AVX2, 4 otherwise; 0 if the name is unknown.
+int lanesOf(const std::string &cpu);
+
+// Translates, optimises (nothing is unrolled or vectorised that the builders did not) and checks the result against the
+// numbers contract: no fast-math flag, no llvm.fmuladd, no mathematical function in f32. Null after an error was emitted.
+std::unique_ptr<llvm::Module> optimizeForMachine(mlir::ModuleOp, llvm::LLVMContext &, llvm::TargetMachine &);
+
+enum class CodeFile { Object, Assembly };
+mlir::LogicalResult emitCode(llvm::Module &, llvm::TargetMachine &, CodeFile, llvm::SmallVectorImpl<char> &);
+
+// All three steps: an LLVM dialect module as the bytes of an object, or as a file (written whole, then renamed).
+mlir::LogicalResult emitObject(mlir::ModuleOp, const std::string &cpu, llvm::SmallVectorImpl<char> &);
+mlir::LogicalResult emitObject(mlir::ModuleOp, const std::string &cpu, const std::string &path);
+
+} // namespace cinch::target
+#endif
