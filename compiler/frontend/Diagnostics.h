@@ -28,6 +28,7 @@ namespace cinch {
 enum class Code {
 #define DIAGNOSTIC(NAME, TITLE, TEXT) NAME,
 #include "compiler/frontend/ErrorCodes.def"
+#undef DIAGNOSTIC
 };
 std::string_view codeName(Code code);  // "E0203"
 std::string_view codeTitle(Code code); // one line

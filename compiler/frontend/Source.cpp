@@ -52,7 +52,10 @@ std::string_view SourceList::text(Span span) const {
 LineColumn SourceList::locate(int file, uint32_t offset) const {
   const std::vector<uint32_t> &lines = files[file].lines;
   size_t line = std::upper_bound(lines.begin(), lines.end(), offset) - lines.begin(); // 1 or more: lines[0] is 0
-  return {static_cast<int>(line), static_cast<int>(offset - lines[line - 1]) + 1};
+  int column = 1;
+  for (uint32_t i = lines[line - 1]; i < offset && i < files[file].text.size(); ++i)
+    column += (static_cast<unsigned char>(files[file].text[i]) & 0xC0) != 0x80; // not inside a UTF-8 character
+  return {static_cast<int>(line), column};
 }
 
 std::string_view SourceList::line(int file, int number) const {

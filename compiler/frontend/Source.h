@@ -12,7 +12,7 @@
 namespace cinch {
 
 struct LineColumn {
-  int line = 0, column = 0; // from 1; the column counts bytes
+  int line = 0, column = 0; // from 1; columns count characters
 };
 
 class SourceList {

@@ -1,0 +1,112 @@
+// Diagnostics.cpp: collecting, sorting, codes, spelling. How they are printed: PrintDiagnostics.cpp.
+#include "compiler/frontend/Diagnostics.h"
+
+#include <algorithm>
+#include <map>
+
+namespace cinch {
+
+namespace {
+struct CodeText {
+  const char *name, *title, *text;
+};
+const CodeText codeTexts[] = {
+#define DIAGNOSTIC(NAME, TITLE, TEXT) {#NAME, TITLE, TEXT},
+#include "compiler/frontend/ErrorCodes.def"
+#undef DIAGNOSTIC
+};
+} // namespace
+
+std::string_view codeName(Code code) { return codeTexts[static_cast<int>(code)].name; }
+std::string_view codeTitle(Code code) { return codeTexts[static_cast<int>(code)].title; }
+
+std::string explainCode(std::string_view name) {
+  std::string wanted(name);
+  for (char &c : wanted)
+    c = (c >= 'a' && c <= 'z') ? c - 0x20 : c;
+  if (!wanted.empty() && wanted[0] >= '0' && wanted[0] <= '9')
+    wanted = "E" + std::string(wanted.size() < 4 ? 4 - wanted.size() : 0, '0') + wanted;
+  for (const CodeText &entry : codeTexts)
+    if (wanted == entry.name)
+      return std::string(entry.name) + ": " + entry.title + "\n\n" + entry.text;
+  return "";
+}
+
+Diagnostic &Diagnostics::add(Severity severity, Code code, Span span, std::string message) {
+  Diagnostic diagnostic;
+  diagnostic.severity = severity;
+  diagnostic.code = code;
+  diagnostic.span = span;
+  diagnostic.message = std::move(message);
+  list.push_back(std::move(diagnostic));
+  errors += severity == Severity::Error;
+  return list.back();
+}
+
+std::vector<Diagnostic> Diagnostics::sorted() const {
+  std::vector<Diagnostic> result;
+  std::map<std::tuple<int, int, uint32_t, uint32_t>, size_t> seen;
+  for (const Diagnostic &diagnostic : list) {
+    const Span &span = diagnostic.span;
+    auto [it, isNew] = seen.try_emplace({static_cast<int>(diagnostic.code), span.file, span.begin, span.end}, result.size());
+    if (isNew)
+      result.push_back(diagnostic);
+    else if (result[it->second].paths != diagnostic.paths)
+      ++result[it->second].instances;
+  }
+  // The user's files before the prelude (file 0), each from the top.
+  auto place = [](const Diagnostic &d) {
+    return std::make_tuple(d.span.file == 0, d.span.file, d.span.begin, d.span.end);
+  };
+  std::stable_sort(result.begin(), result.end(),
+                   [&](const Diagnostic &a, const Diagnostic &b) { return place(a) < place(b); });
+  return result;
+}
+
+// Edit distance where a swap of two neighbours is one step.
+static size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+static std::string lower(std::string_view s) {
+  std::string result(s);
+  for (char &c : result)
+    c = (c >= 'A' && c <= 'Z') ? c + 0x20 : c;
+  return result;
+}
+
+std::string nearestName(std::string_view name, const std::vector<std::string> &candidates) {
+  // One step in three letters; a name of one or two letters is near to its other case only.
+  size_t limit = std::min<size_t>(name.size() / 3, 4), best = limit + 1;
+  std::string result;
+  if (name.size() > 100)
+    return result;
+  for (const std::string &candidate : candidates) {
+    if (candidate == name || candidate.size() > name.size() + 4 || name.size() > candidate.size() + 4)
+      continue;
+    size_t steps = lower(candidate) == lower(name) ? 0 : distance(name, candidate);
+    if (steps < best) {
+      best = steps;
+      result = candidate;
+    }
+  }
+  return result;
+}
+
+std::string didYouMean(std::string_view name, const std::vector<std::string> &candidates) {
+  std::string nearest = nearestName(name, candidates);
+  return nearest.empty() ? "" : "did you mean `" + nearest + "`?";
+}
+
+} // namespace cinch

@@ -1,0 +1,325 @@
+// Lexer.cpp: see Lexer.h. One pass; `pending` is a line end that ends a statement unless the next token goes on with it.
+#include "compiler/frontend/Lexer.h"
+
+#include <algorithm>
+#include <map>
+
+namespace cinch {
+
+const std::vector<std::string> &reservedWords() {
+  static const std::vector<std::string> words = {
+      "if",   "then", "else", "and",  "or",   "not",   "true",  "false", "where",  "sum",    "mean",   "max", "min",
+      "prod", "any",  "all",  "scan", "param", "state", "use",   "update", "return", "metric", "repeat", "as"};
+  return words;
+}
+
+TokenKind wordKind(std::string_view word) {
+  static const std::map<std::string, TokenKind, std::less<>> kinds = [] {
+    std::map<std::string, TokenKind, std::less<>> result;
+    int kind = static_cast<int>(TokenKind::If);
+    for (const std::string &reserved : reservedWords())
+      result[reserved] = static_cast<TokenKind>(kind++);
+    return result;
+  }();
+  auto it = kinds.find(word);
+  return it == kinds.end() ? TokenKind::Name : it->second;
+}
+
+static const char *const punctuation[] = {"(", ")", "[", "]", "{",  "}",  ",", ":",  "?", "~",  "@", "'", "=",
+                                          "->", "..", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "^"};
+static_assert(sizeof punctuation / sizeof *punctuation ==
+                  static_cast<size_t>(TokenKind::Caret) - static_cast<size_t>(TokenKind::LPar) + 1,
+              "one spelling a kind");
+
+std::string describe(TokenKind kind) {
+  switch (kind) {
+  case TokenKind::Name:
+    return "a name";
+  case TokenKind::Number:
+    return "a number";
+  case TokenKind::String:
+    return "a string";
+  case TokenKind::NL:
+    return "the end of the line";
+  case TokenKind::End:
+    return "the end of the file";
+  case TokenKind::Error:
+    return "an unknown character";
+  default:
+    break;
+  }
+  if (kind >= TokenKind::LPar)
+    return std::string("`") + punctuation[static_cast<int>(kind) - static_cast<int>(TokenKind::LPar)] + "`";
+  return "`" + reservedWords()[static_cast<int>(kind) - static_cast<int>(TokenKind::If)] + "`";
+}
+
+// Whether a line end behind this token ends a statement.
+static bool canEndStatement(TokenKind kind) {
+  switch (kind) {
+  case TokenKind::Name:
+  case TokenKind::Number:
+  case TokenKind::String:
+  case TokenKind::True:
+  case TokenKind::False:
+  case TokenKind::RPar:
+  case TokenKind::RSquare:
+  case TokenKind::RBrace:
+  case TokenKind::Prime:
+  case TokenKind::Error:
+    return true;
+  default:
+    return false;
+  }
+}
+
+// Whether a line that begins with this token goes on with the statement before.
+static bool goesOn(TokenKind kind) {
+  switch (kind) {
+  case TokenKind::Arrow:
+  case TokenKind::Then:
+  case TokenKind::Else:
+  case TokenKind::And:
+  case TokenKind::Or:
+  case TokenKind::EQ:
+  case TokenKind::NE:
+  case TokenKind::LT:
+  case TokenKind::LE:
+  case TokenKind::GT:
+  case TokenKind::GE:
+  case TokenKind::Plus:
+  case TokenKind::Minus:
+  case TokenKind::Star:
+  case TokenKind::Slash:
+  case TokenKind::Caret:
+    return true;
+  default:
+    return false;
+  }
+}
+
+namespace {
+
+bool isDigit(char c) { return c >= '0' && c <= '9'; }
+bool isLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool isUnit(std::string_view s) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB"};
+  return std::find(std::begin(units), std::end(units), s) != std::end(units);
+}
+
+class Lexer {
+public:
+  Lexer(const SourceList &sources, int file, Diagnostics &diags, uint32_t begin)
+      : text(sources.text(file)), file(file), diags(diags), pos(begin) {}
+
+  std::vector<Token> run() {
+    while (pos < text.size())
+      step();
+    lineEnd(pos);
+    if (pending)
+      emitPending();
+    put(TokenKind::End, pos, pos);
+    return std::move(out);
+  }
+
+private:
+  char at(size_t offset) const { return pos + offset < text.size() ? text[pos + offset] : '\0'; }
+  Span span(uint32_t begin, uint32_t end) const { return {file, begin, end}; }
+
+  void step() {
+    char c = text[pos];
+    if (c == ' ' || c == '\t' || c == '\r') {
+      ++pos;
+    } else if (c == '/' && at(1) == '/') {
+      while (pos < text.size() && text[pos] != '\n')
+        ++pos;
+    } else if (c == '\n') {
+      lineEnd(pos++);
+      startsLine = true;
+    } else if (c == ';') {
+      lineEnd(pos++);
+      if (pending)
+        emitPending();
+    } else if (isDigit(c)) {
+      number();
+    } else if (isLetter(c)) {
+      uint32_t begin = pos;
+      while (isLetter(at(0)) || isDigit(at(0)))
+        ++pos;
+      put(wordKind(text.substr(begin, pos - begin)), begin, pos);
+    } else if (c == '"') {
+      string();
+    } else {
+      operatorOrBad();
+    }
+  }
+
+  void lineEnd(uint32_t where) {
+    if (depth == 0 && !out.empty() && canEndStatement(out.back().kind) && !pending) {
+      pending = true;
+      pendingAt = where;
+    }
+  }
+  void emitPending() {
+    Token token;
+    token.kind = TokenKind::NL;
+    token.span = span(pendingAt, pendingAt);
+    out.push_back(std::move(token));
+    pending = false;
+  }
+  Token &put(TokenKind kind, uint32_t begin, uint32_t end) {
+    if (pending && !goesOn(kind))
+      emitPending();
+    pending = false;
+    Token token;
+    token.kind = kind;
+    token.span = span(begin, end);
+    token.text = text.substr(begin, end - begin);
+    token.startsLine = startsLine;
+    startsLine = false;
+    out.push_back(std::move(token));
+    return out.back();
+  }
+
+  // digits [ . digits ] [ e [+-] digits ] [ unit ], and no letter or digit behind it
+  void number() {
+    uint32_t begin = pos;
+    while (isDigit(at(0)))
+      ++pos;
+    if (at(0) == '.' && isDigit(at(1)))
+      for (++pos; isDigit(at(0));)
+        ++pos;
+    if ((at(0) == 'e' || at(0) == 'E') && (isDigit(at(1)) || ((at(1) == '+' || at(1) == '-') && isDigit(at(2)))))
+      for (pos += 2; isDigit(at(0));)
+        ++pos;
+    uint32_t digitsEnd = pos;
+    while (isLetter(at(0)) || isDigit(at(0)))
+      ++pos;
+    std::string_view unit = text.substr(digitsEnd, pos - digitsEnd);
+    if (unit.empty() || isUnit(unit)) {
+      Token &token = put(TokenKind::Number, begin, pos);
+      token.text = text.substr(begin, digitsEnd - begin);
+      token.unit = unit;
+      return;
+    }
+    std::string digits(text.substr(begin, digitsEnd - begin));
+    auto &error = diags.error(Code::E0002, span(begin, pos), "malformed number `" + digits + std::string(unit) + "`");
+    static const char *const looseUnits[][2] = {{"K", "KiB"}, {"M", "MiB"}, {"G", "GiB"}, {"T", "TiB"}, {"KB", "kB"}};
+    for (auto &[written, meant] : looseUnits)
+      if (unit == written || (unit.size() == 1 && unit[0] == (written[0] | 0x20)))
+        return error.help("write `" + digits + meant + "`"), void(put(TokenKind::Error, begin, pos));
+    error.note("a number is digits, a fraction, an exponent and a unit: KiB MiB GiB TiB kB MB GB TB");
+    put(TokenKind::Error, begin, pos);
+  }
+
+  void string() {
+    uint32_t begin = pos++;
+    std::string value;
+    while (pos < text.size() && text[pos] != '"' && text[pos] != '\n') {
+      if (text[pos] == '\\') {
+        if (at(1) != '"' && at(1) != '\\') {
+          diags.error(Code::E0003, span(pos, pos + 1), "unknown escape in a string")
+              .help("write `\\\\` for a backslash, `\\\"` for a quote");
+          while (pos < text.size() && text[pos] != '"' && text[pos] != '\n')
+            ++pos;
+          pos += at(0) == '"';
+          put(TokenKind::Error, begin, pos);
+          return;
+        }
+        ++pos;
+      }
+      value += text[pos++];
+    }
+    if (at(0) != '"' || pos >= text.size()) {
+      diags.error(Code::E0003, span(begin, pos), "this string has no closing `\"` on its line");
+      put(TokenKind::Error, begin, pos);
+      return;
+    }
+    ++pos;
+    put(TokenKind::String, begin, pos).text = std::move(value);
+  }
+
+  void operatorOrBad() {
+    for (size_t length : {2, 1}) {
+      std::string_view piece = text.substr(pos, length);
+      if (piece.size() < length)
+        continue;
+      for (int i = 0; i < int(sizeof punctuation / sizeof *punctuation); ++i) {
+        if (piece != punctuation[i])
+          continue;
+        auto kind = static_cast<TokenKind>(static_cast<int>(TokenKind::LPar) + i);
+        if (kind == TokenKind::LPar || kind == TokenKind::LSquare)
+          ++depth;
+        else if ((kind == TokenKind::RPar || kind == TokenKind::RSquare) && depth > 0)
+          --depth;
+        else if (kind == TokenKind::RBrace)
+          lineEnd(pos);
+        put(kind, pos, pos + length);
+        pos += length;
+        return;
+      }
+    }
+    bad();
+  }
+
+  void bad() {
+    static const struct {
+      const char *written, *help;
+    } habits[] = {{"&&", "write `and`"},
+                  {"||", "write `or`"},
+                  {"&", "write `and`"},
+                  {"|", "write `or`"},
+                  {"!", "write `not`"},
+                  {"#", "a comment begins with `//`"},
+                  {"%", "there is no remainder; `a - b * floor(a / b)` on constants"},
+                  {".", "names have no parts; digits stand on both sides of a number's point"},
+                  {"`", "a string stands in double quotes"},
+                  {"\xC2\xB7", "write `*`, or `@` for matrices"},
+                  {"\xC3\x97", "write `*`"},
+                  {"\xE2\x88\x92", "write `-`"},
+                  {"\xE2\x80\x9C", "a string stands in `\"`"},
+                  {"\xE2\x80\x9D", "a string stands in `\"`"},
+                  {"\xE2\x86\x92", "write `->`"},
+                  {"\xE2\x89\xA4", "write `<=`"},
+                  {"\xE2\x89\xA5", "write `>=`"}};
+    uint32_t begin = pos;
+    size_t length = 1;
+    std::string help;
+    for (const auto &habit : habits)
+      if (text.substr(pos).rfind(habit.written, 0) == 0) {
+        length = std::string_view(habit.written).size();
+        help = habit.help;
+        break;
+      }
+    if (help.empty()) // one character, which may be several bytes
+      while (pos + length < text.size() && (static_cast<unsigned char>(text[pos + length]) & 0xC0) == 0x80)
+        ++length;
+    pos += length;
+    auto first = static_cast<unsigned char>(text[begin]);
+    std::string shown;
+    if (first < 0x20 || first == 0x7F) {
+      static const char digits[] = "0123456789abcdef";
+      shown = std::string("byte 0x") + digits[first >> 4] + digits[first & 15];
+    } else {
+      shown = "`" + std::string(text.substr(begin, length)) + "`";
+    }
+    diags.error(Code::E0001, span(begin, pos), "unknown character " + shown).help(std::move(help));
+    put(TokenKind::Error, begin, pos);
+  }
+
+  std::string_view text;
+  int file;
+  Diagnostics &diags;
+  uint32_t pos;
+  std::vector<Token> out;
+  int depth = 0; // of ( and [
+  bool pending = false, startsLine = true;
+  uint32_t pendingAt = 0;
+};
+
+} // namespace
+
+std::vector<Token> lex(const SourceList &sources, int file, Diagnostics &diags, uint32_t begin) {
+  return Lexer(sources, file, diags, begin).run();
+}
+
+} // namespace cinch
