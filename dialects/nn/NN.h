@@ -1,0 +1,74 @@
+// NN.h: the one header of the `nn` dialect.
+#ifndef CINCH_DIALECTS_NN_NN_H
+#define CINCH_DIALECTS_NN_NN_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/TensorEncoding.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace cinch::nn {
+
+class GradientBuilder;
+
+// The derivative is zero by definition (see Interfaces.td).
+template <typename Op> class NoGradient : public mlir::OpTrait::TraitBase<Op, NoGradient> {};
+
+// Names of discardable attributes (see the dialect's description).
+inline constexpr llvm::StringLiteral kPathAttr = "nn.path", kInitAttr = "nn.init", kOptimizerAttr = "nn.optimizer",
+                                     kDecaysAttr = "nn.decays", kFrozenAttr = "nn.frozen", kSlotAttr = "nn.slot",
+                                     kFieldAttr = "nn.field", kValidRowsAttr = "nn.valid_rows", kNameAttr = "nn.name",
+                                     kTrainingAttr = "nn.training", kKeepAttr = "nn.keep",
+                                     kRecomputeAttr = "nn.recompute", kBlockAttr = "nn.block",
+                                     kBlockEndAttr = "nn.block_end", kBackwardAttr = "nn.backward";
+
+// Names of the functions of a program.
+inline constexpr llvm::StringLiteral kStepName = "step", kTrainName = "train", kEvaluationName = "evaluation",
+                                     kPredictionName = "prediction";
+
+inline mlir::RankedTensorType tensorOf(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType());
+}
+bool isF64Scalar(mlir::Type);
+
+// The batch axis of a type; -1: none.
+int64_t batchAxis(mlir::Type);
+inline int64_t batchAxis(mlir::Value value) { return batchAxis(value.getType()); }
+inline bool hasBatch(mlir::Value value) { return batchAxis(value) >= 0; }
+// True if an operand or a result of the op has the batch axis: such work lies inside the micro-batch loop.
+bool touchesBatch(mlir::Operation *);
+
+mlir::RankedTensorType tensorType(llvm::ArrayRef<int64_t> shape, mlir::Type element, int64_t batch);
+mlir::RankedTensorType withElement(mlir::RankedTensorType, mlir::Type element);
+
+// Shape rules that builders need before an op exists (Shapes.cpp). `resultRank` is the number of result labels.
+mlir::RankedTensorType contractType(mlir::RankedTensorType lhs, llvm::ArrayRef<int64_t> lhsLabels,
+                                    mlir::RankedTensorType rhs, llvm::ArrayRef<int64_t> rhsLabels, int64_t resultRank);
+mlir::FailureOr<mlir::RankedTensorType> gatherType(mlir::RankedTensorType x, mlir::TypeRange indices,
+                                                   llvm::ArrayRef<int64_t> xLabels, mlir::ArrayAttr indexLabels,
+                                                   llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
+
+// The number that fills a value, if a constant (through broadcasts) does.
+std::optional<double> splatNumber(mlir::Value);
+
+// Where an op comes from, for people: path of the instance ("" for the train block), file and line (0: unknown).
+llvm::StringRef instancePath(mlir::Location);
+mlir::FileLineColLoc sourcePlace(mlir::Location);
+
+} // namespace cinch::nn
+
+#include "dialects/nn/NNDialect.h.inc"
+#include "dialects/nn/NNEnums.h.inc"
+#include "dialects/nn/Interfaces.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/nn/NNAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/nn/NNOps.h.inc"
+
+#endif

@@ -1,0 +1,129 @@
+// NNDialect.td: the `nn` dialect, its enums, attributes and type constraints.
+#ifndef CINCH_NN_DIALECT_TD
+#define CINCH_NN_DIALECT_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/TensorEncoding.td"
+
+def NN_Dialect : Dialect {
+  let name = "nn";
+  let cppNamespace = "::cinch::nn";
+  let summary = "what a training program computes";
+  let description = [{
+    source -> **nn** -> plan -> kernels
+
+    `nn` says *what* is computed: tensors with value semantics, one operation per textbook operation, every shape static.
+
+    - The source lies before it: names, layers, sizes with letters are gone; every op carries its place as a location,
+      `loc("blocks.3.ff"("model.cinch":12:7))`, the name being the path of the instance.
+    - `plan` lies behind it: order, micro-batches, kernels and bytes are decided there.
+
+    **The example axis is part of a tensor's type**: `tensor<16x8xf32, #nn.batch<0>>` holds 16 examples of 8 numbers. The
+    size is that of the whole batch. A tensor without the encoding is the same for all examples. No op mixes examples but
+    those whose result has no batch axis (`reduce`, `contract`, `scatter_add`, the `dbias` of `attend_grad`): these are the
+    values that accumulate over micro-batches.
+
+    **Numbers.** Every op is defined down to the bit: an element-wise op is one correctly rounded operation or one of our
+    polynomials, sums have the order that the op's description gives. No op may be re-associated or contracted.
+
+    Discardable attributes. On operations: `nn.keep`, `nn.recompute` (hints of the user), `nn.block`, `nn.block_end` (block of
+    a `repeat`), `nn.backward` (made by the backward sweep or behind it). On arguments: `nn.path`, `nn.init`,
+    `nn.optimizer`, `nn.decays`, `nn.frozen` (a parameter), `nn.slot` (optimizer state), `nn.field` (data),
+    `nn.valid_rows`. On results: `nn.name`, `nn.path`, `nn.slot`. On `@step`: `nn.training`.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+// ---- Types ------------------------------------------------------------------------------------------------------------
+class NN_TensorOf<list<Type> elements, string name> : RankedTensorOf<elements, [HasStaticShapePred], name>;
+def NN_Tensor : NN_TensorOf<[F32, F64, I32, I1], "static tensor of f32, f64, i32 or i1">;
+def NN_Float : NN_TensorOf<[F32, F64], "static tensor of f32 or f64">;
+def NN_Number : NN_TensorOf<[F32, F64, I32], "static tensor of f32, f64 or i32">;
+def NN_Int : NN_TensorOf<[I32], "static tensor of i32">;
+def NN_Bool : NN_TensorOf<[I1], "static tensor of i1">;
+def NN_F64Scalar
+    : Type<CPred<"::cinch::nn::isF64Scalar($_self)">, "tensor<f64>", "::mlir::RankedTensorType">,
+      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF64Type())">;
+
+// ---- Enums ------------------------------------------------------------------------------------------------------------
+class NN_Case<int number, string symbol> : I32EnumAttrCase<symbol, number, !tolower(symbol)>;
+class NN_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::cinch::nn";
+  let genSpecializedAttr = 0;
+}
+class NN_EnumAttr<EnumAttrInfo info, string mnemonic> : EnumAttr<NN_Dialect, info, mnemonic>;
+
+def NN_Compare : NN_Enum<"Comparison", "comparison",
+  [NN_Case<0, "EQ">, NN_Case<1, "NE">, NN_Case<2, "LT">, NN_Case<3, "LE">, NN_Case<4, "GT">, NN_Case<5, "GE">]>;
+def NN_CompareAttr : NN_EnumAttr<NN_Compare, "comparison">;
+def NN_Reduction : NN_Enum<"Reduction", "what a reduction does",
+  [NN_Case<0, "Sum">, NN_Case<1, "Max">, NN_Case<2, "Min">, NN_Case<3, "Prod">, NN_Case<4, "Any">, NN_Case<5, "All">]>;
+def NN_ReductionAttr : NN_EnumAttr<NN_Reduction, "reduction">;
+def NN_Draw : NN_Enum<"Draw", "kind of random numbers",
+  [NN_Case<0, "Uniform">, NN_Case<1, "Normal">, NN_Case<2, "Int">, NN_Case<3, "Bool">]>;
+def NN_DrawAttr : NN_EnumAttr<NN_Draw, "draw">;
+def NN_InitKind : NN_Enum<"InitKind", "distribution of initial values",
+  [NN_Case<0, "Constant">, NN_Case<1, "Normal">, NN_Case<2, "Truncated_Normal">, NN_Case<3, "Uniform">,
+   NN_Case<4, "Orthogonal">]>;
+def NN_OptimizerKind : NN_Enum<"OptimizerKind", "update rule",
+  [NN_Case<0, "SGD">, NN_Case<1, "Adam">, NN_Case<2, "AdamW">]>;
+def NN_ScheduleKind : NN_Enum<"ScheduleKind", "course of the learning rate",
+  [NN_Case<0, "Constant">, NN_Case<1, "Linear">, NN_Case<2, "Cosine">, NN_Case<3, "Polynomial">,
+   NN_Case<4, "Inverse_Sqrt">, NN_Case<5, "Step">, NN_Case<6, "Exponential">, NN_Case<7, "WSD">]>;
+
+// ---- Attributes -------------------------------------------------------------------------------------------------------
+class NN_Attr<string name, string attrMnemonic, list<Trait> traits = []> : AttrDef<NN_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+def NN_BatchAttr : NN_Attr<"Batch", "batch", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "the axis of a tensor that holds the examples";
+  let parameters = (ins "int64_t":$axis);
+  let assemblyFormat = "`<` $axis `>`";
+}
+
+def NN_InitAttr : NN_Attr<"Init", "init"> {
+  let summary = "initial values of a parameter: a is the value, deviation, half-width or gain";
+  let parameters = (ins EnumParameter<NN_InitKind>:$kind, APFloatParameter<"">:$a);
+  let assemblyFormat = "`<` $kind `,` custom<Number>($a) `>`";
+}
+
+def NN_OptimizerAttr : NN_Attr<"Optimizer", "optimizer"> {
+  let summary = "an update rule and its constants";
+  let parameters = (ins EnumParameter<NN_OptimizerKind>:$kind, APFloatParameter<"">:$lr, APFloatParameter<"">:$momentum, "bool":$nesterov,
+                        APFloatParameter<"">:$beta1, APFloatParameter<"">:$beta2, APFloatParameter<"">:$eps, APFloatParameter<"">:$decay);
+  let assemblyFormat = [{
+    `<` $kind `,` `lr` `=` custom<Number>($lr) `,` `momentum` `=` custom<Number>($momentum) `,` `nesterov` `=` $nesterov
+    `,` `betas` `=` `(` custom<Number>($beta1) `,` custom<Number>($beta2) `)` `,` `eps` `=` custom<Number>($eps) `,`
+    `decay` `=` custom<Number>($decay) `>`
+  }];
+}
+
+def NN_ScheduleAttr : NN_Attr<"Schedule", "schedule"> {
+  let summary = "the learning rate's course, in steps and in shares of the learning rate";
+  let parameters = (ins EnumParameter<NN_ScheduleKind>:$kind, APFloatParameter<"">:$warmup, APFloatParameter<"">:$end, APFloatParameter<"">:$power,
+                        APFloatParameter<"">:$factor, APFloatParameter<"">:$every, APFloatParameter<"">:$decay, OptionalArrayRefParameter<"int64_t">:$at);
+  let assemblyFormat = [{
+    `<` $kind `,` `warmup` `=` custom<Number>($warmup) `,` `end` `=` custom<Number>($end) `,` `power` `=`
+    custom<Number>($power) `,` `factor` `=` custom<Number>($factor) `,` `every` `=` custom<Number>($every) `,` `decay` `=`
+    custom<Number>($decay) (`,` `at` `=` `[` $at^ `]`)? `>`
+  }];
+}
+
+def NN_TrainingAttr : NN_Attr<"Training", "training"> {
+  let summary = "how parameters are updated: what Differentiate needs beside the loss";
+  let description = [{
+    `steps` is the schedule's horizon; 0: it follows from the number of examples and is known when the run starts.
+    `clipNorm` and `clipValue` are 0 for none.
+  }];
+  let parameters = (ins ArrayRefParameter<"::cinch::nn::OptimizerAttr">:$optimizers,
+                        "::cinch::nn::ScheduleAttr":$schedule, "int64_t":$steps, APFloatParameter<"">:$clipNorm, APFloatParameter<"">:$clipValue);
+  let assemblyFormat = [{
+    `<` `optimizers` `=` `[` $optimizers `]` `,` `schedule` `=` $schedule `,` `steps` `=` $steps `,` `clip_norm` `=`
+    custom<Number>($clipNorm) `,` `clip_value` `=` custom<Number>($clipValue) `>`
+  }];
+}
+
+#endif

@@ -1,0 +1,385 @@
+// NNOps.td: the ops a model is written in. One op per textbook operation; constraints are numbered C1.. for each op and cited
+// by the checks in NN.cpp and Shapes.cpp. Gradients of the larger ops and the updates of parameters: TrainOps.td.
+#ifndef CINCH_NN_OPS_TD
+#define CINCH_NN_OPS_TD
+
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "dialects/nn/NNDialect.td"
+include "dialects/nn/Interfaces.td"
+
+// `flops` is a C++ expression over the op (NNCosts.h).
+class NN_Op<string mnemonic, list<Trait> traits = []>
+    : Op<NN_Dialect, mnemonic, !listconcat(traits, [Pure, DeclareOpInterfaceMethods<NN_Cost>])> {
+  string cost = "elementsOf(getOperation()->getResult(0))";
+  let extraClassDefinition = "double $cppClass::flops() { return " # cost # "; }\n";
+}
+defvar Derivative = DeclareOpInterfaceMethods<NN_Differentiable>;
+defvar Infers = InferTypeOpAdaptor;
+
+// ==== Constants and inputs =================================================================================================
+def NN_ConstantOp : NN_Op<"constant", [NN_NoGradient]> {
+  let summary = "one number everywhere";
+  let description = [{
+    `number`, rounded once to the element type. C1: a whole number for i32, 0 or 1 for i1.
+  }];
+  let arguments = (ins F64Attr:$number);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$number attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let cost = "0";
+}
+
+def NN_VectorOp : NN_Op<"vector", [NN_NoGradient]> {
+  let summary = "a 1-D tensor of given numbers";
+  let description = "C1: as many numbers as elements. C2: no batch axis.";
+  let arguments = (ins DenseF64ArrayAttr:$numbers);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = "$numbers attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let cost = "0";
+}
+
+def NN_RangeOp : NN_Op<"range", [NN_NoGradient]> {
+  let summary = "0, 1, .. n - 1";
+  let description = "C1: one axis. C2: no batch axis.";
+  let results = (outs NN_Int:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let cost = "0";
+}
+
+def NN_RandomOp : NN_Op<"random", [NN_NoGradient]> {
+  let summary = "random numbers, a pure function of seed, step, example, key and element";
+  let description = [{
+    `uniform` f32 in [0, 1), `normal` f32, `int` i32 in 0 .. `number` - 1, `bool` i1, true with probability `number` rounded
+    to 1/65536. `key` is the hash of the call's path. Without a batch axis the example is 0. The element is the row-major number
+    inside the example. C1: the element type fits the draw. C2: `int` has a whole number >= 1, `bool` one in [0, 1].
+  }];
+  let arguments = (ins NN_DrawAttr:$draw, I64Attr:$key, DefaultValuedAttr<F64Attr, "0.0">:$number);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$draw `key` $key (`of` $number^)? attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let cost = "20 * elementsOf(getResult())";
+}
+
+def NN_StepOp : NN_Op<"step", [NN_NoGradient]> {
+  let summary = "the number of the step, from 0";
+  let results = (outs NN_F64Scalar:$result);
+  let assemblyFormat = "attr-dict";
+  let cost = "0";
+}
+
+def NN_TotalStepsOp : NN_Op<"total_steps", [NN_NoGradient]> {
+  let summary = "the number of steps of the whole run, when it follows from the number of examples";
+  let results = (outs NN_F64Scalar:$result);
+  let assemblyFormat = "attr-dict";
+  let cost = "0";
+}
+
+// ==== Element-wise =========================================================================================================
+// All operands and the result have one type; nothing is broadcast (`broadcast` says it). `weight`: cost of one element.
+class NN_Unary<string mnemonic, int weight, string meaning, list<Trait> traits = [Derivative]>
+    : NN_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultType, Elementwise])> {
+  let summary = meaning;
+  let arguments = (ins NN_Float:$x);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = "$x attr-dict `:` type($result)";
+  let cost = !cast<string>(weight) # " * elementsOf(getResult())";
+}
+def NN_NegOp : NN_Unary<"neg", 1, "-x">;
+def NN_ExpOp : NN_Unary<"exp", 10, "e^x">;
+def NN_Expm1Op : NN_Unary<"expm1", 14, "e^x - 1, exact near 0">;
+def NN_LogOp : NN_Unary<"log", 12, "natural logarithm">;
+def NN_Log1pOp : NN_Unary<"log1p", 16, "log(1 + x), exact near 0">;
+def NN_SqrtOp : NN_Unary<"sqrt", 6, "square root">;
+def NN_SinOp : NN_Unary<"sin", 16, "sine">;
+def NN_CosOp : NN_Unary<"cos", 16, "cosine">;
+def NN_TanhOp : NN_Unary<"tanh", 14, "hyperbolic tangent">;
+def NN_ErfOp : NN_Unary<"erf", 16, "error function">;
+def NN_SigmoidOp : NN_Unary<"sigmoid", 14, "1 / (1 + e^-x)">;
+def NN_SoftplusOp : NN_Unary<"softplus", 24, "log(1 + e^x), without overflow">;
+def NN_AbsOp : NN_Unary<"abs", 1, "absolute value; derivative 0 at 0">;
+def NN_FloorOp : NN_Unary<"floor", 1, "largest whole number not above x", [NN_NoGradient]>;
+def NN_StopGradientOp : NN_Unary<"stop_gradient", 0, "x, with derivative 0", [NN_NoGradient]>;
+
+class NN_Binary<string mnemonic, int weight, string meaning, Type type, list<Trait> traits>
+    : NN_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultType, Elementwise])> {
+  let summary = meaning;
+  let arguments = (ins type:$a, type:$b);
+  let results = (outs type:$result);
+  let assemblyFormat = "$a `,` $b attr-dict `:` type($result)";
+  let cost = !cast<string>(weight) # " * elementsOf(getResult())";
+}
+def NN_AddOp : NN_Binary<"add", 1, "a + b", NN_Number, [Derivative, Commutative]>;
+def NN_SubOp : NN_Binary<"sub", 1, "a - b", NN_Number, [Derivative]>;
+def NN_MulOp : NN_Binary<"mul", 1, "a * b", NN_Number, [Derivative, Commutative]>;
+def NN_DivOp : NN_Binary<"div", 4, "a / b", NN_Float, [Derivative]>;
+def NN_PowOp : NN_Binary<"pow", 30, "a to the power of b", NN_Float, [Derivative]>;
+def NN_MaxOp : NN_Binary<"max", 1, "the larger, NaN if one is; derivative follows b at a tie", NN_Number, [Derivative]>;
+def NN_MinOp : NN_Binary<"min", 1, "the smaller, NaN if one is; derivative follows b at a tie", NN_Number, [Derivative]>;
+def NN_AndOp : NN_Binary<"and", 1, "both", NN_Bool, [NN_NoGradient, Commutative]>;
+def NN_OrOp : NN_Binary<"or", 1, "at least one", NN_Bool, [NN_NoGradient, Commutative]>;
+
+def NN_NotOp : NN_Op<"not", [NN_NoGradient, SameOperandsAndResultType, Elementwise]> {
+  let summary = "not x";
+  let arguments = (ins NN_Bool:$x);
+  let results = (outs NN_Bool:$result);
+  let assemblyFormat = "$x attr-dict `:` type($result)";
+}
+
+def NN_CompareOp : NN_Op<"compare", [NN_NoGradient, Infers, SameTypeOperands, Elementwise]> {
+  let summary = "element-wise comparison; with a NaN only `ne` is true";
+  let arguments = (ins NN_CompareAttr:$comparison, NN_Tensor:$a, NN_Tensor:$b);
+  let results = (outs NN_Bool:$result);
+  let assemblyFormat = "$comparison $a `,` $b attr-dict `:` functional-type(operands, $result)";
+}
+
+def NN_WhereOp : NN_Op<"where", [Derivative, Infers, Elementwise]> {
+  let summary = "a where the condition holds, else b";
+  let description = "C1: the condition has the shape and the batch axis of a. C2: a and b have one type.";
+  let arguments = (ins NN_Bool:$condition, NN_Tensor:$a, NN_Tensor:$b);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$condition `,` $a `,` $b attr-dict `:` functional-type(operands, $result)";
+}
+
+def NN_CastOp : NN_Op<"cast", [Derivative, Elementwise]> {
+  let summary = "the same number as another type, rounded to nearest";
+  let description = [{
+    i1 and i32 to a float, i1 to i32, f32 to f64 and back. C1: shape and batch axis stay. C2: no float becomes an integer.
+  }];
+  let arguments = (ins NN_Tensor:$x);
+  let results = (outs NN_Number:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+}
+
+// ==== Shape ================================================================================================================
+def NN_BroadcastOp : NN_Op<"broadcast", [Derivative]> {
+  let summary = "repeats x along new axes";
+  let description = [{
+    Result axis `axes[i]` is axis i of x; all others are new. C1: one entry an axis of x, strictly increasing, inside the
+    result. C2: sizes agree. C3: x's batch axis becomes the result's; if x has none, a new axis may be it.
+
+        %y = nn.broadcast %x [1] : (tensor<8xf32>) -> tensor<16x8xf32, #nn.batch<0>>
+  }];
+  let arguments = (ins NN_Tensor:$x, DenseI64ArrayAttr:$axes);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$x $axes attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+  let cost = "0";
+}
+
+def NN_TransposeOp : NN_Op<"transpose", [Derivative, Infers]> {
+  let summary = "result axis i is axis permutation[i] of x";
+  let description = "C1: a permutation of the axes.";
+  let arguments = (ins NN_Tensor:$x, DenseI64ArrayAttr:$permutation);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$x $permutation attr-dict `:` functional-type(operands, $result)";
+  let cost = "0";
+}
+
+def NN_ReshapeOp : NN_Op<"reshape", [Derivative]> {
+  let summary = "the same elements, row-major, in another shape";
+  let description = [{
+    C1: as many elements. C2: both sides have a batch axis or none; as many elements lie before it in both, and it has one size:
+    it is neither merged nor split nor moved.
+  }];
+  let arguments = (ins NN_Tensor:$x);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+  let cost = "0";
+}
+
+def NN_SliceOp : NN_Op<"slice", [Derivative, Infers]> {
+  let summary = "elements begin .. end - 1 of an axis, which stays";
+  let description = "C1: the axis exists and is not the batch axis. C2: 0 <= begin < end <= its size.";
+  let arguments = (ins NN_Tensor:$x, I64Attr:$axis, I64Attr:$begin, I64Attr:$end);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$x `axis` $axis `from` $begin `to` $end attr-dict `:` functional-type(operands, $result)";
+  let cost = "0";
+}
+
+def NN_PadOp : NN_Op<"pad", [Derivative, Infers]> {
+  let summary = "`before` and `after` further elements, each `value`, at the ends of an axis";
+  let description = "C1: the axis exists and is not the batch axis. C2: before, after >= 0.";
+  let arguments = (ins NN_Tensor:$x, I64Attr:$axis, I64Attr:$before, I64Attr:$after, DefaultValuedAttr<F64Attr, "0.0">:$value);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = [{
+    $x `axis` $axis `before` $before `after` $after (`value` $value^)? attr-dict `:` functional-type(operands, $result)
+  }];
+  let cost = "0";
+}
+
+def NN_ConcatOp : NN_Op<"concat", [Derivative, Infers]> {
+  let summary = "operands one behind the other along an axis";
+  let description = [{
+    C1: at least one operand. C2: the axis exists and is not the batch axis. C3: all other sizes, element types and batch axes
+    agree.
+  }];
+  let arguments = (ins Variadic<NN_Tensor>:$operands, I64Attr:$axis);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$operands `axis` $axis attr-dict `:` functional-type(operands, $result)";
+  let cost = "0";
+}
+
+def NN_ReverseOp : NN_Op<"reverse", [Derivative, SameOperandsAndResultType]> {
+  let summary = "an axis back to front";
+  let description = "C1: the axis exists and is not the batch axis.";
+  let arguments = (ins NN_Tensor:$x, I64Attr:$axis);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$x `axis` $axis attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let cost = "0";
+}
+
+// ==== Sums and products ====================================================================================================
+def NN_ReduceOp : NN_Op<"reduce", [Derivative, Infers]> {
+  let summary = "sum, largest, smallest, product, any or all over axes, which go away";
+  let description = [{
+    Order of a sum (`sum`, `prod`): if the last axis of x is reduced, the run of reduced axes that ends x, the batch axis
+    excepted, is summed in 16 logical lanes and a fixed tree; what remains is one chain over the other reduced axes in order,
+    the batch axis slowest. If the last axis stays, it is one chain over the reduced axes, batch slowest. Chains start at the
+    neutral element (+0.0 for a sum).
+    A mean is `reduce sum` and a `div` behind it. C1: axes strictly increasing, inside x, at least one. C2: any and all: i1;
+    the others: numbers.
+  }];
+  let arguments = (ins NN_ReductionAttr:$reduction, NN_Tensor:$x, DenseI64ArrayAttr:$axes);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$reduction $x $axes attr-dict `:` functional-type(operands, $result)";
+  let cost = "elementsOf(getX())";
+}
+
+def NN_ContractOp : NN_Op<"contract", [Derivative]> {
+  let summary = "a sum of products of two operands";
+  let description = [{
+    Every axis of an operand has a label. Labels 0 .. r-1 are the result's axes in order, labels r and above are summed, the
+    smallest slowest. Each element is one chain of FMAs in that order, from +0.0.
+
+        // y[b, o] = sum over i of x[b, i] * w[o, i]
+        %y = nn.contract %x [0, 2], %w [1, 2] : (tensor<16x8xf32, #nn.batch<0>>, tensor<4x8xf32>) -> tensor<16x4xf32, #nn.batch<0>>
+
+    C1: one label an axis, no label twice in an operand. C2: axes with one label have one size. C3: every summed label is in both
+    operands, every result axis in at least one. C4: one element type. C5: the batch axes of the operands have one label; if it is
+    a result axis, that is the result's batch axis; if it is summed, it is the smallest summed label and in both operands it is
+    the batch axis.
+  }];
+  let arguments = (ins NN_Float:$lhs, NN_Float:$rhs, DenseI64ArrayAttr:$lhsLabels, DenseI64ArrayAttr:$rhsLabels);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = "$lhs $lhsLabels `,` $rhs $rhsLabels attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+  let cost = "contractFlops(*this)";
+}
+
+def NN_GatherOp : NN_Op<"gather", [Derivative, Infers]> {
+  let summary = "elements of x at computed places";
+  let description = [{
+    `xLabels` has one entry an axis of x: a label >= 0, or -j for "at the j-th index tensor" (from 1). `indexLabels[j-1]` has the
+    labels of that index tensor's axes. Labels 0 .. r-1 are the result's axes in order.
+
+        // y[b, t, d] = table[ids[b, t], d]
+        %y = nn.gather %table [-1, 2] at (%ids) [[0, 1]] : (tensor<100x8xf32>, tensor<4x6xi32, #nn.batch<0>>) -> tensor<4x6x8xf32, #nn.batch<0>>
+
+    Indices lie inside their axis (the checker has proven it). C1: one entry an axis, no label twice in an operand. C2: axes
+    with one label have one size. C3: the labels are 0 .. r-1 without a gap. C4: every index tensor is named exactly once. C5:
+    the batch axis of x is not indexed; batch axes have one label, which no other axis has.
+  }];
+  let arguments = (ins NN_Tensor:$x, Variadic<NN_Int>:$indices, DenseI64ArrayAttr:$xLabels,
+                       TypedArrayAttrBase<DenseI64ArrayAttr, "label lists">:$indexLabels);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = [{
+    $x $xLabels `at` `(` $indices `)` custom<LabelLists>($indexLabels) attr-dict `:` functional-type(operands, $result)
+  }];
+}
+
+def NN_ScatterAddOp : NN_Op<"scatter_add"> {
+  let summary = "adds elements at computed places: the gradient of gather";
+  let description = [{
+    With the labels of a `gather` of a tensor of the result's type: starts from +0.0 and adds every element of `updates` where
+    the gather would have read it, in row-major order of `updates` with the batch axis slowest. C1: `updates` has the type that
+    the gather would have. C2: if `updates` has the batch axis and the result has not, the result accumulates over the examples.
+  }];
+  let arguments = (ins NN_Float:$updates, Variadic<NN_Int>:$indices, DenseI64ArrayAttr:$xLabels,
+                       TypedArrayAttrBase<DenseI64ArrayAttr, "label lists">:$indexLabels);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = [{
+    $updates $xLabels `at` `(` $indices `)` custom<LabelLists>($indexLabels) attr-dict `:`
+    functional-type(operands, $result)
+  }];
+  let hasVerifier = 1;
+  let cost = "elementsOf(getUpdates())";
+}
+
+// ==== Rows =================================================================================================================
+class NN_RowOp<string mnemonic, string meaning, list<Trait> traits> : NN_Op<mnemonic, traits> {
+  let summary = meaning;
+  let arguments = (ins NN_Float:$x, I64Attr:$axis);
+  let assemblyFormat = "$x `axis` $axis attr-dict `:` functional-type(operands, $result)";
+}
+def NN_SoftmaxOp : NN_RowOp<"softmax", "e^x over its sum along an axis", [Derivative, SameOperandsAndResultType]> {
+  let description = "e = exp(x - max), e / sum(e). C1: the axis exists and is not the batch axis.";
+  let results = (outs NN_Float:$result);
+  let hasVerifier = 1;
+  let cost = "18 * elementsOf(getX())";
+}
+def NN_LogSoftmaxOp : NN_RowOp<"log_softmax", "logarithm of the softmax along an axis",
+                               [Derivative, SameOperandsAndResultType]> {
+  let description = "x - max - log(sum(exp(x - max))), from left to right. C1: the axis exists and is not the batch axis.";
+  let results = (outs NN_Float:$result);
+  let hasVerifier = 1;
+  let cost = "14 * elementsOf(getX())";
+}
+def NN_ArgMaxOp : NN_RowOp<"argmax", "lowest index of the largest along an axis, which goes away", [NN_NoGradient, Infers]> {
+  let description = "C1: the axis exists and is not the batch axis.";
+  let results = (outs NN_Int:$result);
+  let cost = "2 * elementsOf(getX())";
+}
+def NN_ArgMinOp : NN_RowOp<"argmin", "lowest index of the smallest along an axis, which goes away", [NN_NoGradient, Infers]> {
+  let description = "C1: the axis exists and is not the batch axis.";
+  let results = (outs NN_Int:$result);
+  let cost = "2 * elementsOf(getX())";
+}
+
+def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Derivative, Infers]> {
+  let summary = "-log softmax(logits)[y] along an axis, with label smoothing";
+  let description = [{
+    With m = max(x), l = m + log(sum(exp(x - m))), s = smooth, C classes: l - x[y] if s = 0, else
+    (l - (1 - s) * x[y]) - (s / C) * sum(x). Where y = `except` the result is 0 and has no gradient.
+    C1: the axis exists and is not the batch axis. C2: y has the shape and batch axis of the logits without that axis.
+    C3: 0 <= smooth < 1.
+  }];
+  let arguments = (ins NN_Float:$logits, NN_Int:$y, I64Attr:$axis, DefaultValuedAttr<F64Attr, "0.0">:$smooth,
+                       OptionalAttr<I64Attr>:$except);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = [{
+    $logits `,` $y `axis` $axis (`smooth` $smooth^)? (`except` $except^)? attr-dict `:` functional-type(operands, $result)
+  }];
+  let cost = "14 * elementsOf(getLogits())";
+}
+
+// ==== Attention ============================================================================================================
+def NN_AttendOp : NN_Op<"attend", [Derivative, Infers, AttrSizedOperandSegments]> {
+  let summary = "scaled dot-product attention with grouped key heads";
+  let description = [{
+    q[.., A, T, K], k[.., G, S, K], v[.., G, S, E], keys i1[.., S], bias[A, T, S]: for query head a with g = floor(a * G / A),
+    p = softmax over s of (scale * q . k + bias), where `keys` is false or, if `causal`, s > t + S - T, as if -inf; dropout keeps
+    an element with probability 1 - dropout (draw `key`, element (a * T + t) * S + s) and divides by it; o = p . v.
+    `lse` is the logarithm of the sum of e^score of a row: what the backward pass needs.
+    C1: leading axes agree in size and batch axis, which is one of them. C2: A is a multiple of G. C3: sizes agree as above.
+    C4: the bias has no batch axis. C5: one element type.
+  }];
+  let arguments = (ins NN_Float:$q, NN_Float:$k, NN_Float:$v, Optional<NN_Bool>:$keys, Optional<NN_Float>:$bias,
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+                       DefaultValuedAttr<I64Attr, "0">:$key);
+  let results = (outs NN_Float:$o, NN_Float:$lse);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v (`keys` $keys^)? (`bias` $bias^)? `scale` $scale (`causal` $causal^)?
+    (`dropout` $dropout^)? (`key` $key^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let cost = "attendFlops(*this)";
+}
+
+include "dialects/nn/TrainOps.td"
+
+#endif

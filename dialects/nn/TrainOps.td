@@ -1,0 +1,149 @@
+// TrainOps.td: gradients of the larger ops, and what happens to parameters once all gradients are there.
+#ifndef CINCH_NN_TRAIN_OPS_TD
+#define CINCH_NN_TRAIN_OPS_TD
+
+include "dialects/nn/NNOps.td"
+
+// ==== Gradients ============================================================================================================
+class NN_RowGradOp<string mnemonic, string meaning>
+    : NN_Op<mnemonic, [SameOperandsAndResultType]> {
+  let summary = meaning;
+  let arguments = (ins NN_Float:$y, NN_Float:$dy, I64Attr:$axis);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = "$y `,` $dy `axis` $axis attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let cost = "5 * elementsOf(getResult())";
+}
+def NN_SoftmaxGradOp : NN_RowGradOp<"softmax_grad", "gradient of softmax"> {
+  let description = "y * (dy - sum(dy * y)), y being the softmax. C1: the axis exists and is not the batch axis.";
+}
+def NN_LogSoftmaxGradOp : NN_RowGradOp<"log_softmax_grad", "gradient of log_softmax"> {
+  let description = "dy - exp(y) * sum(dy), y being the log softmax. C1: the axis exists and is not the batch axis.";
+}
+
+def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [AllTypesMatch<["logits", "result"]>]> {
+  let summary = "gradient of cross_entropy with respect to the logits";
+  let description = [{
+    With p = exp(x - max) / sum(exp(x - max)), s = smooth, C classes: dy * (p - t), where t is 1 at y and 0 elsewhere if s = 0,
+    else (1 - s) + s / C at y and s / C elsewhere; 0 where y = `except`. Constraints as cross_entropy; dy has its result's type.
+  }];
+  let arguments = (ins NN_Float:$logits, NN_Int:$y, NN_Float:$dy, I64Attr:$axis,
+                       DefaultValuedAttr<F64Attr, "0.0">:$smooth, OptionalAttr<I64Attr>:$except);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = [{
+    $logits `,` $y `,` $dy `axis` $axis (`smooth` $smooth^)? (`except` $except^)? attr-dict `:`
+    functional-type(operands, $result)
+  }];
+  let hasVerifier = 1;
+  let cost = "18 * elementsOf(getLogits())";
+}
+
+def NN_AttendGradOp : NN_Op<"attend_grad", [AttrSizedOperandSegments]> {
+  let summary = "gradient of attend";
+  let description = [{
+    Recomputes the scores from q, k and `lse`. `dbias`, a sum over all leading axes with the examples slowest, is there only if
+    it is wanted. C1: gradients have the types of what they belong to, o, dout and lse those of attend. C2: `dbias` only with a
+    bias.
+  }];
+  let arguments = (ins NN_Float:$q, NN_Float:$k, NN_Float:$v, NN_Float:$o, NN_Float:$lse, NN_Float:$dout,
+                       Optional<NN_Bool>:$keys, Optional<NN_Float>:$bias,
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+                       DefaultValuedAttr<I64Attr, "0">:$key);
+  let results = (outs NN_Float:$dq, NN_Float:$dk, NN_Float:$dv, Optional<NN_Float>:$dbias);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`keys` $keys^)? (`bias` $bias^)? `scale` $scale (`causal` $causal^)?
+    (`dropout` $dropout^)? (`key` $key^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let cost = "attendGradFlops(*this)";
+}
+
+// ==== The gradient's norm ==================================================================================================
+def NN_SumSquaresOp : NN_Op<"sum_squares"> {
+  let summary = "a parameter's contribution to the squared norm of the gradient";
+  let description = [{
+    In f64: the elements, row-major, in chunks of 4096 (the last may be shorter); each chunk's squares are summed in 16 logical
+    lanes and the fixed tree, the chunks' sums are one chain from +0.0. C1: no batch axis.
+  }];
+  let arguments = (ins NN_Float:$x);
+  let results = (outs NN_F64Scalar:$result);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = "static constexpr int64_t kChunk = 4096;";
+  let cost = "2 * elementsOf(getX())";
+}
+
+def NN_ClipFactorOp : NN_Op<"clip_factor", [DeclareOpInterfaceMethods<NN_Decomposable>]> {
+  let summary = "min(1, limit / (norm + 1e-6))";
+  let arguments = (ins NN_F64Scalar:$norm, F64Attr:$limit);
+  let results = (outs NN_F64Scalar:$result);
+  let assemblyFormat = "$norm `limit` $limit attr-dict";
+}
+
+// ==== Updates ==============================================================================================================
+def NN_LearningRateOp : NN_Op<"learning_rate", [DeclareOpInterfaceMethods<NN_Decomposable>]> {
+  let summary = "the learning rate of this step";
+  let description = [{
+    All in f64, s = the step from 0, w = warmup, N = `horizon` (0: `total_steps`). While s < w: lr * ((s + 1) / w). Behind it
+    lr times, with t = (s - w) / max(N - w, 1) cut to [0, 1]:
+
+    | schedule | share |
+    |---|---|
+    | constant | 1 |
+    | linear | 1 - (1 - end) * t |
+    | cosine | end + (1 - end) * (0.5 * (1 + cos(pi * t))) |
+    | polynomial | end + (1 - end) * (1 - t)^power |
+    | inverse_sqrt | sqrt(max(w, 1) / max(s + 1, max(w, 1))) |
+    | step | factor^(floor(s / every)), or factor^(number of entries of `at` that are <= s) |
+    | exponential | factor^(s / every) |
+    | wsd | 1 while s < N - decay, then 1 - (1 - end) * ((s - (N - decay)) / decay) |
+  }];
+  let arguments = (ins F64Attr:$lr, NN_ScheduleAttr:$schedule, I64Attr:$horizon);
+  let results = (outs NN_F64Scalar:$result);
+  let assemblyFormat = "$lr $schedule `horizon` $horizon attr-dict";
+}
+
+class NN_UpdateOp<string mnemonic, list<Trait> traits = []>
+    : NN_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<NN_Decomposable>])>;
+
+def NN_SgdOp : NN_UpdateOp<"sgd", [AttrSizedOperandSegments]> {
+  let summary = "stochastic gradient descent";
+  let description = [{
+    Scalars are f64 and are rounded to the parameter's type where they meet a tensor. g = gradient * factor (if given);
+    g = g + decay * p (if decay is not 0); with momentum: v' = momentum * v + g, d = nesterov ? g + momentum * v' : v'; else
+    d = g. p' = p - lr * d. C1: gradient and velocity have the parameter's type, without batch axis. C2: a velocity exactly if momentum is not
+    0, and then a new one.
+  }];
+  let arguments = (ins NN_Float:$parameter, NN_Float:$gradient, NN_F64Scalar:$lr, Optional<NN_Float>:$velocity,
+                       Optional<NN_F64Scalar>:$factor, DefaultValuedAttr<F64Attr, "0.0">:$momentum,
+                       DefaultValuedAttr<F64Attr, "0.0">:$decay, UnitAttr:$nesterov);
+  let results = (outs NN_Float:$result, Optional<NN_Float>:$newVelocity);
+  let assemblyFormat = [{
+    $parameter `,` $gradient `lr` $lr (`velocity` $velocity^)? (`factor` $factor^)? (`momentum` $momentum^)?
+    (`decay` $decay^)? (`nesterov` $nesterov^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let cost = "6 * elementsOf(getParameter())";
+}
+
+def NN_AdamOp : NN_UpdateOp<"adam"> {
+  let summary = "Adam, and AdamW if `decoupled`";
+  let description = [{
+    Scalars are f64 (t = step + 1) and are rounded to the parameter's type where they meet a tensor. g = gradient * factor (if
+    given). Decay (if not 0): `decoupled`: p = p * (1 - lr * decay), else g = g + decay * p. m' = beta1 * m + (1 - beta1) * g;
+    v' = beta2 * v + ((1 - beta2) * g) * g; p' = p - (lr / (1 - beta1^t)) * (m' / (sqrt(v') / sqrt(1 - beta2^t) + eps)).
+    C1: all tensors have the parameter's type, without batch axis.
+  }];
+  let arguments = (ins NN_Float:$parameter, NN_Float:$gradient, NN_Float:$m, NN_Float:$v, NN_F64Scalar:$lr,
+                       NN_F64Scalar:$step, Optional<NN_F64Scalar>:$factor, F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps,
+                       DefaultValuedAttr<F64Attr, "0.0">:$decay, UnitAttr:$decoupled);
+  let results = (outs NN_Float:$result, NN_Float:$newM, NN_Float:$newV);
+  let assemblyFormat = [{
+    $parameter `,` $gradient `,` $m `,` $v `lr` $lr `step` $step (`factor` $factor^)? `betas` `(` $beta1 `,` $beta2 `)` `eps` $eps
+    (`decay` $decay^)? (`decoupled` $decoupled^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let cost = "24 * elementsOf(getParameter())";
+}
+
+#endif
