@@ -1,0 +1,143 @@
+// AttendEmitter.h: what forward and backward of streaming attention share: addressing, register-tiled products, transposed
+// blocks, masks and dropout.
+//
+// Both walk blocks of queries and, inside, blocks of keys. A block of scores is kept transposed, S[key][query]: the lanes of
+// a vector are queries, so that running maximum and sum need no sum across lanes, and each number is a chain whose order the
+// shape alone fixes (keys ascending in blocks of kKeyBlock). Vector width and tile sizes therefore change no bit.
+#ifndef CINCH_COMPILER_KERNELS_ATTENDEMITTER_H
+#define CINCH_COMPILER_KERNELS_ATTENDEMITTER_H
+
+#include "compiler/kernels/Kernels.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <functional>
+
+namespace cinch::kernels {
+
+constexpr int64_t kKeyBlock = 64; // keys between two updates of the running maximum: part of what `attend` means
+// Rows whose queries are packed together, whole vectors; changes no bit.
+int64_t queryBlockOf(const AttendSpec &);
+
+// Typed memory and the element number where something starts in it.
+struct Place {
+  mlir::Value memory, at;
+};
+
+// C[row, col] = start + sum over i of A[row, i] * B[i, col], i ascending, one chain of FMAs an element. Columns are contiguous
+// in B and C.
+struct TileProduct {
+  Place a, b, c;
+  int64_t aRow = 0, aInner = 0, bInner = 0, cRow = 0; // strides
+  mlir::Value rows, inner;                            // counts, at least 1
+  int64_t cols = 0;                                   // padded to whole vectors in C if `colCount` is set
+  mlir::Value colCount;                               // only so many columns are needed
+  bool fresh = false;                                 // start from +0.0, not from what C holds
+  Place rowScale;                                     // if set: what C holds is multiplied by rowScale[row] first
+  std::function<mlir::Value(mlir::Value row, mlir::Value col, mlir::Value vector)> finish; // before storing
+};
+
+class AttendEmitter {
+public:
+  AttendEmitter(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, int64_t buffers,
+                int64_t scratchBytes);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const AttendSpec &spec;
+  mlir::func::FuncOp function;
+  mlir::Value arena, offsets, context, thread, threads;
+  mlir::Type elem;
+  int64_t lanes;           // of a vector of queries or features: 16 in f32, 8 in f64
+  int64_t queryBlock;
+  mlir::VectorType vector;
+
+  // Index arithmetic, folded where constant.
+  mlir::Value index(int64_t);
+  mlir::Value add(mlir::Value, mlir::Value);
+  mlir::Value add(mlir::Value, int64_t);
+  mlir::Value sub(mlir::Value, mlir::Value);
+  mlir::Value mul(mlir::Value, int64_t);
+  mlir::Value min(mlir::Value, mlir::Value);
+  mlir::Value ceilDiv(mlir::Value, int64_t);
+
+  // Numbers.
+  mlir::Value number(double);       // scalar
+  mlir::Value splat(double);        // vector
+  mlir::Value splat(mlir::Value);   // scalar to vector
+  mlir::Value fadd(mlir::Value, mlir::Value);
+  mlir::Value fsub(mlir::Value, mlir::Value);
+  mlir::Value fmul(mlir::Value, mlir::Value);
+  mlir::Value fdiv(mlir::Value, mlir::Value);
+  mlir::Value fma(mlir::Value, mlir::Value, mlir::Value);
+  mlir::Value larger(mlir::Value x, mlir::Value y); // x > y ? x : y
+  mlir::Value isEqual(mlir::Value, double);         // lane by lane
+  mlir::Value select(mlir::Value, mlir::Value, mlir::Value);
+  mlir::Value exp(mlir::Value);
+  mlir::Value log(mlir::Value);
+
+  // Loops. `body` runs with the insertion point inside.
+  void loop(mlir::Value from, mlir::Value to, int64_t step, llvm::function_ref<void(mlir::Value)> body);
+  llvm::SmallVector<mlir::Value> loop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange init,
+                                      llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)>);
+
+  // Memory.
+  mlir::Value bufferMemory(const View &);
+  Place scratch(int64_t byteOffset);
+  // Where `view` starts for these leading indices; the view's further strides are the caller's.
+  Place place(const View &view, mlir::ValueRange leadingIndices);
+  mlir::Value load(Place, mlir::Value offset);
+  mlir::Value loadVector(Place, mlir::Value offset);
+  void store(mlir::Value, Place, mlir::Value offset);
+  void storeVector(mlir::Value, Place, mlir::Value offset);
+  mlir::Value loadSome(Place, mlir::Value offset, int64_t count, mlir::VectorType); // the first `count` lanes, else 0
+  void storeSome(mlir::Value, Place, mlir::Value offset, int64_t count);
+
+  // Blocks.
+  void product(const TileProduct &);
+  // to[col * queryBlock + row] = from[min(row, rows - 1) * rowStride + col] for all rows of a block.
+  void packTransposed(Place from, int64_t rowStride, mlir::Value rows, int64_t cols, Place to);
+  void fillRows(Place, int64_t rowStride, mlir::Value rows, int64_t cols, double value);
+
+  // Splits `items` into one run a thread and walks this thread's.
+  void forItems(int64_t items, llvm::function_ref<void(mlir::Value)> body);
+  llvm::SmallVector<mlir::Value> leadIndices(mlir::Value linear);
+
+  // Where a (lead, head) is: queries, keys and values at position 0, and the number of its first draw within the example.
+  struct Head {
+    llvm::SmallVector<mlir::Value> lead;
+    mlir::Value head, firstDraw;
+    Place q, k, v, bias, keys;
+  };
+  Head locate(mlir::ValueRange lead, mlir::Value head);
+
+  // A block of queries against a block of keys, and where it lies.
+  struct Patch {
+    mlir::Value t0, queries, s0, keys;
+  };
+  // Number of keys that a block of queries looks at: later ones are skipped.
+  mlir::Value keyLimit(mlir::Value t0, mlir::Value queries);
+  // to[key][query] = the scores, scaled, biased, -inf where masked out.
+  void scores(const Head &, const Patch &, Place packedQueries, Place to);
+  // Calls `body` for every key of the block with the vector at first query `lane` and, with dropout, which of its
+  // probabilities are kept; carries `init` along, keys ascending.
+  llvm::SmallVector<mlir::Value>
+  forKeys(const Head &, const Patch &, mlir::Value lane, mlir::ValueRange init,
+          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value key, mlir::Value kept, mlir::ValueRange)> body);
+
+private:
+  mlir::Value queryNumbers(mlir::Value first); // i32: first, first + 1, ..
+  void productColumns(const TileProduct &, mlir::Value col, int vectors, int64_t validLast);
+  void transpose8(llvm::SmallVectorImpl<mlir::Value> &rows);
+  int tileRows = 6, tileVectors = 1;
+  mlir::Value scratchStart;
+};
+
+int64_t numberBytes(const AttendSpec &); // of a score
+
+// Buffers named by the views of a forward spec: largest number + 1.
+int64_t bufferCount(const AttendSpec &);
+
+} // namespace cinch::kernels
+#endif

@@ -1,0 +1,247 @@
+// AttendGrad.cpp: streaming attention, backward.
+//
+// With p[t, s] = exp(score - lse[t]), w = p * kept / (1 - rate) and delta[t] = sum over e of dout * o (Dao et al. 2022):
+//
+//    dv[s] = sum over t of w[t, s] dout[t]          dp[t, s] = (dout[t] . v[s]) * kept / (1 - rate)
+//    ds[t, s] = p (dp - delta[t]);  dbias = ds      dq[t] = sum over s of scale ds k[s]     dk[s] = sum over t of scale ds q[t]
+//
+// One thread owns a key head: dk and dv are chains over (query head of the group, t), dq a chain over s, all accumulated where
+// they are stored. Probabilities are computed again, block by block, by the forward's own code.
+#include "compiler/kernels/AttendEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace cinch::kernels {
+namespace {
+
+// Byte offsets of a thread's scratch.
+struct Scratch {
+  int64_t queries, gradients, shares, slopes, lse, delta, total;
+  explicit Scratch(const AttendSpec &spec) {
+    int64_t size = numberBytes(spec), block = queryBlockOf(spec), keys = std::min(kKeyBlock, spec.S);
+    queries = 0;
+    gradients = queries + size * block * spec.K;
+    shares = gradients + size * block * spec.E;
+    slopes = shares + size * block * keys;
+    lse = slopes + size * block * keys;
+    delta = lse + size * block;
+    total = (delta + size * block + 63) / 64 * 64;
+  }
+};
+
+int64_t bufferCount(const AttendGradSpec &spec) {
+  int64_t count = bufferCount(spec.forward);
+  for (const View *view : {&spec.dout, &spec.dq, &spec.dk, &spec.dv})
+    count = std::max<int64_t>(count, view->buffer + 1);
+  return spec.wantsBiasGrad ? std::max<int64_t>(count, spec.dbias.buffer + 1) : count;
+}
+
+int64_t rowStride(const View &view) { return view.strides.rbegin()[1]; }
+
+class Backward : AttendEmitter {
+public:
+  Backward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad)
+      : AttendEmitter(b, module, name, grad.forward, bufferCount(grad), Scratch(grad.forward).total), grad(grad) {
+    Scratch layout(spec);
+    packedQ = scratch(layout.queries);
+    packedG = scratch(layout.gradients);
+    shares = scratch(layout.shares);
+    slopes = scratch(layout.slopes);
+    lseBlock = scratch(layout.lse);
+    deltaBlock = scratch(layout.delta);
+  }
+
+  func::FuncOp build() {
+    int64_t leads = 1;
+    for (int64_t size : spec.lead)
+      leads *= size;
+    if (grad.wantsBiasGrad) {
+      // The bias' gradient is a chain over the leading axes: they stay in one thread.
+      forItems(spec.G, [&](Value group) { loop(index(0), index(leads), 1, [&](Value lead) { keyHead(lead, group); }); });
+    } else {
+      forItems(leads * spec.G, [&](Value item) {
+        Value groups = index(spec.G);
+        keyHead(arith::DivUIOp::create(b, loc, item, groups), arith::RemUIOp::create(b, loc, item, groups));
+      });
+    }
+    return function;
+  }
+
+private:
+  // Where this head's gradients and results start.
+  struct Gradients {
+    Place o, lse, dout, dq, dk, dv, dbias;
+  };
+
+  void keyHead(Value linearLead, Value group) {
+    SmallVector<Value> lead = leadIndices(linearLead), at = lead;
+    at.push_back(group);
+    Place dk = place(grad.dk, at), dv = place(grad.dv, at);
+    fillRows(dk, rowStride(grad.dk), index(spec.S), spec.K, 0.0);
+    fillRows(dv, rowStride(grad.dv), index(spec.S), spec.E, 0.0);
+    int64_t perGroup = spec.A / spec.G;
+    loop(index(0), index(perGroup), 1, [&](Value member) {
+      Value query = add(mul(group, perGroup), member);
+      Head head = locate(lead, query);
+      SmallVector<Value> where = lead;
+      where.push_back(query);
+      Gradients g{place(spec.o, where), place(spec.lse, where), place(grad.dout, where), place(grad.dq, where), dk, dv, {}};
+      if (grad.wantsBiasGrad)
+        g.dbias = place(grad.dbias, {query});
+      loop(index(0), index(spec.T), queryBlock, [&](Value t0) { queries(head, g, t0); });
+    });
+  }
+
+  void queries(const Head &head, const Gradients &all, Value t0) {
+    Value count = min(index(queryBlock), sub(index(spec.T), t0));
+    auto rows = [&](Place place, const View &view) {
+      return Place{place.memory, add(place.at, mul(t0, rowStride(view)))};
+    };
+    Gradients g = all;
+    g.o = rows(all.o, spec.o);
+    g.dout = rows(all.dout, grad.dout);
+    g.dq = rows(all.dq, grad.dq);
+    g.lse.at = add(all.lse.at, mul(t0, spec.lse.strides.back()));
+    Place q = rows(head.q, spec.q);
+    packTransposed(q, rowStride(spec.q), count, spec.K, packedQ);
+    packTransposed(g.dout, rowStride(grad.dout), count, spec.E, packedG);
+    prepareRows(g, count);
+    fillRows(g.dq, rowStride(grad.dq), count, spec.K, 0.0);
+
+    Value limit = keyLimit(t0, count);
+    loop(index(0), limit, kKeyBlock, [&](Value s0) {
+      Patch part{t0, count, s0, min(index(kKeyBlock), sub(limit, s0))};
+      auto keyRows = [&](Place place, const View &view) {
+        return Place{place.memory, add(place.at, mul(s0, rowStride(view)))};
+      };
+      Place k = keyRows(head.k, spec.k), v = keyRows(head.v, spec.v);
+      scores(head, part, packedQ, shares);
+      slopesOfShares(v, part);
+      loop(index(0), count, lanes, [&](Value lane) { slopesOfScores(head, part, lane); });
+      if (grad.wantsBiasGrad)
+        addBiasGradient(g, part);
+
+      // dv[s] += w[s, t] dout[t];  dk[s] += ds[s, t] q[t];  dq[t] += ds[s, t] k[s]
+      accumulate(shares, queryBlock, 1, g.dout, rowStride(grad.dout), keyRows(g.dv, grad.dv), rowStride(grad.dv),
+                 part.keys, count, spec.E);
+      accumulate(slopes, queryBlock, 1, q, rowStride(spec.q), keyRows(g.dk, grad.dk), rowStride(grad.dk), part.keys, count,
+                 spec.K);
+      accumulate(slopes, 1, queryBlock, k, rowStride(spec.k), g.dq, rowStride(grad.dq), count, part.keys, spec.K);
+    });
+  }
+
+  // delta[t] and lse[t] of the block, contiguous; unused lanes repeat the last row. A row without keys gets lse 0: its scores
+  // are -inf, so its probabilities are 0.
+  void prepareRows(const Gradients &g, Value count) {
+    Value last = add(count, -1);
+    auto wide = VectorType::get({16}, elem);
+    loop(index(0), index(queryBlock), 1, [&](Value lane) {
+      Value t = min(lane, last);
+      Value sum = arith::ConstantOp::create(b, loc, b.getZeroAttr(wide));
+      for (int64_t col = 0; col < spec.E; col += 16) {
+        int64_t valid = std::min<int64_t>(16, spec.E - col);
+        Value x = loadSome(g.dout, add(mul(t, rowStride(grad.dout)), col), valid, wide);
+        Value y = loadSome(g.o, add(mul(t, rowStride(spec.o)), col), valid, wide);
+        sum = fma(x, y, sum);
+      }
+      store(addLanes(sum), deltaBlock, lane);
+      Value lse = load(g.lse, mul(t, spec.lse.strides.back()));
+      Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse,
+                                          number(-std::numeric_limits<double>::infinity()));
+      store(select(empty, number(0.0), lse), lseBlock, lane);
+    });
+  }
+
+  // 16 lanes as a fixed tree: l with l + 8, then + 4, + 2, + 1.
+  Value addLanes(Value sum) {
+    for (int64_t half : {8, 4, 2, 1}) {
+      SmallVector<int64_t> low(half), high(half);
+      for (int64_t i = 0; i < half; ++i) {
+        low[i] = i;
+        high[i] = half + i;
+      }
+      sum = fadd(vector::ShuffleOp::create(b, loc, sum, sum, low), vector::ShuffleOp::create(b, loc, sum, sum, high));
+    }
+    return vector::ExtractOp::create(b, loc, sum, ArrayRef<int64_t>{0});
+  }
+
+  // slopes[key][query] = dout[query] . v[key].
+  void slopesOfShares(Place v, const Patch &part) {
+    TileProduct p;
+    p.a = v;
+    p.aRow = rowStride(spec.v);
+    p.aInner = 1;
+    p.b = packedG;
+    p.bInner = p.cRow = p.cols = queryBlock;
+    p.c = slopes;
+    p.rows = part.keys;
+    p.inner = index(spec.E);
+    p.colCount = part.queries;
+    p.fresh = true;
+    product(p);
+  }
+
+  // Scores become the shares w, slopes become scale * ds (ds alone if the bias wants its gradient).
+  void slopesOfScores(const Head &head, const Patch &part, Value lane) {
+    Value lse = loadVector(lseBlock, lane), delta = loadVector(deltaBlock, lane);
+    Value inverse = spec.dropout > 0 ? splat(1 / (1 - spec.dropout)) : Value(), zero = splat(0.0);
+    forKeys(head, part, lane, {}, [&](Value key, Value kept, ValueRange) -> SmallVector<Value> {
+      Value at = add(mul(key, queryBlock), lane);
+      Value share = exp(fsub(loadVector(shares, at), lse)), slope = loadVector(slopes, at), weight = share;
+      if (kept) {
+        weight = select(kept, fmul(share, inverse), zero);
+        slope = select(kept, fmul(slope, inverse), zero);
+      }
+      slope = fmul(share, fsub(slope, delta));
+      storeVector(weight, shares, at);
+      storeVector(grad.wantsBiasGrad ? slope : fmul(slope, splat(spec.scale)), slopes, at);
+      return {};
+    });
+  }
+
+  void addBiasGradient(const Gradients &g, const Patch &part) {
+    loop(index(0), part.queries, 1, [&](Value row) {
+      Value t = mul(add(part.t0, row), grad.dbias.strides[1]);
+      loop(index(0), part.keys, 1, [&](Value key) {
+        Value at = add(mul(key, queryBlock), row), slope = load(slopes, at);
+        Value s = add(t, mul(add(part.s0, key), grad.dbias.strides[2]));
+        store(fadd(load(g.dbias, s), slope), g.dbias, s);
+        store(fmul(slope, number(spec.scale)), slopes, at);
+      });
+    });
+  }
+
+  void accumulate(Place a, int64_t aRow, int64_t aInner, Place rowsOfB, int64_t bRow, Place c, int64_t cRow, Value rows,
+                  Value inner, int64_t cols) {
+    TileProduct p;
+    p.a = a;
+    p.aRow = aRow;
+    p.aInner = aInner;
+    p.b = rowsOfB;
+    p.bInner = bRow;
+    p.c = c;
+    p.cRow = cRow;
+    p.rows = rows;
+    p.inner = inner;
+    p.cols = cols;
+    product(p);
+  }
+
+  const AttendGradSpec &grad;
+  Place packedQ, packedG, shares, slopes, lseBlock, deltaBlock;
+};
+
+} // namespace
+
+int64_t scratchBytesPerThread(const AttendGradSpec &spec) { return Scratch(spec.forward).total; }
+
+func::FuncOp buildAttendGrad(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec) {
+  OpBuilder::InsertionGuard guard(b);
+  return Backward(b, module, name, spec).build();
+}
+
+} // namespace cinch::kernels
