@@ -1,0 +1,230 @@
+// MathEmit.cpp: the arithmetic that turns formulas into operations.
+#include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/MathFormulas.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/ErrorHandling.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace cinch::kernels {
+namespace {
+
+// A float type in place of another's element type, in the same shape.
+Type withElement(Type shape, Type element) {
+  if (auto vector = dyn_cast<VectorType>(shape))
+    return VectorType::get(vector.getShape(), element);
+  return element;
+}
+
+// The arithmetic of MathFormulas.h on values of one float type.
+class EmitArith {
+public:
+  using V = Value;
+  using N = Value;
+  using M = Value;
+
+  EmitArith(OpBuilder &builder, Location loc, Type type)
+      : b(builder), loc(loc), type(type), f64(getElementTypeOrSelf(type).isF64()),
+        integer(withElement(type, b.getIntegerType(f64 ? 64 : 32))) {}
+
+  bool isF64() const { return f64; }
+  V c(double number) { return emitNumber(b, loc, type, number); }
+  N ic(int64_t number) { return emitInteger(b, loc, integer, number); }
+  V add(V x, V y) { return arith::AddFOp::create(b, loc, x, y); }
+  V sub(V x, V y) { return arith::SubFOp::create(b, loc, x, y); }
+  V mul(V x, V y) { return arith::MulFOp::create(b, loc, x, y); }
+  V div(V x, V y) { return arith::DivFOp::create(b, loc, x, y); }
+  V fma(V x, V y, V z) { return math::FmaOp::create(b, loc, x, y, z); }
+  V neg(V x) { return arith::NegFOp::create(b, loc, x); }
+  V abs(V x) { return math::AbsFOp::create(b, loc, x); }
+  V sqrt(V x) { return math::SqrtOp::create(b, loc, x); }
+  V floor(V x) { return math::FloorOp::create(b, loc, x); }
+  V max(V x, V y) { return arith::MaximumFOp::create(b, loc, x, y); }
+  M lt(V x, V y) { return compare(arith::CmpFPredicate::OLT, x, y); }
+  M gt(V x, V y) { return compare(arith::CmpFPredicate::OGT, x, y); }
+  M eq(V x, V y) { return compare(arith::CmpFPredicate::OEQ, x, y); }
+  M ne(V x, V y) { return compare(arith::CmpFPredicate::UNE, x, y); }
+  M band(M x, M y) { return arith::AndIOp::create(b, loc, x, y); }
+  V select(M m, V x, V y) { return arith::SelectOp::create(b, loc, m, x, y); }
+  N bits(V x) { return arith::BitcastOp::create(b, loc, integer, x); }
+  V fromBits(N n) { return arith::BitcastOp::create(b, loc, type, n); }
+  V toFloat(N n) { return arith::SIToFPOp::create(b, loc, type, n); }
+  N iadd(N x, N y) { return arith::AddIOp::create(b, loc, x, y); }
+  N isub(N x, N y) { return arith::SubIOp::create(b, loc, x, y); }
+  N iand(N x, N y) { return arith::AndIOp::create(b, loc, x, y); }
+  N ior(N x, N y) { return arith::OrIOp::create(b, loc, x, y); }
+  N shl(N x, int n) { return arith::ShLIOp::create(b, loc, x, ic(n)); }
+  N sar(N x, int n) { return arith::ShRSIOp::create(b, loc, x, ic(n)); }
+  M ieq(N x, N y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y); }
+  M ilt(N x, N y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y); }
+
+  EmitArith wide() { return EmitArith(b, loc, withElement(type, b.getF64Type())); }
+  V widen(V x) { return arith::ExtFOp::create(b, loc, withElement(type, b.getF64Type()), x); }
+  V narrow(V x) { return arith::TruncFOp::create(b, loc, type, x); }
+
+private:
+  M compare(arith::CmpFPredicate predicate, V x, V y) { return arith::CmpFOp::create(b, loc, predicate, x, y); }
+
+  OpBuilder &b;
+  Location loc;
+  Type type;
+  bool f64;
+  Type integer;
+};
+
+Value emitCompare(OpBuilder &b, Location loc, LoopOp op, Value x, Value y) {
+  if (isa<FloatType>(getElementTypeOrSelf(x.getType()))) {
+    auto predicate = op == LoopOp::CompareEQ   ? arith::CmpFPredicate::OEQ
+                     : op == LoopOp::CompareNE ? arith::CmpFPredicate::UNE
+                     : op == LoopOp::CompareLT ? arith::CmpFPredicate::OLT
+                     : op == LoopOp::CompareLE ? arith::CmpFPredicate::OLE
+                     : op == LoopOp::CompareGT ? arith::CmpFPredicate::OGT
+                                               : arith::CmpFPredicate::OGE;
+    return arith::CmpFOp::create(b, loc, predicate, x, y);
+  }
+  bool isBool = getElementTypeOrSelf(x.getType()).isInteger(1); // false < true
+  auto predicate = op == LoopOp::CompareEQ   ? arith::CmpIPredicate::eq
+                   : op == LoopOp::CompareNE ? arith::CmpIPredicate::ne
+                   : op == LoopOp::CompareLT ? (isBool ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt)
+                   : op == LoopOp::CompareLE ? (isBool ? arith::CmpIPredicate::ule : arith::CmpIPredicate::sle)
+                   : op == LoopOp::CompareGT ? (isBool ? arith::CmpIPredicate::ugt : arith::CmpIPredicate::sgt)
+                                             : (isBool ? arith::CmpIPredicate::uge : arith::CmpIPredicate::sge);
+  return arith::CmpIOp::create(b, loc, predicate, x, y);
+}
+
+// f32/f64 -> i32 cuts towards zero and saturates; NaN becomes 0. To Bool: whether it differs from zero.
+Value emitCast(OpBuilder &b, Location loc, Value x, Elem elem) {
+  Type from = getElementTypeOrSelf(x.getType());
+  Type to = withElement(x.getType(), valueType(b, elem));
+  if (x.getType() == to)
+    return x;
+  if (elem == Elem::Bool) {
+    Value zero = isa<FloatType>(from) ? emitNumber(b, loc, x.getType(), 0) : emitInteger(b, loc, x.getType(), 0);
+    return emitCompare(b, loc, LoopOp::CompareNE, x, zero);
+  }
+  if (from.isInteger(1)) {
+    if (elem == Elem::I32)
+      return arith::ExtUIOp::create(b, loc, to, x);
+    return arith::SelectOp::create(b, loc, x, emitNumber(b, loc, to, 1), emitNumber(b, loc, to, 0));
+  }
+  if (from.isInteger())
+    return arith::SIToFPOp::create(b, loc, to, x);
+  if (elem == Elem::F64)
+    return arith::ExtFOp::create(b, loc, to, x);
+  if (elem == Elem::F32)
+    return arith::TruncFOp::create(b, loc, to, x);
+  EmitArith a(b, loc, x.getType());
+  x = a.select(a.eq(x, x), x, a.c(0));
+  double greatest = a.isF64() ? 2147483647.0 : 2147483520.0;
+  x = a.select(a.gt(x, a.c(greatest)), a.c(greatest), x);
+  x = a.select(a.lt(x, a.c(-2147483648.0)), a.c(-2147483648.0), x);
+  return arith::FPToSIOp::create(b, loc, to, x);
+}
+
+Value emitInt(OpBuilder &b, Location loc, LoopOp op, ArrayRef<Value> x) {
+  Type type = x[0].getType();
+  bool isBool = getElementTypeOrSelf(type).isInteger(1);
+  switch (op) {
+  case LoopOp::Neg: return arith::SubIOp::create(b, loc, emitInteger(b, loc, type, 0), x[0]);
+  case LoopOp::Abs: return math::AbsIOp::create(b, loc, x[0]);
+  case LoopOp::Floor: return x[0];
+  case LoopOp::Add: return arith::AddIOp::create(b, loc, x[0], x[1]);
+  case LoopOp::Sub: return arith::SubIOp::create(b, loc, x[0], x[1]);
+  case LoopOp::Mul: return arith::MulIOp::create(b, loc, x[0], x[1]);
+  case LoopOp::Fma: return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x[0], x[1]), x[2]);
+  case LoopOp::Max:
+    return isBool ? Value(arith::OrIOp::create(b, loc, x[0], x[1])) : arith::MaxSIOp::create(b, loc, x[0], x[1]);
+  case LoopOp::Min:
+    return isBool ? Value(arith::AndIOp::create(b, loc, x[0], x[1])) : arith::MinSIOp::create(b, loc, x[0], x[1]);
+  default: llvm::report_fatal_error("loop kernel: operation without meaning on integers");
+  }
+}
+
+} // namespace
+
+Type valueType(OpBuilder &b, Elem elem) {
+  switch (elem) {
+  case Elem::F32: return b.getF32Type();
+  case Elem::F64: return b.getF64Type();
+  case Elem::I32: return b.getI32Type();
+  case Elem::Bool: return b.getI1Type();
+  }
+  return {};
+}
+
+static Value emitConstant(OpBuilder &b, Location loc, Type type, TypedAttr scalar) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(vector, Attribute(scalar)));
+  return arith::ConstantOp::create(b, loc, scalar);
+}
+
+Value emitNumber(OpBuilder &b, Location loc, Type type, double number) {
+  Type element = getElementTypeOrSelf(type);
+  if (isa<FloatType>(element))
+    return emitConstant(b, loc, type, b.getFloatAttr(element, number));
+  return emitInteger(b, loc, type, int64_t(number));
+}
+
+Value emitInteger(OpBuilder &b, Location loc, Type type, int64_t number) {
+  Type element = getElementTypeOrSelf(type);
+  if (isa<IndexType>(element))
+    return emitConstant(b, loc, type, b.getIndexAttr(number));
+  unsigned width = element.getIntOrFloatBitWidth();
+  return emitConstant(b, loc, type, b.getIntegerAttr(element, APInt(width, uint64_t(number), true, true)));
+}
+
+Value emitElementwise(OpBuilder &b, Location loc, LoopOp op, Elem elem, ArrayRef<Value> x) {
+  switch (op) {
+  case LoopOp::CompareEQ: case LoopOp::CompareNE: case LoopOp::CompareLT:
+  case LoopOp::CompareLE: case LoopOp::CompareGT: case LoopOp::CompareGE:
+    return emitCompare(b, loc, op, x[0], x[1]);
+  case LoopOp::Not:
+    return arith::XOrIOp::create(b, loc, x[0], emitInteger(b, loc, x[0].getType(), 1));
+  case LoopOp::And: return arith::AndIOp::create(b, loc, x[0], x[1]);
+  case LoopOp::Or: return arith::OrIOp::create(b, loc, x[0], x[1]);
+  case LoopOp::Select: return arith::SelectOp::create(b, loc, x[0], x[1], x[2]);
+  case LoopOp::Cast: return emitCast(b, loc, x[0], elem);
+  default: break;
+  }
+  if (!isa<FloatType>(getElementTypeOrSelf(x[0].getType())))
+    return emitInt(b, loc, op, x);
+  EmitArith a(b, loc, x[0].getType());
+  switch (op) {
+  case LoopOp::Neg: return a.neg(x[0]);
+  case LoopOp::Exp: return formulas::exp(a, x[0]);
+  case LoopOp::Expm1: return formulas::expm1(a, x[0]);
+  case LoopOp::Log: return formulas::log(a, x[0]);
+  case LoopOp::Log1p: return formulas::log1p(a, x[0]);
+  case LoopOp::Sqrt: return a.sqrt(x[0]);
+  case LoopOp::Sin: return formulas::sin(a, x[0]);
+  case LoopOp::Cos: return formulas::cos(a, x[0]);
+  case LoopOp::Tanh: return formulas::tanh(a, x[0]);
+  case LoopOp::Erf: return formulas::erf(a, x[0]);
+  case LoopOp::Sigmoid: return formulas::sigmoid(a, x[0]);
+  case LoopOp::Softplus: return formulas::softplus(a, x[0]);
+  case LoopOp::Abs: return a.abs(x[0]);
+  case LoopOp::Floor: return a.floor(x[0]);
+  case LoopOp::Add: return a.add(x[0], x[1]);
+  case LoopOp::Sub: return a.sub(x[0], x[1]);
+  case LoopOp::Mul: return a.mul(x[0], x[1]);
+  case LoopOp::Div: return a.div(x[0], x[1]);
+  case LoopOp::Pow: return formulas::pow(a, x[0], x[1]);
+  case LoopOp::Max: return a.max(x[0], x[1]);
+  case LoopOp::Min: return arith::MinimumFOp::create(b, loc, x[0], x[1]);
+  case LoopOp::Fma: return a.fma(x[0], x[1], x[2]);
+  default: llvm::report_fatal_error("loop kernel: not an element-wise operation");
+  }
+}
+
+std::pair<Value, Value> emitBoxMuller(OpBuilder &b, Location loc, Value u1, Value u2) {
+  EmitArith a(b, loc, u1.getType());
+  auto pair = formulas::boxMuller(a, u1, u2);
+  return {pair.first, pair.second};
+}
+
+} // namespace cinch::kernels
