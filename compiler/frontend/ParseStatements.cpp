@@ -86,6 +86,9 @@ void Parser::parseDefinition(Statement &statement) {
         help = didYouMean(statement.names[0].text, {"param", "state", "use", "update", "return", "metric"});
       if (!help.empty())
         failAt(Code::E0010, statement.names[0].span, "expected a statement, got `" + statement.names[0].text + "`", help);
+      else if (statement.names.size() == 1 && at(TokenKind::Name) && at(TokenKind::Assign, 1))
+        failAt(Code::E0010, statement.names[0].span, "expected a statement, got `" + statement.names[0].text + "`",
+               "a definition has no word before it: `" + peek().text + " = ..`");
       else
         fail(statement.names.size() == 1 ? "`=`, `,` or `[` after the name" : "`=` after the names");
     }

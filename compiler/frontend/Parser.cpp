@@ -123,8 +123,9 @@ void Parser::fail(const std::string &expected) {
   }
   if (token.kind != TokenKind::Error && !failUnclosed()) {
     Diagnostic &error = diags.error(Code::E0010, span, "expected " + expected + ", got " + got);
-    if (!brackets.empty() && (token.kind == TokenKind::RPar || token.kind == TokenKind::RSquare ||
-                              token.kind == TokenKind::End || token.kind == TokenKind::RBrace))
+    bool closes = token.kind == TokenKind::RPar || token.kind == TokenKind::RSquare || token.kind == TokenKind::RBrace ||
+                  token.kind == TokenKind::End;
+    if (closes && !brackets.empty() && brackets.back().span.end < span.begin)
       error.label(brackets.back().span, describe(brackets.back().kind) + " is open since here");
   } else if (!diags.hasErrors()) { // an Error token that nobody has reported: a hand-made stream
     diags.error(Code::E0001, span, "unknown character");
@@ -142,10 +143,15 @@ void Parser::failAt(Code code, Span span, std::string message, std::string help)
 }
 
 // In brackets line ends do not count, so that a bracket left open shows at the next statement. It is the reason if a line
-// begins here, and a brace, a statement's word or an item comes before the partner of the bracket.
+// begins here (or began with the left side of this `=`), and a brace, a statement's word or an item comes before the partner
+// of the bracket.
 bool Parser::failUnclosed() {
-  const Token &token = peek();
-  if (brackets.empty() || !(token.startsLine || token.kind == TokenKind::End))
+  size_t first = pos;
+  while (tokens[pos].kind == TokenKind::Assign && first > 0 && !tokens[first].startsLine)
+    --first;
+  const Token &token = tokens[first];
+  if (brackets.empty() || brackets.back().span.begin >= token.span.begin ||
+      !(token.startsLine || token.kind == TokenKind::End))
     return false;
   int depth = 1;
   for (size_t i = pos; i < tokens.size(); ++i) {
@@ -164,6 +170,7 @@ bool Parser::failUnclosed() {
       .label(token.span, token.kind == TokenKind::End ? "the file ends here" : "expected " +
              describe(brackets.back().kind == TokenKind::LPar ? TokenKind::RPar : TokenKind::RSquare) + " before this");
   unclosed = true;
+  unclosedAt = first;
   return true;
 }
 
@@ -229,7 +236,7 @@ bool Parser::recoverStatement(size_t first) {
   if (!sources || diags.errorCount() >= enough)
     return false;
   if (unclosed) { // the statement that shows it is whole
-    relex(std::max(panicAt, first + 1));
+    relex(std::max(unclosedAt, first + 1));
     return true;
   }
   int braces = 0;
@@ -247,10 +254,18 @@ bool Parser::recoverStatement(size_t first) {
   return false;
 }
 
+// To the next item, or behind the end of this line or of the braces that begin on it.
 void Parser::skipToItem(size_t first) {
-  size_t i = std::max(panicAt, first + 1);
-  while (i + 1 < tokens.size() && !startsItem(i))
-    ++i;
+  int braces = 0;
+  size_t i = std::max(unclosed ? unclosedAt : panicAt, first + 1);
+  for (; i + 1 < tokens.size() && !startsItem(i); ++i) {
+    TokenKind kind = tokens[i].kind;
+    braces += kind == TokenKind::LBrace ? 1 : kind == TokenKind::RBrace ? -1 : 0;
+    if (kind == TokenKind::NL && braces <= 0) {
+      ++i;
+      break;
+    }
+  }
   relex(std::min(i, tokens.size() - 1));
 }
 

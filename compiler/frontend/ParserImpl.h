@@ -142,6 +142,7 @@ private:
   bool panic = false;
   size_t panicAt = 0;                           // the token at which it began
   bool unclosed = false;                        // it began because a bracket before is not closed
+  size_t unclosedAt = 0;                        // the token that begins the first line which shows it
   int nesting = 0;
   std::vector<OpenBracket> brackets;
 };
