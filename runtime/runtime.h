@@ -14,7 +14,8 @@
 extern "C" {
 #endif
 
-/* What kernels see: context words (step, first example of the micro-batch within its batch, seed). */
+/* What kernels see: context words (0 step, 1 first example of the micro-batch within its batch, 2 seed,
+ * 3 number of steps of the whole run). */
 typedef struct cinch_ctx {
   int64_t words[8];
   char *arena;      /* 2 MiB-aligned, meta.arena_bytes long */

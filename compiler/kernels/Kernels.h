@@ -32,7 +32,7 @@ int64_t bytesOf(Elem);
 constexpr int64_t kArenaBytes = int64_t(1) << 46;
 
 // Words of %context.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kContextWords = 8 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kContextWords = 8 };
 
 // Where an operand lies: element (d0, d1, ..) of the kernel's domain is element offset + sum(d_i * strides[i]) of the buffer.
 // A stride may be 0 (broadcast) or negative (reverse).
@@ -81,6 +81,7 @@ enum class LoopOp {
   Const,     // number
   Index,     // i32: offset + sum(d_i * strides[i]) of `view` (nothing is loaded): for range[N]
   Step,      // the step's number, as elem (i32 or f64)
+  TotalSteps, // the number of steps of the run (context word kTotalSteps), as elem (i32 or f64)
   // f32/f64 (and i32 where it makes sense)
   Neg, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf, Sigmoid, Softplus, Abs, Floor,
   Add, Sub, Mul, Div, Pow, Max, Min, Fma,

@@ -1,0 +1,92 @@
+// LoopTrace.h: from nn values to the spec of one kernel.
+//
+// A kernel stores some values and reads others from memory; everything between is computed on the way. The tracer walks from
+// the stores back to what lies in memory, carrying the index of the element that is needed (IndexMap.h). Where the walk cannot
+// go on (a reshape that is not linear there, a sum in the wrong place, a product), it names the value that has to be stored
+// first: the *blocker*. The same walk serves to decide which values are stored and to build the kernels from the decision.
+#ifndef CINCH_COMPILER_ANALYSIS_LOOPTRACE_H
+#define CINCH_COMPILER_ANALYSIS_LOOPTRACE_H
+
+#include "compiler/analysis/IndexMap.h"
+#include "compiler/kernels/Kernels.h"
+
+#include "mlir/IR/Value.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <map>
+#include <string>
+
+namespace mlir {
+class Operation;
+}
+
+namespace cinch::analysis {
+
+Shape shapeOf(mlir::Value);
+int64_t elementsOf(mlir::Value);
+int batchAxisOf(mlir::Value); // -1: none
+kernels::Elem elemOf(mlir::Value);
+
+// The domain a value is naturally computed over.
+struct LoopDomain {
+  Shape outer, chain;
+  int64_t cols = 1;
+  Shape sizes() const; // outer, chain, cols
+  bool operator==(const LoopDomain &o) const { return outer == o.outer && chain == o.chain && cols == o.cols; }
+};
+LoopDomain domainOf(mlir::Value);
+
+// An op that only says where elements lie: broadcast, transpose, reshape, slice, reverse.
+bool isView(mlir::Operation *);
+// An op whose result a loop kernel computes (views included); the others have kernels of their own.
+bool isLoopOp(mlir::Operation *);
+
+// The map of a view's operand, given the map of its result.
+std::optional<IndexMap> throughView(mlir::Operation *view, const IndexMap &map, const Shape &domain);
+
+class LoopTracer {
+public:
+  // `bufferOf` says which buffer holds a value; -1: it is computed here.
+  LoopTracer(const LoopDomain &domain, llvm::function_ref<int(mlir::Value)> bufferOf);
+
+  // Adds the store of `value` into buffer `buffer`. False: see `blocker`.
+  bool store(mlir::Value value, int buffer, bool accumulate);
+
+  kernels::LoopSpec spec;
+  mlir::Value blocker;
+  llvm::SetVector<mlir::Operation *> computed; // ops that the kernel computes
+
+private:
+  int trace(mlir::Value value, const IndexMap &map);
+  int traceOp(mlir::Operation *op, mlir::Value value, const IndexMap &map);
+  int reduceCols(mlir::Operation *op, mlir::Value value, const IndexMap &map);
+  int clampedLoad(mlir::Value operand, const IndexMap &map, int64_t axis, int index, int64_t shift);
+  bool storeReduction(mlir::Operation *op, mlir::Value value, int buffer, bool accumulate);
+  bool storeScatter(mlir::Operation *op, int buffer);
+  int add(kernels::LoopNode node);
+  int binary(kernels::LoopOp op, kernels::Elem elem, int a, int b);
+  int constant(kernels::Elem elem, double number);
+  int index(const LinearIndex &at);
+  int spread(int node, bool overCols, bool overChain);
+  kernels::Level levelOf(const std::vector<int64_t> &strides) const;
+  kernels::View viewOf(int buffer, mlir::Value value, const LinearIndex &at) const;
+  int fail(mlir::Value value);
+
+  LoopDomain domain;
+  Shape sizes;
+  llvm::function_ref<int(mlir::Value)> bufferOf;
+  std::map<std::string, int> memo;
+  std::vector<kernels::Level> levels; // of nodes
+};
+
+// Follows views from `value` to what lies in memory; `at` is its flat index for an index of `value` given by `map` over
+// `domain`. Returns the value in memory, or nothing with `blocker` set.
+std::optional<std::pair<mlir::Value, LinearIndex>> locate(mlir::Value value, const IndexMap &map, const Shape &domain,
+                                                          llvm::function_ref<bool(mlir::Value)> inMemory,
+                                                          mlir::Value &blocker,
+                                                          llvm::SetVector<mlir::Operation *> *passed = nullptr);
+
+} // namespace cinch::analysis
+#endif

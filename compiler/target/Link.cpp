@@ -1,0 +1,80 @@
+// Link.cpp: final link with lld as a library; `cc` is the fallback.
+#include "compiler/target/Link.h"
+
+#include "lld/Common/Driver.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
+
+LLD_HAS_DRIVER(elf)
+
+using namespace llvm;
+
+namespace cinch::target {
+
+// The folder that holds `file`, of the places where Linux systems keep it; empty if none does.
+static std::string folderOf(StringRef file, ArrayRef<std::string> places) {
+  for (const std::string &place : places)
+    if (sys::fs::exists(place + "/" + file.str()))
+      return place;
+  return "";
+}
+
+static std::vector<std::string> gccFolders() {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (sys::fs::directory_iterator it("/usr/lib/gcc/x86_64-linux-gnu", error), end; !error && it != end;
+       it.increment(error))
+    found.push_back(it->path());
+  return found;
+}
+
+std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
+                           const std::string &output) {
+  SmallString<128> temporary(output);
+  temporary += ".tmp";
+  std::string crt = folderOf("crt1.o", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
+  std::string libc = folderOf("libc.a", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
+  std::string gcc = folderOf("libgcc.a", gccFolders());
+  std::string message;
+  int status = 1;
+  if (!crt.empty() && !libc.empty() && !gcc.empty()) {
+    std::vector<std::string> args = {"ld.lld", "-static", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack",
+                                     "-z", "now", "--strip-debug", "-o", temporary.str().str(), crt + "/crt1.o",
+                                     crt + "/crti.o", gcc + "/crtbeginT.o"};
+    args.insert(args.end(), objects.begin(), objects.end());
+    for (const char *last : {"--start-group", "-lgcc", "-lgcc_eh", "-lc", "--end-group"})
+      args.push_back(last);
+    args.insert(args.end() - 5, {runtimeArchive, "-L" + gcc, "-L" + libc});
+    args.push_back(gcc + "/crtend.o");
+    args.push_back(crt + "/crtn.o");
+    std::vector<const char *> argv;
+    for (const std::string &arg : args)
+      argv.push_back(arg.c_str());
+    raw_string_ostream errors(message);
+    status = lld::lldMain(argv, errors, errors, {{lld::Gnu, &lld::elf::link}}).retCode;
+  } else if (auto cc = sys::findProgramByName("cc")) {
+    std::vector<StringRef> args = {"cc", "-o", temporary};
+    for (const std::string &object : objects)
+      args.push_back(object);
+    args.push_back(runtimeArchive);
+    args.push_back("-lpthread");
+    status = sys::ExecuteAndWait(*cc, args, std::nullopt, {}, 0, 0, &message);
+  } else {
+    return "no C start files (crt1.o, libc.a, libgcc.a) and no `cc` found; install libc6-dev and gcc";
+  }
+  if (status != 0) {
+    sys::fs::remove(temporary);
+    return message.empty() ? "the linker failed" : message;
+  }
+  if (std::error_code error = sys::fs::rename(temporary, output)) {
+    sys::fs::remove(temporary);
+    return error.message();
+  }
+  return "";
+}
+
+} // namespace cinch::target
