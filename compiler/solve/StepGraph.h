@@ -40,6 +40,7 @@ struct Kernel {
   int block = -1;                   // block of a `repeat`; -1 outside
   bool blockEnd = false;
   // Write w may share bytes with read r when r dies here: element i of w depends on element i of r alone.
+  // Pairs of buffers: (w, r).
   std::vector<std::pair<int, int>> inPlace;
   int64_t scratchBytesPerThread = 0;
   std::string name; int line = 0;

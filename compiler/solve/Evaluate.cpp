@@ -1,0 +1,147 @@
+// Evaluate.cpp: builds the timeline of a choice, packs its storages and prices it.
+#include "compiler/solve/Evaluate.h"
+
+#include <algorithm>
+
+namespace cinch::solve {
+
+std::vector<int> plainLoop(const StepGraph &g) {
+  std::vector<int> loop;
+  for (size_t k = 0; k < g.kernels.size(); ++k)
+    if (g.kernels[k].section == Section::Loop)
+      loop.push_back(int(k));
+  return loop;
+}
+
+std::vector<int64_t> microbatches(const StepGraph &g) {
+  std::vector<int64_t> sizes;
+  for (int64_t b = g.grain; b <= g.batch; b += g.grain)
+    if (g.batch % b == 0)
+      sizes.push_back(b);
+  return sizes;
+}
+
+Plan evaluate(const StepGraph &g, const Choice &choice, const ArenaLimits &limits) {
+  return evaluate(GraphIndex(g), choice, limits);
+}
+
+Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &limits) {
+  const StepGraph &g = index.graph;
+  Plan plan;
+  int64_t b = choice.microbatch;
+  plan.error = index.error;
+  if (plan.error.empty() && (b < 1 || g.batch % b || b % g.grain))
+    plan.error = "micro-batch " + std::to_string(b) + " does not divide the batch " + std::to_string(g.batch) +
+                 " or is no multiple of the grain " + std::to_string(g.grain);
+  if (!plan.error.empty())
+    return plan;
+
+  // Every kernel of the loop runs, those that write accumulators or may not be repeated exactly once.
+  std::vector<int> count(g.kernels.size(), 0);
+  for (int k : choice.loop) {
+    if (k < 0 || k >= int(g.kernels.size()) || g.kernels[k].section != Section::Loop) {
+      plan.error = "the schedule runs kernel " + std::to_string(k) + ", which is not in the loop";
+      return plan;
+    }
+    ++count[k];
+  }
+  for (int k : index.loop)
+    if (count[k] == 0 || (count[k] > 1 && !index.mayRecompute[k])) {
+      plan.error = "kernel " + std::to_string(k) + " (" + g.kernels[k].name + ") runs " + std::to_string(count[k]) + " times";
+      return plan;
+    }
+
+  Timeline line(index);
+  if (!line.build(b, choice.loop)) {
+    plan.error = line.error;
+    return plan;
+  }
+  Decision &d = plan.decision;
+  d.microbatch = b, d.count = g.batch / b;
+  d.loopBegin = line.loopBegin, d.loopEnd = line.loopEnd;
+  plan.peakLive = line.peak, plan.peakRun = line.peakRun;
+
+  std::vector<bool> ran(g.kernels.size(), false);
+  for (int t = 0; t < line.end; ++t) {
+    Run run;
+    run.kernel = line.runs[t];
+    run.reads.assign(line.readInstances.begin() + line.firstRead[t], line.readInstances.begin() + line.firstRead[t + 1]);
+    run.writes.assign(line.writeInstances.begin() + line.firstWrite[t], line.writeInstances.begin() + line.firstWrite[t + 1]);
+    run.scratch = line.scratch[t];
+    run.recomputed = ran[run.kernel];
+    ran[run.kernel] = true;
+    if (run.recomputed) {
+      ++plan.recomputed;
+      plan.recomputeSeconds += g.kernels[run.kernel].seconds.at(b) * double(d.count);
+    }
+    d.runs.push_back(std::move(run));
+  }
+  plan.seconds = predictedSeconds(index, b, choice.loop);
+
+  // Persistent storages come first, in their order; the rest is packed above them.
+  ArenaProblem problem;
+  std::vector<int> packed;
+  d.storages.resize(line.storageBytes.size());
+  for (size_t i = 0; i < line.instances.size(); ++i) {
+    const Timeline::Life &life = line.instances[i];
+    d.instances.push_back({life.buffer, life.run, line.bytes(int(i)), life.lower, life.upper, life.storage, 0});
+    Storage &s = d.storages[life.storage];
+    s = {line.storageBytes[life.storage], line.storageLower[life.storage], line.storageUpper[life.storage], -1};
+  }
+  for (Instance &i : d.instances) {
+    Storage &s = d.storages[i.storage];
+    if (i.buffer >= 0 && index.persistent[i.buffer]) {
+      s.offset = d.persistentBytes;
+      d.persistentBytes += s.bytes;
+    }
+  }
+  for (size_t s = 0; s < d.storages.size(); ++s)
+    if (d.storages[s].offset < 0) {
+      problem.buffers.push_back({d.storages[s].bytes, d.storages[s].lower, d.storages[s].upper, -1});
+      packed.push_back(int(s));
+    }
+  ArenaSolution solution = solve(problem, limits);
+  plan.error = verify(problem, solution);
+  for (size_t i = 0; i < packed.size(); ++i)
+    d.storages[packed[i]].offset = d.persistentBytes + solution.offsets[i];
+  d.arenaBytes = d.persistentBytes + solution.height;
+  for (Instance &i : d.instances)
+    i.offset = d.storages[i.storage].offset;
+
+  for (size_t i = 0; i < d.instances.size(); ++i) {
+    int buffer = d.instances[i].buffer;
+    if (buffer < 0 || g.buffers[buffer].kind != Buffer::Accumulator)
+      continue;
+    bool started = false;
+    for (int t = 0; t < d.loopBegin; ++t)
+      for (int w : d.runs[t].writes)
+        started |= w == int(i);
+    if (!started)
+      d.zeroed.push_back(int(i));
+  }
+  return plan;
+}
+
+std::vector<LiveBuffer> largestLive(const StepGraph &g, const Plan &plan, int run, size_t count) {
+  std::vector<LiveBuffer> live;
+  for (const Instance &i : plan.decision.instances) {
+    if (i.lower > run || i.upper <= run || i.bytes == 0)
+      continue;
+    LiveBuffer entry;
+    entry.bytes = i.bytes;
+    const Run *by = i.run >= 0 ? &plan.decision.runs[i.run] : nullptr;
+    entry.recomputed = by && by->recomputed;
+    if (i.buffer >= 0) {
+      entry.name = g.buffers[i.buffer].name, entry.line = g.buffers[i.buffer].line;
+    } else {
+      entry.name = "scratch of " + g.kernels[by->kernel].name, entry.line = g.kernels[by->kernel].line;
+    }
+    live.push_back(std::move(entry));
+  }
+  std::stable_sort(live.begin(), live.end(), [](const LiveBuffer &a, const LiveBuffer &b) { return a.bytes > b.bytes; });
+  if (live.size() > count)
+    live.resize(count);
+  return live;
+}
+
+} // namespace cinch::solve

@@ -1,0 +1,47 @@
+// Evaluate.h: the one pure function that says what a choice costs: kernels in their order, copies of the buffers, offsets,
+// peak and predicted time. The search minimises what this returns and the passes apply exactly that.
+#ifndef CINCH_COMPILER_SOLVE_EVALUATE_H
+#define CINCH_COMPILER_SOLVE_EVALUATE_H
+
+#include "compiler/solve/Decision.h"
+#include "compiler/solve/Memory.h"
+#include "compiler/solve/Timeline.h"
+
+namespace cinch::solve {
+
+// What a planner may choose.
+struct Choice {
+  int64_t microbatch = 1;
+  std::vector<int> loop; // kernels of the loop body in the order they run; one that stands again is recomputed
+};
+
+struct Plan {
+  std::string error;            // not empty: the choice is no plan, and says why
+  Decision decision;
+  int64_t peakLive = 0;         // most bytes alive at one run: no packing of this order can be smaller
+  int peakRun = 0;
+  double seconds = 0;           // predicted for a whole step of `batch` examples
+  double recomputeSeconds = 0;  // part of it spent on running kernels again
+  int recomputed = 0;           // runs in the loop body beyond the first of each kernel
+};
+
+Plan evaluate(const GraphIndex &, const Choice &, const ArenaLimits & = {});
+Plan evaluate(const StepGraph &, const Choice &, const ArenaLimits & = {});
+
+// The loop body as the graph lists it: nothing recomputed.
+std::vector<int> plainLoop(const StepGraph &);
+// Micro-batches to consider, ascending: divisors of the batch that are multiples of the grain.
+std::vector<int64_t> microbatches(const StepGraph &);
+
+// A live buffer at a moment, for people.
+struct LiveBuffer {
+  std::string name;
+  int line = 0;
+  int64_t bytes = 0;
+  bool recomputed = false;
+};
+// What is alive during run `run` of a plan, largest first, at most `count` of them.
+std::vector<LiveBuffer> largestLive(const StepGraph &, const Plan &, int run, size_t count);
+
+} // namespace cinch::solve
+#endif

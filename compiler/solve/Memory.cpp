@@ -1,0 +1,285 @@
+// Memory.cpp: checks, bounds, greedy placement and the search over placement orders.
+#include "compiler/solve/Memory.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <numeric>
+
+namespace cinch::solve {
+namespace {
+
+int64_t roundUp(int64_t value, int64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
+
+// Bytes alive just after each moment at which something starts or ends.
+std::map<int64_t, int64_t> liveProfile(const ArenaProblem &p) {
+  std::map<int64_t, int64_t> delta;
+  for (const ArenaBuffer &b : p.buffers)
+    if (b.size > 0) {
+      delta[b.lower] += roundUp(b.size, p.alignment);
+      delta[b.upper] -= roundUp(b.size, p.alignment);
+    }
+  int64_t live = 0;
+  for (auto &entry : delta)
+    entry.second = live += entry.second;
+  return delta;
+}
+
+struct Rng { // xorshift64*, so that the search is the same everywhere
+  uint64_t state;
+  uint64_t next() {
+    state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
+    return state * 2685821657736338717ull;
+  }
+  int64_t below(int64_t n) { return int64_t(next() % uint64_t(n)); }
+};
+
+std::vector<std::vector<int>> startOrders(const ArenaProblem &p) {
+  int n = int(p.buffers.size());
+  std::vector<int> base(n);
+  std::iota(base.begin(), base.end(), 0);
+  auto life = [&](int i) { return p.buffers[i].upper - p.buffers[i].lower; };
+  auto size = [&](int i) { return p.buffers[i].size; };
+  auto area = [&](int i) { return double(size(i)) * double(life(i)); };
+  std::vector<std::vector<int>> orders;
+  auto add = [&](auto less) {
+    std::vector<int> order = base;
+    std::stable_sort(order.begin(), order.end(), less);
+    orders.push_back(std::move(order));
+  };
+  add([&](int a, int b) { return life(a) != life(b) ? life(a) > life(b) : size(a) > size(b); });
+  add([&](int a, int b) { return area(a) > area(b); });
+  add([&](int a, int b) { return size(a) != size(b) ? size(a) > size(b) : life(a) > life(b); });
+  add([&](int a, int b) {
+    int64_t la = p.buffers[a].lower, lb = p.buffers[b].lower;
+    return la != lb ? la < lb : life(a) > life(b);
+  });
+  add([&](int a, int b) {
+    int64_t ua = p.buffers[a].upper, ub = p.buffers[b].upper;
+    return ua != ub ? ua > ub : life(a) > life(b);
+  });
+  return orders;
+}
+
+} // namespace
+
+double detail::secondsNow() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string check(const ArenaProblem &p) {
+  if (p.alignment < 1)
+    return "alignment " + std::to_string(p.alignment) + " is not positive";
+  for (size_t i = 0; i < p.buffers.size(); ++i) {
+    const ArenaBuffer &b = p.buffers[i];
+    std::string who = "buffer " + std::to_string(i) + ": ";
+    if (b.size < 0)
+      return who + "size " + std::to_string(b.size) + " is negative";
+    if (b.lower >= b.upper)
+      return who + "its life [" + std::to_string(b.lower) + ", " + std::to_string(b.upper) + ") is empty";
+    if (b.fixedOffset >= 0 && b.fixedOffset % p.alignment)
+      return who + "fixed offset " + std::to_string(b.fixedOffset) + " is not a multiple of " + std::to_string(p.alignment);
+  }
+  ArenaProblem fixed;
+  fixed.alignment = p.alignment;
+  ArenaSolution placed;
+  for (const ArenaBuffer &b : p.buffers)
+    if (b.fixedOffset >= 0) {
+      fixed.buffers.push_back(b);
+      placed.offsets.push_back(b.fixedOffset);
+      placed.height = std::max(placed.height, b.fixedOffset + roundUp(b.size, p.alignment));
+    }
+  return verify(fixed, placed);
+}
+
+int64_t lowerBound(const ArenaProblem &p) {
+  int64_t bound = 0;
+  for (auto &entry : liveProfile(p))
+    bound = std::max(bound, entry.second);
+  for (const ArenaBuffer &b : p.buffers)
+    if (b.fixedOffset >= 0)
+      bound = std::max(bound, b.fixedOffset + roundUp(b.size, p.alignment));
+  return bound;
+}
+
+std::string verify(const ArenaProblem &p, const ArenaSolution &s) {
+  if (s.offsets.size() != p.buffers.size())
+    return "expected " + std::to_string(p.buffers.size()) + " offsets, got " + std::to_string(s.offsets.size());
+  struct Event {
+    int64_t time;
+    bool starts;
+    int id;
+  };
+  std::vector<Event> events;
+  int64_t height = 0;
+  for (size_t i = 0; i < p.buffers.size(); ++i) {
+    const ArenaBuffer &b = p.buffers[i];
+    std::string who = "buffer " + std::to_string(i) + ": ";
+    if (s.offsets[i] < 0)
+      return who + "offset " + std::to_string(s.offsets[i]) + " is negative";
+    if (s.offsets[i] % p.alignment)
+      return who + "offset " + std::to_string(s.offsets[i]) + " is not a multiple of " + std::to_string(p.alignment);
+    if (b.fixedOffset >= 0 && s.offsets[i] != b.fixedOffset)
+      return who + "expected its fixed offset " + std::to_string(b.fixedOffset) + ", got " + std::to_string(s.offsets[i]);
+    height = std::max(height, s.offsets[i] + roundUp(b.size, p.alignment));
+    if (b.size == 0)
+      continue;
+    events.push_back({b.lower, true, int(i)});
+    events.push_back({b.upper, false, int(i)});
+  }
+  // A sweep over time: the ranges alive at a moment are disjoint, so a newcomer can only clash with its two neighbours.
+  std::sort(events.begin(), events.end(), [](const Event &a, const Event &b) {
+    return a.time != b.time ? a.time < b.time : a.starts < b.starts;
+  });
+  std::map<int64_t, int> alive;
+  for (const Event &e : events) {
+    int64_t begin = s.offsets[e.id], end = begin + roundUp(p.buffers[e.id].size, p.alignment);
+    if (!e.starts) {
+      alive.erase(begin);
+      continue;
+    }
+    auto next = alive.lower_bound(begin);
+    int clash = -1;
+    if (next != alive.end() && next->first < end)
+      clash = next->second;
+    if (next != alive.begin()) {
+      int below = std::prev(next)->second;
+      if (s.offsets[below] + roundUp(p.buffers[below].size, p.alignment) > begin)
+        clash = below;
+    }
+    if (clash >= 0)
+      return "buffers " + std::to_string(clash) + " and " + std::to_string(e.id) + " are both alive at " +
+             std::to_string(e.time) + " and share bytes";
+    alive[begin] = e.id;
+  }
+  if (height != s.height)
+    return "expected height " + std::to_string(height) + ", got " + std::to_string(s.height);
+  return "";
+}
+
+int64_t detail::placeInOrder(const ArenaProblem &p, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap,
+                             int64_t &work, bool bestFit) {
+  struct Placed {
+    int64_t offset, end, lower, upper;
+  };
+  std::vector<Placed> placed; // by offset
+  placed.reserve(order.size());
+  offsets.assign(p.buffers.size(), 0);
+  int64_t height = 0;
+  auto insert = [&](int i, int64_t offset) {
+    const ArenaBuffer &b = p.buffers[i];
+    offsets[i] = offset;
+    Placed entry{offset, offset + roundUp(b.size, p.alignment), b.lower, b.upper};
+    height = std::max(height, entry.end);
+    if (b.size > 0)
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
+                                     [](const Placed &x, const Placed &y) { return x.offset < y.offset; }),
+                    entry);
+  };
+  for (int i : order)
+    if (p.buffers[i].fixedOffset >= 0)
+      insert(i, p.buffers[i].fixedOffset);
+  for (int i : order) {
+    const ArenaBuffer &b = p.buffers[i];
+    if (b.fixedOffset >= 0)
+      continue;
+    int64_t size = roundUp(b.size, p.alignment), at = 0, best = -1, bestGap = INT64_MAX;
+    for (const Placed &q : placed) {
+      --work;
+      if (q.lower >= b.upper || b.lower >= q.upper)
+        continue;
+      if (q.offset - at >= size) {
+        if (!bestFit) {
+          best = at;
+          break;
+        }
+        if (q.offset - at < bestGap)
+          best = at, bestGap = q.offset - at;
+      }
+      at = std::max(at, q.end);
+    }
+    if (best < 0)
+      best = at;
+    if (cap >= 0 && best + size > cap)
+      return -1;
+    insert(i, best);
+  }
+  return height;
+}
+
+namespace {
+
+// Moves buffers that end at the top of the arena forward in the order and places again, keeping what is not worse.
+void improveOrder(const ArenaProblem &p, std::vector<int> order, ArenaSolution &best, const ArenaLimits &limits,
+                  int64_t &work, double deadline) {
+  Rng rng{0x9e3779b97f4a7c15ull};
+  std::vector<int64_t> offsets = best.offsets, trial;
+  int64_t height = best.height;
+  int n = int(order.size());
+  std::vector<int> position(n), top;
+  // Counts how often each buffer has stuck out: those are the ones that are hard to place.
+  int sinceBetter = 0;
+  while (work > 0 && best.height > std::max(best.bound, limits.capacity) && sinceBetter < 400) {
+    if (deadline > 0 && detail::secondsNow() > deadline)
+      break;
+    for (int i = 0; i < n; ++i)
+      position[order[i]] = i;
+    top.clear();
+    for (int i = 0; i < n; ++i)
+      if (p.buffers[i].fixedOffset < 0 && offsets[i] + roundUp(p.buffers[i].size, p.alignment) == height)
+        top.push_back(i);
+    if (top.empty())
+      break;
+    int who = top[rng.below(int64_t(top.size()))];
+    int from = position[who];
+    if (from == 0) {
+      // It stands first already: move another one that overlaps it behind it.
+      who = order[1 + rng.below(std::max(1, n - 1)) % n];
+      from = position[who];
+    }
+    int to = int(rng.below(from + 1));
+    std::vector<int> next = order;
+    next.erase(next.begin() + from);
+    next.insert(next.begin() + to, who);
+    int64_t h = detail::placeInOrder(p, next, trial, height + height / 200, work);
+    ++sinceBetter;
+    if (h < 0)
+      continue;
+    if (h < best.height) {
+      best.height = h, best.offsets = trial;
+      sinceBetter = 0;
+    }
+    if (h <= height || rng.below(20) == 0)
+      order = std::move(next), offsets = trial, height = h;
+  }
+}
+
+} // namespace
+
+ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
+  ArenaSolution best;
+  best.bound = lowerBound(p);
+  best.height = INT64_MAX;
+  double deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
+  // The greedy start always runs; only what follows it counts against the limit.
+  int64_t enough = std::max(best.bound, limits.capacity), work = 0;
+  std::vector<int> bestOrder;
+  std::vector<int64_t> offsets;
+  auto orders = startOrders(p);
+  for (int fit = 0; fit < 2 && best.height > enough; ++fit)
+    for (const std::vector<int> &order : orders) {
+      int64_t h = detail::placeInOrder(p, order, offsets, best.height == INT64_MAX ? -1 : best.height, work, fit == 1);
+      if (h < 0 || h >= best.height)
+        continue;
+      best.height = h, best.offsets = offsets, bestOrder = order;
+      if (h <= enough)
+        break;
+    }
+  work = limits.work;
+  if (best.height > enough && work > 0)
+    improveOrder(p, bestOrder, best, limits, work, deadline);
+  best.exhausted = best.height > enough;
+  return best;
+}
+
+} // namespace cinch::solve

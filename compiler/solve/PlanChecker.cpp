@@ -1,0 +1,460 @@
+// PlanChecker.cpp: symbolic execution of the graph and of the scheduled program, compared read by read.
+#include "compiler/solve/PlanChecker.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace cinch::solve {
+
+ScheduledProgram scheduledProgram(const StepGraph &g, const Decision &d) {
+  ScheduledProgram p;
+  p.arenaBytes = d.arenaBytes, p.microbatch = d.microbatch, p.count = d.count;
+  auto place = [&](int i) { return Place{d.instances[i].buffer, d.instances[i].offset, d.instances[i].bytes}; };
+  for (size_t i = 0; i < d.instances.size(); ++i) {
+    int b = d.instances[i].buffer;
+    if (b >= 0 && (g.buffers[b].kind == Buffer::Persistent || (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer < 0)))
+      p.persistent.push_back(place(int(i)));
+  }
+  for (int i : d.zeroed)
+    p.zeroed.push_back(place(i));
+  for (int t = 0; t < int(d.runs.size()); ++t) {
+    const Run &run = d.runs[t];
+    Launch launch;
+    launch.kernel = run.kernel;
+    for (int i : run.reads)
+      launch.reads.push_back(place(i));
+    for (int i : run.writes)
+      launch.writes.push_back(place(i));
+    launch.hasScratch = run.scratch >= 0;
+    if (launch.hasScratch)
+      launch.scratch = place(run.scratch);
+    (t < d.loopBegin ? p.prologue : t < d.loopEnd ? p.loop : p.epilogue).push_back(std::move(launch));
+  }
+  return p;
+}
+
+namespace {
+
+using Symbol = uint64_t; // 0: nothing known is there
+
+// Equal contents get equal symbols: hash-consing of (kernel, output, inputs, iteration where it matters).
+class Symbols {
+public:
+  Symbol of(const std::vector<uint64_t> &key) {
+    auto [it, fresh] = table.insert({key, table.size() + 1});
+    return it->second;
+  }
+
+private:
+  std::map<std::vector<uint64_t>, Symbol> table;
+};
+
+bool isInput(const Buffer &b) { return b.kind == Buffer::Persistent || (b.kind == Buffer::Value && b.producer < 0); }
+
+// Byte ranges and the symbols they hold.
+class Memory {
+public:
+  void write(int64_t begin, int64_t end, Symbol symbol) {
+    if (begin >= end)
+      return;
+    split(begin), split(end);
+    ranges.erase(ranges.lower_bound(begin), ranges.lower_bound(end));
+    ranges[begin] = {end, symbol};
+  }
+  // The symbol that all of the range holds as one written piece; 0 if it is not so.
+  Symbol read(int64_t begin, int64_t end) const {
+    auto it = ranges.find(begin);
+    return it != ranges.end() && it->second.first == end ? it->second.second : 0;
+  }
+
+private:
+  void split(int64_t at) {
+    auto it = ranges.lower_bound(at);
+    if (it == ranges.begin())
+      return;
+    --it;
+    if (it->first < at && it->second.first > at) {
+      // A piece of a value is no value: both parts lose their symbol.
+      int64_t end = it->second.first;
+      it->second = {at, 0};
+      ranges[at] = {end, 0};
+    }
+  }
+  std::map<int64_t, std::pair<int64_t, Symbol>> ranges;
+};
+
+class Checker {
+public:
+  Checker(const StepGraph &g, const ScheduledProgram &p) : g(g), p(p), rounds(std::min<int64_t>(p.count, 3)) {}
+
+  std::string run() {
+    if (p.microbatch < 1 || p.count < 1 || p.microbatch * p.count != g.batch)
+      return "micro-batch " + std::to_string(p.microbatch) + " times " + std::to_string(p.count) + " is not the batch of " +
+             std::to_string(g.batch);
+    if (p.microbatch % g.grain)
+      return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of the grain " + std::to_string(g.grain);
+    if (std::string e = checkShape(); !e.empty())
+      return e;
+    runGraph();
+    if (std::string e = runProgram(); !e.empty())
+      return e;
+    if (touched != p.arenaBytes)
+      return "expected an arena of " + std::to_string(p.arenaBytes) + " bytes, the program touches " + std::to_string(touched);
+    return checkPeak();
+  }
+
+private:
+  std::string who(const Launch &l, const char *section, size_t at) const {
+    return std::string(section) + " launch " + std::to_string(at) + " (" + g.kernels[l.kernel].name + ")";
+  }
+
+  std::string checkPlace(const Place &place, int buffer, const std::string &where) {
+    if (place.buffer != buffer)
+      return where + ": expected buffer " + std::to_string(buffer) + ", got " + std::to_string(place.buffer);
+    int64_t bytes = g.buffers[buffer].bytes(p.microbatch);
+    if (place.bytes != bytes)
+      return where + ": " + g.buffers[buffer].name + " has " + std::to_string(bytes) + " bytes, got " +
+             std::to_string(place.bytes);
+    return checkRange(place, where);
+  }
+
+  std::string checkRange(const Place &place, const std::string &where) {
+    if (place.offset < 0 || place.offset % 64)
+      return where + ": offset " + std::to_string(place.offset) + " is no multiple of 64";
+    if (place.bytes < 0 || place.offset + place.bytes > p.arenaBytes)
+      return where + ": bytes [" + std::to_string(place.offset) + ", " + std::to_string(place.offset + place.bytes) +
+             ") lie outside the arena of " + std::to_string(p.arenaBytes);
+    if (place.bytes > 0)
+      touched = std::max(touched, place.offset + place.bytes);
+    return "";
+  }
+
+  static bool overlap(const Place &a, const Place &b) {
+    return a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+  }
+
+  std::string checkLaunch(const Launch &l, Section section, const std::string &where) {
+    const Kernel &k = g.kernels[l.kernel];
+    if (k.section != section)
+      return where + " stands in the wrong section";
+    if (l.reads.size() != k.reads.size() || l.writes.size() != k.writes.size())
+      return where + ": expected " + std::to_string(k.reads.size()) + " reads and " + std::to_string(k.writes.size()) +
+             " writes, got " + std::to_string(l.reads.size()) + " and " + std::to_string(l.writes.size());
+    for (size_t i = 0; i < k.reads.size(); ++i)
+      if (std::string e = checkPlace(l.reads[i], k.reads[i], where); !e.empty())
+        return e;
+    for (size_t i = 0; i < k.writes.size(); ++i)
+      if (std::string e = checkPlace(l.writes[i], k.writes[i], where); !e.empty())
+        return e;
+    if (l.hasScratch != (k.scratchBytesPerThread > 0))
+      return where + (l.hasScratch ? " has scratch it does not need" : " lacks its scratch");
+    if (l.hasScratch) {
+      if (l.scratch.bytes < k.scratchBytesPerThread * g.threads)
+        return where + ": expected scratch of at least " + std::to_string(k.scratchBytesPerThread * g.threads) +
+               " bytes, got " + std::to_string(l.scratch.bytes);
+      if (std::string e = checkRange(l.scratch, where); !e.empty())
+        return e;
+    }
+    for (size_t i = 0; i < l.writes.size(); ++i) {
+      const Place &w = l.writes[i];
+      if (l.hasScratch && overlap(w, l.scratch))
+        return where + " writes " + g.buffers[w.buffer].name + " into its scratch";
+      for (size_t j = 0; j < i; ++j)
+        if (overlap(w, l.writes[j]))
+          return where + " writes " + g.buffers[w.buffer].name + " over " + g.buffers[l.writes[j].buffer].name;
+      for (const Place &r : l.reads) {
+        if (!overlap(w, r) || (w.buffer == r.buffer && g.buffers[w.buffer].kind != Buffer::Value && w.offset == r.offset))
+          continue;
+        bool declared = w.offset == r.offset && w.bytes == r.bytes &&
+                        std::find(k.inPlace.begin(), k.inPlace.end(), std::make_pair(w.buffer, r.buffer)) != k.inPlace.end();
+        if (!declared)
+          return where + " writes " + g.buffers[w.buffer].name + " over " + g.buffers[r.buffer].name + ", which it reads";
+      }
+    }
+    if (l.hasScratch)
+      for (const Place &r : l.reads)
+        if (overlap(r, l.scratch))
+          return where + " reads " + g.buffers[r.buffer].name + " from its scratch";
+    return "";
+  }
+
+  // Whatever can be seen without running: sizes, places, which kernels run how often and in which order.
+  std::string checkShape() {
+    struct Part {
+      const std::vector<Launch> &launches;
+      Section section;
+      const char *name;
+    } parts[] = {{p.prologue, Section::Prologue, "prologue"}, {p.loop, Section::Loop, "loop"}, {p.epilogue, Section::Epilogue, "epilogue"}};
+    std::vector<int> runs(g.kernels.size(), 0);
+    for (const Part &part : parts) {
+      for (size_t i = 0; i < part.launches.size(); ++i) {
+        const Launch &l = part.launches[i];
+        if (l.kernel < 0 || l.kernel >= int(g.kernels.size()))
+          return std::string(part.name) + " launch " + std::to_string(i) + " names kernel " + std::to_string(l.kernel) +
+                 ", which does not exist";
+        std::string where = who(l, part.name, i);
+        if (std::string e = checkLaunch(l, part.section, where); !e.empty())
+          return e;
+        const Kernel &k = g.kernels[l.kernel];
+        bool once = !k.recomputable;
+        for (int w : k.writes)
+          once |= g.buffers[w].kind != Buffer::Value;
+        if (runs[l.kernel]++ && once)
+          return where + " runs again, but it may run only once";
+      }
+    }
+    for (size_t k = 0; k < g.kernels.size(); ++k)
+      if (!runs[k])
+        return "kernel " + std::to_string(k) + " (" + g.kernels[k].name + ") never runs";
+
+    std::vector<int> placed(g.buffers.size(), 0);
+    for (const Place &place : p.persistent) {
+      if (place.buffer < 0 || place.buffer >= int(g.buffers.size()) || !isInput(g.buffers[place.buffer]))
+        return "buffer " + std::to_string(place.buffer) + " is listed as persistent, but is not";
+      if (placed[place.buffer]++)
+        return "persistent " + g.buffers[place.buffer].name + " is placed twice";
+      if (std::string e = checkPlace(place, place.buffer, "persistent " + g.buffers[place.buffer].name); !e.empty())
+        return e;
+    }
+    for (size_t b = 0; b < g.buffers.size(); ++b)
+      if (isInput(g.buffers[b]) && !placed[b])
+        return "persistent " + g.buffers[b].name + " has no place";
+    std::vector<int> zeros(g.buffers.size(), 0);
+    for (const Place &place : p.zeroed) {
+      if (place.buffer < 0 || place.buffer >= int(g.buffers.size()) || g.buffers[place.buffer].kind != Buffer::Accumulator)
+        return "buffer " + std::to_string(place.buffer) + " is zeroed, but is no accumulator";
+      if (zeros[place.buffer]++)
+        return g.buffers[place.buffer].name + " is zeroed twice";
+      if (std::string e = checkPlace(place, place.buffer, "zeroed " + g.buffers[place.buffer].name); !e.empty())
+        return e;
+    }
+    return "";
+  }
+
+  // The result of a kernel: what it is, what it read, and for batch data which micro-batch it saw.
+  Symbol resultOf(int kernel, size_t output, const std::vector<Symbol> &inputs, Symbol before) {
+    std::vector<uint64_t> key{1, uint64_t(kernel), output, before};
+    key.insert(key.end(), inputs.begin(), inputs.end());
+    return symbols.of(key);
+  }
+  Symbol initial(int buffer) { return symbols.of({2, uint64_t(buffer)}); }
+  // Persistent buffers that grow with the micro-batch are data: filled anew for each micro-batch.
+  Symbol data(int buffer, int64_t round) { return symbols.of({3, uint64_t(buffer), uint64_t(round)}); }
+  Symbol zero() { return symbols.of({4}); }
+  bool isData(int b) const { return isInput(g.buffers[b]) && g.buffers[b].perExampleBytes != 0; }
+
+  // The graph itself, every buffer in bytes of its own.
+  void runGraph() {
+    std::vector<Symbol> content(g.buffers.size(), 0);
+    std::vector<bool> startedBefore(g.buffers.size(), false);
+    for (const Kernel &k : g.kernels)
+      if (k.section == Section::Prologue)
+        for (int w : k.writes)
+          startedBefore[w] = true;
+    for (size_t b = 0; b < g.buffers.size(); ++b)
+      if (isInput(g.buffers[b]))
+        content[b] = isData(int(b)) ? data(int(b), 0) : initial(int(b));
+    reads.assign(g.kernels.size(), std::vector<std::vector<Symbol>>(rounds));
+    auto execute = [&](Section section, int64_t round) {
+      for (size_t k = 0; k < g.kernels.size(); ++k) {
+        const Kernel &kernel = g.kernels[k];
+        if (kernel.section != section)
+          continue;
+        std::vector<Symbol> inputs;
+        for (int r : kernel.reads)
+          inputs.push_back(content[r]);
+        std::vector<Symbol> results;
+        for (size_t w = 0; w < kernel.writes.size(); ++w) {
+          int to = kernel.writes[w];
+          results.push_back(resultOf(int(k), w, inputs, g.buffers[to].kind == Buffer::Value ? 0 : content[to]));
+        }
+        for (size_t w = 0; w < kernel.writes.size(); ++w)
+          content[kernel.writes[w]] = results[w];
+        reads[k][round] = std::move(inputs);
+      }
+    };
+    execute(Section::Prologue, 0);
+    for (size_t b = 0; b < g.buffers.size(); ++b)
+      if (g.buffers[b].kind == Buffer::Accumulator && !startedBefore[b])
+        content[b] = zero();
+    for (int64_t round = 0; round < rounds; ++round) {
+      for (size_t b = 0; b < g.buffers.size(); ++b)
+        if (isData(int(b)))
+          content[b] = data(int(b), round);
+      execute(Section::Loop, round);
+    }
+    execute(Section::Epilogue, 0);
+    final = std::move(content);
+  }
+
+  std::string runLaunch(const Launch &l, int64_t round, const std::string &where) {
+    std::vector<Symbol> inputs;
+    for (size_t i = 0; i < l.reads.size(); ++i) {
+      const Place &r = l.reads[i];
+      Symbol expected = reads[l.kernel][round][i];
+      Symbol got = r.bytes ? memory.read(r.offset, r.offset + r.bytes) : expected;
+      if (got != expected)
+        return where + " reads " + g.buffers[r.buffer].name + " at bytes [" + std::to_string(r.offset) + ", " +
+               std::to_string(r.offset + r.bytes) + "), which do not hold it (micro-batch " + std::to_string(round) + ")";
+      inputs.push_back(got);
+    }
+    std::vector<Symbol> results;
+    for (size_t w = 0; w < l.writes.size(); ++w) {
+      const Place &to = l.writes[w];
+      Symbol before = 0;
+      if (g.buffers[to.buffer].kind != Buffer::Value) {
+        before = memory.read(to.offset, to.offset + to.bytes);
+        if (to.bytes && !before)
+          return where + " goes on with " + g.buffers[to.buffer].name + ", which its bytes do not hold";
+      }
+      results.push_back(resultOf(l.kernel, w, inputs, to.bytes ? before : 0));
+    }
+    if (l.hasScratch)
+      memory.write(l.scratch.offset, l.scratch.offset + l.scratch.bytes, 0);
+    for (size_t w = 0; w < l.writes.size(); ++w)
+      memory.write(l.writes[w].offset, l.writes[w].offset + l.writes[w].bytes, results[w]);
+    return "";
+  }
+
+  std::string runProgram() {
+    for (const Place &place : p.persistent)
+      memory.write(place.offset, place.offset + place.bytes,
+                   isData(place.buffer) ? data(place.buffer, 0) : initial(place.buffer));
+    // Persistent buffers must not share bytes with each other.
+    for (const Place &place : p.persistent)
+      if (place.bytes && memory.read(place.offset, place.offset + place.bytes) !=
+                             (isData(place.buffer) ? data(place.buffer, 0) : initial(place.buffer)))
+        return "persistent " + g.buffers[place.buffer].name + " shares bytes with another";
+    for (size_t i = 0; i < p.prologue.size(); ++i)
+      if (std::string e = runLaunch(p.prologue[i], 0, who(p.prologue[i], "prologue", i)); !e.empty())
+        return e;
+    for (const Place &place : p.zeroed)
+      memory.write(place.offset, place.offset + place.bytes, zero());
+    for (int64_t round = 0; round < rounds; ++round) {
+      for (const Place &place : p.persistent)
+        if (isData(place.buffer))
+          memory.write(place.offset, place.offset + place.bytes, data(place.buffer, round));
+      for (size_t i = 0; i < p.loop.size(); ++i)
+        if (std::string e = runLaunch(p.loop[i], round, who(p.loop[i], "loop", i)); !e.empty())
+          return e;
+    }
+    for (size_t i = 0; i < p.epilogue.size(); ++i)
+      if (std::string e = runLaunch(p.epilogue[i], 0, who(p.epilogue[i], "epilogue", i)); !e.empty())
+        return e;
+    for (const Place &place : p.persistent)
+      if (place.bytes && memory.read(place.offset, place.offset + place.bytes) != final[place.buffer])
+        return "persistent " + g.buffers[place.buffer].name + " does not hold its value at the end of the step";
+    // Accumulators that nothing reads after the loop are results read from outside.
+    std::vector<bool> readAfter(g.buffers.size(), false);
+    for (const Kernel &k : g.kernels)
+      if (k.section == Section::Epilogue)
+        for (int r : k.reads)
+          readAfter[r] = true;
+    auto results = [&](const std::vector<Launch> &launches) {
+      for (const Launch &l : launches)
+        for (const Place &w : l.writes)
+          if (g.buffers[w.buffer].kind == Buffer::Accumulator && !readAfter[w.buffer] && w.bytes &&
+              memory.read(w.offset, w.offset + w.bytes) != final[w.buffer])
+            return g.buffers[w.buffer].name + " does not hold its sum at the end of the step";
+      return std::string();
+    };
+    if (std::string e = results(p.loop); !e.empty())
+      return e;
+    return results(p.epilogue);
+  }
+
+  // Bytes alive, from the launches alone: a place lives from the write to the last read before the next write.
+  std::string checkPeak() {
+    if (p.peakLive < 0)
+      return "";
+    std::vector<const Launch *> all;
+    for (auto *part : {&p.prologue, &p.loop, &p.epilogue})
+      for (const Launch &l : *part)
+        all.push_back(&l);
+    int loopBegin = int(p.prologue.size()), loopEnd = loopBegin + int(p.loop.size()), end = int(all.size());
+    struct Life {
+      int64_t offset, bytes;
+      int lower, upper;
+    };
+    std::vector<Life> lives;
+    std::map<std::pair<int, int64_t>, int> current; // (buffer, offset) -> life
+    std::vector<bool> accumulates(g.buffers.size(), false), readAfter(g.buffers.size(), false);
+    for (const Kernel &k : g.kernels)
+      if (k.section == Section::Epilogue)
+        for (int r : k.reads)
+          readAfter[r] = true;
+    for (const Place &place : p.persistent)
+      lives.push_back({place.offset, place.bytes, 0, std::max(end, 1)});
+    for (const Place &place : p.zeroed) {
+      current[{place.buffer, place.offset}] = int(lives.size());
+      lives.push_back({place.offset, place.bytes, loopBegin, readAfter[place.buffer] ? loopBegin + 1 : std::max(end, loopBegin + 1)});
+    }
+    for (int t = 0; t < end; ++t) {
+      bool inLoop = t >= loopBegin && t < loopEnd;
+      auto use = [&](const Place &place) {
+        auto it = current.find({place.buffer, place.offset});
+        if (it == current.end())
+          return;
+        Life &life = lives[it->second];
+        bool outer = inLoop && (life.lower < loopBegin || g.buffers[place.buffer].kind == Buffer::Accumulator);
+        life.upper = std::max(life.upper, outer ? loopEnd : t + 1);
+      };
+      for (const Place &r : all[t]->reads)
+        if (!isInput(g.buffers[r.buffer]))
+          use(r);
+      for (const Place &w : all[t]->writes) {
+        if (isInput(g.buffers[w.buffer]))
+          continue;
+        bool accumulator = g.buffers[w.buffer].kind == Buffer::Accumulator;
+        if (accumulator && current.count({w.buffer, w.offset})) {
+          use(w);
+          continue;
+        }
+        current[{w.buffer, w.offset}] = int(lives.size());
+        lives.push_back({w.offset, w.bytes, t, accumulator && !readAfter[w.buffer] ? std::max(end, t + 1) : t + 1});
+      }
+      if (all[t]->hasScratch)
+        lives.push_back({all[t]->scratch.offset, all[t]->scratch.bytes, t, t + 1});
+    }
+    // In-place work shares bytes: count the union of the byte ranges alive at each launch, by sweeping over time.
+    std::vector<std::vector<int>> starts(end + 2), ends(end + 2);
+    for (size_t i = 0; i < lives.size(); ++i) {
+      starts[std::min(lives[i].lower, end)].push_back(int(i));
+      ends[std::min(lives[i].upper, end + 1)].push_back(int(i));
+    }
+    std::map<int64_t, std::pair<int, int64_t>> ranges; // offset -> (lives, bytes)
+    int64_t live = 0, peak = 0;
+    for (int t = 0; t < std::max(end, 1); ++t) {
+      for (int i : ends[t])
+        if (lives[i].bytes && --ranges[lives[i].offset].first == 0) {
+          live -= ranges[lives[i].offset].second;
+          ranges.erase(lives[i].offset);
+        }
+      for (int i : starts[t])
+        if (lives[i].bytes && ranges[lives[i].offset].first++ == 0) {
+          ranges[lives[i].offset].second = lives[i].bytes;
+          live += lives[i].bytes;
+        }
+      peak = std::max(peak, live);
+    }
+    if (peak != p.peakLive)
+      return "expected a peak of " + std::to_string(p.peakLive) + " live bytes, got " + std::to_string(peak);
+    return "";
+  }
+
+  const StepGraph &g;
+  const ScheduledProgram &p;
+  int64_t rounds;
+  int64_t touched = 0;
+  Symbols symbols;
+  Memory memory;
+  std::vector<std::vector<std::vector<Symbol>>> reads; // [kernel][round]: symbols it must read
+  std::vector<Symbol> final;
+};
+
+} // namespace
+
+std::string checkPlan(const StepGraph &g, const ScheduledProgram &p) { return Checker(g, p).run(); }
+
+} // namespace cinch::solve

@@ -1,0 +1,255 @@
+// Search.cpp: the ladder, lazily packed, and the explanation of a budget that cannot be met.
+#include "compiler/solve/Search.h"
+
+#include <algorithm>
+
+namespace cinch::solve {
+
+struct Planner::Rung {
+  int64_t microbatch;
+  std::string name;
+  std::vector<int> loop;
+  int64_t peakLive;
+  double seconds;
+  std::shared_ptr<Plan> plan; // packed when first needed
+};
+
+Planner::Planner(const StepGraph &g) : graph(g), index(graph), sweep(index) {}
+Planner::~Planner() = default;
+
+void Planner::addMicrobatch(int64_t b) {
+  if (std::find(done.begin(), done.end(), b) != done.end())
+    return;
+  done.push_back(b);
+  Timeline line(index);
+  for (RematCandidate &c : candidates(sweep, b)) {
+    if (!line.build(b, c.loop))
+      continue;
+    rungs.push_back({b, std::move(c.name), {}, line.peak, predictedSeconds(index, b, c.loop), nullptr});
+    rungs.back().loop = std::move(c.loop);
+  }
+}
+
+const Plan &Planner::packed(int rung) {
+  Rung &r = rungs[rung];
+  if (!r.plan)
+    r.plan = std::make_shared<Plan>(evaluate(index, {r.microbatch, r.loop}));
+  return *r.plan;
+}
+
+std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &error) {
+  error = index.error;
+  std::vector<int64_t> sizes = microbatches(graph);
+  if (error.empty() && options.microbatch > 0) {
+    if (std::find(sizes.begin(), sizes.end(), options.microbatch) == sizes.end()) {
+      int64_t below = 0, above = 0;
+      for (int64_t b : sizes) {
+        if (b < options.microbatch)
+          below = b;
+        if (b > options.microbatch && !above)
+          above = b;
+      }
+      error = "expected a micro-batch that divides the batch of " + std::to_string(graph.batch) +
+              (graph.grain > 1 ? " and is a multiple of the grain " + std::to_string(graph.grain) : "") + ", got " +
+              std::to_string(options.microbatch) + "; nearest: " + (below ? std::to_string(below) : "") +
+              (below && above ? " and " : "") + (above ? std::to_string(above) : "");
+    }
+    sizes = {options.microbatch};
+  }
+  std::vector<int> chosen;
+  if (!error.empty())
+    return chosen;
+  bool free = options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
+  for (int64_t b : sizes) {
+    if (free) {
+      addMicrobatch(b);
+      for (size_t i = 0; i < rungs.size(); ++i)
+        if (rungs[i].microbatch == b)
+          chosen.push_back(int(i));
+      continue;
+    }
+    // A named strategy is one schedule a micro-batch.
+    std::string name = str(options.strategy);
+    std::vector<int> loop = schedule(sweep, options.strategy);
+    int found = -1;
+    for (size_t i = 0; i < rungs.size(); ++i)
+      if (rungs[i].microbatch == b && rungs[i].loop == loop)
+        found = int(i);
+    if (found < 0) {
+      Timeline line(index);
+      if (!line.build(b, loop)) {
+        error = line.error;
+        return {};
+      }
+      found = int(rungs.size());
+      rungs.push_back({b, name, loop, line.peak, predictedSeconds(index, b, loop), nullptr});
+    }
+    chosen.push_back(found);
+  }
+  return chosen;
+}
+
+int64_t Planner::memoryBound(int64_t b) const {
+  const StepGraph &g = graph;
+  // Before and after the loop the order is the graph's, so its exact peak counts. Inside it every kernel needs its operands,
+  // besides what lives through the loop in any order.
+  Timeline line(index);
+  std::vector<int> loop = plainLoop(g);
+  if (!line.build(b, loop))
+    return 0;
+  std::vector<int64_t> profile = line.profile();
+  int64_t bound = 0, through = 0;
+  for (int t = 0; t < int(profile.size()); ++t)
+    if (t < line.loopBegin || t >= line.loopEnd)
+      bound = std::max(bound, profile[t]);
+  std::vector<bool> isThrough(line.storageBytes.size(), false);
+  for (size_t s = 0; s < line.storageBytes.size(); ++s)
+    if (line.storageLower[s] <= line.loopBegin && line.storageUpper[s] >= line.loopEnd && line.loopEnd > line.loopBegin) {
+      isThrough[s] = true;
+      through += line.storageBytes[s];
+    }
+  // A storage that happens to span the loop because of its order alone is not certain to.
+  for (size_t i = 0; i < line.instances.size(); ++i) {
+    const Timeline::Life &life = line.instances[i];
+    if (life.run >= line.loopBegin && life.run < line.loopEnd && isThrough[life.storage]) {
+      isThrough[life.storage] = false;
+      through -= line.storageBytes[life.storage];
+    }
+  }
+  for (int t = line.loopBegin; t < line.loopEnd; ++t) {
+    const Kernel &kernel = g.kernels[line.runs[t]];
+    int64_t bytes = through;
+    auto add = [&](int i) {
+      if (!isThrough[line.instances[i].storage])
+        bytes += line.bytes(i);
+    };
+    for (int i = line.firstRead[t]; i < line.firstRead[t + 1]; ++i)
+      add(line.readInstances[i]);
+    for (int i = line.firstWrite[t]; i < line.firstWrite[t + 1]; ++i)
+      add(line.writeInstances[i]);
+    if (line.scratch[t] >= 0)
+      bytes += line.bytes(line.scratch[t]);
+    // Every write may at best take the bytes of a read.
+    std::vector<int> taken;
+    for (int w : kernel.writes)
+      for (auto &[to, from] : kernel.inPlace)
+        if (to == w && g.buffers[from].bytes(b) == g.buffers[w].bytes(b) && !index.persistent[from] &&
+            g.buffers[from].kind == Buffer::Value && index.bornIn[from] == Section::Loop &&
+            std::find(taken.begin(), taken.end(), from) == taken.end()) {
+          bytes -= g.buffers[w].bytes(b);
+          taken.push_back(from);
+          break;
+        }
+    bound = std::max(bound, bytes);
+  }
+  return bound;
+}
+
+SearchResult Planner::search(const SearchOptions &options) {
+  SearchResult result;
+  std::vector<int> chosen = rungsOf(options, result.error);
+  if (!result.error.empty() || chosen.empty())
+    return result;
+  auto fits = [&](int64_t bytes) { return options.arenaBudget < 0 || bytes <= options.arenaBudget; };
+
+  result.bound = INT64_MAX, result.secondsBound = INT64_MAX;
+  std::vector<int> plain = plainLoop(graph);
+  for (int64_t b : microbatches(graph))
+    if (options.microbatch == 0 || options.microbatch == b) {
+      result.bound = std::min(result.bound, memoryBound(b));
+      result.secondsBound = std::min(result.secondsBound, predictedSeconds(index, b, plain));
+    }
+
+  // The fastest that fits; of equally fast ones the smaller.
+  std::vector<int> order = chosen;
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return rungs[a].seconds != rungs[b].seconds ? rungs[a].seconds < rungs[b].seconds : rungs[a].peakLive < rungs[b].peakLive;
+  });
+  int best = -1;
+  for (int r : order)
+    if (fits(rungs[r].peakLive) && packed(r).error.empty() && fits(packed(r).decision.arenaBytes)) {
+      best = r;
+      break;
+    }
+  // The smallest: those whose live bytes already exceed the best packing cannot win.
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive : rungs[a].seconds < rungs[b].seconds;
+  });
+  int smallest = -1;
+  for (int r : order) {
+    if (smallest >= 0 && rungs[r].peakLive >= packed(smallest).decision.arenaBytes)
+      break;
+    if (!packed(r).error.empty())
+      continue;
+    if (smallest < 0 || packed(r).decision.arenaBytes < packed(smallest).decision.arenaBytes)
+      smallest = r;
+  }
+  if (smallest < 0) {
+    result.error = packed(order.front()).error;
+    return result;
+  }
+  result.smallestArena = packed(smallest).decision.arenaBytes;
+  result.feasible = best >= 0;
+  int shown = best >= 0 ? best : smallest;
+  result.plan = packed(shown);
+  result.choice = {rungs[shown].microbatch, rungs[shown].loop};
+  result.name = rungs[shown].name;
+  if (result.feasible)
+    return result;
+
+  result.holders = largestLive(graph, result.plan, result.plan.peakRun, 10);
+  // The cheapest change: give up the fixed strategy, then the fixed micro-batch, then both; else a larger budget.
+  bool fixedStrategy = options.strategy.kind != Strategy::Auto && options.strategy.kind != Strategy::Optimal;
+  std::vector<SearchOptions> relaxed;
+  SearchOptions freer = options;
+  if (fixedStrategy) {
+    freer.strategy = {};
+    relaxed.push_back(freer);
+  }
+  if (options.microbatch > 0) {
+    SearchOptions smaller = options;
+    smaller.microbatch = 0;
+    relaxed.push_back(smaller);
+    if (fixedStrategy) {
+      freer.microbatch = 0;
+      relaxed.push_back(freer);
+    }
+  }
+  double least = 0;
+  for (const SearchOptions &o : relaxed) {
+    SearchResult other = Planner::search(o);
+    if (!other.feasible || (!result.advice.empty() && other.plan.seconds >= least))
+      continue;
+    least = other.plan.seconds;
+    result.advice.clear();
+    if (o.microbatch != options.microbatch)
+      result.advice = "micro-batch " + std::to_string(other.choice.microbatch) + " instead of " +
+                      std::to_string(options.microbatch);
+    if (o.strategy.kind != options.strategy.kind)
+      result.advice += std::string(result.advice.empty() ? "" : " and ") + "strategy auto instead of " + str(options.strategy);
+  }
+  if (result.advice.empty())
+    result.advice = "a larger budget";
+  return result;
+}
+
+std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) {
+  std::string error;
+  std::vector<int> order = rungsOf(options, error);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive : rungs[a].seconds < rungs[b].seconds;
+  });
+  std::vector<LadderPoint> points;
+  double fastest = 0;
+  for (int r : order) {
+    if (!points.empty() && rungs[r].seconds >= fastest)
+      continue;
+    fastest = rungs[r].seconds;
+    points.push_back({-1, rungs[r].peakLive, rungs[r].seconds, rungs[r].microbatch, rungs[r].name});
+    // Only plans already packed know their arena; the others say what they need at least.
+    points.back().arenaBytes = rungs[r].plan ? rungs[r].plan->decision.arenaBytes : rungs[r].peakLive;
+  }
+  return points;
+}
+
+} // namespace cinch::solve

@@ -1,0 +1,242 @@
+// Timeline.cpp: lifetimes of instances, in-place sharing and the peak of live bytes.
+#include "compiler/solve/Timeline.h"
+
+#include <algorithm>
+
+namespace cinch::solve {
+
+GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
+  size_t buffers = g.buffers.size(), kernels = g.kernels.size();
+  mayRecompute.assign(kernels, false);
+  persistent.assign(buffers, false);
+  bornIn.assign(buffers, Section::Prologue);
+  readers.assign(buffers, {});
+  std::vector<bool> mutableInLoop(buffers, false);
+  for (size_t k = 0; k < kernels; ++k) {
+    const Kernel &kernel = g.kernels[k];
+    (kernel.section == Section::Prologue ? prologue : kernel.section == Section::Loop ? loop : epilogue).push_back(int(k));
+    for (int b : kernel.reads)
+      if (b < 0 || b >= int(buffers)) {
+        error = "kernel " + std::to_string(k) + " reads buffer " + std::to_string(b) + ", which does not exist";
+        return;
+      } else {
+        readers[b].push_back(int(k));
+      }
+    for (int b : kernel.writes)
+      if (b < 0 || b >= int(buffers)) {
+        error = "kernel " + std::to_string(k) + " writes buffer " + std::to_string(b) + ", which does not exist";
+        return;
+      } else {
+        if (g.buffers[b].kind != Buffer::Value && kernel.section == Section::Loop)
+          mutableInLoop[b] = true;
+        if (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer != int(k)) {
+          error = "buffer " + std::to_string(b) + " is written by kernel " + std::to_string(k) + ", but its producer is " +
+                  std::to_string(g.buffers[b].producer);
+          return;
+        }
+      }
+  }
+  for (size_t b = 0; b < buffers; ++b) {
+    const Buffer &buffer = g.buffers[b];
+    if (buffer.fixedBytes < 0 || buffer.perExampleBytes < 0) {
+      error = "buffer " + std::to_string(b) + " has a negative size";
+      return;
+    }
+    persistent[b] = buffer.kind == Buffer::Persistent || (buffer.kind == Buffer::Value && buffer.producer < 0);
+    if (buffer.producer >= int(kernels)) {
+      error = "buffer " + std::to_string(b) + " names kernel " + std::to_string(buffer.producer) + ", which does not exist";
+      return;
+    }
+    if (!persistent[b] && buffer.producer >= 0)
+      bornIn[b] = g.kernels[buffer.producer].section;
+  }
+  for (size_t k = 0; k < kernels; ++k) {
+    const Kernel &kernel = g.kernels[k];
+    bool may = kernel.recomputable && kernel.section == Section::Loop;
+    for (int b : kernel.writes)
+      may &= g.buffers[b].kind == Buffer::Value;
+    for (int b : kernel.reads)
+      may &= !mutableInLoop[b];
+    mayRecompute[k] = may;
+  }
+  if (g.batch < 1 || g.grain < 1 || g.batch % g.grain)
+    error = "the grain " + std::to_string(g.grain) + " does not divide the batch " + std::to_string(g.batch);
+}
+
+int64_t Timeline::bytes(int instance) const {
+  const Life &life = instances[instance];
+  if (life.buffer < 0) {
+    const Kernel &kernel = index.graph.kernels[runs[life.run]];
+    return (kernel.scratchBytesPerThread * index.graph.threads + 63) / 64 * 64;
+  }
+  return index.graph.buffers[life.buffer].bytes(microbatch);
+}
+
+bool Timeline::build(int64_t b, const std::vector<int> &loop) {
+  const StepGraph &g = index.graph;
+  error = index.error;
+  if (!error.empty())
+    return false;
+  microbatch = b;
+  runs.assign(index.prologue.begin(), index.prologue.end());
+  loopBegin = int(runs.size());
+  runs.insert(runs.end(), loop.begin(), loop.end());
+  loopEnd = int(runs.size());
+  runs.insert(runs.end(), index.epilogue.begin(), index.epilogue.end());
+  end = int(runs.size());
+  int last = std::max(end, 1);
+
+  instances.clear(), readInstances.clear(), writeInstances.clear();
+  firstRead.assign(end + 1, 0), firstWrite.assign(end + 1, 0), scratch.assign(end, -1);
+  current.assign(g.buffers.size(), -1);
+  persistentBytes = 0;
+  // Persistent buffers first, those that do not grow with the micro-batch before the rest.
+  for (int grows = 0; grows < 2; ++grows)
+    for (size_t i = 0; i < g.buffers.size(); ++i)
+      if (index.persistent[i] && (g.buffers[i].perExampleBytes != 0) == bool(grows)) {
+        current[i] = int(instances.size());
+        instances.push_back({int(i), -1, 0, last, -1});
+        persistentBytes += g.buffers[i].bytes(b);
+      }
+  int persistentCount = int(instances.size());
+  pinned.assign(instances.size(), 0); // held to the end of the loop: read again by its next iteration
+  for (size_t i = 0; i < g.buffers.size(); ++i)
+    if (g.buffers[i].kind == Buffer::Accumulator) {
+      current[i] = int(instances.size());
+      instances.push_back({int(i), -1, loopBegin, -1, -1});
+      pinned.push_back(1);
+    }
+  int accumulatorEnd = int(instances.size());
+
+  for (int t = 0; t < end; ++t) {
+    const Kernel &kernel = g.kernels[runs[t]];
+    bool inLoop = t >= loopBegin && t < loopEnd;
+    for (int r : kernel.reads) {
+      int at = current[r];
+      if (at < 0) {
+        error = "run " + std::to_string(t) + " (" + kernel.name + ") reads " + g.buffers[r].name + " before it exists";
+        return false;
+      }
+      readInstances.push_back(at);
+      Life &life = instances[at];
+      if (at >= persistentCount) {
+        if (inLoop && life.run < loopBegin) {
+          life.upper = std::max(life.upper, loopEnd);
+          pinned[at] = 1;
+        }
+        life.upper = std::max(life.upper, t + 1);
+        if (t >= loopEnd && life.run >= loopBegin && life.run < loopEnd) {
+          error = "run " + std::to_string(t) + " (" + kernel.name + ") after the loop reads " + g.buffers[r].name +
+                  ", a value of the loop";
+          return false;
+        }
+      }
+    }
+    firstRead[t + 1] = int(readInstances.size());
+    for (int w : kernel.writes) {
+      bool value = g.buffers[w].kind == Buffer::Value && !index.persistent[w];
+      if (value) {
+        current[w] = int(instances.size());
+        instances.push_back({w, t, t, t + 1, -1});
+        pinned.push_back(0);
+      } else if (g.buffers[w].kind == Buffer::Accumulator) {
+        Life &life = instances[current[w]];
+        life.lower = std::min(life.lower, t);
+        life.upper = std::max(life.upper, inLoop ? loopEnd : t + 1);
+      }
+      writeInstances.push_back(current[w]);
+    }
+    firstWrite[t + 1] = int(writeInstances.size());
+    if (kernel.scratchBytesPerThread > 0) {
+      scratch[t] = int(instances.size());
+      instances.push_back({-1, t, t, t + 1, -1});
+      pinned.push_back(0);
+    }
+  }
+  // An accumulator that no run reads after the loop may be read from outside at the end of the step.
+  for (int i = persistentCount; i < accumulatorEnd; ++i) {
+    bool readAfter = false;
+    for (int k : index.readers[instances[i].buffer])
+      readAfter |= g.kernels[k].section == Section::Epilogue;
+    instances[i].upper = readAfter ? std::max(instances[i].upper, instances[i].lower + 1) : last;
+  }
+
+  // Storages: one an instance, but for in-place work.
+  storageBytes.clear(), storageLower.clear(), storageUpper.clear();
+  auto fresh = [&](int i) {
+    instances[i].storage = int(storageBytes.size());
+    storageBytes.push_back(bytes(i));
+    storageLower.push_back(instances[i].lower);
+    storageUpper.push_back(instances[i].upper);
+  };
+  for (int i = 0; i < accumulatorEnd; ++i)
+    fresh(i);
+  for (int t = 0; t < end; ++t) {
+    const Kernel &kernel = g.kernels[runs[t]];
+    for (size_t w = 0; w < kernel.writes.size(); ++w) {
+      int i = writeInstances[firstWrite[t] + w];
+      if (instances[i].storage >= 0)
+        continue;
+      for (auto &[to, from] : kernel.inPlace) {
+        if (to != kernel.writes[w])
+          continue;
+        for (size_t r = 0; r < kernel.reads.size(); ++r) {
+          int source = readInstances[firstRead[t] + r];
+          if (kernel.reads[r] != from || source < persistentCount)
+            continue;
+          int s = instances[source].storage;
+          // The value must die here: nobody reads it later, in the next iteration either, and no other write took its bytes.
+          bool heldByLoop = t < loopEnd && pinned[source];
+          if (instances[source].upper == t + 1 && storageUpper[s] == t + 1 && !heldByLoop && storageBytes[s] == bytes(i) &&
+              std::find(taken.begin(), taken.end(), s) == taken.end()) {
+            instances[i].storage = s;
+            storageUpper[s] = std::max(storageUpper[s], instances[i].upper);
+            taken.push_back(s);
+          }
+        }
+        if (instances[i].storage >= 0)
+          break;
+      }
+      if (instances[i].storage < 0)
+        fresh(i);
+    }
+    taken.clear();
+    if (scratch[t] >= 0)
+      fresh(scratch[t]);
+  }
+
+  delta.assign(last + 1, 0);
+  for (size_t s = 0; s < storageBytes.size(); ++s) {
+    delta[storageLower[s]] += storageBytes[s];
+    delta[storageUpper[s]] -= storageBytes[s];
+  }
+  peak = 0, peakRun = 0;
+  int64_t live = 0;
+  for (int t = 0; t < last; ++t) {
+    live += delta[t];
+    if (live > peak)
+      peak = live, peakRun = t;
+  }
+  return true;
+}
+
+std::vector<int64_t> Timeline::profile() const {
+  std::vector<int64_t> live(delta.begin(), delta.end() - 1);
+  for (size_t t = 1; t < live.size(); ++t)
+    live[t] += live[t - 1];
+  return live;
+}
+
+double predictedSeconds(const GraphIndex &index, int64_t microbatch, const std::vector<int> &loop) {
+  const StepGraph &g = index.graph;
+  double once = 0, body = 0;
+  for (int k : index.prologue)
+    once += g.kernels[k].seconds.at(microbatch);
+  for (int k : index.epilogue)
+    once += g.kernels[k].seconds.at(microbatch);
+  for (int k : loop)
+    body += g.kernels[k].seconds.at(microbatch);
+  return once + body * double(g.batch / microbatch);
+}
+
+} // namespace cinch::solve

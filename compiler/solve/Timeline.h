@@ -1,0 +1,62 @@
+// Timeline.h: a schedule of the loop body becomes instances with exact lifetimes: what `evaluate` and every search use to
+// count bytes, so that there is one count. Flat arrays, reused from call to call: a search builds thousands of timelines.
+#ifndef CINCH_COMPILER_SOLVE_TIMELINE_H
+#define CINCH_COMPILER_SOLVE_TIMELINE_H
+
+#include "compiler/solve/StepGraph.h"
+
+namespace cinch::solve {
+
+// What never changes about a graph, computed once.
+struct GraphIndex {
+  explicit GraphIndex(const StepGraph &);
+  const StepGraph &graph;
+  std::vector<int> prologue, loop, epilogue; // kernels, in order
+  std::vector<bool> mayRecompute;            // of kernels: running it again gives the same bytes
+  std::vector<bool> persistent;              // of buffers (unread inputs that are nobody's value count too)
+  std::vector<Section> bornIn;               // of buffers: section of the producer (persistent: Prologue)
+  std::vector<std::vector<int>> readers;     // of buffers
+  std::string error;                         // empty if the graph is sane
+};
+
+class Timeline {
+public:
+  struct Life {
+    int buffer, run, lower, upper, storage;
+  };
+  explicit Timeline(const GraphIndex &index) : index(index) {}
+
+  // `loop`: kernels in the order they run; one that stands twice is recomputed. Every read takes the latest run's value and
+  // an instance dies after its last read. Returns false, with `error`, if something is read that does not exist.
+  bool build(int64_t microbatch, const std::vector<int> &loop);
+
+  const GraphIndex &index;
+  int64_t microbatch = 1;
+  int loopBegin = 0, loopEnd = 0, end = 0;
+  std::vector<int> runs;                      // kernels
+  std::vector<int> firstRead, firstWrite;     // of runs: where their instances start in the two arrays below
+  std::vector<int> readInstances, writeInstances;
+  std::vector<int> scratch;                   // of runs: instance or -1
+  std::vector<Life> instances;
+  std::vector<int64_t> storageBytes;
+  std::vector<int> storageLower, storageUpper;
+  int64_t persistentBytes = 0;
+  int64_t peak = 0;                           // most bytes alive at one run, persistent ones included
+  int peakRun = 0;
+  std::string error;
+
+  int64_t bytes(int instance) const;
+  // Bytes alive during each run.
+  std::vector<int64_t> profile() const;
+
+private:
+  std::vector<int> current, taken;
+  std::vector<char> pinned;
+  std::vector<int64_t> delta;
+};
+
+// Predicted seconds of one step: the loop body runs batch / microbatch times.
+double predictedSeconds(const GraphIndex &, int64_t microbatch, const std::vector<int> &loop);
+
+} // namespace cinch::solve
+#endif

@@ -1,0 +1,118 @@
+// LINK: cinch_solve
+// The planner on training graphs: every strategy gives a plan that the checker proves, `auto` is never worse than a named
+// strategy, larger budgets are never slower, refusals say what they must. With an argument it prints what it measures;
+// an argument above 1 adds GPT-2's shape with that many blocks.
+#include "TrainingGraphs.h"
+#include "compiler/solve/PlanChecker.h"
+#include "compiler/solve/Search.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+using namespace cinch::solve;
+
+static int passed = 0, failed = 0;
+static void expect(bool ok, const std::string &what) {
+  ok ? ++passed : ++failed;
+  if (!ok)
+    std::printf("FAIL %s\n", what.c_str());
+}
+
+static double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+static double mib(int64_t bytes) { return double(bytes) / 1048576; }
+
+static std::string prove(const StepGraph &g, const Plan &plan) {
+  if (!plan.error.empty())
+    return plan.error;
+  ScheduledProgram program = scheduledProgram(g, plan.decision);
+  program.peakLive = plan.peakLive;
+  return checkPlan(g, program);
+}
+
+static const char *kNamed[] = {"none", "all", "sqrt", "every:1", "every:3", "marked", "cheap"};
+
+static void testGraph(const std::string &name, const StepGraph &g, bool verbose) {
+  Planner planner(g);
+  std::vector<SearchResult> named;
+  for (const char *text : kNamed) {
+    SearchOptions options;
+    std::string error;
+    expect(parseStrategy(text, options.strategy, error), name + ": " + text + " parses");
+    for (int64_t b : microbatches(g)) {
+      options.microbatch = b;
+      double start = now();
+      SearchResult r = planner.search(options);
+      double took = now() - start;
+      std::string why = r.feasible ? prove(g, r.plan) : "infeasible without a budget " + r.error;
+      expect(why.empty(), name + ": " + text + " at micro-batch " + std::to_string(b) + ": " + why);
+      if (verbose)
+        std::printf("%s %-8s b=%-3lld live %.1f MiB arena %.1f bound %.1f seconds %.4f runs %zu recomputed %d; %.2f s\n",
+                    name.c_str(), text, (long long)b, mib(r.plan.peakLive), mib(r.plan.decision.arenaBytes), mib(r.bound),
+                    r.plan.seconds, r.plan.decision.runs.size(), r.plan.recomputed, took);
+      expect(r.bound <= r.plan.peakLive, name + ": the bound is not above a plan");
+      named.push_back(std::move(r));
+    }
+  }
+  double start = now();
+  SearchResult smallest = planner.search({0, 0, {}});
+  if (verbose)
+    std::printf("%s smallest %.1f MiB, bound %.1f MiB, found in %.2f s: %s\n", name.c_str(), mib(smallest.smallestArena),
+                mib(smallest.bound), now() - start, smallest.name.c_str());
+  expect(!smallest.feasible && !smallest.holders.empty() && !smallest.advice.empty(), name + ": a budget of 0 is refused");
+  int64_t low = smallest.smallestArena, high = 0;
+  for (const SearchResult &r : named)
+    high = std::max(high, r.plan.decision.arenaBytes);
+  expect(!planner.search({low - 1, 0, {}}).feasible, name + ": one byte less than the smallest is refused");
+  double last = 1e300;
+  for (int i = 0; i <= 12; ++i) {
+    int64_t budget = low + (high - low) * i / 12;
+    start = now();
+    SearchResult r = planner.search({budget, 0, {}});
+    double took = now() - start;
+    std::string why = r.feasible ? prove(g, r.plan) : "refused";
+    expect(why.empty(), name + ": auto at " + std::to_string(budget) + ": " + why);
+    expect(r.plan.decision.arenaBytes <= budget, name + ": auto keeps the budget");
+    expect(r.plan.seconds <= last, name + ": a larger budget is not slower");
+    last = r.plan.seconds;
+    if (verbose)
+      std::printf("%s auto at %.1f MiB: arena %.1f live %.1f b=%lld %.4f s (+%.2f %%), %s; %.2f s\n", name.c_str(), mib(budget),
+                  mib(r.plan.decision.arenaBytes), mib(r.plan.peakLive), (long long)r.choice.microbatch, r.plan.seconds,
+                  100 * (r.plan.seconds / r.secondsBound - 1), r.name.c_str(), took);
+    for (const SearchResult &other : named)
+      if (other.plan.decision.arenaBytes <= budget)
+        expect(r.plan.seconds <= other.plan.seconds, name + ": auto is not worse than " + other.name);
+  }
+}
+
+int main(int argc, char **argv) {
+  bool verbose = argc > 1;
+  testGraph("dense 9", denseChain(9, 8, 64), verbose);
+  testGraph("dense 9, no in-place work", denseChain(9, 8, 64, false), verbose);
+  testGraph("transformer 3", transformer(3, 64, 32, 256, 8), verbose);
+  if (verbose && std::atoi(argv[1]) > 1)
+    testGraph("gpt2", transformer(std::atoi(argv[1]), 768, 1024, 50257, 8), verbose);
+
+  // sqrt on a chain: activations at 4n layers are at most 2.1 times those at n.
+  auto activations = [](int layers) {
+    StepGraph g = denseChain(layers, 1, 4096);
+    SearchOptions options;
+    options.strategy.kind = Strategy::Sqrt;
+    Plan plan = Planner(g).search(options).plan;
+    int64_t fixed = plan.decision.persistentBytes;
+    for (const Buffer &b : g.buffers)
+      if (b.kind == Buffer::Accumulator)
+        fixed += b.bytes(1);
+    return plan.decision.arenaBytes - fixed;
+  };
+  for (int n = 16; n <= 64; n *= 2) {
+    double ratio = double(activations(4 * n)) / double(activations(n));
+    if (verbose)
+      std::printf("sqrt: %d -> %d layers: %.3f\n", n, 4 * n, ratio);
+    expect(ratio <= 2.1, "sqrt at " + std::to_string(4 * n) + " layers: " + std::to_string(ratio));
+  }
+  std::printf("%d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
