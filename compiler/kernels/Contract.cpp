@@ -1,0 +1,219 @@
+// Contract.cpp: the loops around the register tiles of a contraction, and their division among threads.
+#include "compiler/kernels/ContractEmitter.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+
+namespace cinch::kernels {
+
+// ---- Threads ---------------------------------------------------------------------------------------------------------------
+
+static int64_t unitsOf(int64_t outer, int64_t size, int64_t unit) { return outer * ((size + unit - 1) / unit); }
+
+// Every thread gets a box of outputs: batches alone where there are enough of them, else a rectangle of tiles. Pairs of
+// threads share rows when both directions are long, which halves what each packs.
+void ContractEmitter::splitThreads(Value thread, Value threads, Range &batch, Range &m, Range &n) {
+  int64_t batches = countOf(plan.batch);
+  int64_t unitsM = unitsOf(countOf(plan.outerM), plan.m.size, plan.mr);
+  int64_t unitsN = unitsOf(countOf(plan.outerN), plan.n.size, plan.nr());
+  Value one = number(1), two = number(2);
+  auto divide = [&](Value part, Value parts, int64_t units) {
+    Value first = arith::DivUIOp::create(builder, loc, mul(part, number(units)), parts);
+    Value last = arith::DivUIOp::create(builder, loc, mul(add(part, 1), number(units)), parts);
+    return Range{first, last};
+  };
+  auto choose = [&](Value condition, Value yes, Value no) -> Value {
+    return arith::SelectOp::create(builder, loc, condition, yes, no);
+  };
+
+  Value partsBatch = one, rest = threads, within = thread, partBatch = number(0);
+  if (batches > 1) {
+    Value even = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                                       arith::RemUIOp::create(builder, loc, number(batches), threads), number(0));
+    Value many = less(mul(threads, int64_t(4)), number(batches + 1));
+    Value byBatch = arith::OrIOp::create(builder, loc, even, many);
+    partsBatch = choose(byBatch, threads, one);
+    partBatch = choose(byBatch, thread, number(0));
+    rest = choose(byBatch, one, threads);
+    within = choose(byBatch, number(0), thread);
+    batch = divide(partBatch, partsBatch, batches);
+  } else {
+    batch = {number(0), number(batches)};
+  }
+
+  Value partsN = one;
+  if (unitsM < 4 && unitsN > unitsM) {
+    partsN = rest;
+  } else if (unitsN >= 4) {
+    Value even = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                                       arith::RemUIOp::create(builder, loc, rest, two), number(0));
+    Value four = less(number(3), rest);
+    partsN = choose(arith::AndIOp::create(builder, loc, even, four), two, one);
+  }
+  Value partsM = arith::DivUIOp::create(builder, loc, rest, partsN);
+  Value partN = arith::RemUIOp::create(builder, loc, within, partsN);
+  Value partM = arith::DivUIOp::create(builder, loc, within, partsN);
+  m = divide(partM, partsM, unitsM);
+  n = divide(partN, partsN, unitsN);
+}
+
+// Of units [first, second) over outer x (units of the inner dim): the part that lies in `outer`, in elements.
+ContractEmitter::Range ContractEmitter::innerRange(Range units, Value outer, int64_t unitsPerOuter, int64_t unit,
+                                                   int64_t size) {
+  Value start = mul(outer, unitsPerOuter);
+  Value first = max(sub(units.first, start), number(0));
+  Value last = min(sub(units.second, start), unitsPerOuter);
+  return {mul(first, unit), min(mul(last, unit), size)};
+}
+
+// ---- Loops -----------------------------------------------------------------------------------------------------------------
+
+void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value threads) {
+  auto bufferAt = [&](int buffer) {
+    Value bytes = memref::LoadOp::create(builder, loc, offsets, number(buffer));
+    return viewOf(arena, arith::IndexCastOp::create(builder, loc, builder.getIndexType(), bytes));
+  };
+  memA = bufferAt(plan.a.buffer);
+  memB = bufferAt(plan.b.buffer);
+  memC = bufferAt(plan.c.buffer);
+  if (plan.scratchElems() > 0) {
+    scratch = bufferAt(3);
+    threadScratch = mul(thread, plan.scratchElems());
+  }
+
+  Range batches, m, n;
+  splitThreads(thread, threads, batches, m, n);
+  int64_t unitsN = unitsOf(1, plan.n.size, plan.nr());
+  forLoop(batches.first, batches.second, 1, [&](Value batch) {
+    Origin origin;
+    origin.a = add(offsetIn(plan.batch, &ContractDim::a, batch), plan.a.offset);
+    origin.b = add(offsetIn(plan.batch, &ContractDim::b, batch), plan.b.offset);
+    origin.c = add(offsetIn(plan.batch, &ContractDim::c, batch), plan.c.offset);
+    bool single = plan.outerN.empty();
+    Value firstOuter = single ? number(0) : div(n.first, unitsN);
+    Value lastOuter = single ? number(1) : div(add(n.second, unitsN - 1), unitsN);
+    forLoop(firstOuter, lastOuter, 1, [&](Value outer) {
+      Origin inner = origin;
+      inner.b = add(inner.b, offsetIn(plan.outerN, &ContractDim::b, outer));
+      inner.c = add(inner.c, offsetIn(plan.outerN, &ContractDim::c, outer));
+      emitColumns(inner, innerRange(n, outer, unitsN, plan.nr(), plan.n.size), m);
+    });
+  });
+}
+
+void ContractEmitter::emitColumns(Origin origin, Range n, Range mUnits) {
+  int64_t blocks = plan.blocksK(), outer = countOf(plan.outerK), perRun = plan.blocksPerRun();
+  forLoop(n.first, n.second, plan.nc, [&](Value column) {
+    Range columns = {column, min(add(column, plan.nc), n.second)};
+    forLoop(number(0), number(blocks), 1, [&](Value blockNumber) {
+      KBlock block;
+      if (perRun > 1) {
+        block.firstRun = div(blockNumber, perRun);
+        block.runs = number(1);
+        block.start = mul(rem(blockNumber, perRun), plan.kc);
+        block.length = plan.k.size % plan.kc == 0 ? number(plan.kc) : min(sub(number(plan.k.size), block.start), plan.kc);
+      } else {
+        block.firstRun = mul(blockNumber, plan.runs);
+        block.runs = outer % plan.runs == 0 ? number(plan.runs) : min(sub(number(outer), block.firstRun), plan.runs);
+        block.start = number(0);
+        block.length = number(plan.k.size);
+      }
+      block.total = mul(block.runs, block.length);
+      Value later = blocks > 1 ? less(number(0), blockNumber) : Value();
+      emitBlock(origin, columns, mUnits, block, later);
+    });
+  });
+}
+
+void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock block, Value later) {
+  packB(origin.b, n, block);
+  int64_t units = unitsOf(1, plan.m.size, plan.mr);
+  bool single = plan.outerM.empty();
+  Value firstOuter = single ? number(0) : div(mUnits.first, units);
+  Value lastOuter = single ? number(1) : div(add(mUnits.second, units - 1), units);
+  forLoop(firstOuter, lastOuter, 1, [&](Value outer) {
+    Origin inner = origin;
+    inner.a = add(inner.a, offsetIn(plan.outerM, &ContractDim::a, outer));
+    inner.c = add(inner.c, offsetIn(plan.outerM, &ContractDim::c, outer));
+    Range m = innerRange(mUnits, outer, units, plan.mr, plan.m.size);
+    forLoop(m.first, m.second, plan.mc, [&](Value row) {
+      Range rows = {row, min(add(row, plan.mc), m.second)};
+      packA(inner.a, rows, block);
+      emitTiles(inner, rows, n, block, later);
+    });
+  });
+}
+
+void ContractEmitter::emitTiles(Origin origin, Range m, Range n, KBlock block, Value later) {
+  int64_t nr = plan.nr(), mr = plan.mr;
+  int64_t fullM = plan.m.size / mr * mr, edgeM = plan.m.size % mr;
+  int64_t fullN = plan.n.size / nr * nr, edgeN = plan.n.size % nr;
+  auto tileAt = [&](Value row, Value column, int64_t rows, int64_t columns) {
+    Tile tile;
+    tile.rows = rows;
+    tile.columns = columns;
+    tile.c = add(origin.c, add(mul(row, plan.m.c), mul(column, plan.n.c)));
+    if (plan.packA == PackedA::No) {
+      tile.memoryA = memA;
+      tile.a = add(add(origin.a, mul(block.start, plan.k.a)), mul(row, plan.m.a));
+      tile.strideMA = plan.m.a;
+      tile.strideKA = plan.k.a;
+    } else {
+      tile.memoryA = scratch;
+      tile.a = add(threadScratch, mul(div(sub(row, m.first), mr), plan.panelA()));
+      tile.strideMA = plan.packA == PackedA::Rows ? plan.rowPitchA() : 1;
+      tile.strideKA = plan.packA == PackedA::Rows ? 1 : mr;
+    }
+    if (plan.packB == PackedB::No) {
+      tile.memoryB = memB;
+      tile.b = add(add(origin.b, mul(block.start, plan.k.b)), mul(column, plan.n.b));
+      tile.strideKB = plan.k.b;
+    } else {
+      tile.memoryB = scratch;
+      Value panel = mul(div(sub(column, n.first), nr), plan.panelB());
+      tile.b = add(add(threadScratch, plan.scratchB()), panel);
+      tile.strideKB = nr;
+    }
+    emitTile(tile, block, later);
+  };
+  auto rowsOfTiles = [&](Value column, int64_t columns) {
+    auto edge = [&](Value row) { tileAt(row, column, edgeM, columns); };
+    forTiles(m.first, m.second, mr, fullM, [&](Value row) { tileAt(row, column, mr, columns); },
+             edgeM ? Body(edge) : Body());
+  };
+  auto edge = [&](Value column) { rowsOfTiles(column, edgeN); };
+  forTiles(n.first, n.second, nr, fullN, [&](Value column) { rowsOfTiles(column, nr); }, edgeN ? Body(edge) : Body());
+}
+
+// ---- Entry -----------------------------------------------------------------------------------------------------------------
+
+int64_t scratchBytesPerThread(const ContractSpec &spec, const TargetInfo &target) {
+  ContractPlan plan = planContract(spec, target);
+  return plan.scratchElems() * plan.bytes;
+}
+
+func::FuncOp buildContract(OpBuilder &builder, ModuleOp module, const std::string &name, const ContractSpec &spec,
+                           const TargetInfo &target) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(module.getBody());
+  Location loc = builder.getUnknownLoc();
+  ContractPlan plan = planContract(spec, target);
+  int64_t buffers = plan.scratchElems() > 0 ? 4 : 3;
+  Type index = builder.getIndexType(), word = builder.getI64Type();
+  auto type = builder.getFunctionType({MemRefType::get({kArenaBytes}, builder.getI8Type()),
+                                       MemRefType::get({buffers}, word), MemRefType::get({kContextWords}, word), index,
+                                       index},
+                                      {});
+  auto function = func::FuncOp::create(builder, loc, name, type);
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  ContractEmitter(builder, loc, plan)
+      .emitBody(entry->getArgument(0), entry->getArgument(1), entry->getArgument(3), entry->getArgument(4));
+  func::ReturnOp::create(builder, loc);
+  return function;
+}
+
+} // namespace cinch::kernels

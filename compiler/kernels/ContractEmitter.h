@@ -1,0 +1,106 @@
+// ContractEmitter.h: writes the loops of a planned contraction. Index arithmetic is folded while it is built, so that one
+// description serves shapes with and without outer dims.
+#ifndef CINCH_COMPILER_KERNELS_CONTRACTEMITTER_H
+#define CINCH_COMPILER_KERNELS_CONTRACTEMITTER_H
+
+#include "compiler/kernels/ContractPlan.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace cinch::kernels {
+
+class ContractEmitter {
+public:
+  ContractEmitter(mlir::OpBuilder &builder, mlir::Location loc, const ContractPlan &plan)
+      : builder(builder), loc(loc), plan(plan) {}
+
+  // The body of the kernel; the arguments of the function as the kernel ABI has them.
+  void emitBody(mlir::Value arena, mlir::Value offsets, mlir::Value thread, mlir::Value threads);
+
+private:
+  using Value = mlir::Value;
+  using Range = std::pair<Value, Value>;
+  using Body = llvm::function_ref<void(Value)>;
+
+  // A block of the reduction: `runs` stretches of `length` along the inner dim, from stretch `firstRun` and inner `start` on.
+  struct KBlock {
+    Value firstRun, runs, start, length;
+    Value total; // runs * length
+  };
+  // Where a block of outputs begins in each operand, in elements.
+  struct Origin {
+    Value a, b, c;
+  };
+
+  // Index arithmetic and loops.
+  Value number(int64_t);
+  Value add(Value, Value);
+  Value add(Value, int64_t);
+  Value sub(Value, Value);
+  Value mul(Value, Value);
+  Value mul(Value, int64_t);
+  Value div(Value, int64_t);
+  Value rem(Value, int64_t);
+  Value min(Value, Value);
+  Value min(Value value, int64_t bound) { return min(value, number(bound)); }
+  Value max(Value, Value);
+  Value less(Value, Value);
+  bool isMultiple(Value, int64_t of);
+  void forLoop(Value from, Value to, int64_t step, Body);
+  // `body` for every full step of [from, to) up to `fullEnd`, then `edge` at fullEnd if the range reaches past it.
+  void forTiles(Value from, Value to, int64_t step, int64_t fullEnd, Body full, Body edge);
+  Value offsetIn(const ContractDims &, int64_t ContractDim::*stride, Value linear);
+
+  // Memory.
+  mlir::Type elementType();
+  mlir::VectorType vectorType(int64_t lanes);
+  Value mask(int64_t lanes, int64_t alive);
+  Value viewOf(Value arena, Value byteOffset);
+  Value loadVector(Value memory, Value index, int64_t lanes, int64_t alive);
+  void storeVector(Value vector, Value memory, Value index, int64_t alive);
+  Value loadScalar(Value memory, Value index);
+  void storeScalar(Value value, Value memory, Value index);
+  Value zeros(int64_t lanes);
+
+  // The loops around the tiles (Contract.cpp).
+  void splitThreads(Value thread, Value threads, Range &batch, Range &m, Range &n);
+  Range innerRange(Range units, Value outer, int64_t unitsPerOuter, int64_t unit, int64_t size);
+  void emitColumns(Origin origin, Range n, Range mUnits);
+  void emitBlock(Origin origin, Range n, Range mUnits, KBlock block, Value later);
+  void emitTiles(Origin origin, Range m, Range n, KBlock block, Value later);
+
+  // Packing (ContractPack.cpp). Origins are those of the block's first row or column and of k = 0.
+  Value offsetOfRun(KBlock, Value run, int64_t ContractDim::*stride);
+  void packA(Value base, Range m, KBlock);
+  void packRowsA(Value base, Range m, KBlock);
+  void packColsA(Value base, Range m, KBlock);
+  void packB(Value base, Range n, KBlock);
+  void packPanelB(Value base, Value column, Value panel, int64_t columns, KBlock);
+  void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
+  mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
+
+  // The register tile (ContractTile.cpp).
+  struct Tile {
+    int64_t rows, columns; // of this tile
+    Value a, b, c;         // indices of its first element in `memoryA`, `memoryB` and C
+    Value memoryA, memoryB;
+    int64_t strideMA, strideKA, strideKB;
+  };
+  void emitTile(const Tile &, KBlock, Value later);
+  mlir::SmallVector<Value> loadAccumulators(const Tile &, Value memory, Value index, int64_t pitch);
+  mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);
+  void copyTile(const Tile &, bool toC);
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+  const ContractPlan &plan;
+  Value memA, memB, memC, scratch;         // one-dimensional, of elements
+  Value threadScratch;                     // index of this thread's first element in `scratch`
+};
+
+} // namespace cinch::kernels
+#endif

@@ -1,0 +1,147 @@
+// ContractPack.cpp: copies blocks of A and B into panels in which the register tile reads forwards only. Packing moves
+// elements and computes nothing; lanes past an edge may hold anything, their products are never stored.
+#include "compiler/kernels/ContractEmitter.h"
+
+using namespace mlir;
+
+namespace cinch::kernels {
+
+Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim::*stride) {
+  Value outer = offsetIn(plan.outerK, stride, add(block.firstRun, run));
+  return add(outer, mul(block.start, plan.k.*stride));
+}
+
+// ---- A ---------------------------------------------------------------------------------------------------------------------
+
+void ContractEmitter::packA(Value base, Range m, KBlock block) {
+  if (plan.packA == PackedA::Rows)
+    packRowsA(base, m, block);
+  else if (plan.packA == PackedA::Cols)
+    packColsA(base, m, block);
+}
+
+// Rows are copied as they are; the last vector of a run starts earlier, so that it touches nothing behind it.
+void ContractEmitter::packRowsA(Value base, Range m, KBlock block) {
+  int64_t lanes = plan.lanes;
+  forLoop(m.first, m.second, 1, [&](Value row) {
+    Value target = add(threadScratch, mul(sub(row, m.first), plan.rowPitchA()));
+    Value source = add(base, mul(row, plan.m.a));
+    forLoop(number(0), block.runs, 1, [&](Value run) {
+      Value from = add(source, offsetOfRun(block, run, &ContractDim::a));
+      Value to = add(target, mul(run, block.length));
+      forLoop(number(0), block.length, lanes, [&](Value step) {
+        Value k = isMultiple(block.length, lanes) ? step : min(step, sub(block.length, number(lanes)));
+        storeVector(loadVector(memA, add(from, k), lanes, lanes), scratch, add(to, k), lanes);
+      });
+    });
+  });
+}
+
+void ContractEmitter::packColsA(Value base, Range m, KBlock block) {
+  int64_t fullEnd = plan.m.size / plan.mr * plan.mr, edge = plan.m.size % plan.mr;
+  forLoop(number(0), block.runs, 1, [&](Value run) {
+    Value source = add(base, offsetOfRun(block, run, &ContractDim::a));
+    forLoop(number(0), block.length, 1, [&](Value k) {
+      Value from = add(source, mul(k, plan.k.a));
+      Value to = add(threadScratch, mul(add(mul(run, block.length), k), plan.mr));
+      auto panel = [&](Value row, int64_t rows) {
+        Value target = add(to, mul(div(sub(row, m.first), plan.mr), plan.panelA()));
+        if (plan.m.a == 1) {
+          storeVector(loadVector(memA, add(from, row), rows, rows), scratch, target, rows);
+          return;
+        }
+        forLoop(number(0), number(rows), 1, [&](Value i) {
+          Value element = loadScalar(memA, add(from, mul(add(row, i), plan.m.a)));
+          storeScalar(element, scratch, add(target, i));
+        });
+      };
+      auto edgePanel = [&](Value row) { panel(row, edge); };
+      forTiles(m.first, m.second, plan.mr, fullEnd, [&](Value row) { panel(row, plan.mr); },
+               edge ? Body(edgePanel) : Body());
+    });
+  });
+}
+
+// ---- B ---------------------------------------------------------------------------------------------------------------------
+
+void ContractEmitter::packB(Value base, Range n, KBlock block) {
+  if (plan.packB == PackedB::No)
+    return;
+  int64_t fullEnd = plan.n.size / plan.nr() * plan.nr(), edge = plan.n.size % plan.nr();
+  auto panel = [&](Value column, int64_t columns) {
+    Value at = mul(div(sub(column, n.first), plan.nr()), plan.panelB());
+    Value target = add(add(threadScratch, plan.scratchB()), at);
+    if (plan.packB == PackedB::Transpose)
+      transposeIntoPanel(base, column, target, columns, block);
+    else
+      packPanelB(base, column, target, columns, block);
+  };
+  auto edgePanel = [&](Value column) { panel(column, edge); };
+  forTiles(n.first, n.second, plan.nr(), fullEnd, [&](Value column) { panel(column, plan.nr()); },
+           edge ? Body(edgePanel) : Body());
+}
+
+void ContractEmitter::packPanelB(Value base, Value column, Value panel, int64_t columns, KBlock block) {
+  forLoop(number(0), block.runs, 1, [&](Value run) {
+    Value source = add(add(base, mul(column, plan.n.b)), offsetOfRun(block, run, &ContractDim::b));
+    Value target = add(panel, mul(mul(run, block.length), plan.nr()));
+    forLoop(number(0), block.length, 1, [&](Value k) {
+      Value from = add(source, mul(k, plan.k.b)), to = add(target, mul(k, plan.nr()));
+      if (plan.packB == PackedB::Copy) {
+        for (int64_t j = 0; j < columns; j += plan.lanes)
+          storeVector(loadVector(memB, add(from, j), plan.lanes, columns - j), scratch, add(to, j), plan.lanes);
+        return;
+      }
+      forLoop(number(0), number(columns), 1, [&](Value j) {
+        storeScalar(loadScalar(memB, add(from, mul(j, plan.n.b))), scratch, add(to, j));
+      });
+    });
+  });
+}
+
+// Squares of lanes x lanes: loaded along k, transposed in registers, stored along n. A square at the end of a run starts
+// earlier, so that it reads nothing behind it (a run is at least one square long); rows past the edge of n repeat the last.
+void ContractEmitter::transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock block) {
+  int64_t lanes = plan.lanes;
+  forLoop(number(0), block.runs, 1, [&](Value run) {
+    Value source = add(base, offsetOfRun(block, run, &ContractDim::b));
+    Value target = add(panel, mul(mul(run, block.length), plan.nr()));
+    forLoop(number(0), number(columns), lanes, [&](Value j) {
+      forLoop(number(0), block.length, lanes, [&](Value step) {
+        Value k = isMultiple(block.length, lanes) ? step : min(step, sub(block.length, number(lanes)));
+        SmallVector<Value> rows;
+        for (int64_t i = 0; i < lanes; ++i) {
+          Value row = add(column, add(j, i));
+          if (columns % lanes != 0)
+            row = min(row, plan.n.size - 1);
+          rows.push_back(loadVector(memB, add(add(source, mul(row, plan.n.b)), k), lanes, lanes));
+        }
+        rows = transpose(rows);
+        for (int64_t i = 0; i < lanes; ++i)
+          storeVector(rows[i], scratch, add(add(target, mul(add(k, i), plan.nr())), j), lanes);
+      });
+    });
+  });
+}
+
+// Butterflies: at distance d the off-diagonal d x d blocks of every 2d x 2d block change places.
+SmallVector<Value> ContractEmitter::transpose(SmallVector<Value> rows) {
+  int64_t size = rows.size();
+  for (int64_t d = size / 2; d >= 1; d /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t c = 0; c < size; ++c) {
+      low.push_back(c & d ? size + c - d : c);
+      high.push_back(c & d ? size + c : c + d);
+    }
+    for (int64_t i = 0; i < size; ++i) {
+      if (i & d)
+        continue;
+      Value upper = rows[i], lower = rows[i + d];
+      rows[i] = vector::ShuffleOp::create(builder, loc, upper, lower, low);
+      rows[i + d] = vector::ShuffleOp::create(builder, loc, upper, lower, high);
+    }
+  }
+  return rows;
+}
+
+} // namespace cinch::kernels

@@ -1,0 +1,274 @@
+// ContractPlan.cpp: merging of dims, the choice of the register tile, of the blocks and of what is packed.
+//
+// Nothing here can change a result: every choice only regroups whole chains (design of the numbers: one FMA chain an element).
+#include "compiler/kernels/ContractPlan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace cinch::kernels {
+
+int64_t countOf(const ContractDims &dims) {
+  int64_t count = 1;
+  for (const ContractDim &dim : dims)
+    count *= dim.size;
+  return count;
+}
+
+int64_t ContractPlan::panelA() const {
+  return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockK();
+}
+
+int64_t ContractPlan::blocksK() const {
+  int64_t outer = countOf(outerK);
+  return kc < k.size ? outer * blocksPerRun() : (outer + runs - 1) / runs;
+}
+
+static int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+int64_t ContractPlan::scratchB() const {
+  return packA == PackedA::No ? 0 : roundUp((mc + mr - 1) / mr * panelA() + lanes, 16);
+}
+int64_t ContractPlan::scratchTile() const {
+  return scratchB() + (packB == PackedB::No ? 0 : roundUp((nc + nr() - 1) / nr() * panelB(), 16));
+}
+int64_t ContractPlan::scratchElems() const { return scratchTile() + (directC ? 0 : roundUp(mr * nr(), 16)); }
+
+// ---- Dims ------------------------------------------------------------------------------------------------------------------
+
+static ContractDims groupOf(const std::vector<int64_t> &sizes, const View *a, size_t atA, const View *b, size_t atB,
+                            const View *c, size_t atC) {
+  ContractDims dims;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    ContractDim dim;
+    dim.size = sizes[i];
+    dim.a = a ? a->strides[atA + i] : 0;
+    dim.b = b ? b->strides[atB + i] : 0;
+    dim.c = c ? c->strides[atC + i] : 0;
+    dims.push_back(dim);
+  }
+  return dims;
+}
+
+static bool continues(const ContractDim &outer, const ContractDim &inner) {
+  return outer.a == inner.a * inner.size && outer.b == inner.b * inner.size && outer.c == inner.c * inner.size;
+}
+
+// Drops dims of size 1 and merges neighbours that are one range in every operand.
+static void merge(ContractDims &dims) {
+  ContractDims merged;
+  for (const ContractDim &dim : dims) {
+    if (dim.size == 1)
+      continue;
+    if (!merged.empty() && continues(merged.back(), dim)) {
+      ContractDim both = dim;
+      both.size *= merged.back().size;
+      merged.back() = both;
+    } else {
+      merged.push_back(dim);
+    }
+  }
+  dims = merged;
+}
+
+// Dims of outputs have no order: sorts them by their stride in C, largest first, before merging.
+static void sortAndMerge(ContractDims &dims) {
+  std::stable_sort(dims.begin(), dims.end(),
+                   [](const ContractDim &x, const ContractDim &y) { return std::llabs(x.c) > std::llabs(y.c); });
+  merge(dims);
+}
+
+static ContractDim takeAt(ContractDims &dims, size_t at) {
+  ContractDim taken = dims[at];
+  dims.erase(dims.begin() + at);
+  return taken;
+}
+
+// The dim that is tiled: for n the one that is contiguous in C, if it is long enough for vectors, else the longest.
+static ContractDim takeInner(ContractDims &dims, bool contiguousInC) {
+  if (dims.empty())
+    return {};
+  size_t best = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].size > dims[best].size)
+      best = i;
+  }
+  if (contiguousInC) {
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i].c == 1 && dims[i].size * 16 >= dims[best].size)
+        best = i;
+    }
+  }
+  return takeAt(dims, best);
+}
+
+static void exchangeOperands(ContractDims &dims) {
+  for (ContractDim &dim : dims)
+    std::swap(dim.a, dim.b);
+}
+
+// True if C would be written by vectors along this group.
+static int64_t contiguousRun(const ContractDims &dims) {
+  int64_t run = 0;
+  for (const ContractDim &dim : dims) {
+    if (dim.c == 1)
+      run = std::max(run, dim.size);
+  }
+  return run;
+}
+
+static void formDims(ContractPlan &plan, const ContractSpec &spec) {
+  size_t nb = spec.batch.size(), nm = spec.m.size(), nk = spec.k.size();
+  ContractDims m = groupOf(spec.m, &spec.a, nb, nullptr, 0, &spec.c, nb);
+  ContractDims n = groupOf(spec.n, nullptr, 0, &spec.b, nb + nk, &spec.c, nb + nm);
+  ContractDims k = groupOf(spec.k, &spec.a, nb + nm, &spec.b, nb, nullptr, 0);
+  ContractDims batch;
+  // A batch dim that one operand lacks belongs to the other's rows.
+  for (const ContractDim &dim : groupOf(spec.batch, &spec.a, 0, &spec.b, 0, &spec.c, 0))
+    (dim.b == 0 ? m : dim.a == 0 ? n : batch).push_back(dim);
+  sortAndMerge(batch);
+  sortAndMerge(m);
+  sortAndMerge(n);
+  merge(k); // in reduction order
+
+  int64_t alongM = contiguousRun(m), alongN = contiguousRun(n);
+  bool exchange = alongM > alongN && (alongN == 0 || alongM >= 4 * alongN);
+  if (alongM == 0 && alongN == 0)
+    exchange = countOf(m) > 4 * countOf(n);
+  if (exchange) {
+    std::swap(m, n);
+    std::swap(plan.a, plan.b);
+    exchangeOperands(m);
+    exchangeOperands(n);
+    exchangeOperands(k);
+    exchangeOperands(batch);
+  }
+  plan.batch = batch;
+  plan.n = takeInner(n, /*contiguousInC=*/true);
+  plan.m = takeInner(m, /*contiguousInC=*/false);
+  plan.k = k.empty() ? ContractDim{1, 0, 0, 0} : takeAt(k, k.size() - 1);
+  plan.outerM = m;
+  plan.outerN = n;
+  plan.outerK = k;
+  if (plan.n.size == 1)
+    plan.n.b = plan.n.c = 1; // a range of one is contiguous
+  plan.directC = plan.n.c == 1;
+}
+
+// ---- Tiles -----------------------------------------------------------------------------------------------------------------
+
+// Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for one
+// another.
+static double costOfStep(int64_t rows, int64_t vectors) {
+  double fmas = double(rows * vectors), loads = double(rows + vectors);
+  return std::max({fmas, loads * 0.9, 8.0}) + 0.5;
+}
+
+static double costOfTile(const ContractPlan &plan, int mr, int nv) {
+  int64_t nr = int64_t(nv) * plan.lanes;
+  int64_t fullM = plan.m.size / mr, edgeM = plan.m.size % mr;
+  int64_t fullN = plan.n.size / nr, edgeN = (plan.n.size % nr + plan.lanes - 1) / plan.lanes;
+  double cost = 0;
+  cost += double(fullM * fullN) * costOfStep(mr, nv);
+  if (edgeM)
+    cost += double(fullN) * costOfStep(edgeM, nv);
+  if (edgeN)
+    cost += double(fullM) * costOfStep(mr, edgeN);
+  if (edgeM && edgeN)
+    cost += costOfStep(edgeM, edgeN);
+  return cost;
+}
+
+static void chooseTile(ContractPlan &plan, bool manyRegisters) {
+  // Accumulators, one step's vectors of B and one broadcast fit the registers with one to spare: more spills.
+  static const int wide[][2] = {{8, 3}, {14, 2}, {12, 2}, {8, 2}, {6, 4}, {4, 6}, {2, 12}, {1, 14}, {28, 1}, {16, 1}, {10, 2}};
+  static const int narrow[][2] = {{6, 2}, {4, 3}, {4, 2}, {5, 2}, {12, 1}, {8, 1}, {2, 6}, {1, 12}};
+  auto consider = [&](int mr, int nv, double &best) {
+    int m = int(std::min<int64_t>(mr, plan.m.size));
+    int v = int(std::min<int64_t>(nv, (plan.n.size + plan.lanes - 1) / plan.lanes));
+    double cost = costOfTile(plan, m, v);
+    if (best < 0 || cost < best * 0.98) {
+      best = cost;
+      plan.mr = m;
+      plan.nv = v;
+    }
+  };
+  double best = -1;
+  if (manyRegisters) {
+    for (auto &tile : wide)
+      consider(tile[0], tile[1], best);
+  } else {
+    for (auto &tile : narrow)
+      consider(tile[0], tile[1], best);
+  }
+}
+
+// ---- Blocks ----------------------------------------------------------------------------------------------------------------
+
+static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
+  const int64_t longest = 1024;
+  int64_t pieces = (plan.k.size + longest + longest / 2 - 1) / (longest + longest / 2);
+  plan.kc = pieces == 1 ? plan.k.size : roundUp((plan.k.size + pieces - 1) / pieces, 16);
+  // No short last block: packing by whole vectors needs a length of at least one.
+  while (plan.k.size % plan.kc != 0 && plan.k.size % plan.kc < 64)
+    plan.kc += 16;
+  plan.runs = 1;
+  if (plan.kc >= plan.k.size) {
+    plan.kc = plan.k.size;
+    plan.runs = std::max<int64_t>(1, std::min(countOf(plan.outerK), longest / plan.kc));
+  }
+  int64_t lastRuns = countOf(plan.outerK) % plan.runs;
+  int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
+  plan.unroll = 1;
+  for (int unroll : {4, 2}) {
+    if (plan.blockK() % unroll == 0 && last % unroll == 0 && plan.mr * plan.nv <= 24) {
+      plan.unroll = unroll;
+      break;
+    }
+  }
+
+  bool single = plan.outerK.empty();
+  int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
+  bool smallB = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
+  bool smallA = plan.k.size * plan.m.size * plan.bytes <= 32 * 1024;
+  if (single && plan.n.b == 1 && (smallB || m <= 2 * plan.mr))
+    plan.packB = PackedB::No;
+  else if (plan.n.b == 1)
+    plan.packB = PackedB::Copy;
+  else if (plan.k.b == 1 && plan.k.size >= plan.lanes)
+    plan.packB = PackedB::Transpose;
+  else
+    plan.packB = PackedB::Gather;
+
+  if (single && (smallA || n <= 2 * plan.nr()))
+    plan.packA = PackedA::No;
+  else if (plan.k.a == 1 && plan.k.size >= plan.lanes)
+    plan.packA = PackedA::Rows;
+  else
+    plan.packA = PackedA::Cols;
+
+  int64_t cacheB = manyRegisters ? 448 * 1024 : 224 * 1024, cacheA = cacheB;
+  plan.nc = std::max<int64_t>(1, cacheB / (plan.panelB() * plan.bytes)) * plan.nr();
+  plan.nc = std::min(plan.nc, roundUp(plan.n.size, plan.nr()));
+  plan.mc = std::max<int64_t>(1, cacheA / (plan.panelA() * plan.bytes)) * plan.mr;
+  plan.mc = std::min(plan.mc, roundUp(plan.m.size, plan.mr));
+}
+
+ContractPlan planContract(const ContractSpec &spec, const TargetInfo &target) {
+  ContractPlan plan;
+  plan.elem = spec.elem;
+  plan.bytes = spec.elem == Elem::F64 ? 8 : 4;
+  plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
+  plan.accumulate = spec.accumulate;
+  plan.a = spec.a;
+  plan.b = spec.b;
+  plan.c = spec.c;
+  formDims(plan, spec);
+  bool manyRegisters = target.lanes >= 16;
+  chooseTile(plan, manyRegisters);
+  chooseBlocks(plan, manyRegisters);
+  return plan;
+}
+
+} // namespace cinch::kernels

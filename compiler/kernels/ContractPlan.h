@@ -1,0 +1,77 @@
+// ContractPlan.h: how one contraction is cut into blocks and tiles; plain C++, no MLIR.
+//
+// The shape of the code (after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008):
+//
+//   for each batch, each outer n:
+//     for nc columns:                            the block of B stays in the second-level cache
+//       for kc of the reduction, in order:       C is read and written once a block: still one chain
+//         pack B (kc x nc) as panels kc x nr
+//         for each outer m, for mc rows:
+//           pack A (mc x kc) as panels of mr rows
+//           for nr columns, for mr rows: a register tile of mr x nv vectors, one FMA chain an element
+//
+// Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
+#ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
+#define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
+
+#include "compiler/kernels/Kernels.h"
+
+namespace cinch::kernels {
+
+// The dims of one group, slowest first, each with its stride in A, B and C (0 where the operand lacks the group).
+struct ContractDim {
+  int64_t size = 1, a = 0, b = 0, c = 0;
+};
+using ContractDims = std::vector<ContractDim>;
+int64_t countOf(const ContractDims &);
+
+enum class PackedA {
+  No,   // read in place
+  Rows, // [mr][kc + pad]: row copies, for an A whose k is contiguous
+  Cols  // [kc][mr]: for all others
+};
+enum class PackedB {
+  No,        // read in place: its n is contiguous
+  Copy,      // [kc][nr] by vector copies along n
+  Transpose, // [kc][nr] by register transposes: its k is contiguous
+  Gather     // [kc][nr] element by element
+};
+
+struct ContractPlan {
+  Elem elem = Elem::F32;
+  int64_t bytes = 4;   // of an element
+  int lanes = 16;      // elements of a vector
+  bool accumulate = false;
+  View a, b, c;        // a and b exchanged if C is contiguous along m
+
+  // Batch, then the outer dims of m, n, k, and the inner one of each, which is tiled.
+  ContractDims batch, outerM, outerN, outerK;
+  ContractDim m, n, k;
+
+  int mr = 8, nv = 3;  // register tile: rows, vectors
+  int64_t kc = 0;      // length of a k block within a run of the inner k dim
+  int64_t runs = 1;    // whole runs a block, when the inner dim is shorter than a block
+  int unroll = 1;      // of the k loop; divides the length of every block
+  int64_t mc = 0, nc = 0;
+  PackedA packA = PackedA::No;
+  PackedB packB = PackedB::No;
+  bool directC = true; // C is stored by vectors; else through a tile in scratch
+
+  int64_t nr() const { return int64_t(nv) * lanes; }
+  int64_t blockK() const { return kc * runs; }             // longest block
+  int64_t rowPitchA() const { return blockK() + lanes; }   // PackedA::Rows: odd against the sets of the first cache
+  int64_t panelA() const;                                  // elements of one packed panel
+  int64_t panelB() const { return (blockK() + lanes) * nr(); }
+  int64_t blocksPerRun() const { return (k.size + kc - 1) / kc; }
+  int64_t blocksK() const;
+  // Offsets in scratch, in elements: A, B, tile.
+  int64_t scratchB() const;
+  int64_t scratchTile() const;
+  int64_t scratchElems() const;
+};
+
+// Merges dims, exchanges operands where that makes C contiguous, chooses tiles and blocks by shape and target.
+ContractPlan planContract(const ContractSpec &, const TargetInfo &);
+
+} // namespace cinch::kernels
+#endif

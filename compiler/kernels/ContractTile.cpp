@@ -1,0 +1,100 @@
+// ContractTile.cpp: the register tile. Its accumulators are the chains of the contraction: they start from +0.0, or from
+// what C holds, and take one FMA a step of k, in order.
+#include "compiler/kernels/ContractEmitter.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+
+namespace cinch::kernels {
+
+SmallVector<Value> ContractEmitter::loadAccumulators(const Tile &tile, Value memory, Value index, int64_t pitch) {
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    for (int64_t j = 0; j < tile.columns; j += plan.lanes)
+      values.push_back(loadVector(memory, add(index, i * pitch + j), plan.lanes, tile.columns - j));
+  }
+  return values;
+}
+
+// One step: every row's element of A, broadcast, times the step's vectors of B.
+SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRange accumulators) {
+  SmallVector<Value> columns, results;
+  Value at = add(tile.b, mul(k, tile.strideKB));
+  for (int64_t j = 0; j < tile.columns; j += plan.lanes) {
+    bool packed = plan.packB != PackedB::No;
+    columns.push_back(loadVector(tile.memoryB, add(at, j), plan.lanes, packed ? plan.lanes : tile.columns - j));
+  }
+  Value row = add(tile.a, mul(k, tile.strideKA));
+  size_t next = 0;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    Value element = loadScalar(tile.memoryA, add(row, i * tile.strideMA));
+    Value broadcast = vector::BroadcastOp::create(builder, loc, vectorType(plan.lanes), element);
+    for (Value column : columns)
+      results.push_back(math::FmaOp::create(builder, loc, broadcast, column, accumulators[next++]));
+  }
+  return results;
+}
+
+// Between C, where it has no contiguous direction, and the tile in scratch.
+void ContractEmitter::copyTile(const Tile &tile, bool toC) {
+  Value base = add(threadScratch, plan.scratchTile());
+  forLoop(number(0), number(tile.rows), 1, [&](Value i) {
+    forLoop(number(0), number(tile.columns), 1, [&](Value j) {
+      Value inC = add(add(tile.c, mul(i, plan.m.c)), mul(j, plan.n.c));
+      Value inTile = add(add(base, mul(i, plan.nr())), j);
+      if (toC)
+        storeScalar(loadScalar(scratch, inTile), memC, inC);
+      else
+        storeScalar(loadScalar(memC, inC), scratch, inTile);
+    });
+  });
+}
+
+void ContractEmitter::emitTile(const Tile &tile, KBlock block, Value later) {
+  Value memory = plan.directC ? memC : scratch;
+  Value base = plan.directC ? tile.c : add(threadScratch, plan.scratchTile());
+  int64_t pitch = plan.directC ? plan.m.c : plan.nr();
+  auto loadAll = [&] {
+    if (!plan.directC)
+      copyTile(tile, /*toC=*/false);
+    return loadAccumulators(tile, memory, base, pitch);
+  };
+
+  SmallVector<Value> accumulators;
+  int64_t count = tile.rows * ((tile.columns + plan.lanes - 1) / plan.lanes);
+  if (plan.accumulate) {
+    accumulators = loadAll();
+  } else if (!later) {
+    accumulators.assign(count, zeros(plan.lanes));
+  } else {
+    SmallVector<Type> types(count, vectorType(plan.lanes));
+    auto branch = scf::IfOp::create(builder, loc, types, later, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(builder, loc, loadAll());
+    builder.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(builder, loc, SmallVector<Value>(count, zeros(plan.lanes)));
+    accumulators.assign(branch.getResults().begin(), branch.getResults().end());
+  }
+
+  auto loop = scf::ForOp::create(builder, loc, number(0), block.total, number(plan.unroll), accumulators);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> values(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
+    for (int step = 0; step < plan.unroll; ++step)
+      values = multiply(tile, add(loop.getInductionVar(), step), values);
+    scf::YieldOp::create(builder, loc, values);
+  }
+
+  size_t next = 0;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    for (int64_t j = 0; j < tile.columns; j += plan.lanes)
+      storeVector(loop.getResult(next++), memory, add(base, i * pitch + j), tile.columns - j);
+  }
+  if (!plan.directC)
+    copyTile(tile, /*toC=*/true);
+}
+
+} // namespace cinch::kernels
