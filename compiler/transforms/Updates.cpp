@@ -1,0 +1,148 @@
+// Updates.cpp: norm, clipping and update rules behind the backward sweep. Their definitions stand in dialects/nn/Updates.cpp.
+#include "compiler/transforms/Updates.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+bool isTrained(func::FuncOp function, BlockArgument argument) {
+  unsigned number = argument.getArgNumber();
+  return function.getArgAttr(number, nn::kPathAttr) && !function.getArgAttr(number, nn::kFrozenAttr) &&
+         isa<FloatType>(nn::tensorOf(argument).getElementType());
+}
+
+namespace {
+// A result of @train and the attribute that says what it is.
+struct Named {
+  Value value;
+  StringRef attribute;
+  std::string name;
+};
+
+class UpdateBuilder {
+public:
+  UpdateBuilder(func::FuncOp function, nn::TrainingAttr training, nn::GradientBuilder &builder)
+      : function(function), training(training), builder(builder), attributes(function.getContext()) {}
+
+  Value norm(ArrayRef<Value> gradients);
+  void update(BlockArgument parameter, Value gradient, Value factor);
+  Value rate(unsigned optimizer);
+
+  SmallVector<Named> parameters, slots;
+
+private:
+  Value slot(BlockArgument parameter, StringRef path, StringRef suffix);
+  FloatAttr f64(double value) { return attributes.getF64FloatAttr(value); }
+
+  func::FuncOp function;
+  nn::TrainingAttr training;
+  nn::GradientBuilder &builder;
+  Builder attributes;
+  DenseMap<unsigned, Value> rates;
+  Value step;
+};
+} // namespace
+
+// The root of the sum of the contributions in the order of the parameters, in f64.
+Value UpdateBuilder::norm(ArrayRef<Value> gradients) {
+  Value sum;
+  for (Value gradient : gradients) {
+    Value part = builder.make<nn::SumSquaresOp>(gradient);
+    sum = sum ? builder.make<nn::AddOp>(sum, part).getResult() : part;
+  }
+  return builder.make<nn::SqrtOp>(sum);
+}
+
+Value UpdateBuilder::rate(unsigned optimizer) {
+  Value &rate = rates[optimizer];
+  if (!rate)
+    rate = builder.make<nn::LearningRateOp>(f64(training.getOptimizers()[optimizer].getLr().convertToDouble()),
+                                            training.getSchedule(), attributes.getI64IntegerAttr(training.getSteps()));
+  return rate;
+}
+
+Value UpdateBuilder::slot(BlockArgument parameter, StringRef path, StringRef suffix) {
+  unsigned number = function.getNumArguments();
+  auto name = attributes.getStringAttr(path + suffix);
+  auto named = attributes.getDictionaryAttr(attributes.getNamedAttr(nn::kSlotAttr, name));
+  if (failed(function.insertArgument(number, parameter.getType(), named, parameter.getLoc())))
+    llvm::report_fatal_error("internal error: an argument could not be added to @train");
+  return function.getArgument(number);
+}
+
+void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor) {
+  unsigned number = parameter.getArgNumber();
+  auto path = cast<StringAttr>(function.getArgAttr(number, nn::kPathAttr)).getValue();
+  auto chosen = function.getArgAttrOfType<IntegerAttr>(number, nn::kOptimizerAttr);
+  unsigned index = chosen ? chosen.getInt() : 0;
+  nn::OptimizerAttr rule = training.getOptimizers()[index];
+  double decay = function.getArgAttr(number, nn::kDecaysAttr) ? rule.getDecay().convertToDouble() : 0;
+  if (double limit = training.getClipValue().convertToDouble())
+    gradient = builder.make<nn::MinOp>(builder.make<nn::MaxOp>(gradient, builder.like(gradient, -limit)).getResult(),
+                                       builder.like(gradient, limit));
+  Type type = parameter.getType();
+  if (rule.getKind() == nn::OptimizerKind::SGD) {
+    double momentum = rule.getMomentum().convertToDouble();
+    Value velocity = momentum != 0 ? slot(parameter, path, ".m") : Value();
+    auto op = builder.make<nn::SgdOp>(type, momentum != 0 ? type : Type(), parameter, gradient, rate(index), velocity,
+                                      factor, f64(momentum), f64(decay),
+                                      rule.getNesterov() ? attributes.getUnitAttr() : UnitAttr());
+    parameters.push_back({op.getResult(), nn::kPathAttr, path.str()});
+    if (velocity)
+      slots.push_back({op.getNewVelocity(), nn::kSlotAttr, (path + ".m").str()});
+    return;
+  }
+  if (!step)
+    step = builder.make<nn::StepOp>();
+  Value m = slot(parameter, path, ".m"), v = slot(parameter, path, ".v");
+  auto op = builder.make<nn::AdamOp>(type, type, type, parameter, gradient, m, v, rate(index), step, factor,
+                                     f64(rule.getBeta1().convertToDouble()), f64(rule.getBeta2().convertToDouble()),
+                                     f64(rule.getEps().convertToDouble()), f64(decay),
+                                     rule.getKind() == nn::OptimizerKind::AdamW ? attributes.getUnitAttr() : UnitAttr());
+  parameters.push_back({op.getResult(), nn::kPathAttr, path.str()});
+  slots.push_back({op.getNewM(), nn::kSlotAttr, (path + ".m").str()});
+  slots.push_back({op.getNewV(), nn::kSlotAttr, (path + ".v").str()});
+}
+
+void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss,
+                  const DenseMap<Value, Value> &gradients, nn::GradientBuilder &builder) {
+  UpdateBuilder updates(function, training, builder);
+  SmallVector<BlockArgument> trained;
+  SmallVector<Value> ordered;
+  for (BlockArgument argument : function.getArguments())
+    if (Value gradient = gradients.lookup(argument)) {
+      trained.push_back(argument);
+      ordered.push_back(gradient);
+    }
+  builder.setLocation(loss.getLoc());
+  Value norm = updates.norm(ordered), factor;
+  double limit = training.getClipNorm().convertToDouble();
+  Builder attributes(function.getContext());
+  if (limit > 0)
+    factor = builder.make<nn::ClipFactorOp>(norm, attributes.getF64FloatAttr(limit));
+  if (norm.getType() != loss.getType())
+    norm = builder.make<nn::CastOp>(loss.getType(), norm);
+  Value rate = updates.rate(0);
+  for (auto [argument, gradient] : llvm::zip_equal(trained, ordered)) {
+    builder.setLocation(argument.getLoc());
+    updates.update(argument, gradient, factor);
+  }
+
+  SmallVector<Named> results = std::move(updates.parameters);
+  results.append(updates.slots.begin(), updates.slots.end());
+  results.push_back({loss, nn::kNameAttr, "loss"});
+  results.push_back({norm, nn::kNameAttr, "norm"});
+  results.push_back({rate, nn::kNameAttr, "lr"});
+  auto exit = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+  SmallVector<Value> values = llvm::map_to_vector(results, [](const Named &named) { return named.value; });
+  exit->setOperands(values);
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), function.getArgumentTypes(), ValueRange(values).getTypes()));
+  SmallVector<Attribute> names = llvm::map_to_vector(results, [&](const Named &named) -> Attribute {
+    return attributes.getDictionaryAttr(
+        attributes.getNamedAttr(named.attribute, attributes.getStringAttr(named.name)));
+  });
+  function.setResAttrsAttr(attributes.getArrayAttr(names));
+}
+
+} // namespace cinch

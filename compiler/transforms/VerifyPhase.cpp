@@ -1,0 +1,100 @@
+// VerifyPhase.cpp: what must hold at the border behind a phase. Reads only, runs always.
+#include "compiler/transforms/Passes.h"
+#include "dialects/nn/NN.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cinch {
+#define GEN_PASS_DEF_VERIFYPHASE
+#include "compiler/transforms/Passes.h.inc"
+} // namespace cinch
+
+using namespace mlir;
+using namespace cinch;
+
+// Straight-line functions of nn ops on static tensors, every op with its source place.
+static LogicalResult verifyOnlyNN(ModuleOp module, Phase phase) {
+  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
+    bool known = isa<ModuleOp, func::FuncOp, func::ReturnOp>(op) || isa_and_nonnull<nn::NNDialect>(op->getDialect());
+    if (!known)
+      return op->emitOpError() << "does not belong to phase '" << phaseName(phase) << "', which has only 'nn' and 'func'";
+    if (isa_and_nonnull<nn::NNDialect>(op->getDialect()) && !nn::sourcePlace(op->getLoc()))
+      return op->emitOpError() << "has no source place";
+    if (auto function = dyn_cast<func::FuncOp>(op); function && !function.getBody().hasOneBlock())
+      return op->emitOpError() << "expected one block, got " << function.getBody().getBlocks().size();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+static LogicalResult verifyResults(ModuleOp module, StringRef name, bool withBatch) {
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  if (!function)
+    return success();
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+    if ((nn::batchAxis(type) >= 0) != withBatch)
+      return function.emitOpError() << "result " << i << " of type " << type << (withBatch ? " lacks" : " has")
+                                    << " the batch axis";
+  return success();
+}
+
+static LogicalResult verifyEntries(ModuleOp module) {
+  return success(succeeded(verifyResults(module, nn::kEvaluationName, false)) &&
+                 succeeded(verifyResults(module, nn::kPredictionName, true)));
+}
+
+static LogicalResult verifyParsed(ModuleOp module) {
+  auto step = module.lookupSymbol<func::FuncOp>(nn::kStepName);
+  if (step && (step.getNumResults() != 1 || !step->hasAttrOfType<nn::TrainingAttr>(nn::kTrainingAttr)))
+    return step.emitOpError() << "expected one result, the loss, and '" << nn::kTrainingAttr << "'";
+  if (failed(verifyResults(module, nn::kStepName, false)))
+    return failure();
+  return verifyEntries(module);
+}
+
+// Every result of @train says what it is, and every new value of a parameter or of state has an old one of its type.
+static LogicalResult verifyDifferentiated(ModuleOp module) {
+  if (auto step = module.lookupSymbol<func::FuncOp>(nn::kStepName))
+    return step.emitOpError() << "should have become @" << nn::kTrainName << " by Differentiate";
+  if (auto train = module.lookupSymbol<func::FuncOp>(nn::kTrainName)) {
+    DenseMap<Attribute, Type> old;
+    for (unsigned i = 0; i < train.getNumArguments(); ++i)
+      for (StringRef role : {nn::kPathAttr, nn::kSlotAttr})
+        if (Attribute name = train.getArgAttr(i, role))
+          old[name] = train.getArgumentTypes()[i];
+    for (unsigned i = 0; i < train.getNumResults(); ++i) {
+      Attribute path = train.getResultAttr(i, nn::kPathAttr), slot = train.getResultAttr(i, nn::kSlotAttr);
+      Attribute name = path ? path : slot;
+      if (!name && !train.getResultAttr(i, nn::kNameAttr))
+        return train.emitOpError() << "result " << i << " has no name";
+      if (name && old.lookup(name) != train.getResultTypes()[i])
+        return train.emitOpError() << "result " << i << ", the new " << name << ", has no argument of its type "
+                                   << train.getResultTypes()[i];
+    }
+    if (failed(verifyResults(module, nn::kTrainName, false)))
+      return failure();
+  }
+  return verifyEntries(module);
+}
+
+namespace {
+struct VerifyPhase : cinch::impl::VerifyPhaseBase<VerifyPhase> {
+  using VerifyPhaseBase::VerifyPhaseBase;
+
+  LogicalResult verify() {
+    switch (phase) {
+    case Phase::Parsed:
+      return success(succeeded(verifyOnlyNN(getOperation(), phase)) && succeeded(verifyParsed(getOperation())));
+    case Phase::Differentiated:
+      return success(succeeded(verifyOnlyNN(getOperation(), phase)) && succeeded(verifyDifferentiated(getOperation())));
+    default:
+      return getOperation().emitError() << "internal error: phase '" << phaseName(phase) << "' has no verifier";
+    }
+  }
+
+  void runOnOperation() final {
+    if (failed(verify()))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace
