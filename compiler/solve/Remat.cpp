@@ -145,14 +145,39 @@ struct Levels {
           level[b] = l;
           break;
         }
-      if (level[b] == 0 && !policy.drop.empty() && policy.drop[b])
-        level[b] = 1;
     }
   }
 
   // Is the value `b`, produced at `from`, held when the sweep works at position `at`?
   bool held(int b, int from, int at) const { return level[b] == 0 || segment[level[b]][from] == segment[level[b]][at]; }
 };
+
+// Takes away runs whose results nobody reads before they are computed again.
+std::vector<int> withoutUnread(const Sweep &sweep, const std::vector<int> &runs) {
+  const StepGraph &g = sweep.index.graph;
+  std::vector<int> left(g.kernels.size(), 0);
+  for (int k : runs)
+    ++left[k];
+  std::vector<char> wanted(g.buffers.size(), 0), kept(g.kernels.size(), 0);
+  std::vector<int> result;
+  for (size_t i = runs.size(); i-- > 0;) {
+    int k = runs[i];
+    --left[k];
+    bool need = !sweep.index.mayRecompute[k] || (left[k] == 0 && !kept[k]);
+    for (int w : g.kernels[k].writes)
+      need |= wanted[w] != 0;
+    if (!need)
+      continue;
+    kept[k] = 1;
+    for (int w : g.kernels[k].writes)
+      wanted[w] = 0;
+    for (int r : g.kernels[k].reads)
+      wanted[r] = 1;
+    result.push_back(k);
+  }
+  std::reverse(result.begin(), result.end());
+  return result;
+}
 
 } // namespace
 
@@ -164,7 +189,8 @@ std::vector<int> expand(const Sweep &sweep, const Policy &policy) {
   std::vector<char> valid(g.buffers.size(), 1);
   for (size_t b = 0; b < g.buffers.size(); ++b)
     if (sweep.forward[b])
-      valid[b] = levels.level[b] == 0;
+      valid[b] = policy.lastAgain ? levels.level[b] == 0
+                                  : levels.held(int(b), sweep.position[g.buffers[b].producer], sweep.turn - 1);
 
   std::vector<int> cone, stack, mine;
   std::vector<char> inCone(g.kernels.size(), 0);
@@ -218,7 +244,7 @@ std::vector<int> expand(const Sweep &sweep, const Policy &policy) {
       if (home >= 0)
         release(r);
   }
-  return runs;
+  return withoutUnread(sweep, runs);
 }
 
 namespace {
@@ -254,6 +280,7 @@ std::vector<int> schedule(const Sweep &sweep, const Strategy &strategy) {
   case Strategy::All:
     // Nothing is kept: the backward sweep gets what it needs by halving the forward sweep, level under level.
     halve(0, sweep.turn, 1, policy.cuts);
+    policy.lastAgain = true;
     break;
   case Strategy::Sqrt: {
     int64_t units = int64_t(sweep.units.size()) + 1;

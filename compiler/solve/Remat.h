@@ -44,7 +44,7 @@ public:
 struct Policy {
   std::vector<std::pair<int, int>> cuts; // (position, level): before forward kernel `position`
   std::vector<bool> keep;                // of buffers, on top; empty: none
-  std::vector<bool> drop;                // of buffers: not kept though it crosses a cut of level 0; empty: none
+  bool lastAgain = false;                // what only the last segment holds is computed again, too
   int64_t runLimit = 0;                  // most runs; 0: no limit
 };
 

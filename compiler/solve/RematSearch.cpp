@@ -142,6 +142,8 @@ public:
   void addPolicy(const std::string &name, Policy policy) {
     policy.runLimit = limit;
     add(name, expand(sweep, policy));
+    policy.lastAgain = true;
+    add(name, expand(sweep, policy));
   }
 
   // Both trajectories over these cuts, `points` schedules each.
