@@ -19,7 +19,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 struct Scratch {
   int64_t queries, scores, maximum, sum, factor, total;
   explicit Scratch(const AttendSpec &spec) {
-    int64_t size = numberBytes(spec), block = queryBlockOf(spec);
+    int64_t size = bytesOf(spec.elem), block = queryBlockOf(spec);
     queries = 0;
     scores = queries + size * block * spec.K;
     maximum = scores + size * block * std::min(kKeyBlock, spec.S);
@@ -78,14 +78,15 @@ private:
     loop(index(0), limit, kKeyBlock, [&](Value s0) {
       Patch part{t0, count, s0, min(index(kKeyBlock), sub(limit, s0))};
       scores(head, part, packed, block);
-      loop(index(0), count, lanes, [&](Value lane) { normalize(head, part, lane); });
+      drawKept(head, part);
+      loop(index(0), count, lanes, [&](Value lane) { normalize(part, lane); });
       addValues(head, part, o, oRow);
     });
     finish(count, o, oRow, lse, lseRow);
   }
 
   // Scores become exp(score - maximum); maximum, sum and the factor for what was summed so far are updated.
-  void normalize(const Head &head, const Patch &part, Value lane) {
+  void normalize(const Patch &part, Value lane) {
     // The largest: four chains, any order gives the same.
     constexpr int kChains = 4;
     Value previous = loadVector(maximum, lane), lastKey = add(part.keys, -1);
@@ -101,7 +102,7 @@ private:
     Value rescale = exp(fsub(previous, reference));
 
     SmallVector<Value> total = forKeys(
-        head, part, lane, {splat(0.0)}, [&](Value key, Value kept, ValueRange carried) -> SmallVector<Value> {
+        part, lane, {splat(0.0)}, [&](Value key, Value kept, ValueRange carried) -> SmallVector<Value> {
           Value at = add(mul(key, queryBlock), lane);
           Value share = exp(fsub(loadVector(block, at), reference));
           storeVector(kept ? select(kept, share, splat(0.0)) : share, block, at);
@@ -156,7 +157,7 @@ private:
 
 } // namespace
 
-int64_t scratchBytesPerThread(const AttendSpec &spec) { return Scratch(spec).total; }
+int64_t scratchBytesPerThread(const AttendSpec &spec) { return attendScratch(spec, Scratch(spec).total); }
 
 func::FuncOp buildAttend(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec) {
   OpBuilder::InsertionGuard guard(b);

@@ -1,5 +1,6 @@
 // AttendEmitter.cpp: values, loops and memory of the attention kernels, and where a head lies.
 #include "compiler/kernels/AttendEmitter.h"
+#include "compiler/kernels/MathEmit.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -21,15 +22,13 @@ int64_t bufferCount(const AttendSpec &spec) {
   return last + 1;
 }
 
-int64_t numberBytes(const AttendSpec &spec) { return spec.elem == Elem::F64 ? 8 : 4; }
-
 int64_t queryBlockOf(const AttendSpec &spec) {
   int64_t lanes = spec.elem == Elem::F64 ? 8 : 16;
   return std::min<int64_t>(64, (spec.T + lanes - 1) / lanes * lanes);
 }
 
 AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec,
-                             int64_t buffers, int64_t scratchBytes)
+                             int64_t buffers, int64_t ownScratch)
     : b(builder), loc(builder.getUnknownLoc()), spec(spec) {
   elem = spec.elem == Elem::F64 ? Type(b.getF64Type()) : Type(b.getF32Type());
   lanes = spec.elem == Elem::F64 ? 8 : 16;
@@ -57,7 +56,10 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   b.setInsertionPointToStart(entry);
   Value start = memref::LoadOp::create(b, loc, offsets, index(buffers));
   start = arith::IndexCastOp::create(b, loc, indexType, start);
-  scratchStart = add(start, mul(thread, scratchBytes));
+  scratchStart = add(start, mul(thread, attendScratch(spec, ownScratch)));
+  drawsAt = ownScratch;
+  if (spec.dropout > 0)
+    drawKey = emitDrawKey(b, loc, context, spec.key);
 }
 
 // ---- Numbers ---------------------------------------------------------------------------------------------------------------
@@ -101,6 +103,9 @@ Value AttendEmitter::select(Value condition, Value x, Value y) {
   return arith::SelectOp::create(b, loc, condition, x, y);
 }
 
+Value AttendEmitter::exp(Value x) { return emitElementwise(b, loc, LoopOp::Exp, spec.elem, {x}); }
+Value AttendEmitter::log(Value x) { return emitElementwise(b, loc, LoopOp::Log, spec.elem, {x}); }
+
 // ---- Loops -----------------------------------------------------------------------------------------------------------------
 
 void AttendEmitter::loop(Value from, Value to, int64_t step, llvm::function_ref<void(Value)> body) {
@@ -136,13 +141,13 @@ Value AttendEmitter::bufferMemory(const View &view) {
   Value start = memref::LoadOp::create(b, loc, offsets, index(view.buffer));
   start = arith::IndexCastOp::create(b, loc, b.getIndexType(), start);
   Type type = view.elem == Elem::Bool ? Type(b.getI8Type()) : elem;
-  return memref::ViewOp::create(b, loc, memoryType(type, view.elem == Elem::Bool ? 1 : numberBytes(spec)), arena, start,
+  return memref::ViewOp::create(b, loc, memoryType(type, view.elem == Elem::Bool ? 1 : bytesOf(spec.elem)), arena, start,
                                 ValueRange());
 }
 
 Place AttendEmitter::scratch(int64_t byteOffset) {
   Value start = add(scratchStart, byteOffset);
-  return {memref::ViewOp::create(b, loc, memoryType(elem, numberBytes(spec)), arena, start, ValueRange()), index(0)};
+  return {memref::ViewOp::create(b, loc, memoryType(elem, bytesOf(spec.elem)), arena, start, ValueRange()), index(0)};
 }
 
 Place AttendEmitter::place(const View &view, ValueRange leading) {
@@ -224,6 +229,13 @@ AttendEmitter::Head AttendEmitter::locate(ValueRange lead, Value head) {
   for (size_t i = 0; i < spec.lead.size(); ++i)
     if (int64_t(i) != spec.batchDim)
       within = add(mul(within, spec.lead[i]), lead[i]);
+  Value example = memref::LoadOp::create(b, loc, context, index(kFirstExample));
+  if (spec.batchDim >= 0)
+    example = arith::AddIOp::create(b, loc, example,
+                                    arith::IndexCastOp::create(b, loc, b.getI64Type(), lead[spec.batchDim]));
+  else
+    example = arith::ConstantIntOp::create(b, loc, 0, 64);
+  result.example = example;
   result.firstDraw = mul(add(mul(within, spec.A), head), spec.T * spec.S);
   return result;
 }

@@ -8,6 +8,7 @@
 #define CINCH_COMPILER_KERNELS_ATTENDEMITTER_H
 
 #include "compiler/kernels/Kernels.h"
+#include "compiler/kernels/Philox.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -41,7 +42,7 @@ struct TileProduct {
 class AttendEmitter {
 public:
   AttendEmitter(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, int64_t buffers,
-                int64_t scratchBytes);
+                int64_t ownScratch);
 
   mlir::OpBuilder &b;
   mlir::Location loc;
@@ -107,7 +108,7 @@ public:
   // Where a (lead, head) is: queries, keys and values at position 0, and the number of its first draw within the example.
   struct Head {
     llvm::SmallVector<mlir::Value> lead;
-    mlir::Value head, firstDraw;
+    mlir::Value head, firstDraw, example;
     Place q, k, v, bias, keys;
   };
   Head locate(mlir::ValueRange lead, mlir::Value head);
@@ -120,10 +121,12 @@ public:
   mlir::Value keyLimit(mlir::Value t0, mlir::Value queries);
   // to[key][query] = the scores, scaled, biased, -inf where masked out.
   void scores(const Head &, const Patch &, Place packedQueries, Place to);
-  // Calls `body` for every key of the block with the vector at first query `lane` and, with dropout, which of its
-  // probabilities are kept; carries `init` along, keys ascending.
+  // With dropout: which probabilities of the block are kept, as bits in the thread's scratch for `forKeys`.
+  void drawKept(const Head &, const Patch &);
+  // Calls `body` for every key of the block and the queries from `lane` on, keys ascending; `kept`, a vector of i1, is null
+  // without dropout. Carries `init` along.
   llvm::SmallVector<mlir::Value>
-  forKeys(const Head &, const Patch &, mlir::Value lane, mlir::ValueRange init,
+  forKeys(const Patch &, mlir::Value lane, mlir::ValueRange init,
           llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value key, mlir::Value kept, mlir::ValueRange)> body);
 
 private:
@@ -132,9 +135,12 @@ private:
   void transpose8(llvm::SmallVectorImpl<mlir::Value> &rows);
   int tileRows = 6, tileVectors = 1;
   mlir::Value scratchStart;
+  DrawKey drawKey;
+  int64_t drawsAt; // bytes into the scratch
 };
 
-int64_t numberBytes(const AttendSpec &); // of a score
+// Scratch of a thread when the kernel itself uses `own` bytes of it.
+int64_t attendScratch(const AttendSpec &, int64_t own);
 
 // Buffers named by the views of a forward spec: largest number + 1.
 int64_t bufferCount(const AttendSpec &);

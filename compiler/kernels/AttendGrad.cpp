@@ -22,7 +22,7 @@ namespace {
 struct Scratch {
   int64_t queries, gradients, shares, slopes, lse, delta, total;
   explicit Scratch(const AttendSpec &spec) {
-    int64_t size = numberBytes(spec), block = queryBlockOf(spec), keys = std::min(kKeyBlock, spec.S);
+    int64_t size = bytesOf(spec.elem), block = queryBlockOf(spec), keys = std::min(kKeyBlock, spec.S);
     queries = 0;
     gradients = queries + size * block * spec.K;
     shares = gradients + size * block * spec.E;
@@ -121,7 +121,8 @@ private:
       Place k = keyRows(head.k, spec.k), v = keyRows(head.v, spec.v);
       scores(head, part, packedQ, shares);
       slopesOfShares(v, part);
-      loop(index(0), count, lanes, [&](Value lane) { slopesOfScores(head, part, lane); });
+      drawKept(head, part);
+      loop(index(0), count, lanes, [&](Value lane) { slopesOfScores(part, lane); });
       if (grad.wantsBiasGrad)
         addBiasGradient(g, part);
 
@@ -186,10 +187,10 @@ private:
   }
 
   // Scores become the shares w, slopes become scale * ds (ds alone if the bias wants its gradient).
-  void slopesOfScores(const Head &head, const Patch &part, Value lane) {
+  void slopesOfScores(const Patch &part, Value lane) {
     Value lse = loadVector(lseBlock, lane), delta = loadVector(deltaBlock, lane);
     Value inverse = spec.dropout > 0 ? splat(1 / (1 - spec.dropout)) : Value(), zero = splat(0.0);
-    forKeys(head, part, lane, {}, [&](Value key, Value kept, ValueRange) -> SmallVector<Value> {
+    forKeys(part, lane, {}, [&](Value key, Value kept, ValueRange) -> SmallVector<Value> {
       Value at = add(mul(key, queryBlock), lane);
       Value share = exp(fsub(loadVector(shares, at), lse)), slope = loadVector(slopes, at), weight = share;
       if (kept) {
@@ -237,7 +238,9 @@ private:
 
 } // namespace
 
-int64_t scratchBytesPerThread(const AttendGradSpec &spec) { return Scratch(spec.forward).total; }
+int64_t scratchBytesPerThread(const AttendGradSpec &spec) {
+  return attendScratch(spec.forward, Scratch(spec.forward).total);
+}
 
 func::FuncOp buildAttendGrad(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec) {
   OpBuilder::InsertionGuard guard(b);

@@ -68,11 +68,57 @@ void AttendEmitter::scores(const Head &head, const Patch &block, Place packedQue
   product(p);
 }
 
-SmallVector<Value>
-AttendEmitter::forKeys(const Head &head, const Patch &block, Value lane, ValueRange init,
-                       llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> body) {
-  return loop(index(0), block.keys, 1, init,
-              [&](Value key, ValueRange carried) { return body(key, Value(), carried); });
+// A block's draws as bits: 32-bit word w of query t holds keys 32 w .. 32 w + 31, words[w][t], after one row of raw draws.
+static_assert(kKeyBlock == 64, "the bits of a query's keys are two words");
+
+static int64_t rowBytes() { return drawRowBytes(Draw::Bits16, Elem::F32, kKeyBlock); }
+
+int64_t attendScratch(const AttendSpec &spec, int64_t own) {
+  int64_t draws = spec.dropout > 0 ? rowBytes() + 2 * 4 * queryBlockOf(spec) : 0;
+  return (own + draws + 63) / 64 * 64;
+}
+
+static Value drawWords(AttendEmitter &e, Value at) {
+  auto type = MemRefType::get({kArenaBytes / 4}, e.b.getI32Type());
+  return memref::ViewOp::create(e.b, e.loc, type, e.arena, at, ValueRange());
+}
+
+void AttendEmitter::drawKept(const Head &head, const Patch &patch) {
+  if (spec.dropout <= 0)
+    return;
+  Value row = add(scratchStart, drawsAt), words = drawWords(*this, add(row, rowBytes()));
+  Value bits = emitDrawRowView(b, loc, Draw::Bits16, spec.elem, arena, row);
+  loop(index(0), patch.queries, 1, [&](Value query) {
+    Value first = add(add(head.firstDraw, mul(add(patch.t0, query), spec.S)), patch.s0);
+    Value begin = emitDrawRow(b, loc, Draw::Bits16, spec.elem, drawKey, head.example, first, patch.keys, arena, row);
+    Value all = vector::LoadOp::create(b, loc, VectorType::get({kKeyBlock}, b.getI16Type()), bits, ValueRange{begin});
+    Value kept = emitKept(b, loc, all, 1 - spec.dropout);
+    Value pair = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getI32Type()), kept);
+    for (int64_t word : {0, 1})
+      memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, pair, ArrayRef<int64_t>{word}), words,
+                              ValueRange{add(query, word * queryBlock)});
+  });
+}
+
+SmallVector<Value> AttendEmitter::forKeys(const Patch &patch, Value lane, ValueRange init,
+                                          llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> body) {
+  Value words;
+  if (spec.dropout > 0)
+    words = drawWords(*this, add(add(scratchStart, drawsAt), rowBytes()));
+  return loop(index(0), patch.keys, 1, init, [&](Value key, ValueRange carried) {
+    if (!words)
+      return body(key, Value(), carried);
+    auto type = VectorType::get({lanes}, b.getI32Type());
+    Value number = arith::DivUIOp::create(b, loc, key, index(32));
+    Value at = add(arith::MulIOp::create(b, loc, number, index(queryBlock)), lane);
+    Value word = vector::LoadOp::create(b, loc, type, words, ValueRange{at});
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+    Value bit = arith::IndexCastOp::create(b, loc, b.getI32Type(), arith::RemUIOp::create(b, loc, key, index(32)));
+    Value mask = splat(Value(arith::ShLIOp::create(b, loc, one, bit)));
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    Value kept = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, arith::AndIOp::create(b, loc, word, mask), zero);
+    return body(key, kept, carried);
+  });
 }
 
 } // namespace cinch::kernels

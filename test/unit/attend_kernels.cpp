@@ -3,6 +3,7 @@
 // Streaming attention against plain loops in double precision, its gradients also against finite differences, and its bits
 // over CPUs and thread counts: ragged sizes, strided and interleaved views, grouped heads, masks, bias, dropout.
 #include "compiler/kernels/Kernels.h"
+#include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -129,6 +130,50 @@ static double draw(uint64_t &state) {
   return double(int64_t(state >> 11)) / double(1ull << 52) - 1;
 }
 
+// Philox4x32-10 and the 16-bit draws, from the formulas.
+struct Draws {
+  static void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
+    for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+      uint64_t p0 = uint64_t(c[0]) * 0xD2511F53u, p1 = uint64_t(c[2]) * 0xCD9E8D57u;
+      uint32_t next[4] = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1, uint32_t(p0)};
+      std::memcpy(c, next, sizeof(next));
+    }
+  }
+  static uint32_t bits16(uint64_t seed, uint64_t step, uint64_t key, uint64_t example, uint64_t element) {
+    uint32_t drawKey[4] = {uint32_t(key), uint32_t(key >> 32), uint32_t(step), uint32_t(step >> 32)};
+    philox(drawKey, uint32_t(seed), uint32_t(seed >> 32));
+    uint64_t block = element / 64 * 8 + element % 8, j = element % 64 / 8;
+    uint32_t words[4] = {uint32_t(block), uint32_t(block >> 32), uint32_t(example), uint32_t(example >> 32)};
+    philox(words, drawKey[0], drawKey[1]);
+    return j % 2 ? words[j / 2] >> 16 : words[j / 2] & 0xffff;
+  }
+};
+
+constexpr int64_t kTestStep = 3, kTestExample = 5, kTestSeed = 0x1122334455667788;
+
+// Which probabilities are kept, by [lead.., head, query, key].
+static std::vector<bool> keptShares(const Problem &p) {
+  const Case &c = p.c;
+  std::vector<bool> kept;
+  if (c.dropout == 0)
+    return kept;
+  for (int64_t l = 0; l < product(c.lead); ++l) {
+    int64_t example = 0, within = 0, stride = product(c.lead);
+    for (size_t i = 0; i < c.lead.size(); ++i) {
+      stride /= c.lead[i];
+      int64_t index = l / stride % c.lead[i];
+      if (int64_t(i) == c.batchDim)
+        example = kTestExample + index;
+      else
+        within = within * c.lead[i] + index;
+    }
+    for (int64_t i = 0; i < c.A * c.T * c.S; ++i)
+      kept.push_back(Draws::bits16(kTestSeed, kTestStep, p.grad.forward.key, example, within * c.A * c.T * c.S + i) <
+                     std::lround((1 - c.dropout) * 65536));
+  }
+  return kept;
+}
+
 // What the kernels compute, as plain loops over the same views.
 template <class T> struct Reference {
   const Problem &p;
@@ -217,7 +262,7 @@ template <class T> struct Reference {
 
 template <class T> struct Run {
   test::Arena arena;
-  int64_t context[kContextWords] = {3, 5, 42}; // step, first example, seed
+  int64_t context[kContextWords] = {kTestStep, kTestExample, kTestSeed};
 
   Run(const Problem &p, const std::vector<std::vector<T>> &input, const std::vector<unsigned char> &keys, int64_t threads) {
     for (int i = 0; i < Scratch; ++i)
@@ -270,7 +315,7 @@ template <class T> static void check(const Case &c) {
   std::vector<unsigned char> keys(p.bytes[Keys]);
   for (size_t i = 0; i < keys.size(); ++i) // the first row of keys is wholly masked
     keys[i] = int64_t(i) >= c.S && draw(state) < 0.4;
-  std::vector<bool> kept;
+  std::vector<bool> kept = keptShares(p);
   Reference<T> reference{p, p.grad.forward, input, {}, {}, {}, {}, {}, {}};
   reference.run(keys.data(), kept);
 
@@ -278,6 +323,7 @@ template <class T> static void check(const Case &c) {
   for (const std::string &cpu : test::runnableCpus()) {
     test::KernelHarness harness(cpu);
     mlir::OpBuilder builder = harness.builder();
+    harness.module()->setAttr("cinch.lanes", builder.getI64IntegerAttr(target::lanesOf(cpu)));
     buildAttend(builder, harness.module(), "forward", p.grad.forward);
     buildAttendGrad(builder, harness.module(), "backward", p.grad);
     if (!harness.compile()) {
@@ -373,6 +419,10 @@ int main() {
       {"causal, keys, bias", {2, 2}, 2, 2, 70, 70, 16, 16, true, true, true},
       {"stacked", {2}, 3, 3, 70, 70, 20, 20, true, false, false, 0, -1, Layout::Stacked},
       {"interleaved", {2}, 4, 2, 70, 90, 32, 24, false, false, false, 0, -1, Layout::Interleaved},
+      {"dropout", {2}, 2, 2, 70, 64, 16, 16, false, false, false, 0.25, 0},
+      {"dropout, ragged keys", {2}, 2, 1, 40, 77, 16, 16, true, true, true, 0.1, 0},
+      {"dropout, inner batch", {2, 3}, 2, 2, 20, 33, 8, 8, false, false, false, 0.5, 1},
+      {"dropout, no batch", {2}, 1, 1, 20, 130, 8, 8, true, false, false, 0.5, -1, Layout::Interleaved},
   };
   for (const Case &c : cases) {
     check<float>(c);
