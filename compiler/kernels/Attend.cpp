@@ -31,8 +31,8 @@ struct Scratch {
 
 class Forward : AttendEmitter {
 public:
-  Forward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec)
-      : AttendEmitter(b, module, name, spec, bufferCount(spec), Scratch(spec).total) {
+  Forward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target)
+      : AttendEmitter(b, module, name, spec, target, bufferCount(spec), Scratch(spec).total) {
     Scratch layout(spec);
     packed = scratch(layout.queries);
     block = scratch(layout.scores);
@@ -159,9 +159,10 @@ private:
 
 int64_t scratchBytesPerThread(const AttendSpec &spec) { return attendScratch(spec, Scratch(spec).total); }
 
-func::FuncOp buildAttend(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec) {
+func::FuncOp buildAttend(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec,
+                         const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);
-  return Forward(b, module, name, spec).build();
+  return Forward(b, module, name, spec, target).build();
 }
 
 } // namespace cinch::kernels

@@ -28,15 +28,14 @@ int64_t queryBlockOf(const AttendSpec &spec) {
 }
 
 AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec,
-                             int64_t buffers, int64_t ownScratch)
+                             const TargetInfo &target, int64_t buffers, int64_t ownScratch)
     : b(builder), loc(builder.getUnknownLoc()), spec(spec) {
   elem = spec.elem == Elem::F64 ? Type(b.getF64Type()) : Type(b.getF32Type());
   lanes = spec.elem == Elem::F64 ? 8 : 16;
   queryBlock = queryBlockOf(spec);
   vector = VectorType::get({lanes}, elem);
   // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. No bit depends on it.
-  auto width = module->getAttrOfType<IntegerAttr>("cinch.lanes");
-  tileVectors = width && width.getInt() >= 16 ? 4 : 1;
+  tileVectors = target.lanes >= 16 ? 4 : 1;
 
   Type indexType = b.getIndexType();
   auto arenaType = MemRefType::get({kArenaBytes}, b.getI8Type());

@@ -41,8 +41,8 @@ struct TileProduct {
 
 class AttendEmitter {
 public:
-  AttendEmitter(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, int64_t buffers,
-                int64_t ownScratch);
+  AttendEmitter(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &,
+                int64_t buffers, int64_t ownScratch);
 
   mlir::OpBuilder &b;
   mlir::Location loc;

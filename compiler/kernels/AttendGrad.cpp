@@ -44,8 +44,8 @@ int64_t rowStride(const View &view) { return view.strides.rbegin()[1]; }
 
 class Backward : AttendEmitter {
 public:
-  Backward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad)
-      : AttendEmitter(b, module, name, grad.forward, bufferCount(grad), Scratch(grad.forward).total), grad(grad) {
+  Backward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
+      : AttendEmitter(b, module, name, grad.forward, target, bufferCount(grad), Scratch(grad.forward).total), grad(grad) {
     Scratch layout(spec);
     packedQ = scratch(layout.queries);
     packedG = scratch(layout.gradients);
@@ -242,9 +242,10 @@ int64_t scratchBytesPerThread(const AttendGradSpec &spec) {
   return attendScratch(spec.forward, Scratch(spec.forward).total);
 }
 
-func::FuncOp buildAttendGrad(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec) {
+func::FuncOp buildAttendGrad(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec,
+                             const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);
-  return Backward(b, module, name, spec).build();
+  return Backward(b, module, name, spec, target).build();
 }
 
 } // namespace cinch::kernels

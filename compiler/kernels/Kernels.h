@@ -141,14 +141,16 @@ mlir::func::FuncOp buildLoop(mlir::OpBuilder &, mlir::ModuleOp, const std::strin
 // ---- Attention -------------------------------------------------------------------------------------------------------------
 // Streaming attention; no T x S matrix is stored. lead = leading dims (batch first if there is one), A query heads, G key
 // heads (head a uses floor(a * G / A)). Views have strides over (lead.., head, position, feature); feature stride is 1.
-// lse f32[lead, A, T] = log-sum-exp of the scaled (masked) scores, what backward needs.
+// lse [lead, A, T], in elem, = log-sum-exp of the scaled (masked) scores, what backward needs; -inf where a row has no key,
+// whose o is 0. Causal: query t sees the keys s <= t.
 struct AttendSpec {
   Elem elem = Elem::F32;
   std::vector<int64_t> lead;
   int64_t A = 1, G = 1, T = 1, S = 1, K = 1, E = 1;
   bool causal = false;
   double scale = 1, dropout = 0;
-  uint64_t key = 0;                // of the dropout's draw, element = ((head * T) + t) * S + s within the example
+  uint64_t key = 0;                // of the dropout's draw (Bits16, kept with probability 1 - dropout); element =
+                                   // ((other lead * A + head) * T + t) * S + s within the example
   int batchDim = -1;               // which of `lead` counts examples; -1: none
   View q, k, v, o, lse;            // lse strides over (lead.., head, position)
   bool hasKeys = false, hasBias = false;
@@ -156,7 +158,8 @@ struct AttendSpec {
 };
 // Forward. Buffers as the views name them, then scratch.
 int64_t scratchBytesPerThread(const AttendSpec &);
-mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &);
+mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &,
+                               const TargetInfo & = {});
 
 struct AttendGradSpec {
   AttendSpec forward;              // its o and lse are inputs here
@@ -164,7 +167,8 @@ struct AttendGradSpec {
   bool wantsBiasGrad = false; View dbias; // dbias accumulates over `lead` in order, from what it holds
 };
 int64_t scratchBytesPerThread(const AttendGradSpec &);
-mlir::func::FuncOp buildAttendGrad(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &);
+mlir::func::FuncOp buildAttendGrad(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &,
+                                   const TargetInfo & = {});
 
 } // namespace cinch::kernels
 #endif

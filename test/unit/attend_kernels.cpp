@@ -323,9 +323,9 @@ template <class T> static void check(const Case &c) {
   for (const std::string &cpu : test::runnableCpus()) {
     test::KernelHarness harness(cpu);
     mlir::OpBuilder builder = harness.builder();
-    harness.module()->setAttr("cinch.lanes", builder.getI64IntegerAttr(target::lanesOf(cpu)));
-    buildAttend(builder, harness.module(), "forward", p.grad.forward);
-    buildAttendGrad(builder, harness.module(), "backward", p.grad);
+    TargetInfo target{target::lanesOf(cpu)};
+    buildAttend(builder, harness.module(), "forward", p.grad.forward, target);
+    buildAttendGrad(builder, harness.module(), "backward", p.grad, target);
     if (!harness.compile()) {
       expect(false, label + " " + cpu + ": " + harness.error());
       return;
