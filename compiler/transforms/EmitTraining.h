@@ -1,0 +1,17 @@
+// EmitTraining.h: enums and settings of a Program as attributes of the `nn` dialect.
+#ifndef CINCH_COMPILER_TRANSFORMS_EMIT_TRAINING_H
+#define CINCH_COMPILER_TRANSFORMS_EMIT_TRAINING_H
+
+#include "compiler/frontend/Program.h"
+#include "dialects/nn/NN.h"
+
+namespace cinch {
+
+nn::Comparison comparisonOf(CompareKind);
+nn::Reduction reductionOf(ReduceKind); // Mean: the sum it is made of
+nn::Draw drawOf(RandomKind);
+mlir::DictionaryAttr parameterAttributes(mlir::Builder &, const Parameter &);
+nn::TrainingAttr trainingAttribute(mlir::Builder &, const Train &);
+
+} // namespace cinch
+#endif
