@@ -175,6 +175,7 @@ private:
     token.span = span(begin, end);
     token.text = text.substr(begin, end - begin);
     token.startsLine = startsLine;
+    token.bracketed = depth > 0;
     startsLine = false;
     out.push_back(std::move(token));
     return out.back();
@@ -247,13 +248,13 @@ private:
         if (piece != punctuation[i])
           continue;
         auto kind = static_cast<TokenKind>(static_cast<int>(TokenKind::LPar) + i);
+        if (kind == TokenKind::RBrace)
+          lineEnd(pos);
+        put(kind, pos, pos + length);
         if (kind == TokenKind::LPar || kind == TokenKind::LSquare)
           ++depth;
         else if ((kind == TokenKind::RPar || kind == TokenKind::RSquare) && depth > 0)
           --depth;
-        else if (kind == TokenKind::RBrace)
-          lineEnd(pos);
-        put(kind, pos, pos + length);
         pos += length;
         return;
       }

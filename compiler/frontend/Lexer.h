@@ -24,6 +24,7 @@ struct Token {
   std::string text;       // as written; of a String: its value, of a Number: without the unit
   std::string unit;       // of a Number
   bool startsLine = false;
+  bool bracketed = false; // a ( or [ is open before it
 };
 
 const std::vector<std::string> &reservedWords();

@@ -216,7 +216,7 @@ bool Parser::isItem(size_t index) const {
 }
 
 void Parser::relex(size_t index) {
-  if (sources) {
+  if (sources && tokens[index].bracketed) {
     uint32_t begin = tokens[index].span.begin;
     bool startsLine = tokens[index].startsLine;
     tokens.resize(index);

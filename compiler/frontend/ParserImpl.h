@@ -42,7 +42,7 @@ private:
   bool isItem(size_t index) const;              // startsItem, and no statement can go on so
   void skipToItem(size_t first);
   void skipToBody();                            // to the `{` of an item whose header is wrong, if there is one
-  void relex(size_t index);                     // the tokens from this one on anew, with no bracket open; goes there
+  void relex(size_t index);                     // goes to this token; if a bracket is open there, the rest is read anew
   // "{" { parse NL } "}"
   template <typename Parse> void braced(const char *where, const char *expected, Parse parse) {
     size_t opening = pos;
