@@ -276,9 +276,40 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
         break;
     }
   work = limits.work;
-  if (best.height > enough && work > 0)
-    improveOrder(p, bestOrder, best, limits, work, deadline);
-  best.exhausted = best.height > enough;
+  if (best.height > enough && work > 0) {
+    int64_t rest = work - work / 4;
+    work /= 4;
+    improveOrder(p, bestOrder, best, limits, work, deadline > 0 ? detail::secondsNow() + limits.seconds / 4 : 0);
+    work += rest;
+  }
+  // Branch and bound: first at the bound itself, then ever lower below what is known until there is a proof or no work left.
+  auto searchAt = [&](int64_t target, int64_t share, bool &proved) {
+    int64_t given = share;
+    bool found = detail::searchCanonical(p, target, share, deadline, offsets, proved);
+    work -= std::max<int64_t>(given - share, 1);
+    if (found) {
+      best.offsets = offsets, best.height = 0;
+      for (size_t i = 0; i < offsets.size(); ++i)
+        best.height = std::max(best.height, offsets[i] + roundUp(p.buffers[i].size, p.alignment));
+    }
+    return found;
+  };
+  auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
+  if (best.height > enough && !late()) {
+    bool proved = false;
+    searchAt(enough, work - work / 4, proved);
+    if (proved && enough == best.bound)
+      best.bound += p.alignment;
+  }
+  while (best.height > std::max(best.bound, limits.capacity) && !late()) {
+    bool proved = false;
+    if (searchAt(best.height - p.alignment, work, proved))
+      continue;
+    if (proved)
+      best.bound = best.height;
+    break;
+  }
+  best.exhausted = best.height > std::max(best.bound, limits.capacity);
   return best;
 }
 

@@ -2,7 +2,7 @@
 //
 // Two buffers whose lifetimes [lower, upper) overlap must not share bytes. The height of the arena is at least the largest
 // sum of bytes alive at one moment (`lowerBound`). Greedy placement in several orders comes first, then a search over the
-// orders. All of it is deterministic under a work limit.
+// orders, then branch and bound over canonical placements (ArenaSearch.cpp). All of it is deterministic under a work limit.
 #ifndef CINCH_COMPILER_SOLVE_MEMORY_H
 #define CINCH_COMPILER_SOLVE_MEMORY_H
 
@@ -50,6 +50,9 @@ namespace detail {
 // takes one off `work`.
 int64_t placeInOrder(const ArenaProblem &, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap,
                      int64_t &work, bool bestFit = false);
+// Branch and bound for a height of at most `target`; true: `offsets` holds a placement. `proved`: there is none.
+bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double deadline, std::vector<int64_t> &offsets,
+                     bool &proved);
 double secondsNow();
 } // namespace detail
 

@@ -1,0 +1,188 @@
+// LINK: cinch_solve
+// Arena packing against brute force on small sets, on perfect (guillotine-cut) instances, and its verifier on wrong answers.
+// Arguments: instances, buffers in each, width in ticks: measures perfect instances of that kind.
+#include "compiler/solve/Memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+
+using namespace cinch::solve;
+
+static int passed = 0, failed = 0;
+static void expect(bool ok, const std::string &what) {
+  ok ? ++passed : ++failed;
+  if (!ok)
+    std::printf("FAIL %s\n", what.c_str());
+}
+
+struct Rng {
+  uint64_t state;
+  int64_t below(int64_t n) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return int64_t((state >> 11) % uint64_t(n));
+  }
+};
+
+// The least height over all placement orders with first fit: some order gives an optimal canonical placement.
+static int64_t bruteForce(const ArenaProblem &p) {
+  int n = int(p.buffers.size());
+  int64_t best = INT64_MAX;
+  std::vector<int64_t> offset(n, -1);
+  // Buffers in the order of their offsets; each on the lowest place above those placed that it overlaps.
+  std::function<void(int, int64_t, int64_t)> go = [&](int placed, int64_t height, int64_t last) {
+    if (height >= best)
+      return;
+    if (placed == n) {
+      best = height;
+      return;
+    }
+    for (int i = 0; i < n; ++i) {
+      if (offset[i] >= 0)
+        continue;
+      const ArenaBuffer &b = p.buffers[i];
+      int64_t at = 0;
+      for (int j = 0; j < n; ++j)
+        if (offset[j] >= 0 && p.buffers[j].lower < b.upper && b.lower < p.buffers[j].upper)
+          at = std::max(at, offset[j] + p.buffers[j].size);
+      if (at < last)
+        continue;
+      offset[i] = at;
+      go(placed + 1, std::max(height, at + b.size), at);
+      offset[i] = -1;
+    }
+  };
+  go(0, 0, 0);
+  return best;
+}
+
+// A rectangle cut into `count` buffers by straight cuts: it packs without any gap.
+static ArenaProblem guillotine(Rng &rng, int count, int64_t width, int64_t height) {
+  struct Piece {
+    int64_t t0, t1, h0, h1;
+  };
+  std::vector<Piece> pieces{{0, width, 0, height}};
+  while (int(pieces.size()) < count) {
+    size_t i = size_t(rng.below(int64_t(pieces.size())));
+    for (int tries = 0; tries < 3; ++tries) { // larger pieces are cut first, more or less
+      size_t j = size_t(rng.below(int64_t(pieces.size())));
+      if ((pieces[j].t1 - pieces[j].t0) * (pieces[j].h1 - pieces[j].h0) > (pieces[i].t1 - pieces[i].t0) * (pieces[i].h1 - pieces[i].h0))
+        i = j;
+    }
+    Piece &x = pieces[i], y = x;
+    bool time = rng.below(2);
+    if (time && x.t1 - x.t0 > 1)
+      x.t1 = y.t0 = x.t0 + 1 + rng.below(x.t1 - x.t0 - 1);
+    else if (!time && x.h1 - x.h0 > 1)
+      x.h1 = y.h0 = x.h0 + 1 + rng.below(x.h1 - x.h0 - 1);
+    else
+      continue;
+    pieces.push_back(y);
+  }
+  ArenaProblem p;
+  for (size_t i = pieces.size(); i > 1; --i)
+    std::swap(pieces[i - 1], pieces[size_t(rng.below(int64_t(i)))]);
+  for (const Piece &x : pieces)
+    p.buffers.push_back({x.h1 - x.h0, x.t0, x.t1, -1});
+  return p;
+}
+
+static void testSmall(int instances) {
+  Rng rng{12345};
+  int wrong = 0;
+  for (int k = 0; k < instances; ++k) {
+    ArenaProblem p;
+    int n = 1 + int(rng.below(9)), ticks = 2 + int(rng.below(8));
+    int64_t sizes = k % 3 ? 6 : 40;
+    for (int i = 0; i < n; ++i) {
+      int64_t lower = rng.below(ticks), upper = lower + 1 + rng.below(ticks - lower);
+      p.buffers.push_back({1 + rng.below(sizes), lower, upper, -1});
+    }
+    ArenaSolution s = solve(p);
+    std::string why = verify(p, s);
+    int64_t best = bruteForce(p);
+    if (!why.empty() || s.height != best || s.bound != best) {
+      if (++wrong <= 5)
+        std::printf("  set %d: height %lld, bound %lld, brute force %lld %s\n", k, (long long)s.height, (long long)s.bound,
+                    (long long)best, why.c_str());
+    }
+  }
+  expect(wrong == 0, std::to_string(wrong) + " of " + std::to_string(instances) + " small sets differ from brute force");
+}
+
+static void testPerfect(int instances, int buffers, int64_t width, double share, double seconds, bool verbose) {
+  Rng rng{uint64_t(777 + buffers + width)};
+  int found = 0;
+  double worst = 1, slowest = 0;
+  for (int k = 0; k < instances; ++k) {
+    ArenaProblem p = guillotine(rng, buffers, width, 1 << 20);
+    ArenaLimits limits;
+    limits.work = 400'000'000;
+    limits.seconds = seconds;
+    double start = detail::secondsNow();
+    ArenaSolution s = solve(p, limits);
+    double took = detail::secondsNow() - start;
+    expect(verify(p, s).empty(), "perfect instance: " + verify(p, s));
+    found += s.height == 1 << 20;
+    worst = std::max(worst, double(s.height) / (1 << 20)), slowest = std::max(slowest, took);
+    if (verbose)
+      std::printf("perfect %d x %lld: %.4f in %.2f s\n", buffers, (long long)width, double(s.height) / (1 << 20), took);
+  }
+  if (verbose)
+    std::printf("perfect %d x %lld: %d of %d, worst %.4f, slowest %.2f s\n", buffers, (long long)width, found, instances, worst, slowest);
+  expect(found >= share * instances, "perfect instances of " + std::to_string(buffers) + " buffers: found " +
+                                         std::to_string(found) + " of " + std::to_string(instances));
+  expect(worst <= 1.02, "perfect instances of " + std::to_string(buffers) + " buffers: worst " + std::to_string(worst));
+}
+
+static void testVerify() {
+  Rng rng{99};
+  ArenaProblem p = guillotine(rng, 30, 40, 4096);
+  p.alignment = 1;
+  ArenaSolution good = solve(p);
+  expect(verify(p, good).empty(), "verify accepts a right answer");
+  int rejected = 0;
+  for (size_t i = 0; i < p.buffers.size(); ++i) {
+    ArenaSolution bad = good;
+    bad.offsets[i] += 1; // there is no gap: something overlaps or the height grows
+    rejected += !verify(p, bad).empty();
+  }
+  expect(rejected == int(p.buffers.size()), "verify rejects moved buffers");
+  ArenaSolution bad = good;
+  bad.height -= 1;
+  expect(!verify(p, bad).empty(), "verify rejects a height too small");
+  bad = good, bad.offsets.pop_back();
+  expect(!verify(p, bad).empty(), "verify rejects missing offsets");
+  bad = good, bad.offsets[0] = -1;
+  expect(!verify(p, bad).empty(), "verify rejects negative offsets");
+  ArenaProblem aligned = p;
+  aligned.alignment = 64;
+  ArenaSolution s = solve(aligned);
+  expect(verify(aligned, s).empty(), "aligned: " + verify(aligned, s));
+  ArenaProblem insane;
+  insane.buffers.push_back({1, 3, 3, -1});
+  expect(!check(insane).empty(), "check rejects an empty life");
+  insane.buffers[0] = {-1, 0, 3, -1};
+  expect(!check(insane).empty(), "check rejects a negative size");
+  insane.buffers = {{4, 0, 2, 0}, {4, 1, 3, 2}};
+  expect(!check(insane).empty(), "check rejects fixed buffers that clash");
+  ArenaProblem fixed;
+  fixed.buffers = {{4, 0, 2, 8}, {8, 0, 3, -1}, {4, 1, 2, -1}};
+  s = solve(fixed);
+  expect(verify(fixed, s).empty() && s.offsets[0] == 8, "fixed buffers stay: " + verify(fixed, s));
+}
+
+int main(int argc, char **argv) {
+  if (argc == 4) {
+    testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), 0.95, 10, true);
+  } else {
+    testVerify();
+    testSmall(2000);
+    testPerfect(6, 150, 1000, 0.95, 5, false);
+    testPerfect(3, 300, 1000, 0.95, 5, false);
+  }
+  std::printf("%d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
