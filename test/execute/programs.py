@@ -1,0 +1,113 @@
+"""Compiles .cinch programs and runs what comes out, for the tests of this folder."""
+import atexit
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "oracle"))
+import tensorfile  # noqa: E402  (found through the line above)
+
+CINCH = os.environ.get("CINCH", str(HERE.parent.parent / "build" / "bin" / "cinch"))
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="cinch-test-"))
+if not os.environ.get("CINCH_KEEP"):
+    atexit.register(shutil.rmtree, FOLDER, True)
+
+
+class Verdicts:
+    """Counts cases; one line a failure, the last line is the tally."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def expect(self, ok, what):
+        if ok:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print("FAILED: " + what, flush=True)
+        return ok
+
+    def finish(self):
+        print("%d passed, %d failed" % (self.passed, self.failed))
+        sys.exit(self.failed != 0)
+
+
+class Failure(Exception):
+    pass
+
+
+def call(command, timeout=300, cwd=None, allowed=(0,)):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, timeout=timeout, text=True, errors="replace",
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode not in allowed:
+        raise Failure("%s: exit %d\n%s" % (" ".join(str(word) for word in command), done.returncode, done.stdout[-2000:]))
+    return done
+
+
+def source(name, text):
+    path = FOLDER / (name + ".cinch")
+    path.write_text(text)
+    return path
+
+
+def compiled(program, name, *flags, allowed=(0,)):
+    """The executable, or with other exit codes allowed the finished process when it is not 0."""
+    exe = FOLDER / name
+    done = call([CINCH, program, "-o", exe, *flags], allowed=allowed)
+    return exe if done.returncode == 0 else done
+
+
+class Result:
+    def __init__(self, out, text):
+        self.out, self.text = out, text
+        self.parameters = tensorfile.read(out / "final.safetensors")
+        self.bytes = (out / "final.safetensors").read_bytes()
+
+    @property
+    def rows(self):
+        path = self.out / "log.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def losses(self):
+        return [row["loss"] for row in self.rows]
+
+    @property
+    def peak(self):
+        return int(re.search(r"peak memory (\d+) bytes", self.text).group(1))
+
+
+def run(exe, data, steps, *flags, init=None, timeout=300):
+    out = pathlib.Path(tempfile.mkdtemp(dir=FOLDER, prefix="out-"))
+    command = [exe, "--data", data, "--out", out, "--steps", steps, "--log", "jsonl", "--quiet", *flags]
+    done = call(command + (["--init", init] if init else []), timeout=timeout)
+    return Result(out, done.stdout)
+
+
+# ---- Data files ------------------------------------------------------------------------------------------------------------
+
+def write_idx(path, values):
+    kinds = {np.uint8: 8, np.int32: 12, np.float32: 13, np.float64: 14}
+    values = np.asarray(values)
+    head = struct.pack(">BBBB", 0, 0, kinds[values.dtype.type], values.ndim) + struct.pack(">%dI" % values.ndim, *values.shape)
+    pathlib.Path(path).write_bytes(head + values.astype(values.dtype.newbyteorder(">")).tobytes())
+
+
+def byte_text(count, seed=1):
+    """English-like bytes: words drawn from a small vocabulary."""
+    rng = np.random.default_rng(seed)
+    letters = np.frombuffer(b"etaoinshrdlucmfwypvbgk", np.uint8)
+    words = [bytes(rng.choice(letters, rng.integers(2, 9))) for _ in range(200)]
+    text = b""
+    while len(text) < count:
+        text += words[int(rng.zipf(1.4)) % 200] + b" "
+    return text[:count]

@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+"""Ten steps of compiled programs against an independent NumPy implementation (test/oracle).
+
+f64: parameters agree to 1e-9 of the RMS of their movement, losses to 1e-9. f32: the RMS error of each parameter is at most
+5e-4 of the RMS of its movement. The bias of the keys is left out: its gradient is 0 by mathematics, so Adam moves it by
+rounding errors alone.
+"""
+import re
+
+import numpy as np
+
+import programs
+import reference as oracle
+
+STEPS = 10
+verdicts = programs.Verdicts()
+
+
+def draw_keys(program, *flags):
+    """Keys of the training step's draws in program order, as the compiler numbered the call sites."""
+    text = programs.call([programs.CINCH, program, "--emit", "nn", "--stop-after", "parsed", "-o", "-", *flags]).stdout
+    step = re.split(r"func\.func[^\n]*@(?=step\b)", text)[-1].split("func.func")[0]
+    keys = re.findall(r"nn\.random[^\n]*? key (-?\d+)|nn\.attend[^\n]*? key (-?\d+)", step)
+    return [int(a or b) % 2 ** 64 for a, b in keys]
+
+
+def compare(label, result, start, expected, losses, f64, left_out=()):
+    worst = 0.0
+    verdicts.expect(set(result.parameters) == set(expected), label + ": names of the parameters, got %s, expected %s"
+                    % (sorted(result.parameters), sorted(expected)))
+    for name, value in sorted(expected.items()):
+        if name not in result.parameters:
+            continue
+        keep = np.ones(value.shape, bool)
+        for pattern, part in left_out:
+            if re.fullmatch(pattern, name):
+                keep[part] = False
+        moved = np.sqrt(np.mean((value - start[name].astype(np.float64))[keep] ** 2))
+        error = np.sqrt(np.mean((result.parameters[name].astype(np.float64) - value)[keep] ** 2))
+        limit = (1e-9 if f64 else 5e-4) * moved
+        worst = max(worst, error / moved)
+        verdicts.expect(error <= limit, "%s: %s is off by %.3g of its movement" % (label, name, error / moved))
+    got = result.losses
+    verdicts.expect(len(got) == STEPS, "%s: %d losses, expected %d" % (label, len(got), STEPS))
+    for step, (a, b) in enumerate(zip(got, losses)):
+        verdicts.expect(abs(a - b) <= (1e-9 if f64 else 1e-4) * abs(b),
+                        "%s: loss of step %d is %.12g, expected %.12g" % (label, step, a, b))
+    print("%s: parameters within %.2g of their movement, loss %.6g to %.6g" % (label, worst, losses[0], losses[-1]))
+
+
+def check(label, program, data, f64, flags, expected_run, left_out=()):
+    try:
+        flags = [*flags, *(["--set", "train.precision=f64"] if f64 else [])]
+        exe = programs.compiled(program, label.replace(" ", "-"), *flags)
+        start = programs.run(exe, data, 0).parameters
+        result = programs.run(exe, data, STEPS)
+        keys = draw_keys(program, *flags)
+        expected, losses = expected_run(start, keys)
+        compare(label, result, start, expected, losses, f64, left_out)
+    except programs.Failure as failure:
+        verdicts.expect(False, "%s: %s" % (label, failure))
+
+
+def main():
+    data = programs.FOLDER / "data"
+    data.mkdir()
+    text = programs.byte_text(32 * 61 + 1)
+    (data / "train.txt").write_bytes(text)
+    rng = np.random.default_rng(3)
+    images = rng.integers(0, 256, (150, 8, 8)).astype(np.uint8)
+    labels = rng.integers(0, 10, 150).astype(np.uint8)
+    programs.write_idx(data / "images", images)
+    programs.write_idx(data / "labels", labels)
+
+    key_bias = [(r"blocks\.\d+\.attn\.qkv\.bias", slice(48, 96))]
+    for f64 in (True, False):
+        kind = "f64" if f64 else "f32"
+        for rate in (0, 0.1):
+            flags = ["-D", "rate=%g" % rate]
+            check("gpt rate %g %s" % (rate, kind), programs.HERE / "gpt.cinch", data, f64, flags,
+                  lambda start, keys: oracle.train_gpt(start, text, STEPS, 50, rate, keys), key_bias)
+            check("mlp rate %g %s" % (rate, kind), programs.HERE / "mlp.cinch", data, f64, flags,
+                  lambda start, keys: oracle.train_mlp(start, images, labels, STEPS, 10, rate, keys))
+    verdicts.finish()
+
+
+main()

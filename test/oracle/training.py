@@ -1,0 +1,79 @@
+"""Optimizers, schedules, clipping and batches, from the formulas page; parameters are dictionaries of float64 arrays."""
+import fnmatch
+import math
+
+import numpy as np
+
+
+def cosine(lr, steps, warmup=0, end=0.0):
+    def rate(step):
+        if step < warmup:
+            return lr * (step + 1) / warmup
+        done = (step - warmup) / (steps - warmup)
+        return lr * (end + (1 - end) * 0.5 * (1 + math.cos(math.pi * done)))
+
+    return rate
+
+
+def constant(lr, warmup=0):
+    return lambda step: lr * (step + 1) / warmup if step < warmup else lr
+
+
+def linear(lr, steps, warmup=0, end=0.0):
+    def rate(step):
+        if step < warmup:
+            return lr * (step + 1) / warmup
+        return lr * (1 + (end - 1) * (step - warmup) / (steps - warmup))
+
+    return rate
+
+
+def clip(gradients, limit):
+    norm = math.sqrt(sum(float((g ** 2).sum()) for g in gradients.values()))
+    factor = min(1.0, limit / (norm + 1e-6))
+    return {name: g * factor for name, g in gradients.items()}, norm
+
+
+def decays(name, exceptions):
+    return not any(fnmatch.fnmatchcase(name, pattern) for pattern in exceptions)
+
+
+class SGD:
+    def __init__(self, rate, momentum=0.0, nesterov=False, decay=0.0, exceptions=()):
+        self.rate, self.momentum, self.nesterov, self.decay, self.exceptions = rate, momentum, nesterov, decay, exceptions
+        self.buffers = {}
+
+    def update(self, parameters, gradients, step):
+        for name, p in parameters.items():
+            g = gradients[name]
+            if decays(name, self.exceptions):
+                g = g + self.decay * p
+            if self.momentum:
+                buffer = self.buffers.get(name, 0.0) * self.momentum + g
+                self.buffers[name] = buffer
+                g = g + self.momentum * buffer if self.nesterov else buffer
+            parameters[name] = p - self.rate(step) * g
+
+
+class Adam:
+    """`coupled`: the decay is part of the gradient (Adam), else it shrinks the parameter (AdamW)."""
+
+    def __init__(self, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.0, exceptions=(), coupled=False):
+        self.rate, self.betas, self.eps, self.decay = rate, betas, eps, decay
+        self.exceptions, self.coupled = exceptions, coupled
+        self.m, self.v = {}, {}
+
+    def update(self, parameters, gradients, step):
+        b1, b2 = self.betas
+        lr = self.rate(step)
+        for name, p in parameters.items():
+            g = gradients[name]
+            decay = self.decay if decays(name, self.exceptions) else 0.0
+            if self.coupled:
+                g = g + decay * p
+            else:
+                p = p * (1 - lr * decay)
+            m = self.m[name] = b1 * self.m.get(name, 0.0) + (1 - b1) * g
+            v = self.v[name] = b2 * self.v.get(name, 0.0) + (1 - b2) * g ** 2
+            root = np.sqrt(v) / math.sqrt(1 - b2 ** (step + 1)) + self.eps
+            parameters[name] = p - lr / (1 - b1 ** (step + 1)) * m / root
