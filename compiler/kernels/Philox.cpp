@@ -43,6 +43,8 @@ struct Integers {
   Value shl(Value x, int n) { return arith::ShLIOp::create(b, loc, x, c(x.getType(), n)); }
   Value low(Value x) { return band(x, c(x.getType(), 0xffffffff)); }
   Value truncate(Value x, unsigned bits) {
+    if (getElementTypeOrSelf(x.getType()).isInteger(bits))
+      return x;
     return arith::TruncIOp::create(b, loc, shaped(x.getType(), b.getIntegerType(bits)), x);
   }
   Value like(Value shape, Value scalar) { // broadcast
@@ -113,7 +115,8 @@ DrawKey emitDrawKey(OpBuilder &b, Location loc, Value context, uint64_t key) {
 }
 
 int64_t drawRowBytes(Draw draw, Elem elem, int64_t count) {
-  int64_t elements = (count + 2 * kRowGroup - 2) / kRowGroup * kRowGroup;
+  // Beyond the groups, 16 more: a vector load at the row's last element stays inside.
+  int64_t elements = (count + 2 * kRowGroup - 2 + 16) / kRowGroup * kRowGroup;
   return (elements * bytesOfDraw(draw, elem) + 63) / 64 * 64;
 }
 

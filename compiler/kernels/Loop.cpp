@@ -1,0 +1,31 @@
+// Loop.cpp: the function of a loop kernel.
+#include "compiler/kernels/LoopEmitter.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+
+namespace cinch::kernels {
+
+func::FuncOp buildLoop(OpBuilder &builder, ModuleOp module, const std::string &name, const LoopSpec &spec) {
+  LoopPlan plan = planLoop(spec);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(module.getBody());
+  Location loc = builder.getUnknownLoc();
+  Type index = builder.getIndexType();
+  int64_t buffers = std::max<int64_t>(1, plan.buffers + (plan.scratchBytes > 0 ? 1 : 0));
+  auto type = builder.getFunctionType({MemRefType::get({kArenaBytes}, builder.getI8Type()),
+                                       MemRefType::get({buffers}, builder.getI64Type()),
+                                       MemRefType::get({kContextWords}, builder.getI64Type()), index, index},
+                                      {});
+  auto function = func::FuncOp::create(builder, loc, name, type);
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  auto end = func::ReturnOp::create(builder, loc);
+  builder.setInsertionPoint(end);
+  LoopEmitter(builder, loc, plan, entry->getArguments()).emit();
+  return function;
+}
+
+} // namespace cinch::kernels

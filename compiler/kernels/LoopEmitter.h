@@ -1,0 +1,126 @@
+// LoopEmitter.h: turns a LoopPlan into operations. Private to the loop builder.
+#ifndef CINCH_COMPILER_KERNELS_LOOPEMITTER_H
+#define CINCH_COMPILER_KERNELS_LOOPEMITTER_H
+
+#include "compiler/kernels/LoopPlan.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/SmallVector.h"
+#include <functional>
+#include <map>
+
+namespace cinch::kernels {
+
+class LoopEmitter {
+public:
+  LoopEmitter(mlir::OpBuilder &, mlir::Location, const LoopPlan &, mlir::ValueRange arguments);
+  void emit();
+
+private:
+  using Value = mlir::Value;
+  using Values = llvm::SmallVector<mlir::Value, 4>;
+
+  // What a context (a stage, or one row of a sweep) has to bring about.
+  struct Work {
+    bool row = false;
+    std::vector<int> reductions, chains, stores;
+    bool addAt = false, last = false;
+    std::vector<bool> needed; // nodes to compute here; those of other contexts are at hand
+    std::vector<int> depth;   // reductions over the columns that must be complete before a node is known
+    int vectorPass = -1, lastDepth = 0; // the pass of the vector stores; the greatest depth
+  };
+  // One vector of columns that is being evaluated.
+  struct Lanes {
+    Value column;             // index of the first
+    Value mask;               // live lanes; null: all
+    std::vector<Value> values;
+  };
+  // What a loop over the columns needs from outside of it.
+  struct Preheader {
+    std::vector<bool> nodes;               // vector nodes to evaluate
+    std::vector<Value> splats;             // scalars as vectors
+    std::vector<Value> bases, storeBases;  // element numbers of the views, without the column's share
+    Value addAtBase;
+  };
+
+  // LoopEmitter.cpp: contexts.
+  Work stageWork(int stage);
+  Work rowWork(int sweep);
+  void need(Work &, int node);
+  void measure(Work &);
+  void runContext(Work &, std::vector<Value> &chainScalars);
+  void runColumns(const std::vector<int> &reductions, const std::vector<int> &chains, const std::vector<int> &stores,
+                  bool addAt);
+  void emitScalars(const Work &, int pass);
+  void runItem(Value item);
+  void runSweep(int sweep);
+  void runDirect();
+  void directColumns(Value column, int vectors, Value mask);
+  void startChains(int stage);
+  Values forRows(mlir::ValueRange initial, std::function<Values(mlir::ValueRange)> body);
+  Values forColumns(mlir::ValueRange initial, std::function<Values(Lanes &, mlir::ValueRange)> body);
+  Value wholeVectorsEnd();
+  Preheader preheader(const std::vector<int> &roots, const std::vector<int> &stores);
+  std::vector<int> rootsOf(const std::vector<int> &chains, const std::vector<int> &stores);
+  void fillDraws(const std::vector<bool> &nodes);
+
+  // LoopNodes.cpp: nodes.
+  Value evaluateScalar(int node);
+  Value evaluateVector(int node, Lanes &, const Preheader &);
+  void evaluateVectors(Lanes &, const Preheader &);
+  Value operand(int node, const Lanes &, const Preheader &);
+  Value load(const View &, Value base, Elem, const Lanes *);
+  Value gather(const View &, Value at, Value laneOffsets, Elem, const Lanes &);
+  Value loadAt(int node, Lanes &, const Preheader &);
+  Value drawLanes(int node, const Lanes &);
+  void store(const LoopStore &, Value base, Value value, const Lanes *);
+  void emitAddAt(Value base, const Lanes *, const Preheader *);
+  Value laneOffsets(int64_t stride);
+  Value argOffsets(const std::vector<int> &args, const std::vector<int64_t> &strides, const Lanes &, const Preheader &);
+  Value drawValue(int node, Value raw);
+  Value elementNumber(const View &, const Lanes *);
+  Value exampleNumber(const LoopNode &, const Lanes *);
+  Value combine(LoopReduce, Value, Value);
+  Value neutral(LoopReduce, Elem, bool vector);
+  Value chainStart(const LoopNode &, bool vector);
+  void initialReduction(int node, Values &);
+  void accumulate(int node, mlir::MutableArrayRef<Value> accumulators, const Lanes &, const Preheader &);
+  void finishReduction(int node, llvm::ArrayRef<Value> accumulators);
+
+  // Small pieces.
+  mlir::Type type(Elem elem, bool vector);
+  mlir::VectorType lanesOf(mlir::Type element);
+  Value index(int64_t);
+  Value addIndex(Value, Value);
+  Value mulIndex(Value, int64_t);
+  Value splat(Value);
+  Value iota(mlir::Type element);
+  Value buffer(int number, Elem);
+  void openBuffers();
+  Value viewAt(Value byte, Elem);
+  Value scratchRow(int node);          // the memref of a chain's accumulators
+  Value scratchByte(int node);
+  Value base(int64_t offset, const std::vector<int64_t> &strides);
+  Value basePlus(const View &, const std::vector<int> &args, const std::vector<int64_t> &strides);
+  std::vector<Value> split(Value flat, const std::vector<int64_t> &dims);
+  Value toI64(Value);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const LoopPlan &plan;
+  const LoopSpec &spec;
+  Value arena, offsets, context, thread, threads;
+  Value scratchAt;                          // byte offset of this thread's scratch
+  Value step, firstExample;
+  std::map<uint64_t, DrawKey> keys;
+  std::map<std::pair<int, Elem>, Value> buffers;
+  std::vector<Value> scalars;               // per node, where known
+  std::vector<std::pair<Value, Value>> draws; // rows of draws that are filled: memref, first element
+  std::vector<Value> outerIndex, chainIndex;
+  Value columnBegin, columnEnd;             // of the item
+  Value tailMask;
+};
+
+} // namespace cinch::kernels
+#endif

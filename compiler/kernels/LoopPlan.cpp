@@ -1,0 +1,353 @@
+// LoopPlan.cpp: simplifies the domain, finds levels and sweeps, chooses blocks and scratch.
+#include "compiler/kernels/LoopPlan.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace cinch::kernels {
+namespace {
+
+using Strides = std::vector<int64_t>;
+
+int64_t productOf(const std::vector<int64_t> &dims) {
+  int64_t product = 1;
+  for (int64_t dim : dims)
+    product *= dim;
+  return product;
+}
+
+bool hasView(const LoopNode &node) {
+  switch (node.op) {
+  case LoopOp::Load: case LoopOp::LoadAt: case LoopOp::Index: case LoopOp::RandomUniform: case LoopOp::RandomNormal:
+  case LoopOp::RandomInt: case LoopOp::RandomBool: return true;
+  case LoopOp::ReduceChain: return node.hasInit;
+  default: return false;
+  }
+}
+
+bool readsBuffer(const LoopNode &node) {
+  return node.op == LoopOp::Load || node.op == LoopOp::LoadAt || (node.op == LoopOp::ReduceChain && node.hasInit);
+}
+
+// The dims of a spec as one list, with every list of strides that follows them.
+class Domain {
+public:
+  explicit Domain(LoopSpec &spec) : spec(spec) {
+    size_t rank = spec.outer.size() + spec.chain.size() + 1;
+    for (LoopNode &node : spec.nodes) {
+      node.view.strides.resize(rank);
+      node.exampleStrides.resize(rank);
+      all.push_back(&node.view.strides);
+      all.push_back(&node.exampleStrides);
+    }
+    for (LoopStore &store : spec.stores) {
+      store.view.strides.resize(rank);
+      all.push_back(&store.view.strides);
+    }
+    spec.addAt.view.strides.resize(rank);
+    all.push_back(&spec.addAt.view.strides);
+  }
+
+  size_t columnDim() const { return spec.outer.size() + spec.chain.size(); }
+
+  void dropOnes() {
+    for (size_t i = columnDim(); i-- > 0;)
+      if (extent(i) == 1)
+        erase(i);
+    if (spec.cols == 1)
+      for (Strides *strides : all)
+        strides->back() = 0;
+  }
+
+  void chainBecomesOuter() {
+    spec.outer.insert(spec.outer.end(), spec.chain.begin(), spec.chain.end());
+    spec.chain.clear();
+  }
+
+  // Neighbours (i, i + 1) of one kind that all views walk as one dim.
+  void mergeNeighbours() {
+    for (size_t i = columnDim(); i-- > 1;) {
+      bool sameKind = (i < spec.outer.size()) == (i - 1 < spec.outer.size());
+      if (sameKind && walkedAsOne(i - 1, i))
+        mergeInto(i - 1, i);
+    }
+  }
+  void mergeOuterWithColumns() {
+    size_t column = columnDim();
+    while (!spec.outer.empty() && walkedAsOne(spec.outer.size() - 1, column)) {
+      size_t last = spec.outer.size() - 1;
+      spec.cols *= spec.outer[last];
+      erase(last);
+      column = columnDim();
+    }
+  }
+
+  // For a domain with one column: the outer dim along which most views are contiguous takes the columns' place.
+  void rotateOuterIntoColumns() {
+    size_t best = spec.outer.size();
+    int bestContiguous = -1;
+    for (size_t i = spec.outer.size(); i-- > 0;) {
+      int contiguous = int(std::count_if(all.begin(), all.end(), [&](Strides *s) { return (*s)[i] == 1; }));
+      if (contiguous > bestContiguous)
+        best = i, bestContiguous = contiguous;
+    }
+    if (best == spec.outer.size())
+      return;
+    spec.cols = spec.outer[best];
+    for (Strides *strides : all)
+      strides->back() = (*strides)[best];
+    erase(best);
+  }
+
+private:
+  int64_t &extent(size_t i) {
+    return i < spec.outer.size() ? spec.outer[i] : i < columnDim() ? spec.chain[i - spec.outer.size()] : spec.cols;
+  }
+  bool walkedAsOne(size_t i, size_t next) {
+    int64_t count = extent(next);
+    return std::all_of(all.begin(), all.end(), [&](Strides *s) { return (*s)[i] == (*s)[next] * count; });
+  }
+  void mergeInto(size_t i, size_t next) {
+    extent(i) *= extent(next);
+    for (Strides *strides : all)
+      (*strides)[i] = (*strides)[next];
+    erase(next);
+  }
+  void erase(size_t i) {
+    if (i < spec.outer.size())
+      spec.outer.erase(spec.outer.begin() + i);
+    else
+      spec.chain.erase(spec.chain.begin() + (i - spec.outer.size()));
+    for (Strides *strides : all)
+      strides->erase(strides->begin() + i);
+  }
+
+  LoopSpec &spec;
+  std::vector<Strides *> all;
+};
+
+bool reducesColumns(LoopOp op) {
+  return op == LoopOp::ReduceCols || op == LoopOp::ArgMaxCols || op == LoopOp::ArgMinCols;
+}
+
+// With one column a ReduceCols is its operand (-0.0 + x is x) and the index of the largest is 0.
+void elideReductionsOfOneColumn(LoopSpec &spec) {
+  std::vector<int> same(spec.nodes.size());
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    LoopNode &node = spec.nodes[n];
+    for (int &arg : node.args)
+      arg = same[arg];
+    same[n] = int(n);
+    if (node.op == LoopOp::ReduceCols) {
+      same[n] = node.args[0];
+    } else if (reducesColumns(node.op)) {
+      node.op = LoopOp::Const;
+      node.args.clear();
+      node.number = 0;
+    }
+  }
+  for (LoopStore &store : spec.stores)
+    store.node = same[store.node];
+  spec.addAt.node = spec.addAt.present ? same[spec.addAt.node] : 0;
+  for (int &arg : spec.addAt.args)
+    arg = same[arg];
+}
+
+bool anyNode(const LoopSpec &spec, bool (*test)(LoopOp)) {
+  return std::any_of(spec.nodes.begin(), spec.nodes.end(), [&](const LoopNode &node) { return test(node.op); });
+}
+
+// Every chain dim is walked by every store: nothing tells the chain from outer dims.
+bool storesWalkChain(const LoopSpec &spec) {
+  for (const LoopStore &store : spec.stores)
+    for (size_t i = 0; i < spec.chain.size(); ++i)
+      if (spec.chain[i] > 1 && store.view.strides[spec.outer.size() + i] == 0)
+        return false;
+  return true;
+}
+
+void simplify(LoopSpec &spec) {
+  Domain domain(spec);
+  if (spec.cols == 1)
+    elideReductionsOfOneColumn(spec);
+  bool chained = spec.addAt.present || anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
+  if (!chained && storesWalkChain(spec))
+    domain.chainBecomesOuter();
+  domain.dropOnes();
+  domain.mergeNeighbours();
+  if (anyNode(spec, reducesColumns))
+    return;
+  if (spec.cols == 1)
+    domain.rotateOuterIntoColumns();
+  domain.mergeOuterWithColumns();
+}
+
+void findLevels(LoopPlan &plan) {
+  const LoopSpec &spec = plan.spec;
+  size_t count = spec.nodes.size(), outer = spec.outer.size();
+  auto walksChain = [&](const Strides &s) {
+    return std::any_of(s.begin() + outer, s.end() - 1, [](int64_t stride) { return stride != 0; });
+  };
+  plan.variesRow.assign(count, false);
+  plan.variesCol.assign(count, false);
+  plan.needed.assign(count, false);
+  plan.sweep.assign(count, 0);
+  for (size_t n = 0; n < count; ++n) {
+    const LoopNode &node = spec.nodes[n];
+    bool row = false, col = false;
+    for (int arg : node.args) {
+      row = row || plan.variesRow[arg];
+      col = col || plan.variesCol[arg];
+      plan.sweep[n] = std::max(plan.sweep[n], plan.sweep[arg]);
+    }
+    if (hasView(node)) {
+      row = row || walksChain(node.view.strides);
+      col = col || node.view.strides.back() != 0;
+    }
+    if (node.usesExample) {
+      row = row || walksChain(node.exampleStrides);
+      col = col || node.exampleStrides.back() != 0;
+    }
+    if (reducesColumns(node.op))
+      col = false;
+    if (node.op == LoopOp::ReduceChain) {
+      row = false;
+      ++plan.sweep[n];
+    }
+    plan.variesRow[n] = row;
+    plan.variesCol[n] = col;
+  }
+  std::function<void(int)> need = [&](int n) {
+    if (plan.needed[n])
+      return;
+    plan.needed[n] = true;
+    for (int arg : spec.nodes[n].args)
+      need(arg);
+  };
+  for (const LoopStore &store : spec.stores) {
+    need(store.node);
+    plan.storeInRow.push_back(plan.hasChain && (plan.variesRow[store.node] || walksChain(store.view.strides)));
+    plan.storeVector.push_back(plan.variesCol[store.node] || store.view.strides.back() != 0);
+  }
+  if (spec.addAt.present) {
+    need(spec.addAt.node);
+    plan.addAtVector = plan.variesCol[spec.addAt.node] || spec.addAt.view.strides.back() != 0;
+    for (int arg : spec.addAt.args) {
+      need(arg);
+      plan.addAtVector = plan.addAtVector || plan.variesCol[arg];
+    }
+  }
+  for (size_t n = 0; n < count; ++n)
+    if (plan.needed[n] && spec.nodes[n].op == LoopOp::ReduceChain)
+      plan.sweeps = std::max(plan.sweeps, plan.sweep[n]);
+  for (size_t i = 0; i < spec.stores.size(); ++i)
+    if (plan.storeInRow[i])
+      plan.sweeps = std::max(plan.sweeps, plan.sweep[spec.stores[i].node] + 1);
+  if (plan.hasChain)
+    plan.sweeps = std::max(plan.sweeps, 1);
+}
+
+int costOf(LoopOp op) {
+  switch (op) {
+  case LoopOp::Exp: case LoopOp::Expm1: case LoopOp::Log: case LoopOp::Log1p: case LoopOp::Sin: case LoopOp::Cos:
+  case LoopOp::Tanh: case LoopOp::Erf: case LoopOp::Sigmoid: case LoopOp::Softplus: case LoopOp::Pow: return 20;
+  default: return 1;
+  }
+}
+
+void chooseBlocks(LoopPlan &plan) {
+  const LoopSpec &spec = plan.spec;
+  plan.blockCols = spec.cols;
+  bool reduces = false, scalarSink = spec.addAt.present && !plan.addAtVector, rowDraws = false;
+  int chains = 0, cost = 0;
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    if (!plan.needed[n])
+      continue;
+    reduces = reduces || plan.isReduction(int(n));
+    rowDraws = rowDraws || plan.drawsRow(int(n));
+    cost += costOf(spec.nodes[n].op);
+    if (spec.nodes[n].op == LoopOp::ReduceChain) {
+      ++chains;
+      scalarSink = scalarSink || !plan.variesCol[n];
+    }
+  }
+  for (bool vector : plan.storeVector)
+    scalarSink = scalarSink || !vector;
+  if (reduces || scalarSink)
+    return;
+  if (chains > 0 && plan.sweeps == 1 && !spec.addAt.present && !rowDraws)
+    plan.directVectors = chains > 4 || cost > 40 ? 1 : chains > 2 || cost > 15 ? 2 : 4;
+  // Enough items for any number of threads, not so small that starting one shows.
+  constexpr int64_t kItems = 64;
+  int64_t least = plan.hasChain ? 64 : 512, most = plan.hasChain && !plan.directVectors ? 1024 : 4096;
+  int64_t width = spec.cols * plan.outerCount / kItems;
+  width = std::min(std::max((width + 63) / 64 * 64, least), most);
+  if (width < spec.cols) {
+    plan.blockCols = width;
+    plan.blocks = (spec.cols + width - 1) / width;
+  }
+}
+
+void assignScratch(LoopPlan &plan) {
+  const LoopSpec &spec = plan.spec;
+  plan.scratchOf.assign(spec.nodes.size(), -1);
+  auto place = [&](size_t n, int64_t bytes) {
+    plan.scratchOf[n] = plan.scratchBytes;
+    plan.scratchBytes += (bytes + 63) / 64 * 64;
+  };
+  int64_t padded = (plan.blockCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    if (!plan.needed[n] || !plan.variesCol[n])
+      continue;
+    if (spec.nodes[n].op == LoopOp::ReduceChain && !plan.directVectors)
+      place(n, padded * bytesOf(spec.nodes[n].elem));
+    else if (plan.drawsRow(int(n)))
+      place(n, drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.blockCols));
+  }
+}
+
+} // namespace
+
+bool LoopPlan::isReduction(int node) const { return reducesColumns(spec.nodes[node].op); }
+
+bool LoopPlan::isDraw(int node) const {
+  LoopOp op = spec.nodes[node].op;
+  return op == LoopOp::RandomUniform || op == LoopOp::RandomNormal || op == LoopOp::RandomInt || op == LoopOp::RandomBool;
+}
+
+Draw LoopPlan::drawOf(int node) const {
+  LoopOp op = spec.nodes[node].op;
+  return op == LoopOp::RandomBool ? Draw::Bits16 : op == LoopOp::RandomNormal ? Draw::Normal : Draw::Word;
+}
+
+bool LoopPlan::drawsRow(int node) const {
+  const LoopNode &n = spec.nodes[node];
+  return isDraw(node) && spec.cols > 1 && n.view.strides.back() == 1 && !(n.usesExample && n.exampleStrides.back() != 0);
+}
+
+LoopPlan planLoop(const LoopSpec &original) {
+  LoopPlan plan;
+  plan.spec = original;
+  auto names = [&](int buffer) { plan.buffers = std::max(plan.buffers, buffer + 1); };
+  for (const LoopNode &node : original.nodes)
+    if (readsBuffer(node))
+      names(node.view.buffer);
+  for (const LoopStore &store : original.stores)
+    names(store.view.buffer);
+  if (original.addAt.present)
+    names(original.addAt.view.buffer);
+
+  simplify(plan.spec);
+  plan.hasChain = !plan.spec.chain.empty() || plan.spec.addAt.present ||
+                  anyNode(plan.spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
+  plan.outerCount = productOf(plan.spec.outer);
+  plan.rows = productOf(plan.spec.chain);
+  findLevels(plan);
+  chooseBlocks(plan);
+  assignScratch(plan);
+  return plan;
+}
+
+int64_t scratchBytesPerThread(const LoopSpec &spec) { return planLoop(spec).scratchBytes; }
+
+} // namespace cinch::kernels

@@ -1,0 +1,56 @@
+// LoopPlan.h: how a LoopSpec is walked, decided before a single operation is emitted.
+//
+// The domain is first made simple: dims of extent 1 go, neighbours that every view walks as one are merged, a chain that
+// nothing reduces becomes outer dims, and if there is a single column an outer dim takes its place. None of this changes which
+// numbers are added to which, or in what order.
+//
+// Then each node gets a sweep: how many walks over the chain must be complete before it is known (the result of a ReduceChain
+// is known one sweep after its operand). A kernel runs
+//
+//     for each item (outer element, block of columns):      split among threads
+//       stage 0; sweep 0; stage 1; sweep 1; ..              stages hold what does not vary over the chain
+//
+// and within a stage or one row of a sweep, ReduceCols splits the work into passes over the columns.
+#ifndef CINCH_COMPILER_KERNELS_LOOPPLAN_H
+#define CINCH_COMPILER_KERNELS_LOOPPLAN_H
+
+#include "compiler/kernels/Kernels.h"
+#include "compiler/kernels/Philox.h"
+
+namespace cinch::kernels {
+
+// Columns of one vector, whatever the CPU: also the number of logical lanes of a row sum.
+constexpr int64_t kLoopLanes = 16;
+
+struct LoopPlan {
+  LoopSpec spec;                   // simplified; strides are (outer.., chain.., column) of the simplified domain
+  bool hasChain = false;           // sweeps exist (their rows may be 1)
+  int64_t outerCount = 1, rows = 1;
+  int sweeps = 0;
+  // Per node.
+  std::vector<bool> variesRow, variesCol, needed;
+  std::vector<int> sweep;
+  // Per store: whether it belongs into the rows of a sweep, whether it writes columns.
+  std::vector<bool> storeInRow, storeVector;
+  bool addAtVector = false;
+
+  // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
+  int64_t blocks = 1, blockCols = 1;
+  // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
+  int directVectors = 0;
+
+  int buffers = 0;                 // named by views; the scratch, if any, comes next
+  std::vector<int64_t> scratchOf;  // per node: byte offset of its scratch row, -1: none
+  int64_t scratchBytes = 0;        // per thread
+
+  bool isReduction(int node) const; // ReduceCols, ArgMaxCols, ArgMinCols
+  bool isDraw(int node) const;
+  Draw drawOf(int node) const;
+  bool drawsRow(int node) const;    // consecutive elements along the columns: filled row by row
+  int64_t columnStride(const View &view) const { return view.strides.back(); }
+};
+
+LoopPlan planLoop(const LoopSpec &);
+
+} // namespace cinch::kernels
+#endif

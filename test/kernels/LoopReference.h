@@ -1,0 +1,372 @@
+// LoopReference.h: the meaning of a LoopSpec, evaluated one element at a time.
+//
+// Every node is computed for the whole chain x column rectangle of one outer element, whatever its level: no simplification,
+// no passes, no vectors. Loads see memory as it was before the kernel.
+#ifndef CINCH_TEST_KERNELS_LOOPREFERENCE_H
+#define CINCH_TEST_KERNELS_LOOPREFERENCE_H
+
+#include "compiler/kernels/Kernels.h"
+#include "test/kernels/HostArith.h"
+
+#include <array>
+#include <limits>
+#include <vector>
+
+namespace cinch::test {
+
+using namespace cinch::kernels;
+
+// One value of any element type.
+struct Cell {
+  double f64 = 0;
+  float f32 = 0;
+  int32_t i32 = 0; // and bool
+};
+
+inline std::array<uint32_t, 4> hostPhilox(std::array<uint32_t, 4> c, uint32_t k0, uint32_t k1) {
+  for (int round = 0; round < 10; ++round) {
+    uint64_t p0 = uint64_t(0xD2511F53) * c[0], p1 = uint64_t(0xCD9E8D57) * c[2];
+    c = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1, uint32_t(p0)};
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return c;
+}
+
+class LoopReference {
+public:
+  LoopReference(const LoopSpec &spec, const std::vector<std::vector<char>> &before, const int64_t *context)
+      : spec(spec), before(before), after(before), context(context) {}
+
+  // Memory after the kernel, one vector a buffer.
+  std::vector<std::vector<char>> run() {
+    std::vector<int64_t> o(spec.outer.size(), 0);
+    do
+      outerElement(o);
+    while (advance(o, spec.outer));
+    return after;
+  }
+
+private:
+  static bool advance(std::vector<int64_t> &at, const std::vector<int64_t> &dims) {
+    for (size_t i = dims.size(); i-- > 0;) {
+      if (++at[i] < dims[i])
+        return true;
+      at[i] = 0;
+    }
+    return false;
+  }
+
+  struct Place {
+    std::vector<int64_t> at; // outer.., chain.., column
+  };
+
+  int64_t number(int64_t offset, const std::vector<int64_t> &strides, const Place &p) {
+    for (size_t i = 0; i < strides.size(); ++i)
+      offset += strides[i] * p.at[i];
+    return offset;
+  }
+
+  static Cell read(const std::vector<char> &memory, int64_t at, Elem elem) {
+    Cell cell;
+    if (elem == Elem::F32)
+      std::memcpy(&cell.f32, memory.data() + 4 * at, 4);
+    else if (elem == Elem::F64)
+      std::memcpy(&cell.f64, memory.data() + 8 * at, 8);
+    else if (elem == Elem::I32)
+      std::memcpy(&cell.i32, memory.data() + 4 * at, 4);
+    else
+      cell.i32 = memory[at] != 0;
+    return cell;
+  }
+  static void write(std::vector<char> &memory, int64_t at, Elem elem, Cell cell) {
+    if (elem == Elem::F32)
+      std::memcpy(memory.data() + 4 * at, &cell.f32, 4);
+    else if (elem == Elem::F64)
+      std::memcpy(memory.data() + 8 * at, &cell.f64, 8);
+    else if (elem == Elem::I32)
+      std::memcpy(memory.data() + 4 * at, &cell.i32, 4);
+    else
+      memory[at] = char(cell.i32 != 0);
+  }
+
+  static Cell make(Elem elem, double x) {
+    Cell cell;
+    cell.f64 = x;
+    cell.f32 = float(x);
+    cell.i32 = elem == Elem::I32 || elem == Elem::Bool ? int32_t(x) : 0;
+    return cell;
+  }
+
+  template <class T> static T floatOp(LoopOp op, T x, T y, T z) {
+    HostArith<T> a;
+    switch (op) {
+    case LoopOp::Neg: return -x;
+    case LoopOp::Exp: return formulas::exp(a, x);
+    case LoopOp::Expm1: return formulas::expm1(a, x);
+    case LoopOp::Log: return formulas::log(a, x);
+    case LoopOp::Log1p: return formulas::log1p(a, x);
+    case LoopOp::Sqrt: return std::sqrt(x);
+    case LoopOp::Sin: return formulas::sin(a, x);
+    case LoopOp::Cos: return formulas::cos(a, x);
+    case LoopOp::Tanh: return formulas::tanh(a, x);
+    case LoopOp::Erf: return formulas::erf(a, x);
+    case LoopOp::Sigmoid: return formulas::sigmoid(a, x);
+    case LoopOp::Softplus: return formulas::softplus(a, x);
+    case LoopOp::Abs: return std::fabs(x);
+    case LoopOp::Floor: return std::floor(x);
+    case LoopOp::Add: return x + y;
+    case LoopOp::Sub: return x - y;
+    case LoopOp::Mul: return x * y;
+    case LoopOp::Div: return x / y;
+    case LoopOp::Pow: return formulas::pow(a, x, y);
+    case LoopOp::Max: return a.max(x, y);
+    case LoopOp::Min: return a.min(x, y);
+    case LoopOp::Fma: return std::fma(x, y, z);
+    default: return 0;
+    }
+  }
+  template <class T> static bool compare(LoopOp op, T x, T y) {
+    switch (op) {
+    case LoopOp::CompareEQ: return x == y;
+    case LoopOp::CompareNE: return x != y;
+    case LoopOp::CompareLT: return x < y;
+    case LoopOp::CompareLE: return x <= y;
+    case LoopOp::CompareGT: return x > y;
+    default: return x >= y;
+    }
+  }
+  static Cell apply(LoopOp op, Elem from, Elem elem, Cell x, Cell y, Cell z) {
+    Cell r;
+    if (op >= LoopOp::CompareEQ && op <= LoopOp::CompareGE) {
+      r.i32 = from == Elem::F32 ? compare(op, x.f32, y.f32) : from == Elem::F64 ? compare(op, x.f64, y.f64)
+                                                                                 : compare(op, x.i32, y.i32);
+    } else if (op == LoopOp::Not) {
+      r.i32 = !x.i32;
+    } else if (op == LoopOp::And) {
+      r.i32 = x.i32 & y.i32;
+    } else if (op == LoopOp::Or) {
+      r.i32 = x.i32 | y.i32;
+    } else if (op == LoopOp::Select) {
+      r = x.i32 ? y : z;
+    } else if (op == LoopOp::Cast) {
+      r = cast(from, elem, x);
+    } else if (elem == Elem::F32) {
+      r.f32 = floatOp(op, x.f32, y.f32, z.f32);
+    } else if (elem == Elem::F64) {
+      r.f64 = floatOp(op, x.f64, y.f64, z.f64);
+    } else {
+      r.i32 = intOp(op, elem, uint32_t(x.i32), uint32_t(y.i32), uint32_t(z.i32));
+    }
+    return r;
+  }
+  static int32_t intOp(LoopOp op, Elem elem, uint32_t x, uint32_t y, uint32_t z) {
+    int32_t sx = int32_t(x), sy = int32_t(y);
+    switch (op) {
+    case LoopOp::Neg: return int32_t(0 - x);
+    case LoopOp::Abs: return sx < 0 ? int32_t(0 - x) : sx;
+    case LoopOp::Add: return int32_t(x + y);
+    case LoopOp::Sub: return int32_t(x - y);
+    case LoopOp::Mul: return int32_t(x * y);
+    case LoopOp::Fma: return int32_t(x * y + z);
+    case LoopOp::Max: return sx > sy ? sx : sy;
+    case LoopOp::Min: return sx < sy ? sx : sy;
+    default: return sx;
+    }
+  }
+  static Cell cast(Elem from, Elem to, Cell x) {
+    if (from == to)
+      return x;
+    double v = from == Elem::F32 ? x.f32 : from == Elem::F64 ? x.f64 : x.i32;
+    Cell r;
+    r.f64 = v;
+    r.f32 = from == Elem::F64 ? float(x.f64) : from == Elem::F32 ? x.f32 : float(x.i32);
+    if (to == Elem::Bool) {
+      r.i32 = v != 0;
+    } else if (to == Elem::I32) {
+      double greatest = from == Elem::F32 ? 2147483520.0 : 2147483647.0;
+      r.i32 = v != v ? 0 : v > greatest ? int32_t(greatest) : v < -2147483648.0 ? std::numeric_limits<int32_t>::min() : int32_t(v);
+    }
+    return r;
+  }
+
+  static LoopOp reducer(LoopReduce reduce) {
+    switch (reduce) {
+    case LoopReduce::Sum: return LoopOp::Add;
+    case LoopReduce::Prod: return LoopOp::Mul;
+    case LoopReduce::Max: return LoopOp::Max;
+    case LoopReduce::Min: return LoopOp::Min;
+    case LoopReduce::Any: return LoopOp::Or;
+    case LoopReduce::All: return LoopOp::And;
+    }
+    return LoopOp::Add;
+  }
+  static Cell neutral(LoopReduce reduce, Elem elem) {
+    double inf = std::numeric_limits<double>::infinity();
+    bool isFloat = elem == Elem::F32 || elem == Elem::F64;
+    Cell cell;
+    switch (reduce) {
+    case LoopReduce::Sum: return make(elem, isFloat ? -0.0 : 0);
+    case LoopReduce::Prod: case LoopReduce::All: return make(elem, 1);
+    case LoopReduce::Any: return make(elem, 0);
+    case LoopReduce::Max:
+      if (isFloat)
+        cell.f32 = -inf, cell.f64 = -inf;
+      else
+        cell.i32 = elem == Elem::Bool ? 0 : std::numeric_limits<int32_t>::min();
+      return cell;
+    case LoopReduce::Min:
+      if (isFloat)
+        cell.f32 = inf, cell.f64 = inf;
+      else
+        cell.i32 = elem == Elem::Bool ? 1 : std::numeric_limits<int32_t>::max();
+      return cell;
+    }
+    return cell;
+  }
+
+  Cell draw(const LoopNode &n, const Place &p) {
+    int64_t element = number(n.view.offset, n.view.strides, p);
+    uint64_t example = n.usesExample ? uint64_t(context[kFirstExample] + number(0, n.exampleStrides, p)) : 0;
+    auto key = hostPhilox({uint32_t(n.key), uint32_t(n.key >> 32), uint32_t(context[kStep]), uint32_t(context[kStep] >> 32)},
+                          uint32_t(context[kSeed]), uint32_t(context[kSeed] >> 32));
+    bool bits16 = n.op == LoopOp::RandomBool;
+    uint64_t group = bits16 ? 64 : 32;
+    uint64_t block = element / group * 8 + element % 8, j = element % group / 8;
+    auto w = hostPhilox({uint32_t(block), uint32_t(block >> 32), uint32_t(example), uint32_t(example >> 32)}, key[0], key[1]);
+    Cell r;
+    if (bits16) {
+      uint32_t bits = (j % 2 ? w[j / 2] >> 16 : w[j / 2]) & 0xffff;
+      r.i32 = bits < std::lround(n.number * 65536);
+    } else if (n.op == LoopOp::RandomUniform) {
+      r.f64 = (w[j] >> 8) / 16777216.0;
+      r.f32 = float(r.f64);
+    } else if (n.op == LoopOp::RandomInt) {
+      r.i32 = int32_t(uint64_t(w[j]) * uint32_t(n.number) >> 32);
+    } else {
+      double u1 = ((w[j & 2] >> 8) + 1) / 16777216.0, u2 = (w[(j & 2) | 1] >> 8) / 16777216.0;
+      HostArith<float> a;
+      HostArith<double> d;
+      auto single = formulas::boxMuller(a, float(u1), float(u2));
+      auto twice = formulas::boxMuller(d, u1, u2);
+      r.f32 = j % 2 ? single.second : single.first;
+      r.f64 = j % 2 ? twice.second : twice.first;
+    }
+    return r;
+  }
+
+  void outerElement(const std::vector<int64_t> &o) {
+    int64_t rows = 1;
+    for (int64_t dim : spec.chain)
+      rows *= dim;
+    int64_t cols = spec.cols;
+    std::vector<Place> places;
+    std::vector<int64_t> r(spec.chain.size(), 0);
+    do {
+      for (int64_t c = 0; c < cols; ++c) {
+        Place p{o};
+        p.at.insert(p.at.end(), r.begin(), r.end());
+        p.at.push_back(c);
+        places.push_back(p);
+      }
+    } while (advance(r, spec.chain));
+
+    std::vector<std::vector<Cell>> values(spec.nodes.size(), std::vector<Cell>(rows * cols));
+    for (size_t i = 0; i < spec.nodes.size(); ++i) {
+      const LoopNode &n = spec.nodes[i];
+      if (n.op == LoopOp::ReduceCols || n.op == LoopOp::ArgMaxCols || n.op == LoopOp::ArgMinCols) {
+        for (int64_t row = 0; row < rows; ++row) {
+          const Cell *x = &values[n.args[0]][row * cols];
+          Cell result = n.op == LoopOp::ReduceCols ? sumOfLanes(n, x) : bestOf(n, x);
+          for (int64_t c = 0; c < cols; ++c)
+            values[i][row * cols + c] = result;
+        }
+        continue;
+      }
+      if (n.op == LoopOp::ReduceChain) {
+        for (int64_t c = 0; c < cols; ++c) {
+          Cell sum = n.hasInit ? read(before[n.view.buffer], number(n.view.offset, n.view.strides, places[c]), n.elem)
+                     : n.reduce == LoopReduce::Sum ? make(n.elem, 0)
+                                                   : neutral(n.reduce, n.elem);
+          for (int64_t row = 0; row < rows; ++row)
+            sum = apply(reducer(n.reduce), n.elem, n.elem, sum, values[n.args[0]][row * cols + c], Cell());
+          for (int64_t row = 0; row < rows; ++row)
+            values[i][row * cols + c] = sum;
+        }
+        continue;
+      }
+      for (int64_t e = 0; e < rows * cols; ++e)
+        values[i][e] = evaluate(n, places[e], values, e);
+    }
+    for (const LoopStore &store : spec.stores)
+      for (int64_t e = 0; e < rows * cols; ++e)
+        write(after[store.view.buffer], number(store.view.offset, store.view.strides, places[e]), spec.nodes[store.node].elem,
+              values[store.node][e]);
+    if (!spec.addAt.present)
+      return;
+    Elem elem = spec.nodes[spec.addAt.node].elem;
+    for (int64_t e = 0; e < rows * cols; ++e) {
+      int64_t at = number(spec.addAt.view.offset, spec.addAt.view.strides, places[e]);
+      for (size_t k = 0; k < spec.addAt.args.size(); ++k)
+        at += values[spec.addAt.args[k]][e].i32 * spec.addAt.atStrides[k];
+      auto &memory = after[spec.addAt.view.buffer];
+      write(memory, at, elem, apply(LoopOp::Add, elem, elem, read(memory, at, elem), values[spec.addAt.node][e], Cell()));
+    }
+  }
+
+  Cell sumOfLanes(const LoopNode &n, const Cell *x) {
+    std::array<Cell, 16> lanes;
+    lanes.fill(neutral(n.reduce, n.elem));
+    for (int64_t c = 0; c < spec.cols; ++c)
+      lanes[c % 16] = apply(reducer(n.reduce), n.elem, n.elem, lanes[c % 16], x[c], Cell());
+    for (int width = 8; width > 0; width /= 2)
+      for (int l = 0; l < width; ++l)
+        lanes[l] = apply(reducer(n.reduce), n.elem, n.elem, lanes[l], lanes[l + width], Cell());
+    return lanes[0];
+  }
+
+  Cell bestOf(const LoopNode &n, const Cell *x) {
+    Elem elem = spec.nodes[n.args[0]].elem;
+    auto value = [&](int64_t c) { return elem == Elem::F32 ? x[c].f32 : elem == Elem::F64 ? x[c].f64 : x[c].i32; };
+    int64_t best = 0;
+    for (int64_t c = 0; c < spec.cols; ++c) {
+      double v = value(c), b = value(best);
+      if (v != v) {
+        best = c; // the first NaN
+        break;
+      }
+      if (n.op == LoopOp::ArgMaxCols ? v > b : v < b)
+        best = c;
+    }
+    return make(Elem::I32, double(best));
+  }
+
+  Cell evaluate(const LoopNode &n, const Place &p, const std::vector<std::vector<Cell>> &values, int64_t e) {
+    switch (n.op) {
+    case LoopOp::Load: return read(before[n.view.buffer], number(n.view.offset, n.view.strides, p), n.elem);
+    case LoopOp::LoadAt: {
+      int64_t at = number(n.view.offset, n.view.strides, p);
+      for (size_t k = 0; k < n.args.size(); ++k)
+        at += values[n.args[k]][e].i32 * n.atStrides[k];
+      return read(before[n.view.buffer], at, n.elem);
+    }
+    case LoopOp::Const: return make(n.elem, n.number);
+    case LoopOp::Index: return make(Elem::I32, double(number(n.view.offset, n.view.strides, p)));
+    case LoopOp::Step: return make(n.elem, double(context[kStep]));
+    case LoopOp::RandomUniform: case LoopOp::RandomNormal: case LoopOp::RandomInt: case LoopOp::RandomBool: return draw(n, p);
+    default: break;
+    }
+    Cell args[3];
+    for (size_t k = 0; k < n.args.size(); ++k)
+      args[k] = values[n.args[k]][e];
+    return apply(n.op, spec.nodes[n.args[0]].elem, n.elem, args[0], args[1], args[2]);
+  }
+
+  const LoopSpec &spec;
+  const std::vector<std::vector<char>> &before;
+  std::vector<std::vector<char>> after;
+  const int64_t *context;
+};
+
+} // namespace cinch::test
+#endif
