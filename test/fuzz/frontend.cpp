@@ -5,12 +5,13 @@
 // that many inputs get as far as the checker. test/fuzz/run builds and runs it.
 #include "compiler/frontend/Parser.h"
 
+#include "test/fuzz/Mutate.h"
+
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 
 using namespace cinch;
 
@@ -68,79 +69,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize);
 
-// Words, numbers, strings, operators, blanks: each a piece.
-static std::vector<std::string> pieces(const std::string &text) {
-  std::vector<std::string> result;
-  auto isWord = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  for (size_t i = 0; i < text.size();) {
-    size_t begin = i++;
-    if (isWord(text[begin]))
-      while (i < text.size() && isWord(text[i]))
-        ++i;
-    else if (text[begin] == '"')
-      while (i < text.size() && text[i - (i > begin + 1)] != '\n' && text[i++] != '"')
-        ;
-    else if (text[begin] == ' ')
-      while (i < text.size() && text[i] == ' ')
-        ++i;
-    result.push_back(text.substr(begin, i - begin));
-  }
-  return result;
-}
-
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
-  static std::vector<std::string> seen = pieces(std::string(preludeText()));
+  static const std::vector<std::string> seen = pieces(std::string(preludeText()));
   std::minstd_rand random(seed);
   if (random() % 8 == 0 || size == 0)
     return LLVMFuzzerMutate(data, size, maxSize);
-  std::vector<std::string> list = pieces(std::string(reinterpret_cast<char *>(data), size));
-  auto pick = [&](size_t count) { return static_cast<size_t>(random()) % count; };
-  for (int rounds = 1 + pick(3); rounds > 0 && !list.empty(); --rounds) {
-    size_t at = pick(list.size()), other = pick(list.size());
-    switch (pick(8)) {
-    case 0:
-      list.erase(list.begin() + at);
-      break;
-    case 1:
-      list.insert(list.begin() + at, list[at]);
-      break;
-    case 2:
-      std::swap(list[at], list[other]);
-      break;
-    case 3:
-      list[at] = list[other];
-      break;
-    case 4:
-      list[at] = seen[pick(seen.size())];
-      break;
-    case 5: { // another number
-      static const char *const numbers[] = {"0", "1", "2", "3", "0.5", "7", "1e30", "4294967296", "99999999999999999999", "1e-9"};
-      for (size_t i = at; i < list.size(); ++i)
-        if (std::isdigit(static_cast<unsigned char>(list[i][0]))) {
-          list[i] = numbers[pick(10)];
-          break;
-        }
-      break;
-    }
-    case 6: { // a line away
-      size_t begin = at, end = at;
-      while (begin > 0 && list[begin - 1] != "\n")
-        --begin;
-      while (end < list.size() && list[end] != "\n")
-        ++end;
-      list.erase(list.begin() + begin, list.begin() + end);
-      break;
-    }
-    default: { // a few pieces from elsewhere
-      size_t count = std::min(list.size() - other, 1 + pick(8));
-      std::vector<std::string> copy(list.begin() + other, list.begin() + other + count);
-      list.insert(list.begin() + at, copy.begin(), copy.end());
-    }
-    }
-  }
-  std::string result;
-  for (const std::string &piece : list)
-    result += piece;
+  std::string result = mutate(std::string(reinterpret_cast<char *>(data), size), seen, random);
   size = std::min(result.size(), maxSize);
   std::copy(result.begin(), result.begin() + size, data);
   return size;
