@@ -32,6 +32,13 @@ std::string explainCode(std::string_view name) {
   return "";
 }
 
+std::string listCodes() {
+  std::string result;
+  for (const CodeText &entry : codeTexts)
+    result += std::string(entry.name) + "  " + entry.title + "\n";
+  return result;
+}
+
 Diagnostic &Diagnostics::add(Severity severity, Code code, Span span, std::string message) {
   Diagnostic diagnostic;
   diagnostic.severity = severity;
