@@ -44,7 +44,7 @@ class Plans:
                     self.least[key[:2]] = smallest_budget(self.program, flags)
                 limit = self.least[key[:2]]
                 limit = limit if budget == "smallest" else limit + limit // 4
-                flags += ["--memory-budget", "%dB" % limit]
+                flags += ["--memory-budget", "%.10fKiB" % (limit / 1024)]
             name = "plan-" + "-".join(str(part).replace(":", "") for part in key)
             self.made[key] = programs.compiled(self.program, name, *flags), limit
         return self.made[key]

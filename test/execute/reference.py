@@ -11,9 +11,32 @@ import numpy as np
 
 import programs
 import reference as oracle
+import training
 
 STEPS = 10
 verdicts = programs.Verdicts()
+
+
+def mlp_optimizer():
+    return training.SGD(training.rate("cosine", 0.1, 10, warmup=3, end=0.01), momentum=0.9, decay=5e-4)
+
+
+# Optimizers, schedules and clipping on the classifier without dropout: lines of `train`, the same in NumPy, norm to clip at.
+VARIANTS = [
+    ("optimizer sgd(lr = 0.1)", lambda: training.SGD(training.rate("constant", 0.1, 10)), None),
+    ("optimizer sgd(lr = 0.1, momentum = 0.8, nesterov = true, decay = 0.01 except \"*.bias\"); schedule linear(end = 0.2)",
+     lambda: training.SGD(training.rate("linear", 0.1, 10, end=0.2), 0.8, True, 0.01, ("*.bias",)), None),
+    ("optimizer adam(lr = 1e-2, decay = 0.05); schedule polynomial(power = 2, end = 0.1, warmup = 2)",
+     lambda: training.Adam(training.rate("polynomial", 1e-2, 10, power=2, end=0.1, warmup=2), decay=0.05, coupled=True), None),
+    ("optimizer adamw(lr = 1e-2, decay = 0.05, betas = (0.8, 0.99), eps = 1e-6); schedule inverse_sqrt(warmup = 4); clip norm(0.5)",
+     lambda: training.Adam(training.rate("inverse_sqrt", 1e-2, 10, warmup=4), (0.8, 0.99), 1e-6, 0.05), 0.5),
+    ("optimizer adamw(lr = 1e-2, decay = 0.1); schedule step(every = 3, factor = 0.5); clip norm(100)",
+     lambda: training.Adam(training.rate("step", 1e-2, 10, every=3, factor=0.5), decay=0.1), 100.0),
+    ("optimizer adamw(lr = 1e-2, decay = 0.1); schedule exponential(every = 2, factor = 0.9)",
+     lambda: training.Adam(training.rate("exponential", 1e-2, 10, every=2, factor=0.9), decay=0.1), None),
+    ("optimizer adamw(lr = 1e-2, decay = 0.1); schedule wsd(decay = 5, end = 0.1, warmup = 2)",
+     lambda: training.Adam(training.rate("wsd", 1e-2, 10, decay=5, end=0.1, warmup=2), decay=0.1), None),
+]
 
 
 def draw_keys(program, *flags):
@@ -80,7 +103,13 @@ def main():
             check("gpt rate %g %s" % (rate, kind), programs.HERE / "gpt.cinch", data, f64, flags,
                   lambda start, keys: oracle.train_gpt(start, text, STEPS, 50, rate, keys), key_bias)
             check("mlp rate %g %s" % (rate, kind), programs.HERE / "mlp.cinch", data, f64, flags,
-                  lambda start, keys: oracle.train_mlp(start, images, labels, STEPS, 10, rate, keys))
+                  lambda start, keys: oracle.train_mlp(start, images, labels, STEPS, rate, keys, mlp_optimizer()))
+    for number, (lines, make, clip) in enumerate(VARIANTS):
+        text = (programs.HERE / "mlp.cinch").read_text()
+        begin = text.index("  optimizer")
+        program = programs.source("variant%d" % number, text[:begin] + "  " + lines.replace("; ", "\n  ") + "\n  steps 10\n}\n")
+        check(lines + " f64", program, data, True, ["-D", "rate=0"],
+              lambda start, keys: oracle.train_mlp(start, images, labels, STEPS, 0, keys, make(), clip))
     verdicts.finish()
 
 

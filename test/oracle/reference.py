@@ -53,17 +53,16 @@ def train_gpt(parameters, text, steps, horizon, rate, keys, size=8, window=33, b
         logits = models.gpt(nodes, batch[:, :-1], blocks, heads, dropout.at(step))
         return tape.cross_entropy(logits, batch[:, 1:]).mean()
 
-    optimizer = training.Adam(training.cosine(1e-3, horizon, end=0.1), betas=(0.9, 0.95), decay=0.1,
+    optimizer = training.Adam(training.rate("cosine", 1e-3, horizon, end=0.1), betas=(0.9, 0.95), decay=0.1,
                               exceptions=("wpe", "*.bias", "*ln?.weight"))
     return train(parameters, steps, seed, size, len(windows), loss_of, optimizer, clip=1.0)
 
 
-def train_mlp(parameters, images, labels, steps, horizon, rate, keys, size=32, seed=42):
+def train_mlp(parameters, images, labels, steps, rate, keys, optimizer, clip=None, size=32, seed=42):
     x = images.reshape(len(images), -1) / 255.0
     dropout = Dropout(rate, seed, keys)
 
     def loss_of(nodes, examples, step):
         return tape.cross_entropy(models.mlp(nodes, x[examples], dropout.at(step)), labels[examples].astype(np.int64)).mean()
 
-    optimizer = training.SGD(training.cosine(0.1, horizon, warmup=3, end=0.01), momentum=0.9, decay=5e-4)
-    return train(parameters, steps, seed, size, len(images), loss_of, optimizer)
+    return train(parameters, steps, seed, size, len(images), loss_of, optimizer, clip)

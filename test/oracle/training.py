@@ -5,27 +5,29 @@ import math
 import numpy as np
 
 
-def cosine(lr, steps, warmup=0, end=0.0):
-    def rate(step):
-        if step < warmup:
-            return lr * (step + 1) / warmup
-        done = (step - warmup) / (steps - warmup)
-        return lr * (end + (1 - end) * 0.5 * (1 + math.cos(math.pi * done)))
+def rate(kind, lr, steps, warmup=0, end=0.0, power=1.0, every=None, at=(), factor=1.0, decay=0):
+    """The learning rate as a function of the step, from 0; `steps` is the horizon."""
+    def share(s):
+        t = min(max((s - warmup) / max(steps - warmup, 1), 0.0), 1.0)
+        if kind == "constant":
+            return 1.0
+        if kind == "linear":
+            return 1 - (1 - end) * t
+        if kind == "cosine":
+            return end + (1 - end) * 0.5 * (1 + math.cos(math.pi * t))
+        if kind == "polynomial":
+            return end + (1 - end) * (1 - t) ** power
+        if kind == "inverse_sqrt":
+            return math.sqrt(max(warmup, 1) / max(s + 1, warmup, 1))
+        if kind == "step":
+            return factor ** (s // every if every else sum(place <= s for place in at))
+        if kind == "exponential":
+            return factor ** (s / every)
+        if kind == "wsd":
+            return 1.0 if s < steps - decay else 1 - (1 - end) * (s - (steps - decay)) / decay
+        raise ValueError(kind)
 
-    return rate
-
-
-def constant(lr, warmup=0):
-    return lambda step: lr * (step + 1) / warmup if step < warmup else lr
-
-
-def linear(lr, steps, warmup=0, end=0.0):
-    def rate(step):
-        if step < warmup:
-            return lr * (step + 1) / warmup
-        return lr * (1 + (end - 1) * (step - warmup) / (steps - warmup))
-
-    return rate
+    return lambda s: lr * ((s + 1) / warmup) if s < warmup else lr * share(s)
 
 
 def clip(gradients, limit):
