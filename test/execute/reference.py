@@ -74,7 +74,7 @@ def compare(label, result, start, expected, losses, f64, left_out=()):
 def check(label, program, data, f64, flags, expected_run, left_out=()):
     try:
         flags = [*flags, *(["--set", "train.precision=f64"] if f64 else [])]
-        exe = programs.compiled(program, label.replace(" ", "-"), *flags)
+        exe = programs.compiled(program, re.sub(r"[^a-z0-9]+", "-", label), *flags)
         start = programs.run(exe, data, 0).parameters
         result = programs.run(exe, data, STEPS)
         keys = draw_keys(program, *flags)
