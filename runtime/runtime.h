@@ -14,8 +14,11 @@
 extern "C" {
 #endif
 
-/* What kernels see: context words (0 step, 1 first example of the micro-batch within its batch, 2 seed,
- * 3 number of steps of the whole run). */
+/* What kernels see: context words
+ *   0  step (0 in eval and predict)
+ *   1  first example of the micro-batch, counted within the batch (eval and predict: within the data set)
+ *   2  seed
+ *   3  steps of the whole training as the file says (from epochs: known at run time only): the horizon of schedules */
 typedef struct cinch_ctx {
   int64_t words[8];
   char *arena;      /* 2 MiB-aligned, meta.arena_bytes long */

@@ -1,0 +1,160 @@
+// Calls.cpp: the functions that the compiled program calls (runtime.h).
+#include "runtime/Output.h"
+#include "runtime/Pool.h"
+#include "runtime/Run.h"
+#include "runtime/Shuffle.h"
+#include <errno.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+namespace {
+
+struct LaunchCall {
+  cinch_ctx *context;
+  cinch_kernel kernel;
+  const int64_t *offsets;
+};
+
+void runKernel(void *closure, int64_t thread, int64_t threads) {
+  const LaunchCall &call = *static_cast<LaunchCall *>(closure);
+  call.kernel(call.context->arena, call.offsets, call.context->words, thread, threads);
+}
+
+struct ZeroCall {
+  char *at;
+  int64_t bytes;
+};
+
+void runZero(void *closure, int64_t thread, int64_t threads) {
+  const ZeroCall &call = *static_cast<ZeroCall *>(closure);
+  int64_t begin, end;
+  share((call.bytes + 4095) / 4096, thread, threads, begin, end);
+  begin *= 4096;
+  end = end * 4096 < call.bytes ? end * 4096 : call.bytes;
+  if (begin < end)
+    memset(call.at + begin, 0, size_t(end - begin));
+}
+
+struct FillCall {
+  char *arena;
+  const Entry *entry;
+  int64_t first;
+  int failedField = -1; // written by at most a few threads, with equal meaning
+  int error = 0;
+};
+
+Elem elemOf(const EntryField &field, const Entry &entry, const FieldSpec &spec) {
+  int64_t bytes = field.bytes / (entry.microbatch * spec.shape.count());
+  return spec.elem == Elem::F32 && bytes == 8 ? Elem::F64 : spec.elem;
+}
+
+// The example at place `place` of the whole training, or -1 for a row that only fills the last batch of an evaluation.
+int64_t exampleAt(int64_t place) {
+  const Dataset &source = *run.source;
+  if (run.mode != Run::Training)
+    return place < run.examples ? place : -1;
+  place += run.step * run.meta.batch;
+  int64_t epoch = place / source.examples, within = place % source.examples;
+  return source.spec->shuffle ? shuffled(run.meta.seed, epoch, source.examples, within) : within;
+}
+
+void runFill(void *closure, int64_t thread, int64_t threads) {
+  FillCall &call = *static_cast<FillCall *>(closure);
+  const Entry &entry = *call.entry;
+  int64_t begin, end;
+  share(entry.microbatch, thread, threads, begin, end);
+  for (int64_t row = begin; row < end; ++row) {
+    int64_t example = exampleAt(call.first + row);
+    if (entry.valid >= 0)
+      call.arena[entry.valid + row] = example >= 0;
+    for (const EntryField &field : entry.fields) {
+      int64_t rowBytes = field.bytes / entry.microbatch;
+      char *into = call.arena + field.offset + row * rowBytes;
+      if (example < 0)
+        memset(into, 0, size_t(rowBytes));
+      else if (!readExample(*run.source, field.index, example,
+                            elemOf(field, entry, run.source->spec->fields[field.index]), into)) {
+        call.error = errno;
+        __atomic_store_n(&call.failedField, field.index, __ATOMIC_RELEASE);
+      }
+    }
+  }
+}
+
+void fillWindow(const Entry &entry, char *arena) {
+  for (const EntryField &field : entry.fields) {
+    memset(arena + field.offset, 0, size_t(field.bytes));
+    if (field.index == run.meta.textField)
+      memcpy(arena + field.offset, run.window, size_t(field.bytes / entry.microbatch));
+  }
+  if (entry.valid >= 0) {
+    memset(arena + entry.valid, 0, size_t(entry.microbatch));
+    arena[entry.valid] = 1;
+  }
+}
+
+double readScalar(const char *arena, int64_t offset, Elem elem) {
+  if (elem == Elem::F64) {
+    double value;
+    memcpy(&value, arena + offset, 8);
+    return value;
+  }
+  float value;
+  memcpy(&value, arena + offset, 4);
+  return double(value);
+}
+
+} // namespace
+
+double learningRate() {
+  return run.meta.learningRateAt < 0 ? __builtin_nan("") : readScalar(run.context.arena, run.meta.learningRateAt, Elem::F64);
+}
+
+} // namespace cinch::rt
+
+using namespace cinch::rt;
+
+void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const int64_t *offsets) {
+  LaunchCall call = {context, kernel, offsets};
+  runOnPool(runKernel, &call);
+  if (__builtin_expect(context->checking, 0))
+    checkLaunch(launch);
+}
+
+void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {
+  ZeroCall call = {context->arena + offset, bytes};
+  if (bytes >= int64_t(1) << 18)
+    runOnPool(runZero, &call);
+  else
+    memset(call.at, 0, size_t(bytes));
+}
+
+void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
+  const Entry &entry = run.meta.entries[number];
+  context->words[kFirstExample] = index * entry.microbatch;
+  if (run.mode == Run::Generating) {
+    fillWindow(entry, context->arena);
+    return;
+  }
+  if (run.training && stopRequested() && !context->checking)
+    saveAndLeave();
+  FillCall call = {context->arena, &entry, index * entry.microbatch};
+  runOnPool(runFill, &call);
+  if (call.failedField >= 0)
+    fail(kData, "cannot read %s: %s", run.source->fields[call.failedField].path.text,
+         call.error ? strerror(call.error) : "it became shorter during the run");
+}
+
+void cinch_emit(cinch_ctx *, int32_t number, int64_t index) {
+  if (run.mode == Run::Reading)
+    writeResults(run.meta.entries[number], index);
+}
+
+int32_t cinch_gate(cinch_ctx *context) {
+  const Meta &meta = run.meta;
+  run.loss = readScalar(context->arena, meta.lossAt, meta.gateElem);
+  run.norm = meta.normAt < 0 ? 0 : readScalar(context->arena, meta.normAt, meta.gateElem);
+  run.gateFailed = !__builtin_isfinite(run.loss) || !__builtin_isfinite(run.norm);
+  return !run.gateFailed;
+}

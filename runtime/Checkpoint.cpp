@@ -1,0 +1,286 @@
+// Checkpoint.cpp: see Checkpoint.h. A slot of the optimizer is called `optimizer/PATH`: no parameter has a slash in its path.
+#include "runtime/Checkpoint.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include "runtime/TensorFile.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+static TensorList parameters, everything;
+static List<Path> folders;   // under OUT, without doubles
+static int *folderOfRule;    // one a rule of meta.every
+static int64_t savedStep = -1;
+static double *bestOfRule;   // NaN: none yet
+
+static int folderNumber(const char *dir) {
+  Path path;
+  joinPath(path, run.options.out, dir[0] ? dir : "checkpoints");
+  for (int64_t i = 0; i < folders.size; ++i)
+    if (strcmp(folders[i].text, path.text) == 0)
+      return int(i);
+  folders.add() = path;
+  return int(folders.size) - 1;
+}
+
+void prepareCheckpoints() {
+  const Meta &meta = run.meta;
+  everything.items = allocateArray<Tensor>(meta.parameters.size + meta.slots.size);
+  auto add = [&](const Stored &stored, const char *prefix) {
+    Tensor &tensor = everything.items[everything.count++];
+    Text name;
+    name.add("%s%s", prefix, stored.path);
+    tensor = Tensor();
+    tensor.name = prefix[0] ? copyText(name.data, name.size) : stored.path;
+    tensor.elem = stored.elem;
+    tensor.shape = &stored.shape;
+    tensor.data = run.context.arena + stored.offset;
+  };
+  for (const Parameter &parameter : meta.parameters)
+    add(parameter, "");
+  for (const Stored &slot : meta.slots)
+    add(slot, "optimizer/");
+  parameters = {everything.items, meta.parameters.size};
+  folderOfRule = allocateArray<int>(meta.every.size);
+  bestOfRule = allocateArray<double>(meta.every.size);
+  for (int64_t i = 0; i < meta.every.size; ++i) {
+    bestOfRule[i] = __builtin_nan("");
+    if (meta.every[i].kind == Every::Checkpoint)
+      folderOfRule[i] = folderNumber(meta.every[i].dir);
+  }
+  if (folders.size == 0)
+    folderNumber("checkpoints");
+}
+
+static void nameOfStep(Path &path, int folder, int64_t step) {
+  char name[64];
+  snprintf(name, sizeof name, "step-%08lld.safetensors", (long long)step);
+  joinPath(path, folders[folder].text, name);
+}
+
+static int64_t stepOfName(const char *name) {
+  if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
+    return -1;
+  char *end;
+  int64_t step = strtoll(name + 5, &end, 10);
+  return strcmp(end, ".safetensors") == 0 ? step : -1;
+}
+
+bool saveCheckpoint(int rule, bool pending, Path *saved) {
+  TensorFileInfo info;
+  snprintf(info.kind, sizeof info.kind, "checkpoint 1");
+  snprintf(info.program, sizeof info.program, "%s", run.meta.program);
+  snprintf(info.hash, sizeof info.hash, "%s", run.meta.hash);
+  info.step = run.step;
+  info.pending = pending;
+  info.last[0] = run.loss;
+  info.last[1] = run.norm;
+  info.last[2] = run.learningRate;
+  size_t used = 0;
+  for (int64_t i = 0; i < run.meta.every.size; ++i)
+    if (bestOfRule[i] == bestOfRule[i] && used < sizeof info.best) {
+      char number[40];
+      used += size_t(snprintf(info.best + used, sizeof info.best - used, "%lld:%s ", (long long)i,
+                              exact(number, bestOfRule[i], false)));
+    }
+  int folder = rule >= 0 ? folderOfRule[rule] : 0;
+  Path path;
+  nameOfStep(path, folder, run.step);
+  if (!makeFolders(folders[folder].text) || !writeTensorFile(path.text, everything, info)) {
+    warn("step %lld: the checkpoint %s could not be written: %s; training goes on", (long long)run.step, path.text,
+         strerror(errno));
+    return false;
+  }
+  savedStep = run.step;
+  if (saved)
+    *saved = path;
+  return true;
+}
+
+static void deleteOld(int rule);
+
+static bool isBetter(int rule, double value) {
+  double best = bestOfRule[rule];
+  return value == value && (best != best || (run.meta.every[rule].bestIsMax ? value > best : value < best));
+}
+
+bool saveWithBest(int rule, double value) {
+  double before = bestOfRule[rule];
+  bool better = isBetter(rule, value);
+  if (better)
+    bestOfRule[rule] = value; // the file itself tells how good it is
+  Path saved;
+  if (!saveCheckpoint(rule, false, &saved)) {
+    bestOfRule[rule] = before;
+    return false;
+  }
+  if (better) { // a second name for the same bytes: deleting the old checkpoints leaves it alone
+    Path best, temporary;
+    joinPath(best, folders[folderOfRule[rule]].text, "best.safetensors");
+    joinPath(temporary, folders[folderOfRule[rule]].text, "best.safetensors.tmp");
+    unlink(temporary.text);
+    if (link(saved.text, temporary.text) != 0 || rename(temporary.text, best.text) != 0 || !syncFolderOf(best.text)) {
+      warn("step %lld: %s could not be written: %s", (long long)run.step, best.text, strerror(errno));
+      bestOfRule[rule] = before;
+    }
+  }
+  deleteOld(rule);
+  return true;
+}
+
+namespace {
+
+struct Oldest {
+  int64_t count = 0, step = INT64_MAX;
+};
+
+void countSteps(void *closure, const char *name) {
+  Oldest &oldest = *static_cast<Oldest *>(closure);
+  int64_t step = stepOfName(name);
+  if (step < 0)
+    return;
+  ++oldest.count;
+  if (step < oldest.step && step != run.step)
+    oldest.step = step;
+}
+
+struct Candidate {
+  int64_t step;
+  int folder;
+};
+struct Candidates {
+  List<Candidate> list;
+  int folder;
+};
+
+void gather(void *closure, const char *name) {
+  Candidates &candidates = *static_cast<Candidates *>(closure);
+  int64_t step = stepOfName(name);
+  size_t length = strlen(name);
+  if (length > 4 && strcmp(name + length - 4, ".tmp") == 0) { // left behind by a run that was killed while it wrote
+    Path path;
+    joinPath(path, folders[candidates.folder].text, name);
+    unlink(path.text);
+  }
+  if (step < 0)
+    return;
+  Candidate found = {step, candidates.folder};
+  candidates.list.add() = found;
+  for (int64_t i = candidates.list.size - 1; i > 0 && candidates.list[i - 1].step < step; --i) {
+    candidates.list[i] = candidates.list[i - 1];
+    candidates.list[i - 1] = found;
+  }
+}
+
+void restoreBest(const char *text) {
+  while (*text) {
+    char *end;
+    long long rule = strtoll(text, &end, 10);
+    if (*end != ':' || rule < 0 || rule >= run.meta.every.size)
+      return;
+    bestOfRule[rule] = strtod(end + 1, &end);
+    text = *end == ' ' ? end + 1 : end;
+  }
+}
+
+bool loadNewest(TensorList &wanted, const char *ignored, const char *&name, TensorFileInfo &info) {
+  Candidates candidates;
+  for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
+    listFolder(folders[candidates.folder].text, gather, &candidates);
+  for (const Candidate &candidate : candidates.list) {
+    Path path;
+    nameOfStep(path, candidate.folder, candidate.step);
+    TensorFile file;
+    Problem problem;
+    bool good = file.open(path.text, wanted, ignored, problem);
+    Problem damage;
+    if (file.info.hash[0] && strcmp(file.info.hash, run.meta.hash) != 0 && file.verify(damage))
+      fail(kData, "the checkpoint %s is of another program: `%s` with hash %s; this is `%s` with hash %s", path.text,
+           file.info.program, file.info.hash, run.meta.program, run.meta.hash);
+    if (good && (file.info.step < 0 || !file.info.check[0])) {
+      problem.set("it has no position: it is no checkpoint of a training");
+      good = false;
+    }
+    if (!good || !file.verify(problem) || !file.load(wanted, problem)) {
+      warn("the checkpoint %s is passed over: %s", path.text, problem.text);
+      continue;
+    }
+    info = file.info;
+    name = copyText(path.text, strlen(path.text));
+    return true;
+  }
+  return false;
+}
+
+} // namespace
+
+static void deleteOld(int rule) {
+  int64_t keep = run.meta.every[rule].keep;
+  int folder = folderOfRule[rule];
+  if (keep < 1)
+    return;
+  for (;;) {
+    Oldest oldest;
+    Path path;
+    if (!listFolder(folders[folder].text, countSteps, &oldest) || oldest.count <= keep || oldest.step == INT64_MAX)
+      return;
+    nameOfStep(path, folder, oldest.step);
+    if (unlink(path.text) != 0)
+      return;
+  }
+}
+
+int64_t lastSavedStep() { return savedStep; }
+
+bool resumeNewest(const char *&name) {
+  TensorFileInfo info;
+  if (!loadNewest(everything, nullptr, name, info))
+    return false;
+  run.step = info.step;
+  savedStep = info.step;
+  run.pending = info.pending;
+  run.loss = info.last[0];
+  run.norm = info.last[1];
+  run.learningRate = info.last[2];
+  restoreBest(info.best);
+  return true;
+}
+
+bool loadNewestParameters(const char *&name) {
+  TensorFileInfo info;
+  return loadNewest(parameters, "optimizer/", name, info);
+}
+
+void loadParameterFile(const char *path) {
+  TensorFile file;
+  Problem problem;
+  if (!file.open(path, parameters, "optimizer/", problem) || !file.verify(problem) || !file.load(parameters, problem))
+    fail(kData, "%s: %s", path, problem.text);
+}
+
+void writeFinal() {
+  Path path;
+  joinPath(path, run.options.out, "final.safetensors");
+  if (!writeTensorFile(path.text, parameters, TensorFileInfo()))
+    fail(kResources, "the final parameters could not be written to %s: %s", path.text, strerror(errno));
+}
+
+void setEarlierRunAside() {
+  const char *names[] = {"final.safetensors", "log.csv", "log.jsonl", "tensorboard"};
+  Path path;
+  bool any = false;
+  for (const char *name : names) {
+    joinPath(path, run.options.out, name);
+    any |= setAside(path.text);
+  }
+  for (int64_t i = 0; i < folders.size; ++i)
+    any |= setAside(folders[i].text);
+  if (any && !run.options.quiet)
+    say("what an earlier run left in %s was renamed to *.previous", run.options.out);
+}
+
+} // namespace cinch::rt

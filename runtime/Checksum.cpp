@@ -1,0 +1,38 @@
+// Checksum.cpp: slicing by eight (Kounavis and Berry, 2005): eight table look-ups for eight bytes.
+#include "runtime/Checksum.h"
+#include <string.h>
+
+namespace cinch::rt {
+
+static uint32_t table[8][256];
+
+static void makeTable() {
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit)
+      crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
+    table[0][i] = crc;
+  }
+  for (uint32_t i = 0; i < 256; ++i)
+    for (int k = 1; k < 8; ++k)
+      table[k][i] = table[k - 1][i] >> 8 ^ table[0][table[k - 1][i] & 255];
+}
+
+uint32_t crc32c(uint32_t before, const void *data, size_t size) {
+  if (!table[0][1])
+    makeTable();
+  const unsigned char *at = static_cast<const unsigned char *>(data);
+  uint32_t crc = ~before;
+  for (; size >= 8; size -= 8, at += 8) {
+    uint64_t word;
+    memcpy(&word, at, 8);
+    word ^= crc;
+    crc = table[7][word & 255] ^ table[6][word >> 8 & 255] ^ table[5][word >> 16 & 255] ^ table[4][word >> 24 & 255] ^
+          table[3][word >> 32 & 255] ^ table[2][word >> 40 & 255] ^ table[1][word >> 48 & 255] ^ table[0][word >> 56];
+  }
+  for (; size; --size, ++at)
+    crc = crc >> 8 ^ table[0][(crc ^ *at) & 255];
+  return ~crc;
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,125 @@
+// Dataset.cpp: opening, and reading with pread through a small buffer on the stack: a mapped file would count as memory.
+#include "runtime/Dataset.h"
+#include "runtime/Output.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+int64_t bytesOf(RawType type) {
+  static const int8_t sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8};
+  return sizes[int(type)];
+}
+
+const char *nameOf(RawType type) {
+  static const char *names[] = {"u8", "i8", "bool", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "f32", "f64"};
+  return names[int(type)];
+}
+
+static void openFile(FieldFile &file, const char *folder, const char *name, const DatasetSpec &spec) {
+  joinPath(file.path, folder, name);
+  file.fd = open(file.path.text, O_RDONLY | O_CLOEXEC);
+  if (file.fd < 0)
+    fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, strerror(errno),
+         errno == ENOENT ? " (--data names the folder of the data files)" : "");
+  struct stat status;
+  if (fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode))
+    fail(kData, "data `%s`: %s is not a file", spec.name, file.path.text);
+  file.size = status.st_size;
+}
+
+// Rows are matched by number of elements, row-major.
+static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFile) {
+  int64_t wanted = field.shape.count(), found = 1;
+  for (int i = 1; i < inFile.rank; ++i)
+    found *= inFile.dims[i];
+  if (inFile.rank == 0)
+    fail(kData, "%s: one value without axes; the first axis must count the examples", file.path.text);
+  if (found != wanted)
+    fail(kData, "%s: field `%s` needs %lld values an example, shape %s; the file has shape %s, %lld an example",
+         file.path.text, field.name, (long long)wanted, describe(field.shape).text, describe(inFile).text, (long long)found);
+  if (field.elem == Elem::I32 && isFloat(file.raw))
+    fail(kData, "%s: field `%s` is i32, but the file holds %s", file.path.text, field.name, nameOf(file.raw));
+  if (field.elem == Elem::Bool && file.raw != RawType::Bool && file.raw != RawType::U8)
+    fail(kData, "%s: field `%s` is bool, but the file holds %s", file.path.text, field.name, nameOf(file.raw));
+  file.count = wanted;
+  file.exampleStep = wanted * bytesOf(file.raw);
+  file.examples = inFile.dims[0];
+  int64_t left = file.size - file.dataOffset;
+  if (file.exampleStep && left / file.exampleStep < file.examples)
+    fail(kData, "%s: the file is truncated: its header says %lld examples of %lld bytes, %lld bytes are there",
+         file.path.text, (long long)file.examples, (long long)file.exampleStep, (long long)left);
+  if (left != file.examples * file.exampleStep)
+    fail(kData, "%s: %lld bytes follow the %lld examples that its header announces", file.path.text,
+         (long long)(left - file.examples * file.exampleStep), (long long)file.examples);
+}
+
+static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
+  int64_t unit = tokens ? spec.tokenBits / 8 : 1;
+  file.raw = !tokens ? RawType::U8 : spec.tokenBits == 32 ? RawType::U32 : RawType::U16;
+  file.dataOffset = tokens ? spec.header : 0;
+  if (file.size < file.dataOffset)
+    fail(kData, "%s: the file has %lld bytes, fewer than its header of %lld", file.path.text, (long long)file.size,
+         (long long)file.dataOffset);
+  int64_t bytes = file.size - file.dataOffset, length = bytes / unit;
+  if (bytes % unit)
+    fail(kData, "%s: %lld bytes of tokens are no multiple of %lld; is it a file of u%lld?", file.path.text, (long long)bytes,
+         (long long)unit, (long long)spec.tokenBits);
+  if (length < spec.window)
+    fail(kData, "%s: %lld %s are fewer than one window of %lld", file.path.text, (long long)length,
+         tokens ? "tokens" : "bytes", (long long)spec.window);
+  file.count = spec.window;
+  file.exampleStep = spec.stride * unit;
+  file.examples = (length - spec.window) / spec.stride + 1;
+}
+
+void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder) {
+  dataset.spec = &spec;
+  dataset.fields = allocateArray<FieldFile>(spec.fields.size);
+  bool text = strcmp(spec.source, "text") == 0, tokens = strcmp(spec.source, "tokens") == 0;
+  bool idx = strcmp(spec.source, "idx") == 0, npy = strcmp(spec.source, "npy") == 0;
+  if (!text && !tokens && !idx && !npy)
+    fail(kData, "data `%s`: this version reads idx, npy, text and tokens, not %s", spec.name, spec.source);
+  if (((text || tokens) && (spec.fields.size != 1 || spec.window < 1 || spec.stride < 1)) ||
+      spec.files.size != spec.fields.size)
+    failInternal("data `%s` is described wrongly", spec.name);
+  for (int64_t i = 0; i < spec.fields.size; ++i) {
+    FieldFile &file = dataset.fields[i] = FieldFile();
+    const FieldSpec &field = spec.fields[i];
+    openFile(file, folder, spec.files[i], spec);
+    if (text || tokens) {
+      openWindows(file, spec, tokens);
+      if (field.shape.count() != spec.window)
+        failInternal("data `%s`: a window of %lld meets shape %s", spec.name, (long long)spec.window,
+                     describe(field.shape).text);
+    } else {
+      Shape shape = idx ? readIdxHeader(file) : readNpyHeader(file);
+      matchRows(file, field, shape);
+    }
+    if (i && file.examples != dataset.fields[0].examples)
+      fail(kData, "data `%s`: %s has %lld examples, but %s has %lld", spec.name, file.path.text, (long long)file.examples,
+           dataset.fields[0].path.text, (long long)dataset.fields[0].examples);
+    if (file.examples == 0)
+      fail(kData, "%s: there is no example in it", file.path.text);
+  }
+  dataset.examples = dataset.fields[0].examples;
+}
+
+bool readExample(const Dataset &dataset, int field, int64_t example, Elem elem, char *into) {
+  const FieldFile &file = dataset.fields[field];
+  const FieldSpec &spec = dataset.spec->fields[field];
+  alignas(8) char buffer[16384];
+  int64_t unit = bytesOf(file.raw), perChunk = int64_t(sizeof buffer) / unit;
+  for (int64_t done = 0; done < file.count; done += perChunk) {
+    int64_t now = file.count - done < perChunk ? file.count - done : perChunk;
+    if (!readAt(file.fd, buffer, size_t(now * unit), file.dataOffset + example * file.exampleStep + done * unit))
+      return false;
+    convertValues(file, spec, buffer, now, elem, into + done * bytesOf(elem));
+  }
+  return true;
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,47 @@
+// Dataset.h: data files, opened and checked against the declared types, read example by example into the arena.
+#ifndef CINCH_RUNTIME_DATASET_H
+#define CINCH_RUNTIME_DATASET_H
+#include "runtime/Files.h"
+#include "runtime/Meta.h"
+
+namespace cinch::rt {
+
+enum class RawType : uint8_t { U8, I8, Bool, U16, I16, U32, I32, U64, I64, F16, F32, F64 };
+int64_t bytesOf(RawType);
+const char *nameOf(RawType);
+inline bool isFloat(RawType type) { return type >= RawType::F16; }
+
+// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep.
+struct FieldFile {
+  int fd = -1;
+  Path path;
+  int64_t size = 0;       // of the file
+  int64_t dataOffset = 0, exampleStep = 0, count = 0, examples = 0;
+  RawType raw = RawType::U8;
+  bool bigEndian = false;
+};
+
+struct Dataset {
+  const DatasetSpec *spec = nullptr;
+  int64_t examples = 0;
+  FieldFile *fields = nullptr; // one a field of the spec
+};
+
+// Opens the files under `folder` and checks their headers, shapes and lengths; leaves with kData if something is wrong.
+void openDataset(Dataset &, const DatasetSpec &, const char *folder);
+// Reads every value once (ranges, finite numbers), unless `out`/data-checked.txt says that this was done with the same file.
+// `out` may be null: then nothing is remembered.
+void checkValues(const Dataset &, const char *out);
+
+// Brings one example of one field to `into`, as `elem`. Any thread may call it. False: the file cannot be read (errno).
+bool readExample(const Dataset &, int field, int64_t example, Elem elem, char *into);
+
+// The formats. Each fills dataOffset, raw, bigEndian and returns the shape in the file, examples first.
+Shape readIdxHeader(FieldFile &);
+Shape readNpyHeader(FieldFile &);
+
+// Converts `count` raw values.
+void convertValues(const FieldFile &, const FieldSpec &, const char *raw, int64_t count, Elem elem, char *into);
+
+} // namespace cinch::rt
+#endif

@@ -1,0 +1,237 @@
+// DatasetValues.cpp: raw values to the program's types, and the check of every value before step 1.
+// An f32 field is f32(value) * f32(scale); in f64, f64(value) * scale. Each operation is rounded once.
+#include "runtime/Checksum.h"
+#include "runtime/Dataset.h"
+#include "runtime/Output.h"
+#include "runtime/Random.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+namespace {
+
+uint64_t rawBits(const char *at, int64_t unit, bool bigEndian) {
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < unit; ++i)
+    bits |= uint64_t(static_cast<unsigned char>(at[bigEndian ? unit - 1 - i : i])) << 8 * i;
+  return bits;
+}
+
+double halfToDouble(uint64_t bits) {
+  int exponent = int(bits >> 10 & 31), fraction = int(bits & 1023);
+  double value = exponent == 0    ? fraction * 0x1p-24
+                 : exponent == 31 ? (fraction ? __builtin_nan("") : __builtin_inf())
+                                  : (1024 + fraction) * 0x1p-25 * double(uint64_t(1) << exponent);
+  return bits & 0x8000 ? -value : value;
+}
+
+struct Number { // what any raw value is: a whole number or a floating-point one
+  int64_t whole;
+  double real;
+};
+
+inline Number decode(RawType raw, const char *at, bool bigEndian) {
+  uint64_t bits = rawBits(at, bytesOf(raw), bigEndian);
+  int64_t whole = 0;
+  switch (raw) {
+  case RawType::U8: case RawType::Bool: case RawType::U16: case RawType::U32:
+    whole = int64_t(bits);
+    break;
+  case RawType::U64: // beyond i64: no i32 can hold it either way
+    return {bits > uint64_t(INT64_MAX) ? INT64_MAX : int64_t(bits), double(bits)};
+  case RawType::I8: whole = int8_t(bits); break;
+  case RawType::I16: whole = int16_t(bits); break;
+  case RawType::I32: whole = int32_t(bits); break;
+  case RawType::I64: whole = int64_t(bits); break;
+  case RawType::F16: return {0, halfToDouble(bits)};
+  case RawType::F32: {
+    uint32_t narrow = uint32_t(bits);
+    float value;
+    memcpy(&value, &narrow, 4);
+    return {0, double(value)};
+  }
+  case RawType::F64: {
+    double value;
+    memcpy(&value, &bits, 8);
+    return {0, value};
+  }
+  }
+  return {whole, double(whole)};
+}
+
+template <typename Read> void convertTo(Elem elem, double scale, int64_t count, char *into, Read read) {
+  const float narrow = float(scale);
+  for (int64_t i = 0; i < count; ++i)
+    switch (elem) {
+    case Elem::F32: reinterpret_cast<float *>(into)[i] = float(read(i).real) * narrow; break;
+    case Elem::F64: reinterpret_cast<double *>(into)[i] = read(i).real * scale; break;
+    case Elem::I32: reinterpret_cast<int32_t *>(into)[i] = int32_t(read(i).whole); break;
+    case Elem::Bool: into[i] = read(i).whole != 0; break;
+    }
+}
+
+} // namespace
+
+void convertValues(const FieldFile &file, const FieldSpec &field, const char *raw, int64_t count, Elem elem, char *into) {
+  if (file.raw == RawType::U8) { // the common case, worth its own loop
+    convertTo(elem, field.scale, count, into, [&](int64_t i) {
+      int64_t value = static_cast<unsigned char>(raw[i]);
+      return Number{value, double(value)};
+    });
+    return;
+  }
+  int64_t unit = bytesOf(file.raw);
+  convertTo(elem, field.scale, count, into, [&](int64_t i) { return decode(file.raw, raw + i * unit, file.bigEndian); });
+}
+
+// ---- The check ---------------------------------------------------------------------------------------------------------------
+
+static void checkOne(const FieldFile &file, const FieldSpec &field, bool windows, int64_t index, const char *at) {
+  Number number = decode(file.raw, at, file.bigEndian);
+  char where[96];
+  if (windows)
+    snprintf(where, sizeof where, "at position %lld", (long long)index);
+  else
+    snprintf(where, sizeof where, "in example %lld, value %lld", (long long)(index / file.count),
+             (long long)(index % file.count));
+  if (field.elem == Elem::F32 || field.elem == Elem::F64) {
+    double value = field.elem == Elem::F32 ? double(float(number.real)) : number.real;
+    if (!__builtin_isfinite(value))
+      fail(kData, "%s: field `%s` has %g %s; every value must be finite", file.path.text, field.name, number.real, where);
+    return;
+  }
+  if (field.elem == Elem::Bool) {
+    if (number.whole > 1)
+      fail(kData, "%s: field `%s` is bool, but has %lld %s", file.path.text, field.name, (long long)number.whole, where);
+    return;
+  }
+  if (field.hasExcept && number.whole == field.except)
+    return;
+  if (field.hasBelow && (number.whole < 0 || number.whole >= field.below))
+    fail(kData, "%s: field `%s` is declared below %lld, but has %lld %s", file.path.text, field.name,
+         (long long)field.below, (long long)number.whole, where);
+  if (number.whole < INT32_MIN || number.whole > INT32_MAX)
+    fail(kData, "%s: field `%s` is i32, but has %lld %s", file.path.text, field.name, (long long)number.whole, where);
+}
+
+// No value of this raw type can be wrong for the field.
+static bool cannotFail(const FieldFile &file, const FieldSpec &field) {
+  int64_t width = bytesOf(file.raw);
+  bool isUnsigned = file.raw == RawType::U8 || file.raw == RawType::U16 || file.raw == RawType::Bool;
+  if (field.elem == Elem::F32 || field.elem == Elem::F64)
+    return !isFloat(file.raw);
+  return field.elem == Elem::I32 && isUnsigned && (!field.hasBelow || field.below >= int64_t(1) << 8 * width);
+}
+
+static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool windows) {
+  static char buffer[65536];
+  int64_t unit = bytesOf(file.raw), index = 0;
+  bool skip = cannotFail(file, field);
+  uint32_t crc = 0;
+  // The narrow unsigned types are compared in a loop that the compiler vectorises; the slow way names the value.
+  int64_t limit = field.hasBelow && !field.hasExcept && field.elem == Elem::I32 ? field.below : 0;
+  for (int64_t at = file.dataOffset; at < file.size;) {
+    int64_t now = file.size - at < int64_t(sizeof buffer) ? file.size - at : int64_t(sizeof buffer);
+    now -= now % unit;
+    if (now == 0)
+      break;
+    if (!readAt(file.fd, buffer, size_t(now), at))
+      fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+    crc = crc32c(crc, buffer, size_t(now));
+    if (!skip) {
+      bool fine = false;
+      if (limit > 0 && file.raw == RawType::U8) {
+        unsigned most = 0;
+        for (int64_t i = 0; i < now; ++i)
+          most = static_cast<unsigned char>(buffer[i]) > most ? static_cast<unsigned char>(buffer[i]) : most;
+        fine = int64_t(most) < limit;
+      } else if (limit > 0 && file.raw == RawType::U16 && !file.bigEndian) {
+        const uint16_t *values = reinterpret_cast<const uint16_t *>(buffer);
+        unsigned most = 0;
+        for (int64_t i = 0; i < now / 2; ++i)
+          most = values[i] > most ? values[i] : most;
+        fine = int64_t(most) < limit;
+      }
+      if (!fine)
+        for (int64_t i = 0; i < now / unit; ++i)
+          checkOne(file, field, windows, index + i, buffer + i * unit);
+    }
+    index += now / unit;
+    at += now;
+  }
+  return crc;
+}
+
+// One line a file that passed: hash of what was asked of it, size, time, checksum, path.
+static bool isRemembered(const char *out, uint64_t asked, int64_t size, long long time, const char *path) {
+  Path name;
+  joinPath(name, out, "data-checked.txt");
+  int fd = open(name.text, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  char wanted[64];
+  snprintf(wanted, sizeof wanted, "%016llx %lld %lld ", (unsigned long long)asked, (long long)size, time);
+  char text[16384];
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0)
+    return false;
+  text[n] = 0;
+  for (char *line = text; *line;) {
+    char *end = strchr(line, '\n');
+    if (!end)
+      return false;
+    *end = 0;
+    if (strncmp(line, wanted, strlen(wanted)) == 0) {
+      const char *crc = line + strlen(wanted), *space = strchr(crc, ' ');
+      if (space && strcmp(space + 1, path) == 0)
+        return true;
+    }
+    line = end + 1;
+  }
+  return false;
+}
+
+static void remember(const char *out, uint64_t asked, int64_t size, long long time, uint32_t crc, const char *path) {
+  Path name;
+  joinPath(name, out, "data-checked.txt");
+  struct stat status;
+  bool restart = stat(name.text, &status) == 0 && status.st_size > 12000;
+  int fd = open(name.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (restart ? O_TRUNC : 0), 0666);
+  if (fd < 0)
+    return; // the next start checks again
+  Text line;
+  line.add("%016llx %lld %lld %08x %s\n", (unsigned long long)asked, (long long)size, time, crc, path);
+  (void)writeAll(fd, line.data, line.size);
+  close(fd);
+}
+
+void checkValues(const Dataset &dataset, const char *out) {
+  const DatasetSpec &spec = *dataset.spec;
+  bool windows = strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
+  for (int64_t i = 0; i < spec.fields.size; ++i) {
+    const FieldFile &file = dataset.fields[i];
+    const FieldSpec &field = spec.fields[i];
+    struct stat status;
+    if (fstat(file.fd, &status) != 0)
+      fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
+    long long time = (long long)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    Text asked;
+    asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset, int(field.elem),
+              field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except, (long long)file.count);
+    uint64_t hash = hashText(asked.data);
+    if (out && isRemembered(out, hash, file.size, time, file.path.text))
+      continue;
+    uint32_t crc = checkFile(file, field, windows);
+    if (out)
+      remember(out, hash, file.size, time, crc, file.path.text);
+  }
+}
+
+} // namespace cinch::rt

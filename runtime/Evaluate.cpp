@@ -1,0 +1,196 @@
+// Evaluate.cpp: `eval` and `predict`: every example once, in file order; rows that fill the last micro-batch do not count.
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+// How many micro-batches hold the first `batches` batches (0: all examples); sets what cinch_fill reads.
+static int64_t beginReading(const Entry &entry, int dataset, int64_t batches) {
+  const Dataset &source = openData(dataset);
+  run.mode = Run::Reading;
+  run.source = &source;
+  run.examples = source.examples;
+  if (batches > 0 && batches < (source.examples + run.meta.batch - 1) / run.meta.batch)
+    run.examples = batches * run.meta.batch;
+  run.context.words[kStep] = 0; // randomness of an evaluation does not depend on when it happens
+  run.context.words[kFirstExample] = 0;
+  return (run.examples + entry.microbatch - 1) / entry.microbatch;
+}
+
+int64_t evalValueCount() {
+  int64_t count = 0;
+  if (const Entry *eval = run.meta.entry("eval"))
+    for (const EntryValue &scalar : eval->scalars)
+      count += scalar.shape.count();
+  return count;
+}
+
+static double valueAt(const EntryValue &value, int64_t i) {
+  const char *at = run.context.arena + value.offset;
+  switch (value.elem) {
+  case Elem::F64: return reinterpret_cast<const double *>(at)[i];
+  case Elem::F32: return double(reinterpret_cast<const float *>(at)[i]);
+  case Elem::I32: return double(reinterpret_cast<const int32_t *>(at)[i]);
+  case Elem::Bool: return double(at[i]);
+  }
+  return 0;
+}
+
+void evaluate(int dataset, int64_t batches, double *values) {
+  const Entry *eval = run.meta.entry("eval");
+  if (!eval || !cinch_eval)
+    failInternal("the program has no evaluation");
+  int64_t microbatches = beginReading(*eval, dataset, batches);
+  cinch_eval(&run.context, microbatches);
+  for (const EntryValue &scalar : eval->scalars)
+    for (int64_t i = 0; i < scalar.shape.count(); ++i)
+      *values++ = valueAt(scalar, i);
+}
+
+// --on, else the data set that training evaluates, else the one it trains on.
+static int chosenDataset() {
+  const Meta &meta = run.meta;
+  if (run.options.on) {
+    for (int64_t i = 0; i < meta.datasets.size; ++i)
+      if (strcmp(meta.datasets[i].name, run.options.on) == 0)
+        return int(i);
+    Text names;
+    for (const DatasetSpec &spec : meta.datasets)
+      names.add("%s%s", names.size ? ", " : "", spec.name);
+    fail(kUsage, "--on %s: there is no such data set; the program has %s", run.options.on, names.data);
+  }
+  for (const Every &every : meta.every)
+    if (every.kind == Every::Eval)
+      return every.dataset;
+  return meta.trainDataset;
+}
+
+static void addJsonNumber(Text &text, double value, bool single) {
+  char number[40];
+  text.add("%s", __builtin_isfinite(value) ? exact(number, value, single) : "null");
+}
+
+// A metric of any shape as nested JSON lists.
+static void addJsonValues(Text &text, const EntryValue &metric, const double *&values, int axis) {
+  if (axis == metric.shape.rank) {
+    addJsonNumber(text, *values++, metric.elem == Elem::F32);
+    return;
+  }
+  text.add("[");
+  for (int64_t i = 0; i < metric.shape.dims[axis]; ++i) {
+    if (i)
+      text.add(",");
+    addJsonValues(text, metric, values, axis + 1);
+  }
+  text.add("]");
+}
+
+void evalCommand() {
+  const Entry *eval = run.meta.entry("eval");
+  if (!eval)
+    fail(kUsage, "this program has no metrics to evaluate");
+  int dataset = chosenDataset();
+  openData(dataset);
+  prepareArena(false);
+  loadParameters();
+  double *values = allocateArray<double>(evalValueCount());
+  evaluate(dataset, run.options.batches, values);
+  Text json;
+  json.add("{\"data\":\"%s\",\"examples\":%lld", run.meta.datasets[dataset].name, (long long)run.examples);
+  if (!run.options.quiet)
+    say("%s: %lld examples", run.meta.datasets[dataset].name, (long long)run.examples);
+  const double *at = values;
+  for (const EntryValue &scalar : eval->scalars) {
+    Text text;
+    char number[40];
+    if (scalar.shape.count() == 1)
+      text.add("%s", exact(number, *at, scalar.elem == Elem::F32));
+    const double *same = at;
+    if (scalar.shape.count() != 1)
+      addJsonValues(text, scalar, same, 0);
+    if (!run.options.quiet)
+      say("  %-12s %s", scalar.name, text.data);
+    json.add(",\"%s\":", scalar.name);
+    addJsonValues(json, scalar, at, 0);
+  }
+  json.add("}");
+  say("%s", json.data);
+}
+
+// ---- predict -------------------------------------------------------------------------------------------------------------------
+
+static AtomicFile *resultFiles;
+
+[[noreturn]] static void resultFailed(AtomicFile &file) {
+  int error = errno;
+  abandonFile(file);
+  fail(kResources, "cannot write %s: %s", file.path.text, strerror(error));
+}
+
+static void beginResult(int64_t i, const EntryValue &result) {
+  char name[160], header[512];
+  snprintf(name, sizeof name, "%.120s.npy", result.name);
+  Path path;
+  joinPath(path, run.options.out, name);
+  if (!beginFile(resultFiles[i], path.text))
+    fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
+  const char *type = result.elem == Elem::F32 ? "<f4" : result.elem == Elem::F64 ? "<f8" : result.elem == Elem::I32 ? "<i4" : "|b1";
+  Text dictionary;
+  dictionary.add("{'descr': '%s', 'fortran_order': False, 'shape': (%lld,", type, (long long)run.examples);
+  for (int axis = 0; axis < result.shape.rank; ++axis)
+    dictionary.add("%s%lld", axis ? ", " : " ", (long long)result.shape.dims[axis]);
+  dictionary.add("), }");
+  size_t length = (10 + dictionary.size + 1 + 63) / 64 * 64;
+  if (length > sizeof header)
+    failInternal("the header of %s has %zu bytes", path.text, length);
+  memset(header, ' ', sizeof header);
+  memcpy(header, "\x93NUMPY\x01\x00", 8);
+  header[8] = char((length - 10) & 255);
+  header[9] = char((length - 10) >> 8);
+  memcpy(header + 10, dictionary.data, dictionary.size);
+  header[length - 1] = '\n';
+  if (!writeAll(resultFiles[i].fd, header, length))
+    resultFailed(resultFiles[i]);
+}
+
+void writeResults(const Entry &entry, int64_t index) {
+  int64_t first = index * entry.microbatch;
+  int64_t rows = run.examples - first < entry.microbatch ? run.examples - first : entry.microbatch;
+  for (int64_t i = 0; i < entry.results.size && rows > 0; ++i) {
+    const EntryValue &result = entry.results[i];
+    int64_t rowBytes = result.shape.count() * bytesOf(result.elem);
+    if (!writeAll(resultFiles[i].fd, run.context.arena + result.offset, size_t(rows * rowBytes)))
+      resultFailed(resultFiles[i]);
+  }
+}
+
+void predictCommand() {
+  const Entry *predict = run.meta.entry("predict");
+  if (!predict || !cinch_predict)
+    fail(kUsage, "this program has no results to write");
+  int dataset = chosenDataset();
+  if (!makeFolders(run.options.out))
+    fail(kResources, "cannot make the folder %s: %s", run.options.out, strerror(errno));
+  openData(dataset);
+  prepareArena(false);
+  loadParameters();
+  int64_t microbatches = beginReading(*predict, dataset, run.options.batches);
+  resultFiles = allocateArray<AtomicFile>(predict->results.size);
+  for (int64_t i = 0; i < predict->results.size; ++i)
+    beginResult(i, predict->results[i]);
+  cinch_predict(&run.context, microbatches);
+  for (int64_t i = 0; i < predict->results.size; ++i) {
+    if (!commitFile(resultFiles[i]))
+      fail(kResources, "cannot write %s: %s", resultFiles[i].path.text, strerror(errno));
+    if (!run.options.quiet)
+      say("%s: %lld examples of shape %s", resultFiles[i].path.text, (long long)run.examples,
+          describe(predict->results[i].shape).text);
+  }
+}
+
+} // namespace cinch::rt

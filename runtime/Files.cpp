@@ -1,0 +1,181 @@
+// Files.cpp: system calls only; no stdio, no allocation.
+#include "runtime/Files.h"
+#include "runtime/Output.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+bool writeAll(int fd, const void *data, size_t size) {
+  const char *at = static_cast<const char *>(data);
+  while (size) {
+    ssize_t n = write(fd, at, size < (size_t(1) << 30) ? size : size_t(1) << 30);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0) {
+      if (n == 0)
+        errno = EIO;
+      return false;
+    }
+    at += n;
+    size -= size_t(n);
+  }
+  return true;
+}
+
+bool readAt(int fd, void *data, size_t size, int64_t offset) {
+  char *at = static_cast<char *>(data);
+  while (size) {
+    ssize_t n = pread(fd, at, size < (size_t(1) << 30) ? size : size_t(1) << 30, offset);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0) {
+      if (n == 0)
+        errno = 0;
+      return false;
+    }
+    at += n;
+    offset += n;
+    size -= size_t(n);
+  }
+  return true;
+}
+
+void joinPath(Path &result, const char *folder, const char *name) {
+  int n = name[0] == '/' || !folder[0] ? snprintf(result.text, kPathMax, "%s", name)
+                                       : snprintf(result.text, kPathMax, "%s/%s", folder, name);
+  if (n < 0 || size_t(n) >= kPathMax - 16)
+    fail(kUsage, "the path %.60s.. is too long", result.text);
+}
+
+bool makeFolders(const char *path) {
+  Path part;
+  joinPath(part, "", path);
+  size_t size = strlen(part.text);
+  for (size_t i = 1; i <= size; ++i) {
+    if (part.text[i] != '/' && part.text[i] != 0)
+      continue;
+    char kept = part.text[i];
+    part.text[i] = 0;
+    if (mkdir(part.text, 0777) != 0 && errno != EEXIST)
+      return false;
+    part.text[i] = kept;
+  }
+  struct stat status;
+  if (stat(path, &status) != 0)
+    return false;
+  if (!S_ISDIR(status.st_mode)) {
+    errno = ENOTDIR;
+    return false;
+  }
+  return true;
+}
+
+bool exists(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0;
+}
+
+bool syncFolderOf(const char *path) {
+  Path folder;
+  joinPath(folder, "", path);
+  char *slash = strrchr(folder.text, '/');
+  if (!slash)
+    strcpy(folder.text, ".");
+  else if (slash == folder.text)
+    slash[1] = 0;
+  else
+    *slash = 0;
+  int fd = open(folder.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  bool good = fsync(fd) == 0 || errno == EINVAL; // some file systems have no fsync of folders
+  int error = errno;
+  close(fd);
+  errno = error;
+  return good;
+}
+
+static void removeIn(void *closure, const char *name) {
+  Path path;
+  joinPath(path, static_cast<const char *>(closure), name);
+  unlink(path.text);
+}
+
+bool setAside(const char *path) {
+  if (!exists(path))
+    return false;
+  Path previous;
+  joinPath(previous, "", path);
+  strcat(previous.text, ".previous");
+  struct stat status;
+  if (stat(previous.text, &status) == 0 && S_ISDIR(status.st_mode)) {
+    listFolder(previous.text, removeIn, previous.text);
+    rmdir(previous.text);
+  }
+  if (rename(path, previous.text) != 0)
+    fail(kResources, "cannot move %s out of the way to %s: %s", path, previous.text, strerror(errno));
+  return true;
+}
+
+bool beginFile(AtomicFile &file, const char *path) {
+  joinPath(file.path, "", path);
+  joinPath(file.temporary, "", path);
+  strcat(file.temporary.text, ".tmp");
+  file.fd = open(file.temporary.text, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  return file.fd >= 0;
+}
+
+void abandonFile(AtomicFile &file) {
+  int error = errno;
+  if (file.fd >= 0)
+    close(file.fd);
+  file.fd = -1;
+  unlink(file.temporary.text);
+  errno = error;
+}
+
+bool commitFile(AtomicFile &file) {
+  if (fsync(file.fd) != 0) {
+    abandonFile(file);
+    return false;
+  }
+  int closed = close(file.fd);
+  file.fd = -1;
+  if (closed != 0 || rename(file.temporary.text, file.path.text) != 0) {
+    abandonFile(file);
+    return false;
+  }
+  return syncFolderOf(file.path.text);
+}
+
+bool listFolder(const char *path, void (*visit)(void *closure, const char *name), void *closure) {
+  struct Entry { // linux_dirent64, as getdents64(2) gives it
+    uint64_t inode;
+    int64_t next;
+    unsigned short size;
+    unsigned char type;
+    char name[];
+  };
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  alignas(8) char buffer[8192];
+  long n;
+  while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0)
+    for (long at = 0; at < n;) {
+      Entry *entry = reinterpret_cast<Entry *>(buffer + at);
+      if (strcmp(entry->name, ".") != 0 && strcmp(entry->name, "..") != 0)
+        visit(closure, entry->name);
+      at += entry->size;
+    }
+  close(fd);
+  return n == 0;
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,41 @@
+// Files.h: reading and writing whole ranges, and files that appear complete or not at all.
+#ifndef CINCH_RUNTIME_FILES_H
+#define CINCH_RUNTIME_FILES_H
+#include <stddef.h>
+#include <stdint.h>
+
+namespace cinch::rt {
+
+constexpr size_t kPathMax = 4096;
+struct Path {
+  char text[kPathMax];
+};
+
+// Both go on after interruptions and short transfers. False: errno tells why (0: end of file).
+bool writeAll(int fd, const void *data, size_t size);
+bool readAt(int fd, void *data, size_t size, int64_t offset);
+
+// folder/name, or name if it is absolute. Leaves with an error if the result is too long.
+void joinPath(Path &result, const char *folder, const char *name);
+// Makes a folder and its parents. False: errno.
+bool makeFolders(const char *path);
+bool exists(const char *path);
+bool syncFolderOf(const char *path);
+// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it). False: nothing
+// was there.
+bool setAside(const char *path);
+
+// A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the folder.
+struct AtomicFile {
+  int fd = -1;
+  Path path, temporary;
+};
+bool beginFile(AtomicFile &, const char *path);
+bool commitFile(AtomicFile &); // false: nothing changed under the name; errno tells why
+void abandonFile(AtomicFile &); // keeps errno
+
+// Calls `visit` with the name of every entry of a folder but `.` and `..`. False: it cannot be read.
+bool listFolder(const char *path, void (*visit)(void *closure, const char *name), void *closure);
+
+} // namespace cinch::rt
+#endif

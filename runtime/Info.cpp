@@ -1,0 +1,38 @@
+// Info.cpp: `info`: what this program is. Nothing is opened or allocated for it.
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+
+namespace cinch::rt {
+
+void infoCommand() {
+  const Meta &meta = run.meta;
+  char human[40];
+  int64_t bytes = 0, state = 0;
+  for (const Parameter &parameter : meta.parameters)
+    bytes += parameter.bytes();
+  for (const Stored &slot : meta.slots)
+    state += slot.bytes();
+  say("program      %s (%s), compiled by Cinch %s, hash %s", meta.program, meta.source, meta.version, meta.hash);
+  say("numbers      %s, seed %llu", meta.f64 ? "f64" : "f32", (unsigned long long)meta.seed);
+  say("parameters   %lld in %lld tensors, %s; optimizer state %lld bytes", (long long)meta.parameterCount(),
+      (long long)meta.parameters.size, humanBytes(human, bytes), (long long)state);
+  if (meta.steps)
+    say("training     batch %lld, %lld steps on `%s`", (long long)meta.batch, (long long)meta.steps,
+        meta.datasets[meta.trainDataset].name);
+  else
+    say("training     batch %lld, %lld epochs of `%s`", (long long)meta.batch, (long long)meta.epochs,
+        meta.datasets[meta.trainDataset].name);
+  for (const DatasetSpec &spec : meta.datasets)
+    for (int64_t i = 0; i < spec.fields.size; ++i)
+      say("data         %s.%s: %s%s from %s(%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
+          describe(spec.fields[i].shape).text, spec.source, i < spec.files.size ? spec.files[i] : spec.files[0]);
+  say("threads      at most %lld", (long long)meta.maxThreads);
+  say("memory       arena %lld bytes (%s), allowance %lld", (long long)meta.arenaBytes, humanBytes(human, meta.arenaBytes),
+      (long long)meta.allowance);
+  if (meta.budget)
+    say("             budget %lld bytes (%s)", (long long)meta.budget, humanBytes(human, meta.budget));
+  for (const char *line : meta.plan)
+    say("plan         %s", line);
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,45 @@
+// Memory.h: the arena, and the few bytes beside it. Nothing here is ever freed; nothing is allocated in the step loop.
+#ifndef CINCH_RUNTIME_MEMORY_H
+#define CINCH_RUNTIME_MEMORY_H
+#include <stddef.h>
+#include <stdint.h>
+
+namespace cinch::rt {
+
+// Zeroed memory for the program's description (counted in the allowance).
+void *allocate(size_t bytes);
+template <typename T> T *allocateArray(int64_t count) { return static_cast<T *>(allocate(size_t(count) * sizeof(T))); }
+const char *copyText(const char *text, size_t size);
+
+// An array that grows by doubling; the old copies stay behind, so it suits short lists read once.
+template <typename T> struct List {
+  T *items = nullptr;
+  int64_t size = 0, capacity = 0;
+  T &add() {
+    if (size == capacity) {
+      capacity = capacity ? 2 * capacity : 4;
+      T *grown = allocateArray<T>(capacity);
+      for (int64_t i = 0; i < size; ++i)
+        grown[i] = items[i];
+      items = grown;
+    }
+    items[size] = T();
+    return items[size++];
+  }
+  T &operator[](int64_t i) { return items[i]; }
+  const T &operator[](int64_t i) const { return items[i]; }
+  T *begin() { return items; }
+  T *end() { return items + size; }
+  const T *begin() const { return items; }
+  const T *end() const { return items + size; }
+};
+
+// The arena: exactly `bytes` bytes from a 2 MiB boundary; huge pages are asked for on whole 2 MiB blocks only, so that they
+// never round the memory figure up. `touch` brings every page in now: memory that is not there is missed before step 1.
+char *makeArena(int64_t bytes, bool touch);
+
+// The peak of the resident set (VmHWM) in bytes, 0 if the kernel does not tell. `ru_maxrss` would inherit the parent's.
+int64_t peakMemory();
+
+} // namespace cinch::rt
+#endif

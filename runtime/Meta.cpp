@@ -1,0 +1,397 @@
+// Meta.cpp: one small function an object of METADATA.md; names that it does not know are skipped.
+#include "runtime/Meta.h"
+#include "runtime/Json.h"
+#include "runtime/Output.h"
+#include <stdio.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+const char *nameOf(Elem elem) {
+  switch (elem) {
+  case Elem::F32: return "F32";
+  case Elem::F64: return "F64";
+  case Elem::I32: return "I32";
+  case Elem::Bool: return "BOOL";
+  }
+  return "?";
+}
+
+int64_t Shape::count() const {
+  int64_t result = 1;
+  for (int i = 0; i < rank; ++i)
+    result *= dims[i];
+  return result;
+}
+
+ShapeText describe(const Shape &shape) {
+  ShapeText result;
+  size_t n = size_t(snprintf(result.text, sizeof result.text, "["));
+  for (int i = 0; i < shape.rank && n < sizeof result.text - 24; ++i)
+    n += size_t(snprintf(result.text + n, sizeof result.text - n, i ? ", %lld" : "%lld", (long long)shape.dims[i]));
+  snprintf(result.text + n, sizeof result.text - n, "]");
+  return result;
+}
+
+const Entry *Meta::entry(const char *name) const {
+  for (const Entry &entry : entries)
+    if (strcmp(entry.name, name) == 0)
+      return &entry;
+  return nullptr;
+}
+
+int64_t Meta::parameterCount() const {
+  int64_t result = 0;
+  for (const Parameter &parameter : parameters)
+    result += parameter.shape.count();
+  return result;
+}
+
+namespace {
+
+// The reader of one object: keys are compared in turn, what is not asked for is skipped.
+class Object {
+public:
+  explicit Object(JsonReader &json) : json(json) { json.enterObject(); }
+  bool next() {
+    if (!used && begun)
+      json.skipValue();
+    begun = true;
+    used = false;
+    return json.nextKey();
+  }
+  bool is(const char *name) {
+    if (used || strcmp(json.key, name) != 0)
+      return false;
+    return used = true;
+  }
+  void read(const char *name, int64_t &value) {
+    if (is(name))
+      json.readInteger(value);
+  }
+  void read(const char *name, int &value) {
+    int64_t wide = 0;
+    if (is(name) && json.readInteger(wide))
+      value = int(wide);
+  }
+  void read(const char *name, uint64_t &value) {
+    if (is(name))
+      json.readUnsigned(value);
+  }
+  void read(const char *name, double &value) {
+    if (is(name))
+      json.readNumber(value);
+  }
+  void read(const char *name, bool &value) {
+    if (is(name))
+      json.readBool(value);
+  }
+  void read(const char *name, const char *&value) {
+    if (is(name) && json.readString())
+      value = copyText(json.text, json.textSize);
+  }
+  void read(const char *name, Elem &value) {
+    if (!is(name) || !json.readString())
+      return;
+    static const Elem all[] = {Elem::F32, Elem::F64, Elem::I32, Elem::Bool};
+    for (Elem elem : all)
+      if (strcmp(json.text, nameOf(elem)) == 0) {
+        value = elem;
+        return;
+      }
+    failInternal("the program's description names a type `%s`", json.text);
+  }
+  void read(const char *name, Shape &shape) {
+    if (!is(name))
+      return;
+    shape.rank = 0;
+    json.enterArray();
+    while (json.nextItem()) {
+      if (shape.rank == 12)
+        failInternal("the program's description has a tensor of more than 12 axes");
+      json.readInteger(shape.dims[shape.rank++]);
+    }
+  }
+  void read(const char *name, List<const char *> &list) {
+    if (!is(name))
+      return;
+    json.enterArray();
+    while (json.nextItem())
+      if (json.readString())
+        list.add() = copyText(json.text, json.textSize);
+  }
+  template <typename T, typename F> void readEach(const char *name, List<T> &list, F readItem) {
+    if (!is(name))
+      return;
+    json.enterArray();
+    while (json.nextItem())
+      readItem(json, list.add());
+  }
+  JsonReader &json;
+
+private:
+  bool used = false, begun = false;
+};
+
+void readStoredKeys(Object &object, Stored &stored) {
+  object.read("path", stored.path);
+  object.read("dtype", stored.elem);
+  object.read("shape", stored.shape);
+  object.read("offset", stored.offset);
+}
+
+void readInitialValue(JsonReader &json, InitialValue &init) {
+  Object object(json);
+  while (object.next()) {
+    object.read("a", init.a);
+    if (!object.is("kind") || !json.readString())
+      continue;
+    static const char *names[] = {"constant", "normal", "truncated_normal", "uniform", "orthogonal"};
+    int found = -1;
+    for (int i = 0; i < 5; ++i)
+      if (strcmp(json.text, names[i]) == 0)
+        found = i;
+    if (found < 0)
+      failInternal("the program's description names initial values `%s`", json.text);
+    init.kind = InitialValue::Kind(found);
+  }
+}
+
+void readParameter(JsonReader &json, Parameter &parameter) {
+  Object object(json);
+  while (object.next()) {
+    readStoredKeys(object, parameter);
+    object.read("frozen", parameter.frozen);
+    if (object.is("init"))
+      readInitialValue(json, parameter.init);
+  }
+}
+
+void readSlot(JsonReader &json, Stored &slot) {
+  Object object(json);
+  while (object.next())
+    readStoredKeys(object, slot);
+}
+
+void readField(JsonReader &json, FieldSpec &field) {
+  Object object(json);
+  while (object.next()) {
+    object.read("name", field.name);
+    object.read("dtype", field.elem);
+    object.read("shape", field.shape);
+    object.read("scale", field.scale);
+    if (object.is("below"))
+      field.hasBelow = json.readInteger(field.below);
+    if (object.is("except"))
+      field.hasExcept = json.readInteger(field.except);
+  }
+}
+
+void readDataset(JsonReader &json, DatasetSpec &dataset) {
+  Object object(json);
+  while (object.next()) {
+    object.read("name", dataset.name);
+    object.read("source", dataset.source);
+    object.read("files", dataset.files);
+    object.read("window", dataset.window);
+    object.read("stride", dataset.stride);
+    object.read("header", dataset.header);
+    object.read("token_bits", dataset.tokenBits);
+    object.read("shuffle", dataset.shuffle);
+    object.readEach("fields", dataset.fields, readField);
+  }
+}
+
+void readEvery(JsonReader &json, Every &every) {
+  Object object(json);
+  while (object.next()) {
+    object.read("steps", every.steps);
+    object.read("dataset", every.dataset);
+    object.read("batches", every.batches);
+    object.read("dir", every.dir);
+    object.read("keep", every.keep);
+    object.read("best", every.best);
+    object.read("best_is_max", every.bestIsMax);
+    object.read("csv", every.csv);
+    object.read("jsonl", every.jsonl);
+    object.read("tensorboard", every.tensorboard);
+    if (object.is("kind") && json.readString())
+      every.kind = strcmp(json.text, "eval") == 0         ? Every::Eval
+                   : strcmp(json.text, "checkpoint") == 0 ? Every::Checkpoint
+                                                          : Every::Log;
+  }
+}
+
+void readEntryField(JsonReader &json, EntryField &field) {
+  Object object(json);
+  while (object.next()) {
+    object.read("index", field.index);
+    object.read("offset", field.offset);
+    object.read("bytes", field.bytes);
+  }
+}
+
+void readEntryValue(JsonReader &json, EntryValue &value) {
+  Object object(json);
+  while (object.next()) {
+    object.read("name", value.name);
+    object.read("dtype", value.elem);
+    object.read("shape", value.shape);
+    object.read("offset", value.offset);
+  }
+}
+
+void readEntry(JsonReader &json, Entry &entry) {
+  Object object(json);
+  while (object.next()) {
+    object.read("name", entry.name);
+    object.read("microbatch", entry.microbatch);
+    object.read("count", entry.count);
+    object.read("valid", entry.valid);
+    object.readEach("fields", entry.fields, readEntryField);
+    object.readEach("scalars", entry.scalars, readEntryValue);
+    object.readEach("results", entry.results, readEntryValue);
+  }
+}
+
+void readTrain(JsonReader &json, Meta &meta) {
+  Object object(json);
+  while (object.next()) {
+    object.read("dataset", meta.trainDataset);
+    object.readEach("every", meta.every, readEvery);
+  }
+}
+
+void readGate(JsonReader &json, Meta &meta) {
+  Object object(json);
+  while (object.next()) {
+    object.read("loss", meta.lossAt);
+    object.read("norm", meta.normAt);
+    object.read("lr", meta.learningRateAt);
+    object.read("dtype", meta.gateElem);
+  }
+}
+
+void readModelText(JsonReader &json, Meta &meta) {
+  Object object(json);
+  while (object.next()) {
+    object.read("field", meta.textField);
+    object.read("length", meta.textLength);
+    object.read("vocab", meta.textVocabulary);
+  }
+}
+
+void checkMeta(const Meta &meta) {
+  auto inside = [&](int64_t offset, int64_t bytes, int64_t end, const char *what) {
+    if (offset < 0 || bytes < 0 || offset > end || bytes > end - offset)
+      failInternal("%s lies at %lld with %lld bytes, outside its %lld bytes of the arena", what, (long long)offset,
+                   (long long)bytes, (long long)end);
+  };
+  for (const Parameter &parameter : meta.parameters)
+    inside(parameter.offset, parameter.bytes(), meta.persistentBytes, parameter.path);
+  for (const Stored &slot : meta.slots)
+    inside(slot.offset, slot.bytes(), meta.persistentBytes, slot.path);
+  for (const Entry &entry : meta.entries) {
+    for (const EntryField &field : entry.fields)
+      inside(field.offset, field.bytes, meta.arenaBytes, entry.name);
+    if (entry.microbatch < 1)
+      failInternal("the entry %s has a micro-batch of %lld", entry.name, (long long)entry.microbatch);
+  }
+  if (meta.trainDataset < 0 || meta.trainDataset >= meta.datasets.size)
+    failInternal("the program trains on data set %d of %lld", meta.trainDataset, (long long)meta.datasets.size);
+  if (meta.batch < 1)
+    failInternal("the program has a batch of %lld", (long long)meta.batch);
+}
+
+} // namespace
+
+void readMeta(Meta &meta, const char *text) {
+  JsonReader json(text, int64_t(strlen(text)));
+  Object object(json);
+  while (object.next()) {
+    object.read("program", meta.program);
+    object.read("hash", meta.hash);
+    object.read("source", meta.source);
+    object.read("version", meta.version);
+    object.read("seed", meta.seed);
+    object.read("batch", meta.batch);
+    object.read("steps", meta.steps);
+    object.read("epochs", meta.epochs);
+    object.read("arena_bytes", meta.arenaBytes);
+    object.read("budget", meta.budget);
+    object.read("allowance", meta.allowance);
+    object.read("max_threads", meta.maxThreads);
+    object.read("persistent_bytes", meta.persistentBytes);
+    if (object.is("precision") && json.readString())
+      meta.f64 = strcmp(json.text, "f64") == 0;
+    object.readEach("parameters", meta.parameters, readParameter);
+    object.readEach("slots", meta.slots, readSlot);
+    object.readEach("datasets", meta.datasets, readDataset);
+    object.readEach("entries", meta.entries, readEntry);
+    object.read("plan", meta.plan);
+    if (object.is("train"))
+      readTrain(json, meta);
+    if (object.is("gate"))
+      readGate(json, meta);
+    if (object.is("model_text"))
+      readModelText(json, meta);
+    if (object.is("launches")) {
+      meta.launchesAt = json.position();
+      json.skipValue();
+    }
+  }
+  json.finish();
+  if (json.failed())
+    failInternal("the program's description is damaged at byte %lld: %s", (long long)json.position(), json.why());
+  checkMeta(meta);
+}
+
+static void readOutput(JsonReader &json, Launch &launch) {
+  LaunchOutput output;
+  Object object(json);
+  while (object.next()) {
+    object.read("offset", output.offset);
+    object.read("dtype", output.elem);
+    object.read("count", output.count);
+  }
+  if (launch.outputCount < 64)
+    launch.outputs[launch.outputCount++] = output;
+}
+
+bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &launch) {
+  // Where each launch stands, found in one walk: this runs in the replay of a failed step only, for every launch of it.
+  static List<int64_t> places;
+  if (meta.launchesAt < 0)
+    return false;
+  const char *launches = text + meta.launchesAt;
+  const int64_t size = int64_t(strlen(launches));
+  if (places.size == 0) {
+    JsonReader json(launches, size);
+    json.enterArray();
+    while (json.nextItem()) {
+      json.kind();
+      places.add() = json.position();
+      json.skipValue();
+    }
+  }
+  if (number < 0 || number >= places.size)
+    return false;
+  JsonReader json(launches + places[number], size - places[number]);
+  launch = Launch();
+  Object object(json);
+  while (object.next()) {
+    object.read("line", launch.line);
+    if (object.is("kernel") && json.readString())
+      snprintf(launch.kernel, sizeof launch.kernel, "%s", json.text);
+    if (object.is("text") && json.readString())
+      snprintf(launch.text, sizeof launch.text, "%s", json.text);
+    if (object.is("outputs")) {
+      json.enterArray();
+      while (json.nextItem())
+        readOutput(json, launch);
+    }
+  }
+  return !json.failed();
+}
+
+} // namespace cinch::rt

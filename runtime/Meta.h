@@ -1,0 +1,128 @@
+// Meta.h: what the compiled program says about itself (METADATA.md), as plain structs.
+#ifndef CINCH_RUNTIME_META_H
+#define CINCH_RUNTIME_META_H
+#include "runtime/Memory.h"
+#include <stdint.h>
+
+namespace cinch::rt {
+
+class JsonReader;
+
+enum class Elem : uint8_t { F32, F64, I32, Bool };
+inline int64_t bytesOf(Elem elem) { return elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : 4; }
+const char *nameOf(Elem); // as in METADATA.md
+
+struct Shape {
+  int rank = 0;
+  int64_t dims[12];
+  int64_t count() const;
+};
+struct ShapeText {
+  char text[160];
+};
+ShapeText describe(const Shape &); // "[60000, 784]"
+
+// A tensor that lies in the persistent part of the arena.
+struct Stored {
+  const char *path = "";
+  Elem elem = Elem::F32;
+  Shape shape;
+  int64_t offset = 0;
+  int64_t bytes() const { return shape.count() * bytesOf(elem); }
+};
+
+struct InitialValue {
+  enum Kind { Constant, Normal, TruncatedNormal, Uniform, Orthogonal } kind = Constant;
+  double a = 0;
+};
+
+struct Parameter : Stored {
+  bool frozen = false;
+  InitialValue init;
+};
+
+struct FieldSpec {
+  const char *name = "";
+  Elem elem = Elem::F32;
+  Shape shape; // of one example
+  double scale = 1;
+  bool hasBelow = false, hasExcept = false;
+  int64_t below = 0, except = 0;
+};
+
+struct DatasetSpec {
+  const char *name = "";
+  const char *source = ""; // idx npy text tokens; npz csv safetensors
+  List<const char *> files;
+  int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
+  bool shuffle = true;
+  List<FieldSpec> fields;
+};
+
+struct Every {
+  enum Kind { Eval, Checkpoint, Log } kind = Log;
+  int64_t steps = 0; // 0: every epoch
+  int dataset = -1;
+  int64_t batches = 0, keep = 0;
+  const char *dir = "", *best = "";
+  bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false;
+};
+
+struct EntryField {
+  int index = 0;
+  int64_t offset = 0, bytes = 0;
+};
+struct EntryValue { // a metric of `eval`, a result of `predict`
+  const char *name = "";
+  Elem elem = Elem::F32;
+  Shape shape;
+  int64_t offset = 0;
+};
+struct Entry {
+  const char *name = "";
+  int64_t microbatch = 1, count = 0, valid = -1;
+  List<EntryField> fields;
+  List<EntryValue> scalars, results;
+};
+
+struct Meta {
+  const char *program = "", *hash = "", *source = "", *version = "";
+  uint64_t seed = 0;
+  int64_t batch = 1, steps = 0, epochs = 0;
+  bool f64 = false;
+  int64_t arenaBytes = 0, budget = 0, allowance = 0, maxThreads = 1, persistentBytes = 0;
+  List<Parameter> parameters;
+  List<Stored> slots;
+  List<DatasetSpec> datasets;
+  int trainDataset = 0;
+  List<Every> every;
+  List<Entry> entries;
+  int64_t lossAt = -1, normAt = -1, learningRateAt = -1;
+  Elem gateElem = Elem::F32;
+  int64_t launchesAt = -1; // where in the text the launches stand: read only when one is to be named
+  List<const char *> plan;
+  int textField = -1;
+  int64_t textLength = 0, textVocabulary = 0;
+
+  const Entry *entry(const char *name) const; // null: there is none
+  int64_t parameterCount() const;
+};
+
+// Reads the text of cinch_meta. Wrong text is the compiler's fault.
+void readMeta(Meta &, const char *text);
+
+struct LaunchOutput {
+  int64_t offset = 0, count = 0;
+  Elem elem = Elem::F32;
+};
+struct Launch {
+  char kernel[128] = "", text[512] = "";
+  int64_t line = 0;
+  int outputCount = 0;
+  LaunchOutput outputs[64];
+};
+// Finds launch `number`. False: the program does not describe it.
+bool readLaunch(const Meta &, const char *text, int32_t number, Launch &);
+
+} // namespace cinch::rt
+#endif

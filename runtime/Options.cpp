@@ -1,0 +1,214 @@
+// Options.cpp: one table of flags; help and "did you mean" are read off it.
+#include "runtime/Options.h"
+#include "runtime/Output.h"
+#include "runtime/TensorFile.h"
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+namespace {
+
+enum Need { kFolder, kFile, kCount, kNumber, kText, kSinks, kNothing };
+constexpr unsigned kTrain = 1, kEval = 2, kPredict = 4, kGenerate = 8, kInfo = 16, kRunning = 15;
+
+struct Flag {
+  const char *name, *value, *help;
+  Need need;
+  unsigned commands;
+};
+
+const Flag flags[] = {
+    {"--data", "DIR", "where the data files are (default: the current folder)", kFolder, kTrain | kEval | kPredict},
+    {"--out", "DIR", "where checkpoints, logs and results go (default: out)", kFolder, kRunning},
+    {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
+    {"--resume", nullptr, "go on from the newest checkpoint under --out", kNothing, kTrain},
+    {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
+    {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount, kRunning},
+    {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
+    {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
+    {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
+    {"--batches", "N", "the first N batches only", kCount, kEval | kPredict},
+    {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate},
+    {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate},
+    {"--temperature", "X", "0 takes the likeliest, 1 draws as the model says (default: 1)", kNumber, kGenerate},
+    {"--top-k", "N", "draw among the N likeliest only", kCount, kGenerate},
+    {"--seed", "N", "another seed draws another text (default: 0)", kCount, kGenerate},
+};
+
+const struct {
+  const char *name, *help;
+  unsigned bit;
+} commands[] = {
+    {"train", "train the model (the default)", kTrain},
+    {"eval", "print the metrics of a trained model, also as one JSON line", kEval},
+    {"predict", "write the model's results, one .npy file each", kPredict},
+    {"generate", "let a text model write", kGenerate},
+    {"info", "what this program is: model, parameters, memory", kInfo},
+};
+
+[[noreturn]] void help(const Meta &meta) {
+  say("%s: a training program, compiled by Cinch from %s", meta.program, meta.source);
+  say("%s", "");
+  say("commands:");
+  for (const auto &command : commands)
+    say("  %-10s %s", command.name, command.help);
+  say("%s", "");
+  say("flags:");
+  for (const Flag &flag : flags) {
+    Text left;
+    left.add("%s%s%s", flag.name, flag.value ? " " : "", flag.value ? flag.value : "");
+    say("  %-18s %s", left.data, flag.help);
+  }
+  say("  %-18s %s", "--help", "this text");
+  say("%s", "");
+  say("Final parameters: OUT/final.safetensors. Stopping with Ctrl-C saves a checkpoint; --resume goes on from it,");
+  say("with the same numbers, bit for bit, as if it had never been stopped.");
+  say("Exit codes: 0 done, 2 wrong command line, 3 wrong data or checkpoint, 4 not a finite number, 5 out of memory or disk,");
+  say("75 saved on request.");
+  exit(kDone);
+}
+
+// The name among the candidates that is nearest to what was typed, or null.
+struct Nearest {
+  const char *typed, *name = nullptr;
+  int distance = 4;
+  void offer(const char *candidate) {
+    int d = editDistance(typed, candidate);
+    if (d < distance)
+      distance = d, name = candidate;
+  }
+};
+
+[[noreturn]] void unknown(const char *what, const char *typed, const char *nearest) {
+  fail(kUsage, "unknown %s `%s`%s%s%s (--help lists them)", what, typed, nearest ? "; did you mean `" : "",
+       nearest ? nearest : "", nearest ? "`?" : "");
+}
+
+void readSinks(Options &options, const char *list) {
+  options.logGiven = true;
+  while (*list) {
+    size_t n = strcspn(list, ",");
+    char name[32];
+    snprintf(name, sizeof name, "%.*s", int(n < 31 ? n : 31), list);
+    if (strcmp(name, "csv") == 0) {
+      options.csv = true;
+    } else if (strcmp(name, "jsonl") == 0) {
+      options.jsonl = true;
+    } else if (strcmp(name, "tensorboard") == 0) {
+      options.tensorboard = true;
+    } else if (strcmp(name, "none") != 0) {
+      Nearest nearest = {name};
+      static const char *const sinks[] = {"csv", "jsonl", "tensorboard", "none"};
+      for (const char *known : sinks)
+        nearest.offer(known);
+      unknown("log", name, nearest.name);
+    }
+    list += n + (list[n] == ',');
+  }
+}
+
+void take(Options &options, const Flag &flag, const char *value) {
+  auto is = [&](const char *name) { return strcmp(flag.name, name) == 0; };
+  int64_t count = 0;
+  double number = 0;
+  char *end = nullptr;
+  errno = 0;
+  if (flag.need == kCount) {
+    count = strtoll(value, &end, 10);
+    if (!*value || *end || errno || count < 0)
+      fail(kUsage, "%s needs a whole number from 0, got `%s`", flag.name, value);
+  } else if (flag.need == kNumber) {
+    number = strtod(value, &end);
+    if (!*value || *end || !(number >= 0 && number < 1e9))
+      fail(kUsage, "%s needs a number from 0, got `%s`", flag.name, value);
+  } else if ((flag.need == kFolder || flag.need == kFile) && !*value) {
+    fail(kUsage, "%s needs a name, got an empty one", flag.name);
+  }
+  if (is("--data")) options.data = value;
+  if (is("--out")) options.out = value;
+  if (is("--steps")) options.steps = count;
+  if (is("--resume")) options.resume = true;
+  if (is("--init")) options.init = value;
+  if (is("--threads")) {
+    if (count < 1)
+      fail(kUsage, "--threads needs a whole number from 1, got `%s`", value);
+    options.threads = count;
+  }
+  if (is("--log")) readSinks(options, value);
+  if (is("--quiet")) options.quiet = true;
+  if (is("--on")) options.on = value;
+  if (is("--batches")) options.batches = count;
+  if (is("--prompt")) options.prompt = value;
+  if (is("--length")) options.length = count;
+  if (is("--temperature")) options.temperature = number;
+  if (is("--top-k")) options.topK = count;
+  if (is("--seed")) options.seed = uint64_t(count);
+}
+
+} // namespace
+
+void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
+  unsigned command = kTrain;
+  int first = 1;
+  if (argc > 1 && argv[1][0] != '-') {
+    bool found = false;
+    Nearest nearest = {argv[1]};
+    for (int i = 0; i < 5; ++i) {
+      nearest.offer(commands[i].name);
+      if (strcmp(argv[1], commands[i].name) == 0) {
+        options.command = Options::Command(i);
+        command = commands[i].bit;
+        found = true;
+      }
+    }
+    if (!found && strcmp(argv[1], "help") == 0)
+      help(meta);
+    if (!found)
+      unknown("command", argv[1], nearest.name);
+    first = 2;
+  }
+  for (int i = first; i < argc; ++i) {
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+      help(meta);
+    char name[64];
+    const char *equals = strchr(argv[i], '=');
+    size_t length = equals ? size_t(equals - argv[i]) : strlen(argv[i]);
+    snprintf(name, sizeof name, "%.*s", int(length < 63 ? length : 63), argv[i]);
+    const Flag *found = nullptr;
+    Nearest nearest = {name};
+    for (const Flag &flag : flags) {
+      nearest.offer(flag.name);
+      if (strcmp(flag.name, name) == 0)
+        found = &flag;
+    }
+    if (!found)
+      unknown(name[0] == '-' ? "flag" : "argument", argv[i], nearest.name);
+    if (!(found->commands & command))
+      fail(kUsage, "%s has no meaning for `%s`", name, commands[int(options.command)].name);
+    if (found->need == kNothing) {
+      if (equals)
+        fail(kUsage, "%s takes no value", name);
+      take(options, *found, "");
+      continue;
+    }
+    if (!equals && i + 1 == argc)
+      fail(kUsage, "%s needs a value: %s %s", name, name, found->value);
+    take(options, *found, equals ? equals + 1 : argv[++i]);
+  }
+  if (options.threads > meta.maxThreads)
+    fail(kUsage, "--threads %lld: this program was compiled for at most %lld (compile with --max-threads)",
+         (long long)options.threads, (long long)meta.maxThreads);
+  if (!options.threads) {
+    cpu_set_t allowed;
+    int64_t cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    options.threads = cpus < meta.maxThreads ? cpus : meta.maxThreads;
+    if (options.threads < 1)
+      options.threads = 1;
+  }
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,22 @@
+// Options.h: the command line of a trained binary.
+#ifndef CINCH_RUNTIME_OPTIONS_H
+#define CINCH_RUNTIME_OPTIONS_H
+#include "runtime/Meta.h"
+
+namespace cinch::rt {
+
+struct Options {
+  enum Command { Train, Eval, Predict, Generate, Info } command = Train;
+  const char *data = ".", *out = "out", *init = nullptr, *on = nullptr, *prompt = "";
+  int64_t steps = -1, threads = 0, batches = 0, length = 200, topK = 0;
+  uint64_t seed = 0;
+  double temperature = 1;
+  bool resume = false, quiet = false;
+  bool logGiven = false, csv = false, jsonl = false, tensorboard = false;
+};
+
+// Leaves with kUsage and a message if the line is wrong, with 0 after --help.
+void readOptions(Options &, const Meta &, int argc, char **argv);
+
+} // namespace cinch::rt
+#endif

@@ -1,0 +1,123 @@
+// Output.cpp: messages without stdio's streams, so that nothing is buffered, allocated or lost at _exit.
+#include "runtime/Output.h"
+#include "runtime/Files.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+static bool barShown = false;
+
+void Text::add(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(data + size, sizeof data - size, format, args);
+  va_end(args);
+  if (n > 0)
+    size = size + size_t(n) < sizeof data ? size + size_t(n) : sizeof data - 1;
+}
+
+static void sayTo(int fd, const char *prefix, const char *format, va_list args) {
+  char line[4096];
+  size_t size = strlen(prefix);
+  memcpy(line, prefix, size);
+  int n = vsnprintf(line + size, sizeof line - size - 1, format, args);
+  if (n > 0)
+    size = size + size_t(n) < sizeof line - 1 ? size + size_t(n) : sizeof line - 2;
+  line[size++] = '\n';
+  wipeBar();
+  (void)writeAll(fd, line, size);
+}
+
+void say(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  sayTo(1, "", format, args);
+  va_end(args);
+}
+
+void warn(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  sayTo(2, "warning: ", format, args);
+  va_end(args);
+}
+
+void fail(int code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  sayTo(2, "error: ", format, args);
+  va_end(args);
+  _exit(code);
+}
+
+void failInternal(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  sayTo(2, "internal error: ", format, args);
+  va_end(args);
+  abort();
+}
+
+bool onTerminal() {
+  static int answer = -1;
+  if (answer < 0)
+    answer = isatty(1);
+  return answer == 1;
+}
+
+int terminalWidth() {
+  struct winsize window;
+  if (ioctl(1, TIOCGWINSZ, &window) == 0 && window.ws_col > 20)
+    return window.ws_col;
+  return 80;
+}
+
+void showBar(const Text &text) {
+  (void)writeAll(1, "\r\033[K", 4);
+  (void)writeAll(1, text.data, text.size);
+  barShown = true;
+}
+
+void wipeBar() {
+  if (!barShown)
+    return;
+  barShown = false;
+  (void)writeAll(1, "\r\033[K", 4);
+}
+
+const char *exact(char (&buffer)[40], double value, bool single) {
+  for (int digits = 1; digits <= 17; ++digits) {
+    snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+    if (single ? strtof(buffer, nullptr) == float(value) : strtod(buffer, nullptr) == value)
+      break;
+  }
+  return buffer;
+}
+
+const char *humanBytes(char (&buffer)[40], int64_t bytes) {
+  static const char *units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4)
+    value /= 1024, ++unit;
+  snprintf(buffer, sizeof buffer, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return buffer;
+}
+
+const char *humanTime(char (&buffer)[40], double seconds) {
+  if (!(seconds >= 0 && seconds < 1e9))
+    seconds = 0;
+  long whole = long(seconds + 0.5);
+  if (whole >= 3600)
+    snprintf(buffer, sizeof buffer, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+  else
+    snprintf(buffer, sizeof buffer, "%ld:%02ld", whole / 60, whole % 60);
+  return buffer;
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,40 @@
+// Output.h: what the trained binary says. Results and progress go to standard output, warnings and errors to standard error.
+#ifndef CINCH_RUNTIME_OUTPUT_H
+#define CINCH_RUNTIME_OUTPUT_H
+#include <stddef.h>
+#include <stdint.h>
+
+namespace cinch::rt {
+
+enum Exit { kDone = 0, kUsage = 2, kData = 3, kNumeric = 4, kResources = 5, kSaved = 75 };
+
+// A text of bounded length, built piece by piece; what does not fit is dropped.
+struct Text {
+  char data[4096];
+  size_t size = 0;
+  Text() { data[0] = 0; }
+  void add(const char *format, ...) __attribute__((format(printf, 2, 3)));
+};
+
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// Prints `error: ..` and leaves with `code`.
+[[noreturn]] void fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// A contradiction between the compiled program and the runtime: never the user's fault.
+[[noreturn]] void failInternal(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// The progress bar of a terminal: redrawn in place, wiped before anything else is said.
+void showBar(const Text &);
+void wipeBar();
+bool onTerminal();
+int terminalWidth();
+
+// The shortest decimal that reads back as the very same number (as f32 if `single`).
+const char *exact(char (&buffer)[40], double value, bool single);
+// 1536 -> "1.5 KiB".
+const char *humanBytes(char (&buffer)[40], int64_t bytes);
+// Seconds as 1:02:03 or 2:03.
+const char *humanTime(char (&buffer)[40], double seconds);
+
+} // namespace cinch::rt
+#endif

@@ -1,0 +1,78 @@
+// Run.h: the state of one run of a trained binary, and what the commands share.
+#ifndef CINCH_RUNTIME_RUN_H
+#define CINCH_RUNTIME_RUN_H
+#include "runtime/Dataset.h"
+#include "runtime/Meta.h"
+#include "runtime/Options.h"
+#include "runtime/runtime.h"
+
+extern "C" {
+extern const char cinch_meta[];
+void cinch_train_step(cinch_ctx *) __attribute__((weak));
+void cinch_eval(cinch_ctx *, int64_t microbatches) __attribute__((weak));
+void cinch_predict(cinch_ctx *, int64_t microbatches) __attribute__((weak));
+}
+
+namespace cinch::rt {
+
+// Words of cinch_ctx.
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3 };
+
+struct Run {
+  Meta meta;
+  Options options;
+  cinch_ctx context;
+  Dataset *datasets = nullptr;
+
+  // What cinch_fill reads from.
+  enum Mode { Training, Reading, Generating } mode = Training;
+  const Dataset *source = nullptr;
+  int64_t examples = 0; // Reading: so many, then rows that do not count
+  const int32_t *window = nullptr; // Generating: the text so far
+
+  // Training.
+  bool training = false;            // `step` is a place that a checkpoint can go on from
+  int64_t step = 0, total = 0, horizon = 0;
+  bool pending = false;             // what is due after `step` is not done yet
+  double loss = 0, norm = 0, learningRate = 0; // of the step done last; learningRate NaN: the program has none
+  bool gateFailed = false;
+};
+extern Run run;
+
+// Opens a data set if it is not open yet, and checks its values.
+const Dataset &openData(int index);
+int64_t examplesOf(int index);
+// Allocates the arena, starts the pool.
+void prepareArena(bool touch);
+// Brings parameters in for eval, predict and generate: --init, else the final ones, else the newest checkpoint.
+void loadParameters();
+// Lays claim to the folder for results: exists, can be written, no other run writes there.
+void prepareOut();
+
+// The learning rate of the step just done; NaN if the program has none.
+double learningRate();
+
+// A request to stop (SIGINT, SIGTERM).
+void catchSignals();
+bool stopRequested();
+// Saves what was reached and leaves with 75.
+[[noreturn]] void saveAndLeave();
+
+// Numbers of `eval` over one data set: one array over all scalars of the entry, in order.
+void evaluate(int dataset, int64_t batches, double *values);
+int64_t evalValueCount();
+
+void train();
+void evalCommand();
+void predictCommand();
+void generateCommand();
+void infoCommand();
+
+// Called by cinch_emit and cinch_launch.
+void writeResults(const Entry &, int64_t index);
+void checkLaunch(int32_t launch);
+// Replays the step in checking mode, says what is wrong, saves what is sound and leaves with 4.
+[[noreturn]] void reportFailedGate();
+
+} // namespace cinch::rt
+#endif

@@ -1,0 +1,46 @@
+// Signals.cpp: SIGINT and SIGTERM ask the run to save and leave; a second one ends it at once.
+#include "runtime/Checkpoint.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+static volatile sig_atomic_t requested = 0;
+
+static void request(int signal) {
+  if (requested)
+    _exit(128 + signal);
+  requested = signal;
+}
+
+void catchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = request;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool stopRequested() { return requested != 0; }
+
+void saveAndLeave() {
+  // The parameters only change after the last micro-batch of a step: what is here now is the state after run.step steps.
+  if (run.step == 0) {
+    say("stopped before the first step was done; nothing is to be saved");
+    exit(kSaved);
+  }
+  Path saved;
+  if (!run.pending && lastSavedStep() == run.step) {
+    say("stopped at step %lld, which is saved already; go on with --resume", (long long)run.step);
+    exit(kSaved);
+  }
+  if (!saveCheckpoint(-1, run.pending, &saved))
+    fail(kResources, "stopped at step %lld, and the state could not be saved", (long long)run.step);
+  say("stopped at step %lld, saved in %s; go on with --resume", (long long)run.step, saved.text);
+  exit(kSaved);
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,142 @@
+// TensorFileWrite.cpp: u64 length of the header, a JSON header padded to 8 bytes, the data without holes.
+#include "runtime/Checksum.h"
+#include "runtime/Files.h"
+#include "runtime/Output.h"
+#include "runtime/TensorFile.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+namespace {
+
+// The header is produced twice: once to measure it, once to write it.
+struct HeaderSink {
+  int fd = -1; // -1: only measured
+  int64_t size = 0;
+  uint32_t crc = 0;
+  bool good = true;
+  char buffer[4096];
+  size_t used = 0;
+
+  void flush() {
+    if (fd >= 0 && good && used)
+      good = writeAll(fd, buffer, used);
+    used = 0;
+  }
+  void put(const char *text, size_t length) {
+    crc = crc32c(crc, text, length);
+    putUnchecked(text, length);
+  }
+  void putUnchecked(const char *text, size_t length) {
+    size += int64_t(length);
+    for (size_t i = 0; i < length; ++i) {
+      if (used == sizeof buffer)
+        flush();
+      buffer[used++] = text[i];
+    }
+  }
+  void print(const char *format, ...) __attribute__((format(printf, 2, 3))) {
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    put(text, n < 0 ? 0 : size_t(n) < sizeof text ? size_t(n) : sizeof text - 1);
+  }
+  void quote(const char *text) {
+    put("\"", 1);
+    for (; *text; ++text) {
+      unsigned char c = static_cast<unsigned char>(*text);
+      if (c == '"' || c == '\\')
+        print("\\%c", c);
+      else if (c < 0x20)
+        print("\\u%04x", c);
+      else
+        put(text, 1);
+    }
+    put("\"", 1);
+  }
+  void pair(const char *name, const char *value) {
+    print(",");
+    quote(name);
+    print(":");
+    quote(value);
+  }
+};
+
+constexpr char kOpening[] = "{\"__metadata__\":{\"check\":\"";
+
+void produceHeader(HeaderSink &sink, const TensorList &tensors, const TensorFileInfo &info, const char *check) {
+  sink.put(kOpening, sizeof kOpening - 1);
+  sink.crc = crc32c(sink.crc, "0000000000000000", 16);
+  sink.putUnchecked(check, 16);
+  sink.print("\"");
+  sink.pair("format", "pt");
+  if (info.kind[0]) {
+    char number[32];
+    sink.pair("cinch", info.kind);
+    sink.pair("program", info.program);
+    sink.pair("hash", info.hash);
+    snprintf(number, sizeof number, "%lld", (long long)info.step);
+    sink.pair("step", number);
+    sink.pair("pending", info.pending ? "1" : "0");
+    sink.pair("best", info.best);
+    static const char *const names[] = {"loss", "norm", "lr"};
+    for (int i = 0; i < 3; ++i) {
+      char value[40];
+      sink.pair(names[i], exact(value, info.last[i], false));
+    }
+  }
+  sink.print("}");
+  int64_t offset = 0;
+  for (int64_t i = 0; i < tensors.count; ++i) {
+    const Tensor &tensor = tensors.items[i];
+    sink.print(",");
+    sink.quote(tensor.name);
+    sink.print(":{\"dtype\":\"%s\",\"shape\":[", nameOf(tensor.elem));
+    for (int axis = 0; axis < tensor.shape->rank; ++axis)
+      sink.print(axis ? ",%lld" : "%lld", (long long)tensor.shape->dims[axis]);
+    sink.print("],\"data_offsets\":[%lld,%lld]}", (long long)offset, (long long)(offset + tensor.bytes()));
+    offset += tensor.bytes();
+  }
+  sink.print("}");
+  while (sink.size % 8)
+    sink.print(" ");
+}
+
+} // namespace
+
+bool writeTensorFile(const char *path, const TensorList &tensors, const TensorFileInfo &info) {
+  uint32_t dataCrc = 0;
+  for (int64_t i = 0; i < tensors.count; ++i)
+    dataCrc = crc32c(dataCrc, tensors.items[i].data, size_t(tensors.items[i].bytes()));
+  HeaderSink measured;
+  produceHeader(measured, tensors, info, "0000000000000000");
+  char check[17];
+  snprintf(check, sizeof check, "%08x%08x", dataCrc, measured.crc);
+
+  AtomicFile file;
+  if (!beginFile(file, path))
+    return false;
+  uint64_t length = uint64_t(measured.size);
+  HeaderSink sink;
+  sink.fd = file.fd;
+  bool good = writeAll(file.fd, &length, 8);
+  if (good) {
+    produceHeader(sink, tensors, info, check);
+    sink.flush();
+    good = sink.good;
+  }
+  for (int64_t i = 0; good && i < tensors.count; ++i)
+    good = writeAll(file.fd, tensors.items[i].data, size_t(tensors.items[i].bytes()));
+  if (!good) {
+    abandonFile(file);
+    return false;
+  }
+  return commitFile(file);
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,256 @@
+// Train.cpp: the command `train`: where to start, the step loop, and what is due after a step.
+#include "runtime/Checkpoint.h"
+#include "runtime/Initialize.h"
+#include "runtime/Logs.h"
+#include "runtime/Output.h"
+#include "runtime/Progress.h"
+#include "runtime/Run.h"
+#include <stdlib.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+namespace {
+
+double *evaluated;          // values of the last evaluation, all data sets of the program in turn
+bool *evaluatedNow;         // one a data set: at this very step
+int *firstColumn;           // one a data set: where its metrics stand in the logs, 0: nowhere
+unsigned everySink;         // of any rule
+int64_t plainEvery;         // without a rule for logs, a line every so many steps
+
+bool isDue(int64_t steps) {
+  if (steps > 0)
+    return run.step % steps == 0;
+  int64_t examples = examplesOf(run.meta.trainDataset), batch = run.meta.batch;
+  return run.step * batch / examples > (run.step - 1) * batch / examples;
+}
+
+unsigned sinksOf(const Every &every) {
+  const Options &options = run.options;
+  if (options.logGiven)
+    return (options.csv ? kCsv : 0) | (options.jsonl ? kJsonl : 0) | (options.tensorboard ? kTensorBoard : 0);
+  return (every.csv ? kCsv : 0) | (every.jsonl ? kJsonl : 0) | (every.tensorboard ? kTensorBoard : 0);
+}
+
+// Lengths: `steps` of the file, or epochs of whole batches.
+void findLength() {
+  const Meta &meta = run.meta;
+  int64_t examples = examplesOf(meta.trainDataset);
+  if (!meta.steps && meta.epochs > INT64_MAX / examples)
+    fail(kData, "%lld epochs of %lld examples are too many to count", (long long)meta.epochs, (long long)examples);
+  run.horizon = meta.steps ? meta.steps : meta.epochs * examples / meta.batch;
+  run.total = run.horizon;
+  if (run.options.steps > run.horizon)
+    warn("--steps %lld: the program ends after %lld steps", (long long)run.options.steps, (long long)run.horizon);
+  else if (run.options.steps >= 0)
+    run.total = run.options.steps;
+  run.context.words[kHorizon] = run.horizon;
+}
+
+void findStart() {
+  const char *name = "";
+  if (run.options.resume) {
+    if (resumeNewest(name)) {
+      if (!run.options.quiet)
+        say("resumed at step %lld from %s", (long long)run.step, name);
+      return;
+    }
+    say("there is no checkpoint under %s to resume from: starting afresh", run.options.out);
+  }
+  setEarlierRunAside();
+  initialize(run.meta, run.context.arena);
+  if (run.options.init)
+    loadParameterFile(run.options.init);
+}
+
+void prepareColumns() {
+  const Meta &meta = run.meta;
+  const Entry *eval = meta.entry("eval");
+  evaluatedNow = allocateArray<bool>(meta.datasets.size);
+  firstColumn = allocateArray<int>(meta.datasets.size);
+  evaluated = allocateArray<double>(meta.datasets.size * (evalValueCount() + 1));
+  bool anyLog = false;
+  for (const Every &every : meta.every) {
+    if (every.kind == Every::Log) {
+      anyLog = true;
+      everySink |= sinksOf(every);
+    }
+    if (every.kind != Every::Eval || !eval || every.dataset < 0 || every.dataset >= meta.datasets.size ||
+        firstColumn[every.dataset])
+      continue;
+    for (const EntryValue &scalar : eval->scalars) {
+      if (scalar.shape.count() != 1)
+        continue;
+      Text column;
+      column.add("%s.%s", meta.datasets[every.dataset].name, scalar.name);
+      int number = addColumn(copyText(column.data, column.size));
+      if (!firstColumn[every.dataset])
+        firstColumn[every.dataset] = number;
+    }
+  }
+  if (!anyLog)
+    everySink |= sinksOf(Every());
+  plainEvery = anyLog ? 0 : run.total > 40 ? run.total / 20 : 1;
+}
+
+double *valuesOf(int dataset) { return evaluated + dataset * evalValueCount(); }
+
+void evaluateNow(int dataset, int64_t batches) {
+  if (evaluatedNow[dataset])
+    return;
+  evaluate(dataset, batches, valuesOf(dataset));
+  evaluatedNow[dataset] = true;
+  const Entry &eval = *run.meta.entry("eval");
+  Text line;
+  line.add("step %lld/%lld  %s:", (long long)run.step, (long long)run.total, run.meta.datasets[dataset].name);
+  int column = firstColumn[dataset];
+  int64_t at = 0;
+  for (const EntryValue &scalar : eval.scalars) {
+    char number[40];
+    double value = valuesOf(dataset)[at];
+    at += scalar.shape.count();
+    if (scalar.shape.count() != 1)
+      continue;
+    line.add("  %s %s", scalar.name, exact(number, value, scalar.elem == Elem::F32));
+    if (column)
+      setColumn(column++, value);
+  }
+  if (!run.options.quiet)
+    say("%s", line.data);
+}
+
+// What `best` of a checkpoint goes by: the metric over the data set that training evaluates, now; NaN if there is none.
+double bestValue(const Every &rule) {
+  const Entry *eval = run.meta.entry("eval");
+  for (const Every &every : run.meta.every) {
+    if (every.kind != Every::Eval || !eval)
+      continue;
+    evaluateNow(every.dataset, every.batches);
+    int64_t at = 0;
+    for (const EntryValue &scalar : eval->scalars) {
+      if (strcmp(scalar.name, rule.best) == 0)
+        return valuesOf(every.dataset)[at];
+      at += scalar.shape.count();
+    }
+  }
+  return strcmp(rule.best, "loss") == 0 ? run.loss : __builtin_nan("");
+}
+
+// Evaluation first, then the row of the logs, then the checkpoint: a resumed run finds what was written before it.
+void doWhatIsDue() {
+  const Meta &meta = run.meta;
+  bool line = plainEvery && (run.step % plainEvery == 0 || run.step == 1 || run.step == run.total);
+  unsigned sinks = 0;
+  run.pending = true;
+  memset(evaluatedNow, 0, size_t(meta.datasets.size));
+  for (const Every &every : meta.every)
+    if (every.kind == Every::Log && (isDue(every.steps) || run.step == run.total)) {
+      line = true;
+      sinks |= sinksOf(every);
+    }
+  if (plainEvery && line)
+    sinks |= sinksOf(Every());
+  if (line) {
+    double speed = speedSinceMark();
+    setColumn(kLoss, run.loss);
+    if (run.learningRate == run.learningRate)
+      setColumn(kLearningRate, run.learningRate);
+    if (meta.normAt >= 0)
+      setColumn(kNorm, run.norm);
+    setColumn(kSpeed, speed);
+    setColumn(kSeconds, secondsSoFar());
+    if (!onTerminal())
+      printLine(speed);
+  }
+  for (const Every &every : meta.every)
+    if (every.kind == Every::Eval && meta.entry("eval") && isDue(every.steps)) {
+      evaluateNow(every.dataset, every.batches);
+      sinks |= everySink;
+    }
+  for (const Every &every : meta.every)
+    if (every.kind == Every::Checkpoint && every.best[0] && isDue(every.steps))
+      (void)bestValue(every); // before the row: it may evaluate
+  if (sinks)
+    writeRow(run.step, sinks, !meta.f64);
+  run.pending = false;
+  for (int64_t i = 0; i < meta.every.size; ++i)
+    if (meta.every[i].kind == Every::Checkpoint && isDue(meta.every[i].steps))
+      saveWithBest(int(i), meta.every[i].best[0] ? bestValue(meta.every[i]) : __builtin_nan(""));
+}
+
+void sayStart() {
+  const Meta &meta = run.meta;
+  char arena[40];
+  if (!run.options.quiet)
+    say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %lld thread%s, arena %s", meta.program,
+        (long long)meta.parameterCount(), (long long)meta.batch, (long long)examplesOf(meta.trainDataset),
+        (long long)run.step, (long long)run.total, (long long)run.options.threads, run.options.threads == 1 ? "" : "s",
+        humanBytes(arena, meta.arenaBytes));
+}
+
+void sayEnd() {
+  const Meta &meta = run.meta;
+  char human[40], budget[40];
+  int64_t peak = peakMemory();
+  Text line;
+  line.add("peak memory %lld bytes (%s), arena %lld, allowance %lld", (long long)peak, humanBytes(human, peak),
+           (long long)meta.arenaBytes, (long long)meta.allowance);
+  if (meta.budget)
+    line.add(", budget %lld (%s)", (long long)meta.budget, humanBytes(budget, meta.budget));
+  say("%s", line.data);
+  if (meta.budget && peak > meta.budget)
+    warn("the peak of memory was above the budget");
+}
+
+} // namespace
+
+void train() {
+  if (!cinch_train_step)
+    failInternal("the program has no training step");
+  prepareOut();
+  openData(run.meta.trainDataset);
+  for (const Every &every : run.meta.every)
+    if (every.kind == Every::Eval)
+      openData(every.dataset);
+  findLength();
+  prepareArena(run.total > 0);
+  prepareCheckpoints();
+  findStart();
+  prepareColumns();
+  openLogs(everySink, run.pending ? run.step - 1 : run.step);
+  catchSignals();
+  sayStart();
+  beginProgress();
+  run.training = true;
+  bool worked = false;
+  if (run.step > run.total)
+    say("step %lld of %lld is reached already: there is nothing to do", (long long)run.step, (long long)run.total);
+  if (run.pending && run.step <= run.total)
+    doWhatIsDue();
+  while (run.step < run.total) {
+    run.mode = Run::Training;
+    run.source = &openData(run.meta.trainDataset);
+    run.context.words[kStep] = run.step;
+    run.context.words[kFirstExample] = 0;
+    cinch_train_step(&run.context);
+    if (run.gateFailed)
+      reportFailedGate();
+    run.learningRate = learningRate();
+    ++run.step;
+    worked = true;
+    doWhatIsDue();
+    drawBar();
+    if (stopRequested())
+      saveAndLeave();
+  }
+  wipeBar();
+  run.training = false;
+  // Going on later (another --steps) needs the optimizer's state, and a resumed run that is over must see that it is.
+  if (worked && lastSavedStep() != run.step)
+    saveCheckpoint(-1, false, nullptr);
+  if (run.step <= run.total)
+    writeFinal();
+  sayEnd();
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,73 @@
+"""cases.py: counting, folders, and running a program under a time limit."""
+import os
+import subprocess
+import time
+import traceback
+
+import programs
+
+
+class Cases:
+    def __init__(self, folder, archive):
+        self.base, self.archive = folder, archive
+        self.passed = self.failed = 0
+        self.name, self.built = "", {}
+
+    def run(self, name, test):
+        self.name = name
+        self.folder = os.path.join(self.base, name)
+        os.makedirs(self.folder)
+        try:
+            test(self)
+        except Exception:
+            self.failed += 1
+            print("FAILED %s: exception\n%s" % (name, traceback.format_exc(limit=-2)))
+
+    def check(self, good, what, detail=""):
+        if good:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print("FAILED %s: %s %s" % (self.name, what, detail))
+        return good
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def linear(self, defines=None, **more):
+        """linear.c, built once for every set of arguments."""
+        key = repr((defines, sorted(more.items(), key=lambda item: item[0])))
+        if key not in self.built:
+            meta, layout = programs.linear_meta(**more)
+            layout.update(defines or {})
+            self.built[key] = programs.build(self.base, self.archive, "linear.c", meta, layout, "linear%d" % len(self.built))
+        return self.built[key]
+
+    def recorder(self, *arguments, **more):
+        meta, layout = programs.recorder_meta(*arguments, **more)
+        name = "recorder%d" % len(self.built)
+        self.built[name] = programs.build(self.base, self.archive, "recorder.c", meta, layout, name)
+        return self.built[name]
+
+    def digits(self):
+        programs.digits(self.folder, "train", 150, 1)
+        programs.digits(self.folder, "valid", 50, 2)
+        return self.folder
+
+    def call(self, program, *arguments, **more):
+        """(exit code, standard output, standard error); more: preexec_fn, env."""
+        done = subprocess.run([program, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                              cwd=self.folder, stdin=subprocess.DEVNULL, **more)
+        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+    def refused(self, code, parts, program, *arguments, **more):
+        """The program must end with `code` and a message with all `parts`."""
+        got, out, err = self.call(program, *arguments, **more)
+        self.check(got == code and all(part in err for part in parts), "%s is refused with %d" % (" ".join(map(str, arguments))[-60:], code),
+                   "got %d: %s%s, expected %s" % (got, out[-200:], err, parts))
+        return err
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()

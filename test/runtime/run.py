@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""run.py ARCHIVE [--only NAME]: tests of the runtime with hand-written programs. Prints `N passed, N failed`."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import tests_data
+import tests_run
+import tests_state
+from cases import Cases
+from programs import ROOT
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--only")]
+    only = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--only=")]
+    archive = arguments[0] if arguments else os.path.join(ROOT, "build", "lib", "libcinchrt.a")
+    folder = tempfile.mkdtemp(prefix="cinch-runtime-")
+    cases = Cases(folder, archive)
+    try:
+        for module in (tests_run, tests_data, tests_state):
+            for name, test in list(vars(module).items()):
+                if name.startswith("test_") and (not only or any(o in name for o in only)):
+                    cases.run(name, test)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("%d passed, %d failed" % (cases.passed, cases.failed))
+    return 1 if cases.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""tests_run.py: training, evaluation, prediction, generation, logs, the command line, the gate."""
+import json
+import math
+import os
+import pty
+import re
+import struct
+import subprocess
+import time
+
+import programs
+import reference
+from cases import content
+
+
+def test_train(t):
+    data = t.digits()
+    program = t.linear()
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--threads", 1)
+    t.check(code == 0, "training ends with 0", out + err)
+    losses = re.findall(r"step (\d+)/60  loss (\S+)  lr (\S+)  norm (\S+)  \d+ examples/s", out)
+    t.check(len(losses) == 12 and float(losses[-1][1]) < 0.6 * float(losses[0][1]), "the loss falls", out)
+    peak = re.search(r"peak memory (\d+) bytes \(.*\), arena (\d+), allowance (\d+)", out)
+    t.check(peak and int(peak[1]) < int(peak[2]) + int(peak[3]), "the peak stays below arena and allowance", out)
+    info, tensors = programs.read_safetensors(t.path("a", "final.safetensors"))
+    t.check(set(tensors) == {"fc.weight", "fc.bias"}, "the final file holds the parameters only", str(list(tensors)))
+    final = content(t.path("a", "final.safetensors"))
+    for threads in (2, 3, 4):
+        t.call(program, "--data", data, "--out", "b%d" % threads, "--threads", threads)
+        t.check(content(t.path("b%d" % threads, "final.safetensors")) == final, "same bits with %d threads" % threads)
+    for microbatch in (1, 4, 16, 32):
+        other = t.linear(microbatch=microbatch)
+        t.call(other, "--data", data, "--out", "m%d" % microbatch)
+        t.check(content(t.path("m%d" % microbatch, "final.safetensors")) == final, "same bits with micro-batch %d" % microbatch)
+    rows = [json.loads(line) for line in open(t.path("a", "log.jsonl"))]
+    t.check([float(row["loss"]) for row in rows] == [float(loss[1]) for loss in losses], "printed and logged losses are equal")
+    t.check(struct.pack("f", rows[-1]["loss"]) == struct.pack("f", struct.unpack("f", struct.pack("f", rows[-1]["loss"]))[0]),
+            "losses read back")
+    t.check(all("valid.acc" in row for row in rows), "`best` evaluates before the row is written")
+    every = [dict(steps=20, kind="eval", dataset=1, batches=0), dict(steps=5, kind="log", csv=False, jsonl=True, tensorboard=False)]
+    t.call(t.linear(every=every), "--data", data, "--out", "e")
+    rows = [json.loads(line) for line in open(t.path("e", "log.jsonl"))]
+    t.check([row["step"] for row in rows if "valid.acc" in row] == [20, 40, 60] and len(rows) == 12, "metrics stand in their rows")
+
+
+def test_logs(t):
+    data = t.digits()
+    t.call(t.linear(), "--data", data, "--out", "a")
+    rows = open(t.path("a", "log.csv")).read().splitlines()
+    t.check(rows[0] == "step,loss,lr,norm,examples_per_second,seconds,valid.acc" and len(rows) == 13, "log.csv", rows[0])
+    crc_table = []
+    for i in range(256):
+        for _ in range(8):
+            i = i >> 1 ^ (0x82F63B78 if i & 1 else 0)
+        crc_table.append(i)
+
+    def masked(data):
+        crc = 0xFFFFFFFF
+        for byte in data:
+            crc = crc >> 8 ^ crc_table[(crc ^ byte) & 255]
+        crc ^= 0xFFFFFFFF
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+    events, at, good = content(t.path("a", "tensorboard", "events.out.tfevents.0.cinch")), 0, True
+    steps = []
+    while at < len(events):
+        length, = struct.unpack_from("<Q", events, at)
+        good = good and struct.unpack_from("<I", events, at + 8)[0] == masked(events[at:at + 8])
+        body = events[at + 12:at + 12 + length]
+        good = good and struct.unpack_from("<I", events, at + 12 + length)[0] == masked(body)
+        if body[9] == 0x10:
+            steps.append(body[10])
+            good = good and b"\x0a\x04loss\x15" in body
+        else:
+            good = good and body[9:] == b"\x1a\x0dbrain.Event:2"
+        at += 16 + length
+    t.check(good and steps == list(range(5, 61, 5)), "TensorBoard records", str(steps))
+    t.call(t.linear(), "--data", data, "--out", "b", "--log", "none")
+    t.check(not os.path.exists(t.path("b", "log.csv")), "--log none")
+    t.call(t.linear(every=[]), "--data", data, "--out", "c", "--log", "csv")
+    t.check(len(open(t.path("c", "log.csv")).read().splitlines()) > 10, "--log csv without a rule in the file")
+    t.check(not os.path.exists(t.path("c", "log.jsonl")), "only what was asked for")
+
+
+def test_eval_and_predict(t):
+    data = t.digits()
+    program = t.linear()
+    t.refused(3, ["no parameters"], program, "eval", "--data", data, "--out", "a")
+    t.call(program, "--data", data, "--out", "a")
+    code, out, err = t.call(program, "eval", "--data", data, "--out", "a")
+    result = json.loads(out.splitlines()[-1])
+    t.check(code == 0 and result["examples"] == 50 and result["data"] == "valid", "eval", out + err)
+    images, labels = programs.digits(t.path(), "valid", 50, 2)
+    _, tensors = programs.read_safetensors(t.path("a", "final.safetensors"))
+    weight, bias = tensors["fc.weight"][1], tensors["fc.bias"][1]
+    right = 0
+    expected = []
+    for e in range(50):
+        x = [images[e * 12 + i] / 255 for i in range(12)]
+        z = [bias[c] + sum(weight[c * 12 + i] * x[i] for i in range(12)) for c in range(10)]
+        expected += z
+        right += z.index(max(z)) == labels[e]
+    t.check(result["acc"] == struct.unpack("f", struct.pack("f", right / 50))[0] or abs(result["acc"] - right / 50) < 1e-6,
+            "every example counts once", "%s %s" % (result["acc"], right / 50))
+    t.check(sum(map(sum, result["table"])) == 50 and len(result["table"]) == 10, "a metric with axes is nested lists")
+    code, out, err = t.call(program, "predict", "--data", data, "--out", "a")
+    shape, values = programs.read_npy(t.path("a", "logits.npy"))
+    t.check(code == 0 and shape == (50, 10), "predict writes one row an example", str(shape) + err)
+    t.check(max(abs(v - e) for v, e in zip(values, expected)) < 1e-4, "predictions are the model's")
+    code, out, err = t.call(program, "predict", "--data", data, "--out", "a", "--on", "train", "--batches", 2)
+    t.check(programs.read_npy(t.path("a", "logits.npy"))[0] == (64, 10), "--on and --batches", out + err)
+    t.refused(2, ["--on nothing", "train, valid"], program, "eval", "--data", data, "--out", "a", "--on", "nothing")
+    os.rename(t.path("a", "final.safetensors"), t.path("final"))
+    code, out, err = t.call(program, "eval", "--data", data, "--out", "a")
+    t.check(code == 0 and json.loads(out.splitlines()[-1]) == result and "step-00000060" in out,
+            "without final parameters the newest checkpoint serves", out + err)
+    code, out, err = t.call(program, "eval", "--data", data, "--init", t.path("final"))
+    t.check(code == 0 and json.loads(out.splitlines()[-1]) == result, "--init", out + err)
+
+
+def test_generate(t):
+    programs.write(t.path("text"), bytes(range(256)) * 4)
+    field = dict(name="text", dtype="I32", shape=[9], below=256)
+    program = t.recorder(dict(name="train", source="text", files=["text"], window=9, stride=8, fields=[field]), 9, 8, steps=1)
+    t.check(t.call(program, "--data", ".", "--out", "a")[0] == 0, "trains")
+    code, out, err = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 20, "--temperature", 0)
+    t.check((code, out) == (0, "abcdefghijklmnopqrstuvw\n"), "the likeliest byte each time, beyond the window", repr(out) + err)
+    one = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 40, "--seed", 1)[1]
+    two = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 40, "--seed", 1, "--threads", 3)[1]
+    other = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 40, "--seed", 2)[1]
+    t.check(one == two and one != other, "the same seed draws the same text")
+    top = t.call(program, "generate", "--out", "a", "--prompt", "A", "--length", 5, "--top-k", 1)[1]
+    t.check(top == "ABCDEF\n", "--top-k 1", top)
+
+    # Draws follow the formula: P(next) = exp(4) / (exp(4) + 255), the rest equal, in the order of the tokens.
+    weight = math.exp(4)
+    expected, last = b"A", 65
+    for position in range(6):
+        left, total = reference.draw(3, position) * (weight + 255), 0
+        for token in range(256):
+            total += weight if token == (last + 1) % 256 else 1
+            if left < total:
+                break
+        expected += bytes([token])
+        last = token
+    done = subprocess.run([program, "generate", "--out", "a", "--prompt", "A", "--length", "6", "--seed", "3"],
+                          cwd=t.folder, stdout=subprocess.PIPE)
+    t.check(done.stdout == expected + b"\n", "draws follow the formula", "%r %r" % (done.stdout, expected))
+
+    programs.write(t.path("tokens"), struct.pack("<100H", *range(100)))
+    field = dict(name="text", dtype="I32", shape=[5], below=300)
+    program = t.recorder(dict(name="train", source="tokens", token_bits=16, files=["tokens"], window=5, stride=4, fields=[field]),
+                         5, 8, steps=1, vocabulary=300)
+    t.call(program, "--data", ".", "--out", "b")
+    code, out, err = t.call(program, "generate", "--out", "b", "--prompt", "296, 297", "--length", 4, "--temperature", 0)
+    t.check((code, out.split()) == (0, ["298", "299", "0", "1"]), "tokens come out as numbers", repr(out) + err)
+    t.refused(2, ["the token 300 is outside"], program, "generate", "--out", "b", "--prompt", "300")
+    t.refused(2, ["expected numbers"], program, "generate", "--out", "b", "--prompt", "x")
+    t.refused(2, ["does not generate"], t.linear(), "generate", "--out", "b")
+
+
+def test_command_line(t):
+    program = t.linear()
+    code, out, err = t.call(program, "--help")
+    t.check(code == 0 and all(word in out for word in ("--resume", "predict", "--threads", "OUT/final.safetensors")), "--help", out)
+    t.refused(2, ["unknown flag `--stepps`", "did you mean `--steps`?"], program, "--stepps", 3)
+    t.refused(2, ["unknown command `evl`", "did you mean `eval`?"], program, "evl")
+    t.refused(2, ["--steps needs a whole number"], program, "--steps", "many")
+    t.refused(2, ["--steps needs a value"], program, "--steps")
+    t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", 0)
+    t.refused(2, ["at most 4"], program, "--threads", 5)
+    t.refused(2, ["--steps has no meaning for `eval`"], program, "eval", "--steps", 4)
+    t.refused(2, ["unknown log `cvs`", "did you mean `csv`?"], program, "--log", "cvs")
+    t.refused(2, ["--resume takes no value"], program, "--resume=yes")
+    t.refused(2, ["unknown argument `now`"], program, "train", "now")
+
+
+def test_info_and_start(t):
+    plan = ["micro-batch %d of %d: remat auto" % (i, 12000) for i in range(20)]
+    program = t.linear(plan=tuple(plan))
+    best = 1e9
+    for _ in range(5):
+        begin = time.perf_counter()
+        code, out, err = t.call(program, "info")
+        best = min(best, time.perf_counter() - begin)
+    t.check(code == 0 and plan[0] in out and "130 in 2 tensors" in out, "info tells the plan and the parameters", out)
+    t.check(best < 0.1, "info answers in under 100 ms", "%.3f s" % best)
+
+
+def test_bar_on_a_terminal(t):
+    data = t.digits()
+    control, terminal = pty.openpty()
+    process = subprocess.Popen([t.linear(), "--data", data, "--out", "a"], stdout=terminal, stderr=terminal, cwd=t.folder)
+    os.close(terminal)
+    seen = b""
+    while True:
+        try:
+            part = os.read(control, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    t.check(process.wait() == 0 and b"\r\x1b[K[" in seen and b"60/60" in seen and b"examples/s" in seen, "a bar is drawn", repr(seen[:300]))
+
+
+def test_gate(t):
+    data = t.digits()
+    program = t.linear(defines=dict(PLANT_STEP=23, PLANT_EXAMPLE=16))
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--threads", 2)
+    t.check(code == 4, "a planted overflow ends with 4", out + err)
+    t.check("linear.cinch:7: fc: product" in err and "value 3 of output 0 is inf" in err and "micro-batch from example 16" in err and
+            "step 23" in err, "kernel, line and value are named", err)
+    clean = t.linear()
+    t.call(clean, "--data", data, "--out", "b", "--steps", 23)
+    saved = programs.read_safetensors(t.path("a", "run", "step-00000023.safetensors"))[1]
+    final = programs.read_safetensors(t.path("b", "final.safetensors"))[1]
+    t.check(all(saved[name][1] == final[name][1] for name in final), "the parameters are those before the bad step")
+    code, out, err = t.call(t.linear(defines=dict(PLANT_STEP=0, PLANT_EXAMPLE=0)), "--data", data, "--out", "c")
+    t.check(code == 4 and "fc: product" in err, "at the very first step", err)
+
+
+def test_budget_warning(t):
+    data = t.digits()
+    code, out, err = t.call(t.linear(budget=4096), "--data", data, "--out", "a", "--steps", 2)
+    t.check("above the budget" in err, "a peak above the budget is said", err)
+    code, out, err = t.call(t.linear(budget=64 << 20), "--data", data, "--out", "a", "--steps", 2)
+    t.check("above the budget" not in err and "budget 67108864" in out, "the budget is printed", out)
+    program = t.linear(padding=(9 << 20) + 100)
+    code, out, err = t.call(program, "--data", data, "--out", "big", "--steps", 2)
+    peak = re.search(r"peak memory (\d+) bytes \(.*\), arena (\d+)", out)
+    t.check(int(peak[2]) <= int(peak[1]) <= int(peak[2]) + (3 << 20), "huge pages round nothing up", out)
+    huge = t.linear(padding=1 << 45)
+    t.refused(5, ["arena"], huge, "--data", data, "--out", "huge", "--steps", 2)

@@ -1,0 +1,243 @@
+"""tests_state.py: checkpoints, resuming, kills, full disks, foreign and damaged files."""
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import programs
+from cases import content
+
+
+def checkpoints(t, out, folder="run"):
+    return sorted(name for name in os.listdir(t.path(out, folder)) if name.startswith("step-"))
+
+
+def test_keep_and_best(t):
+    data = t.digits()
+    t.call(t.linear(), "--data", data, "--out", "a")
+    t.check(checkpoints(t, "a") == ["step-000000%d.safetensors" % s for s in (50, 55, 60)], "the last three are kept",
+            str(checkpoints(t, "a")))
+    info, tensors = programs.read_safetensors(t.path("a", "run", "step-00000060.safetensors"))
+    t.check(info["step"] == "60" and "optimizer/fc.weight.m" in tensors and info["hash"] == "00000000deadbeef", "a checkpoint", str(info))
+    best, _ = programs.read_safetensors(t.path("a", "run", "best.safetensors"))
+    rows = [json.loads(line) for line in open(t.path("a", "log.jsonl"))]
+    t.check(float(best["best"].split(":")[1]) >= max(row.get("valid.acc", 0) for row in rows), "the best one is kept", str(best))
+    every = [dict(steps=20, kind="eval", dataset=1, batches=0), dict(steps=5, kind="checkpoint", dir="few", keep=0, best="", best_is_max=True)]
+    t.call(t.linear(every=every), "--data", data, "--out", "b")
+    t.check(len(checkpoints(t, "b", "few")) == 12, "keep = 0 keeps all")
+
+
+def test_resume(t):
+    data = t.digits()
+    program = t.linear()
+    t.call(program, "--data", data, "--out", "whole")
+    whole = content(t.path("whole", "final.safetensors"))
+    log = [line.rsplit(",", 3)[0] for line in open(t.path("whole", "log.csv"))]
+    log = [line.split(",")[:4] for line in open(t.path("whole", "log.csv"))]
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 13)
+    t.check(code == 0 and "starting afresh" in out, "--resume without a checkpoint says so", out + err)
+    t.check(checkpoints(t, "a")[-1] == "step-00000013.safetensors", "the last step is saved", str(checkpoints(t, "a")))
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 41)
+    t.check(code == 0 and "resumed at step 13" in out, "resumed", out + err)
+    code, out, err = t.call(t.linear(microbatch=16), "--data", data, "--out", "a", "--resume", "--threads", 3)
+    t.check(code == 0 and "resumed at step 41" in out, "resumed under another plan", out + err)
+    t.check(content(t.path("a", "final.safetensors")) == whole, "the same bits as one never stopped")
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume")
+    t.check(code == 0 and content(t.path("a", "final.safetensors")) == whole, "after the end it exits with 0", out + err)
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 20)
+    t.check(code == 0 and "nothing to do" in out and content(t.path("a", "final.safetensors")) == whole, "a smaller --steps does nothing", out + err)
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--steps", 100)
+    t.check(code == 0 and "--steps 100" in err, "--steps beyond the end", err)
+    t.check(os.path.exists(t.path("a", "run.previous", "step-00000060.safetensors")), "an earlier run is not lost")
+
+
+def test_kills(t):
+    data = t.digits()
+    program = t.linear(steps=3000, every=[
+        dict(steps=500, kind="eval", dataset=1, batches=0),
+        dict(steps=7, kind="checkpoint", dir="run", keep=2, best="", best_is_max=False),
+        dict(steps=3, kind="log", csv=True, jsonl=True, tensorboard=True)])
+    begin = time.time()
+    t.call(program, "--data", data, "--out", "whole")
+    seconds = time.time() - begin
+    whole = content(t.path("whole", "final.safetensors"))
+    draw = random.Random(5)
+    kills = 0
+    for attempt in range(200):
+        process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume", "--threads", str(1 + attempt % 3)],
+                                   cwd=t.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=seconds * (0.02 + 0.2 * draw.random()))
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    t.check(process.returncode == 0 and kills >= 5, "killed %d times, then done" % kills)
+    t.check(content(t.path("a", "final.safetensors")) == whole, "killed and resumed: the same bits")
+    strip = lambda name: [line.split(",")[:4] for line in open(t.path(name, "log.csv"))]
+    t.check(strip("a") == strip("whole"), "the log is the same, too")
+    t.check(not [n for n in os.listdir(t.path("a", "run")) if n.endswith(".tmp")], "no temporary files are left")
+
+
+def test_signals(t):
+    data = t.digits()
+    program = t.linear(steps=200000, every=[dict(steps=100000, kind="checkpoint", dir="run", keep=2, best="", best_is_max=False),
+                                            dict(steps=11, kind="eval", dataset=1, batches=0)])
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume"], cwd=t.folder, stdout=subprocess.PIPE)
+        time.sleep(0.4)
+        process.send_signal(number)
+        out = process.communicate(timeout=20)[0].decode()
+        t.check(process.returncode == 75 and "saved in" in out, "signal %d saves and leaves with 75" % number, out[-300:])
+    t.check(len(checkpoints(t, "a")) == 2, "both are there", str(checkpoints(t, "a")))
+    last = int(checkpoints(t, "a")[-1][5:13])
+    t.call(program, "--data", data, "--out", "b", "--steps", last)
+    saved = programs.read_safetensors(t.path("a", "run", checkpoints(t, "a")[-1]))[1]
+    final = programs.read_safetensors(t.path("b", "final.safetensors"))[1]
+    t.check(all(saved[name][1] == final[name][1] for name in final), "what was saved is the state at that step")
+
+
+def limit(size):
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_full_disk(t):
+    data = t.digits()
+    program = t.linear()
+    t.call(program, "--data", data, "--out", "whole")
+    whole = content(t.path("whole", "final.safetensors"))
+    size = len(whole)
+    small = [dict(steps=20, kind="eval", dataset=1, batches=0), dict(steps=5, kind="checkpoint", dir="run", keep=3, best="", best_is_max=True)]
+    few = t.linear(every=small)
+    # Checkpoints (with optimizer state) do not fit under the limit, the final parameters do.
+    code, out, err = t.call(few, "--data", data, "--out", "a", preexec_fn=limit(size + 64))
+    t.check(code == 0 and err.count("could not be written") >= 12 and "File too large" in err, "failed checkpoints are warnings", err)
+    t.check(content(t.path("a", "final.safetensors")) == whole, "and the run goes on to the same end")
+    t.check(os.listdir(t.path("a", "run")) == [], "no half-written file is left", str(os.listdir(t.path("a", "run"))))
+    t.refused(5, ["final parameters could not be written"], few, "--data", data, "--out", "b", preexec_fn=limit(600))
+    t.check(not os.path.exists(t.path("b", "final.safetensors")), "no half-written final file")
+    # A log that fails is a warning.
+    logged = t.linear(every=[dict(steps=1, kind="log", csv=True, jsonl=True, tensorboard=True)])
+    code, out, err = t.call(logged, "--data", data, "--out", "c", preexec_fn=limit(size + 64))
+    t.check(code == 0 and "log" in err and err.count("log.csv could not") <= 1, "a failed log is a warning, once", err)
+    # A full file system, where one can be mounted.
+    os.mkdir(t.path("disk"))
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", t.path("disk")], stderr=subprocess.DEVNULL).returncode == 0
+    if mounted:
+        try:
+            code, out, err = t.call(few, "--data", data, "--out", "disk")
+            t.check(code == 5 and "No space left" in err or code == 0 and "No space left" in err, "a full disk is said", err)
+        finally:
+            subprocess.run(["umount", t.path("disk")])
+    t.refused(5, ["/dev/null/out"], program, "--data", data, "--out", "/dev/null/out")
+    programs.write(t.path("file"), b"")
+    t.refused(5, ["file"], program, "--data", data, "--out", "file")
+
+
+def test_two_runs(t):
+    data = t.digits()
+    slow = t.linear(steps=10000000, every=[])
+    process = subprocess.Popen([slow, "--data", data, "--out", "a"], cwd=t.folder, stdout=subprocess.DEVNULL)
+    time.sleep(0.3)
+    t.refused(5, ["another run"], slow, "--data", data, "--out", "a")
+    process.kill()
+    process.wait()
+
+
+def test_damaged_checkpoints(t):
+    data = t.digits()
+    program = t.linear()
+    t.call(program, "--data", data, "--out", "whole")
+    whole = content(t.path("whole", "final.safetensors"))
+    t.call(program, "--data", data, "--out", "a", "--steps", 30)
+    newest, older = t.path("a", "run", "step-00000030.safetensors"), t.path("a", "run", "step-00000025.safetensors")
+    sound = content(newest)
+    header = 8 + struct.unpack("<Q", sound[:8])[0]
+
+    def damaged(name, content_, parts):
+        shutil.rmtree(t.path("b"), ignore_errors=True)
+        shutil.copytree(t.path("a"), t.path("b"))
+        programs.write(t.path("b", "run", "step-00000030.safetensors"), content_)
+        code, out, err = t.call(program, "--data", data, "--out", "b", "--resume")
+        t.check(code == 0 and "resumed at step 25" in out and "step-00000030.safetensors is passed over" in err and
+                all(part in err for part in parts), name, out[:300] + err)
+        t.check(content(t.path("b", "final.safetensors")) == whole, name + ": the same bits")
+
+    damaged("empty", b"", ["too few"])
+    damaged("truncated in its header", sound[:header // 2], ["truncated"])
+    damaged("truncated in its data", sound[:-100], ["truncated"])
+    damaged("longer", sound + b"\0" * 8, ["bytes of data follow"])
+    damaged("not safetensors", b"PK\x03\x04" * 100, ["not a safetensors file"])
+    damaged("a bit flipped in the data", sound[:-5] + bytes([sound[-5] ^ 16]) + sound[-4:], ["corrupt", "checksum"])
+    at = sound.index(b'"step":"30"')
+    damaged("a digit of the position changed", sound[:at + 8] + b"2" + sound[at + 9:], ["corrupt"])
+    damaged("a digit of the hash changed", sound.replace(b"deadbeef", b"deadbeee"), ["corrupt"])
+    damaged("no JSON", sound[:8] + b"{" * (header - 8) + sound[header:], ["damaged at byte"])
+    draw = random.Random(3)
+    for i in range(20):
+        at = draw.randrange(8, len(sound))
+        damaged("byte %d changed" % at, sound[:at] + bytes([sound[at] ^ (1 << draw.randrange(8))]) + sound[at + 1:], [])
+
+    shutil.rmtree(t.path("b"))
+    shutil.copytree(t.path("a"), t.path("b"))
+    for name in checkpoints(t, "b"):
+        programs.write(t.path("b", "run", name), b"damaged")
+    code, out, err = t.call(program, "--data", data, "--out", "b", "--resume")
+    t.check(code == 0 and "starting afresh" in out and err.count("passed over") == 3, "all damaged", out + err)
+    t.check(content(t.path("b", "final.safetensors")) == whole, "afresh, to the same end")
+
+    other = t.linear(hash="0123456789abcdef")
+    code, out, err = t.call(other, "--data", data, "--out", "a", "--resume")
+    t.check(code == 3 and "another program" in err and "deadbeef" in err and "0123456789abcdef" in err, "a foreign checkpoint is refused", err)
+    t.check(content(newest) == sound, "and left alone")
+
+
+def test_init_file(t):
+    data = t.digits()
+    program = t.linear()
+    draw = random.Random(1)
+    weight = [draw.random() for _ in range(120)]
+    bias = [draw.random() for _ in range(10)]
+    tensors = {"fc.bias": ([10], bias), "fc.weight": ([10, 12], weight)}
+    for dtype in ("F32", "F64"):
+        programs.write_safetensors(t.path("init"), tensors, dtype, {"format": "pt", "note": "x" * 5000})
+        code, out, err = t.call(program, "--data", data, "--out", "a", "--steps", 0, "--init", t.path("init"))
+        _, final = programs.read_safetensors(t.path("a", "final.safetensors"))
+        single = lambda values: [struct.unpack("f", struct.pack("f", v))[0] for v in values]
+        t.check(code == 0 and list(final["fc.weight"][1]) == single(weight) and list(final["fc.bias"][1]) == single(bias),
+                "--init from %s" % dtype, err)
+
+    def wrong(parts, **change):
+        programs.write_safetensors(t.path("init"), dict(tensors, **change))
+        t.refused(3, parts, program, "--data", data, "--out", "a", "--steps", 0, "--init", t.path("init"))
+
+    wrong(["`fc.weight` has shape [12, 10] in it, expected [10, 12]"], **{"fc.weight": ([12, 10], weight)})
+    wrong(["`fc.wieght` is no parameter", "did you mean `fc.weight`?"], **{"fc.wieght": ([1], [0])})
+    programs.write_safetensors(t.path("init"), {"fc.bias": ([10], bias)})
+    t.refused(3, ["`fc.weight` is missing"], program, "--data", data, "--init", t.path("init"))
+    t.refused(3, ["cannot open"], program, "--data", data, "--init", t.path("nothing"))
+    for text, parts in ((b'{"fc.bias":{"dtype":"BF16","shape":[10],"data_offsets":[0,20]}}', ["BF16", "expected F32 or F64"]),
+                        (b'{"fc.bias":{"dtype":"X9","shape":[10],"data_offsets":[0,40]}}', ["unknown type"]),
+                        (b'{"fc.bias":{"dtype":"F32","shape":[-1],"data_offsets":[0,40]}}', ["described wrongly"]),
+                        (b'{"fc.bias":{"dtype":"F32","shape":[9999999999,9999999999],"data_offsets":[0,40]}}', ["described wrongly"]),
+                        (b'{"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[40,0]}}', ["described wrongly"]),
+                        (b'{"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]},"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]}}', ["twice"])):
+        programs.write(t.path("init"), struct.pack("<Q", len(text)) + text + b"\0" * 40)
+        t.refused(3, parts, program, "--data", data, "--init", t.path("init"))
+    t.call(program, "--data", data, "--out", "c", "--steps", 10)
+    code, out, err = t.call(program, "--data", data, "--out", "d", "--steps", 0, "--init", t.path("c", "run", "step-00000010.safetensors"))
+    t.check(code == 0 and content(t.path("d", "final.safetensors")) == content(t.path("c", "final.safetensors")), "--init from a checkpoint", err)
+
+
+def test_epochs(t):
+    data = t.digits()
+    program = t.linear(epochs=3, every=[dict(steps=0, kind="checkpoint", dir="run", keep=0, best="", best_is_max=False)])
+    code, out, err = t.call(program, "--data", data, "--out", "a")
+    t.check(code == 0 and "steps 0 to 14" in out, "3 epochs of 150 in batches of 32", out + err)
+    t.check([int(n[5:13]) for n in checkpoints(t, "a")] == [5, 10, 14], "every epoch", str(checkpoints(t, "a")))
