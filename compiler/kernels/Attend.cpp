@@ -89,9 +89,9 @@ private:
   void normalize(const Patch &part, Value lane) {
     // The largest: four chains, any order gives the same.
     constexpr int kChains = 4;
-    Value previous = loadVector(maximum, lane), lastKey = add(part.keys, -1);
+    Value previous = loadVector(maximum, lane), keys = keysNeeded(part, add(lane, lanes)), lastKey = add(keys, -1);
     SmallVector<Value> largest = loop(
-        index(0), part.keys, kChains, SmallVector<Value>(kChains, previous), [&](Value s, ValueRange carried) {
+        index(0), keys, kChains, SmallVector<Value>(kChains, previous), [&](Value s, ValueRange carried) {
           SmallVector<Value> next;
           for (int i = 0; i < kChains; ++i)
             next.push_back(larger(loadVector(block, add(mul(min(add(s, i), lastKey), queryBlock), lane)), carried[i]));
@@ -128,6 +128,7 @@ private:
     p.inner = part.keys;
     p.cols = spec.E;
     p.rowScale = factor;
+    spareSumOverKeys(p, part);
     product(p);
   }
 

@@ -21,6 +21,10 @@ constexpr int64_t kKeyBlock = 64; // keys between two updates of the running max
 // Rows whose queries are packed together, whole vectors; changes no bit.
 int64_t queryBlockOf(const AttendSpec &);
 
+// Rows of a register tile. With a causal mask it decides how many zeros are added along the diagonal, so it is the same for
+// every target.
+constexpr int kTileRows = 6;
+
 // Typed memory and the element number where something starts in it.
 struct Place {
   mlir::Value memory, at;
@@ -37,6 +41,10 @@ struct TileProduct {
   bool fresh = false;                                 // start from +0.0, not from what C holds
   Place rowScale;                                     // if set: what C holds is multiplied by rowScale[row] first
   std::function<mlir::Value(mlir::Value row, mlir::Value col, mlir::Value vector)> finish; // before storing
+  // What a causal mask spares, if set: rows needed by the columns before `colEnd`; first and last + 1 of the terms that the
+  // tile of kTileRows rows from `row` on needs.
+  std::function<mlir::Value(mlir::Value colEnd)> rowsNeeded;
+  std::function<std::pair<mlir::Value, mlir::Value>(mlir::Value row)> termsNeeded;
 };
 
 class AttendEmitter {
@@ -121,6 +129,12 @@ public:
   mlir::Value keyLimit(mlir::Value t0, mlir::Value queries);
   // to[key][query] = the scores, scaled, biased, -inf where masked out.
   void scores(const Head &, const Patch &, Place packedQueries, Place to);
+  // Along the diagonal of a causal mask only a triangle of the block is computed: keys that the queries before `queryEnd` need
+  // (with what their tiles of rows read beyond), as counts within the block.
+  mlir::Value keysNeeded(const Patch &, mlir::Value queryEnd);
+  void spareScores(TileProduct &, const Patch &);       // rows are keys, columns queries
+  void spareSumOverKeys(TileProduct &, const Patch &);  // rows are queries, terms keys
+  void spareSumOverQueries(TileProduct &, const Patch &); // rows are keys, terms queries
   // With dropout: which probabilities of the block are kept, as bits in the thread's scratch for `forKeys`.
   void drawKept(const Head &, const Patch &);
   // Calls `body` for every key of the block and the queries from `lane` on, keys ascending; `kept`, a vector of i1, is null
@@ -133,7 +147,7 @@ private:
   mlir::Value queryNumbers(mlir::Value first); // i32: first, first + 1, ..
   void productColumns(const TileProduct &, mlir::Value col, int vectors, int64_t validLast);
   void transpose8(llvm::SmallVectorImpl<mlir::Value> &rows);
-  int tileRows = 6, tileVectors = 1;
+  int tileVectors = 1;
   mlir::Value scratchStart;
   DrawKey drawKey;
   int64_t drawsAt; // bytes into the scratch

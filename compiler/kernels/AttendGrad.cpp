@@ -127,11 +127,9 @@ private:
         addBiasGradient(g, part);
 
       // dv[s] += w[s, t] dout[t];  dk[s] += ds[s, t] q[t];  dq[t] += ds[s, t] k[s]
-      accumulate(shares, queryBlock, 1, g.dout, rowStride(grad.dout), keyRows(g.dv, grad.dv), rowStride(grad.dv),
-                 part.keys, count, spec.E);
-      accumulate(slopes, queryBlock, 1, q, rowStride(spec.q), keyRows(g.dk, grad.dk), rowStride(grad.dk), part.keys, count,
-                 spec.K);
-      accumulate(slopes, 1, queryBlock, k, rowStride(spec.k), g.dq, rowStride(grad.dq), count, part.keys, spec.K);
+      sumOverQueries(shares, g.dout, rowStride(grad.dout), keyRows(g.dv, grad.dv), rowStride(grad.dv), part, spec.E);
+      sumOverQueries(slopes, q, rowStride(spec.q), keyRows(g.dk, grad.dk), rowStride(grad.dk), part, spec.K);
+      sumOverKeys(k, g.dq, part);
     });
   }
 
@@ -183,6 +181,7 @@ private:
     p.inner = index(spec.E);
     p.colCount = part.queries;
     p.fresh = true;
+    spareScores(p, part);
     product(p);
   }
 
@@ -207,7 +206,7 @@ private:
   void addBiasGradient(const Gradients &g, const Patch &part) {
     loop(index(0), part.queries, 1, [&](Value row) {
       Value t = mul(add(part.t0, row), grad.dbias.strides[1]);
-      loop(index(0), part.keys, 1, [&](Value key) {
+      loop(index(0), keysNeeded(part, add(row, 1)), 1, [&](Value key) {
         Value at = add(mul(key, queryBlock), row), slope = load(slopes, at);
         Value s = add(t, mul(add(part.s0, key), grad.dbias.strides[2]));
         store(fadd(load(g.dbias, s), slope), g.dbias, s);
@@ -216,19 +215,37 @@ private:
     });
   }
 
-  void accumulate(Place a, int64_t aRow, int64_t aInner, Place rowsOfB, int64_t bRow, Place c, int64_t cRow, Value rows,
-                  Value inner, int64_t cols) {
+  // c[s] += sum over t of a[s, t] b[t].
+  void sumOverQueries(Place a, Place rowsOfB, int64_t bRow, Place c, int64_t cRow, const Patch &part, int64_t cols) {
     TileProduct p;
     p.a = a;
-    p.aRow = aRow;
-    p.aInner = aInner;
+    p.aRow = queryBlock;
+    p.aInner = 1;
     p.b = rowsOfB;
     p.bInner = bRow;
     p.c = c;
     p.cRow = cRow;
-    p.rows = rows;
-    p.inner = inner;
+    p.rows = part.keys;
+    p.inner = part.queries;
     p.cols = cols;
+    spareSumOverQueries(p, part);
+    product(p);
+  }
+
+  // dq[t] += sum over s of slope[s, t] k[s].
+  void sumOverKeys(Place k, Place dq, const Patch &part) {
+    TileProduct p;
+    p.a = slopes;
+    p.aRow = 1;
+    p.aInner = queryBlock;
+    p.b = k;
+    p.bInner = rowStride(spec.k);
+    p.c = dq;
+    p.cRow = rowStride(grad.dq);
+    p.rows = part.queries;
+    p.inner = part.keys;
+    p.cols = spec.K;
+    spareSumOverKeys(p, part);
     product(p);
   }
 

@@ -1,6 +1,6 @@
 // AttendProducts.cpp: register-tiled products of small blocks, and blocks turned on their side.
 //
-// A tile is `tileRows` x `tileVectors` accumulators; A is read as scalars and broadcast, B as vectors of columns:
+// A tile is kTileRows x `tileVectors` accumulators; A is read as scalars and broadcast, B as vectors of columns:
 //
 //        for i ascending:  acc[r][v] = fma(A[row + r, i], B[i, col + v * lanes ..], acc[r][v])
 //
@@ -38,15 +38,16 @@ void AttendEmitter::product(const TileProduct &p) {
 
 void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors, int64_t validLast) {
   auto valid = [&](int v) { return v + 1 == vectors ? validLast : lanes; };
-  Value lastRow = add(p.rows, -1);
-  loop(index(0), p.rows, tileRows, [&](Value firstRow) {
+  Value rowCount = p.rowsNeeded ? min(p.rows, p.rowsNeeded(add(col, vectors * lanes))) : p.rows;
+  Value lastRow = add(rowCount, -1);
+  loop(index(0), rowCount, kTileRows, [&](Value firstRow) {
     SmallVector<Value> rows, aStart, cStart, accumulators;
-    for (int r = 0; r < tileRows; ++r) {
+    for (int r = 0; r < kTileRows; ++r) {
       rows.push_back(r == 0 ? firstRow : min(add(firstRow, r), lastRow));
       aStart.push_back(add(p.a.at, mul(rows[r], p.aRow)));
       cStart.push_back(add(add(p.c.at, mul(rows[r], p.cRow)), col));
     }
-    for (int r = 0; r < tileRows; ++r) {
+    for (int r = 0; r < kTileRows; ++r) {
       Value scale = p.rowScale.memory ? splat(load(p.rowScale, rows[r])) : Value();
       for (int v = 0; v < vectors; ++v) {
         Value start = p.fresh ? splat(0.0) : loadSome({p.c.memory, cStart[r]}, index(v * lanes), valid(v), vector);
@@ -54,19 +55,22 @@ void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors,
       }
     }
     Value bStart = add(p.b.at, col);
-    accumulators = loop(index(0), p.inner, 1, accumulators, [&](Value i, ValueRange carried) {
+    Value from = index(0), to = p.inner;
+    if (p.termsNeeded)
+      std::tie(from, to) = p.termsNeeded(firstRow);
+    accumulators = loop(from, to, 1, accumulators, [&](Value i, ValueRange carried) {
       SmallVector<Value> columns, next;
       Value bRow = add(bStart, mul(i, p.bInner)), aInner = mul(i, p.aInner);
       for (int v = 0; v < vectors; ++v)
         columns.push_back(loadSome({p.b.memory, bRow}, index(v * lanes), valid(v), vector));
-      for (int r = 0; r < tileRows; ++r) {
+      for (int r = 0; r < kTileRows; ++r) {
         Value scalar = splat(load({p.a.memory, aStart[r]}, aInner));
         for (int v = 0; v < vectors; ++v)
           next.push_back(fma(scalar, columns[v], carried[r * vectors + v]));
       }
       return next;
     });
-    for (int r = 0; r < tileRows; ++r)
+    for (int r = 0; r < kTileRows; ++r)
       for (int v = 0; v < vectors; ++v) {
         Value result = accumulators[r * vectors + v];
         if (p.finish)

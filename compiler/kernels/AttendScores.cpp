@@ -15,6 +15,32 @@ Value AttendEmitter::keyLimit(Value t0, Value queries) {
   return spec.causal ? min(all, add(t0, queries)) : all;
 }
 
+// A key is seen by the queries t >= s. Tiles of rows reach kTileRows - 1 beyond their first row, so that many more keys are
+// computed for every vector of queries: masked, so their shares are 0.
+Value AttendEmitter::keysNeeded(const Patch &patch, Value queryEnd) {
+  if (!spec.causal)
+    return patch.keys;
+  return min(patch.keys, add(sub(add(patch.t0, queryEnd), patch.s0), kTileRows - 1));
+}
+
+void AttendEmitter::spareScores(TileProduct &p, const Patch &patch) {
+  if (spec.causal)
+    p.rowsNeeded = [&](Value colEnd) { return keysNeeded(patch, colEnd); };
+}
+
+void AttendEmitter::spareSumOverKeys(TileProduct &p, const Patch &patch) {
+  if (spec.causal)
+    p.termsNeeded = [&](Value row) { return std::make_pair(index(0), keysNeeded(patch, add(row, 1))); };
+}
+
+void AttendEmitter::spareSumOverQueries(TileProduct &p, const Patch &patch) {
+  if (spec.causal)
+    p.termsNeeded = [&](Value row) {
+      Value first = sub(add(patch.s0, row), patch.t0);
+      return std::make_pair(Value(arith::MaxSIOp::create(b, loc, first, index(0))), patch.queries);
+    };
+}
+
 Value AttendEmitter::queryNumbers(Value first) {
   auto type = VectorType::get({lanes}, b.getI32Type());
   SmallVector<int32_t> counts(lanes);
@@ -38,6 +64,7 @@ void AttendEmitter::scores(const Head &head, const Patch &block, Place packedQue
   p.inner = index(spec.K);
   p.colCount = block.queries;
   p.fresh = true;
+  spareScores(p, block);
   p.finish = [&](Value row, Value col, Value score) -> Value {
     Value key = add(block.s0, row), query = add(block.t0, col);
     score = fmul(score, splat(spec.scale));
@@ -105,7 +132,7 @@ SmallVector<Value> AttendEmitter::forKeys(const Patch &patch, Value lane, ValueR
   Value words;
   if (spec.dropout > 0)
     words = drawWords(*this, add(add(scratchStart, drawsAt), rowBytes()));
-  return loop(index(0), patch.keys, 1, init, [&](Value key, ValueRange carried) {
+  return loop(index(0), keysNeeded(patch, add(lane, lanes)), 1, init, [&](Value key, ValueRange carried) {
     if (!words)
       return body(key, Value(), carried);
     auto type = VectorType::get({lanes}, b.getI32Type());
