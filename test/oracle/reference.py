@@ -59,7 +59,7 @@ def train_gpt(parameters, text, steps, horizon, rate, keys, size=8, window=33, b
 
 
 def train_mlp(parameters, images, labels, steps, rate, keys, optimizer, clip=None, size=32, seed=42):
-    x = images.reshape(len(images), -1) / 255.0
+    x = images.reshape(len(images), -1) * (1 / 255)
     dropout = Dropout(rate, seed, keys)
 
     def loss_of(nodes, examples, step):

@@ -17,7 +17,7 @@ def hash_text(text):
 
 
 def stream_key(seed, name):
-    return mix64((seed + hash_text(name)) & WORD)
+    return mix64(mix64((seed + 0x9E3779B97F4A7C15) & WORD) ^ hash_text(name))
 
 
 def shuffled(seed, epoch, count, place):
