@@ -363,8 +363,9 @@ def NN_AttendOp : NN_Op<"attend", [Derivative, Infers, AttrSizedOperandSegments]
   let summary = "scaled dot-product attention with grouped key heads";
   let description = [{
     q[.., A, T, K], k[.., G, S, K], v[.., G, S, E], keys i1[.., S], bias[A, T, S]: for query head a with g = floor(a * G / A),
-    p = softmax over s of (scale * q . k + bias), where `keys` is false or, if `causal`, s > t, as if -inf; dropout keeps
-    an element with probability 1 - dropout (draw `key`, element (a * T + t) * S + s) and divides by it; o = p . v.
+    p = softmax over s of (scale * q . k + bias), where `keys` is false or, if `causal`, s > t, as if -inf; dropout keeps an
+    element with probability 1 - dropout (draw `key`; the element counts, row-major, the leading axes without the batch, then
+    a, t, s) and divides by it; o = p . v.
     `lse` is the logarithm of the sum of e^score of a row: what the backward pass needs.
     C1: leading axes agree in size and batch axis, which is one of them. C2: A is a multiple of G. C3: sizes agree as above.
     C4: the bias has no batch axis. C5: one element type.
