@@ -1,0 +1,234 @@
+// Every numbered constraint of the .td, broken once.
+// RUN: cinch-opt %s --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{expected the batch axis inside the 1 axes of the tensor, got 1}}
+func.func @batch(%x: tensor<8xf32, #nn.batch<1>>) { return }
+
+// -----
+func.func @constant() {
+  // expected-error@+1 {{expected a number that 'i32' holds, got 5.000000e-01}}
+  %0 = nn.constant 0.5 : tensor<i32>
+  return
+}
+
+// -----
+func.func @vector() {
+  // expected-error@+1 {{expected one axis of 2 elements, got 'tensor<3xf32>'}}
+  %0 = nn.vector [0.5, 0.2] : tensor<3xf32>
+  return
+}
+
+// -----
+func.func @range() {
+  // expected-error@+1 {{expected no batch axis}}
+  %0 = nn.range : tensor<3xi32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @random_type() {
+  // expected-error@+1 {{expected an element type that fits 'int', got 'f32'}}
+  %0 = nn.random int key 1 of 9.0 : tensor<3xf32>
+  return
+}
+
+// -----
+func.func @random_number() {
+  // expected-error@+1 {{expected a count >= 1 or a probability in [0, 1], got 1.5}}
+  %0 = nn.random bool key 1 of 1.5 : tensor<3xi1>
+  return
+}
+
+// -----
+func.func @element_wise(%x: tensor<8xf32, #nn.batch<0>>, %y: tensor<8xf32>) {
+  // expected-note@-1 {{prior use here}}
+  // expected-error@+1 {{expects different type than prior uses}}
+  %0 = nn.add %x, %y : tensor<8xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @where(%c: tensor<8xi1>, %x: tensor<8xf32, #nn.batch<0>>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected the condition to have the shape and batch axis of}}
+  %0 = nn.where %c, %x, %x : (tensor<8xi1>, tensor<8xf32, #nn.batch<0>>, tensor<8xf32, #nn.batch<0>>) -> tensor<8xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @cast(%x: tensor<8xf32>) {
+  // expected-error@+1 {{expected no float to become an integer}}
+  %0 = nn.cast %x : (tensor<8xf32>) -> tensor<8xi32>
+  return
+}
+
+// -----
+func.func @broadcast_order(%x: tensor<2x3xf32>) {
+  // expected-error@+1 {{expected increasing axes below 3, got 0 behind 1}}
+  %0 = nn.broadcast %x [1, 0] : (tensor<2x3xf32>) -> tensor<3x2x3xf32>
+  return
+}
+
+// -----
+func.func @broadcast_size(%x: tensor<2xf32>) {
+  // expected-error@+1 {{axis 0 has 2 elements, axis 1 of the result 3}}
+  %0 = nn.broadcast %x [1] : (tensor<2xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+func.func @broadcast_batch(%x: tensor<2xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{the batch axis does not carry over}}
+  %0 = nn.broadcast %x [1] : (tensor<2xf32, #nn.batch<0>>) -> tensor<3x2xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @transpose(%x: tensor<2x3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected a permutation of 2 axes}}
+  %0 = nn.transpose %x [0, 0] : (tensor<2x3xf32>) -> tensor<2x2xf32>
+  return
+}
+
+// -----
+func.func @reshape(%x: tensor<8x6xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{expected the batch axis to keep its size and place}}
+  %0 = nn.reshape %x : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<48xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @slice_batch(%x: tensor<8x6xf32, #nn.batch<0>>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{axis 0 is the batch axis: an op works example by example}}
+  %0 = nn.slice %x axis 0 from 0 to 4 : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<4x6xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @slice_range(%x: tensor<6xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected a range inside 6 elements, got 2 to 7}}
+  %0 = nn.slice %x axis 0 from 2 to 7 : (tensor<6xf32>) -> tensor<5xf32>
+  return
+}
+
+// -----
+func.func @concat(%x: tensor<6x2xf32>, %y: tensor<6x3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected all but axis 0 to agree}}
+  %0 = nn.concat %x, %y axis 0 : (tensor<6x2xf32>, tensor<6x3xf32>) -> tensor<12x2xf32>
+  return
+}
+
+// -----
+func.func @reduce_axes(%x: tensor<6x2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected increasing axes below 2, got 2 behind -1}}
+  %0 = nn.reduce sum %x [2] : (tensor<6x2xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+func.func @reduce_type(%x: tensor<6x2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{'any' does not fit}}
+  %0 = nn.reduce any %x [1] : (tensor<6x2xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+func.func @contract_size(%x: tensor<6x2xf32>, %y: tensor<3x5xf32>) {
+  // expected-error@+1 {{label 2 stands for 2 and for 3 elements}}
+  %0 = nn.contract %x [0, 2], %y [2, 1] : (tensor<6x2xf32>, tensor<3x5xf32>) -> tensor<6x5xf32>
+  return
+}
+
+// -----
+func.func @contract_sum(%x: tensor<6x2xf32>, %y: tensor<5xf32>) {
+  // expected-error@+1 {{summed label 2 is in one operand only}}
+  %0 = nn.contract %x [0, 2], %y [1] : (tensor<6x2xf32>, tensor<5xf32>) -> tensor<6x5xf32>
+  return
+}
+
+// -----
+func.func @contract_batch(%x: tensor<8x2xf32, #nn.batch<0>>, %y: tensor<8x3xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{the batch axes have two labels, 0 and 1}}
+  %0 = nn.contract %x [0, 2], %y [1, 3] : (tensor<8x2xf32, #nn.batch<0>>, tensor<8x3xf32, #nn.batch<0>>) -> tensor<8x8x2x3xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @contract_slowest(%x: tensor<8x2xf32, #nn.batch<0>>, %y: tensor<8x2xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{expected a summed batch axis to be one of both operands and the slowest, got label 1 and slowest 0}}
+  %0 = nn.contract %x [1, 0], %y [1, 0] : (tensor<8x2xf32, #nn.batch<0>>, tensor<8x2xf32, #nn.batch<0>>) -> tensor<f32>
+  return
+}
+
+// -----
+func.func @gather_batch(%x: tensor<8x2xf32, #nn.batch<0>>, %i: tensor<3xi32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{takes the batch axis by index}}
+  %0 = nn.gather %x [-1, 1] at (%i) [[0]] : (tensor<8x2xf32, #nn.batch<0>>, tensor<3xi32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+func.func @gather_gap(%x: tensor<8x2xf32>, %i: tensor<3xi32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected the labels of the result without a gap}}
+  %0 = nn.gather %x [-1, 2] at (%i) [[0]] : (tensor<8x2xf32>, tensor<3xi32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+func.func @scatter_add(%x: tensor<3x2xf32>, %i: tensor<3xi32>) {
+  // expected-error@+1 {{expected updates of type 'tensor<3x4xf32>', got 'tensor<3x2xf32>'}}
+  %0 = nn.scatter_add %x [-1, 1] at (%i) [[0]] : (tensor<3x2xf32>, tensor<3xi32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+func.func @softmax(%x: tensor<8x2xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{axis 0 is the batch axis}}
+  %0 = nn.softmax %x axis 0 : (tensor<8x2xf32, #nn.batch<0>>) -> tensor<8x2xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @cross_entropy(%x: tensor<8x2xf32>, %y: tensor<8x1xi32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected labels of type 'tensor<8xi32>', got 'tensor<8x1xi32>'}}
+  %0 = nn.cross_entropy %x, %y axis 1 : (tensor<8x2xf32>, tensor<8x1xi32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+func.func @attend(%q: tensor<3x4x8xf32>, %k: tensor<2x4x8xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected a multiple of the key heads as query heads}}
+  %o, %l = nn.attend %q, %k, %k scale 1.0 : (tensor<3x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> (tensor<3x4x8xf32>, tensor<3x4xf32>)
+  return
+}
+
+// -----
+func.func @sgd(%p: tensor<4xf32>, %lr: tensor<f64>) {
+  // expected-error@+1 {{expected a velocity and a new one exactly if there is momentum}}
+  %0 = nn.sgd %p, %p lr %lr momentum 0.9 : (tensor<4xf32>, tensor<4xf32>, tensor<f64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+func.func @adam(%p: tensor<4xf32>, %m: tensor<3xf32>, %lr: tensor<f64>) {
+  // expected-error@+1 {{expected the parameter's type 'tensor<4xf32>', got 'tensor<3xf32>'}}
+  %0, %1, %2 = nn.adam %p, %p, %m, %m lr %lr step %lr betas (0.9, 0.99) eps 1.0e-8 : (tensor<4xf32>, tensor<4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<f64>, tensor<f64>) -> (tensor<4xf32>, tensor<3xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+func.func @sum_squares(%x: tensor<4xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{expected no batch axis}}
+  %0 = nn.sum_squares %x : tensor<4xf32, #nn.batch<0>>
+  return
+}

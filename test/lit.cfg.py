@@ -1,0 +1,15 @@
+# The lit suite. Tools come from build/bin, or from --param build=DIR; FileCheck and not from LLVM.
+import os
+import lit.formats
+
+config.name = "cinch"
+config.test_format = lit.formats.ShTest(execute_external=True)
+config.suffixes = [".mlir", ".cinch", ".test"]
+config.excludes = ["unit", "oracle", "fuzz", "kernels", "Inputs", "CMakeLists.txt"]
+config.test_source_root = os.path.dirname(os.path.abspath(__file__))
+root = os.path.dirname(config.test_source_root)
+build = os.path.abspath(lit_config.params.get("build", os.path.join(root, "build")))
+config.test_exec_root = os.path.join(build, "test")
+config.environment["PATH"] = os.pathsep.join(
+    [os.path.join(build, "bin"), "/usr/lib/llvm-22/bin", os.environ.get("PATH", "")])
+config.substitutions.append(("%root", root))

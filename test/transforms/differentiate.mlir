@@ -1,0 +1,93 @@
+// RUN: cinch-opt %s --split-input-file --verify-phase=phase=parsed --differentiate --verify-phase=phase=differentiated | FileCheck %s
+
+// A layer and its loss: 1/n is applied at the loss's gradient; the weight's gradient is one contraction over the batch, the bias's one
+// sum; dropout's mask is the same value in both sweeps; clipping, AdamW and the learning rate follow.
+// CHECK-LABEL: func.func @train
+// CHECK-SAME: %[[W:arg0]]: tensor<4x8xf32>
+// CHECK-SAME: %[[X:arg2]]: tensor<16x8xf32, #nn.batch<0>>
+// CHECK-SAME: {nn.slot = "w.m"}
+// CHECK-SAME: -> (tensor<4x8xf32> {nn.path = "w"}, tensor<4xf32> {nn.path = "b"}, tensor<4x8xf32> {nn.slot = "w.m"}
+// CHECK-SAME: tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "norm"}, tensor<f64> {nn.name = "lr"})
+// CHECK: %[[MASK:.*]] = nn.random bool
+// CHECK: %[[LOSS:.*]] = nn.div
+// CHECK: %[[SEED:.*]] = nn.constant 6.250000e-02 {nn.backward} : tensor<16xf32, #nn.batch<0>>
+// CHECK: %[[DLOGITS:.*]] = nn.cross_entropy_grad %{{.*}}, %arg3, %[[SEED]]
+// CHECK: %[[DY:.*]] = nn.where %[[MASK]], %[[DLOGITS]]
+// CHECK: %[[DB:.*]] = nn.reduce sum %[[DY]] [0]
+// CHECK: %[[DW:.*]] = nn.contract %[[X]] [2, 1], %[[DY]] [2, 0]
+// CHECK: %[[SUM_W:.*]] = nn.sum_squares %[[DW]]
+// CHECK: %[[SUM_B:.*]] = nn.sum_squares %[[DB]]
+// CHECK: %[[SUM:.*]] = nn.add %[[SUM_W]], %[[SUM_B]]
+// CHECK: %[[NORM:.*]] = nn.sqrt %[[SUM]]
+// CHECK: %[[FACTOR:.*]] = nn.clip_factor %[[NORM]] limit 1.000000e+00
+// CHECK: %[[LR:.*]] = nn.learning_rate 1.000000e-01 <cosine
+// CHECK: nn.adam %[[W]], %[[DW]], %arg4, %arg5 lr %[[LR]] step %{{.*}} factor %[[FACTOR]] {{.*}} decay 1.000000e-02 decoupled
+// The bias does not decay.
+// CHECK: nn.adam %arg1, %[[DB]]
+// CHECK-NOT: decay
+// CHECK: return
+func.func @step(%w: tensor<4x8xf32> {nn.path = "w", nn.decays}, %b: tensor<4xf32> {nn.path = "b"},
+                %x: tensor<16x8xf32, #nn.batch<0>> {nn.field = 0}, %y: tensor<16xi32, #nn.batch<0>> {nn.field = 1}) -> tensor<f32>
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<adamw, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.01>],
+      schedule = #nn.schedule<cosine, warmup = 10.0, end = 0.1, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 1.0, clip_value = 0.0>} {
+  %0 = nn.contract %x [0, 2], %w [1, 2] : (tensor<16x8xf32, #nn.batch<0>>, tensor<4x8xf32>) -> tensor<16x4xf32, #nn.batch<0>>
+  %1 = nn.broadcast %b [1] : (tensor<4xf32>) -> tensor<16x4xf32, #nn.batch<0>>
+  %2 = nn.add %0, %1 : tensor<16x4xf32, #nn.batch<0>>
+  %m = nn.random bool key 77 of 0.9 : tensor<16x4xi1, #nn.batch<0>>
+  %z = nn.constant 0.0 : tensor<16x4xf32, #nn.batch<0>>
+  %d = nn.where %m, %2, %z : (tensor<16x4xi1, #nn.batch<0>>, tensor<16x4xf32, #nn.batch<0>>, tensor<16x4xf32, #nn.batch<0>>) -> tensor<16x4xf32, #nn.batch<0>>
+  %3 = nn.cross_entropy %d, %y axis 1 : (tensor<16x4xf32, #nn.batch<0>>, tensor<16xi32, #nn.batch<0>>) -> tensor<16xf32, #nn.batch<0>>
+  %4 = nn.reduce sum %3 [0] : (tensor<16xf32, #nn.batch<0>>) -> tensor<f32>
+  %n = nn.constant 16.0 : tensor<f32>
+  %5 = nn.div %4, %n : tensor<f32>
+  return %5 : tensor<f32>
+}
+
+// -----
+// A tied weight: one accumulator a use (a scatter and a contraction over the batch), added in the order of the uses.
+// CHECK-LABEL: func.func @train
+// CHECK: %[[SECOND:.*]] = nn.contract %{{.*}} [2, 1], %{{.*}} [2, 0]
+// CHECK: %[[FIRST:.*]] = nn.scatter_add
+// CHECK: %[[GRAD:.*]] = nn.add %[[FIRST]], %[[SECOND]] {nn.backward} : tensor<5x4xf32>
+// CHECK: nn.sgd %arg0, %[[GRAD]]
+func.func @step(%w: tensor<5x4xf32> {nn.path = "w"}, %ids: tensor<3xi32, #nn.batch<0>> {nn.field = 0}) -> tensor<f32>
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>],
+      schedule = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 0.0, clip_value = 0.0>} {
+  %e = nn.gather %w [-1, 1] at (%ids) [[0]] : (tensor<5x4xf32>, tensor<3xi32, #nn.batch<0>>) -> tensor<3x4xf32, #nn.batch<0>>
+  %h = nn.tanh %e : tensor<3x4xf32, #nn.batch<0>>
+  %l = nn.contract %h [0, 2], %w [1, 2] : (tensor<3x4xf32, #nn.batch<0>>, tensor<5x4xf32>) -> tensor<3x5xf32, #nn.batch<0>>
+  %s = nn.reduce sum %l [0, 1] : (tensor<3x5xf32, #nn.batch<0>>) -> tensor<f32>
+  return %s : tensor<f32>
+}
+
+// -----
+// A batch-free value used by work on examples: the examples are summed by one op each use, tanh's derivative comes once behind.
+// A frozen parameter and one behind stop_gradient have no update, and no work is done for them.
+// CHECK-LABEL: func.func @train
+// CHECK-SAME: -> (tensor<4xf32> {nn.path = "p"}, tensor<f32> {nn.name = "loss"}
+// CHECK: %[[T:.*]] = nn.tanh %arg0
+// CHECK: %[[USE2:.*]] = nn.reduce sum %{{.*}} [0] {nn.backward} : (tensor<3x4xf32, #nn.batch<0>>) -> tensor<4xf32>
+// CHECK: %[[USE1:.*]] = nn.reduce sum %{{.*}} [0] {nn.backward} : (tensor<3x4xf32, #nn.batch<0>>) -> tensor<4xf32>
+// CHECK: %[[SUM:.*]] = nn.add %[[USE1]], %[[USE2]]
+// CHECK: nn.mul %[[T]], %[[T]] {nn.backward}
+// CHECK-NOT: nn.reduce
+// CHECK: nn.sgd
+// CHECK-NOT: nn.sgd
+// CHECK: return
+func.func @step(%p: tensor<4xf32> {nn.path = "p"}, %frozen: tensor<4xf32> {nn.path = "frozen", nn.frozen},
+                %stopped: tensor<4xf32> {nn.path = "stopped"}, %x: tensor<3x4xf32, #nn.batch<0>> {nn.field = 0}) -> tensor<f32>
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>],
+      schedule = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 0.0, clip_value = 0.0>} {
+  %t = nn.tanh %p : tensor<4xf32>
+  %b1 = nn.broadcast %t [1] : (tensor<4xf32>) -> tensor<3x4xf32, #nn.batch<0>>
+  %m1 = nn.mul %x, %b1 : tensor<3x4xf32, #nn.batch<0>>
+  %b2 = nn.broadcast %t [1] : (tensor<4xf32>) -> tensor<3x4xf32, #nn.batch<0>>
+  %m2 = nn.mul %m1, %b2 : tensor<3x4xf32, #nn.batch<0>>
+  %fb = nn.broadcast %frozen [1] : (tensor<4xf32>) -> tensor<3x4xf32, #nn.batch<0>>
+  %m3 = nn.mul %m2, %fb : tensor<3x4xf32, #nn.batch<0>>
+  %stop = nn.stop_gradient %stopped : tensor<4xf32>
+  %sb = nn.broadcast %stop [1] : (tensor<4xf32>) -> tensor<3x4xf32, #nn.batch<0>>
+  %m4 = nn.mul %m3, %sb : tensor<3x4xf32, #nn.batch<0>>
+  %s = nn.reduce sum %m4 [0, 1] : (tensor<3x4xf32, #nn.batch<0>>) -> tensor<f32>
+  return %s : tensor<f32>
+}
