@@ -85,6 +85,17 @@ def main():
     settings = [STRATEGIES, options.microbatches, BUDGETS, THREADS]
     rows = pairs(settings) if options.pairs else list(itertools.product(*settings))
     reference = first = None
+
+    def make(key):
+        try:
+            plans.get(*key)
+        except programs.Failure:
+            pass  # reported below, where it is asked for again
+
+    by_plan = {}  # all budgets of a strategy and micro-batch in one go: the smallest is asked for once
+    for row in rows:
+        by_plan.setdefault(row[:2], set()).add(row[:3])
+    programs.in_parallel(lambda group: [make(key) for key in sorted(group)], by_plan.values())
     for strategy, microbatch, budget, threads in rows:
         label = "remat %s, micro-batch %d, budget %s, %d threads" % (strategy, microbatch, budget, threads)
         try:

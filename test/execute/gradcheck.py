@@ -230,9 +230,8 @@ def main():
     verdicts = programs.Verdicts()
     cases = elementwise() + shapes() + reductions() + contractions() + norms_and_attention()
     wanted = sys.argv[1:]
-    for number, case in enumerate(cases):
-        if not wanted or any(word in case.name for word in wanted):
-            check(case, number, verdicts)
+    chosen = [(case, number) for number, case in enumerate(cases) if not wanted or any(word in case.name for word in wanted)]
+    programs.in_parallel(lambda entry: check(*entry, verdicts), chosen)
     verdicts.finish()
 
 

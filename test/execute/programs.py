@@ -9,6 +9,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -27,13 +29,15 @@ class Verdicts:
 
     def __init__(self):
         self.passed = self.failed = 0
+        self.lock = threading.Lock()
 
     def expect(self, ok, what):
-        if ok:
-            self.passed += 1
-        else:
-            self.failed += 1
-            print("FAILED: " + what, flush=True)
+        with self.lock:
+            if ok:
+                self.passed += 1
+            else:
+                self.failed += 1
+                print("FAILED: " + what, flush=True)
         return ok
 
     def finish(self):
@@ -43,6 +47,12 @@ class Verdicts:
 
 class Failure(Exception):
     pass
+
+
+def in_parallel(function, items):
+    """Calls `function` for every item, as many at once as there are processors (each mostly waits for a program)."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(function, items))
 
 
 def call(command, timeout=300, cwd=None, allowed=(0,)):
