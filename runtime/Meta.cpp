@@ -299,6 +299,10 @@ void checkMeta(const Meta &meta) {
   }
   if (meta.trainDataset < 0 || meta.trainDataset >= meta.datasets.size)
     failInternal("the program trains on data set %d of %lld", meta.trainDataset, (long long)meta.datasets.size);
+  for (const Entry &entry : meta.entries)
+    for (const EntryField &field : entry.fields)
+      if (field.index < 0 || field.index >= meta.datasets[meta.trainDataset].fields.size)
+        failInternal("the entry %s reads field %d", entry.name, field.index);
   if (meta.batch < 1)
     failInternal("the program has a batch of %lld", (long long)meta.batch);
 }

@@ -9,6 +9,7 @@ import tempfile
 import tests_data
 import tests_run
 import tests_state
+import tests_system
 from cases import Cases
 from programs import ROOT
 
@@ -20,7 +21,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="cinch-runtime-")
     cases = Cases(folder, archive)
     try:
-        for module in (tests_run, tests_data, tests_state):
+        for module in (tests_run, tests_data, tests_state, tests_system):
             for name, test in list(vars(module).items()):
                 if name.startswith("test_") and (not only or any(o in name for o in only)):
                     cases.run(name, test)
