@@ -58,6 +58,12 @@ public:
   N isub(N x, N y) { return arith::SubIOp::create(b, loc, x, y); }
   N iand(N x, N y) { return arith::AndIOp::create(b, loc, x, y); }
   N ior(N x, N y) { return arith::OrIOp::create(b, loc, x, y); }
+  N ixor(N x, N y) { return arith::XOrIOp::create(b, loc, x, y); }
+  N imul(N x, N y) { return arith::MulIOp::create(b, loc, x, y); }
+  N iselect(M m, N x, N y) { return arith::SelectOp::create(b, loc, m, x, y); }
+  N shr(N x, int n) { return arith::ShRUIOp::create(b, loc, x, ic(n)); }
+  N shrBy(N x, N n) { return arith::ShRUIOp::create(b, loc, x, n); }
+  N shlBy(N x, N n) { return arith::ShLIOp::create(b, loc, x, n); }
   N shl(N x, int n) { return arith::ShLIOp::create(b, loc, x, ic(n)); }
   N sar(N x, int n) { return arith::ShRSIOp::create(b, loc, x, ic(n)); }
   M ieq(N x, N y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y); }

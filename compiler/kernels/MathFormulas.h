@@ -7,7 +7,7 @@
 // Method: exp and expm1 reduce by n ln 2 (Cody and Waite, exact through FMA) and use a polynomial; log splits off the exponent
 // (f32: polynomial in m - 1; f64: series of atanh); tanh, erf, sin, cos follow from those or from odd polynomials. The
 // polynomials are Chebyshev fits computed with 120 digits, listed from the highest power to the lowest. f32 is within 2 units
-// in the last place (pow, sin and cos work in f64 inside), f64 within about 1e-15.
+// in the last place (pow, sin and cos work in f64 inside), f64 within 4, pow within 12; test/unit/kernel_math.cpp holds the bounds.
 // Special values are right: NaN in gives NaN out, infinities, signed zeros, subnormals and overflow.
 //
 // An arithmetic B has types V (float), N (integer of the same width), M (mask), the operations used below, and wide() and
@@ -60,7 +60,7 @@ template <class B> struct Reduced {
   V<B> q;
   N<B> k;
 };
-template <class B> Reduced<B> reduceExp(B &b, V<B> x, double least, double greatest) {
+template <class B> Reduced<B> reduceExp(B &b, V<B> x, double least, double greatest, const V<B> *low = nullptr) {
   const Format &f = formatOf(b.isF64());
   x = b.select(b.gt(x, b.c(greatest)), b.c(greatest), x);
   x = b.select(b.lt(x, b.c(least)), b.c(least), x);
@@ -68,6 +68,8 @@ template <class B> Reduced<B> reduceExp(B &b, V<B> x, double least, double great
   V<B> n = b.sub(t, b.c(f.roundMagic));
   V<B> r = b.fma(n, b.c(-f.ln2Hi), x);
   r = b.fma(n, b.c(-f.ln2Lo), r);
+  if (low)
+    r = b.add(r, *low);
   V<B> p = b.isF64() ? polynomial(b, r, {2.0914717341716375952e-9, 2.5105259538448493419e-8, 2.7557273570102139673e-7,
                                          2.7557255297969644392e-6, 0.000024801587325605322782, 0.00019841269874901259234,
                                          0.0013888888888883731828, 0.0083333333333261120526, 0.041666666666666669767,
@@ -77,14 +79,17 @@ template <class B> Reduced<B> reduceExp(B &b, V<B> x, double least, double great
   return {b.fma(b.mul(r, r), p, r), b.isub(b.bits(t), b.ic(f.roundMagicBits))};
 }
 
-template <class B> V<B> exp(B &b, V<B> x) {
+// `low`: a small part of the argument beyond x, if given.
+template <class B> V<B> expOfParts(B &b, V<B> x, const V<B> *low) {
   const Format &f = formatOf(b.isF64());
-  Reduced<B> e = reduceExp(b, x, f.expMin, f.expMax);
+  Reduced<B> e = reduceExp(b, x, f.expMin, f.expMax, low);
   // Two factors, so that 2^k neither overflows nor loses the subnormal results to a second rounding.
   N<B> half = b.sar(e.k, 1);
   V<B> y = b.mul(b.add(e.q, b.c(1)), powerOfTwo(b, half));
   return b.mul(y, powerOfTwo(b, b.isub(e.k, half)));
 }
+
+template <class B> V<B> exp(B &b, V<B> x) { return expOfParts<B>(b, x, nullptr); }
 
 template <class B> V<B> expm1(B &b, V<B> x) {
   const Format &f = formatOf(b.isF64());
@@ -208,7 +213,11 @@ template <class B> V<B> erf(B &b, V<B> x) {
   return b.select(b.lt(a, b.c(0.92)), small, copySign(b, large, x));
 }
 
-template <class B> V<B> sigmoid(B &b, V<B> x) { return b.div(b.c(1), b.add(exp(b, b.neg(x)), b.c(1))); }
+// 1 / (1 + e) or, for negative x, e / (1 + e), with e = exp(-|x|).
+template <class B> V<B> sigmoid(B &b, V<B> x) {
+  V<B> e = exp(b, b.neg(b.abs(x)));
+  return b.div(b.select(b.lt(x, b.c(0)), e, b.c(1)), b.add(e, b.c(1)));
+}
 
 template <class B> V<B> softplus(B &b, V<B> x) {
   return b.add(b.max(x, b.c(0)), log1p(b, exp(b, b.neg(b.abs(x)))));
@@ -231,21 +240,56 @@ template <class B> V<B> sinOfQuadrant(B &b, V<B> r, N<B> k, int shift) {
   V<B> y = b.select(b.ieq(b.iand(k, b.ic(1)), b.ic(0)), s, c);
   return b.select(b.ieq(b.iand(k, b.ic(2)), b.ic(0)), y, b.neg(y));
 }
-// Good for |x| up to 2^47; beyond, the two parts of pi / 2 do not suffice.
-template <class B> V<B> sinShifted64(B &b, V<B> x, int shift) {
+// x = k pi / 2 + r for f32 values of 2^40 and more, in f64 (Payne and Hanek 1983): x = m 2^e with 24-bit m, and of 2 / pi only
+// the bits from weight 2 / 2^e on matter, as those above give multiples of 4 quadrants.
+template <class B> struct Quadrant {
+  V<B> r;
+  N<B> k;
+};
+template <class B> Quadrant<B> reduceLarge(B &b, V<B> x) {
+  auto word = [&](uint64_t bits) { return b.ic(int64_t(bits)); };
+  N<B> bits = b.bits(x);
+  N<B> m = b.ior(b.iand(b.sar(bits, 29), b.ic(0x7fffff)), b.ic(0x800000));
+  N<B> start = b.isub(b.iand(b.sar(bits, 52), b.ic(0x7ff)), b.ic(1023 + 23 + 2));
+  M<B> second = b.ieq(b.iand(start, b.ic(64)), b.ic(64));
+  N<B> w0 = word(0xA2F9836E4E441529), w1 = word(0xFC2757D1F534DDC0), w2 = word(0xDB6295993C439041), w3 = word(0xFE5163ABDEBBC561);
+  N<B> a0 = b.iselect(second, w1, w0), a1 = b.iselect(second, w2, w1), a2 = b.iselect(second, w3, w2);
+  N<B> shift = b.iand(start, b.ic(63)), back = b.isub(b.ic(63), shift);
+  N<B> high = b.ior(b.shlBy(a0, shift), b.shrBy(b.shr(a1, 1), back));
+  N<B> low = b.ior(b.shlBy(a1, shift), b.shrBy(b.shr(a2, 1), back));
+  // Quadrants with 62 bits of fraction.
+  N<B> p = b.iadd(b.imul(m, high), b.shr(b.imul(m, b.shr(low, 32)), 32));
+  N<B> sign = b.sar(bits, 63);
+  p = b.isub(b.ixor(p, sign), sign);
+  N<B> k = b.shr(b.iadd(p, b.ic(int64_t(1) << 61)), 62);
+  return {b.mul(b.toFloat(b.isub(p, b.shl(k, 62))), b.c(1.5707963267948966 / 4611686018427387904.0)), k};
+}
+// Two parts of pi / 2 reach to 2^47. Beyond: reduceLarge for f32 arguments, NaN for f64.
+template <class B> V<B> sinShifted64(B &b, V<B> x, int shift, bool single) {
   const Format &f = formatOf(true);
   V<B> t = b.fma(x, b.c(0.63661977236758134308), b.c(f.roundMagic));
   V<B> n = b.sub(t, b.c(f.roundMagic));
   V<B> r = b.fma(n, b.c(-1.5707963267948966), x);
   r = b.fma(n, b.c(-6.123233995736766e-17), r);
-  V<B> y = sinOfQuadrant(b, r, b.bits(t), shift);
-  return shift == 0 ? b.select(b.eq(x, b.c(0)), x, y) : y;
+  N<B> k = b.bits(t);
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  V<B> a = b.abs(x);
+  M<B> undefined = b.gt(a, b.c(140737488355328.0));
+  if (single) {
+    Quadrant<B> q = reduceLarge(b, x);
+    M<B> large = b.gt(a, b.c(1099511627776.0));
+    r = b.select(large, q.r, r);
+    k = b.iselect(large, q.k, k);
+    undefined = b.eq(a, b.c(inf));
+  }
+  V<B> y = sinOfQuadrant(b, b.select(undefined, b.c(std::numeric_limits<double>::quiet_NaN()), r), k, shift);
+  return shift == 0 ? b.select(b.eq(x, b.c(0)), x, y) : b.select(b.ne(x, x), x, y);
 }
 template <class B> V<B> sinShifted(B &b, V<B> x, int shift) {
   if (b.isF64())
-    return sinShifted64(b, x, shift);
+    return sinShifted64(b, x, shift, false);
   auto wide = b.wide();
-  return b.narrow(sinShifted64(wide, b.widen(x), shift));
+  return b.narrow(sinShifted64(wide, b.widen(x), shift, true));
 }
 template <class B> V<B> sin(B &b, V<B> x) { return sinShifted(b, x, 0); }
 template <class B> V<B> cos(B &b, V<B> x) { return sinShifted(b, x, 1); }
@@ -269,13 +313,16 @@ template <class B> V<B> pow64(B &b, V<B> x, V<B> y) {
   V<B> back = b.sub(high, head);
   V<B> lost = b.add(b.sub(head, b.sub(high, back)), b.sub(s2, back));
   low = b.add(b.fma(p.e, b.c(1.90821492927058770002e-10), low), lost);
+  V<B> sum = b.add(high, low);
+  low = b.sub(low, b.sub(sum, high));
+  high = sum;
   V<B> logA = b.select(b.lt(a, b.c(inf)), high, a);
   logA = b.select(b.eq(a, b.c(0)), b.c(-inf), logA);
 
   V<B> product = b.mul(y, logA);
   V<B> productLow = b.fma(y, low, b.fma(y, high, b.neg(product)));
-  V<B> e = exp(b, product);
-  V<B> r = b.select(b.lt(b.abs(product), b.c(700)), b.fma(e, productLow, e), e);
+  productLow = b.select(b.lt(b.abs(product), b.c(1000)), productLow, b.c(0));
+  V<B> r = expOfParts(b, product, &productLow);
 
   M<B> whole = b.eq(b.floor(y), y);
   V<B> halfY = b.mul(y, b.c(0.5));

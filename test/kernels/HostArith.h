@@ -60,6 +60,12 @@ template <class Float> struct HostArith {
   N isub(N x, N y) { return N(U(x) - U(y)); }
   N iand(N x, N y) { return x & y; }
   N ior(N x, N y) { return x | y; }
+  N ixor(N x, N y) { return x ^ y; }
+  N imul(N x, N y) { return N(U(x) * U(y)); }
+  N iselect(M m, N x, N y) { return m ? x : y; }
+  N shr(N x, int n) { return N(U(x) >> n); }
+  N shrBy(N x, N n) { return N(U(x) >> n); }
+  N shlBy(N x, N n) { return N(U(x) << n); }
   N shl(N x, int n) { return N(U(x) << n); }
   N sar(N x, int n) { return x >> n; }
   M ieq(N x, N y) { return x == y; }

@@ -1,0 +1,252 @@
+// LINK: kernel_harness
+//
+// The elementary functions of kernels: how far from the true value (long double libm), special values, and that compiled code
+// has the bits of the host's evaluation, for vectors and scalars, on AVX2 and AVX-512.
+//
+//   kernel_math [COUNT]   arguments a function (default 60000); `kernel_math 0` all 2^32 of f32
+#include "test/kernels/HostArith.h"
+#include "test/kernels/KernelHarness.h"
+#include "compiler/kernels/Kernels.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace cinch;
+using namespace cinch::kernels;
+using cinch::test::HostArith;
+using cinch::test::bitsAs;
+
+static int passed = 0, failures = 0;
+
+static void expect(bool ok, const std::string &what) {
+  ok ? ++passed : ++failures;
+  if (!ok)
+    std::printf("FAILED: %s\n", what.c_str());
+}
+
+namespace {
+
+struct Function {
+  const char *name;
+  LoopOp op;
+  float (*single)(float);
+  double (*twice)(double);
+  long double (*truth)(long double);
+  double range;       // arguments up to this magnitude besides those of all magnitudes (0: all)
+  double ulp32, ulp64;
+};
+
+template <class T, T (*f)(HostArith<T> &, T)> T on(T x) {
+  HostArith<T> arith;
+  return f(arith, x);
+}
+#define BOTH(f) on<float, formulas::f<HostArith<float>>>, on<double, formulas::f<HostArith<double>>>
+
+const Function functions[] = {
+    {"exp", LoopOp::Exp, BOTH(exp), std::exp, 80, 1.5, 1.5},
+    {"expm1", LoopOp::Expm1, BOTH(expm1), std::expm1, 2, 2, 2.5},
+    {"log", LoopOp::Log, BOTH(log), std::log, 3, 1.5, 2},
+    {"log1p", LoopOp::Log1p, BOTH(log1p), std::log1p, 1, 2, 2.5},
+    {"sin", LoopOp::Sin, BOTH(sin), std::sin, 30, 0.51, 2},
+    {"cos", LoopOp::Cos, BOTH(cos), std::cos, 30, 0.51, 2},
+    {"tanh", LoopOp::Tanh, BOTH(tanh), std::tanh, 3, 2, 3},
+    {"erf", LoopOp::Erf, BOTH(erf), std::erf, 3, 2, 2.5},
+    {"sigmoid", LoopOp::Sigmoid, BOTH(sigmoid), [](long double x) { return 1 / (1 + std::exp(-x)); }, 20, 2.5, 2.5},
+    {"softplus", LoopOp::Softplus, BOTH(softplus),
+     [](long double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(x < 0 ? x : -x)); }, 20, 2.5, 3.5},
+};
+
+// Units in the last place between a result and the truth.
+template <class T> double distance(T got, long double truth) {
+  if (got != got || truth != truth)
+    return (got != got) == (truth != truth) ? 0 : 1e30;
+  T rounded = T(truth);
+  if (got == rounded)
+    return 0;
+  if (std::isinf(got) || std::isinf(rounded))
+    return 1e30;
+  int exponent;
+  std::frexp(rounded, &exponent);
+  int least = std::numeric_limits<T>::min_exponent;
+  long double unit = std::ldexp(1.0L, std::max(exponent, least) - std::numeric_limits<T>::digits);
+  return double(std::fabs((long double)(got) - truth) / unit);
+}
+
+template <class T> std::vector<T> specials(bool angle = false) {
+  using limits = std::numeric_limits<T>;
+  std::vector<T> all = {0, T(0.5), 1, 2, T(0.75), T(0.625), T(0.92), 3, 10, 22, 44, 88, 89, 103, 104, 105, 127, 128, 700, 709,
+                        710, 746, T(1e-8), T(1e-20), limits::min(), limits::denorm_min(), limits::min() / 4,
+                        limits::infinity(), limits::quiet_NaN(), limits::epsilon(), 1 + limits::epsilon(),
+                        1 - limits::epsilon(), T(88.722839), T(-103.97208), T(0.34657359), T(0.70710678), T(1.4142135),
+                        T(3.14159265), T(1.57079632), T(1000000)};
+  if (sizeof(T) == 4 || !angle)
+    all.push_back(limits::max());
+  size_t count = all.size();
+  for (size_t i = 0; i < count; ++i)
+    all.push_back(-all[i]);
+  return all;
+}
+
+template <class T> std::vector<T> arguments(const Function &f, int64_t count) {
+  bool angle = f.op == LoopOp::Sin || f.op == LoopOp::Cos;
+  std::vector<T> all = specials<T>(angle);
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> near(-f.range, f.range);
+  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  while (int64_t(all.size()) < count) {
+    all.push_back(T(near(random)));
+    T any = bitsAs<T>(Bits(random()));
+    if (!angle || sizeof(T) == 4 || !(std::fabs(any) > 1e14)) // beyond, f64 angles give NaN
+      all.push_back(any);
+  }
+  return all;
+}
+
+template <class T> void accuracy(const Function &f, int64_t count, double bound) {
+  double worst = 0;
+  T at = 0;
+  auto check = [&](T x) {
+    T y;
+    if constexpr (sizeof(T) == 4)
+      y = f.single(x);
+    else
+      y = f.twice(x);
+    double d = distance<T>(y, f.truth(x));
+    if (d > worst)
+      worst = d, at = x;
+  };
+  if (count > 0 || sizeof(T) == 8) {
+    for (T x : arguments<T>(f, count ? count : 1000000))
+      check(x);
+  } else {
+    for (uint64_t bits = 0; bits < (uint64_t(1) << 32); ++bits) {
+      check(T(bitsAs<float>(uint32_t(bits))));
+    }
+  }
+  char text[200];
+  std::snprintf(text, sizeof text, "%s of f%d: %.2f units in the last place at %.17g, bound %g", f.name, int(sizeof(T) * 8), worst,
+                double(at), bound);
+  if (std::getenv("VERBOSE"))
+    std::printf("%s\n", text);
+  expect(worst <= bound, text);
+}
+
+template <class T> void accuracyOfPow(int64_t count, double bound) {
+  HostArith<T> arith;
+  std::mt19937_64 random(11);
+  double worst = 0;
+  T atX = 0, atY = 0;
+  auto check = [&](T x, T y) {
+    double d = distance<T>(formulas::pow(arith, x, y), std::pow((long double)(x), (long double)(y)));
+    if (d > worst)
+      worst = d, atX = x, atY = y;
+  };
+  for (T x : specials<T>())
+    for (T y : specials<T>())
+      check(x, y);
+  std::uniform_real_distribution<double> exponent(-20, 20), base(0, 10);
+  for (int64_t i = 0; i < count; ++i) {
+    check(T(base(random)), T(exponent(random)));
+    check(T(-base(random)), T(std::floor(exponent(random))));
+    check(T(0.9999 + 0.0002 * base(random) / 10), T(exponent(random) * 10000));
+  }
+  char text[300];
+  std::snprintf(text, sizeof text, "pow of f%d: %.2f units in the last place at (%.17g, %.17g), bound %g", int(sizeof(T) * 8),
+                worst, double(atX), double(atY), bound);
+  if (std::getenv("VERBOSE"))
+    std::printf("%s\n", text);
+  expect(worst <= bound, text);
+}
+
+// y = f(x) over `cols` columns, or over rows one by one if scalar.
+LoopSpec elementwise(LoopOp op, Elem elem, int64_t count, bool scalar) {
+  LoopSpec spec;
+  // As a chain of one column the elements are walked one at a time; the maximum keeps the walk a chain.
+  (scalar ? spec.chain : spec.outer).push_back(count);
+  LoopNode load;
+  load.op = LoopOp::Load;
+  load.elem = elem;
+  load.view = {0, elem, 0, {1, 0}};
+  LoopNode apply;
+  apply.op = op;
+  apply.elem = elem;
+  apply.args = {0};
+  spec.nodes = {load, apply};
+  spec.stores.push_back({1, {1, elem, 0, {1, 0}}});
+  if (scalar) {
+    LoopNode chain;
+    chain.op = LoopOp::ReduceChain;
+    chain.elem = elem;
+    chain.reduce = LoopReduce::Max;
+    chain.args = {1};
+    spec.nodes.push_back(chain);
+    spec.stores.push_back({2, {2, elem, 0, {0, 0}}});
+  }
+  return spec;
+}
+
+template <class T> void compiled(const std::string &cpu) {
+  Elem elem = sizeof(T) == 8 ? Elem::F64 : Elem::F32;
+  test::KernelHarness harness(cpu);
+  for (const Function &f : functions) {
+    auto builder = harness.builder();
+    buildLoop(builder, harness.module(), std::string(f.name) + "_v", elementwise(f.op, elem, 2999, false));
+    buildLoop(builder, harness.module(), std::string(f.name) + "_s", elementwise(f.op, elem, 2999, true));
+  }
+  if (!harness.compile()) {
+    expect(false, "compiles for " + cpu + ": " + harness.error());
+    return;
+  }
+  for (const Function &f : functions) {
+    std::vector<T> x = arguments<T>(f, 2999);
+    x.resize(2999);
+    for (const char *kind : {"_v", "_s"}) {
+      test::Arena arena;
+      arena.add(2999 * sizeof(T)), arena.add(2999 * sizeof(T)), arena.add(sizeof(T));
+      std::copy(x.begin(), x.end(), arena.at<T>(0));
+      int64_t context[kContextWords] = {};
+      test::callKernel(harness.lookup(f.name + std::string(kind)), arena.data(), arena.offsetsOf(), context, 2);
+      int64_t different = 0;
+      T at = 0;
+      for (int64_t i = 0; i < 2999; ++i) {
+        T want;
+        if constexpr (sizeof(T) == 4)
+          want = f.single(x[i]);
+        else
+          want = f.twice(x[i]);
+        T got = arena.at<T>(1)[i];
+        if (std::memcmp(&got, &want, sizeof(T)) != 0 && !(got != got && want != want)) {
+          ++different;
+          at = x[i];
+        }
+      }
+      expect(different == 0, std::string(f.name) + kind + " of f" + std::to_string(sizeof(T) * 8) + " on " + cpu + ": " +
+                                 std::to_string(different) + " results differ from the host's, last at " +
+                                 std::to_string(double(at)));
+    }
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  int64_t count = argc > 1 ? std::atoll(argv[1]) : 60000;
+  for (const Function &f : functions) {
+    accuracy<float>(f, count, f.ulp32);
+    accuracy<double>(f, count, f.ulp64);
+  }
+  accuracyOfPow<float>(count / 4, 0.51);
+  accuracyOfPow<double>(count / 4, 12);
+  for (const std::string &cpu : test::runnableCpus()) {
+    compiled<float>(cpu);
+    compiled<double>(cpu);
+  }
+  std::printf("%d passed, %d failed\n", passed, failures);
+  return failures != 0;
+}
