@@ -1,0 +1,119 @@
+#!/usr/bin/python3
+"""The budget is kept: for budgets from the smallest that compiles up to more than is needed, the peak of the whole process
+(VmHWM, as the program reports it and as seen from outside) is within it, and the arena is as large as planned. Where this
+machine lets us make a memory cgroup, one run lives inside one of exactly that size.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+import programs
+
+BUDGETS = 8
+
+verdicts = programs.Verdicts()
+
+
+def smallest_budget(program, flags):
+    refused = programs.compiled(program, "refused", "--memory-budget", "1KiB", *flags, allowed=(1,))
+    match = re.search(r"smallest budget that compiles: (\d+) bytes", refused.stdout)
+    if not match:
+        raise programs.Failure("a budget of 1 KiB is refused without naming the smallest: " + refused.stdout[-500:])
+    return int(match.group(1))
+
+
+def watched_run(exe, data, steps, prefix=()):
+    """Runs and looks at VmHWM from outside all the while: (text, highest peak seen, exit code)."""
+    out = programs.FOLDER / ("out-" + exe.name)
+    process = subprocess.Popen([*prefix, str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps)],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    peak = 0
+    while process.poll() is None:
+        try:
+            status = pathlib.Path("/proc/%d/status" % process.pid).read_text()
+            name = re.search(r"Name:\s*(\S+)", status).group(1)
+            match = re.search(r"VmHWM:\s*(\d+) kB", status)
+            if match and exe.name.startswith(name):  # not the launcher before its exec, which has our own size
+                peak = max(peak, int(match.group(1)) * 1024)
+        except (OSError, AttributeError):
+            pass
+        time.sleep(0.002)
+    return process.stdout.read(), peak, process.returncode
+
+
+def check(exe, data, steps, budget):
+    text, seen, code = watched_run(exe, data, steps)
+    label = "budget %s" % budget
+    match = re.search(r"peak memory (\d+) bytes.*arena (\d+)", text)
+    if not verdicts.expect(code == 0 and match, "%s: exit %d: %s" % (label, code, text[-500:])):
+        return
+    peak, arena = int(match.group(1)), int(match.group(2))
+    verdicts.expect(0 < seen <= peak, "%s: from outside a peak of %d bytes is seen, the program says %d" % (label, seen, peak))
+    verdicts.expect(arena < peak, "%s: an arena of %d bytes in a process of %d" % (label, arena, peak))
+    if budget is not None:
+        verdicts.expect(peak <= budget, "%s: a peak of %d bytes" % (label, peak))
+    print("%s: peak %d, arena %d, %.1f %% of the budget" % (label, peak, arena, 100 * peak / budget if budget else 0))
+
+
+def inside_cgroup(exe, data, steps, budget):
+    """A run inside a memory cgroup of the budget's size, without swap; skipped where none can be made."""
+    group = pathlib.Path("/sys/fs/cgroup/cinch-test-%d" % os.getpid())
+    try:
+        group.mkdir()
+        (group / "memory.max").write_text(str(budget))
+        if (group / "memory.swap.max").exists():
+            (group / "memory.swap.max").write_text("0")
+    except OSError as error:
+        print("skipped: a memory cgroup cannot be made here: %s" % error)
+        if group.exists():
+            group.rmdir()
+        return
+    try:
+        enter = ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', str(group)]
+        text, _, code = watched_run(exe, data, steps, enter)
+        verdicts.expect(code == 0, "inside a cgroup of %d bytes: exit %d: %s" % (budget, code, text[-500:]))
+    finally:
+        time.sleep(0.1)
+        group.rmdir()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", default=str(programs.HERE / "gpt.cinch"))
+    parser.add_argument("--data")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--flags", default="", help="further flags of the compiler, blank-separated")
+    options = parser.parse_args()
+    data, flags = options.data, options.flags.split()
+    if not data:
+        data = programs.FOLDER / "data"
+        data.mkdir()
+        (data / "train.txt").write_bytes(programs.byte_text(32 * 61 + 1))
+    free = programs.compiled(options.program, "free", *flags)
+    text, _, _ = watched_run(free, data, options.steps)
+    most = int(re.search(r"peak memory (\d+) bytes", text).group(1))
+    least = smallest_budget(options.program, flags)
+    below = programs.compiled(options.program, "below", "--memory-budget", kibibytes(least - 1024), *flags, allowed=(0, 1))
+    verdicts.expect(not isinstance(below, pathlib.Path), "a budget below the smallest one compiles")
+    check(free, data, options.steps, None)
+    for i in range(BUDGETS):
+        budget = least + (max(most, least) * 11 // 10 - least) * i // (BUDGETS - 1)
+        exe = programs.compiled(options.program, "budget%d" % i, "--memory-budget", kibibytes(budget), *flags)
+        check(exe, data, options.steps, budget)
+        if i == 1:
+            inside_cgroup(exe, data, options.steps, budget)
+    verdicts.finish()
+
+
+def kibibytes(count):
+    return "%.10fKiB" % (count / 1024)
+
+
+try:
+    main()
+except programs.Failure as failure:
+    verdicts.expect(False, str(failure))
+    verdicts.finish()
