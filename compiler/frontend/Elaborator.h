@@ -1,0 +1,292 @@
+// Elaborator.h: checks a file by running it on types. The walk over `train` instantiates layers with concrete sizes, unrolls
+// `repeat`, and leaves the ops of one graph behind; it runs three times (step, evaluation, prediction) over one tree of
+// instances, so that parameters are the same in all. A definition is evaluated when a result asks for it: what no result
+// needs does not exist.
+//
+// Random keys. Every random draw has a 64-bit key that depends on the chain of call sites from `train` alone:
+//
+//     mix(z):  z ^= z >> 30;  z *= 0xbf58476d1ce4e5b9;  z ^= z >> 27;  z *= 0x94d049bb133111eb;  z ^= z >> 31
+//     key([])              = 0
+//     key([n1, .., nk])    = mix(key([n1, .., nk-1]) + 0x9e3779b97f4a7c15 + nk)        (all modulo 2^64)
+//
+// The chain holds, from the outside: the number of each call in the body it stands in, followed by the number of the block if
+// it calls a `repeat`. The number of a call: calls of a body (a name with parentheses behind it, or `range`, `random_..` with
+// brackets only; in definitions, metrics, `update` and `return`) are counted from 0 in the order of the names in the text; in
+// `train` an equal call is the first one.
+#ifndef CINCH_COMPILER_FRONTEND_ELABORATOR_H
+#define CINCH_COMPILER_FRONTEND_ELABORATOR_H
+
+#include "compiler/frontend/AST.h"
+#include "compiler/frontend/Check.h"
+#include "compiler/frontend/Diagnostics.h"
+#include "compiler/frontend/GraphBuilder.h"
+#include "compiler/frontend/Names.h"
+#include "compiler/frontend/Values.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+namespace cinch {
+
+// The indices of one index statement. A label is (order << 8) + place, where `place` counts the axes that `..` stands for.
+// Labels are ordered as the axes of the statement's result are, then as the reductions bind them; that is the canonical
+// order of axes in which operands are combined.
+struct IndexScope {
+  struct Index {
+    std::string name;       // empty: `..`
+    Span span;
+    int order = 0;
+    bool visible = true;    // a reduction's index is seen in the reduction only
+    bool used = false;
+    bool known = false;     // its size (`..`: its sizes) has been seen
+    std::vector<Number> sizes;
+    Span sizedAt;
+  };
+  std::vector<Index> indices;
+  int next = 0;
+
+  int find(const std::string &name) const; // the visible one, or -1
+};
+
+// One call of a layer on the way, or the `train` block, or the file (constants).
+struct Node;
+struct Frame;
+
+struct Binding {
+  enum Kind { Ready, Definition, Parameter, State, Use } kind = Ready;
+  Value value;                // Ready, or a Definition that is done
+  const ast::Statement *statement = nullptr;
+  const ast::Use *use = nullptr;
+  bool isSize = false;        // a size parameter: may name an axis
+  bool busy = false, done = false;
+  Span span;
+};
+
+struct Frame {
+  int file = 1;
+  const ast::LayerItem *layer = nullptr; // null: train, or the file
+  bool isTrain = false;       // batch reductions are allowed
+  Node *node = nullptr;
+  const Frame *caller = nullptr;
+  Span callSpan;
+  std::string via;            // how it was called: "ff = mlp", "gelu(..)"
+  Span viaSpan;
+  uint64_t key = 0;
+  int depth = 0;
+  int block = -1;
+  bool hasDots = false;       // what `..` of the signature stands for
+  std::vector<Number> dots;
+  std::unordered_map<std::string, Binding> names;
+  IndexScope *index = nullptr;
+  bool inMetric = false;
+  std::map<std::string, Value> calls;           // train: equal calls are one
+};
+
+// An instance that lives as long as the program: owner of parameters. A direct call has one too (key "@" and its number).
+struct Node {
+  std::string path;
+  int instance = 0;           // in Program::instances
+  std::vector<int> order;     // place of its `use` along the path: orders parameters
+  std::map<std::string, std::unique_ptr<Node>> children;
+  std::map<std::string, int> parameters;
+  std::map<const ast::Use *, int> firstBlocks;  // number of block 0 of a `repeat`
+};
+
+// The arguments of a call: evaluated, in the order written, with the name given to each.
+struct Argument {
+  std::string name;
+  Value value;
+  Span span;
+  const ast::Expr *expr = nullptr;
+};
+
+enum class GraphMode { Step, Evaluation, Prediction };
+
+class Elaborator {
+public:
+  Elaborator(const SourceList &sources, const ast::File &prelude, const ast::File &file, const Options &options,
+             Diagnostics &diags);
+  std::optional<Program> run();
+
+private:
+  // ---- Elaborator.cpp: file level, names, definitions
+  void defineDims();
+  void defineDim(const ast::Dim &dim);
+  void defineConst(const ast::ConstItem &item);
+  std::optional<Number> overridden(const std::string &name, Span span);
+  void checkOverrides();
+  Value lookup(const std::string &name, Span span, Frame &frame);
+  Value force(Binding &binding, const std::string &name, Frame &frame);
+  void defineBody(const std::vector<ast::Statement> &body, Frame &frame);
+  void evaluateInOrder(const std::vector<ast::Statement> &body, const std::vector<const ast::Expr *> &roots, Frame &frame);
+  void runDefinition(const ast::Statement &statement, Frame &frame);
+  void applyHints(const ast::Statement &statement, const Value &value, Frame &frame);
+  Value parameter(Binding &binding, const std::string &name, Frame &frame);
+  bool resolveInit(const Value &value, const Tensor &tensor, Span span, Frame &frame, Init &init);
+  Node *child(Node &parent, const std::string &key, const std::string &path, const std::string &layer, Span span, int order,
+              int block);
+
+  // ---- Expressions.cpp
+  Value eval(const ast::Expr &expr, Frame &frame);
+  Value evalWhole(const ast::Expr &expr, Frame &frame); // index notation suspended
+  Value evalIf(const ast::Expr &expr, Frame &frame);
+  Value evalUnary(const ast::Expr &expr, Frame &frame);
+  Value evalBinary(const ast::Expr &expr, Frame &frame);
+  Value evalMatMul(const ast::Expr &expr, const Value &left, const Value &right, Frame &frame);
+  Value evalTranspose(const ast::Expr &expr, Frame &frame);
+  Value evalNumber(const ast::Expr &expr, Frame &frame);
+  std::optional<Number> evalConstantNumber(const ast::Expr &expr, Frame &frame, const char *what);
+
+  // ---- Elementwise.cpp
+  Value elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span, Frame &frame,
+                    CompareKind compare = CompareKind::EQ, const char *symbol = nullptr);
+  bool align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol);
+  Tensor bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span, Frame &frame);
+  Tensor broadcastTo(const Tensor &tensor, const std::vector<Number> &axes, const std::vector<int64_t> &places, Span span,
+                     Frame &frame);
+  Tensor transposed(const Tensor &tensor, const std::vector<int64_t> &order, Span span, Frame &frame);
+  std::optional<Tensor> fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span, Frame &frame);
+  Value constantBinary(ast::BinaryOp op, const Value &left, const Value &right, const ast::Expr &expr, Frame &frame);
+  bool checkMaskEnd(const Tensor &tensor, Span span, Frame &frame, const char *what);
+
+  // ---- Indexing.cpp
+  Value evalIndex(const ast::Expr &expr, Frame &frame);
+  Value indexWhole(const Tensor &base, const ast::Expr &expr, Frame &frame);
+  Value indexScalar(const Tensor &base, const ast::Expr &expr, Frame &frame);
+  bool placeSlots(const ast::Expr &expr, size_t rank, Frame &frame, std::vector<const ast::Slot *> &slots, size_t &dotsAt,
+                  size_t &dotsCount);
+  std::optional<int64_t> constantIndex(const Value &value, const Number &axis, Span span, Frame &frame);
+  bool checkGatherRange(const Tensor &index, const Number &axis, Span span, Frame &frame);
+  Tensor dropAxis(const Tensor &tensor, size_t axis, int64_t at, Span span, Frame &frame);
+
+  // ---- IndexNotation.cpp
+  Value defineByIndex(const ast::Statement &statement, Frame &frame);
+  Value evalReduction(const ast::Expr &expr, Frame &frame);
+  Value reduceByIndex(const ast::Expr &expr, Frame &frame);
+  Value reduceBySize(const ast::Expr &expr, Frame &frame);
+  Value reduce(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame);
+  Value reduceBatch(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame);
+  Tensor emitReduce(ReduceKind kind, const Tensor &value, const std::vector<int64_t> &axes, Span span, Frame &frame);
+  bool contracts(const Tensor &left, const Tensor &right) const;
+  Tensor contract(Tensor left, Tensor right, const std::vector<int> &result, const std::vector<int> &summed, Span span,
+                  Frame &frame);
+  bool useIndex(int index, const Number &size, Span span, Frame &frame);
+  bool useDots(int index, const std::vector<Number> &sizes, Span span, Frame &frame);
+  int bindIndex(IndexScope &scope, const std::string &name, Span span);
+  Value requireScalar(Value value, Span span, Frame &frame);
+  std::optional<Tensor> validRows(Span span, Frame &frame);
+
+  // ---- Calls.cpp
+  Value evalCall(const ast::Expr &expr, Frame &frame);
+  Value callNamed(const ast::Expr &site, const ast::Expr &callee, const std::vector<ast::Slot> *slots,
+                  const std::vector<ast::Arg> &args, Frame &frame);
+  std::optional<std::vector<Argument>> evalArgs(const std::vector<ast::Arg> &args, Frame &frame);
+  std::optional<std::vector<Argument>> evalSizes(const std::vector<ast::Slot> &slots, Frame &frame);
+  Value callUse(const ast::Use &use, const ast::Expr &site, std::vector<Argument> args, Frame &frame);
+  Value callLayer(const ast::LayerItem &layer, const std::vector<Argument> &sizes, const std::vector<Argument> &constants,
+                  const std::vector<Argument> &args, bool direct, Node *node, Span span, uint64_t key, int block, Frame &caller);
+  bool bindCall(const ast::LayerItem &layer, const std::vector<Argument> &sizes, const std::vector<Argument> &constants,
+                const std::vector<Argument> &args, bool direct, Span span, Frame &callee, Frame &caller,
+                std::vector<Span> &spans);
+  bool placeArguments(const ast::LayerItem &layer, const std::vector<Argument> &constants, const std::vector<Argument> &args,
+                      bool direct, Span span, Frame &caller, std::vector<std::optional<Argument>> &placed);
+  bool bindSizes(const ast::LayerItem &layer, const std::vector<Argument> &sizes, Span span, Frame &callee, Frame &caller);
+  bool inferSizes(const ast::Type &type, const Tensor &tensor, Frame &callee, Frame &caller, Span span, const std::string &name);
+  std::optional<std::vector<Number>> typeAxes(const ast::Type &type, Frame &frame);
+  std::optional<DType> typeDtype(const ast::Type &type, Frame &frame);
+  bool typeBounds(const ast::Type &type, Frame &frame, Interval &range, bool &hasExcept, int64_t &except);
+  Value checkResult(const ast::Type &type, Value value, Span span, Frame &callee);
+  bool sameShape(const Tensor &tensor, const std::vector<Number> &axes, size_t &at) const;
+  const ast::LayerItem *findLayer(const std::string &name, int file) const;
+  uint64_t extend(uint64_t key, uint64_t number) const;
+
+  // ---- Builtins.cpp, Losses.cpp
+  Value callBuiltin(const ast::LayerItem &item, const ast::Expr &site, const std::vector<ast::Slot> *slots,
+                    const std::vector<ast::Arg> &args, Frame &frame);
+  Value callImplicit(const std::string &name, const ast::Expr &site, const std::vector<ast::Arg> &args, Frame &frame,
+                     bool &handled);
+  std::optional<Value> constantFunction(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinShape(const std::string &name, const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args,
+                     Span span, Frame &frame);
+  Value builtinReshape(const std::vector<Argument> &sizes, bool dots, const Tensor &x, Span span, Frame &frame);
+  Value builtinExpand(const std::vector<Argument> &sizes, const Value &x, Span span, Frame &frame);
+  Value builtinConcat(const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinPad(const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, const std::vector<Argument> &args,
+                      uint64_t key, Span span, Frame &frame);
+  Value builtinSoftmax(OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinAttend(const ast::LayerItem &item, const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame);
+  std::optional<size_t> axisArgument(const Argument *arg, const Tensor &x, int64_t fallback, Span span, Frame &frame,
+                                     const char *what);
+  const Argument *findArgument(const std::vector<Argument> &args, size_t position, const char *name) const;
+  bool checkArguments(const std::string &builtin, const std::vector<Argument> &args, const std::vector<const char *> &names,
+                      size_t required, Span span, Frame &frame);
+
+  // ---- Emit.cpp: ops
+  Tensor emit(Op op, DType dtype, std::vector<Number> axes, Span span, Frame &frame);
+  bool checkAxis(const Number &axis, Span span, Frame &frame);
+  int batchAxis(const std::vector<Number> &axes) const;
+  bool isBatch(const Number &axis) const { return batchDim >= 0 && axis.isDim(batchDim); }
+  bool sameSize(const Number &a, const Number &b) const;
+  const Number &betterName(const Number &a, const Number &b) const;
+
+  // ---- Report.cpp: messages
+  Diagnostic &report(Code code, Span span, std::string message, const Frame &frame);
+  Value failure(Code code, Span span, std::string message, const Frame &frame);
+  std::string pathOf(const Frame &frame) const;
+  std::string originOf(const Number &number) const;
+  std::string sizeText(const Number &number) const { return withValue(number, dims); }
+  std::string typeOf(const Tensor &tensor) const { return typeText(tensor.dtype, tensor.axes, dims); }
+  void labelOperand(Diagnostic &diagnostic, Span span, const Value &value);
+  std::string textOf(Span span) const;
+
+  // ---- TrainBlock.cpp, TrainKeys.cpp, DataBlock.cpp, PlanBlock.cpp
+  void checkData(const ast::DataItem &item);
+  void checkTrain();
+  void startTrain(Frame &frame);
+  void elaborateStep();
+  void elaborateEvaluation();
+  void elaboratePrediction();
+  void checkLoss(int op, const ast::Expr &expr, Frame &frame);
+  void checkKeys();
+  void checkPlan();
+  void checkNamesBlock(const ast::NamesItem &item);
+  void orderParameters();
+
+  const SourceList &sources;
+  const ast::File &prelude, &file;
+  const Options &options;
+  Diagnostics &diags;
+  NameTables tables;
+
+  DimTable dims;
+  int batchDim = -1;
+  Frame fileFrame, preludeFrame;
+  std::unordered_map<std::string, const ast::LayerItem *> preludeLayers, fileLayers;
+  std::unordered_map<std::string, int> datasetIndex;
+  const ast::TrainItem *train = nullptr;
+  const ast::PlanItem *plan = nullptr;
+  std::set<std::string> usedOverrides;
+  std::set<std::string> reported;   // one diagnostic for each code, place and instance, over the three graphs
+  std::vector<std::vector<int>> parameterOrder;
+  std::vector<Interval> fieldRanges;
+
+  Program program;
+  Node root;
+  GraphBuilder *graph = nullptr;
+  GraphMode mode = GraphMode::Step;
+  bool training = true;
+  bool parametersFixed = false;     // after the step graph: evaluation may not need others
+  int blocks = 0;
+  std::map<int, std::vector<int>> blockChains; // result of a `repeat` -> results of all its blocks
+  int definitionDepth = 0, evalDepth = 0;
+  long opsLeft = 0;                 // limit on the size of a program
+  bool tooLarge = false;
+  Diagnostic sink;                  // takes what is said about a diagnostic that was reported before
+};
+
+} // namespace cinch
+#endif

@@ -1,0 +1,378 @@
+// Elementwise.cpp: operations on every element: equal dtypes, operands brought to one shape, intervals of integers. Outside of
+// index notation the axes of the shorter operand are the last axes of the longer; inside, operands are combined over the
+// union of their indices, so that a value is computed over the indices used so far and no more.
+#include "compiler/frontend/Elaborator.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cinch {
+
+using namespace ast;
+
+Value Elaborator::constantBinary(BinaryOp op, const Value &left, const Value &right, const Expr &expr, Frame &frame) {
+  bool numbers = left.isNumber() && right.isNumber(), bools = left.isBool() && right.isBool();
+  auto wrong = [&]() {
+    Diagnostic &d = report(Code::E0202, expr.op, std::string("`") + spelling(op) + "` does not take " + kindName(left) +
+                                                    " and " + kindName(right), frame);
+    labelOperand(d, expr.children[0]->span, left);
+    labelOperand(d, expr.children[1]->span, right);
+    return Value();
+  };
+  std::optional<Number> result;
+  switch (op) {
+  case BinaryOp::And:
+  case BinaryOp::Or:
+    if (!bools)
+      return wrong();
+    return Value::ofBool(op == BinaryOp::And ? left.flag && right.flag : left.flag || right.flag);
+  case BinaryOp::EQ:
+  case BinaryOp::NE:
+    if (bools)
+      return Value::ofBool((left.flag == right.flag) == (op == BinaryOp::EQ));
+    if (!numbers)
+      return wrong();
+    return Value::ofBool((compareNumbers(left.number, right.number) == 0) == (op == BinaryOp::EQ));
+  case BinaryOp::LT:
+  case BinaryOp::LE:
+  case BinaryOp::GT:
+  case BinaryOp::GE: {
+    if (!numbers)
+      return wrong();
+    int order = compareNumbers(left.number, right.number);
+    return Value::ofBool(op == BinaryOp::LT   ? order < 0
+                         : op == BinaryOp::LE ? order <= 0
+                         : op == BinaryOp::GT ? order > 0
+                                              : order >= 0);
+  }
+  default:
+    break;
+  }
+  if (!numbers)
+    return wrong();
+  if (op == BinaryOp::Add)
+    result = addNumbers(left.number, right.number);
+  else if (op == BinaryOp::Sub)
+    result = subtractNumbers(left.number, right.number);
+  else if (op == BinaryOp::Mul)
+    result = multiplyNumbers(left.number, right.number);
+  else if (op == BinaryOp::Div)
+    result = divideNumbers(left.number, right.number);
+  else if (op == BinaryOp::Pow)
+    result = powerNumbers(left.number, right.number);
+  if (result)
+    return Value::of(*result);
+  bool zero = op == BinaryOp::Div && right.number.isZero();
+  return failure(Code::E0206, expr.op, zero ? "division by zero" : "the constant " + valueOf(left.number) + " " + spelling(op) +
+                                                                       " " + valueOf(right.number) + " cannot be represented",
+                 frame);
+}
+
+// ---- Shapes -----------------------------------------------------------------------------------------------------------------
+Tensor Elaborator::transposed(const Tensor &tensor, const std::vector<int64_t> &order, Span span, Frame &frame) {
+  bool identity = true;
+  for (size_t i = 0; i < order.size(); ++i)
+    identity &= order[i] == static_cast<int64_t>(i);
+  if (identity)
+    return tensor;
+  const Op &source = graph->at(tensor.op);
+  Op op;
+  op.kind = OpKind::Transpose;
+  op.operands = {tensor.op};
+  op.ints = order;
+  if (source.kind == OpKind::Transpose) { // two in a row are one, or none
+    std::vector<int64_t> through;
+    for (int64_t axis : order)
+      through.push_back(source.ints[axis]);
+    op.operands = {source.operands[0]};
+    op.ints = through;
+  }
+  Tensor result = tensor;
+  for (size_t i = 0; i < order.size(); ++i) {
+    result.axes[i] = tensor.axes[order[i]];
+    if (!tensor.labels.empty())
+      result.labels[i] = tensor.labels[order[i]];
+  }
+  bool none = source.kind == OpKind::Transpose && std::is_sorted(op.ints.begin(), op.ints.end());
+  if (none)
+    result.op = op.operands[0];
+  else
+    result.op = emit(std::move(op), tensor.dtype, result.axes, span, frame).op;
+  return result;
+}
+
+// Axis i of the operand becomes axis places[i] of the result, the others are new.
+Tensor Elaborator::broadcastTo(const Tensor &tensor, const std::vector<Number> &axes, const std::vector<int64_t> &places, Span span,
+                               Frame &frame) {
+  Tensor result = tensor;
+  result.labels.clear();
+  if (axes.size() == tensor.axes.size()) {
+    result.axes = axes;
+    return result;
+  }
+  const Op &source = graph->at(tensor.op);
+  Op op;
+  if (source.kind == OpKind::Constant) {
+    op.kind = OpKind::Constant;
+    op.number = source.number;
+  } else {
+    op.kind = OpKind::Broadcast;
+    op.operands = {tensor.op};
+    op.ints = places;
+  }
+  Tensor wide = emit(std::move(op), tensor.dtype, axes, span, frame);
+  result.op = wide.op;
+  result.axes = wide.axes;
+  return result;
+}
+
+// Index notation: to the labels given, which contain all of the tensor's.
+Tensor Elaborator::bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span,
+                         Frame &frame) {
+  std::vector<int64_t> order, places;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    auto found = std::find(tensor.labels.begin(), tensor.labels.end(), labels[i]);
+    if (found == tensor.labels.end())
+      continue;
+    order.push_back(found - tensor.labels.begin());
+    places.push_back(static_cast<int64_t>(i));
+  }
+  Tensor result = broadcastTo(transposed(tensor, order, span, frame), axes, places, span, frame);
+  result.labels = labels;
+  return result;
+}
+
+static bool isSubsequence(const std::vector<int> &part, const std::vector<int> &whole) {
+  size_t i = 0;
+  for (int label : whole)
+    if (i < part.size() && part[i] == label)
+      ++i;
+  return i == part.size();
+}
+
+// Brings all tensors to one shape.
+bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol) {
+  if (tensors.empty())
+    return true;
+  if (frame.index) {
+    std::vector<int> labels = tensors[0].labels;
+    for (const Tensor &tensor : tensors) {
+      if (isSubsequence(tensor.labels, labels))
+        continue;
+      if (isSubsequence(labels, tensor.labels)) {
+        labels = tensor.labels;
+        continue;
+      }
+      std::set<int> all(labels.begin(), labels.end());
+      all.insert(tensor.labels.begin(), tensor.labels.end());
+      labels.assign(all.begin(), all.end());
+    }
+    std::vector<Number> axes;
+    for (int label : labels) {
+      std::optional<Number> axis;
+      for (const Tensor &tensor : tensors)
+        for (size_t i = 0; i < tensor.labels.size(); ++i)
+          if (tensor.labels[i] == label)
+            axis = axis ? betterName(*axis, tensor.axes[i]) : tensor.axes[i];
+      axes.push_back(*axis);
+    }
+    for (Tensor &tensor : tensors)
+      tensor = bring(tensor, labels, axes, span, frame);
+    return true;
+  }
+  size_t longest = 0;
+  for (size_t i = 1; i < tensors.size(); ++i)
+    if (tensors[i].axes.size() > tensors[longest].axes.size())
+      longest = i;
+  std::vector<Number> axes = tensors[longest].axes;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    size_t offset = axes.size() - tensors[i].axes.size();
+    for (size_t k = 0; k < tensors[i].axes.size(); ++k) {
+      if (sameSize(tensors[i].axes[k], axes[offset + k])) {
+        axes[offset + k] = betterName(axes[offset + k], tensors[i].axes[k]);
+        continue;
+      }
+      const Number &one = tensors[longest].axes[offset + k], &other = tensors[i].axes[k];
+      std::string name = symbol ? "`" + std::string(symbol) + "`" : "an element-wise operation";
+      Diagnostic &d = report(Code::E0201, span, name + " needs equal axes, but " + sizeText(one) + " meets " + sizeText(other),
+                             frame);
+      labelOperand(d, spans[longest], Value::of(tensors[longest]));
+      labelOperand(d, spans[i], Value::of(tensors[i]));
+      if (compareNumbers(one, other) == 0)
+        d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+      else
+        d.help("the axes of the shorter must be the last axes of the longer; write expand[..](x) or index notation otherwise");
+      return false;
+    }
+  }
+  for (Tensor &tensor : tensors) {
+    std::vector<int64_t> places;
+    for (size_t k = 0; k < tensor.axes.size(); ++k)
+      places.push_back(static_cast<int64_t>(axes.size() - tensor.axes.size() + k));
+    tensor = broadcastTo(tensor, axes, places, span, frame);
+  }
+  return true;
+}
+
+// A constant where a tensor is expected. A whole number fits f32 and i32, another f32 only.
+std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span, Frame &frame) {
+  Op op;
+  op.kind = OpKind::Constant;
+  Interval range;
+  if (value.isBool() && dtype == DType::Bool) {
+    op.number = value.flag;
+  } else if (value.isNumber() && dtype == DType::F32) {
+    op.number = value.number.real;
+  } else if (value.isNumber() && dtype == DType::I32) {
+    std::optional<int64_t> whole = value.number.integer();
+    if (!whole || *whole < INT32_MIN || *whole > INT32_MAX) {
+      report(Code::E0202, span, valueOf(value.number) + " does not fit i32", frame).help("write f32(..) of the i32 operand");
+      return std::nullopt;
+    }
+    op.number = static_cast<double>(*whole);
+    range = Interval::of(*whole, *whole);
+  } else {
+    report(Code::E0202, span, std::string(kindName(value)) + " does not fit " + dtypeName(dtype), frame);
+    return std::nullopt;
+  }
+  Tensor tensor = emit(std::move(op), dtype, axes, span, frame);
+  tensor.range = range;
+  return tensor;
+}
+
+// ---- Operations ---------------------------------------------------------------------------------------------------------------
+static Interval resultRange(OpKind kind, const std::vector<Tensor> &t) {
+  switch (kind) {
+  case OpKind::Add:
+    return addIntervals(t[0].range, t[1].range);
+  case OpKind::Sub:
+    return subtractIntervals(t[0].range, t[1].range);
+  case OpKind::Mul:
+    return multiplyIntervals(t[0].range, t[1].range);
+  case OpKind::Max:
+    return maxIntervals(t[0].range, t[1].range);
+  case OpKind::Min:
+    return minIntervals(t[0].range, t[1].range);
+  case OpKind::Where:
+    return joinIntervals(t[1].range, t[2].range);
+  default:
+    return {};
+  }
+}
+
+// The interval with the exceptional value of the data in it.
+static Interval openRange(const Tensor &tensor) {
+  return tensor.hasExcept ? joinIntervals(tensor.range, Interval::of(tensor.except, tensor.except)) : tensor.range;
+}
+
+Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span,
+                              Frame &frame, CompareKind compare, const char *symbol) {
+  bool where = kind == OpKind::Where, logic = kind == OpKind::And || kind == OpKind::Or || kind == OpKind::Not;
+  bool arithmetic = kind == OpKind::Add || kind == OpKind::Sub || kind == OpKind::Mul || kind == OpKind::Max ||
+                    kind == OpKind::Min || kind == OpKind::Compare;
+  std::string name = symbol ? "`" + std::string(symbol) + "`" : "this operation";
+  std::optional<DType> dtype;
+  size_t typedBy = 0;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Value &value = operands[i];
+    if (value.isError())
+      return {};
+    if (where && i == 0) {
+      if (value.isTensor() && value.tensor.dtype == DType::Bool)
+        continue;
+      report(Code::E0202, spans[0], "`where` needs a bool tensor first, but this is " + describe(value, dims), frame)
+          .help(value.isBool() ? "write `if c then a else b` for a constant condition" : "");
+      return {};
+    }
+    if (!value.isTensor() && !value.isNumber() && !value.isBool())
+      return failure(Code::E0202, spans[i], name + " does not take " + kindName(value), frame);
+    if (!value.isTensor())
+      continue;
+    if (dtype && *dtype != value.tensor.dtype) {
+      Diagnostic &d = report(Code::E0202, span, name + " needs equal element types, but " + dtypeName(*dtype) + " meets " +
+                                                   dtypeName(value.tensor.dtype), frame);
+      labelOperand(d, spans[typedBy], operands[typedBy]);
+      labelOperand(d, spans[i], value);
+      if (*dtype != DType::Bool || value.tensor.dtype != DType::Bool)
+        d.help("nothing is converted implicitly; write f32(x)");
+      return {};
+    }
+    if (!dtype) {
+      dtype = value.tensor.dtype;
+      typedBy = i;
+    }
+  }
+  if (!dtype) { // `where` of two constants
+    bool bools = operands.size() == 3 && operands[1].isBool() && operands[2].isBool();
+    dtype = bools ? DType::Bool : DType::F32;
+  }
+  bool good = where || (logic ? *dtype == DType::Bool : arithmetic ? *dtype != DType::Bool : *dtype == DType::F32);
+  if (!good) {
+    Diagnostic &d = report(Code::E0202, span, name + " does not take " + dtypeName(*dtype), frame);
+    for (size_t i = 0; i < operands.size(); ++i)
+      labelOperand(d, spans[i], operands[i]);
+    d.help(logic ? "write a comparison, such as x > 0" : *dtype == DType::Bool ? "write f32(x), or `and`, `or`, `not`"
+                                                                               : "write f32(x) first");
+    return {};
+  }
+
+  std::vector<Tensor> tensors;
+  std::vector<Span> places;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i].isTensor()) {
+      tensors.push_back(operands[i].tensor);
+      places.push_back(spans[i]);
+    }
+  if (!align(tensors, places, span, frame, symbol))
+    return {};
+  std::vector<Tensor> all;
+  bool withNumber = false;
+  for (size_t i = 0, next = 0; i < operands.size(); ++i) {
+    if (operands[i].isTensor()) {
+      all.push_back(tensors[next++]);
+      continue;
+    }
+    std::optional<Tensor> constant = fill(operands[i], where && i == 0 ? DType::Bool : *dtype, tensors[0].axes, spans[i], frame);
+    if (!constant)
+      return {};
+    withNumber = true;
+    all.push_back(*constant);
+  }
+
+  Op op;
+  op.kind = kind;
+  op.compare = compare;
+  for (const Tensor &tensor : all)
+    op.operands.push_back(tensor.op);
+  bool exceptional = false; // the `except` value of the data is among the elements
+  for (size_t i = 0; i < all.size(); ++i)
+    exceptional |= all[i].hasExcept || all[i].unmasked;
+  Tensor result = emit(std::move(op), kind == OpKind::Compare ? DType::Bool : *dtype, tensors[0].axes, span, frame);
+  result.labels = tensors[0].labels;
+  // Compared with a number, or chosen away by `where`, the exceptional value of the data is done with.
+  bool ends = (kind == OpKind::Compare && withNumber) || (where && !all[0].unmasked && operands[1].isTensor() != operands[2].isTensor());
+  result.unmasked = exceptional && !ends;
+  if (*dtype == DType::I32 && kind != OpKind::Compare) {
+    std::vector<Tensor> ranges = all;
+    for (Tensor &tensor : ranges)
+      tensor.range = openRange(tensor);
+    result.range = resultRange(kind, ranges);
+    if (!result.range.fitsI32()) {
+      Diagnostic &d = report(Code::E0210, span, name + " may leave i32: the result lies in " + intervalText(result.range), frame);
+      for (size_t i = 0; i < operands.size(); ++i)
+        labelOperand(d, spans[i], operands[i]);
+      result.range = {};
+    }
+  }
+  return Value::of(result);
+}
+
+bool Elaborator::checkMaskEnd(const Tensor &tensor, Span span, Frame &frame, const char *what) {
+  if (!tensor.hasExcept && !tensor.unmasked)
+    return true;
+  report(Code::E0211, span, std::string(what) + " of data that may hold its `except` value needs a `where`", frame)
+      .help("write op[axes where y != v] e");
+  return false;
+}
+
+} // namespace cinch

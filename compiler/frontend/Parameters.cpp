@@ -1,0 +1,139 @@
+// Parameters.cpp: `param` declarations: their types, their initial distributions, and the order in which they are listed.
+// The formulas of the fans are PyTorch's: fan in is the product of all axes but the first, fan out of all but the second;
+//   kaiming_normal: sqrt(2 / fan) deviation      kaiming_uniform: sqrt(6 / fan) half width
+//   xavier_normal:  sqrt(2 / (in + out))         xavier_uniform:  sqrt(6 / (in + out))
+#include "compiler/frontend/Elaborator.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cinch {
+
+using namespace ast;
+
+bool Elaborator::resolveInit(const Value &value, const Tensor &tensor, Span span, Frame &frame, Init &init) {
+  if (value.isError())
+    return false;
+  if (value.kind != Value::Distribution) {
+    report(Code::E0309, span, "a parameter starts from a distribution, not from " + std::string(kindName(value)), frame)
+        .help("write ~ zeros, ones, constant(c), normal(s), truncated_normal(s), uniform(a), orthogonal(g), "
+              "kaiming_normal(fan_in), ..");
+    return false;
+  }
+  const Distribution &d = value.distribution;
+  double in = 1, out = 1;
+  for (size_t i = 0; i < tensor.axes.size(); ++i) {
+    in *= i == 0 ? 1.0 : tensor.axes[i].real;
+    out *= i == 1 ? 1.0 : tensor.axes[i].real;
+  }
+  double fan = d.fanOut ? out : in;
+  switch (d.kind) {
+  case Distribution::Constant:
+    init = {Init::Constant, d.a};
+    break;
+  case Distribution::Normal:
+    init = {Init::Normal, d.a};
+    break;
+  case Distribution::TruncatedNormal:
+    init = {Init::TruncatedNormal, d.a};
+    break;
+  case Distribution::Uniform:
+    init = {Init::Uniform, d.a};
+    break;
+  case Distribution::Orthogonal:
+    if (tensor.axes.size() < 2) {
+      report(Code::E0309, span, "`orthogonal` needs two axes or more, but the parameter is " + typeOf(tensor), frame);
+      return false;
+    }
+    init = {Init::Orthogonal, d.a};
+    break;
+  case Distribution::KaimingNormal:
+    init = {Init::Normal, std::sqrt(2 / fan)};
+    break;
+  case Distribution::KaimingUniform:
+    init = {Init::Uniform, std::sqrt(6 / fan)};
+    break;
+  case Distribution::XavierNormal:
+    init = {Init::Normal, std::sqrt(2 / (in + out))};
+    break;
+  case Distribution::XavierUniform:
+    init = {Init::Uniform, std::sqrt(6 / (in + out))};
+    break;
+  }
+  return true;
+}
+
+Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &frame) {
+  if (binding.done)
+    return binding.value;
+  binding.done = true; // an error is told once
+  const Statement &statement = *binding.statement;
+  std::optional<DType> dtype = typeDtype(statement.type, frame);
+  std::optional<std::vector<Number>> axes = typeAxes(statement.type, frame);
+  Value start = eval(*statement.values[0], frame);
+  if (!dtype || !axes)
+    return {};
+  if (*dtype != DType::F32)
+    return failure(Code::E0309, statement.type.span, "a parameter is f32, not " + std::string(dtypeName(*dtype)), frame);
+  if (batchAxis(*axes) >= 0)
+    return failure(Code::E0309, statement.type.span, "a parameter may not have the batch axis " + dims[batchDim].name, frame);
+  Tensor tensor;
+  tensor.axes = *axes;
+  Init init;
+  if (!resolveInit(start, tensor, statement.values[0]->span, frame, init))
+    return {};
+
+  std::string path = frame.node->path.empty() ? name : frame.node->path + "." + name;
+  auto [entry, isNew] = frame.node->parameters.try_emplace(name, static_cast<int>(program.parameters.size()));
+  Op op;
+  op.kind = OpKind::Parameter;
+  op.index = entry->second;
+  tensor = emit(op, DType::F32, *axes, statement.names[0].span, frame);
+  const TensorType &type = graph->at(tensor.op).type;
+  if (isNew) {
+    if (parametersFixed)
+      return failure(Code::E0306, statement.names[0].span, "evaluation needs the parameter `" + path +
+                         "`, which training does not have", frame);
+    Parameter parameter;
+    parameter.path = path;
+    parameter.type = type;
+    parameter.init = init;
+    parameter.span = statement.names[0].span;
+    program.parameters.push_back(parameter);
+    std::vector<int> order = frame.node->order;
+    order.push_back(static_cast<int>(binding.span.begin));
+    parameterOrder.push_back(order);
+  } else {
+    const cinch::Parameter &first = program.parameters[entry->second];
+    if (first.type.shape != type.shape || first.init.kind != init.kind || first.init.a != init.a) {
+      std::string sizes;
+      for (int64_t size : first.type.shape)
+        sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+      return failure(Code::E0306, statement.names[0].span, "`" + path + "` must be the same in every call, but it was f32[" +
+                         sizes + "] and is now " + typeOf(tensor), frame);
+    }
+  }
+  binding.value = Value::of(tensor);
+  return binding.value;
+}
+
+// Parameters are listed in the order of their definitions along the paths, whatever was evaluated first.
+void Elaborator::orderParameters() {
+  std::vector<int> order(program.parameters.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = static_cast<int>(i);
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return parameterOrder[a] < parameterOrder[b]; });
+  std::vector<int> place(order.size());
+  std::vector<cinch::Parameter> sorted;
+  for (size_t i = 0; i < order.size(); ++i) {
+    place[order[i]] = static_cast<int>(i);
+    sorted.push_back(program.parameters[order[i]]);
+  }
+  program.parameters = std::move(sorted);
+  for (Graph *g : {&program.step, &program.evaluation, &program.prediction})
+    for (Op &op : g->ops)
+      if (op.kind == OpKind::Parameter)
+        op.index = place[op.index];
+}
+
+} // namespace cinch

@@ -1,0 +1,366 @@
+// Reductions.cpp: sum, mean, max, min, prod, any, all over axes named by size or by index, with or without a `where`; and the
+// reductions over the batch that `train` may write, which differ in the step and in an evaluation.
+#include "compiler/frontend/Elaborator.h"
+
+#include <algorithm>
+
+namespace cinch {
+
+using namespace ast;
+
+Value Elaborator::evalReduction(const Expr &expr, Frame &frame) {
+  if (expr.reduction == ReductionOp::Scan)
+    return failure(Code::E0702, expr.op, "`scan` is not there yet", frame);
+  bool sizes = true, names = false;
+  for (const Place &place : expr.places) {
+    if (place.dots)
+      continue;
+    names = true;
+    const std::string &name = place.name.text;
+    bool index = frame.index && frame.index->find(name) >= 0;
+    bool known = frame.names.count(name) || (frame.file != 0 && fileFrame.names.count(name));
+    sizes &= known && !index;
+  }
+  if (!frame.index)
+    return sizes ? reduceBySize(expr, frame) : reduceByIndex(expr, frame);
+  if (sizes && names)
+    return failure(Code::E0406, expr.op, "a reduction inside index notation names indices, not sizes", frame);
+  return reduceByIndex(expr, frame);
+}
+
+static std::optional<ReduceKind> kindOf(ReductionOp op) {
+  switch (op) {
+  case ReductionOp::Sum:
+    return ReduceKind::Sum;
+  case ReductionOp::Mean:
+    return ReduceKind::Mean;
+  case ReductionOp::Max:
+    return ReduceKind::Max;
+  case ReductionOp::Min:
+    return ReduceKind::Min;
+  case ReductionOp::Prod:
+    return ReduceKind::Prod;
+  case ReductionOp::Any:
+    return ReduceKind::Any;
+  case ReductionOp::All:
+    return ReduceKind::All;
+  case ReductionOp::Scan:
+    break;
+  }
+  return std::nullopt;
+}
+
+Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
+  IndexScope own, *outer = frame.index;
+  IndexScope &scope = outer ? *outer : own;
+  std::vector<int> bound;
+  for (const Place &place : expr.places) {
+    if (scope.find(place.dots ? "" : place.name.text) >= 0)
+      return failure(Code::E0401, place.span, "index `" + (place.dots ? ".." : place.name.text) + "` is bound already", frame);
+    bound.push_back(bindIndex(scope, place.dots ? "" : place.name.text, place.span));
+  }
+  frame.index = &scope;
+  auto leave = [&](Value value) {
+    for (int index : bound)
+      scope.indices[index].visible = false;
+    frame.index = outer;
+    if (!outer && value.isTensor())
+      value.tensor.labels.clear();
+    return value;
+  };
+  std::optional<Tensor> mask;
+  if (expr.where) {
+    Value condition = eval(*expr.where, frame);
+    if (condition.isError())
+      return leave({});
+    if (!condition.isTensor() || condition.tensor.dtype != DType::Bool)
+      return leave(failure(Code::E0407, expr.where->span, "the condition of `where` must be a bool tensor, but this is " +
+                               describe(condition, dims), frame));
+    mask = condition.tensor;
+  }
+  const Expr &body = *expr.children[0];
+  bool adds = expr.reduction == ReductionOp::Sum || expr.reduction == ReductionOp::Mean;
+  Value value;
+  std::optional<Value> left, right;
+  if (adds && !mask && body.kind == ExprKind::Binary && body.binary == BinaryOp::Mul) {
+    left = eval(*body.children[0], frame);
+    right = eval(*body.children[1], frame);
+    if (left->isError() || right->isError())
+      return leave({});
+    if (!left->isTensor() && !right->isTensor())
+      value = constantBinary(BinaryOp::Mul, *left, *right, body, frame);
+    else if (!left->isTensor() || !right->isTensor() || !contracts(left->tensor, right->tensor))
+      value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span, frame,
+                          CompareKind::EQ, "*");
+  } else {
+    value = eval(body, frame);
+  }
+  bool contraction = left && left->isTensor() && right->isTensor() && contracts(left->tensor, right->tensor);
+  if (value.isError() && !contraction)
+    return leave({});
+  std::set<int> gone;
+  Number count(1);
+  bool overBatch = false;
+  for (int index : bound) {
+    const IndexScope::Index &info = scope.indices[index];
+    if (!info.used)
+      return leave(failure(Code::E0404, info.span, "index `" + (info.name.empty() ? ".." : info.name) +
+                               "` is summed over but not used, so its size is unknown", frame));
+    for (size_t k = 0; k < info.sizes.size(); ++k) {
+      gone.insert((info.order << 8) + static_cast<int>(k));
+      overBatch |= isBatch(info.sizes[k]);
+      if (std::optional<Number> more = multiplyNumbers(count, info.sizes[k].bare()))
+        count = *more;
+    }
+  }
+  if (contraction && !overBatch && !gone.empty()) {
+    std::set<int> kept;
+    for (const Tensor *tensor : {&left->tensor, &right->tensor})
+      for (int label : tensor->labels)
+        if (!gone.count(label))
+          kept.insert(label);
+    if (!checkMaskEnd(left->tensor, expr.span, frame, "a sum") || !checkMaskEnd(right->tensor, expr.span, frame, "a sum"))
+      return leave({});
+    Value product = Value::of(contract(left->tensor, right->tensor, {kept.begin(), kept.end()}, {gone.begin(), gone.end()},
+                                       expr.span, frame));
+    if (expr.reduction == ReductionOp::Mean)
+      product = elementwise(OpKind::Mul, {product, Value::of(*divideNumbers(Number(1), count))}, {expr.span, expr.span}, expr.span,
+                            frame, CompareKind::EQ, "mean");
+    return leave(product);
+  }
+  if (contraction)
+    value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span, frame,
+                        CompareKind::EQ, "*");
+  if (!value.isTensor())
+    return leave(value.isError() ? Value() : failure(Code::E0407, body.span, "a reduction takes a tensor, but this is " +
+                                                         describe(value, dims), frame));
+  std::vector<Tensor> both = {value.tensor};
+  std::vector<Span> spans = {body.span};
+  if (mask) {
+    both.push_back(*mask);
+    spans.push_back(expr.where->span);
+  }
+  if (!align(both, spans, expr.span, frame, spelling(expr.reduction)))
+    return leave({});
+  if (mask)
+    mask = both[1];
+  std::vector<int64_t> axes;
+  for (size_t i = 0; i < both[0].labels.size(); ++i)
+    if (gone.count(both[0].labels[i]))
+      axes.push_back(static_cast<int64_t>(i));
+  return leave(reduce(expr, both[0], mask, axes, frame));
+}
+
+Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
+  Value value = eval(*expr.children[0], frame);
+  if (value.isError())
+    return {};
+  if (!value.isTensor())
+    return failure(Code::E0407, expr.children[0]->span, "a reduction takes a tensor, but this is " + describe(value, dims), frame);
+  std::vector<Tensor> both = {value.tensor};
+  std::vector<Span> spans = {expr.children[0]->span};
+  std::optional<Tensor> mask;
+  if (expr.where) {
+    Value condition = eval(*expr.where, frame);
+    if (condition.isError())
+      return {};
+    if (!condition.isTensor() || condition.tensor.dtype != DType::Bool)
+      return failure(Code::E0407, expr.where->span, "the condition of `where` must be a bool tensor, but this is " +
+                         describe(condition, dims), frame);
+    both.push_back(condition.tensor);
+    spans.push_back(expr.where->span);
+    if (!align(both, spans, expr.where->span, frame, "where"))
+      return {};
+    mask = both[1];
+  }
+  const Tensor &tensor = both[0];
+  std::set<int64_t> axes;
+  bool dots = false;
+  for (const Place &place : expr.places) {
+    if (place.dots) {
+      dots = true;
+      continue;
+    }
+    Value size = lookup(place.name.text, place.span, frame);
+    if (size.isError())
+      return {};
+    if (!size.isNumber())
+      return failure(Code::E0406, place.span, "a reduction names sizes, but `" + place.name.text + "` is " + describe(size, dims),
+                     frame);
+    std::vector<int64_t> found;
+    for (size_t i = 0; i < tensor.axes.size(); ++i)
+      if (sameForm(tensor.axes[i], size.number))
+        found.push_back(static_cast<int64_t>(i));
+    if (found.size() != 1) {
+      Diagnostic &d = report(Code::E0406, place.span, std::string(found.empty() ? "no axis" : "more than one axis") + " of " +
+                                                          typeOf(tensor) + " has the size " + sizeText(size.number), frame);
+      labelOperand(d, expr.children[0]->span, Value::of(tensor));
+      d.help("reduce with index names, y[i] = " + std::string(spelling(expr.reduction)) + "[k] x[i, k]");
+      return {};
+    }
+    if (!axes.insert(found[0]).second)
+      return failure(Code::E0406, place.span, "the axis " + place.name.text + " is named twice", frame);
+  }
+  if (dots)
+    for (size_t i = 0; i < tensor.axes.size(); ++i)
+      axes.insert(static_cast<int64_t>(i));
+  return reduce(expr, tensor, mask, {axes.begin(), axes.end()}, frame);
+}
+
+Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::vector<int64_t> &axes, Span span, Frame &frame) {
+  Op op;
+  op.kind = OpKind::Reduce;
+  op.reduce = kind;
+  op.operands = {value.op};
+  op.ints = axes;
+  Tensor result = value;
+  bool overBatch = false;
+  for (size_t i = axes.size(); i-- > 0;) {
+    overBatch |= isBatch(result.axes[axes[i]]);
+    result.axes.erase(result.axes.begin() + axes[i]);
+    if (!result.labels.empty())
+      result.labels.erase(result.labels.begin() + axes[i]);
+  }
+  result.hasExcept = result.unmasked = false;
+  if (axes.empty())
+    return result;
+  result.op = emit(std::move(op), value.dtype, result.axes, span, frame).op;
+  if (overBatch)
+    graph->addFacts(result.op, IsBatchSum | FromBatchSum |
+                                   (graph->facts(value.op) & FromParameter ? FromBatchSumOfModel : 0));
+  return result;
+}
+
+Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame) {
+  ReduceKind kind = *kindOf(expr.reduction);
+  std::string name = std::string("`") + spelling(expr.reduction) + "`";
+  Span span = expr.span;
+  bool adds = kind == ReduceKind::Sum || kind == ReduceKind::Mean, logic = kind == ReduceKind::Any || kind == ReduceKind::All;
+  if (mask && !adds && !logic)
+    return failure(Code::E0407, expr.op, name + " takes no `where`; only sum, mean, any and all do", frame);
+  if (logic != (value.dtype == DType::Bool) && !(adds && value.dtype == DType::Bool))
+    return failure(Code::E0407, expr.op, name + " does not take " + dtypeName(value.dtype), frame);
+  if (adds && value.dtype == DType::I32) {
+    report(Code::E0407, expr.op, name + " does not take i32", frame).help("write f32(x)");
+    return {};
+  }
+  if (!mask && !checkMaskEnd(value, span, frame, "a reduction"))
+    return {};
+  if (mask && mask->unmasked)
+    return failure(Code::E0211, expr.where->span, "the condition itself depends on the `except` value of the data", frame);
+  value.hasExcept = value.unmasked = false;
+  if (adds && value.dtype == DType::Bool) {
+    Op cast;
+    cast.kind = OpKind::Cast;
+    cast.operands = {value.op};
+    value.op = emit(std::move(cast), DType::F32, value.axes, span, frame).op;
+    value.dtype = DType::F32;
+  }
+  int batch = batchAxis(value.axes);
+  if (batch >= 0 && std::find(axes.begin(), axes.end(), batch) != axes.end()) {
+    if (frame.isTrain)
+      return reduceBatch(expr, value, mask, axes, frame);
+    report(Code::E0502, expr.op, name + " over the batch axis " + dims[batchDim].name + " mixes examples", frame)
+        .help("reductions over the batch stand in `train`");
+    return {};
+  }
+  if (!mask) {
+    Value result = Value::of(emitReduce(kind, value, axes, span, frame));
+    return result;
+  }
+  Value all = Value::of(value), condition = Value::of(*mask);
+  if (kind == ReduceKind::Any)
+    return Value::of(emitReduce(kind, elementwise(OpKind::And, {condition, all}, {span, span}, span, frame).tensor, axes, span,
+                                frame));
+  if (kind == ReduceKind::All) {
+    Value outside = elementwise(OpKind::Not, {condition}, {span}, span, frame);
+    return Value::of(emitReduce(kind, elementwise(OpKind::Or, {outside, all}, {span, span}, span, frame).tensor, axes, span,
+                                frame));
+  }
+  Value zero = Value::of(Number(0)), one = Value::of(Number(1));
+  Value inside = elementwise(OpKind::Where, {condition, all, zero}, {span, span, span}, span, frame);
+  Value sum = Value::of(emitReduce(ReduceKind::Sum, inside.tensor, axes, span, frame));
+  if (kind == ReduceKind::Sum)
+    return sum;
+  Op cast;
+  cast.kind = OpKind::Cast;
+  cast.operands = {mask->op};
+  Tensor counted = emit(std::move(cast), DType::F32, mask->axes, span, frame);
+  counted.labels = mask->labels;
+  Value count = Value::of(emitReduce(ReduceKind::Sum, counted, axes, span, frame));
+  count = elementwise(OpKind::Max, {count, one}, {span, span}, span, frame); // none: the sum is 0 and stays it
+  return elementwise(OpKind::Div, {sum, count}, {span, span}, span, frame);
+}
+
+// The rows of an evaluation's last batch that are examples.
+std::optional<Tensor> Elaborator::validRows(Span span, Frame &frame) {
+  Op op;
+  op.kind = OpKind::ValidRows;
+  return emit(std::move(op), DType::Bool, {Number::ofDim(batchDim, dims[batchDim].value)}, span, frame);
+}
+
+// In the step: over the full batch, whose size is known. In an evaluation: sums over the valid rows of this batch, so that the
+// sums of all batches may be added, and the number of valid rows is such a sum too.
+Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame) {
+  ReduceKind kind = *kindOf(expr.reduction);
+  Span span = expr.span;
+  uint8_t facts = graph->facts(value.op) | (mask ? graph->facts(mask->op) : 0);
+  if (facts & FromBatchSum)
+    return failure(Code::E0710, expr.op, "a batch reduction of something that depends on a batch reduction is not there yet", frame);
+  if (kind == ReduceKind::Max || kind == ReduceKind::Min || kind == ReduceKind::Prod)
+    return failure(Code::E0710, expr.op, std::string("`") + spelling(expr.reduction) + "` over the batch is not there yet", frame);
+  if (mode == GraphMode::Evaluation) {
+    Tensor valid = *validRows(span, frame);
+    std::vector<int> labels = value.labels;
+    valid = broadcastTo(valid, value.axes, {batchAxis(value.axes)}, span, frame);
+    valid.labels = labels;
+    Value both = Value::of(valid);
+    if (mask)
+      both = elementwise(OpKind::And, {both, Value::of(*mask)}, {span, span}, span, frame);
+    mask = both.tensor;
+  }
+  auto cast = [&](const Tensor &flags) {
+    Op op;
+    op.kind = OpKind::Cast;
+    op.operands = {flags.op};
+    Tensor numbers = emit(std::move(op), DType::F32, flags.axes, span, frame);
+    numbers.labels = flags.labels;
+    return numbers;
+  };
+  if (kind == ReduceKind::Any || kind == ReduceKind::All) { // by counting
+    Value flags = Value::of(value);
+    if (kind == ReduceKind::All)
+      flags = elementwise(OpKind::Not, {flags}, {span}, span, frame);
+    if (mask)
+      flags = elementwise(OpKind::And, {Value::of(*mask), flags}, {span, span}, span, frame);
+    Value count = Value::of(emitReduce(ReduceKind::Sum, cast(flags.tensor), axes, span, frame));
+    return elementwise(OpKind::Compare, {count, Value::of(Number(0))}, {span, span}, span, frame,
+                       kind == ReduceKind::Any ? CompareKind::GT : CompareKind::EQ);
+  }
+  if (!mask)
+    return Value::of(emitReduce(kind, value, axes, span, frame));
+  Value zero = Value::of(Number(0));
+  Value inside = elementwise(OpKind::Where, {Value::of(*mask), Value::of(value), zero}, {span, span, span}, span, frame);
+  Value sum = Value::of(emitReduce(ReduceKind::Sum, inside.tensor, axes, span, frame));
+  if (kind == ReduceKind::Sum)
+    return sum;
+  Value count;
+  if (expr.where) {
+    count = Value::of(emitReduce(ReduceKind::Sum, cast(*mask), axes, span, frame));
+    count = elementwise(OpKind::Max, {count, Value::of(Number(1))}, {span, span}, span, frame);
+  } else { // valid rows times the elements of a row
+    count = Value::of(emitReduce(ReduceKind::Sum, cast(*validRows(span, frame)), {0}, span, frame));
+    Number others(1);
+    for (int64_t axis : axes)
+      if (!isBatch(value.axes[axis]))
+        if (std::optional<Number> more = multiplyNumbers(others, value.axes[axis].bare()))
+          others = *more;
+    if (others.integer() != 1)
+      count = elementwise(OpKind::Mul, {count, Value::of(others)}, {span, span}, span, frame);
+  }
+  if (frame.index)
+    count.tensor.labels.resize(count.tensor.axes.size());
+  return elementwise(OpKind::Div, {sum, count}, {span, span}, span, frame);
+}
+
+} // namespace cinch

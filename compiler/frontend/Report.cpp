@@ -1,0 +1,82 @@
+// Report.cpp: the checker's messages: where a layer was reached from, where a size came from, and that one fault in a layer is
+// told once and at a place in the user's own text.
+#include "compiler/frontend/Elaborator.h"
+
+namespace cinch {
+
+std::string Elaborator::textOf(Span span) const {
+  std::string text(sources.text(span));
+  for (char &c : text)
+    if (c == '\n')
+      c = ' ';
+  return text.size() > 40 ? text.substr(0, 37) + "..." : text;
+}
+
+// "in `ff = mlp` of `block`, reached from `blocks = repeat N block` (gpt.cinch:33)"
+std::string Elaborator::pathOf(const Frame &frame) const {
+  std::string text;
+  int shown = 0;
+  for (const Frame *f = &frame; f && f->caller && f->caller->layer; f = f->caller) {
+    if (++shown > 5) {
+      text += ", ..";
+      break;
+    }
+    if (shown == 1)
+      text = "in `" + f->via + "` of `" + f->caller->layer->name.text + "`";
+    else
+      text += ", reached from `" + f->via + "` (" + sources.place(f->viaSpan) + ")";
+  }
+  return text;
+}
+
+// A fault in the prelude's text is shown where the user called it.
+Diagnostic &Elaborator::report(Code code, Span span, std::string message, const Frame &frame) {
+  Span at = span;
+  for (const Frame *f = &frame; at.file == 0 && f && f->caller; f = f->caller)
+    at = f->callSpan;
+  std::string key = std::to_string(static_cast<int>(code)) + ":" + std::to_string(at.file) + ":" + std::to_string(at.begin) +
+                    ":" + std::to_string(span.begin) + ":" + std::to_string(frame.node ? frame.node->instance : 0);
+  if (!reported.insert(key).second) {
+    sink = Diagnostic();
+    return sink;
+  }
+  Diagnostic &diagnostic = diags.error(code, at, std::move(message));
+  if (at.begin != span.begin || at.file != span.file)
+    diagnostic.label(span, "here in the library");
+  std::string path = pathOf(frame);
+  if (!path.empty())
+    diagnostic.path(path);
+  return diagnostic;
+}
+
+Value Elaborator::failure(Code code, Span span, std::string message, const Frame &frame) {
+  report(code, span, std::move(message), frame);
+  return {};
+}
+
+// "D = 768 from gpt.cinch:3", for every name in the size.
+std::string Elaborator::originOf(const Number &number) const {
+  std::string text;
+  std::set<int> seen;
+  for (const Term &term : number.form)
+    for (const auto &[dim, exponent] : term.names)
+      if (seen.insert(dim).second)
+        text += (text.empty() ? "" : ", ") + dims[dim].name + " = " + dims[dim].value.str() + " from " +
+                sources.place(dims[dim].span);
+  return text;
+}
+
+void Elaborator::labelOperand(Diagnostic &diagnostic, Span span, const Value &value) {
+  std::string origin;
+  std::set<int> seen;
+  if (value.isTensor())
+    for (const Number &axis : value.tensor.axes)
+      for (const Term &term : axis.form)
+        for (const auto &[dim, exponent] : term.names)
+          if (seen.size() < 4 && seen.insert(dim).second)
+            origin += (origin.empty() ? "" : ", ") + dims[dim].name + " = " + dims[dim].value.str() + " from " +
+                      sources.place(dims[dim].span);
+  diagnostic.label(span, textOf(span) + ": " + describe(value, dims), origin);
+}
+
+} // namespace cinch
