@@ -23,12 +23,15 @@
 #include "compiler/frontend/Names.h"
 #include "compiler/frontend/Values.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <unordered_map>
 
 namespace cinch {
+
+struct Range;
 
 // The indices of one index statement. A label is (order << 8) + place, where `place` counts the axes that `..` stands for.
 // Labels are ordered as the axes of the statement's result are, then as the reductions bind them; that is the canonical
@@ -80,7 +83,6 @@ struct Frame {
   std::vector<Number> dots;
   std::unordered_map<std::string, Binding> names;
   IndexScope *index = nullptr;
-  bool inMetric = false;
   std::map<std::string, Value> calls;           // train: equal calls are one
 };
 
@@ -100,6 +102,19 @@ struct Argument {
   Value value;
   Span span;
   const ast::Expr *expr = nullptr;
+};
+
+// Everything about one call of a layer.
+struct Call {
+  const ast::LayerItem &layer;
+  std::vector<Argument> sizes, constants, args; // direct: all arguments are in `args`
+  bool direct = false;
+  Node *node = nullptr;
+  Span span;
+  std::string via;
+  Span viaSpan;
+  uint64_t key = 0;
+  int block = -1;
 };
 
 enum class GraphMode { Step, Evaluation, Prediction };
@@ -178,52 +193,57 @@ private:
   Value requireScalar(Value value, Span span, Frame &frame);
   std::optional<Tensor> validRows(Span span, Frame &frame);
 
-  // ---- Calls.cpp
+  // ---- Calls.cpp: what is called, and with which values
   Value evalCall(const ast::Expr &expr, Frame &frame);
   Value callNamed(const ast::Expr &site, const ast::Expr &callee, const std::vector<ast::Slot> *slots,
                   const std::vector<ast::Arg> &args, Frame &frame);
-  std::optional<std::vector<Argument>> evalArgs(const std::vector<ast::Arg> &args, Frame &frame);
-  std::optional<std::vector<Argument>> evalSizes(const std::vector<ast::Slot> &slots, Frame &frame);
-  Value callUse(const ast::Use &use, const ast::Expr &site, std::vector<Argument> args, Frame &frame);
-  Value callLayer(const ast::LayerItem &layer, const std::vector<Argument> &sizes, const std::vector<Argument> &constants,
-                  const std::vector<Argument> &args, bool direct, Node *node, Span span, uint64_t key, int block, Frame &caller);
-  bool bindCall(const ast::LayerItem &layer, const std::vector<Argument> &sizes, const std::vector<Argument> &constants,
-                const std::vector<Argument> &args, bool direct, Span span, Frame &callee, Frame &caller,
-                std::vector<Span> &spans);
-  bool placeArguments(const ast::LayerItem &layer, const std::vector<Argument> &constants, const std::vector<Argument> &args,
-                      bool direct, Span span, Frame &caller, std::vector<std::optional<Argument>> &placed);
-  bool bindSizes(const ast::LayerItem &layer, const std::vector<Argument> &sizes, Span span, Frame &callee, Frame &caller);
-  bool inferSizes(const ast::Type &type, const Tensor &tensor, Frame &callee, Frame &caller, Span span, const std::string &name);
+  bool evalArgs(const std::vector<ast::Arg> &args, Frame &frame, std::vector<Argument> &values);
+  bool evalSizes(const std::vector<ast::Slot> &slots, Frame &frame, std::vector<Argument> &values, bool &dots);
+  Value callUse(const ast::Use &use, const ast::Expr &site, const std::vector<Argument> &args, Frame &frame);
+  Value callDirect(const ast::LayerItem &layer, const ast::Expr &site, std::vector<Argument> sizes, std::vector<Argument> args,
+                   Frame &frame);
+  Value callLayer(const Call &call, Frame &caller);
+  bool callable(const ast::LayerItem &layer, Span span, Frame &frame);
+  // ---- Binding.cpp: arguments against a signature
+  bool bindCall(const Call &call, Frame &callee, Frame &caller);
+  bool placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed);
+  bool bindSizes(const Call &call, Frame &callee, Frame &caller, std::set<std::string> &open);
+  bool inferSizes(const ast::Type &type, const Argument &arg, const std::string &name, std::set<std::string> &open, Frame &callee,
+                  Frame &caller, const Call &call);
+  bool checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller, const Call &call);
   std::optional<std::vector<Number>> typeAxes(const ast::Type &type, Frame &frame);
   std::optional<DType> typeDtype(const ast::Type &type, Frame &frame);
   bool typeBounds(const ast::Type &type, Frame &frame, Interval &range, bool &hasExcept, int64_t &except);
   Value checkResult(const ast::Type &type, Value value, Span span, Frame &callee);
-  bool sameShape(const Tensor &tensor, const std::vector<Number> &axes, size_t &at) const;
   const ast::LayerItem *findLayer(const std::string &name, int file) const;
   uint64_t extend(uint64_t key, uint64_t number) const;
 
-  // ---- Builtins.cpp, Losses.cpp
-  Value callBuiltin(const ast::LayerItem &item, const ast::Expr &site, const std::vector<ast::Slot> *slots,
-                    const std::vector<ast::Arg> &args, Frame &frame);
-  Value callImplicit(const std::string &name, const ast::Expr &site, const std::vector<ast::Arg> &args, Frame &frame,
-                     bool &handled);
+  // ---- Builtins.cpp, ShapeBuiltins.cpp, RowBuiltins.cpp
+  Value callBuiltin(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &sizes, bool dots,
+                    const std::vector<Argument> &args, uint64_t key, Frame &frame);
+  Value callImplicit(const std::string &name, const ast::Expr &site, const std::vector<Argument> &args, Frame &frame);
   std::optional<Value> constantFunction(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinShape(const std::string &name, const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args,
-                     Span span, Frame &frame);
-  Value builtinReshape(const std::vector<Argument> &sizes, bool dots, const Tensor &x, Span span, Frame &frame);
-  Value builtinExpand(const std::vector<Argument> &sizes, const Value &x, Span span, Frame &frame);
+  Value builtinReshape(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinExpand(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinVector(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinConcat(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinPad(const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, const std::vector<Argument> &args,
+  Value builtinReverse(const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinCount(const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinRange(const std::vector<Argument> &sizes, Span span, Frame &frame);
+  Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args,
                       uint64_t key, Span span, Frame &frame);
-  Value builtinSoftmax(OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinCast(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinAttend(const ast::LayerItem &item, const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame);
+  Value builtinAttend(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &args, uint64_t key,
+                      Frame &frame);
+  std::optional<std::vector<Number>> sizeList(const std::vector<Argument> &sizes, bool dots, Frame &frame);
   std::optional<size_t> axisArgument(const Argument *arg, const Tensor &x, int64_t fallback, Span span, Frame &frame,
                                      const char *what);
-  const Argument *findArgument(const std::vector<Argument> &args, size_t position, const char *name) const;
-  bool checkArguments(const std::string &builtin, const std::vector<Argument> &args, const std::vector<const char *> &names,
-                      size_t required, Span span, Frame &frame);
+  // Arguments by position or name; nullptr where one is absent. False after an error.
+  bool takeArguments(const std::string &builtin, const std::vector<Argument> &args, const std::vector<const char *> &names,
+                     size_t required, Span span, Frame &frame, std::vector<const Argument *> &taken);
 
   // ---- Emit.cpp: ops
   Tensor emit(Op op, DType dtype, std::vector<Number> axes, Span span, Frame &frame);
@@ -250,7 +270,24 @@ private:
   void elaborateStep();
   void elaborateEvaluation();
   void elaboratePrediction();
-  void checkLoss(int op, const ast::Expr &expr, Frame &frame);
+  int evalLoss(Frame &frame);
+  bool isLossTerm(int op) const;
+  void checkLoss(int op, Frame &frame);
+  std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
+  std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range, Frame &frame);
+  std::vector<int> matchPath(bool isString, const std::string &text, Span span, Frame &frame);
+  std::vector<int> matchPaths(const std::vector<ast::Arg> &args, Frame &frame);
+  bool readOptions(const std::string &what, const ast::SettingWord &word,
+                   const std::map<std::string, std::function<void(const ast::Arg &)>> &readers,
+                   const std::vector<std::string> &required, Frame &frame);
+  void readOptimizer(const ast::Setting &setting, Frame &frame, std::vector<int> &owner);
+  void readSchedule(const ast::Setting &setting, Frame &frame);
+  void readEvery(const ast::Setting &setting, Frame &frame);
+  void checkSameFields(int dataset, Span span, Frame &frame);
+  void readClip(const ast::Setting &setting, Frame &frame);
+  void readPrecision(const ast::Setting &setting, Frame &frame);
+  bool oneWord(const ast::Setting &setting, const char *form, Frame &frame);
+  void applySettings();
   void checkKeys();
   void checkPlan();
   void checkNamesBlock(const ast::NamesItem &item);
@@ -265,14 +302,17 @@ private:
   DimTable dims;
   int batchDim = -1;
   Frame fileFrame, preludeFrame;
-  std::unordered_map<std::string, const ast::LayerItem *> preludeLayers, fileLayers;
   std::unordered_map<std::string, int> datasetIndex;
   const ast::TrainItem *train = nullptr;
   const ast::PlanItem *plan = nullptr;
   std::set<std::string> usedOverrides;
   std::set<std::string> reported;   // one diagnostic for each code, place and instance, over the three graphs
   std::vector<std::vector<int>> parameterOrder;
-  std::vector<Interval> fieldRanges;
+  std::vector<std::vector<std::vector<Number>>> fieldAxes; // of every field of every dataset
+  int restOptimizer = -1;                                  // the one without `on`
+  std::set<std::pair<int, int>> sparedBy;                  // (optimizer, parameter): `decay .. except`
+  std::vector<bool> dataComplete;
+  std::vector<const ast::Expr *> modelSites;               // calls of the model, in the order they were met
 
   Program program;
   Node root;
@@ -281,6 +321,8 @@ private:
   bool training = true;
   bool parametersFixed = false;     // after the step graph: evaluation may not need others
   int blocks = 0;
+  int drawsForbidden = 0;           // inside a call from index notation
+
   std::map<int, std::vector<int>> blockChains; // result of a `repeat` -> results of all its blocks
   int definitionDepth = 0, evalDepth = 0;
   long opsLeft = 0;                 // limit on the size of a program

@@ -1,0 +1,461 @@
+// Binding.cpp: arguments against a signature: places, size parameters (given, inferred, default), constants, and then every
+// declared type.
+#include "compiler/frontend/Elaborator.h"
+
+#include <algorithm>
+
+namespace cinch {
+
+using namespace ast;
+
+// ---- Types of a signature ---------------------------------------------------------------------------------------------------
+std::optional<DType> Elaborator::typeDtype(const Type &type, Frame &frame) {
+  if (type.dtype.text == "f32")
+    return DType::F32;
+  if (type.dtype.text == "i32")
+    return DType::I32;
+  if (type.dtype.text == "bool")
+    return DType::Bool;
+  return std::nullopt; // told by the names pass
+}
+
+std::optional<std::vector<Number>> Elaborator::typeAxes(const Type &type, Frame &frame) {
+  std::vector<Number> axes;
+  bool good = true, dots = false;
+  for (const Axis &axis : type.axes) {
+    if (axis.kind == Axis::Dots) {
+      if (dots || !frame.hasDots) {
+        report(Code::E0302, axis.span, dots ? "`..` stands twice in one type" : "`..` is not known here: no parameter has it", frame);
+        good = false;
+      } else {
+        axes.insert(axes.end(), frame.dots.begin(), frame.dots.end());
+      }
+      dots = true;
+      continue;
+    }
+    if (axis.kind == Axis::Query) {
+      report(Code::E0302, axis.span, "`?` as an axis stands in built-ins only", frame);
+      good = false;
+      continue;
+    }
+    std::optional<Number> size = evalConstantNumber(*axis.size, frame, "a size");
+    good &= size && checkAxis(*size, axis.span, frame);
+    if (good)
+      axes.push_back(*size);
+  }
+  if (!good)
+    return std::nullopt;
+  return axes;
+}
+
+bool Elaborator::typeBounds(const Type &type, Frame &frame, Interval &range, bool &hasExcept, int64_t &except) {
+  if (!type.below)
+    return true;
+  std::optional<Number> end = evalConstantNumber(*type.below, frame, "`below`");
+  if (!end)
+    return false;
+  std::optional<int64_t> value = end->integer();
+  if (type.dtype.text != "i32" || !value || *value < 1 || *value > INT32_MAX) {
+    report(Code::E0204, type.below->span, type.dtype.text != "i32" ? "`below` bounds i32 only"
+               : "`below` must be a whole number of at least 1, but this is " + sizeText(*end), frame);
+    return false;
+  }
+  range = Interval::below(*value);
+  if (!type.except)
+    return true;
+  std::optional<Number> other = evalConstantNumber(*type.except, frame, "`except`");
+  if (!other)
+    return false;
+  std::optional<int64_t> exception = other->integer();
+  if (!exception || *exception < INT32_MIN || *exception > INT32_MAX) {
+    report(Code::E0204, type.except->span, "`except` must be a whole number within i32", frame);
+    return false;
+  }
+  hasExcept = true;
+  except = *exception;
+  return true;
+}
+
+// ---- Places -----------------------------------------------------------------------------------------------------------------
+// Direct: all parameters in order. An instance: constants behind `use`, tensors in the call.
+bool Elaborator::placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed) {
+  const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
+  placed.assign(parameters.size(), std::nullopt);
+  bool good = true;
+  auto place = [&](const std::vector<Argument> &args, bool tensors, bool constants) {
+    size_t next = 0;
+    bool named = false;
+    for (const Argument &arg : args) {
+      size_t at = parameters.size();
+      if (arg.name.empty()) {
+        if (named) {
+          report(Code::E0301, arg.span, "an argument in order stands behind one by name", caller);
+          good = false;
+          continue;
+        }
+        while (next < parameters.size() && (parameters[next].type ? !tensors : !constants))
+          ++next;
+        at = next++;
+        if (at >= parameters.size()) {
+          size_t count = 0;
+          for (const ast::Parameter &parameter : parameters)
+            count += parameter.type ? tensors : constants;
+          Diagnostic &d = report(Code::E0301, arg.span, "`" + call.layer.name.text + "` takes " + std::to_string(count) +
+                                     (tensors && constants ? " arguments" : tensors ? " tensors" : " constants") + ", but " +
+                                     std::to_string(args.size()) + " are given", caller);
+          d.label(call.layer.name.span, "declared here");
+          good = false;
+          return;
+        }
+      } else {
+        named = true;
+        std::vector<std::string> names;
+        for (size_t i = 0; i < parameters.size(); ++i) {
+          if (parameters[i].type ? tensors : constants) {
+            names.push_back(parameters[i].name.text);
+            if (parameters[i].name.text == arg.name)
+              at = i;
+          }
+        }
+        if (at == parameters.size()) {
+          Diagnostic &d = report(Code::E0301, arg.span, "`" + call.layer.name.text + "` has no " +
+                                     (tensors && constants ? "parameter" : tensors ? "tensor" : "constant") + " `" + arg.name + "`",
+                                 caller);
+          d.help(didYouMean(arg.name, names));
+          good = false;
+          continue;
+        }
+      }
+      if (placed[at]) {
+        report(Code::E0301, arg.span, "`" + parameters[at].name.text + "` is given twice", caller);
+        good = false;
+        continue;
+      }
+      placed[at] = arg;
+    }
+  };
+  if (call.direct) {
+    place(call.args, true, true);
+  } else {
+    place(call.constants, false, true);
+    place(call.args, true, false);
+  }
+  return good;
+}
+
+// ---- Sizes --------------------------------------------------------------------------------------------------------------------
+bool Elaborator::bindSizes(const Call &call, Frame &callee, Frame &caller, std::set<std::string> &open) {
+  const std::vector<SizeParameter> &parameters = call.layer.sizes;
+  bool good = true, named = false;
+  size_t next = 0;
+  std::set<std::string> given;
+  for (const Argument &arg : call.sizes) {
+    const SizeParameter *found = nullptr;
+    std::vector<std::string> names;
+    for (const SizeParameter &parameter : parameters) {
+      names.push_back(parameter.name.text);
+      if (!arg.name.empty() && parameter.name.text == arg.name)
+        found = &parameter;
+    }
+    if (arg.name.empty() && !named && next < parameters.size())
+      found = &parameters[next++];
+    named |= !arg.name.empty();
+    if (!found || !given.insert(found->name.text).second) {
+      Diagnostic &d = report(Code::E0304, arg.span,
+                             found               ? "size `" + found->name.text + "` is given twice"
+                             : arg.name.empty() ? "`" + call.layer.name.text + "` has " + std::to_string(parameters.size()) +
+                                                       " sizes, but " + std::to_string(call.sizes.size()) + " are given"
+                                                 : "`" + call.layer.name.text + "` has no size `" + arg.name + "`",
+                             caller);
+      d.help(didYouMean(arg.name, names));
+      good = false;
+      continue;
+    }
+    std::optional<int64_t> whole = arg.value.number.integer();
+    if (!whole || *whole < 0) {
+      report(Code::E0204, arg.span, "size `" + found->name.text + "` must be a whole number of at least 0, but this is " +
+                                        sizeText(arg.value.number), caller);
+      good = false;
+      continue;
+    }
+    Binding binding;
+    binding.value = arg.value;
+    binding.isSize = true;
+    binding.span = found->name.span;
+    callee.names[found->name.text] = binding;
+  }
+  for (const SizeParameter &parameter : parameters) {
+    if (callee.names.count(parameter.name.text))
+      continue;
+    if (parameter.inferred) {
+      open.insert(parameter.name.text);
+    } else if (!parameter.value && good) {
+      report(Code::E0304, call.span, "`" + call.layer.name.text + "` needs the size `" + parameter.name.text + "`", caller)
+          .label(parameter.span, "declared here")
+          .help("write " + call.layer.name.text + "[" + parameter.name.text + " = ..]");
+      good = false;
+    }
+  }
+  return good;
+}
+
+// Axes left of `..` from the left, right of it from the right; an open `?` name alone as an axis is bound at its first sight.
+bool Elaborator::inferSizes(const Type &type, const Argument &arg, const std::string &name, std::set<std::string> &open,
+                            Frame &callee, Frame &caller, const Call &call) {
+  const Tensor &tensor = arg.value.tensor;
+  size_t rank = tensor.axes.size(), fixed = 0, left = 0;
+  bool dots = false;
+  for (const Axis &axis : type.axes) {
+    dots |= axis.kind == Axis::Dots;
+    fixed += axis.kind != Axis::Dots;
+    left += !dots;
+  }
+  if (dots ? rank < fixed : rank != fixed) {
+    Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + call.layer.name.text + "` has " +
+                               (dots ? "at least " : "") + std::to_string(fixed) + (fixed == 1 ? " axis" : " axes") +
+                               ", but the argument has " + std::to_string(rank), caller);
+    d.label(arg.span, textOf(arg.span) + ": " + describe(arg.value, dims));
+    d.label(type.span, "declared as " + textOf(type.span));
+    return false;
+  }
+  size_t middle = rank - fixed;
+  if (dots) {
+    std::vector<Number> sizes(tensor.axes.begin() + left, tensor.axes.begin() + left + middle);
+    if (!callee.hasDots) {
+      callee.hasDots = true;
+      callee.dots = sizes;
+    } else {
+      bool equal = callee.dots.size() == sizes.size();
+      for (size_t i = 0; equal && i < sizes.size(); ++i)
+        equal = sameSize(callee.dots[i], sizes[i]);
+      if (!equal) {
+        Diagnostic &d = report(Code::E0302, arg.span, "`..` stands for the same axes in all parameters of `" +
+                                   call.layer.name.text + "`, but `" + name + "` has other ones", caller);
+        for (const Argument &other : call.args)
+          labelOperand(d, other.span, other.value);
+        return false;
+      }
+    }
+  }
+  bool past = false;
+  for (size_t i = 0; i < type.axes.size(); ++i) {
+    const Axis &axis = type.axes[i];
+    if (axis.kind == Axis::Dots) {
+      past = true;
+      continue;
+    }
+    if (axis.kind != Axis::Size || axis.size->kind != ExprKind::Name || !open.count(axis.size->text))
+      continue;
+    Binding binding;
+    binding.value = Value::of(tensor.axes[past ? i - 1 + middle : i]);
+    binding.isSize = true;
+    callee.names[axis.size->text] = binding;
+    open.erase(axis.size->text);
+  }
+  return true;
+}
+
+bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller, const Call &call) {
+  const Type &type = *parameter.type;
+  const std::string &name = parameter.name.text, &layer = call.layer.name.text;
+  std::optional<std::vector<Number>> axes = typeAxes(type, callee);
+  Binding binding;
+  binding.span = parameter.name.span;
+  Interval range;
+  bool hasExcept = false;
+  int64_t except = 0;
+  if (!axes || !typeBounds(type, callee, range, hasExcept, except))
+    return false;
+  std::optional<DType> dtype = typeDtype(type, callee);
+  if (!arg.value.isTensor()) { // a constant: a tensor filled with it
+    if (!dtype)
+      return false;
+    std::optional<Tensor> filled = fill(arg.value, *dtype, *axes, arg.span, caller);
+    if (!filled)
+      return false;
+    if (range.known && !filled->range.within(range.low, range.high)) {
+      report(Code::E0209, arg.span, "`" + name + "` of `" + layer + "` lies in " + intervalText(range) + ", but this is " +
+                                        describe(arg.value, dims), caller);
+      return false;
+    }
+    binding.value = Value::of(*filled);
+    callee.names[name] = binding;
+    return true;
+  }
+  Tensor tensor = arg.value.tensor;
+  if (dtype && *dtype != tensor.dtype) {
+    Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + layer + "` is " + dtypeName(*dtype) +
+                               ", but the argument is " + dtypeName(tensor.dtype), caller);
+    d.label(type.span, "declared as " + textOf(type.span));
+    if (*dtype == DType::F32)
+      d.help("write f32(" + textOf(arg.expr ? arg.expr->span : arg.span) + ")");
+    return false;
+  }
+  for (size_t i = 0; i < axes->size(); ++i) {
+    if (sameSize((*axes)[i], tensor.axes[i])) {
+      tensor.axes[i] = betterName((*axes)[i], tensor.axes[i]);
+      continue;
+    }
+    Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + layer + "` must be " +
+                               typeText(tensor.dtype, *axes, dims) + ", but " + sizeText((*axes)[i]) + " meets " +
+                               sizeText(tensor.axes[i]), caller);
+    labelOperand(d, arg.span, arg.value);
+    d.label(type.span, "declared as " + textOf(type.span), originOf((*axes)[i]));
+    if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
+      d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+    else
+      d.help("declare `" + name + ": " + typeOf(tensor) + "`, or pass a tensor of the declared type");
+    return false;
+  }
+  if (range.known) {
+    if (tensor.hasExcept || tensor.unmasked) {
+      report(Code::E0211, arg.span, "`" + name + "` of `" + layer + "` may not hold the `except` value of the data", caller)
+          .help("write where(c, y, 0)");
+      return false;
+    }
+    if (!tensor.range.within(range.low, range.high)) {
+      Diagnostic &d = report(Code::E0209, arg.span, "`" + name + "` of `" + layer + "` must lie in " + intervalText(range) +
+                                 ", but the argument lies in " + intervalText(tensor.range), caller);
+      labelOperand(d, arg.span, arg.value);
+      d.label(type.span, "declared as " + textOf(type.span));
+      return false;
+    }
+    tensor.range = range;
+  }
+  binding.value = Value::of(tensor);
+  callee.names[name] = binding;
+  return true;
+}
+
+// ---- A call ---------------------------------------------------------------------------------------------------------------------
+bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
+  const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
+  std::vector<std::optional<Argument>> placed;
+  std::set<std::string> open;
+  bool good = placeArguments(call, caller, placed);
+  good &= bindSizes(call, callee, caller, open);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ast::Parameter &parameter = parameters[i];
+    if (!placed[i] && !parameter.value && good) {
+      Diagnostic &d = report(Code::E0301, call.span, "`" + call.layer.name.text + "` needs `" + parameter.name.text + "`", caller);
+      d.label(parameter.span, "declared here");
+      if (!parameter.type && !call.direct)
+        d.help("constants are given where the instance is made, " + call.layer.name.text + "(" + parameter.name.text + " = ..)");
+      good = false;
+    }
+    if (!placed[i])
+      continue;
+    const Value &value = placed[i]->value;
+    if (value.isError()) {
+      good = false;
+    } else if (!parameter.type && value.isTensor()) {
+      report(Code::E0301, placed[i]->span, "`" + parameter.name.text + "` of `" + call.layer.name.text +
+                                               "` is a constant, but this is a tensor, " + typeOf(value.tensor), caller);
+      good = false;
+    } else if (parameter.type && !value.isTensor() && !value.isNumber() && !value.isBool()) {
+      report(Code::E0301, placed[i]->span, "`" + parameter.name.text + "` of `" + call.layer.name.text +
+                                               "` is a tensor, but this is " + kindName(value), caller);
+      good = false;
+    }
+  }
+  if (!good)
+    return false;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].type && placed[i] && placed[i]->value.isTensor())
+      good &= inferSizes(*parameters[i].type, *placed[i], parameters[i].name.text, open, callee, caller, call);
+  if (!good)
+    return false;
+  for (const SizeParameter &parameter : call.layer.sizes) {
+    if (callee.names.count(parameter.name.text))
+      continue;
+    if (!parameter.value) {
+      report(Code::E0304, call.span, "the size `" + parameter.name.text + "` of `" + call.layer.name.text +
+                                         "` does not follow from the arguments", caller)
+          .help("give it, " + call.layer.name.text + "[" + parameter.name.text + " = ..]");
+      return false;
+    }
+    std::optional<Number> value = evalConstantNumber(*parameter.value, callee, "a size");
+    if (!value)
+      return false;
+    std::optional<int64_t> whole = value->integer();
+    if (!whole || *whole < 0) {
+      report(Code::E0204, parameter.value->span, "size `" + parameter.name.text + "` of `" + call.layer.name.text +
+                 "` must be a whole number of at least 0, but its default is " + sizeText(*value), callee);
+      return false;
+    }
+    Binding binding;
+    binding.value = Value::of(*value);
+    binding.isSize = true;
+    binding.span = parameter.name.span;
+    callee.names[parameter.name.text] = binding;
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) { // constants; a default may use those before it
+    if (parameters[i].type)
+      continue;
+    Binding binding;
+    binding.span = parameters[i].name.span;
+    binding.value = placed[i] ? placed[i]->value : eval(*parameters[i].value, callee);
+    if (binding.value.isError())
+      return false;
+    callee.names[parameters[i].name.text] = binding;
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].type)
+      continue;
+    Argument arg;
+    if (placed[i]) {
+      arg = *placed[i];
+    } else {
+      arg.value = eval(*parameters[i].value, callee);
+      arg.span = parameters[i].value->span;
+      if (arg.value.isError())
+        return false;
+    }
+    good &= checkArgument(parameters[i], arg, callee, caller, call);
+  }
+  return good;
+}
+
+Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &callee) {
+  const std::string &layer = callee.layer->name.text;
+  std::optional<DType> dtype = typeDtype(type, callee);
+  std::optional<std::vector<Number>> axes = typeAxes(type, callee);
+  Interval range;
+  bool hasExcept = false;
+  int64_t except = 0;
+  if (!dtype || !axes || !typeBounds(type, callee, range, hasExcept, except))
+    return {};
+  std::string declared = typeText(*dtype, *axes, dims);
+  auto mismatch = [&](const std::string &what) {
+    Diagnostic &d = report(Code::E0303, span, "`" + layer + "` declares its result " + declared + ", but " + what, callee);
+    labelOperand(d, span, value);
+    d.label(type.span, "declared as " + textOf(type.span));
+    return &d;
+  };
+  if (!value.isTensor()) {
+    mismatch("this is " + std::string(kindName(value)));
+    return {};
+  }
+  Tensor &tensor = value.tensor;
+  if (tensor.dtype != *dtype || tensor.axes.size() != axes->size()) {
+    mismatch("returns " + typeOf(tensor));
+    return {};
+  }
+  for (size_t i = 0; i < axes->size(); ++i)
+    if (!sameSize((*axes)[i], tensor.axes[i])) {
+      Diagnostic *d = mismatch(sizeText((*axes)[i]) + " meets " + sizeText(tensor.axes[i]));
+      if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
+        d->help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+      return {};
+    }
+  if (range.known && (tensor.hasExcept || tensor.unmasked || !tensor.range.within(range.low, range.high))) {
+    mismatch("its values lie in " + intervalText(tensor.range));
+    return {};
+  }
+  if (*dtype == DType::I32)
+    tensor.range = range;
+  tensor.axes = *axes;
+  return value;
+}
+
+} // namespace cinch

@@ -1,0 +1,409 @@
+// Calls.cpp: calls of instances, layers, the model and built-ins; chains of a `repeat`.
+#include "compiler/frontend/Elaborator.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace cinch {
+
+using namespace ast;
+
+Value Elaborator::evalCall(const Expr &expr, Frame &frame) {
+  const Expr &callee = *expr.children[0];
+  if (callee.kind == ExprKind::Name)
+    return callNamed(expr, callee, nullptr, expr.args, frame);
+  if (callee.kind == ExprKind::Index && callee.children[0]->kind == ExprKind::Name)
+    return callNamed(expr, *callee.children[0], &callee.slots, expr.args, frame);
+  return failure(Code::E0307, callee.span, "only a layer or an instance of one can be called", frame);
+}
+
+bool Elaborator::evalArgs(const std::vector<Arg> &args, Frame &frame, std::vector<Argument> &values) {
+  bool good = true;
+  for (const Arg &arg : args) {
+    if (!arg.except.empty()) {
+      report(Code::E0301, arg.span, "`except` stands in the optimizer's `decay` only", frame);
+      good = false;
+    }
+    Argument value;
+    value.name = arg.name.text;
+    value.span = arg.span;
+    value.expr = arg.value.get();
+    value.value = eval(*arg.value, frame);
+    if (value.value.kind == Value::Tuple && !value.value.isConstant()) {
+      report(Code::E0301, arg.span, "an argument is one value, but this call gives " +
+                                        std::to_string(value.value.items.size()), frame)
+          .help("write `a, b = ..` first");
+      good = false;
+    }
+    good &= !value.value.isError();
+    values.push_back(std::move(value));
+  }
+  return good;
+}
+
+bool Elaborator::evalSizes(const std::vector<Slot> &slots, Frame &frame, std::vector<Argument> &values, bool &dots) {
+  bool good = true;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot &slot = slots[i];
+    if (slot.kind == Slot::Dots && i == 0) {
+      dots = true;
+      continue;
+    }
+    if (slot.kind != Slot::At) {
+      report(Code::E0304, slot.span, "sizes stand in these brackets, but this is `" + textOf(slot.span) + "`", frame);
+      good = false;
+      continue;
+    }
+    Argument value;
+    value.name = slot.name.text;
+    value.span = slot.span;
+    value.expr = slot.begin.get();
+    std::optional<Number> number = evalConstantNumber(*slot.begin, frame, "a size");
+    good &= number.has_value();
+    if (number)
+      value.value = Value::of(*number);
+    values.push_back(std::move(value));
+  }
+  return good;
+}
+
+// What decides the value of a call, as text.
+static void identify(const Value &value, std::string &text) {
+  char buffer[64];
+  switch (value.kind) {
+  case Value::Tensor:
+    text += "t" + std::to_string(value.tensor.op);
+    break;
+  case Value::Number:
+    snprintf(buffer, sizeof buffer, "%a", value.number.real);
+    text += buffer;
+    if (value.number.exact)
+      text += "=" + value.number.value.str();
+    for (const Term &term : value.number.form)
+      for (const auto &[dim, exponent] : term.names)
+        text += "." + std::to_string(dim) + "^" + std::to_string(exponent);
+    break;
+  case Value::Distribution:
+    snprintf(buffer, sizeof buffer, "~%d:%a:%d", value.distribution.kind, value.distribution.a, value.distribution.fanOut);
+    text += buffer;
+    break;
+  case Value::Bool:
+    text += value.flag ? "true" : "false";
+    break;
+  default:
+    text += "\"" + value.text;
+    for (const Value &item : value.items)
+      identify(item, text);
+    break;
+  }
+}
+
+bool Elaborator::callable(const LayerItem &layer, Span span, Frame &frame) {
+  if (tables.recursive.count(&layer)) // told by the names pass
+    return false;
+  if (frame.depth > 150) {
+    report(Code::E0207, span, "layers nest too deeply", frame);
+    return false;
+  }
+  if (layer.form == LayerItem::ReversibleLayer) {
+    report(Code::E0705, span, "`reversible` layers are not there yet", frame).label(layer.name.span, "declared here");
+    return false;
+  }
+  for (const Statement &statement : layer.body)
+    if (statement.kind == StatementKind::State || statement.kind == StatementKind::Update) {
+      report(Code::E0703, span, "`" + layer.name.text + "` has a `state`, which is not there yet", frame)
+          .label(statement.span, "declared here")
+          .help(layer.name.text == "batch_norm" || layer.name.text == "conv_bn" ? "use group_norm or layer_norm" : "");
+      return false;
+    }
+  return true;
+}
+
+Value Elaborator::callNamed(const Expr &site, const Expr &callee, const std::vector<Slot> *slots, const std::vector<Arg> &args,
+                            Frame &frame) {
+  const std::string &name = callee.text;
+  std::vector<Argument> sizes, values;
+  bool dots = false;
+  if (frame.index && frame.index->find(name) >= 0)
+    return failure(Code::E0404, callee.span, "index `" + name + "` is no value", frame);
+  auto own = frame.names.find(name);
+  bool outer = own == frame.names.end() && frame.file != 0 && fileFrame.names.count(name);
+  const LayerItem *layer = own == frame.names.end() && !outer ? findLayer(name, frame.file) : nullptr;
+  bool good = evalArgs(args, frame, values);
+  if (slots)
+    good &= evalSizes(*slots, frame, sizes, dots);
+  if (own != frame.names.end()) {
+    if (own->second.kind != Binding::Use)
+      return failure(Code::E0307, callee.span, "`" + name + "` is not a layer and cannot be called", frame);
+    if (slots)
+      return failure(Code::E0304, callee.span, "`" + name + "` is an instance; its sizes stand behind `use`", frame);
+    return good ? callUse(*own->second.use, site, values, frame) : Value();
+  }
+  if (outer)
+    return failure(Code::E0307, callee.span, "`" + name + "` is not a layer and cannot be called", frame);
+  if (!layer) {
+    if (isImplicitName(name))
+      return good ? callImplicit(name, site, values, frame) : Value();
+    if (datasetIndex.count(name))
+      return failure(Code::E0307, callee.span, "`" + name + "` is a dataset and cannot be called", frame);
+    if (tables.unknown.count({callee.span.file, callee.span.begin}))
+      return {};
+    return failure(Code::E0101, callee.span, "unknown name `" + name + "`", frame);
+  }
+  if (!good)
+    return {};
+  auto number = tables.callNumbers.find(&site);
+  uint64_t key = extend(frame.key, number == tables.callNumbers.end() ? 0 : number->second);
+  bool remembers = frame.isTrain && !frame.index;
+  std::string identity;
+  if (remembers) { // two equal calls in `train` are one
+    identity = name + (dots ? "[.." : "[");
+    for (const std::vector<Argument> *list : {&sizes, &values}) {
+      for (const Argument &value : *list) {
+        identity += "," + value.name + ":";
+        identify(value.value, identity);
+      }
+      identity += "](";
+    }
+    auto known = frame.calls.find(identity);
+    if (known != frame.calls.end())
+      return known->second;
+  }
+  Value result;
+  if (layer->form == LayerItem::Builtin)
+    result = callBuiltin(*layer, site, sizes, dots, values, key, frame);
+  else if (dots)
+    result = failure(Code::E0304, callee.span, "`..` is no size of `" + name + "`", frame);
+  else
+    result = callDirect(*layer, site, std::move(sizes), std::move(values), frame);
+  if (remembers)
+    frame.calls[identity] = result;
+  return result;
+}
+
+Value Elaborator::callDirect(const LayerItem &layer, const Expr &site, std::vector<Argument> sizes, std::vector<Argument> args,
+                             Frame &frame) {
+  bool model = layer.form == LayerItem::Model;
+  Span span = site.span;
+  if (model && !frame.isTrain)
+    return failure(Code::E0305, span, "a model is called in `train` only", frame);
+  if (model && (!train || train->name.text != layer.name.text))
+    return failure(Code::E0305, span, "`train " + (train ? train->name.text : std::string()) + "` calls another model, `" +
+                       layer.name.text + "`", frame);
+  if (!callable(layer, span, frame))
+    return {};
+  if (!model && tables.owning.count(&layer)) {
+    report(Code::E0305, span, "`" + layer.name.text + "` owns parameters, so it is not called directly", frame)
+        .help(frame.isTrain ? "put it into the model" : "write `use name = " + layer.name.text + "..` and call `name`");
+    return {};
+  }
+  if (model && std::find(modelSites.begin(), modelSites.end(), &site) == modelSites.end())
+    modelSites.push_back(&site);
+  auto number = tables.callNumbers.find(&site);
+  int siteNumber = number == tables.callNumbers.end() ? 0 : number->second;
+  Node *node = model ? child(*frame.node, "model", "", layer.name.text, span, 0, -1)
+                     : child(*frame.node, "@" + std::to_string(siteNumber), frame.node->path, layer.name.text, span, 0, -1);
+  Call call{layer};
+  call.sizes = std::move(sizes);
+  call.args = std::move(args);
+  call.direct = true;
+  call.node = node;
+  call.span = call.viaSpan = span;
+  call.via = layer.name.text + "(..)";
+  call.key = extend(frame.key, siteNumber);
+  call.block = frame.block;
+  if (!frame.index)
+    return callLayer(call, frame);
+
+  // From index notation: the layer works on whatever axes its scalars run over.
+  for (const ast::Parameter &parameter : layer.signature.parameters)
+    if (parameter.type && !(parameter.type->axes.size() == 1 && parameter.type->axes[0].kind == Axis::Dots))
+      return failure(Code::E0405, span, "`" + layer.name.text + "` may not be called in index notation: its parameter `" +
+                         parameter.name.text + "` is not of type [..]", frame);
+  std::vector<Tensor> tensors;
+  std::vector<Span> spans;
+  for (const Argument &arg : call.args)
+    if (arg.value.isTensor()) {
+      tensors.push_back(arg.value.tensor);
+      spans.push_back(arg.span);
+    }
+  if (!align(tensors, spans, span, frame, nullptr))
+    return {};
+  std::vector<int> labels = tensors.empty() ? std::vector<int>() : tensors[0].labels;
+  size_t next = 0;
+  for (Argument &arg : call.args)
+    if (arg.value.isTensor()) {
+      arg.value.tensor = tensors[next++];
+      arg.value.tensor.labels.clear();
+    }
+  IndexScope *scope = frame.index;
+  frame.index = nullptr;
+  ++drawsForbidden;
+  Value value = callLayer(call, frame);
+  --drawsForbidden;
+  frame.index = scope;
+  if (value.isTensor() && value.tensor.axes.size() == labels.size())
+    value.tensor.labels = labels;
+  else if (!value.isError())
+    return failure(Code::E0405, span, "`" + layer.name.text + "` may not be called in index notation: it gives " +
+                       describe(value, dims), frame);
+  return value;
+}
+
+Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Argument> &args, Frame &frame) {
+  const LayerItem *layer = findLayer(use.layer.text, frame.file);
+  if (!layer)
+    return {};
+  if (frame.index)
+    return failure(Code::E0405, site.span, "an instance may not be called in index notation", frame);
+  if (layer->form == LayerItem::Builtin || layer->form == LayerItem::Model)
+    return failure(Code::E0305, use.layer.span, "`" + use.layer.text + "` is a " +
+                       (layer->form == LayerItem::Model ? "model" : "built-in") + " and has no instances", frame);
+  if (!callable(*layer, use.layer.span, frame))
+    return {};
+  int64_t count = 1;
+  if (use.repeat) {
+    std::optional<Number> number = evalConstantNumber(*use.repeat, frame, "the count of a `repeat`");
+    if (!number)
+      return {};
+    std::optional<int64_t> whole = number->integer();
+    if (!whole || *whole < 1 || *whole > 100000)
+      return failure(Code::E0501, use.repeat->span, "the count of a `repeat` must be a whole number from 1 to 100000, but this is " +
+                         sizeText(*number), frame);
+    count = *whole;
+  }
+  auto number = tables.callNumbers.find(&site);
+  uint64_t key = extend(frame.key, number == tables.callNumbers.end() ? 0 : number->second);
+  std::string path = frame.node->path.empty() ? use.name.text : frame.node->path + "." + use.name.text;
+  std::vector<Argument> current = args;
+  std::vector<int> ends;
+  Value result;
+  for (int64_t i = 0; i < count; ++i) {
+    Call call{*layer};
+    bool dots = false, good = true;
+    if (use.index) {
+      Binding index;
+      index.value = Value::of(Number(i));
+      index.span = use.index.span;
+      frame.names[use.index.text] = index;
+    }
+    good &= evalSizes(use.slots, frame, call.sizes, dots);
+    good &= evalArgs(use.args, frame, call.constants);
+    if (use.index)
+      frame.names.erase(use.index.text);
+    if (dots)
+      return failure(Code::E0304, use.layer.span, "`..` is no size of `" + use.layer.text + "`", frame);
+    if (!good)
+      return {};
+    std::string suffix = use.repeat ? "." + std::to_string(i) : "";
+    call.node = child(*frame.node, use.name.text + suffix, path + suffix, layer->name.text, use.span,
+                      static_cast<int>(use.span.begin), use.repeat ? static_cast<int>(i) : -1);
+    call.args = current;
+    call.span = site.span;
+    call.via = use.name.text + " = " + (use.repeat ? "repeat " + textOf(use.repeat->span) + " " : "") + layer->name.text;
+    call.viaSpan = use.span;
+    call.key = use.repeat ? extend(key, static_cast<uint64_t>(i)) : key;
+    call.block = use.repeat ? blocks++ : frame.block;
+    result = callLayer(call, frame);
+    if (result.isError() || !use.repeat)
+      return result;
+    std::vector<Value> results = result.kind == Value::Tuple ? result.items : std::vector<Value>{result};
+    for (const Value &value : results) {
+      Op &op = graph->at(value.tensor.op);
+      if (op.block == call.block) {
+        op.blockEnd = true;
+        ends.push_back(value.tensor.op);
+      }
+    }
+    if (i + 1 == count)
+      break;
+    // Results feed the first parameters.
+    std::vector<std::string> names;
+    for (const ast::Parameter &parameter : layer->signature.parameters)
+      if (parameter.type)
+        names.push_back(parameter.name.text);
+    if (results.size() > names.size())
+      return failure(Code::E0501, use.span, "`" + layer->name.text + "` cannot be repeated: it has more results than parameters",
+                     frame);
+    for (size_t r = 0; r < results.size(); ++r) {
+      bool placed = false;
+      for (size_t a = 0; a < current.size(); ++a)
+        if (current[a].name == names[r] || (current[a].name.empty() && a == r)) {
+          current[a].value = results[r];
+          placed = true;
+        }
+      if (!placed)
+        return failure(Code::E0501, site.span, "the first parameters of a `repeat` must be given, but `" + names[r] + "` is not",
+                       frame);
+    }
+  }
+  for (const Value &value : result.kind == Value::Tuple ? result.items : std::vector<Value>{result})
+    blockChains[value.tensor.op] = ends;
+  return result;
+}
+
+Value Elaborator::callLayer(const Call &call, Frame &caller) {
+  Frame callee;
+  callee.file = call.layer.span.file;
+  callee.layer = &call.layer;
+  callee.node = call.node;
+  callee.caller = &caller;
+  callee.callSpan = call.span;
+  callee.via = call.via;
+  callee.viaSpan = call.viaSpan;
+  callee.key = call.key;
+  callee.depth = caller.depth + 1;
+  callee.block = call.block;
+  if (!bindCall(call, callee, caller))
+    return {};
+  defineBody(call.layer.body, callee);
+  const Statement *last = nullptr;
+  for (const Statement &statement : call.layer.body)
+    if (statement.kind == StatementKind::Return)
+      last = &statement;
+  if (!last)
+    return {};
+  const std::vector<Type> &types = call.layer.signature.results;
+  std::vector<const Expr *> roots;
+  for (const ExprPtr &value : last->values)
+    roots.push_back(value.get());
+  evaluateInOrder(call.layer.body, roots, callee);
+  std::vector<Value> values;
+  std::vector<Span> spans;
+  for (const ExprPtr &expr : last->values) {
+    Value value = eval(*expr, callee);
+    if (value.kind == Value::Tuple && last->values.size() == 1) { // `return f(x)` hands on several results
+      for (const Value &item : value.items) {
+        values.push_back(item);
+        spans.push_back(expr->span);
+      }
+      continue;
+    }
+    values.push_back(value);
+    spans.push_back(expr->span);
+  }
+  bool bad = false;
+  for (const Value &value : values)
+    bad |= value.isError();
+  if (!bad && values.size() != types.size()) {
+    report(Code::E0303, last->span, "`" + call.layer.name.text + "` declares " + std::to_string(types.size()) +
+                                        " results but returns " + std::to_string(values.size()), callee);
+    return {};
+  }
+  if (bad)
+    return {};
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = checkResult(types[i], values[i], spans[i], callee);
+    bad |= values[i].isError();
+  }
+  if (bad)
+    return {};
+  if (values.size() == 1)
+    return values[0];
+  Value result;
+  result.kind = Value::Tuple;
+  result.items = std::move(values);
+  return result;
+}
+
+} // namespace cinch

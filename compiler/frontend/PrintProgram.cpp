@@ -1,0 +1,213 @@
+// PrintProgram.cpp: a Program as text, one op a line, for tests and for people.
+#include "compiler/frontend/Check.h"
+
+#include <cstdio>
+
+namespace cinch {
+
+static const char *const opNames[] = {
+    "parameter", "field", "valid_rows", "constant", "vector", "range", "neg", "exp", "expm1", "log", "log1p", "sqrt", "sin",
+    "cos", "tanh", "erf", "sigmoid", "softplus", "abs", "floor", "stop_gradient", "not", "and", "or", "cast", "add", "sub",
+    "mul", "div", "pow", "max", "min", "compare", "where", "broadcast", "transpose", "reshape", "slice", "pad", "concat",
+    "reverse", "reduce", "contract", "gather", "softmax", "log_softmax", "argmax", "argmin", "cross_entropy", "attend", "random"};
+static const char *const compareNames[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+static const char *const reduceNames[] = {"sum", "mean", "max", "min", "prod", "any", "all"};
+static const char *const randomNames[] = {"uniform", "normal", "int", "bool"};
+static const char *const initNames[] = {"constant", "normal", "truncated_normal", "uniform", "orthogonal"};
+static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+static const char *const optimizerNames[] = {"sgd", "adam", "adamw"};
+static const char *const scheduleNames[] = {"constant", "linear", "cosine", "polynomial", "inverse_sqrt", "step", "exponential", "wsd"};
+static const char *const dtypeNames[] = {"f32", "i32", "bool"};
+
+static std::string real(double value) {
+  char buffer[40];
+  snprintf(buffer, sizeof buffer, "%.9g", value);
+  return buffer;
+}
+
+static std::string typeText(const TensorType &type) {
+  std::string text = std::string(dtypeNames[static_cast<int>(type.dtype)]) + "[";
+  for (size_t i = 0; i < type.shape.size(); ++i)
+    text += (i ? ", " : "") + std::string(static_cast<int>(i) == type.batch ? "*" : "") + std::to_string(type.shape[i]);
+  return text + "]";
+}
+
+template <typename T> static std::string listText(const std::vector<T> &values) {
+  std::string text;
+  for (const T &value : values)
+    text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
+
+static std::string opText(const Op &op, const Program &program, size_t number) {
+  std::string text = "  %" + std::to_string(number) + " = " + opNames[static_cast<int>(op.kind)];
+  switch (op.kind) {
+  case OpKind::Parameter:
+    text += " " + program.parameters[op.index].path;
+    break;
+  case OpKind::Field:
+    text += " " + program.datasets[program.train.dataset].fields[op.index].name;
+    break;
+  case OpKind::Constant:
+    text += " " + real(op.number);
+    break;
+  case OpKind::Vector:
+    text += " [";
+    for (size_t i = 0; i < op.numbers.size(); ++i)
+      text += (i ? ", " : "") + real(op.numbers[i]);
+    text += "]";
+    break;
+  case OpKind::Compare:
+    text += std::string(" ") + compareNames[static_cast<int>(op.compare)];
+    break;
+  case OpKind::Reduce:
+    text += std::string(" ") + reduceNames[static_cast<int>(op.reduce)];
+    break;
+  case OpKind::Random: {
+    char key[24];
+    snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(op.key));
+    text += std::string(" ") + randomNames[static_cast<int>(op.random)] + " key " + key;
+    if (op.random == RandomKind::Int || op.random == RandomKind::Bool)
+      text += " " + real(op.number);
+    break;
+  }
+  default:
+    break;
+  }
+  for (size_t i = 0; i < op.operands.size(); ++i)
+    text += (i ? ", %" : " %") + std::to_string(op.operands[i]);
+  if (!op.ints.empty() || op.kind == OpKind::Broadcast)
+    text += " " + listText(op.ints);
+  for (const std::vector<int64_t> &map : op.maps)
+    text += " " + listText(map);
+  if (op.kind == OpKind::Pad)
+    text += " fill " + real(op.number);
+  if (op.kind == OpKind::CrossEntropy && op.number != 0)
+    text += " smooth " + real(op.number);
+  if (op.hasExcept)
+    text += " except " + std::to_string(op.except);
+  if (op.kind == OpKind::Attend) {
+    text += std::string(op.attend.causal ? " causal" : "") + (op.attend.hasKeys ? " keys" : "") + (op.attend.hasBias ? " bias" : "") +
+            " scale " + real(op.attend.scale);
+    if (op.attend.dropout > 0) {
+      char key[24];
+      snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(op.key));
+      text += " dropout " + real(op.attend.dropout) + " key " + key;
+    }
+  }
+  text += " : " + typeText(op.type);
+  std::string marks = std::string(op.keep ? " keep" : "") + (op.recompute ? " recompute" : "");
+  if (op.block >= 0)
+    marks += " block " + std::to_string(op.block) + (op.blockEnd ? " end" : "");
+  const Instance &instance = program.instances[op.instance];
+  return text + marks + "  // " + instance.path + (instance.path.empty() ? "" : ": ") + instance.layer + "\n";
+}
+
+static std::string graphText(const char *name, const Graph &graph, const Program &program) {
+  std::string text = std::string(name) + " {\n";
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    text += opText(graph.ops[i], program, i);
+  return text + "}\n";
+}
+
+static std::string dataText(const Dataset &data) {
+  std::string text = "data " + data.name + " = " + sourceNames[data.source];
+  for (const std::string &file : data.files)
+    text += " \"" + file + "\"";
+  if (data.source == Dataset::Text || data.source == Dataset::Tokens)
+    text += " window " + std::to_string(data.window) + " stride " + std::to_string(data.stride);
+  if (data.source == Dataset::Tokens)
+    text += " u" + std::to_string(data.tokenBits) + " header " + std::to_string(data.header);
+  if (data.source == Dataset::Csv)
+    text += std::string(" header ") + (data.csvHeader ? "true" : "false") + " separator \"" + data.separator + "\"";
+  if (!data.shuffle)
+    text += " in order";
+  text += "\n";
+  for (const Field &field : data.fields) {
+    text += "  " + field.name + ": " + typeText(field.type);
+    if (field.scale != 1)
+      text += " scale " + real(field.scale);
+    if (field.hasBelow)
+      text += " below " + std::to_string(field.below);
+    if (field.hasExcept)
+      text += " except " + std::to_string(field.except);
+    for (const std::string &from : field.from)
+      text += " from \"" + from + "\"";
+    text += "\n";
+  }
+  return text;
+}
+
+static std::string trainText(const Program &program) {
+  const Train &train = program.train;
+  std::string text = "train " + train.model + " on " + program.datasets[train.dataset].name + " seed " +
+                     std::to_string(train.seed) + (train.f64 ? " f64" : "") + "\n";
+  for (const Optimizer &o : train.optimizers) {
+    text += std::string("  optimizer ") + optimizerNames[o.kind] + " lr " + real(o.lr) + " decay " + real(o.decay);
+    if (o.kind == Optimizer::SGD)
+      text += " momentum " + real(o.momentum) + (o.nesterov ? " nesterov" : "");
+    else
+      text += " betas " + real(o.beta1) + " " + real(o.beta2) + " eps " + real(o.eps);
+    text += "\n";
+  }
+  const Schedule &s = train.schedule;
+  text += std::string("  schedule ") + scheduleNames[s.kind] + " warmup " + real(s.warmup) + " end " + real(s.end) + " power " +
+          real(s.power) + " factor " + real(s.factor) + " every " + real(s.every) + " decay " + real(s.decay);
+  if (!s.at.empty())
+    text += " at " + listText(s.at);
+  text += "\n";
+  if (train.steps)
+    text += "  steps " + std::to_string(train.steps) + "\n";
+  if (train.epochs)
+    text += "  epochs " + std::to_string(train.epochs) + "\n";
+  if (train.clipNorm > 0)
+    text += "  clip norm " + real(train.clipNorm) + "\n";
+  if (train.clipValue > 0)
+    text += "  clip value " + real(train.clipValue) + "\n";
+  if (train.grain)
+    text += "  grain " + std::to_string(train.grain) + "\n";
+  for (const Every &e : train.every) {
+    text += "  every " + (e.steps ? std::to_string(e.steps) : std::string("epoch"));
+    if (e.kind == Every::Eval)
+      text += " eval " + program.datasets[e.dataset].name + (e.batches ? " batches " + std::to_string(e.batches) : "");
+    else if (e.kind == Every::Checkpoint)
+      text += " checkpoint \"" + e.dir + "\" keep " + std::to_string(e.keep) +
+              (e.best.empty() ? "" : std::string(" best ") + (e.bestIsMax ? "max " : "min ") + e.best);
+    else
+      text += std::string(" log") + (e.csv ? " csv" : "") + (e.jsonl ? " jsonl" : "") + (e.tensorboard ? " tensorboard" : "");
+    text += "\n";
+  }
+  const PlanSettings &p = program.plan;
+  text += "plan memory " + std::to_string(p.memory) + " microbatch " + std::to_string(p.microbatch) + " stages " +
+          std::to_string(p.stages) + " schedule " + p.schedule + " remat " + p.remat + " offload " + p.offload + "\n";
+  return text;
+}
+
+std::string printProgram(const Program &program) {
+  std::string text = "model " + program.modelName + " batch " + program.batchName + " = " + std::to_string(program.batch) + "\n";
+  int64_t total = 0;
+  for (const Parameter &parameter : program.parameters) {
+    int64_t size = 1;
+    for (int64_t axis : parameter.type.shape)
+      size *= axis;
+    total += size;
+    text += "parameter " + parameter.path + ": " + typeText(parameter.type) + " ~ " + initNames[parameter.init.kind] + " " +
+            real(parameter.init.a) + " optimizer " + std::to_string(parameter.optimizer) + (parameter.decays ? "" : " no decay") +
+            (parameter.frozen ? " frozen" : "") + "\n";
+  }
+  text += "parameters " + std::to_string(total) + "\n";
+  for (const Dataset &data : program.datasets)
+    text += dataText(data);
+  text += trainText(program);
+  text += graphText("step", program.step, program);
+  text += "loss %" + std::to_string(program.loss) + "\n";
+  text += graphText("evaluation", program.evaluation, program);
+  for (const NamedValue &metric : program.metrics)
+    text += "metric " + metric.name + " %" + std::to_string(metric.op) + "\n";
+  text += graphText("prediction", program.prediction, program);
+  for (const NamedValue &result : program.results)
+    text += "result " + result.name + " %" + std::to_string(result.op) + "\n";
+  return text;
+}
+
+} // namespace cinch

@@ -1,0 +1,207 @@
+// RowBuiltins.cpp: built-ins along one axis with a kernel of their own: the softmax family, argmax, cross_entropy, attend.
+#include "compiler/frontend/Elaborator.h"
+
+namespace cinch {
+
+using namespace ast;
+
+// axis = the name of a size, or a number from the left, negative from the right. Never the batch axis.
+std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor &x, int64_t fallback, Span span, Frame &frame,
+                                               const char *what) {
+  int64_t rank = static_cast<int64_t>(x.axes.size());
+  std::optional<size_t> found;
+  Span at = arg ? arg->span : span;
+  if (!arg) {
+    if (fallback + rank >= 0 && rank > 0)
+      found = static_cast<size_t>(fallback < 0 ? fallback + rank : fallback);
+  } else if (arg->value.isNumber()) {
+    const Number &number = arg->value.number;
+    bool size = number.hasNames();
+    if (arg->expr && arg->expr->kind == ExprKind::Name) {
+      auto own = frame.names.find(arg->expr->text);
+      size |= own != frame.names.end() ? own->second.isSize : fileFrame.names.count(arg->expr->text) &&
+                                                                  fileFrame.names[arg->expr->text].isSize;
+    }
+    if (size) {
+      int matches = 0;
+      for (size_t i = 0; i < x.axes.size(); ++i)
+        if (sameForm(x.axes[i], number)) {
+          found = i;
+          ++matches;
+        }
+      if (matches != 1) {
+        report(Code::E0406, at, std::string(matches ? "more than one axis" : "no axis") + " of " + typeOf(x) + " has the size " +
+                                    sizeText(number), frame)
+            .help("give the number of the axis, from 0, or from -1 on the right");
+        return std::nullopt;
+      }
+    } else if (std::optional<int64_t> position = number.integer()) {
+      if (*position >= -rank && *position < rank)
+        found = static_cast<size_t>(*position < 0 ? *position + rank : *position);
+    }
+  }
+  if (!found) {
+    report(Code::E0406, at, std::string("`") + what + "` has no such axis: " + typeOf(x) + " has " + std::to_string(rank), frame);
+    return std::nullopt;
+  }
+  if (isBatch(x.axes[*found])) {
+    report(Code::E0502, at, std::string("`") + what + "` along the batch axis " + dims[batchDim].name + " mixes examples", frame)
+        .help("name another axis, axis = ..");
+    return std::nullopt;
+  }
+  return found;
+}
+
+Value Elaborator::builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame) {
+  std::vector<const Argument *> taken;
+  if (!takeArguments(name, args, {"x", "axis"}, 1, span, frame, taken))
+    return {};
+  if (!taken[0]->value.isTensor() || taken[0]->value.tensor.dtype != DType::F32)
+    return failure(Code::E0202, taken[0]->span, "`" + name + "` takes f32, but this is " + describe(taken[0]->value, dims), frame);
+  Tensor x = taken[0]->value.tensor;
+  std::optional<size_t> axis = axisArgument(taken[1], x, -1, span, frame, name.c_str());
+  if (!axis)
+    return {};
+  Op op;
+  op.kind = kind;
+  op.operands = {x.op};
+  op.ints = {static_cast<int64_t>(*axis)};
+  std::vector<Number> axes = x.axes;
+  bool index = kind == OpKind::ArgMax || kind == OpKind::ArgMin;
+  if (index)
+    axes.erase(axes.begin() + *axis);
+  Tensor result = emit(std::move(op), index ? DType::I32 : DType::F32, axes, span, frame);
+  if (index)
+    result.range = Interval::below(static_cast<int64_t>(x.axes[*axis].real));
+  result.unmasked = x.unmasked;
+  return Value::of(result);
+}
+
+Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame) {
+  std::vector<const Argument *> taken;
+  if (!takeArguments("cross_entropy", args, {"logits", "y", "axis", "smooth"}, 2, span, frame, taken))
+    return {};
+  const Value &logits = taken[0]->value, &y = taken[1]->value;
+  if (!logits.isTensor() || logits.tensor.dtype != DType::F32)
+    return failure(Code::E0202, taken[0]->span, "the logits of `cross_entropy` are f32, but this is " + describe(logits, dims), frame);
+  if (!y.isTensor() || y.tensor.dtype != DType::I32)
+    return failure(Code::E0202, taken[1]->span, "the labels of `cross_entropy` are i32, but this is " + describe(y, dims), frame);
+  const Tensor &x = logits.tensor;
+  std::optional<size_t> axis = axisArgument(taken[2], x, -1, span, frame, "cross_entropy");
+  if (!axis)
+    return {};
+  std::vector<Number> axes = x.axes;
+  axes.erase(axes.begin() + *axis);
+  bool equal = axes.size() == y.tensor.axes.size();
+  std::string clash;
+  for (size_t i = 0; equal && i < axes.size(); ++i) {
+    if (!sameSize(axes[i], y.tensor.axes[i])) {
+      equal = false;
+      clash = ", but " + sizeText(axes[i]) + " meets " + sizeText(y.tensor.axes[i]);
+    } else {
+      axes[i] = betterName(y.tensor.axes[i], axes[i]);
+    }
+  }
+  if (!equal) {
+    Diagnostic &d = report(Code::E0201, span, "the labels of `cross_entropy` have the logits' axes but for the classes" +
+                                                  (clash.empty() ? ": " + typeText(DType::I32, axes, dims) : clash), frame);
+    labelOperand(d, taken[0]->span, logits);
+    labelOperand(d, taken[1]->span, y);
+    return {};
+  }
+  std::optional<int64_t> classes = x.axes[*axis].integer();
+  if (classes && !y.tensor.range.within(0, *classes - 1)) {
+    Diagnostic &d = report(Code::E0209, taken[1]->span, "a label must be known to lie in 0 .. " + std::to_string(*classes - 1) +
+                                                            ", but this is " + intervalText(y.tensor.range), frame);
+    labelOperand(d, taken[0]->span, logits);
+    labelOperand(d, taken[1]->span, y);
+    d.help(y.tensor.range.known ? "" : "declare the labels `below " + formOf(x.axes[*axis], dims) + "`");
+    return {};
+  }
+  if (y.tensor.unmasked)
+    return failure(Code::E0211, taken[1]->span, "these labels were computed from data that may hold its `except` value", frame);
+  Op op;
+  op.kind = OpKind::CrossEntropy;
+  op.operands = {x.op, y.tensor.op};
+  op.ints = {static_cast<int64_t>(*axis)};
+  op.hasExcept = y.tensor.hasExcept;
+  op.except = y.tensor.except;
+  if (taken[3]) {
+    const Value &smooth = taken[3]->value;
+    if (!smooth.isNumber() || smooth.number.sign() < 0 || compareNumbers(smooth.number, Number(1)) >= 0)
+      return failure(Code::E0301, taken[3]->span, "`smooth` must be in [0, 1), but this is " + describe(smooth, dims), frame);
+    op.number = smooth.number.real;
+  }
+  Tensor result = emit(std::move(op), DType::F32, axes, span, frame);
+  result.unmasked = y.tensor.hasExcept || x.unmasked;
+  return Value::of(result);
+}
+
+Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const std::vector<Argument> &args, uint64_t key,
+                                Frame &frame) {
+  Span span = site.span;
+  Call call{item};
+  call.args = args;
+  call.direct = true;
+  call.node = frame.node;
+  call.span = call.viaSpan = span;
+  call.via = "attend(..)";
+  // Absent `keys` and `bias` are no operands; so is `true` for `keys` and 0 for `bias`.
+  const Argument *keysArg = nullptr, *biasArg = nullptr;
+  size_t position = 0;
+  for (const Argument &arg : args) {
+    bool keys = arg.name == "keys" || (arg.name.empty() && position == 3);
+    bool bias = arg.name == "bias" || (arg.name.empty() && position == 4);
+    if (keys && !(arg.value.isBool() && arg.value.flag))
+      keysArg = &arg;
+    if (bias && !(arg.value.isNumber() && arg.value.number.isZero()))
+      biasArg = &arg;
+    position += arg.name.empty();
+  }
+  Frame callee;
+  callee.file = item.span.file;
+  callee.layer = &item;
+  callee.node = frame.node;
+  callee.caller = &frame;
+  callee.callSpan = callee.viaSpan = span;
+  callee.via = call.via;
+  callee.block = frame.block;
+  callee.depth = frame.depth + 1;
+  if (!bindCall(call, callee, frame))
+    return {};
+  auto number = [&](const char *name) { return callee.names[name].value; };
+  Value heads = number("A"), groups = number("G"), causal = number("causal"), scale = number("scale"), rate = number("dropout");
+  if (!causal.isBool())
+    return failure(Code::E0301, span, "`causal` is true or false, but this is " + describe(causal, dims), frame);
+  if (!scale.isNumber())
+    return failure(Code::E0301, span, "`scale` is a number, but this is " + describe(scale, dims), frame);
+  if (!rate.isNumber() || rate.number.sign() < 0 || compareNumbers(rate.number, Number(1)) >= 0)
+    return failure(Code::E0301, span, "`dropout` must be in [0, 1), but this is " + describe(rate, dims), frame);
+  if (*heads.number.integer() % *groups.number.integer() != 0)
+    return failure(Code::E0302, span, "the key heads must divide the query heads, but " + sizeText(groups.number) +
+                       " does not divide " + sizeText(heads.number), frame);
+  std::optional<std::vector<Number>> axes = typeAxes(item.signature.results[0], callee);
+  if (!axes)
+    return {};
+  Op op;
+  op.kind = OpKind::Attend;
+  op.key = key;
+  for (const char *name : {"q", "k", "v"})
+    op.operands.push_back(callee.names[name].value.tensor.op);
+  op.attend.hasKeys = keysArg != nullptr;
+  op.attend.hasBias = biasArg != nullptr;
+  if (keysArg)
+    op.operands.push_back(callee.names["keys"].value.tensor.op);
+  if (biasArg)
+    op.operands.push_back(callee.names["bias"].value.tensor.op);
+  op.attend.causal = causal.flag;
+  op.attend.scale = scale.number.real;
+  op.attend.dropout = training ? rate.number.real : 0;
+  if (op.attend.dropout == 0)
+    op.key = 0;
+  else if (drawsForbidden > 0)
+    return failure(Code::E0405, span, "a layer called in index notation may not draw", frame);
+  return Value::of(emit(std::move(op), DType::F32, *axes, span, frame));
+}
+
+} // namespace cinch

@@ -1,0 +1,321 @@
+// Settings.cpp: the simple keys of `train`, the `plan` and `names` blocks, and --set.
+#include "compiler/frontend/TrainKeys.h"
+
+#include <algorithm>
+
+namespace cinch {
+
+using namespace ast;
+
+bool Elaborator::oneWord(const Setting &setting, const char *form, Frame &frame) {
+  if (setting.words.size() == 1 && !setting.key.hasArgs)
+    return true;
+  report(Code::E0603, setting.span, "write " + std::string(form), frame);
+  return false;
+}
+
+void Elaborator::readClip(const Setting &setting, Frame &frame) {
+  if (!oneWord(setting, "clip norm(x) or clip value(x)", frame))
+    return;
+  const SettingWord &word = setting.words[0];
+  bool norm = word.text == "norm";
+  if (word.kind != SettingWord::Name || (!norm && word.text != "value")) {
+    report(Code::E0602, word.span, "unknown clipping `" + textOf(word.span) + "`; there are norm(x) and value(x)", frame)
+        .help(didYouMean(word.text, {"norm", "value"}));
+    return;
+  }
+  if (word.args.size() != 1 || word.args[0].name) {
+    report(Code::E0603, word.span, "`" + word.text + "` takes one number", frame);
+    return;
+  }
+  if (std::optional<Number> number = settingNumber(*word.args[0].value, word.text, Range{Range::Positive}, frame))
+    (norm ? program.train.clipNorm : program.train.clipValue) = number->real;
+}
+
+void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
+  if (!oneWord(setting, "precision f32 or precision f64", frame))
+    return;
+  const SettingWord &word = setting.words[0];
+  if (word.text == "bf16")
+    report(Code::E0707, word.textSpan, "`precision bf16` is not there yet", frame).help("leave it out, or write f32 or f64");
+  else if (word.text == "f32" || word.text == "f64")
+    program.train.f64 = word.text == "f64";
+  else
+    report(Code::E0603, word.span, "unknown precision `" + textOf(word.span) + "`", frame)
+        .help(didYouMean(word.text, {"f32", "f64", "bf16"}));
+}
+
+// ---- The keys of train --------------------------------------------------------------------------------------------------------
+void Elaborator::checkKeys() {
+  Frame frame = fileFrame;
+  static const std::vector<std::string> keys = {"optimizer", "schedule", "steps", "epochs", "clip", "precision", "every",
+                                                "ema",       "grain",    "freeze", "init"};
+  static const std::vector<std::string> planKeys = {"memory", "microbatch", "stages", "remat", "offload"};
+  std::vector<int> owner(program.parameters.size(), -1);
+  std::map<std::string, Span> seen;
+  Train &settings = program.train;
+  const Range whole{Range::Count};
+
+  std::optional<Fraction> seed = train->seedUnit.empty() ? Fraction::parse(train->seed) : std::nullopt;
+  if (seed && seed->isWhole() && seed->sign() >= 0 && compare(*seed, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) <= 0)
+    settings.seed = static_cast<uint64_t>(seed->numerator());
+  else
+    report(Code::E0603, train->seedSpan, "the seed must be a whole number below 2^64", frame);
+
+  for (const Statement &statement : train->clauses) {
+    if (statement.kind != StatementKind::Setting)
+      continue;
+    const Setting &setting = statement.setting;
+    const std::string &key = setting.key.text;
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      bool ofPlan = std::find(planKeys.begin(), planKeys.end(), key) != planKeys.end();
+      report(Code::E0602, setting.key.textSpan, "unknown key `" + key + "` in train", frame)
+          .help(ofPlan ? "`" + key + "` belongs into `plan { .. }`" : didYouMean(key, keys));
+      continue;
+    }
+    bool many = key == "optimizer" || key == "every" || key == "freeze" || key == "clip";
+    auto [first, isNew] = seen.try_emplace(key, setting.span);
+    if (!isNew && !many) {
+      report(Code::E0603, setting.span, "`" + key + "` is given twice", frame).label(first->second, "first here");
+      continue;
+    }
+    if (key == "optimizer") {
+      readOptimizer(setting, frame, owner);
+    } else if (key == "schedule") {
+      readSchedule(setting, frame);
+    } else if (key == "steps" || key == "epochs") {
+      if (oneWord(setting, "steps N or epochs N", frame))
+        if (std::optional<Number> number = wordNumber(setting.words[0], key, whole, frame))
+          (key == "steps" ? settings.steps : settings.epochs) = *number->integer();
+    } else if (key == "clip") {
+      readClip(setting, frame);
+    } else if (key == "precision") {
+      readPrecision(setting, frame);
+    } else if (key == "every") {
+      readEvery(setting, frame);
+    } else if (key == "grain") {
+      if (oneWord(setting, "grain N", frame))
+        if (std::optional<Number> number = wordNumber(setting.words[0], key, whole, frame)) {
+          settings.grain = *number->integer();
+          if (program.batch % settings.grain != 0)
+            report(Code::E0603, setting.words[0].span, "`grain` must divide the batch, but " + std::to_string(settings.grain) +
+                       " does not divide " + std::to_string(program.batch), frame);
+        }
+    } else if (key == "freeze") {
+      if (setting.key.args.empty() || !setting.words.empty())
+        report(Code::E0603, setting.span, "write freeze(p)", frame);
+      for (int parameter : matchPaths(setting.key.args, frame))
+        program.parameters[parameter].frozen = true;
+    } else if (key == "ema") {
+      report(Code::E0706, setting.span, "`ema` is not there yet", frame);
+    } else if (key == "init") {
+      report(Code::E0709, setting.span, "`init` is not there yet", frame).help("give the file to the trained binary, --init FILE");
+    }
+  }
+  if (seen.count("steps") && seen.count("epochs"))
+    report(Code::E0603, seen["epochs"], "`steps` and `epochs` exclude each other", frame).label(seen["steps"], "steps are given here");
+  applySettings();
+  if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
+    report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame);
+  if (!seen.count("optimizer"))
+    report(Code::E0604, train->header, "`train` needs an `optimizer`", frame);
+  if (settings.optimizers.empty())
+    return;
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
+    cinch::Parameter &parameter = program.parameters[i];
+    parameter.optimizer = owner[i] >= 0 ? owner[i] : restOptimizer;
+    if (parameter.optimizer < 0) {
+      report(Code::E0604, settings.optimizers[0].span, "parameter `" + parameter.path + "` has no optimizer", frame)
+          .help("add an `optimizer` without `on` for the rest");
+      parameter.optimizer = 0;
+      break;
+    }
+    parameter.decays = !sparedBy.count({parameter.optimizer, static_cast<int>(i)});
+  }
+}
+
+// ---- --set ----------------------------------------------------------------------------------------------------------------------
+void Elaborator::applySettings() {
+  Train &t = program.train;
+  const Range whole{Range::Count}, least0{Range::AtLeast0}, below1{Range::Below1}, above0{Range::Positive};
+  std::vector<double *> lr, decay, momentum, eps;
+  for (Optimizer &optimizer : t.optimizers) {
+    lr.push_back(&optimizer.lr);
+    decay.push_back(&optimizer.decay);
+    eps.push_back(&optimizer.eps);
+    if (optimizer.kind == Optimizer::SGD)
+      momentum.push_back(&optimizer.momentum);
+  }
+  struct Key {
+    std::vector<double *> reals;
+    int64_t *integer;
+    Range range;
+  };
+  const std::map<std::string, Key> keys = {
+      {"train.lr", {lr, nullptr, least0}},
+      {"train.decay", {decay, nullptr, least0}},
+      {"train.momentum", {momentum, nullptr, below1}},
+      {"train.eps", {eps, nullptr, least0}},
+      {"train.warmup", {{&t.schedule.warmup}, nullptr, least0}},
+      {"train.end", {{&t.schedule.end}, nullptr, least0}},
+      {"train.clip", {{&t.clipNorm}, nullptr, above0}},
+      {"train.clip_value", {{&t.clipValue}, nullptr, above0}},
+      {"train.steps", {{}, &t.steps, whole}},
+      {"train.epochs", {{}, &t.epochs, whole}},
+      {"train.grain", {{}, &t.grain, whole}},
+      {"train.seed", {{}, nullptr, least0}},
+      {"train.precision", {{}, nullptr, least0}},
+  };
+  std::vector<std::string> names;
+  for (const auto &[name, key] : keys)
+    names.push_back(name);
+  Span none{file.id, 0, 0};
+  for (const auto &[name, text] : options.settings) {
+    auto key = keys.find(name);
+    std::string given = "--set " + name + "=" + text;
+    if (key == keys.end()) {
+      diags.error(Code::E0608, none, given + ": unknown key `" + name + "`").help(didYouMean(name, names));
+      continue;
+    }
+    if (name == "train.precision") {
+      if (text == "f32" || text == "f64")
+        t.f64 = text == "f64";
+      else
+        diags.error(text == "bf16" ? Code::E0707 : Code::E0608, none,
+                    given + (text == "bf16" ? ": bf16 is not there yet" : ": there are f32 and f64"));
+      continue;
+    }
+    std::optional<Fraction> value = Fraction::parse(text);
+    if (!value || !key->second.range.holds(Number(*value))) {
+      diags.error(Code::E0608, none, given + ": `" + name + "` must be " + key->second.range.text());
+      continue;
+    }
+    if (name == "train.seed") {
+      if (value->isWhole() && compare(*value, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) <= 0)
+        t.seed = static_cast<uint64_t>(value->numerator());
+      else
+        diags.error(Code::E0608, none, given + ": the seed must be a whole number below 2^64");
+      continue;
+    }
+    if (name == "train.grain" && program.batch % *value->toInteger() != 0) {
+      diags.error(Code::E0608, none, given + ": `grain` must divide the batch, " + std::to_string(program.batch));
+      continue;
+    }
+    if (key->second.integer)
+      *key->second.integer = *value->toInteger();
+    else if (key->second.reals.empty())
+      diags.error(Code::E0608, none, given + ": no optimizer of this file has it");
+    for (double *target : key->second.reals)
+      *target = value->toDouble();
+    if (name == "train.steps")
+      t.epochs = 0;
+    if (name == "train.epochs")
+      t.steps = 0;
+  }
+}
+
+std::optional<std::pair<std::string, std::string>> parseAssignment(std::string_view text) {
+  size_t equal = text.find('=');
+  if (equal == std::string_view::npos || equal == 0)
+    return std::nullopt;
+  return std::make_pair(std::string(text.substr(0, equal)), std::string(text.substr(equal + 1)));
+}
+
+// ---- plan -------------------------------------------------------------------------------------------------------------------------
+std::optional<int64_t> parseBytes(std::string_view text) {
+  static const struct {
+    const char *name;
+    int64_t bytes;
+  } units[] = {{"KiB", 1LL << 10}, {"MiB", 1LL << 20}, {"GiB", 1LL << 30}, {"TiB", 1LL << 40},
+               {"kB", 1000},       {"MB", 1000000},    {"GB", 1000000000}, {"TB", 1000000000000}};
+  for (const auto &unit : units) {
+    std::string_view name = unit.name;
+    if (text.size() <= name.size() || text.substr(text.size() - name.size()) != name)
+      continue;
+    std::optional<Fraction> amount = Fraction::parse(text.substr(0, text.size() - name.size()));
+    std::optional<Fraction> bytes = amount ? multiply(*amount, Fraction(unit.bytes)) : std::nullopt;
+    return bytes ? bytes->toInteger() : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void Elaborator::checkPlan() {
+  Frame frame = fileFrame;
+  PlanSettings &settings = program.plan;
+  static const std::vector<std::string> keys = {"memory", "microbatch", "stages", "schedule", "remat", "offload"};
+  static const std::vector<std::string> schedules = {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zbv"};
+  static const std::vector<std::string> remats = {"none", "all", "sqrt", "every", "marked", "cheap", "optimal", "auto"};
+  const Range whole{Range::Count};
+  std::set<std::string> seen;
+  for (const Setting &setting : plan->settings) {
+    const std::string &key = setting.key.text;
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      report(Code::E0602, setting.key.textSpan, "unknown key `" + key + "` in plan", frame).help(didYouMean(key, keys));
+      continue;
+    }
+    if (!seen.insert(key).second) {
+      report(Code::E0603, setting.span, "`" + key + "` is given twice", frame);
+      continue;
+    }
+    if (!oneWord(setting, (key + " and one value").c_str(), frame))
+      continue;
+    const SettingWord &word = setting.words[0];
+    bool isAuto = word.kind == SettingWord::Name && word.text == "auto" && !word.hasArgs;
+    if (key == "memory") {
+      std::optional<int64_t> bytes = word.kind == SettingWord::Number ? parseBytes(word.text + word.unit) : std::nullopt;
+      if (bytes)
+        settings.memory = *bytes;
+      else
+        report(Code::E0603, word.span, word.kind == SettingWord::Number && word.unit.empty() ? "`memory` needs a unit"
+                                           : "`memory` takes a number of bytes, but this is `" + textOf(word.span) + "`", frame)
+            .help("write " + (word.kind == SettingWord::Number ? word.text : std::string("3")) + "GiB (2^30 bytes each) or GB (10^9)");
+    } else if (key == "microbatch" || key == "stages") {
+      int64_t &target = key == "stages" ? settings.stages : settings.microbatch;
+      if (isAuto) {
+        target = 0;
+      } else if (std::optional<Number> number = wordNumber(word, key, whole, frame)) {
+        target = *number->integer();
+        if (key == "microbatch" && program.batch > 0 && program.batch % target != 0)
+          report(Code::E0603, word.span, "`microbatch` must divide the batch, but " + std::to_string(target) + " does not divide " +
+                                             program.batchName + " = " + std::to_string(program.batch), frame);
+      }
+    } else if (key == "schedule") {
+      if (isAuto || (word.kind == SettingWord::String && std::find(schedules.begin(), schedules.end(), word.text) != schedules.end()))
+        settings.schedule = word.text;
+      else
+        report(Code::E0603, word.span, "unknown schedule `" + word.text + "`; there are \"naive\", \"gpipe\", \"1f1b\", "
+                                       "\"interleaved\", \"zb-h1\", \"zbv\" and auto", frame)
+            .help(didYouMean(word.text, schedules));
+    } else if (key == "offload") {
+      if (isAuto || (word.kind == SettingWord::Name && word.text == "none"))
+        settings.offload = word.text;
+      else
+        report(Code::E0603, word.span, "`offload` is none or auto, but this is `" + textOf(word.span) + "`", frame);
+    } else {
+      bool known = word.kind == SettingWord::Name && std::find(remats.begin(), remats.end(), word.text) != remats.end();
+      bool every = known && word.text == "every";
+      if (!known || word.args.size() != (every ? 1 : 0)) {
+        report(Code::E0603, word.span, "unknown rematerialization `" + textOf(word.span) + "`; there are none, all, sqrt, every(N), "
+                                       "marked, cheap, optimal and auto", frame)
+            .help(didYouMean(word.text, remats));
+        continue;
+      }
+      settings.remat = word.text;
+      if (every)
+        if (std::optional<Number> number = settingNumber(*word.args[0].value, "every", whole, frame))
+          settings.remat += "(" + std::to_string(*number->integer()) + ")";
+    }
+  }
+}
+
+// ---- names ------------------------------------------------------------------------------------------------------------------------
+void Elaborator::checkNamesBlock(const NamesItem &item) {
+  auto stars = [](const std::string &text) { return std::count(text.begin(), text.end(), '*'); };
+  for (const NameMapping &mapping : item.mappings)
+    if (mapping.ours != "_" && stars(mapping.ours) != stars(mapping.theirs))
+      report(Code::E0607, mapping.span, "both names need the same number of `*`, but `" + mapping.ours + "` has " +
+                 std::to_string(stars(mapping.ours)) + " and `" + mapping.theirs + "` has " + std::to_string(stars(mapping.theirs)),
+             fileFrame);
+}
+
+} // namespace cinch

@@ -1,0 +1,268 @@
+// TrainBlock.cpp: the three graphs of a program and the rules for the loss and the metrics.
+#include "compiler/frontend/Elaborator.h"
+
+#include <algorithm>
+
+namespace cinch {
+
+using namespace ast;
+
+static constexpr long maxOps = 2000000;
+
+void Elaborator::startTrain(Frame &frame) {
+  frame.file = file.id;
+  frame.isTrain = true;
+  frame.node = &root;
+  blocks = 0;
+  blockChains.clear();
+  opsLeft = maxOps;
+  const Dataset &data = program.datasets[program.train.dataset];
+  for (size_t i = 0; i < data.fields.size(); ++i) {
+    const cinch::Field &field = data.fields[i];
+    Op op;
+    op.kind = OpKind::Field;
+    op.index = static_cast<int>(i);
+    Binding binding;
+    binding.span = field.span;
+    Tensor tensor = emit(std::move(op), field.type.dtype, fieldAxes[program.train.dataset][i], field.span, frame);
+    if (field.hasBelow)
+      tensor.range = Interval::below(field.below);
+    tensor.hasExcept = field.hasExcept;
+    tensor.except = field.except;
+    binding.value = Value::of(tensor);
+    frame.names[field.name] = binding;
+  }
+  defineBody(train->clauses, frame);
+}
+
+// The loss as a scalar f32 op, or -1.
+int Elaborator::evalLoss(Frame &frame) {
+  auto found = frame.names.find("loss");
+  if (found == frame.names.end() || found->second.kind != Binding::Definition) {
+    report(Code::E0604, train->header, "`train` needs `loss = ..`", frame);
+    return -1;
+  }
+  const Expr &expr = *found->second.statement->values[0];
+  evaluateInOrder(train->clauses, {&expr}, frame);
+  Value value = force(found->second, "loss", frame);
+  if (value.isError())
+    return -1;
+  if (!value.isTensor() || value.tensor.dtype != DType::F32 || !value.tensor.axes.empty()) {
+    Diagnostic &d = report(Code::E0605, expr.span, "the loss is one number, f32[], but this is " + describe(value, dims), frame);
+    if (value.isTensor() && batchAxis(value.tensor.axes) >= 0)
+      d.help("average it, mean[" + dims[batchDim].name + ", ..] " + textOf(expr.span));
+    return -1;
+  }
+  return value.tensor.op;
+}
+
+// A sum of terms: a batch reduction times or over anything that does not depend on parameters; or batch-free.
+bool Elaborator::isLossTerm(int op) const {
+  const Op &term = graph->at(op);
+  uint8_t facts = graph->facts(op);
+  if (!(facts & FromBatchSumOfModel))
+    return true;
+  if (facts & IsBatchSum)
+    return term.kind == OpKind::Reduce && (term.reduce == ReduceKind::Sum || term.reduce == ReduceKind::Mean);
+  auto free = [&](int other) { return !(graph->facts(other) & FromParameter); };
+  switch (term.kind) {
+  case OpKind::Add:
+  case OpKind::Sub:
+    return isLossTerm(term.operands[0]) && isLossTerm(term.operands[1]);
+  case OpKind::Neg:
+  case OpKind::Reshape:
+  case OpKind::Broadcast:
+    return isLossTerm(term.operands[0]);
+  case OpKind::Reduce:
+    return (term.reduce == ReduceKind::Sum || term.reduce == ReduceKind::Mean) && isLossTerm(term.operands[0]);
+  case OpKind::Mul:
+    return (free(term.operands[1]) && isLossTerm(term.operands[0])) || (free(term.operands[0]) && isLossTerm(term.operands[1]));
+  case OpKind::Div:
+    return free(term.operands[1]) && isLossTerm(term.operands[0]);
+  default:
+    return false;
+  }
+}
+
+void Elaborator::checkLoss(int op, Frame &frame) {
+  const Expr &expr = *frame.names["loss"].statement->values[0];
+  if (!(graph->facts(op) & FromParameter))
+    report(Code::E0605, expr.span, "the loss does not depend on any parameter", frame);
+  else if (!isLossTerm(op))
+    report(Code::E0605, expr.span, "the loss must be a sum of terms: a batch reduction (sum or mean), times or over something that "
+                                   "does not depend on parameters", frame)
+        .help("such a function of a batch reduction cannot be cut into micro-batches; it may be a metric");
+}
+
+void Elaborator::elaborateStep() {
+  GraphBuilder builder;
+  graph = &builder;
+  mode = GraphMode::Step;
+  training = true;
+  Frame frame;
+  startTrain(frame);
+  int loss = evalLoss(frame);
+  if (loss >= 0)
+    checkLoss(loss, frame);
+  program.loss = loss;
+  program.step = builder.finish({&program.loss});
+  parametersFixed = loss >= 0;
+}
+
+void Elaborator::elaborateEvaluation() {
+  GraphBuilder builder;
+  graph = &builder;
+  mode = GraphMode::Evaluation;
+  training = false;
+  Frame frame;
+  startTrain(frame);
+  program.metrics.push_back({"loss", evalLoss(frame)});
+  for (const Statement &statement : train->clauses) {
+    if (statement.kind != StatementKind::Metric)
+      continue;
+    const Expr &expr = *statement.values[0];
+    const std::string &name = statement.names[0].text;
+    evaluateInOrder(train->clauses, {&expr}, frame);
+    Value value = eval(expr, frame);
+    int op = -1;
+    if (value.isTensor()) {
+      const Tensor &tensor = value.tensor;
+      if (batchAxis(tensor.axes) >= 0) {
+        report(Code::E0606, expr.span, "a metric has no batch axis, but `" + name + "` is " + typeOf(tensor), frame)
+            .help("reduce it, mean[" + dims[batchDim].name + "] " + textOf(expr.span));
+      } else if (tensor.unmasked) {
+        checkMaskEnd(tensor, expr.span, frame, "a metric");
+      } else {
+        op = tensor.op;
+        if (tensor.dtype != DType::F32) {
+          Op cast;
+          cast.kind = OpKind::Cast;
+          cast.operands = {op};
+          op = emit(std::move(cast), DType::F32, tensor.axes, expr.span, frame).op;
+        }
+      }
+    } else if (!value.isError()) {
+      report(Code::E0606, expr.span, "metric `" + name + "` is a constant, " + describe(value, dims), frame);
+    }
+    program.metrics.push_back({name, op});
+  }
+  std::vector<int *> ops;
+  for (NamedValue &metric : program.metrics)
+    ops.push_back(&metric.op);
+  program.evaluation = builder.finish(ops);
+}
+
+// The calls of the model that the loss and the metrics have made, by the names their results have in `train`.
+void Elaborator::elaboratePrediction() {
+  GraphBuilder builder;
+  graph = &builder;
+  mode = GraphMode::Prediction;
+  training = false;
+  Frame frame;
+  startTrain(frame);
+  std::set<int> seen;
+  std::set<std::string> names;
+  for (const Expr *site : std::vector<const Expr *>(modelSites)) {
+    const Statement *definition = nullptr;
+    for (const Statement &statement : train->clauses)
+      if (statement.kind == StatementKind::Define && statement.values[0].get() == site)
+        definition = &statement;
+    evaluateInOrder(train->clauses, {site}, frame);
+    Value value = eval(*site, frame);
+    std::vector<Value> results = value.kind == Value::Tuple ? value.items : std::vector<Value>{value};
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!results[i].isTensor() || batchAxis(results[i].tensor.axes) < 0 || !seen.insert(results[i].tensor.op).second)
+        continue;
+      std::string name = definition && i < definition->names.size() ? definition->names[i].text : "_";
+      if (name == "_" || (definition && results.size() != definition->names.size()))
+        name = train->name.text + (results.size() > 1 ? "." + std::to_string(i) : "");
+      std::string unique = name;
+      for (int n = 2; !names.insert(unique).second; ++n)
+        unique = name + "." + std::to_string(n);
+      program.results.push_back({unique, results[i].tensor.op});
+    }
+  }
+  std::vector<int *> ops;
+  for (NamedValue &result : program.results)
+    ops.push_back(&result.op);
+  program.prediction = builder.finish(ops);
+}
+
+void Elaborator::checkTrain() {
+  auto data = datasetIndex.find(train->data.text);
+  const LayerItem *model = findLayer(train->name.text, file.id);
+  if (!model || model->form != LayerItem::Model) {
+    std::vector<std::string> models;
+    for (const auto &[name, item] : tables.fileLayers)
+      if (item->form == LayerItem::Model)
+        models.push_back(name);
+    report(Code::E0101, train->name.span, model ? "`" + train->name.text + "` is a layer, not a model"
+                                                : "unknown model `" + train->name.text + "`", fileFrame)
+        .help(didYouMean(train->name.text, models));
+    return;
+  }
+  if (data == datasetIndex.end()) {
+    std::vector<std::string> names;
+    for (const std::unique_ptr<Item> &item : file.items)
+      if (item->kind == ItemKind::Data)
+        names.push_back(item->name.text);
+    bool declared = std::find(names.begin(), names.end(), train->data.text) != names.end();
+    if (!declared)
+      report(Code::E0101, train->data.span, "unknown data `" + train->data.text + "`", fileFrame)
+          .help(didYouMean(train->data.text, names));
+    return;
+  }
+  program.modelName = program.train.model = train->name.text;
+  program.train.dataset = data->second;
+  if (!dataComplete[data->second])
+    return;
+  elaborateStep();
+  elaborateEvaluation();
+  if (diags.hasErrors())
+    return checkKeys();
+  elaboratePrediction();
+  checkKeys();
+}
+
+std::optional<Program> Elaborator::run() {
+  tables = checkNames(prelude, file, diags);
+  GraphBuilder constants; // constants make no ops, but a faulty file may
+  graph = &constants;
+  opsLeft = maxOps;
+  program.instances.push_back({"", "train", -1, Span{file.id, 0, 0}});
+  fileFrame.node = preludeFrame.node = &root;
+  for (const std::unique_ptr<Item> &item : file.items) {
+    bool isTrain = item->kind == ItemKind::Train, isPlan = item->kind == ItemKind::Plan;
+    if ((isTrain && train) || (isPlan && plan))
+      report(Code::E0102, item->span, std::string("a file has one `") + (isTrain ? "train" : "plan") + "` block", fileFrame);
+    else if (isTrain)
+      train = static_cast<const TrainItem *>(item.get());
+    else if (isPlan)
+      plan = static_cast<const PlanItem *>(item.get());
+  }
+  defineDims();
+  checkOverrides();
+  for (const std::unique_ptr<Item> &item : file.items) {
+    if (item->kind == ItemKind::Data)
+      checkData(static_cast<const DataItem &>(*item));
+    else if (item->kind == ItemKind::Names)
+      checkNamesBlock(static_cast<const NamesItem &>(*item));
+  }
+  if (plan)
+    checkPlan();
+  if (!train)
+    report(Code::E0604, Span{file.id, 0, 0}, "the file has no `train` block", fileFrame);
+  else
+    checkTrain();
+  if (diags.hasErrors())
+    return std::nullopt;
+  orderParameters();
+  return std::move(program);
+}
+
+std::optional<Program> check(const SourceList &sources, const File &prelude, const File &file, const Options &options,
+                             Diagnostics &diags) {
+  return Elaborator(sources, prelude, file, options, diags).run();
+}
+
+} // namespace cinch

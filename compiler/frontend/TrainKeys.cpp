@@ -1,0 +1,463 @@
+// TrainKeys.cpp: the settings of `train`: optimizer, schedule, steps and so on, and what --set puts over them.
+#include "compiler/frontend/TrainKeys.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace cinch {
+
+using namespace ast;
+
+bool Range::holds(const Number &number) const {
+  switch (kind) {
+  case Any:
+    return true;
+  case AtLeast0:
+    return number.sign() >= 0;
+  case Positive:
+    return number.sign() > 0;
+  case Below1:
+    return number.sign() >= 0 && compareNumbers(number, Number(1)) < 0;
+  case Count:
+    return number.integer() && *number.integer() >= 1 && *number.integer() <= (int64_t(1) << 53);
+  }
+  return false;
+}
+
+const char *Range::text() const {
+  switch (kind) {
+  case Any:
+    return "a number";
+  case AtLeast0:
+    return "a number of at least 0";
+  case Positive:
+    return "a number above 0";
+  case Below1:
+    return "a number in [0, 1)";
+  case Count:
+    return "a whole number of at least 1";
+  }
+  return "";
+}
+
+bool matchesPattern(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
+      ++p, ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      mark = t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++mark;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*')
+    ++p;
+  return p == pattern.size();
+}
+
+namespace {
+const Range any{Range::Any}, atLeast0{Range::AtLeast0}, positive{Range::Positive}, below1{Range::Below1}, count{Range::Count};
+}
+
+std::optional<Number> Elaborator::settingNumber(const Expr &expr, const std::string &key, const Range &range, Frame &frame) {
+  std::optional<Number> number = evalConstantNumber(expr, frame, ("`" + key + "`").c_str());
+  if (!number)
+    return std::nullopt;
+  if (range.holds(*number))
+    return number;
+  report(Code::E0603, expr.span, "`" + key + "` must be " + range.text() + ", but this is " + sizeText(*number), frame);
+  return std::nullopt;
+}
+
+std::optional<Number> Elaborator::wordNumber(const SettingWord &word, const std::string &key, const Range &range, Frame &frame) {
+  std::optional<Number> number;
+  if (word.kind == SettingWord::Number && word.unit.empty()) {
+    if (std::optional<Fraction> value = Fraction::parse(word.text))
+      number = Number(*value);
+  } else if (word.kind == SettingWord::Name && !word.hasArgs) {
+    Value value = lookup(word.text, word.span, frame);
+    if (value.isError())
+      return std::nullopt;
+    if (value.isNumber())
+      number = value.number;
+  }
+  if (number && range.holds(*number))
+    return number;
+  report(Code::E0603, word.span, "`" + key + "` must be " + range.text() + ", but this is `" + textOf(word.span) + "`", frame);
+  return std::nullopt;
+}
+
+std::vector<int> Elaborator::matchPath(bool isString, const std::string &text, Span span, Frame &frame) {
+  std::vector<int> found;
+  for (size_t i = 0; i < program.parameters.size(); ++i)
+    if (isString ? matchesPattern(text, program.parameters[i].path) : program.parameters[i].path == text)
+      found.push_back(static_cast<int>(i));
+  if (found.empty() && program.loss >= 0) {
+    std::vector<std::string> paths;
+    for (const cinch::Parameter &parameter : program.parameters)
+      paths.push_back(parameter.path);
+    report(Code::E0607, span, "no parameter is named `" + text + "`", frame)
+        .help(didYouMean(text, paths))
+        .note(paths.empty() ? "the model has no parameters" : "the parameters are " + paths[0] + (paths.size() > 1 ? ", .., " + paths.back() : ""));
+  }
+  return found;
+}
+
+std::vector<int> Elaborator::matchPaths(const std::vector<Arg> &args, Frame &frame) {
+  std::vector<int> found;
+  for (const Arg &arg : args) {
+    if (arg.name || (arg.value->kind != ExprKind::Name && arg.value->kind != ExprKind::String)) {
+      report(Code::E0607, arg.span, "a parameter is a name or a string, but this is `" + textOf(arg.span) + "`", frame);
+      continue;
+    }
+    for (int parameter : matchPath(arg.value->kind == ExprKind::String, arg.value->text, arg.span, frame))
+      found.push_back(parameter);
+  }
+  return found;
+}
+
+// Reads `name = value` arguments: one reader a key. Unknown and repeated keys, and required ones that are absent, are errors.
+bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
+                             const std::map<std::string, std::function<void(const Arg &)>> &readers,
+                             const std::vector<std::string> &required, Frame &frame) {
+  std::set<std::string> given;
+  std::vector<std::string> names;
+  for (const auto &[name, reader] : readers)
+    names.push_back(name);
+  bool good = true;
+  for (const Arg &arg : word.args) {
+    auto reader = readers.find(arg.name.text);
+    if (reader == readers.end()) {
+      Diagnostic &d = arg.name ? report(Code::E0602, arg.name.span, "`" + what + "` has no option `" + arg.name.text + "`", frame)
+                               : report(Code::E0603, arg.span, "options of `" + what + "` have names, as in lr = 0.1", frame);
+      if (arg.name)
+        d.help(didYouMean(arg.name.text, names));
+      good = false;
+    } else if (!given.insert(arg.name.text).second) {
+      report(Code::E0603, arg.name.span, "`" + arg.name.text + "` is given twice", frame);
+      good = false;
+    } else {
+      if (!arg.except.empty() && arg.name.text != "decay")
+        report(Code::E0603, arg.span, "`except` stands behind `decay` only", frame);
+      reader->second(arg);
+    }
+  }
+  for (const std::string &name : required)
+    if (!given.count(name)) {
+      report(Code::E0604, word.span, "`" + what + "` needs `" + name + " = ..`", frame);
+      good = false;
+    }
+  return good;
+}
+
+void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector<int> &owner) {
+  static const std::vector<std::string> there = {"sgd", "adam", "adamw"}, later = {"rmsprop", "adagrad", "lion", "muon"};
+  if (setting.words.empty() || setting.words[0].kind != SettingWord::Name) {
+    report(Code::E0603, setting.span, "`optimizer` needs one, sgd(..), adam(..) or adamw(..)", frame);
+    return;
+  }
+  const SettingWord &word = setting.words[0];
+  if (std::find(later.begin(), later.end(), word.text) != later.end()) {
+    report(Code::E0708, word.textSpan, "the optimizer `" + word.text + "` is not there yet", frame).help("there are sgd, adam and adamw");
+    return;
+  }
+  auto found = std::find(there.begin(), there.end(), word.text);
+  if (found == there.end()) {
+    report(Code::E0602, word.textSpan, "unknown optimizer `" + word.text + "`", frame).help(didYouMean(word.text, there));
+    return;
+  }
+  Optimizer optimizer;
+  optimizer.kind = static_cast<Optimizer::Kind>(found - there.begin());
+  optimizer.span = setting.span;
+  std::vector<int> spared;
+  std::map<std::string, std::function<void(const Arg &)>> readers;
+  auto reads = [&](const char *name, double &target, const Range &range) {
+    readers[name] = [this, name, &target, &range, &frame](const Arg &arg) {
+      if (std::optional<Number> number = settingNumber(*arg.value, name, range, frame))
+        target = number->real;
+    };
+  };
+  reads("lr", optimizer.lr, atLeast0);
+  readers["decay"] = [&](const Arg &arg) {
+    if (std::optional<Number> number = settingNumber(*arg.value, "decay", atLeast0, frame))
+      optimizer.decay = number->real;
+    for (const Path &path : arg.except)
+      for (int parameter : matchPath(path.isString, path.text, path.span, frame))
+        spared.push_back(parameter);
+  };
+  if (optimizer.kind == Optimizer::SGD) {
+    reads("momentum", optimizer.momentum, below1);
+    readers["nesterov"] = [&](const Arg &arg) {
+      Value value = evalWhole(*arg.value, frame);
+      if (value.isBool())
+        optimizer.nesterov = value.flag;
+      else if (!value.isError())
+        report(Code::E0603, arg.value->span, "`nesterov` is true or false, but this is " + describe(value, dims), frame);
+    };
+  } else {
+    reads("eps", optimizer.eps, atLeast0);
+    readers["betas"] = [&](const Arg &arg) {
+      Value value = evalWhole(*arg.value, frame);
+      bool good = value.kind == Value::Tuple && value.items.size() == 2;
+      for (const Value &item : value.items)
+        good = good && item.isNumber() && below1.holds(item.number);
+      if (good) {
+        optimizer.beta1 = value.items[0].number.real;
+        optimizer.beta2 = value.items[1].number.real;
+      } else if (!value.isError()) {
+        report(Code::E0603, arg.value->span, "`betas` is a pair of numbers in [0, 1), as in (0.9, 0.999)", frame);
+      }
+    };
+  }
+  std::vector<std::string> required = {"lr"};
+  if (optimizer.kind == Optimizer::AdamW)
+    required.push_back("decay");
+  readOptions(word.text, word, readers, required, frame);
+
+  int index = static_cast<int>(program.train.optimizers.size());
+  program.train.optimizers.push_back(optimizer);
+  bool on = setting.words.size() == 2 && setting.words[1].kind == SettingWord::Name && setting.words[1].text == "on";
+  if (setting.words.size() > 1 && !on) {
+    report(Code::E0603, setting.words[1].span, "unexpected `" + textOf(setting.words[1].span) + "`", frame)
+        .help("write optimizer .. on (p) to choose parameters");
+    return;
+  }
+  std::vector<int> covered;
+  if (on) {
+    covered = matchPaths(setting.words[1].args, frame);
+    if (setting.words[1].args.empty())
+      report(Code::E0603, setting.words[1].span, "`on` needs parameters, on (p)", frame);
+  }
+  for (int parameter : covered) {
+    if (owner[parameter] >= 0 && owner[parameter] != index)
+      report(Code::E0603, setting.span, "parameter `" + program.parameters[parameter].path + "` has two optimizers", frame);
+    owner[parameter] = index;
+  }
+  if (!on) {
+    if (restOptimizer >= 0)
+      report(Code::E0603, setting.span, "only one `optimizer` may stand without `on`", frame)
+          .label(program.train.optimizers[restOptimizer].span, "the other one");
+    restOptimizer = index;
+  }
+  for (int parameter : spared)
+    sparedBy.insert({index, parameter});
+}
+
+void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
+  static const std::vector<std::string> names = {"constant", "linear", "cosine", "polynomial", "inverse_sqrt", "step",
+                                                 "exponential", "wsd"};
+  Schedule &schedule = program.train.schedule;
+  if (setting.words.size() != 1 || setting.words[0].kind != SettingWord::Name) {
+    report(Code::E0603, setting.span, "`schedule` needs one, as in cosine(warmup = 100, end = 0.1)", frame);
+    return;
+  }
+  const SettingWord &word = setting.words[0];
+  auto found = std::find(names.begin(), names.end(), word.text);
+  if (found == names.end()) {
+    report(Code::E0602, word.textSpan, "unknown schedule `" + word.text + "`", frame).help(didYouMean(word.text, names));
+    return;
+  }
+  schedule.kind = static_cast<Schedule::Kind>(found - names.begin());
+  std::map<std::string, std::function<void(const Arg &)>> readers;
+  std::vector<std::string> required;
+  auto reads = [&](const char *name, double &target, const Range &range, bool needed) {
+    readers[name] = [this, name, &target, &range, &frame, &schedule](const Arg &arg) {
+      std::optional<Number> number = settingNumber(*arg.value, name, range, frame);
+      if (number && &target == &schedule.warmup && !number->integer())
+        report(Code::E0603, arg.value->span, "`warmup` counts steps, but this is " + valueOf(*number), frame);
+      else if (number)
+        target = number->real;
+    };
+    if (needed)
+      required.push_back(name);
+  };
+  reads("warmup", schedule.warmup, atLeast0, false);
+  switch (schedule.kind) {
+  case Schedule::Linear:
+  case Schedule::Cosine:
+    reads("end", schedule.end, atLeast0, true);
+    break;
+  case Schedule::Polynomial:
+    reads("power", schedule.power, positive, true);
+    reads("end", schedule.end, atLeast0, true);
+    break;
+  case Schedule::Step:
+    reads("factor", schedule.factor, atLeast0, true);
+    reads("every", schedule.every, count, false);
+    readers["at"] = [&](const Arg &arg) {
+      Value value = evalWhole(*arg.value, frame);
+      std::vector<Value> items = value.kind == Value::Tuple ? value.items : std::vector<Value>{value};
+      for (const Value &item : items) {
+        if (item.isError())
+          return;
+        bool good = item.isNumber() && count.holds(item.number) &&
+                    (schedule.at.empty() || schedule.at.back() < *item.number.integer());
+        if (!good) {
+          report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)", frame);
+          return;
+        }
+        schedule.at.push_back(*item.number.integer());
+      }
+    };
+    break;
+  case Schedule::Exponential:
+    reads("factor", schedule.factor, atLeast0, true);
+    reads("every", schedule.every, count, true);
+    break;
+  case Schedule::WSD:
+    reads("decay", schedule.decay, count, true);
+    reads("end", schedule.end, atLeast0, true);
+    break;
+  case Schedule::Constant:
+  case Schedule::InverseSqrt:
+    break;
+  }
+  bool good = readOptions(word.text, word, readers, required, frame);
+  bool both = schedule.every > 0 && !schedule.at.empty(), neither = schedule.every == 0 && schedule.at.empty();
+  if (good && schedule.kind == Schedule::Step && (both || neither))
+    report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
+}
+
+void Elaborator::readEvery(const Setting &setting, Frame &frame) {
+  Every every;
+  if (setting.words.size() != 2 || setting.words[1].kind != SettingWord::Name) {
+    report(Code::E0603, setting.span, "write every N eval(data), checkpoint(\"dir\", keep = n) or log(csv)", frame);
+    return;
+  }
+  const SettingWord &when = setting.words[0], &what = setting.words[1];
+  if (when.kind == SettingWord::Name && when.text == "epoch" && !when.hasArgs) {
+    every.steps = 0;
+  } else if (std::optional<Number> number = wordNumber(when, "every", count, frame)) {
+    every.steps = *number->integer();
+  } else {
+    return;
+  }
+  std::map<std::string, std::function<void(const Arg &)>> readers;
+  std::vector<const Arg *> plain;
+  for (const Arg &arg : what.args)
+    if (!arg.name)
+      plain.push_back(&arg);
+  auto readNamed = [&](const std::vector<std::string> &required) {
+    std::set<std::string> given;
+    std::vector<std::string> names;
+    for (const auto &[name, reader] : readers)
+      names.push_back(name);
+    for (const Arg &arg : what.args) {
+      if (!arg.name)
+        continue;
+      auto reader = readers.find(arg.name.text);
+      if (reader == readers.end())
+        report(Code::E0602, arg.name.span, "`" + what.text + "` has no option `" + arg.name.text + "`", frame)
+            .help(didYouMean(arg.name.text, names));
+      else if (!given.insert(arg.name.text).second)
+        report(Code::E0603, arg.name.span, "`" + arg.name.text + "` is given twice", frame);
+      else
+        reader->second(arg);
+    }
+    for (const std::string &name : required)
+      if (!given.count(name))
+        report(Code::E0604, what.span, "`" + what.text + "` needs `" + name + " = ..`", frame);
+  };
+  if (what.text == "eval") {
+    every.kind = Every::Eval;
+    readers["batches"] = [&](const Arg &arg) {
+      if (std::optional<Number> number = settingNumber(*arg.value, "batches", count, frame))
+        every.batches = *number->integer();
+    };
+    readNamed({});
+    if (plain.size() != 1 || plain[0]->value->kind != ExprKind::Name) {
+      report(Code::E0603, what.span, "`eval` takes one dataset, eval(valid)", frame);
+      return;
+    }
+    const Expr &name = *plain[0]->value;
+    auto data = datasetIndex.find(name.text);
+    if (data == datasetIndex.end()) {
+      std::vector<std::string> names;
+      for (const auto &[known, index] : datasetIndex)
+        names.push_back(known);
+      std::sort(names.begin(), names.end());
+      report(Code::E0101, name.span, "unknown data `" + name.text + "`", frame).help(didYouMean(name.text, names));
+      return;
+    }
+    every.dataset = data->second;
+    checkSameFields(data->second, name.span, frame);
+  } else if (what.text == "checkpoint") {
+    every.kind = Every::Checkpoint;
+    readers["keep"] = [&](const Arg &arg) {
+      if (std::optional<Number> number = settingNumber(*arg.value, "keep", count, frame))
+        every.keep = *number->integer();
+    };
+    readers["best"] = [&](const Arg &arg) {
+      const Expr &e = *arg.value;
+      bool good = e.kind == ExprKind::Call && e.children[0]->kind == ExprKind::Name &&
+                  (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 && !e.args[0].name &&
+                  e.args[0].value->kind == ExprKind::Name;
+      if (!good) {
+        report(Code::E0603, e.span, "`best` is max(m) or min(m) of a metric or the loss", frame);
+        return;
+      }
+      every.best = e.args[0].value->text;
+      every.bestIsMax = e.children[0]->text == "max";
+      std::vector<std::string> metrics = {"loss"};
+      for (const Statement &statement : train->clauses)
+        if (statement.kind == StatementKind::Metric)
+          metrics.push_back(statement.names[0].text);
+      if (std::find(metrics.begin(), metrics.end(), every.best) == metrics.end())
+        report(Code::E0101, e.args[0].value->span, "unknown metric `" + every.best + "`", frame)
+            .help(didYouMean(every.best, metrics));
+      for (const NamedValue &metric : program.metrics)
+        if (metric.name == every.best && metric.op >= 0 && !program.evaluation.ops[metric.op].type.shape.empty())
+          report(Code::E0603, e.span, "`best` needs one number, but metric `" + every.best + "` has axes", frame);
+    };
+    readNamed({"keep"});
+    if (plain.size() != 1 || plain[0]->value->kind != ExprKind::String || plain[0]->value->text.empty()) {
+      report(Code::E0603, what.span, "`checkpoint` takes a directory, checkpoint(\"run\", keep = 3)", frame);
+      return;
+    }
+    every.dir = plain[0]->value->text;
+  } else if (what.text == "log") {
+    every.kind = Every::Log;
+    static const std::vector<std::string> kinds = {"csv", "jsonl", "tensorboard"};
+    readNamed({});
+    for (const Arg *arg : plain) {
+      const std::string text = arg->value->kind == ExprKind::Name ? arg->value->text : "";
+      every.csv |= text == "csv";
+      every.jsonl |= text == "jsonl";
+      every.tensorboard |= text == "tensorboard";
+      if (std::find(kinds.begin(), kinds.end(), text) == kinds.end())
+        report(Code::E0602, arg->span, "`log` takes csv, jsonl and tensorboard, but this is `" + textOf(arg->span) + "`", frame)
+            .help(didYouMean(text, kinds));
+    }
+    if (plain.empty())
+      report(Code::E0603, what.span, "`log` needs csv, jsonl or tensorboard", frame);
+  } else {
+    report(Code::E0602, what.textSpan, "unknown action `" + what.text + "`", frame)
+        .help(didYouMean(what.text, {"eval", "checkpoint", "log"}));
+    return;
+  }
+  program.train.every.push_back(every);
+}
+
+void Elaborator::checkSameFields(int dataset, Span span, Frame &frame) {
+  const Dataset &ours = program.datasets[program.train.dataset], &other = program.datasets[dataset];
+  bool same = ours.fields.size() == other.fields.size();
+  for (size_t i = 0; same && i < ours.fields.size(); ++i) {
+    const cinch::Field &a = ours.fields[i], &b = other.fields[i];
+    same = a.name == b.name && a.type.dtype == b.type.dtype && a.type.shape == b.type.shape && a.hasBelow == b.hasBelow &&
+           a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except;
+    for (size_t k = 0; same && k < fieldAxes[dataset][i].size(); ++k)
+      same = sameSize(fieldAxes[program.train.dataset][i][k], fieldAxes[dataset][i][k]);
+  }
+  if (!same)
+    report(Code::E0601, span, "`eval` needs data with the same fields as `" + ours.name + "`, but `" + other.name +
+                                  "` has other ones", frame)
+        .label(ours.span, "declared here")
+        .label(other.span, "declared here");
+}
+
+} // namespace cinch
