@@ -66,7 +66,7 @@ struct Checker {
           .label(entry->second.span, "first defined here");
       return;
     }
-    if (&scope == &fileScope)
+    if (&scope == &fileScope || fileId == 0) // names of a body may hide the prelude's
       return;
     auto outer = fileScope.find(name.text);
     if (outer == fileScope.end() || (kind == Known::Size && outer->second.kind == Known::Dim))
@@ -384,10 +384,10 @@ struct Checker {
     body.clear();
     for (const SizeParameter &size : item.sizes)
       define(body, size.name, Known::Size);
-    for (const Parameter &parameter : item.signature.parameters)
+    for (const ast::Parameter &parameter : item.signature.parameters)
       define(body, parameter.name, parameter.type ? Known::Parameter : Known::Definition);
     bool constants = false;
-    for (const Parameter &parameter : item.signature.parameters) {
+    for (const ast::Parameter &parameter : item.signature.parameters) {
       if (parameter.type)
         type(*parameter.type);
       expr(parameter.value.get());

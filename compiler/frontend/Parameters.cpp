@@ -94,7 +94,7 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
     if (parametersFixed)
       return failure(Code::E0306, statement.names[0].span, "evaluation needs the parameter `" + path +
                          "`, which training does not have", frame);
-    Parameter parameter;
+    cinch::Parameter parameter;
     parameter.path = path;
     parameter.type = type;
     parameter.init = init;

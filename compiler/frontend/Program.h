@@ -36,7 +36,7 @@ enum class OpKind {
   // Element-wise: operands and result have one and the same shape (the elaborator inserts Broadcast).
   Neg, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf, Sigmoid, Softplus, Abs, Floor, StopGradient,
   Not, And, Or, Cast, // Cast: to type.dtype, from i32/bool to f32 or bool to i32
-  Add, Sub, Mul, Div, Pow, Max, Min, // Pow: f32; a constant exponent comes as a Broadcast Constant
+  Add, Sub, Mul, Div, Pow, Max, Min, // Pow: f32; a constant operand is a Constant of the full shape
   Compare,    // `compare`; result bool
   Where,      // operands: bool, a, b
   // Shape.

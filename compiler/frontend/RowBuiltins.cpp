@@ -183,6 +183,14 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
   std::optional<std::vector<Number>> axes = typeAxes(item.signature.results[0], callee);
   if (!axes)
     return {};
+  auto isFilled = [&](const char *name, double value) { // handed on from a default
+    const Op &filled = graph->at(callee.names[name].value.tensor.op);
+    return filled.kind == OpKind::Constant && filled.number == value;
+  };
+  if (keysArg && isFilled("keys", 1))
+    keysArg = nullptr;
+  if (biasArg && isFilled("bias", 0))
+    biasArg = nullptr;
   Op op;
   op.kind = OpKind::Attend;
   op.key = key;
