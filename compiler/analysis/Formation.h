@@ -59,12 +59,15 @@ private:
   int depth = 0;
 };
 
-// The step as the solvers see it. Buffers: first the function's arguments in order, then stored values.
+// The step as the solvers see it. Buffers: first the function's arguments, then stored values.
 struct StepProblem {
   solve::StepGraph graph;
   llvm::DenseMap<mlir::Value, int> buffer;
 };
-StepProblem buildStepProblem(const Formation &, int64_t batch, int64_t grain, int threads);
+// Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest.
+StepProblem buildStepProblem(const Formation &, int64_t batch, int64_t grain, int threads, int64_t reservedBytes);
+// Scratch of a kernel at the whole batch, a thread; a smaller micro-batch needs no more.
+int64_t scratchBytes(const KernelGroup &, const Formation &);
 
 } // namespace cinch::analysis
 #endif

@@ -43,18 +43,82 @@ static solve::Buffer bufferFor(Value value, int64_t batch) {
   return buffer;
 }
 
-StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t grain, int threads) {
+int64_t scratchBytes(const KernelGroup &group, const Formation &formation) {
+  llvm::DenseMap<Value, int> number;
+  for (Value read : group.reads)
+    number.try_emplace(read, int(number.size()));
+  auto readsOf = [&](Value value) {
+    auto it = number.find(value);
+    return it == number.end() ? -1 : it->second;
+  };
+  llvm::DenseMap<Value, int> all = number;
+  for (Value store : group.stores)
+    all.try_emplace(store, int(all.size()));
+  auto allOf = [&](Value value) {
+    auto it = all.find(value);
+    return it == all.end() ? -1 : it->second;
+  };
+  Value blocker;
+  switch (group.kind) {
+  case KernelGroup::Loop: {
+    LoopTracer tracer(group.domain, readsOf);
+    for (auto [i, store] : llvm::enumerate(group.stores))
+      tracer.store(store, int(group.reads.size() + i), formation.accumulates(store));
+    return kernels::scratchBytesPerThread(tracer.spec);
+  }
+  case KernelGroup::Contract: {
+    kernels::ContractSpec spec;
+    contractSpec(cast<nn::ContractOp>(group.stores.front().getDefiningOp()), allOf, false, spec, blocker);
+    return kernels::scratchBytesPerThread(spec);
+  }
+  case KernelGroup::Attend: {
+    kernels::AttendSpec spec;
+    attendSpec(cast<nn::AttendOp>(group.stores.front().getDefiningOp()), allOf, spec, blocker);
+    return kernels::scratchBytesPerThread(spec);
+  }
+  case KernelGroup::AttendGrad: {
+    kernels::AttendGradSpec spec;
+    attendGradSpec(cast<nn::AttendGradOp>(group.stores.front().getDefiningOp()), allOf, spec, blocker);
+    return kernels::scratchBytesPerThread(spec);
+  }
+  case KernelGroup::Gate:
+  case KernelGroup::Results:
+    return 0;
+  }
+  return 0;
+}
+
+StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t grain, int threads,
+                             int64_t reservedBytes) {
   StepProblem problem;
   solve::StepGraph &graph = problem.graph;
   graph.batch = batch;
   graph.grain = std::max<int64_t>(1, grain);
   graph.threads = threads;
-  for (BlockArgument argument : formation.function.getBody().getArguments()) {
-    problem.buffer[argument] = int(graph.buffers.size());
-    solve::Buffer buffer = bufferFor(argument, batch);
-    buffer.kind = solve::Buffer::Persistent;
-    graph.buffers.push_back(buffer);
+  // Parameters first, state behind them: every function of a program finds them at the same bytes.
+  func::FuncOp function = formation.function;
+  auto addArguments = [&](auto &&wanted) {
+    for (BlockArgument argument : function.getArguments()) {
+      bool parameter = bool(function.getArgAttr(argument.getArgNumber(), nn::kPathAttr));
+      bool slot = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
+      if (!wanted(parameter, slot))
+        continue;
+      problem.buffer[argument] = int(graph.buffers.size());
+      solve::Buffer buffer = bufferFor(argument, batch);
+      buffer.kind = solve::Buffer::Persistent;
+      graph.buffers.push_back(buffer);
+    }
+  };
+  addArguments([](bool parameter, bool) { return parameter; });
+  if (reservedBytes > 0) {
+    solve::Buffer reserved;
+    reserved.kind = solve::Buffer::Persistent;
+    reserved.fixedBytes = reservedBytes;
+    reserved.name = "optimizer state";
+    graph.buffers.push_back(reserved);
   }
+  addArguments([](bool, bool slot) { return slot; });
+  addArguments([](bool parameter, bool slot) { return !parameter && !slot; });
   for (auto [i, group] : llvm::enumerate(formation.groups))
     for (Value value : group.stores) {
       if (auto it = formation.home.find(value); it != formation.home.end()) {
@@ -94,6 +158,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t 
       kernel.name = nameOf(group.stores.front());
       kernel.line = lineOf(group.stores.front());
     }
+    kernel.scratchBytesPerThread = scratchBytes(group, formation);
     priceKernel(group, machine, batch, threads, kernel);
     // One full store may take the bytes of an operand that is read at the same places.
     if (group.kind == KernelGroup::Loop && group.domain.chain.empty()) {
@@ -131,7 +196,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t 
               same &= node.op == kernels::LoopOp::Load && target && node.view.strides == target->strides &&
                       node.view.offset == target->offset;
           if (same)
-            kernel.inPlace.push_back({fullStores[0], int(r)});
+            kernel.inPlace.push_back({problem.buffer.lookup(value), problem.buffer.lookup(read)});
         }
       }
     }

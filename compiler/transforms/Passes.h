@@ -3,6 +3,7 @@
 #define CINCH_COMPILER_TRANSFORMS_PASSES_H
 
 #include "compiler/phases/Phase.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 

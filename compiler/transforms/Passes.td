@@ -33,5 +33,66 @@ def VerifyPhase : Pass<"verify-phase", "::mlir::ModuleOp"> {
           clEnumValN(::cinch::Phase::Differentiated, "differentiated", "loss, gradients and update explicit"))}]>
   ];
 }
+def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
+  let summary = "writes row-wise and update ops out in element-wise ops and sums";
+  let description = [{
+    softmax, log_softmax, cross_entropy and their gradients, sum_squares, clip_factor, learning_rate, sgd and adam become the
+    ops that their descriptions are written in; then equal ops are one (so that the largest element and the sum of a row are found once for
+    the loss and its gradient). What remains is a product, attention, or work that loop kernels do.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
+def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
+  let summary = "forms kernels and searches micro-batch, recomputation, order and offsets; writes the decision down";
+  let description = [{
+    Changes no op. The function gets `plan.decision`, which the passes behind it apply: micro-batch and count, the ops and
+    stored values of each kernel, the runs in order, and the byte offset of everything that a run reads and writes. Only
+    parameters and state have offsets that other functions share; `reserved` bytes behind the parameters stay untouched.
+    Fails, with what to do about it, if nothing fits.
+  }];
+  let options = [
+    Option<"arenaBudget", "arena-budget-bytes", "int64_t", "-1", "bytes that the arena may have; -1: no limit">,
+    Option<"microbatch", "microbatch", "int64_t", "0", "examples a micro-batch; 0: the search chooses">,
+    Option<"grain", "grain", "int64_t", "1", "the micro-batch is a multiple of this">,
+    Option<"remat", "remat", "std::string", "\"auto\"", "strategy of recomputation">,
+    Option<"threads", "threads", "int", "4", "threads that scratch is planned for">,
+    Option<"reserved", "reserved-bytes", "int64_t", "0", "bytes behind the parameters that belong to another function">,
+    Option<"callerCounts", "caller-counts", "bool", "false", "the caller says how many micro-batches there are">
+  ];
+  let dependentDialects = ["::cinch::plan::PlanDialect"];
+}
+
+def FormMicrobatches : Pass<"form-microbatches", "::mlir::func::FuncOp"> {
+  let summary = "wraps the work on examples in a loop over micro-batches, sums going on from one to the next";
+  let description = [{
+        %w = nn.contract %x [2, 0], %y [2, 1] : (tensor<8x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32>
+     -> micro-batch 2:
+        %w = plan.microbatches count 4 size 2 -> tensor<4x3xf32> {
+          %p = nn.contract %x [2, 0], %y [2, 1] : (tensor<2x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32>
+          plan.yield %p
+        }
+  }];
+  let dependentDialects = ["::cinch::plan::PlanDialect"];
+}
+
+def Rematerialize : Pass<"rematerialize", "::mlir::func::FuncOp"> {
+  let summary = "puts the runs of all kernels in the decided order, recomputed ones as further copies of their ops";
+  let description = [{
+    Every op becomes one copy for each run that computes it, marked `plan.run`, and `plan.recompute` from the second run of a kernel on.
+    A use reads the copy of the latest run before it.
+  }];
+  let dependentDialects = ["::cinch::plan::PlanDialect"];
+}
+
+def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
+  let summary = "wraps the ops of each run in one plan.kernel";
+  let dependentDialects = ["::cinch::plan::PlanDialect"];
+}
+
+def AssignMemory : Pass<"assign-memory", "::mlir::func::FuncOp"> {
+  let summary = "gives every operand and result of a kernel its byte offset in the arena";
+  let dependentDialects = ["::cinch::plan::PlanDialect"];
+}
 
 #endif

@@ -95,13 +95,23 @@ def Plan_ReturnOp : Plan_Op<"return", [Pure, Terminator, HasParent<"KernelOp">]>
   let builders = [OpBuilder<(ins), [{}]>];
 }
 
+def Plan_ResultsOp : Plan_Op<"results"> {
+  let summary = "values that are handed out here";
+  let description = [{
+    Inside the loop: results of a micro-batch, handed to the caller before the next one. Behind it: scalars that stay where
+    they are until the next step.
+  }];
+  let arguments = (ins Variadic<AnyType>:$values, ArrayAttr:$names, OptionalAttr<DenseI64ArrayAttr>:$reads);
+  let assemblyFormat = "$names ($values^ `:` type($values))? (`reads` $reads^)? attr-dict";
+}
+
 def Plan_GateOp : Plan_Op<"gate"> {
   let summary = "goes on only if the loss and the gradient norm are finite";
   let description = [{
     Stands before the first kernel that writes a parameter or a state. Without a norm only the loss is tested.
   }];
-  let arguments = (ins AnyType:$loss, Optional<AnyType>:$norm);
-  let assemblyFormat = "$loss (`,` $norm^)? `:` type($loss) (`,` type($norm)^)? attr-dict";
+  let arguments = (ins AnyType:$loss, Optional<AnyType>:$norm, OptionalAttr<DenseI64ArrayAttr>:$reads);
+  let assemblyFormat = "$loss (`,` $norm^)? `:` type($loss) (`,` type($norm)^)? (`reads` $reads^)? attr-dict";
 }
 
 #endif

@@ -1,0 +1,44 @@
+// Decision.h: the planner's decision as it is written on a function, for the passes that apply it.
+#ifndef CINCH_COMPILER_TRANSFORMS_DECISION_H
+#define CINCH_COMPILER_TRANSFORMS_DECISION_H
+
+#include "compiler/analysis/Formation.h"
+#include "compiler/solve/Search.h"
+
+namespace cinch {
+
+inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kOpAttr = "plan.op", kRunAttr = "plan.run",
+                                     kRecomputeAttr = "plan.recompute", kArenaAttr = "plan.arena";
+
+// A kernel of the decision: its ops and stored values by number. Ops are numbered in the function's order; a stored value is
+// (op, result) as two entries.
+struct DecidedKernel {
+  analysis::KernelGroup::Kind kind;
+  solve::Section section;
+  llvm::SmallVector<int64_t> ops, stores;
+  // What is read, as (op, result), or (-1, argument).
+  llvm::SmallVector<int64_t> reads;
+};
+struct DecidedRun {
+  int64_t kernel = 0;
+  bool recompute = false;
+  llvm::SmallVector<int64_t> reads, writes; // byte offsets
+  int64_t scratch = -1;
+};
+struct Decided {
+  int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0, loopBegin = 0, loopEnd = 0;
+  llvm::SmallVector<DecidedKernel> kernels;
+  llvm::SmallVector<DecidedRun> runs;
+  llvm::SmallVector<int64_t> zeroed;    // (offset, bytes) pairs
+  llvm::SmallVector<int64_t> arguments; // byte offset of each argument
+};
+
+void writeDecision(mlir::func::FuncOp, const Decided &);
+// Fails with an error if the function carries no decision.
+mlir::FailureOr<Decided> readDecision(mlir::func::FuncOp);
+
+// Examples in the batch of a function: the size of its batch axes (1 if there is none).
+int64_t batchOf(mlir::func::FuncOp);
+
+} // namespace cinch
+#endif

@@ -1,0 +1,211 @@
+// DecomposeOps.cpp: row-wise ops and updates in the ops that loop kernels compute. The formulas are those of the ops'
+// descriptions, term for term: they define the bits.
+#include "compiler/transforms/Passes.h"
+#include "dialects/nn/GradientBuilder.h"
+#include "dialects/nn/NN.h"
+
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/CSE.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace cinch {
+#define GEN_PASS_DEF_DECOMPOSEOPS
+#include "compiler/transforms/Passes.h.inc"
+} // namespace cinch
+
+using namespace mlir;
+using namespace cinch;
+
+namespace {
+
+// A row along one axis of x: its largest element and the rest of a softmax.
+struct Row {
+  nn::GradientBuilder &b;
+  Value x;
+  int64_t axis;
+
+  SmallVector<int64_t> otherAxes() const {
+    SmallVector<int64_t> axes;
+    for (int64_t i = 0; i < nn::tensorOf(x).getRank(); ++i)
+      if (i != axis)
+        axes.push_back(i);
+    return axes;
+  }
+  Value reduce(nn::Reduction kind, Value of) const {
+    Builder attributes(of.getContext());
+    return b.make<nn::ReduceOp>(nn::ReductionAttr::get(of.getContext(), kind), of,
+                                attributes.getDenseI64ArrayAttr({axis}));
+  }
+  Value spread(Value row) const { // back over the axis
+    return b.broadcast(row, otherAxes(), nn::withElement(nn::tensorOf(x), nn::tensorOf(row).getElementType()));
+  }
+  Value max() const { return reduce(nn::Reduction::Max, x); }
+  Value exp(Value max) const { return b.make<nn::ExpOp>(b.sub(x, spread(max))); }
+  Value sum(Value of) const { return reduce(nn::Reduction::Sum, of); }
+};
+
+class Decomposer {
+public:
+  Decomposer(nn::GradientBuilder &b) : b(b) {}
+
+  Value softmax(nn::SoftmaxOp op) {
+    Row row{b, op.getX(), int64_t(op.getAxis())};
+    Value e = row.exp(row.max());
+    return b.div(e, row.spread(row.sum(e)));
+  }
+
+  Value logSoftmax(nn::LogSoftmaxOp op) { // x - max - log(sum(exp(x - max)))
+    Row row{b, op.getX(), int64_t(op.getAxis())};
+    Value m = row.max();
+    Value log = b.make<nn::LogOp>(row.sum(row.exp(m)));
+    return b.sub(b.sub(op.getX(), row.spread(m)), row.spread(log));
+  }
+
+  Value softmaxGrad(nn::SoftmaxGradOp op) { // y * (dy - sum(dy * y))
+    Row row{b, op.getY(), int64_t(op.getAxis())};
+    Value dot = row.sum(b.mul(op.getDy(), op.getY()));
+    return b.mul(op.getY(), b.sub(op.getDy(), row.spread(dot)));
+  }
+
+  Value logSoftmaxGrad(nn::LogSoftmaxGradOp op) { // dy - exp(y) * sum(dy)
+    Row row{b, op.getY(), int64_t(op.getAxis())};
+    Value e = b.make<nn::ExpOp>(op.getY());
+    return b.sub(op.getDy(), b.mul(e, row.spread(row.sum(op.getDy()))));
+  }
+
+  Value crossEntropy(nn::CrossEntropyOp op) {
+    Row row{b, op.getLogits(), int64_t(op.getAxis())};
+    double smooth = op.getSmooth().convertToDouble(), classes = double(nn::tensorOf(row.x).getDimSize(row.axis));
+    Value m = row.max();
+    Value l = b.add(m, b.make<nn::LogOp>(row.sum(row.exp(m))));
+    Value label = insideLabel(op.getY(), op.getExcept());
+    // x[.., y ..]: every axis of y is a label of its own.
+    Builder attributes(op.getContext());
+    SmallVector<int64_t> xLabels, yLabels;
+    int64_t next = 0;
+    for (int64_t i = 0; i < nn::tensorOf(row.x).getRank(); ++i)
+      xLabels.push_back(i == row.axis ? -1 : next++);
+    for (int64_t i = 0; i < next; ++i)
+      yLabels.push_back(i);
+    Attribute lists = attributes.getDenseI64ArrayAttr(yLabels);
+    Value chosen = b.make<nn::GatherOp>(row.x, ValueRange{label}, attributes.getDenseI64ArrayAttr(xLabels),
+                                        attributes.getArrayAttr(lists));
+    Value loss;
+    if (smooth == 0) {
+      loss = b.sub(l, chosen);
+    } else {
+      Value first = b.sub(l, b.mul(b.like(chosen, 1 - smooth), chosen));
+      loss = b.sub(first, b.mul(b.like(chosen, smooth / classes), row.sum(row.x)));
+    }
+    if (op.getExcept())
+      loss = b.where(isExcept(op.getY(), *op.getExcept()), b.like(loss, 0), loss);
+    return loss;
+  }
+
+  Value crossEntropyGrad(nn::CrossEntropyGradOp op) {
+    Row row{b, op.getLogits(), int64_t(op.getAxis())};
+    double smooth = op.getSmooth().convertToDouble();
+    int64_t classes = nn::tensorOf(row.x).getDimSize(row.axis);
+    Value e = row.exp(row.max());
+    Value p = b.div(e, row.spread(row.sum(e)));
+    Builder attributes(op.getContext());
+    Type i32 = attributes.getI32Type();
+    Value number = b.make<nn::RangeOp>(nn::tensorType({classes}, i32, -1));
+    Value numbers = b.broadcast(number, {row.axis}, nn::withElement(nn::tensorOf(row.x), i32));
+    Value isLabel = b.compare(nn::Comparison::EQ, numbers, row.spread(op.getY()));
+    Value target = b.where(isLabel, b.like(p, (1 - smooth) + smooth / double(classes)),
+                           b.like(p, smooth / double(classes)));
+    Value gradient = b.mul(row.spread(op.getDy()), b.sub(p, target));
+    if (op.getExcept())
+      gradient = b.where(row.spread(isExcept(op.getY(), *op.getExcept())), b.like(gradient, 0), gradient);
+    return gradient;
+  }
+
+  // f64: chunks of kChunk elements in lanes, the chunks' sums as one chain, the shorter last chunk at its end.
+  Value sumSquares(nn::SumSquaresOp op) {
+    constexpr int64_t chunk = nn::SumSquaresOp::kChunk;
+    Builder attributes(op.getContext());
+    Type f64 = attributes.getF64Type();
+    int64_t count = nn::tensorOf(op.getX()).getNumElements();
+    Type element = nn::tensorOf(op.getX()).getElementType();
+    auto part = [&](int64_t begin, int64_t rows, int64_t length) { // sums of squares of `rows` chunks
+      Value flat = b.reshape(op.getX(), nn::tensorType({count}, element, -1));
+      if (begin != 0 || rows * length != count)
+        flat = b.make<nn::SliceOp>(flat, attributes.getI64IntegerAttr(0), attributes.getI64IntegerAttr(begin),
+                                   attributes.getI64IntegerAttr(begin + rows * length));
+      Value grid = b.reshape(flat, nn::tensorType({rows, length}, element, -1));
+      if (element != f64)
+        grid = b.make<nn::CastOp>(nn::tensorType({rows, length}, f64, -1), grid);
+      Value sums = b.sum(b.mul(grid, grid), {1});
+      Value column = b.reshape(sums, nn::tensorType({rows, 1}, f64, -1));
+      return b.reshape(b.sum(column, {0}), nn::tensorType({}, f64, -1)); // the last axis stays: a chain over the chunks
+    };
+    int64_t whole = count / chunk, rest = count % chunk;
+    Value sum;
+    if (whole)
+      sum = part(0, whole, chunk);
+    if (rest) {
+      Value tail = part(whole * chunk, 1, rest);
+      sum = sum ? b.add(sum, tail) : tail;
+    }
+    return sum;
+  }
+
+private:
+  Value isExcept(Value y, int64_t except) { return b.compare(nn::Comparison::EQ, y, b.like(y, double(except))); }
+  // A label that is surely inside its axis, for the gather.
+  Value insideLabel(Value y, std::optional<int64_t> except) {
+    return except ? b.where(isExcept(y, *except), b.like(y, 0), y) : y;
+  }
+
+  nn::GradientBuilder &b;
+};
+
+struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
+  void runOnOperation() final {
+    getOperation().walk([&](func::FuncOp function) { decompose(function); });
+    IRRewriter rewriter(&getContext());
+    DominanceInfo dominance;
+    getOperation().walk([&](func::FuncOp function) { eliminateCommonSubExpressions(rewriter, dominance, function); });
+  }
+
+  void decompose(func::FuncOp function) {
+    SmallVector<Operation *> ops;
+    for (Operation &op : function.getBody().front())
+      ops.push_back(&op);
+    for (Operation *op : ops) {
+      OpBuilder builder(op);
+      nn::GradientBuilder gradientBuilder(builder);
+      gradientBuilder.setLocation(op->getLoc());
+      Decomposer decomposer(gradientBuilder);
+      Operation *before = op->getPrevNode();
+      SmallVector<Value> values;
+      TypeSwitch<Operation *>(op)
+          .Case<nn::SoftmaxOp>([&](auto o) { values = {decomposer.softmax(o)}; })
+          .Case<nn::LogSoftmaxOp>([&](auto o) { values = {decomposer.logSoftmax(o)}; })
+          .Case<nn::SoftmaxGradOp>([&](auto o) { values = {decomposer.softmaxGrad(o)}; })
+          .Case<nn::LogSoftmaxGradOp>([&](auto o) { values = {decomposer.logSoftmaxGrad(o)}; })
+          .Case<nn::CrossEntropyOp>([&](auto o) { values = {decomposer.crossEntropy(o)}; })
+          .Case<nn::CrossEntropyGradOp>([&](auto o) { values = {decomposer.crossEntropyGrad(o)}; })
+          .Case<nn::SumSquaresOp>([&](auto o) { values = {decomposer.sumSquares(o)}; })
+          .Case<nn::Decomposable>([&](nn::Decomposable o) { values = o.decompose(builder); })
+          .Default([](Operation *) {});
+      if (values.empty())
+        continue;
+      // What was known of the op holds for its parts; but what a gradient computes from forward values alone is forward
+      // work, and equal to what the loss computed already.
+      for (Operation *part = before ? before->getNextNode() : &op->getBlock()->front(); part != op;
+           part = part->getNextNode())
+        for (NamedAttribute attribute : op->getDiscardableAttrs())
+          if (attribute.getName() != nn::kBackwardAttr || llvm::any_of(part->getOperands(), [](Value operand) {
+                return operand.getDefiningOp() && operand.getDefiningOp()->hasAttr(nn::kBackwardAttr);
+              }))
+            part->setDiscardableAttr(attribute.getName(), attribute.getValue());
+      op->replaceAllUsesWith(values);
+      op->erase();
+    }
+  }
+};
+
+} // namespace
