@@ -35,7 +35,11 @@ LogicalResult Formation::internal(Value value, const char *what) {
 }
 
 // ---- Sections ----------------------------------------------------------------------------------------------------------
-void Formation::findSections() {
+llvm::DenseMap<Operation *, Section> findSections(func::FuncOp function) {
+  llvm::DenseMap<Operation *, Section> sections;
+  llvm::SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front().without_terminator())
+    ops.push_back(&op);
   for (Operation *op : ops) {
     Section section = nn::touchesBatch(op) ? Section::Loop : Section::Prologue;
     for (Value operand : op->getOperands()) {
@@ -58,6 +62,7 @@ void Formation::findSections() {
         if (Operation *def = operand.getDefiningOp())
           needed.insert(def);
   }
+  return sections;
 }
 
 // ---- Stored values -----------------------------------------------------------------------------------------------------
@@ -371,7 +376,7 @@ LogicalResult Formation::form() {
         if (value.getDefiningOp())
           home[value] = byName.lookup((kind + name.getValue()).str());
 
-  findSections();
+  sections = findSections(function);
   chooseStored();
   for (Operation *op : ops) {
     bool good = true;

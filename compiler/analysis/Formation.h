@@ -28,6 +28,9 @@ struct KernelGroup {
   bool updates = false; // writes parameters or slots in place
 };
 
+// The section of every op of a function.
+llvm::DenseMap<mlir::Operation *, solve::Section> findSections(mlir::func::FuncOp function);
+
 class Formation {
 public:
   explicit Formation(mlir::func::FuncOp function);
@@ -43,7 +46,6 @@ public:
   solve::Section sectionOf(mlir::Operation *op) const { return sections.lookup(op); }
 
 private:
-  void findSections();
   void chooseStored();
   bool place(mlir::Value value);
   bool placeOwn(mlir::Operation *op, KernelGroup::Kind kind);

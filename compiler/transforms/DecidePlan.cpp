@@ -15,10 +15,8 @@ namespace cinch {
 using namespace mlir;
 using namespace cinch;
 
-namespace {
-
 // The decision in terms of op numbers and byte offsets.
-Decided describe(func::FuncOp function, const analysis::Formation &formation, const analysis::StepProblem &problem,
+static Decided describe(func::FuncOp function, const analysis::Formation &formation, const analysis::StepProblem &problem,
                  const solve::Plan &plan, bool callerCounts) {
   Decided decided;
   const solve::Decision &decision = plan.decision;
@@ -74,44 +72,63 @@ Decided describe(func::FuncOp function, const analysis::Formation &formation, co
   return decided;
 }
 
+DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) {
+  DecideOutcome outcome;
+  analysis::Formation formation(function);
+  if (failed(formation.form())) {
+    outcome.internal = true;
+    return outcome;
+  }
+  analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function), options.grain,
+                                                             options.threads, options.reservedBytes);
+  solve::Planner planner(problem.graph);
+  outcome.result = planner.search(options.search);
+  if (options.tradeOff)
+    outcome.tradeOff = planner.tradeOff(options.search);
+  if (outcome.result.error.empty() && outcome.result.feasible) {
+    std::string wrong =
+        solve::checkPlan(problem.graph, solve::scheduledProgram(problem.graph, outcome.result.plan.decision));
+    if (!wrong.empty()) {
+      function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
+      outcome.internal = true;
+      return outcome;
+    }
+    writeDecision(function, describe(function, formation, problem, outcome.result.plan, options.callerCounts));
+  }
+  outcome.graph = std::move(problem.graph);
+  return outcome;
+}
+
+namespace {
 struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
   using DecidePlanBase::DecidePlanBase;
 
   void runOnOperation() final {
     func::FuncOp function = getOperation();
-    analysis::Formation formation(function);
-    if (failed(formation.form()))
-      return signalPassFailure();
-    analysis::StepProblem problem =
-        analysis::buildStepProblem(formation, batchOf(function), grain, threads, reserved);
-    solve::SearchOptions options;
-    options.arenaBudget = arenaBudget;
-    options.microbatch = microbatch;
+    DecideOptions options;
+    options.search.arenaBudget = arenaBudget;
+    options.search.microbatch = microbatch;
+    options.grain = grain;
+    options.threads = threads;
+    options.reservedBytes = reserved;
+    options.callerCounts = callerCounts;
     std::string error;
-    if (!solve::parseStrategy(remat, options.strategy, error)) {
+    if (!solve::parseStrategy(remat, options.search.strategy, error)) {
       function.emitError() << error;
       return signalPassFailure();
     }
-    solve::Planner planner(problem.graph);
-    solve::SearchResult result = planner.search(options);
-    if (!result.error.empty()) {
-      function.emitError() << result.error;
+    DecideOutcome outcome = decidePlan(function, options);
+    if (outcome.internal)
+      return signalPassFailure();
+    if (!outcome.result.error.empty()) {
+      function.emitError() << outcome.result.error;
       return signalPassFailure();
     }
-    if (!result.feasible) {
+    if (!outcome.result.feasible) {
       function.emitError() << "no plan fits into an arena of " << arenaBudget << " bytes; the smallest needs "
-                           << result.smallestArena;
+                           << outcome.result.smallestArena;
       return signalPassFailure();
     }
-    std::string wrong =
-        solve::checkPlan(problem.graph, solve::scheduledProgram(problem.graph, result.plan.decision));
-    if (!wrong.empty()) {
-      function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
-      return signalPassFailure();
-    }
-    Decided decided = describe(function, formation, problem, result.plan, callerCounts);
-    writeDecision(function, decided);
   }
 };
-
 } // namespace

@@ -1,6 +1,8 @@
 // Decision.cpp: the decision to and from an attribute, flat integers throughout.
 #include "compiler/transforms/Decision.h"
 
+#include "dialects/nn/NN.h"
+
 using namespace mlir;
 
 namespace cinch {

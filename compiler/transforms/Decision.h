@@ -37,6 +37,21 @@ void writeDecision(mlir::func::FuncOp, const Decided &);
 // Fails with an error if the function carries no decision.
 mlir::FailureOr<Decided> readDecision(mlir::func::FuncOp);
 
+struct DecideOptions {
+  solve::SearchOptions search;
+  int64_t grain = 1, reservedBytes = 0;
+  int threads = 4;
+  bool callerCounts = false, tradeOff = false;
+};
+struct DecideOutcome {
+  bool internal = false; // an internal error was reported
+  solve::SearchResult result;
+  solve::StepGraph graph;
+  std::vector<solve::LadderPoint> tradeOff;
+};
+// Forms kernels, searches a plan, has it checked, and writes it on the function if it is feasible.
+DecideOutcome decidePlan(mlir::func::FuncOp function, const DecideOptions &);
+
 // Examples in the batch of a function: the size of its batch axes (1 if there is none).
 int64_t batchOf(mlir::func::FuncOp);
 

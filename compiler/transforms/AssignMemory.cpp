@@ -1,0 +1,77 @@
+// AssignMemory.cpp: writes the decided byte offsets onto the kernels. What an operand's offset is follows from where its value
+// was written; that it is what the decision says for this read is checked.
+#include "compiler/transforms/Decision.h"
+#include "compiler/transforms/Passes.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+namespace cinch {
+#define GEN_PASS_DEF_ASSIGNMEMORY
+#include "compiler/transforms/Passes.h.inc"
+} // namespace cinch
+
+using namespace mlir;
+using namespace cinch;
+
+namespace {
+
+struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
+  void runOnOperation() final {
+    func::FuncOp function = getOperation();
+    FailureOr<Decided> decided = readDecision(function);
+    if (failed(decided))
+      return signalPassFailure();
+    Builder attributes(&getContext());
+    for (auto [argument, offset] : llvm::zip_equal(function.getArguments(), decided->arguments)) {
+      offsets[argument] = offset;
+      function.setArgAttr(argument.getArgNumber(), "plan.offset", attributes.getI64IntegerAttr(offset));
+    }
+    if (failed(assign(function.getBody().front(), *decided)))
+      return signalPassFailure();
+    function->setAttr(kArenaAttr, attributes.getI64IntegerAttr(decided->arenaBytes));
+    function->setAttr("plan.zeroed", attributes.getDenseI64ArrayAttr(decided->zeroed));
+    function->removeAttr(kDecisionAttr);
+  }
+
+  LogicalResult assign(Block &block, const Decided &decided) {
+    Builder attributes(&getContext());
+    auto read = [&](ValueRange values) {
+      return attributes.getDenseI64ArrayAttr(
+          llvm::map_to_vector(values, [&](Value value) { return offsets.lookup(value); }));
+    };
+    for (Operation &op : block) {
+      for (Value operand : op.getOperands())
+        if (!offsets.count(operand))
+          return op.emitError("internal error: an operand has no place in memory");
+      if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
+        Block &body = loop.getBody().front();
+        if (failed(assign(body, decided)))
+          return failure();
+        for (auto [result, value] : llvm::zip(loop.getSums(), body.getTerminator()->getOperands()))
+          offsets[result] = offsets.lookup(value);
+      } else if (auto gate = dyn_cast<plan::GateOp>(op)) {
+        gate.setReadsAttr(read(op.getOperands()));
+      } else if (auto results = dyn_cast<plan::ResultsOp>(op)) {
+        results.setReadsAttr(read(op.getOperands()));
+      } else if (auto kernel = dyn_cast<plan::KernelOp>(op)) {
+        const DecidedRun &run = decided.runs[op.getAttrOfType<IntegerAttr>(kRunAttr).getInt()];
+        if (run.writes.size() != kernel.getNumResults())
+          return op.emitError("internal error: the decision places ") << run.writes.size() << " results, not "
+                                                                      << kernel.getNumResults();
+        kernel.setReadsAttr(read(kernel.getInputs()));
+        for (int64_t offset : kernel.getReadsAttr().asArrayRef())
+          if (!llvm::is_contained(run.reads, offset))
+            return op.emitError("internal error: reads offset ") << offset << ", which the decision does not";
+        kernel.setWritesAttr(attributes.getDenseI64ArrayAttr(run.writes));
+        kernel.setScratchAttr(attributes.getI64IntegerAttr(run.scratch));
+        for (auto [result, offset] : llvm::zip(kernel.getOutputs(), run.writes))
+          offsets[result] = offset;
+      }
+    }
+    return success();
+  }
+
+  DenseMap<Value, int64_t> offsets;
+};
+
+} // namespace
