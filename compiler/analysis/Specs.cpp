@@ -220,7 +220,7 @@ std::string keyOf(const LoopSpec &spec) {
   key << spec.outer << spec.chain << spec.cols;
   for (const LoopNode &node : spec.nodes) {
     key << int64_t(node.op) << int64_t(node.elem) << std::vector<int64_t>(node.args.begin(), node.args.end()) << node.view
-        << node.atStrides << int64_t(node.level) << int64_t(node.reduce) << node.hasInit << int64_t(node.key)
+        << node.atStrides << int64_t(node.level) << int64_t(node.reduce) << node.hasInit << int64_t(node.key) << node.keyWord
         << node.usesExample << node.exampleStrides;
     key.number(node.number);
   }
@@ -234,7 +234,7 @@ std::string keyOf(const LoopSpec &spec) {
 
 static void describe(Key &key, const AttendSpec &spec) {
   key << int64_t(spec.elem) << spec.lead << spec.A << spec.G << spec.T << spec.S << spec.K << spec.E << spec.causal
-      << int64_t(spec.key) << spec.batchDim << spec.q << spec.k << spec.v << spec.o << spec.lse << spec.hasKeys
+      << int64_t(spec.key) << spec.keyWord << spec.batchDim << spec.q << spec.k << spec.v << spec.o << spec.lse << spec.hasKeys
       << spec.hasBias << spec.keys << spec.bias;
   key.number(spec.scale).number(spec.dropout);
 }

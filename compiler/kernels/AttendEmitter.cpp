@@ -39,7 +39,7 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
 
   Type indexType = b.getIndexType();
   auto arenaType = MemRefType::get({kArenaBytes}, b.getI8Type());
-  auto offsetsType = MemRefType::get({buffers + 1}, b.getI64Type());
+  auto offsetsType = MemRefType::get({buffers + 2}, b.getI64Type());
   auto contextType = MemRefType::get({kContextWords}, b.getI64Type());
   b.setInsertionPointToEnd(module.getBody());
   function = func::FuncOp::create(
@@ -58,7 +58,9 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   scratchStart = add(start, mul(thread, attendScratch(spec, ownScratch)));
   drawsAt = ownScratch;
   if (spec.dropout > 0)
-    drawKey = emitDrawKey(b, loc, context, spec.key);
+    drawKey = spec.keyWord < 0 ? emitDrawKey(b, loc, context, spec.key)
+                               : emitDrawKey(b, loc, context,
+                                             memref::LoadOp::create(b, loc, offsets, index(buffers + 1 + spec.keyWord)));
 }
 
 // ---- Numbers ---------------------------------------------------------------------------------------------------------------

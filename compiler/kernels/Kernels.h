@@ -107,7 +107,10 @@ struct LoopNode {
   // Random*: a pure function of (context seed, context step, example, key, element). `view.strides/offset` give the element's
   // number inside its example over the domain; exampleStrides the example's number inside the micro-batch (the context's
   // kFirstExample is added); all zero and usesExample = false for tensors without a batch axis.
+  // The key is `key`, or if keyWord >= 0 the keyWord-th of the words that stand in %offsets behind the buffers and the place of
+  // the scratch's offset: so that kernels that differ in the key alone share their code.
   uint64_t key = 0;
+  int keyWord = -1;
   bool usesExample = false;
   std::vector<int64_t> exampleStrides;
 };
@@ -151,6 +154,7 @@ struct AttendSpec {
   double scale = 1, dropout = 0;
   uint64_t key = 0;                // of the dropout's draw (Bits16, kept with probability 1 - dropout); element =
                                    // ((other lead * A + head) * T + t) * S + s within the example
+  int keyWord = -1;                // as LoopNode::keyWord
   int batchDim = -1;               // which of `lead` counts examples; -1: none
   View q, k, v, o, lse;            // lse strides over (lead.., head, position)
   bool hasKeys = false, hasBias = false;

@@ -14,7 +14,9 @@ func::FuncOp buildLoop(OpBuilder &builder, ModuleOp module, const std::string &n
   builder.setInsertionPointToEnd(module.getBody());
   Location loc = builder.getUnknownLoc();
   Type index = builder.getIndexType();
-  int64_t buffers = std::max<int64_t>(1, plan.buffers + (plan.scratchBytes > 0 ? 1 : 0));
+  int64_t buffers = plan.buffers + 1;
+  for (const LoopNode &node : spec.nodes)
+    buffers = std::max<int64_t>(buffers, plan.buffers + 2 + node.keyWord);
   auto type = builder.getFunctionType({MemRefType::get({kArenaBytes}, builder.getI8Type()),
                                        MemRefType::get({buffers}, builder.getI64Type()),
                                        MemRefType::get({kContextWords}, builder.getI64Type()), index, index},

@@ -237,7 +237,7 @@ void LoopEmitter::fillDraws(const std::vector<bool> &nodes) {
     Value first = addIndex(base(node.view.offset, node.view.strides), columnBegin);
     Value count = arith::SubIOp::create(b, loc, columnEnd, columnBegin);
     Value at = scratchByte(int(n));
-    Value skip = emitDrawRow(b, loc, draw, node.elem, keys.at(node.key), exampleNumber(node, nullptr), first, count, arena, at);
+    Value skip = emitDrawRow(b, loc, draw, node.elem, keys.at(keyName(node)), exampleNumber(node, nullptr), first, count, arena, at);
     draws[n] = {emitDrawRowView(b, loc, draw, node.elem, arena, at), skip};
   }
 }
@@ -538,9 +538,16 @@ void LoopEmitter::emit() {
       continue;
     usesStep = usesStep || node.op == LoopOp::Step;
     usesExample = usesExample || (plan.isDraw(int(n)) && node.usesExample);
-    if (plan.isDraw(int(n)) && !keys.count(node.key))
-      keys[node.key] = emitDrawKey(b, loc, context, node.key);
+    if (plan.isDraw(int(n)) && !keys.count(keyName(node)))
+      keys[keyName(node)] =
+          node.keyWord < 0 ? emitDrawKey(b, loc, context, node.key)
+                           : emitDrawKey(b, loc, context,
+                                         memref::LoadOp::create(b, loc, offsets,
+                                                                ValueRange{index(plan.buffers + 1 + node.keyWord)}));
   }
+  for (size_t n = 0; n < spec.nodes.size(); ++n)
+    if (plan.needed[n] && spec.nodes[n].op == LoopOp::TotalSteps && !totalSteps)
+      totalSteps = word(kTotalSteps);
   if (usesStep)
     step = word(kStep);
   if (usesExample)

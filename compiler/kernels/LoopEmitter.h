@@ -112,8 +112,9 @@ private:
   const LoopSpec &spec;
   Value arena, offsets, context, thread, threads;
   Value scratchAt;                          // byte offset of this thread's scratch
-  Value step, firstExample;
-  std::map<uint64_t, DrawKey> keys;
+  Value step, totalSteps, firstExample;
+  static std::pair<int, uint64_t> keyName(const LoopNode &node) { return {node.keyWord, node.keyWord < 0 ? node.key : 0}; }
+  std::map<std::pair<int, uint64_t>, DrawKey> keys;
   std::map<std::pair<int, Elem>, Value> buffers;
   std::vector<Value> scalars;               // per node, where known
   std::vector<std::pair<Value, Value>> draws; // rows of draws that are filled: memref, first element

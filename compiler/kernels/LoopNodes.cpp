@@ -239,7 +239,7 @@ Value LoopEmitter::drawLanes(int node, const Lanes &lanes) {
   Draw draw = plan.drawOf(node);
   if (!plan.drawsRow(node)) {
     Value example = exampleNumber(n, plan.columnStride({0, Elem::I32, 0, n.exampleStrides}) && n.usesExample ? &lanes : nullptr);
-    return drawValue(node, emitDraw(b, loc, draw, n.elem, keys.at(n.key), example, elementNumber(n.view, &lanes)));
+    return drawValue(node, emitDraw(b, loc, draw, n.elem, keys.at(keyName(n)), example, elementNumber(n.view, &lanes)));
   }
   auto [row, first] = draws[node];
   Type element = cast<MemRefType>(row.getType()).getElementType();
@@ -264,10 +264,11 @@ Value LoopEmitter::evaluateScalar(int node) {
   case LoopOp::Index:
     return arith::IndexCastOp::create(b, loc, b.getI32Type(), base(n.view.offset, n.view.strides));
   case LoopOp::Step: return stepAs(b, loc, step, n.elem);
+  case LoopOp::TotalSteps: return stepAs(b, loc, totalSteps, n.elem);
   default: break;
   }
   if (plan.isDraw(node))
-    return drawValue(node, emitDraw(b, loc, plan.drawOf(node), n.elem, keys.at(n.key), exampleNumber(n, nullptr),
+    return drawValue(node, emitDraw(b, loc, plan.drawOf(node), n.elem, keys.at(keyName(n)), exampleNumber(n, nullptr),
                                     elementNumber(n.view, nullptr)));
   Values args;
   for (int arg : n.args)

@@ -103,13 +103,17 @@ int64_t groupOf(Draw draw) { return draw == Draw::Bits16 ? 8 * kLanes : 4 * kLan
 } // namespace
 
 DrawKey emitDrawKey(OpBuilder &b, Location loc, Value context, uint64_t key) {
+  return emitDrawKey(b, loc, context, Integers{b, loc}.c(b.getI64Type(), int64_t(key)));
+}
+
+DrawKey emitDrawKey(OpBuilder &b, Location loc, Value context, Value key) {
   Integers i{b, loc};
   auto word = [&](int n) -> Value {
     return memref::LoadOp::create(b, loc, context, ValueRange{emitInteger(b, loc, b.getIndexType(), n)});
   };
   Value step = word(kStep), seed = word(kSeed);
   Type type = b.getI64Type();
-  Words words = philox(i, {i.c(type, int64_t(key & 0xffffffff)), i.c(type, int64_t(key >> 32)), step, i.shr(step, 32)}, seed,
+  Words words = philox(i, {arith::AndIOp::create(b, loc, key, i.c(type, 0xffffffff)), i.shr(key, 32), step, i.shr(step, 32)}, seed,
                        i.shr(seed, 32));
   return {i.low(words[0]), i.low(words[1])};
 }

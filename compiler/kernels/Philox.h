@@ -31,6 +31,7 @@ struct DrawKey {
 };
 // Once a kernel, at its entry: reads the seed and the step from %context.
 DrawKey emitDrawKey(mlir::OpBuilder &, mlir::Location, mlir::Value context, uint64_t key);
+DrawKey emitDrawKey(mlir::OpBuilder &, mlir::Location, mlir::Value context, mlir::Value key); // i64
 
 // Rows of draws: elements first .. first + count - 1 (`first`, `count`: index) of one example (i64) are written to the arena
 // from byte `at` on (index, a multiple of 64) in their natural order, as i16, i32 or `elem`. Returns where the row begins:
