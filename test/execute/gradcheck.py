@@ -17,7 +17,7 @@ RTOL, ATOL, H = 1e-5, 1e-7, 1e-5
 
 
 class Case:
-    def __init__(self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] m({args})"):
+    def __init__(self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] tested({args})"):
         self.name, self.body, self.axes, self.result = name, body, axes, result
         self.more, self.outside, self.positive, self.loss = more, outside, positive, loss
 
@@ -29,8 +29,8 @@ def elementwise():
            "f32(u > 0.2) * u", "where(u > 0.1, u * u, 3 * u)", "where(not (u > 0.1) and u < 2, u, -u)", "2 - u", "floor(u) * u"]
     positive = ["log(u)", "log1p(u)", "sqrt(u)", "u ^ 0.3", "2 ^ u", "u ^ p", "1 / u", "p / u"]
     two = ["u + p", "u - p", "p - u", "u * p", "u / (2 + tanh(p))", "max(u, p)", "min(u, p)", "where(u > p, u, p)", "u + s",
-           "u * u", "u * tanh(p)", "squared_error(u, p)", "absolute_error(u, p)", "huber(u, p)", "huber(4 * u, p)",
-           "bce_with_logits(u, sigmoid(p))", "kl_normal(u, p)"]
+           "u * u", "u * tanh(p)", "squared_error(u, 2 * x - u)", "absolute_error(u, 2 * x - u)", "huber(u, 2 * x - u)", "huber(4 * u, 2 * x - u)",
+           "bce_with_logits(u, sigmoid(x - u))", "kl_normal(u, 2 * x - u)"]
     cases = [Case("element-wise " + e, "y = " + e, "B I J") for e in one + two]
     return cases + [Case("element-wise " + e, "y = " + e, "B I J", positive=True) for e in positive]
 
@@ -149,17 +149,17 @@ def text_of(case):
     slots = ", ".join(names)
     example = names[axes.index("B")] if "B" in axes else None
     summed = [name for name in names if name != example]
-    weigh = "r[%s]" % ", ".join([example] + summed)
-    fields = ["x: f32[B, I, J]", "r: f32[%s]" % ", ".join(["B"] + weights)] + ([EXTRA[case.more]] if case.more else [])
+    weigh = "weights[%s]" % ", ".join([example] + summed)
+    fields = ["x: f32[B, I, J]", "weights: f32[%s]" % ", ".join(["B"] + weights)] + ([EXTRA[case.more]] if case.more else [])
     files = ["x.npy", "r.npy"] + (["ids.npy"] if case.more else [])
-    arguments = ["x", "r"] + ([case.more] if case.more else [])
+    arguments = ["x", "weights"] + ([case.more] if case.more else [])
     u = "u = x * (1.5 + 0.25 * tanh(p))" if case.positive else "u = x * p"
-    total = "z[%s] = %s" % (example, ("sum[%s] " % ", ".join(summed) if summed else "") +
+    total = "total[%s] = %s" % (example, ("sum[%s] " % ", ".join(summed) if summed else "") +
                             "y[%s] * %s" % (slots, weigh))
     keep = "k0 = (sum[I, J] p) + (sum[J, K] q) + (sum[J] s)"
     return """dim B = %d batch, I = %d, J = %d, K = %d
 data train = npy(%s, shuffle = false) -> (%s)
-%smodel m(%s) -> f32[B] {
+%smodel tested(%s) -> f32[B] {
   param p: f32[I, J] ~ normal(1)
   param q: f32[J, K] ~ normal(1)
   param s: f32[J] ~ normal(1)
@@ -167,9 +167,9 @@ data train = npy(%s, shuffle = false) -> (%s)
   %s
   %s
   %s
-  return z + 0.01 * k0
+  return total + 0.01 * k0
 }
-train m on train seed 5 {
+train tested on train seed 5 {
   loss       = %s
   optimizer  sgd(lr = 1)
   steps      1
