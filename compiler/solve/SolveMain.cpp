@@ -1,0 +1,251 @@
+// SolveMain.cpp: `solve remat` and `solve arena`: anybody's graphs and buffers from a file, answers on standard output.
+#include "compiler/solve/Dag.h"
+#include "compiler/solve/Memory.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cmath>
+#include <map>
+
+namespace cinch::solve {
+namespace {
+
+constexpr int kDone = 0, kNone = 1, kUsage = 2;
+
+int usageError(const std::string &message) {
+  llvm::errs() << "error: " << message << "\n";
+  return kUsage;
+}
+
+// Flags of both commands.
+struct Flags {
+  std::string file;
+  int64_t budget = -1, capacity = -1, work = -1;
+  double seconds = 0;
+  Order order = Order::Free;
+};
+
+bool parseCount(const std::string &text, int64_t &value) {
+  return !llvm::StringRef(text).getAsInteger(10, value) && value >= 0;
+}
+
+std::string parseFlags(const std::vector<std::string> &arguments, bool remat, Flags &flags) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string name = arguments[i], value;
+    if (name.rfind("--", 0) != 0) {
+      if (!flags.file.empty())
+        return "expected one file, got `" + flags.file + "` and `" + name + "`";
+      flags.file = name;
+      continue;
+    }
+    if (size_t equals = name.find('='); equals != std::string::npos) {
+      value = name.substr(equals + 1), name = name.substr(0, equals);
+    } else {
+      if (i + 1 == arguments.size())
+        return "expected a value after `" + name + "`";
+      value = arguments[++i];
+    }
+    bool ok = true;
+    if (name == "--time-limit")
+      ok = !llvm::StringRef(value).getAsDouble(flags.seconds) && flags.seconds > 0 && std::isfinite(flags.seconds);
+    else if (name == "--work-limit")
+      ok = parseCount(value, flags.work);
+    else if (remat && name == "--budget")
+      ok = parseCount(value, flags.budget);
+    else if (remat && name == "--order")
+      ok = value == "free" || value == "given", flags.order = value == "given" ? Order::Given : Order::Free;
+    else if (!remat && name == "--capacity")
+      ok = parseCount(value, flags.capacity);
+    else
+      return "unknown flag `" + name + "`; expected " +
+             (remat ? "--budget, --order, --time-limit or --work-limit" : "--capacity, --time-limit or --work-limit");
+    if (!ok)
+      return "`" + value + "` is no value for `" + name + "`";
+  }
+  if (flags.file.empty())
+    return "expected a file";
+  if (remat && flags.budget < 0)
+    return "expected --budget BYTES";
+  return "";
+}
+
+// Node-link JSON to a graph; the message is empty if it is one.
+std::string readDag(llvm::StringRef text, Dag &d) {
+  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
+  if (!parsed)
+    return llvm::toString(parsed.takeError());
+  const llvm::json::Object *root = parsed->getAsObject();
+  const llvm::json::Array *nodes = root ? root->getArray("nodes") : nullptr;
+  const llvm::json::Array *edges = root ? root->getArray("edges") : nullptr;
+  if (root && !edges)
+    edges = root->getArray("links");
+  if (!nodes || !edges)
+    return "expected an object with the arrays `nodes` and `edges`";
+  std::map<int64_t, int> at;
+  for (const llvm::json::Value &value : *nodes) {
+    const llvm::json::Object *o = value.getAsObject();
+    std::string who = "node " + std::to_string(d.nodes.size()) + " of the list: ";
+    if (!o || !o->getInteger("id"))
+      return who + "expected an object with an integer `id`";
+    Dag::Node node;
+    node.id = *o->getInteger("id");
+    std::optional<double> cost = o->getNumber("cost");
+    std::optional<int64_t> bytes = o->getInteger("bytes");
+    if (!cost || !bytes || *cost < 0 || *bytes < 0 || *bytes > (int64_t(1) << 53))
+      return who + "expected a `cost` and integer `bytes`, neither negative";
+    node.cost = *cost, node.bytes = *bytes;
+    if (auto name = o->getString("name"))
+      node.name = name->str();
+    if (!at.insert({node.id, int(d.nodes.size())}).second)
+      return "two nodes have the id " + std::to_string(node.id);
+    d.nodes.push_back(std::move(node));
+  }
+  std::map<std::pair<int, int>, bool> seen;
+  for (const llvm::json::Value &value : *edges) {
+    const llvm::json::Object *o = value.getAsObject();
+    auto source = o ? o->getInteger("source") : std::nullopt, target = o ? o->getInteger("target") : std::nullopt;
+    if (!source || !target)
+      return "expected every edge to have an integer `source` and `target`";
+    if (!at.count(*source) || !at.count(*target))
+      return "an edge names node " + std::to_string(at.count(*source) ? *target : *source) + ", which does not exist";
+    int u = at[*source], v = at[*target];
+    if (!seen.insert({{u, v}, true}).second)
+      continue; // the same edge again
+    d.nodes[v].sources.push_back(u), d.nodes[u].users.push_back(v);
+  }
+  return "";
+}
+
+std::string number(double value) {
+  if (value == std::floor(value) && std::abs(value) < 9e15)
+    return std::to_string(int64_t(value));
+  char text[40];
+  for (int digits = 15; digits <= 17; ++digits) {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    if (std::strtod(text, nullptr) == value)
+      break;
+  }
+  return text;
+}
+
+std::string quoted(const std::string &path) { return "`" + path + "`"; }
+
+} // namespace
+
+int solveRematMain(const std::vector<std::string> &arguments) {
+  Flags flags;
+  if (std::string error = parseFlags(arguments, true, flags); !error.empty())
+    return usageError(error + "\nusage: solve remat G.json --budget BYTES [--order free|given] [--time-limit SECONDS] [--work-limit N]");
+  auto buffer = llvm::MemoryBuffer::getFile(flags.file);
+  if (!buffer)
+    return usageError("cannot read " + quoted(flags.file) + ": " + buffer.getError().message());
+  Dag d;
+  std::string error = readDag((*buffer)->getBuffer(), d);
+  if (error.empty())
+    error = check(d, flags.order);
+  if (!error.empty())
+    return usageError(flags.file + ": " + error);
+
+  double start = detail::secondsNow();
+  DagLimits limits;
+  if (flags.seconds > 0)
+    limits.seconds = flags.seconds, limits.work = INT64_MAX / 4;
+  if (flags.work >= 0)
+    limits.work = flags.work;
+  DagSolution s = solve(d, flags.order, flags.budget, limits);
+  bool has = s.status == DagSolution::Optimal || s.status == DagSolution::Feasible;
+  std::vector<int> schedule;
+  if (has) {
+    schedule = withFrees(d, s.runs);
+    // The answer is checked by the verifier, which shares nothing with the search, before anybody sees it.
+    if (std::string wrong = verify(d, flags.order, flags.budget, schedule, s.cost); !wrong.empty()) {
+      llvm::errs() << "internal error: the schedule found is wrong: " << wrong << "\n";
+      return kNone;
+    }
+  }
+  static const char *names[] = {"optimal", "feasible", "infeasible", "unknown"};
+  llvm::raw_ostream &out = llvm::outs();
+  out << "{\"status\":\"" << names[s.status] << "\",\"budget\":" << flags.budget;
+  out << ",\"cost\":" << (has ? number(s.cost.cost) : "null") << ",\"bound\":" << number(s.bound);
+  out << ",\"peak\":" << (has ? std::to_string(s.cost.peak) : "null") << ",\"least_budget\":" << s.leastBudget;
+  out << ",\"seconds\":" << llvm::format("%.3f", detail::secondsNow() - start);
+  if (has) {
+    out << ",\"schedule\":[";
+    for (size_t i = 0; i < schedule.size(); ++i) {
+      int v = schedule[i];
+      out << (i ? "," : "") << (v < 0 ? "[\"free\"," : "[\"compute\",") << d.nodes[v < 0 ? ~v : v].id << "]";
+    }
+    out << "]";
+  }
+  out << "}\n";
+  out.flush();
+  return has ? kDone : kNone;
+}
+
+int solveArenaMain(const std::vector<std::string> &arguments) {
+  Flags flags;
+  if (std::string error = parseFlags(arguments, false, flags); !error.empty())
+    return usageError(error + "\nusage: solve arena B.csv [--capacity BYTES] [--time-limit SECONDS] [--work-limit N]");
+  auto buffer = llvm::MemoryBuffer::getFile(flags.file);
+  if (!buffer)
+    return usageError("cannot read " + quoted(flags.file) + ": " + buffer.getError().message());
+  ArenaProblem p;
+  std::vector<std::string> ids;
+  llvm::SmallVector<llvm::StringRef> lines;
+  (*buffer)->getBuffer().split(lines, '\n');
+  int columns[4] = {-1, -1, -1, -1}; // id, lower, upper, size
+  static const char *names[] = {"id", "lower", "upper", "size"};
+  for (size_t i = 0; i < lines.size(); ++i) {
+    llvm::StringRef line = lines[i].trim();
+    if (line.empty())
+      continue;
+    llvm::SmallVector<llvm::StringRef> cells;
+    line.split(cells, ',');
+    std::string where = flags.file + ":" + std::to_string(i + 1) + ": ";
+    if (columns[0] < 0) {
+      for (size_t c = 0; c < cells.size(); ++c)
+        for (int k = 0; k < 4; ++k)
+          if (cells[c].trim() == names[k])
+            columns[k] = int(c);
+      for (int k = 0; k < 4; ++k)
+        if (columns[k] < 0)
+          return usageError(where + "expected a first line with the columns id,lower,upper,size");
+      continue;
+    }
+    int64_t values[4];
+    for (int k = 0; k < 4; ++k) {
+      if (columns[k] >= int(cells.size()))
+        return usageError(where + "expected a value for `" + names[k] + "`");
+      if (k && cells[columns[k]].trim().getAsInteger(10, values[k]))
+        return usageError(where + "expected an integer for `" + names[k] + "`, got `" + cells[columns[k]].trim().str() + "`");
+    }
+    ids.push_back(cells[columns[0]].trim().str());
+    p.buffers.push_back({values[3], values[1], values[2], -1});
+  }
+  if (columns[0] < 0)
+    return usageError(flags.file + ": expected a first line with the columns id,lower,upper,size");
+  if (std::string error = check(p); !error.empty())
+    return usageError(flags.file + ": " + error);
+  ArenaLimits limits;
+  limits.capacity = flags.capacity;
+  limits.work = flags.work >= 0 ? flags.work : flags.seconds > 0 ? INT64_MAX / 4 : 1'000'000'000;
+  limits.seconds = flags.seconds;
+  ArenaSolution s = solve(p, limits);
+  if (std::string wrong = verify(p, s); !wrong.empty()) {
+    llvm::errs() << "internal error: the placement found is wrong: " << wrong << "\n";
+    return kNone;
+  }
+  llvm::raw_ostream &out = llvm::outs();
+  out << "id,lower,upper,size,offset\n";
+  for (size_t i = 0; i < ids.size(); ++i)
+    out << ids[i] << "," << p.buffers[i].lower << "," << p.buffers[i].upper << "," << p.buffers[i].size << "," << s.offsets[i] << "\n";
+  out << "# height " << s.height << ", bound " << s.bound << "\n";
+  out.flush();
+  return flags.capacity >= 0 && s.height > flags.capacity ? kNone : kDone;
+}
+
+} // namespace cinch::solve

@@ -1,0 +1,241 @@
+// LINK: cinch_solve
+// Rematerialization on any graph: equal to brute force on small random graphs at every budget for both orders; the verifier
+// rejects wrong schedules; larger graphs give right schedules and bounds. Arguments: graphs, nodes: only the comparison.
+#include "compiler/solve/Dag.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <queue>
+#include <set>
+
+using namespace cinch::solve;
+
+static int passed = 0, failed = 0;
+static void expect(bool ok, const std::string &what) {
+  ok ? ++passed : ++failed;
+  if (!ok)
+    std::printf("FAIL %s\n", what.c_str());
+}
+
+struct Rng {
+  uint64_t state;
+  int below(int n) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return int((state >> 33) % uint64_t(n));
+  }
+};
+
+static void addEdge(Dag &d, int u, int v) {
+  if (std::find(d.nodes[v].sources.begin(), d.nodes[v].sources.end(), u) != d.nodes[v].sources.end())
+    return;
+  d.nodes[v].sources.push_back(u), d.nodes[u].users.push_back(v);
+}
+
+static Dag randomDag(Rng &rng, int n) {
+  Dag d;
+  d.nodes.resize(n);
+  int density = 1 + rng.below(3), costs = rng.below(3) ? 10 : 2, sizes = rng.below(3) ? 8 : 2;
+  for (int v = 0; v < n; ++v) {
+    d.nodes[v].id = v, d.nodes[v].cost = rng.below(costs), d.nodes[v].bytes = rng.below(sizes) + rng.below(2);
+    if (v && rng.below(3))
+      addEdge(d, v - 1, v);
+    for (int k = rng.below(density + 1); v && k > 0; --k)
+      addEdge(d, rng.below(v), v);
+  }
+  return d;
+}
+
+// Every state (computed once, held) with every computation and every single free, cheapest first. Returns -1 if impossible.
+static double bruteForce(const Dag &d, Order order, int64_t budget) {
+  int n = d.size();
+  std::map<std::pair<int, int>, double> cost;
+  using Entry = std::pair<double, std::pair<int, int>>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> queue;
+  cost[{0, 0}] = 0;
+  queue.push({0, {0, 0}});
+  while (!queue.empty()) {
+    auto [c, s] = queue.top();
+    queue.pop();
+    auto [done, held] = s;
+    if (cost[s] < c)
+      continue;
+    if (done == (1 << n) - 1)
+      return c;
+    int64_t bytes = 0;
+    for (int v = 0; v < n; ++v)
+      if (held >> v & 1)
+        bytes += d.nodes[v].bytes;
+    auto go = [&](int done2, int held2, double c2) {
+      auto it = cost.find({done2, held2});
+      if (it != cost.end() && it->second <= c2)
+        return;
+      cost[{done2, held2}] = c2;
+      queue.push({c2, {done2, held2}});
+    };
+    for (int v = 0; v < n; ++v) {
+      if (held >> v & 1) {
+        go(done, held & ~(1 << v), c);
+        continue;
+      }
+      bool ready = bytes + d.nodes[v].bytes <= budget;
+      for (int u : d.nodes[v].sources)
+        ready &= held >> u & 1;
+      bool first = !(done >> v & 1);
+      if (first && order == Order::Given)
+        ready &= done == (1 << v) - 1;
+      if (ready)
+        go(done | 1 << v, held | 1 << v, c + d.nodes[v].cost);
+    }
+  }
+  return -1;
+}
+
+static void compare(int graphs, int most) {
+  Rng rng{4711};
+  int wrong = 0, cases = 0;
+  for (int k = 0; k < graphs; ++k) {
+    Dag d = randomDag(rng, 1 + rng.below(most));
+    for (Order order : {Order::Given, Order::Free}) {
+      std::string name = "graph " + std::to_string(k) + (order == Order::Given ? " given" : " free");
+      // Every budget from just too small to what keep-all needs.
+      Runs all;
+      for (int v = 0; v < d.size(); ++v)
+        all.push_back(v);
+      int64_t high = simulate(d, all).peak, low = detail::memoryBound(d);
+      int64_t least = -1;
+      for (int64_t budget = std::max<int64_t>(0, low - 1); budget <= high; ++budget) {
+        double best = bruteForce(d, order, budget);
+        if (best >= 0 && least < 0)
+          least = budget;
+        DagSolution s = solve(d, order, budget);
+        ++cases;
+        bool ok;
+        if (best < 0)
+          ok = s.status == DagSolution::Infeasible && s.leastBudget > budget;
+        else
+          ok = s.status == DagSolution::Optimal && std::abs(s.cost.cost - best) < 1e-9 && s.leastBudget == least &&
+               verify(d, order, budget, withFrees(d, s.runs), s.cost).empty();
+        if (!ok && ++wrong <= 5)
+          std::printf("  %s, %d nodes, budget %lld: status %d cost %g bound %g least %lld (%lld), brute force %g; %s\n", name.c_str(),
+                      d.size(), (long long)budget, int(s.status), s.cost.cost, s.bound, (long long)s.leastBudget, (long long)least,
+                      best, verify(d, order, budget, withFrees(d, s.runs), s.cost).c_str());
+      }
+    }
+  }
+  expect(wrong == 0, std::to_string(wrong) + " of " + std::to_string(cases) + " cases differ from brute force");
+}
+
+// A training graph in the shape of a chain: gradient i needs the gradient before it and two activations.
+static Dag trainingChain(int layers, Rng &rng) {
+  Dag d;
+  int n = 2 * layers + 1;
+  d.nodes.resize(n);
+  for (int v = 0; v < n; ++v)
+    d.nodes[v].id = v, d.nodes[v].cost = 1 + rng.below(20), d.nodes[v].bytes = 100 + rng.below(900);
+  for (int v = 1; v < n; ++v)
+    addEdge(d, v - 1, v);
+  for (int i = 0; i < layers; ++i) {
+    addEdge(d, layers - 1 - i, layers + 1 + i);
+    if (i + 1 < layers)
+      addEdge(d, layers - 2 - i, layers + 1 + i);
+  }
+  return d;
+}
+
+static void testVerify() {
+  Rng rng{99};
+  Dag d = trainingChain(6, rng);
+  int64_t budget = detail::memoryBound(d) + 900;
+  DagSolution s = solve(d, Order::Given, budget);
+  expect(s.status == DagSolution::Optimal && s.runs.size() > size_t(d.size()), "the chain needs repetition");
+  std::vector<int> good = withFrees(d, s.runs);
+  expect(verify(d, Order::Given, budget, good, s.cost).empty(), "verify accepts: " + verify(d, Order::Given, budget, good, s.cost));
+  auto reject = [&](const char *kind, const std::function<bool(std::vector<int> &, Cost &, size_t)> &mutate) {
+    int planted = 0, accepted = 0;
+    for (size_t i = 0; i < good.size(); ++i) {
+      std::vector<int> bad = good;
+      Cost claimed = s.cost;
+      if (!mutate(bad, claimed, i))
+        continue;
+      ++planted;
+      accepted += verify(d, Order::Given, budget, bad, claimed).empty();
+    }
+    expect(planted > 0 && !accepted, std::string(kind) + ": " + std::to_string(accepted) + " of " + std::to_string(planted) + " accepted");
+  };
+  using S = std::vector<int>;
+  reject("a computation left out", [](S &b, Cost &, size_t i) { return b[i] >= 0 && (b.erase(b.begin() + i), true); });
+  reject("a computation twice", [](S &b, Cost &, size_t i) { return b[i] >= 0 && (b.insert(b.begin() + i, int(b[i])), true); });
+  reject("a free twice", [](S &b, Cost &, size_t i) { return b[i] < 0 && (b.insert(b.begin() + i, int(b[i])), true); });
+  reject("a free too early", [](S &b, Cost &, size_t i) {
+    return i > 0 && b[i] < 0 && b[i - 1] >= 0 && (std::swap(b[i], b[i - 1]), true);
+  });
+  reject("a free before any computation", [](S &b, Cost &, size_t i) { return b[i] < 0 && (b.insert(b.begin(), int(b[i])), true); });
+  reject("a node that does not exist", [&](S &b, Cost &, size_t i) { return b[i] >= 0 && (b[i] = d.size(), true); });
+  reject("a free of a node that does not exist", [&](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~d.size(), true); });
+  reject("another node computed", [&](S &b, Cost &, size_t i) { return b[i] >= 0 && (b[i] = (b[i] + 1) % d.size(), true); });
+  reject("another node freed", [&](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~((~b[i] + 3) % d.size()), true); });
+  reject("computed instead of freed", [](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~b[i], true); });
+  reject("freed instead of computed", [](S &b, Cost &, size_t i) { return b[i] >= 0 && (b[i] = ~b[i], true); });
+  reject("a cost too small", [](S &, Cost &c, size_t i) { return i == 0 && (c.cost -= 1, true); });
+  reject("a cost too large", [](S &, Cost &c, size_t i) { return i == 0 && (c.cost += 1, true); });
+  reject("a peak too small", [](S &, Cost &c, size_t i) { return i == 0 && (c.peak -= 1, true); });
+  reject("a peak too large", [](S &, Cost &c, size_t i) { return i == 0 && (c.peak += 1, true); });
+  reject("a schedule cut short", [](S &b, Cost &, size_t i) {
+    return std::any_of(b.begin() + i, b.end(), [](int v) { return v >= 0; }) && (b.resize(i), true);
+  });
+  reject("a schedule that starts late", [](S &b, Cost &, size_t i) { return i > 0 && (b.erase(b.begin(), b.begin() + i), true); });
+  reject("a schedule twice", [](S &b, Cost &, size_t i) { return i == 0 && (b.insert(b.end(), b.begin(), b.begin() + b.size()), true); });
+  reject("a schedule backwards", [](S &b, Cost &, size_t i) { return i == 0 && (std::reverse(b.begin(), b.end()), true); });
+  reject("an empty schedule", [](S &b, Cost &, size_t i) { return i == 0 && (b.clear(), true); });
+  reject("nothing freed", [](S &b, Cost &, size_t i) {
+    b.erase(std::remove_if(b.begin(), b.end(), [](int v) { return v < 0; }), b.end());
+    return i == 0;
+  });
+  std::string over = verify(d, Order::Given, s.cost.peak - 1, good, s.cost);
+  expect(!over.empty(), "verify rejects a budget that the schedule breaks");
+  // The order of first computations: two independent nodes swapped are right when the order is free and wrong when given.
+  Dag pair;
+  pair.nodes.resize(2);
+  pair.nodes[1].id = 1;
+  expect(verify(pair, Order::Free, 0, {1, 0}, {0, 0}).empty(), "a free order is free");
+  expect(!verify(pair, Order::Given, 0, {1, 0}, {0, 0}).empty(), "a given order is given");
+}
+
+static void testLarger() {
+  Rng rng{5};
+  for (int layers : {12, 25, 50}) {
+    Dag d = trainingChain(layers, rng);
+    Runs all;
+    for (int v = 0; v < d.size(); ++v)
+      all.push_back(v);
+    int64_t high = simulate(d, all).peak, low = detail::memoryBound(d);
+    for (int percent : {90, 50, 20}) {
+      int64_t budget = low + (high - low) * percent / 100;
+      DagLimits limits;
+      limits.work = 30'000'000;
+      DagSolution s = solve(d, Order::Given, budget, limits), again = solve(d, Order::Given, budget, limits);
+      std::string name = "chain of " + std::to_string(layers) + " at " + std::to_string(percent) + " %: ";
+      bool has = s.status == DagSolution::Optimal || s.status == DagSolution::Feasible;
+      expect(has, name + "a schedule is found");
+      expect(verify(d, Order::Given, budget, withFrees(d, s.runs), s.cost).empty(), name + "the schedule is right");
+      expect(s.bound <= s.cost.cost, name + "the bound is one");
+      expect(s.runs == again.runs, name + "the answer is deterministic");
+    }
+  }
+}
+
+int main(int argc, char **argv) {
+  if (argc == 3) {
+    compare(std::atoi(argv[1]), std::atoi(argv[2]));
+  } else {
+    testVerify();
+    compare(150, 8);
+    testLarger();
+  }
+  std::printf("%d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
