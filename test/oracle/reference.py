@@ -8,23 +8,14 @@ import tape
 import training
 
 
-class Dropout:
-    """Draws by call site; `keys` lists the sites' keys in the order in which a step calls them."""
+def dropout(rate, seed, step):
+    def drop(chain, x):
+        if rate == 0:
+            return x
+        kept = draws.kept(seed, step, draws.key_of(chain), np.arange(x.shape[0]), x.value[0].size, 1 - rate).reshape(x.shape)
+        return x.apply(np.where(kept, x.value / (1 - rate), 0), kept / (1 - rate))
 
-    def __init__(self, rate, seed, keys):
-        self.rate, self.seed, self.keys = rate, seed, keys
-        self.sites = {}
-
-    def at(self, step):
-        def drop(site, x):
-            if self.rate == 0:
-                return x
-            key = self.sites.setdefault(site, self.keys[len(self.sites)] if site not in self.sites else None)
-            batch = x.shape[0]
-            kept = draws.kept(self.seed, step, key, np.arange(batch), x.value[0].size, 1 - self.rate).reshape(x.shape)
-            return x.apply(np.where(kept, x.value / (1 - self.rate), 0), kept / (1 - self.rate))
-
-        return drop
+    return drop
 
 
 def train(parameters, steps, seed, size, count, loss_of, optimizer, clip=None):
@@ -43,14 +34,13 @@ def train(parameters, steps, seed, size, count, loss_of, optimizer, clip=None):
     return parameters, losses
 
 
-def train_gpt(parameters, text, steps, horizon, rate, keys, size=8, window=33, blocks=2, heads=3, seed=1337):
+def train_gpt(parameters, text, steps, horizon, rate, size=8, window=33, blocks=2, heads=3, seed=1337):
     text = np.frombuffer(text, np.uint8).astype(np.int64)
     windows = np.stack([text[i:i + window] for i in range(0, len(text) - window + 1, window - 1)])
-    dropout = Dropout(rate, seed, keys)
 
     def loss_of(nodes, examples, step):
         batch = windows[examples]
-        logits = models.gpt(nodes, batch[:, :-1], blocks, heads, dropout.at(step))
+        logits = models.gpt(nodes, batch[:, :-1], blocks, heads, dropout(rate, seed, step))
         return tape.cross_entropy(logits, batch[:, 1:]).mean()
 
     optimizer = training.Adam(training.rate("cosine", 1e-3, horizon, end=0.1), betas=(0.9, 0.95), decay=0.1,
@@ -58,11 +48,10 @@ def train_gpt(parameters, text, steps, horizon, rate, keys, size=8, window=33, b
     return train(parameters, steps, seed, size, len(windows), loss_of, optimizer, clip=1.0)
 
 
-def train_mlp(parameters, images, labels, steps, rate, keys, optimizer, clip=None, size=32, seed=42):
+def train_mlp(parameters, images, labels, steps, rate, optimizer, clip=None, size=32, seed=42):
     x = images.reshape(len(images), -1) * (1 / 255)
-    dropout = Dropout(rate, seed, keys)
 
     def loss_of(nodes, examples, step):
-        return tape.cross_entropy(models.mlp(nodes, x[examples], dropout.at(step)), labels[examples].astype(np.int64)).mean()
+        return tape.cross_entropy(models.mlp(nodes, x[examples], dropout(rate, seed, step)), labels[examples].astype(np.int64)).mean()
 
     return train(parameters, steps, seed, size, len(images), loss_of, optimizer, clip)
