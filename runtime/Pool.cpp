@@ -18,7 +18,7 @@
 namespace cinch::rt {
 
 static int threadCount = 1;
-static int spins = 0;
+static int mostSpins = 0;
 alignas(64) static uint32_t generation = 0;
 alignas(64) static uint32_t unfinished = 0;
 alignas(64) static uint32_t sleepers = 0;
@@ -43,13 +43,24 @@ void setFloatingPointMode() {
 #endif
 }
 
+// How long a thread spins before it sleeps: doubled where spinning was enough, halved where it was in vain (other processes
+// have the processors, or the work is uneven).
+struct Patience {
+  int spins = 256;
+  void wasEnough() { spins = 2 * spins < mostSpins ? 2 * spins : mostSpins; }
+  void wasInVain() { spins = spins / 2 > 32 ? spins / 2 : 32; }
+};
+
 // Returns once *word differs from `value`.
-static void await(uint32_t *word, uint32_t value, uint32_t *sleeping) {
-  for (int i = 0; i < spins; ++i) {
-    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value)
+static void await(uint32_t *word, uint32_t value, uint32_t *sleeping, Patience &patience) {
+  for (int i = 0; i < patience.spins && i < mostSpins; ++i) {
+    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
+      patience.wasEnough();
       return;
+    }
     relax();
   }
+  patience.wasInVain();
   __atomic_add_fetch(sleeping, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value)
     sleepWhile(word, value);
@@ -60,8 +71,9 @@ static void *work(void *number) {
   setFloatingPointMode();
   int64_t thread = reinterpret_cast<int64_t>(number);
   uint32_t seen = 0;
+  Patience patience;
   for (;;) {
-    await(&generation, seen, &sleepers);
+    await(&generation, seen, &sleepers, patience);
     seen += 1;
     job(jobClosure, thread, threadCount);
     if (__atomic_sub_fetch(&unfinished, 1, __ATOMIC_SEQ_CST) == 0 && __atomic_load_n(&callerSleeps, __ATOMIC_SEQ_CST))
@@ -84,7 +96,7 @@ void startPool(int threads) {
   threadCount = threads;
   cpu_set_t allowed;
   int cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  spins = threads <= cpus ? 4000 : 0; // more threads than processors: spinning would keep the others from working
+  mostSpins = threads <= cpus ? 4096 : 0; // more threads than processors: spinning would keep the others from working
   const size_t stackSize = size_t(512) << 10;
   // Signals are the main thread's.
   sigset_t all, before;
@@ -117,11 +129,15 @@ void runOnPool(Job newJob, void *closure) {
   if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST))
     wake(&generation, INT_MAX);
   newJob(closure, 0, threadCount);
-  for (int i = 0; i < spins; ++i) {
-    if (__atomic_load_n(&unfinished, __ATOMIC_ACQUIRE) == 0)
+  static Patience patience;
+  for (int i = 0; i < patience.spins && i < mostSpins; ++i) {
+    if (__atomic_load_n(&unfinished, __ATOMIC_ACQUIRE) == 0) {
+      patience.wasEnough();
       return;
+    }
     relax();
   }
+  patience.wasInVain();
   __atomic_store_n(&callerSleeps, 1, __ATOMIC_SEQ_CST);
   for (uint32_t left; (left = __atomic_load_n(&unfinished, __ATOMIC_SEQ_CST)) != 0;)
     sleepWhile(&unfinished, left);

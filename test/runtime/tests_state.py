@@ -62,22 +62,23 @@ def test_kills(t):
         dict(steps=500, kind="eval", dataset=1, batches=0),
         dict(steps=7, kind="checkpoint", dir="run", keep=2, best="", best_is_max=False),
         dict(steps=3, kind="log", csv=True, jsonl=True, tensorboard=True)])
-    begin = time.time()
     t.call(program, "--data", data, "--out", "whole")
-    seconds = time.time() - begin
     whole = content(t.path("whole", "final.safetensors"))
     draw = random.Random(5)
     kills = 0
-    for attempt in range(200):
-        process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume", "--threads", str(1 + attempt % 3)],
-                                   cwd=t.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            process.wait(timeout=seconds * (0.02 + 0.2 * draw.random()))
-            break
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
+    while True: # killed after some of the 1000 lines, and a moment
+        process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume", "--threads", str(1 + kills % 3)],
+                                   cwd=t.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        lines = draw.randrange(3, 200) if kills < 12 else 1 << 30
+        while lines and process.stdout.readline():
+            lines -= 1
+        if lines:
             process.wait()
-            kills += 1
+            break
+        time.sleep(draw.random() * 0.003)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += 1
     t.check(process.returncode == 0 and kills >= 5, "killed %d times, then done" % kills)
     t.check(content(t.path("a", "final.safetensors")) == whole, "killed and resumed: the same bits")
     strip = lambda name: [line.split(",")[:4] for line in open(t.path(name, "log.csv"))]
@@ -91,7 +92,9 @@ def test_signals(t):
                                             dict(steps=11, kind="eval", dataset=1, batches=0)])
     for number in (signal.SIGTERM, signal.SIGINT):
         process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume"], cwd=t.folder, stdout=subprocess.PIPE)
-        time.sleep(0.4)
+        while not process.stdout.readline().startswith(b"step "):
+            pass
+        time.sleep(0.05)
         process.send_signal(number)
         out = process.communicate(timeout=20)[0].decode()
         t.check(process.returncode == 75 and "saved in" in out, "signal %d saves and leaves with 75" % number, out[-300:])
@@ -143,11 +146,11 @@ def test_full_disk(t):
 def test_two_runs(t):
     data = t.digits()
     slow = t.linear(steps=10000000, every=[])
-    process = subprocess.Popen([slow, "--data", data, "--out", "a"], cwd=t.folder, stdout=subprocess.DEVNULL)
-    time.sleep(0.3)
+    process = subprocess.Popen([slow, "--data", data, "--out", "a"], cwd=t.folder, stdout=subprocess.PIPE)
+    process.stdout.readline()
     t.refused(5, ["another run"], slow, "--data", data, "--out", "a")
     process.kill()
-    process.wait()
+    process.communicate()
 
 
 def test_damaged_checkpoints(t):
