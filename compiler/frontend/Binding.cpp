@@ -190,7 +190,7 @@ bool Elaborator::bindSizes(const Call &call, Frame &callee, Frame &caller, std::
     if (parameter.inferred) {
       open.insert(parameter.name.text);
     } else if (!parameter.value && good) {
-      report(Code::E0304, call.span, "`" + call.layer.name.text + "` needs the size `" + parameter.name.text + "`", caller)
+      report(Code::E0304, call.viaSpan, "`" + call.layer.name.text + "` needs the size `" + parameter.name.text + "`", caller)
           .label(parameter.span, "declared here")
           .help("write " + call.layer.name.text + "[" + parameter.name.text + " = ..]");
       good = false;
@@ -337,7 +337,7 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ast::Parameter &parameter = parameters[i];
     if (!placed[i] && !parameter.value && good) {
-      Diagnostic &d = report(Code::E0301, call.span, "`" + call.layer.name.text + "` needs `" + parameter.name.text + "`", caller);
+      Diagnostic &d = report(Code::E0301, parameter.type ? call.span : call.viaSpan, "`" + call.layer.name.text + "` needs `" + parameter.name.text + "`", caller);
       d.label(parameter.span, "declared here");
       if (!parameter.type && !call.direct)
         d.help("constants are given where the instance is made, " + call.layer.name.text + "(" + parameter.name.text + " = ..)");

@@ -143,7 +143,7 @@ void Elaborator::checkData(const DataItem &item) {
     if (*dtype == DType::Bool)
       report(Code::E0601, declared.type.span, "a field is f32 or i32", frame);
     if (axes->empty() || !isBatch((*axes)[0])) {
-      report(Code::E0504, declared.type.span, "the first axis of a field is the batch dim, but `" + field.name + "` is " +
+      report(Code::E0601, declared.type.span, "the first axis of a field is the batch dim, but `" + field.name + "` is " +
                                                   typeText(*dtype, *axes, dims), frame)
           .help(batchDim >= 0 ? "write " + dims[batchDim].name + " first" : "declare it, `dim B = 128 batch`");
       continue;

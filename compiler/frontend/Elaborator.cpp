@@ -53,7 +53,8 @@ void Elaborator::defineDim(const Dim &dim) {
   binding.isSize = true;
   binding.span = dim.name.span;
   if (dim.batch && batchDim >= 0)
-    report(Code::E0504, dim.span, "a file has one batch dim, and `" + dims[batchDim].name + "` is it already", fileFrame);
+    report(Code::E0504, dim.span, "`" + dim.name.text + "` cannot be the batch dim: `" + dims[batchDim].name + "` is it already", fileFrame)
+        .label(dims[batchDim].span, "the batch dim");
   if (!value)
     return;
   bool whole = checkAxis(*value, dim.value->span, fileFrame);
@@ -115,7 +116,7 @@ void Elaborator::checkOverrides() {
 Value Elaborator::lookup(const std::string &name, Span span, Frame &frame) {
   auto own = frame.names.find(name);
   if (own != frame.names.end())
-    return force(own->second, name, frame);
+    return force(own->second, name, span, frame);
   if (frame.file != 0 && &frame != &fileFrame) {
     auto outer = fileFrame.names.find(name);
     if (outer != fileFrame.names.end())
@@ -148,16 +149,16 @@ Value Elaborator::lookup(const std::string &name, Span span, Frame &frame) {
   return {};
 }
 
-Value Elaborator::force(Binding &binding, const std::string &name, Frame &frame) {
+Value Elaborator::force(Binding &binding, const std::string &name, Span span, Frame &frame) {
   switch (binding.kind) {
   case Binding::Ready:
     return binding.value;
   case Binding::Parameter:
     return parameter(binding, name, frame);
   case Binding::State:
-    return failure(Code::E0703, binding.span, "`state` is not there yet", frame);
+    return failure(Code::E0703, span, "`state` is not there yet", frame);
   case Binding::Use:
-    return failure(Code::E0307, binding.span, "`" + name + "` is an instance of a layer and has no value; call it", frame);
+    return failure(Code::E0307, span, "`" + name + "` is an instance of a layer and has no value; call it", frame);
   case Binding::Definition:
     break;
   }
@@ -178,7 +179,10 @@ Value Elaborator::force(Binding &binding, const std::string &name, Frame &frame)
 }
 
 void Elaborator::runDefinition(const Statement &statement, Frame &frame) {
+  int bad = badOps;
   Value value = statement.kind == StatementKind::DefineIndex ? defineByIndex(statement, frame) : eval(*statement.values[0], frame);
+  if (bad != badOps)
+    value = {};
   size_t count = statement.names.size();
   if (count > 1 && !value.isError() && (value.kind != Value::Tuple || value.items.size() != count)) {
     report(Code::E0301, statement.names[0].span, std::to_string(count) + " names for " +
@@ -325,7 +329,7 @@ void Elaborator::evaluateInOrder(const std::vector<Statement> &body, const std::
       if (name.text != "_" && needed.count(name.text)) {
         auto binding = frame.names.find(name.text);
         if (binding != frame.names.end() && binding->second.kind == Binding::Definition)
-          force(binding->second, name.text, frame);
+          force(binding->second, name.text, name.span, frame);
       }
 }
 

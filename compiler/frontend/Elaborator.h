@@ -133,7 +133,7 @@ private:
   std::optional<Number> overridden(const std::string &name, Span span);
   void checkOverrides();
   Value lookup(const std::string &name, Span span, Frame &frame);
-  Value force(Binding &binding, const std::string &name, Frame &frame);
+  Value force(Binding &binding, const std::string &name, Span span, Frame &frame);
   void defineBody(const std::vector<ast::Statement> &body, Frame &frame);
   void evaluateInOrder(const std::vector<ast::Statement> &body, const std::vector<const ast::Expr *> &roots, Frame &frame);
   void runDefinition(const ast::Statement &statement, Frame &frame);
@@ -325,6 +325,7 @@ private:
 
   std::map<int, std::vector<int>> blockChains; // result of a `repeat` -> results of all its blocks
   int definitionDepth = 0, evalDepth = 0;
+  int badOps = 0;                   // ops that were made although something is wrong with them
   long opsLeft = 0;                 // limit on the size of a program
   bool tooLarge = false;
   Diagnostic sink;                  // takes what is said about a diagnostic that was reported before

@@ -49,7 +49,7 @@ bool Elaborator::checkAxis(const Number &axis, Span span, Frame &frame) {
   return true;
 }
 
-// The result is always usable: after an error it is a tensor of the right kind that leads to no further errors.
+// The result is always usable, so that callers need not ask; after an error `eval` drops the value that was made with it.
 Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span, Frame &frame) {
   op.type.dtype = dtype;
   op.type.shape.clear();
@@ -72,8 +72,9 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
     op.type.batch = static_cast<int>(i);
   }
   if (good && bytes >= 70368744177664.0) // 2^46
-    report(Code::E0205, span, "a tensor must be smaller than 2^46 bytes, but this is " + typeText(dtype, axes, dims) + " of " +
+    good = false, report(Code::E0205, span, "a tensor must be smaller than 2^46 bytes, but this is " + typeText(dtype, axes, dims) + " of " +
                                   std::to_string(static_cast<long long>(std::min(bytes, 9e18))) + " bytes", frame);
+  badOps += !good;
   op.span = span;
   op.instance = frame.node ? frame.node->instance : 0;
   op.block = frame.block;
@@ -86,6 +87,7 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
     if (!tooLarge)
       report(Code::E0207, span, "the program has too many operations", frame).help("make `repeat` counts smaller");
     tooLarge = true;
+    ++badOps;
     result.op = 0;
     return result;
   }

@@ -12,6 +12,7 @@ Value Elaborator::eval(const Expr &expr, Frame &frame) {
   if (evalDepth >= maxDepth)
     return failure(Code::E0207, expr.span, "layers and expressions nest too deeply here", frame);
   ++evalDepth;
+  int bad = badOps;
   Value value;
   switch (expr.kind) {
   case ExprKind::Number:
@@ -68,7 +69,7 @@ Value Elaborator::eval(const Expr &expr, Frame &frame) {
     break;
   }
   --evalDepth;
-  return value;
+  return bad == badOps ? value : Value();
 }
 
 Value Elaborator::evalWhole(const Expr &expr, Frame &frame) {
@@ -139,6 +140,8 @@ Value Elaborator::evalUnary(const Expr &expr, Frame &frame) {
 }
 
 Value Elaborator::evalBinary(const Expr &expr, Frame &frame) {
+  if (expr.binary == BinaryOp::MatMul && frame.index)
+    return failure(Code::E0405, expr.op, "`@` has no place in index notation; write a sum over an index", frame);
   Value left = eval(*expr.children[0], frame), right = eval(*expr.children[1], frame);
   if (left.isError() || right.isError())
     return {};
@@ -162,8 +165,6 @@ Value Elaborator::evalBinary(const Expr &expr, Frame &frame) {
 // a @ b is a contraction of the last axis of a with the last but one of b; leading axes as in element-wise operations.
 Value Elaborator::evalMatMul(const Expr &expr, const Value &left, const Value &right, Frame &frame) {
   Span at[] = {expr.children[0]->span, expr.children[1]->span};
-  if (frame.index)
-    return failure(Code::E0405, expr.op, "`@` has no place in index notation; write a sum over an index", frame);
   const Value *values[] = {&left, &right};
   for (int i = 0; i < 2; ++i) {
     const Value &value = *values[i];

@@ -79,8 +79,11 @@ Value Elaborator::requireScalar(Value value, Span span, Frame &frame) {
 
 Value Elaborator::defineByIndex(const Statement &statement, Frame &frame) {
   IndexScope scope;
-  for (const Place &place : statement.places)
+  for (const Place &place : statement.places) {
+    if (scope.find(place.dots ? "" : place.name.text) >= 0) // told by the names pass
+      return {};
     bindIndex(scope, place.dots ? "" : place.name.text, place.span);
+  }
   size_t free = scope.indices.size();
   IndexScope *outer = frame.index;
   frame.index = &scope;

@@ -54,6 +54,8 @@ struct Checker {
   std::map<const LayerItem *, std::set<const LayerItem *>> mentions, uses;
   const LayerItem *current = nullptr;
   int calls = 0;
+  std::set<std::string> told;            // unknown names of this body that were reported
+  bool fieldsUnknown = false;            // a `train` whose data does not exist
   bool numbering = false;
 
   // ---- Definitions
@@ -117,6 +119,9 @@ struct Checker {
   }
 
   void unknown(const std::string &name, Span span, const char *what) {
+    tables.unknown.insert({span.file, span.begin});
+    if (fieldsUnknown || !told.insert(name).second) // once a body
+      return;
     std::vector<std::string> candidates = implicitNames();
     for (const auto &[known, info] : fileScope)
       candidates.push_back(known);
@@ -128,7 +133,6 @@ struct Checker {
       candidates.insert(candidates.end(), scope.begin(), scope.end());
     std::sort(candidates.begin(), candidates.end());
     diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`").help(didYouMean(name, candidates));
-    tables.unknown.insert({span.file, span.begin});
   }
 
   bool known(const std::string &name) const {
@@ -381,6 +385,7 @@ struct Checker {
   void layer(const LayerItem &item) {
     current = &item;
     calls = 0;
+    told.clear();
     body.clear();
     for (const SizeParameter &size : item.sizes)
       define(body, size.name, Known::Size);
@@ -417,10 +422,12 @@ struct Checker {
 
   void trainBlock(const TrainItem &item, const File &file) {
     calls = 0;
+    told.clear();
     body.clear();
     auto data = fileScope.find(item.data.text);
     if (data != fileScope.end())
       data->second.mentioned = true;
+    fieldsUnknown = data == fileScope.end() || data->second.kind != Known::Data;
     auto model = fileScope.find(item.name.text);
     if (model != fileScope.end())
       model->second.mentioned = true;
@@ -441,6 +448,7 @@ struct Checker {
       loss->second.mentioned = true;
     warnUnused(body);
     body.clear();
+    fieldsUnknown = false;
   }
 
   void run(const File &file) {

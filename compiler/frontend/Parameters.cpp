@@ -88,7 +88,10 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
   Op op;
   op.kind = OpKind::Parameter;
   op.index = entry->second;
+  int bad = badOps;
   tensor = emit(op, DType::F32, *axes, statement.names[0].span, frame);
+  if (bad != badOps)
+    return {};
   const TensorType &type = graph->at(tensor.op).type;
   if (isNew) {
     if (parametersFixed)

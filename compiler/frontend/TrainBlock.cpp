@@ -44,7 +44,7 @@ int Elaborator::evalLoss(Frame &frame) {
   }
   const Expr &expr = *found->second.statement->values[0];
   evaluateInOrder(train->clauses, {&expr}, frame);
-  Value value = force(found->second, "loss", frame);
+  Value value = force(found->second, "loss", expr.span, frame);
   if (value.isError())
     return -1;
   if (!value.isTensor() || value.tensor.dtype != DType::F32 || !value.tensor.axes.empty()) {
