@@ -34,11 +34,14 @@ struct Case {
   double dropout = 0;
   int batchDim = -1;
   Layout layout = Layout::Separate;
+  bool keyAsWord = false; // the key comes behind the offsets
 };
 
 // Buffers: 0 q, 1 k, 2 v, 3 o, 4 lse, 5 keys, 6 bias, 7 dout, 8 dq, 9 dk, 10 dv, 11 dbias, 12 scratch; Stacked has q, k, v in
 // buffer 0.
 enum { Q, K, V, O, Lse, Keys, Bias, DOut, DQ, DK, DV, DBias, Scratch, Buffers };
+
+constexpr int64_t kTestStep = 3, kTestExample = 5, kTestSeed = 0x1122334455667788, kTestKey = 0x1234567890abcdef;
 
 static int64_t product(const std::vector<int64_t> &sizes) {
   int64_t result = 1;
@@ -72,7 +75,8 @@ struct Problem {
     f.causal = c.causal;
     f.scale = 1 / std::sqrt(double(c.K));
     f.dropout = c.dropout;
-    f.key = 0x1234567890abcdefull;
+    f.key = c.keyAsWord ? 0 : kTestKey;
+    f.keyWord = c.keyAsWord ? 0 : -1;
     f.batchDim = c.batchDim;
     auto view = [&](int buffer, int64_t heads, int64_t positions, int64_t features) {
       std::vector<int64_t> sizes = c.lead;
@@ -149,8 +153,6 @@ struct Draws {
   }
 };
 
-constexpr int64_t kTestStep = 3, kTestExample = 5, kTestSeed = 0x1122334455667788;
-
 // Which probabilities are kept, by [lead.., head, query, key].
 static std::vector<bool> keptShares(const Problem &p) {
   const Case &c = p.c;
@@ -168,7 +170,7 @@ static std::vector<bool> keptShares(const Problem &p) {
         within = within * c.lead[i] + index;
     }
     for (int64_t i = 0; i < c.A * c.T * c.S; ++i)
-      kept.push_back(Draws::bits16(kTestSeed, kTestStep, p.grad.forward.key, example, within * c.A * c.T * c.S + i) <
+      kept.push_back(Draws::bits16(kTestSeed, kTestStep, kTestKey, example, within * c.A * c.T * c.S + i) <
                      std::lround((1 - c.dropout) * 65536));
   }
   return kept;
@@ -280,6 +282,7 @@ template <class T> struct Run {
     std::vector<int64_t> offsets(arena.offsetsOf(), arena.offsetsOf() + Buffers);
     offsets.resize(lastNamed + 1);
     offsets.push_back(arena.offsetsOf()[Scratch]);
+    offsets.push_back(kTestKey);
     test::callKernel(function, arena.data(), offsets.data(), context, threads);
   }
 };
@@ -422,6 +425,7 @@ int main() {
       {"dropout", {2}, 2, 2, 70, 64, 16, 16, false, false, false, 0.25, 0},
       {"dropout, ragged keys", {2}, 2, 1, 40, 77, 16, 16, true, true, true, 0.1, 0},
       {"dropout, inner batch", {2, 3}, 2, 2, 20, 33, 8, 8, false, false, false, 0.5, 1},
+      {"dropout, key as a word", {2}, 2, 2, 40, 77, 16, 16, true, false, false, 0.1, 0, Layout::Separate, true},
       {"dropout, no batch", {2}, 1, 1, 20, 130, 8, 8, true, false, false, 0.5, -1, Layout::Interleaved},
   };
   for (const Case &c : cases) {
