@@ -324,6 +324,7 @@ private:
   int drawsForbidden = 0;           // inside a call from index notation
 
   std::map<int, std::vector<int>> blockChains; // result of a `repeat` -> results of all its blocks
+  long evaluations = 0;             // of expressions; bounds the time a file can take
   int definitionDepth = 0, evalDepth = 0;
   int badOps = 0;                   // ops that were made although something is wrong with them
   long opsLeft = 0;                 // limit on the size of a program

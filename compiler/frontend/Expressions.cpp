@@ -7,10 +7,17 @@ using namespace ast;
 
 // Constant and shape arithmetic nests inside layers inside layers; all of it together stays within this depth.
 static constexpr int maxDepth = 1200;
+static constexpr long maxEvaluations = 5000000;
 
 Value Elaborator::eval(const Expr &expr, Frame &frame) {
   if (evalDepth >= maxDepth)
     return failure(Code::E0207, expr.span, "layers and expressions nest too deeply here", frame);
+  if (++evaluations > maxEvaluations) {
+    if (!tooLarge)
+      report(Code::E0207, expr.span, "the program is too large to be checked", frame).help("make `repeat` counts smaller");
+    tooLarge = true;
+    return {};
+  }
   ++evalDepth;
   int bad = badOps;
   Value value;

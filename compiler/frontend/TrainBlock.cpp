@@ -7,7 +7,7 @@ namespace cinch {
 
 using namespace ast;
 
-static constexpr long maxOps = 2000000;
+static constexpr long maxOps = 250000; // of one graph; GPT-2 XL has some 4000
 
 void Elaborator::startTrain(Frame &frame) {
   frame.file = file.id;
