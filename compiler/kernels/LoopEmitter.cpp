@@ -253,11 +253,12 @@ Value LoopEmitter::wholeVectorsEnd() {
 }
 
 // Whole vectors in a loop, then the rest of the row with a mask. With blocks nothing can be carried.
-LoopEmitter::Values LoopEmitter::forColumns(ValueRange initial, std::function<Values(Lanes &, ValueRange)> body) {
+LoopEmitter::Values LoopEmitter::forColumns(Value begin, ValueRange initial,
+                                            std::function<Values(Lanes &, ValueRange)> body) {
   Values carried(initial.begin(), initial.end());
   Value end = wholeVectorsEnd();
   if (spec.cols >= kLoopLanes) {
-    auto loop = scf::ForOp::create(b, loc, columnBegin, end, index(kLoopLanes), carried,
+    auto loop = scf::ForOp::create(b, loc, begin, end, index(kLoopLanes), carried,
                                    [&](OpBuilder &, Location, Value column, ValueRange arguments) {
                                      Lanes lanes{column, Value(), {}};
                                      Values next = body(lanes, arguments);
@@ -276,6 +277,43 @@ LoopEmitter::Values LoopEmitter::forColumns(ValueRange initial, std::function<Va
     scf::YieldOp::create(b, loc);
   });
   return carried;
+}
+
+// A maximum, unlike a sum, is the same in any order. Its latency is several operations (NaN, signed zeros), so a cheap pass
+// for maxima alone keeps several vectors of them.
+static constexpr int64_t kAnyOrderVectors = 4;
+
+bool LoopEmitter::anyOrderSuits(const std::vector<int> &reductions, const Preheader &pre) {
+  for (int node : reductions) {
+    const LoopNode &n = spec.nodes[node];
+    if (n.op != LoopOp::ReduceCols || n.reduce == LoopReduce::Sum || n.reduce == LoopReduce::Prod)
+      return false;
+  }
+  return plan.blocks == 1 && spec.cols >= 2 * kAnyOrderVectors * kLoopLanes && reductions.size() <= 2 &&
+         std::count(pre.nodes.begin(), pre.nodes.end(), true) <= 6;
+}
+
+LoopEmitter::Values LoopEmitter::reduceInAnyOrder(const std::vector<int> &reductions, Value end, ValueRange initial,
+                                                  const Preheader &pre) {
+  Values carried;
+  for (int64_t u = 0; u < kAnyOrderVectors; ++u)
+    carried.append(initial.begin(), initial.end());
+  size_t count = initial.size();
+  auto loop = scf::ForOp::create(b, loc, columnBegin, end, index(kAnyOrderVectors * kLoopLanes), carried,
+                                 [&](OpBuilder &, Location, Value column, ValueRange arguments) {
+                                   Values next(arguments.begin(), arguments.end());
+                                   for (int64_t u = 0; u < kAnyOrderVectors; ++u) {
+                                     Lanes lanes{addIndex(column, index(u * kLoopLanes)), Value(), {}};
+                                     evaluateVectors(lanes, pre);
+                                     for (size_t i = 0; i < count; ++i)
+                                       accumulate(reductions[i], MutableArrayRef<Value>(next).slice(u * count + i, 1), lanes, pre);
+                                   }
+                                   scf::YieldOp::create(b, loc, next);
+                                 });
+  Values results(loop.getResults().begin(), loop.getResults().begin() + count);
+  for (size_t at = count; at < carried.size(); ++at)
+    results[at % count] = combine(spec.nodes[reductions[at % count]].reduce, results[at % count], loop.getResult(unsigned(at)));
+  return results;
 }
 
 void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vector<int> &chains, const std::vector<int> &stores,
@@ -308,7 +346,12 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
     initialReduction(node, initial);
     place.push_back({from, initial.size() - from});
   }
-  Values results = forColumns(initial, [&](Lanes &lanes, ValueRange carried) {
+  Value begin = columnBegin;
+  if (chains.empty() && stores.empty() && !addAt && anyOrderSuits(reductions, pre)) {
+    begin = index(spec.cols / (kAnyOrderVectors * kLoopLanes) * (kAnyOrderVectors * kLoopLanes));
+    initial = reduceInAnyOrder(reductions, begin, initial, pre);
+  }
+  Values results = forColumns(begin, initial, [&](Lanes &lanes, ValueRange carried) {
     evaluateVectors(lanes, pre);
     Values accumulators(carried.begin(), carried.end());
     for (size_t i = 0; i < reductions.size(); ++i)
@@ -364,7 +407,7 @@ void LoopEmitter::startChains(int stage) {
       chains.push_back(int(n));
   if (chains.empty())
     return;
-  forColumns({}, [&](Lanes &lanes, ValueRange) {
+  forColumns(columnBegin, {}, [&](Lanes &lanes, ValueRange) {
     Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
     for (int chain : chains) {
       const LoopNode &node = spec.nodes[chain];

@@ -59,7 +59,9 @@ private:
   void directColumns(Value column, int vectors, Value mask);
   void startChains(int stage);
   Values forRows(mlir::ValueRange initial, std::function<Values(mlir::ValueRange)> body);
-  Values forColumns(mlir::ValueRange initial, std::function<Values(Lanes &, mlir::ValueRange)> body);
+  Values forColumns(Value begin, mlir::ValueRange initial, std::function<Values(Lanes &, mlir::ValueRange)> body);
+  bool anyOrderSuits(const std::vector<int> &reductions, const Preheader &);
+  Values reduceInAnyOrder(const std::vector<int> &reductions, Value end, mlir::ValueRange initial, const Preheader &);
   Value wholeVectorsEnd();
   Preheader preheader(const std::vector<int> &roots, const std::vector<int> &stores);
   std::vector<int> rootsOf(const std::vector<int> &chains, const std::vector<int> &stores);

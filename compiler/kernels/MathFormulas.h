@@ -5,9 +5,10 @@
 // bit for bit, on every CPU and for every vector width.
 //
 // Method: exp and expm1 reduce by n ln 2 (Cody and Waite, exact through FMA) and use a polynomial; log splits off the exponent
-// (f32: polynomial in m - 1; f64: series of atanh); tanh, erf, sin, cos follow from those or from odd polynomials. The
-// polynomials are Chebyshev fits computed with 120 digits, listed from the highest power to the lowest. f32 is within 2 units
-// in the last place (pow, sin and cos work in f64 inside), f64 within 4, pow within 12; test/unit/kernel_math.cpp holds the bounds.
+// (f32: polynomial in m - 1; f64: series of atanh); sin and cos use odd and even polynomials, tanh and erf rational functions in f32.
+// The polynomials are Chebyshev fits computed with 120 digits, listed from the highest power to the lowest. In f32, exp, log
+// and the like are within 2 units in the last place (pow, sin and cos, which work in f64 inside, within 0.51), tanh and erf
+// within 5.5; f64 is within 4, pow within 12. test/unit/kernel_math.cpp holds the bounds.
 // Special values are right: NaN in gives NaN out, infinities, signed zeros, subnormals and overflow.
 //
 // An arithmetic B has types V (float), N (integer of the same width), M (mask), the operations used below, and wide() and
@@ -55,12 +56,13 @@ template <class B> V<B> powerOfTwo(B &b, N<B> k) {
   return b.fromBits(b.shl(b.iadd(k, b.ic(f.bias)), f.fraction));
 }
 
-// exp(x) - 1 = 2^k (1 + q) - 1 with q = exp(r) - 1 on |r| <= ln 2 / 2.
-template <class B> struct Reduced {
-  V<B> q;
-  N<B> k;
+// x = k ln 2 + r with |r| <= ln 2 / 2; `rounded` holds k in its low bits, under roundMagic.
+template <class B> struct ExpRange {
+  V<B> r;
+  N<B> rounded;
 };
-template <class B> Reduced<B> reduceExp(B &b, V<B> x, double least, double greatest, const V<B> *low = nullptr) {
+// `low`: a small part of the argument beyond x, if given.
+template <class B> ExpRange<B> reduceExp(B &b, V<B> x, double least, double greatest, const V<B> *low) {
   const Format &f = formatOf(b.isF64());
   x = b.select(b.gt(x, b.c(greatest)), b.c(greatest), x);
   x = b.select(b.lt(x, b.c(least)), b.c(least), x);
@@ -68,35 +70,40 @@ template <class B> Reduced<B> reduceExp(B &b, V<B> x, double least, double great
   V<B> n = b.sub(t, b.c(f.roundMagic));
   V<B> r = b.fma(n, b.c(-f.ln2Hi), x);
   r = b.fma(n, b.c(-f.ln2Lo), r);
-  if (low)
-    r = b.add(r, *low);
-  V<B> p = b.isF64() ? polynomial(b, r, {2.0914717341716375952e-9, 2.5105259538448493419e-8, 2.7557273570102139673e-7,
-                                         2.7557255297969644392e-6, 0.000024801587325605322782, 0.00019841269874901259234,
-                                         0.0013888888888883731828, 0.0083333333333261120526, 0.041666666666666669767,
-                                         0.16666666666666671008, 0.5})
-                     : polynomial(b, r, {0.0013926213466332443037, 0.0083632029715758549465, 0.041666554437685938899,
-                                         0.16666576845993976311, 0.5});
-  return {b.fma(b.mul(r, r), p, r), b.isub(b.bits(t), b.ic(f.roundMagicBits))};
+  return {low ? b.add(r, *low) : r, b.bits(t)};
+}
+// q of exp(r) = 1 + r + r^2 q.
+template <class B> V<B> expPolynomial(B &b, V<B> r) {
+  return b.isF64() ? polynomial(b, r, {2.0914717341716375952e-9, 2.5105259538448493419e-8, 2.7557273570102139673e-7,
+                                       2.7557255297969644392e-6, 0.000024801587325605322782, 0.00019841269874901259234,
+                                       0.0013888888888883731828, 0.0083333333333261120526, 0.041666666666666669767,
+                                       0.16666666666666671008, 0.5})
+                   : polynomial(b, r, {0.0013926213466332443037, 0.0083632029715758549465, 0.041666554437685938899,
+                                       0.16666576845993976311, 0.5});
 }
 
-// `low`: a small part of the argument beyond x, if given.
 template <class B> V<B> expOfParts(B &b, V<B> x, const V<B> *low) {
   const Format &f = formatOf(b.isF64());
-  Reduced<B> e = reduceExp(b, x, f.expMin, f.expMax, low);
-  // Two factors, so that 2^k neither overflows nor loses the subnormal results to a second rounding.
-  N<B> half = b.sar(e.k, 1);
-  V<B> y = b.mul(b.add(e.q, b.c(1)), powerOfTwo(b, half));
-  return b.mul(y, powerOfTwo(b, b.isub(e.k, half)));
+  ExpRange<B> e = reduceExp(b, x, f.expMin, f.expMax, low);
+  V<B> y = b.fma(b.fma(expPolynomial(b, e.r), e.r, b.c(1)), e.r, b.c(1));
+  // 2^k as two factors, so that it neither overflows nor rounds subnormal results twice. The shift leaves nothing of roundMagic.
+  N<B> one = b.ic(int64_t(f.bias) << f.fraction);
+  N<B> k = b.shl(e.rounded, f.fraction);
+  N<B> half = b.iand(b.sar(k, 1), b.ic(-(int64_t(1) << f.fraction)));
+  y = b.mul(y, b.fromBits(b.iadd(half, one)));
+  return b.mul(y, b.fromBits(b.iadd(b.isub(k, half), one)));
 }
-
 template <class B> V<B> exp(B &b, V<B> x) { return expOfParts<B>(b, x, nullptr); }
 
+// 2^k (1 + q) - 1 with q = exp(r) - 1.
 template <class B> V<B> expm1(B &b, V<B> x) {
   const Format &f = formatOf(b.isF64());
-  Reduced<B> e = reduceExp(b, x, f.expm1Min, f.expMax);
-  V<B> s = powerOfTwo(b, b.isub(e.k, b.ic(1)));
-  V<B> y = b.fma(e.q, s, b.sub(s, b.c(0.5)));
-  y = b.select(b.ieq(e.k, b.ic(0)), e.q, b.add(y, y));
+  ExpRange<B> e = reduceExp<B>(b, x, f.expm1Min, f.expMax, nullptr);
+  V<B> q = b.fma(b.mul(e.r, e.r), expPolynomial(b, e.r), e.r);
+  N<B> k = b.isub(e.rounded, b.ic(f.roundMagicBits));
+  V<B> s = powerOfTwo(b, b.isub(k, b.ic(1)));
+  V<B> y = b.fma(q, s, b.sub(s, b.c(0.5)));
+  y = b.select(b.ieq(k, b.ic(0)), q, b.add(y, y));
   return b.select(b.eq(x, b.c(0)), x, y);
 }
 
@@ -166,23 +173,29 @@ template <class B> V<B> copySign(B &b, V<B> magnitude, V<B> sign) {
   return b.fromBits(b.ior(b.bits(magnitude), b.iand(b.bits(sign), mask)));
 }
 
+template <class B> V<B> clamp(B &b, V<B> x, double bound) {
+  x = b.select(b.gt(x, b.c(bound)), b.c(bound), x);
+  return b.select(b.lt(x, b.c(-bound)), b.c(-bound), x);
+}
+
 template <class B> V<B> tanh(B &b, V<B> x) {
-  V<B> a = b.abs(x);
   if (b.isF64()) {
+    V<B> a = b.abs(x);
     V<B> e = expm1(b, b.select(b.gt(a, b.c(22)), b.c(44), b.add(a, a)));
     return copySign(b, b.div(e, b.add(e, b.c(2))), x);
   }
+  // x P(x^2) / Q(x^2), fitted for the least relative error up to where tanh rounds to 1.
+  x = clamp(b, x, 9.02);
   V<B> z = b.mul(x, x);
-  V<B> small = polynomial(b, z, {-0.0060967141659081975745, 0.020997178999074750572, -0.053850909578513580828,
-                                 0.13332769736976327858, -0.33333328944134254565});
-  small = b.fma(b.mul(x, z), small, x);
-  V<B> large = b.sub(b.c(1), b.div(b.c(2), b.add(exp(b, b.add(a, a)), b.c(1))));
-  return b.select(b.lt(a, b.c(0.625)), small, copySign(b, large, x));
+  V<B> p = polynomial(b, z, {-1.2202274953032094e-11, 3.058333856348512e-8, 2.8006734937349894e-5, 0.0038682912366533604,
+                             0.13679885781414343, 0.99999999868907502});
+  V<B> q = polynomial(b, z, {1.2873167542900773e-6, 0.00039385671832597521, 0.02724570469034753, 0.47013217840233228, 1});
+  return clamp(b, b.div(b.mul(x, p), q), 1);
 }
 
 template <class B> V<B> erf(B &b, V<B> x) {
-  V<B> a = b.abs(x), z = b.mul(x, x);
   if (b.isF64()) {
+    V<B> a = b.abs(x), z = b.mul(x, x);
     V<B> small = polynomial(b, z, {5.9571761477489114044e-11, -1.137284885679167367e-9, 1.4659775274047435814e-8,
                                    -1.6350312701054695011e-7, 1.6461000484121368033e-6, -0.000014925595266831181565,
                                    0.00012055331111642710923, -0.00085483269808337899052, 0.0052239776248180144673,
@@ -201,16 +214,14 @@ template <class B> V<B> erf(B &b, V<B> x) {
     V<B> large = b.sub(b.c(1), b.mul(exp(b, b.neg(b.mul(t, t))), q));
     return b.select(b.lt(a, b.c(1)), small, copySign(b, large, x));
   }
-  V<B> small = polynomial(b, z, {-0.00059673108783241887219, 0.0049889060253709484547, -0.026763995137523541079,
-                                 0.11281754130998366216, -0.37612489044649286365, 0.12837914912142366944});
-  small = b.fma(small, x, x);
-  // erfc(t) = exp(-t - t P(t)).
-  V<B> t = b.select(b.gt(a, b.c(4)), b.c(4), a);
-  V<B> p = polynomial(b, t, {-1.0063126148424364665e-6, 0.000033723787600350313087, -0.00049421166133785640554,
-                             0.0042866162940769305574, -0.025102638291344048322, 0.10780997944027193984,
-                             0.63417823231170576875, 0.12889470198590177071});
-  V<B> large = b.sub(b.c(1), exp(b, b.neg(b.fma(p, t, t))));
-  return b.select(b.lt(a, b.c(0.92)), small, copySign(b, large, x));
+  // As tanh.
+  x = clamp(b, x, 3.93);
+  V<B> z = b.mul(x, x);
+  V<B> p = polynomial(b, z, {-1.286276874369633e-8, 4.6209923673764082e-6, 0.00037720229775373782, 0.0038403814760305674,
+                             0.05425548581602994, 0.18514725974471103, 1.1283791691821928});
+  V<B> q = polynomial(b, z, {6.2509728936606141e-5, 0.0013024743641077907, 0.015435136230072097, 0.11388748365933374,
+                             0.49741589420715051, 1});
+  return clamp(b, b.div(b.mul(x, p), q), 1);
 }
 
 // 1 / (1 + e) or, for negative x, e / (1 + e), with e = exp(-|x|).
