@@ -19,7 +19,7 @@ const char *nameOf(RawType type) {
   return names[int(type)];
 }
 
-static void openFile(FieldFile &file, const char *folder, const char *name, const DatasetSpec &spec) {
+void openDataFile(FieldFile &file, const char *folder, const char *name, const DatasetSpec &spec) {
   joinPath(file.path, folder, name);
   file.fd = open(file.path.text, O_RDONLY | O_CLOEXEC);
   if (file.fd < 0)
@@ -28,7 +28,7 @@ static void openFile(FieldFile &file, const char *folder, const char *name, cons
   struct stat status;
   if (fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode))
     fail(kData, "data `%s`: %s is not a file", spec.name, file.path.text);
-  file.size = status.st_size;
+  file.size = file.dataEnd = status.st_size;
 }
 
 // Rows are matched by number of elements, row-major.
@@ -48,7 +48,7 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
   file.count = wanted;
   file.exampleStep = wanted * bytesOf(file.raw);
   file.examples = inFile.dims[0];
-  int64_t left = file.size - file.dataOffset;
+  int64_t left = file.dataEnd - file.dataOffset;
   if (file.exampleStep && left / file.exampleStep < file.examples)
     fail(kData, "%s: the file is truncated: its header says %lld examples of %lld bytes, %lld bytes are there",
          file.path.text, (long long)file.examples, (long long)file.exampleStep, (long long)left);
@@ -76,27 +76,39 @@ static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
   file.examples = (length - spec.window) / spec.stride + 1;
 }
 
-void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder) {
+void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder, const char *out) {
   dataset.spec = &spec;
   dataset.fields = allocateArray<FieldFile>(spec.fields.size);
   bool text = strcmp(spec.source, "text") == 0, tokens = strcmp(spec.source, "tokens") == 0;
   bool idx = strcmp(spec.source, "idx") == 0, npy = strcmp(spec.source, "npy") == 0;
-  if (!text && !tokens && !idx && !npy)
-    fail(kData, "data `%s`: this version reads idx, npy, text and tokens, not %s", spec.name, spec.source);
-  if (((text || tokens) && (spec.fields.size != 1 || spec.window < 1 || spec.stride < 1)) ||
-      spec.files.size != spec.fields.size)
+  bool npz = strcmp(spec.source, "npz") == 0, tensors = strcmp(spec.source, "safetensors") == 0;
+  bool csv = strcmp(spec.source, "csv") == 0;
+  bool oneFile = npz || tensors || csv;
+  if (!text && !tokens && !idx && !npy && !oneFile)
+    failInternal("data `%s` is read from `%s`, which is no format", spec.name, spec.source);
+  if (((text || tokens) && (spec.fields.size != 1 || spec.window < 1 || spec.stride < 1)) || spec.fields.size == 0 ||
+      spec.files.size != (oneFile ? 1 : spec.fields.size))
     failInternal("data `%s` is described wrongly", spec.name);
+  if (csv) {
+    openCsv(dataset, folder, out);
+    return;
+  }
   for (int64_t i = 0; i < spec.fields.size; ++i) {
     FieldFile &file = dataset.fields[i] = FieldFile();
     const FieldSpec &field = spec.fields[i];
-    openFile(file, folder, spec.files[i], spec);
+    openDataFile(file, folder, spec.files[oneFile ? 0 : i], spec);
+    if (oneFile && field.from.size != 1)
+      failInternal("data `%s`: the field `%s` comes from %lld arrays", spec.name, field.name, (long long)field.from.size);
     if (text || tokens) {
       openWindows(file, spec, tokens);
       if (field.shape.count() != spec.window)
         failInternal("data `%s`: a window of %lld meets shape %s", spec.name, (long long)spec.window,
                      describe(field.shape).text);
     } else {
-      Shape shape = idx ? readIdxHeader(file) : readNpyHeader(file);
+      Shape shape = idx       ? readIdxHeader(file)
+                    : npy     ? readNpyHeader(file)
+                    : tensors ? findTensor(file, field.from[0])
+                              : findNpzArray(file, field.from[0]);
       matchRows(file, field, shape);
     }
     if (i && file.examples != dataset.fields[0].examples)

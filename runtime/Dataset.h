@@ -11,12 +11,12 @@ int64_t bytesOf(RawType);
 const char *nameOf(RawType);
 inline bool isFloat(RawType type) { return type >= RawType::F16; }
 
-// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep.
+// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep, below dataEnd.
 struct FieldFile {
   int fd = -1;
   Path path;
   int64_t size = 0;       // of the file
-  int64_t dataOffset = 0, exampleStep = 0, count = 0, examples = 0;
+  int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, count = 0, examples = 0;
   RawType raw = RawType::U8;
   bool bigEndian = false;
 };
@@ -28,7 +28,8 @@ struct Dataset {
 };
 
 // Opens the files under `folder` and checks their headers, shapes and lengths; leaves with kData if something is wrong.
-void openDataset(Dataset &, const DatasetSpec &, const char *folder);
+// `out` is where a csv file's values are kept in binary form.
+void openDataset(Dataset &, const DatasetSpec &, const char *folder, const char *out);
 // Reads every value once (ranges, finite numbers), unless `out`/data-checked.txt says that this was done with the same file.
 // `out` may be null: then nothing is remembered.
 void checkValues(const Dataset &, const char *out);
@@ -36,9 +37,30 @@ void checkValues(const Dataset &, const char *out);
 // Brings one example of one field to `into`, as `elem`. Any thread may call it. False: the file cannot be read (errno).
 bool readExample(const Dataset &, int field, int64_t example, Elem elem, char *into);
 
-// The formats. Each fills dataOffset, raw, bigEndian and returns the shape in the file, examples first.
+void openDataFile(FieldFile &, const char *folder, const char *name, const DatasetSpec &);
+
+// The formats. Each reads from dataOffset on, fills dataOffset, dataEnd, raw, bigEndian and returns the shape in the file,
+// examples first.
 Shape readIdxHeader(FieldFile &);
 Shape readNpyHeader(FieldFile &);
+Shape findNpzArray(FieldFile &, const char *name);
+Shape findTensor(FieldFile &, const char *name);
+// `size` bytes of the header at dataOffset + offset.
+void readDataHeader(const FieldFile &, void *into, int64_t size, int64_t offset, const char *format);
+// The product of the axes stays far from overflow; before anything is computed with it.
+void checkSizes(const FieldFile &, const Shape &);
+
+// All fields of a csv file at once: its rows are turned into f64 values in OUT, once, and checked on the way.
+void openCsv(Dataset &, const char *folder, const char *out);
+
+// What any raw value is: a whole number and a floating-point one (isWhole false: only the latter).
+struct Number {
+  int64_t whole;
+  double real;
+  bool isWhole;
+};
+// Leaves with kData if the field may not hold this.
+void checkNumber(const FieldFile &, const FieldSpec &, Number, const char *where);
 
 // Converts `count` raw values.
 void convertValues(const FieldFile &, const FieldSpec &, const char *raw, int64_t count, Elem elem, char *into);

@@ -6,15 +6,15 @@
 
 namespace cinch::rt {
 
-static void readHeader(const FieldFile &file, void *into, int64_t size, int64_t offset, const char *format) {
-  if (offset + size > file.size)
-    fail(kData, "%s: the file is truncated: %lld bytes are no whole %s header", file.path.text, (long long)file.size, format);
-  if (!readAt(file.fd, into, size_t(size), offset))
+void readDataHeader(const FieldFile &file, void *into, int64_t size, int64_t offset, const char *format) {
+  int64_t left = file.dataEnd - file.dataOffset;
+  if (offset + size > left)
+    fail(kData, "%s: the file is truncated: %lld bytes are no whole %s header", file.path.text, (long long)left, format);
+  if (!readAt(file.fd, into, size_t(size), file.dataOffset + offset))
     fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "unexpected end");
 }
 
-// The product of the axes must stay far from overflow before anything is computed with it.
-static void checkSizes(const FieldFile &file, const Shape &shape) {
+void checkSizes(const FieldFile &file, const Shape &shape) {
   int64_t total = 1;
   for (int i = 0; i < shape.rank; ++i) {
     if (shape.dims[i] < 0 || (shape.dims[i] && total > (int64_t(1) << 50) / shape.dims[i]))
@@ -25,7 +25,7 @@ static void checkSizes(const FieldFile &file, const Shape &shape) {
 
 Shape readIdxHeader(FieldFile &file) {
   unsigned char head[4 + 4 * 12];
-  readHeader(file, head, 4, 0, "IDX");
+  readDataHeader(file, head, 4, 0, "IDX");
   if (head[0] == 0x1f && head[1] == 0x8b)
     fail(kData, "%s: this is a gzip file; unpack it with gunzip first", file.path.text);
   if (head[0] != 0 || head[1] != 0)
@@ -44,14 +44,14 @@ Shape readIdxHeader(FieldFile &file) {
   shape.rank = head[3];
   if (shape.rank < 1 || shape.rank > 12)
     fail(kData, "%s: not an IDX file: it claims %d axes, expected 1 to 12", file.path.text, shape.rank);
-  readHeader(file, head + 4, 4 * shape.rank, 4, "IDX");
+  readDataHeader(file, head + 4, 4 * shape.rank, 4, "IDX");
   for (int i = 0; i < shape.rank; ++i) {
     const unsigned char *at = head + 4 + 4 * i;
     shape.dims[i] = int64_t(at[0]) << 24 | at[1] << 16 | at[2] << 8 | at[3];
   }
   checkSizes(file, shape);
   file.bigEndian = true;
-  file.dataOffset = 4 + 4 * shape.rank;
+  file.dataOffset += 4 + 4 * shape.rank;
   return shape;
 }
 
@@ -138,21 +138,21 @@ void readNpyType(FieldFile &file, const char *type) {
 
 Shape readNpyHeader(FieldFile &file) {
   unsigned char head[12];
-  readHeader(file, head, 10, 0, "NPY");
+  readDataHeader(file, head, 10, 0, "NPY");
   if (memcmp(head, "\x93NUMPY", 6) != 0)
     fail(kData, "%s: not an NPY file: it does not start with \\x93NUMPY", file.path.text);
   if (head[6] < 1 || head[6] > 3)
     fail(kData, "%s: NPY format %d.%d; expected 1.0, 2.0 or 3.0", file.path.text, head[6], head[7]);
   int64_t start = 10, length = head[8] | head[9] << 8;
   if (head[6] >= 2) {
-    readHeader(file, head, 12, 0, "NPY");
+    readDataHeader(file, head, 12, 0, "NPY");
     start = 12;
     length = int64_t(head[8]) | int64_t(head[9]) << 8 | int64_t(head[10]) << 16 | int64_t(head[11]) << 24;
   }
   char text[8192];
   if (length >= int64_t(sizeof text))
     fail(kData, "%s: an NPY header of %lld bytes; at most %zu are read", file.path.text, (long long)length, sizeof text - 1);
-  readHeader(file, text, length, start, "NPY");
+  readDataHeader(file, text, length, start, "NPY");
   text[length] = 0;
   Shape shape;
   bool hasType = false, hasOrder = false, hasShape = false;
@@ -199,7 +199,7 @@ Shape readNpyHeader(FieldFile &file) {
   if (!hasType || !hasOrder || !hasShape)
     header.wrong("descr, fortran_order or shape is missing");
   checkSizes(file, shape);
-  file.dataOffset = start + length;
+  file.dataOffset += start + length;
   return shape;
 }
 

@@ -21,7 +21,7 @@ const Dataset &openData(int index) {
     run.datasets = allocateArray<Dataset>(run.meta.datasets.size);
   Dataset &dataset = run.datasets[index];
   if (!dataset.spec) {
-    openDataset(dataset, run.meta.datasets[index], run.options.data);
+    openDataset(dataset, run.meta.datasets[index], run.options.data, run.options.out);
     checkValues(dataset, exists(run.options.out) ? run.options.out : nullptr);
   }
   return dataset;

@@ -180,6 +180,7 @@ void readField(JsonReader &json, FieldSpec &field) {
     object.read("dtype", field.elem);
     object.read("shape", field.shape);
     object.read("scale", field.scale);
+    object.read("from", field.from);
     if (object.is("below"))
       field.hasBelow = json.readInteger(field.below);
     if (object.is("except"))
@@ -197,6 +198,8 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
     object.read("stride", dataset.stride);
     object.read("header", dataset.header);
     object.read("token_bits", dataset.tokenBits);
+    object.read("csv_header", dataset.csvHeader);
+    object.read("separator", dataset.separator);
     object.read("shuffle", dataset.shuffle);
     object.readEach("fields", dataset.fields, readField);
   }

@@ -46,13 +46,16 @@ struct FieldSpec {
   Elem elem = Elem::F32;
   Shape shape; // of one example
   double scale = 1;
+  List<const char *> from; // npz, safetensors: the array; csv: one column a value
   bool hasBelow = false, hasExcept = false;
   int64_t below = 0, except = 0;
 };
 
 struct DatasetSpec {
   const char *name = "";
-  const char *source = ""; // idx npy text tokens; npz csv safetensors
+  const char *source = ""; // idx npy npz safetensors csv text tokens
+  const char *separator = ",";
+  bool csvHeader = true;
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
   bool shuffle = true;

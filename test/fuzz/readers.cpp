@@ -78,6 +78,7 @@ static void readDataset(const char *source, const char *path, uint8_t variant) {
   spec.files.add() = path;
   FieldSpec &field = spec.fields.add();
   field.name = "x";
+  field.from.add() = "x";
   field.elem = variant % 3 == 0 ? Elem::F32 : variant % 3 == 1 ? Elem::I32 : Elem::Bool;
   field.hasBelow = variant & 4;
   field.below = 10;
@@ -90,7 +91,7 @@ static void readDataset(const char *source, const char *path, uint8_t variant) {
   spec.header = variant & 1 ? 8 : 0;
   spec.tokenBits = variant & 2 ? 32 : 16;
   Dataset data;
-  openDataset(data, spec, "/");
+  openDataset(data, spec, "/", nullptr);
   require(data.examples > 0, "an opened file has examples");
   char values[4 * 8];
   for (int64_t example : {int64_t(0), data.examples / 2, data.examples - 1})
@@ -152,7 +153,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       readDataset("text", path, data[0] / 5);
       break;
     default:
-      readTensors(path);
+      if (data[0] / 5 % 4 == 1)
+        readDataset("npz", path, data[0] / 20);
+      else if (data[0] / 5 % 4 == 2)
+        readDataset("safetensors", path, data[0] / 20);
+      else
+        readTensors(path);
     }
   }
   close_range(lowest, ~0u, 0);

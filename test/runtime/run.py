@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 
+import tests_archives
 import tests_data
 import tests_run
 import tests_state
@@ -21,7 +22,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="cinch-runtime-")
     cases = Cases(folder, archive)
     try:
-        for module in (tests_run, tests_data, tests_state, tests_system):
+        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system):
             for name, test in list(vars(module).items()):
                 if name.startswith("test_") and (not only or any(o in name for o in only)):
                     cases.run(name, test)

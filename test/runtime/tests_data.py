@@ -189,7 +189,6 @@ def test_wrong_files(t):
     tokens_wrong(["no multiple of 2"], b"head" + b"\1" * 33)
     tokens_wrong(["5 tokens are fewer than one window of 6"], b"head" + b"\1\0" * 5)
     tokens_wrong(["below 50", "has 50 at position 9"], b"head" + b"\1\0" * 9 + b"\x32\0")
-    tokens_wrong(["reads idx, npy, text and tokens, not csv"], b"", source="csv")
 
 
 def test_verdict_is_remembered(t):

@@ -1,0 +1,295 @@
+// DatasetCsv.cpp: tables of text. Rows of a csv file cannot be found without reading all before them, so its values are written
+// once, as f64, to OUT/NAME.csv-values, checked on the way, and read from there like any other file; the first line of that
+// file says what it was made of.
+#include "runtime/Dataset.h"
+#include "runtime/Output.h"
+#include "runtime/Random.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+namespace {
+
+constexpr int64_t kHeadSize = 128;
+constexpr int64_t kRowMax = 65536; // values a row
+
+// Cells, one after another, with quotes undone.
+class CsvReader {
+public:
+  CsvReader(const FieldFile &file, char separator) : file(file), separator(separator) {}
+  enum End { Cell, Row, File };
+  // The next cell into `text`; says what follows it. File: there was none.
+  End next() {
+    size_t size = 0;
+    bool quoted = false, any = false;
+    for (;;) {
+      int c = take();
+      if (c < 0) {
+        text[size] = 0;
+        return any ? Row : File;
+      }
+      if (c == '"' && size == 0 && !quoted) {
+        quoted = any = true;
+        for (c = take(); c >= 0; c = take()) {
+          if (c == '"' && peek() != '"')
+            break;
+          if (c == '"')
+            take();
+          line += c == '\n';
+          put(size, c);
+        }
+        if (c < 0)
+          fail(kData, "%s: line %lld: a quote does not end", file.path.text, (long long)line);
+        continue;
+      }
+      any = true;
+      if (c == separator || c == '\n') {
+        if (c == '\n' && size && text[size - 1] == '\r' && !quoted)
+          --size;
+        text[size] = 0;
+        line += c == '\n';
+        return c == '\n' ? Row : Cell;
+      }
+      if (c != '\r' || !quoted)
+        put(size, c);
+    }
+  }
+  char text[256];
+  int64_t line = 1;
+
+private:
+  void put(size_t &size, int c) {
+    if (size == sizeof text - 1)
+      fail(kData, "%s: line %lld: a cell has more than %zu bytes", file.path.text, (long long)line, sizeof text - 1);
+    text[size++] = char(c);
+  }
+  int peek() {
+    if (at == filled) {
+      int64_t left = file.size - position;
+      filled = left < int64_t(sizeof buffer) ? left : int64_t(sizeof buffer);
+      at = 0;
+      if (filled == 0)
+        return -1;
+      if (!readAt(file.fd, buffer, size_t(filled), position))
+        fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+      position += filled;
+    }
+    return static_cast<unsigned char>(buffer[at]);
+  }
+  int take() {
+    int c = peek();
+    at += c >= 0;
+    return c;
+  }
+  const FieldFile &file;
+  char separator;
+  char buffer[16384];
+  int64_t position = 0, at = 0, filled = 0;
+};
+
+// Value v of a row comes from column `column`; the values of a field follow one another.
+struct Wanted {
+  int64_t column = -1, next = -1; // next: another value from the same column
+  int field = 0;
+};
+
+struct Columns {
+  Wanted *values = nullptr;
+  int64_t count = 0;
+  int64_t *first = nullptr; // one a column: the first value that is taken from it, or -1
+  int64_t columns = 0;
+};
+
+void assign(Columns &columns, const Dataset &dataset, const FieldFile &file, int64_t column, const char *name) {
+  int64_t value = 0;
+  for (int64_t f = 0; f < dataset.spec->fields.size; ++f)
+    for (const char *from : dataset.spec->fields[f].from) {
+      if (strcmp(from, name) == 0) {
+        Wanted &wanted = columns.values[value];
+        if (wanted.column >= 0)
+          fail(kData, "%s: two columns are called `%s`", file.path.text, name);
+        wanted.column = column;
+        wanted.field = int(f);
+        wanted.next = columns.first[column];
+        columns.first[column] = value;
+      }
+      ++value;
+    }
+}
+
+// Which value comes from where: by the names of the first row, or by number.
+void findColumns(Columns &columns, const Dataset &dataset, const FieldFile &file) {
+  const DatasetSpec &spec = *dataset.spec;
+  CsvReader counted(file, spec.separator[0]);
+  CsvReader::End end;
+  while ((end = counted.next()) == CsvReader::Cell)
+    ++columns.columns;
+  if (end == CsvReader::File && columns.columns == 0)
+    fail(kData, "%s: the file is empty", file.path.text);
+  ++columns.columns;
+  columns.first = allocateArray<int64_t>(columns.columns);
+  columns.values = allocateArray<Wanted>(columns.count);
+  for (int64_t i = 0; i < columns.columns; ++i)
+    columns.first[i] = -1;
+  for (int64_t i = 0; i < columns.count; ++i)
+    columns.values[i] = Wanted();
+  CsvReader reader(file, spec.separator[0]);
+  Text names;
+  for (int64_t column = 0; column < columns.columns; ++column) {
+    char name[32];
+    reader.next();
+    snprintf(name, sizeof name, "%lld", (long long)column);
+    assign(columns, dataset, file, column, spec.csvHeader ? reader.text : name);
+    names.add("%s%s", column ? ", " : "", reader.text);
+  }
+  int64_t value = 0;
+  for (const FieldSpec &field : spec.fields)
+    for (const char *from : field.from)
+      if (columns.values[value++].column < 0) {
+        if (spec.csvHeader)
+          fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s", file.path.text, field.name, from, names.data);
+        fail(kData, "%s: field `%s` takes column %s, but a row has %lld", file.path.text, field.name, from,
+             (long long)columns.columns);
+      }
+}
+
+double readCell(const char *text, const FieldFile &file, int64_t line, int64_t column) {
+  char *end;
+  double value = strtod(text, &end);
+  bool any = end != text;
+  while (*end == ' ')
+    ++end;
+  if (!any || *end)
+    fail(kData, "%s: line %lld, column %lld: `%s` is no number", file.path.text, (long long)line, (long long)column + 1,
+         text);
+  return value;
+}
+
+// Writes the rows behind the head of `into`; returns how many.
+int64_t convertRows(const Dataset &dataset, const FieldFile &file, const Columns &columns, AtomicFile &into) {
+  static double buffer[4096];
+  const DatasetSpec &spec = *dataset.spec;
+  CsvReader reader(file, spec.separator[0]);
+  double *row = allocateArray<double>(columns.count);
+  int64_t rows = 0, used = 0;
+  auto flush = [&] {
+    if (!writeAll(into.fd, buffer, size_t(used) * 8))
+      fail(kResources, "cannot write %s: %s", into.temporary.text, strerror(errno));
+    used = 0;
+  };
+  if (spec.csvHeader)
+    while (reader.next() == CsvReader::Cell)
+      continue;
+  for (;;) {
+    int64_t line = reader.line, column = 0;
+    CsvReader::End end;
+    do {
+      end = reader.next();
+      if (end == CsvReader::File && column == 0)
+        break;
+      if (end != CsvReader::Cell && column == 0 && columns.columns > 1 && !reader.text[0])
+        break; // an empty line
+      for (int64_t v = column < columns.columns ? columns.first[column] : -1; v >= 0; v = columns.values[v].next) {
+        char where[64];
+        row[v] = readCell(reader.text, file, line, column);
+        snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
+        bool whole = row[v] >= -0x1p53 && row[v] <= 0x1p53 && double(int64_t(row[v])) == row[v];
+        checkNumber(file, spec.fields[columns.values[v].field], {whole ? int64_t(row[v]) : 0, row[v], whole}, where);
+      }
+      ++column;
+    } while (end == CsvReader::Cell);
+    if (column == 0) {
+      if (end == CsvReader::File)
+        break;
+      continue;
+    }
+    if (column != columns.columns)
+      fail(kData, "%s: line %lld has %lld cells, expected %lld", file.path.text, (long long)line, (long long)column,
+           (long long)columns.columns);
+    for (int64_t v = 0; v < columns.count; ++v) {
+      if (used == int64_t(sizeof buffer / 8))
+        flush();
+      buffer[used++] = row[v];
+    }
+    ++rows;
+  }
+  flush();
+  return rows;
+}
+
+} // namespace
+
+void openCsv(Dataset &dataset, const char *folder, const char *out) {
+  const DatasetSpec &spec = *dataset.spec;
+  FieldFile &file = dataset.fields[0] = FieldFile();
+  openDataFile(file, folder, spec.files[0], spec);
+  Columns columns;
+  Text asked;
+  asked.add("%s %d", spec.separator, spec.csvHeader);
+  for (const FieldSpec &field : spec.fields) {
+    columns.count += field.from.size;
+    if (field.from.size != field.shape.count())
+      failInternal("data `%s`: `%s` has %lld values from %lld columns", spec.name, field.name, (long long)field.shape.count(),
+                   (long long)field.from.size);
+    asked.add(" %d %d %lld %d %lld", int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept,
+              (long long)field.except);
+    for (const char *from : field.from)
+      asked.add(" %016llx", (unsigned long long)hashText(from));
+  }
+  if (columns.count > kRowMax)
+    fail(kData, "data `%s`: %lld columns are too many", spec.name, (long long)columns.count);
+  struct stat status;
+  char name[128], head[kHeadSize + 1], wanted[kHeadSize + 1];
+  if (fstat(file.fd, &status) != 0 || !out || !makeFolders(out))
+    fail(kResources, "cannot make the folder %s: %s", out ? out : "", strerror(errno));
+  snprintf(wanted, sizeof wanted, "csv %016llx %lld %lld.%09ld %016llx", (unsigned long long)hashText(asked.data),
+           (long long)status.st_size, (long long)status.st_mtim.tv_sec, long(status.st_mtim.tv_nsec),
+           (unsigned long long)hashText(file.path.text));
+  for (size_t i = strlen(wanted); i < sizeof wanted; ++i)
+    wanted[i] = i + 2 == sizeof wanted ? '\n' : i + 1 == sizeof wanted ? 0 : ' ';
+  snprintf(name, sizeof name, "%.100s.csv-values", spec.name);
+  Path path;
+  joinPath(path, out, name);
+  int fd = open(path.text, O_RDONLY | O_CLOEXEC);
+  head[kHeadSize] = 0;
+  if (fd < 0 || !readAt(fd, head, kHeadSize, 0) || strcmp(head, wanted) != 0) {
+    if (fd >= 0)
+      close(fd);
+    AtomicFile into;
+    findColumns(columns, dataset, file);
+    if (!beginFile(into, path.text) || !writeAll(into.fd, wanted, kHeadSize))
+      fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
+    if (convertRows(dataset, file, columns, into) == 0) {
+      abandonFile(into);
+      fail(kData, "%s: there is no example in it", file.path.text);
+    }
+    if (!commitFile(into))
+      fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
+    fd = open(path.text, O_RDONLY | O_CLOEXEC);
+  }
+  if (fd < 0 || fstat(fd, &status) != 0)
+    fail(kResources, "cannot read %s: %s", path.text, strerror(errno));
+  dataset.examples = (status.st_size - kHeadSize) / (8 * columns.count);
+  close(file.fd);
+  int64_t at = kHeadSize;
+  for (int64_t i = 0; i < spec.fields.size; ++i) {
+    FieldFile &values = dataset.fields[i] = FieldFile();
+    values.fd = fd;
+    values.path = path;
+    values.size = values.dataEnd = status.st_size;
+    values.dataOffset = at;
+    values.exampleStep = 8 * columns.count;
+    values.count = spec.fields[i].shape.count();
+    values.examples = dataset.examples;
+    values.raw = RawType::F64;
+    at += 8 * values.count;
+  }
+}
+
+} // namespace cinch::rt

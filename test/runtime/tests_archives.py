@@ -1,0 +1,109 @@
+"""tests_archives.py: npz, safetensors and csv as sources of data."""
+import io
+import os
+import random
+import struct
+import zipfile
+
+import programs
+from cases import content
+from tests_data import walk
+
+WHOLE = [[3 * e, (7 * e) % 11] for e in range(8)]
+FLAT = [value for row in WHOLE for value in row]
+
+
+def npz(arrays, compression=zipfile.ZIP_STORED, zip64=False):
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", compression) as archive:
+        for name, content_ in arrays.items():
+            with archive.open(name + ".npy", "w", force_zip64=zip64) as entry:
+                entry.write(content_)
+    return target.getvalue()
+
+
+def dataset(source, name, **field):
+    return dict(name="train", source=source, files=[name], shuffle=False,
+                fields=[dict(dict({"name": "x", "dtype": "I32", "shape": [2], "from": ["x"]}), **field)])
+
+
+def test_npz(t):
+    arrays = {"other": programs.npy("<f4", [3], [1, 2, 3], "f"), "x": programs.npy("<i8", [8, 2], FLAT, "q")}
+    program = t.recorder(dataset("npz", "x.npz"), 2, 8)
+    for zip64 in (False, True):
+        programs.write(t.path("x.npz"), npz(arrays, zip64=zip64))
+        t.check(walk(t, program, "out", 2, 8) == WHOLE, "an array of an npz file")
+    sound = npz(arrays)
+
+    def wrong(parts, content_):
+        programs.write(t.path("x.npz"), content_)
+        t.refused(3, ["x.npz"] + parts, program, "--data", ".", "--out", "a", "--steps", 1)
+
+    wrong(["compressed", "numpy.savez"], npz(arrays, zipfile.ZIP_DEFLATED))
+    wrong(["no array `x`", "other, y"], npz({"other": arrays["other"], "y": arrays["x"]}))
+    wrong(["truncated"], sound[:-1])
+    wrong(["truncated"], sound[:10])
+    wrong(["not an NPZ file"], arrays["x"])
+    wrong(["needs 2 values"], npz({"x": arrays["other"]}))
+    draw = random.Random(1)
+    for _ in range(150):
+        at = draw.randrange(len(sound))
+        programs.write(t.path("x.npz"), sound[:at] + bytes([draw.randrange(256)]) + sound[at + 1:])
+        code = t.call(program, "--data", ".", "--out", "a", "--steps", 1)[0]
+        t.check(code in (0, 3), "byte %d changed" % at, str(code))
+
+
+def test_tensors_as_data(t):
+    program = t.recorder(dataset("safetensors", "x", dtype="F32", scale=1), 2, 8)
+    bits = lambda x: struct.unpack("i", struct.pack("f", x))[0]
+    for dtype in ("F32", "F64"):
+        programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "x": ([8, 2], FLAT), "z": ([1], [0])}, dtype, {"a": "b"})
+        t.check(walk(t, program, "out", 2, 8) == [[bits(v) for v in row] for row in WHOLE], "a tensor of type " + dtype)
+    sound = content(t.path("x"))
+    programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "w": ([8, 2], FLAT)})
+    t.refused(3, ["no tensor `x`", "it has y, w"], program, "--data", ".", "--out", "a", "--steps", 1)
+    for parts, content_ in ((["truncated"], sound[:-60]), (["truncated"], sound[:5]), (["not a safetensors"], b"\xff" * 100),
+                            (["damaged at byte"], sound[:12] + b"\0" + sound[13:])):
+        programs.write(t.path("x"), content_)
+        t.refused(3, parts, program, "--data", ".", "--out", "a", "--steps", 1)
+
+
+def test_csv(t):
+    text = "id,a,b,name\r\n" + "".join('%d,%d," %d ","n, ""q"" %d"\r\n' % (e, a, b, e) for e, (a, b) in enumerate(WHOLE))
+    source = dataset("csv", "x.csv", **{"from": ["a", "b"]})
+    source.update(csv_header=True, separator=",")
+    program = t.recorder(source, 2, 8)
+    programs.write(t.path("x.csv"), text.encode())
+    t.check(walk(t, program, "out", 2, 8) == WHOLE, "two columns")
+    before = os.stat(t.path("out", "train.csv-values")).st_mtime_ns
+    t.check(walk(t, program, "out", 2, 8) == WHOLE and os.stat(t.path("out", "train.csv-values")).st_mtime_ns == before, "read once")
+    programs.write(t.path("x.csv"), (text.replace("0,0,", "0,5,", 1) + "\n").encode())
+    t.check(walk(t, program, "out", 2, 8)[0] == [5, 0], "a changed file is read again")
+    plain = dataset("csv", "y.csv", **{"from": ["2", "0"]})
+    plain.update(csv_header=False, separator=";")
+    programs.write(t.path("y.csv"), "".join("%d;x;%d\n" % (b, a) for a, b in WHOLE).encode()[:-1])
+    t.check(walk(t, t.recorder(plain, 2, 8), "plain", 2, 8) == WHOLE, "columns by number, another separator, no last newline")
+    real = dataset("csv", "r.csv", dtype="F32", scale=0.5)
+    real["fields"] = [dict(real["fields"][0], shape=[], **{"from": ["v"]})]
+    programs.write(t.path("r.csv"), ("v\n" + "".join("%r\n" % (e / 3) for e in range(9000))).encode())
+    single = lambda x: struct.unpack("f", struct.pack("f", x))[0]
+    want = [[struct.unpack("i", struct.pack("f", single(e / 3) * 0.5))[0]] for e in range(16)]
+    t.check(walk(t, t.recorder(real, 1, 16), "real", 1, 16) == want, "numbers with a fraction")
+
+    def wrong(parts, content_):
+        programs.write(t.path("x.csv"), content_.encode())
+        t.refused(3, ["x.csv"] + parts, program, "--data", ".", "--out", "bad", "--steps", 1)
+        t.check(not os.path.exists(t.path("bad", "train.csv-values")), "nothing is kept of it")
+
+    wrong(["empty"], "")
+    wrong(["no example"], "a,b\n")
+    wrong(["the column `b`", "the file has a, c"], "a,c\n1,2\n")
+    wrong(["two columns are called `a`"], "a,a,b\n1,2,3\n")
+    wrong(["line 3, column 2: `x` is no number"], "a,b\n1,2\n3,x\n")
+    wrong(["line 3, column 2: `` is no number"], "a,b\n1,2\n3,\n")
+    wrong(["line 3 has 1 cells, expected 2"], "a,b\n1,2\n3\n")
+    wrong(["line 2 has 3 cells, expected 2"], "a,b\n1,2,3\n")
+    wrong(["whole numbers, but has 1.5 in line 2, column 1"], "a,b\n1.5,2\n")
+    wrong(["a quote does not end"], 'a,b\n1,"2\n')
+    wrong(["more than 255 bytes"], "a,b\n1," + "2" * 300 + "\n")
+    wrong(["i32, but has"], "a,b\n1,1e12\n")
