@@ -3,7 +3,8 @@
 //
 // Invariants:
 //  1. An op of the sweep reads the saved values and result gradients its rule was given, or what the rule made: checked.
-//  2. A value's gradient is the chain c0 + c1 + .. of its contributions in the order of its uses (op, then operand).
+//  2. A value's gradient is the chain c0 + c1 + .. of its contributions in the order of its uses (op, then operand). Slices
+//     that cover an axis without overlap give back a concatenation.
 //  3. Every contribution to a value without the batch axis has no batch axis either: the type says that the example axis was
 //     summed by the op that made it, so that op alone accumulates and the additions of 2 lie behind the micro-batch loop.
 #include "compiler/transforms/Passes.h"
@@ -68,6 +69,25 @@ void Sweep::findActive() {
   }
 }
 
+// The contributions of slices that cover one axis without overlap, end to end: what the slices' gradients were before they were
+// padded with zeros.
+static bool coverAnAxis(ArrayRef<Contribution> parts, SmallVectorImpl<nn::PadOp> &pads) {
+  for (const Contribution &part : parts) {
+    auto pad = part.gradient.getDefiningOp<nn::PadOp>();
+    if (!pad || pad.getAxis() != parts.front().gradient.getDefiningOp<nn::PadOp>().getAxis())
+      return false;
+    pads.push_back(pad);
+  }
+  llvm::sort(pads, [](nn::PadOp a, nn::PadOp b) { return a.getBefore() < b.getBefore(); });
+  uint64_t end = 0;
+  for (nn::PadOp pad : pads) {
+    if (pad.getBefore() != end)
+      return false;
+    end += pad.getX().getType().getDimSize(pad.getAxis());
+  }
+  return pads.size() > 1 && pads.back().getAfter() == 0;
+}
+
 Value Sweep::gradientOf(Value value) {
   auto found = contributions.find(value);
   if (found == contributions.end())
@@ -78,6 +98,11 @@ Value Sweep::gradientOf(Value value) {
     return std::tie(a.user, a.operand) < std::tie(b.user, b.operand);
   });
   builder.setLocation(value.getLoc());
+  SmallVector<nn::PadOp> pads;
+  if (coverAnAxis(parts, pads)) {
+    SmallVector<Value> slices = llvm::map_to_vector(pads, [](nn::PadOp pad) -> Value { return pad.getX(); });
+    return builder.make<nn::ConcatOp>(slices, pads.front().getAxis());
+  }
   Value sum = parts.front().gradient;
   for (const Contribution &part : ArrayRef(parts).drop_front())
     sum = builder.make<nn::AddOp>(sum, part.gradient);

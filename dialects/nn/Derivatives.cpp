@@ -108,6 +108,8 @@ Values MulOp::savedValues(Wanted wanted) {
   return saved;
 }
 Values MulOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy, Wanted wanted) {
+  if (getA() == getB())
+    return Values(2, b.mul(dy[0], saved.front()));
   return {wanted[0] ? b.mul(dy[0], saved.front()) : Value(), wanted[1] ? b.mul(dy[0], saved.back()) : Value()};
 }
 

@@ -91,3 +91,21 @@ func.func @step(%p: tensor<4xf32> {nn.path = "p"}, %frozen: tensor<4xf32> {nn.pa
   %s = nn.reduce sum %m4 [0, 1] : (tensor<3x4xf32, #nn.batch<0>>) -> tensor<f32>
   return %s : tensor<f32>
 }
+
+// -----
+// Slices that cover an axis: the gradient is their concatenation, in the order of the axis.
+// CHECK-LABEL: func.func @train
+// CHECK-NOT: nn.pad
+// CHECK: %[[E:.*]] = nn.exp
+// CHECK: %[[DA:.*]] = nn.mul %{{.*}} {nn.backward} : tensor<2xf32>
+// CHECK: nn.concat %[[DA]], %[[E]] axis 0
+func.func @step(%p: tensor<4xf32> {nn.path = "p"}) -> tensor<f32>
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>],
+      schedule = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 0.0, clip_value = 0.0>} {
+  %a = nn.slice %p axis 0 from 0 to 2 : (tensor<4xf32>) -> tensor<2xf32>
+  %b = nn.slice %p axis 0 from 2 to 4 : (tensor<4xf32>) -> tensor<2xf32>
+  %e = nn.exp %a : tensor<2xf32>
+  %m = nn.mul %e, %b : tensor<2xf32>
+  %s = nn.reduce sum %m [0] : (tensor<2xf32>) -> tensor<f32>
+  return %s : tensor<f32>
+}

@@ -296,6 +296,21 @@ std::vector<Case> severalUses() {
        "%w2 = nn.exp %w : tensor<4xf64>\n%b3 = nn.broadcast %w2 [1] : (tensor<4xf64>) -> tensor<3x4xf64, #b>\n"
        "%r = nn.add %m2, %b3 : tensor<3x4xf64, #b>",
        kBatch},
+      {"slices that cover an axis, out of order",
+       {{"tensor<3x6xf64, #b>", -1, 1}},
+       "%a = nn.slice %0 axis 1 from 4 to 6 : (tensor<3x6xf64, #b>) -> tensor<3x2xf64, #b>\n"
+       "%b = nn.slice %0 axis 1 from 0 to 2 : (tensor<3x6xf64, #b>) -> tensor<3x2xf64, #b>\n"
+       "%c = nn.slice %0 axis 1 from 2 to 4 : (tensor<3x6xf64, #b>) -> tensor<3x2xf64, #b>\n"
+       "%d = nn.mul %a, %b : tensor<3x2xf64, #b>\n%e = nn.exp %c : tensor<3x2xf64, #b>\n"
+       "%r = nn.mul %d, %e : tensor<3x2xf64, #b>",
+       "tensor<3x2xf64, #b>"},
+      {"slices that overlap",
+       {{"tensor<3x6xf64, #b>", -1, 1}},
+       "%a = nn.slice %0 axis 1 from 0 to 4 : (tensor<3x6xf64, #b>) -> tensor<3x4xf64, #b>\n"
+       "%b = nn.slice %0 axis 1 from 2 to 6 : (tensor<3x6xf64, #b>) -> tensor<3x4xf64, #b>\n"
+       "%r = nn.mul %a, %b : tensor<3x4xf64, #b>",
+       kBatch},
+      {"a square", {{kPlain, -2, 2}}, "%r = nn.mul %0, %0 : tensor<3x4xf64>", kPlain},
       {"tied weights",
        {{"tensor<5x4xf64>", -1, 1}, {"tensor<3xi32, #b>", 0, 5, false, true}},
        "%e = nn.gather %0 [-1, 1] at (%1) [[0]] : (tensor<5x4xf64>, tensor<3xi32, #b>) -> tensor<3x4xf64, #b>\n"
