@@ -1,10 +1,12 @@
 // Fuzz target of the front end: whatever the bytes are, it must neither crash nor hang, and
 //   - the parser with recovery and the parser that stops at the first error agree on whether the text is a program;
-//   - every diagnostic can be printed, and its JSON reads back.
+//   - every diagnostic can be printed, and its JSON reads back;
+//   - the checker gives a program or errors, and its program passes the verifier.
 // Two mutators take turns: libFuzzer's on bytes, and one on tokens (drop, double, swap, replace by a token seen anywhere), so
 // that many inputs get as far as the checker. test/fuzz/run builds and runs it.
+#include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
-
+#include "compiler/frontend/VerifyProgram.h"
 #include "test/fuzz/Mutate.h"
 
 #include "llvm/Support/JSON.h"
@@ -52,7 +54,7 @@ static void printBothWays(const Diagnostics &diags) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   SourceList sources;
-  prelude(sources);
+  const ast::File &library = prelude(sources);
   int id = sources.add("fuzz.cinch", std::string(reinterpret_cast<const char *>(data), size));
   Diagnostics diags(sources), lexing(sources);
   ast::File file = parseFile(sources, id, diags);
@@ -61,6 +63,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(acceptsTokens(std::move(tokens)) == !diags.hasErrors(), "recovery does not change the verdict");
   else
     require(diags.hasErrors(), "a bad character is an error");
+  if (!diags.hasErrors()) {
+    std::optional<Program> program = check(sources, library, file, {}, diags);
+    require(program.has_value() == !diags.hasErrors(), "a program or errors");
+    std::string fault = program ? verifyProgram(*program) : "";
+    require(fault.empty(), fault.c_str());
+  }
   printBothWays(diags);
   return 0;
 }
