@@ -6,6 +6,7 @@
 //   loop_kernels [SEED COUNT]   other or more random kernels; COUNT = 1 prints the spec of a failure
 #include "test/kernels/KernelHarness.h"
 #include "test/kernels/LoopReference.h"
+#include "test/kernels/RowKernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <algorithm>
@@ -75,6 +76,16 @@ public:
     c.spec.addAt.atStrides = {size};
     view.buffer = newBuffer(Elem::F32, size * places);
     c.spec.addAt.view = view;
+    return c;
+  }
+
+  // A kernel of a training program.
+  Case row(const test::RowKernel &kernel, int labels) {
+    c = Case();
+    c.name = kernel.name;
+    for (size_t i = 0; i < kernel.writer.elements.size(); ++i)
+      newBuffer(kernel.writer.elems[i], kernel.writer.elements[i], labels);
+    c.spec = kernel.writer.spec;
     return c;
   }
 
@@ -491,6 +502,14 @@ int main(int argc, char **argv) {
         Generator generator(seed * 1000003 + i);
         cases.push_back(i % 10 == 9 ? generator.addAt(i) : generator.next(i));
       }
+      runCases(cases, cpu, argc > 2);
+    }
+  }
+  for (const std::string &cpu : test::runnableCpus()) {
+    for (auto [rows, cols, classRows, classes] : {std::array<int64_t, 4>{9, 70, 5, 515}, {4, 1040, 3, 4111}, {70, 64, 2, 128}}) {
+      std::vector<Case> cases;
+      for (const test::RowKernel &kernel : test::rowKernels(rows, cols, classRows, classes))
+        cases.push_back(Generator(seed + cases.size()).row(kernel, int(std::min(rows, classes))));
       runCases(cases, cpu, argc > 2);
     }
   }
