@@ -299,7 +299,7 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
     Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + layer + "` must be " +
                                typeText(tensor.dtype, *axes, dims) + ", but " + sizeText((*axes)[i]) + " meets " +
                                sizeText(tensor.axes[i]), caller);
-    labelOperand(d, arg.span, arg.value);
+    labelOperand(d, arg.span, arg.value, &tensor.axes[i]);
     d.label(type.span, "declared as " + textOf(type.span), originOf((*axes)[i]));
     if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
       d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
@@ -426,9 +426,9 @@ Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &c
   if (!dtype || !axes || !typeBounds(type, callee, range, hasExcept, except))
     return {};
   std::string declared = typeText(*dtype, *axes, dims);
-  auto mismatch = [&](const std::string &what) {
+  auto mismatch = [&](const std::string &what, const Number *size = nullptr) {
     Diagnostic &d = report(Code::E0303, span, "`" + layer + "` declares its result " + declared + ", but " + what, callee);
-    labelOperand(d, span, value);
+    labelOperand(d, span, value, size);
     d.label(type.span, "declared as " + textOf(type.span));
     return &d;
   };
@@ -443,7 +443,7 @@ Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &c
   }
   for (size_t i = 0; i < axes->size(); ++i)
     if (!sameSize((*axes)[i], tensor.axes[i])) {
-      Diagnostic *d = mismatch(sizeText((*axes)[i]) + " meets " + sizeText(tensor.axes[i]));
+      Diagnostic *d = mismatch(sizeText((*axes)[i]) + " meets " + sizeText(tensor.axes[i]), &tensor.axes[i]);
       if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
         d->help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
       return {};

@@ -342,6 +342,22 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
   return result;
 }
 
+// Stands for the result of a layer whose body has errors.
+Value Elaborator::declaredResult(const Type &type, Frame &callee) {
+  std::optional<DType> dtype = typeDtype(type, callee);
+  std::optional<std::vector<Number>> axes = typeAxes(type, callee);
+  Interval range;
+  bool hasExcept = false;
+  int64_t except = 0;
+  if (!diags.hasErrors() || !dtype || !axes || !typeBounds(type, callee, range, hasExcept, except))
+    return {};
+  Op op;
+  op.kind = OpKind::Constant;
+  Tensor tensor = emit(std::move(op), *dtype, *axes, type.span, callee);
+  tensor.range = range;
+  return Value::of(tensor);
+}
+
 Value Elaborator::callLayer(const Call &call, Frame &caller) {
   Frame callee;
   callee.file = call.layer.span.file;
@@ -390,14 +406,18 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
                                         " results but returns " + std::to_string(values.size()), callee);
     return {};
   }
-  if (bad)
-    return {};
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < values.size() && !bad; ++i) {
     values[i] = checkResult(types[i], values[i], spans[i], callee);
     bad |= values[i].isError();
   }
-  if (bad)
-    return {};
+  if (bad) { // the caller sees the declared types, so that it can be checked all the same
+    values.clear();
+    for (const Type &type : types) {
+      values.push_back(declaredResult(type, callee));
+      if (values.back().isError())
+        return {};
+    }
+  }
   if (values.size() == 1)
     return values[0];
   Value result;

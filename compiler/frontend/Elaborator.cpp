@@ -61,8 +61,8 @@ void Elaborator::defineDim(const Dim &dim) {
   if (dim.batch && value->hasNames())
     report(Code::E0504, dim.span, "the batch dim must have a number of its own, not " + formOf(*value, dims), fileFrame);
   if (!value->hasNames() && whole) {
-    dims.push_back({dim.name.text, dim.name.span, value->value, dim.batch});
-    int number = static_cast<int>(dims.size()) - 1;
+    dims.dims.push_back({dim.name.text, dim.name.span, value->value, dim.batch});
+    int number = static_cast<int>(dims.dims.size()) - 1;
     value = Number::ofDim(number, value->value);
     if (dim.batch && batchDim < 0) {
       batchDim = number;
@@ -70,6 +70,10 @@ void Elaborator::defineDim(const Dim &dim) {
       program.batchName = dim.name.text;
     }
   }
+  bool renames = value->form.size() == 1 && value->form[0].factor == Fraction(1) && value->form[0].names.size() == 1 &&
+                 value->form[0].names[0].second == 1; // `dim H = D`: they are one, and read as D
+  if (whole && value->hasNames() && !renames)
+    dims.abbreviations.push_back({dim.name.text, dim.name.span, value->form});
   if (whole)
     binding.value = Value::of(*value);
 }

@@ -203,6 +203,7 @@ private:
   Value callDirect(const ast::LayerItem &layer, const ast::Expr &site, std::vector<Argument> sizes, std::vector<Argument> args,
                    Frame &frame);
   Value callLayer(const Call &call, Frame &caller);
+  Value declaredResult(const ast::Type &type, Frame &callee);
   bool callable(const ast::LayerItem &layer, Span span, Frame &frame);
   // ---- Binding.cpp: arguments against a signature
   bool bindCall(const Call &call, Frame &callee, Frame &caller);
@@ -260,7 +261,8 @@ private:
   std::string originOf(const Number &number) const;
   std::string sizeText(const Number &number) const { return withValue(number, dims); }
   std::string typeOf(const Tensor &tensor) const { return typeText(tensor.dtype, tensor.axes, dims); }
-  void labelOperand(Diagnostic &diagnostic, Span span, const Value &value);
+  void labelOperand(Diagnostic &diagnostic, Span span, const Value &value, const Number *size = nullptr);
+  const Parameter *parameterOf(const Value &value) const;
   std::string textOf(Span span) const;
 
   // ---- TrainBlock.cpp, TrainKeys.cpp, DataBlock.cpp, PlanBlock.cpp

@@ -196,8 +196,8 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
       std::string name = symbol ? "`" + std::string(symbol) + "`" : "an element-wise operation";
       Diagnostic &d = report(Code::E0201, span, name + " needs equal axes, but " + sizeText(one) + " meets " + sizeText(other),
                              frame);
-      labelOperand(d, spans[longest], Value::of(tensors[longest]));
-      labelOperand(d, spans[i], Value::of(tensors[i]));
+      labelOperand(d, spans[longest], Value::of(tensors[longest]), &one);
+      labelOperand(d, spans[i], Value::of(tensors[i]), &other);
       if (compareNumbers(one, other) == 0)
         d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
       else

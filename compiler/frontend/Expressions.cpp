@@ -193,10 +193,13 @@ Value Elaborator::evalMatMul(const Expr &expr, const Value &left, const Value &r
   if (!sameSize(inner, other)) {
     Diagnostic &d = report(Code::E0203, expr.op, "`@` needs equal inner sizes, but " + sizeText(inner) + " meets " +
                                                     sizeText(other), frame);
-    labelOperand(d, at[0], left);
-    labelOperand(d, at[1], right);
+    labelOperand(d, at[0], left, &inner);
+    labelOperand(d, at[1], right, &other);
+    const cinch::Parameter *parameter = parameterOf(right);
     if (sameSize(inner, b.axes[n + 1]))
       d.help("transpose it: " + textOf(at[0]) + " @ " + textOf(at[1]) + "'");
+    else if (parameter && n == 0 && sources.text(parameter->span) == textOf(at[1]))
+      d.help("write `param " + textOf(at[1]) + ": " + typeText(DType::F32, {inner, b.axes[1]}, dims) + "`");
     else if (compareNumbers(inner, other) == 0)
       d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
     else
@@ -210,8 +213,8 @@ Value Elaborator::evalMatMul(const Expr &expr, const Value &left, const Value &r
     if (i < m && i < n && !sameSize(a.axes[m - 1 - i], b.axes[n - 1 - i])) {
       Diagnostic &d = report(Code::E0201, expr.op, "`@` needs equal leading axes, but " + sizeText(a.axes[m - 1 - i]) +
                                                       " meets " + sizeText(b.axes[n - 1 - i]), frame);
-      labelOperand(d, at[0], left);
-      labelOperand(d, at[1], right);
+      labelOperand(d, at[0], left, &a.axes[m - 1 - i]);
+      labelOperand(d, at[1], right, &b.axes[n - 1 - i]);
       return {};
     }
     axes[place] = i < m && i < n ? betterName(a.axes[m - 1 - i], b.axes[n - 1 - i])

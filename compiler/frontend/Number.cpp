@@ -220,6 +220,13 @@ static std::string productOf(const Monomial &names, const Fraction &factor, cons
   return top + " / " + (below > 1 ? "(" + bottom + ")" : bottom);
 }
 
+const Abbreviation *DimTable::find(const std::vector<Term> &form) const {
+  for (const Abbreviation &abbreviation : abbreviations)
+    if (abbreviation.form == form)
+      return &abbreviation;
+  return nullptr;
+}
+
 std::string valueOf(const Number &number) {
   if (number.exact)
     return number.value.str();
@@ -231,6 +238,8 @@ std::string valueOf(const Number &number) {
 std::string formOf(const Number &number, const DimTable &dims) {
   if (!number.exact || !number.hasNames())
     return valueOf(number);
+  if (const Abbreviation *abbreviation = dims.find(number.form))
+    return abbreviation->name;
   std::string text;
   for (size_t i = number.form.size(); i-- > 0;) { // terms with names first, the constant last
     Fraction factor = number.form[i].factor;

@@ -64,10 +64,20 @@ struct DimInfo {
   Fraction value;
   bool batch = false;
 };
-using DimTable = std::vector<DimInfo>;
+struct Abbreviation {
+  std::string name;
+  Span span;
+  std::vector<Term> form;
+};
+struct DimTable {
+  std::vector<DimInfo> dims;
+  std::vector<Abbreviation> abbreviations; // `dim F = 4 * D`: how such a form is written in messages
+  const DimInfo &operator[](int dim) const { return dims[dim]; }
+  const Abbreviation *find(const std::vector<Term> &form) const;
+};
 
-std::string formOf(const Number &number, const DimTable &dims);    // "4 * D"; "512"
-std::string withValue(const Number &number, const DimTable &dims); // "4 * D = 3072"; "512"
+std::string formOf(const Number &number, const DimTable &dims);    // "F"; "4 * D"; "512"
+std::string withValue(const Number &number, const DimTable &dims); // "F = 3072"; "512"
 std::string valueOf(const Number &number);                         // "3072"
 
 } // namespace cinch

@@ -57,6 +57,8 @@ Value Elaborator::failure(Code code, Span span, std::string message, const Frame
 // "D = 768 from gpt.cinch:3", for every name in the size.
 std::string Elaborator::originOf(const Number &number) const {
   std::string text;
+  if (const Abbreviation *abbreviation = dims.find(number.form))
+    text = abbreviation->name + " = " + valueOf(number) + " from " + sources.place(abbreviation->span);
   std::set<int> seen;
   for (const Term &term : number.form)
     for (const auto &[dim, exponent] : term.names)
@@ -66,17 +68,24 @@ std::string Elaborator::originOf(const Number &number) const {
   return text;
 }
 
-void Elaborator::labelOperand(Diagnostic &diagnostic, Span span, const Value &value) {
+// "x: f32[B, T, D]   (D = 768 from gpt.cinch:3)": `size` is the axis the message is about.
+void Elaborator::labelOperand(Diagnostic &diagnostic, Span span, const Value &value, const Number *size) {
   std::string origin;
-  std::set<int> seen;
-  if (value.isTensor())
-    for (const Number &axis : value.tensor.axes)
-      for (const Term &term : axis.form)
-        for (const auto &[dim, exponent] : term.names)
-          if (seen.size() < 4 && seen.insert(dim).second)
-            origin += (origin.empty() ? "" : ", ") + dims[dim].name + " = " + dims[dim].value.str() + " from " +
-                      sources.place(dims[dim].span);
+  if (const Parameter *parameter = parameterOf(value))
+    origin = "declared " + sources.place(parameter->span);
+  if (size && size->hasNames())
+    origin += (origin.empty() ? "" : ", ") + originOf(*size);
+  else if (size)
+    origin += (origin.empty() ? "size written as " : ", size written as ") + valueOf(*size);
   diagnostic.label(span, textOf(span) + ": " + describe(value, dims), origin);
+}
+
+// The parameter that the value is, if it is one.
+const Parameter *Elaborator::parameterOf(const Value &value) const {
+  if (!value.isTensor() || value.tensor.op < 0)
+    return nullptr;
+  const Op &op = graph->at(value.tensor.op);
+  return op.kind == OpKind::Parameter ? &program.parameters[op.index] : nullptr;
 }
 
 } // namespace cinch

@@ -102,11 +102,11 @@ void Elaborator::elaborateStep() {
   Frame frame;
   startTrain(frame);
   int loss = evalLoss(frame);
-  if (loss >= 0)
+  if (loss >= 0 && !diags.hasErrors())
     checkLoss(loss, frame);
   program.loss = loss;
   program.step = builder.finish({&program.loss});
-  parametersFixed = loss >= 0;
+  parametersFixed = loss >= 0 && !diags.hasErrors();
 }
 
 void Elaborator::elaborateEvaluation() {

@@ -97,7 +97,7 @@ std::vector<int> Elaborator::matchPath(bool isString, const std::string &text, S
   for (size_t i = 0; i < program.parameters.size(); ++i)
     if (isString ? matchesPattern(text, program.parameters[i].path) : program.parameters[i].path == text)
       found.push_back(static_cast<int>(i));
-  if (found.empty() && program.loss >= 0) {
+  if (found.empty() && parametersFixed) {
     std::vector<std::string> paths;
     for (const cinch::Parameter &parameter : program.parameters)
       paths.push_back(parameter.path);
@@ -148,7 +148,7 @@ bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
     }
   }
   for (const std::string &name : required)
-    if (!given.count(name)) {
+    if (good && !given.count(name)) {
       report(Code::E0604, word.span, "`" + what + "` needs `" + name + " = ..`", frame);
       good = false;
     }

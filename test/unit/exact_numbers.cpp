@@ -80,7 +80,8 @@ static void randomFractions() {
 }
 
 static void forms() {
-  DimTable dims = {{"D", {}, Fraction(768)}, {"A", {}, Fraction(12)}, {"T", {}, Fraction(64)}};
+  DimTable dims;
+  dims.dims = {{"D", {}, Fraction(768)}, {"A", {}, Fraction(12)}, {"T", {}, Fraction(64)}};
   Number d = Number::ofDim(0, 768), a = Number::ofDim(1, 12), t = Number::ofDim(2, 64);
   Number k = *divideNumbers(d, a);
   EXPECT(k.integer() == 64);
