@@ -51,6 +51,22 @@ static LogicalResult verifyParsed(ModuleOp module) {
   return verifyEntries(module);
 }
 
+// Work on examples must not wait for a sum over the examples: one loop over micro-batches could not do both.
+static LogicalResult verifyOneSweep(func::FuncOp function) {
+  DenseSet<Value> behindSums;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    bool reads = llvm::any_of(op.getOperands(), [&](Value operand) { return behindSums.contains(operand); });
+    bool inLoop = nn::touchesBatch(&op);
+    if (reads && inLoop)
+      return op.emitError() << "the gradient of each example needs a sum over the whole batch that is not constant "
+                               "(the count of a 'where', say), which is not there yet";
+    for (Value result : op.getResults())
+      if (reads || (inLoop && !nn::hasBatch(result)))
+        behindSums.insert(result);
+  }
+  return success();
+}
+
 // Every result of @train says what it is, and every new value of a parameter or of state has an old one of its type.
 static LogicalResult verifyDifferentiated(ModuleOp module) {
   if (auto step = module.lookupSymbol<func::FuncOp>(nn::kStepName))
@@ -70,7 +86,7 @@ static LogicalResult verifyDifferentiated(ModuleOp module) {
         return train.emitOpError() << "result " << i << ", the new " << name << ", has no argument of its type "
                                    << train.getResultTypes()[i];
     }
-    if (failed(verifyResults(module, nn::kTrainName, false)))
+    if (failed(verifyResults(module, nn::kTrainName, false)) || failed(verifyOneSweep(train)))
       return failure();
   }
   return verifyEntries(module);
