@@ -90,6 +90,7 @@ private:
     Value memoryA, memoryB;
     int64_t strideMA, strideKA, strideKB;
   };
+  void prefetchBelow(const Tile &);
   void emitTile(const Tile &, KBlock, Value later);
   mlir::SmallVector<Value> loadAccumulators(const Tile &, Value memory, Value index, int64_t pitch);
   mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);

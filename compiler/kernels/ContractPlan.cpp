@@ -207,7 +207,7 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
 // ---- Blocks ----------------------------------------------------------------------------------------------------------------
 
 static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
-  const int64_t longest = 1024;
+  const int64_t longest = manyRegisters ? 512 : 384;
   int64_t pieces = (plan.k.size + longest + longest / 2 - 1) / (longest + longest / 2);
   plan.kc = pieces == 1 ? plan.k.size : roundUp((plan.k.size + pieces - 1) / pieces, 16);
   // No short last block: packing by whole vectors needs a length of at least one.
@@ -248,11 +248,16 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   else
     plan.packA = PackedA::Cols;
 
-  int64_t cacheB = manyRegisters ? 448 * 1024 : 224 * 1024, cacheA = cacheB;
-  plan.nc = std::max<int64_t>(1, cacheB / (plan.panelB() * plan.bytes)) * plan.nr();
-  plan.nc = std::min(plan.nc, roundUp(plan.n.size, plan.nr()));
-  plan.mc = std::max<int64_t>(1, cacheA / (plan.panelA() * plan.bytes)) * plan.mr;
-  plan.mc = std::min(plan.mc, roundUp(plan.m.size, plan.mr));
+  plan.prefetchC = plan.directC && plan.m.size * plan.n.size * plan.bytes > 256 * 1024;
+  // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and is as
+  // wide as scratch may be, for A is packed once for every block of B.
+  const int64_t cacheA = 128 * 1024, cacheB = manyRegisters ? 1280 * 1024 : 1024 * 1024;
+  auto share = [](int64_t size, int64_t unit, int64_t most) { // equal blocks of at most `most` units
+    int64_t units = (size + unit - 1) / unit, blocks = (units + most - 1) / most;
+    return (units + blocks - 1) / blocks * unit;
+  };
+  plan.nc = share(plan.n.size, plan.nr(), std::max<int64_t>(1, cacheB / (plan.panelB() * plan.bytes)));
+  plan.mc = share(plan.m.size, plan.mr, std::max<int64_t>(1, cacheA / (plan.panelA() * plan.bytes)));
 }
 
 ContractPlan planContract(const ContractSpec &spec, const TargetInfo &target) {

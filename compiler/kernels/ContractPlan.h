@@ -55,6 +55,7 @@ struct ContractPlan {
   int64_t mc = 0, nc = 0;
   PackedA packA = PackedA::No;
   PackedB packB = PackedB::No;
+  bool prefetchC = false; // ahead of each tile: worth it when C does not stay in a near cache
   bool directC = true; // C is stored by vectors; else through a tile in scratch
 
   int64_t nr() const { return int64_t(nv) * lanes; }

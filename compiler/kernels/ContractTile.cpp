@@ -3,6 +3,7 @@
 #include "compiler/kernels/ContractEmitter.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 
@@ -51,6 +52,16 @@ void ContractEmitter::copyTile(const Tile &tile, bool toC) {
   });
 }
 
+// Asks for the lines of C that the tile below will need, while this one computes.
+void ContractEmitter::prefetchBelow(const Tile &tile) {
+  Value below = add(tile.c, plan.mr * plan.m.c);
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    for (int64_t j = 0; j < tile.columns; j += 64 / plan.bytes)
+      memref::PrefetchOp::create(builder, loc, memC, add(below, i * plan.m.c + j), /*isWrite=*/true,
+                                 /*localityHint=*/3, /*isDataCache=*/true);
+  }
+}
+
 void ContractEmitter::emitTile(const Tile &tile, KBlock block, Value later) {
   Value memory = plan.directC ? memC : scratch;
   Value base = plan.directC ? tile.c : add(threadScratch, plan.scratchTile());
@@ -78,6 +89,8 @@ void ContractEmitter::emitTile(const Tile &tile, KBlock block, Value later) {
     accumulators.assign(branch.getResults().begin(), branch.getResults().end());
   }
 
+  if (plan.prefetchC && tile.rows == plan.mr)
+    prefetchBelow(tile);
   auto loop = scf::ForOp::create(builder, loc, number(0), block.total, number(plan.unroll), accumulators);
   {
     OpBuilder::InsertionGuard guard(builder);
