@@ -35,7 +35,8 @@ def build(folder, archive, source, meta, defines, name="program"):
     os.makedirs(path + ".d", exist_ok=True)
     with open(path + ".d/program.h", "w") as file:
         file.write("\n".join(lines) + "\n")
-    subprocess.run(["cc", "-O1", "-ffp-contract=off", "-fno-math-errno", "-Wl,--gc-sections", "-I", path + ".d", "-I", ROOT,
+    flags = os.environ.get("CINCH_TEST_CFLAGS", "").split() # such as -fsanitize=address, for an archive built with it
+    subprocess.run(["cc", *flags, "-O1", "-ffp-contract=off", "-fno-math-errno", "-Wl,--gc-sections", "-I", path + ".d", "-I", ROOT,
                     os.path.join(HERE, source), archive, "-lpthread", "-o", path], check=True)
     return path
 
