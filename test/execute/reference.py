@@ -5,12 +5,15 @@ f64: parameters agree to 1e-9 of the RMS of their movement, losses to 1e-9. f32:
 5e-4 of the RMS of its movement. The bias of the keys is left out: its gradient is 0 by mathematics, so Adam moves it by
 rounding errors alone.
 """
+import json
 import re
 
 import numpy as np
 
-import programs
+import programs  # first: it finds the folder of the oracles
+import models
 import reference as oracle
+import tape
 import training
 
 STEPS = 10
@@ -75,6 +78,33 @@ def check(label, program, data, f64, flags, expected_run, left_out=()):
         verdicts.expect(False, "%s: %s" % (label, failure))
 
 
+def check_evaluation(data, x, labels):
+    """`eval` over a set whose last batch is not full: every example once, the mean of the loss and of the hits."""
+    text = (programs.HERE / "mlp.cinch").read_text()
+    text = text.replace("\n\nmodel", '\ndata valid = idx("valid-images", "valid-labels") -> (x: f32[B, I] scale 1/255, '
+                        "y: i32[B] below C)\n\nmodel")
+    text = text.replace("  optimizer", "  metric hits = mean[B] (argmax(mlp(x)) == y)\n"
+                        "  metric table = sum[B] confusion[C](argmax(mlp(x)), y)\n  every 5 eval(valid)\n  optimizer")
+    try:
+        exe = programs.compiled(programs.source("evaluated", text), "evaluated", "--set", "train.precision=f64")
+        result = programs.run(exe, data, STEPS)
+        printed = programs.call([exe, "eval", "--data", data, "--out", result.out, "--quiet"]).stdout
+        metrics = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
+        nodes = {name: tape.Node(value) for name, value in result.parameters.items()}
+        logits = models.mlp(nodes, x.reshape(len(x), -1) * (1 / 255), lambda chain, value: value)
+        loss = tape.cross_entropy(logits, labels.astype(np.int64)).value.mean()
+        guess = logits.value.argmax(axis=-1)
+        table = np.zeros((10, 10))
+        np.add.at(table, (labels, guess), 1)
+        verdicts.expect(abs(metrics["loss"] - loss) < 1e-9 * loss, "eval: loss %.12g, expected %.12g" % (metrics["loss"], loss))
+        verdicts.expect(abs(metrics["hits"] - (guess == labels).mean()) < 1e-12,
+                        "eval: hits %.12g, expected %.12g" % (metrics["hits"], (guess == labels).mean()))
+        verdicts.expect(np.array_equal(np.array(metrics["table"]), table), "eval: the confusion table is %s, expected %s"
+                        % (metrics["table"], table.tolist()))
+    except (programs.Failure, KeyError, StopIteration) as failure:
+        verdicts.expect(False, "eval: %r" % failure)
+
+
 def main():
     data = programs.FOLDER / "data"
     data.mkdir()
@@ -101,6 +131,11 @@ def main():
         program = programs.source("variant%d" % number, text[:begin] + "  " + lines.replace("; ", "\n  ") + "\n  steps 10\n}\n")
         check(lines + " f64", program, data, True, ["-D", "rate=0"],
               lambda start: oracle.train_mlp(start, images, labels, STEPS, 0, make(), clip))
+    valid = rng.integers(0, 256, (77, 8, 8)).astype(np.uint8)
+    valid_labels = rng.integers(0, 10, 77).astype(np.uint8)
+    programs.write_idx(data / "valid-images", valid)
+    programs.write_idx(data / "valid-labels", valid_labels)
+    check_evaluation(data, valid, valid_labels)
     verdicts.finish()
 
 
