@@ -449,6 +449,26 @@ void LoopEmitter::runSweep(int sweep) {
 
 // ---- Direct chains ---------------------------------------------------------------------------------------------------------
 
+// Consecutive rows lie far apart, where no hardware prefetcher follows: the lines of a row some rows ahead are asked for.
+void LoopEmitter::prefetchRows(Value column, int vectors, const Preheader &pre) {
+  constexpr int64_t kRowsAhead = 8, kFarBytes = 512, kLineBytes = 64;
+  if (spec.chain.empty() || spec.chain.back() < 4 * kRowsAhead)
+    return;
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    const LoopNode &node = spec.nodes[n];
+    if (!pre.nodes[n] || node.op != LoopOp::Load || plan.columnStride(node.view) != 1)
+      continue;
+    int64_t stride = node.view.strides[node.view.strides.size() - 2], bytes = bytesOf(node.elem);
+    if (std::abs(stride) * bytes < kFarBytes)
+      continue;
+    for (int64_t at = 0; at < vectors * kLoopLanes * bytes; at += kLineBytes) {
+      Value ahead = addIndex(addIndex(pre.bases[n], column), index(stride * kRowsAhead + at / bytes));
+      memref::PrefetchOp::create(b, loc, buffer(node.view.buffer, node.elem), ValueRange{ahead}, /*isWrite=*/false,
+                                 /*localityHint=*/3, /*isDataCache=*/true);
+    }
+  }
+}
+
 // All rows for `vectors` vectors of columns, the accumulators in registers.
 void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
   std::vector<Lanes> lanes;
@@ -466,6 +486,7 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
     emitScalars(row, 0);
     Preheader pre = preheader(rootsOf(row.chains, row.stores), row.stores);
     Values next(carried.begin(), carried.end());
+    prefetchRows(column, vectors, pre);
     for (int u = 0; u < vectors; ++u) {
       Lanes current = lanes[u];
       evaluateVectors(current, pre);

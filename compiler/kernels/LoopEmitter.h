@@ -57,6 +57,7 @@ private:
   void runSweep(int sweep);
   void runDirect();
   void directColumns(Value column, int vectors, Value mask);
+  void prefetchRows(Value column, int vectors, const Preheader &);
   void startChains(int stage);
   Values forRows(mlir::ValueRange initial, std::function<Values(mlir::ValueRange)> body);
   Values forColumns(Value begin, mlir::ValueRange initial, std::function<Values(Lanes &, mlir::ValueRange)> body);
