@@ -70,25 +70,37 @@ static int chosenDataset() {
   return meta.trainDataset;
 }
 
-static void addJsonNumber(Text &text, double value, bool single) {
-  char number[40];
-  text.add("%s", __builtin_isfinite(value) ? exact(number, value, single) : "null");
-}
-
-// A metric of any shape as nested JSON lists.
-static void addJsonValues(Text &text, const EntryValue &metric, const double *&values, int axis) {
-  if (axis == metric.shape.rank) {
-    addJsonNumber(text, *values++, metric.elem == Elem::F32);
-    return;
+// Standard output in pieces: a metric may have any number of values.
+namespace {
+struct LongLine {
+  Text text;
+  void flush() {
+    (void)writeAll(1, text.data, text.size);
+    text = Text();
   }
-  text.add("[");
-  for (int64_t i = 0; i < metric.shape.dims[axis]; ++i) {
-    if (i)
-      text.add(",");
-    addJsonValues(text, metric, values, axis + 1);
+  void number(double value, bool single) {
+    char number[40];
+    text.add("%s", __builtin_isfinite(value) ? exact(number, value, single) : "null");
+    if (text.size > 3000)
+      flush();
   }
-  text.add("]");
-}
+  // A metric of any shape as nested JSON lists; returns what follows its values.
+  const double *values(const EntryValue &metric, const double *at, int axis) {
+    if (axis == metric.shape.rank) {
+      number(*at, metric.elem == Elem::F32);
+      return at + 1;
+    }
+    text.add("[");
+    for (int64_t i = 0; i < metric.shape.dims[axis]; ++i) {
+      if (i)
+        text.add(",");
+      at = values(metric, at, axis + 1);
+    }
+    text.add("]");
+    return at;
+  }
+};
+} // namespace
 
 void evalCommand() {
   const Entry *eval = run.meta.entry("eval");
@@ -100,26 +112,24 @@ void evalCommand() {
   loadParameters();
   double *values = allocateArray<double>(evalValueCount());
   evaluate(dataset, run.options.batches, values);
-  Text json;
-  json.add("{\"data\":\"%s\",\"examples\":%lld", run.meta.datasets[dataset].name, (long long)run.examples);
-  if (!run.options.quiet)
-    say("%s: %lld examples", run.meta.datasets[dataset].name, (long long)run.examples);
+  LongLine line;
   const double *at = values;
-  for (const EntryValue &scalar : eval->scalars) {
-    Text text;
-    char number[40];
-    if (scalar.shape.count() == 1)
-      text.add("%s", exact(number, *at, scalar.elem == Elem::F32));
-    const double *same = at;
-    if (scalar.shape.count() != 1)
-      addJsonValues(text, scalar, same, 0);
-    if (!run.options.quiet)
-      say("  %-12s %s", scalar.name, text.data);
-    json.add(",\"%s\":", scalar.name);
-    addJsonValues(json, scalar, at, 0);
+  if (!run.options.quiet) {
+    line.text.add("%s: %lld examples\n", run.meta.datasets[dataset].name, (long long)run.examples);
+    for (const EntryValue &scalar : eval->scalars) {
+      line.text.add("  %-12s ", scalar.name);
+      at = line.values(scalar, at, 0);
+      line.text.add("\n");
+    }
   }
-  json.add("}");
-  say("%s", json.data);
+  at = values;
+  line.text.add("{\"data\":\"%s\",\"examples\":%lld", run.meta.datasets[dataset].name, (long long)run.examples);
+  for (const EntryValue &scalar : eval->scalars) {
+    line.text.add(",\"%s\":", scalar.name);
+    at = line.values(scalar, at, 0);
+  }
+  line.text.add("}\n");
+  line.flush();
 }
 
 // ---- predict -------------------------------------------------------------------------------------------------------------------

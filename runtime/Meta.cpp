@@ -297,6 +297,12 @@ void checkMeta(const Meta &meta) {
   for (const Entry &entry : meta.entries) {
     for (const EntryField &field : entry.fields)
       inside(field.offset, field.bytes, meta.arenaBytes, entry.name);
+    for (const EntryValue &scalar : entry.scalars)
+      inside(scalar.offset, scalar.shape.count() * bytesOf(scalar.elem), meta.arenaBytes, scalar.name);
+    for (const EntryValue &result : entry.results)
+      inside(result.offset, entry.microbatch * result.shape.count() * bytesOf(result.elem), meta.arenaBytes, result.name);
+    if (entry.valid >= 0)
+      inside(entry.valid, entry.microbatch, meta.arenaBytes, entry.name);
     if (entry.microbatch < 1)
       failInternal("the entry %s has a micro-batch of %lld", entry.name, (long long)entry.microbatch);
   }

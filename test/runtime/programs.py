@@ -102,7 +102,7 @@ def linear_meta(microbatch=8, batch=32, steps=60, every=None, plan=(), hash="000
     return meta, defines
 
 
-def recorder_meta(dataset, width, capacity, batch=8, microbatch=4, parameters=(), steps=1000, vocabulary=256, **more):
+def recorder_meta(dataset, width, capacity, batch=8, microbatch=4, parameters=(), steps=1000, vocabulary=256, table=0, **more):
     """The description of recorder.c: `dataset` has one i32 field of `width` values; at most `capacity` examples are kept."""
     layout = Layout()
     seen = layout.place("SEEN", capacity * width * 4)
@@ -128,7 +128,8 @@ def recorder_meta(dataset, width, capacity, batch=8, microbatch=4, parameters=()
         slots=[], datasets=[dataset], train=dict(dataset=0, every=[]),
         entries=[dict(name="train", microbatch=microbatch, count=batch // microbatch, valid=-1, scalars=[], results=[],
                       fields=[dict(index=0, offset=o["FIELD"], bytes=microbatch * width * 4)]),
-                 dict(name="eval", microbatch=microbatch, count=0, valid=-1, scalars=[], results=[], fields=[]),
+                 dict(name="eval", microbatch=microbatch, count=0, valid=-1, results=[], fields=[],
+                      scalars=[dict(name="table", dtype="F32", shape=[table, table], offset=o["LOGITS"])] if table else []),
                  dict(name="predict", microbatch=1, count=0, valid=-1, scalars=[],
                       fields=[dict(index=0, offset=o["FIELD"], bytes=width * 4)],
                       results=[dict(name="logits", dtype="F32", shape=[max(width - 1, 1), vocabulary], offset=o["LOGITS"])])],

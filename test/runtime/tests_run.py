@@ -118,6 +118,15 @@ def test_eval_and_predict(t):
     t.check(code == 0 and json.loads(out.splitlines()[-1]) == result, "--init", out + err)
 
 
+def test_large_metric(t):
+    programs.write(t.path("text"), bytes(range(256)) * 4)
+    field = dict(name="text", dtype="I32", shape=[9], below=256)
+    program = t.recorder(dict(name="train", source="text", files=["text"], window=9, stride=8, fields=[field]), 9, 8, steps=1, table=48)
+    t.call(program, "--data", ".", "--out", "a", "--steps", 0)
+    code, out, err = t.call(program, "eval", "--data", ".", "--out", "a")
+    t.check(code == 0 and json.loads(out.splitlines()[-1])["table"] == [[0] * 48] * 48, "a table of 2304 numbers", out[-200:] + err)
+
+
 def test_generate(t):
     programs.write(t.path("text"), bytes(range(256)) * 4)
     field = dict(name="text", dtype="I32", shape=[9], below=256)
