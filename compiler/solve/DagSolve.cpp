@@ -113,7 +113,7 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
   }
   // An exact search first where it is likely to end: it needs no start.
   bool exactDone = false;
-  double proved = 0;
+  double proved = 0, cut = 0;
   auto exact = [&](int64_t share, double until) {
     int64_t given = std::min(work, share), left = given;
     double upper = best.empty() ? 1e300 : bestCost.cost - base;
@@ -133,6 +133,10 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
     if (n <= 16)
       exact(work, deadline);
     if (!exactDone) {
+      // The bound needs no schedule, but a share of the time.
+      int64_t given = std::min(work, limits.work / 6), left = given;
+      cut = detail::cutBound(d, order, budget, left, part(0.15));
+      work -= given - left;
       // The starts nearest to the budget, below it the cheap ones, above it the small ones.
       auto score = [&](const Start &x) {
         double over = double(std::max<int64_t>(0, x.cost.peak - budget)) / double(std::max<int64_t>(budget, 1));
@@ -217,12 +221,12 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
     if (exactDone)
       proved = bestCost.cost - base;
     else
-      proved = std::max(proved, detail::cutBound(d, order, budget, work, deadline));
+      proved = std::max(proved, cut);
     s.bound = std::min(base + proved, bestCost.cost);
     if (exactDone || s.bound >= bestCost.cost * (1 - 1e-12))
       s.status = DagSolution::Optimal, s.bound = bestCost.cost;
   } else {
-    s.bound = base + std::max(proved, 0.0);
+    s.bound = base + std::max({proved, cut, 0.0});
   }
   return s;
 }
