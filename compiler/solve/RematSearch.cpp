@@ -239,6 +239,10 @@ std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
   std::vector<int> halves = halfUnits(sweep, microbatch);
   out.addTrajectories("half segments", halves, {}, 16);
   out.addTrajectories("segments, halved", fine, halves, 8);
+  Segments single(sweep, microbatch, fine);
+  int number = 0;
+  for (Policy &policy : chainPolicies(sweep, microbatch, {trajectory(single, false)}, 20))
+    out.addPolicy("dynamic program " + std::to_string(++number), std::move(policy));
   for (int64_t n = 2; n < units; n *= 2) {
     Policy policy; // three levels: segments, units, halves
     for (size_t i = size_t(n) - 1; i < fine.size(); i += size_t(n))
