@@ -1,6 +1,7 @@
-// AST.h: what the parser makes of a file, as written: one struct a thing of the grammar (grammar.ebnf), nothing resolved. A
-// node owns its children (unique_ptr), every node has the Span of all its text, and `kind` says which fields are in use.
-// The height of every expression tree is bounded by the parser, so that walking it recursively cannot overflow the stack.
+// AST.h: what the parser makes of a file, as written: one struct a thing of the grammar (grammar.ebnf), nothing
+// resolved. A node owns its children (unique_ptr), every node has the Span of all its text, and `kind` says which
+// fields are in use. The height of every expression tree is bounded by the parser, so that walking it recursively
+// cannot overflow the stack.
 #ifndef CINCH_COMPILER_FRONTEND_AST_H
 #define CINCH_COMPILER_FRONTEND_AST_H
 
@@ -191,7 +192,7 @@ struct Statement {
   Setting setting;
 };
 
-// ---- Items: `kind` says which struct it is; `switch` on it and static_cast, or llvm::cast ----------------------------------
+// ---- Items: `kind` says which struct it is; `switch` on it and static_cast, or llvm::cast ---------------------------
 enum class ItemKind { Dims, Const, Data, Layer, Names, Train, Plan };
 struct Item {
   const ItemKind kind;
@@ -284,7 +285,9 @@ struct File {
 };
 
 // The text from the beginning of `a` to the end of `b`; both in one file.
-inline Span join(Span a, Span b) { return {a.file, a.begin < b.begin ? a.begin : b.begin, a.end > b.end ? a.end : b.end}; }
+inline Span join(Span a, Span b) {
+  return {a.file, a.begin < b.begin ? a.begin : b.begin, a.end > b.end ? a.end : b.end};
+}
 
 const char *spelling(UnaryOp op);     // "-", "not"
 const char *spelling(BinaryOp op);    // "+", "@", "and"

@@ -55,7 +55,8 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
   std::map<std::tuple<int, int, uint32_t, uint32_t>, size_t> seen;
   for (const Diagnostic &diagnostic : list) {
     const Span &span = diagnostic.span;
-    auto [it, isNew] = seen.try_emplace({static_cast<int>(diagnostic.code), span.file, span.begin, span.end}, result.size());
+    auto [it, isNew] =
+        seen.try_emplace({static_cast<int>(diagnostic.code), span.file, span.begin, span.end}, result.size());
     if (isNew)
       result.push_back(diagnostic);
     else if (result[it->second].paths != diagnostic.paths)

@@ -1,5 +1,5 @@
-// Diagnostics.h: errors and warnings for the user, collected during a run and printed at its end: sorted by place, equal ones
-// once, as text with source frames or as JSON. An error is written in one expression:
+// Diagnostics.h: errors and warnings for the user, collected during a run and printed at its end: sorted by place,
+// equal ones once, as text with source frames or as JSON. An error is written in one expression:
 //
 //   diags.error(Code::E0203, at, "`@` needs equal inner sizes, but D = 768 meets 512")
 //       .label(left, "x: f32[B, T, D]", "D = 768 from gpt.cinch:3")
@@ -7,7 +7,8 @@
 //       .path("in `ff = mlp` of `block`, reached from `blocks = repeat N block` (gpt.cinch:33)")
 //       .help("write `param w: f32[D, F]`");
 //
-// Messages are lower case and end without a period. Faults of the compiler itself are not diagnostics: they are fatal errors.
+// Messages are lower case and end without a period. Faults of the compiler itself are not diagnostics: they are fatal
+// errors.
 #ifndef CINCH_COMPILER_FRONTEND_DIAGNOSTICS_H
 #define CINCH_COMPILER_FRONTEND_DIAGNOSTICS_H
 
@@ -75,7 +76,8 @@ struct PrintOptions {
   int limit = 20;     // errors shown, and warnings shown; 0: all
 };
 
-// Whether text for this stream is to be coloured: a terminal, and NO_COLOR unset. `choice`: "auto", "always" or "never".
+// Whether text for this stream is to be coloured: a terminal, and NO_COLOR unset. `choice`: "auto", "always" or
+// "never".
 bool wantsColor(llvm::raw_ostream &os, std::string_view choice = "auto");
 
 class Diagnostics {
@@ -83,7 +85,9 @@ public:
   explicit Diagnostics(const SourceList &sources) : sources(sources) {}
 
   // The reference is good until the engine dies.
-  Diagnostic &error(Code code, Span span, std::string message) { return add(Severity::Error, code, span, std::move(message)); }
+  Diagnostic &error(Code code, Span span, std::string message) {
+    return add(Severity::Error, code, span, std::move(message));
+  }
   Diagnostic &warning(Code code, Span span, std::string message) {
     return add(Severity::Warning, code, span, std::move(message));
   }

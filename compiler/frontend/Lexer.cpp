@@ -1,4 +1,5 @@
-// Lexer.cpp: see Lexer.h. One pass; `pending` is a line end that ends a statement unless the next token goes on with it.
+// Lexer.cpp: see Lexer.h. One pass; `pending` is a line end that ends a statement unless the next token goes on with
+// it.
 #include "compiler/frontend/Lexer.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Lexer.h: text -> tokens, by the token rules at the top of grammar.ebnf. Line ends that end a statement are tokens (NL); all
-// others are blank. The words that are reserved only in places (`dim`, `layer`, `batch`, ..) are Names.
+// Lexer.h: text -> tokens, by the token rules at the top of grammar.ebnf. Line ends that end a statement are tokens
+// (NL); all others are blank. The words that are reserved only in places (`dim`, `layer`, `batch`, ..) are Names.
 #ifndef CINCH_COMPILER_FRONTEND_LEXER_H
 #define CINCH_COMPILER_FRONTEND_LEXER_H
 

@@ -138,8 +138,8 @@ ExprPtr Parser::parseProduct() {
   return left;
 }
 
-// reduction = ( "sum" | "mean" | "max" | "min" | "prod" | "any" | "all" | "scan" ) "[" place { "," place } [ "where" expr ] "]"
-//             product
+// reduction = ( "sum" | "mean" | "max" | "min" | "prod" | "any" | "all" | "scan" )
+//             "[" place { "," place } [ "where" expr ] "]" product
 ExprPtr Parser::parseReduction() {
   Nesting level(*this);
   ExprPtr expr = node(ExprKind::Reduction, here());
@@ -204,7 +204,8 @@ ExprPtr Parser::parsePostfix() {
   return expr;
 }
 
-// primary = NUMBER | STRING | "true" | "false" | NAME | "(" expr { "," expr } ")" | ( "max" | "min" | "where" ) "(" args ")"
+// primary = NUMBER | STRING | "true" | "false" | NAME | "(" expr { "," expr } ")"
+//         | ( "max" | "min" | "where" ) "(" args ")"
 ExprPtr Parser::parsePrimary() {
   uint32_t begin = here();
   ExprPtr expr;

@@ -5,8 +5,8 @@ namespace cinch {
 
 using namespace ast;
 
-// item = "dim" .. | "const" .. | "data" .. | [ "reversible" ] "layer" .. | "builtin" .. | "model" .. | "names" .. | "train" ..
-//      | "plan" ..
+// item = "dim" .. | "const" .. | "data" .. | [ "reversible" ] "layer" .. | "builtin" .. | "model" .. | "names" ..
+//      | "train" .. | "plan" ..
 std::unique_ptr<Item> Parser::parseItem() {
   uint32_t begin = here();
   std::unique_ptr<Item> item;
@@ -123,7 +123,8 @@ ast::Field Parser::parseField() {
   return field;
 }
 
-// [ "reversible" ] "layer" NAME [ sizes ] signature body | "builtin" NAME [ sizes ] signature | "model" NAME signature body
+// [ "reversible" ] "layer" NAME [ sizes ] signature body
+// | "builtin" NAME [ sizes ] signature | "model" NAME signature body
 std::unique_ptr<Item> Parser::parseLayer() {
   auto item = std::make_unique<LayerItem>();
   uint32_t begin = here();

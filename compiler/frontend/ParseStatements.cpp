@@ -5,7 +5,8 @@ namespace cinch {
 
 using namespace ast;
 
-// statement = { hint } ( definition | "param" .. | "state" .. | "use" .. | "update" NAME "=" expr | "return" expr { "," expr } )
+// statement = { hint } ( definition | "param" .. | "state" .. | "use" .. | "update" NAME "=" expr
+//           | "return" expr { "," expr } )
 Statement Parser::parseStatement() {
   Statement statement;
   uint32_t begin = here();
@@ -85,7 +86,8 @@ void Parser::parseDefinition(Statement &statement) {
       if (statement.names.size() == 1 && at(TokenKind::Name))
         help = didYouMean(statement.names[0].text, {"param", "state", "use", "update", "return", "metric"});
       if (!help.empty())
-        failAt(Code::E0010, statement.names[0].span, "expected a statement, got `" + statement.names[0].text + "`", help);
+        failAt(Code::E0010, statement.names[0].span, "expected a statement, got `" + statement.names[0].text + "`",
+               help);
       else if (statement.names.size() == 1 && at(TokenKind::Name) && at(TokenKind::Assign, 1))
         failAt(Code::E0010, statement.names[0].span, "expected a statement, got `" + statement.names[0].text + "`",
                "a definition has no word before it: `" + peek().text + " = ..`");
@@ -182,7 +184,8 @@ Setting Parser::parseSetting() {
   if (!at(TokenKind::Name)) {
     TokenKind kind = peek().kind;
     if (kind >= TokenKind::Param && kind <= TokenKind::Return)
-      failAt(Code::E0010, peek().span, describe(kind) + " cannot stand here: it belongs to the body of a layer or model");
+      failAt(Code::E0010, peek().span,
+             describe(kind) + " cannot stand here: it belongs to the body of a layer or model");
     else
       fail("a setting's name");
     return setting;

@@ -1,5 +1,5 @@
-// Parser.cpp: tokens, errors, and where the parser goes on after an error. The rules are in ParseItems.cpp, ParseStatements.cpp
-// and ParseExpressions.cpp.
+// Parser.cpp: tokens, errors, and where the parser goes on after an error. The rules are in ParseItems.cpp,
+// ParseStatements.cpp and ParseExpressions.cpp.
 #include "compiler/frontend/ParserImpl.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ bool acceptsTokens(std::vector<Token> tokens) {
 Parser::Parser(std::vector<Token> tokens, Diagnostics &diags, const SourceList *sources, int file)
     : tokens(std::move(tokens)), diags(diags), sources(sources), file(file) {}
 
-// ---- Tokens ----------------------------------------------------------------------------------------------------------------
+// ---- Tokens ---------------------------------------------------------------------------------------------------------
 
 const Token &Parser::peek(int ahead) const {
   if (panic)
@@ -101,7 +101,7 @@ Span Parser::since(uint32_t begin) const {
   return {file, begin, std::max(begin, last)};
 }
 
-// ---- Errors ----------------------------------------------------------------------------------------------------------------
+// ---- Errors ---------------------------------------------------------------------------------------------------------
 
 void Parser::fail(const std::string &expected) {
   if (panic)
@@ -123,8 +123,8 @@ void Parser::fail(const std::string &expected) {
   }
   if (token.kind != TokenKind::Error && !failUnclosed()) {
     Diagnostic &error = diags.error(Code::E0010, span, "expected " + expected + ", got " + got);
-    bool closes = token.kind == TokenKind::RPar || token.kind == TokenKind::RSquare || token.kind == TokenKind::RBrace ||
-                  token.kind == TokenKind::End;
+    bool closes = token.kind == TokenKind::RPar || token.kind == TokenKind::RSquare ||
+                  token.kind == TokenKind::RBrace || token.kind == TokenKind::End;
     if (closes && !brackets.empty() && brackets.back().span.end < span.begin)
       error.label(brackets.back().span, describe(brackets.back().kind) + " is open since here");
   } else if (!diags.hasErrors()) { // an Error token that nobody has reported: a hand-made stream
@@ -142,9 +142,9 @@ void Parser::failAt(Code code, Span span, std::string message, std::string help)
   panicAt = pos;
 }
 
-// In brackets line ends do not count, so that a bracket left open shows at the next statement. It is the reason if a line
-// begins here (or began with the left side of this `=`), and a brace, a statement's word or an item comes before the partner
-// of the bracket.
+// In brackets line ends do not count, so that a bracket left open shows at the next statement. It is the reason if a
+// line begins here (or began with the left side of this `=`), and a brace, a statement's word or an item comes before
+// the partner of the bracket.
 bool Parser::failUnclosed() {
   size_t first = pos;
   while (tokens[pos].kind == TokenKind::Assign && first > 0 && !tokens[first].startsLine)
@@ -191,7 +191,7 @@ void Parser::endOfStatement(const char *expected) {
     fail(expected);
 }
 
-// ---- Recovery --------------------------------------------------------------------------------------------------------------
+// ---- Recovery -------------------------------------------------------------------------------------------------------
 
 bool Parser::startsItem(size_t index) const {
   const Token &token = tokens[index];
@@ -283,8 +283,8 @@ void Parser::skipToBody() {
 
 Parser::Nesting::Nesting(Parser &parser) : parser(parser) {
   if (++parser.nesting > maxNesting)
-    parser.failAt(Code::E0012, parser.peek().span, "this nests more than " + std::to_string(maxNesting) + " levels deep",
-                  "give a part of it a name");
+    parser.failAt(Code::E0012, parser.peek().span,
+                  "this nests more than " + std::to_string(maxNesting) + " levels deep", "give a part of it a name");
 }
 
 // file = { item NL }

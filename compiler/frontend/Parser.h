@@ -1,4 +1,5 @@
-// Parser.h: text -> AST. Hand-written recursive descent with two tokens of look-ahead; one function a rule of grammar.ebnf.
+// Parser.h: text -> AST. Hand-written recursive descent with two tokens of look-ahead; one function a rule of
+// grammar.ebnf.
 #ifndef CINCH_COMPILER_FRONTEND_PARSER_H
 #define CINCH_COMPILER_FRONTEND_PARSER_H
 

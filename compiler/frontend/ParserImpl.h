@@ -1,9 +1,9 @@
-// ParserImpl.h: the parser's state and its functions, shared by ParseItems.cpp, ParseStatements.cpp, ParseExpressions.cpp and
-// Parser.cpp (tokens, errors, recovery).
+// ParserImpl.h: the parser's state and its functions, shared by ParseItems.cpp, ParseStatements.cpp,
+// ParseExpressions.cpp and Parser.cpp (tokens, errors, recovery).
 //
-// Errors: the first error in a statement is reported and sets `panic`. From then on every look at a token sees the end of the
-// file, so all rules run out without further messages; the statement's or item's owner clears `panic` and moves to where the
-// next one begins.
+// Errors: the first error in a statement is reported and sets `panic`. From then on every look at a token sees the end
+// of the file, so all rules run out without further messages; the statement's or item's owner clears `panic` and moves
+// to where the next one begins.
 #ifndef CINCH_COMPILER_FRONTEND_PARSERIMPL_H
 #define CINCH_COMPILER_FRONTEND_PARSERIMPL_H
 

@@ -1,7 +1,7 @@
 // PrintDiagnostics.cpp: diagnostics as text with source frames, and as JSON, one object a line.
 //
-// A frame shows each line that has labels once. Under it the marks, `^` for the place itself and `-` for others; the rightmost
-// label stands behind the marks, the others below, each under its mark, from right to left.
+// A frame shows each line that has labels once. Under it the marks, `^` for the place itself and `-` for others; the
+// rightmost label stands behind the marks, the others below, each under its mark, from right to left.
 #include "compiler/frontend/Diagnostics.h"
 
 #include "llvm/Support/JSON.h"
@@ -69,7 +69,8 @@ public:
     for (const std::string &path : d.paths)
       extra(bar, "", path);
     if (d.instances > 0)
-      extra(bar, "", "and in " + std::to_string(d.instances) + (d.instances == 1 ? " other instance" : " other instances"));
+      extra(bar, "",
+            "and in " + std::to_string(d.instances) + (d.instances == 1 ? " other instance" : " other instances"));
     for (const std::string &note : d.notes)
       extra(bar, "note: ", note);
     for (const std::string &help : d.helps)

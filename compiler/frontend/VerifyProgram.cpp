@@ -1,4 +1,5 @@
-// VerifyProgram.cpp: shape rule, types and batch axis of every op of a Program, stated apart from the elaborator that made it.
+// VerifyProgram.cpp: shape rule, types and batch axis of every op of a Program, stated apart from the elaborator that
+// made it.
 #include "compiler/frontend/VerifyProgram.h"
 
 #include <algorithm>
@@ -9,11 +10,13 @@ namespace cinch {
 
 const char *opKindName(OpKind kind) {
   static const char *const names[] = {
-      "Parameter", "Field", "ValidRows", "Constant", "Vector", "Range", "Neg", "Exp", "Expm1", "Log", "Log1p", "Sqrt", "Sin",
-      "Cos", "Tanh", "Erf", "Sigmoid", "Softplus", "Abs", "Floor", "StopGradient", "Not", "And", "Or", "Cast", "Add", "Sub",
-      "Mul", "Div", "Pow", "Max", "Min", "Compare", "Where", "Broadcast", "Transpose", "Reshape", "Slice", "Pad", "Concat",
-      "Reverse", "Reduce", "Contract", "Gather", "Softmax", "LogSoftmax", "ArgMax", "ArgMin", "CrossEntropy", "Attend",
-      "Random"};
+      "Parameter",    "Field",    "ValidRows", "Constant",  "Vector",       "Range",      "Neg",    "Exp",
+      "Expm1",        "Log",      "Log1p",     "Sqrt",      "Sin",          "Cos",        "Tanh",   "Erf",
+      "Sigmoid",      "Softplus", "Abs",       "Floor",     "StopGradient", "Not",        "And",    "Or",
+      "Cast",         "Add",      "Sub",       "Mul",       "Div",          "Pow",        "Max",    "Min",
+      "Compare",      "Where",    "Broadcast", "Transpose", "Reshape",      "Slice",      "Pad",    "Concat",
+      "Reverse",      "Reduce",   "Contract",  "Gather",    "Softmax",      "LogSoftmax", "ArgMax", "ArgMin",
+      "CrossEntropy", "Attend",   "Random"};
   static_assert(sizeof names / sizeof *names == static_cast<size_t>(OpKind::Random) + 1, "one name a kind");
   return names[static_cast<int>(kind)];
 }
@@ -31,7 +34,8 @@ std::string text(const TensorType &type) {
   static const char *const dtypes[] = {"f32", "i32", "bool"};
   std::string result = std::string(dtypes[static_cast<int>(type.dtype)]) + "[";
   for (size_t i = 0; i < type.shape.size(); ++i)
-    result += (i ? ", " : "") + std::string(static_cast<int>(i) == type.batch ? "batch " : "") + std::to_string(type.shape[i]);
+    result += (i ? ", " : "") + std::string(static_cast<int>(i) == type.batch ? "batch " : "") +
+              std::to_string(type.shape[i]);
   return result + "]";
 }
 
@@ -57,8 +61,8 @@ private:
   bool require(bool ok, const std::string &what) {
     if (!ok && fault.empty()) {
       const Op &op = graph.ops[current];
-      fault = std::string(name) + ", op " + std::to_string(current) + " (" + opKindName(op.kind) + "): " + what + "; result " +
-              text(op.type);
+      fault = std::string(name) + ", op " + std::to_string(current) + " (" + opKindName(op.kind) + "): " + what +
+              "; result " + text(op.type);
       for (int operand : op.operands)
         if (operand >= 0 && static_cast<size_t>(operand) < current)
           fault += ", operand " + text(graph.ops[operand].type);
@@ -69,7 +73,8 @@ private:
   const TensorType &in(int i) const { return graph.ops[graph.ops[current].operands[i]].type; }
   int inputs() const { return static_cast<int>(graph.ops[current].operands.size()); }
   bool count(int wanted) {
-    return require(inputs() == wanted, "expected " + std::to_string(wanted) + " operands, got " + std::to_string(inputs()));
+    return require(inputs() == wanted,
+                   "expected " + std::to_string(wanted) + " operands, got " + std::to_string(inputs()));
   }
   bool result(const TensorType &wanted) {
     return require(same(graph.ops[current].type, wanted), "expected the result " + text(wanted));
@@ -97,8 +102,10 @@ private:
         return;
       elements *= size;
     }
-    if (!require(op.type.batch >= -1 && op.type.batch < static_cast<int>(op.type.shape.size()), "the batch axis's number") ||
-        !require(op.type.batch < 0 || op.type.shape[op.type.batch] == program.batch, "the batch axis is not as long as the batch"))
+    if (!require(op.type.batch >= -1 && op.type.batch < static_cast<int>(op.type.shape.size()),
+                 "the batch axis's number") ||
+        !require(op.type.batch < 0 || op.type.shape[op.type.batch] == program.batch,
+                 "the batch axis is not as long as the batch"))
       return;
     verifyKind(op);
   }
@@ -131,7 +138,12 @@ private:
       count(0) && require(type.shape.size() == 1 && type.dtype == DType::I32 && type.batch == -1, "i32 of one axis");
       return;
     case OpKind::Exp: case OpKind::Expm1: case OpKind::Log: case OpKind::Log1p: case OpKind::Sqrt: case OpKind::Sin:
-    case OpKind::Cos: case OpKind::Tanh: case OpKind::Erf: case OpKind::Sigmoid: case OpKind::Softplus: case OpKind::Floor:
+    case OpKind::Cos:
+    case OpKind::Tanh:
+    case OpKind::Erf:
+    case OpKind::Sigmoid:
+    case OpKind::Softplus:
+    case OpKind::Floor:
     case OpKind::StopGradient:
       count(1) && dtype(0, DType::F32) && result(in(0));
       return;
@@ -151,8 +163,8 @@ private:
       count(2) && dtype(0, DType::Bool) && require(same(in(0), in(1)), "operands differ") && result(in(0));
       return;
     case OpKind::Add: case OpKind::Sub: case OpKind::Mul: case OpKind::Max: case OpKind::Min:
-      count(2) && require(in(0).dtype != DType::Bool, "arithmetic on bool") && require(same(in(0), in(1)), "operands differ") &&
-          result(in(0));
+      count(2) && require(in(0).dtype != DType::Bool, "arithmetic on bool") &&
+          require(same(in(0), in(1)), "operands differ") && result(in(0));
       return;
     case OpKind::Div: case OpKind::Pow:
       count(2) && dtype(0, DType::F32) && require(same(in(0), in(1)), "operands differ") && result(in(0));
@@ -271,7 +283,8 @@ private:
     require(from.dtype == to.dtype, "another dtype") &&
         require(product(from.shape, from.shape.size()) == product(to.shape, to.shape.size()), "number of elements") &&
         require((from.batch < 0) == (to.batch < 0), "makes or loses the batch axis") &&
-        require(from.batch < 0 || product(from.shape, from.batch) == product(to.shape, to.batch), "moves the batch axis");
+        require(from.batch < 0 || product(from.shape, from.batch) == product(to.shape, to.batch),
+                "moves the batch axis");
   }
 
   void concat(const Op &op) {
@@ -304,11 +317,16 @@ private:
     bool logical = op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All;
     bool floating = op.reduce == ReduceKind::Sum || op.reduce == ReduceKind::Mean;
     DType dtype = in(0).dtype;
-    require(logical ? dtype == DType::Bool : floating ? dtype == DType::F32 : dtype != DType::Bool, "dtype") && result(wanted);
+    require(logical    ? dtype == DType::Bool
+            : floating ? dtype == DType::F32
+                       : dtype != DType::Bool,
+            "dtype") &&
+        result(wanted);
   }
 
   // Notes that label `label` runs over an axis of `type`.
-  bool bind(std::vector<int64_t> &sizes, std::vector<int> &batches, int64_t label, const TensorType &type, size_t axis) {
+  bool bind(std::vector<int64_t> &sizes, std::vector<int> &batches, int64_t label, const TensorType &type,
+            size_t axis) {
     if (!require(label >= 0 && label < 64, "label"))
       return false;
     if (sizes.size() <= static_cast<size_t>(label)) {
@@ -364,14 +382,16 @@ private:
   }
 
   void gather(const Op &op) {
-    if (!require(inputs() >= 2, "no index tensors") || !require(static_cast<int>(op.maps.size()) == inputs(), "number of maps") ||
+    if (!require(inputs() >= 2, "no index tensors") ||
+        !require(static_cast<int>(op.maps.size()) == inputs(), "number of maps") ||
         !require(op.type.dtype == in(0).dtype, "another dtype"))
       return;
     std::vector<int64_t> sizes;
     std::vector<int> batches;
     std::set<int64_t> used;
     for (int i = 0; i < inputs(); ++i) {
-      if (!require(op.maps[i].size() == in(i).shape.size(), "as many labels as axes") || (i > 0 && !dtype(i, DType::I32)))
+      if (!require(op.maps[i].size() == in(i).shape.size(), "as many labels as axes") ||
+          (i > 0 && !dtype(i, DType::I32)))
         return;
       for (size_t a = 0; a < op.maps[i].size(); ++a) {
         int64_t label = op.maps[i][a];
@@ -384,7 +404,8 @@ private:
         }
       }
     }
-    require(static_cast<int>(used.size()) == inputs() - 1, "an index tensor is not used") && labelledResult(op, sizes, batches);
+    require(static_cast<int>(used.size()) == inputs() - 1, "an index tensor is not used") &&
+        labelledResult(op, sizes, batches);
   }
 
   // q[.., A, T, K] k[.., G, S, K] v[.., G, S, E] keys[.., S] bias[A, T, S] -> [.., A, T, E]
@@ -399,7 +420,8 @@ private:
     int leading = static_cast<int>(rank) - 3;
     auto lead = [&](const TensorType &type) { return Shape(type.shape.begin(), type.shape.begin() + leading); };
     auto dim = [&](const TensorType &type, int i) { return type.shape[leading + i]; };
-    if (!require(lead(q) == lead(k) && lead(q) == lead(v) && q.batch == k.batch && q.batch == v.batch, "leading axes") ||
+    if (!require(lead(q) == lead(k) && lead(q) == lead(v) && q.batch == k.batch && q.batch == v.batch,
+                 "leading axes") ||
         !require(q.batch < leading, "works along the batch axis") ||
         !require(dim(q, 2) == dim(k, 2) && dim(k, 0) == dim(v, 0) && dim(k, 1) == dim(v, 1), "sizes") ||
         !require(dim(q, 0) % dim(k, 0) == 0, "key heads do not divide query heads"))

@@ -1,5 +1,5 @@
-// VerifyProgram.h: the verifier at the border between the checker and the emitter. A fault it finds is a fault of the compiler,
-// never of the user's file.
+// VerifyProgram.h: the verifier at the border between the checker and the emitter. A fault it finds is a fault of the
+// compiler, never of the user's file.
 #ifndef CINCH_COMPILER_FRONTEND_VERIFYPROGRAM_H
 #define CINCH_COMPILER_FRONTEND_VERIFYPROGRAM_H
 

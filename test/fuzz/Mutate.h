@@ -1,5 +1,6 @@
-// Mutate.h: changes a program token by token (drop, double, swap, replace by one seen anywhere, another number, a line away, a
-// few tokens copied), so that much of what comes out still parses and reaches the checker. Same generator state, same result.
+// Mutate.h: changes a program token by token (drop, double, swap, replace by one seen anywhere, another number, a line
+// away, a few tokens copied), so that much of what comes out still parses and reaches the checker. Same generator
+// state, same result.
 #ifndef CINCH_TEST_FUZZ_MUTATE_H
 #define CINCH_TEST_FUZZ_MUTATE_H
 
@@ -55,7 +56,8 @@ inline std::string mutate(const std::string &text, const std::vector<std::string
       list[at] = seen[pick(seen.size())];
       break;
     case 5: { // another number
-      static const char *const numbers[] = {"0", "1", "2", "3", "0.5", "7", "1e30", "4294967296", "99999999999999999999", "1e-9"};
+      static const char *const numbers[] = {
+          "0", "1", "2", "3", "0.5", "7", "1e30", "4294967296", "99999999999999999999", "1e-9"};
       for (size_t i = at; i < list.size(); ++i)
         if (std::isdigit(static_cast<unsigned char>(list[i][0]))) {
           list[i] = numbers[pick(10)];

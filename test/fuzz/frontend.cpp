@@ -2,8 +2,8 @@
 //   - the parser with recovery and the parser that stops at the first error agree on whether the text is a program;
 //   - every diagnostic can be printed, and its JSON reads back;
 //   - the checker gives a program or errors, and its program passes the verifier.
-// Two mutators take turns: libFuzzer's on bytes, and one on tokens (drop, double, swap, replace by a token seen anywhere), so
-// that many inputs get as far as the checker. test/fuzz/run builds and runs it.
+// Two mutators take turns: libFuzzer's on bytes, and one on tokens (drop, double, swap, replace by a token seen
+// anywhere), so that many inputs get as far as the checker. test/fuzz/run builds and runs it.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
@@ -73,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return 0;
 }
 
-// ---- Mutation of tokens ----------------------------------------------------------------------------------------------------
+// ---- Mutation of tokens ---------------------------------------------------------------------------------------------
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize);
 

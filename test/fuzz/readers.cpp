@@ -1,5 +1,6 @@
-// Fuzz target of the trained binary's readers: safetensors, NPY, IDX and token files with any content are taken or refused with
-// a reason, never more. The first byte chooses the format and the field's type, the rest is the file. Promises tested:
+// Fuzz target of the trained binary's readers: safetensors, NPY, IDX and token files with any content are taken or
+// refused with a reason, never more. The first byte chooses the format and the field's type, the rest is the file.
+// Promises tested:
 //   - a file that was opened can be read example by example, and its values checked, without surprises;
 //   - a safetensors file that was taken loads in full.
 // Leaving (`fail`) becomes a jump back here; memory that the runtime never frees is freed after each input.
@@ -28,7 +29,7 @@ static void require(bool ok, const char *what) {
   std::abort();
 }
 
-// ---- What the readers need of Output.cpp and Memory.cpp --------------------------------------------------------------------
+// ---- What the readers need of Output.cpp and Memory.cpp -------------------------------------------------------------
 
 namespace cinch::rt {
 
@@ -96,7 +97,8 @@ static void readDataset(const char *source, const char *path, uint8_t variant) {
   char values[4 * 8];
   for (int64_t example : {int64_t(0), data.examples / 2, data.examples - 1})
     for (Elem elem : {Elem::F32, Elem::F64})
-      require(readExample(data, 0, example, field.elem == Elem::F32 ? elem : field.elem, values), "an example can be read");
+      require(readExample(data, 0, example, field.elem == Elem::F32 ? elem : field.elem, values),
+              "an example can be read");
   checkValues(data, nullptr);
 }
 

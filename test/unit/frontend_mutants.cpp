@@ -1,7 +1,7 @@
 // LINK: cinch_frontend
-// Programs with a few tokens changed: the front end takes or refuses each with a diagnostic in the text, never crashes, and what
-// it takes passes the verifier. Seeds are the programs of test/frontend/language.
-// usage: frontend_mutants [COUNT=2000] [SEED=1]    a mutant that ends the process is printed first
+// Programs with a few tokens changed: the front end takes or refuses each with a diagnostic in the text, never crashes,
+// and what it takes passes the verifier. Seeds are the programs of test/frontend/language. usage: frontend_mutants
+// [COUNT=2000] [SEED=1]    a mutant that ends the process is printed first
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
@@ -23,7 +23,8 @@ static std::string current;
 
 static void showAndLeave(int number) {
   static const char head[] = "failed: the front end crashed on\n", tail[] = "\n0 passed, 1 failed\n";
-  if (write(1, head, sizeof head - 1) < 0 || write(1, current.data(), current.size()) < 0 || write(1, tail, sizeof tail - 1) < 0)
+  if (write(1, head, sizeof head - 1) < 0 || write(1, current.data(), current.size()) < 0 ||
+      write(1, tail, sizeof tail - 1) < 0)
     _exit(2);
   _exit(1);
 }

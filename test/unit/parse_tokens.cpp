@@ -1,7 +1,8 @@
 // LINK: cinch_frontend
-// The lexer and the parser on small texts: which are accepted, and what the messages say. For grammar_verdicts.py it also
-// answers by the line:
-//   parse_tokens --parse   each line of standard input holds token kinds (`NAME_ ASSIGN NUMBER NL`); prints 1 if the grammar
+// The lexer and the parser on small texts: which are accepted, and what the messages say. For grammar_verdicts.py it
+// also answers by the line:
+//   parse_tokens --parse   each line of standard input holds token kinds (`NAME_ ASSIGN NUMBER NL`); prints 1 if the
+//   grammar
 //                          has them, else 0
 //   parse_tokens --lex     each line holds a text (`\n`, `\\` and `\xHH` escaped); prints its token kinds, or `BAD`
 //   parse_tokens FILE..    prints the diagnostics of these files; 1 if one has errors
@@ -16,13 +17,14 @@
 
 using namespace cinch;
 
-// ---- Token kinds by name ---------------------------------------------------------------------------------------------------
+// ---- Token kinds by name --------------------------------------------------------------------------------------------
 
-static const char *const punctuationNames[] = {"LPAR",  "RPAR",  "LSQB", "RSQB",   "LBRACE", "RBRACE", "COMMA", "COLON", "QUERY",
-                                               "TILDE", "AT",    "PRIME", "ASSIGN", "ARROW",  "DOTS",   "EQ",    "NE",    "LT",
-                                               "LE",    "GT",    "GE",    "PLUS",   "MINUS",  "STAR",   "SLASH", "CARET"};
-static const char *const softWords[] = {"dim",  "const", "data",  "reversible", "layer", "model", "train",  "on",      "seed",
-                                        "plan", "batch", "scale", "from",       "below", "except", "builtin", "names"};
+static const char *const punctuationNames[] = {
+    "LPAR",  "RPAR", "LSQB", "RSQB", "LBRACE", "RBRACE", "COMMA", "COLON", "QUERY", "TILDE", "AT",   "PRIME", "ASSIGN",
+    "ARROW", "DOTS", "EQ",   "NE",   "LT",     "LE",     "GT",    "GE",    "PLUS",  "MINUS", "STAR", "SLASH", "CARET"};
+static const char *const softWords[] = {"dim",   "const", "data",   "reversible", "layer", "model",
+                                        "train", "on",    "seed",   "plan",       "batch", "scale",
+                                        "from",  "below", "except", "builtin",    "names"};
 
 static std::string upper(std::string s) {
   for (char &c : s)
@@ -129,7 +131,7 @@ static int parseFiles(int count, char **paths) {
   return diags.hasErrors();
 }
 
-// ---- Cases -----------------------------------------------------------------------------------------------------------------
+// ---- Cases ----------------------------------------------------------------------------------------------------------
 
 static int passed = 0, failed = 0;
 

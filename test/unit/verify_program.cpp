@@ -1,6 +1,6 @@
 // LINK: cinch_frontend
-// The verifier between checker and emitter: a small right program is accepted, and each way of making it wrong is refused with
-// the reason.
+// The verifier between checker and emitter: a small right program is accepted, and each way of making it wrong is
+// refused with the reason.
 #include "compiler/frontend/VerifyProgram.h"
 
 #include <functional>
@@ -36,8 +36,30 @@ static TensorType boolean(std::vector<int64_t> shape, int batch = -1) { return {
 
 // The places of ops that the cases change.
 enum Place {
-  Text, Wte, Embedded, Heads, Turned, Attended, Flat, Logits, Labels, Losses, Total, Loss, Bias, Wide, Sum, Cut, Padded, Joined,
-  Less, Chosen, Best, Known, Draw, Whole
+  Text,
+  Wte,
+  Embedded,
+  Heads,
+  Turned,
+  Attended,
+  Flat,
+  Logits,
+  Labels,
+  Losses,
+  Total,
+  Loss,
+  Bias,
+  Wide,
+  Sum,
+  Cut,
+  Padded,
+  Joined,
+  Less,
+  Chosen,
+  Best,
+  Known,
+  Draw,
+  Whole
 };
 
 static Program right() {

@@ -1,8 +1,9 @@
 // LINK: cinch_frontend
 // Wrong programs are refused where they are wrong: the cases of test/frontend/wrong/*.cinch. A case begins with
-// `// case: title`. It is the body of a model, or items of a file if it defines the model itself; dims, data and a `train` block
-// that it lacks are put around it. A line that is to be refused ends in `// E0201: words | words`: an error with this code (or one
-// that begins so) on this line, with these words in it. Any other error fails the case; so do errors in cases that expect none.
+// `// case: title`. It is the body of a model, or items of a file if it defines the model itself; dims, data and a
+// `train` block that it lacks are put around it. A line that is to be refused ends in `// E0201: words | words`: an
+// error with this code (or one that begins so) on this line, with these words in it. Any other error fails the case; so
+// do errors in cases that expect none.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
@@ -19,7 +20,9 @@ using namespace cinch;
 
 static int passed = 0, failed = 0;
 
-static void fail(const std::string &where, const std::string &what) { std::cout << "failed: " << where << ": " << what << "\n"; }
+static void fail(const std::string &where, const std::string &what) {
+  std::cout << "failed: " << where << ": " << what << "\n";
+}
 
 static std::string trimmed(llvm::StringRef s) { return s.trim().str(); }
 
@@ -34,7 +37,8 @@ static bool runCase(const std::string &where, const std::vector<std::string> &li
   std::string program = "dim B = 8 batch, D = 4, H = 4, N = 3, V = 10\n"
                         "data train = npy(\"x.npy\", \"y.npy\") -> (x: f32[B, D], y: i32[B] below V)\n";
   auto has = [&](llvm::StringRef head) {
-    return std::any_of(lines.begin(), lines.end(), [&](const std::string &l) { return llvm::StringRef(l).starts_with(head); });
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string &l) { return llvm::StringRef(l).starts_with(head); });
   };
   bool isBody = !has("model ");
   int line = 3;
@@ -62,7 +66,8 @@ static bool runCase(const std::string &where, const std::vector<std::string> &li
   if (isBody)
     program += "}\n";
   if (!has("train "))
-    program += "train m on train seed 1 {\n  loss = mean[B] cross_entropy(m(x), y)\n  optimizer sgd(lr = 0.1)\n  steps 10\n}\n";
+    program += "train m on train seed 1 {\n  loss = mean[B] cross_entropy(m(x), y)\n  optimizer sgd(lr = 0.1)\n  steps "
+               "10\n}\n";
 
   SourceList sources;
   Diagnostics diags(sources), preludeDiags(sources);
@@ -95,8 +100,8 @@ static bool runCase(const std::string &where, const std::vector<std::string> &li
                          [&](const std::string &word) { return all.find(word) != std::string::npos; });
     });
     if (it == expectations.end()) {
-      fail(where, "not expected, " + std::string(codeName(d.code)) + " at line " + std::to_string(at) + " of\n" + program +
-                      "  " + all);
+      fail(where, "not expected, " + std::string(codeName(d.code)) + " at line " + std::to_string(at) + " of\n" +
+                      program + "  " + all);
       ok = false;
     } else {
       it->met = true;
