@@ -1,6 +1,6 @@
 // products.cpp: generated contraction kernels beside oneDNN's sgemm, one thread, alternating rounds in one process.
 //
-//   bench_products [--cpu NAME] [--rounds N] [FILTER]
+//   bench_products [--cpu NAME] [--rounds N] [--shape MxNxK:TT ...] [FILTER]
 //
 // Both sides see the same matrices; packing is part of our time. A row's ratio is the median over the rounds of (oneDNN's
 // time / ours): above 1 ours is faster. With an AVX2 CPU oneDNN is held to AVX2, too.
@@ -152,15 +152,24 @@ static bool measure(const Shape &shape, const std::string &cpu, int rounds, Row 
 int main(int argc, char **argv) {
   std::string cpu = "native", filter;
   int rounds = 15;
+  std::vector<Shape> chosen;
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--cpu") && i + 1 < argc)
       cpu = argv[++i];
     else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = std::max(1, std::atoi(argv[++i]));
-    else if (argv[i][0] != '-')
+    else if (!std::strcmp(argv[i], "--shape") && i + 1 < argc) {
+      long long m, n, k;
+      char a, b;
+      if (std::sscanf(argv[++i], "%lldx%lldx%lld:%c%c", &m, &n, &k, &a, &b) != 5 || m < 1 || n < 1 || k < 1) {
+        std::fprintf(stderr, "expected a shape such as 256x512x784:NT, got '%s'\n", argv[i]);
+        return 2;
+      }
+      chosen.push_back({argv[i], m, n, k, a == 'T', b == 'T'});
+    } else if (argv[i][0] != '-')
       filter = argv[i];
     else {
-      std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--rounds N] [FILTER]\n");
+      std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--rounds N] [--shape MxNxK:TT ...] [FILTER]\n");
       return 2;
     }
   }
@@ -173,11 +182,13 @@ int main(int argc, char **argv) {
     dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
   omp_set_num_threads(1);
 
-  std::printf("%-18s %18s %10s %10s %7s\n", "product", "M x N x K", "GFLOP/s", "oneDNN", "ratio");
+  std::printf("%-20s %18s %10s %10s %7s\n", "product", "M x N x K", "GFLOP/s", "oneDNN", "ratio");
   double logs = 0, least = 1e9;
   int count = 0;
   bool ok = true;
-  for (const Shape &shape : shapes) {
+  if (chosen.empty())
+    chosen.assign(std::begin(shapes), std::end(shapes));
+  for (const Shape &shape : chosen) {
     if (!filter.empty() && !std::strstr(shape.name, filter.c_str()))
       continue;
     Row row;
@@ -186,7 +197,7 @@ int main(int argc, char **argv) {
       continue;
     }
     std::string size = std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k);
-    std::printf("%-18s %18s %10.1f %10.1f %7.3f\n", shape.name, size.c_str(), row.ours, row.theirs, row.ratio);
+    std::printf("%-20s %18s %10.1f %10.1f %7.3f\n", shape.name, size.c_str(), row.ours, row.theirs, row.ratio);
     std::fflush(stdout);
     logs += std::log(row.ratio);
     least = std::min(least, row.ratio);

@@ -1,0 +1,124 @@
+// LINK: kernel_harness
+//
+// The machine code of the main product kernel, AVX2 and AVX-512: its inner loops consist of the FMAs of the register tile and
+// the loads they need, and nothing in them goes to the stack.
+#include "test/kernels/KernelHarness.h"
+#include "compiler/kernels/ContractPlan.h"
+#include "compiler/target/Object.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <sstream>
+
+using namespace cinch;
+
+static int passed = 0, failures = 0;
+
+static void expect(bool ok, const std::string &what) {
+  ok ? ++passed : ++failures;
+  if (!ok)
+    std::printf("FAILED: %s\n", what.c_str());
+}
+
+struct Loop {
+  int fmas = 0, instructions = 0, stackAccesses = 0, stores = 0;
+};
+
+static bool contains(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+// Innermost loops: the stretch from a label to a conditional jump back to it, with no other label of a jump inside.
+static std::vector<Loop> innermostLoops(const std::string &assembly) {
+  std::vector<std::string> lines;
+  std::istringstream stream(assembly);
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back(line);
+  bool framed = contains(assembly, "movq\t%rsp, %rbp"); // else rbp is a register like others
+  std::map<std::string, size_t> labels;
+  std::vector<Loop> loops;
+  for (size_t at = 0; at < lines.size(); ++at) {
+    const std::string &line = lines[at];
+    if (line.compare(0, 2, ".L") == 0) {
+      labels[line.substr(0, line.find(':'))] = at;
+      continue;
+    }
+    size_t target = line.find(".LBB");
+    if (!contains(line, "\tj") || target == std::string::npos)
+      continue;
+    auto label = labels.find(line.substr(target));
+    if (label == labels.end())
+      continue; // forwards
+    Loop loop;
+    bool inner = true;
+    for (size_t i = label->second + 1; i <= at; ++i) {
+      const std::string &instruction = lines[i];
+      inner &= instruction.compare(0, 2, ".L") != 0;
+      if (instruction.empty() || instruction[0] != '\t' || instruction[1] == '.' || instruction[1] == '#')
+        continue;
+      ++loop.instructions;
+      loop.fmas += contains(instruction, "vfmadd");
+      loop.stackAccesses += contains(instruction, "(%rsp") || (framed && contains(instruction, "(%rbp"));
+      loop.stores += contains(instruction, "vmov") && instruction.back() == ')';
+    }
+    if (inner)
+      loops.push_back(loop);
+  }
+  return loops;
+}
+
+static void checkTile(const std::string &cpu, int64_t m, int64_t n, int64_t k, bool transposeA, bool transposeB,
+                      int leastFmasAStep) {
+  kernels::ContractSpec spec;
+  spec.m = {m};
+  spec.n = {n};
+  spec.k = {k};
+  spec.a.buffer = 0, spec.b.buffer = 1, spec.c.buffer = 2;
+  spec.a.strides = transposeA ? std::vector<int64_t>{1, m} : std::vector<int64_t>{k, 1};
+  spec.b.strides = transposeB ? std::vector<int64_t>{1, k} : std::vector<int64_t>{n, 1};
+  spec.c.strides = {n, 1};
+  kernels::TargetInfo target;
+  target.lanes = target::lanesOf(cpu);
+  kernels::ContractPlan plan = kernels::planContract(spec, target);
+  test::KernelHarness harness(cpu);
+  auto builder = harness.builder();
+  kernels::buildContract(builder, harness.module(), "product", spec, target);
+  std::string name = cpu + " " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
+                     (transposeA ? " T" : " N") + (transposeB ? "T" : "N");
+  if (!harness.compile()) {
+    expect(false, name + ": " + harness.error());
+    return;
+  }
+  std::string assembly = harness.assembly();
+  expect(contains(assembly, target.lanes == 16 ? "%zmm" : "%ymm"), name + ": uses the full vector width");
+  int tile = plan.mr * plan.nv;
+  expect(tile >= leastFmasAStep, name + ": tile of " + std::to_string(plan.mr) + " x " + std::to_string(plan.nv));
+  bool found = false;
+  for (const Loop &loop : innermostLoops(assembly)) {
+    if (loop.fmas == 0)
+      continue;
+    std::string counts = std::to_string(loop.fmas) + " FMAs, " + std::to_string(loop.instructions) + " instructions, " +
+                         std::to_string(loop.stackAccesses) + " stack accesses, " + std::to_string(loop.stores) + " stores";
+    expect(loop.stackAccesses == 0 && loop.stores == 0, name + ": a loop spills or stores: " + counts);
+    if (loop.fmas != tile * plan.unroll)
+      continue;
+    found = true;
+    // Loads of B, broadcasts of A, the counter, its comparison, the jump and at most two moves of addresses a step.
+    int most = plan.unroll * (tile + plan.nv + plan.mr + 2) + 4;
+    expect(loop.instructions <= most, name + ": at most " + std::to_string(most) + " instructions expected: " + counts);
+  }
+  expect(found, name + ": a loop of " + std::to_string(tile * plan.unroll) + " FMAs");
+}
+
+int main() {
+  for (auto &cpu : {std::pair<std::string, int>{"haswell", 10}, {"skylake-avx512", 20}, {"znver4", 20}}) {
+    checkTile(cpu.first, 1024, 1024, 1024, false, false, cpu.second);
+    checkTile(cpu.first, 4096, 768, 3072, false, true, cpu.second);
+    checkTile(cpu.first, 768, 3072, 4096, true, false, cpu.second);
+    checkTile(cpu.first, 1000, 1000, 1000, false, false, cpu.second);
+    checkTile(cpu.first, 64, 64, 64, false, false, cpu.second);
+  }
+  std::printf("%d passed, %d failed\n", passed, failures);
+  return failures != 0;
+}
