@@ -70,6 +70,8 @@ static int64_t stepOfName(const char *name) {
   return strcmp(end, ".safetensors") == 0 ? step : -1;
 }
 
+static void deleteOld(int rule);
+
 bool saveCheckpoint(int rule, bool pending, Path *saved) {
   TensorFileInfo info;
   snprintf(info.kind, sizeof info.kind, "checkpoint 1");
@@ -98,10 +100,12 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   savedStep = run.step;
   if (saved)
     *saved = path;
+  if (rule < 0)
+    for (int64_t i = 0; i < run.meta.every.size && rule < 0; ++i)
+      if (run.meta.every[i].kind == Every::Checkpoint)
+        deleteOld(rule = int(i));
   return true;
 }
-
-static void deleteOld(int rule);
 
 static bool isBetter(int rule, double value) {
   double best = bestOfRule[rule];

@@ -1,4 +1,4 @@
-// Signals.cpp: SIGINT and SIGTERM ask the run to save and leave; a second one ends it at once.
+// Signals.cpp: SIGINT, SIGTERM and the end of the terminal ask the run to save and leave; a second one ends it at once.
 #include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -22,6 +22,9 @@ void catchSignals() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction before;
+  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) // nohup asked to go on
+    sigaction(SIGHUP, &action, nullptr);
 }
 
 bool stopRequested() { return requested != 0; }
