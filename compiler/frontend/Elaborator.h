@@ -156,8 +156,9 @@ private:
 
   // ---- Elementwise.cpp
   Value elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span, Frame &frame,
-                    CompareKind compare = CompareKind::EQ, const char *symbol = nullptr);
-  bool align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol);
+                    CompareKind compare = CompareKind::EQ, const char *symbol = nullptr, Span at = {});
+  bool align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol,
+             Span at = {});
   Tensor bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span, Frame &frame);
   Tensor broadcastTo(const Tensor &tensor, const std::vector<Number> &axes, const std::vector<int64_t> &places, Span span,
                      Frame &frame);

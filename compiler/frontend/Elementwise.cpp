@@ -151,7 +151,8 @@ static bool isSubsequence(const std::vector<int> &part, const std::vector<int> &
 }
 
 // Brings all tensors to one shape.
-bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol) {
+bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol,
+                       Span at) {
   if (tensors.empty())
     return true;
   if (frame.index) {
@@ -194,7 +195,7 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
       }
       const Number &one = tensors[longest].axes[offset + k], &other = tensors[i].axes[k];
       std::string name = symbol ? "`" + std::string(symbol) + "`" : "an element-wise operation";
-      Diagnostic &d = report(Code::E0201, span, name + " needs equal axes, but " + sizeText(one) + " meets " + sizeText(other),
+      Diagnostic &d = report(Code::E0201, at.file < 0 ? span : at, name + " needs equal axes, but " + sizeText(one) + " meets " + sizeText(other),
                              frame);
       labelOperand(d, spans[longest], Value::of(tensors[longest]), &one);
       labelOperand(d, spans[i], Value::of(tensors[i]), &other);
@@ -266,7 +267,9 @@ static Interval openRange(const Tensor &tensor) {
 }
 
 Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span,
-                              Frame &frame, CompareKind compare, const char *symbol) {
+                              Frame &frame, CompareKind compare, const char *symbol, Span at) {
+  if (at.file < 0)
+    at = span;
   bool where = kind == OpKind::Where, logic = kind == OpKind::And || kind == OpKind::Or || kind == OpKind::Not;
   bool arithmetic = kind == OpKind::Add || kind == OpKind::Sub || kind == OpKind::Mul || kind == OpKind::Max ||
                     kind == OpKind::Min || kind == OpKind::Compare;
@@ -289,7 +292,7 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
     if (!value.isTensor())
       continue;
     if (dtype && *dtype != value.tensor.dtype) {
-      Diagnostic &d = report(Code::E0202, span, name + " needs equal element types, but " + dtypeName(*dtype) + " meets " +
+      Diagnostic &d = report(Code::E0202, at, name + " needs equal element types, but " + dtypeName(*dtype) + " meets " +
                                                    dtypeName(value.tensor.dtype), frame);
       labelOperand(d, spans[typedBy], operands[typedBy]);
       labelOperand(d, spans[i], value);
@@ -308,7 +311,7 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
   }
   bool good = where || (logic ? *dtype == DType::Bool : arithmetic ? *dtype != DType::Bool : *dtype == DType::F32);
   if (!good) {
-    Diagnostic &d = report(Code::E0202, span, name + " does not take " + dtypeName(*dtype), frame);
+    Diagnostic &d = report(Code::E0202, at, name + " does not take " + dtypeName(*dtype), frame);
     for (size_t i = 0; i < operands.size(); ++i)
       labelOperand(d, spans[i], operands[i]);
     d.help(logic ? "write a comparison, such as x > 0" : *dtype == DType::Bool ? "write f32(x), or `and`, `or`, `not`"
@@ -323,7 +326,7 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
       tensors.push_back(operands[i].tensor);
       places.push_back(spans[i]);
     }
-  if (!align(tensors, places, span, frame, symbol))
+  if (!align(tensors, places, span, frame, symbol, at))
     return {};
   std::vector<Tensor> all;
   bool withNumber = false;
@@ -358,7 +361,7 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
       tensor.range = openRange(tensor);
     result.range = resultRange(kind, ranges);
     if (!result.range.fitsI32()) {
-      Diagnostic &d = report(Code::E0210, span, name + " may leave i32: the result lies in " + intervalText(result.range), frame);
+      Diagnostic &d = report(Code::E0210, at, name + " may leave i32: the result lies in " + intervalText(result.range), frame);
       for (size_t i = 0; i < operands.size(); ++i)
         labelOperand(d, spans[i], operands[i]);
       result.range = {};

@@ -166,7 +166,7 @@ Value Elaborator::evalBinary(const Expr &expr, Frame &frame) {
                {OpKind::And, CompareKind::EQ},     {OpKind::Or, CompareKind::EQ}};
   const auto &entry = table[static_cast<int>(expr.binary)];
   return elementwise(entry.kind, {left, right}, {expr.children[0]->span, expr.children[1]->span}, expr.span, frame, entry.compare,
-                     spelling(expr.binary));
+                     spelling(expr.binary), expr.op);
 }
 
 // a @ b is a contraction of the last axis of a with the last but one of b; leading axes as in element-wise operations.

@@ -241,8 +241,13 @@ std::string formOf(const Number &number, const DimTable &dims) {
   if (const Abbreviation *abbreviation = dims.find(number.form))
     return abbreviation->name;
   std::string text;
-  for (size_t i = number.form.size(); i-- > 0;) { // terms with names first, the constant last
-    Fraction factor = number.form[i].factor;
+  std::vector<const Term *> order; // terms with names first, the constant last; positive ones before negative ones
+  for (int sign : {1, -1})
+    for (size_t i = number.form.size(); i-- > 0;)
+      if (number.form[i].factor.sign() == sign)
+        order.push_back(&number.form[i]);
+  for (const Term *term : order) {
+    Fraction factor = term->factor;
     bool negative = factor.sign() < 0;
     if (negative)
       factor = *subtract(Fraction(), factor);
@@ -250,7 +255,7 @@ std::string formOf(const Number &number, const DimTable &dims) {
       text += negative ? " - " : " + ";
     else if (negative)
       text += "-";
-    text += productOf(number.form[i].names, factor, dims);
+    text += productOf(term->names, factor, dims);
   }
   return text;
 }
