@@ -64,6 +64,7 @@ std::vector<Policy> chainPolicies(const Sweep &, int64_t microbatch, const std::
 struct RematCandidate {
   std::string name;
   std::vector<int> loop;
+  bool named = false; // a strategy that a user can ask for
 };
 std::vector<RematCandidate> candidates(const Sweep &, int64_t microbatch);
 

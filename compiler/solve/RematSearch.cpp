@@ -135,9 +135,9 @@ public:
     limit = 16 * int64_t(sweep.index.loop.size()) + 1024;
   }
 
-  void add(const std::string &name, std::vector<int> loop) {
+  void add(const std::string &name, std::vector<int> loop, bool named = false) {
     if (!loop.empty() && seen.insert(loop).second)
-      list.push_back({name, std::move(loop)});
+      list.push_back({name, std::move(loop), named});
   }
   void addPolicy(const std::string &name, Policy policy) {
     policy.runLimit = limit;
@@ -213,15 +213,15 @@ std::vector<int> halfUnits(const Sweep &sweep, int64_t b) {
 std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
   Collector out(sweep, microbatch);
   for (Strategy::Kind kind : {Strategy::None, Strategy::Marked, Strategy::Cheap, Strategy::Sqrt, Strategy::All})
-    out.add(str({kind, 0}), schedule(sweep, {kind, 0}));
+    out.add(str({kind, 0}), schedule(sweep, {kind, 0}), true);
 
   std::vector<int> fine = sweep.units;
   int64_t units = int64_t(fine.size()) + 1;
   std::vector<int64_t> lengths;
   for (int64_t n = 1; n < units; n = std::max(n + 1, n * 4 / 3))
     lengths.push_back(n);
-  for (int64_t n : lengths)
-    out.add("every:" + std::to_string(n), schedule(sweep, {Strategy::Every, n}));
+  for (int64_t n = 1; n < units; n = n < 24 ? n + 1 : n * 9 / 8)
+    out.add("every:" + std::to_string(n), schedule(sweep, {Strategy::Every, n}), true);
   int64_t root = std::max<int64_t>(1, int64_t(std::ceil(std::sqrt(double(units)))));
   for (int64_t n : lengths) {
     std::vector<int> cuts;

@@ -17,17 +17,48 @@ struct Planner::Rung {
 Planner::Planner(const StepGraph &g) : graph(g), index(graph), sweep(index) {}
 Planner::~Planner() = default;
 
+// The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same proportions at
+// others. Those stay that no other beats in bytes and time at the largest or at the smallest micro-batch, and whatever a user
+// can name.
+void Planner::makeSchedules() {
+  if (!schedules.empty())
+    return;
+  std::vector<int64_t> sizes = microbatches(graph);
+  std::vector<RematCandidate> all = candidates(sweep, sizes.back());
+  std::vector<bool> stays(all.size(), false);
+  Timeline line(index);
+  for (int64_t b : {sizes.front(), sizes.back()}) {
+    struct Point {
+      int64_t peak;
+      double seconds;
+      size_t at;
+    };
+    std::vector<Point> points;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (line.build(b, all[i].loop))
+        points.push_back({line.peak, predictedSeconds(index, b, all[i].loop), i});
+    std::stable_sort(points.begin(), points.end(), [](const Point &x, const Point &y) {
+      return x.peak != y.peak ? x.peak < y.peak : x.seconds < y.seconds;
+    });
+    double fastest = 1e300;
+    for (const Point &p : points)
+      if (p.seconds < fastest)
+        fastest = p.seconds, stays[p.at] = true;
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    if (stays[i] || all[i].named)
+      schedules.push_back(std::move(all[i]));
+}
+
 void Planner::addMicrobatch(int64_t b) {
   if (std::find(done.begin(), done.end(), b) != done.end())
     return;
   done.push_back(b);
+  makeSchedules();
   Timeline line(index);
-  for (RematCandidate &c : candidates(sweep, b)) {
-    if (!line.build(b, c.loop))
-      continue;
-    rungs.push_back({b, std::move(c.name), {}, line.peak, predictedSeconds(index, b, c.loop), nullptr});
-    rungs.back().loop = std::move(c.loop);
-  }
+  for (const RematCandidate &c : schedules)
+    if (line.build(b, c.loop))
+      rungs.push_back({b, c.name, c.loop, line.peak, predictedSeconds(index, b, c.loop), nullptr});
 }
 
 const Plan &Planner::packed(int rung) {

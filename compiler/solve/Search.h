@@ -53,12 +53,14 @@ public:
 private:
   struct Rung;
   std::vector<int> rungsOf(const SearchOptions &, std::string &error);
+  void makeSchedules();
   void addMicrobatch(int64_t microbatch);
   const Plan &packed(int rung);
 
   const StepGraph graph;
   GraphIndex index;
   Sweep sweep;
+  std::vector<RematCandidate> schedules;
   std::vector<Rung> rungs;
   std::vector<int64_t> done; // micro-batches whose rungs exist
 };
