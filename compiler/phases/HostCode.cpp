@@ -1,0 +1,324 @@
+// HostCode.cpp: kernels from plan.kernel ops, and the calls in the LLVM dialect.
+#include "compiler/phases/HostCode.h"
+
+#include "compiler/analysis/Specs.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+using namespace kernels;
+
+
+std::string HostCode::shared(const std::string &key, llvm::function_ref<func::FuncOp(const std::string &)> build) {
+  auto [it, fresh] = functions.try_emplace(key);
+  if (fresh) {
+    it->second = "kernel_" + std::to_string(functions.size());
+    build(it->second).setPrivate();
+  }
+  return it->second;
+}
+
+// Draw keys become words of the launch, so that layers share their code.
+static void moveKeys(LoopSpec &spec, SmallVectorImpl<int64_t> &keys) {
+  for (LoopNode &node : spec.nodes) {
+    if (node.op != LoopOp::RandomUniform && node.op != LoopOp::RandomNormal && node.op != LoopOp::RandomInt &&
+        node.op != LoopOp::RandomBool)
+      continue;
+    auto found = llvm::find(keys, int64_t(node.key));
+    node.keyWord = int(found - keys.begin());
+    if (found == keys.end())
+      keys.push_back(int64_t(node.key));
+    node.key = 0;
+  }
+}
+
+static void moveKeys(AttendSpec &spec, SmallVectorImpl<int64_t> &keys) {
+  if (spec.dropout == 0)
+    return;
+  keys.push_back(int64_t(spec.key));
+  spec.keyWord = 0;
+  spec.key = 0;
+}
+
+// The domain of a loop kernel: the one over which all its stores can be computed.
+static bool traceKernel(plan::KernelOp kernel, llvm::function_ref<int(Value)> bufferOf, LoopSpec &spec) {
+  Block &body = kernel.getBody().front();
+  SmallVector<Value> stores(body.getTerminator()->getOperands());
+  SmallVector<analysis::LoopDomain> candidates;
+  auto add = [&](Value value) {
+    analysis::LoopDomain domain = analysis::domainOf(value);
+    if (!llvm::is_contained(candidates, domain))
+      candidates.push_back(domain);
+  };
+  for (Value store : stores)
+    add(store);
+  for (Operation &op : body)
+    if (isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op))
+      add(op.getResult(0));
+  for (const analysis::LoopDomain &domain : candidates) {
+    analysis::LoopTracer tracer(domain, bufferOf);
+    bool good = true;
+    for (auto [i, value] : llvm::enumerate(stores)) {
+      bool accumulate = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
+      good = good && tracer.store(value, int(kernel.getNumOperands() + i), accumulate);
+    }
+    if (good) {
+      spec = std::move(tracer.spec);
+      return true;
+    }
+  }
+  return false;
+}
+
+LogicalResult HostCode::addKernel(Operation *op) {
+  auto kernel = cast<plan::KernelOp>(op);
+  Block &body = kernel.getBody().front();
+  auto results = cast<plan::ReturnOp>(body.getTerminator());
+  Operation *root = results.getValues().front().getDefiningOp();
+  size_t inputs = kernel.getNumOperands();
+  // Buffers: inputs, then outputs. A loop computes its outputs, the other kernels' views want them numbered.
+  auto inputOf = [&](Value value) -> int {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument ? int(argument.getArgNumber()) : -1;
+  };
+  auto bufferOf = [&](Value value) -> int {
+    if (int input = inputOf(value); input >= 0)
+      return input;
+    if (value.getDefiningOp() == root)
+      for (auto [i, result] : llvm::enumerate(results.getValues()))
+        if (result == value)
+          return int(inputs + i);
+    return -1;
+  };
+  bool accumulates = kernel.getAccumulates() && (*kernel.getAccumulates())[0];
+  Call call;
+  call.launch = int(launches.size());
+  OpBuilder builder(module.getContext());
+  SmallVector<int64_t> keys;
+  Value blocker;
+  int64_t scratch = 0;
+  auto bad = [&]() { return kernel.emitError("internal error: lowering: the kernel has no spec"); };
+  SmallVector<int> order; // buffers of the spec, as numbers of inputs and outputs
+  bool renumbered = false;
+  if (auto contract = dyn_cast<nn::ContractOp>(root)) {
+    ContractSpec spec;
+    if (!analysis::contractSpec(contract, bufferOf, accumulates, spec, blocker))
+      return bad();
+    // The builder wants A, B, C as buffers 0, 1, 2.
+    order = {spec.a.buffer, spec.b.buffer, spec.c.buffer};
+    renumbered = true;
+    spec.a.buffer = 0;
+    spec.b.buffer = 1;
+    spec.c.buffer = 2;
+    scratch = scratchBytesPerThread(spec, target);
+    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
+      return buildContract(builder, module, name, spec, target);
+    });
+  } else if (auto attend = dyn_cast<nn::AttendOp>(root)) {
+    AttendSpec spec;
+    if (!analysis::attendSpec(attend, bufferOf, spec, blocker))
+      return bad();
+    moveKeys(spec, keys);
+    scratch = scratchBytesPerThread(spec);
+    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
+      return buildAttend(builder, module, name, spec, target);
+    });
+  } else if (auto grad = dyn_cast<nn::AttendGradOp>(root)) {
+    AttendGradSpec spec;
+    if (!analysis::attendGradSpec(grad, bufferOf, spec, blocker))
+      return bad();
+    moveKeys(spec.forward, keys);
+    scratch = scratchBytesPerThread(spec);
+    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
+      return buildAttendGrad(builder, module, name, spec, target);
+    });
+  } else {
+    LoopSpec spec;
+    if (!traceKernel(kernel, inputOf, spec))
+      return bad();
+    moveKeys(spec, keys);
+    scratch = scratchBytesPerThread(spec);
+    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
+      return buildLoop(builder, module, name, spec);
+    });
+  }
+  if (scratch > 0 && kernel.getScratch().value_or(-1) < 0)
+    return kernel.emitError("internal error: lowering: no scratch was planned, ") << scratch << " bytes are needed";
+  ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
+  auto offsetOf = [&](int buffer) { return size_t(buffer) < inputs ? reads[buffer] : writes[buffer - inputs]; };
+  if (!renumbered)
+    for (size_t i = 0; i < inputs + writes.size(); ++i)
+      order.push_back(int(i));
+  for (int buffer : order)
+    call.words.push_back(offsetOf(buffer));
+  call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
+  call.words.append(keys);
+  LaunchInfo info;
+  info.kernel = call.kernel;
+  info.text = kernel.getLabel().value_or("").str();
+  if (auto place = nn::sourcePlace(kernel.getLoc()))
+    info.line = int(place.getLine());
+  for (auto [i, value] : llvm::enumerate(results.getValues())) {
+    info.outputs.push_back({writes[i], analysis::elementsOf(value), analysis::elemOf(value)});
+    // Sums at computed places that do not go on from before start from zero each time.
+    bool goesOn = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
+    if (isa<nn::ScatterAddOp>(value.getDefiningOp()) && !goesOn)
+      call.zeroed.push_back({writes[i], analysis::elementsOf(value) * bytesOf(analysis::elemOf(value))});
+  }
+  launches.push_back(std::move(info));
+  calls[op] = std::move(call);
+  return success();
+}
+
+LogicalResult HostCode::addKernels(func::FuncOp function) {
+  WalkResult walked = function.walk<WalkOrder::PreOrder>([&](plan::KernelOp kernel) {
+    return succeeded(addKernel(kernel)) ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return failure(walked.wasInterrupted());
+}
+
+// ---- Calls -------------------------------------------------------------------------------------------------------------
+std::string HostCode::offsetsGlobal(ArrayRef<int64_t> words) {
+  std::string key;
+  for (int64_t word : words)
+    key += std::to_string(word) + ",";
+  auto [it, fresh] = globals.try_emplace(key);
+  if (fresh) {
+    it->second = "offsets_" + std::to_string(globals.size());
+    OpBuilder builder(module.getContext());
+    builder.setInsertionPointToEnd(module.getBody());
+    Type type = LLVM::LLVMArrayType::get(builder.getI64Type(), words.size());
+    auto value = DenseElementsAttr::get(
+        RankedTensorType::get({int64_t(words.size())}, builder.getI64Type()), words);
+    LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, true, LLVM::Linkage::Internal, it->second, value);
+  }
+  return it->second;
+}
+
+void HostCode::addText(StringRef symbol, StringRef text) {
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointToEnd(module.getBody());
+  std::string terminated = text.str() + '\0';
+  Type type = LLVM::LLVMArrayType::get(builder.getI8Type(), terminated.size());
+  LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, true, LLVM::Linkage::External, symbol,
+                         builder.getStringAttr(terminated));
+}
+
+namespace {
+// Emits one entry point.
+class EntryEmitter {
+public:
+  EntryEmitter(ModuleOp module, StringRef symbol, int entry, bool counted)
+      : builder(module.getContext()), loc(builder.getUnknownLoc()), module(module), entry(entry) {
+    pointer = LLVM::LLVMPointerType::get(module.getContext());
+    i32 = builder.getI32Type();
+    i64 = builder.getI64Type();
+    none = LLVM::LLVMVoidType::get(module.getContext());
+    builder.setInsertionPointToEnd(module.getBody());
+    SmallVector<Type> arguments{pointer};
+    if (counted)
+      arguments.push_back(i64);
+    function = LLVM::LLVMFuncOp::create(builder, loc, symbol, LLVM::LLVMFunctionType::get(none, arguments));
+    Block *block = function.addEntryBlock(builder);
+    builder.setInsertionPointToStart(block);
+    context = block->getArgument(0);
+    if (counted)
+      count = block->getArgument(1);
+  }
+
+  Value number(Type type, int64_t value) {
+    return LLVM::ConstantOp::create(builder, loc, type, builder.getIntegerAttr(type, value));
+  }
+  Value address(StringRef symbol) { return LLVM::AddressOfOp::create(builder, loc, pointer, symbol); }
+  Value call(StringRef name, Type result, ArrayRef<Value> arguments) {
+    auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+    if (!callee) {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToEnd(module.getBody());
+      SmallVector<Type> types = llvm::map_to_vector(arguments, [](Value v) { return v.getType(); });
+      callee = LLVM::LLVMFuncOp::create(builder, loc, name, LLVM::LLVMFunctionType::get(result, types));
+    }
+    auto op = LLVM::CallOp::create(builder, loc, callee, arguments);
+    return op.getNumResults() ? op.getResult() : Value();
+  }
+  void zero(int64_t offset, int64_t bytes) {
+    call("cinch_zero", none, {context, number(i64, offset), number(i64, bytes)});
+  }
+  Block *newBlock() { return builder.createBlock(&function.getBody(), function.getBody().end()); }
+
+  OpBuilder builder;
+  Location loc;
+  ModuleOp module;
+  LLVM::LLVMFuncOp function;
+  Type pointer, i32, i64, none;
+  Value context, count;
+  int entry;
+};
+} // namespace
+
+void HostCode::addEntry(func::FuncOp function, StringRef symbol, int entry, bool counted) {
+  // The offsets' globals come first: they must not stand inside the function.
+  DenseMap<Operation *, std::string> words;
+  function.walk([&](plan::KernelOp kernel) { words[kernel] = offsetsGlobal(calls[kernel].words); });
+  EntryEmitter e(module, symbol, entry, counted);
+  OpBuilder &b = e.builder;
+  Block *end = nullptr; // where a closed gate leads
+  Value index;
+  std::function<void(Block &)> emit = [&](Block &block) {
+    for (Operation &op : block) {
+      if (isa<plan::KernelOp>(op)) {
+        const Call &call = calls[&op];
+        for (auto [offset, bytes] : call.zeroed)
+          e.zero(offset, bytes);
+        e.call("cinch_launch", e.none,
+               {e.context, e.number(e.i32, call.launch), e.address(call.kernel), e.address(words[&op])});
+      } else if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
+        auto zeroed = function->getAttrOfType<DenseI64ArrayAttr>("plan.zeroed");
+        for (size_t i = 0; zeroed && i + 1 < size_t(zeroed.size()); i += 2)
+          e.zero(zeroed[i], zeroed[i + 1]);
+        Value count = counted ? e.count : e.number(e.i64, int64_t(loop.getCount()));
+        Value first = e.number(e.i64, 0);
+        Block *before = b.getInsertionBlock();
+        Block *head = e.newBlock();
+        index = head->addArgument(e.i64, e.loc);
+        Block *body = e.newBlock(), *after = e.newBlock();
+        b.setInsertionPointToEnd(before);
+        LLVM::BrOp::create(b, e.loc, ValueRange{first}, head);
+        b.setInsertionPointToEnd(head);
+        Value more = LLVM::ICmpOp::create(b, e.loc, LLVM::ICmpPredicate::slt, index, count);
+        LLVM::CondBrOp::create(b, e.loc, more, body, ValueRange{}, after, ValueRange{});
+        b.setInsertionPointToEnd(body);
+        e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), index});
+        emit(loop.getBody().front());
+        Value next = LLVM::AddOp::create(b, e.loc, index, e.number(e.i64, 1));
+        LLVM::BrOp::create(b, e.loc, ValueRange{next}, head);
+        b.setInsertionPointToEnd(after);
+      } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
+        e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
+      } else if (isa<plan::GateOp>(op)) {
+        Value open = e.call("cinch_gate", e.i32, {e.context});
+        Value good = LLVM::ICmpOp::create(b, e.loc, LLVM::ICmpPredicate::ne, open, e.number(e.i32, 0));
+        Block *here = b.getInsertionBlock();
+        Block *update = e.newBlock();
+        if (!end)
+          end = e.newBlock();
+        b.setInsertionPointToEnd(here);
+        LLVM::CondBrOp::create(b, e.loc, good, update, ValueRange{}, end, ValueRange{});
+        b.setInsertionPointToEnd(update);
+      }
+    }
+  };
+  emit(function.getBody().front());
+  if (end) {
+    LLVM::BrOp::create(b, e.loc, ValueRange{}, end);
+    b.setInsertionPointToEnd(end);
+  }
+  LLVM::ReturnOp::create(b, e.loc, ValueRange{});
+}
+
+} // namespace cinch
