@@ -1,0 +1,233 @@
+// Compile.cpp: the phases, in order. What each leaves behind stands in Phase.h and in the README's table.
+#include "compiler/phases/Compile.h"
+
+#include "compiler/target/LowerKernels.h"
+#include "compiler/target/Object.h"
+#include "compiler/transforms/EmitNN.h"
+#include "compiler/transforms/Passes.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+bool Compilation::verify(Phase phase) {
+  PassManager manager(&context);
+  VerifyPhaseOptions verifyOptions;
+  verifyOptions.phase = phase;
+  manager.addPass(createVerifyPhase(verifyOptions));
+  return succeeded(manager.run(*module));
+}
+
+bool Compilation::parse() {
+  module = emitNN(context, program, sources);
+  return module && verify(Phase::Parsed);
+}
+
+bool Compilation::differentiate() {
+  PassManager manager(&context);
+  manager.addPass(createDifferentiate());
+  if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
+    return false;
+  // Everything that decides the numbers, and nothing of the plan.
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module->print(out);
+  out << "\nseed " << program.train.seed << " grain " << program.train.grain;
+  for (const Dataset &data : program.datasets) {
+    out << "\n" << data.name << " " << int(data.source) << " " << data.window << " " << data.stride << " " << data.shuffle;
+    for (const Field &field : data.fields)
+      out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale);
+  }
+  programHash = llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));
+  PassManager decompose(&context);
+  decompose.addPass(createDecomposeOps());
+  return succeeded(decompose.run(*module));
+}
+
+int64_t Compilation::allowance() const {
+  // Code, tables, the runtime's own buffers, and a stack a thread: measured as peak RSS less arena (test/execute), rounded up.
+  return (int64_t(6) << 20) + int64_t(options.maxThreads) * (int64_t(128) << 10);
+}
+
+static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
+  int64_t bytes = 0;
+  for (BlockArgument argument : function.getArguments())
+    if (function.getArgAttr(argument.getArgNumber(), kind)) {
+      auto type = nn::tensorOf(argument);
+      bytes += (type.getNumElements() * int64_t(type.getElementTypeBitWidth() / 8) + 63) / 64 * 64;
+    }
+  return bytes;
+}
+
+int64_t Compilation::persistentBytes() const {
+  auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
+  return bytesOfArguments(train, nn::kPathAttr) + bytesOfArguments(train, nn::kSlotAttr);
+}
+
+bool Compilation::decide() {
+  auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
+  stateBytes = bytesOfArguments(train, nn::kSlotAttr);
+  int64_t room = options.budget > 0 ? std::max<int64_t>(0, options.budget - allowance()) : -1;
+  DecideOptions base;
+  base.grain = std::max<int64_t>(1, program.train.grain);
+  base.threads = options.maxThreads;
+
+  EntryPlan step{"train", nn::kTrainName, {}, 0};
+  DecideOptions forTrain = base;
+  forTrain.search.arenaBudget = room;
+  forTrain.search.microbatch = options.microbatch;
+  forTrain.tradeOff = options.tradeOff;
+  if (!solve::parseStrategy(options.remat, forTrain.search.strategy, refusal)) {
+    refused = true;
+    return true;
+  }
+  step.outcome = decidePlan(train, forTrain);
+  if (step.outcome.internal)
+    return false;
+  step.arenaBytes = step.outcome.result.plan.decision.arenaBytes;
+  if (!step.outcome.result.error.empty()) {
+    refusal = step.outcome.result.error;
+    refused = true;
+    return true;
+  }
+  refused = !step.outcome.result.feasible;
+  int64_t chosen = step.outcome.result.plan.decision.microbatch;
+  int64_t roomForOthers = refused ? step.outcome.result.smallestArena : step.arenaBytes;
+  entries.push_back(std::move(step));
+
+  // Evaluation and prediction share the arena: the largest micro-batch, up to that of training, that fits what training needs.
+  for (auto [name, function] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}}) {
+    auto func = module->lookupSymbol<func::FuncOp>(function);
+    if (!func)
+      continue;
+    EntryPlan entry{name, function, {}, 0};
+    for (int64_t size = chosen; size >= 1; --size) {
+      if (program.batch % size != 0)
+        continue;
+      DecideOptions forEntry = base;
+      forEntry.grain = 1;
+      forEntry.search.microbatch = size;
+      forEntry.search.strategy.kind = solve::Strategy::None;
+      forEntry.reservedBytes = stateBytes;
+      forEntry.callerCounts = true;
+      entry.outcome = decidePlan(func, forEntry);
+      if (entry.outcome.internal)
+        return false;
+      entry.arenaBytes = entry.outcome.result.plan.decision.arenaBytes;
+      if (entry.arenaBytes <= roomForOthers)
+        break;
+    }
+    refused |= room >= 0 && entry.arenaBytes > room;
+    entries.push_back(std::move(entry));
+  }
+  return true;
+}
+
+int64_t Compilation::arenaBytes() const {
+  int64_t bytes = 64;
+  for (const EntryPlan &entry : entries)
+    bytes = std::max(bytes, entry.arenaBytes);
+  return bytes;
+}
+
+int64_t Compilation::smallestBudget() const {
+  int64_t arena = entries.front().outcome.result.smallestArena;
+  for (size_t i = 1; i < entries.size(); ++i)
+    arena = std::max(arena, entries[i].arenaBytes);
+  return arena + allowance();
+}
+
+int64_t Compilation::budgetBound() const { return entries.front().outcome.result.bound + allowance(); }
+
+bool Compilation::runPasses(llvm::function_ref<void(OpPassManager &)> onFunctions) {
+  PassManager manager(&context);
+  onFunctions(manager.nest<func::FuncOp>());
+  return succeeded(manager.run(*module));
+}
+
+bool Compilation::applyPlan(Phase upTo) {
+  if (!runPasses([](OpPassManager &functions) {
+        functions.addPass(createFormMicrobatches());
+        functions.addPass(createRematerialize());
+      }) ||
+      !verify(Phase::Planned))
+    return false;
+  if (upTo == Phase::Planned)
+    return true;
+  return runPasses([](OpPassManager &functions) {
+           functions.addPass(createFormKernels());
+           functions.addPass(createAssignMemory());
+         }) &&
+         verify(Phase::Scheduled);
+}
+
+bool Compilation::lower() {
+  kernels = ModuleOp::create(UnknownLoc::get(&context));
+  host = std::make_unique<HostCode>(*kernels, kernels::TargetInfo{target::lanesOf(options.cpu)});
+  for (EntryPlan &entry : entries)
+    if (failed(host->addKernels(functionOf(entry))))
+      return false;
+  return succeeded(target::verifyKernelNumbers(*kernels));
+}
+
+bool Compilation::lowerToLLVM() {
+  if (failed(target::lowerKernels(*kernels)))
+    return false;
+  for (auto [i, entry] : llvm::enumerate(entries))
+    host->addEntry(functionOf(entry), entry.name == "train" ? "cinch_train_step" : "cinch_" + entry.name, int(i),
+                   entry.name != "train");
+  host->addText("cinch_meta", metadata());
+  return true;
+}
+
+LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool assembly) {
+  std::string error;
+  auto machine = target::createMachine(options.cpu, &error);
+  if (!machine)
+    return emitError(UnknownLoc::get(&context)) << error;
+  llvm::LLVMContext llvmContext;
+  auto llvmModule = target::optimizeForMachine(*kernels, llvmContext, *machine);
+  if (!llvmModule)
+    return failure();
+  return target::emitCode(*llvmModule, *machine, assembly ? target::CodeFile::Assembly : target::CodeFile::Object,
+                          object);
+}
+
+static std::string mebibytes(int64_t bytes) { return llvm::formatv("{0:F1} MiB", double(bytes) / (1 << 20)); }
+
+std::vector<std::string> Compilation::summary() const {
+  const EntryPlan &step = entries.front();
+  const solve::SearchResult &result = step.outcome.result;
+  const solve::Decision &decision = result.plan.decision;
+  std::vector<std::string> lines;
+  lines.push_back(llvm::formatv("memory       {0} = arena {1} + {2} for code, stacks and runtime{3}",
+                                mebibytes(arenaBytes() + allowance()), mebibytes(arenaBytes()), mebibytes(allowance()),
+                                options.budget > 0 ? "; budget " + mebibytes(options.budget) : std::string()));
+  lines.push_back(llvm::formatv("             {0} parameters and state, peak of live bytes {1}, proven lower bound {2}",
+                                mebibytes(persistentBytes()), mebibytes(result.plan.peakLive),
+                                mebibytes(result.bound)));
+  lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples", decision.count, decision.microbatch));
+  lines.push_back(llvm::formatv("kept         {0}: {1} of {2} kernel runs in the loop are recomputation, {3:F1} % of the step",
+                                result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
+                                100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
+  lines.push_back(llvm::formatv("step         {0:F3} s predicted, {1:F3} s proven lower bound", result.plan.seconds,
+                                result.secondsBound));
+  return lines;
+}
+
+std::string Compilation::metadata() {
+  return metadataText({program, sources, *module, entries, host->launches, arenaBytes(), options.budget, allowance(),
+                       persistentBytes(), options.maxThreads, programHash, summary()});
+}
+
+} // namespace cinch

@@ -1,0 +1,96 @@
+// Compile.h: a checked program through the phases, up to an executable.
+#ifndef CINCH_COMPILER_PHASES_COMPILE_H
+#define CINCH_COMPILER_PHASES_COMPILE_H
+
+#include "compiler/frontend/Program.h"
+#include "compiler/frontend/Source.h"
+#include "compiler/phases/HostCode.h"
+#include "compiler/phases/Phase.h"
+#include "compiler/transforms/Decision.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <optional>
+
+namespace cinch {
+
+struct CompileOptions {
+  int64_t budget = 0;       // bytes of the whole process; 0: no limit
+  int64_t microbatch = 0;   // 0: the search chooses
+  std::string remat = "auto";
+  int maxThreads = 4;
+  std::string cpu;          // LLVM's name; "": this machine
+  bool tradeOff = false;    // the curve of budget against time is wanted
+};
+
+// One of the functions of a program, and its place in the runtime's list.
+struct EntryPlan {
+  std::string name;         // "train", "eval", "predict"
+  llvm::StringRef function; // @train, @evaluation, @prediction
+  DecideOutcome outcome;
+  int64_t arenaBytes = 0;
+};
+
+// What compilation knows of a program, phase by phase.
+class Compilation {
+public:
+  Compilation(mlir::MLIRContext &context, const Program &program, const SourceList &sources, CompileOptions options)
+      : context(context), program(program), sources(sources), options(options) {}
+
+  // Each returns false after it reported an internal error. They run in this order.
+  bool parse();         // -> parsed
+  bool differentiate(); // -> differentiated
+  // Decides the plans of all entries. Afterwards `refused` says whether the budget can be met; false is an internal error.
+  bool decide();
+  bool applyPlan(Phase upTo); // -> planned, scheduled
+  bool lower();         // -> lowered: kernels and host code
+  bool lowerToLLVM();   // -> llvm dialect
+  mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
+
+  // Bytes that the budget grants to code, stacks and the runtime beside the arena.
+  int64_t allowance() const;
+  int64_t arenaBytes() const;
+  // The smallest --memory-budget under these options, and a proven lower bound.
+  int64_t smallestBudget() const;
+  int64_t budgetBound() const;
+  std::vector<std::string> summary() const; // the plan in a few lines
+  int64_t persistentBytes() const;
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan
+  mlir::OwningOpRef<mlir::ModuleOp> kernels; // from `lower` on
+  std::vector<EntryPlan> entries;
+  bool refused = false;
+  std::string refusal;      // why, if it is not the budget
+  std::unique_ptr<HostCode> host;
+  std::string programHash;
+
+private:
+  bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
+  bool verify(Phase phase);
+  mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
+  std::string metadata();
+
+  mlir::MLIRContext &context;
+  const Program &program;
+  const SourceList &sources;
+  CompileOptions options;
+  int64_t stateBytes = 0;   // optimizer state, behind the parameters
+};
+
+// The JSON text of METADATA.md.
+struct MetadataInput {
+  const Program &program;
+  const SourceList &sources;
+  mlir::ModuleOp module; // scheduled
+  const std::vector<EntryPlan> &entries;
+  const std::vector<LaunchInfo> &launches;
+  int64_t arenaBytes, budget, allowance, persistentBytes;
+  int maxThreads;
+  std::string hash;
+  std::vector<std::string> planLines;
+};
+std::string metadataText(const MetadataInput &);
+
+} // namespace cinch
+#endif
