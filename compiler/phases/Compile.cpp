@@ -70,7 +70,7 @@ static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
 }
 
 int64_t Compilation::persistentBytes() const {
-  auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
+  auto train = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(nn::kTrainName);
   return bytesOfArguments(train, nn::kPathAttr) + bytesOfArguments(train, nn::kSlotAttr);
 }
 

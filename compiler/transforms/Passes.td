@@ -30,7 +30,9 @@ def VerifyPhase : Pass<"verify-phase", "::mlir::ModuleOp"> {
     Option<"phase", "phase", "::cinch::Phase", "::cinch::Phase::Parsed", "the phase that just ended",
       [{::llvm::cl::values(
           clEnumValN(::cinch::Phase::Parsed, "parsed", "nn and func only, every op with its source place"),
-          clEnumValN(::cinch::Phase::Differentiated, "differentiated", "loss, gradients and update explicit"))}]>
+          clEnumValN(::cinch::Phase::Differentiated, "differentiated", "loss, gradients and update explicit"),
+          clEnumValN(::cinch::Phase::Planned, "planned", "one micro-batch loop, runs in their order"),
+          clEnumValN(::cinch::Phase::Scheduled, "scheduled", "kernels with offsets; live values share no byte"))}]>
   ];
 }
 def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {

@@ -1,6 +1,9 @@
 // VerifyPhase.cpp: what must hold at the border behind a phase. Reads only, runs always.
 #include "compiler/transforms/Passes.h"
+#include "compiler/transforms/Decision.h"
+#include "compiler/transforms/VerifySchedule.h"
 #include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cinch {
@@ -92,6 +95,30 @@ static LogicalResult verifyDifferentiated(ModuleOp module) {
   return verifyEntries(module);
 }
 
+// One micro-batch loop a function; every op belongs to a run, and runs stand in their order.
+static LogicalResult verifyPlanned(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto loops = function.getOps<plan::MicrobatchesOp>();
+    if (std::distance(loops.begin(), loops.end()) != 1)
+      return function.emitOpError() << "expected one plan.microbatches";
+    int64_t last = -1;
+    WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
+      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::YieldOp>(op))
+        return WalkResult::advance();
+      auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
+      if (!run)
+        return op->emitOpError() << "belongs to no run";
+      if (run.getInt() < last)
+        return op->emitOpError() << "of run " << run.getInt() << " stands behind run " << last;
+      last = run.getInt();
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      return failure();
+  }
+  return success();
+}
+
 namespace {
 struct VerifyPhase : cinch::impl::VerifyPhaseBase<VerifyPhase> {
   using VerifyPhaseBase::VerifyPhaseBase;
@@ -102,6 +129,13 @@ struct VerifyPhase : cinch::impl::VerifyPhaseBase<VerifyPhase> {
       return success(succeeded(verifyOnlyNN(getOperation(), phase)) && succeeded(verifyParsed(getOperation())));
     case Phase::Differentiated:
       return success(succeeded(verifyOnlyNN(getOperation(), phase)) && succeeded(verifyDifferentiated(getOperation())));
+    case Phase::Planned:
+      return verifyPlanned(getOperation());
+    case Phase::Scheduled:
+      for (auto function : getOperation().getOps<func::FuncOp>())
+        if (failed(verifySchedule(function)))
+          return failure();
+      return success();
     default:
       return getOperation().emitError() << "internal error: phase '" << phaseName(phase) << "' has no verifier";
     }

@@ -17,6 +17,9 @@ void PlanDialect::initialize() {
       >();
 }
 
+void YieldOp::build(OpBuilder &, OperationState &) {}
+void ReturnOp::build(OpBuilder &, OperationState &) {}
+
 LogicalResult MicrobatchesOp::verify() {
   if (getCount() < 0 || getSize() < 1) // C1
     return emitOpError("needs a count of at least 0 and a size of at least 1, got ")

@@ -62,7 +62,7 @@ def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, HasParent<"MicrobatchesOp
   let summary = "ends one pass of the micro-batch loop";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
-  let builders = [OpBuilder<(ins), [{ $_state.addOperands({}); }]>];
+  let builders = [OpBuilder<(ins)>];
 }
 
 def Plan_KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, SingleBlockImplicitTerminator<"ReturnOp">]> {
@@ -92,7 +92,7 @@ def Plan_ReturnOp : Plan_Op<"return", [Pure, Terminator, HasParent<"KernelOp">]>
   let summary = "names what a kernel writes";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
-  let builders = [OpBuilder<(ins), [{ $_state.addOperands({}); }]>];
+  let builders = [OpBuilder<(ins)>];
 }
 
 def Plan_ResultsOp : Plan_Op<"results"> {

@@ -1,0 +1,137 @@
+// Options.cpp: reads the command line with LLVM's library.
+#include "compiler/tools/Options.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <thread>
+
+using namespace llvm;
+
+namespace cinch {
+
+static cl::OptionCategory category("cinch options");
+static cl::SubCommand planCommand("plan", "print the plan and its price, generate no code");
+static cl::SubCommand checkCommand("check", "report errors in the program, nothing else");
+static cl::SubCommand explainCommand("explain", "print the long text of an error code");
+
+#define COMPILING cl::cat(category), cl::sub(cl::SubCommand::getTopLevel()), cl::sub(planCommand)
+#define READING COMPILING, cl::sub(checkCommand)
+
+static cl::opt<std::string> input(cl::Positional, cl::desc("FILE.cinch"), READING);
+static cl::opt<std::string> code(cl::Positional, cl::desc("CODE"), cl::cat(category), cl::sub(explainCommand));
+static cl::opt<std::string> output("o", cl::desc("executable to write (default a.out)"), cl::value_desc("EXE"),
+                                   cl::init("a.out"), cl::cat(category));
+static cl::opt<std::string> budget("memory-budget", cl::desc("most bytes the whole process may use, with unit: 3GiB"),
+                                   cl::value_desc("SIZE"), COMPILING);
+static cl::opt<std::string> remat("remat",
+                                  cl::desc("none, all, sqrt, every:N, marked, cheap, optimal or auto (the default)"),
+                                  cl::value_desc("STRATEGY"), COMPILING);
+static cl::opt<std::string> microbatch("microbatch", cl::desc("examples at a time, a divisor of the batch, or auto"),
+                                       cl::value_desc("N|auto"), COMPILING);
+static cl::opt<std::string> stages("stages", cl::desc("pipeline stages (1)"), cl::value_desc("N"), COMPILING);
+static cl::opt<std::string> target("target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING);
+static cl::opt<std::string> cpu("cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
+                                cl::value_desc("NAME"), COMPILING);
+static cl::opt<std::string> maxThreads("max-threads",
+                                       cl::desc("most threads the program may run on (default: this machine's, at least 4)"),
+                                       cl::value_desc("N"), COMPILING);
+static cl::list<std::string> defines("D", cl::Prefix, cl::desc("set a dim or a const of the file"),
+                                     cl::value_desc("NAME=VALUE"), READING);
+static cl::list<std::string> settings("set", cl::desc("set a key of the train block: train.steps=100"),
+                                      cl::value_desc("KEY=VALUE"), READING);
+static cl::opt<std::string> stopAfter("stop-after",
+                                      cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
+                                               "lowered, llvm"),
+                                      cl::value_desc("PHASE"), cl::cat(category));
+static cl::opt<std::string> emit("emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
+                                 cl::value_desc("KIND"), cl::init("exe"), cl::cat(category));
+static cl::opt<bool> json("json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand));
+static cl::opt<std::string> format("diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
+                                   cl::init("text"), READING);
+static cl::opt<std::string> color("color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
+                                  READING);
+
+[[noreturn]] static void usage(const Twine &message) {
+  errs() << "cinch: " << message << "\n";
+  exit(2);
+}
+
+static int64_t positive(const std::string &text, const char *flag) {
+  int64_t number = 0;
+  if (StringRef(text).getAsInteger(10, number) || number < 1)
+    usage(Twine("--") + flag + " expects a whole number of at least 1, got '" + text + "'");
+  return number;
+}
+
+CommandLine parseCommandLine(int argc, char **argv) {
+  CommandLine line;
+  if (argc > 1 && StringRef(argv[1]) == "solve") { // its arguments are its own
+    line.command = Command::Solve;
+    line.rest.assign(argv + 2, argv + argc);
+    return line;
+  }
+  for (cl::SubCommand *sub : {&cl::SubCommand::getTopLevel(), &planCommand, &checkCommand, &explainCommand})
+    cl::HideUnrelatedOptions(category, *sub);
+  std::string problems;
+  raw_string_ostream errors(problems);
+  if (!cl::ParseCommandLineOptions(argc, argv,
+                                   "cinch: compiles a training program to an executable that keeps a memory budget\n\n"
+                                   "  cinch gpt.cinch --memory-budget 3GiB -o train && ./train\n",
+                                   &errors)) {
+    errs() << problems;
+    exit(2);
+  }
+  line.command = planCommand ? Command::Plan : checkCommand ? Command::Check : explainCommand ? Command::Explain : Command::Compile;
+  line.input = line.command == Command::Explain ? code : input;
+  if (line.input.empty())
+    usage(line.command == Command::Explain ? "explain expects an error code, such as E0203"
+                                           : "no input file (cinch --help says what to write)");
+  line.output = output;
+  if (budget.getNumOccurrences()) {
+    line.budget = parseBytes(budget);
+    if (!line.budget)
+      usage("--memory-budget expects a number with a unit (512MiB, 3GiB, 2GB), got '" + budget + "'");
+  }
+  line.remat = remat;
+  if (microbatch.getNumOccurrences())
+    line.microbatch = microbatch == "auto" ? 0 : positive(microbatch, "microbatch");
+  if (stages.getNumOccurrences() && stages != "1" && stages != "auto")
+    usage("--stages " + stages + ": more than one stage is not there yet");
+  if (target != "cpu")
+    usage("--target " + target + " is not there yet; cpu is");
+  line.cpu = cpu;
+  line.maxThreads = maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(maxThreads, "max-threads")))
+                                                   : std::max(4, int(std::thread::hardware_concurrency()));
+  for (const std::string &text : defines) {
+    auto pair = parseAssignment(text);
+    if (!pair)
+      usage("-D expects NAME=VALUE, got '" + text + "'");
+    line.check.defines.push_back(*pair);
+  }
+  for (const std::string &text : settings) {
+    auto pair = parseAssignment(text);
+    if (!pair)
+      usage("--set expects KEY=VALUE, got '" + text + "'");
+    line.check.settings.push_back(*pair);
+  }
+  if (stopAfter.getNumOccurrences()) {
+    for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM})
+      if (stopAfter == phaseName(phase))
+        line.stopAfter = phase;
+    if (!line.stopAfter)
+      usage("--stop-after: no phase is called '" + stopAfter + "'");
+  }
+  line.emit = emit;
+  static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "obj", "exe"};
+  if (!is_contained(kinds, StringRef(line.emit)))
+    usage("--emit: nothing is called '" + emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
+  line.json = json;
+  if (format != "text" && format != "json")
+    usage("--diagnostics-format is text or json, not '" + format + "'");
+  line.jsonDiagnostics = format == "json";
+  line.color = color;
+  return line;
+}
+
+} // namespace cinch

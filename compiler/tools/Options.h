@@ -1,0 +1,38 @@
+// Options.h: the command line of cinch.
+#ifndef CINCH_COMPILER_TOOLS_OPTIONS_H
+#define CINCH_COMPILER_TOOLS_OPTIONS_H
+
+#include "compiler/frontend/Check.h"
+#include "compiler/phases/Phase.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cinch {
+
+enum class Command { Compile, Plan, Check, Explain, Solve };
+
+struct CommandLine {
+  Command command = Command::Compile;
+  std::string input;               // the file, or the code to explain
+  std::vector<std::string> rest;   // solve: its own arguments
+  std::string output = "a.out";
+  std::optional<int64_t> budget;   // --memory-budget
+  std::string remat;               // "": as the file says
+  std::optional<int64_t> microbatch; // 0: auto
+  int maxThreads = 4;
+  std::string cpu;
+  std::optional<Phase> stopAfter;
+  std::string emit = "exe";
+  Options check;                   // -D, --set
+  bool json = false;               // plan --json
+  bool jsonDiagnostics = false;
+  std::string color = "auto";
+};
+
+// Exits with 2 on what is no valid command line, with 0 after --help.
+CommandLine parseCommandLine(int argc, char **argv);
+
+} // namespace cinch
+#endif

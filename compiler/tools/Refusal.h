@@ -1,0 +1,14 @@
+// Refusal.h: what is said when no plan fits, and the plan as a table.
+#ifndef CINCH_COMPILER_TOOLS_REFUSAL_H
+#define CINCH_COMPILER_TOOLS_REFUSAL_H
+
+#include "compiler/phases/Compile.h"
+
+namespace cinch {
+
+// The budget, the smallest that compiles, the proven bound, what holds the memory at the peak, and what would help.
+void printRefusal(llvm::raw_ostream &, const Compilation &, const SourceList &, int64_t budget);
+void printPlan(llvm::raw_ostream &, const Compilation &, const SourceList &, bool json, int64_t budget);
+
+} // namespace cinch
+#endif

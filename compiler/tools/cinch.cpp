@@ -1,0 +1,182 @@
+// cinch: from a .cinch file to an executable. Reads options, runs the phases, writes what was asked for.
+//
+// Exit codes: 0; 1 the program has errors or its budget cannot be met; 2 usage; 5 resources (an output cannot be written).
+#include "compiler/frontend/Parser.h"
+#include "compiler/phases/Compile.h"
+#include "compiler/solve/Dag.h"
+#include "compiler/target/Link.h"
+#include "compiler/target/LowerKernels.h"
+#include "compiler/tools/Options.h"
+#include "compiler/tools/Refusal.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace cinch;
+
+static int writeOutput(const std::string &path, llvm::StringRef bytes) {
+  std::error_code error;
+  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_None);
+  if (!error) {
+    file.os() << bytes;
+    file.os().close();
+    error = file.os().error();
+    file.os().clear_error();
+  }
+  if (error) {
+    llvm::errs() << "cinch: cannot write '" << path << "': " << error.message() << "\n";
+    return 5;
+  }
+  file.keep();
+  return 0;
+}
+
+// Prints a module to -o FILE, or to standard output.
+static int printModule(const CommandLine &line, mlir::ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  mlir::OpPrintingFlags flags;
+  module->print(out, flags);
+  if (line.output != "a.out")
+    return writeOutput(line.output, text);
+  llvm::outs() << text;
+  return 0;
+}
+
+static std::string runtimeArchive(const char *program) {
+  std::string self = llvm::sys::fs::getMainExecutable(program, reinterpret_cast<void *>(&runtimeArchive));
+  llvm::SmallString<256> path(self);
+  llvm::sys::path::remove_filename(path);
+  llvm::sys::path::append(path, "..", "lib", "libcinchrt.a");
+  return path.str().str();
+}
+
+static int compile(const CommandLine &line, const Program &program, const SourceList &sources, const char *self) {
+  mlir::DialectRegistry registry;
+  registry.insert<nn::NNDialect, plan::PlanDialect, mlir::func::FuncDialect>();
+  target::registerKernelDialects(registry);
+  mlir::MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+
+  CompileOptions options;
+  options.budget = line.budget ? *line.budget : program.plan.memory;
+  options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
+  options.remat = line.remat.empty() ? program.plan.remat : line.remat;
+  options.maxThreads = line.maxThreads;
+  options.cpu = line.cpu;
+  options.tradeOff = line.command == Command::Plan;
+  bool limited = line.budget.has_value() || program.plan.memory > 0;
+  if (limited && options.budget == 0)
+    options.budget = 1; // a budget of 0 is refused like any other that is too small
+  Compilation compilation(context, program, sources, options);
+
+  auto stops = [&](Phase phase) { return line.stopAfter && *line.stopAfter == phase; };
+  constexpr int internal = 1;
+  if (!compilation.parse())
+    return internal;
+  if (stops(Phase::Parsed) || (line.emit == "nn" && !line.stopAfter))
+    return printModule(line, *compilation.module);
+  if (!compilation.differentiate())
+    return internal;
+  if (stops(Phase::Differentiated))
+    return printModule(line, *compilation.module);
+  if (!compilation.decide())
+    return internal;
+  if (compilation.refused) {
+    if (!compilation.refusal.empty())
+      llvm::errs() << "error: " << compilation.refusal << "\n";
+    else
+      printRefusal(llvm::errs(), compilation, sources, line.budget ? *line.budget : program.plan.memory);
+    return 1;
+  }
+  if (line.command == Command::Plan) {
+    printPlan(llvm::outs(), compilation, sources, line.json, options.budget);
+    return 0;
+  }
+  if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
+    return internal;
+  if (stops(Phase::Planned) || stops(Phase::Scheduled) || (line.emit == "plan" && !line.stopAfter))
+    return printModule(line, *compilation.module);
+  if (!compilation.lower())
+    return internal;
+  if (stops(Phase::Lowered) || (line.emit == "kernels" && !line.stopAfter))
+    return printModule(line, *compilation.kernels);
+  if (!compilation.lowerToLLVM())
+    return internal;
+  if (stops(Phase::LLVM) || line.emit == "llvm")
+    return printModule(line, *compilation.kernels);
+  llvm::SmallVector<char> object;
+  if (failed(compilation.emitObject(object, line.emit == "asm")))
+    return internal;
+  if (line.emit == "asm" || line.emit == "obj")
+    return writeOutput(line.output, llvm::StringRef(object.data(), object.size()));
+
+  llvm::SmallString<128> objectPath;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", "o", objectPath)) {
+    llvm::errs() << "cinch: cannot make a temporary file: " << error.message() << "\n";
+    return 5;
+  }
+  llvm::FileRemover remover(objectPath);
+  if (int status = writeOutput(objectPath.str().str(), llvm::StringRef(object.data(), object.size())))
+    return status;
+  std::string error = target::linkExecutable({objectPath.str().str()}, runtimeArchive(self), line.output);
+  if (!error.empty()) {
+    llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
+    return 5;
+  }
+  for (const std::string &text : compilation.summary())
+    llvm::outs() << text << "\n";
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  CommandLine line = parseCommandLine(argc, argv);
+  if (line.command == Command::Solve) {
+    std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());
+    if (!line.rest.empty() && line.rest[0] == "remat")
+      return solve::solveRematMain(arguments);
+    if (!line.rest.empty() && line.rest[0] == "arena")
+      return solve::solveArenaMain(arguments);
+    llvm::errs() << "cinch: solve expects remat or arena\n";
+    return 2;
+  }
+  if (line.command == Command::Explain) {
+    std::string text = explainCode(line.input);
+    if (text.empty()) {
+      llvm::errs() << "cinch: no error has the code '" << line.input << "'; these exist:\n" << listCodes();
+      return 2;
+    }
+    llvm::outs() << text << "\n";
+    return 0;
+  }
+  SourceList sources;
+  std::string error;
+  int file = sources.addFile(line.input, error);
+  if (file < 0) {
+    llvm::errs() << "cinch: " << error << "\n";
+    return 2;
+  }
+  Diagnostics diagnostics(sources);
+  ast::File prelude = parseFile(sources, 0, diagnostics);
+  ast::File tree = parseFile(sources, file, diagnostics);
+  std::optional<Program> program;
+  if (!diagnostics.hasErrors())
+    program = check(sources, prelude, tree, line.check, diagnostics);
+  PrintOptions print;
+  print.json = line.jsonDiagnostics;
+  print.color = wantsColor(llvm::errs(), line.color);
+  diagnostics.print(llvm::errs(), print);
+  if (!program || diagnostics.hasErrors())
+    return 1;
+  if (line.command == Command::Check)
+    return 0;
+  return compile(line, *program, sources, argv[0]);
+}

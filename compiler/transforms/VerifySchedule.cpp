@@ -1,0 +1,188 @@
+// VerifySchedule.cpp: proves a scheduled function from its text alone: every kernel has its offsets, values that are alive at one
+// moment share no byte, and nothing leaves the arena. It knows nothing of any planner.
+//
+// Time counts the kernels in order; the loop's body stands once. A value lives from its kernel to its last reader. What the loop
+// reads from before it lives to the loop's end, sums over micro-batches live from the loop's begin (they are cleared there) to
+// their last reader behind it, arguments live always. A kernel may write its result over an operand that dies there if both
+// are the very same bytes.
+#include "compiler/transforms/Decision.h"
+#include "compiler/transforms/VerifySchedule.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace cinch {
+namespace {
+
+struct Life {
+  int64_t offset = 0, bytes = 0;
+  int64_t begin = 0, end = 0; // alive in [begin, end], both included
+  Value value;
+};
+
+int64_t bytesOf(Value value) {
+  auto type = nn::tensorOf(value);
+  int64_t bits = type.getElementTypeBitWidth();
+  return type.getNumElements() * std::max<int64_t>(1, bits / 8);
+}
+
+class ScheduleVerifier {
+public:
+  explicit ScheduleVerifier(func::FuncOp function) : function(function) {}
+
+  LogicalResult verify() {
+    auto arena = function->getAttrOfType<IntegerAttr>(kArenaAttr);
+    if (!arena)
+      return function.emitOpError("has no '") << kArenaAttr << "'";
+    arenaBytes = arena.getInt();
+    for (BlockArgument argument : function.getArguments()) {
+      auto offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "plan.offset");
+      if (!offset)
+        return function.emitOpError("argument ") << argument.getArgNumber() << " has no offset";
+      lives.try_emplace(argument, Life{offset.getInt(), bytesOf(argument), -1, kForever, argument});
+    }
+    if (failed(number(function.getBody().front())))
+      return failure();
+    return sweep();
+  }
+
+private:
+  static constexpr int64_t kForever = INT64_MAX;
+
+  // Numbers the kernels and collects lifetimes.
+  LogicalResult number(Block &block) {
+    for (Operation &op : block) {
+      if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
+        loopBegin = now++;
+        if (failed(number(loop.getBody().front())))
+          return failure();
+        loopEnd = now++;
+        // A sum is one buffer, inside and behind the loop.
+        for (auto [sum, inner] : llvm::zip(loop.getSums(), loop.getBody().front().getTerminator()->getOperands())) {
+          alias[sum] = inner;
+          Life &life = lives[inner];
+          life.begin = std::min(life.begin, loopBegin);
+          life.end = std::max(life.end, loopEnd);
+        }
+        continue;
+      }
+      int64_t time = now++;
+      bool inLoop = isa<plan::MicrobatchesOp>(op.getParentOp());
+      for (Value operand : op.getOperands()) {
+        Value value = alias.count(operand) ? alias[operand] : operand;
+        auto it = lives.find(value);
+        if (it == lives.end())
+          return op.emitOpError("reads a value that has no place in memory");
+        bool fromOutside = inLoop && value.getParentBlock() != op.getBlock();
+        if (isa<func::ReturnOp>(op))
+          it->second.end = kForever;
+        else if (it->second.end != kForever)
+          it->second.end = std::max(it->second.end, fromOutside ? kLoopEnd : time);
+        if (isa<BlockArgument>(value) && !isa<func::ReturnOp>(op))
+          lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), time);
+      }
+      if (isa<plan::ResultsOp>(op) && !inLoop)
+        for (Value operand : op.getOperands())
+          lives[alias.count(operand) ? alias[operand] : operand].end = kForever;
+      auto kernel = dyn_cast<plan::KernelOp>(op);
+      if (!kernel) {
+        if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp>(op))
+          return op.emitOpError("does not belong to phase 'scheduled'");
+        continue;
+      }
+      if (!kernel.getReads() || !kernel.getWrites())
+        return kernel.emitOpError("has no offsets");
+      for (auto [operand, offset] : llvm::zip(kernel.getInputs(), *kernel.getReads()))
+        if (lives[alias.count(operand) ? alias[operand] : operand].offset != offset)
+          return kernel.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
+      for (auto [result, offset] : llvm::zip(kernel.getOutputs(), *kernel.getWrites())) {
+        Life life{offset, bytesOf(result), time, time, result};
+        lives[result] = life;
+        kernels[time] = kernel;
+      }
+    }
+    return success();
+  }
+
+  LogicalResult sweep() {
+    for (auto &entry : lives)
+      if (entry.second.end == kLoopEnd)
+        entry.second.end = loopEnd;
+    SmallVector<Life> all;
+    for (auto &entry : lives)
+      all.push_back(entry.second);
+    llvm::stable_sort(all, [](const Life &a, const Life &b) {
+      return std::tie(a.begin, a.offset, a.bytes) < std::tie(b.begin, b.offset, b.bytes);
+    });
+    std::map<int64_t, Life> alive; // by offset
+    std::multimap<int64_t, int64_t> ends;
+    for (const Life &life : all) {
+      if (life.bytes > 0 && (life.offset < 0 || life.offset + life.bytes > arenaBytes))
+        return error(life.value) << "lies outside the arena of " << arenaBytes << " bytes";
+      while (!ends.empty() && ends.begin()->first < life.begin) {
+        auto it = alive.find(ends.begin()->second);
+        if (it != alive.end() && it->second.end == ends.begin()->first)
+          alive.erase(it);
+        ends.erase(ends.begin());
+      }
+      auto it = alive.upper_bound(life.offset);
+      if (it != alive.begin())
+        --it;
+      while (it != alive.end() && it->first < life.offset + life.bytes) {
+        const Life &other = it->second;
+        if (other.offset + other.bytes <= life.offset) {
+          ++it;
+          continue;
+        }
+        if (!inPlace(life, other))
+          return error(life.value) << "overlaps a value that is still alive: bytes [" << life.offset << ", "
+                                   << life.offset + life.bytes << ") and [" << other.offset << ", "
+                                   << other.offset + other.bytes << ")";
+        it = alive.erase(it);
+      }
+      alive[life.offset] = life;
+      ends.insert({life.end, life.offset});
+    }
+    return success();
+  }
+
+  // `life` is written by a kernel over its own operand `other`, which nobody reads any more.
+  bool inPlace(const Life &life, const Life &other) {
+    auto kernel = kernels.lookup(life.begin);
+    // What came from before the loop is read again in the next pass.
+    bool again = kernel && isa<plan::MicrobatchesOp>(kernel->getParentOp()) && isa<BlockArgument>(other.value);
+    if (!kernel || again || life.offset != other.offset || life.bytes != other.bytes)
+      return false;
+    Value value = other.value;
+    bool operand = llvm::any_of(kernel.getInputs(), [&](Value input) {
+      return (alias.count(input) ? alias[input] : input) == value;
+    });
+    int64_t last = isa<BlockArgument>(value) ? lastArgumentUse.lookup(value) : other.end;
+    return operand && last == life.begin;
+  }
+
+  InFlightDiagnostic error(Value value) {
+    if (Operation *op = value.getDefiningOp())
+      return op->emitOpError();
+    return function.emitOpError("argument: ");
+  }
+
+  static constexpr int64_t kLoopEnd = INT64_MAX - 1; // replaced once the loop's end is known
+  func::FuncOp function;
+  int64_t arenaBytes = 0, now = 0, loopBegin = 0, loopEnd = 0;
+  DenseMap<Value, Life> lives;
+  DenseMap<Value, Value> alias;
+  DenseMap<Value, int64_t> lastArgumentUse;
+  DenseMap<int64_t, plan::KernelOp> kernels;
+};
+
+} // namespace
+
+LogicalResult verifySchedule(func::FuncOp function) { return ScheduleVerifier(function).verify(); }
+
+} // namespace cinch
