@@ -10,47 +10,52 @@ using namespace llvm;
 
 namespace cinch {
 
-static cl::OptionCategory category("cinch options");
-static cl::SubCommand planCommand("plan", "print the plan and its price, generate no code");
-static cl::SubCommand checkCommand("check", "report errors in the program, nothing else");
-static cl::SubCommand explainCommand("explain", "print the long text of an error code");
+// Made after the options of the linked libraries are forgotten: some of ours have their names.
+namespace {
+struct Flags {
+  cl::OptionCategory category{"cinch options"};
+  cl::SubCommand planCommand{"plan", "print the plan and its price, generate no code"};
+  cl::SubCommand checkCommand{"check", "report errors in the program, nothing else"};
+  cl::SubCommand explainCommand{"explain", "print the long text of an error code"};
 
 #define COMPILING cl::cat(category), cl::sub(cl::SubCommand::getTopLevel()), cl::sub(planCommand)
 #define READING COMPILING, cl::sub(checkCommand)
 
-static cl::opt<std::string> input(cl::Positional, cl::desc("FILE.cinch"), READING);
-static cl::opt<std::string> code(cl::Positional, cl::desc("CODE"), cl::cat(category), cl::sub(explainCommand));
-static cl::opt<std::string> output("o", cl::desc("executable to write (default a.out)"), cl::value_desc("EXE"),
-                                   cl::init("a.out"), cl::cat(category));
-static cl::opt<std::string> budget("memory-budget", cl::desc("most bytes the whole process may use, with unit: 3GiB"),
-                                   cl::value_desc("SIZE"), COMPILING);
-static cl::opt<std::string> remat("remat",
-                                  cl::desc("none, all, sqrt, every:N, marked, cheap, optimal or auto (the default)"),
-                                  cl::value_desc("STRATEGY"), COMPILING);
-static cl::opt<std::string> microbatch("microbatch", cl::desc("examples at a time, a divisor of the batch, or auto"),
-                                       cl::value_desc("N|auto"), COMPILING);
-static cl::opt<std::string> stages("stages", cl::desc("pipeline stages (1)"), cl::value_desc("N"), COMPILING);
-static cl::opt<std::string> target("target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING);
-static cl::opt<std::string> cpu("cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
-                                cl::value_desc("NAME"), COMPILING);
-static cl::opt<std::string> maxThreads("max-threads",
-                                       cl::desc("most threads the program may run on (default: this machine's, at least 4)"),
-                                       cl::value_desc("N"), COMPILING);
-static cl::list<std::string> defines("D", cl::Prefix, cl::desc("set a dim or a const of the file"),
-                                     cl::value_desc("NAME=VALUE"), READING);
-static cl::list<std::string> settings("set", cl::desc("set a key of the train block: train.steps=100"),
-                                      cl::value_desc("KEY=VALUE"), READING);
-static cl::opt<std::string> stopAfter("stop-after",
-                                      cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
-                                               "lowered, llvm"),
-                                      cl::value_desc("PHASE"), cl::cat(category));
-static cl::opt<std::string> emit("emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
-                                 cl::value_desc("KIND"), cl::init("exe"), cl::cat(category));
-static cl::opt<bool> json("json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand));
-static cl::opt<std::string> format("diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
-                                   cl::init("text"), READING);
-static cl::opt<std::string> color("color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
-                                  READING);
+  cl::opt<std::string> input{cl::Positional, cl::desc("FILE.cinch"), READING};
+  cl::opt<std::string> code{cl::Positional, cl::desc("CODE"), cl::cat(category), cl::sub(explainCommand)};
+  cl::opt<std::string> output{"o", cl::desc("executable to write (default a.out)"), cl::value_desc("EXE"),
+                                     cl::init("a.out"), cl::cat(category)};
+  cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use, with unit: 3GiB"),
+                                     cl::value_desc("SIZE"), COMPILING};
+  cl::opt<std::string> remat{"remat",
+                                    cl::desc("none, all, sqrt, every:N, marked, cheap, optimal or auto (the default)"),
+                                    cl::value_desc("STRATEGY"), COMPILING};
+  cl::opt<std::string> microbatch{"microbatch", cl::desc("examples at a time, a divisor of the batch, or auto"),
+                                         cl::value_desc("N|auto"), COMPILING};
+  cl::opt<std::string> stages{"stages", cl::desc("pipeline stages (1)"), cl::value_desc("N"), COMPILING};
+  cl::opt<std::string> target{"target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
+  cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
+                                  cl::value_desc("NAME"), COMPILING};
+  cl::opt<std::string> maxThreads{"max-threads",
+                                         cl::desc("most threads the program may run on (default: this machine's, at least 4)"),
+                                         cl::value_desc("N"), COMPILING};
+  cl::list<std::string> defines{"D", cl::Prefix, cl::desc("set a dim or a const of the file"),
+                                       cl::value_desc("NAME=VALUE"), READING};
+  cl::list<std::string> settings{"set", cl::desc("set a key of the train block: train.steps=100"),
+                                        cl::value_desc("KEY=VALUE"), READING};
+  cl::opt<std::string> stopAfter{"stop-after",
+                                        cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
+                                                 "lowered, llvm"),
+                                        cl::value_desc("PHASE"), cl::cat(category)};
+  cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
+                                   cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
+  cl::opt<bool> json{"json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand)};
+  cl::opt<std::string> format{"diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
+                                     cl::init("text"), READING};
+  cl::opt<std::string> color{"color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
+                                    READING};
+};
+} // namespace
 
 [[noreturn]] static void usage(const Twine &message) {
   errs() << "cinch: " << message << "\n";
@@ -71,66 +76,71 @@ CommandLine parseCommandLine(int argc, char **argv) {
     line.rest.assign(argv + 2, argv + argc);
     return line;
   }
-  for (cl::SubCommand *sub : {&cl::SubCommand::getTopLevel(), &planCommand, &checkCommand, &explainCommand})
-    cl::HideUnrelatedOptions(category, *sub);
+  cl::ResetCommandLineParser();
+  auto known = cl::getRegisteredOptions();
+  if (auto it = known.find("color"); it != known.end())
+    it->second->removeArgument();
+  static Flags f; // lives on: lld reads options of its own later
+  for (cl::SubCommand *sub : {&cl::SubCommand::getTopLevel(), &f.planCommand, &f.checkCommand, &f.explainCommand})
+    cl::HideUnrelatedOptions(f.category, *sub);
   std::string problems;
   raw_string_ostream errors(problems);
   if (!cl::ParseCommandLineOptions(argc, argv,
-                                   "cinch: compiles a training program to an executable that keeps a memory budget\n\n"
+                                   "cinch: compiles a training program to an executable that keeps a memory f.budget\n\n"
                                    "  cinch gpt.cinch --memory-budget 3GiB -o train && ./train\n",
                                    &errors)) {
     errs() << problems;
     exit(2);
   }
-  line.command = planCommand ? Command::Plan : checkCommand ? Command::Check : explainCommand ? Command::Explain : Command::Compile;
-  line.input = line.command == Command::Explain ? code : input;
+  line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain : Command::Compile;
+  line.input = line.command == Command::Explain ? f.code : f.input;
   if (line.input.empty())
-    usage(line.command == Command::Explain ? "explain expects an error code, such as E0203"
-                                           : "no input file (cinch --help says what to write)");
-  line.output = output;
-  if (budget.getNumOccurrences()) {
-    line.budget = parseBytes(budget);
+    usage(line.command == Command::Explain ? "explain expects an error f.code, such as E0203"
+                                           : "no f.input file (cinch --help says what to write)");
+  line.output = f.output;
+  if (f.budget.getNumOccurrences()) {
+    line.budget = parseBytes(f.budget);
     if (!line.budget)
-      usage("--memory-budget expects a number with a unit (512MiB, 3GiB, 2GB), got '" + budget + "'");
+      usage("--memory-budget expects a number with a unit (512MiB, 3GiB, 2GB), got '" + f.budget + "'");
   }
-  line.remat = remat;
-  if (microbatch.getNumOccurrences())
-    line.microbatch = microbatch == "auto" ? 0 : positive(microbatch, "microbatch");
-  if (stages.getNumOccurrences() && stages != "1" && stages != "auto")
-    usage("--stages " + stages + ": more than one stage is not there yet");
-  if (target != "cpu")
-    usage("--target " + target + " is not there yet; cpu is");
-  line.cpu = cpu;
-  line.maxThreads = maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(maxThreads, "max-threads")))
+  line.remat = f.remat;
+  if (f.microbatch.getNumOccurrences())
+    line.microbatch = f.microbatch == "auto" ? 0 : positive(f.microbatch, "microbatch");
+  if (f.stages.getNumOccurrences() && f.stages != "1" && f.stages != "auto")
+    usage("--stages " + f.stages + ": more than one stage is not there yet");
+  if (f.target != "cpu")
+    usage("--target " + f.target + " is not there yet; f.cpu is");
+  line.cpu = f.cpu;
+  line.maxThreads = f.maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")))
                                                    : std::max(4, int(std::thread::hardware_concurrency()));
-  for (const std::string &text : defines) {
+  for (const std::string &text : f.defines) {
     auto pair = parseAssignment(text);
     if (!pair)
       usage("-D expects NAME=VALUE, got '" + text + "'");
     line.check.defines.push_back(*pair);
   }
-  for (const std::string &text : settings) {
+  for (const std::string &text : f.settings) {
     auto pair = parseAssignment(text);
     if (!pair)
       usage("--set expects KEY=VALUE, got '" + text + "'");
     line.check.settings.push_back(*pair);
   }
-  if (stopAfter.getNumOccurrences()) {
+  if (f.stopAfter.getNumOccurrences()) {
     for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM})
-      if (stopAfter == phaseName(phase))
+      if (f.stopAfter == phaseName(phase))
         line.stopAfter = phase;
     if (!line.stopAfter)
-      usage("--stop-after: no phase is called '" + stopAfter + "'");
+      usage("--stop-after: no phase is called '" + f.stopAfter + "'");
   }
-  line.emit = emit;
+  line.emit = f.emit;
   static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "obj", "exe"};
   if (!is_contained(kinds, StringRef(line.emit)))
-    usage("--emit: nothing is called '" + emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
-  line.json = json;
-  if (format != "text" && format != "json")
-    usage("--diagnostics-format is text or json, not '" + format + "'");
-  line.jsonDiagnostics = format == "json";
-  line.color = color;
+    usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
+  line.json = f.json;
+  if (f.format != "text" && f.format != "json")
+    usage("--diagnostics-format is text or f.json, not '" + f.format + "'");
+  line.jsonDiagnostics = f.format == "json";
+  line.color = f.color;
   return line;
 }
 
