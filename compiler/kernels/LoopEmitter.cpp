@@ -595,12 +595,13 @@ void LoopEmitter::runItem(Value item) {
 void LoopEmitter::emit() {
   openBuffers();
   auto word = [&](int number) -> Value { return memref::LoadOp::create(b, loc, context, ValueRange{index(number)}); };
-  bool usesStep = false, usesExample = false;
+  bool usesStep = false, usesTotal = false, usesExample = false;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
     if (!plan.needed[n])
       continue;
     usesStep = usesStep || node.op == LoopOp::Step;
+    usesTotal = usesTotal || node.op == LoopOp::TotalSteps;
     usesExample = usesExample || (plan.isDraw(int(n)) && node.usesExample);
     if (plan.isDraw(int(n)) && !keys.count(keyName(node)))
       keys[keyName(node)] =
@@ -609,11 +610,10 @@ void LoopEmitter::emit() {
                                          memref::LoadOp::create(b, loc, offsets,
                                                                 ValueRange{index(plan.buffers + 1 + node.keyWord)}));
   }
-  for (size_t n = 0; n < spec.nodes.size(); ++n)
-    if (plan.needed[n] && spec.nodes[n].op == LoopOp::TotalSteps && !totalSteps)
-      totalSteps = word(kTotalSteps);
   if (usesStep)
     step = word(kStep);
+  if (usesTotal)
+    totalSteps = word(kTotalSteps);
   if (usesExample)
     firstExample = word(kFirstExample);
   if (spec.cols % kLoopLanes != 0) {
@@ -622,6 +622,9 @@ void LoopEmitter::emit() {
       live.push_back(lane < spec.cols % kLoopLanes);
     tailMask = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(lanesOf(b.getI1Type()), ArrayRef<bool>(live)));
   }
+  for (size_t n = 0; n < spec.nodes.size(); ++n)
+    if (plan.needed[n] && plan.constant[n])
+      scalars[n] = evaluateScalar(int(n));
   int64_t items = plan.outerCount * plan.blocks;
   auto share = [&](Value number) -> Value {
     return arith::DivUIOp::create(b, loc, mulIndex(number, items), threads);

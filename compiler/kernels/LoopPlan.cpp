@@ -188,18 +188,25 @@ void findLevels(LoopPlan &plan) {
   auto walksChain = [&](const Strides &s) {
     return std::any_of(s.begin() + outer, s.end() - 1, [](int64_t stride) { return stride != 0; });
   };
+  auto walksOuter = [&](const Strides &s) {
+    return std::any_of(s.begin(), s.begin() + outer, [](int64_t stride) { return stride != 0; });
+  };
+  plan.constant.assign(count, false);
   plan.variesRow.assign(count, false);
   plan.variesCol.assign(count, false);
   plan.needed.assign(count, false);
   plan.sweep.assign(count, 0);
   for (size_t n = 0; n < count; ++n) {
     const LoopNode &node = spec.nodes[n];
-    bool row = false, col = false;
+    bool row = false, col = false, constant = node.op != LoopOp::ReduceChain && !reducesColumns(node.op);
     for (int arg : node.args) {
+      constant = constant && plan.constant[arg];
       row = row || plan.variesRow[arg];
       col = col || plan.variesCol[arg];
       plan.sweep[n] = std::max(plan.sweep[n], plan.sweep[arg]);
     }
+    constant = constant && !(hasView(node) && walksOuter(node.view.strides)) &&
+               !(node.usesExample && walksOuter(node.exampleStrides));
     if (hasView(node)) {
       row = row || walksChain(node.view.strides);
       col = col || node.view.strides.back() != 0;
@@ -216,6 +223,7 @@ void findLevels(LoopPlan &plan) {
     }
     plan.variesRow[n] = row;
     plan.variesCol[n] = col;
+    plan.constant[n] = constant && !row && !col;
   }
   std::function<void(int)> need = [&](int n) {
     if (plan.needed[n])

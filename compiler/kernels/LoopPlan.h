@@ -29,6 +29,7 @@ struct LoopPlan {
   int sweeps = 0;
   // Per node.
   std::vector<bool> variesRow, variesCol, needed;
+  std::vector<bool> constant;      // a scalar that is the same for every item
   std::vector<int> sweep;
   // Per store: whether it belongs into the rows of a sweep, whether it writes columns.
   std::vector<bool> storeInRow, storeVector;

@@ -35,8 +35,9 @@ inline std::array<uint32_t, 4> hostPhilox(std::array<uint32_t, 4> c, uint32_t k0
 
 class LoopReference {
 public:
-  LoopReference(const LoopSpec &spec, const std::vector<std::vector<char>> &before, const int64_t *context)
-      : spec(spec), before(before), after(before), context(context) {}
+  LoopReference(const LoopSpec &spec, const std::vector<std::vector<char>> &before, const int64_t *context,
+                const std::vector<int64_t> &keyWords = {})
+      : spec(spec), before(before), after(before), context(context), keyWords(keyWords) {}
 
   // Memory after the kernel, one vector a buffer.
   std::vector<std::vector<char>> run() {
@@ -228,7 +229,8 @@ private:
   Cell draw(const LoopNode &n, const Place &p) {
     int64_t element = number(n.view.offset, n.view.strides, p);
     uint64_t example = n.usesExample ? uint64_t(context[kFirstExample] + number(0, n.exampleStrides, p)) : 0;
-    auto key = hostPhilox({uint32_t(n.key), uint32_t(n.key >> 32), uint32_t(context[kStep]), uint32_t(context[kStep] >> 32)},
+    uint64_t word = n.keyWord < 0 ? n.key : uint64_t(keyWords[n.keyWord]);
+    auto key = hostPhilox({uint32_t(word), uint32_t(word >> 32), uint32_t(context[kStep]), uint32_t(context[kStep] >> 32)},
                           uint32_t(context[kSeed]), uint32_t(context[kSeed] >> 32));
     bool bits16 = n.op == LoopOp::RandomBool;
     uint64_t group = bits16 ? 64 : 32;
@@ -353,6 +355,7 @@ private:
     case LoopOp::Const: return make(n.elem, n.number);
     case LoopOp::Index: return make(Elem::I32, double(number(n.view.offset, n.view.strides, p)));
     case LoopOp::Step: return make(n.elem, double(context[kStep]));
+    case LoopOp::TotalSteps: return make(n.elem, double(context[kTotalSteps]));
     case LoopOp::RandomUniform: case LoopOp::RandomNormal: case LoopOp::RandomInt: case LoopOp::RandomBool: return draw(n, p);
     default: break;
     }
@@ -366,6 +369,7 @@ private:
   const std::vector<std::vector<char>> &before;
   std::vector<std::vector<char>> after;
   const int64_t *context;
+  std::vector<int64_t> keyWords;
 };
 
 } // namespace cinch::test

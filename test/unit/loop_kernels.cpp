@@ -36,7 +36,8 @@ struct Case {
   LoopSpec spec;
   std::vector<Elem> elems;                 // of the buffers
   std::vector<std::vector<char>> memory;
-  int64_t context[kContextWords] = {17, 5, int64_t(0x9876543212345678)};
+  int64_t context[kContextWords] = {17, 5, int64_t(0x9876543212345678), 123};
+  std::vector<int64_t> keyWords = {0x7123456789abcdef, 5};
 };
 
 class Generator {
@@ -308,6 +309,7 @@ private:
       node.view.offset += below(300);
       node.number = node.op == LoopOp::RandomInt ? 1000 : 0.3;
       node.key = random();
+      node.keyWord = below(3) - 1;
       auto dims = extents();
       node.exampleStrides.assign(dims.size(), 0);
       node.usesExample = below(2);
@@ -319,12 +321,13 @@ private:
       break;
     }
     default: {
-      static const LoopOp ops[] = {LoopOp::Const, LoopOp::Index, LoopOp::Step, LoopOp::LoadAt, LoopOp::LoadAt};
-      node.op = ops[below(5)];
+      static const LoopOp ops[] = {LoopOp::Const, LoopOp::Index, LoopOp::Step, LoopOp::TotalSteps, LoopOp::LoadAt,
+                                   LoopOp::LoadAt};
+      node.op = ops[below(6)];
       if (node.op == LoopOp::Const) {
         node.elem = below(3) ? Elem::F32 : Elem::I32;
         node.number = below(7) - 3;
-      } else if (node.op == LoopOp::Step) {
+      } else if (node.op == LoopOp::Step || node.op == LoopOp::TotalSteps) {
         node.elem = below(2) ? Elem::F64 : Elem::I32;
       } else if (node.op == LoopOp::Index) {
         node.elem = Elem::I32;
@@ -453,7 +456,10 @@ std::string compareRun(const Case &c, test::KernelFunction kernel, int threads, 
     std::memcpy(arena.at<char>(int(i)), c.memory[i].data(), c.memory[i].size());
   int64_t context[kContextWords];
   std::copy(std::begin(c.context), std::end(c.context), context);
-  test::callKernel(kernel, arena.data(), arena.offsetsOf(), context, threads);
+  std::vector<int64_t> offsets(arena.offsetsOf(), arena.offsetsOf() + c.memory.size() + (perThread > 0));
+  offsets.resize(c.memory.size() + 1);
+  offsets.insert(offsets.end(), c.keyWords.begin(), c.keyWords.end());
+  test::callKernel(kernel, arena.data(), offsets.data(), context, threads);
   if (!arena.guardsIntact())
     return "wrote outside of its buffers";
   for (size_t i = 0; i < c.memory.size(); ++i) {
@@ -477,7 +483,7 @@ double runCases(const std::vector<Case> &cases, const std::string &cpu, bool ver
     return 0;
   }
   for (const Case &c : cases) {
-    auto expected = LoopReference(c.spec, c.memory, c.context).run();
+    auto expected = LoopReference(c.spec, c.memory, c.context, c.keyWords).run();
     for (int threads = 1; threads <= 3; ++threads) {
       std::string difference = compareRun(c, harness.lookup(c.name), threads, expected);
       expect(difference.empty(), c.name + ", " + cpu + ", " + std::to_string(threads) + " threads: " + difference);
