@@ -118,7 +118,8 @@ double readScalar(const char *arena, int64_t offset, Elem elem) {
 } // namespace
 
 double learningRate() {
-  return run.meta.learningRateAt < 0 ? __builtin_nan("") : readScalar(run.context.arena, run.meta.learningRateAt, Elem::F64);
+  return run.meta.learningRateAt < 0 ? __builtin_nan("")
+                                     : readScalar(run.context.arena, run.meta.learningRateAt, Elem::F64);
 }
 
 } // namespace cinch::rt

@@ -1,5 +1,5 @@
-// Checking.cpp: the replay after a failed gate. The step is the same to the bit, so the value that spoiled it appears again;
-// the outputs of every launch are looked at, and the first that is not finite is named.
+// Checking.cpp: the replay after a failed gate. The step is the same to the bit, so the value that spoiled it appears
+// again; the outputs of every launch are looked at, and the first that is not finite is named.
 #include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -74,15 +74,22 @@ void reportFailedGate() {
   text.add("; the update was not made");
   warn("%s", text.data);
   if (found)
-    warn("%s:%lld: %s (kernel %s): value %lld of output %d is %s, the first number that is not finite; micro-batch from "
-         "example %lld of the batch", meta.source, (long long)launch.line, launch.text, launch.kernel,
-         (long long)badValue, badOutput, badNumber != badNumber ? "nan" : badNumber > 0 ? "inf" : "-inf",
-         (long long)badExample);
+    warn(
+        "%s:%lld: %s (kernel %s): value %lld of output %d is %s, the first number that is not finite; micro-batch from "
+        "example %lld of the batch",
+        meta.source, (long long)launch.line, launch.text, launch.kernel, (long long)badValue, badOutput,
+        badNumber != badNumber ? "nan"
+        : badNumber > 0        ? "inf"
+                               : "-inf",
+        (long long)badExample);
   else
-    warn("every kernel's outputs were finite when the step was replayed%s", meta.launchesAt < 0 ? " (none is described)" : "");
+    warn("every kernel's outputs were finite when the step was replayed%s",
+         meta.launchesAt < 0 ? " (none is described)" : "");
   if (!sound)
-    fail(kNumeric, "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "
-                   "high?); no checkpoint was written", path);
+    fail(kNumeric,
+         "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "
+         "high?); no checkpoint was written",
+         path);
   Path saved;
   if (run.step > 0 && saveCheckpoint(-1, false, &saved))
     fail(kNumeric, "stopped at step %lld; the parameters are intact, saved in %s", (long long)run.step, saved.text);

@@ -1,4 +1,5 @@
-// Checkpoint.cpp: see Checkpoint.h. A slot of the optimizer is called `optimizer/PATH`: no parameter has a slash in its path.
+// Checkpoint.cpp: see Checkpoint.h. A slot of the optimizer is called `optimizer/PATH`: no parameter has a slash in its
+// path.
 #include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -12,10 +13,10 @@
 namespace cinch::rt {
 
 static TensorList parameters, everything;
-static List<Path> folders;   // under OUT, without doubles
-static int *folderOfRule;    // one a rule of meta.every
+static List<Path> folders; // under OUT, without doubles
+static int *folderOfRule;  // one a rule of meta.every
 static int64_t savedStep = -1;
-static double *bestOfRule;   // NaN: none yet
+static double *bestOfRule; // NaN: none yet
 
 static int folderNumber(const char *dir) {
   Path path;

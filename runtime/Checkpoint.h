@@ -9,17 +9,17 @@ namespace cinch::rt {
 // Makes the lists of tensors and the folders' names; before anything else here.
 void prepareCheckpoints();
 
-// Saves the state of `run` in the folder of rule `rule` of meta.every (-1: the first of them, or `checkpoints`). A failure is
-// a warning. `saved` (or null) takes the name.
+// Saves the state of `run` in the folder of rule `rule` of meta.every (-1: the first of them, or `checkpoints`). A
+// failure is a warning. `saved` (or null) takes the name.
 bool saveCheckpoint(int rule, bool pending, Path *saved);
-// The same for a rule that is due: deletes the old ones beyond `keep`; if `value` (NaN: none) is better than any before, the
-// file is OUT/DIR/best.safetensors too.
+// The same for a rule that is due: deletes the old ones beyond `keep`; if `value` (NaN: none) is better than any
+// before, the file is OUT/DIR/best.safetensors too.
 bool saveWithBest(int rule, double value);
 // The step of the checkpoint that this process wrote or read last; -1: none.
 int64_t lastSavedStep();
 
-// Goes on from the newest sound checkpoint: fills arena, run.step and run.pending. False: there is none. Damaged ones are
-// passed over with a warning; one of another program ends the run with kData.
+// Goes on from the newest sound checkpoint: fills arena, run.step and run.pending. False: there is none. Damaged ones
+// are passed over with a warning; one of another program ends the run with kData.
 bool resumeNewest(const char *&name);
 // The parameters alone, of the newest sound checkpoint.
 bool loadNewestParameters(const char *&name);

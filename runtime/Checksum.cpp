@@ -1,5 +1,5 @@
-// Checksum.cpp: the processor's own instruction where it has one, else slicing by eight (Kounavis and Berry, 2005): eight table
-// look-ups for eight bytes.
+// Checksum.cpp: the processor's own instruction where it has one, else slicing by eight (Kounavis and Berry, 2005):
+// eight table look-ups for eight bytes.
 #include "runtime/Checksum.h"
 #include <string.h>
 #if defined(__x86_64__)

@@ -1,4 +1,5 @@
-// Dataset.cpp: opening, and reading with pread through a small buffer on the stack: a mapped file would count as memory.
+// Dataset.cpp: opening, and reading with pread through a small buffer on the stack: a mapped file would count as
+// memory.
 #include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include <errno.h>
@@ -40,7 +41,8 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
     fail(kData, "%s: one value without axes; the first axis must count the examples", file.path.text);
   if (found != wanted)
     fail(kData, "%s: field `%s` needs %lld values an example, shape %s; the file has shape %s, %lld an example",
-         file.path.text, field.name, (long long)wanted, describe(field.shape).text, describe(inFile).text, (long long)found);
+         file.path.text, field.name, (long long)wanted, describe(field.shape).text, describe(inFile).text,
+         (long long)found);
   if (field.elem == Elem::I32 && isFloat(file.raw))
     fail(kData, "%s: field `%s` is i32, but the file holds %s", file.path.text, field.name, nameOf(file.raw));
   if (field.elem == Elem::Bool && file.raw != RawType::Bool && file.raw != RawType::U8)
@@ -66,8 +68,8 @@ static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
          (long long)file.dataOffset);
   int64_t bytes = file.size - file.dataOffset, length = bytes / unit;
   if (bytes % unit)
-    fail(kData, "%s: %lld bytes of tokens are no multiple of %lld; is it a file of u%lld?", file.path.text, (long long)bytes,
-         (long long)unit, (long long)spec.tokenBits);
+    fail(kData, "%s: %lld bytes of tokens are no multiple of %lld; is it a file of u%lld?", file.path.text,
+         (long long)bytes, (long long)unit, (long long)spec.tokenBits);
   if (length < spec.window)
     fail(kData, "%s: %lld %s are fewer than one window of %lld", file.path.text, (long long)length,
          tokens ? "tokens" : "bytes", (long long)spec.window);
@@ -98,7 +100,8 @@ void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder, 
     const FieldSpec &field = spec.fields[i];
     openDataFile(file, folder, spec.files[oneFile ? 0 : i], spec);
     if (oneFile && field.from.size != 1)
-      failInternal("data `%s`: the field `%s` comes from %lld arrays", spec.name, field.name, (long long)field.from.size);
+      failInternal("data `%s`: the field `%s` comes from %lld arrays", spec.name, field.name,
+                   (long long)field.from.size);
     if (text || tokens) {
       openWindows(file, spec, tokens);
       if (field.shape.count() != spec.window)
@@ -112,8 +115,8 @@ void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder, 
       matchRows(file, field, shape);
     }
     if (i && file.examples != dataset.fields[0].examples)
-      fail(kData, "data `%s`: %s has %lld examples, but %s has %lld", spec.name, file.path.text, (long long)file.examples,
-           dataset.fields[0].path.text, (long long)dataset.fields[0].examples);
+      fail(kData, "data `%s`: %s has %lld examples, but %s has %lld", spec.name, file.path.text,
+           (long long)file.examples, dataset.fields[0].path.text, (long long)dataset.fields[0].examples);
     if (file.examples == 0)
       fail(kData, "%s: there is no example in it", file.path.text);
   }

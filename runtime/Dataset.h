@@ -15,7 +15,7 @@ inline bool isFloat(RawType type) { return type >= RawType::F16; }
 struct FieldFile {
   int fd = -1;
   Path path;
-  int64_t size = 0;       // of the file
+  int64_t size = 0; // of the file
   int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, count = 0, examples = 0;
   RawType raw = RawType::U8;
   bool bigEndian = false;
@@ -30,8 +30,8 @@ struct Dataset {
 // Opens the files under `folder` and checks their headers, shapes and lengths; leaves with kData if something is wrong.
 // `out` is where a csv file's values are kept in binary form.
 void openDataset(Dataset &, const DatasetSpec &, const char *folder, const char *out);
-// Reads every value once (ranges, finite numbers), unless `out`/data-checked.txt says that this was done with the same file.
-// `out` may be null: then nothing is remembered.
+// Reads every value once (ranges, finite numbers), unless `out`/data-checked.txt says that this was done with the same
+// file. `out` may be null: then nothing is remembered.
 void checkValues(const Dataset &, const char *out);
 
 // Brings one example of one field to `into`, as `elem`. Any thread may call it. False: the file cannot be read (errno).
@@ -39,8 +39,8 @@ bool readExample(const Dataset &, int field, int64_t example, Elem elem, char *i
 
 void openDataFile(FieldFile &, const char *folder, const char *name, const DatasetSpec &);
 
-// The formats. Each reads from dataOffset on, fills dataOffset, dataEnd, raw, bigEndian and returns the shape in the file,
-// examples first.
+// The formats. Each reads from dataOffset on, fills dataOffset, dataEnd, raw, bigEndian and returns the shape in the
+// file, examples first.
 Shape readIdxHeader(FieldFile &);
 Shape readNpyHeader(FieldFile &);
 Shape findNpzArray(FieldFile &, const char *name);

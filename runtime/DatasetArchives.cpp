@@ -21,7 +21,8 @@ struct Directory {
   int64_t offset = 0, entries = 0;
 };
 
-// The end record is the last thing in the file (numpy writes no comment); files beyond 4 GiB have a 64-bit one before it.
+// The end record is the last thing in the file (numpy writes no comment); files beyond 4 GiB have a 64-bit one before
+// it.
 Directory findDirectory(const FieldFile &file) {
   unsigned char end[22];
   if (file.size < 22)
@@ -114,7 +115,7 @@ Shape findTensor(FieldFile &file, const char *name) {
     RawType raw;
   } types[] = {{"F64", RawType::F64}, {"F32", RawType::F32}, {"F16", RawType::F16}, {"I64", RawType::I64},
                {"U64", RawType::U64}, {"I32", RawType::I32}, {"U32", RawType::U32}, {"I16", RawType::I16},
-               {"U16", RawType::U16}, {"I8", RawType::I8}, {"U8", RawType::U8}, {"BOOL", RawType::Bool}};
+               {"U16", RawType::U16}, {"I8", RawType::I8},   {"U8", RawType::U8},   {"BOOL", RawType::Bool}};
   JsonReader json(file.fd, 8, int64_t(length), buffer, sizeof buffer);
   Shape shape;
   Text names;
@@ -169,7 +170,8 @@ Shape findTensor(FieldFile &file, const char *name) {
   }
   json.finish();
   if (json.failed())
-    fail(kData, "%s: its header is damaged at byte %lld: %s", file.path.text, (long long)(8 + json.position()), json.why());
+    fail(kData, "%s: its header is damaged at byte %lld: %s", file.path.text, (long long)(8 + json.position()),
+         json.why());
   if (!found)
     fail(kData, "%s: there is no tensor `%s` in it; it has %s", file.path.text, name, names.size ? names.data : "none");
   return shape;

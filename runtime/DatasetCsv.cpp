@@ -1,6 +1,6 @@
-// DatasetCsv.cpp: tables of text. Rows of a csv file cannot be found without reading all before them, so its values are written
-// once, as f64, to OUT/NAME.csv-values, checked on the way, and read from there like any other file; the first line of that
-// file says what it was made of.
+// DatasetCsv.cpp: tables of text. Rows of a csv file cannot be found without reading all before them, so its values are
+// written once, as f64, to OUT/NAME.csv-values, checked on the way, and read from there like any other file; the first
+// line of that file says what it was made of.
 #include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
@@ -77,7 +77,8 @@ private:
       if (filled == 0)
         return -1;
       if (!readAt(file.fd, buffer, size_t(filled), position))
-        fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+        fail(kData, "cannot read %s: %s", file.path.text,
+             errno ? strerror(errno) : "it became shorter while it was read");
       position += filled;
     }
     return static_cast<unsigned char>(buffer[at]);
@@ -153,7 +154,8 @@ void findColumns(Columns &columns, const Dataset &dataset, const FieldFile &file
     for (const char *from : field.from)
       if (columns.values[value++].column < 0) {
         if (spec.csvHeader)
-          fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s", file.path.text, field.name, from, names.data);
+          fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s", file.path.text, field.name, from,
+               names.data);
         fail(kData, "%s: field `%s` takes column %s, but a row has %lld", file.path.text, field.name, from,
              (long long)columns.columns);
       }
@@ -235,8 +237,8 @@ void openCsv(Dataset &dataset, const char *folder, const char *out) {
   for (const FieldSpec &field : spec.fields) {
     columns.count += field.from.size;
     if (field.from.size != field.shape.count())
-      failInternal("data `%s`: `%s` has %lld values from %lld columns", spec.name, field.name, (long long)field.shape.count(),
-                   (long long)field.from.size);
+      failInternal("data `%s`: `%s` has %lld values from %lld columns", spec.name, field.name,
+                   (long long)field.shape.count(), (long long)field.from.size);
     asked.add(" %d %d %lld %d %lld", int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept,
               (long long)field.except);
     for (const char *from : field.from)

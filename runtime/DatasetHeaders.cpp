@@ -9,7 +9,8 @@ namespace cinch::rt {
 void readDataHeader(const FieldFile &file, void *into, int64_t size, int64_t offset, const char *format) {
   int64_t left = file.dataEnd - file.dataOffset;
   if (offset + size > left)
-    fail(kData, "%s: the file is truncated: %lld bytes are no whole %s header", file.path.text, (long long)left, format);
+    fail(kData, "%s: the file is truncated: %lld bytes are no whole %s header", file.path.text, (long long)left,
+         format);
   if (!readAt(file.fd, into, size_t(size), file.dataOffset + offset))
     fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "unexpected end");
 }
@@ -38,7 +39,8 @@ Shape readIdxHeader(FieldFile &file) {
   case 0x0d: file.raw = RawType::F32; break;
   case 0x0e: file.raw = RawType::F64; break;
   default:
-    fail(kData, "%s: not an IDX file: its type byte is %02x, expected 08, 09, 0b, 0c, 0d or 0e", file.path.text, head[2]);
+    fail(kData, "%s: not an IDX file: its type byte is %02x, expected 08, 09, 0b, 0c, 0d or 0e", file.path.text,
+         head[2]);
   }
   Shape shape;
   shape.rank = head[3];
@@ -120,9 +122,9 @@ void readNpyType(FieldFile &file, const char *type) {
   static const struct {
     const char *name;
     RawType raw;
-  } types[] = {{"u1", RawType::U8}, {"i1", RawType::I8}, {"b1", RawType::Bool}, {"u2", RawType::U16},
-               {"i2", RawType::I16}, {"u4", RawType::U32}, {"i4", RawType::I32}, {"u8", RawType::U64},
-               {"i8", RawType::I64}, {"f2", RawType::F16}, {"f4", RawType::F32}, {"f8", RawType::F64}};
+  } types[] = {{"u1", RawType::U8},  {"i1", RawType::I8},  {"b1", RawType::Bool}, {"u2", RawType::U16},
+               {"i2", RawType::I16}, {"u4", RawType::U32}, {"i4", RawType::I32},  {"u8", RawType::U64},
+               {"i8", RawType::I64}, {"f2", RawType::F16}, {"f4", RawType::F32},  {"f8", RawType::F64}};
   const char *rest = type;
   if (*rest == '<' || *rest == '>' || *rest == '|' || *rest == '=')
     file.bigEndian = *rest++ == '>';
@@ -131,7 +133,8 @@ void readNpyType(FieldFile &file, const char *type) {
       file.raw = known.raw;
       return;
     }
-  fail(kData, "%s: values of type `%s` cannot be read; expected whole numbers, bool, f2, f4 or f8", file.path.text, type);
+  fail(kData, "%s: values of type `%s` cannot be read; expected whole numbers, bool, f2, f4 or f8", file.path.text,
+       type);
 }
 
 } // namespace
@@ -151,7 +154,8 @@ Shape readNpyHeader(FieldFile &file) {
   }
   char text[8192];
   if (length >= int64_t(sizeof text))
-    fail(kData, "%s: an NPY header of %lld bytes; at most %zu are read", file.path.text, (long long)length, sizeof text - 1);
+    fail(kData, "%s: an NPY header of %lld bytes; at most %zu are read", file.path.text, (long long)length,
+         sizeof text - 1);
   readDataHeader(file, text, length, start, "NPY");
   text[length] = 0;
   Shape shape;

@@ -40,9 +40,10 @@ inline Number decode(RawType raw, const char *at, bool bigEndian) {
   uint64_t bits = rawBits(at, bytesOf(raw), bigEndian);
   int64_t whole = 0;
   switch (raw) {
-  case RawType::U8: case RawType::Bool: case RawType::U16: case RawType::U32:
-    whole = int64_t(bits);
-    break;
+  case RawType::U8:
+  case RawType::Bool:
+  case RawType::U16:
+  case RawType::U32: whole = int64_t(bits); break;
   case RawType::U64: // beyond i64: no i32 can hold it either way
     return {bits > uint64_t(INT64_MAX) ? INT64_MAX : int64_t(bits), double(bits), true};
   case RawType::I8: whole = int8_t(bits); break;
@@ -78,7 +79,8 @@ template <typename Read> void convertTo(Elem elem, double scale, int64_t count, 
 
 } // namespace
 
-void convertValues(const FieldFile &file, const FieldSpec &field, const char *raw, int64_t count, Elem elem, char *into) {
+void convertValues(const FieldFile &file, const FieldSpec &field, const char *raw, int64_t count, Elem elem,
+                   char *into) {
   if (file.raw == RawType::U8) { // the common case, worth its own loop
     convertTo(elem, field.scale, count, into, [&](int64_t i) {
       int64_t value = static_cast<unsigned char>(raw[i]);
@@ -87,23 +89,27 @@ void convertValues(const FieldFile &file, const FieldSpec &field, const char *ra
     return;
   }
   int64_t unit = bytesOf(file.raw);
-  convertTo(elem, field.scale, count, into, [&](int64_t i) { return decode(file.raw, raw + i * unit, file.bigEndian); });
+  convertTo(elem, field.scale, count, into,
+            [&](int64_t i) { return decode(file.raw, raw + i * unit, file.bigEndian); });
 }
 
-// ---- The check ---------------------------------------------------------------------------------------------------------------
+// ---- The check
+// ---------------------------------------------------------------------------------------------------------------
 
 void checkNumber(const FieldFile &file, const FieldSpec &field, Number number, const char *where) {
   if (field.elem == Elem::F32 || field.elem == Elem::F64) {
     double value = field.elem == Elem::F32 ? double(float(number.real)) : number.real;
     if (!__builtin_isfinite(value))
-      fail(kData, "%s: field `%s` has %g %s; every value must be finite", file.path.text, field.name, number.real, where);
+      fail(kData, "%s: field `%s` has %g %s; every value must be finite", file.path.text, field.name, number.real,
+           where);
     return;
   }
   if (!number.isWhole)
     fail(kData, "%s: field `%s` needs whole numbers, but has %g %s", file.path.text, field.name, number.real, where);
   if (field.elem == Elem::Bool) {
     if (number.whole < 0 || number.whole > 1)
-      fail(kData, "%s: field `%s` is bool, but has %lld %s", file.path.text, field.name, (long long)number.whole, where);
+      fail(kData, "%s: field `%s` is bool, but has %lld %s", file.path.text, field.name, (long long)number.whole,
+           where);
     return;
   }
   if (field.hasExcept && number.whole == field.except)
@@ -147,7 +153,8 @@ static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool wi
     if (now == 0)
       break;
     if (!readAt(file.fd, buffer, size_t(now), at))
-      fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+      fail(kData, "cannot read %s: %s", file.path.text,
+           errno ? strerror(errno) : "it became shorter while it was read");
     crc = crc32c(crc, buffer, size_t(now));
     if (!skip) {
       bool fine = false;
@@ -230,8 +237,9 @@ void checkValues(const Dataset &dataset, const char *out) {
       fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
     long long time = (long long)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
     Text asked;
-    asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset, int(field.elem),
-              field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except, (long long)file.count);
+    asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
+              int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
+              (long long)file.count);
     uint64_t hash = hashText(asked.data);
     if (out && isRemembered(out, hash, file.size, time, file.path.text))
       continue;

@@ -1,4 +1,5 @@
-// Evaluate.cpp: `eval` and `predict`: every example once, in file order; rows that fill the last micro-batch do not count.
+// Evaluate.cpp: `eval` and `predict`: every example once, in file order; rows that fill the last micro-batch do not
+// count.
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include <errno.h>
@@ -132,7 +133,8 @@ void evalCommand() {
   line.flush();
 }
 
-// ---- predict -------------------------------------------------------------------------------------------------------------------
+// ---- predict
+// -------------------------------------------------------------------------------------------------------------------
 
 static AtomicFile *resultFiles;
 
@@ -149,7 +151,10 @@ static void beginResult(int64_t i, const EntryValue &result) {
   joinPath(path, run.options.out, name);
   if (!beginFile(resultFiles[i], path.text))
     fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
-  const char *type = result.elem == Elem::F32 ? "<f4" : result.elem == Elem::F64 ? "<f8" : result.elem == Elem::I32 ? "<i4" : "|b1";
+  const char *type = result.elem == Elem::F32   ? "<f4"
+                     : result.elem == Elem::F64 ? "<f8"
+                     : result.elem == Elem::I32 ? "<i4"
+                                                : "|b1";
   Text dictionary;
   dictionary.add("{'descr': '%s', 'fortran_order': False, 'shape': (%lld,", type, (long long)run.examples);
   for (int axis = 0; axis < result.shape.rank; ++axis)

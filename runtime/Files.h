@@ -21,17 +21,18 @@ void joinPath(Path &result, const char *folder, const char *name);
 bool makeFolders(const char *path);
 bool exists(const char *path);
 bool syncFolderOf(const char *path);
-// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it). False: nothing
-// was there.
+// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it). False:
+// nothing was there.
 bool setAside(const char *path);
 
-// A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the folder.
+// A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the
+// folder.
 struct AtomicFile {
   int fd = -1;
   Path path, temporary;
 };
 bool beginFile(AtomicFile &, const char *path);
-bool commitFile(AtomicFile &); // false: nothing changed under the name; errno tells why
+bool commitFile(AtomicFile &);  // false: nothing changed under the name; errno tells why
 void abandonFile(AtomicFile &); // keeps errno
 
 // Calls `visit` with the name of every entry of a folder but `.` and `..`. False: it cannot be read.

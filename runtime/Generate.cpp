@@ -1,5 +1,5 @@
-// Generate.cpp: `generate`: the next token is drawn from the model's last logits, again and again. The draw is a function of
-// (seed, position), so the same call writes the same text.
+// Generate.cpp: `generate`: the next token is drawn from the model's last logits, again and again. The draw is a
+// function of (seed, position), so the same call writes the same text.
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include "runtime/Run.h"
@@ -98,7 +98,8 @@ int64_t readPrompt(int32_t *tokens, int64_t capacity, bool bytes, int64_t vocabu
       char *end;
       token = strtoll(at, &end, 10);
       if (end == at)
-        fail(kUsage, "--prompt: this model reads tokens; expected numbers with spaces or commas between them, got `%s`", at);
+        fail(kUsage, "--prompt: this model reads tokens; expected numbers with spaces or commas between them, got `%s`",
+             at);
       at = end;
       while (*at == ' ' || *at == ',')
         ++at;

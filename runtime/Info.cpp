@@ -27,8 +27,8 @@ void infoCommand() {
       say("data         %s.%s: %s%s from %s(%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
           describe(spec.fields[i].shape).text, spec.source, i < spec.files.size ? spec.files[i] : spec.files[0]);
   say("threads      at most %lld", (long long)meta.maxThreads);
-  say("memory       arena %lld bytes (%s), allowance %lld", (long long)meta.arenaBytes, humanBytes(human, meta.arenaBytes),
-      (long long)meta.allowance);
+  say("memory       arena %lld bytes (%s), allowance %lld", (long long)meta.arenaBytes,
+      humanBytes(human, meta.arenaBytes), (long long)meta.allowance);
   if (meta.budget)
     say("             budget %lld bytes (%s)", (long long)meta.budget, humanBytes(human, meta.budget));
   for (const char *line : meta.plan)

@@ -16,7 +16,8 @@ void store(char *base, Elem elem, int64_t i, double value) {
 }
 
 double load(const char *base, Elem elem, int64_t i) {
-  return elem == Elem::F64 ? reinterpret_cast<const double *>(base)[i] : double(reinterpret_cast<const float *>(base)[i]);
+  return elem == Elem::F64 ? reinterpret_cast<const double *>(base)[i]
+                           : double(reinterpret_cast<const float *>(base)[i]);
 }
 
 Philox blockOf(uint64_t key, int64_t pair, uint32_t attempt) {
@@ -48,9 +49,7 @@ void draw(void *closure, int64_t thread, int64_t threads) {
   for (int64_t pair = begin; pair < end; ++pair) {
     double values[2];
     switch (parameter.init.kind) {
-    case InitialValue::Constant:
-      values[0] = values[1] = a;
-      break;
+    case InitialValue::Constant: values[0] = values[1] = a; break;
     case InitialValue::Normal:
     case InitialValue::Orthogonal:
       normalPair(blockOf(drawing.key, pair, 0), values[0], values[1]);
@@ -74,8 +73,8 @@ void draw(void *closure, int64_t thread, int64_t threads) {
   }
 }
 
-// Makes the shorter side of a matrix of normal numbers orthonormal, by Gram and Schmidt, twice over each vector (Giraud et
-// al., 2005), with sums in f64 and no memory but the parameter's own; then scales it.
+// Makes the shorter side of a matrix of normal numbers orthonormal, by Gram and Schmidt, twice over each vector (Giraud
+// et al., 2005), with sums in f64 and no memory but the parameter's own; then scales it.
 void orthogonalize(const Parameter &parameter, char *base) {
   int64_t rows = parameter.shape.rank ? parameter.shape.dims[0] : 1, cols = parameter.shape.count() / rows;
   bool byRow = rows <= cols;

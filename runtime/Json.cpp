@@ -102,7 +102,10 @@ bool JsonReader::nextKey() {
 }
 
 static int hexDigit(int c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
 bool JsonReader::readQuoted(char *into, size_t &length) {
@@ -139,7 +142,9 @@ bool JsonReader::readQuoted(char *into, size_t &length) {
     }
     c = take();
     switch (c) {
-    case '"': case '\\': case '/': put(c); break;
+    case '"':
+    case '\\':
+    case '/': put(c); break;
     case 'b': put('\b'); break;
     case 'f': put('\f'); break;
     case 'n': put('\n'); break;
@@ -170,8 +175,7 @@ bool JsonReader::readQuoted(char *into, size_t &length) {
       }
       break;
     }
-    default:
-      return fail("a wrong escape in a string");
+    default: return fail("a wrong escape in a string");
     }
   }
   into[n] = 0;
@@ -276,9 +280,9 @@ bool JsonReader::skipValue() {
     while (nextItem())
       skipValue();
     return !wrong;
-  case '"':
-    return readString();
-  case 't': case 'f': {
+  case '"': return readString();
+  case 't':
+  case 'f': {
     bool ignored;
     return readBool(ignored);
   }
@@ -287,8 +291,7 @@ bool JsonReader::skipValue() {
       if (take() != *c)
         return fail("a value is expected");
     return true;
-  default:
-    return readNumberText();
+  default: return readNumberText();
   }
 }
 

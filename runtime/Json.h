@@ -1,5 +1,6 @@
-// Json.h: a reader that walks through JSON text without building a tree: from memory (cinch_meta) or from a file through a
-// small buffer (safetensors headers, which may be large), in constant memory. Wrong text makes it fail, never crash.
+// Json.h: a reader that walks through JSON text without building a tree: from memory (cinch_meta) or from a file
+// through a small buffer (safetensors headers, which may be large), in constant memory. Wrong text makes it fail, never
+// crash.
 #ifndef CINCH_RUNTIME_JSON_H
 #define CINCH_RUNTIME_JSON_H
 #include <stddef.h>
@@ -21,13 +22,13 @@ public:
 
   // The first character of the value that comes next: one of { [ " t f n - 0..9; 0 at the end.
   char kind();
-  bool readString();            // into `text`; longer ones are cut at its end
-  bool readInteger(int64_t &);  // whole numbers only, no exponent
+  bool readString();           // into `text`; longer ones are cut at its end
+  bool readInteger(int64_t &); // whole numbers only, no exponent
   bool readUnsigned(uint64_t &);
   bool readNumber(double &);
   bool readBool(bool &);
   bool skipValue();
-  bool finish();                // only white space may be left
+  bool finish(); // only white space may be left
 
   bool failed() const { return wrong != nullptr; }
   const char *why() const { return wrong; }
@@ -57,7 +58,7 @@ private:
   int64_t base = 0;        // bytes before `data`
   size_t at = 0, size = 0; // within `data`
   int depth = 0;
-  uint64_t begun = 0;      // bit d: the container at depth d has had an element
+  uint64_t begun = 0; // bit d: the container at depth d has had an element
   const char *wrong = nullptr;
 };
 

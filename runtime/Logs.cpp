@@ -1,5 +1,5 @@
-// Logs.cpp: every row is written at once, with one write: a run that is killed leaves whole rows, and at most one torn one,
-// which the resumed run cuts off. A log that cannot be written is a warning, once.
+// Logs.cpp: every row is written at once, with one write: a run that is killed leaves whole rows, and at most one torn
+// one, which the resumed run cuts off. A log that cannot be written is a warning, once.
 #include "runtime/Logs.h"
 #include "runtime/Files.h"
 #include "runtime/Memory.h"
@@ -107,7 +107,9 @@ void setColumn(int column, double value) {
   present[column] = true;
 }
 
-static bool isSingle(int column, bool single) { return single && (column == kLoss || column == kNorm || column >= kFirstMetric); }
+static bool isSingle(int column, bool single) {
+  return single && (column == kLoss || column == kNorm || column >= kFirstMetric);
+}
 
 void writeRow(int64_t step, unsigned sinks, bool single) {
   char number[40];

@@ -45,7 +45,8 @@ void loadParameters() {
   if (run.options.init || exists(path.text)) {
     loadParameterFile(name);
   } else if (!loadNewestParameters(name)) {
-    fail(kData, "no parameters: neither %s nor a checkpoint is there; train first, or name a file with --init", path.text);
+    fail(kData, "no parameters: neither %s nor a checkpoint is there; train first, or name a file with --init",
+         path.text);
   }
   if (!run.options.quiet && run.options.command != Options::Generate)
     say("parameters from %s", name);

@@ -34,8 +34,9 @@ template <typename T> struct List {
   const T *end() const { return items + size; }
 };
 
-// The arena: exactly `bytes` bytes from a 2 MiB boundary; huge pages are asked for on whole 2 MiB blocks only, so that they
-// never round the memory figure up. `touch` brings every page in now: memory that is not there is missed before step 1.
+// The arena: exactly `bytes` bytes from a 2 MiB boundary; huge pages are asked for on whole 2 MiB blocks only, so that
+// they never round the memory figure up. `touch` brings every page in now: memory that is not there is missed before
+// step 1.
 char *makeArena(int64_t bytes, bool touch);
 
 // The peak of the resident set (VmHWM) in bytes, 0 if the kernel does not tell. `ru_maxrss` would inherit the parent's.

@@ -1,9 +1,7 @@
 // Meta.cpp: one small function an object of METADATA.md; names that it does not know are skipped.
 #include "runtime/Meta.h"
-#include "runtime/Json.h"
-#include "runtime/Output.h"
+#include "runtime/JsonObject.h"
 #include <stdio.h>
-#include <string.h>
 
 namespace cinch::rt {
 
@@ -48,90 +46,6 @@ int64_t Meta::parameterCount() const {
 }
 
 namespace {
-
-// The reader of one object: keys are compared in turn, what is not asked for is skipped.
-class Object {
-public:
-  explicit Object(JsonReader &json) : json(json) { json.enterObject(); }
-  bool next() {
-    if (!used && begun)
-      json.skipValue();
-    begun = true;
-    used = false;
-    return json.nextKey();
-  }
-  bool is(const char *name) {
-    if (used || strcmp(json.key, name) != 0)
-      return false;
-    return used = true;
-  }
-  void read(const char *name, int64_t &value) {
-    if (is(name))
-      json.readInteger(value);
-  }
-  void read(const char *name, int &value) {
-    int64_t wide = 0;
-    if (is(name) && json.readInteger(wide))
-      value = int(wide);
-  }
-  void read(const char *name, uint64_t &value) {
-    if (is(name))
-      json.readUnsigned(value);
-  }
-  void read(const char *name, double &value) {
-    if (is(name))
-      json.readNumber(value);
-  }
-  void read(const char *name, bool &value) {
-    if (is(name))
-      json.readBool(value);
-  }
-  void read(const char *name, const char *&value) {
-    if (is(name) && json.readString())
-      value = copyText(json.text, json.textSize);
-  }
-  void read(const char *name, Elem &value) {
-    if (!is(name) || !json.readString())
-      return;
-    static const Elem all[] = {Elem::F32, Elem::F64, Elem::I32, Elem::Bool};
-    for (Elem elem : all)
-      if (strcmp(json.text, nameOf(elem)) == 0) {
-        value = elem;
-        return;
-      }
-    failInternal("the program's description names a type `%s`", json.text);
-  }
-  void read(const char *name, Shape &shape) {
-    if (!is(name))
-      return;
-    shape.rank = 0;
-    json.enterArray();
-    while (json.nextItem()) {
-      if (shape.rank == 12)
-        failInternal("the program's description has a tensor of more than 12 axes");
-      json.readInteger(shape.dims[shape.rank++]);
-    }
-  }
-  void read(const char *name, List<const char *> &list) {
-    if (!is(name))
-      return;
-    json.enterArray();
-    while (json.nextItem())
-      if (json.readString())
-        list.add() = copyText(json.text, json.textSize);
-  }
-  template <typename T, typename F> void readEach(const char *name, List<T> &list, F readItem) {
-    if (!is(name))
-      return;
-    json.enterArray();
-    while (json.nextItem())
-      readItem(json, list.add());
-  }
-  JsonReader &json;
-
-private:
-  bool used = false, begun = false;
-};
 
 void readStoredKeys(Object &object, Stored &stored) {
   object.read("path", stored.path);
@@ -300,7 +214,8 @@ void checkMeta(const Meta &meta) {
     for (const EntryValue &scalar : entry.scalars)
       inside(scalar.offset, scalar.shape.count() * bytesOf(scalar.elem), meta.arenaBytes, scalar.name);
     for (const EntryValue &result : entry.results)
-      inside(result.offset, entry.microbatch * result.shape.count() * bytesOf(result.elem), meta.arenaBytes, result.name);
+      inside(result.offset, entry.microbatch * result.shape.count() * bytesOf(result.elem), meta.arenaBytes,
+             result.name);
     if (entry.valid >= 0)
       inside(entry.valid, entry.microbatch, meta.arenaBytes, entry.name);
     if (entry.microbatch < 1)
@@ -357,54 +272,6 @@ void readMeta(Meta &meta, const char *text) {
   if (json.failed())
     failInternal("the program's description is damaged at byte %lld: %s", (long long)json.position(), json.why());
   checkMeta(meta);
-}
-
-static void readOutput(JsonReader &json, Launch &launch) {
-  LaunchOutput output;
-  Object object(json);
-  while (object.next()) {
-    object.read("offset", output.offset);
-    object.read("dtype", output.elem);
-    object.read("count", output.count);
-  }
-  if (launch.outputCount < 64)
-    launch.outputs[launch.outputCount++] = output;
-}
-
-bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &launch) {
-  // Where each launch stands, found in one walk: this runs in the replay of a failed step only, for every launch of it.
-  static List<int64_t> places;
-  if (meta.launchesAt < 0)
-    return false;
-  const char *launches = text + meta.launchesAt;
-  const int64_t size = int64_t(strlen(launches));
-  if (places.size == 0) {
-    JsonReader json(launches, size);
-    json.enterArray();
-    while (json.nextItem()) {
-      json.kind();
-      places.add() = json.position();
-      json.skipValue();
-    }
-  }
-  if (number < 0 || number >= places.size)
-    return false;
-  JsonReader json(launches + places[number], size - places[number]);
-  launch = Launch();
-  Object object(json);
-  while (object.next()) {
-    object.read("line", launch.line);
-    if (object.is("kernel") && json.readString())
-      snprintf(launch.kernel, sizeof launch.kernel, "%s", json.text);
-    if (object.is("text") && json.readString())
-      snprintf(launch.text, sizeof launch.text, "%s", json.text);
-    if (object.is("outputs")) {
-      json.enterArray();
-      while (json.nextItem())
-        readOutput(json, launch);
-    }
-  }
-  return !json.failed();
 }
 
 } // namespace cinch::rt

@@ -27,7 +27,8 @@ const Flag flags[] = {
     {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
     {"--resume", nullptr, "go on from the newest checkpoint under --out", kNothing, kTrain},
     {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
-    {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount, kRunning},
+    {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount,
+     kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
@@ -67,7 +68,8 @@ const struct {
   say("%s", "");
   say("Final parameters: OUT/final.safetensors. Stopping with Ctrl-C saves a checkpoint; --resume goes on from it,");
   say("with the same numbers, bit for bit, as if it had never been stopped.");
-  say("Exit codes: 0 done, 2 wrong command line, 3 wrong data or checkpoint, 4 not a finite number, 5 out of memory or disk,");
+  say("Exit codes: 0 done, 2 wrong command line, 3 wrong data or checkpoint, 4 not a finite number, 5 out of memory or "
+      "disk,");
   say("75 saved on request.");
   exit(kDone);
 }
@@ -128,25 +130,39 @@ void take(Options &options, const Flag &flag, const char *value) {
   } else if ((flag.need == kFolder || flag.need == kFile) && !*value) {
     fail(kUsage, "%s needs a name, got an empty one", flag.name);
   }
-  if (is("--data")) options.data = value;
-  if (is("--out")) options.out = value;
-  if (is("--steps")) options.steps = count;
-  if (is("--resume")) options.resume = true;
-  if (is("--init")) options.init = value;
+  if (is("--data"))
+    options.data = value;
+  if (is("--out"))
+    options.out = value;
+  if (is("--steps"))
+    options.steps = count;
+  if (is("--resume"))
+    options.resume = true;
+  if (is("--init"))
+    options.init = value;
   if (is("--threads")) {
     if (count < 1)
       fail(kUsage, "--threads needs a whole number from 1, got `%s`", value);
     options.threads = count;
   }
-  if (is("--log")) readSinks(options, value);
-  if (is("--quiet")) options.quiet = true;
-  if (is("--on")) options.on = value;
-  if (is("--batches")) options.batches = count;
-  if (is("--prompt")) options.prompt = value;
-  if (is("--length")) options.length = count;
-  if (is("--temperature")) options.temperature = number;
-  if (is("--top-k")) options.topK = count;
-  if (is("--seed")) options.seed = uint64_t(count);
+  if (is("--log"))
+    readSinks(options, value);
+  if (is("--quiet"))
+    options.quiet = true;
+  if (is("--on"))
+    options.on = value;
+  if (is("--batches"))
+    options.batches = count;
+  if (is("--prompt"))
+    options.prompt = value;
+  if (is("--length"))
+    options.length = count;
+  if (is("--temperature"))
+    options.temperature = number;
+  if (is("--top-k"))
+    options.topK = count;
+  if (is("--seed"))
+    options.seed = uint64_t(count);
 }
 
 } // namespace

@@ -1,4 +1,5 @@
-// Output.h: what the trained binary says. Results and progress go to standard output, warnings and errors to standard error.
+// Output.h: what the trained binary says. Results and progress go to standard output, warnings and errors to standard
+// error.
 #ifndef CINCH_RUNTIME_OUTPUT_H
 #define CINCH_RUNTIME_OUTPUT_H
 #include <stddef.h>

@@ -35,7 +35,9 @@ static void relax() {
 static void sleepWhile(uint32_t *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 }
-static void wake(uint32_t *word, int count) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0); }
+static void wake(uint32_t *word, int count) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
 
 void setFloatingPointMode() {
 #if defined(__x86_64__)
@@ -43,8 +45,8 @@ void setFloatingPointMode() {
 #endif
 }
 
-// How long a thread spins before it sleeps: doubled where spinning was enough, halved where it was in vain (other processes
-// have the processors, or the work is uneven).
+// How long a thread spins before it sleeps: doubled where spinning was enough, halved where it was in vain (other
+// processes have the processors, or the work is uneven).
 struct Patience {
   int spins = 256;
   void wasEnough() { spins = 2 * spins < mostSpins ? 2 * spins : mostSpins; }
@@ -84,7 +86,8 @@ static void *work(void *number) {
 
 // A mapping with a guard page below; without huge pages, which would make a stack of a few touched pages 2 MiB.
 static void *makeStack(size_t size) {
-  void *space = mmap(nullptr, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  void *space = mmap(nullptr, size + 4096, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED)
     fail(kResources, "cannot allocate the stack of a thread: %s", strerror(errno));
   (void)madvise(space, size + 4096, MADV_NOHUGEPAGE);

@@ -9,8 +9,8 @@ void beginProgress();
 double secondsSoFar();
 // Examples a second since the last call, and the call's mark is set.
 double speedSinceMark();
-void drawBar();                 // at most ten times a second
-void printLine(double speed);   // the step just done
+void drawBar();               // at most ten times a second
+void printLine(double speed); // the step just done
 
 } // namespace cinch::rt
 #endif

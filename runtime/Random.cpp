@@ -1,5 +1,5 @@
-// Random.cpp: sources: Philox as in Random123; log, sin and cos after FreeBSD's msun (e_log.c, k_sin.c, k_cos.c, e_exp.c by
-// Sun Microsystems), written out so that each operation is rounded once, in this order.
+// Random.cpp: sources: Philox as in Random123; log, sin and cos after FreeBSD's msun (e_log.c, k_sin.c, k_cos.c,
+// e_exp.c by Sun Microsystems), written out so that each operation is rounded once, in this order.
 #include "runtime/Random.h"
 #include <string.h>
 
@@ -22,7 +22,9 @@ uint64_t hashText(const char *text) {
   return hash;
 }
 
-uint64_t streamKey(uint64_t seed, const char *name) { return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ hashText(name)); }
+uint64_t streamKey(uint64_t seed, const char *name) {
+  return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ hashText(name));
+}
 
 Philox philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
   uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
@@ -79,9 +81,10 @@ void sinCosTurns(double turns, double &s, double &c) {
   int64_t q = int64_t(quarter + 0.5);
   double x = (quarter - double(q)) * 1.57079632679489655800; // in [-pi/4, pi/4]
   double z = x * x;
-  double ps = 8.33333333332248946124e-03 +
-              z * (-1.98412698298579493134e-04 +
-                   z * (2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)));
+  double ps =
+      8.33333333332248946124e-03 +
+      z * (-1.98412698298579493134e-04 +
+           z * (2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)));
   double sine = x + (z * x) * (-1.66666666666666324348e-01 + z * ps);
   double pc = z * (4.16666666666666019037e-02 +
                    z * (-1.38888888888741095749e-03 +
@@ -109,9 +112,11 @@ double expOf(double x) {
   double lo = double(k) * 1.90821492927058770002e-10;
   double r = hi - lo;
   double t = r * r;
-  double c = r - t * (1.66666666666666019037e-01 +
-                      t * (-2.77777777770155933842e-03 +
-                           t * (6.61375632143793436117e-05 + t * (-1.65339022054652515390e-06 + t * 4.13813679705723846039e-08))));
+  double c =
+      r -
+      t * (1.66666666666666019037e-01 +
+           t * (-2.77777777770155933842e-03 +
+                t * (6.61375632143793436117e-05 + t * (-1.65339022054652515390e-06 + t * 4.13813679705723846039e-08))));
   double y = 1.0 - ((lo - (r * c) / (2.0 - c)) - hi);
   return y * fromBits(uint64_t(k + 1023) << 52);
 }

@@ -1,13 +1,13 @@
-// Random.h: the random numbers of the program and the mathematics they need, exact to the bit on every machine: no libm.
-// FORMULAS.md gives all of it, so that an independent reference can be written.
+// Random.h: the random numbers of the program and the mathematics they need, exact to the bit on every machine: no
+// libm. FORMULAS.md gives all of it, so that an independent reference can be written.
 #ifndef CINCH_RUNTIME_RANDOM_H
 #define CINCH_RUNTIME_RANDOM_H
 #include <stdint.h>
 
 namespace cinch::rt {
 
-uint64_t mix64(uint64_t);              // the finaliser of SplitMix64
-uint64_t hashText(const char *);       // FNV-1a, 64 bits
+uint64_t mix64(uint64_t);        // the finaliser of SplitMix64
+uint64_t hashText(const char *); // FNV-1a, 64 bits
 uint64_t streamKey(uint64_t seed, const char *name);
 
 struct Philox {
@@ -21,7 +21,7 @@ double uniform53(const Philox &, int i);
 // Two independent normal numbers from one block (Box and Muller).
 void normalPair(const Philox &, double &first, double &second);
 
-double logOf(double x);                             // x > 0, normal
+double logOf(double x);                               // x > 0, normal
 void sinCosTurns(double turns, double &s, double &c); // of 2 pi turns, turns in [0, 1)
 double expOf(double x);
 

@@ -27,13 +27,13 @@ struct Run {
   // What cinch_fill reads from.
   enum Mode { Training, Reading, Generating } mode = Training;
   const Dataset *source = nullptr;
-  int64_t examples = 0; // Reading: so many, then rows that do not count
+  int64_t examples = 0;            // Reading: so many, then rows that do not count
   const int32_t *window = nullptr; // Generating: the text so far
 
   // Training.
-  bool training = false;            // `step` is a place that a checkpoint can go on from
+  bool training = false; // `step` is a place that a checkpoint can go on from
   int64_t step = 0, total = 0, horizon = 0;
-  bool pending = false;             // what is due after `step` is not done yet
+  bool pending = false;                        // what is due after `step` is not done yet
   double loss = 0, norm = 0, learningRate = 0; // of the step done last; learningRate NaN: the program has none
   bool gateFailed = false;
 };

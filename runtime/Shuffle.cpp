@@ -1,5 +1,5 @@
-// Shuffle.cpp: a Feistel network on the smallest even number of bits that holds the count, walked along its cycle until the
-// result lies below the count (Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002).
+// Shuffle.cpp: a Feistel network on the smallest even number of bits that holds the count, walked along its cycle until
+// the result lies below the count (Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002).
 #include "runtime/Shuffle.h"
 #include "runtime/Random.h"
 

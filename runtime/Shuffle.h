@@ -1,4 +1,5 @@
-// Shuffle.h: a seeded permutation of 0 .. n-1 for every epoch that needs no memory: the element at any place is computed.
+// Shuffle.h: a seeded permutation of 0 .. n-1 for every epoch that needs no memory: the element at any place is
+// computed.
 #ifndef CINCH_RUNTIME_SHUFFLE_H
 #define CINCH_RUNTIME_SHUFFLE_H
 #include <stdint.h>

@@ -30,7 +30,8 @@ void catchSignals() {
 bool stopRequested() { return requested != 0; }
 
 void saveAndLeave() {
-  // The parameters only change after the last micro-batch of a step: what is here now is the state after run.step steps.
+  // The parameters only change after the last micro-batch of a step: what is here now is the state after run.step
+  // steps.
   if (run.step == 0) {
     say("stopped before the first step was done; nothing is to be saved");
     exit(kSaved);

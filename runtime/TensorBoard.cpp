@@ -1,5 +1,6 @@
-// TensorBoard.cpp: event files without protobuf. A record is u64 length, masked crc32c of the length, the bytes, their masked
-// crc32c; the bytes are an Event {wall_time = 1, step = 2, file_version = 3, summary = 5 {value = 1 {tag = 1, simple_value = 2}}}.
+// TensorBoard.cpp: event files without protobuf. A record is u64 length, masked crc32c of the length, the bytes, their
+// masked crc32c; the bytes are an Event {wall_time = 1, step = 2, file_version = 3, summary = 5 {value = 1 {tag = 1,
+// simple_value = 2}}}.
 #include "runtime/Checksum.h"
 #include "runtime/Files.h"
 #include "runtime/Logs.h"

@@ -24,12 +24,12 @@ struct TensorList {
 
 // The metadata that Cinch writes; "" or -1 where a file has none.
 struct TensorFileInfo {
-  char check[17] = "";   // checksum of the data, then of the header (with this text as zeros), 8 hex digits each
-  char kind[32] = "";    // "checkpoint 1"
+  char check[17] = ""; // checksum of the data, then of the header (with this text as zeros), 8 hex digits each
+  char kind[32] = "";  // "checkpoint 1"
   char program[256] = "", hash[32] = "", best[256] = "";
   int64_t step = -1;
-  bool pending = false;  // what was due after that step (evaluation, log) was not done yet; it needs
-  double last[3] = {};   // the loss, gradient norm and learning rate of that step
+  bool pending = false; // what was due after that step (evaluation, log) was not done yet; it needs
+  double last[3] = {};  // the loss, gradient norm and learning rate of that step
 };
 
 // Why a file was not taken.
@@ -44,11 +44,11 @@ bool writeTensorFile(const char *path, const TensorList &, const TensorFileInfo 
 class TensorFile {
 public:
   ~TensorFile();
-  // Opens the file and reads its header: every tensor of it that `wanted` names is found there. Other names are a problem,
-  // except those that begin with `ignored` (null: none).
+  // Opens the file and reads its header: every tensor of it that `wanted` names is found there. Other names are a
+  // problem, except those that begin with `ignored` (null: none).
   bool open(const char *path, TensorList &wanted, const char *ignored, Problem &);
-  bool verify(Problem &);                              // the checksum, if there is one
-  bool load(TensorList &wanted, Problem &);            // brings the values in, F32 and F64 converted into one another
+  bool verify(Problem &);                   // the checksum, if there is one
+  bool load(TensorList &wanted, Problem &); // brings the values in, F32 and F64 converted into one another
   TensorFileInfo info;
 
 private:

@@ -1,4 +1,5 @@
-// TensorFileRead.cpp: any safetensors file is read with suspicion: every length, offset and shape is checked before use.
+// TensorFileRead.cpp: any safetensors file is read with suspicion: every length, offset and shape is checked before
+// use.
 #include "runtime/Checksum.h"
 #include "runtime/Files.h"
 #include "runtime/Json.h"
@@ -73,11 +74,13 @@ bool TensorFile::open(const char *path, TensorList &wanted, const char *ignored,
     return false;
   }
   if (length > uint64_t(100) << 20) {
-    problem.set("not a safetensors file: its first 8 bytes announce a header of %llu bytes", (unsigned long long)length);
+    problem.set("not a safetensors file: its first 8 bytes announce a header of %llu bytes",
+                (unsigned long long)length);
     return false;
   }
   if (length > uint64_t(size - 8)) {
-    problem.set("it is truncated: %lld bytes, but its header alone takes %llu", (long long)size, (unsigned long long)length + 8);
+    problem.set("it is truncated: %lld bytes, but its header alone takes %llu", (long long)size,
+                (unsigned long long)length + 8);
     return false;
   }
   headerSize = int64_t(length);
@@ -155,8 +158,8 @@ static int64_t bytesOfType(const char *type) {
   static const struct {
     const char *name;
     int64_t bytes;
-  } types[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"U64", 8}, {"I32", 4},
-               {"U32", 4}, {"I16", 2}, {"U16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  } types[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},  {"U64", 8},     {"I32", 4},    {"U32", 4},
+               {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   for (const auto &known : types)
     if (strcmp(known.name, type) == 0)
       return known.bytes;
@@ -219,7 +222,8 @@ bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const char *ig
     return false;
   }
   if (end > dataSize) {
-    problem.set("it is truncated: the tensor `%s` ends at byte %lld of %lld", name, (long long)end, (long long)dataSize);
+    problem.set("it is truncated: the tensor `%s` ends at byte %lld of %lld", name, (long long)end,
+                (long long)dataSize);
     return false;
   }
   covered += end - begin;
@@ -249,7 +253,8 @@ bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const char *ig
   for (int i = 0; sameShape && i < shape.rank; ++i)
     sameShape = shape.dims[i] == tensor.shape->dims[i];
   if (!sameShape) {
-    problem.set("the tensor `%s` has shape %s in it, expected %s", name, describe(shape).text, describe(*tensor.shape).text);
+    problem.set("the tensor `%s` has shape %s in it, expected %s", name, describe(shape).text,
+                describe(*tensor.shape).text);
     return false;
   }
   bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
@@ -300,7 +305,8 @@ bool TensorFile::load(TensorList &wanted, Problem &problem) {
     if (tensor.fileElem == tensor.elem) {
       good = readAt(fd, tensor.data, size_t(tensor.bytes()), tensor.fileOffset);
     } else {
-      int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileElem), perChunk = int64_t(sizeof transfer) / unit;
+      int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileElem),
+              perChunk = int64_t(sizeof transfer) / unit;
       for (int64_t done = 0; good && done < count; done += perChunk) {
         int64_t now = count - done < perChunk ? count - done : perChunk;
         good = readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + done * unit);

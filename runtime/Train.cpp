@@ -12,11 +12,11 @@ namespace cinch::rt {
 
 namespace {
 
-double *evaluated;          // values of the last evaluation, all data sets of the program in turn
-bool *evaluatedNow;         // one a data set: at this very step
-int *firstColumn;           // one a data set: where its metrics stand in the logs, 0: nowhere
-unsigned everySink;         // of any rule
-int64_t plainEvery;         // without a rule for logs, a line every so many steps
+double *evaluated;  // values of the last evaluation, all data sets of the program in turn
+bool *evaluatedNow; // one a data set: at this very step
+int *firstColumn;   // one a data set: where its metrics stand in the logs, 0: nowhere
+unsigned everySink; // of any rule
+int64_t plainEvery; // without a rule for logs, a line every so many steps
 
 bool isDue(int64_t steps) {
   if (steps > 0)

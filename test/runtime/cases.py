@@ -1,4 +1,5 @@
 """cases.py: counting, folders, and running a program under a time limit."""
+
 import os
 import subprocess
 import time
@@ -40,7 +41,9 @@ class Cases:
         if key not in self.built:
             meta, layout = programs.linear_meta(**more)
             layout.update(defines or {})
-            self.built[key] = programs.build(self.base, self.archive, "linear.c", meta, layout, "linear%d" % len(self.built))
+            self.built[key] = programs.build(
+                self.base, self.archive, "linear.c", meta, layout, "linear%d" % len(self.built)
+            )
         return self.built[key]
 
     def recorder(self, *arguments, **more):
@@ -56,15 +59,25 @@ class Cases:
 
     def call(self, program, *arguments, **more):
         """(exit code, standard output, standard error); more: preexec_fn, env."""
-        done = subprocess.run([program, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
-                              cwd=self.folder, stdin=subprocess.DEVNULL, **more)
+        done = subprocess.run(
+            [program, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=120,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            **more
+        )
         return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
     def refused(self, code, parts, program, *arguments, **more):
         """The program must end with `code` and a message with all `parts`."""
         got, out, err = self.call(program, *arguments, **more)
-        self.check(got == code and all(part in err for part in parts), "%s is refused with %d" % (" ".join(map(str, arguments))[-60:], code),
-                   "got %d: %s%s, expected %s" % (got, out[-200:], err, parts))
+        self.check(
+            got == code and all(part in err for part in parts),
+            "%s is refused with %d" % (" ".join(map(str, arguments))[-60:], code),
+            "got %d: %s%s, expected %s" % (got, out[-200:], err, parts),
+        )
         return err
 
 

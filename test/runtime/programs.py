@@ -1,4 +1,5 @@
 """programs.py: builds hand-written programs (linear.c, recorder.c) with the runtime, and their data files."""
+
 import array
 import json
 import os
@@ -35,9 +36,27 @@ def build(folder, archive, source, meta, defines, name="program"):
     os.makedirs(path + ".d", exist_ok=True)
     with open(path + ".d/program.h", "w") as file:
         file.write("\n".join(lines) + "\n")
-    flags = os.environ.get("CINCH_TEST_CFLAGS", "").split() # such as -fsanitize=address, for an archive built with it
-    subprocess.run(["cc", *flags, "-O1", "-ffp-contract=off", "-fno-math-errno", "-Wl,--gc-sections", "-I", path + ".d", "-I", ROOT,
-                    os.path.join(HERE, source), archive, "-lpthread", "-o", path], check=True)
+    flags = os.environ.get("CINCH_TEST_CFLAGS", "").split()  # such as -fsanitize=address, for an archive built with it
+    subprocess.run(
+        [
+            "cc",
+            *flags,
+            "-O1",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+            "-Wl,--gc-sections",
+            "-I",
+            path + ".d",
+            "-I",
+            ROOT,
+            os.path.join(HERE, source),
+            archive,
+            "-lpthread",
+            "-o",
+            path,
+        ],
+        check=True,
+    )
     return path
 
 
@@ -64,46 +83,108 @@ def linear_meta(microbatch=8, batch=32, steps=60, every=None, plan=(), hash="000
     o = layout.names
     layout.place("PADDING", more.pop("padding", 64))
     tensor = lambda path, shape, offset, **rest: dict(path=path, dtype="F32", shape=shape, offset=offset, **rest)
-    fields = [dict(name="x", dtype="F32", shape=[INPUTS], scale=1 / 255),
-              dict(name="y", dtype="I32", shape=[], scale=1, below=CLASSES)]
+    fields = [
+        dict(name="x", dtype="F32", shape=[INPUTS], scale=1 / 255),
+        dict(name="y", dtype="I32", shape=[], scale=1, below=CLASSES),
+    ]
     data = lambda name, files: dict(name=name, source="idx", files=files, shuffle=True, fields=fields)
-    eval_fields = [dict(index=0, offset=o["EVAL_X"], bytes=eval_microbatch * INPUTS * 4),
-                   dict(index=1, offset=o["EVAL_Y"], bytes=eval_microbatch * 4)]
+    eval_fields = [
+        dict(index=0, offset=o["EVAL_X"], bytes=eval_microbatch * INPUTS * 4),
+        dict(index=1, offset=o["EVAL_Y"], bytes=eval_microbatch * 4),
+    ]
     logits = dict(offset=o["LOGITS"], dtype="F32", count=microbatch * CLASSES)
     meta = dict(
-        program="linear", hash=hash, source="linear.cinch", version="test", seed=42, batch=batch,
-        steps=0 if epochs else steps, epochs=epochs, precision="f32",
-        arena_bytes=layout.at, budget=0, allowance=4 << 20, max_threads=4, persistent_bytes=persistent,
-        parameters=[tensor("fc.weight", [CLASSES, INPUTS], w, frozen=False, init=dict(kind="normal", a=0.1)),
-                    tensor("fc.bias", [CLASSES], b, frozen=False, init=dict(kind="constant", a=0))],
+        program="linear",
+        hash=hash,
+        source="linear.cinch",
+        version="test",
+        seed=42,
+        batch=batch,
+        steps=0 if epochs else steps,
+        epochs=epochs,
+        precision="f32",
+        arena_bytes=layout.at,
+        budget=0,
+        allowance=4 << 20,
+        max_threads=4,
+        persistent_bytes=persistent,
+        parameters=[
+            tensor("fc.weight", [CLASSES, INPUTS], w, frozen=False, init=dict(kind="normal", a=0.1)),
+            tensor("fc.bias", [CLASSES], b, frozen=False, init=dict(kind="constant", a=0)),
+        ],
         slots=[tensor("fc.weight.m", [CLASSES, INPUTS], wm), tensor("fc.bias.m", [CLASSES], bm)],
         datasets=[data("train", ["train-images", "train-labels"]), data("valid", ["valid-images", "valid-labels"])],
-        train=dict(dataset=0, clip_norm=0, every=every if every is not None else [
-            dict(steps=20, kind="eval", dataset=1, batches=0),
-            dict(steps=5, kind="checkpoint", dir="run", keep=3, best="acc", best_is_max=True),
-            dict(steps=5, kind="log", csv=True, jsonl=True, tensorboard=True)]),
+        train=dict(
+            dataset=0,
+            clip_norm=0,
+            every=(
+                every
+                if every is not None
+                else [
+                    dict(steps=20, kind="eval", dataset=1, batches=0),
+                    dict(steps=5, kind="checkpoint", dir="run", keep=3, best="acc", best_is_max=True),
+                    dict(steps=5, kind="log", csv=True, jsonl=True, tensorboard=True),
+                ]
+            ),
+        ),
         entries=[
-            dict(name="train", microbatch=microbatch, count=batch // microbatch, valid=-1, bytes=0, scalars=[], results=[],
-                 fields=[dict(index=0, offset=o["FIELD_X"], bytes=microbatch * INPUTS * 4),
-                         dict(index=1, offset=o["FIELD_Y"], bytes=microbatch * 4)]),
-            dict(name="eval", microbatch=eval_microbatch, count=0, valid=o["VALID"], fields=eval_fields, results=[], bytes=0,
-                 scalars=[dict(name="acc", dtype="F32", offset=o["ACC"]),
-                          dict(name="table", dtype="F32", shape=[CLASSES, CLASSES], offset=o["TABLE"])]),
-            dict(name="predict", microbatch=eval_microbatch, count=0, valid=-1, fields=eval_fields[:1], scalars=[], bytes=0,
-                 results=[dict(name="logits", dtype="F32", shape=[CLASSES], offset=o["EVAL_LOGITS"])])],
+            dict(
+                name="train",
+                microbatch=microbatch,
+                count=batch // microbatch,
+                valid=-1,
+                bytes=0,
+                scalars=[],
+                results=[],
+                fields=[
+                    dict(index=0, offset=o["FIELD_X"], bytes=microbatch * INPUTS * 4),
+                    dict(index=1, offset=o["FIELD_Y"], bytes=microbatch * 4),
+                ],
+            ),
+            dict(
+                name="eval",
+                microbatch=eval_microbatch,
+                count=0,
+                valid=o["VALID"],
+                fields=eval_fields,
+                results=[],
+                bytes=0,
+                scalars=[
+                    dict(name="acc", dtype="F32", offset=o["ACC"]),
+                    dict(name="table", dtype="F32", shape=[CLASSES, CLASSES], offset=o["TABLE"]),
+                ],
+            ),
+            dict(
+                name="predict",
+                microbatch=eval_microbatch,
+                count=0,
+                valid=-1,
+                fields=eval_fields[:1],
+                scalars=[],
+                bytes=0,
+                results=[dict(name="logits", dtype="F32", shape=[CLASSES], offset=o["EVAL_LOGITS"])],
+            ),
+        ],
         gate=dict(loss=o["LOSS"], norm=o["NORM"], dtype="F32", lr=o["RATE"]),
-        launches=[dict(kernel="k0", line=7, text="fc: product", outputs=[logits]),
-                  dict(kernel="k1", line=9, text="loss: cross_entropy", outputs=[dict(offset=o["LOSS"], dtype="F32", count=1)]),
-                  dict(kernel="k2", line=7, text="fc: gradient", outputs=[])] +
-                 [dict(kernel="k%d" % i, line=1, text="", outputs=[]) for i in range(3, 9)],
-        plan=list(plan))
+        launches=[
+            dict(kernel="k0", line=7, text="fc: product", outputs=[logits]),
+            dict(
+                kernel="k1", line=9, text="loss: cross_entropy", outputs=[dict(offset=o["LOSS"], dtype="F32", count=1)]
+            ),
+            dict(kernel="k2", line=7, text="fc: gradient", outputs=[]),
+        ]
+        + [dict(kernel="k%d" % i, line=1, text="", outputs=[]) for i in range(3, 9)],
+        plan=list(plan),
+    )
     meta.update(more)
     defines = dict(o, B=batch, MB=microbatch, EMB=eval_microbatch, C=CLASSES, I=INPUTS, LR="0.3")
     return meta, defines
 
 
-def recorder_meta(dataset, width, capacity, batch=8, microbatch=4, parameters=(), steps=1000, vocabulary=256, table=0, **more):
-    """The description of recorder.c: `dataset` has one i32 field of `width` values; at most `capacity` examples are kept."""
+def recorder_meta(
+    dataset, width, capacity, batch=8, microbatch=4, parameters=(), steps=1000, vocabulary=256, table=0, **more
+):
+    """The description of recorder.c: `dataset` has one i32 field of `width` values; `capacity` examples are kept."""
     layout = Layout()
     seen = layout.place("SEEN", capacity * width * 4)
     extra = []
@@ -112,36 +193,101 @@ def recorder_meta(dataset, width, capacity, batch=8, microbatch=4, parameters=()
         for dim in shape:
             count *= dim
         wide = 8 if more.get("precision") == "f64" else 4
-        extra.append(dict(path=path, dtype="F64" if wide == 8 else "F32", shape=shape, frozen=False,
-                          offset=layout.place(path.replace(".", "_"), count * wide), init=dict(kind=kind, a=a)))
+        extra.append(
+            dict(
+                path=path,
+                dtype="F64" if wide == 8 else "F32",
+                shape=shape,
+                frozen=False,
+                offset=layout.place(path.replace(".", "_"), count * wide),
+                init=dict(kind=kind, a=a),
+            )
+        )
     persistent = layout.at
     layout.place("LOSS", 64)
     layout.place("FIELD", microbatch * width * 4)
     layout.place("LOGITS", width * vocabulary * 4)
     o = layout.names
     meta = dict(
-        program="recorder", hash="00000000feedbeef", source="recorder.cinch", version="test", seed=7, batch=batch, steps=steps,
-        epochs=0, precision="f32", arena_bytes=layout.at, budget=0, allowance=4 << 20, max_threads=4,
+        program="recorder",
+        hash="00000000feedbeef",
+        source="recorder.cinch",
+        version="test",
+        seed=7,
+        batch=batch,
+        steps=steps,
+        epochs=0,
+        precision="f32",
+        arena_bytes=layout.at,
+        budget=0,
+        allowance=4 << 20,
+        max_threads=4,
         persistent_bytes=persistent,
-        parameters=[dict(path="seen", dtype="I32", shape=[capacity, width], offset=seen, frozen=True,
-                         init=dict(kind="constant", a=0))] + extra,
-        slots=[], datasets=[dataset], train=dict(dataset=0, every=[]),
-        entries=[dict(name="train", microbatch=microbatch, count=batch // microbatch, valid=-1, scalars=[], results=[],
-                      fields=[dict(index=0, offset=o["FIELD"], bytes=microbatch * width * 4)]),
-                 dict(name="eval", microbatch=microbatch, count=0, valid=-1, results=[], fields=[],
-                      scalars=[dict(name="table", dtype="F32", shape=[table, table], offset=o["LOGITS"])] if table else []),
-                 dict(name="predict", microbatch=1, count=0, valid=-1, scalars=[],
-                      fields=[dict(index=0, offset=o["FIELD"], bytes=width * 4)],
-                      results=[dict(name="logits", dtype="F32", shape=[max(width - 1, 1), vocabulary], offset=o["LOGITS"])])],
-        gate=dict(loss=o["LOSS"], norm=-1, dtype="F32", lr=-1), launches=[], plan=[])
+        parameters=[
+            dict(
+                path="seen",
+                dtype="I32",
+                shape=[capacity, width],
+                offset=seen,
+                frozen=True,
+                init=dict(kind="constant", a=0),
+            )
+        ]
+        + extra,
+        slots=[],
+        datasets=[dataset],
+        train=dict(dataset=0, every=[]),
+        entries=[
+            dict(
+                name="train",
+                microbatch=microbatch,
+                count=batch // microbatch,
+                valid=-1,
+                scalars=[],
+                results=[],
+                fields=[dict(index=0, offset=o["FIELD"], bytes=microbatch * width * 4)],
+            ),
+            dict(
+                name="eval",
+                microbatch=microbatch,
+                count=0,
+                valid=-1,
+                results=[],
+                fields=[],
+                scalars=[dict(name="table", dtype="F32", shape=[table, table], offset=o["LOGITS"])] if table else [],
+            ),
+            dict(
+                name="predict",
+                microbatch=1,
+                count=0,
+                valid=-1,
+                scalars=[],
+                fields=[dict(index=0, offset=o["FIELD"], bytes=width * 4)],
+                results=[dict(name="logits", dtype="F32", shape=[max(width - 1, 1), vocabulary], offset=o["LOGITS"])],
+            ),
+        ],
+        gate=dict(loss=o["LOSS"], norm=-1, dtype="F32", lr=-1),
+        launches=[],
+        plan=[],
+    )
     if width > 1:
         meta["model_text"] = dict(field=0, length=width, vocab=vocabulary)
     meta.update(more)
-    return meta, dict(B=batch, MB=microbatch, WIDTH=width, CAPACITY=capacity, SEEN=seen, FIELD=o["FIELD"], LOSS=o["LOSS"],
-                      LOGITS=o["LOGITS"], VOCABULARY=vocabulary)
+    return meta, dict(
+        B=batch,
+        MB=microbatch,
+        WIDTH=width,
+        CAPACITY=capacity,
+        SEEN=seen,
+        FIELD=o["FIELD"],
+        LOSS=o["LOSS"],
+        LOGITS=o["LOGITS"],
+        VOCABULARY=vocabulary,
+    )
 
 
-# ---- Files -------------------------------------------------------------------------------------------------------------------
+# ---- Files
+
 
 def write(path, content):
     with open(path, "wb") as file:
@@ -155,11 +301,21 @@ def idx(kind, shape, values, code):
 
 
 def npy(descr, shape, values, code, order="<", version=1, fortran=False):
-    text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (descr, fortran, "".join("%d, " % d for d in shape))
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (
+        descr,
+        fortran,
+        "".join("%d, " % d for d in shape),
+    )
     head = 10 if version == 1 else 12
     text += " " * (-(head + len(text) + 1) % 64) + "\n"
     length = struct.pack("<H" if version == 1 else "<I", len(text))
-    return b"\x93NUMPY" + bytes([version, 0]) + length + text.encode() + struct.pack("%s%d%s" % (order, len(values), code), *values)
+    return (
+        b"\x93NUMPY"
+        + bytes([version, 0])
+        + length
+        + text.encode()
+        + struct.pack("%s%d%s" % (order, len(values), code), *values)
+    )
 
 
 def digits(folder, prefix, count, seed):
@@ -178,14 +334,14 @@ def digits(folder, prefix, count, seed):
 def read_safetensors(path):
     with open(path, "rb") as file:
         content = file.read()
-    length, = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8:8 + length])
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
     info = header.pop("__metadata__", {})
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         values = array.array({"F32": "f", "F64": "d", "I32": "i"}[entry["dtype"]])
-        values.frombytes(content[8 + length + begin:8 + length + end])
+        values.frombytes(content[8 + length + begin : 8 + length + end])
         tensors[name] = (entry["shape"], values)
     return info, tensors
 
@@ -206,9 +362,9 @@ def read_npy(path):
     with open(path, "rb") as file:
         content = file.read()
     assert content[:6] == b"\x93NUMPY"
-    length, = struct.unpack("<H", content[8:10])
-    header = eval(content[10:10 + length])
+    (length,) = struct.unpack("<H", content[8:10])
+    header = eval(content[10 : 10 + length])
     assert (10 + length) % 64 == 0
     values = array.array({"<f4": "f", "<i4": "i", "<f8": "d"}[header["descr"]])
-    values.frombytes(content[10 + length:])
+    values.frombytes(content[10 + length :])
     return header["shape"], values

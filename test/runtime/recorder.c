@@ -1,5 +1,5 @@
-// recorder.c: a program that learns nothing: every step writes the examples it was given into the parameter `seen`, so that
-// the walk over the data can be read from the final parameters. Its other parameters keep their initial values.
+// recorder.c: a program that learns nothing: every step writes the examples it was given into the parameter `seen`: the
+// walk over the data can be read from the final parameters. Its other parameters keep their initial values.
 #include "program.h"
 #include "runtime/runtime.h"
 #include <string.h>

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """run.py ARCHIVE [--only NAME]: tests of the runtime with hand-written programs. Prints `N passed, N failed`."""
+
 import os
 import shutil
 import subprocess

@@ -1,4 +1,5 @@
 """tests_archives.py: npz, safetensors and csv as sources of data."""
+
 import io
 import os
 import random
@@ -23,8 +24,13 @@ def npz(arrays, compression=zipfile.ZIP_STORED, zip64=False):
 
 
 def dataset(source, name, **field):
-    return dict(name="train", source=source, files=[name], shuffle=False,
-                fields=[dict(dict({"name": "x", "dtype": "I32", "shape": [2], "from": ["x"]}), **field)])
+    return dict(
+        name="train",
+        source=source,
+        files=[name],
+        shuffle=False,
+        fields=[dict(dict({"name": "x", "dtype": "I32", "shape": [2], "from": ["x"]}), **field)],
+    )
 
 
 def test_npz(t):
@@ -48,7 +54,7 @@ def test_npz(t):
     draw = random.Random(1)
     for _ in range(150):
         at = draw.randrange(len(sound))
-        programs.write(t.path("x.npz"), sound[:at] + bytes([draw.randrange(256)]) + sound[at + 1:])
+        programs.write(t.path("x.npz"), sound[:at] + bytes([draw.randrange(256)]) + sound[at + 1 :])
         code = t.call(program, "--data", ".", "--out", "a", "--steps", 1)[0]
         t.check(code in (0, 3), "byte %d changed" % at, str(code))
 
@@ -57,32 +63,46 @@ def test_tensors_as_data(t):
     program = t.recorder(dataset("safetensors", "x", dtype="F32", scale=1), 2, 8)
     bits = lambda x: struct.unpack("i", struct.pack("f", x))[0]
     for dtype in ("F32", "F64"):
-        programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "x": ([8, 2], FLAT), "z": ([1], [0])}, dtype, {"a": "b"})
+        programs.write_safetensors(
+            t.path("x"), {"y": ([3], [1, 2, 3]), "x": ([8, 2], FLAT), "z": ([1], [0])}, dtype, {"a": "b"}
+        )
         t.check(walk(t, program, "out", 2, 8) == [[bits(v) for v in row] for row in WHOLE], "a tensor of type " + dtype)
     sound = content(t.path("x"))
     programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "w": ([8, 2], FLAT)})
     t.refused(3, ["no tensor `x`", "it has y, w"], program, "--data", ".", "--out", "a", "--steps", 1)
-    for parts, content_ in ((["truncated"], sound[:-60]), (["truncated"], sound[:5]), (["not a safetensors"], b"\xff" * 100),
-                            (["damaged at byte"], sound[:12] + b"\0" + sound[13:])):
+    for parts, content_ in (
+        (["truncated"], sound[:-60]),
+        (["truncated"], sound[:5]),
+        (["not a safetensors"], b"\xff" * 100),
+        (["damaged at byte"], sound[:12] + b"\0" + sound[13:]),
+    ):
         programs.write(t.path("x"), content_)
         t.refused(3, parts, program, "--data", ".", "--out", "a", "--steps", 1)
 
 
 def test_csv(t):
-    text = "id,a,b,name\r\n" + "".join('%d,%d," %d ","n, ""q"" %d"\r\n' % (e, a, b, e) for e, (a, b) in enumerate(WHOLE))
+    text = "id,a,b,name\r\n" + "".join(
+        '%d,%d," %d ","n, ""q"" %d"\r\n' % (e, a, b, e) for e, (a, b) in enumerate(WHOLE)
+    )
     source = dataset("csv", "x.csv", **{"from": ["a", "b"]})
     source.update(csv_header=True, separator=",")
     program = t.recorder(source, 2, 8)
     programs.write(t.path("x.csv"), text.encode())
     t.check(walk(t, program, "out", 2, 8) == WHOLE, "two columns")
     before = os.stat(t.path("out", "train.csv-values")).st_mtime_ns
-    t.check(walk(t, program, "out", 2, 8) == WHOLE and os.stat(t.path("out", "train.csv-values")).st_mtime_ns == before, "read once")
+    t.check(
+        walk(t, program, "out", 2, 8) == WHOLE and os.stat(t.path("out", "train.csv-values")).st_mtime_ns == before,
+        "read once",
+    )
     programs.write(t.path("x.csv"), (text.replace("0,0,", "0,5,", 1) + "\n").encode())
     t.check(walk(t, program, "out", 2, 8)[0] == [5, 0], "a changed file is read again")
     plain = dataset("csv", "y.csv", **{"from": ["2", "0"]})
     plain.update(csv_header=False, separator=";")
     programs.write(t.path("y.csv"), "".join("%d;x;%d\n" % (b, a) for a, b in WHOLE).encode()[:-1])
-    t.check(walk(t, t.recorder(plain, 2, 8), "plain", 2, 8) == WHOLE, "columns by number, another separator, no last newline")
+    t.check(
+        walk(t, t.recorder(plain, 2, 8), "plain", 2, 8) == WHOLE,
+        "columns by number, another separator, no last newline",
+    )
     real = dataset("csv", "r.csv", dtype="F32", scale=0.5)
     real["fields"] = [dict(real["fields"][0], shape=[], **{"from": ["v"]})]
     programs.write(t.path("r.csv"), ("v\n" + "".join("%r\n" % (e / 3) for e in range(9000))).encode())

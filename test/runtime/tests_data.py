@@ -1,4 +1,5 @@
 """tests_data.py: the readers, what they refuse, the walk over the data, initial values."""
+
 import array
 import math
 import os
@@ -13,9 +14,16 @@ from cases import content
 def test_initial_values(t):
     programs.write(t.path("x.npy"), programs.npy("<i4", [16], list(range(16)), "i"))
     dataset = dict(name="train", source="npy", files=["x.npy"], fields=[dict(name="x", dtype="I32", shape=[])])
-    kinds = [("a.constant", [7], "constant", 0.5), ("a.normal", [3, 5, 7], "normal", 0.02), ("b.normal", [105], "normal", 1.0),
-             ("a.uniform", [101], "uniform", 0.3), ("a.truncated", [513], "truncated_normal", 2.0)]
-    single = t.recorder(dataset, 1, 8, parameters=kinds + [("wide", [6, 20], "orthogonal", 1.5), ("tall", [20, 6], "orthogonal", 1.0)])
+    kinds = [
+        ("a.constant", [7], "constant", 0.5),
+        ("a.normal", [3, 5, 7], "normal", 0.02),
+        ("b.normal", [105], "normal", 1.0),
+        ("a.uniform", [101], "uniform", 0.3),
+        ("a.truncated", [513], "truncated_normal", 2.0),
+    ]
+    single = t.recorder(
+        dataset, 1, 8, parameters=kinds + [("wide", [6, 20], "orthogonal", 1.5), ("tall", [20, 6], "orthogonal", 1.0)]
+    )
     double = t.recorder(dataset, 1, 8, parameters=kinds, precision="f64")
     for program, code, threads in ((single, "f", 1), (single, "f", 3), (double, "d", 2)):
         done = t.call(program, "--data", ".", "--out", "a", "--steps", 0, "--threads", threads)
@@ -31,7 +39,9 @@ def test_initial_values(t):
             vectors = [[values[r * columns + c] for c in range(columns)] for r in range(rows)]
             if rows > columns:
                 vectors = list(zip(*vectors))
-            worst = max(abs(sum(x * y for x, y in zip(a, b)) - (gain * gain if a is b else 0)) for a in vectors for b in vectors)
+            worst = max(
+                abs(sum(x * y for x, y in zip(a, b)) - (gain * gain if a is b else 0)) for a in vectors for b in vectors
+            )
             t.check(worst < 1e-5, "%s is orthogonal" % path, str(worst))
     normal = reference.initial(7, "long", "normal", 1.0, 4000)
     mean, square = sum(normal) / 4000, sum(x * x for x in normal) / 4000
@@ -53,7 +63,7 @@ def test_shuffle(t):
     seen = list(programs.read_safetensors(t.path("a", "final.safetensors"))[1]["seen"][1])
     expected = [3 * reference.shuffled(7, p // count, count, p % count) for p in range(160)]
     t.check(seen == expected, "the walk over the examples", "%s %s" % (seen[:10], expected[:10]))
-    t.check(seen[:count] != sorted(seen[:count]) and seen[:count] != seen[count:2 * count], "epochs differ")
+    t.check(seen[:count] != sorted(seen[:count]) and seen[:count] != seen[count : 2 * count], "epochs differ")
     plain = t.recorder(dict(dataset, shuffle=False), 1, 160)
     t.call(plain, "--data", ".", "--out", "b", "--steps", 20)
     seen = list(programs.read_safetensors(t.path("b", "final.safetensors"))[1]["seen"][1])
@@ -66,33 +76,61 @@ def walk(t, program, name, width, count):
     t.check(done[0] == 0, "%s is read" % name, done[2])
     _, tensors = programs.read_safetensors(t.path(name, "final.safetensors"))
     values = list(tensors["seen"][1])
-    return [values[i * width:(i + 1) * width] for i in range(count)]
+    return [values[i * width : (i + 1) * width] for i in range(count)]
 
 
 def test_windows(t):
     text = bytes((i * 7) % 251 for i in range(1000))
     programs.write(t.path("text"), text)
-    dataset = dict(name="train", source="text", files=["text"], window=9, stride=4, shuffle=False,
-                   fields=[dict(name="text", dtype="I32", shape=[9], below=256)])
-    t.check(walk(t, t.recorder(dataset, 9, 40), "text-out", 9, 40) == [list(text[4 * e:4 * e + 9]) for e in range(40)], "text")
+    dataset = dict(
+        name="train",
+        source="text",
+        files=["text"],
+        window=9,
+        stride=4,
+        shuffle=False,
+        fields=[dict(name="text", dtype="I32", shape=[9], below=256)],
+    )
+    t.check(
+        walk(t, t.recorder(dataset, 9, 40), "text-out", 9, 40) == [list(text[4 * e : 4 * e + 9]) for e in range(40)],
+        "text",
+    )
     for bits, code in ((16, "H"), (32, "I")):
         values = [(i * 37) % 60000 for i in range(300)]
         programs.write(t.path("tokens"), b"header!!" + struct.pack("<300" + code, *values))
-        dataset = dict(name="train", source="tokens", files=["tokens"], window=6, stride=5, header=8, token_bits=bits,
-                       shuffle=False, fields=[dict(name="text", dtype="I32", shape=[6], below=60000)])
+        dataset = dict(
+            name="train",
+            source="tokens",
+            files=["tokens"],
+            window=6,
+            stride=5,
+            header=8,
+            token_bits=bits,
+            shuffle=False,
+            fields=[dict(name="text", dtype="I32", shape=[6], below=60000)],
+        )
         got = walk(t, t.recorder(dataset, 6, 32), "tokens%d" % bits, 6, 32)
-        t.check(got == [values[5 * e:5 * e + 6] for e in range(32)], "tokens of %d bits" % bits)
+        t.check(got == [values[5 * e : 5 * e + 6] for e in range(32)], "tokens of %d bits" % bits)
 
 
 def test_npy_and_idx_types(t):
-    dataset = dict(name="train", source="npy", files=["x.npy"], shuffle=False, fields=[dict(name="x", dtype="I32", shape=[2])])
+    dataset = dict(
+        name="train", source="npy", files=["x.npy"], shuffle=False, fields=[dict(name="x", dtype="I32", shape=[2])]
+    )
     program = t.recorder(dataset, 2, 8)
     whole = [1, 0, 2, 100, 3, 77, 4, 5] * 2
     signed = [-v if i % 3 == 0 else v for i, v in enumerate(whole)]
-    expected = lambda values: [values[2 * e:2 * e + 2] for e in range(8)]
-    for descr, code, order, values in (("|u1", "B", "<", whole), ("|i1", "b", "<", signed), ("<u2", "H", "<", whole),
-                                       (">i2", "h", ">", signed), ("<u4", "I", "<", whole), ("<i4", "i", "<", signed),
-                                       ("<i8", "q", "<", signed), (">u8", "Q", ">", whole)):
+    expected = lambda values: [values[2 * e : 2 * e + 2] for e in range(8)]
+    for descr, code, order, values in (
+        ("|u1", "B", "<", whole),
+        ("|i1", "b", "<", signed),
+        ("<u2", "H", "<", whole),
+        (">i2", "h", ">", signed),
+        ("<u4", "I", "<", whole),
+        ("<i4", "i", "<", signed),
+        ("<i8", "q", "<", signed),
+        (">u8", "Q", ">", whole),
+    ):
         for version in (1, 2):
             programs.write(t.path("x.npy"), programs.npy(descr, [8, 2], values, code, order, version))
             t.check(walk(t, program, "n", 2, 8) == expected(values), "npy %s version %d" % (descr, version))
@@ -102,14 +140,24 @@ def test_npy_and_idx_types(t):
         programs.write(t.path("x.npy"), programs.idx(kind, [8, 2, 1], values, code))
         t.check(walk(t, program, "i", 2, 8) == expected(values), "idx type %02x" % kind)
     # Floating-point fields: the bits of the f32 are recorded as if they were an i32.
-    dataset = dict(name="train", source="npy", files=["x.npy"], shuffle=False,
-                   fields=[dict(name="x", dtype="F32", shape=[2], scale=0.1)])
+    dataset = dict(
+        name="train",
+        source="npy",
+        files=["x.npy"],
+        shuffle=False,
+        fields=[dict(name="x", dtype="F32", shape=[2], scale=0.1)],
+    )
     program = t.recorder(dataset, 2, 8)
     single = lambda x: struct.unpack("f", struct.pack("f", x))[0]
     bits = lambda x: struct.unpack("i", struct.pack("f", x))[0]
-    real = [0.1, -2.5, 3.25, 1e-8, 7.0, -0.0, 65504.0, 2.0 ** -24] * 2
-    half = [0.5, -2.5, 3.25, 0.0, 7.0, -0.0, 65504.0, 2.0 ** -24] * 2
-    for descr, code, order, values in (("<f4", "f", "<", real), (">f8", "d", ">", real), ("<f2", "e", "<", half), ("|u1", "B", "<", whole)):
+    real = [0.1, -2.5, 3.25, 1e-8, 7.0, -0.0, 65504.0, 2.0**-24] * 2
+    half = [0.5, -2.5, 3.25, 0.0, 7.0, -0.0, 65504.0, 2.0**-24] * 2
+    for descr, code, order, values in (
+        ("<f4", "f", "<", real),
+        (">f8", "d", ">", real),
+        ("<f2", "e", "<", half),
+        ("|u1", "B", "<", whole),
+    ):
         programs.write(t.path("x.npy"), programs.npy(descr, [8, 2], values, code, order))
         want = [bits(single(single(v) * single(0.1))) for v in values]
         t.check(walk(t, program, "f", 2, 8) == expected(want), "floating-point field from %s" % descr)
@@ -144,7 +192,10 @@ def test_wrong_files(t):
     wrong(["below 10", "has -1", "example 149"], labels=programs.idx(12, [150], labels[:149] + [-1], "i"))
     wrong(["no example"], images=programs.idx(8, [0, 12], [], "B"), labels=programs.idx(8, [0], [], "B"))
     floats = [0.5] * 1800
-    wrong(["`x` has nan in example 3, value 5"], images=programs.idx(13, [150, 12], floats[:41] + [math.nan] + floats[42:], "f"))
+    wrong(
+        ["`x` has nan in example 3, value 5"],
+        images=programs.idx(13, [150, 12], floats[:41] + [math.nan] + floats[42:], "f"),
+    )
     wrong(["`x` has inf"], images=programs.idx(13, [150, 12], floats[:41] + [math.inf] + floats[42:], "f"))
     wrong(["1e+300"], images=programs.idx(14, [150, 12], floats[:41] + [1e300] + floats[42:], "d"))
     os.unlink(t.path("train-images"))
@@ -173,17 +224,40 @@ def test_wrong_files(t):
     npy_wrong(["needs 2 values", "[8]"], programs.npy("<i4", [8], [1] * 8, "i"))
     npy_wrong(["`x` is i32, but the file holds f8".replace("f8", "f64")], programs.npy("<f8", [4, 2], [1] * 8, "d"))
     npy_wrong(["below 200", "has 255", "example 3, value 1"], programs.npy("|u1", [4, 2], [1] * 7 + [255], "B"))
-    npy_wrong(["is i32, but has 4294967296"], programs.npy("<i8", [4, 2], [1] * 7 + [1 << 32], "q"), dict(name="x", dtype="I32", shape=[2]))
+    npy_wrong(
+        ["is i32, but has 4294967296"],
+        programs.npy("<i8", [4, 2], [1] * 7 + [1 << 32], "q"),
+        dict(name="x", dtype="I32", shape=[2]),
+    )
     programs.write(t.path("x.npy"), programs.npy("<i8", [4, 2], [1] * 7 + [-100], "q"))
-    program = t.recorder(dict(name="train", source="npy", files=["x.npy"], shuffle=False,
-                              fields=[dict(name="x", dtype="I32", shape=[2], below=5, **{"except": -100})]), 2, 8)
+    program = t.recorder(
+        dict(
+            name="train",
+            source="npy",
+            files=["x.npy"],
+            shuffle=False,
+            fields=[dict(name="x", dtype="I32", shape=[2], below=5, **{"except": -100})],
+        ),
+        2,
+        8,
+    )
     t.check(walk(t, program, "c", 2, 4)[3] == [1, -100], "`except` may occur")
 
     def tokens_wrong(parts, content, **more):
         programs.write(t.path("tokens"), content)
-        dataset = dict(name="train", source="tokens", files=["tokens"], window=6, stride=5, header=4, token_bits=16,
-                       fields=[dict(name="text", dtype="I32", shape=[6], below=50)])
-        t.refused(3, ["tokens"] + parts, t.recorder(dict(dataset, **more), 6, 8), "--data", ".", "--out", "d", "--steps", 1)
+        dataset = dict(
+            name="train",
+            source="tokens",
+            files=["tokens"],
+            window=6,
+            stride=5,
+            header=4,
+            token_bits=16,
+            fields=[dict(name="text", dtype="I32", shape=[6], below=50)],
+        )
+        t.refused(
+            3, ["tokens"] + parts, t.recorder(dict(dataset, **more), 6, 8), "--data", ".", "--out", "d", "--steps", 1
+        )
 
     tokens_wrong(["fewer than its header"], b"ab")
     tokens_wrong(["no multiple of 2"], b"head" + b"\1" * 33)

@@ -1,4 +1,5 @@
 """tests_run.py: training, evaluation, prediction, generation, logs, the command line, the gate."""
+
 import json
 import math
 import os
@@ -31,23 +32,40 @@ def test_train(t):
     for microbatch in (1, 4, 16, 32):
         other = t.linear(microbatch=microbatch)
         t.call(other, "--data", data, "--out", "m%d" % microbatch)
-        t.check(content(t.path("m%d" % microbatch, "final.safetensors")) == final, "same bits with micro-batch %d" % microbatch)
+        t.check(
+            content(t.path("m%d" % microbatch, "final.safetensors")) == final,
+            "same bits with micro-batch %d" % microbatch,
+        )
     rows = [json.loads(line) for line in open(t.path("a", "log.jsonl"))]
-    t.check([float(row["loss"]) for row in rows] == [float(loss[1]) for loss in losses], "printed and logged losses are equal")
-    t.check(struct.pack("f", rows[-1]["loss"]) == struct.pack("f", struct.unpack("f", struct.pack("f", rows[-1]["loss"]))[0]),
-            "losses read back")
+    t.check(
+        [float(row["loss"]) for row in rows] == [float(loss[1]) for loss in losses],
+        "printed and logged losses are equal",
+    )
+    t.check(
+        struct.pack("f", rows[-1]["loss"])
+        == struct.pack("f", struct.unpack("f", struct.pack("f", rows[-1]["loss"]))[0]),
+        "losses read back",
+    )
     t.check(all("valid.acc" in row for row in rows), "`best` evaluates before the row is written")
-    every = [dict(steps=20, kind="eval", dataset=1, batches=0), dict(steps=5, kind="log", csv=False, jsonl=True, tensorboard=False)]
+    every = [
+        dict(steps=20, kind="eval", dataset=1, batches=0),
+        dict(steps=5, kind="log", csv=False, jsonl=True, tensorboard=False),
+    ]
     t.call(t.linear(every=every), "--data", data, "--out", "e")
     rows = [json.loads(line) for line in open(t.path("e", "log.jsonl"))]
-    t.check([row["step"] for row in rows if "valid.acc" in row] == [20, 40, 60] and len(rows) == 12, "metrics stand in their rows")
+    t.check(
+        [row["step"] for row in rows if "valid.acc" in row] == [20, 40, 60] and len(rows) == 12,
+        "metrics stand in their rows",
+    )
 
 
 def test_logs(t):
     data = t.digits()
     t.call(t.linear(), "--data", data, "--out", "a")
     rows = open(t.path("a", "log.csv")).read().splitlines()
-    t.check(rows[0] == "step,loss,lr,norm,examples_per_second,seconds,valid.acc" and len(rows) == 13, "log.csv", rows[0])
+    t.check(
+        rows[0] == "step,loss,lr,norm,examples_per_second,seconds,valid.acc" and len(rows) == 13, "log.csv", rows[0]
+    )
     crc_table = []
     for i in range(256):
         for _ in range(8):
@@ -64,9 +82,9 @@ def test_logs(t):
     events, at, good = content(t.path("a", "tensorboard", "events.out.tfevents.0.cinch")), 0, True
     steps = []
     while at < len(events):
-        length, = struct.unpack_from("<Q", events, at)
-        good = good and struct.unpack_from("<I", events, at + 8)[0] == masked(events[at:at + 8])
-        body = events[at + 12:at + 12 + length]
+        (length,) = struct.unpack_from("<Q", events, at)
+        good = good and struct.unpack_from("<I", events, at + 8)[0] == masked(events[at : at + 8])
+        body = events[at + 12 : at + 12 + length]
         good = good and struct.unpack_from("<I", events, at + 12 + length)[0] == masked(body)
         if body[9] == 0x10:
             steps.append(body[10])
@@ -100,8 +118,11 @@ def test_eval_and_predict(t):
         z = [bias[c] + sum(weight[c * 12 + i] * x[i] for i in range(12)) for c in range(10)]
         expected += z
         right += z.index(max(z)) == labels[e]
-    t.check(result["acc"] == struct.unpack("f", struct.pack("f", right / 50))[0] or abs(result["acc"] - right / 50) < 1e-6,
-            "every example counts once", "%s %s" % (result["acc"], right / 50))
+    t.check(
+        result["acc"] == struct.unpack("f", struct.pack("f", right / 50))[0] or abs(result["acc"] - right / 50) < 1e-6,
+        "every example counts once",
+        "%s %s" % (result["acc"], right / 50),
+    )
     t.check(sum(map(sum, result["table"])) == 50 and len(result["table"]) == 10, "a metric with axes is nested lists")
     code, out, err = t.call(program, "predict", "--data", data, "--out", "a")
     shape, values = programs.read_npy(t.path("a", "logits.npy"))
@@ -112,8 +133,11 @@ def test_eval_and_predict(t):
     t.refused(2, ["--on nothing", "train, valid"], program, "eval", "--data", data, "--out", "a", "--on", "nothing")
     os.rename(t.path("a", "final.safetensors"), t.path("final"))
     code, out, err = t.call(program, "eval", "--data", data, "--out", "a")
-    t.check(code == 0 and json.loads(out.splitlines()[-1]) == result and "step-00000060" in out,
-            "without final parameters the newest checkpoint serves", out + err)
+    t.check(
+        code == 0 and json.loads(out.splitlines()[-1]) == result and "step-00000060" in out,
+        "without final parameters the newest checkpoint serves",
+        out + err,
+    )
     code, out, err = t.call(program, "eval", "--data", data, "--init", t.path("final"))
     t.check(code == 0 and json.loads(out.splitlines()[-1]) == result, "--init", out + err)
 
@@ -121,19 +145,31 @@ def test_eval_and_predict(t):
 def test_large_metric(t):
     programs.write(t.path("text"), bytes(range(256)) * 4)
     field = dict(name="text", dtype="I32", shape=[9], below=256)
-    program = t.recorder(dict(name="train", source="text", files=["text"], window=9, stride=8, fields=[field]), 9, 8, steps=1, table=48)
+    program = t.recorder(
+        dict(name="train", source="text", files=["text"], window=9, stride=8, fields=[field]), 9, 8, steps=1, table=48
+    )
     t.call(program, "--data", ".", "--out", "a", "--steps", 0)
     code, out, err = t.call(program, "eval", "--data", ".", "--out", "a")
-    t.check(code == 0 and json.loads(out.splitlines()[-1])["table"] == [[0] * 48] * 48, "a table of 2304 numbers", out[-200:] + err)
+    t.check(
+        code == 0 and json.loads(out.splitlines()[-1])["table"] == [[0] * 48] * 48,
+        "a table of 2304 numbers",
+        out[-200:] + err,
+    )
 
 
 def test_generate(t):
     programs.write(t.path("text"), bytes(range(256)) * 4)
     field = dict(name="text", dtype="I32", shape=[9], below=256)
-    program = t.recorder(dict(name="train", source="text", files=["text"], window=9, stride=8, fields=[field]), 9, 8, steps=1)
+    program = t.recorder(
+        dict(name="train", source="text", files=["text"], window=9, stride=8, fields=[field]), 9, 8, steps=1
+    )
     t.check(t.call(program, "--data", ".", "--out", "a")[0] == 0, "trains")
     code, out, err = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 20, "--temperature", 0)
-    t.check((code, out) == (0, "abcdefghijklmnopqrstuvw\n"), "the likeliest byte each time, beyond the window", repr(out) + err)
+    t.check(
+        (code, out) == (0, "abcdefghijklmnopqrstuvw\n"),
+        "the likeliest byte each time, beyond the window",
+        repr(out) + err,
+    )
     one = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 40, "--seed", 1)[1]
     two = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 40, "--seed", 1, "--threads", 3)[1]
     other = t.call(program, "generate", "--out", "a", "--prompt", "abc", "--length", 40, "--seed", 2)[1]
@@ -152,16 +188,26 @@ def test_generate(t):
                 break
         expected += bytes([token])
         last = token
-    done = subprocess.run([program, "generate", "--out", "a", "--prompt", "A", "--length", "6", "--seed", "3"],
-                          cwd=t.folder, stdout=subprocess.PIPE)
+    done = subprocess.run(
+        [program, "generate", "--out", "a", "--prompt", "A", "--length", "6", "--seed", "3"],
+        cwd=t.folder,
+        stdout=subprocess.PIPE,
+    )
     t.check(done.stdout == expected + b"\n", "draws follow the formula", "%r %r" % (done.stdout, expected))
 
     programs.write(t.path("tokens"), struct.pack("<100H", *range(100)))
     field = dict(name="text", dtype="I32", shape=[5], below=300)
-    program = t.recorder(dict(name="train", source="tokens", token_bits=16, files=["tokens"], window=5, stride=4, fields=[field]),
-                         5, 8, steps=1, vocabulary=300)
+    program = t.recorder(
+        dict(name="train", source="tokens", token_bits=16, files=["tokens"], window=5, stride=4, fields=[field]),
+        5,
+        8,
+        steps=1,
+        vocabulary=300,
+    )
     t.call(program, "--data", ".", "--out", "b")
-    code, out, err = t.call(program, "generate", "--out", "b", "--prompt", "296, 297", "--length", 4, "--temperature", 0)
+    code, out, err = t.call(
+        program, "generate", "--out", "b", "--prompt", "296, 297", "--length", 4, "--temperature", 0
+    )
     t.check((code, out.split()) == (0, ["298", "299", "0", "1"]), "tokens come out as numbers", repr(out) + err)
     t.refused(2, ["the token 300 is outside"], program, "generate", "--out", "b", "--prompt", "300")
     t.refused(2, ["expected numbers"], program, "generate", "--out", "b", "--prompt", "x")
@@ -171,7 +217,11 @@ def test_generate(t):
 def test_command_line(t):
     program = t.linear()
     code, out, err = t.call(program, "--help")
-    t.check(code == 0 and all(word in out for word in ("--resume", "predict", "--threads", "OUT/final.safetensors")), "--help", out)
+    t.check(
+        code == 0 and all(word in out for word in ("--resume", "predict", "--threads", "OUT/final.safetensors")),
+        "--help",
+        out,
+    )
     t.refused(2, ["unknown flag `--stepps`", "did you mean `--steps`?"], program, "--stepps", 3)
     t.refused(2, ["unknown command `evl`", "did you mean `eval`?"], program, "evl")
     t.refused(2, ["--steps needs a whole number"], program, "--steps", "many")
@@ -199,7 +249,9 @@ def test_info_and_start(t):
 def test_bar_on_a_terminal(t):
     data = t.digits()
     control, terminal = pty.openpty()
-    process = subprocess.Popen([t.linear(), "--data", data, "--out", "a"], stdout=terminal, stderr=terminal, cwd=t.folder)
+    process = subprocess.Popen(
+        [t.linear(), "--data", data, "--out", "a"], stdout=terminal, stderr=terminal, cwd=t.folder
+    )
     os.close(terminal)
     seen = b""
     while True:
@@ -210,7 +262,11 @@ def test_bar_on_a_terminal(t):
         if not part:
             break
         seen += part
-    t.check(process.wait() == 0 and b"\r\x1b[K[" in seen and b"60/60" in seen and b"examples/s" in seen, "a bar is drawn", repr(seen[:300]))
+    t.check(
+        process.wait() == 0 and b"\r\x1b[K[" in seen and b"60/60" in seen and b"examples/s" in seen,
+        "a bar is drawn",
+        repr(seen[:300]),
+    )
 
 
 def test_gate(t):
@@ -218,8 +274,14 @@ def test_gate(t):
     program = t.linear(defines=dict(PLANT_STEP=23, PLANT_EXAMPLE=16))
     code, out, err = t.call(program, "--data", data, "--out", "a", "--threads", 2)
     t.check(code == 4, "a planted overflow ends with 4", out + err)
-    t.check("linear.cinch:7: fc: product" in err and "value 3 of output 0 is inf" in err and "micro-batch from example 16" in err and
-            "step 23" in err, "kernel, line and value are named", err)
+    t.check(
+        "linear.cinch:7: fc: product" in err
+        and "value 3 of output 0 is inf" in err
+        and "micro-batch from example 16" in err
+        and "step 23" in err,
+        "kernel, line and value are named",
+        err,
+    )
     clean = t.linear()
     t.call(clean, "--data", data, "--out", "b", "--steps", 23)
     saved = programs.read_safetensors(t.path("a", "run", "step-00000023.safetensors"))[1]

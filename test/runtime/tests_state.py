@@ -1,4 +1,5 @@
 """tests_state.py: checkpoints, resuming, kills, full disks, foreign and damaged files."""
+
 import json
 import os
 import random
@@ -20,14 +21,28 @@ def checkpoints(t, out, folder="run"):
 def test_keep_and_best(t):
     data = t.digits()
     t.call(t.linear(), "--data", data, "--out", "a")
-    t.check(checkpoints(t, "a") == ["step-000000%d.safetensors" % s for s in (50, 55, 60)], "the last three are kept",
-            str(checkpoints(t, "a")))
+    t.check(
+        checkpoints(t, "a") == ["step-000000%d.safetensors" % s for s in (50, 55, 60)],
+        "the last three are kept",
+        str(checkpoints(t, "a")),
+    )
     info, tensors = programs.read_safetensors(t.path("a", "run", "step-00000060.safetensors"))
-    t.check(info["step"] == "60" and "optimizer/fc.weight.m" in tensors and info["hash"] == "00000000deadbeef", "a checkpoint", str(info))
+    t.check(
+        info["step"] == "60" and "optimizer/fc.weight.m" in tensors and info["hash"] == "00000000deadbeef",
+        "a checkpoint",
+        str(info),
+    )
     best, _ = programs.read_safetensors(t.path("a", "run", "best.safetensors"))
     rows = [json.loads(line) for line in open(t.path("a", "log.jsonl"))]
-    t.check(float(best["best"].split(":")[1]) >= max(row.get("valid.acc", 0) for row in rows), "the best one is kept", str(best))
-    every = [dict(steps=20, kind="eval", dataset=1, batches=0), dict(steps=5, kind="checkpoint", dir="few", keep=0, best="", best_is_max=True)]
+    t.check(
+        float(best["best"].split(":")[1]) >= max(row.get("valid.acc", 0) for row in rows),
+        "the best one is kept",
+        str(best),
+    )
+    every = [
+        dict(steps=20, kind="eval", dataset=1, batches=0),
+        dict(steps=5, kind="checkpoint", dir="few", keep=0, best="", best_is_max=True),
+    ]
     t.call(t.linear(every=every), "--data", data, "--out", "b")
     t.check(len(checkpoints(t, "b", "few")) == 12, "keep = 0 keeps all")
 
@@ -48,9 +63,15 @@ def test_resume(t):
     t.check(code == 0 and "resumed at step 41" in out, "resumed under another plan", out + err)
     t.check(content(t.path("a", "final.safetensors")) == whole, "the same bits as one never stopped")
     code, out, err = t.call(program, "--data", data, "--out", "a", "--resume")
-    t.check(code == 0 and content(t.path("a", "final.safetensors")) == whole, "after the end it exits with 0", out + err)
+    t.check(
+        code == 0 and content(t.path("a", "final.safetensors")) == whole, "after the end it exits with 0", out + err
+    )
     code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 20)
-    t.check(code == 0 and "nothing to do" in out and content(t.path("a", "final.safetensors")) == whole, "a smaller --steps does nothing", out + err)
+    t.check(
+        code == 0 and "nothing to do" in out and content(t.path("a", "final.safetensors")) == whole,
+        "a smaller --steps does nothing",
+        out + err,
+    )
     code, out, err = t.call(program, "--data", data, "--out", "a", "--steps", 100)
     t.check(code == 0 and "--steps 100" in err, "--steps beyond the end", err)
     t.check(os.path.exists(t.path("a", "run.previous", "step-00000060.safetensors")), "an earlier run is not lost")
@@ -58,17 +79,25 @@ def test_resume(t):
 
 def test_kills(t):
     data = t.digits()
-    program = t.linear(steps=3000, every=[
-        dict(steps=500, kind="eval", dataset=1, batches=0),
-        dict(steps=7, kind="checkpoint", dir="run", keep=2, best="", best_is_max=False),
-        dict(steps=3, kind="log", csv=True, jsonl=True, tensorboard=True)])
+    program = t.linear(
+        steps=3000,
+        every=[
+            dict(steps=500, kind="eval", dataset=1, batches=0),
+            dict(steps=7, kind="checkpoint", dir="run", keep=2, best="", best_is_max=False),
+            dict(steps=3, kind="log", csv=True, jsonl=True, tensorboard=True),
+        ],
+    )
     t.call(program, "--data", data, "--out", "whole")
     whole = content(t.path("whole", "final.safetensors"))
     draw = random.Random(5)
     kills = 0
-    while True: # killed after some of the 1000 lines, and a moment
-        process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume", "--threads", str(1 + kills % 3)],
-                                   cwd=t.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    while True:  # killed after some of the 1000 lines, and a moment
+        process = subprocess.Popen(
+            [program, "--data", data, "--out", "a", "--resume", "--threads", str(1 + kills % 3)],
+            cwd=t.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         lines = draw.randrange(3, 200) if kills < 12 else 1 << 30
         while lines and process.stdout.readline():
             lines -= 1
@@ -88,16 +117,25 @@ def test_kills(t):
 
 def test_signals(t):
     data = t.digits()
-    program = t.linear(steps=200000, every=[dict(steps=100000, kind="checkpoint", dir="run", keep=2, best="", best_is_max=False),
-                                            dict(steps=11, kind="eval", dataset=1, batches=0)])
+    program = t.linear(
+        steps=200000,
+        every=[
+            dict(steps=100000, kind="checkpoint", dir="run", keep=2, best="", best_is_max=False),
+            dict(steps=11, kind="eval", dataset=1, batches=0),
+        ],
+    )
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-        process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume"], cwd=t.folder, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [program, "--data", data, "--out", "a", "--resume"], cwd=t.folder, stdout=subprocess.PIPE
+        )
         while not process.stdout.readline().startswith(b"step "):
             pass
         time.sleep(0.05)
         process.send_signal(number)
         out = process.communicate(timeout=20)[0].decode()
-        t.check(process.returncode == 75 and "saved in" in out, "signal %d saves and leaves with 75" % number, out[-300:])
+        t.check(
+            process.returncode == 75 and "saved in" in out, "signal %d saves and leaves with 75" % number, out[-300:]
+        )
     t.check(len(checkpoints(t, "a")) == 2, "the last two are there", str(checkpoints(t, "a")))
     last = int(checkpoints(t, "a")[-1][5:13])
     t.call(program, "--data", data, "--out", "b", "--steps", last)
@@ -116,11 +154,18 @@ def test_full_disk(t):
     t.call(program, "--data", data, "--out", "whole")
     whole = content(t.path("whole", "final.safetensors"))
     size = len(whole)
-    small = [dict(steps=20, kind="eval", dataset=1, batches=0), dict(steps=5, kind="checkpoint", dir="run", keep=3, best="", best_is_max=True)]
+    small = [
+        dict(steps=20, kind="eval", dataset=1, batches=0),
+        dict(steps=5, kind="checkpoint", dir="run", keep=3, best="", best_is_max=True),
+    ]
     few = t.linear(every=small)
     # Checkpoints (with optimizer state) do not fit under the limit, the final parameters do.
     code, out, err = t.call(few, "--data", data, "--out", "a", preexec_fn=limit(size + 64))
-    t.check(code == 0 and err.count("could not be written") >= 12 and "File too large" in err, "failed checkpoints are warnings", err)
+    t.check(
+        code == 0 and err.count("could not be written") >= 12 and "File too large" in err,
+        "failed checkpoints are warnings",
+        err,
+    )
     t.check(content(t.path("a", "final.safetensors")) == whole, "and the run goes on to the same end")
     t.check(os.listdir(t.path("a", "run")) == [], "no half-written file is left", str(os.listdir(t.path("a", "run"))))
     t.refused(5, ["final parameters could not be written"], few, "--data", data, "--out", "b", preexec_fn=limit(600))
@@ -131,11 +176,18 @@ def test_full_disk(t):
     t.check(code == 0 and "log" in err and err.count("log.csv could not") <= 1, "a failed log is a warning, once", err)
     # A full file system, where one can be mounted.
     os.mkdir(t.path("disk"))
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", t.path("disk")], stderr=subprocess.DEVNULL).returncode == 0
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", t.path("disk")], stderr=subprocess.DEVNULL
+        ).returncode
+        == 0
+    )
     if mounted:
         try:
             code, out, err = t.call(few, "--data", data, "--out", "disk")
-            t.check(code == 5 and "No space left" in err or code == 0 and "No space left" in err, "a full disk is said", err)
+            t.check(
+                code == 5 and "No space left" in err or code == 0 and "No space left" in err, "a full disk is said", err
+            )
         finally:
             subprocess.run(["umount", t.path("disk")])
     t.refused(5, ["/dev/null/out"], program, "--data", data, "--out", "/dev/null/out")
@@ -168,24 +220,32 @@ def test_damaged_checkpoints(t):
         shutil.copytree(t.path("a"), t.path("b"))
         programs.write(t.path("b", "run", "step-00000030.safetensors"), content_)
         code, out, err = t.call(program, "--data", data, "--out", "b", "--resume")
-        t.check(code == 0 and "resumed at step 25" in out and "step-00000030.safetensors is passed over" in err and
-                all(part in err for part in parts), name, out[:300] + err)
+        t.check(
+            code == 0
+            and "resumed at step 25" in out
+            and "step-00000030.safetensors is passed over" in err
+            and all(part in err for part in parts),
+            name,
+            out[:300] + err,
+        )
         t.check(content(t.path("b", "final.safetensors")) == whole, name + ": the same bits")
 
     damaged("empty", b"", ["too few"])
-    damaged("truncated in its header", sound[:header // 2], ["truncated"])
+    damaged("truncated in its header", sound[: header // 2], ["truncated"])
     damaged("truncated in its data", sound[:-100], ["truncated"])
     damaged("longer", sound + b"\0" * 8, ["bytes of data follow"])
     damaged("not safetensors", b"PK\x03\x04" * 100, ["not a safetensors file"])
     damaged("a bit flipped in the data", sound[:-5] + bytes([sound[-5] ^ 16]) + sound[-4:], ["corrupt", "checksum"])
     at = sound.index(b'"step":"30"')
-    damaged("a digit of the position changed", sound[:at + 8] + b"2" + sound[at + 9:], ["corrupt"])
+    damaged("a digit of the position changed", sound[: at + 8] + b"2" + sound[at + 9 :], ["corrupt"])
     damaged("a digit of the hash changed", sound.replace(b"deadbeef", b"deadbeee"), ["corrupt"])
     damaged("no JSON", sound[:8] + b"{" * (header - 8) + sound[header:], ["damaged at byte"])
     draw = random.Random(3)
     for i in range(20):
         at = draw.randrange(8, len(sound))
-        damaged("byte %d changed" % at, sound[:at] + bytes([sound[at] ^ (1 << draw.randrange(8))]) + sound[at + 1:], [])
+        damaged(
+            "byte %d changed" % at, sound[:at] + bytes([sound[at] ^ (1 << draw.randrange(8))]) + sound[at + 1 :], []
+        )
 
     shutil.rmtree(t.path("b"))
     shutil.copytree(t.path("a"), t.path("b"))
@@ -197,7 +257,11 @@ def test_damaged_checkpoints(t):
 
     other = t.linear(hash="0123456789abcdef")
     code, out, err = t.call(other, "--data", data, "--out", "a", "--resume")
-    t.check(code == 3 and "another program" in err and "deadbeef" in err and "0123456789abcdef" in err, "a foreign checkpoint is refused", err)
+    t.check(
+        code == 3 and "another program" in err and "deadbeef" in err and "0123456789abcdef" in err,
+        "a foreign checkpoint is refused",
+        err,
+    )
     t.check(content(newest) == sound, "and left alone")
 
 
@@ -213,8 +277,11 @@ def test_init_file(t):
         code, out, err = t.call(program, "--data", data, "--out", "a", "--steps", 0, "--init", t.path("init"))
         _, final = programs.read_safetensors(t.path("a", "final.safetensors"))
         single = lambda values: [struct.unpack("f", struct.pack("f", v))[0] for v in values]
-        t.check(code == 0 and list(final["fc.weight"][1]) == single(weight) and list(final["fc.bias"][1]) == single(bias),
-                "--init from %s" % dtype, err)
+        t.check(
+            code == 0 and list(final["fc.weight"][1]) == single(weight) and list(final["fc.bias"][1]) == single(bias),
+            "--init from %s" % dtype,
+            err,
+        )
 
     def wrong(parts, **change):
         programs.write_safetensors(t.path("init"), dict(tensors, **change))
@@ -225,22 +292,36 @@ def test_init_file(t):
     programs.write_safetensors(t.path("init"), {"fc.bias": ([10], bias)})
     t.refused(3, ["`fc.weight` is missing"], program, "--data", data, "--init", t.path("init"))
     t.refused(3, ["cannot open"], program, "--data", data, "--init", t.path("nothing"))
-    for text, parts in ((b'{"fc.bias":{"dtype":"BF16","shape":[10],"data_offsets":[0,20]}}', ["BF16", "expected F32 or F64"]),
-                        (b'{"fc.bias":{"dtype":"X9","shape":[10],"data_offsets":[0,40]}}', ["unknown type"]),
-                        (b'{"fc.bias":{"dtype":"F32","shape":[-1],"data_offsets":[0,40]}}', ["described wrongly"]),
-                        (b'{"fc.bias":{"dtype":"F32","shape":[9999999999,9999999999],"data_offsets":[0,40]}}', ["described wrongly"]),
-                        (b'{"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[40,0]}}', ["described wrongly"]),
-                        (b'{"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]},"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]}}', ["twice"])):
+    for text, parts in (
+        (b'{"fc.bias":{"dtype":"BF16","shape":[10],"data_offsets":[0,20]}}', ["BF16", "expected F32 or F64"]),
+        (b'{"fc.bias":{"dtype":"X9","shape":[10],"data_offsets":[0,40]}}', ["unknown type"]),
+        (b'{"fc.bias":{"dtype":"F32","shape":[-1],"data_offsets":[0,40]}}', ["described wrongly"]),
+        (b'{"fc.bias":{"dtype":"F32","shape":[9999999999,9999999999],"data_offsets":[0,40]}}', ["described wrongly"]),
+        (b'{"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[40,0]}}', ["described wrongly"]),
+        (
+            b'{"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]},'
+            b'"fc.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]}}',
+            ["twice"],
+        ),
+    ):
         programs.write(t.path("init"), struct.pack("<Q", len(text)) + text + b"\0" * 40)
         t.refused(3, parts, program, "--data", data, "--init", t.path("init"))
     t.call(program, "--data", data, "--out", "c", "--steps", 10)
-    code, out, err = t.call(program, "--data", data, "--out", "d", "--steps", 0, "--init", t.path("c", "run", "step-00000010.safetensors"))
-    t.check(code == 0 and content(t.path("d", "final.safetensors")) == content(t.path("c", "final.safetensors")), "--init from a checkpoint", err)
+    code, out, err = t.call(
+        program, "--data", data, "--out", "d", "--steps", 0, "--init", t.path("c", "run", "step-00000010.safetensors")
+    )
+    t.check(
+        code == 0 and content(t.path("d", "final.safetensors")) == content(t.path("c", "final.safetensors")),
+        "--init from a checkpoint",
+        err,
+    )
 
 
 def test_epochs(t):
     data = t.digits()
-    program = t.linear(epochs=3, every=[dict(steps=0, kind="checkpoint", dir="run", keep=0, best="", best_is_max=False)])
+    program = t.linear(
+        epochs=3, every=[dict(steps=0, kind="checkpoint", dir="run", keep=0, best="", best_is_max=False)]
+    )
     code, out, err = t.call(program, "--data", data, "--out", "a")
     t.check(code == 0 and "steps 0 to 14" in out, "3 epochs of 150 in batches of 32", out + err)
     t.check([int(n[5:13]) for n in checkpoints(t, "a")] == [5, 10, 14], "every epoch", str(checkpoints(t, "a")))
