@@ -137,7 +137,11 @@ void generateCommand() {
     failInternal("logits of shape %s meet a window of %lld and a vocabulary of %lld", describe(result.shape).text,
                  (long long)meta.textLength, (long long)vocabulary);
   bool bytes = strcmp(meta.datasets[meta.trainDataset].source, "tokens") != 0;
-  int32_t *window = allocateArray<int32_t>(meta.textLength + 1);
+  int64_t width = places; // the field may be wider than what the model reads of it
+  for (const EntryField &field : predict->fields)
+    if (field.index == meta.textField && field.bytes / (4 * predict->microbatch) > width)
+      width = field.bytes / (4 * predict->microbatch);
+  int32_t *window = allocateArray<int32_t>(width + 1);
   int32_t *heap = allocateArray<int32_t>(run.options.topK < vocabulary ? run.options.topK + 1 : 1);
   int64_t count = readPrompt(window, places, bytes, vocabulary);
   prepareArena(false);

@@ -249,7 +249,7 @@ bool JsonReader::readUnsigned(uint64_t &value) {
   char *end;
   errno = 0;
   value = strtoull(text, &end, 10);
-  return (*end == 0 && errno == 0 && text[0] != '-') || fail("a whole number from 0 is expected");
+  return (*end == 0 && errno == 0) || fail("a whole number is expected");
 }
 
 bool JsonReader::readNumber(double &value) {

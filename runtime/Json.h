@@ -24,7 +24,7 @@ public:
   char kind();
   bool readString();           // into `text`; longer ones are cut at its end
   bool readInteger(int64_t &); // whole numbers only, no exponent
-  bool readUnsigned(uint64_t &);
+  bool readUnsigned(uint64_t &); // a negative one stands for its 64 bits
   bool readNumber(double &);
   bool readBool(bool &);
   bool skipValue();
