@@ -210,6 +210,9 @@ bool Elaborator::inferSizes(const Type &type, const Argument &arg, const std::st
     fixed += axis.kind != Axis::Dots;
     left += !dots;
   }
+  size_t many = type.axes.size() - fixed;
+  if (many > 1) // told by the names pass
+    return false;
   if (dots ? rank < fixed : rank != fixed) {
     Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + call.layer.name.text + "` has " +
                                (dots ? "at least " : "") + std::to_string(fixed) + (fixed == 1 ? " axis" : " axes") +

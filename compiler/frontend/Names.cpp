@@ -233,8 +233,12 @@ struct Checker {
       diags.error(Code::E0202, t.dtype.span, "unknown element type `" + t.dtype.text + "`; there are f32, i32 and bool")
           .help(t.dtype.text == "f64" || t.dtype.text == "bf16" ? "storage is f32; write `precision " + t.dtype.text + "` in train"
                                                                 : didYouMean(t.dtype.text, dtypes));
-    for (const Axis &axis : t.axes)
+    int dots = 0;
+    for (const Axis &axis : t.axes) {
       expr(axis.size.get());
+      if (axis.kind == Axis::Dots && ++dots == 2)
+        diags.error(Code::E0302, axis.span, "`..` stands twice in one type");
+    }
     expr(t.below.get());
     expr(t.except.get());
   }
@@ -250,6 +254,9 @@ struct Checker {
   }
 
   void statement(const Statement &s) {
+    for (const Hint &hint : s.hints)
+      if (s.kind != StatementKind::Define && s.kind != StatementKind::DefineIndex)
+        diags.error(Code::E0308, hint.span, "a hint stands before a definition");
     switch (s.kind) {
     case StatementKind::Define:
       numbering = true;

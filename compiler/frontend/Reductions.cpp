@@ -241,7 +241,8 @@ Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> m
   if (logic != (value.dtype == DType::Bool) && !(adds && value.dtype == DType::Bool))
     return failure(Code::E0407, expr.op, name + " does not take " + dtypeName(value.dtype), frame);
   if (adds && value.dtype == DType::I32) {
-    report(Code::E0407, expr.op, name + " does not take i32", frame).help("write f32(x)");
+    report(kind == ReduceKind::Sum ? Code::E0710 : Code::E0407, expr.op, name + (kind == ReduceKind::Sum ? " of i32 is not there yet" : " does not take i32"), frame)
+        .help("write f32(x)");
     return {};
   }
   if (!mask && !checkMaskEnd(value, span, frame, "a reduction"))

@@ -169,6 +169,9 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
   callee.depth = frame.depth + 1;
   if (!bindCall(call, callee, frame))
     return {};
+  for (const char *name : {"A", "G", "T", "S", "K", "E"})
+    if (isBatch(callee.names[name].value.number))
+      return failure(Code::E0502, span, "`attend` along the batch axis " + dims[batchDim].name + " mixes examples", frame);
   auto number = [&](const char *name) { return callee.names[name].value; };
   Value heads = number("A"), groups = number("G"), causal = number("causal"), scale = number("scale"), rate = number("dropout");
   if (!causal.isBool())
