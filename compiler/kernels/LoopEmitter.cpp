@@ -34,9 +34,11 @@ Value LoopEmitter::buffer(int number, Elem elem) { return buffers.at({number, el
 
 void LoopEmitter::openBuffers() {
   auto open = [&](int number, Elem elem) {
-    Value &view = buffers[{number, elem}];
+    Value &view = buffers[{number, elem}], &byte = bufferBytes[number];
+    if (!byte)
+      byte = byteOffset(b, loc, offsets, number);
     if (!view)
-      view = viewAt(byteOffset(b, loc, offsets, number), elem);
+      view = viewAt(byte, elem);
   };
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
@@ -50,6 +52,15 @@ void LoopEmitter::openBuffers() {
     open(spec.addAt.view.buffer, spec.nodes[spec.addAt.node].elem);
   if (plan.scratchBytes > 0)
     scratchAt = addIndex(byteOffset(b, loc, offsets, plan.buffers), mulIndex(thread, plan.scratchBytes));
+}
+
+// Where in the arena, counted in elements, the columns of a contiguous load begin.
+Value LoopEmitter::addressOf(int node) {
+  const LoopNode &n = spec.nodes[node];
+  if (n.op == LoopOp::Select)
+    return arith::SelectOp::create(b, loc, scalars[n.args[0]], addressOf(n.args[1]), addressOf(n.args[2]));
+  Value begin = arith::DivUIOp::create(b, loc, bufferBytes.at(n.view.buffer), index(bytesOf(n.elem)));
+  return addIndex(begin, n.op == LoopOp::LoadAt ? basePlus(n.view, n.args, n.atStrides) : base(n.view.offset, n.view.strides));
 }
 
 Value LoopEmitter::viewAt(Value byte, Elem elem) {
@@ -214,8 +225,17 @@ LoopEmitter::Preheader LoopEmitter::preheader(const std::vector<int> &roots, con
     const LoopNode &node = spec.nodes[n];
     if (node.op == LoopOp::ReduceChain)
       return;
+    if (plan.selectsAddress[n]) {
+      pre.bases[n] = addressOf(n);
+      return;
+    }
     for (int arg : node.args)
       visit(arg, node.op != LoopOp::LoadAt);
+    if (plan.clamped[n].index >= 0) {
+      const View &index = spec.nodes[plan.clamped[n].index].view;
+      pre.clampBases.resize(count);
+      pre.clampBases[n] = base(index.offset - plan.clamped[n].shift, index.strides);
+    }
     if (node.op == LoopOp::LoadAt)
       pre.bases[n] = basePlus(node.view, node.args, node.atStrides);
     else if (node.op == LoopOp::Load || node.op == LoopOp::Index)

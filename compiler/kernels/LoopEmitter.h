@@ -41,6 +41,7 @@ private:
     std::vector<bool> nodes;               // vector nodes to evaluate
     std::vector<Value> splats;             // scalars as vectors
     std::vector<Value> bases, storeBases;  // element numbers of the views, without the column's share
+    std::vector<Value> clampBases;         // the index of a clamped load at column 0, shifted
     Value addAtBase;
   };
 
@@ -76,6 +77,8 @@ private:
   Value load(const View &, Value base, Elem, const Lanes *);
   Value gather(const View &, Value at, Value laneOffsets, Elem, const Lanes &);
   Value loadAt(int node, Lanes &, const Preheader &);
+  Value loadClamped(int node, Lanes &, const Preheader &);
+  Value loadContiguous(Value memory, Value at, Elem, const Lanes &);
   Value drawLanes(int node, const Lanes &);
   void store(const LoopStore &, Value base, Value value, const Lanes *);
   void emitAddAt(Value base, const Lanes *, const Preheader *);
@@ -102,6 +105,7 @@ private:
   Value buffer(int number, Elem);
   void openBuffers();
   Value viewAt(Value byte, Elem);
+  Value addressOf(int node);
   Value scratchRow(int node);          // the memref of a chain's accumulators
   Value scratchByte(int node);
   Value base(int64_t offset, const std::vector<int64_t> &strides);
@@ -119,6 +123,7 @@ private:
   static std::pair<int, uint64_t> keyName(const LoopNode &node) { return {node.keyWord, node.keyWord < 0 ? node.key : 0}; }
   std::map<std::pair<int, uint64_t>, DrawKey> keys;
   std::map<std::pair<int, Elem>, Value> buffers;
+  std::map<int, Value> bufferBytes;
   std::vector<Value> scalars;               // per node, where known
   std::vector<std::pair<Value, Value>> draws; // rows of draws that are filled: memref, first element
   std::vector<Value> outerIndex, chainIndex;

@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include <limits>
@@ -143,10 +144,14 @@ Value LoopEmitter::load(const View &view, Value base, Elem elem, const Lanes *la
     return splat(toValue(b, loc, memref::LoadOp::create(b, loc, memory, ValueRange{at}), elem));
   if (stride != 1)
     return gather(view, at, laneOffsets(stride), elem, *lanes);
+  return loadContiguous(memory, at, elem, *lanes);
+}
+
+Value LoopEmitter::loadContiguous(Value memory, Value at, Elem elem, const Lanes &lanes) {
   VectorType type = lanesOf(storedType(b, elem));
-  Value loaded = lanes->mask ? Value(vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange{at}, lanes->mask,
-                                                                  emitNumber(b, loc, type, 0)))
-                             : Value(vector::LoadOp::create(b, loc, type, memory, ValueRange{at}));
+  Value loaded = lanes.mask ? Value(vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange{at}, lanes.mask,
+                                                                 emitNumber(b, loc, type, 0)))
+                            : Value(vector::LoadOp::create(b, loc, type, memory, ValueRange{at}));
   return toValue(b, loc, loaded, elem);
 }
 
@@ -179,6 +184,39 @@ Value LoopEmitter::loadAt(int node, Lanes &lanes, const Preheader &pre) {
   if (stride != 0)
     offsets = arith::AddIOp::create(b, loc, offsets, laneOffsets(stride));
   return gather(n.view, addIndex(pre.bases[node], mulIndex(lanes.column, stride)), offsets, n.elem, lanes);
+}
+
+// A load of consecutive columns where the clamp leaves them alone, of one element where it leaves nothing, else a gather.
+Value LoopEmitter::loadClamped(int node, Lanes &lanes, const Preheader &pre) {
+  const LoopNode &n = spec.nodes[node];
+  const LoopPlan::Clamped &clamp = plan.clamped[node];
+  int64_t live = lanes.mask ? spec.cols % kLoopLanes : kLoopLanes;
+  Value first = addIndex(pre.clampBases[node], lanes.column), last = addIndex(first, index(live - 1));
+  auto compare = [&](arith::CmpIPredicate predicate, Value x, int64_t y) -> Value {
+    return arith::CmpIOp::create(b, loc, predicate, x, index(y));
+  };
+  Value inside = arith::AndIOp::create(b, loc, compare(arith::CmpIPredicate::sge, first, 0),
+                                       compare(arith::CmpIPredicate::sle, last, clamp.last));
+  Value below = compare(arith::CmpIPredicate::sle, last, 0);
+  Value outside = arith::OrIOp::create(b, loc, below, compare(arith::CmpIPredicate::sge, first, clamp.last));
+  auto yield = [&](Value value) { scf::YieldOp::create(b, loc, value); };
+  auto otherwise = [&](OpBuilder &, Location) {
+    auto inner = scf::IfOp::create(
+        b, loc, outside,
+        [&](OpBuilder &, Location) {
+          Value end = arith::SelectOp::create(b, loc, below, index(0), index(clamp.last));
+          yield(splat(load(n.view, addIndex(pre.bases[node], end), n.elem, nullptr)));
+        },
+        [&](OpBuilder &, Location) { yield(loadAt(node, lanes, pre)); });
+    yield(inner.getResult(0));
+  };
+  auto branch = scf::IfOp::create(
+      b, loc, inside,
+      [&](OpBuilder &, Location) {
+        yield(loadContiguous(buffer(n.view.buffer, n.elem), addIndex(pre.bases[node], first), n.elem, lanes));
+      },
+      otherwise);
+  return branch.getResult(0);
 }
 
 void LoopEmitter::emitAddAt(Value base, const Lanes *lanes, const Preheader *pre) {
@@ -282,9 +320,11 @@ Value LoopEmitter::operand(int node, const Lanes &lanes, const Preheader &pre) {
 
 Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) {
   const LoopNode &n = spec.nodes[node];
+  if (plan.selectsAddress[node])
+    return loadContiguous(viewAt(index(0), n.elem), addIndex(pre.bases[node], lanes.column), n.elem, lanes);
   switch (n.op) {
   case LoopOp::Load: return load(n.view, pre.bases[node], n.elem, &lanes);
-  case LoopOp::LoadAt: return loadAt(node, lanes, pre);
+  case LoopOp::LoadAt: return plan.clamped[node].index >= 0 ? loadClamped(node, lanes, pre) : loadAt(node, lanes, pre);
   case LoopOp::Index: {
     int64_t stride = plan.columnStride(n.view);
     Value first = addIndex(pre.bases[node], mulIndex(lanes.column, stride));

@@ -255,6 +255,65 @@ void findLevels(LoopPlan &plan) {
     plan.sweeps = std::max(plan.sweeps, 1);
 }
 
+bool constantOf(const LoopSpec &spec, int node, double &number) {
+  number = spec.nodes[node].number;
+  return spec.nodes[node].op == LoopOp::Const;
+}
+
+// Whether the columns of a load lie one behind the other, at a place that scalars tell.
+bool loadsContiguous(const LoopPlan &plan, int node) {
+  const LoopNode &n = plan.spec.nodes[node];
+  if (plan.selectsAddress[node])
+    return true;
+  if ((n.op != LoopOp::Load && n.op != LoopOp::LoadAt) || n.view.strides.back() != 1)
+    return false;
+  return std::none_of(n.args.begin(), n.args.end(), [&](int arg) { return plan.variesCol[arg]; });
+}
+
+LoopPlan::Clamped findClamp(const LoopPlan &plan, int node) {
+  const LoopSpec &spec = plan.spec;
+  const LoopNode &load = spec.nodes[node];
+  LoopPlan::Clamped none, found;
+  int at = -1;
+  for (size_t i = 0; i < load.args.size(); ++i) {
+    if (!plan.variesCol[load.args[i]])
+      continue;
+    if (at >= 0 || load.atStrides[i] != 1 || load.view.strides.back() != 0)
+      return none;
+    at = load.args[i];
+  }
+  double number;
+  if (at < 0 || spec.nodes[at].op != LoopOp::Min || !constantOf(spec, spec.nodes[at].args[1], number))
+    return none;
+  found.last = int64_t(number);
+  at = spec.nodes[at].args[0];
+  if (spec.nodes[at].op != LoopOp::Max || !constantOf(spec, spec.nodes[at].args[1], number) || number != 0)
+    return none;
+  at = spec.nodes[at].args[0];
+  if (spec.nodes[at].op == LoopOp::Sub && constantOf(spec, spec.nodes[at].args[1], number)) {
+    found.shift = int64_t(number);
+    at = spec.nodes[at].args[0];
+  }
+  if (spec.nodes[at].op != LoopOp::Index || spec.nodes[at].view.strides.back() != 1)
+    return none;
+  found.index = at;
+  return found;
+}
+
+void findLoads(LoopPlan &plan) {
+  const LoopSpec &spec = plan.spec;
+  plan.selectsAddress.assign(spec.nodes.size(), false);
+  plan.clamped.assign(spec.nodes.size(), LoopPlan::Clamped());
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    const LoopNode &node = spec.nodes[n];
+    if (node.op == LoopOp::Select && spec.cols > 1)
+      plan.selectsAddress[n] = !plan.variesCol[node.args[0]] && loadsContiguous(plan, node.args[1]) &&
+                               loadsContiguous(plan, node.args[2]);
+    else if (node.op == LoopOp::LoadAt)
+      plan.clamped[n] = findClamp(plan, int(n));
+  }
+}
+
 int costOf(LoopOp op) {
   switch (op) {
   case LoopOp::Exp: case LoopOp::Expm1: case LoopOp::Log: case LoopOp::Log1p: case LoopOp::Sin: case LoopOp::Cos:
@@ -351,6 +410,7 @@ LoopPlan planLoop(const LoopSpec &original) {
   plan.outerCount = productOf(plan.spec.outer);
   plan.rows = productOf(plan.spec.chain);
   findLevels(plan);
+  findLoads(plan);
   chooseBlocks(plan);
   assignScratch(plan);
   return plan;

@@ -31,6 +31,15 @@ struct LoopPlan {
   std::vector<bool> variesRow, variesCol, needed;
   std::vector<bool> constant;      // a scalar that is the same for every item
   std::vector<int> sweep;
+  // Two shapes that concatenations and paddings take. A Select between loads of contiguous columns whose condition does not
+  // vary over the columns is one load at a selected address; a LoadAt whose index is the column, shifted and clamped, is
+  // contiguous wherever the clamp does nothing.
+  struct Clamped {
+    int index = -1;                // the Index node; -1: no such LoadAt
+    int64_t shift = 0, last = 0;   // element number min(max(index - shift, 0), last)
+  };
+  std::vector<bool> selectsAddress;
+  std::vector<Clamped> clamped;
   // Per store: whether it belongs into the rows of a sweep, whether it writes columns.
   std::vector<bool> storeInRow, storeVector;
   bool addAtVector = false;

@@ -53,6 +53,8 @@ public:
       addLoad();
     for (int i = 0; i < ops; ++i)
       addOperation();
+    if (below(4) == 0)
+      addConcat();
     int stores = 1 + below(3);
     for (int i = 0; i < stores; ++i)
       addStore(below(3) ? int(c.spec.nodes.size()) - 1 - below(3) : below(int(c.spec.nodes.size())));
@@ -350,6 +352,64 @@ private:
     c.spec.nodes.push_back(node);
   }
 
+  int constant(Elem elem, double number) {
+    LoopNode node;
+    node.elem = elem;
+    node.number = number;
+    c.spec.nodes.push_back(node);
+    return int(c.spec.nodes.size()) - 1;
+  }
+  int binary(LoopOp op, Elem elem, int x, int y) {
+    LoopNode node;
+    node.op = op;
+    node.elem = elem;
+    node.args = {x, y};
+    c.spec.nodes.push_back(node);
+    return int(c.spec.nodes.size()) - 1;
+  }
+
+  // Two tensors one behind the other along a dim of the domain, as loads with clamped indices.
+  void addConcat() {
+    auto dims = extents();
+    size_t axis = below(2) ? dims.size() - 1 : size_t(below(int(dims.size())));
+    if (dims[axis] < 2)
+      return;
+    int64_t split = 1 + below(int(dims[axis] - 1));
+    LoopNode at;
+    at.op = LoopOp::Index;
+    at.elem = Elem::I32;
+    at.view.strides.assign(dims.size(), 0);
+    at.view.strides[axis] = 1;
+    c.spec.nodes.push_back(at);
+    int index = int(c.spec.nodes.size()) - 1, parts[2];
+    for (int part = 0; part < 2; ++part) {
+      int64_t shift = part ? split : 0, size = part ? dims[axis] - split : split;
+      int moved = shift ? binary(LoopOp::Sub, Elem::I32, index, constant(Elem::I32, double(shift))) : index;
+      int low = binary(LoopOp::Max, Elem::I32, moved, constant(Elem::I32, 0));
+      int clamped = binary(LoopOp::Min, Elem::I32, low, constant(Elem::I32, double(size - 1)));
+      LoopNode load;
+      load.op = LoopOp::LoadAt;
+      load.args = {clamped};
+      load.view.strides.assign(dims.size(), 0);
+      int64_t stride = 1;
+      for (size_t i = dims.size(); i-- > 0;) {
+        if (i == axis)
+          load.atStrides = {stride};
+        else
+          load.view.strides[i] = stride;
+        stride *= i == axis ? size : dims[i];
+      }
+      load.view.buffer = newBuffer(Elem::F32, stride);
+      c.spec.nodes.push_back(load);
+      parts[part] = int(c.spec.nodes.size()) - 1;
+    }
+    int before = binary(LoopOp::CompareLT, Elem::Bool, index, constant(Elem::I32, double(split)));
+    LoopNode select;
+    select.op = LoopOp::Select;
+    select.args = {before, parts[0], below(4) ? parts[1] : constant(Elem::F32, 0.5)};
+    c.spec.nodes.push_back(select);
+  }
+
   // The level that a node really has, from what it reads.
   void findLevels() {
     levels.clear();
@@ -368,7 +428,7 @@ private:
       follow(node.view.strides);
       follow(node.exampleStrides);
       for (int arg : node.args)
-        level = join(level, levels[arg]);
+        level = join(level, levels[size_t(arg)]);
       bool row = level == Level::Row || level == Level::Full, col = level == Level::Column || level == Level::Full;
       if (node.op == LoopOp::ReduceCols || node.op == LoopOp::ArgMaxCols || node.op == LoopOp::ArgMinCols)
         level = row ? Level::Row : Level::Outer;
