@@ -77,7 +77,7 @@ void reportFailedGate() {
     warn(
         "%s:%lld: %s (kernel %s): value %lld of output %d is %s, the first number that is not finite; micro-batch from "
         "example %lld of the batch",
-        meta.source, (long long)launch.line, launch.text, launch.kernel, (long long)badValue, badOutput,
+        launch.file[0] ? launch.file : meta.source, (long long)launch.line, launch.text, launch.kernel, (long long)badValue, badOutput,
         badNumber != badNumber ? "nan"
         : badNumber > 0        ? "inf"
                                : "-inf",

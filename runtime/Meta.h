@@ -119,7 +119,7 @@ struct LaunchOutput {
   Elem elem = Elem::F32;
 };
 struct Launch {
-  char kernel[128] = "", text[512] = "";
+  char kernel[128] = "", text[512] = "", file[256] = "";
   int64_t line = 0;
   int outputCount = 0;
   LaunchOutput outputs[64];

@@ -41,6 +41,8 @@ bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &laun
     object.read("line", launch.line);
     if (object.is("kernel") && json.readString())
       snprintf(launch.kernel, sizeof launch.kernel, "%s", json.text);
+    if (object.is("file") && json.readString())
+      snprintf(launch.file, sizeof launch.file, "%s", json.text);
     if (object.is("text") && json.readString())
       snprintf(launch.text, sizeof launch.text, "%s", json.text);
     if (object.is("outputs")) {

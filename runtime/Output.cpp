@@ -91,6 +91,8 @@ void wipeBar() {
 }
 
 const char *exact(char (&buffer)[40], double value, bool single) {
+  if (value != value) // without the sign that it may carry
+    return strcpy(buffer, "nan");
   for (int digits = 1; digits <= 17; ++digits) {
     snprintf(buffer, sizeof buffer, "%.*g", digits, value);
     if (single ? strtof(buffer, nullptr) == float(value) : strtod(buffer, nullptr) == value)

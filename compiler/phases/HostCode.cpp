@@ -161,8 +161,10 @@ LogicalResult HostCode::addKernel(Operation *op) {
   LaunchInfo info;
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();
-  if (auto place = nn::sourcePlace(kernel.getLoc()))
+  if (auto place = nn::sourcePlace(kernel.getLoc())) {
+    info.file = place.getFilename().str();
     info.line = int(place.getLine());
+  }
   for (auto [i, value] : llvm::enumerate(results.getValues())) {
     info.outputs.push_back({writes[i], analysis::elementsOf(value), analysis::elemOf(value)});
     // Sums at computed places that do not go on from before start from zero each time.

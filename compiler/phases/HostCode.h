@@ -16,6 +16,7 @@ namespace cinch {
 // What the runtime is told of a launch.
 struct LaunchInfo {
   std::string kernel, text; // function; for people: "blocks.3.ff: mul"
+  std::string file; // with `line`: where it is written; the prelude has lines, too
   int line = 0;
   struct Output {
     int64_t offset = 0, count = 0;

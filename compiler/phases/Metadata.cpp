@@ -162,7 +162,7 @@ std::string metadataText(const MetadataInput &in) {
     Array outputs;
     for (const LaunchInfo::Output &output : launch.outputs)
       outputs.push_back(Object{{"offset", output.offset}, {"dtype", dtypeOf(output.elem)}, {"count", output.count}});
-    launches.push_back(Object{{"kernel", launch.kernel}, {"line", launch.line}, {"text", launch.text},
+    launches.push_back(Object{{"kernel", launch.kernel}, {"file", launch.file}, {"line", launch.line}, {"text", launch.text},
                               {"outputs", std::move(outputs)}});
   }
   for (const std::string &line : in.planLines)

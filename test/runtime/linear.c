@@ -72,6 +72,10 @@ static void loss(char *arena, const int64_t *o, int64_t *context, int64_t thread
     for (int c = 0; c < C; ++c)
       z[r * C + c] = (expOf(z[r * C + c] - most) / sum - (c == y)) / B;
   }
+#ifdef PLANT_LOSS
+  total = total - total;
+  total = total / total;
+#endif
   F32(LOSS)[0] = total;
 }
 

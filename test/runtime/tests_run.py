@@ -291,6 +291,13 @@ def test_gate(t):
     t.check(code == 4 and "fc: product" in err, "at the very first step", err)
 
 
+def test_gate_in_the_prelude(t):
+    data = t.digits()
+    program = t.linear(defines=dict(PLANT_LOSS=1))
+    code, out, err = t.call(program, "--data", data, "--out", "a")
+    t.check(code == 4 and "prelude.cinch:9: loss: cross_entropy" in err and "is nan" in err, "a launch has a file", err)
+
+
 def test_budget_warning(t):
     data = t.digits()
     code, out, err = t.call(t.linear(budget=4096), "--data", data, "--out", "a", "--steps", 2)
