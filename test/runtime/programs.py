@@ -169,7 +169,11 @@ def linear_meta(microbatch=8, batch=32, steps=60, every=None, plan=(), hash="000
         launches=[
             dict(kernel="k0", line=7, text="fc: product", outputs=[logits]),
             dict(
-                kernel="k1", line=9, text="loss: cross_entropy", outputs=[dict(offset=o["LOSS"], dtype="F32", count=1)]
+                kernel="k1",
+                file="prelude.cinch",
+                line=9,
+                text="loss: cross_entropy",
+                outputs=[dict(offset=o["LOSS"], dtype="F32", count=1)],
             ),
             dict(kernel="k2", line=7, text="fc: gradient", outputs=[]),
         ]
