@@ -167,7 +167,7 @@ void LoopEmitter::emitScalars(const Work &work, int pass) {
 
 // chainScalars: per node, the accumulators of chains without columns; updated.
 void LoopEmitter::runContext(Work &work, std::vector<Value> &chainScalars) {
-  for (int pass = 0; pass <= work.lastDepth; ++pass) {
+  for (pass = 0; pass <= work.lastDepth; ++pass) {
     emitScalars(work, pass);
     std::vector<int> reductions, chains, stores;
     for (int node : work.reductions)
@@ -223,7 +223,7 @@ LoopEmitter::Preheader LoopEmitter::preheader(const std::vector<int> &roots, con
       return;
     pre.nodes[n] = true;
     const LoopNode &node = spec.nodes[n];
-    if (node.op == LoopOp::ReduceChain)
+    if (node.op == LoopOp::ReduceChain || isKept(n))
       return;
     if (plan.selectsAddress[n]) {
       pre.bases[n] = addressOf(n);
@@ -380,10 +380,7 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
       const LoopNode &node = spec.nodes[chain];
       Lanes dense{lanes.column, Value(), {}};
       Value sum = combine(node.reduce, evaluateVector(chain, dense, pre), operand(node.args[0], lanes, pre));
-      if (node.elem == Elem::Bool)
-        sum = arith::ExtUIOp::create(b, loc, lanesOf(b.getI8Type()), sum);
-      Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
-      vector::StoreOp::create(b, loc, sum, scratchRow(chain), ValueRange{at});
+      storeScratch(chain, sum, lanes);
     }
     for (size_t i = 0; i < stores.size(); ++i) {
       const LoopStore &target = spec.stores[stores[i]];
@@ -428,14 +425,11 @@ void LoopEmitter::startChains(int stage) {
   if (chains.empty())
     return;
   forColumns(columnBegin, {}, [&](Lanes &lanes, ValueRange) {
-    Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
     for (int chain : chains) {
       const LoopNode &node = spec.nodes[chain];
       Value start = node.hasInit ? load(node.view, base(node.view.offset, node.view.strides), node.elem, &lanes)
                                  : chainStart(node, true);
-      if (node.elem == Elem::Bool)
-        start = arith::ExtUIOp::create(b, loc, lanesOf(b.getI8Type()), start);
-      vector::StoreOp::create(b, loc, start, scratchRow(chain), ValueRange{at});
+      storeScratch(chain, start, lanes);
     }
     return Values();
   });

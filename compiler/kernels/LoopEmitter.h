@@ -72,6 +72,9 @@ private:
   // LoopNodes.cpp: nodes.
   Value evaluateScalar(int node);
   Value evaluateVector(int node, Lanes &, const Preheader &);
+  Value loadScratch(int node, const Lanes &);
+  void storeScratch(int node, Value, const Lanes &);
+  bool isKept(int node) const { return plan.keptBy[node] >= 0 && plan.keptBy[node] < pass; }
   void evaluateVectors(Lanes &, const Preheader &);
   Value operand(int node, const Lanes &, const Preheader &);
   Value load(const View &, Value base, Elem, const Lanes *);
@@ -129,6 +132,7 @@ private:
   std::vector<Value> outerIndex, chainIndex;
   Value columnBegin, columnEnd;             // of the item
   Value tailMask;
+  int pass = 0;                             // over the columns of a context
 };
 
 } // namespace cinch::kernels

@@ -318,6 +318,19 @@ Value LoopEmitter::operand(int node, const Lanes &lanes, const Preheader &pre) {
   return plan.variesCol[node] ? lanes.values[node] : pre.splats[node];
 }
 
+// Scratch rows are padded to whole vectors: no masks.
+Value LoopEmitter::loadScratch(int node, const Lanes &lanes) {
+  Elem elem = spec.nodes[node].elem;
+  Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
+  VectorType stored = lanesOf(storedType(b, elem));
+  return toValue(b, loc, vector::LoadOp::create(b, loc, stored, scratchRow(node), ValueRange{at}), elem);
+}
+
+void LoopEmitter::storeScratch(int node, Value value, const Lanes &lanes) {
+  Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
+  vector::StoreOp::create(b, loc, toStored(b, loc, value, spec.nodes[node].elem), scratchRow(node), ValueRange{at});
+}
+
 Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) {
   const LoopNode &n = spec.nodes[node];
   if (plan.selectsAddress[node])
@@ -333,11 +346,7 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
     steps = arith::MulIOp::create(b, loc, steps, emitInteger(b, loc, steps.getType(), stride));
     return arith::AddIOp::create(b, loc, vector, steps);
   }
-  case LoopOp::ReduceChain: {
-    Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
-    Type stored = lanesOf(storedType(b, n.elem));
-    return toValue(b, loc, vector::LoadOp::create(b, loc, cast<VectorType>(stored), scratchRow(node), ValueRange{at}), n.elem);
-  }
+  case LoopOp::ReduceChain: return loadScratch(node, lanes);
   default: break;
   }
   if (plan.isDraw(node))
@@ -350,9 +359,13 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
 
 void LoopEmitter::evaluateVectors(Lanes &lanes, const Preheader &pre) {
   lanes.values.resize(spec.nodes.size());
-  for (size_t n = 0; n < spec.nodes.size(); ++n)
-    if (pre.nodes[n] && !lanes.values[n])
-      lanes.values[n] = evaluateVector(int(n), lanes, pre);
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    if (!pre.nodes[n] || lanes.values[n])
+      continue;
+    lanes.values[n] = isKept(int(n)) ? loadScratch(int(n), lanes) : evaluateVector(int(n), lanes, pre);
+    if (plan.keptBy[n] == pass)
+      storeScratch(int(n), lanes.values[n], lanes);
+  }
 }
 
 // ---- Reductions ------------------------------------------------------------------------------------------------------------

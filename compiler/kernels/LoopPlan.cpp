@@ -322,6 +322,51 @@ int costOf(LoopOp op) {
   }
 }
 
+// Rows without a chain: in which passes each value is evaluated, from the sinks back.
+void findKept(LoopPlan &plan) {
+  constexpr int64_t kMostBytes = 256 * 1024; // in the second-level cache
+  const LoopSpec &spec = plan.spec;
+  size_t count = spec.nodes.size();
+  plan.keptBy.assign(count, -1);
+  if (plan.hasChain)
+    return;
+  std::vector<int> depth(count, 0);
+  std::vector<uint64_t> passes(count, 0); // bit p: evaluated in pass p
+  int last = 0;
+  for (size_t n = 0; n < count; ++n) {
+    if (!plan.needed[n])
+      continue;
+    for (int arg : spec.nodes[n].args)
+      depth[n] = std::max(depth[n], depth[arg]);
+    if (plan.isReduction(int(n))) {
+      int arg = spec.nodes[n].args[0];
+      last = std::max(last, depth[arg]);
+      passes[arg] |= uint64_t(1) << std::min(depth[arg], 63);
+      ++depth[n];
+    }
+  }
+  for (size_t i = 0; i < spec.stores.size(); ++i)
+    if (plan.storeVector[i])
+      last = std::max(last, depth[spec.stores[i].node]);
+  if (last == 0 || last > 60)
+    return;
+  for (size_t i = 0; i < spec.stores.size(); ++i)
+    if (plan.storeVector[i])
+      passes[spec.stores[i].node] |= uint64_t(1) << last;
+  for (size_t n = count; n-- > 0;) {
+    uint64_t lowest = passes[n] & -passes[n];
+    bool several = passes[n] != lowest;
+    if (several && plan.variesCol[n] && costOf(spec.nodes[n].op) > 1 && spec.cols * bytesOf(spec.nodes[n].elem) <= kMostBytes) {
+      passes[n] = lowest;
+      plan.keptBy[n] = __builtin_ctzll(lowest);
+    }
+    if (plan.isReduction(int(n)))
+      continue;
+    for (int arg : spec.nodes[n].args)
+      passes[arg] |= passes[n];
+  }
+}
+
 void chooseBlocks(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.blockCols = spec.cols;
@@ -368,6 +413,8 @@ void assignScratch(LoopPlan &plan) {
       continue;
     if (spec.nodes[n].op == LoopOp::ReduceChain && !plan.directVectors)
       place(n, padded * bytesOf(spec.nodes[n].elem));
+    else if (plan.keptBy[n] >= 0)
+      place(n, padded * bytesOf(spec.nodes[n].elem));
     else if (plan.drawsRow(int(n)))
       place(n, drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.blockCols));
   }
@@ -411,6 +458,7 @@ LoopPlan planLoop(const LoopSpec &original) {
   plan.rows = productOf(plan.spec.chain);
   findLevels(plan);
   findLoads(plan);
+  findKept(plan);
   chooseBlocks(plan);
   assignScratch(plan);
   return plan;

@@ -40,6 +40,8 @@ struct LoopPlan {
   };
   std::vector<bool> selectsAddress;
   std::vector<Clamped> clamped;
+  // Costly values that several passes over a row need are kept in a scratch row by the first: its number, or -1.
+  std::vector<int> keptBy;
   // Per store: whether it belongs into the rows of a sweep, whether it writes columns.
   std::vector<bool> storeInRow, storeVector;
   bool addAtVector = false;
