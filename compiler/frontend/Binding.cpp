@@ -305,7 +305,7 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
     labelOperand(d, arg.span, arg.value, &tensor.axes[i]);
     d.label(type.span, "declared as " + textOf(type.span), originOf((*axes)[i]));
     if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
-      d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+      d.help(equalValuesHelp((*axes)[i], tensor.axes[i]));
     else
       d.help("declare `" + name + ": " + typeOf(tensor) + "`, or pass a tensor of the declared type");
     return false;
@@ -448,7 +448,7 @@ Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &c
     if (!sameSize((*axes)[i], tensor.axes[i])) {
       Diagnostic *d = mismatch(sizeText((*axes)[i]) + " meets " + sizeText(tensor.axes[i]), &tensor.axes[i]);
       if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
-        d->help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+        d->help(equalValuesHelp((*axes)[i], tensor.axes[i]));
       return {};
     }
   if (range.known && (tensor.hasExcept || tensor.unmasked || !tensor.range.within(range.low, range.high))) {

@@ -112,7 +112,7 @@ void Elaborator::checkOverrides() {
   std::sort(names.begin(), names.end());
   for (const auto &[key, text] : options.defines)
     if (!usedOverrides.count(key))
-      diags.error(Code::E0608, Span{file.id, 0, 0}, "-D " + key + "=" + text + ": the file has no dim or const `" + key + "`")
+      diags.error(Code::E0608, Span(), "-D " + key + "=" + text + ": the file has no dim or const `" + key + "`")
           .help(didYouMean(key, names));
 }
 

@@ -260,6 +260,7 @@ private:
   Value failure(Code code, Span span, std::string message, const Frame &frame);
   std::string pathOf(const Frame &frame) const;
   std::string originOf(const Number &number) const;
+  std::string equalValuesHelp(const Number &a, const Number &b) const;
   std::string sizeText(const Number &number) const { return withValue(number, dims); }
   std::string typeOf(const Tensor &tensor) const { return typeText(tensor.dtype, tensor.axes, dims); }
   void labelOperand(Diagnostic &diagnostic, Span span, const Value &value, const Number *size = nullptr);

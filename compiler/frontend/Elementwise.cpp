@@ -200,7 +200,7 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
       labelOperand(d, spans[longest], Value::of(tensors[longest]), &one);
       labelOperand(d, spans[i], Value::of(tensors[i]), &other);
       if (compareNumbers(one, other) == 0)
-        d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+        d.help(equalValuesHelp(one, other));
       else
         d.help("the axes of the shorter must be the last axes of the longer; write expand[..](x) or index notation otherwise");
       return false;

@@ -201,7 +201,7 @@ Value Elaborator::evalMatMul(const Expr &expr, const Value &left, const Value &r
     else if (parameter && n == 0 && sources.text(parameter->span) == textOf(at[1]))
       d.help("write `param " + textOf(at[1]) + ": " + typeText(DType::F32, {inner, b.axes[1]}, dims) + "`");
     else if (compareNumbers(inner, other) == 0)
-      d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+      d.help(equalValuesHelp(inner, other));
     else
       d.help("make the last axis of " + textOf(at[0]) + " and the last but one of " + textOf(at[1]) + " the same size");
     return {};

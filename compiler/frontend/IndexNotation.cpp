@@ -36,7 +36,7 @@ bool Elaborator::useIndex(int number, const Number &size, Span span, Frame &fram
   d.label(index.sizedAt, sizeText(index.sizes[0]), originOf(index.sizes[0]));
   d.label(span, sizeText(size), originOf(size));
   if (compareNumbers(index.sizes[0], size) == 0)
-    d.help("the values are equal but the names are not; declare one dim by the other, `dim H = D`, if they are one size");
+    d.help(equalValuesHelp(index.sizes[0], size));
   return false;
 }
 

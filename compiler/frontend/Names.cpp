@@ -132,7 +132,10 @@ struct Checker {
     for (const std::vector<std::string> &scope : indexScopes)
       candidates.insert(candidates.end(), scope.begin(), scope.end());
     std::sort(candidates.begin(), candidates.end());
-    diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`").help(didYouMean(name, candidates));
+    std::string help = didYouMean(name, candidates);
+    if (help.empty() && !indexScopes.empty())
+      help = "an index stands on the left or is bound by a reduction, as in sum[" + name + "] ..";
+    diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`").help(help);
   }
 
   bool known(const std::string &name) const {

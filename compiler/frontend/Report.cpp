@@ -68,6 +68,20 @@ std::string Elaborator::originOf(const Number &number) const {
   return text;
 }
 
+// Two sizes have one value and different names.
+std::string Elaborator::equalValuesHelp(const Number &a, const Number &b) const {
+  auto isName = [](const Number &n) {
+    return n.form.size() == 1 && n.form[0].factor == Fraction(1) && n.form[0].names.size() == 1 && n.form[0].names[0].second == 1;
+  };
+  if (isBatch(a) || isBatch(b))
+    return "the batch dim equals only itself";
+  std::string first = formOf(a, dims), second = formOf(b, dims);
+  if (isName(a) && isName(b)) // the later one by the earlier one
+    return a.form[0].names[0].first < b.form[0].names[0].first ? "if they are one size, declare `dim " + second + " = " + first + "`"
+                                                               : "if they are one size, declare `dim " + first + " = " + second + "`";
+  return "the values are equal but " + first + " and " + second + " are different sizes; declare one dim by the other if they are one";
+}
+
 // "x: f32[B, T, D]   (D = 768 from gpt.cinch:3)": `size` is the axis the message is about.
 void Elaborator::labelOperand(Diagnostic &diagnostic, Span span, const Value &value, const Number *size) {
   std::string origin;

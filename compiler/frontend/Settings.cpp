@@ -169,7 +169,7 @@ void Elaborator::applySettings() {
   std::vector<std::string> names;
   for (const auto &[name, key] : keys)
     names.push_back(name);
-  Span none{file.id, 0, 0};
+  Span none; // the command line
   for (const auto &[name, text] : options.settings) {
     auto key = keys.find(name);
     std::string given = "--set " + name + "=" + text;
