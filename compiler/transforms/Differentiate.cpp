@@ -1,12 +1,16 @@
-// Differentiate.cpp: reverse-mode differentiation of @step and the update of its parameters. Assumes phase `parsed`, leaves phase
-// `differentiated`. The rules of single ops stand in dialects/nn/Derivatives.cpp.
+// Differentiate.cpp: reverse-mode differentiation of @step and the update of its parameters. Assumes phase `parsed`,
+// leaves phase `differentiated`. The rules of single ops stand in dialects/nn/Derivatives.cpp.
 //
 // Invariants:
-//  1. An op of the sweep reads the saved values and result gradients its rule was given, or what the rule made: checked.
-//  2. A value's gradient is the chain c0 + c1 + .. of its contributions in the order of its uses (op, then operand). Slices
+//  1. An op of the sweep reads the saved values and result gradients its rule was given, or what the rule made:
+//  checked.
+//  2. A value's gradient is the chain c0 + c1 + .. of its contributions in the order of its uses (op, then operand).
+//  Slices
 //     that cover an axis without overlap give back a concatenation.
-//  3. Every contribution to a value without the batch axis has no batch axis either: the type says that the example axis was
-//     summed by the op that made it, so that op alone accumulates and the additions of 2 lie behind the micro-batch loop.
+//  3. Every contribution to a value without the batch axis has no batch axis either: the type says that the example
+//  axis was
+//     summed by the op that made it, so that op alone accumulates and the additions of 2 lie behind the micro-batch
+//     loop.
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/Updates.h"
 #include "dialects/nn/GradientBuilder.h"
@@ -69,8 +73,8 @@ void Sweep::findActive() {
   }
 }
 
-// The contributions of slices that cover one axis without overlap, end to end: what the slices' gradients were before they were
-// padded with zeros.
+// The contributions of slices that cover one axis without overlap, end to end: what the slices' gradients were before
+// they were padded with zeros.
 static bool coverAnAxis(ArrayRef<Contribution> parts, SmallVectorImpl<nn::PadOp> &pads) {
   for (const Contribution &part : parts) {
     auto pad = part.gradient.getDefiningOp<nn::PadOp>();
@@ -115,8 +119,8 @@ LogicalResult Sweep::checkReads(Operation &op, ValueRange saved, ValueRange grad
   for (Operation *made : builder.made().drop_front(firstMade))
     for (Value operand : made->getOperands()) {
       Operation *source = operand.getDefiningOp();
-      if (!allowed.contains(operand) && !(source && (isa<nn::ConstantOp>(source) || llvm::is_contained(
-                                                         builder.made().drop_front(firstMade), source))))
+      if (!allowed.contains(operand) && !(source && (isa<nn::ConstantOp>(source) ||
+                                                     llvm::is_contained(builder.made().drop_front(firstMade), source))))
         return op.emitOpError() << "internal error: its derivative reads a value that it does not save";
     }
   return success();

@@ -1,6 +1,6 @@
-// EmitNN.cpp: Program -> nn, one op each but for three: a mean is a sum and a division (so that the sum can accumulate over
-// micro-batches), a power with a constant exponent is products or roots where it can be, and a constant that is repeated along
-// axes is a constant.
+// EmitNN.cpp: Program -> nn, one op each but for three: a mean is a sum and a division (so that the sum can accumulate
+// over micro-batches), a power with a constant exponent is products or roots where it can be, and a constant that is
+// repeated along axes is a constant.
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/EmitTraining.h"
 #include "dialects/nn/GradientBuilder.h"
@@ -23,9 +23,7 @@ public:
 
 private:
   Type element(DType type);
-  RankedTensorType type(const TensorType &type) {
-    return nn::tensorType(type.shape, element(type.dtype), type.batch);
-  }
+  RankedTensorType type(const TensorType &type) { return nn::tensorType(type.shape, element(type.dtype), type.batch); }
   Location location(Span span, StringRef path);
 
   func::FuncOp openFunction(StringRef name, bool withValidRows);
@@ -55,12 +53,9 @@ private:
 
 Type Emitter::element(DType type) {
   switch (type) {
-  case DType::F32:
-    return program.train.f64 ? Type(builder.getF64Type()) : Type(builder.getF32Type());
-  case DType::I32:
-    return builder.getI32Type();
-  case DType::Bool:
-    break;
+  case DType::F32: return program.train.f64 ? Type(builder.getF64Type()) : Type(builder.getF32Type());
+  case DType::I32: return builder.getI32Type();
+  case DType::Bool: break;
   }
   return builder.getI1Type();
 }
@@ -90,8 +85,9 @@ func::FuncOp Emitter::openFunction(StringRef name, bool withValidRows) {
   for (auto [i, field] : llvm::enumerate(dataset.fields)) {
     types.push_back(type(field.type));
     places.push_back(location(field.span, field.name));
-    attributes.push_back(builder.getDictionaryAttr({builder.getNamedAttr(nn::kFieldAttr, i64(i)),
-                                                    builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(field.name))}));
+    attributes.push_back(
+        builder.getDictionaryAttr({builder.getNamedAttr(nn::kFieldAttr, i64(i)),
+                                   builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(field.name))}));
   }
   if (withValidRows) {
     types.push_back(nn::tensorType({program.batch}, builder.getI1Type(), 0));
@@ -158,9 +154,10 @@ Value Emitter::emitReduce(const Op &op, nn::GradientBuilder &b, Value x) {
 
 Value Emitter::emitAttend(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
   Value keys = op.attend.hasKeys ? x[3] : Value(), bias = op.attend.hasBias ? x.back() : Value();
-  return b.make<nn::AttendOp>(x[0], x[1], x[2], keys, bias, f64(op.attend.scale),
-                              op.attend.causal ? builder.getUnitAttr() : UnitAttr(), f64(op.attend.dropout),
-                              i64(op.key)).getO();
+  return b
+      .make<nn::AttendOp>(x[0], x[1], x[2], keys, bias, f64(op.attend.scale),
+                          op.attend.causal ? builder.getUnitAttr() : UnitAttr(), f64(op.attend.dropout), i64(op.key))
+      .getO();
 }
 
 Value Emitter::emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
@@ -176,8 +173,7 @@ Value Emitter::emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
   case OpKind::Transpose: return b.transpose(x[0], op.ints);
   case OpKind::Reshape: return b.reshape(x[0], type(op.type));
   case OpKind::Slice: return b.make<nn::SliceOp>(x[0], i64(op.ints[0]), i64(op.ints[1]), i64(op.ints[2]));
-  case OpKind::Pad:
-    return b.make<nn::PadOp>(x[0], i64(op.ints[0]), i64(op.ints[1]), i64(op.ints[2]), f64(op.number));
+  case OpKind::Pad: return b.make<nn::PadOp>(x[0], i64(op.ints[0]), i64(op.ints[1]), i64(op.ints[2]), f64(op.number));
   case OpKind::Concat: return b.make<nn::ConcatOp>(ValueRange(x), i64(op.ints[0]));
   case OpKind::Reverse: return b.make<nn::ReverseOp>(x[0], i64(op.ints[0]));
   case OpKind::Reduce: return emitReduce(op, b, x[0]);
@@ -195,7 +191,7 @@ Value Emitter::emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
   case OpKind::Attend: return emitAttend(op, b, x);
   case OpKind::Random:
     return b.make<nn::RandomOp>(type(op.type), nn::DrawAttr::get(builder.getContext(), drawOf(op.random)), i64(op.key),
-                                  f64(op.number));
+                                f64(op.number));
   default: return emitElementwise(op, b, x);
   }
 }

@@ -96,8 +96,8 @@ nn::TrainingAttr trainingAttribute(Builder &builder, const Train &train) {
                                                 o.nesterov, APFloat(o.beta1), APFloat(o.beta2), APFloat(o.eps),
                                                 APFloat(o.decay)));
   const Schedule &s = train.schedule;
-  auto schedule = nn::ScheduleAttr::get(context, scheduleOf(s.kind), APFloat(s.warmup), APFloat(s.end), APFloat(s.power),
-                                        APFloat(s.factor), APFloat(s.every), APFloat(s.decay), s.at);
+  auto schedule = nn::ScheduleAttr::get(context, scheduleOf(s.kind), APFloat(s.warmup), APFloat(s.end),
+                                        APFloat(s.power), APFloat(s.factor), APFloat(s.every), APFloat(s.decay), s.at);
   return nn::TrainingAttr::get(context, optimizers, schedule, train.steps, APFloat(train.clipNorm),
                                APFloat(train.clipValue));
 }

@@ -1,4 +1,5 @@
-// Updates.cpp: norm, clipping and update rules behind the backward sweep. Their definitions stand in dialects/nn/Updates.cpp.
+// Updates.cpp: norm, clipping and update rules behind the backward sweep. Their definitions stand in
+// dialects/nn/Updates.cpp.
 #include "compiler/transforms/Updates.h"
 
 using namespace mlir;
@@ -84,9 +85,9 @@ void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor
   if (rule.getKind() == nn::OptimizerKind::SGD) {
     double momentum = rule.getMomentum().convertToDouble();
     Value velocity = momentum != 0 ? slot(parameter, path, ".m") : Value();
-    auto op = builder.make<nn::SgdOp>(type, momentum != 0 ? type : Type(), parameter, gradient, rate(index), velocity,
-                                      factor, f64(momentum), f64(decay),
-                                      rule.getNesterov() ? attributes.getUnitAttr() : UnitAttr());
+    auto op =
+        builder.make<nn::SgdOp>(type, momentum != 0 ? type : Type(), parameter, gradient, rate(index), velocity, factor,
+                                f64(momentum), f64(decay), rule.getNesterov() ? attributes.getUnitAttr() : UnitAttr());
     parameters.push_back({op.getResult(), nn::kPathAttr, path.str()});
     if (velocity)
       slots.push_back({op.getNewVelocity(), nn::kSlotAttr, (path + ".m").str()});
@@ -95,17 +96,17 @@ void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor
   if (!step)
     step = builder.make<nn::StepOp>();
   Value m = slot(parameter, path, ".m"), v = slot(parameter, path, ".v");
-  auto op = builder.make<nn::AdamOp>(type, type, type, parameter, gradient, m, v, rate(index), step, factor,
-                                     f64(rule.getBeta1().convertToDouble()), f64(rule.getBeta2().convertToDouble()),
-                                     f64(rule.getEps().convertToDouble()), f64(decay),
-                                     rule.getKind() == nn::OptimizerKind::AdamW ? attributes.getUnitAttr() : UnitAttr());
+  auto op = builder.make<nn::AdamOp>(
+      type, type, type, parameter, gradient, m, v, rate(index), step, factor, f64(rule.getBeta1().convertToDouble()),
+      f64(rule.getBeta2().convertToDouble()), f64(rule.getEps().convertToDouble()), f64(decay),
+      rule.getKind() == nn::OptimizerKind::AdamW ? attributes.getUnitAttr() : UnitAttr());
   parameters.push_back({op.getResult(), nn::kPathAttr, path.str()});
   slots.push_back({op.getNewM(), nn::kSlotAttr, (path + ".m").str()});
   slots.push_back({op.getNewV(), nn::kSlotAttr, (path + ".v").str()});
 }
 
-void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss,
-                  const DenseMap<Value, Value> &gradients, nn::GradientBuilder &builder) {
+void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, const DenseMap<Value, Value> &gradients,
+                  nn::GradientBuilder &builder) {
   UpdateBuilder updates(function, training, builder);
   SmallVector<BlockArgument> trained;
   SmallVector<Value> ordered;
@@ -139,8 +140,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss,
   function.setFunctionType(
       FunctionType::get(function.getContext(), function.getArgumentTypes(), ValueRange(values).getTypes()));
   SmallVector<Attribute> names = llvm::map_to_vector(results, [&](const Named &named) -> Attribute {
-    return attributes.getDictionaryAttr(
-        attributes.getNamedAttr(named.attribute, attributes.getStringAttr(named.name)));
+    return attributes.getDictionaryAttr(attributes.getNamedAttr(named.attribute, attributes.getStringAttr(named.name)));
   });
   function.setResAttrsAttr(attributes.getArrayAttr(names));
 }

@@ -1,8 +1,8 @@
-// Derivatives.cpp: the derivative table. For every op the formula, the values it is computed from (`savedValues`), and the
-// gradient of each operand (`buildBackward`). dy is the gradient of the result, 0 stands for no gradient.
+// Derivatives.cpp: the derivative table. For every op the formula, the values it is computed from (`savedValues`), and
+// the gradient of each operand (`buildBackward`). dy is the gradient of the result, 0 stands for no gradient.
 //
-// Which saved value a formula reads is part of the language's numbers: reading y instead of x changes bits. The choice is the
-// one that is cheap to recompute or that the forward pass has at hand.
+// Which saved value a formula reads is part of the language's numbers: reading y instead of x changes bits. The choice
+// is the one that is cheap to recompute or that the forward pass has at hand.
 #include "dialects/nn/GradientBuilder.h"
 #include "dialects/nn/NN.h"
 #include <cmath>
@@ -14,12 +14,12 @@ namespace cinch::nn {
 using Values = SmallVector<Value>;
 using Wanted = ArrayRef<bool>;
 
-// ---- Functions of one value: name, what is saved (s), gradient ------------------------------------------------------------
-#define UNARY(OP, SAVED, GRADIENT)                                                                                               \
-  Values OP::savedValues(Wanted) { return SAVED; }                                                                             \
-  Values OP::buildBackward(GradientBuilder &b, ValueRange s, ValueRange grads, Wanted) {                                       \
-    Value dy = grads[0];                                                                                                       \
-    return {GRADIENT};                                                                                                         \
+// ---- Functions of one value: name, what is saved (s), gradient ------------------------------------------------------
+#define UNARY(OP, SAVED, GRADIENT)                                                                                  \
+  Values OP::savedValues(Wanted) { return SAVED; }                                                                  \
+  Values OP::buildBackward(GradientBuilder &b, ValueRange s, ValueRange grads, Wanted) {                            \
+    Value dy = grads[0];                                                                                            \
+    return {GRADIENT};                                                                                              \
   }
 #define SAVE(...) (Values{__VA_ARGS__})
 
@@ -42,7 +42,7 @@ UNARY(AbsOp, SAVE(getX()),                                                      
 UNARY(SoftmaxOp, SAVE(getResult()), b.make<SoftmaxGradOp>(s[0], dy, getAxis()))
 UNARY(LogSoftmaxOp, SAVE(getResult()), b.make<LogSoftmaxGradOp>(s[0], dy, getAxis()))
 
-// ---- Shape: the inverse -------------------------------------------------------------------------------------------------
+// ---- Shape: the inverse ---------------------------------------------------------------------------------------------
 UNARY(ReshapeOp, SAVE(), b.reshape(dy, getX().getType()))
 UNARY(ReverseOp, SAVE(), b.make<ReverseOp>(dy, getAxis()))
 UNARY(SliceOp, SAVE(),
@@ -87,7 +87,7 @@ Values ConcatOp::buildBackward(GradientBuilder &b, ValueRange, ValueRange dy, Wa
   return grads;
 }
 
-// ---- Functions of two values ----------------------------------------------------------------------------------------------
+// ---- Functions of two values ----------------------------------------------------------------------------------------
 // dy; dy
 Values AddOp::savedValues(Wanted) { return {}; }
 Values AddOp::buildBackward(GradientBuilder &b, ValueRange, ValueRange dy, Wanted) { return {dy[0], dy[0]}; }
@@ -158,8 +158,9 @@ Values WhereOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange d
           wanted[2] ? b.where(saved[0], zero, dy[0]) : Value()};
 }
 
-// ---- Reductions -----------------------------------------------------------------------------------------------------------
-// max and min: dy goes to the first of the largest (row-major over the reduced axes), whose place is computed from x again.
+// ---- Reductions -----------------------------------------------------------------------------------------------------
+// max and min: dy goes to the first of the largest (row-major over the reduced axes), whose place is computed from x
+// again.
 static Value backwardOfExtreme(GradientBuilder &b, ReduceOp op, Value x, Value dy) {
   auto type = tensorOf(x);
   SmallVector<int64_t> kept = otherAxes(type.getRank(), op.getAxes()), order(kept), rowShape, reducedShape;
@@ -218,9 +219,9 @@ Values ReduceOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
   return {Value()};
 }
 
-// ---- Contractions and places ------------------------------------------------------------------------------------------------
-// Gradient of one operand of a contraction: a contraction of dy with the other operand over every label that the operand lacks,
-// the batch slowest, then in the order of the labels.
+// ---- Contractions and places ----------------------------------------------------------------------------------------
+// Gradient of one operand of a contraction: a contraction of dy with the other operand over every label that the
+// operand lacks, the batch slowest, then in the order of the labels.
 static Value backwardOfContract(GradientBuilder &b, ContractOp op, bool ofLhs, Value other, Value dy) {
   auto target = ofLhs ? op.getLhs().getType() : op.getRhs().getType();
   ArrayRef<int64_t> targetLabels = ofLhs ? op.getLhsLabels() : op.getRhsLabels();
@@ -266,7 +267,7 @@ Values GatherOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
   return grads;
 }
 
-// ---- Losses and attention ---------------------------------------------------------------------------------------------------
+// ---- Losses and attention -------------------------------------------------------------------------------------------
 Values CrossEntropyOp::savedValues(Wanted) { return {getLogits(), getY()}; }
 Values CrossEntropyOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy, Wanted) {
   return {b.make<CrossEntropyGradOp>(getLogits().getType(), saved[0], saved[1], dy[0], getAxisAttr(), getSmoothAttr(),

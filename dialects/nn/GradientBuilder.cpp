@@ -13,8 +13,8 @@ Value GradientBuilder::constant(Type type, double number) {
   return value;
 }
 
-// Both operands are constants: the result is one, rounded as the op would round it (a double holds the exact sum or product of
-// two f32 closely enough that rounding twice is rounding once: 53 >= 2 * 24 + 2).
+// Both operands are constants: the result is one, rounded as the op would round it (a double holds the exact sum or
+// product of two f32 closely enough that rounding twice is rounding once: 53 >= 2 * 24 + 2).
 Value GradientBuilder::fold(Value a, Value b, double (*operation)(double, double)) {
   auto x = splatNumber(a), y = splatNumber(b);
   if (!x || !y)

@@ -1,4 +1,5 @@
-// NN.cpp: the dialect, its attributes, and the checks that are no shape rule. Every check cites its constraint of the .td.
+// NN.cpp: the dialect, its attributes, and the checks that are no shape rule. Every check cites its constraint of the
+// .td.
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Costs.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -53,7 +54,7 @@ FileLineColLoc sourcePlace(Location location) {
   return dyn_cast<FileLineColLoc>(location);
 }
 
-// ---- Attributes -------------------------------------------------------------------------------------------------------
+// ---- Attributes -----------------------------------------------------------------------------------------------------
 LogicalResult BatchAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                                         function_ref<InFlightDiagnostic()> emitError) const {
   if (getAxis() < 0 || getAxis() >= int64_t(shape.size()))
@@ -71,7 +72,7 @@ static ParseResult parseNumber(AsmParser &parser, FailureOr<APFloat> &value) {
 }
 static void printNumber(AsmPrinter &printer, const APFloat &value) { printer.printFloat(value); }
 
-// ---- Checks -----------------------------------------------------------------------------------------------------------
+// ---- Checks ---------------------------------------------------------------------------------------------------------
 static bool isWhole(double value) { return std::floor(value) == value && std::fabs(value) < 9007199254740992.0; }
 
 LogicalResult ConstantOp::verify() {
@@ -101,7 +102,7 @@ LogicalResult RangeOp::verify() {
 
 LogicalResult RandomOp::verify() {
   Type element = getType().getElementType();
-  bool fits = getDraw() == Draw::Int ? element.isInteger(32)
+  bool fits = getDraw() == Draw::Int    ? element.isInteger(32)
               : getDraw() == Draw::Bool ? element.isInteger(1)
                                         : isa<FloatType>(element);
   if (!fits) // C1
@@ -129,7 +130,8 @@ LogicalResult BroadcastOp::verify() {
   int64_t last = -1;
   for (auto [i, axis] : llvm::enumerate(getAxes())) {
     if (axis <= last || axis >= to.getRank()) // C1
-      return emitOpError() << "expected increasing axes below " << to.getRank() << ", got " << axis << " behind " << last;
+      return emitOpError() << "expected increasing axes below " << to.getRank() << ", got " << axis << " behind "
+                           << last;
     if (from.getDimSize(i) != to.getDimSize(axis)) // C2
       return emitOpError() << "axis " << i << " has " << from.getDimSize(i) << " elements, axis " << axis
                            << " of the result " << to.getDimSize(axis);
@@ -138,8 +140,8 @@ LogicalResult BroadcastOp::verify() {
   if (from.getElementType() != to.getElementType())
     return emitOpError() << "expected one element type, got " << from << " and " << to;
   int64_t batch = batchAxis(from), resultBatch = batchAxis(to);
-  bool fits = batch >= 0 ? resultBatch == getAxes()[batch]
-                         : resultBatch < 0 || !llvm::is_contained(getAxes(), resultBatch);
+  bool fits =
+      batch >= 0 ? resultBatch == getAxes()[batch] : resultBatch < 0 || !llvm::is_contained(getAxes(), resultBatch);
   if (!fits) // C3
     return emitOpError() << "the batch axis does not carry over, from " << from << " to " << to;
   return success();
@@ -213,10 +215,10 @@ LogicalResult ContractOp::verify() {
   if (batchA >= 0 && batchB >= 0 && batchA != batchB) // C5
     return emitOpError() << "the batch axes have two labels, " << batchA << " and " << batchB;
   if (batch >= rank && (batch != firstSum || batchA != batchB)) // C5
-    return emitOpError() << "expected a summed batch axis to be one of both operands and the slowest, got label " << batch
-                         << " and slowest " << firstSum;
-  if (batch >= 0 && batch < rank && ((batchA < 0 && llvm::is_contained(a, batch)) ||
-                                     (batchB < 0 && llvm::is_contained(b, batch)))) // C5
+    return emitOpError() << "expected a summed batch axis to be one of both operands and the slowest, got label "
+                         << batch << " and slowest " << firstSum;
+  if (batch >= 0 && batch < rank &&
+      ((batchA < 0 && llvm::is_contained(a, batch)) || (batchB < 0 && llvm::is_contained(b, batch)))) // C5
     return emitOpError() << "label " << batch << " is the batch axis of one operand only";
   auto expected = contractType(lhs, a, rhs, b, rank);
   if (getType() != expected) // C4, C5
@@ -227,8 +229,8 @@ LogicalResult ContractOp::verify() {
 }
 
 LogicalResult ScatterAddOp::verify() {
-  auto updates = gatherType(getType(), getIndices().getTypes(), getXLabels(), getIndexLabels(),
-                            [&] { return emitOpError(); });
+  auto updates =
+      gatherType(getType(), getIndices().getTypes(), getXLabels(), getIndexLabels(), [&] { return emitOpError(); });
   if (failed(updates))
     return failure();
   if (*updates != getUpdates().getType()) // C1
@@ -297,7 +299,7 @@ LogicalResult AdamOp::verify() {
   return verifyUpdate(*this, getParameter(), {getGradient(), getM(), getV(), getResult(), getNewM(), getNewV()});
 }
 
-// ---- Lists of labels: [[0, 1], [0]] -------------------------------------------------------------------------------------
+// ---- Lists of labels: [[0, 1], [0]] ---------------------------------------------------------------------------------
 static ParseResult parseLabelLists(OpAsmParser &parser, ArrayAttr &lists) {
   SmallVector<Attribute> all;
   auto parseOne = [&]() -> ParseResult {
@@ -326,9 +328,9 @@ static void printLabelLists(OpAsmPrinter &printer, Operation *, ArrayAttr lists)
 
 } // namespace cinch::nn
 
+#include "dialects/nn/Interfaces.cpp.inc"
 #include "dialects/nn/NNDialect.cpp.inc"
 #include "dialects/nn/NNEnums.cpp.inc"
-#include "dialects/nn/Interfaces.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/nn/NNAttrs.cpp.inc"
 #define GET_OP_CLASSES

@@ -1,5 +1,5 @@
-// Shapes.cpp: the shape rules: the type of a result, batch axis included, from the types of the operands. A rule serves both
-// builders, which ask it for the type, and the verifier, which compares.
+// Shapes.cpp: the shape rules: the type of a result, batch axis included, from the types of the operands. A rule
+// serves both builders, which ask it for the type, and the verifier, which compares.
 #include "dialects/nn/NN.h"
 
 using namespace mlir;
@@ -38,7 +38,8 @@ static RankedTensorType withoutAxes(RankedTensorType type, ArrayRef<int64_t> axe
   return tensorType(shape, element, batch);
 }
 
-LogicalResult CompareOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op, Results &types) {
+LogicalResult CompareOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op,
+                                          Results &types) {
   types.push_back(withElement(tensorOfOperand(op.getA()), IntegerType::get(context, 1)));
   return success();
 }
@@ -46,8 +47,8 @@ LogicalResult CompareOp::inferReturnTypes(MLIRContext *context, std::optional<Lo
 LogicalResult WhereOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor op, Results &types) {
   auto condition = tensorOfOperand(op.getCondition()), a = tensorOfOperand(op.getA());
   if (condition.getShape() != a.getShape() || condition.getEncoding() != a.getEncoding()) // C1
-    return emitOptionalError(loc, "'nn.where' op expected the condition to have the shape and batch axis of ", a, ", got ",
-                             condition);
+    return emitOptionalError(loc, "'nn.where' op expected the condition to have the shape and batch axis of ", a,
+                             ", got ", condition);
   if (op.getB().getType() != a) // C2
     return emitOptionalError(loc, "'nn.where' op expected one type, got ", a, " and ", op.getB().getType());
   types.push_back(a);
@@ -76,8 +77,8 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   if (failed(checkAxis(loc, "slice", x, axis))) // C1
     return failure();
   if (begin < 0 || begin >= end || end > x.getDimSize(axis)) // C2
-    return emitOptionalError(loc, "'nn.slice' op expected a range inside ", x.getDimSize(axis), " elements, got ", begin,
-                             " to ", end);
+    return emitOptionalError(loc, "'nn.slice' op expected a range inside ", x.getDimSize(axis), " elements, got ",
+                             begin, " to ", end);
   types.push_back(withAxis(x, axis, end - begin));
   return success();
 }
@@ -103,7 +104,8 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   for (Value operand : op.getOperands()) {
     auto type = tensorOfOperand(operand);
     if (type.getRank() != first.getRank() || withAxis(type, axis, 1) != withAxis(first, axis, 1)) // C3
-      return emitOptionalError(loc, "'nn.concat' op expected all but axis ", axis, " to agree, got ", first, " and ", type);
+      return emitOptionalError(loc, "'nn.concat' op expected all but axis ", axis, " to agree, got ", first, " and ",
+                               type);
     size += type.getDimSize(axis);
   }
   types.push_back(withAxis(first, axis, size));
@@ -211,7 +213,8 @@ FailureOr<RankedTensorType> gatherType(RankedTensorType x, TypeRange indices, Ar
   return tensorType(shape, x.getElementType(), batch);
 }
 
-LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op, Results &types) {
+LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op,
+                                         Results &types) {
   auto emitError = [&] { return mlir::emitError(loc.value_or(UnknownLoc::get(context))) << "'nn.gather' op "; };
   auto type = gatherType(tensorOfOperand(op.getX()), op.getIndices().getTypes(), op.getXLabels(), op.getIndexLabels(),
                          emitError);
@@ -229,10 +232,12 @@ static LogicalResult inferArg(MLIRContext *context, std::optional<Location> loc,
   types.push_back(withoutAxes(x, axis, IntegerType::get(context, 32)));
   return success();
 }
-LogicalResult ArgMaxOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op, Results &types) {
+LogicalResult ArgMaxOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op,
+                                         Results &types) {
   return inferArg(context, loc, "argmax", op.getX(), op.getAxis(), types);
 }
-LogicalResult ArgMinOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op, Results &types) {
+LogicalResult ArgMinOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor op,
+                                         Results &types) {
   return inferArg(context, loc, "argmin", op.getX(), op.getAxis(), types);
 }
 
@@ -242,8 +247,8 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *, std::optional<Loca
     return failure();
   auto loss = withoutAxes(logits, op.getAxis(), logits.getElementType());
   if (y != withElement(loss, y.getElementType())) // C2
-    return emitOptionalError(loc, "'nn.cross_entropy' op expected labels of type ", withElement(loss, y.getElementType()),
-                             ", got ", y);
+    return emitOptionalError(loc, "'nn.cross_entropy' op expected labels of type ",
+                             withElement(loss, y.getElementType()), ", got ", y);
   double smooth = op.getSmooth().convertToDouble();
   if (!(smooth >= 0 && smooth < 1)) // C3
     return emitOptionalError(loc, "'nn.cross_entropy' op expected a smoothing in [0, 1), got ", smooth);
@@ -274,12 +279,13 @@ LogicalResult AttendOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
     return fail("expected one element type");
   SmallVector<int64_t> shape(q.getShape().take_front(lead));
   shape.push_back(S);
-  if (op.getKeys() && op.getKeys().getType() != tensorType(shape, IntegerType::get(q.getContext(), 1), batchAxis(q))) // C3
+  if (op.getKeys() &&
+      op.getKeys().getType() != tensorType(shape, IntegerType::get(q.getContext(), 1), batchAxis(q))) // C3
     return emitOptionalError(loc, "'nn.attend' op expected keys of the leading axes and ", S, " positions, got ",
                              op.getKeys().getType());
   if (op.getBias() && op.getBias().getType() != tensorType({A, T, S}, element, -1)) // C3, C4
-    return emitOptionalError(loc, "'nn.attend' op expected a bias of ", A, " x ", T, " x ", S, " without batch axis, got ",
-                             op.getBias().getType());
+    return emitOptionalError(loc, "'nn.attend' op expected a bias of ", A, " x ", T, " x ", S,
+                             " without batch axis, got ", op.getBias().getType());
   types.push_back(withAxis(q, lead + 2, E));
   types.push_back(tensorType(q.getShape().drop_back(), element, batchAxis(q)));
   return success();

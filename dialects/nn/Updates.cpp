@@ -1,5 +1,5 @@
-// Updates.cpp: the definitions of the learning rate, clipping and the update rules, written out in element-wise ops. The formulas
-// are PyTorch's (torch.optim.SGD, Adam, AdamW; clip_grad_norm_). Scalars are f64.
+// Updates.cpp: the definitions of the learning rate, clipping and the update rules, written out in element-wise ops.
+// The formulas are PyTorch's (torch.optim.SGD, Adam, AdamW; clip_grad_norm_). Scalars are f64.
 #include "dialects/nn/NN.h"
 #include <cmath>
 
@@ -14,9 +14,7 @@ struct Arithmetic {
   Location location;
   RankedTensorType type;
 
-  Value number(double value) {
-    return ConstantOp::create(builder, location, type, builder.getF64FloatAttr(value));
-  }
+  Value number(double value) { return ConstantOp::create(builder, location, type, builder.getF64FloatAttr(value)); }
   template <typename Op> Value make(Value a, Value b) { return Op::create(builder, location, a, b); }
   Value add(Value a, Value b) { return make<AddOp>(a, b); }
   Value sub(Value a, Value b) { return make<SubOp>(a, b); }
@@ -62,10 +60,8 @@ static Value courseOf(Arithmetic a, LearningRateOp op, Value step) {
     return a.min(a.max(t, a.number(0)), one);
   };
   switch (schedule.getKind()) {
-  case ScheduleKind::Constant:
-    return one;
-  case ScheduleKind::Linear:
-    return a.sub(one, a.mul(a.number(1 - end), progress()));
+  case ScheduleKind::Constant: return one;
+  case ScheduleKind::Linear: return a.sub(one, a.mul(a.number(1 - end), progress()));
   case ScheduleKind::Cosine: {
     Value cosine = CosOp::create(a.builder, a.location, a.mul(a.number(M_PI), progress()));
     return a.add(a.number(end), a.mul(a.number(1 - end), a.mul(a.number(0.5), a.add(one, cosine))));
@@ -86,8 +82,7 @@ static Value courseOf(Arithmetic a, LearningRateOp op, Value step) {
       passed = a.add(passed, a.where(a.less(step, a.number(double(at))), a.number(0), one));
     return a.pow(factor, passed);
   }
-  case ScheduleKind::Exponential:
-    return a.pow(factor, a.div(step, a.number(every)));
+  case ScheduleKind::Exponential: return a.pow(factor, a.div(step, a.number(every)));
   case ScheduleKind::WSD: {
     Value start = a.sub(horizon(), a.number(decay));
     Value share = a.sub(one, a.mul(a.number(1 - end), a.div(a.sub(step, start), a.number(decay))));

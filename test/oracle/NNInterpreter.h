@@ -1,5 +1,5 @@
-// NNInterpreter.h: functions of the `nn` dialect, computed op by op from the definitions in the .td, in f64, simply and slowly.
-// What everything behind `nn` is compared with. It shares no code with the compiler but the dialect.
+// NNInterpreter.h: functions of the `nn` dialect, computed op by op from the definitions in the .td, in f64, simply and
+// slowly. What everything behind `nn` is compared with. It shares no code with the compiler but the dialect.
 #ifndef CINCH_TEST_ORACLE_NN_INTERPRETER_H
 #define CINCH_TEST_ORACLE_NN_INTERPRETER_H
 

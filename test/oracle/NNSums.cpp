@@ -10,8 +10,8 @@ static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Array reduceOf(nn::ReduceOp op, const Array &x, const Shape &resultShape) {
   auto kind = op.getReduction();
-  double neutral = kind == nn::Reduction::Max    ? -kInfinity
-                   : kind == nn::Reduction::Min  ? kInfinity
+  double neutral = kind == nn::Reduction::Max                                  ? -kInfinity
+                   : kind == nn::Reduction::Min                                ? kInfinity
                    : kind == nn::Reduction::Prod || kind == nn::Reduction::All ? 1
                                                                                : 0;
   Array result = Array::filled(resultShape, neutral);
@@ -73,7 +73,8 @@ static int64_t placeOf(const Shape &strides, ArrayRef<int64_t> xLabels, ArrayAtt
     int64_t number = label >= 0 ? index[label] : 0;
     if (label < 0) {
       const Array &places = *indices[-label - 1];
-      number = int64_t(places.data[offsetOf(places, cast<DenseI64ArrayAttr>(indexLabels[-label - 1]).asArrayRef(), index)]);
+      number =
+          int64_t(places.data[offsetOf(places, cast<DenseI64ArrayAttr>(indexLabels[-label - 1]).asArrayRef(), index)]);
     }
     offset += strides[axis] * number;
   }

@@ -8,7 +8,8 @@ using namespace mlir;
 
 namespace cinch::oracle {
 
-// ---- Philox4x32-10 ----------------------------------------------------------------------------------------------------
+// ---- Philox4x32-10
+// ----------------------------------------------------------------------------------------------------
 using Words = std::array<uint32_t, 4>;
 
 static Words philox(Words c, uint32_t key0, uint32_t key1) {
@@ -59,7 +60,8 @@ bool drawBool(const RunState &run, uint64_t key, int64_t example, int64_t elemen
   return int64_t(bits) < std::llround(probability * 65536);
 }
 
-// ---- Learning rate and updates ----------------------------------------------------------------------------------------
+// ---- Learning rate and updates
+// ----------------------------------------------------------------------------------------
 double learningRateOf(nn::LearningRateOp op, const RunState &run) {
   nn::ScheduleAttr schedule = op.getSchedule();
   double lr = op.getLr().convertToDouble(), s = double(run.step), w = schedule.getWarmup().convertToDouble();
@@ -70,24 +72,18 @@ double learningRateOf(nn::LearningRateOp op, const RunState &run) {
     return lr * ((s + 1) / w);
   double t = std::min(std::max((s - w) / std::max(n - w, 1.0), 0.0), 1.0);
   switch (schedule.getKind()) {
-  case nn::ScheduleKind::Constant:
-    return lr;
-  case nn::ScheduleKind::Linear:
-    return lr * (1 - (1 - end) * t);
-  case nn::ScheduleKind::Cosine:
-    return lr * (end + (1 - end) * (0.5 * (1 + std::cos(M_PI * t))));
+  case nn::ScheduleKind::Constant: return lr;
+  case nn::ScheduleKind::Linear: return lr * (1 - (1 - end) * t);
+  case nn::ScheduleKind::Cosine: return lr * (end + (1 - end) * (0.5 * (1 + std::cos(M_PI * t))));
   case nn::ScheduleKind::Polynomial:
     return lr * (end + (1 - end) * std::pow(1 - t, schedule.getPower().convertToDouble()));
-  case nn::ScheduleKind::Inverse_Sqrt:
-    return lr * std::sqrt(std::max(w, 1.0) / std::max(s + 1, std::max(w, 1.0)));
+  case nn::ScheduleKind::Inverse_Sqrt: return lr * std::sqrt(std::max(w, 1.0) / std::max(s + 1, std::max(w, 1.0)));
   case nn::ScheduleKind::Step: {
     int64_t passed = llvm::count_if(schedule.getAt(), [&](int64_t at) { return at <= run.step; });
     return lr * std::pow(factor, schedule.getAt().empty() ? std::floor(s / every) : double(passed));
   }
-  case nn::ScheduleKind::Exponential:
-    return lr * std::pow(factor, s / every);
-  case nn::ScheduleKind::WSD:
-    break;
+  case nn::ScheduleKind::Exponential: return lr * std::pow(factor, s / every);
+  case nn::ScheduleKind::WSD: break;
   }
   return s < n - decay ? lr : lr * (1 - (1 - end) * ((s - (n - decay)) / decay));
 }

@@ -1,7 +1,8 @@
 // LINK: cinch_oracle cinch_transforms cinch_nn MLIR
-// derivatives.cpp: the gradient of every differentiable op, in f64, against central differences. Each case is a function of
-// parameters; the loss is the sum of its result times fixed random weights. SGD with lr = 1 shows the gradient as the
-// difference of old and new parameters, so what is checked is what Differentiate makes, update included.
+// derivatives.cpp: the gradient of every differentiable op, in f64, against central differences. Each case is a
+// function of parameters; the loss is the sum of its result times fixed random weights. SGD with lr = 1 shows the
+// gradient as the difference of old and new parameters, so what is checked is what Differentiate makes, update
+// included.
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
 #include "mlir/Parser/Parser.h"
@@ -31,10 +32,11 @@ struct Case {
   std::string type;          // of %r
 };
 
-const char *kTraining = "attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 1.0, momentum = 0.0, "
-                        "nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>], schedule = "
-                        "#nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>"
-                        ", steps = 10, clip_norm = 0.0, clip_value = 0.0>}";
+const char *kTraining =
+    "attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 1.0, momentum = 0.0, "
+    "nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>], schedule = "
+    "#nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>"
+    ", steps = 10, clip_norm = 0.0, clip_value = 0.0>}";
 
 // `#b` stands for the encoding of a batch on axis 0.
 std::string spelled(std::string text) {
@@ -43,8 +45,8 @@ std::string spelled(std::string text) {
   return text;
 }
 
-// Arguments of the function. A parameter has no batch axis: where a case wants one, the operand is a parameter, repeated for
-// every example, plus a field.
+// Arguments of the function. A parameter has no batch axis: where a case wants one, the operand is a parameter,
+// repeated for every example, plus a field.
 struct Argument {
   std::string name, type;
   double low, high;
@@ -85,8 +87,9 @@ std::string textOf(const Case &test, const std::vector<Argument> &arguments, con
   std::string shape = test.type.substr(0, test.type.find_first_of(",>"));
   for (char c : shape)
     rank += c == 'x';
-  text += std::string(") -> tensor<f64> ") + kTraining + " {\n" + prologue + test.body + "\n%weights = nn.random uniform key 5 : " +
-          test.type + "\n%weighted = nn.mul %r, %weights : " + test.type + "\n";
+  text += std::string(") -> tensor<f64> ") + kTraining + " {\n" + prologue + test.body +
+          "\n%weights = nn.random uniform key 5 : " + test.type + "\n%weighted = nn.mul %r, %weights : " + test.type +
+          "\n";
   std::string loss = "%weighted";
   if (rank) {
     std::string axes;
@@ -129,6 +132,18 @@ bool check(MLIRContext &context, const Case &test) {
   auto trained = oracle::interpret(train, arguments, run);
   if (failed(trained))
     return fail("the oracle stops");
+  PassManager writeOut(&context);
+  writeOut.addPass(createDecomposeOps());
+  if (failed(writeOut.run(*backward)))
+    return fail("is not written out in simpler ops");
+  auto simpler = oracle::interpret(train, arguments, run);
+  if (failed(simpler))
+    return fail("the oracle stops behind DecomposeOps");
+  for (auto [a, b] : llvm::zip_equal(*trained, *simpler))
+    for (auto [x, y] : llvm::zip_equal(a.data, b.data))
+      if (!(std::fabs(x - y) <= 1e-13 + 1e-12 * std::fabs(x)))
+        return fail("was " + std::to_string(x) + ", and is " + std::to_string(y) + " when written out in simpler ops");
+
   size_t result = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!inputs[i].parameter)
@@ -144,8 +159,8 @@ bool check(MLIRContext &context, const Case &test) {
       arguments[i].data[e] = old;
       double gradient = old - updated.data[e], expected = (sides[1] - sides[0]) / (2 * h);
       if (!(std::fabs(gradient - expected) <= 1e-8 + 1e-6 * std::fabs(expected)))
-        return fail(inputs[i].name + " element " + std::to_string(e) + ": got " +
-                    std::to_string(gradient) + ", central difference " + std::to_string(expected));
+        return fail(inputs[i].name + " element " + std::to_string(e) + ": got " + std::to_string(gradient) +
+                    ", central difference " + std::to_string(expected));
     }
   }
   return true;
@@ -155,29 +170,47 @@ const char *kBatch = "tensor<3x4xf64, #b>", *kPlain = "tensor<3x4xf64>";
 
 std::vector<Case> elementWise() {
   std::vector<Case> cases;
-  struct Unary { const char *name; double low, high; };
-  for (Unary op : {Unary{"neg", -2, 2}, {"exp", -2, 2}, {"expm1", -2, 2}, {"log", 0.5, 2}, {"log1p", -0.5, 2},
-                   {"sqrt", 0.5, 2}, {"sin", -3, 3}, {"cos", -3, 3}, {"tanh", -2, 2}, {"erf", -2, 2},
-                   {"sigmoid", -4, 4}, {"softplus", -4, 4}, {"abs", -2, 2}})
+  struct Unary {
+    const char *name;
+    double low, high;
+  };
+  for (Unary op : {Unary{"neg", -2, 2},
+                   {"exp", -2, 2},
+                   {"expm1", -2, 2},
+                   {"log", 0.5, 2},
+                   {"log1p", -0.5, 2},
+                   {"sqrt", 0.5, 2},
+                   {"sin", -3, 3},
+                   {"cos", -3, 3},
+                   {"tanh", -2, 2},
+                   {"erf", -2, 2},
+                   {"sigmoid", -4, 4},
+                   {"softplus", -4, 4},
+                   {"abs", -2, 2}})
     for (const char *type : {kPlain, kBatch})
       cases.push_back({op.name, {{type, op.low, op.high}}, std::string("%r = nn.") + op.name + " %0 : " + type, type});
   for (const char *op : {"add", "sub", "mul", "div", "pow", "max", "min"})
-    cases.push_back({op, {{kPlain, 0.5, 2}, {kPlain, 0.5, 2}}, std::string("%r = nn.") + op + " %0, %1 : tensor<3x4xf64>",
-                     kPlain});
+    cases.push_back(
+        {op, {{kPlain, 0.5, 2}, {kPlain, 0.5, 2}}, std::string("%r = nn.") + op + " %0, %1 : tensor<3x4xf64>", kPlain});
   for (const char *exponent : {"2.0", "3.0", "-2.5", "0.5"})
-    cases.push_back({std::string("pow by ") + exponent, {{kPlain, 0.5, 2}},
-                     std::string("%c = nn.constant ") + exponent + " : tensor<3x4xf64>\n%r = nn.pow %0, %c : tensor<3x4xf64>",
-                     kPlain});
-  cases.push_back({"where", {{kPlain, -2, 2}, {kPlain, -2, 2}},
+    cases.push_back(
+        {std::string("pow by ") + exponent,
+         {{kPlain, 0.5, 2}},
+         std::string("%c = nn.constant ") + exponent + " : tensor<3x4xf64>\n%r = nn.pow %0, %c : tensor<3x4xf64>",
+         kPlain});
+  cases.push_back({"where",
+                   {{kPlain, -2, 2}, {kPlain, -2, 2}},
                    "%c = nn.compare lt %0, %1 : (tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x4xi1>\n"
                    "%s = nn.sin %1 : tensor<3x4xf64>\n"
                    "%r = nn.where %c, %0, %s : (tensor<3x4xi1>, tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x4xf64>",
                    kPlain});
-  cases.push_back({"cast", {{kPlain, -2, 2}},
+  cases.push_back({"cast",
+                   {{kPlain, -2, 2}},
                    "%s = nn.sin %0 : tensor<3x4xf64>\n%c = nn.cast %s : (tensor<3x4xf64>) -> tensor<3x4xf32>\n"
                    "%r = nn.cast %c : (tensor<3x4xf32>) -> tensor<3x4xf64>",
                    kPlain});
-  cases.push_back({"dropout", {{kBatch, -2, 2}},
+  cases.push_back({"dropout",
+                   {{kBatch, -2, 2}},
                    "%m = nn.random bool key 9 of 0.5 : tensor<3x4xi1, #b>\n%z = nn.constant 0.0 : tensor<3x4xf64, #b>\n"
                    "%r = nn.where %m, %0, %z : (tensor<3x4xi1, #b>, tensor<3x4xf64, #b>, tensor<3x4xf64, #b>) -> "
                    "tensor<3x4xf64, #b>",
@@ -187,20 +220,36 @@ std::vector<Case> elementWise() {
 
 std::vector<Case> shapes() {
   return {
-      {"broadcast to a batch", {{"tensor<4xf64>", -2, 2}},
-       "%r = nn.broadcast %0 [2] : (tensor<4xf64>) -> tensor<3x2x4xf64, #b>", "tensor<3x2x4xf64, #b>"},
-      {"broadcast of a scalar", {{"tensor<f64>", -2, 2}}, "%r = nn.broadcast %0 [] : (tensor<f64>) -> tensor<3x4xf64>", kPlain},
-      {"broadcast inside", {{kPlain, -2, 2}}, "%r = nn.broadcast %0 [0, 2] : (tensor<3x4xf64>) -> tensor<3x2x4xf64>",
+      {"broadcast to a batch",
+       {{"tensor<4xf64>", -2, 2}},
+       "%r = nn.broadcast %0 [2] : (tensor<4xf64>) -> tensor<3x2x4xf64, #b>",
+       "tensor<3x2x4xf64, #b>"},
+      {"broadcast of a scalar",
+       {{"tensor<f64>", -2, 2}},
+       "%r = nn.broadcast %0 [] : (tensor<f64>) -> tensor<3x4xf64>",
+       kPlain},
+      {"broadcast inside",
+       {{kPlain, -2, 2}},
+       "%r = nn.broadcast %0 [0, 2] : (tensor<3x4xf64>) -> tensor<3x2x4xf64>",
        "tensor<3x2x4xf64>"},
-      {"transpose", {{"tensor<2x3x4xf64>", -2, 2}},
-       "%r = nn.transpose %0 [1, 2, 0] : (tensor<2x3x4xf64>) -> tensor<3x4x2xf64>", "tensor<3x4x2xf64>"},
-      {"reshape", {{"tensor<3x4x2xf64, #b>", -2, 2}},
-       "%r = nn.reshape %0 : (tensor<3x4x2xf64, #b>) -> tensor<3x8xf64, #b>", "tensor<3x8xf64, #b>"},
-      {"slice", {{kPlain, -2, 2}}, "%r = nn.slice %0 axis 1 from 1 to 3 : (tensor<3x4xf64>) -> tensor<3x2xf64>",
+      {"transpose",
+       {{"tensor<2x3x4xf64>", -2, 2}},
+       "%r = nn.transpose %0 [1, 2, 0] : (tensor<2x3x4xf64>) -> tensor<3x4x2xf64>",
+       "tensor<3x4x2xf64>"},
+      {"reshape",
+       {{"tensor<3x4x2xf64, #b>", -2, 2}},
+       "%r = nn.reshape %0 : (tensor<3x4x2xf64, #b>) -> tensor<3x8xf64, #b>",
+       "tensor<3x8xf64, #b>"},
+      {"slice",
+       {{kPlain, -2, 2}},
+       "%r = nn.slice %0 axis 1 from 1 to 3 : (tensor<3x4xf64>) -> tensor<3x2xf64>",
        "tensor<3x2xf64>"},
-      {"pad", {{kPlain, -2, 2}}, "%r = nn.pad %0 axis 1 before 2 after 1 value 7.0 : (tensor<3x4xf64>) -> tensor<3x7xf64>",
+      {"pad",
+       {{kPlain, -2, 2}},
+       "%r = nn.pad %0 axis 1 before 2 after 1 value 7.0 : (tensor<3x4xf64>) -> tensor<3x7xf64>",
        "tensor<3x7xf64>"},
-      {"concat", {{kPlain, -2, 2}, {"tensor<3x2xf64>", -2, 2}},
+      {"concat",
+       {{kPlain, -2, 2}, {"tensor<3x2xf64>", -2, 2}},
        "%r = nn.concat %0, %1, %0 axis 1 : (tensor<3x4xf64>, tensor<3x2xf64>, tensor<3x4xf64>) -> tensor<3x10xf64>",
        "tensor<3x10xf64>"},
       {"reverse", {{kPlain, -2, 2}}, "%r = nn.reverse %0 axis 1 : tensor<3x4xf64>", kPlain},
@@ -210,40 +259,58 @@ std::vector<Case> shapes() {
 std::vector<Case> reductions() {
   std::vector<Case> cases;
   for (const char *op : {"sum", "max", "min", "prod"}) {
-    cases.push_back({std::string(op) + " of the last axis", {{kBatch, -2, 2}},
+    cases.push_back({std::string(op) + " of the last axis",
+                     {{kBatch, -2, 2}},
                      std::string("%r = nn.reduce ") + op + " %0 [1] : (tensor<3x4xf64, #b>) -> tensor<3xf64, #b>",
                      "tensor<3xf64, #b>"});
-    cases.push_back({std::string(op) + " of the outer and the inner axis", {{"tensor<2x3x4xf64>", -2, 2}},
+    cases.push_back({std::string(op) + " of the outer and the inner axis",
+                     {{"tensor<2x3x4xf64>", -2, 2}},
                      std::string("%r = nn.reduce ") + op + " %0 [0, 2] : (tensor<2x3x4xf64>) -> tensor<3xf64>",
                      "tensor<3xf64>"});
   }
-  cases.push_back({"sum of the batch", {{kBatch, -2, 2}},
-                   "%r = nn.reduce sum %0 [0] : (tensor<3x4xf64, #b>) -> tensor<4xf64>", "tensor<4xf64>"});
-  cases.push_back({"prod with zeros", {{"tensor<4x5xf64>", -2, 3, true, true}},
-                   "%r = nn.reduce prod %0 [1] : (tensor<4x5xf64>) -> tensor<4xf64>", "tensor<4xf64>"});
+  cases.push_back({"sum of the batch",
+                   {{kBatch, -2, 2}},
+                   "%r = nn.reduce sum %0 [0] : (tensor<3x4xf64, #b>) -> tensor<4xf64>",
+                   "tensor<4xf64>"});
+  cases.push_back({"prod with zeros",
+                   {{"tensor<4x5xf64>", -2, 3, true, true}},
+                   "%r = nn.reduce prod %0 [1] : (tensor<4x5xf64>) -> tensor<4xf64>",
+                   "tensor<4xf64>"});
   return cases;
 }
 
 std::vector<Case> contractions() {
   return {
-      {"x w'", {{"tensor<3x4xf64, #b>", -2, 2}, {"tensor<5x4xf64>", -2, 2}},
+      {"x w'",
+       {{"tensor<3x4xf64, #b>", -2, 2}, {"tensor<5x4xf64>", -2, 2}},
        "%r = nn.contract %0 [0, 2], %1 [1, 2] : (tensor<3x4xf64, #b>, tensor<5x4xf64>) -> tensor<3x5xf64, #b>",
        "tensor<3x5xf64, #b>"},
-      {"sum over the batch and a second axis", {{"tensor<3x2x4xf64, #b>", -2, 2}, {"tensor<3x2x5xf64, #b>", -2, 2}},
-       "%r = nn.contract %0 [2, 3, 0], %1 [2, 3, 1] : (tensor<3x2x4xf64, #b>, tensor<3x2x5xf64, #b>) -> tensor<4x5xf64>",
+      {"sum over the batch and a second axis",
+       {{"tensor<3x2x4xf64, #b>", -2, 2}, {"tensor<3x2x5xf64, #b>", -2, 2}},
+       "%r = nn.contract %0 [2, 3, 0], %1 [2, 3, 1] : (tensor<3x2x4xf64, #b>, tensor<3x2x5xf64, #b>) -> "
+       "tensor<4x5xf64>",
        "tensor<4x5xf64>"},
-      {"batched", {{"tensor<3x2x4xf64, #b>", -2, 2}, {"tensor<3x4x5xf64, #b>", -2, 2}},
-       "%r = nn.contract %0 [0, 1, 3], %1 [0, 3, 2] : (tensor<3x2x4xf64, #b>, tensor<3x4x5xf64, #b>) -> tensor<3x2x5xf64, #b>",
+      {"batched",
+       {{"tensor<3x2x4xf64, #b>", -2, 2}, {"tensor<3x4x5xf64, #b>", -2, 2}},
+       "%r = nn.contract %0 [0, 1, 3], %1 [0, 3, 2] : (tensor<3x2x4xf64, #b>, tensor<3x4x5xf64, #b>) -> "
+       "tensor<3x2x5xf64, #b>",
        "tensor<3x2x5xf64, #b>"},
-      {"outer", {{"tensor<3xf64>", -2, 2}, {"tensor<4xf64>", -2, 2}},
-       "%r = nn.contract %0 [0], %1 [1] : (tensor<3xf64>, tensor<4xf64>) -> tensor<3x4xf64>", kPlain},
-      {"a operand twice", {{kPlain, -2, 2}},
-       "%r = nn.contract %0 [0, 2], %0 [1, 2] : (tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x3xf64>", "tensor<3x3xf64>"},
-      {"gather rows", {{"tensor<6x2xf64>", -2, 2}, {"tensor<3x4xi32, #b>", 0, 6, false, true}},
+      {"outer",
+       {{"tensor<3xf64>", -2, 2}, {"tensor<4xf64>", -2, 2}},
+       "%r = nn.contract %0 [0], %1 [1] : (tensor<3xf64>, tensor<4xf64>) -> tensor<3x4xf64>",
+       kPlain},
+      {"a operand twice",
+       {{kPlain, -2, 2}},
+       "%r = nn.contract %0 [0, 2], %0 [1, 2] : (tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x3xf64>",
+       "tensor<3x3xf64>"},
+      {"gather rows",
+       {{"tensor<6x2xf64>", -2, 2}, {"tensor<3x4xi32, #b>", 0, 6, false, true}},
        "%r = nn.gather %0 [-1, 2] at (%1) [[0, 1]] : (tensor<6x2xf64>, tensor<3x4xi32, #b>) -> tensor<3x4x2xf64, #b>",
        "tensor<3x4x2xf64, #b>"},
       {"gather at two indices in each example",
-       {{"tensor<3x2x5x5xf64, #b>", -2, 2}, {"tensor<3x4xi32, #b>", 0, 5, false, true}, {"tensor<3x4xi32, #b>", 0, 5, false, true}},
+       {{"tensor<3x2x5x5xf64, #b>", -2, 2},
+        {"tensor<3x4xi32, #b>", 0, 5, false, true},
+        {"tensor<3x4xi32, #b>", 0, 5, false, true}},
        "%r = nn.gather %0 [0, 1, -1, -2] at (%1, %2) [[0, 2], [0, 3]] : (tensor<3x2x5x5xf64, #b>, tensor<3x4xi32, #b>, "
        "tensor<3x4xi32, #b>) -> tensor<3x2x4x4xf64, #b>",
        "tensor<3x2x4x4xf64, #b>"},
@@ -253,9 +320,12 @@ std::vector<Case> contractions() {
 std::vector<Case> rows() {
   std::vector<Case> cases;
   for (const char *op : {"softmax", "log_softmax"}) {
-    cases.push_back({op, {{kBatch, -2, 2}},
-                     std::string("%r = nn.") + op + " %0 axis 1 : (tensor<3x4xf64, #b>) -> tensor<3x4xf64, #b>", kBatch});
-    cases.push_back({std::string(op) + " along the middle", {{"tensor<2x3x4xf64>", -2, 2}},
+    cases.push_back({op,
+                     {{kBatch, -2, 2}},
+                     std::string("%r = nn.") + op + " %0 axis 1 : (tensor<3x4xf64, #b>) -> tensor<3x4xf64, #b>",
+                     kBatch});
+    cases.push_back({std::string(op) + " along the middle",
+                     {{"tensor<2x3x4xf64>", -2, 2}},
                      std::string("%r = nn.") + op + " %0 axis 1 : (tensor<2x3x4xf64>) -> tensor<2x3x4xf64>",
                      "tensor<2x3x4xf64>"});
   }
@@ -272,9 +342,11 @@ std::vector<Case> attention() {
   const char *q = "tensor<2x4x3x2xf64, #b>", *k = "tensor<2x2x5x2xf64, #b>", *v = "tensor<2x2x5x3xf64, #b>";
   const char *keys = "tensor<2x5xi1, #b>", *bias = "tensor<4x3x5xf64>", *o = "tensor<2x4x3x3xf64, #b>";
   std::vector<Input> inputs{{q, -1, 1}, {k, -1, 1}, {v, -1, 1}};
-  std::string types = std::string(q) + ", " + k + ", " + v, results = std::string(") -> (") + o + ", tensor<2x4x3xf64, #b>)";
+  std::string types = std::string(q) + ", " + k + ", " + v,
+              results = std::string(") -> (") + o + ", tensor<2x4x3xf64, #b>)";
   auto make = [&](const char *name, std::string operands, std::string options, std::string more) {
-    std::string body = "%r, %lse = nn.attend %0, %1, %2" + operands + " scale 0.7" + options + " : (" + types + more + results;
+    std::string body =
+        "%r, %lse = nn.attend %0, %1, %2" + operands + " scale 0.7" + options + " : (" + types + more + results;
     return Case{name, inputs, body, o};
   };
   std::vector<Case> cases{make("attend", "", "", ""), make("attend causal", "", " causal", ""),
@@ -282,7 +354,8 @@ std::vector<Case> attention() {
   inputs.push_back({bias, -1, 1});
   cases.push_back(make("attend with bias", " bias %3", "", std::string(", ") + bias));
   inputs.insert(inputs.begin() + 3, {keys, 0, 1, false, false});
-  cases.push_back(make("attend with keys and bias", " keys %3 bias %4", " causal", std::string(", ") + keys + ", " + bias));
+  cases.push_back(
+      make("attend with keys and bias", " keys %3 bias %4", " causal", std::string(", ") + keys + ", " + bias));
   return cases;
 }
 
@@ -310,6 +383,11 @@ std::vector<Case> severalUses() {
        "%b = nn.slice %0 axis 1 from 2 to 6 : (tensor<3x6xf64, #b>) -> tensor<3x4xf64, #b>\n"
        "%r = nn.mul %a, %b : tensor<3x4xf64, #b>",
        kBatch},
+      {"a norm of several chunks",
+       {{"tensor<41x300xf64>", -1, 1}},
+       "%q = nn.sin %0 : tensor<41x300xf64>\n"
+       "%r = nn.slice %q axis 1 from 0 to 1 : (tensor<41x300xf64>) -> tensor<41x1xf64>",
+       "tensor<41x1xf64>"},
       {"a square", {{kPlain, -2, 2}}, "%r = nn.mul %0, %0 : tensor<3x4xf64>", kPlain},
       {"tied weights",
        {{"tensor<5x4xf64>", -1, 1}, {"tensor<3xi32, #b>", 0, 5, false, true}},
@@ -319,11 +397,14 @@ std::vector<Case> severalUses() {
        "tensor<3x5xf64, #b>"},
       {"layer norm",
        {{kBatch, -1, 1}, {"tensor<4xf64>", -1, 1}},
-       "%n = nn.constant 4.0 : tensor<3xf64, #b>\n%s = nn.reduce sum %0 [1] : (tensor<3x4xf64, #b>) -> tensor<3xf64, #b>\n"
-       "%m = nn.div %s, %n : tensor<3xf64, #b>\n%mb = nn.broadcast %m [0] : (tensor<3xf64, #b>) -> tensor<3x4xf64, #b>\n"
+       "%n = nn.constant 4.0 : tensor<3xf64, #b>\n%s = nn.reduce sum %0 [1] : (tensor<3x4xf64, #b>) -> tensor<3xf64, "
+       "#b>\n"
+       "%m = nn.div %s, %n : tensor<3xf64, #b>\n%mb = nn.broadcast %m [0] : (tensor<3xf64, #b>) -> tensor<3x4xf64, "
+       "#b>\n"
        "%c = nn.sub %0, %mb : tensor<3x4xf64, #b>\n%q = nn.mul %c, %c : tensor<3x4xf64, #b>\n"
        "%v = nn.reduce sum %q [1] : (tensor<3x4xf64, #b>) -> tensor<3xf64, #b>\n%d = nn.sqrt %v : tensor<3xf64, #b>\n"
-       "%db = nn.broadcast %d [0] : (tensor<3xf64, #b>) -> tensor<3x4xf64, #b>\n%y = nn.div %c, %db : tensor<3x4xf64, #b>\n"
+       "%db = nn.broadcast %d [0] : (tensor<3xf64, #b>) -> tensor<3x4xf64, #b>\n%y = nn.div %c, %db : tensor<3x4xf64, "
+       "#b>\n"
        "%w = nn.broadcast %1 [1] : (tensor<4xf64>) -> tensor<3x4xf64, #b>\n%r = nn.mul %y, %w : tensor<3x4xf64, #b>",
        kBatch},
   };

@@ -40,7 +40,8 @@ static bool check(MLIRContext &context, const std::string &name, const std::stri
     auto shape = nn::tensorOf(argument).getShape();
     Array value = Array::filled(oracle::Shape(shape.begin(), shape.end()), 0);
     for (size_t i = 0; i < value.data.size(); ++i)
-      value.data[i] = shape.empty() ? 0.25 + argument.getArgNumber() * 0.125 : 0.1 + 0.3 * double(i) + argument.getArgNumber();
+      value.data[i] =
+          shape.empty() ? 0.25 + argument.getArgNumber() * 0.125 : 0.1 + 0.3 * double(i) + argument.getArgNumber();
     values.push_back(value);
   }
   auto expected = oracle::interpret(f, values, run), got = oracle::interpret(g, values, run);
@@ -74,7 +75,8 @@ int main() {
 
   for (const char *limit : {"0.1", "7.0"})
     count(check(context, std::string("clip at ") + limit, "%n: tensor<f64>",
-                std::string("tensor<f64> {\n%r = nn.clip_factor %n limit ") + limit + "\nreturn %r : tensor<f64>\n}", {}));
+                std::string("tensor<f64> {\n%r = nn.clip_factor %n limit ") + limit + "\nreturn %r : tensor<f64>\n}",
+                {}));
 
   std::string t = "tensor<2x3xf64>", s = "tensor<f64>";
   for (const char *factor : {"", " factor %f"})
@@ -93,11 +95,12 @@ int main() {
   for (const char *factor : {"", " factor %f"})
     for (const char *options : {"", " decay 0.01", " decay 0.01 decoupled"})
       count(check(context, std::string("adam") + options + factor,
-                  "%p: " + t + ", %g: " + t + ", %m: " + t + ", %v: " + t + ", %lr: " + s + ", %step: " + s + ", %f: " + s,
+                  "%p: " + t + ", %g: " + t + ", %m: " + t + ", %v: " + t + ", %lr: " + s + ", %step: " + s +
+                      ", %f: " + s,
                   "(" + t + ", " + t + ", " + t + ") {\n%r:3 = nn.adam %p, %g, %m, %v lr %lr step %step" + factor +
-                      " betas (0.9, 0.999) eps 1.0e-8" + options + " : (" + t + ", " + t + ", " + t + ", " + t + ", " + s +
-                      ", " + s + (*factor ? ", " + s : "") + ") -> (" + t + ", " + t + ", " + t + ")\nreturn %r#0, %r#1, %r#2 : " +
-                      t + ", " + t + ", " + t + "\n}",
+                      " betas (0.9, 0.999) eps 1.0e-8" + options + " : (" + t + ", " + t + ", " + t + ", " + t + ", " +
+                      s + ", " + s + (*factor ? ", " + s : "") + ") -> (" + t + ", " + t + ", " + t +
+                      ")\nreturn %r#0, %r#1, %r#2 : " + t + ", " + t + ", " + t + "\n}",
                   {}));
   std::printf("%d passed, %d failed\n", passed, failed);
   return failed != 0;

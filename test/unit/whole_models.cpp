@@ -1,16 +1,16 @@
 // LINK: cinch_oracle cinch_transforms cinch_frontend cinch_nn MLIR
-// whole_models.cpp: from the text of a model to its gradient: parsed, checked, emitted, differentiated, every border verified.
-// The derivative of the loss along random directions of all parameters is compared with central differences, in f64.
-// `whole_models FILE [NAME=VALUE ..]` does it for a file; sizes should be small.
+// whole_models.cpp: from the text of a model to its gradient: parsed, checked, emitted, differentiated, every border
+// verified. The derivative of the loss along random directions of all parameters is compared with central differences,
+// in f64. `whole_models FILE [NAME=VALUE ..]` does it for a file; sizes should be small.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
-#include "llvm/Support/raw_ostream.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "test/oracle/NNInterpreter.h"
+#include "llvm/Support/raw_ostream.h"
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -111,9 +111,12 @@ static bool checkModel(const std::string &name, SourceList &sources, int file, c
         minus[i].data[e] -= h * d;
       }
     }
-    double difference = ((*oracle::interpret(step, plus, run))[0].data[0] - (*oracle::interpret(step, minus, run))[0].data[0]) / (2 * h);
+    double difference =
+        ((*oracle::interpret(step, plus, run))[0].data[0] - (*oracle::interpret(step, minus, run))[0].data[0]) /
+        (2 * h);
     if (!(std::fabs(expected - difference) <= 1e-8 + 1e-6 * std::fabs(difference)))
-      return fail("the gradient says " + std::to_string(expected) + ", the central difference " + std::to_string(difference));
+      return fail("the gradient says " + std::to_string(expected) + ", the central difference " +
+                  std::to_string(difference));
   }
   for (const char *entry : {"evaluation", "prediction"}) {
     auto function = forward->lookupSymbol<func::FuncOp>(entry);
@@ -215,8 +218,8 @@ dim B = 2 batch, T = 4, D = 8, A = 2, G = 1, V = 7
 data train = text("t.txt", window = T) -> (text: i32[B, T] below V)
 model m(text: i32[B, T] below V) -> f32[B, T, D] {
   param w: f32[V, D] ~ normal(0.02)
-  use q = linear[D](with_bias = false), k = linear[G * D / A], v = linear[G * D / A], up = linear[4 * D], down = linear[D]
-  use n = rms_norm
+  use q = linear[D](with_bias = false), k = linear[G * D / A], v = linear[G * D / A]
+  use up = linear[4 * D], down = linear[D], n = rms_norm
   h = n(w[text])
   a[.., x, t, e] = reshape[.., T, A, D / A](q(h))[.., t, x, e]
   b[.., x, t, e] = reshape[.., T, G, D / A](k(h))[.., t, x, e]
