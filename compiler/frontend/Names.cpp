@@ -2,6 +2,7 @@
 #include "compiler/frontend/Names.h"
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <map>
 
@@ -57,6 +58,7 @@ struct Checker {
   std::set<std::string> told;            // unknown names of this body that were reported
   bool fieldsUnknown = false;            // a `train` whose data does not exist
   bool numbering = false;
+  bool inSlot = false;                   // between the brackets of an operand
 
   // ---- Definitions
   void define(Scope &scope, const Name &name, Known::Kind kind) {
@@ -132,10 +134,11 @@ struct Checker {
     for (const std::vector<std::string> &scope : indexScopes)
       candidates.insert(candidates.end(), scope.begin(), scope.end());
     std::sort(candidates.begin(), candidates.end());
-    std::string help = didYouMean(name, candidates);
-    if (help.empty() && !indexScopes.empty())
-      help = "an index stands on the left or is bound by a reduction, as in sum[" + name + "] ..";
-    diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`").help(help);
+    Diagnostic &d = diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`");
+    if (inSlot && !indexScopes.empty() && std::islower(static_cast<unsigned char>(name[0])))
+      d.help("an index stands on the left or is bound by a reduction: `sum[" + name + "] ..`");
+    else if (diags.errorCount() < 100) // spelling among thousands of names takes its time
+      d.help(didYouMean(name, candidates));
   }
 
   bool known(const std::string &name) const {
@@ -147,10 +150,13 @@ struct Checker {
       expr(arg.value.get());
   }
   void slots(const std::vector<Slot> &list) {
+    bool outer = inSlot;
+    inSlot = true;
     for (const Slot &slot : list) {
       expr(slot.begin.get());
       expr(slot.end.get());
     }
+    inSlot = outer;
   }
 
   void expr(const Expr *e) {

@@ -339,6 +339,12 @@ static void printing() {
   check(out.find("\"code\":\"E0203\",\"column\":17,\"end\":{\"column\":18,\"line\":4},\"file\":\"gpt.cinch\"") !=
             std::string::npos,
         "JSON\n" + out);
+  out.clear();
+  Diagnostics rude(sources);
+  rude.error(Code::E0010, at("@"), "number " + std::string(100000, '9') + "\033[31m \xFF");
+  rude.print(os);
+  check(out.size() < 1000 && out.find('\033') == std::string::npos && out.find('\xFF') == std::string::npos,
+        "long and rude texts");
   check(explainCode("e0203").rfind("E0203: ", 0) == 0 && explainCode("203") == explainCode("E0203"), "explain");
   check(explainCode("E9999").empty() && explainCode("").empty(), "explain an unknown code");
 }
