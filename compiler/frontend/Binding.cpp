@@ -1,5 +1,5 @@
-// Binding.cpp: arguments against a signature: places, size parameters (given, inferred, default), constants, and then every
-// declared type.
+// Binding.cpp: arguments against a signature: places, size parameters (given, inferred, default), constants, and then
+// every declared type.
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace cinch {
 
 using namespace ast;
 
-// ---- Types of a signature ---------------------------------------------------------------------------------------------------
+// ---- Types of a signature -----------------------------------------------------------------------------------------
 std::optional<DType> Elaborator::typeDtype(const Type &type, Frame &frame) {
   if (type.dtype.text == "f32")
     return DType::F32;
@@ -25,7 +25,8 @@ std::optional<std::vector<Number>> Elaborator::typeAxes(const Type &type, Frame 
   for (const Axis &axis : type.axes) {
     if (axis.kind == Axis::Dots) {
       if (dots || !frame.hasDots) {
-        report(Code::E0302, axis.span, dots ? "`..` stands twice in one type" : "`..` is not known here: no parameter has it", frame);
+        report(Code::E0302, axis.span,
+               dots ? "`..` stands twice in one type" : "`..` is not known here: no parameter has it", frame);
         good = false;
       } else {
         axes.insert(axes.end(), frame.dots.begin(), frame.dots.end());
@@ -56,8 +57,10 @@ bool Elaborator::typeBounds(const Type &type, Frame &frame, Interval &range, boo
     return false;
   std::optional<int64_t> value = end->integer();
   if (type.dtype.text != "i32" || !value || *value < 1 || *value > INT32_MAX) {
-    report(Code::E0204, type.below->span, type.dtype.text != "i32" ? "`below` bounds i32 only"
-               : "`below` must be a whole number of at least 1, but this is " + sizeText(*end), frame);
+    report(Code::E0204, type.below->span,
+           type.dtype.text != "i32" ? "`below` bounds i32 only"
+                                    : "`below` must be a whole number of at least 1, but this is " + sizeText(*end),
+           frame);
     return false;
   }
   range = Interval::below(*value);
@@ -76,7 +79,8 @@ bool Elaborator::typeBounds(const Type &type, Frame &frame, Interval &range, boo
   return true;
 }
 
-// ---- Places -----------------------------------------------------------------------------------------------------------------
+// ---- Places
+// -----------------------------------------------------------------------------------------------------------------
 // Direct: all parameters in order. An instance: constants behind `use`, tensors in the call.
 bool Elaborator::placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed) {
   const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
@@ -100,9 +104,13 @@ bool Elaborator::placeArguments(const Call &call, Frame &caller, std::vector<std
           size_t count = 0;
           for (const ast::Parameter &parameter : parameters)
             count += parameter.type ? tensors : constants;
-          Diagnostic &d = report(Code::E0301, arg.span, "`" + call.layer.name.text + "` takes " + std::to_string(count) +
-                                     (tensors && constants ? " arguments" : tensors ? " tensors" : " constants") + ", but " +
-                                     std::to_string(args.size()) + " are given", caller);
+          Diagnostic &d = report(Code::E0301, arg.span,
+                                 "`" + call.layer.name.text + "` takes " + std::to_string(count) +
+                                     (tensors && constants ? " arguments"
+                                      : tensors            ? " tensors"
+                                                           : " constants") +
+                                     ", but " + std::to_string(args.size()) + " are given",
+                                 caller);
           d.label(call.layer.name.span, "declared here");
           good = false;
           return;
@@ -118,8 +126,12 @@ bool Elaborator::placeArguments(const Call &call, Frame &caller, std::vector<std
           }
         }
         if (at == parameters.size()) {
-          Diagnostic &d = report(Code::E0301, arg.span, "`" + call.layer.name.text + "` has no " +
-                                     (tensors && constants ? "parameter" : tensors ? "tensor" : "constant") + " `" + arg.name + "`",
+          Diagnostic &d = report(Code::E0301, arg.span,
+                                 "`" + call.layer.name.text + "` has no " +
+                                     (tensors && constants ? "parameter"
+                                      : tensors            ? "tensor"
+                                                           : "constant") +
+                                     " `" + arg.name + "`",
                                  caller);
           d.help(didYouMean(arg.name, names));
           good = false;
@@ -143,7 +155,7 @@ bool Elaborator::placeArguments(const Call &call, Frame &caller, std::vector<std
   return good;
 }
 
-// ---- Sizes --------------------------------------------------------------------------------------------------------------------
+// ---- Sizes --------------------------------------------------------------------------------------------------------
 bool Elaborator::bindSizes(const Call &call, Frame &callee, Frame &caller, std::set<std::string> &open) {
   const std::vector<SizeParameter> &parameters = call.layer.sizes;
   bool good = true, named = false;
@@ -161,20 +173,23 @@ bool Elaborator::bindSizes(const Call &call, Frame &callee, Frame &caller, std::
       found = &parameters[next++];
     named |= !arg.name.empty();
     if (!found || !given.insert(found->name.text).second) {
-      Diagnostic &d = report(Code::E0304, arg.span,
-                             found               ? "size `" + found->name.text + "` is given twice"
-                             : arg.name.empty() ? "`" + call.layer.name.text + "` has " + std::to_string(parameters.size()) +
-                                                       " sizes, but " + std::to_string(call.sizes.size()) + " are given"
-                                                 : "`" + call.layer.name.text + "` has no size `" + arg.name + "`",
-                             caller);
+      Diagnostic &d =
+          report(Code::E0304, arg.span,
+                 found              ? "size `" + found->name.text + "` is given twice"
+                 : arg.name.empty() ? "`" + call.layer.name.text + "` has " + std::to_string(parameters.size()) +
+                                          " sizes, but " + std::to_string(call.sizes.size()) + " are given"
+                                    : "`" + call.layer.name.text + "` has no size `" + arg.name + "`",
+                 caller);
       d.help(didYouMean(arg.name, names));
       good = false;
       continue;
     }
     std::optional<int64_t> whole = arg.value.number.integer();
     if (!whole || *whole < 0) {
-      report(Code::E0204, arg.span, "size `" + found->name.text + "` must be a whole number of at least 0, but this is " +
-                                        sizeText(arg.value.number), caller);
+      report(Code::E0204, arg.span,
+             "size `" + found->name.text + "` must be a whole number of at least 0, but this is " +
+                 sizeText(arg.value.number),
+             caller);
       good = false;
       continue;
     }
@@ -190,7 +205,8 @@ bool Elaborator::bindSizes(const Call &call, Frame &callee, Frame &caller, std::
     if (parameter.inferred) {
       open.insert(parameter.name.text);
     } else if (!parameter.value && good) {
-      report(Code::E0304, call.viaSpan, "`" + call.layer.name.text + "` needs the size `" + parameter.name.text + "`", caller)
+      report(Code::E0304, call.viaSpan, "`" + call.layer.name.text + "` needs the size `" + parameter.name.text + "`",
+             caller)
           .label(parameter.span, "declared here")
           .help("write " + call.layer.name.text + "[" + parameter.name.text + " = ..]");
       good = false;
@@ -199,7 +215,8 @@ bool Elaborator::bindSizes(const Call &call, Frame &callee, Frame &caller, std::
   return good;
 }
 
-// Axes left of `..` from the left, right of it from the right; an open `?` name alone as an axis is bound at its first sight.
+// Axes left of `..` from the left, right of it from the right; an open `?` name alone as an axis is bound at its
+// first sight.
 bool Elaborator::inferSizes(const Type &type, const Argument &arg, const std::string &name, std::set<std::string> &open,
                             Frame &callee, Frame &caller, const Call &call) {
   const Tensor &tensor = arg.value.tensor;
@@ -214,9 +231,11 @@ bool Elaborator::inferSizes(const Type &type, const Argument &arg, const std::st
   if (many > 1) // told by the names pass
     return false;
   if (dots ? rank < fixed : rank != fixed) {
-    Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + call.layer.name.text + "` has " +
-                               (dots ? "at least " : "") + std::to_string(fixed) + (fixed == 1 ? " axis" : " axes") +
-                               ", but the argument has " + std::to_string(rank), caller);
+    Diagnostic &d = report(Code::E0302, arg.span,
+                           "`" + name + "` of `" + call.layer.name.text + "` has " + (dots ? "at least " : "") +
+                               std::to_string(fixed) + (fixed == 1 ? " axis" : " axes") + ", but the argument has " +
+                               std::to_string(rank),
+                           caller);
     d.label(arg.span, textOf(arg.span) + ": " + describe(arg.value, dims));
     d.label(type.span, "declared as " + textOf(type.span));
     return false;
@@ -232,8 +251,10 @@ bool Elaborator::inferSizes(const Type &type, const Argument &arg, const std::st
       for (size_t i = 0; equal && i < sizes.size(); ++i)
         equal = sameSize(callee.dots[i], sizes[i]);
       if (!equal) {
-        Diagnostic &d = report(Code::E0302, arg.span, "`..` stands for the same axes in all parameters of `" +
-                                   call.layer.name.text + "`, but `" + name + "` has other ones", caller);
+        Diagnostic &d = report(Code::E0302, arg.span,
+                               "`..` stands for the same axes in all parameters of `" + call.layer.name.text +
+                                   "`, but `" + name + "` has other ones",
+                               caller);
         for (const Argument &other : call.args)
           labelOperand(d, other.span, other.value);
         return false;
@@ -258,7 +279,8 @@ bool Elaborator::inferSizes(const Type &type, const Argument &arg, const std::st
   return true;
 }
 
-bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller, const Call &call) {
+bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller,
+                               const Call &call) {
   const Type &type = *parameter.type;
   const std::string &name = parameter.name.text, &layer = call.layer.name.text;
   std::optional<std::vector<Number>> axes = typeAxes(type, callee);
@@ -277,8 +299,10 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
     if (!filled)
       return false;
     if (range.known && !filled->range.within(range.low, range.high)) {
-      report(Code::E0209, arg.span, "`" + name + "` of `" + layer + "` lies in " + intervalText(range) + ", but this is " +
-                                        describe(arg.value, dims), caller);
+      report(Code::E0209, arg.span,
+             "`" + name + "` of `" + layer + "` lies in " + intervalText(range) + ", but this is " +
+                 describe(arg.value, dims),
+             caller);
       return false;
     }
     binding.value = Value::of(*filled);
@@ -287,8 +311,10 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
   }
   Tensor tensor = arg.value.tensor;
   if (dtype && *dtype != tensor.dtype) {
-    Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + layer + "` is " + dtypeName(*dtype) +
-                               ", but the argument is " + dtypeName(tensor.dtype), caller);
+    Diagnostic &d = report(Code::E0302, arg.span,
+                           "`" + name + "` of `" + layer + "` is " + dtypeName(*dtype) + ", but the argument is " +
+                               dtypeName(tensor.dtype),
+                           caller);
     d.label(type.span, "declared as " + textOf(type.span));
     if (*dtype == DType::F32)
       d.help("write f32(" + textOf(arg.expr ? arg.expr->span : arg.span) + ")");
@@ -299,9 +325,10 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
       tensor.axes[i] = betterName((*axes)[i], tensor.axes[i]);
       continue;
     }
-    Diagnostic &d = report(Code::E0302, arg.span, "`" + name + "` of `" + layer + "` must be " +
-                               typeText(tensor.dtype, *axes, dims) + ", but " + sizeText((*axes)[i]) + " meets " +
-                               sizeText(tensor.axes[i]), caller);
+    Diagnostic &d = report(Code::E0302, arg.span,
+                           "`" + name + "` of `" + layer + "` must be " + typeText(tensor.dtype, *axes, dims) +
+                               ", but " + sizeText((*axes)[i]) + " meets " + sizeText(tensor.axes[i]),
+                           caller);
     labelOperand(d, arg.span, arg.value, &tensor.axes[i]);
     d.label(type.span, "declared as " + textOf(type.span), originOf((*axes)[i]));
     if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
@@ -312,13 +339,16 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
   }
   if (range.known) {
     if (tensor.hasExcept || tensor.unmasked) {
-      report(Code::E0211, arg.span, "`" + name + "` of `" + layer + "` may not hold the `except` value of the data", caller)
+      report(Code::E0211, arg.span, "`" + name + "` of `" + layer + "` may not hold the `except` value of the data",
+             caller)
           .help("write where(c, y, 0)");
       return false;
     }
     if (!tensor.range.within(range.low, range.high)) {
-      Diagnostic &d = report(Code::E0209, arg.span, "`" + name + "` of `" + layer + "` must lie in " + intervalText(range) +
-                                 ", but the argument lies in " + intervalText(tensor.range), caller);
+      Diagnostic &d = report(Code::E0209, arg.span,
+                             "`" + name + "` of `" + layer + "` must lie in " + intervalText(range) +
+                                 ", but the argument lies in " + intervalText(tensor.range),
+                             caller);
       labelOperand(d, arg.span, arg.value);
       d.label(type.span, "declared as " + textOf(type.span));
       return false;
@@ -330,7 +360,7 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
   return true;
 }
 
-// ---- A call ---------------------------------------------------------------------------------------------------------------------
+// ---- A call -------------------------------------------------------------------------------------------------------
 bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
   const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
   std::vector<std::optional<Argument>> placed;
@@ -340,10 +370,12 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ast::Parameter &parameter = parameters[i];
     if (!placed[i] && !parameter.value && good) {
-      Diagnostic &d = report(Code::E0301, parameter.type ? call.span : call.viaSpan, "`" + call.layer.name.text + "` needs `" + parameter.name.text + "`", caller);
+      Diagnostic &d = report(Code::E0301, parameter.type ? call.span : call.viaSpan,
+                             "`" + call.layer.name.text + "` needs `" + parameter.name.text + "`", caller);
       d.label(parameter.span, "declared here");
       if (!parameter.type && !call.direct)
-        d.help("constants are given where the instance is made, " + call.layer.name.text + "(" + parameter.name.text + " = ..)");
+        d.help("constants are given where the instance is made, " + call.layer.name.text + "(" + parameter.name.text +
+               " = ..)");
       good = false;
     }
     if (!placed[i])
@@ -352,12 +384,16 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
     if (value.isError()) {
       good = false;
     } else if (!parameter.type && value.isTensor()) {
-      report(Code::E0301, placed[i]->span, "`" + parameter.name.text + "` of `" + call.layer.name.text +
-                                               "` is a constant, but this is a tensor, " + typeOf(value.tensor), caller);
+      report(Code::E0301, placed[i]->span,
+             "`" + parameter.name.text + "` of `" + call.layer.name.text + "` is a constant, but this is a tensor, " +
+                 typeOf(value.tensor),
+             caller);
       good = false;
     } else if (parameter.type && !value.isTensor() && !value.isNumber() && !value.isBool()) {
-      report(Code::E0301, placed[i]->span, "`" + parameter.name.text + "` of `" + call.layer.name.text +
-                                               "` is a tensor, but this is " + kindName(value), caller);
+      report(Code::E0301, placed[i]->span,
+             "`" + parameter.name.text + "` of `" + call.layer.name.text + "` is a tensor, but this is " +
+                 kindName(value),
+             caller);
       good = false;
     }
   }
@@ -372,8 +408,10 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
     if (callee.names.count(parameter.name.text))
       continue;
     if (!parameter.value) {
-      report(Code::E0304, call.span, "the size `" + parameter.name.text + "` of `" + call.layer.name.text +
-                                         "` does not follow from the arguments", caller)
+      report(Code::E0304, call.span,
+             "the size `" + parameter.name.text + "` of `" + call.layer.name.text +
+                 "` does not follow from the arguments",
+             caller)
           .help("give it, " + call.layer.name.text + "[" + parameter.name.text + " = ..]");
       return false;
     }
@@ -382,8 +420,10 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
       return false;
     std::optional<int64_t> whole = value->integer();
     if (!whole || *whole < 0) {
-      report(Code::E0204, parameter.value->span, "size `" + parameter.name.text + "` of `" + call.layer.name.text +
-                 "` must be a whole number of at least 0, but its default is " + sizeText(*value), callee);
+      report(Code::E0204, parameter.value->span,
+             "size `" + parameter.name.text + "` of `" + call.layer.name.text +
+                 "` must be a whole number of at least 0, but its default is " + sizeText(*value),
+             callee);
       return false;
     }
     Binding binding;
@@ -430,7 +470,8 @@ Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &c
     return {};
   std::string declared = typeText(*dtype, *axes, dims);
   auto mismatch = [&](const std::string &what, const Number *size = nullptr) {
-    Diagnostic &d = report(Code::E0303, span, "`" + layer + "` declares its result " + declared + ", but " + what, callee);
+    Diagnostic &d =
+        report(Code::E0303, span, "`" + layer + "` declares its result " + declared + ", but " + what, callee);
     labelOperand(d, span, value, size);
     d.label(type.span, "declared as " + textOf(type.span));
     return &d;

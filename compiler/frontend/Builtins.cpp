@@ -1,5 +1,5 @@
-// Builtins.cpp: what the prelude declares as `builtin`, and the few words that are known without a declaration. On constants
-// the functions of one value are computed at once.
+// Builtins.cpp: what the prelude declares as `builtin`, and the few words that are known without a declaration. On
+// constants the functions of one value are computed at once.
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
@@ -9,8 +9,9 @@ namespace cinch {
 
 using namespace ast;
 
-bool Elaborator::takeArguments(const std::string &builtin, const std::vector<Argument> &args, const std::vector<const char *> &names,
-                               size_t required, Span span, Frame &frame, std::vector<const Argument *> &taken) {
+bool Elaborator::takeArguments(const std::string &builtin, const std::vector<Argument> &args,
+                               const std::vector<const char *> &names, size_t required, Span span, Frame &frame,
+                               std::vector<const Argument *> &taken) {
   taken.assign(names.size(), nullptr);
   size_t next = 0;
   for (const Argument &arg : args) {
@@ -24,10 +25,12 @@ bool Elaborator::takeArguments(const std::string &builtin, const std::vector<Arg
     }
     if (at >= names.size() || taken[at]) {
       std::vector<std::string> known(names.begin(), names.end());
-      report(Code::E0301, arg.span, at < names.size()  ? "`" + std::string(names[at]) + "` is given twice"
-                                    : arg.name.empty() ? "`" + builtin + "` takes " + std::to_string(names.size()) +
-                                                             " arguments, but " + std::to_string(args.size()) + " are given"
-                                                       : "`" + builtin + "` has no parameter `" + arg.name + "`", frame)
+      report(Code::E0301, arg.span,
+             at < names.size()  ? "`" + std::string(names[at]) + "` is given twice"
+             : arg.name.empty() ? "`" + builtin + "` takes " + std::to_string(names.size()) + " arguments, but " +
+                                      std::to_string(args.size()) + " are given"
+                                : "`" + builtin + "` has no parameter `" + arg.name + "`",
+             frame)
           .help(didYouMean(arg.name, known));
       return false;
     }
@@ -41,17 +44,21 @@ bool Elaborator::takeArguments(const std::string &builtin, const std::vector<Arg
   return true;
 }
 
-// ---- Functions of one value -----------------------------------------------------------------------------------------------
+// ---- Functions of one value ---------------------------------------------------------------------------------------
 static const std::map<std::string, OpKind> &unaryFunctions() {
   static const std::map<std::string, OpKind> table = {
-      {"exp", OpKind::Exp},         {"expm1", OpKind::Expm1},       {"log", OpKind::Log},   {"log1p", OpKind::Log1p},
-      {"sqrt", OpKind::Sqrt},       {"sin", OpKind::Sin},           {"cos", OpKind::Cos},   {"tanh", OpKind::Tanh},
-      {"erf", OpKind::Erf},         {"sigmoid", OpKind::Sigmoid},   {"abs", OpKind::Abs},   {"floor", OpKind::Floor},
+      {"exp", OpKind::Exp},           {"expm1", OpKind::Expm1},
+      {"log", OpKind::Log},           {"log1p", OpKind::Log1p},
+      {"sqrt", OpKind::Sqrt},         {"sin", OpKind::Sin},
+      {"cos", OpKind::Cos},           {"tanh", OpKind::Tanh},
+      {"erf", OpKind::Erf},           {"sigmoid", OpKind::Sigmoid},
+      {"abs", OpKind::Abs},           {"floor", OpKind::Floor},
       {"softplus", OpKind::Softplus}, {"stop_gradient", OpKind::StopGradient}};
   return table;
 }
 
-std::optional<Value> Elaborator::constantFunction(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame) {
+std::optional<Value> Elaborator::constantFunction(const std::string &name, const std::vector<Argument> &args, Span span,
+                                                  Frame &frame) {
   if (args.size() != 1 || !args[0].value.isNumber())
     return std::nullopt;
   const Number &x = args[0].value.number;
@@ -88,8 +95,10 @@ Value Elaborator::builtinCast(const std::string &name, const std::vector<Argumen
     return value;
   DType to = name == "f32" ? DType::F32 : DType::I32;
   if (!value.isTensor() || value.tensor.dtype == to || (to == DType::I32 && value.tensor.dtype != DType::Bool))
-    return failure(Code::E0202, taken[0]->span, name + (to == DType::F32 ? "(x) takes i32 or bool" : "(x) takes bool") +
-                       ", but this is " + describe(value, dims), frame);
+    return failure(Code::E0202, taken[0]->span,
+                   name + (to == DType::F32 ? "(x) takes i32 or bool" : "(x) takes bool") + ", but this is " +
+                       describe(value, dims),
+                   frame);
   Op op;
   op.kind = OpKind::Cast;
   op.operands = {value.tensor.op};
@@ -101,8 +110,9 @@ Value Elaborator::builtinCast(const std::string &name, const std::vector<Argumen
   return Value::of(result);
 }
 
-// ---- Words that are not declared ---------------------------------------------------------------------------------------------
-Value Elaborator::callImplicit(const std::string &name, const Expr &site, const std::vector<Argument> &args, Frame &frame) {
+// ---- Words that are not declared ----------------------------------------------------------------------------------
+Value Elaborator::callImplicit(const std::string &name, const Expr &site, const std::vector<Argument> &args,
+                               Frame &frame) {
   std::vector<const Argument *> taken;
   Span span = site.span;
   if (name == "max" || name == "min") {
@@ -123,10 +133,14 @@ Value Elaborator::callImplicit(const std::string &name, const Expr &site, const 
                        {taken[0]->span, taken[1]->span, taken[2]->span}, span, frame, CompareKind::EQ, "where");
   }
   static const std::map<std::string, Distribution::Kind> distributions = {
-      {"constant", Distribution::Constant},              {"normal", Distribution::Normal},
-      {"truncated_normal", Distribution::TruncatedNormal}, {"uniform", Distribution::Uniform},
-      {"orthogonal", Distribution::Orthogonal},          {"kaiming_normal", Distribution::KaimingNormal},
-      {"kaiming_uniform", Distribution::KaimingUniform}, {"xavier_normal", Distribution::XavierNormal},
+      {"constant", Distribution::Constant},
+      {"normal", Distribution::Normal},
+      {"truncated_normal", Distribution::TruncatedNormal},
+      {"uniform", Distribution::Uniform},
+      {"orthogonal", Distribution::Orthogonal},
+      {"kaiming_normal", Distribution::KaimingNormal},
+      {"kaiming_uniform", Distribution::KaimingUniform},
+      {"xavier_normal", Distribution::XavierNormal},
       {"xavier_uniform", Distribution::XavierUniform}};
   auto found = distributions.find(name);
   if (found == distributions.end())
@@ -144,13 +158,15 @@ Value Elaborator::callImplicit(const std::string &name, const Expr &site, const 
   if (!takeArguments(name, args, {"a"}, 1, span, frame, taken))
     return {};
   if (!taken[0]->value.isNumber() || (name != "constant" && taken[0]->value.number.sign() < 0))
-    return failure(Code::E0309, taken[0]->span, "`" + name + "` takes a number" + (name == "constant" ? "" : " of at least 0") +
-                       ", but this is " + describe(taken[0]->value, dims), frame);
+    return failure(Code::E0309, taken[0]->span,
+                   "`" + name + "` takes a number" + (name == "constant" ? "" : " of at least 0") + ", but this is " +
+                       describe(taken[0]->value, dims),
+                   frame);
   distribution.a = taken[0]->value.number.real;
   return Value::of(distribution);
 }
 
-// ---- Dispatch ------------------------------------------------------------------------------------------------------------------
+// ---- Dispatch -----------------------------------------------------------------------------------------------------
 Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std::vector<Argument> &sizes, bool dots,
                               const std::vector<Argument> &args, uint64_t key, Frame &frame) {
   const std::string &name = item.name.text;
@@ -159,8 +175,9 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
                                                   "random_normal", "random_int", "random_bool", "resize_bilinear"};
   if ((dots || !sizes.empty()) && std::find(shaped.begin(), shaped.end(), name) == shaped.end())
     return failure(Code::E0304, span, "`" + name + "` has no sizes", frame);
-  static const std::vector<std::string> convolutions = {"conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "max_pool1d",
-      "avg_pool1d", "max_pool2d", "avg_pool2d", "resize_bilinear"};
+  static const std::vector<std::string> convolutions = {"conv1d",           "conv2d",     "conv_transpose1d",
+                                                        "conv_transpose2d", "max_pool1d", "avg_pool1d",
+                                                        "max_pool2d",       "avg_pool2d", "resize_bilinear"};
   if (std::find(convolutions.begin(), convolutions.end(), name) != convolutions.end())
     return failure(Code::E0701, span, "`" + name + "` is not there yet", frame);
   if (name == "group_mean")
@@ -173,8 +190,8 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
     if (std::optional<Value> constant = constantFunction(name, args, span, frame))
       return *constant;
     if (!taken[0]->value.isTensor())
-      return failure(Code::E0202, taken[0]->span, "`" + name + "` takes an f32 tensor, but this is " +
-                         describe(taken[0]->value, dims), frame);
+      return failure(Code::E0202, taken[0]->span,
+                     "`" + name + "` takes an f32 tensor, but this is " + describe(taken[0]->value, dims), frame);
     return elementwise(unary->second, {taken[0]->value}, {taken[0]->span}, span, frame, CompareKind::EQ, name.c_str());
   }
   if (name == "f32" || name == "i32")
@@ -235,11 +252,11 @@ Value Elaborator::builtinRandom(const std::string &name, const std::vector<Argum
     const Value &value = taken[0]->value;
     std::optional<int64_t> n = value.isNumber() ? value.number.integer() : std::nullopt;
     if (whole && (!n || *n < 1 || *n > INT32_MAX))
-      return failure(Code::E0301, taken[0]->span, "`random_int` takes a whole number of at least 1, but this is " +
-                         describe(value, dims), frame);
+      return failure(Code::E0301, taken[0]->span,
+                     "`random_int` takes a whole number of at least 1, but this is " + describe(value, dims), frame);
     if (!whole && (!value.isNumber() || value.number.sign() < 0 || compareNumbers(value.number, Number(1)) > 0))
-      return failure(Code::E0301, taken[0]->span, "`random_bool` takes a probability from 0 to 1, but this is " +
-                         describe(value, dims), frame);
+      return failure(Code::E0301, taken[0]->span,
+                     "`random_bool` takes a probability from 0 to 1, but this is " + describe(value, dims), frame);
     op.random = whole ? RandomKind::Int : RandomKind::Bool;
     op.number = value.number.real;
     dtype = whole ? DType::I32 : DType::Bool;

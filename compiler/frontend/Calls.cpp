@@ -30,8 +30,8 @@ bool Elaborator::evalArgs(const std::vector<Arg> &args, Frame &frame, std::vecto
     value.expr = arg.value.get();
     value.value = eval(*arg.value, frame);
     if (value.value.kind == Value::Tuple && !value.value.isConstant()) {
-      report(Code::E0301, arg.span, "an argument is one value, but this call gives " +
-                                        std::to_string(value.value.items.size()), frame)
+      report(Code::E0301, arg.span,
+             "an argument is one value, but this call gives " + std::to_string(value.value.items.size()), frame)
           .help("write `a, b = ..` first");
       good = false;
     }
@@ -84,7 +84,8 @@ static void identify(const Value &value, std::string &text) {
         text += "." + std::to_string(dim) + "^" + std::to_string(exponent);
     break;
   case Value::Distribution:
-    snprintf(buffer, sizeof buffer, "~%d:%a:%d", value.distribution.kind, value.distribution.a, value.distribution.fanOut);
+    snprintf(buffer, sizeof buffer, "~%d:%a:%d", value.distribution.kind, value.distribution.a,
+             value.distribution.fanOut);
     text += buffer;
     break;
   case Value::Bool:
@@ -119,8 +120,8 @@ bool Elaborator::callable(const LayerItem &layer, Span span, Frame &frame) {
   return true;
 }
 
-Value Elaborator::callNamed(const Expr &site, const Expr &callee, const std::vector<Slot> *slots, const std::vector<Arg> &args,
-                            Frame &frame) {
+Value Elaborator::callNamed(const Expr &site, const Expr &callee, const std::vector<Slot> *slots,
+                            const std::vector<Arg> &args, Frame &frame) {
   const std::string &name = callee.text;
   std::vector<Argument> sizes, values;
   bool dots = false;
@@ -181,15 +182,17 @@ Value Elaborator::callNamed(const Expr &site, const Expr &callee, const std::vec
   return result;
 }
 
-Value Elaborator::callDirect(const LayerItem &layer, const Expr &site, std::vector<Argument> sizes, std::vector<Argument> args,
-                             Frame &frame) {
+Value Elaborator::callDirect(const LayerItem &layer, const Expr &site, std::vector<Argument> sizes,
+                             std::vector<Argument> args, Frame &frame) {
   bool model = layer.form == LayerItem::Model;
   Span span = site.span;
   if (model && !frame.isTrain)
     return failure(Code::E0305, span, "a model is called in `train` only", frame);
   if (model && (!train || train->name.text != layer.name.text))
-    return failure(Code::E0305, span, "`train " + (train ? train->name.text : std::string()) + "` calls another model, `" +
-                       layer.name.text + "`", frame);
+    return failure(Code::E0305, span,
+                   "`train " + (train ? train->name.text : std::string()) + "` calls another model, `" +
+                       layer.name.text + "`",
+                   frame);
   if (!callable(layer, span, frame))
     return {};
   if (!model && tables.owning.count(&layer)) {
@@ -201,8 +204,9 @@ Value Elaborator::callDirect(const LayerItem &layer, const Expr &site, std::vect
     modelSites.push_back(&site);
   auto number = tables.callNumbers.find(&site);
   int siteNumber = number == tables.callNumbers.end() ? 0 : number->second;
-  Node *node = model ? child(*frame.node, "model", "", layer.name.text, span, 0, -1)
-                     : child(*frame.node, "@" + std::to_string(siteNumber), frame.node->path, layer.name.text, span, 0, -1);
+  Node *node =
+      model ? child(*frame.node, "model", "", layer.name.text, span, 0, -1)
+            : child(*frame.node, "@" + std::to_string(siteNumber), frame.node->path, layer.name.text, span, 0, -1);
   Call call{layer};
   call.sizes = std::move(sizes);
   call.args = std::move(args);
@@ -218,8 +222,10 @@ Value Elaborator::callDirect(const LayerItem &layer, const Expr &site, std::vect
   // From index notation: the layer works on whatever axes its scalars run over.
   for (const ast::Parameter &parameter : layer.signature.parameters)
     if (parameter.type && !(parameter.type->axes.size() == 1 && parameter.type->axes[0].kind == Axis::Dots))
-      return failure(Code::E0405, span, "`" + layer.name.text + "` may not be called in index notation: its parameter `" +
-                         parameter.name.text + "` is not of type [..]", frame);
+      return failure(Code::E0405, span,
+                     "`" + layer.name.text + "` may not be called in index notation: its parameter `" +
+                         parameter.name.text + "` is not of type [..]",
+                     frame);
   std::vector<Tensor> tensors;
   std::vector<Span> spans;
   for (const Argument &arg : call.args)
@@ -245,8 +251,9 @@ Value Elaborator::callDirect(const LayerItem &layer, const Expr &site, std::vect
   if (value.isTensor() && value.tensor.axes.size() == labels.size())
     value.tensor.labels = labels;
   else if (!value.isError())
-    return failure(Code::E0405, span, "`" + layer.name.text + "` may not be called in index notation: it gives " +
-                       describe(value, dims), frame);
+    return failure(Code::E0405, span,
+                   "`" + layer.name.text + "` may not be called in index notation: it gives " + describe(value, dims),
+                   frame);
   return value;
 }
 
@@ -257,8 +264,10 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
   if (frame.index)
     return failure(Code::E0405, site.span, "an instance may not be called in index notation", frame);
   if (layer->form == LayerItem::Builtin || layer->form == LayerItem::Model)
-    return failure(Code::E0305, use.layer.span, "`" + use.layer.text + "` is a " +
-                       (layer->form == LayerItem::Model ? "model" : "built-in") + " and has no instances", frame);
+    return failure(Code::E0305, use.layer.span,
+                   "`" + use.layer.text + "` is a " + (layer->form == LayerItem::Model ? "model" : "built-in") +
+                       " and has no instances",
+                   frame);
   if (!callable(*layer, use.layer.span, frame))
     return {};
   int64_t count = 1;
@@ -268,8 +277,9 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
       return {};
     std::optional<int64_t> whole = number->integer();
     if (!whole || *whole < 1 || *whole > 100000)
-      return failure(Code::E0501, use.repeat->span, "the count of a `repeat` must be a whole number from 1 to 100000, but this is " +
-                         sizeText(*number), frame);
+      return failure(
+          Code::E0501, use.repeat->span,
+          "the count of a `repeat` must be a whole number from 1 to 100000, but this is " + sizeText(*number), frame);
     count = *whole;
   }
   auto number = tables.callNumbers.find(&site);
@@ -300,7 +310,8 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
                       static_cast<int>(use.span.begin), use.repeat ? static_cast<int>(i) : -1);
     call.args = current;
     call.span = site.span;
-    call.via = use.name.text + " = " + (use.repeat ? "repeat " + textOf(use.repeat->span) + " " : "") + layer->name.text;
+    call.via =
+        use.name.text + " = " + (use.repeat ? "repeat " + textOf(use.repeat->span) + " " : "") + layer->name.text;
     call.viaSpan = use.span;
     call.key = use.repeat ? extend(key, static_cast<uint64_t>(i)) : key;
     call.block = use.repeat ? blocks++ : frame.block;
@@ -323,8 +334,8 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
       if (parameter.type)
         names.push_back(parameter.name.text);
     if (results.size() > names.size())
-      return failure(Code::E0501, use.span, "`" + layer->name.text + "` cannot be repeated: it has more results than parameters",
-                     frame);
+      return failure(Code::E0501, use.span,
+                     "`" + layer->name.text + "` cannot be repeated: it has more results than parameters", frame);
     for (size_t r = 0; r < results.size(); ++r) {
       bool placed = false;
       for (size_t a = 0; a < current.size(); ++a)
@@ -333,8 +344,8 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
           placed = true;
         }
       if (!placed)
-        return failure(Code::E0501, site.span, "the first parameters of a `repeat` must be given, but `" + names[r] + "` is not",
-                       frame);
+        return failure(Code::E0501, site.span,
+                       "the first parameters of a `repeat` must be given, but `" + names[r] + "` is not", frame);
     }
   }
   for (const Value &value : result.kind == Value::Tuple ? result.items : std::vector<Value>{result})
@@ -402,8 +413,10 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
   for (const Value &value : values)
     bad |= value.isError();
   if (!bad && values.size() != types.size()) {
-    report(Code::E0303, last->span, "`" + call.layer.name.text + "` declares " + std::to_string(types.size()) +
-                                        " results but returns " + std::to_string(values.size()), callee);
+    report(Code::E0303, last->span,
+           "`" + call.layer.name.text + "` declares " + std::to_string(types.size()) + " results but returns " +
+               std::to_string(values.size()),
+           callee);
     return {};
   }
   for (size_t i = 0; i < values.size() && !bad; ++i) {

@@ -20,8 +20,8 @@ struct Options {
 };
 
 // Nothing if there are errors; they are in `diags`. `file` and `prelude` come from the parser.
-std::optional<Program> check(const SourceList &sources, const ast::File &prelude, const ast::File &file, const Options &options,
-                             Diagnostics &diags);
+std::optional<Program> check(const SourceList &sources, const ast::File &prelude, const ast::File &file,
+                             const Options &options, Diagnostics &diags);
 
 // "3GiB" -> bytes; nothing if the unit is missing or unknown, or the number is no whole number of bytes.
 std::optional<int64_t> parseBytes(std::string_view text);

@@ -47,8 +47,10 @@ void Elaborator::checkData(const DataItem &item) {
       return false;
     std::optional<int64_t> whole = value->integer();
     if (!whole || *whole < least || *whole > INT32_MAX) {
-      report(Code::E0603, arg.value->span, "`" + arg.name.text + "` must be a whole number of at least " + std::to_string(least) +
-                                               ", but this is " + sizeText(*value), frame);
+      report(Code::E0603, arg.value->span,
+             "`" + arg.name.text + "` must be a whole number of at least " + std::to_string(least) + ", but this is " +
+                 sizeText(*value),
+             frame);
       return false;
     }
     number = *value;
@@ -59,7 +61,8 @@ void Elaborator::checkData(const DataItem &item) {
     if (value.isBool())
       flag = value.flag;
     else if (!value.isError())
-      report(Code::E0603, arg.value->span, "`" + arg.name.text + "` is true or false, but this is " + describe(value, dims), frame);
+      report(Code::E0603, arg.value->span,
+             "`" + arg.name.text + "` is true or false, but this is " + describe(value, dims), frame);
   };
   for (const Arg &arg : item.args) {
     const std::string &name = arg.name.text;
@@ -71,9 +74,10 @@ void Elaborator::checkData(const DataItem &item) {
         data.tokenBits = arg.value->text == "u16" ? 16 : 32;
         hasBits = true;
       } else {
-        report(Code::E0601, arg.span, data.source == Dataset::Tokens ? "`tokens` takes a file and u16 or u32, but this is `" +
-                                                                            textOf(arg.span) + "`"
-                                                                      : "a file is a string, but this is `" + textOf(arg.span) + "`",
+        report(Code::E0601, arg.span,
+               data.source == Dataset::Tokens
+                   ? "`tokens` takes a file and u16 or u32, but this is `" + textOf(arg.span) + "`"
+                   : "a file is a string, but this is `" + textOf(arg.span) + "`",
                frame);
       }
       continue;
@@ -111,18 +115,23 @@ void Elaborator::checkData(const DataItem &item) {
   }
   size_t files = oneFileAField ? item.fields.size() : 1;
   if (data.files.size() != files)
-    report(Code::E0601, item.source.span, "`" + item.source.text + "` takes " +
-               (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields" : std::string("one file")) + ", but " +
-               std::to_string(data.files.size()) + " are given", frame);
+    report(Code::E0601, item.source.span,
+           "`" + item.source.text + "` takes " +
+               (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields"
+                              : std::string("one file")) +
+               ", but " + std::to_string(data.files.size()) + " are given",
+           frame);
   if (windows && !hasWindow && !given.count("window"))
     report(Code::E0604, item.source.span, "`" + item.source.text + "` needs `window = n`", frame);
   if (data.source == Dataset::Tokens && !hasBits)
-    report(Code::E0604, item.source.span, "`tokens` needs u16 or u32", frame).help("write tokens(\"file\", u16, window = ..)");
+    report(Code::E0604, item.source.span, "`tokens` needs u16 or u32", frame)
+        .help("write tokens(\"file\", u16, window = ..)");
   if (windows && !hasStride && hasWindow)
     data.stride = data.window - 1;
   if (windows && item.fields.size() != 1)
-    report(Code::E0601, item.source.span, "`" + item.source.text + "` has one field, but " + std::to_string(item.fields.size()) +
-                                              " are declared", frame);
+    report(Code::E0601, item.source.span,
+           "`" + item.source.text + "` has one field, but " + std::to_string(item.fields.size()) + " are declared",
+           frame);
 
   std::set<std::string> names;
   std::vector<std::vector<Number>> allAxes;
@@ -143,14 +152,17 @@ void Elaborator::checkData(const DataItem &item) {
     if (*dtype == DType::Bool)
       report(Code::E0601, declared.type.span, "a field is f32 or i32", frame);
     if (axes->empty() || !isBatch((*axes)[0])) {
-      report(Code::E0601, declared.type.span, "the first axis of a field is the batch dim, but `" + field.name + "` is " +
-                                                  typeText(*dtype, *axes, dims), frame)
+      report(Code::E0601, declared.type.span,
+             "the first axis of a field is the batch dim, but `" + field.name + "` is " + typeText(*dtype, *axes, dims),
+             frame)
           .help(batchDim >= 0 ? "write " + dims[batchDim].name + " first" : "declare it, `dim B = 128 batch`");
       continue;
     }
     if (windows && (*dtype != DType::I32 || axes->size() != 2 || (hasWindow && !sameSize((*axes)[1], window)))) {
-      Diagnostic &d = report(Code::E0601, declared.type.span, "the field of `" + item.source.text + "` is i32[" +
-                                 dims[batchDim].name + ", window], but this is " + typeText(*dtype, *axes, dims), frame);
+      Diagnostic &d = report(Code::E0601, declared.type.span,
+                             "the field of `" + item.source.text + "` is i32[" + dims[batchDim].name +
+                                 ", window], but this is " + typeText(*dtype, *axes, dims),
+                             frame);
       if (hasWindow)
         d.note("window = " + sizeText(window));
     }
@@ -173,13 +185,16 @@ void Elaborator::checkData(const DataItem &item) {
         continue;
       }
       if (data.source != Dataset::Npz && data.source != Dataset::Csv && data.source != Dataset::Safetensors)
-        report(Code::E0601, modifier.span, "`from` is for npz, csv and safetensors; files of `" + item.source.text +
-                                               "` are taken in order", frame);
+        report(Code::E0601, modifier.span,
+               "`from` is for npz, csv and safetensors; files of `" + item.source.text + "` are taken in order", frame);
       for (const Arg &arg : modifier.from) {
         bool column = data.source == Dataset::Csv && !data.csvHeader && arg.value->kind == ExprKind::Number;
         if (arg.value->kind != ExprKind::String && !column)
-          report(Code::E0601, arg.span, "`from` takes strings" + std::string(data.source == Dataset::Csv ? ", or numbers of columns "
-                                            "without a header" : ""), frame);
+          report(Code::E0601, arg.span,
+                 "`from` takes strings" + std::string(data.source == Dataset::Csv ? ", or numbers of columns "
+                                                                                    "without a header"
+                                                                                  : ""),
+                 frame);
         else
           field.from.push_back(arg.value->text);
       }
@@ -191,8 +206,10 @@ void Elaborator::checkData(const DataItem &item) {
         field.from.push_back(field.name);
       double columns = elements / (*axes)[0].real;
       if (static_cast<double>(field.from.size()) != columns)
-        report(Code::E0601, declared.span, "`" + field.name + "` takes " + std::to_string(static_cast<int64_t>(columns)) +
-                                               " columns, but " + std::to_string(field.from.size()) + " are named", frame)
+        report(Code::E0601, declared.span,
+               "`" + field.name + "` takes " + std::to_string(static_cast<int64_t>(columns)) + " columns, but " +
+                   std::to_string(field.from.size()) + " are named",
+               frame)
             .help("write from (\"a\", \"b\", ..)");
     } else if (field.from.empty() && (data.source == Dataset::Npz || data.source == Dataset::Safetensors)) {
       field.from.push_back(field.name);

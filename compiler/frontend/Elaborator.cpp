@@ -22,7 +22,7 @@ Elaborator::Elaborator(const SourceList &sources, const File &prelude, const Fil
   fileFrame.file = file.id;
 }
 
-// ---- File level -----------------------------------------------------------------------------------------------------------
+// ---- File level ---------------------------------------------------------------------------------------------------
 std::optional<Number> Elaborator::overridden(const std::string &name, Span span) {
   std::optional<Number> result;
   for (const auto &[key, text] : options.defines) {
@@ -45,21 +45,25 @@ void Elaborator::defineDim(const Dim &dim) {
   std::optional<Number> value = evalConstantNumber(*dim.value, fileFrame, "a dim");
   std::optional<Number> given = overridden(dim.name.text, dim.name.span);
   if (given && value && value->hasNames())
-    report(Code::E0608, dim.name.span, "-D " + dim.name.text + "=..: `" + dim.name.text + "` is an abbreviation of " +
-                                           formOf(*value, dims) + ", not a name of its own", fileFrame);
+    report(Code::E0608, dim.name.span,
+           "-D " + dim.name.text + "=..: `" + dim.name.text + "` is an abbreviation of " + formOf(*value, dims) +
+               ", not a name of its own",
+           fileFrame);
   else if (given)
     value = given;
   Binding &binding = fileFrame.names[dim.name.text];
   binding.isSize = true;
   binding.span = dim.name.span;
   if (dim.batch && batchDim >= 0)
-    report(Code::E0504, dim.span, "`" + dim.name.text + "` cannot be the batch dim: `" + dims[batchDim].name + "` is it already", fileFrame)
+    report(Code::E0504, dim.span,
+           "`" + dim.name.text + "` cannot be the batch dim: `" + dims[batchDim].name + "` is it already", fileFrame)
         .label(dims[batchDim].span, "the batch dim");
   if (!value)
     return;
   bool whole = checkAxis(*value, dim.value->span, fileFrame);
   if (dim.batch && value->hasNames())
-    report(Code::E0504, dim.span, "the batch dim must have a number of its own, not " + formOf(*value, dims), fileFrame);
+    report(Code::E0504, dim.span, "the batch dim must have a number of its own, not " + formOf(*value, dims),
+           fileFrame);
   if (!value->hasNames() && whole) {
     dims.dims.push_back({dim.name.text, dim.name.span, value->value, dim.batch});
     int number = static_cast<int>(dims.dims.size()) - 1;
@@ -88,7 +92,8 @@ void Elaborator::defineConst(const ConstItem &item) {
     if (value.isNumber())
       value = Value::of(*given);
     else
-      report(Code::E0608, item.name.span, "-D " + item.name.text + "=..: `" + item.name.text + "` is not a number", fileFrame);
+      report(Code::E0608, item.name.span, "-D " + item.name.text + "=..: `" + item.name.text + "` is not a number",
+             fileFrame);
   }
   Binding &binding = fileFrame.names[item.name.text];
   binding.span = item.name.span;
@@ -116,7 +121,7 @@ void Elaborator::checkOverrides() {
           .help(didYouMean(key, names));
 }
 
-// ---- Names ----------------------------------------------------------------------------------------------------------------
+// ---- Names --------------------------------------------------------------------------------------------------------
 Value Elaborator::lookup(const std::string &name, Span span, Frame &frame) {
   auto own = frame.names.find(name);
   if (own != frame.names.end())
@@ -184,17 +189,21 @@ Value Elaborator::force(Binding &binding, const std::string &name, Span span, Fr
 
 void Elaborator::runDefinition(const Statement &statement, Frame &frame) {
   int bad = badOps;
-  Value value = statement.kind == StatementKind::DefineIndex ? defineByIndex(statement, frame) : eval(*statement.values[0], frame);
+  Value value = statement.kind == StatementKind::DefineIndex ? defineByIndex(statement, frame)
+                                                             : eval(*statement.values[0], frame);
   if (bad != badOps)
     value = {};
   size_t count = statement.names.size();
   if (count > 1 && !value.isError() && (value.kind != Value::Tuple || value.items.size() != count)) {
-    report(Code::E0301, statement.names[0].span, std::to_string(count) + " names for " +
-               (value.kind == Value::Tuple ? std::to_string(value.items.size()) + " values" : std::string("one value")), frame);
+    report(Code::E0301, statement.names[0].span,
+           std::to_string(count) + " names for " +
+               (value.kind == Value::Tuple ? std::to_string(value.items.size()) + " values" : std::string("one value")),
+           frame);
     value = {};
   }
   if (count == 1 && value.kind == Value::Tuple && !value.isConstant()) {
-    report(Code::E0301, statement.names[0].span, "one name for " + std::to_string(value.items.size()) + " values", frame)
+    report(Code::E0301, statement.names[0].span, "one name for " + std::to_string(value.items.size()) + " values",
+           frame)
         .help("write `a, b = ..`; `_` takes a value that nobody wants");
     value = {};
   }
@@ -229,7 +238,8 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
       }
     }
     if (!good)
-      report(Code::E0308, hint.span, stage ? "`@stage` takes a number or `auto`" : "`@" + name + "` takes nothing", frame);
+      report(Code::E0308, hint.span, stage ? "`@stage` takes a number or `auto`" : "`@" + name + "` takes nothing",
+             frame);
     if (name != "checkpoint" && name != "recompute")
       continue;
     std::vector<int> ops;
@@ -250,7 +260,7 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
   }
 }
 
-// ---- Bodies ---------------------------------------------------------------------------------------------------------------
+// ---- Bodies -------------------------------------------------------------------------------------------------------
 void Elaborator::defineBody(const std::vector<Statement> &body, Frame &frame) {
   for (const Statement &statement : body) {
     auto bind = [&](const Name &name, Binding::Kind kind, const Use *use = nullptr) {
@@ -311,7 +321,8 @@ static void certainNames(const Expr &expr, std::set<std::string> &names) {
 }
 
 // Definitions that the roots certainly need are evaluated in the order of the text; all others when they are asked for.
-void Elaborator::evaluateInOrder(const std::vector<Statement> &body, const std::vector<const Expr *> &roots, Frame &frame) {
+void Elaborator::evaluateInOrder(const std::vector<Statement> &body, const std::vector<const Expr *> &roots,
+                                 Frame &frame) {
   std::set<std::string> needed;
   for (const Expr *root : roots)
     certainNames(*root, needed);
@@ -337,8 +348,8 @@ void Elaborator::evaluateInOrder(const std::vector<Statement> &body, const std::
       }
 }
 
-Node *Elaborator::child(Node &parent, const std::string &key, const std::string &path, const std::string &layer, Span span,
-                        int order, int block) {
+Node *Elaborator::child(Node &parent, const std::string &key, const std::string &path, const std::string &layer,
+                        Span span, int order, int block) {
   std::unique_ptr<Node> &slot = parent.children[key];
   if (!slot) {
     slot = std::make_unique<Node>();

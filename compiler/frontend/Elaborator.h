@@ -1,7 +1,7 @@
-// Elaborator.h: checks a file by running it on types. The walk over `train` instantiates layers with concrete sizes, unrolls
-// `repeat`, and leaves the ops of one graph behind; it runs three times (step, evaluation, prediction) over one tree of
-// instances, so that parameters are the same in all. A definition is evaluated when a result asks for it: what no result
-// needs does not exist.
+// Elaborator.h: checks a file by running it on types. The walk over `train` instantiates layers with concrete sizes,
+// unrolls `repeat`, and leaves the ops of one graph behind; it runs three times (step, evaluation, prediction) over
+// one tree of instances, so that parameters are the same in all. A definition is evaluated when a result asks for it:
+// what no result needs does not exist.
 //
 // Random keys. Every random draw has a 64-bit key that depends on the chain of call sites from `train` alone:
 //
@@ -9,10 +9,10 @@
 //     key([])              = 0
 //     key([n1, .., nk])    = mix(key([n1, .., nk-1]) + 0x9e3779b97f4a7c15 + nk)        (all modulo 2^64)
 //
-// The chain holds, from the outside: the number of each call in the body it stands in, followed by the number of the block if
-// it calls a `repeat`. The number of a call: calls of a body (a name with parentheses behind it, or `range`, `random_..` with
-// brackets only; in definitions, metrics, `update` and `return`) are counted from 0 in the order of the names in the text; in
-// `train` an equal call is the first one.
+// The chain holds, from the outside: the number of each call in the body it stands in, followed by the number of the
+// block if it calls a `repeat`. The number of a call: calls of a body (a name with parentheses behind it, or `range`,
+// `random_..` with brackets only; in definitions, metrics, `update` and `return`) are counted from 0 in the order of
+// the names in the text; in `train` an equal call is the first one.
 #ifndef CINCH_COMPILER_FRONTEND_ELABORATOR_H
 #define CINCH_COMPILER_FRONTEND_ELABORATOR_H
 
@@ -33,17 +33,17 @@ namespace cinch {
 
 struct Range;
 
-// The indices of one index statement. A label is (order << 8) + place, where `place` counts the axes that `..` stands for.
-// Labels are ordered as the axes of the statement's result are, then as the reductions bind them; that is the canonical
-// order of axes in which operands are combined.
+// The indices of one index statement. A label is (order << 8) + place, where `place` counts the axes that `..` stands
+// for. Labels are ordered as the axes of the statement's result are, then as the reductions bind them; that is the
+// canonical order of axes in which operands are combined.
 struct IndexScope {
   struct Index {
-    std::string name;       // empty: `..`
+    std::string name; // empty: `..`
     Span span;
     int order = 0;
-    bool visible = true;    // a reduction's index is seen in the reduction only
+    bool visible = true; // a reduction's index is seen in the reduction only
     bool used = false;
-    bool known = false;     // its size (`..`: its sizes) has been seen
+    bool known = false; // its size (`..`: its sizes) has been seen
     std::vector<Number> sizes;
     Span sizedAt;
   };
@@ -59,10 +59,10 @@ struct Frame;
 
 struct Binding {
   enum Kind { Ready, Definition, Parameter, State, Use } kind = Ready;
-  Value value;                // Ready, or a Definition that is done
+  Value value; // Ready, or a Definition that is done
   const ast::Statement *statement = nullptr;
   const ast::Use *use = nullptr;
-  bool isSize = false;        // a size parameter: may name an axis
+  bool isSize = false; // a size parameter: may name an axis
   bool busy = false, done = false;
   Span span;
 };
@@ -70,30 +70,31 @@ struct Binding {
 struct Frame {
   int file = 1;
   const ast::LayerItem *layer = nullptr; // null: train, or the file
-  bool isTrain = false;       // batch reductions are allowed
+  bool isTrain = false;                  // batch reductions are allowed
   Node *node = nullptr;
   const Frame *caller = nullptr;
   Span callSpan;
-  std::string via;            // how it was called: "ff = mlp", "gelu(..)"
+  std::string via; // how it was called: "ff = mlp", "gelu(..)"
   Span viaSpan;
   uint64_t key = 0;
   int depth = 0;
   int block = -1;
-  bool hasDots = false;       // what `..` of the signature stands for
+  bool hasDots = false; // what `..` of the signature stands for
   std::vector<Number> dots;
   std::unordered_map<std::string, Binding> names;
   IndexScope *index = nullptr;
-  std::map<std::string, Value> calls;           // train: equal calls are one
+  std::map<std::string, Value> calls; // train: equal calls are one
 };
 
-// An instance that lives as long as the program: owner of parameters. A direct call has one too (key "@" and its number).
+// An instance that lives as long as the program: owner of parameters. A direct call has one too (key "@" and its
+// number).
 struct Node {
   std::string path;
-  int instance = 0;           // in Program::instances
-  std::vector<int> order;     // place of its `use` along the path: orders parameters
+  int instance = 0;       // in Program::instances
+  std::vector<int> order; // place of its `use` along the path: orders parameters
   std::map<std::string, std::unique_ptr<Node>> children;
   std::map<std::string, int> parameters;
-  std::map<const ast::Use *, int> firstBlocks;  // number of block 0 of a `repeat`
+  std::map<const ast::Use *, int> firstBlocks; // number of block 0 of a `repeat`
 };
 
 // The arguments of a call: evaluated, in the order written, with the name given to each.
@@ -135,13 +136,14 @@ private:
   Value lookup(const std::string &name, Span span, Frame &frame);
   Value force(Binding &binding, const std::string &name, Span span, Frame &frame);
   void defineBody(const std::vector<ast::Statement> &body, Frame &frame);
-  void evaluateInOrder(const std::vector<ast::Statement> &body, const std::vector<const ast::Expr *> &roots, Frame &frame);
+  void evaluateInOrder(const std::vector<ast::Statement> &body, const std::vector<const ast::Expr *> &roots,
+                       Frame &frame);
   void runDefinition(const ast::Statement &statement, Frame &frame);
   void applyHints(const ast::Statement &statement, const Value &value, Frame &frame);
   Value parameter(Binding &binding, const std::string &name, Frame &frame);
   bool resolveInit(const Value &value, const Tensor &tensor, Span span, Frame &frame, Init &init);
-  Node *child(Node &parent, const std::string &key, const std::string &path, const std::string &layer, Span span, int order,
-              int block);
+  Node *child(Node &parent, const std::string &key, const std::string &path, const std::string &layer, Span span,
+              int order, int block);
 
   // ---- Expressions.cpp
   Value eval(const ast::Expr &expr, Frame &frame);
@@ -155,13 +157,14 @@ private:
   std::optional<Number> evalConstantNumber(const ast::Expr &expr, Frame &frame, const char *what);
 
   // ---- Elementwise.cpp
-  Value elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span, Frame &frame,
-                    CompareKind compare = CompareKind::EQ, const char *symbol = nullptr, Span at = {});
+  Value elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span,
+                    Frame &frame, CompareKind compare = CompareKind::EQ, const char *symbol = nullptr, Span at = {});
   bool align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol,
              Span at = {});
-  Tensor bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span, Frame &frame);
-  Tensor broadcastTo(const Tensor &tensor, const std::vector<Number> &axes, const std::vector<int64_t> &places, Span span,
-                     Frame &frame);
+  Tensor bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span,
+               Frame &frame);
+  Tensor broadcastTo(const Tensor &tensor, const std::vector<Number> &axes, const std::vector<int64_t> &places,
+                     Span span, Frame &frame);
   Tensor transposed(const Tensor &tensor, const std::vector<int64_t> &order, Span span, Frame &frame);
   std::optional<Tensor> fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span, Frame &frame);
   Value constantBinary(ast::BinaryOp op, const Value &left, const Value &right, const ast::Expr &expr, Frame &frame);
@@ -171,8 +174,8 @@ private:
   Value evalIndex(const ast::Expr &expr, Frame &frame);
   Value indexWhole(const Tensor &base, const ast::Expr &expr, Frame &frame);
   Value indexScalar(const Tensor &base, const ast::Expr &expr, Frame &frame);
-  bool placeSlots(const ast::Expr &expr, size_t rank, Frame &frame, std::vector<const ast::Slot *> &slots, size_t &dotsAt,
-                  size_t &dotsCount);
+  bool placeSlots(const ast::Expr &expr, size_t rank, Frame &frame, std::vector<const ast::Slot *> &slots,
+                  size_t &dotsAt, size_t &dotsCount);
   std::optional<int64_t> constantIndex(const Value &value, const Number &axis, Span span, Frame &frame);
   bool checkGatherRange(const Tensor &index, const Number &axis, Span span, Frame &frame);
   Tensor dropAxis(const Tensor &tensor, size_t axis, int64_t at, Span span, Frame &frame);
@@ -182,8 +185,10 @@ private:
   Value evalReduction(const ast::Expr &expr, Frame &frame);
   Value reduceByIndex(const ast::Expr &expr, Frame &frame);
   Value reduceBySize(const ast::Expr &expr, Frame &frame);
-  Value reduce(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame);
-  Value reduceBatch(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame);
+  Value reduce(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
+               Frame &frame);
+  Value reduceBatch(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
+                    Frame &frame);
   Tensor emitReduce(ReduceKind kind, const Tensor &value, const std::vector<int64_t> &axes, Span span, Frame &frame);
   bool contracts(const Tensor &left, const Tensor &right) const;
   Tensor contract(Tensor left, Tensor right, const std::vector<int> &result, const std::vector<int> &summed, Span span,
@@ -201,8 +206,8 @@ private:
   bool evalArgs(const std::vector<ast::Arg> &args, Frame &frame, std::vector<Argument> &values);
   bool evalSizes(const std::vector<ast::Slot> &slots, Frame &frame, std::vector<Argument> &values, bool &dots);
   Value callUse(const ast::Use &use, const ast::Expr &site, const std::vector<Argument> &args, Frame &frame);
-  Value callDirect(const ast::LayerItem &layer, const ast::Expr &site, std::vector<Argument> sizes, std::vector<Argument> args,
-                   Frame &frame);
+  Value callDirect(const ast::LayerItem &layer, const ast::Expr &site, std::vector<Argument> sizes,
+                   std::vector<Argument> args, Frame &frame);
   Value callLayer(const Call &call, Frame &caller);
   Value declaredResult(const ast::Type &type, Frame &callee);
   bool callable(const ast::LayerItem &layer, Span span, Frame &frame);
@@ -210,9 +215,10 @@ private:
   bool bindCall(const Call &call, Frame &callee, Frame &caller);
   bool placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed);
   bool bindSizes(const Call &call, Frame &callee, Frame &caller, std::set<std::string> &open);
-  bool inferSizes(const ast::Type &type, const Argument &arg, const std::string &name, std::set<std::string> &open, Frame &callee,
-                  Frame &caller, const Call &call);
-  bool checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller, const Call &call);
+  bool inferSizes(const ast::Type &type, const Argument &arg, const std::string &name, std::set<std::string> &open,
+                  Frame &callee, Frame &caller, const Call &call);
+  bool checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller,
+                     const Call &call);
   std::optional<std::vector<Number>> typeAxes(const ast::Type &type, Frame &frame);
   std::optional<DType> typeDtype(const ast::Type &type, Frame &frame);
   bool typeBounds(const ast::Type &type, Frame &frame, Interval &range, bool &hasExcept, int64_t &except);
@@ -224,28 +230,33 @@ private:
   Value callBuiltin(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &sizes, bool dots,
                     const std::vector<Argument> &args, uint64_t key, Frame &frame);
   Value callImplicit(const std::string &name, const ast::Expr &site, const std::vector<Argument> &args, Frame &frame);
-  std::optional<Value> constantFunction(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinReshape(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinExpand(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span, Frame &frame);
+  std::optional<Value> constantFunction(const std::string &name, const std::vector<Argument> &args, Span span,
+                                        Frame &frame);
+  Value builtinReshape(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span,
+                       Frame &frame);
+  Value builtinExpand(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span,
+                      Frame &frame);
   Value builtinVector(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinConcat(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinPad(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinReverse(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinCount(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinRange(const std::vector<Argument> &sizes, Span span, Frame &frame);
-  Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args,
-                      uint64_t key, Span span, Frame &frame);
+  Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots,
+                      const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame);
   Value builtinCast(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span,
+                         Frame &frame);
   Value builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinAttend(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &args, uint64_t key,
-                      Frame &frame);
+  Value builtinAttend(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &args,
+                      uint64_t key, Frame &frame);
   std::optional<std::vector<Number>> sizeList(const std::vector<Argument> &sizes, bool dots, Frame &frame);
   std::optional<size_t> axisArgument(const Argument *arg, const Tensor &x, int64_t fallback, Span span, Frame &frame,
                                      const char *what);
   // Arguments by position or name; nullptr where one is absent. False after an error.
-  bool takeArguments(const std::string &builtin, const std::vector<Argument> &args, const std::vector<const char *> &names,
-                     size_t required, Span span, Frame &frame, std::vector<const Argument *> &taken);
+  bool takeArguments(const std::string &builtin, const std::vector<Argument> &args,
+                     const std::vector<const char *> &names, size_t required, Span span, Frame &frame,
+                     std::vector<const Argument *> &taken);
 
   // ---- Emit.cpp: ops
   Tensor emit(Op op, DType dtype, std::vector<Number> axes, Span span, Frame &frame);
@@ -278,7 +289,8 @@ private:
   bool isLossTerm(int op) const;
   void checkLoss(int op, Frame &frame);
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
-  std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range, Frame &frame);
+  std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,
+                                   Frame &frame);
   std::vector<int> matchPath(bool isString, const std::string &text, Span span, Frame &frame);
   std::vector<int> matchPaths(const std::vector<ast::Arg> &args, Frame &frame);
   bool readOptions(const std::string &what, const ast::SettingWord &word,
@@ -310,30 +322,30 @@ private:
   const ast::TrainItem *train = nullptr;
   const ast::PlanItem *plan = nullptr;
   std::set<std::string> usedOverrides;
-  std::set<std::string> reported;   // one diagnostic for each code, place and instance, over the three graphs
+  std::set<std::string> reported; // one diagnostic for each code, place and instance, over the three graphs
   std::vector<std::vector<int>> parameterOrder;
   std::vector<std::vector<std::vector<Number>>> fieldAxes; // of every field of every dataset
   int restOptimizer = -1;                                  // the one without `on`
   std::set<std::pair<int, int>> sparedBy;                  // (optimizer, parameter): `decay .. except`
   std::vector<bool> dataComplete;
-  std::vector<const ast::Expr *> modelSites;               // calls of the model, in the order they were met
+  std::vector<const ast::Expr *> modelSites; // calls of the model, in the order they were met
 
   Program program;
   Node root;
   GraphBuilder *graph = nullptr;
   GraphMode mode = GraphMode::Step;
   bool training = true;
-  bool parametersFixed = false;     // after the step graph: evaluation may not need others
+  bool parametersFixed = false; // after the step graph: evaluation may not need others
   int blocks = 0;
-  int drawsForbidden = 0;           // inside a call from index notation
+  int drawsForbidden = 0; // inside a call from index notation
 
   std::map<int, std::vector<int>> blockChains; // result of a `repeat` -> results of all its blocks
-  long evaluations = 0;             // of expressions; bounds the time a file can take
+  long evaluations = 0;                        // of expressions; bounds the time a file can take
   int definitionDepth = 0, evalDepth = 0;
-  int badOps = 0;                   // ops that were made although something is wrong with them
-  long opsLeft = 0;                 // limit on the size of a program
+  int badOps = 0;   // ops that were made although something is wrong with them
+  long opsLeft = 0; // limit on the size of a program
   bool tooLarge = false;
-  Diagnostic sink;                  // takes what is said about a diagnostic that was reported before
+  Diagnostic sink; // takes what is said about a diagnostic that was reported before
 };
 
 } // namespace cinch

@@ -1,6 +1,6 @@
-// Elementwise.cpp: operations on every element: equal dtypes, operands brought to one shape, intervals of integers. Outside of
-// index notation the axes of the shorter operand are the last axes of the longer; inside, operands are combined over the
-// union of their indices, so that a value is computed over the indices used so far and no more.
+// Elementwise.cpp: operations on every element: equal dtypes, operands brought to one shape, intervals of integers.
+// Outside of index notation the axes of the shorter operand are the last axes of the longer; inside, operands are
+// combined over the union of their indices, so that a value is computed over the indices used so far and no more.
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
@@ -13,8 +13,9 @@ using namespace ast;
 Value Elaborator::constantBinary(BinaryOp op, const Value &left, const Value &right, const Expr &expr, Frame &frame) {
   bool numbers = left.isNumber() && right.isNumber(), bools = left.isBool() && right.isBool();
   auto wrong = [&]() {
-    Diagnostic &d = report(Code::E0202, expr.op, std::string("`") + spelling(op) + "` does not take " + kindName(left) +
-                                                    " and " + kindName(right), frame);
+    Diagnostic &d = report(
+        Code::E0202, expr.op,
+        std::string("`") + spelling(op) + "` does not take " + kindName(left) + " and " + kindName(right), frame);
     labelOperand(d, expr.children[0]->span, left);
     labelOperand(d, expr.children[1]->span, right);
     return Value();
@@ -63,12 +64,14 @@ Value Elaborator::constantBinary(BinaryOp op, const Value &left, const Value &ri
   if (result)
     return Value::of(*result);
   bool zero = op == BinaryOp::Div && right.number.isZero();
-  return failure(Code::E0206, expr.op, zero ? "division by zero" : "the constant " + valueOf(left.number) + " " + spelling(op) +
-                                                                       " " + valueOf(right.number) + " cannot be represented",
+  return failure(Code::E0206, expr.op,
+                 zero ? "division by zero"
+                      : "the constant " + valueOf(left.number) + " " + spelling(op) + " " + valueOf(right.number) +
+                            " cannot be represented",
                  frame);
 }
 
-// ---- Shapes -----------------------------------------------------------------------------------------------------------------
+// ---- Shapes -------------------------------------------------------------------------------------------------------
 Tensor Elaborator::transposed(const Tensor &tensor, const std::vector<int64_t> &order, Span span, Frame &frame) {
   bool identity = true;
   for (size_t i = 0; i < order.size(); ++i)
@@ -102,8 +105,8 @@ Tensor Elaborator::transposed(const Tensor &tensor, const std::vector<int64_t> &
 }
 
 // Axis i of the operand becomes axis places[i] of the result, the others are new.
-Tensor Elaborator::broadcastTo(const Tensor &tensor, const std::vector<Number> &axes, const std::vector<int64_t> &places, Span span,
-                               Frame &frame) {
+Tensor Elaborator::broadcastTo(const Tensor &tensor, const std::vector<Number> &axes,
+                               const std::vector<int64_t> &places, Span span, Frame &frame) {
   Tensor result = tensor;
   result.labels.clear();
   if (axes.size() == tensor.axes.size()) {
@@ -127,8 +130,8 @@ Tensor Elaborator::broadcastTo(const Tensor &tensor, const std::vector<Number> &
 }
 
 // Index notation: to the labels given, which contain all of the tensor's.
-Tensor Elaborator::bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span,
-                         Frame &frame) {
+Tensor Elaborator::bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes,
+                         Span span, Frame &frame) {
   std::vector<int64_t> order, places;
   for (size_t i = 0; i < labels.size(); ++i) {
     auto found = std::find(tensor.labels.begin(), tensor.labels.end(), labels[i]);
@@ -151,8 +154,8 @@ static bool isSubsequence(const std::vector<int> &part, const std::vector<int> &
 }
 
 // Brings all tensors to one shape.
-bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol,
-                       Span at) {
+bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame,
+                       const char *symbol, Span at) {
   if (tensors.empty())
     return true;
   if (frame.index) {
@@ -195,14 +198,15 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
       }
       const Number &one = tensors[longest].axes[offset + k], &other = tensors[i].axes[k];
       std::string name = symbol ? "`" + std::string(symbol) + "`" : "an element-wise operation";
-      Diagnostic &d = report(Code::E0201, at.file < 0 ? span : at, name + " needs equal axes, but " + sizeText(one) + " meets " + sizeText(other),
-                             frame);
+      Diagnostic &d = report(Code::E0201, at.file < 0 ? span : at,
+                             name + " needs equal axes, but " + sizeText(one) + " meets " + sizeText(other), frame);
       labelOperand(d, spans[longest], Value::of(tensors[longest]), &one);
       labelOperand(d, spans[i], Value::of(tensors[i]), &other);
       if (compareNumbers(one, other) == 0)
         d.help(equalValuesHelp(one, other));
       else
-        d.help("the axes of the shorter must be the last axes of the longer; write expand[..](x) or index notation otherwise");
+        d.help("the axes of the shorter must be the last axes of the longer; write expand[..](x) or index notation "
+               "otherwise");
       return false;
     }
   }
@@ -216,7 +220,8 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
 }
 
 // A constant where a tensor is expected. A whole number fits f32 and i32, another f32 only.
-std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span, Frame &frame) {
+std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span,
+                                       Frame &frame) {
   Op op;
   op.kind = OpKind::Constant;
   Interval range;
@@ -227,7 +232,8 @@ std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const st
   } else if (value.isNumber() && dtype == DType::I32) {
     std::optional<int64_t> whole = value.number.integer();
     if (!whole || *whole < INT32_MIN || *whole > INT32_MAX) {
-      report(Code::E0202, span, valueOf(value.number) + " does not fit i32", frame).help("write f32(..) of the i32 operand");
+      report(Code::E0202, span, valueOf(value.number) + " does not fit i32", frame)
+          .help("write f32(..) of the i32 operand");
       return std::nullopt;
     }
     op.number = static_cast<double>(*whole);
@@ -241,7 +247,7 @@ std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const st
   return tensor;
 }
 
-// ---- Operations ---------------------------------------------------------------------------------------------------------------
+// ---- Operations ---------------------------------------------------------------------------------------------------
 static Interval resultRange(OpKind kind, const std::vector<Tensor> &t) {
   switch (kind) {
   case OpKind::Add:
@@ -266,8 +272,8 @@ static Interval openRange(const Tensor &tensor) {
   return tensor.hasExcept ? joinIntervals(tensor.range, Interval::of(tensor.except, tensor.except)) : tensor.range;
 }
 
-Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span,
-                              Frame &frame, CompareKind compare, const char *symbol, Span at) {
+Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans,
+                              Span span, Frame &frame, CompareKind compare, const char *symbol, Span at) {
   if (at.file < 0)
     at = span;
   bool where = kind == OpKind::Where, logic = kind == OpKind::And || kind == OpKind::Or || kind == OpKind::Not;
@@ -292,8 +298,10 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
     if (!value.isTensor())
       continue;
     if (dtype && *dtype != value.tensor.dtype) {
-      Diagnostic &d = report(Code::E0202, at, name + " needs equal element types, but " + dtypeName(*dtype) + " meets " +
-                                                   dtypeName(value.tensor.dtype), frame);
+      Diagnostic &d = report(Code::E0202, at,
+                             name + " needs equal element types, but " + dtypeName(*dtype) + " meets " +
+                                 dtypeName(value.tensor.dtype),
+                             frame);
       labelOperand(d, spans[typedBy], operands[typedBy]);
       labelOperand(d, spans[i], value);
       if (*dtype != DType::Bool || value.tensor.dtype != DType::Bool)
@@ -314,8 +322,9 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
     Diagnostic &d = report(Code::E0202, at, name + " does not take " + dtypeName(*dtype), frame);
     for (size_t i = 0; i < operands.size(); ++i)
       labelOperand(d, spans[i], operands[i]);
-    d.help(logic ? "write a comparison, such as x > 0" : *dtype == DType::Bool ? "write f32(x), or `and`, `or`, `not`"
-                                                                               : "write f32(x) first");
+    d.help(logic                   ? "write a comparison, such as x > 0"
+           : *dtype == DType::Bool ? "write f32(x), or `and`, `or`, `not`"
+                                   : "write f32(x) first");
     return {};
   }
 
@@ -335,7 +344,8 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
       all.push_back(tensors[next++]);
       continue;
     }
-    std::optional<Tensor> constant = fill(operands[i], where && i == 0 ? DType::Bool : *dtype, tensors[0].axes, spans[i], frame);
+    std::optional<Tensor> constant =
+        fill(operands[i], where && i == 0 ? DType::Bool : *dtype, tensors[0].axes, spans[i], frame);
     if (!constant)
       return {};
     withNumber = true;
@@ -353,7 +363,8 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
   Tensor result = emit(std::move(op), kind == OpKind::Compare ? DType::Bool : *dtype, tensors[0].axes, span, frame);
   result.labels = tensors[0].labels;
   // Compared with a number, or chosen away by `where`, the exceptional value of the data is done with.
-  bool ends = (kind == OpKind::Compare && withNumber) || (where && !all[0].unmasked && operands[1].isTensor() != operands[2].isTensor());
+  bool ends = (kind == OpKind::Compare && withNumber) ||
+              (where && !all[0].unmasked && operands[1].isTensor() != operands[2].isTensor());
   result.unmasked = exceptional && !ends;
   if (*dtype == DType::I32 && kind != OpKind::Compare) {
     std::vector<Tensor> ranges = all;
@@ -361,7 +372,8 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
       tensor.range = openRange(tensor);
     result.range = resultRange(kind, ranges);
     if (!result.range.fitsI32()) {
-      Diagnostic &d = report(Code::E0210, at, name + " may leave i32: the result lies in " + intervalText(result.range), frame);
+      Diagnostic &d =
+          report(Code::E0210, at, name + " may leave i32: the result lies in " + intervalText(result.range), frame);
       for (size_t i = 0; i < operands.size(); ++i)
         labelOperand(d, spans[i], operands[i]);
       result.range = {};

@@ -1,5 +1,5 @@
-// Emit.cpp: adds ops to the graph being built, with the checks that hold for every tensor: whole axes of a sensible size, at
-// most one batch axis, bytes that can exist, integers that stay within i32.
+// Emit.cpp: adds ops to the graph being built, with the checks that hold for every tensor: whole axes of a sensible
+// size, at most one batch axis, bytes that can exist, integers that stay within i32.
 #include "compiler/frontend/Elaborator.h"
 
 namespace cinch {
@@ -28,7 +28,8 @@ bool Elaborator::checkAxis(const Number &axis, Span span, Frame &frame) {
   }
   std::optional<int64_t> value = axis.integer();
   if (!value || *value < 1) {
-    Diagnostic &d = report(Code::E0204, span, "an axis must be a whole number of at least 1, but this is " + sizeText(axis), frame);
+    Diagnostic &d =
+        report(Code::E0204, span, "an axis must be a whole number of at least 1, but this is " + sizeText(axis), frame);
     std::string origin = originOf(axis);
     if (!origin.empty())
       d.note(origin);
@@ -41,15 +42,17 @@ bool Elaborator::checkAxis(const Number &axis, Span span, Frame &frame) {
     return false;
   }
   if (batchDim >= 0 && axis.mentions(batchDim) && !isBatch(axis)) {
-    report(Code::E0503, span, "the batch dim " + dims[batchDim].name + " may not be part of another axis, as in " +
-                                  formOf(axis, dims), frame)
+    report(Code::E0503, span,
+           "the batch dim " + dims[batchDim].name + " may not be part of another axis, as in " + formOf(axis, dims),
+           frame)
         .help("keep " + dims[batchDim].name + " as an axis of its own");
     return false;
   }
   return true;
 }
 
-// The result is always usable, so that callers need not ask; after an error `eval` drops the value that was made with it.
+// The result is always usable, so that callers need not ask; after an error `eval` drops the value that was made with
+// it.
 Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span, Frame &frame) {
   op.type.dtype = dtype;
   op.type.shape.clear();
@@ -64,16 +67,18 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
     if (!isBatch(axes[i]))
       continue;
     if (op.type.batch >= 0 && good) {
-      report(Code::E0503, span, "the result has the batch axis " + dims[batchDim].name + " twice: " +
-                                    typeText(dtype, axes, dims), frame)
+      report(Code::E0503, span,
+             "the result has the batch axis " + dims[batchDim].name + " twice: " + typeText(dtype, axes, dims), frame)
           .help("examples may not be compared with one another; reductions over the batch stand in `train`");
       good = false;
     }
     op.type.batch = static_cast<int>(i);
   }
   if (good && bytes >= 70368744177664.0) // 2^46
-    good = false, report(Code::E0205, span, "a tensor must be smaller than 2^46 bytes, but this is " + typeText(dtype, axes, dims) + " of " +
-                                  std::to_string(static_cast<long long>(std::min(bytes, 9e18))) + " bytes", frame);
+    good = false, report(Code::E0205, span,
+                         "a tensor must be smaller than 2^46 bytes, but this is " + typeText(dtype, axes, dims) +
+                             " of " + std::to_string(static_cast<long long>(std::min(bytes, 9e18))) + " bytes",
+                         frame);
   badOps += !good;
   op.span = span;
   op.instance = frame.node ? frame.node->instance : 0;

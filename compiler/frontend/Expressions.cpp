@@ -14,7 +14,8 @@ Value Elaborator::eval(const Expr &expr, Frame &frame) {
     return failure(Code::E0207, expr.span, "layers and expressions nest too deeply here", frame);
   if (++evaluations > maxEvaluations) {
     if (!tooLarge)
-      report(Code::E0207, expr.span, "the program is too large to be checked", frame).help("make `repeat` counts smaller");
+      report(Code::E0207, expr.span, "the program is too large to be checked", frame)
+          .help("make `repeat` counts smaller");
     tooLarge = true;
     return {};
   }
@@ -103,8 +104,10 @@ std::optional<Number> Elaborator::evalConstantNumber(const Expr &expr, Frame &fr
   if (value.isNumber())
     return value.number;
   if (!value.isError())
-    report(Code::E0207, expr.span, std::string(what) + " must be a number known at compile time, but this is " +
-                                       (value.isTensor() ? "a tensor, " + typeOf(value.tensor) : kindName(value)), frame);
+    report(Code::E0207, expr.span,
+           std::string(what) + " must be a number known at compile time, but this is " +
+               (value.isTensor() ? "a tensor, " + typeOf(value.tensor) : kindName(value)),
+           frame);
   return std::nullopt;
 }
 
@@ -113,14 +116,14 @@ Value Elaborator::evalIf(const Expr &expr, Frame &frame) {
   if (condition.isError())
     return {};
   if (condition.isTensor()) {
-    report(Code::E0207, expr.children[0]->span, "the condition of `if` must be a constant, but this is " +
-                                                    typeOf(condition.tensor), frame)
+    report(Code::E0207, expr.children[0]->span,
+           "the condition of `if` must be a constant, but this is " + typeOf(condition.tensor), frame)
         .help("write where(c, a, b) to choose element by element");
     return {};
   }
   if (!condition.isBool())
-    return failure(Code::E0207, expr.children[0]->span, "the condition of `if` must be a boolean, but this is " +
-                       std::string(kindName(condition)), frame);
+    return failure(Code::E0207, expr.children[0]->span,
+                   "the condition of `if` must be a boolean, but this is " + std::string(kindName(condition)), frame);
   return eval(*expr.children[condition.flag ? 1 : 2], frame);
 }
 
@@ -159,14 +162,15 @@ Value Elaborator::evalBinary(const Expr &expr, Frame &frame) {
   static const struct {
     OpKind kind;
     CompareKind compare;
-  } table[] = {{OpKind::Add, CompareKind::EQ},     {OpKind::Sub, CompareKind::EQ},     {OpKind::Mul, CompareKind::EQ},
-               {OpKind::Div, CompareKind::EQ},     {OpKind::Constant, CompareKind::EQ}, {OpKind::Pow, CompareKind::EQ},
-               {OpKind::Compare, CompareKind::EQ}, {OpKind::Compare, CompareKind::NE}, {OpKind::Compare, CompareKind::LT},
-               {OpKind::Compare, CompareKind::LE}, {OpKind::Compare, CompareKind::GT}, {OpKind::Compare, CompareKind::GE},
-               {OpKind::And, CompareKind::EQ},     {OpKind::Or, CompareKind::EQ}};
+  } table[] = {
+      {OpKind::Add, CompareKind::EQ},     {OpKind::Sub, CompareKind::EQ},      {OpKind::Mul, CompareKind::EQ},
+      {OpKind::Div, CompareKind::EQ},     {OpKind::Constant, CompareKind::EQ}, {OpKind::Pow, CompareKind::EQ},
+      {OpKind::Compare, CompareKind::EQ}, {OpKind::Compare, CompareKind::NE},  {OpKind::Compare, CompareKind::LT},
+      {OpKind::Compare, CompareKind::LE}, {OpKind::Compare, CompareKind::GT},  {OpKind::Compare, CompareKind::GE},
+      {OpKind::And, CompareKind::EQ},     {OpKind::Or, CompareKind::EQ}};
   const auto &entry = table[static_cast<int>(expr.binary)];
-  return elementwise(entry.kind, {left, right}, {expr.children[0]->span, expr.children[1]->span}, expr.span, frame, entry.compare,
-                     spelling(expr.binary), expr.op);
+  return elementwise(entry.kind, {left, right}, {expr.children[0]->span, expr.children[1]->span}, expr.span, frame,
+                     entry.compare, spelling(expr.binary), expr.op);
 }
 
 // a @ b is a contraction of the last axis of a with the last but one of b; leading axes as in element-wise operations.
@@ -177,8 +181,9 @@ Value Elaborator::evalMatMul(const Expr &expr, const Value &left, const Value &r
     const Value &value = *values[i];
     if (value.isTensor() && value.tensor.dtype == DType::F32 && value.tensor.axes.size() >= 2)
       continue;
-    Diagnostic &d = report(Code::E0202, expr.op, "`@` takes f32 with two axes or more, but " + textOf(at[i]) + " is " +
-                                                    describe(value, dims), frame);
+    Diagnostic &d =
+        report(Code::E0202, expr.op,
+               "`@` takes f32 with two axes or more, but " + textOf(at[i]) + " is " + describe(value, dims), frame);
     labelOperand(d, at[0], left);
     labelOperand(d, at[1], right);
     if (value.isTensor() && value.tensor.axes.size() == 1)
@@ -191,8 +196,8 @@ Value Elaborator::evalMatMul(const Expr &expr, const Value &left, const Value &r
   if (isBatch(inner) || isBatch(other))
     return failure(Code::E0502, expr.op, "`@` may not contract the batch axis " + dims[batchDim].name, frame);
   if (!sameSize(inner, other)) {
-    Diagnostic &d = report(Code::E0203, expr.op, "`@` needs equal inner sizes, but " + sizeText(inner) + " meets " +
-                                                    sizeText(other), frame);
+    Diagnostic &d = report(Code::E0203, expr.op,
+                           "`@` needs equal inner sizes, but " + sizeText(inner) + " meets " + sizeText(other), frame);
     labelOperand(d, at[0], left, &inner);
     labelOperand(d, at[1], right, &other);
     const cinch::Parameter *parameter = parameterOf(right);
@@ -211,8 +216,10 @@ Value Elaborator::evalMatMul(const Expr &expr, const Value &left, const Value &r
   for (size_t i = 0; i < lead; ++i) { // from the right
     size_t place = lead - 1 - i;
     if (i < m && i < n && !sameSize(a.axes[m - 1 - i], b.axes[n - 1 - i])) {
-      Diagnostic &d = report(Code::E0201, expr.op, "`@` needs equal leading axes, but " + sizeText(a.axes[m - 1 - i]) +
-                                                      " meets " + sizeText(b.axes[n - 1 - i]), frame);
+      Diagnostic &d = report(Code::E0201, expr.op,
+                             "`@` needs equal leading axes, but " + sizeText(a.axes[m - 1 - i]) + " meets " +
+                                 sizeText(b.axes[n - 1 - i]),
+                             frame);
       labelOperand(d, at[0], left, &a.axes[m - 1 - i]);
       labelOperand(d, at[1], right, &b.axes[n - 1 - i]);
       return {};
@@ -248,8 +255,9 @@ Value Elaborator::evalTranspose(const Expr &expr, Frame &frame) {
   if (frame.index)
     return failure(Code::E0405, expr.op, "`'` has no place in index notation; change the order of the indices", frame);
   if (!value.isTensor() || value.tensor.axes.size() < 2)
-    return failure(Code::E0202, expr.span, "`'` swaps the last two axes, but " + textOf(expr.children[0]->span) + " is " +
-                       describe(value, dims), frame);
+    return failure(
+        Code::E0202, expr.span,
+        "`'` swaps the last two axes, but " + textOf(expr.children[0]->span) + " is " + describe(value, dims), frame);
   std::vector<int64_t> order;
   for (size_t i = 0; i < value.tensor.axes.size(); ++i)
     order.push_back(static_cast<int64_t>(i));

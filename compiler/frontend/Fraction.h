@@ -1,5 +1,6 @@
-// Fraction.h: exact numbers of the language. Constants are exact under + - * / ^ (so `3 / 2` is 1.5 and `1/255` is exact) and
-// are rounded once, where they meet a tensor. Numerator and denominator have 127 bits; what does not fit is reported.
+// Fraction.h: exact numbers of the language. Constants are exact under + - * / ^ (so `3 / 2` is 1.5 and `1/255` is
+// exact) and are rounded once, where they meet a tensor. Numerator and denominator have 127 bits; what does not fit
+// is reported.
 #ifndef CINCH_COMPILER_FRONTEND_FRACTION_H
 #define CINCH_COMPILER_FRONTEND_FRACTION_H
 
@@ -29,7 +30,7 @@ public:
   std::optional<int64_t> toInteger() const; // whole and within 64 bits
   double toDouble() const;                  // correctly rounded
   Fraction floor() const;
-  std::string str() const;                  // "3/2"; "0.1" where decimal digits are exact and few
+  std::string str() const; // "3/2"; "0.1" where decimal digits are exact and few
 
   friend bool operator==(const Fraction &a, const Fraction &b) { return a.num == b.num && a.den == b.den; }
   friend bool operator!=(const Fraction &a, const Fraction &b) { return !(a == b); }

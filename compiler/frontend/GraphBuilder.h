@@ -1,6 +1,6 @@
-// GraphBuilder.h: collects the ops of one graph. Equal ops are one op (equal kind, operands and attributes; a Random with an
-// equal key draws equal numbers), and at the end only what the results need stays. Beside each op stand facts about where
-// its value comes from, which the rules for the loss and for metrics ask for.
+// GraphBuilder.h: collects the ops of one graph. Equal ops are one op (equal kind, operands and attributes; a Random
+// with an equal key draws equal numbers), and at the end only what the results need stays. Beside each op stand facts
+// about where its value comes from, which the rules for the loss and for metrics ask for.
 #ifndef CINCH_COMPILER_FRONTEND_GRAPHBUILDER_H
 #define CINCH_COMPILER_FRONTEND_GRAPHBUILDER_H
 
@@ -13,10 +13,10 @@
 namespace cinch {
 
 enum Fact : uint8_t {
-  FromParameter = 1,     // depends on a parameter
-  FromBatchSum = 2,      // depends on a reduction over the batch axis
+  FromParameter = 1,       // depends on a parameter
+  FromBatchSum = 2,        // depends on a reduction over the batch axis
   FromBatchSumOfModel = 4, // .. of something that depends on a parameter
-  IsBatchSum = 8,        // is such a reduction
+  IsBatchSum = 8,          // is such a reduction
   FromRandom = 16,
 };
 

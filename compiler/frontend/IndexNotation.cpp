@@ -1,5 +1,5 @@
-// IndexNotation.cpp: y[i, .., j] = e. Every value inside is a scalar that runs over some of the indices; it is kept as a
-// tensor with one label an axis.
+// IndexNotation.cpp: y[i, .., j] = e. Every value inside is a scalar that runs over some of the indices; it is kept
+// as a tensor with one label an axis.
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
@@ -31,8 +31,9 @@ bool Elaborator::useIndex(int number, const Number &size, Span span, Frame &fram
     index.sizes[0] = betterName(index.sizes[0], size);
     return true;
   }
-  Diagnostic &d = report(Code::E0403, span, "index `" + index.name + "` runs over two sizes, " + sizeText(index.sizes[0]) +
-                                                " and " + sizeText(size), frame);
+  Diagnostic &d = report(
+      Code::E0403, span,
+      "index `" + index.name + "` runs over two sizes, " + sizeText(index.sizes[0]) + " and " + sizeText(size), frame);
   d.label(index.sizedAt, sizeText(index.sizes[0]), originOf(index.sizes[0]));
   d.label(span, sizeText(size), originOf(size));
   if (compareNumbers(index.sizes[0], size) == 0)
@@ -64,8 +65,9 @@ bool Elaborator::useDots(int number, const std::vector<Number> &sizes, Span span
       all += (all.empty() ? "" : ", ") + sizeText(size);
     return "[" + all + "]";
   };
-  Diagnostic &d = report(Code::E0403, span, "`..` stands for the same axes in every operand, but " + text(dots.sizes) +
-                                                " meets " + text(sizes), frame);
+  Diagnostic &d = report(
+      Code::E0403, span,
+      "`..` stands for the same axes in every operand, but " + text(dots.sizes) + " meets " + text(sizes), frame);
   d.label(dots.sizedAt, text(dots.sizes));
   return false;
 }
@@ -73,8 +75,10 @@ bool Elaborator::useDots(int number, const std::vector<Number> &sizes, Span span
 Value Elaborator::requireScalar(Value value, Span span, Frame &frame) {
   if (!value.isTensor() || value.tensor.axes.empty())
     return value;
-  return failure(Code::E0402, span, "inside index notation every value is a scalar, but `" + textOf(span) + "` is " +
-                     describe(value, dims) + "; index it in full", frame);
+  return failure(Code::E0402, span,
+                 "inside index notation every value is a scalar, but `" + textOf(span) + "` is " +
+                     describe(value, dims) + "; index it in full",
+                 frame);
 }
 
 Value Elaborator::defineByIndex(const Statement &statement, Frame &frame) {
@@ -93,11 +97,13 @@ Value Elaborator::defineByIndex(const Statement &statement, Frame &frame) {
     return {};
   for (size_t i = 0; i < free; ++i)
     if (!scope.indices[i].used)
-      return failure(Code::E0404, scope.indices[i].span, "index `" + (scope.indices[i].name.empty() ? ".." : scope.indices[i].name) +
-                         "` does not appear on the right, so its size is unknown", frame);
+      return failure(Code::E0404, scope.indices[i].span,
+                     "index `" + (scope.indices[i].name.empty() ? ".." : scope.indices[i].name) +
+                         "` does not appear on the right, so its size is unknown",
+                     frame);
   if (!value.isTensor())
-    return failure(Code::E0404, statement.values[0]->span, "an index definition needs a tensor, but this is " +
-                       describe(value, dims), frame);
+    return failure(Code::E0404, statement.values[0]->span,
+                   "an index definition needs a tensor, but this is " + describe(value, dims), frame);
   std::vector<int> labels;
   std::vector<Number> axes;
   for (size_t i = 0; i < free; ++i)
@@ -112,7 +118,7 @@ Value Elaborator::defineByIndex(const Statement &statement, Frame &frame) {
   return Value::of(result);
 }
 
-// ---- Contractions -------------------------------------------------------------------------------------------------------------
+// ---- Contractions -------------------------------------------------------------------------------------------------
 bool Elaborator::contracts(const Tensor &left, const Tensor &right) const {
   auto lacks = [](const Tensor &a, const Tensor &b) {
     for (int label : b.labels)
@@ -137,8 +143,8 @@ static void lookThroughTranspose(Tensor &tensor, const GraphBuilder &graph) {
   }
 }
 
-Tensor Elaborator::contract(Tensor left, Tensor right, const std::vector<int> &result, const std::vector<int> &summed, Span span,
-                            Frame &frame) {
+Tensor Elaborator::contract(Tensor left, Tensor right, const std::vector<int> &result, const std::vector<int> &summed,
+                            Span span, Frame &frame) {
   std::map<int, Number> sizes;
   for (Tensor *tensor : {&left, &right}) {
     lookThroughTranspose(*tensor, *graph);

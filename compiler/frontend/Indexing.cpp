@@ -1,4 +1,5 @@
-// Indexing.cpp: x[slots]: slices, constant positions and gathers outside of index notation; operands indexed in full inside.
+// Indexing.cpp: x[slots]: slices, constant positions and gathers outside of index notation; operands indexed in full
+// inside.
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
@@ -9,27 +10,30 @@ using namespace ast;
 
 Value Elaborator::evalIndex(const Expr &expr, Frame &frame) {
   const Expr &base = *expr.children[0];
-  if (base.kind == ExprKind::Name && !frame.names.count(base.text) && !(frame.file != 0 && fileFrame.names.count(base.text)) &&
-      findLayer(base.text, frame.file) && !(frame.index && frame.index->find(base.text) >= 0))
+  if (base.kind == ExprKind::Name && !frame.names.count(base.text) &&
+      !(frame.file != 0 && fileFrame.names.count(base.text)) && findLayer(base.text, frame.file) &&
+      !(frame.index && frame.index->find(base.text) >= 0))
     return callNamed(expr, base, &expr.slots, {}, frame);
   Value value = evalWhole(base, frame);
   if (value.isError())
     return {};
   if (!value.isTensor()) {
-    return failure(Code::E0212, base.span, "only a tensor has axes to index, but `" + textOf(base.span) + "` is " +
-                       describe(value, dims), frame);
+    return failure(Code::E0212, base.span,
+                   "only a tensor has axes to index, but `" + textOf(base.span) + "` is " + describe(value, dims),
+                   frame);
   }
   for (const Slot &slot : expr.slots)
     if (slot.name) {
-      report(Code::E0212, slot.span, "a slot of a tensor has no name, but this is `" + slot.name.text + " = ..`", frame);
+      report(Code::E0212, slot.span, "a slot of a tensor has no name, but this is `" + slot.name.text + " = ..`",
+             frame);
       return {};
     }
   return frame.index ? indexScalar(value.tensor, expr, frame) : indexWhole(value.tensor, expr, frame);
 }
 
 // One slot an axis; nullptr for the axes that `..` stands for (or that are left out at the end).
-bool Elaborator::placeSlots(const Expr &expr, size_t rank, Frame &frame, std::vector<const Slot *> &slots, size_t &dotsAt,
-                            size_t &dotsCount) {
+bool Elaborator::placeSlots(const Expr &expr, size_t rank, Frame &frame, std::vector<const Slot *> &slots,
+                            size_t &dotsAt, size_t &dotsCount) {
   size_t given = 0, dots = 0;
   for (const Slot &slot : expr.slots)
     (slot.kind == Slot::Dots ? dots : given) += 1;
@@ -62,7 +66,8 @@ bool Elaborator::placeSlots(const Expr &expr, size_t rank, Frame &frame, std::ve
 std::optional<int64_t> Elaborator::constantIndex(const Value &value, const Number &axis, Span span, Frame &frame) {
   std::optional<int64_t> at = value.isNumber() ? value.number.integer() : std::nullopt;
   if (!at) {
-    report(Code::E0212, span, "an index must be a whole number or an i32 tensor, but this is " + describe(value, dims), frame);
+    report(Code::E0212, span, "an index must be a whole number or an i32 tensor, but this is " + describe(value, dims),
+           frame);
     return std::nullopt;
   }
   std::optional<int64_t> size = axis.integer();
@@ -77,16 +82,20 @@ std::optional<int64_t> Elaborator::constantIndex(const Value &value, const Numbe
 bool Elaborator::checkGatherRange(const Tensor &index, const Number &axis, Span span, Frame &frame) {
   std::optional<int64_t> size = axis.integer();
   if (index.hasExcept || index.unmasked) {
-    report(Code::E0211, span, "an index may not hold the `except` value of the data", frame).help("write where(c, y, 0)");
+    report(Code::E0211, span, "an index may not hold the `except` value of the data", frame)
+        .help("write where(c, y, 0)");
     return false;
   }
   if (!size || index.range.within(0, *size - 1))
     return true;
-  Diagnostic &d = report(Code::E0209, span, "an index must be known to lie in 0 .. " + std::to_string(*size - 1) +
-                                                ", but this is " + intervalText(index.range), frame);
+  Diagnostic &d = report(Code::E0209, span,
+                         "an index must be known to lie in 0 .. " + std::to_string(*size - 1) + ", but this is " +
+                             intervalText(index.range),
+                         frame);
   d.label(span, textOf(span) + ": " + describe(Value::of(index), dims));
-  d.help(index.range.known ? "declare a larger axis, or bound it with min and max"
-                           : "declare the integers `below " + formOf(axis, dims) + "`, in data or in the parameter's type");
+  d.help(index.range.known
+             ? "declare a larger axis, or bound it with min and max"
+             : "declare the integers `below " + formOf(axis, dims) + "`, in data or in the parameter's type");
   return false;
 }
 
@@ -144,8 +153,10 @@ Value Elaborator::indexWhole(const Tensor &base, const Expr &expr, Frame &frame)
       std::optional<int64_t> from = begin->integer(), to = end->integer(), size = axis.integer();
       std::optional<Number> length = subtractNumbers(*end, *begin);
       if (!from || !to || *from < 0 || *to <= *from || (size && *to > *size) || !length) {
-        report(Code::E0212, slot->span, "the slice " + sizeText(*begin) + " : " + sizeText(*end) + " is not inside the axis " +
-                                            sizeText(axis) + " or is empty", frame);
+        report(Code::E0212, slot->span,
+               "the slice " + sizeText(*begin) + " : " + sizeText(*end) + " is not inside the axis " + sizeText(axis) +
+                   " or is empty",
+               frame);
         bad = true;
         continue;
       }
@@ -227,9 +238,10 @@ Value Elaborator::indexScalar(const Tensor &base, const Expr &expr, Frame &frame
   for (const Slot &slot : expr.slots)
     hasDots |= slot.kind == Slot::Dots;
   if (!hasDots && dotsCount > 0)
-    return failure(Code::E0402, expr.op, "an operand of index notation is indexed in full, but " +
-                       textOf(expr.children[0]->span) + " has " + std::to_string(base.axes.size()) + " axes and " +
-                       std::to_string(expr.slots.size()) + " slots", frame);
+    return failure(Code::E0402, expr.op,
+                   "an operand of index notation is indexed in full, but " + textOf(expr.children[0]->span) + " has " +
+                       std::to_string(base.axes.size()) + " axes and " + std::to_string(expr.slots.size()) + " slots",
+                   frame);
   Tensor result = base;
   result.labels.assign(base.axes.size(), -1);
   if (hasDots) {
@@ -250,7 +262,8 @@ Value Elaborator::indexScalar(const Tensor &base, const Expr &expr, Frame &frame
     if (!slot)
       continue;
     if (slot->kind == Slot::Range) {
-      report(Code::E0402, slot->span, "a slice has no place in index notation", frame).help("slice outside, z = x[a:b]");
+      report(Code::E0402, slot->span, "a slice has no place in index notation", frame)
+          .help("slice outside, z = x[a:b]");
       return {};
     }
     int index = slot->begin->kind == ExprKind::Name ? scope.find(slot->begin->text) : -1;
@@ -268,7 +281,8 @@ Value Elaborator::indexScalar(const Tensor &base, const Expr &expr, Frame &frame
     if (at.isError())
       return {};
     if (isBatch(base.axes[k])) {
-      report(Code::E0502, slot->span, "the batch axis " + dims[batchDim].name + " may only be indexed by an index name", frame);
+      report(Code::E0502, slot->span, "the batch axis " + dims[batchDim].name + " may only be indexed by an index name",
+             frame);
       return {};
     }
     if (at.isTensor() && at.tensor.dtype == DType::I32) {

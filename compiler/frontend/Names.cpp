@@ -1,4 +1,5 @@
 // Names.cpp: one walk over every body with the scopes prelude < file < body < index statement.
+#include "compiler/frontend/LayerGraph.h"
 #include "compiler/frontend/Names.h"
 
 #include <algorithm>
@@ -11,9 +12,24 @@ namespace cinch {
 using namespace ast;
 
 const std::vector<std::string> &implicitNames() {
-  static const std::vector<std::string> names = {
-      "training", "pi", "zeros", "ones", "constant", "normal", "truncated_normal", "uniform", "orthogonal", "kaiming_normal",
-      "kaiming_uniform", "xavier_normal", "xavier_uniform", "fan_in", "fan_out", "max", "min", "where"};
+  static const std::vector<std::string> names = {"training",
+                                                 "pi",
+                                                 "zeros",
+                                                 "ones",
+                                                 "constant",
+                                                 "normal",
+                                                 "truncated_normal",
+                                                 "uniform",
+                                                 "orthogonal",
+                                                 "kaiming_normal",
+                                                 "kaiming_uniform",
+                                                 "xavier_normal",
+                                                 "xavier_uniform",
+                                                 "fan_in",
+                                                 "fan_out",
+                                                 "max",
+                                                 "min",
+                                                 "where"};
   return names;
 }
 
@@ -42,7 +58,8 @@ struct Known {
 using Scope = std::map<std::string, Known>;
 
 bool isBracketCall(const std::string &name) {
-  return name == "range" || name == "random_uniform" || name == "random_normal" || name == "random_int" || name == "random_bool";
+  return name == "range" || name == "random_uniform" || name == "random_normal" || name == "random_int" ||
+         name == "random_bool";
 }
 
 struct Checker {
@@ -50,13 +67,13 @@ struct Checker {
   Diagnostics &diags;
   int fileId = 0;
   Scope fileScope, body;
-  std::set<std::string> later;           // names of this body that come further down
+  std::set<std::string> later; // names of this body that come further down
   std::vector<std::vector<std::string>> indexScopes;
-  std::map<const LayerItem *, std::set<const LayerItem *>> mentions, uses;
+  LayerGraph graph;
   const LayerItem *current = nullptr;
   int calls = 0;
-  std::set<std::string> told;            // unknown names of this body that were reported
-  bool fieldsUnknown = false;            // a `train` whose data does not exist
+  std::set<std::string> told; // unknown names of this body that were reported
+  bool fieldsUnknown = false; // a `train` whose data does not exist
   bool numbering = false;
   bool inSlot = false;                   // between the brackets of an operand
 
@@ -101,9 +118,10 @@ struct Checker {
       outer->second.mentioned = true;
       bool ordered = outer->second.kind == Known::Dim || outer->second.kind == Known::Const;
       if (ordered && outer->second.span.begin > span.begin)
-        diags.error(Code::E0103, span, "`" + name + "` is used before its definition").label(outer->second.span, "defined here");
+        diags.error(Code::E0103, span, "`" + name + "` is used before its definition")
+            .label(outer->second.span, "defined here");
       if (const LayerItem *layer = tables.find(name, fileId))
-        mentions[current].insert(layer);
+        graph.mentions[current].insert(layer);
       return;
     }
     if (later.count(name)) {
@@ -112,7 +130,7 @@ struct Checker {
       return;
     }
     if (const LayerItem *layer = tables.find(name, fileId)) {
-      mentions[current].insert(layer);
+      graph.mentions[current].insert(layer);
       return;
     }
     if (isImplicitName(name))
@@ -141,9 +159,7 @@ struct Checker {
       d.help(didYouMean(name, candidates));
   }
 
-  bool known(const std::string &name) const {
-    return body.count(name) || fileScope.count(name) || later.count(name);
-  }
+  bool known(const std::string &name) const { return body.count(name) || fileScope.count(name) || later.count(name); }
 
   void args(const std::vector<Arg> &list) {
     for (const Arg &arg : list)
@@ -225,7 +241,8 @@ struct Checker {
       diags.error(Code::E0401, place.span, "index `" + name + "` is bound twice");
     } else if (known(name)) {
       auto own = body.find(name);
-      Diagnostic &d = diags.error(Code::E0401, place.span, "index `" + name + "` is a name already; an index is a new name");
+      Diagnostic &d =
+          diags.error(Code::E0401, place.span, "index `" + name + "` is a name already; an index is a new name");
       if (own != body.end())
         d.label(own->second.span, "defined here");
       else if (fileScope.count(name))
@@ -240,8 +257,9 @@ struct Checker {
                 (fileId == 0 && t.dtype.text == "tensor");
     if (!good && t.dtype)
       diags.error(Code::E0202, t.dtype.span, "unknown element type `" + t.dtype.text + "`; there are f32, i32 and bool")
-          .help(t.dtype.text == "f64" || t.dtype.text == "bf16" ? "storage is f32; write `precision " + t.dtype.text + "` in train"
-                                                                : didYouMean(t.dtype.text, dtypes));
+          .help(t.dtype.text == "f64" || t.dtype.text == "bf16"
+                    ? "storage is f32; write `precision " + t.dtype.text + "` in train"
+                    : didYouMean(t.dtype.text, dtypes));
     int dots = 0;
     for (const Axis &axis : t.axes) {
       expr(axis.size.get());
@@ -305,8 +323,8 @@ struct Checker {
           indexScopes.push_back({use.index.text}); // seen in the sizes and constants only
         }
         if (const LayerItem *layer = tables.find(use.layer.text, fileId)) {
-          mentions[current].insert(layer);
-          uses[current].insert(layer);
+          graph.mentions[current].insert(layer);
+          graph.uses[current].insert(layer);
           auto outer = fileScope.find(use.layer.text);
           if (outer != fileScope.end())
             outer->second.mentioned = true;
@@ -413,7 +431,9 @@ struct Checker {
         type(*parameter.type);
       expr(parameter.value.get());
       if (parameter.type && constants)
-        diags.error(Code::E0301, parameter.span, "tensor parameter `" + parameter.name.text + "` stands behind a constant")
+        diags
+            .error(Code::E0301, parameter.span,
+                   "tensor parameter `" + parameter.name.text + "` stands behind a constant")
             .help("write the tensors first");
       constants |= !parameter.type;
     }
@@ -526,57 +546,6 @@ struct Checker {
     later.erase(name.text);
     define(fileScope, name, kind);
   }
-
-  // ---- The graph of layers
-  void findRecursion() {
-    std::map<const LayerItem *, int> state;
-    std::vector<const LayerItem *> path;
-    std::function<void(const LayerItem *)> visit = [&](const LayerItem *item) {
-      state[item] = 1;
-      path.push_back(item);
-      for (const LayerItem *next : mentions[item]) {
-        if (state[next] == 1) {
-          std::string text;
-          auto from = std::find(path.begin(), path.end(), next);
-          for (auto it = from; it != path.end(); ++it) {
-            text += "`" + (*it)->name.text + "` -> ";
-            tables.recursive.insert(*it);
-          }
-          diags.error(Code::E0105, next->name.span, "layer `" + next->name.text + "` contains itself: " + text + "`" +
-                                                        next->name.text + "`");
-        } else if (state[next] == 0 && path.size() < 4000) {
-          visit(next);
-        }
-      }
-      path.pop_back();
-      state[item] = 2;
-    };
-    std::vector<const LayerItem *> items;
-    for (const auto &[item, others] : mentions)
-      if (item)
-        items.push_back(item);
-    std::sort(items.begin(), items.end(), [](const LayerItem *a, const LayerItem *b) {
-      return std::make_pair(a->span.file, a->span.begin) < std::make_pair(b->span.file, b->span.begin);
-    });
-    for (const LayerItem *item : items)
-      if (state[item] == 0)
-        visit(item);
-  }
-
-  void findOwners() {
-    for (const auto *table : {&tables.preludeLayers, &tables.fileLayers})
-      for (const auto &[name, item] : *table)
-        for (const Statement &s : item->body)
-          if (s.kind == StatementKind::Param || s.kind == StatementKind::State)
-            tables.owning.insert(item);
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const auto &[item, others] : uses)
-        for (const LayerItem *other : others)
-          if (item && tables.owning.count(other))
-            changed |= tables.owning.insert(item).second;
-    }
-  }
 };
 
 } // namespace
@@ -586,8 +555,8 @@ NameTables checkNames(const File &prelude, const File &file, Diagnostics &diags)
   Checker checker{tables, diags};
   checker.run(prelude);
   checker.run(file);
-  checker.findRecursion();
-  checker.findOwners();
+  checker.graph.findRecursion(tables, diags);
+  checker.graph.findOwners(tables);
   return tables;
 }
 

@@ -19,13 +19,14 @@ struct NameTables {
   std::unordered_map<const ast::Expr *, int> callNumbers; // Call, and Index of a random built-in without parentheses
   std::set<const ast::LayerItem *> owning;                // own parameters or states, themselves or by a `use`
   std::set<const ast::LayerItem *> recursive;             // not to be called
-  std::set<std::pair<int, uint32_t>> unknown;              // places of names that were reported
+  std::set<std::pair<int, uint32_t>> unknown;             // places of names that were reported
   const ast::LayerItem *find(const std::string &name, int file) const;
 };
 
 NameTables checkNames(const ast::File &prelude, const ast::File &file, Diagnostics &diags);
 
-// Words that are known everywhere without being declared: `training`, `pi`, initial distributions, `max`, `min`, `where`.
+// Words that are known everywhere without being declared: `training`, `pi`, initial distributions, `max`, `min`,
+// `where`.
 const std::vector<std::string> &implicitNames();
 bool isImplicitName(const std::string &name);
 

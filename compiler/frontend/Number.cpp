@@ -1,5 +1,5 @@
-// Number.cpp: arithmetic on values and normal forms together. A form that grows past 32 terms is given up: the number then
-// has its value only, which is always allowed (fewer sizes are equal by name, none becomes equal wrongly).
+// Number.cpp: arithmetic on values and normal forms together. A form that grows past 32 terms is given up: the number
+// then has its value only, which is always allowed (fewer sizes are equal by name, none becomes equal wrongly).
 #include "compiler/frontend/Number.h"
 
 #include <algorithm>
@@ -131,7 +131,8 @@ std::optional<Number> subtractNumbers(const Number &a, const Number &b) {
   return exactNumber(subtract(a.value, b.value), normalize(joined(a, b, true)));
 }
 
-static std::optional<std::vector<Term>> multiplyForms(const std::vector<Term> &a, const std::vector<Term> &b, int sign) {
+static std::optional<std::vector<Term>> multiplyForms(const std::vector<Term> &a, const std::vector<Term> &b,
+                                                      int sign) {
   std::vector<Term> terms;
   for (const Term &x : a)
     for (const Term &y : b) {
@@ -193,7 +194,7 @@ Number floorNumber(const Number &a) {
   return a.value.isWhole() ? a : Number(a.value.floor());
 }
 
-// ---- Text --------------------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------------------------
 static std::string productOf(const Monomial &names, const Fraction &factor, const DimTable &dims) {
   std::string top, bottom;
   int below = 0;

@@ -1,6 +1,7 @@
-// Number.h: a number known at compile time: a value and a normal form. The form is a polynomial with fractional coefficients
-// over dim names (negative exponents for a division by a product of names); it says which sizes are the same by name. A
-// number without names has a constant polynomial, which is then its value. Sizes and constants are one and the same thing.
+// Number.h: a number known at compile time: a value and a normal form. The form is a polynomial with fractional
+// coefficients over dim names (negative exponents for a division by a product of names); it says which sizes are the
+// same by name. A number without names has a constant polynomial, which is then its value. Sizes and constants are
+// one and the same thing.
 #ifndef CINCH_COMPILER_FRONTEND_NUMBER_H
 #define CINCH_COMPILER_FRONTEND_NUMBER_H
 
@@ -25,8 +26,8 @@ struct Term {
 
 struct Number {
   bool exact = true;
-  Fraction value;        // if exact
-  double real = 0;       // always: the value rounded
+  Fraction value;         // if exact
+  double real = 0;        // always: the value rounded
   std::vector<Term> form; // sorted by monomial; empty for zero. Only if exact
 
   Number() = default;
@@ -36,7 +37,7 @@ struct Number {
   static Number ofDim(int dim, const Fraction &value);
 
   bool hasNames() const { return !form.empty() && !(form.size() == 1 && form[0].names.empty()); }
-  bool isDim(int dim) const;        // exactly this one name
+  bool isDim(int dim) const; // exactly this one name
   bool mentions(int dim) const;
   std::optional<int64_t> integer() const { return exact ? value.toInteger() : std::nullopt; }
   bool isZero() const { return exact ? value.isZero() : real == 0; }

@@ -1,5 +1,6 @@
-// Parameters.cpp: `param` declarations: their types, their initial distributions, and the order in which they are listed.
-// The formulas of the fans are PyTorch's: fan in is the product of all axes but the first, fan out of all but the second;
+// Parameters.cpp: `param` declarations: their types, their initial distributions, and the order in which they are
+// listed. The formulas of the fans are PyTorch's: fan in is the product of all axes but the first, fan out of all but
+// the second;
 //   kaiming_normal: sqrt(2 / fan) deviation      kaiming_uniform: sqrt(6 / fan) half width
 //   xavier_normal:  sqrt(2 / (in + out))         xavier_uniform:  sqrt(6 / (in + out))
 #include "compiler/frontend/Elaborator.h"
@@ -74,9 +75,11 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
   if (!dtype || !axes)
     return {};
   if (*dtype != DType::F32)
-    return failure(Code::E0309, statement.type.span, "a parameter is f32, not " + std::string(dtypeName(*dtype)), frame);
+    return failure(Code::E0309, statement.type.span, "a parameter is f32, not " + std::string(dtypeName(*dtype)),
+                   frame);
   if (batchAxis(*axes) >= 0)
-    return failure(Code::E0309, statement.type.span, "a parameter may not have the batch axis " + dims[batchDim].name, frame);
+    return failure(Code::E0309, statement.type.span, "a parameter may not have the batch axis " + dims[batchDim].name,
+                   frame);
   Tensor tensor;
   tensor.axes = *axes;
   Init init;
@@ -95,8 +98,8 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
   const TensorType &type = graph->at(tensor.op).type;
   if (isNew) {
     if (parametersFixed)
-      return failure(Code::E0306, statement.names[0].span, "evaluation needs the parameter `" + path +
-                         "`, which training does not have", frame);
+      return failure(Code::E0306, statement.names[0].span,
+                     "evaluation needs the parameter `" + path + "`, which training does not have", frame);
     cinch::Parameter parameter;
     parameter.path = path;
     parameter.type = type;
@@ -112,8 +115,10 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
       std::string sizes;
       for (int64_t size : first.type.shape)
         sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
-      return failure(Code::E0306, statement.names[0].span, "`" + path + "` must be the same in every call, but it was f32[" +
-                         sizes + "] and is now " + typeOf(tensor), frame);
+      return failure(Code::E0306, statement.names[0].span,
+                     "`" + path + "` must be the same in every call, but it was f32[" + sizes + "] and is now " +
+                         typeOf(tensor),
+                     frame);
     }
   }
   binding.value = Value::of(tensor);

@@ -6,17 +6,21 @@
 namespace cinch {
 
 static const char *const opNames[] = {
-    "parameter", "field", "valid_rows", "constant", "vector", "range", "neg", "exp", "expm1", "log", "log1p", "sqrt", "sin",
-    "cos", "tanh", "erf", "sigmoid", "softplus", "abs", "floor", "stop_gradient", "not", "and", "or", "cast", "add", "sub",
-    "mul", "div", "pow", "max", "min", "compare", "where", "broadcast", "transpose", "reshape", "slice", "pad", "concat",
-    "reverse", "reduce", "contract", "gather", "softmax", "log_softmax", "argmax", "argmin", "cross_entropy", "attend", "random"};
+    "parameter",     "field",    "valid_rows", "constant",  "vector",        "range",       "neg",    "exp",
+    "expm1",         "log",      "log1p",      "sqrt",      "sin",           "cos",         "tanh",   "erf",
+    "sigmoid",       "softplus", "abs",        "floor",     "stop_gradient", "not",         "and",    "or",
+    "cast",          "add",      "sub",        "mul",       "div",           "pow",         "max",    "min",
+    "compare",       "where",    "broadcast",  "transpose", "reshape",       "slice",       "pad",    "concat",
+    "reverse",       "reduce",   "contract",   "gather",    "softmax",       "log_softmax", "argmax", "argmin",
+    "cross_entropy", "attend",   "random"};
 static const char *const compareNames[] = {"eq", "ne", "lt", "le", "gt", "ge"};
 static const char *const reduceNames[] = {"sum", "mean", "max", "min", "prod", "any", "all"};
 static const char *const randomNames[] = {"uniform", "normal", "int", "bool"};
 static const char *const initNames[] = {"constant", "normal", "truncated_normal", "uniform", "orthogonal"};
 static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
 static const char *const optimizerNames[] = {"sgd", "adam", "adamw"};
-static const char *const scheduleNames[] = {"constant", "linear", "cosine", "polynomial", "inverse_sqrt", "step", "exponential", "wsd"};
+static const char *const scheduleNames[] = {"constant",     "linear", "cosine",      "polynomial",
+                                            "inverse_sqrt", "step",   "exponential", "wsd"};
 static const char *const dtypeNames[] = {"f32", "i32", "bool"};
 
 static std::string real(double value) {
@@ -87,8 +91,8 @@ static std::string opText(const Op &op, const Program &program, size_t number) {
   if (op.hasExcept)
     text += " except " + std::to_string(op.except);
   if (op.kind == OpKind::Attend) {
-    text += std::string(op.attend.causal ? " causal" : "") + (op.attend.hasKeys ? " keys" : "") + (op.attend.hasBias ? " bias" : "") +
-            " scale " + real(op.attend.scale);
+    text += std::string(op.attend.causal ? " causal" : "") + (op.attend.hasKeys ? " keys" : "") +
+            (op.attend.hasBias ? " bias" : "") + " scale " + real(op.attend.scale);
     if (op.attend.dropout > 0) {
       char key[24];
       snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(op.key));
@@ -151,8 +155,9 @@ static std::string trainText(const Program &program) {
     text += "\n";
   }
   const Schedule &s = train.schedule;
-  text += std::string("  schedule ") + scheduleNames[s.kind] + " warmup " + real(s.warmup) + " end " + real(s.end) + " power " +
-          real(s.power) + " factor " + real(s.factor) + " every " + real(s.every) + " decay " + real(s.decay);
+  text += std::string("  schedule ") + scheduleNames[s.kind] + " warmup " + real(s.warmup) + " end " + real(s.end) +
+          " power " + real(s.power) + " factor " + real(s.factor) + " every " + real(s.every) + " decay " +
+          real(s.decay);
   if (!s.at.empty())
     text += " at " + listText(s.at);
   text += "\n";
@@ -174,7 +179,8 @@ static std::string trainText(const Program &program) {
       text += " checkpoint \"" + e.dir + "\" keep " + std::to_string(e.keep) +
               (e.best.empty() ? "" : std::string(" best ") + (e.bestIsMax ? "max " : "min ") + e.best);
     else
-      text += std::string(" log") + (e.csv ? " csv" : "") + (e.jsonl ? " jsonl" : "") + (e.tensorboard ? " tensorboard" : "");
+      text += std::string(" log") + (e.csv ? " csv" : "") + (e.jsonl ? " jsonl" : "") +
+              (e.tensorboard ? " tensorboard" : "");
     text += "\n";
   }
   const PlanSettings &p = program.plan;
@@ -184,16 +190,17 @@ static std::string trainText(const Program &program) {
 }
 
 std::string printProgram(const Program &program) {
-  std::string text = "model " + program.modelName + " batch " + program.batchName + " = " + std::to_string(program.batch) + "\n";
+  std::string text =
+      "model " + program.modelName + " batch " + program.batchName + " = " + std::to_string(program.batch) + "\n";
   int64_t total = 0;
   for (const Parameter &parameter : program.parameters) {
     int64_t size = 1;
     for (int64_t axis : parameter.type.shape)
       size *= axis;
     total += size;
-    text += "parameter " + parameter.path + ": " + typeText(parameter.type) + " ~ " + initNames[parameter.init.kind] + " " +
-            real(parameter.init.a) + " optimizer " + std::to_string(parameter.optimizer) + (parameter.decays ? "" : " no decay") +
-            (parameter.frozen ? " frozen" : "") + "\n";
+    text += "parameter " + parameter.path + ": " + typeText(parameter.type) + " ~ " + initNames[parameter.init.kind] +
+            " " + real(parameter.init.a) + " optimizer " + std::to_string(parameter.optimizer) +
+            (parameter.decays ? "" : " no decay") + (parameter.frozen ? " frozen" : "") + "\n";
   }
   text += "parameters " + std::to_string(total) + "\n";
   for (const Dataset &data : program.datasets)

@@ -1,5 +1,5 @@
-// Reductions.cpp: sum, mean, max, min, prod, any, all over axes named by size or by index, with or without a `where`; and the
-// reductions over the batch that `train` may write, which differ in the step and in an evaluation.
+// Reductions.cpp: sum, mean, max, min, prod, any, all over axes named by size or by index, with or without a `where`;
+// and the reductions over the batch that `train` may write, which differ in the step and in an evaluation.
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
@@ -56,7 +56,8 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
   std::vector<int> bound;
   for (const Place &place : expr.places) {
     if (scope.find(place.dots ? "" : place.name.text) >= 0)
-      return failure(Code::E0401, place.span, "index `" + (place.dots ? ".." : place.name.text) + "` is bound already", frame);
+      return failure(Code::E0401, place.span, "index `" + (place.dots ? ".." : place.name.text) + "` is bound already",
+                     frame);
     bound.push_back(bindIndex(scope, place.dots ? "" : place.name.text, place.span));
   }
   frame.index = &scope;
@@ -74,8 +75,9 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
     if (condition.isError())
       return leave({});
     if (!condition.isTensor() || condition.tensor.dtype != DType::Bool)
-      return leave(failure(Code::E0407, expr.where->span, "the condition of `where` must be a bool tensor, but this is " +
-                               describe(condition, dims), frame));
+      return leave(failure(Code::E0407, expr.where->span,
+                           "the condition of `where` must be a bool tensor, but this is " + describe(condition, dims),
+                           frame));
     mask = condition.tensor;
   }
   const Expr &body = *expr.children[0];
@@ -90,8 +92,8 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
     if (!left->isTensor() && !right->isTensor())
       value = constantBinary(BinaryOp::Mul, *left, *right, body, frame);
     else if (!left->isTensor() || !right->isTensor() || !contracts(left->tensor, right->tensor))
-      value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span, frame,
-                          CompareKind::EQ, "*");
+      value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span,
+                          frame, CompareKind::EQ, "*");
   } else {
     value = eval(body, frame);
   }
@@ -104,8 +106,10 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
   for (int index : bound) {
     const IndexScope::Index &info = scope.indices[index];
     if (!info.used)
-      return leave(failure(Code::E0404, info.span, "index `" + (info.name.empty() ? ".." : info.name) +
-                               "` is summed over but not used, so its size is unknown", frame));
+      return leave(failure(Code::E0404, info.span,
+                           "index `" + (info.name.empty() ? ".." : info.name) +
+                               "` is summed over but not used, so its size is unknown",
+                           frame));
     for (size_t k = 0; k < info.sizes.size(); ++k) {
       gone.insert((info.order << 8) + static_cast<int>(k));
       overBatch |= isBatch(info.sizes[k]);
@@ -119,21 +123,23 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
       for (int label : tensor->labels)
         if (!gone.count(label))
           kept.insert(label);
-    if (!checkMaskEnd(left->tensor, expr.span, frame, "a sum") || !checkMaskEnd(right->tensor, expr.span, frame, "a sum"))
+    if (!checkMaskEnd(left->tensor, expr.span, frame, "a sum") ||
+        !checkMaskEnd(right->tensor, expr.span, frame, "a sum"))
       return leave({});
-    Value product = Value::of(contract(left->tensor, right->tensor, {kept.begin(), kept.end()}, {gone.begin(), gone.end()},
-                                       expr.span, frame));
+    Value product = Value::of(contract(left->tensor, right->tensor, {kept.begin(), kept.end()},
+                                       {gone.begin(), gone.end()}, expr.span, frame));
     if (expr.reduction == ReductionOp::Mean)
-      product = elementwise(OpKind::Mul, {product, Value::of(*divideNumbers(Number(1), count))}, {expr.span, expr.span}, expr.span,
-                            frame, CompareKind::EQ, "mean");
+      product = elementwise(OpKind::Mul, {product, Value::of(*divideNumbers(Number(1), count))}, {expr.span, expr.span},
+                            expr.span, frame, CompareKind::EQ, "mean");
     return leave(product);
   }
   if (contraction)
-    value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span, frame,
-                        CompareKind::EQ, "*");
+    value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span,
+                        frame, CompareKind::EQ, "*");
   if (!value.isTensor())
-    return leave(value.isError() ? Value() : failure(Code::E0407, body.span, "a reduction takes a tensor, but this is " +
-                                                         describe(value, dims), frame));
+    return leave(value.isError() ? Value()
+                                 : failure(Code::E0407, body.span,
+                                           "a reduction takes a tensor, but this is " + describe(value, dims), frame));
   std::vector<Tensor> both = {value.tensor};
   std::vector<Span> spans = {body.span};
   if (mask) {
@@ -156,7 +162,8 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
   if (value.isError())
     return {};
   if (!value.isTensor())
-    return failure(Code::E0407, expr.children[0]->span, "a reduction takes a tensor, but this is " + describe(value, dims), frame);
+    return failure(Code::E0407, expr.children[0]->span,
+                   "a reduction takes a tensor, but this is " + describe(value, dims), frame);
   std::vector<Tensor> both = {value.tensor};
   std::vector<Span> spans = {expr.children[0]->span};
   std::optional<Tensor> mask;
@@ -165,8 +172,8 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
     if (condition.isError())
       return {};
     if (!condition.isTensor() || condition.tensor.dtype != DType::Bool)
-      return failure(Code::E0407, expr.where->span, "the condition of `where` must be a bool tensor, but this is " +
-                         describe(condition, dims), frame);
+      return failure(Code::E0407, expr.where->span,
+                     "the condition of `where` must be a bool tensor, but this is " + describe(condition, dims), frame);
     both.push_back(condition.tensor);
     spans.push_back(expr.where->span);
     if (!align(both, spans, expr.where->span, frame, "where"))
@@ -185,15 +192,17 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
     if (size.isError())
       return {};
     if (!size.isNumber())
-      return failure(Code::E0406, place.span, "a reduction names sizes, but `" + place.name.text + "` is " + describe(size, dims),
-                     frame);
+      return failure(Code::E0406, place.span,
+                     "a reduction names sizes, but `" + place.name.text + "` is " + describe(size, dims), frame);
     std::vector<int64_t> found;
     for (size_t i = 0; i < tensor.axes.size(); ++i)
       if (sameForm(tensor.axes[i], size.number))
         found.push_back(static_cast<int64_t>(i));
     if (found.size() != 1) {
-      Diagnostic &d = report(Code::E0406, place.span, std::string(found.empty() ? "no axis" : "more than one axis") + " of " +
-                                                          typeOf(tensor) + " has the size " + sizeText(size.number), frame);
+      Diagnostic &d = report(Code::E0406, place.span,
+                             std::string(found.empty() ? "no axis" : "more than one axis") + " of " + typeOf(tensor) +
+                                 " has the size " + sizeText(size.number),
+                             frame);
       labelOperand(d, expr.children[0]->span, Value::of(tensor));
       d.help("reduce with index names, y[i] = " + std::string(spelling(expr.reduction)) + "[k] x[i, k]");
       return {};
@@ -207,7 +216,8 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
   return reduce(expr, tensor, mask, {axes.begin(), axes.end()}, frame);
 }
 
-Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::vector<int64_t> &axes, Span span, Frame &frame) {
+Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::vector<int64_t> &axes, Span span,
+                              Frame &frame) {
   Op op;
   op.kind = OpKind::Reduce;
   op.reduce = kind;
@@ -226,29 +236,33 @@ Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::v
     return result;
   result.op = emit(std::move(op), value.dtype, result.axes, span, frame).op;
   if (overBatch)
-    graph->addFacts(result.op, IsBatchSum | FromBatchSum |
-                                   (graph->facts(value.op) & FromParameter ? FromBatchSumOfModel : 0));
+    graph->addFacts(result.op,
+                    IsBatchSum | FromBatchSum | (graph->facts(value.op) & FromParameter ? FromBatchSumOfModel : 0));
   return result;
 }
 
-Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame) {
+Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
+                         Frame &frame) {
   ReduceKind kind = *kindOf(expr.reduction);
   std::string name = std::string("`") + spelling(expr.reduction) + "`";
   Span span = expr.span;
-  bool adds = kind == ReduceKind::Sum || kind == ReduceKind::Mean, logic = kind == ReduceKind::Any || kind == ReduceKind::All;
+  bool adds = kind == ReduceKind::Sum || kind == ReduceKind::Mean,
+       logic = kind == ReduceKind::Any || kind == ReduceKind::All;
   if (mask && !adds && !logic)
     return failure(Code::E0407, expr.op, name + " takes no `where`; only sum, mean, any and all do", frame);
   if (logic != (value.dtype == DType::Bool) && !(adds && value.dtype == DType::Bool))
     return failure(Code::E0407, expr.op, name + " does not take " + dtypeName(value.dtype), frame);
   if (adds && value.dtype == DType::I32) {
-    report(kind == ReduceKind::Sum ? Code::E0710 : Code::E0407, expr.op, name + (kind == ReduceKind::Sum ? " of i32 is not there yet" : " does not take i32"), frame)
+    report(kind == ReduceKind::Sum ? Code::E0710 : Code::E0407, expr.op,
+           name + (kind == ReduceKind::Sum ? " of i32 is not there yet" : " does not take i32"), frame)
         .help("write f32(x)");
     return {};
   }
   if (!mask && !checkMaskEnd(value, span, frame, "a reduction"))
     return {};
   if (mask && mask->unmasked)
-    return failure(Code::E0211, expr.where->span, "the condition itself depends on the `except` value of the data", frame);
+    return failure(Code::E0211, expr.where->span, "the condition itself depends on the `except` value of the data",
+                   frame);
   value.hasExcept = value.unmasked = false;
   if (adds && value.dtype == DType::Bool) {
     Op cast;
@@ -271,12 +285,12 @@ Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> m
   }
   Value all = Value::of(value), condition = Value::of(*mask);
   if (kind == ReduceKind::Any)
-    return Value::of(emitReduce(kind, elementwise(OpKind::And, {condition, all}, {span, span}, span, frame).tensor, axes, span,
-                                frame));
+    return Value::of(emitReduce(kind, elementwise(OpKind::And, {condition, all}, {span, span}, span, frame).tensor,
+                                axes, span, frame));
   if (kind == ReduceKind::All) {
     Value outside = elementwise(OpKind::Not, {condition}, {span}, span, frame);
-    return Value::of(emitReduce(kind, elementwise(OpKind::Or, {outside, all}, {span, span}, span, frame).tensor, axes, span,
-                                frame));
+    return Value::of(
+        emitReduce(kind, elementwise(OpKind::Or, {outside, all}, {span, span}, span, frame).tensor, axes, span, frame));
   }
   Value zero = Value::of(Number(0)), one = Value::of(Number(1));
   Value inside = elementwise(OpKind::Where, {condition, all, zero}, {span, span, span}, span, frame);
@@ -300,16 +314,19 @@ std::optional<Tensor> Elaborator::validRows(Span span, Frame &frame) {
   return emit(std::move(op), DType::Bool, {Number::ofDim(batchDim, dims[batchDim].value)}, span, frame);
 }
 
-// In the step: over the full batch, whose size is known. In an evaluation: sums over the valid rows of this batch, so that the
-// sums of all batches may be added, and the number of valid rows is such a sum too.
-Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes, Frame &frame) {
+// In the step: over the full batch, whose size is known. In an evaluation: sums over the valid rows of this batch, so
+// that the sums of all batches may be added, and the number of valid rows is such a sum too.
+Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
+                              Frame &frame) {
   ReduceKind kind = *kindOf(expr.reduction);
   Span span = expr.span;
   uint8_t facts = graph->facts(value.op) | (mask ? graph->facts(mask->op) : 0);
   if (facts & FromBatchSum)
-    return failure(Code::E0710, expr.op, "a batch reduction of something that depends on a batch reduction is not there yet", frame);
+    return failure(Code::E0710, expr.op,
+                   "a batch reduction of something that depends on a batch reduction is not there yet", frame);
   if (kind == ReduceKind::Max || kind == ReduceKind::Min || kind == ReduceKind::Prod)
-    return failure(Code::E0710, expr.op, std::string("`") + spelling(expr.reduction) + "` over the batch is not there yet", frame);
+    return failure(Code::E0710, expr.op,
+                   std::string("`") + spelling(expr.reduction) + "` over the batch is not there yet", frame);
   if (mode == GraphMode::Evaluation) {
     Tensor valid = *validRows(span, frame);
     std::vector<int> labels = value.labels;
@@ -341,7 +358,8 @@ Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tens
   if (!mask)
     return Value::of(emitReduce(kind, value, axes, span, frame));
   Value zero = Value::of(Number(0));
-  Value inside = elementwise(OpKind::Where, {Value::of(*mask), Value::of(value), zero}, {span, span, span}, span, frame);
+  Value inside =
+      elementwise(OpKind::Where, {Value::of(*mask), Value::of(value), zero}, {span, span, span}, span, frame);
   Value sum = Value::of(emitReduce(ReduceKind::Sum, inside.tensor, axes, span, frame));
   if (kind == ReduceKind::Sum)
     return sum;

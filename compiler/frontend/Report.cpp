@@ -1,5 +1,5 @@
-// Report.cpp: the checker's messages: where a layer was reached from, where a size came from, and that one fault in a layer is
-// told once and at a place in the user's own text.
+// Report.cpp: the checker's messages: where a layer was reached from, where a size came from, and that one fault in a
+// layer is told once and at a place in the user's own text.
 #include "compiler/frontend/Elaborator.h"
 
 namespace cinch {
@@ -34,8 +34,9 @@ Diagnostic &Elaborator::report(Code code, Span span, std::string message, const 
   Span at = span;
   for (const Frame *f = &frame; at.file == 0 && f && f->caller; f = f->caller)
     at = f->callSpan;
-  std::string key = std::to_string(static_cast<int>(code)) + ":" + std::to_string(at.file) + ":" + std::to_string(at.begin) +
-                    ":" + std::to_string(span.begin) + ":" + std::to_string(frame.node ? frame.node->instance : 0);
+  std::string key = std::to_string(static_cast<int>(code)) + ":" + std::to_string(at.file) + ":" +
+                    std::to_string(at.begin) + ":" + std::to_string(span.begin) + ":" +
+                    std::to_string(frame.node ? frame.node->instance : 0);
   if (!reported.insert(key).second) {
     sink = Diagnostic();
     return sink;
@@ -71,15 +72,18 @@ std::string Elaborator::originOf(const Number &number) const {
 // Two sizes have one value and different names.
 std::string Elaborator::equalValuesHelp(const Number &a, const Number &b) const {
   auto isName = [](const Number &n) {
-    return n.form.size() == 1 && n.form[0].factor == Fraction(1) && n.form[0].names.size() == 1 && n.form[0].names[0].second == 1;
+    return n.form.size() == 1 && n.form[0].factor == Fraction(1) && n.form[0].names.size() == 1 &&
+           n.form[0].names[0].second == 1;
   };
   if (isBatch(a) || isBatch(b))
     return "the batch dim equals only itself";
   std::string first = formOf(a, dims), second = formOf(b, dims);
   if (isName(a) && isName(b)) // the later one by the earlier one
-    return a.form[0].names[0].first < b.form[0].names[0].first ? "if they are one size, declare `dim " + second + " = " + first + "`"
-                                                               : "if they are one size, declare `dim " + first + " = " + second + "`";
-  return "the values are equal but " + first + " and " + second + " are different sizes; declare one dim by the other if they are one";
+    return a.form[0].names[0].first < b.form[0].names[0].first
+               ? "if they are one size, declare `dim " + second + " = " + first + "`"
+               : "if they are one size, declare `dim " + first + " = " + second + "`";
+  return "the values are equal but " + first + " and " + second +
+         " are different sizes; declare one dim by the other if they are one";
 }
 
 // "x: f32[B, T, D]   (D = 768 from gpt.cinch:3)": `size` is the axis the message is about.

@@ -1,4 +1,5 @@
-// RowBuiltins.cpp: built-ins along one axis with a kernel of their own: the softmax family, argmax, cross_entropy, attend.
+// RowBuiltins.cpp: built-ins along one axis with a kernel of their own: the softmax family, argmax, cross_entropy,
+// attend.
 #include "compiler/frontend/Elaborator.h"
 
 namespace cinch {
@@ -6,8 +7,8 @@ namespace cinch {
 using namespace ast;
 
 // axis = the name of a size, or a number from the left, negative from the right. Never the batch axis.
-std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor &x, int64_t fallback, Span span, Frame &frame,
-                                               const char *what) {
+std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor &x, int64_t fallback, Span span,
+                                               Frame &frame, const char *what) {
   int64_t rank = static_cast<int64_t>(x.axes.size());
   std::optional<size_t> found;
   Span at = arg ? arg->span : span;
@@ -19,8 +20,9 @@ std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor
     bool size = number.hasNames();
     if (arg->expr && arg->expr->kind == ExprKind::Name) {
       auto own = frame.names.find(arg->expr->text);
-      size |= own != frame.names.end() ? own->second.isSize : fileFrame.names.count(arg->expr->text) &&
-                                                                  fileFrame.names[arg->expr->text].isSize;
+      size |= own != frame.names.end()
+                  ? own->second.isSize
+                  : fileFrame.names.count(arg->expr->text) && fileFrame.names[arg->expr->text].isSize;
     }
     if (size) {
       int matches = 0;
@@ -30,8 +32,10 @@ std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor
           ++matches;
         }
       if (matches != 1) {
-        report(Code::E0406, at, std::string(matches ? "more than one axis" : "no axis") + " of " + typeOf(x) + " has the size " +
-                                    sizeText(number), frame)
+        report(Code::E0406, at,
+               std::string(matches ? "more than one axis" : "no axis") + " of " + typeOf(x) + " has the size " +
+                   sizeText(number),
+               frame)
             .help("give the number of the axis, from 0, or from -1 on the right");
         return std::nullopt;
       }
@@ -41,23 +45,27 @@ std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor
     }
   }
   if (!found) {
-    report(Code::E0406, at, std::string("`") + what + "` has no such axis: " + typeOf(x) + " has " + std::to_string(rank), frame);
+    report(Code::E0406, at,
+           std::string("`") + what + "` has no such axis: " + typeOf(x) + " has " + std::to_string(rank), frame);
     return std::nullopt;
   }
   if (isBatch(x.axes[*found])) {
-    report(Code::E0502, at, std::string("`") + what + "` along the batch axis " + dims[batchDim].name + " mixes examples", frame)
+    report(Code::E0502, at,
+           std::string("`") + what + "` along the batch axis " + dims[batchDim].name + " mixes examples", frame)
         .help("name another axis, axis = ..");
     return std::nullopt;
   }
   return found;
 }
 
-Value Elaborator::builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame) {
+Value Elaborator::builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span,
+                                   Frame &frame) {
   std::vector<const Argument *> taken;
   if (!takeArguments(name, args, {"x", "axis"}, 1, span, frame, taken))
     return {};
   if (!taken[0]->value.isTensor() || taken[0]->value.tensor.dtype != DType::F32)
-    return failure(Code::E0202, taken[0]->span, "`" + name + "` takes f32, but this is " + describe(taken[0]->value, dims), frame);
+    return failure(Code::E0202, taken[0]->span,
+                   "`" + name + "` takes f32, but this is " + describe(taken[0]->value, dims), frame);
   Tensor x = taken[0]->value.tensor;
   std::optional<size_t> axis = axisArgument(taken[1], x, -1, span, frame, name.c_str());
   if (!axis)
@@ -83,9 +91,11 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
     return {};
   const Value &logits = taken[0]->value, &y = taken[1]->value;
   if (!logits.isTensor() || logits.tensor.dtype != DType::F32)
-    return failure(Code::E0202, taken[0]->span, "the logits of `cross_entropy` are f32, but this is " + describe(logits, dims), frame);
+    return failure(Code::E0202, taken[0]->span,
+                   "the logits of `cross_entropy` are f32, but this is " + describe(logits, dims), frame);
   if (!y.isTensor() || y.tensor.dtype != DType::I32)
-    return failure(Code::E0202, taken[1]->span, "the labels of `cross_entropy` are i32, but this is " + describe(y, dims), frame);
+    return failure(Code::E0202, taken[1]->span,
+                   "the labels of `cross_entropy` are i32, but this is " + describe(y, dims), frame);
   const Tensor &x = logits.tensor;
   std::optional<size_t> axis = axisArgument(taken[2], x, -1, span, frame, "cross_entropy");
   if (!axis)
@@ -103,23 +113,28 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
     }
   }
   if (!equal) {
-    Diagnostic &d = report(Code::E0201, span, "the labels of `cross_entropy` have the logits' axes but for the classes" +
-                                                  (clash.empty() ? ": " + typeText(DType::I32, axes, dims) : clash), frame);
+    Diagnostic &d = report(Code::E0201, span,
+                           "the labels of `cross_entropy` have the logits' axes but for the classes" +
+                               (clash.empty() ? ": " + typeText(DType::I32, axes, dims) : clash),
+                           frame);
     labelOperand(d, taken[0]->span, logits);
     labelOperand(d, taken[1]->span, y);
     return {};
   }
   std::optional<int64_t> classes = x.axes[*axis].integer();
   if (classes && !y.tensor.range.within(0, *classes - 1)) {
-    Diagnostic &d = report(Code::E0209, taken[1]->span, "a label must be known to lie in 0 .. " + std::to_string(*classes - 1) +
-                                                            ", but this is " + intervalText(y.tensor.range), frame);
+    Diagnostic &d = report(Code::E0209, taken[1]->span,
+                           "a label must be known to lie in 0 .. " + std::to_string(*classes - 1) + ", but this is " +
+                               intervalText(y.tensor.range),
+                           frame);
     labelOperand(d, taken[0]->span, logits);
     labelOperand(d, taken[1]->span, y);
     d.help(y.tensor.range.known ? "" : "declare the labels `below " + formOf(x.axes[*axis], dims) + "`");
     return {};
   }
   if (y.tensor.unmasked)
-    return failure(Code::E0211, taken[1]->span, "these labels were computed from data that may hold its `except` value", frame);
+    return failure(Code::E0211, taken[1]->span, "these labels were computed from data that may hold its `except` value",
+                   frame);
   Op op;
   op.kind = OpKind::CrossEntropy;
   op.operands = {x.op, y.tensor.op};
@@ -129,7 +144,8 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
   if (taken[3]) {
     const Value &smooth = taken[3]->value;
     if (!smooth.isNumber() || smooth.number.sign() < 0 || compareNumbers(smooth.number, Number(1)) >= 0)
-      return failure(Code::E0301, taken[3]->span, "`smooth` must be in [0, 1), but this is " + describe(smooth, dims), frame);
+      return failure(Code::E0301, taken[3]->span, "`smooth` must be in [0, 1), but this is " + describe(smooth, dims),
+                     frame);
     op.number = smooth.number.real;
   }
   Tensor result = emit(std::move(op), DType::F32, axes, span, frame);
@@ -137,8 +153,8 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
   return Value::of(result);
 }
 
-Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const std::vector<Argument> &args, uint64_t key,
-                                Frame &frame) {
+Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const std::vector<Argument> &args,
+                                uint64_t key, Frame &frame) {
   Span span = site.span;
   Call call{item};
   call.args = args;
@@ -171,9 +187,11 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
     return {};
   for (const char *name : {"A", "G", "T", "S", "K", "E"})
     if (isBatch(callee.names[name].value.number))
-      return failure(Code::E0502, span, "`attend` along the batch axis " + dims[batchDim].name + " mixes examples", frame);
+      return failure(Code::E0502, span, "`attend` along the batch axis " + dims[batchDim].name + " mixes examples",
+                     frame);
   auto number = [&](const char *name) { return callee.names[name].value; };
-  Value heads = number("A"), groups = number("G"), causal = number("causal"), scale = number("scale"), rate = number("dropout");
+  Value heads = number("A"), groups = number("G"), causal = number("causal"), scale = number("scale"),
+        rate = number("dropout");
   if (!causal.isBool())
     return failure(Code::E0301, span, "`causal` is true or false, but this is " + describe(causal, dims), frame);
   if (!scale.isNumber())
@@ -181,8 +199,10 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
   if (!rate.isNumber() || rate.number.sign() < 0 || compareNumbers(rate.number, Number(1)) >= 0)
     return failure(Code::E0301, span, "`dropout` must be in [0, 1), but this is " + describe(rate, dims), frame);
   if (*heads.number.integer() % *groups.number.integer() != 0)
-    return failure(Code::E0302, span, "the key heads must divide the query heads, but " + sizeText(groups.number) +
-                       " does not divide " + sizeText(heads.number), frame);
+    return failure(Code::E0302, span,
+                   "the key heads must divide the query heads, but " + sizeText(groups.number) + " does not divide " +
+                       sizeText(heads.number),
+                   frame);
   std::optional<std::vector<Number>> axes = typeAxes(item.signature.results[0], callee);
   if (!axes)
     return {};

@@ -20,7 +20,8 @@ void Elaborator::readClip(const Setting &setting, Frame &frame) {
   const SettingWord &word = setting.words[0];
   bool norm = word.text == "norm";
   if (word.kind != SettingWord::Name || (!norm && word.text != "value")) {
-    report(Code::E0602, word.span, "unknown clipping `" + textOf(word.span) + "`; there are norm(x) and value(x)", frame)
+    report(Code::E0602, word.span, "unknown clipping `" + textOf(word.span) + "`; there are norm(x) and value(x)",
+           frame)
         .help(didYouMean(word.text, {"norm", "value"}));
     return;
   }
@@ -37,7 +38,8 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
     return;
   const SettingWord &word = setting.words[0];
   if (word.text == "bf16")
-    report(Code::E0707, word.textSpan, "`precision bf16` is not there yet", frame).help("leave it out, or write f32 or f64");
+    report(Code::E0707, word.textSpan, "`precision bf16` is not there yet", frame)
+        .help("leave it out, or write f32 or f64");
   else if (word.text == "f32" || word.text == "f64")
     program.train.f64 = word.text == "f64";
   else
@@ -45,11 +47,11 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
         .help(didYouMean(word.text, {"f32", "f64", "bf16"}));
 }
 
-// ---- The keys of train --------------------------------------------------------------------------------------------------------
+// ---- The keys of train --------------------------------------------------------------------------------------------
 void Elaborator::checkKeys() {
   Frame frame = fileFrame;
-  static const std::vector<std::string> keys = {"optimizer", "schedule", "steps", "epochs", "clip", "precision", "every",
-                                                "ema",       "grain",    "freeze", "init"};
+  static const std::vector<std::string> keys = {"optimizer", "schedule", "steps", "epochs", "clip", "precision",
+                                                "every",     "ema",      "grain", "freeze", "init"};
   static const std::vector<std::string> planKeys = {"memory", "microbatch", "stages", "remat", "offload"};
   std::vector<int> owner(program.parameters.size(), -1);
   std::map<std::string, Span> seen;
@@ -57,7 +59,8 @@ void Elaborator::checkKeys() {
   const Range whole{Range::Count};
 
   std::optional<Fraction> seed = train->seedUnit.empty() ? Fraction::parse(train->seed) : std::nullopt;
-  if (seed && seed->isWhole() && seed->sign() >= 0 && compare(*seed, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) <= 0)
+  if (seed && seed->isWhole() && seed->sign() >= 0 &&
+      compare(*seed, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) <= 0)
     settings.seed = static_cast<uint64_t>(seed->numerator());
   else
     report(Code::E0603, train->seedSpan, "the seed must be a whole number below 2^64", frame);
@@ -98,8 +101,10 @@ void Elaborator::checkKeys() {
         if (std::optional<Number> number = wordNumber(setting.words[0], key, whole, frame)) {
           settings.grain = *number->integer();
           if (program.batch % settings.grain != 0)
-            report(Code::E0603, setting.words[0].span, "`grain` must divide the batch, but " + std::to_string(settings.grain) +
-                       " does not divide " + std::to_string(program.batch), frame);
+            report(Code::E0603, setting.words[0].span,
+                   "`grain` must divide the batch, but " + std::to_string(settings.grain) + " does not divide " +
+                       std::to_string(program.batch),
+                   frame);
         }
     } else if (key == "freeze") {
       if (setting.key.args.empty() || !setting.words.empty())
@@ -109,11 +114,13 @@ void Elaborator::checkKeys() {
     } else if (key == "ema") {
       report(Code::E0706, setting.span, "`ema` is not there yet", frame);
     } else if (key == "init") {
-      report(Code::E0709, setting.span, "`init` is not there yet", frame).help("give the file to the trained binary, --init FILE");
+      report(Code::E0709, setting.span, "`init` is not there yet", frame)
+          .help("give the file to the trained binary, --init FILE");
     }
   }
   if (seen.count("steps") && seen.count("epochs"))
-    report(Code::E0603, seen["epochs"], "`steps` and `epochs` exclude each other", frame).label(seen["steps"], "steps are given here");
+    report(Code::E0603, seen["epochs"], "`steps` and `epochs` exclude each other", frame)
+        .label(seen["steps"], "steps are given here");
   applySettings();
   if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
     report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame);
@@ -134,7 +141,7 @@ void Elaborator::checkKeys() {
   }
 }
 
-// ---- --set ----------------------------------------------------------------------------------------------------------------------
+// ---- --set --------------------------------------------------------------------------------------------------------
 void Elaborator::applySettings() {
   Train &t = program.train;
   const Range whole{Range::Count}, least0{Range::AtLeast0}, below1{Range::Below1}, above0{Range::Positive};
@@ -221,7 +228,7 @@ std::optional<std::pair<std::string, std::string>> parseAssignment(std::string_v
   return std::make_pair(std::string(text.substr(0, equal)), std::string(text.substr(equal + 1)));
 }
 
-// ---- plan -------------------------------------------------------------------------------------------------------------------------
+// ---- plan ---------------------------------------------------------------------------------------------------------
 std::optional<int64_t> parseBytes(std::string_view text) {
   static const struct {
     const char *name;
@@ -262,13 +269,18 @@ void Elaborator::checkPlan() {
     const SettingWord &word = setting.words[0];
     bool isAuto = word.kind == SettingWord::Name && word.text == "auto" && !word.hasArgs;
     if (key == "memory") {
-      std::optional<int64_t> bytes = word.kind == SettingWord::Number ? parseBytes(word.text + word.unit) : std::nullopt;
+      std::optional<int64_t> bytes =
+          word.kind == SettingWord::Number ? parseBytes(word.text + word.unit) : std::nullopt;
       if (bytes)
         settings.memory = *bytes;
       else
-        report(Code::E0603, word.span, word.kind == SettingWord::Number && word.unit.empty() ? "`memory` needs a unit"
-                                           : "`memory` takes a number of bytes, but this is `" + textOf(word.span) + "`", frame)
-            .help("write " + (word.kind == SettingWord::Number ? word.text : std::string("3")) + "GiB (2^30 bytes each) or GB (10^9)");
+        report(Code::E0603, word.span,
+               word.kind == SettingWord::Number && word.unit.empty()
+                   ? "`memory` needs a unit"
+                   : "`memory` takes a number of bytes, but this is `" + textOf(word.span) + "`",
+               frame)
+            .help("write " + (word.kind == SettingWord::Number ? word.text : std::string("3")) +
+                  "GiB (2^30 bytes each) or GB (10^9)");
     } else if (key == "microbatch" || key == "stages") {
       int64_t &target = key == "stages" ? settings.stages : settings.microbatch;
       if (isAuto) {
@@ -276,15 +288,21 @@ void Elaborator::checkPlan() {
       } else if (std::optional<Number> number = wordNumber(word, key, whole, frame)) {
         target = *number->integer();
         if (key == "microbatch" && program.batch > 0 && program.batch % target != 0)
-          report(Code::E0603, word.span, "`microbatch` must divide the batch, but " + std::to_string(target) + " does not divide " +
-                                             program.batchName + " = " + std::to_string(program.batch), frame);
+          report(Code::E0603, word.span,
+                 "`microbatch` must divide the batch, but " + std::to_string(target) + " does not divide " +
+                     program.batchName + " = " + std::to_string(program.batch),
+                 frame);
       }
     } else if (key == "schedule") {
-      if (isAuto || (word.kind == SettingWord::String && std::find(schedules.begin(), schedules.end(), word.text) != schedules.end()))
+      if (isAuto || (word.kind == SettingWord::String &&
+                     std::find(schedules.begin(), schedules.end(), word.text) != schedules.end()))
         settings.schedule = word.text;
       else
-        report(Code::E0603, word.span, "unknown schedule `" + word.text + "`; there are \"naive\", \"gpipe\", \"1f1b\", "
-                                       "\"interleaved\", \"zb-h1\", \"zbv\" and auto", frame)
+        report(Code::E0603, word.span,
+               "unknown schedule `" + word.text +
+                   "`; there are \"naive\", \"gpipe\", \"1f1b\", "
+                   "\"interleaved\", \"zb-h1\", \"zbv\" and auto",
+               frame)
             .help(didYouMean(word.text, schedules));
     } else if (key == "offload") {
       if (isAuto || (word.kind == SettingWord::Name && word.text == "none"))
@@ -295,8 +313,11 @@ void Elaborator::checkPlan() {
       bool known = word.kind == SettingWord::Name && std::find(remats.begin(), remats.end(), word.text) != remats.end();
       bool every = known && word.text == "every";
       if (!known || word.args.size() != (every ? 1 : 0)) {
-        report(Code::E0603, word.span, "unknown rematerialization `" + textOf(word.span) + "`; there are none, all, sqrt, every(N), "
-                                       "marked, cheap, optimal and auto", frame)
+        report(Code::E0603, word.span,
+               "unknown rematerialization `" + textOf(word.span) +
+                   "`; there are none, all, sqrt, every(N), "
+                   "marked, cheap, optimal and auto",
+               frame)
             .help(didYouMean(word.text, remats));
         continue;
       }
@@ -308,13 +329,15 @@ void Elaborator::checkPlan() {
   }
 }
 
-// ---- names ------------------------------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------------------------
 void Elaborator::checkNamesBlock(const NamesItem &item) {
   auto stars = [](const std::string &text) { return std::count(text.begin(), text.end(), '*'); };
   for (const NameMapping &mapping : item.mappings)
     if (mapping.ours != "_" && stars(mapping.ours) != stars(mapping.theirs))
-      report(Code::E0607, mapping.span, "both names need the same number of `*`, but `" + mapping.ours + "` has " +
-                 std::to_string(stars(mapping.ours)) + " and `" + mapping.theirs + "` has " + std::to_string(stars(mapping.theirs)),
+      report(Code::E0607, mapping.span,
+             "both names need the same number of `*`, but `" + mapping.ours + "` has " +
+                 std::to_string(stars(mapping.ours)) + " and `" + mapping.theirs + "` has " +
+                 std::to_string(stars(mapping.theirs)),
              fileFrame);
 }
 

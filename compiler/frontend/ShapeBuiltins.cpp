@@ -33,7 +33,8 @@ Value Elaborator::builtinCount(const std::vector<Argument> &args, Span span, Fra
   if (!takeArguments("count", args, {"x"}, 1, span, frame, taken))
     return {};
   if (!taken[0]->value.isTensor())
-    return failure(Code::E0202, taken[0]->span, "`count` takes a tensor, but this is " + describe(taken[0]->value, dims), frame);
+    return failure(Code::E0202, taken[0]->span,
+                   "`count` takes a tensor, but this is " + describe(taken[0]->value, dims), frame);
   Number count(1);
   for (const Number &axis : taken[0]->value.tensor.axes) {
     std::optional<Number> more = multiplyNumbers(count, axis);
@@ -48,7 +49,8 @@ Value Elaborator::builtinRange(const std::vector<Argument> &sizes, Span span, Fr
   if (sizes.size() != 1)
     return failure(Code::E0304, span, "`range` needs one size, range[N]", frame);
   if (isBatch(sizes[0].value.number))
-    return failure(Code::E0502, span, "`range` over the batch axis " + dims[batchDim].name + " numbers the examples of a batch", frame);
+    return failure(Code::E0502, span,
+                   "`range` over the batch axis " + dims[batchDim].name + " numbers the examples of a batch", frame);
   if (!checkAxis(sizes[0].value.number, sizes[0].span, frame))
     return {};
   Op op;
@@ -72,8 +74,8 @@ Value Elaborator::builtinVector(const std::vector<Argument> &args, Span span, Fr
 }
 
 // Adds leading axes, stretches axes of size 1.
-Value Elaborator::builtinExpand(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span,
-                                Frame &frame) {
+Value Elaborator::builtinExpand(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args,
+                                Span span, Frame &frame) {
   std::vector<const Argument *> taken;
   if (!takeArguments("expand", args, {"x"}, 1, span, frame, taken))
     return {};
@@ -88,7 +90,8 @@ Value Elaborator::builtinExpand(const std::vector<Argument> &sizes, bool dots, c
   const Tensor &x = value.tensor;
   size_t offset = axes->size() - x.axes.size();
   if (x.axes.size() > axes->size())
-    return failure(Code::E0213, span, "`expand` cannot take axes away: " + typeOf(x) + " has more axes than are given", frame);
+    return failure(Code::E0213, span, "`expand` cannot take axes away: " + typeOf(x) + " has more axes than are given",
+                   frame);
   std::vector<int64_t> places;
   std::vector<Number> kept;
   for (size_t i = 0; i < x.axes.size(); ++i) {
@@ -96,8 +99,10 @@ Value Elaborator::builtinExpand(const std::vector<Argument> &sizes, bool dots, c
       places.push_back(static_cast<int64_t>(offset + i));
       kept.push_back((*axes)[offset + i]);
     } else if (x.axes[i].integer() != 1 || isBatch(x.axes[i])) {
-      Diagnostic &d = report(Code::E0213, span, "`expand` stretches axes of size 1 only, but " + sizeText(x.axes[i]) + " meets " +
-                                                    sizeText((*axes)[offset + i]), frame);
+      Diagnostic &d = report(Code::E0213, span,
+                             "`expand` stretches axes of size 1 only, but " + sizeText(x.axes[i]) + " meets " +
+                                 sizeText((*axes)[offset + i]),
+                             frame);
       labelOperand(d, taken[0]->span, value);
       return {};
     }
@@ -113,14 +118,15 @@ Value Elaborator::builtinExpand(const std::vector<Argument> &sizes, bool dots, c
   return Value::of(broadcastTo(narrow, *axes, places, span, frame));
 }
 
-Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args, Span span,
-                                 Frame &frame) {
+Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, const std::vector<Argument> &args,
+                                 Span span, Frame &frame) {
   std::vector<const Argument *> taken;
   if (!takeArguments("reshape", args, {"x"}, 1, span, frame, taken))
     return {};
   const Value &value = taken[0]->value;
   if (!value.isTensor())
-    return failure(Code::E0202, taken[0]->span, "`reshape` takes a tensor, but this is " + describe(value, dims), frame);
+    return failure(Code::E0202, taken[0]->span, "`reshape` takes a tensor, but this is " + describe(value, dims),
+                   frame);
   const Tensor &x = value.tensor;
   std::optional<std::vector<Number>> given = sizeList(sizes, false, frame);
   if (!given)
@@ -147,17 +153,20 @@ Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, 
     target += (target.empty() && !dots ? "" : ", ") + formOf(size, dims);
   target = (dots ? "[.." : "[") + target + "]";
   if (!fits) {
-    Diagnostic &d = report(Code::E0213, span, "`reshape` keeps the number of elements, but " + typeOf(x) + " does not fit " + target,
-                           frame);
+    Diagnostic &d =
+        report(Code::E0213, span,
+               "`reshape` keeps the number of elements, but " + typeOf(x) + " does not fit " + target, frame);
     labelOperand(d, taken[0]->span, value);
-    d.note(typeOf(x) + " has " + Fraction(static_cast<int64_t>(product(x.axes, 0, x.axes.size()))).str() + " elements, " + target +
-           (dots ? " a multiple of " : " ") + Fraction(static_cast<int64_t>(wanted)).str());
+    d.note(typeOf(x) + " has " + Fraction(static_cast<int64_t>(product(x.axes, 0, x.axes.size()))).str() +
+           " elements, " + target + (dots ? " a multiple of " : " ") + Fraction(static_cast<int64_t>(wanted)).str());
     return {};
   }
   int from = batchAxis(x.axes), to = batchAxis(axes);
   if ((from < 0) != (to < 0) || (from >= 0 && product(x.axes, 0, from) != product(axes, 0, to))) {
-    report(Code::E0502, span, "`reshape` from " + typeOf(x) + " to " + typeText(x.dtype, axes, dims) +
-                                  " merges, splits or moves the batch axis", frame)
+    report(Code::E0502, span,
+           "`reshape` from " + typeOf(x) + " to " + typeText(x.dtype, axes, dims) +
+               " merges, splits or moves the batch axis",
+           frame)
         .help("keep " + dims[batchDim].name + " as the axis it is");
     return {};
   }
@@ -186,7 +195,8 @@ Value Elaborator::builtinConcat(const std::vector<Argument> &args, Span span, Fr
     } else if (arg.value.isTensor()) {
       parts.push_back(&arg);
     } else {
-      return failure(Code::E0301, arg.span, "`concat` takes tensors and `axis`, but this is " + describe(arg.value, dims), frame);
+      return failure(Code::E0301, arg.span,
+                     "`concat` takes tensors and `axis`, but this is " + describe(arg.value, dims), frame);
     }
   }
   if (parts.size() < 2 || !axisArg)
@@ -206,8 +216,9 @@ Value Elaborator::builtinConcat(const std::vector<Argument> &args, Span span, Fr
     for (size_t i = 0; fits && i < next.axes.size(); ++i)
       fits = i == *axis || sameSize(next.axes[i], result.axes[i]);
     if (!fits) {
-      Diagnostic &d = report(Code::E0213, span, "`concat` needs equal types but for the axis, but " + typeOf(first) + " meets " +
-                                                    typeOf(next), frame);
+      Diagnostic &d =
+          report(Code::E0213, span,
+                 "`concat` needs equal types but for the axis, but " + typeOf(first) + " meets " + typeOf(next), frame);
       labelOperand(d, parts[0]->span, parts[0]->value);
       labelOperand(d, parts[p]->span, parts[p]->value);
       return {};
@@ -236,7 +247,8 @@ Value Elaborator::builtinPad(const std::vector<Argument> &args, Span span, Frame
   if (!takeArguments("pad", args, {"x", "before", "after", "axis", "value"}, 4, span, frame, taken))
     return {};
   if (!taken[0]->value.isTensor())
-    return failure(Code::E0202, taken[0]->span, "`pad` takes a tensor, but this is " + describe(taken[0]->value, dims), frame);
+    return failure(Code::E0202, taken[0]->span, "`pad` takes a tensor, but this is " + describe(taken[0]->value, dims),
+                   frame);
   const Tensor &x = taken[0]->value.tensor;
   std::optional<size_t> axis = axisArgument(taken[3], x, 0, span, frame, "pad");
   if (!axis)
@@ -249,8 +261,9 @@ Value Elaborator::builtinPad(const std::vector<Argument> &args, Span span, Frame
   for (int i = 1; i <= 2; ++i) {
     std::optional<int64_t> amount = taken[i]->value.isNumber() ? taken[i]->value.number.integer() : std::nullopt;
     if (!amount || *amount < 0)
-      return failure(Code::E0204, taken[i]->span, "padding must be a whole number of at least 0, but this is " +
-                         describe(taken[i]->value, dims), frame);
+      return failure(Code::E0204, taken[i]->span,
+                     "padding must be a whole number of at least 0, but this is " + describe(taken[i]->value, dims),
+                     frame);
     op.ints.push_back(*amount);
     std::optional<Number> sum = addNumbers(result.axes[*axis], taken[i]->value.number);
     if (!sum)
@@ -275,7 +288,8 @@ Value Elaborator::builtinReverse(const std::vector<Argument> &args, Span span, F
   if (!takeArguments("reverse", args, {"x", "axis"}, 2, span, frame, taken))
     return {};
   if (!taken[0]->value.isTensor())
-    return failure(Code::E0202, taken[0]->span, "`reverse` takes a tensor, but this is " + describe(taken[0]->value, dims), frame);
+    return failure(Code::E0202, taken[0]->span,
+                   "`reverse` takes a tensor, but this is " + describe(taken[0]->value, dims), frame);
   Tensor result = taken[0]->value.tensor;
   std::optional<size_t> axis = axisArgument(taken[1], result, 0, span, frame, "reverse");
   if (!axis)

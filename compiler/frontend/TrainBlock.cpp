@@ -48,7 +48,8 @@ int Elaborator::evalLoss(Frame &frame) {
   if (value.isError())
     return -1;
   if (!value.isTensor() || value.tensor.dtype != DType::F32 || !value.tensor.axes.empty()) {
-    Diagnostic &d = report(Code::E0605, expr.span, "the loss is one number, f32[], but this is " + describe(value, dims), frame);
+    Diagnostic &d =
+        report(Code::E0605, expr.span, "the loss is one number, f32[], but this is " + describe(value, dims), frame);
     if (value.isTensor() && batchAxis(value.tensor.axes) >= 0)
       d.help("average it, mean[" + dims[batchDim].name + ", ..] " + textOf(expr.span));
     return -1;
@@ -76,7 +77,8 @@ bool Elaborator::isLossTerm(int op) const {
   case OpKind::Reduce:
     return (term.reduce == ReduceKind::Sum || term.reduce == ReduceKind::Mean) && isLossTerm(term.operands[0]);
   case OpKind::Mul:
-    return (free(term.operands[1]) && isLossTerm(term.operands[0])) || (free(term.operands[0]) && isLossTerm(term.operands[1]));
+    return (free(term.operands[1]) && isLossTerm(term.operands[0])) ||
+           (free(term.operands[0]) && isLossTerm(term.operands[1]));
   case OpKind::Div:
     return free(term.operands[1]) && isLossTerm(term.operands[0]);
   default:
@@ -89,8 +91,10 @@ void Elaborator::checkLoss(int op, Frame &frame) {
   if (!(graph->facts(op) & FromParameter))
     report(Code::E0605, expr.span, "the loss does not depend on any parameter", frame);
   else if (!isLossTerm(op))
-    report(Code::E0605, expr.span, "the loss must be a sum of terms: a batch reduction (sum or mean), times or over something that "
-                                   "does not depend on parameters", frame)
+    report(Code::E0605, expr.span,
+           "the loss must be a sum of terms: a batch reduction (sum or mean), times or over something that "
+           "does not depend on parameters",
+           frame)
         .help("such a function of a batch reduction cannot be cut into micro-batches; it may be a metric");
 }
 
@@ -196,8 +200,9 @@ void Elaborator::checkTrain() {
     for (const auto &[name, item] : tables.fileLayers)
       if (item->form == LayerItem::Model)
         models.push_back(name);
-    report(Code::E0101, train->name.span, model ? "`" + train->name.text + "` is a layer, not a model"
-                                                : "unknown model `" + train->name.text + "`", fileFrame)
+    report(Code::E0101, train->name.span,
+           model ? "`" + train->name.text + "` is a layer, not a model" : "unknown model `" + train->name.text + "`",
+           fileFrame)
         .help(didYouMean(train->name.text, models));
     return;
   }
@@ -234,7 +239,8 @@ std::optional<Program> Elaborator::run() {
   for (const std::unique_ptr<Item> &item : file.items) {
     bool isTrain = item->kind == ItemKind::Train, isPlan = item->kind == ItemKind::Plan;
     if ((isTrain && train) || (isPlan && plan))
-      report(Code::E0102, item->span, std::string("a file has one `") + (isTrain ? "train" : "plan") + "` block", fileFrame);
+      report(Code::E0102, item->span, std::string("a file has one `") + (isTrain ? "train" : "plan") + "` block",
+             fileFrame);
     else if (isTrain)
       train = static_cast<const TrainItem *>(item.get());
     else if (isPlan)

@@ -61,10 +61,12 @@ bool matchesPattern(std::string_view pattern, std::string_view text) {
 }
 
 namespace {
-const Range any{Range::Any}, atLeast0{Range::AtLeast0}, positive{Range::Positive}, below1{Range::Below1}, count{Range::Count};
+const Range any{Range::Any}, atLeast0{Range::AtLeast0}, positive{Range::Positive}, below1{Range::Below1},
+    count{Range::Count};
 }
 
-std::optional<Number> Elaborator::settingNumber(const Expr &expr, const std::string &key, const Range &range, Frame &frame) {
+std::optional<Number> Elaborator::settingNumber(const Expr &expr, const std::string &key, const Range &range,
+                                                Frame &frame) {
   std::optional<Number> number = evalConstantNumber(expr, frame, ("`" + key + "`").c_str());
   if (!number)
     return std::nullopt;
@@ -74,7 +76,8 @@ std::optional<Number> Elaborator::settingNumber(const Expr &expr, const std::str
   return std::nullopt;
 }
 
-std::optional<Number> Elaborator::wordNumber(const SettingWord &word, const std::string &key, const Range &range, Frame &frame) {
+std::optional<Number> Elaborator::wordNumber(const SettingWord &word, const std::string &key, const Range &range,
+                                             Frame &frame) {
   std::optional<Number> number;
   if (word.kind == SettingWord::Number && word.unit.empty()) {
     if (std::optional<Fraction> value = Fraction::parse(word.text))
@@ -88,7 +91,8 @@ std::optional<Number> Elaborator::wordNumber(const SettingWord &word, const std:
   }
   if (number && range.holds(*number))
     return number;
-  report(Code::E0603, word.span, "`" + key + "` must be " + range.text() + ", but this is `" + textOf(word.span) + "`", frame);
+  report(Code::E0603, word.span, "`" + key + "` must be " + range.text() + ", but this is `" + textOf(word.span) + "`",
+         frame);
   return std::nullopt;
 }
 
@@ -103,7 +107,8 @@ std::vector<int> Elaborator::matchPath(bool isString, const std::string &text, S
       paths.push_back(parameter.path);
     report(Code::E0607, span, "no parameter is named `" + text + "`", frame)
         .help(didYouMean(text, paths))
-        .note(paths.empty() ? "the model has no parameters" : "the parameters are " + paths[0] + (paths.size() > 1 ? ", .., " + paths.back() : ""));
+        .note(paths.empty() ? "the model has no parameters"
+                            : "the parameters are " + paths[0] + (paths.size() > 1 ? ", .., " + paths.back() : ""));
   }
   return found;
 }
@@ -121,7 +126,8 @@ std::vector<int> Elaborator::matchPaths(const std::vector<Arg> &args, Frame &fra
   return found;
 }
 
-// Reads `name = value` arguments: one reader a key. Unknown and repeated keys, and required ones that are absent, are errors.
+// Reads `name = value` arguments: one reader a key. Unknown and repeated keys, and required ones that are absent, are
+// errors.
 bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
                              const std::map<std::string, std::function<void(const Arg &)>> &readers,
                              const std::vector<std::string> &required, Frame &frame) {
@@ -133,8 +139,9 @@ bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
   for (const Arg &arg : word.args) {
     auto reader = readers.find(arg.name.text);
     if (reader == readers.end()) {
-      Diagnostic &d = arg.name ? report(Code::E0602, arg.name.span, "`" + what + "` has no option `" + arg.name.text + "`", frame)
-                               : report(Code::E0603, arg.span, "options of `" + what + "` have names, as in lr = 0.1", frame);
+      Diagnostic &d =
+          arg.name ? report(Code::E0602, arg.name.span, "`" + what + "` has no option `" + arg.name.text + "`", frame)
+                   : report(Code::E0603, arg.span, "options of `" + what + "` have names, as in lr = 0.1", frame);
       if (arg.name)
         d.help(didYouMean(arg.name.text, names));
       good = false;
@@ -156,19 +163,22 @@ bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
 }
 
 void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector<int> &owner) {
-  static const std::vector<std::string> there = {"sgd", "adam", "adamw"}, later = {"rmsprop", "adagrad", "lion", "muon"};
+  static const std::vector<std::string> there = {"sgd", "adam", "adamw"},
+                                        later = {"rmsprop", "adagrad", "lion", "muon"};
   if (setting.words.empty() || setting.words[0].kind != SettingWord::Name) {
     report(Code::E0603, setting.span, "`optimizer` needs one, sgd(..), adam(..) or adamw(..)", frame);
     return;
   }
   const SettingWord &word = setting.words[0];
   if (std::find(later.begin(), later.end(), word.text) != later.end()) {
-    report(Code::E0708, word.textSpan, "the optimizer `" + word.text + "` is not there yet", frame).help("there are sgd, adam and adamw");
+    report(Code::E0708, word.textSpan, "the optimizer `" + word.text + "` is not there yet", frame)
+        .help("there are sgd, adam and adamw");
     return;
   }
   auto found = std::find(there.begin(), there.end(), word.text);
   if (found == there.end()) {
-    report(Code::E0602, word.textSpan, "unknown optimizer `" + word.text + "`", frame).help(didYouMean(word.text, there));
+    report(Code::E0602, word.textSpan, "unknown optimizer `" + word.text + "`", frame)
+        .help(didYouMean(word.text, there));
     return;
   }
   Optimizer optimizer;
@@ -197,7 +207,8 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector
       if (value.isBool())
         optimizer.nesterov = value.flag;
       else if (!value.isError())
-        report(Code::E0603, arg.value->span, "`nesterov` is true or false, but this is " + describe(value, dims), frame);
+        report(Code::E0603, arg.value->span, "`nesterov` is true or false, but this is " + describe(value, dims),
+               frame);
     };
   } else {
     reads("eps", optimizer.eps, atLeast0);
@@ -235,7 +246,8 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector
   }
   for (int parameter : covered) {
     if (owner[parameter] >= 0 && owner[parameter] != index)
-      report(Code::E0603, setting.span, "parameter `" + program.parameters[parameter].path + "` has two optimizers", frame);
+      report(Code::E0603, setting.span, "parameter `" + program.parameters[parameter].path + "` has two optimizers",
+             frame);
     owner[parameter] = index;
   }
   if (!on) {
@@ -249,8 +261,8 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector
 }
 
 void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
-  static const std::vector<std::string> names = {"constant", "linear", "cosine", "polynomial", "inverse_sqrt", "step",
-                                                 "exponential", "wsd"};
+  static const std::vector<std::string> names = {"constant",     "linear", "cosine",      "polynomial",
+                                                 "inverse_sqrt", "step",   "exponential", "wsd"};
   Schedule &schedule = program.train.schedule;
   if (setting.words.size() != 1 || setting.words[0].kind != SettingWord::Name) {
     report(Code::E0603, setting.span, "`schedule` needs one, as in cosine(warmup = 100, end = 0.1)", frame);
@@ -259,7 +271,8 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   const SettingWord &word = setting.words[0];
   auto found = std::find(names.begin(), names.end(), word.text);
   if (found == names.end()) {
-    report(Code::E0602, word.textSpan, "unknown schedule `" + word.text + "`", frame).help(didYouMean(word.text, names));
+    report(Code::E0602, word.textSpan, "unknown schedule `" + word.text + "`", frame)
+        .help(didYouMean(word.text, names));
     return;
   }
   schedule.kind = static_cast<Schedule::Kind>(found - names.begin());
@@ -298,7 +311,8 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
         bool good = item.isNumber() && count.holds(item.number) &&
                     (schedule.at.empty() || schedule.at.back() < *item.number.integer());
         if (!good) {
-          report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)", frame);
+          report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)",
+                 frame);
           return;
         }
         schedule.at.push_back(*item.number.integer());
@@ -395,8 +409,8 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
     readers["best"] = [&](const Arg &arg) {
       const Expr &e = *arg.value;
       bool good = e.kind == ExprKind::Call && e.children[0]->kind == ExprKind::Name &&
-                  (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 && !e.args[0].name &&
-                  e.args[0].value->kind == ExprKind::Name;
+                  (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 &&
+                  !e.args[0].name && e.args[0].value->kind == ExprKind::Name;
       if (!good) {
         report(Code::E0603, e.span, "`best` is max(m) or min(m) of a metric or the loss", frame);
         return;
@@ -430,7 +444,8 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
       every.jsonl |= text == "jsonl";
       every.tensorboard |= text == "tensorboard";
       if (std::find(kinds.begin(), kinds.end(), text) == kinds.end())
-        report(Code::E0602, arg->span, "`log` takes csv, jsonl and tensorboard, but this is `" + textOf(arg->span) + "`", frame)
+        report(Code::E0602, arg->span,
+               "`log` takes csv, jsonl and tensorboard, but this is `" + textOf(arg->span) + "`", frame)
             .help(didYouMean(text, kinds));
     }
     if (plain.empty())
@@ -448,14 +463,15 @@ void Elaborator::checkSameFields(int dataset, Span span, Frame &frame) {
   bool same = ours.fields.size() == other.fields.size();
   for (size_t i = 0; same && i < ours.fields.size(); ++i) {
     const cinch::Field &a = ours.fields[i], &b = other.fields[i];
-    same = a.name == b.name && a.type.dtype == b.type.dtype && a.type.shape == b.type.shape && a.hasBelow == b.hasBelow &&
-           a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except;
+    same = a.name == b.name && a.type.dtype == b.type.dtype && a.type.shape == b.type.shape &&
+           a.hasBelow == b.hasBelow && a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except;
     for (size_t k = 0; same && k < fieldAxes[dataset][i].size(); ++k)
       same = sameSize(fieldAxes[program.train.dataset][i][k], fieldAxes[dataset][i][k]);
   }
   if (!same)
-    report(Code::E0601, span, "`eval` needs data with the same fields as `" + ours.name + "`, but `" + other.name +
-                                  "` has other ones", frame)
+    report(Code::E0601, span,
+           "`eval` needs data with the same fields as `" + ours.name + "`, but `" + other.name + "` has other ones",
+           frame)
         .label(ours.span, "declared here")
         .label(other.span, "declared here");
 }

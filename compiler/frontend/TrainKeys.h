@@ -1,5 +1,5 @@
-// TrainKeys.h: reads `key value ..` settings of `train` and `plan`: every key is known, every value lies in its range, and
-// nothing is given twice.
+// TrainKeys.h: reads `key value ..` settings of `train` and `plan`: every key is known, every value lies in its
+// range, and nothing is given twice.
 #ifndef CINCH_COMPILER_FRONTEND_TRAINKEYS_H
 #define CINCH_COMPILER_FRONTEND_TRAINKEYS_H
 

@@ -13,11 +13,13 @@ static Interval clipped(__int128 low, __int128 high) {
 }
 
 Interval addIntervals(Interval a, Interval b) {
-  return a.known && b.known ? clipped(static_cast<__int128>(a.low) + b.low, static_cast<__int128>(a.high) + b.high) : Interval();
+  return a.known && b.known ? clipped(static_cast<__int128>(a.low) + b.low, static_cast<__int128>(a.high) + b.high)
+                            : Interval();
 }
 
 Interval subtractIntervals(Interval a, Interval b) {
-  return a.known && b.known ? clipped(static_cast<__int128>(a.low) - b.high, static_cast<__int128>(a.high) - b.low) : Interval();
+  return a.known && b.known ? clipped(static_cast<__int128>(a.low) - b.high, static_cast<__int128>(a.high) - b.low)
+                            : Interval();
 }
 
 Interval multiplyIntervals(Interval a, Interval b) {

@@ -1,4 +1,5 @@
-// Values.h: what an expression can be while the checker walks a program: a constant, or a tensor of the graph being built.
+// Values.h: what an expression can be while the checker walks a program: a constant, or a tensor of the graph being
+// built.
 #ifndef CINCH_COMPILER_FRONTEND_VALUES_H
 #define CINCH_COMPILER_FRONTEND_VALUES_H
 
@@ -28,19 +29,27 @@ Interval joinIntervals(Interval a, Interval b); // either of the two
 std::string intervalText(Interval interval);    // "0 .. 9", "any i32"
 
 struct Tensor {
-  int op = -1;               // in the graph being built
+  int op = -1; // in the graph being built
   DType dtype = DType::F32;
   std::vector<Number> axes;
-  std::vector<int> labels;   // inside index notation: the index that runs over each axis
-  Interval range;            // i32
-  bool hasExcept = false;    // data declared `below N except v`: v may occur too
+  std::vector<int> labels; // inside index notation: the index that runs over each axis
+  Interval range;          // i32
+  bool hasExcept = false;  // data declared `below N except v`: v may occur too
   int64_t except = 0;
-  bool unmasked = false;     // computed from such data: a reduction needs a `where`
+  bool unmasked = false; // computed from such data: a reduction needs a `where`
 };
 
 struct Distribution {
   enum Kind {
-    Constant, Normal, TruncatedNormal, Uniform, Orthogonal, KaimingNormal, KaimingUniform, XavierNormal, XavierUniform,
+    Constant,
+    Normal,
+    TruncatedNormal,
+    Uniform,
+    Orthogonal,
+    KaimingNormal,
+    KaimingUniform,
+    XavierNormal,
+    XavierUniform,
   } kind = Constant;
   double a = 0;
   bool fanOut = false; // kaiming
@@ -50,7 +59,7 @@ struct Value {
   enum Kind { Error, Number, Bool, String, Word, Distribution, Tuple, Tensor } kind = Error;
   cinch::Number number;
   bool flag = false;
-  std::string text;      // String; Word: `fan_in`, `fan_out`
+  std::string text; // String; Word: `fan_in`, `fan_out`
   cinch::Distribution distribution;
   std::vector<Value> items; // Tuple: several results of a call, or a written tuple
   cinch::Tensor tensor;
@@ -89,13 +98,15 @@ struct Value {
   bool isTensor() const { return kind == Tensor; }
   bool isNumber() const { return kind == Number; }
   bool isBool() const { return kind == Bool; }
-  bool isConstant() const { return kind != Error && kind != Tensor && (kind != Tuple || items.empty() || items[0].isConstant()); }
+  bool isConstant() const {
+    return kind != Error && kind != Tensor && (kind != Tuple || items.empty() || items[0].isConstant());
+  }
 };
 
-const char *dtypeName(DType dtype);                                    // "f32"
+const char *dtypeName(DType dtype);                                                       // "f32"
 std::string typeText(DType dtype, const std::vector<Number> &axes, const DimTable &dims); // "f32[B, 4 * D]"
-std::string describe(const Value &value, const DimTable &dims);        // type of a tensor, text of a constant
-const char *kindName(const Value &value);                              // "a number", "a tensor"
+std::string describe(const Value &value, const DimTable &dims); // type of a tensor, text of a constant
+const char *kindName(const Value &value);                       // "a number", "a tensor"
 
 } // namespace cinch
 #endif

@@ -345,8 +345,9 @@ inline Array evaluate(const Op &op, const std::vector<Array> &values, Inputs &in
     break;
   }
   for (size_t i = 0; i < out.data.size(); ++i)
-    out.data[i] = op.operands.size() == 1 ? op.kind == OpKind::Floor ? std::floor(in(0).data[i]) : unary(op.kind, in(0).data[i])
-                                          : binary(op, in(0).data[i], in(1).data[i]);
+    out.data[i] = op.operands.size() == 1
+                      ? op.kind == OpKind::Floor ? std::floor(in(0).data[i]) : unary(op.kind, in(0).data[i])
+                      : binary(op, in(0).data[i], in(1).data[i]);
   return out;
 }
 

@@ -1,7 +1,7 @@
 // LINK: cinch_frontend
-// Right programs are accepted and elaborate to what they say: test/frontend/checked/*.cinch, and the models of the folders given
-// as arguments. In a file, `// listing: text` is a piece of the listing that must be there, `// absent: text` one that must not be,
-// `// define: N=3` and `// set: train.lr=1` are what the command line would give.
+// Right programs are accepted and elaborate to what they say: test/frontend/checked/*.cinch, and the models of the
+// folders given as arguments. In a file, `// listing: text` is a piece of the listing that must be there, `// absent:
+// text` one that must not be, `// define: N=3` and `// set: train.lr=1` are what the command line would give.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"

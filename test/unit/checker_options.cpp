@@ -73,7 +73,8 @@ static void overrides() {
   std::string text = model(linear, plain);
   Outcome wide = compile(text, {{{"D", "6"}, {"B", "2"}}, {}});
   expect(wide.program && wide.program->batch == 2, "-D B=2");
-  expect(wide.program && wide.program->parameters[0].type.shape == std::vector<int64_t>{12, 6}, "abbreviations follow -D");
+  expect(wide.program && wide.program->parameters[0].type.shape == std::vector<int64_t>{12, 6},
+         "abbreviations follow -D");
   expect(compile(text, {{{"F", "6"}}, {}}).says("abbreviation of 2 * D"), "-D of an abbreviation");
   expect(compile(text, {{{"E", "6"}}, {}}).says("no dim or const `E`"), "-D of an unknown name");
   expect(compile(text, {{{"rat", "1"}}, {}}).says("did you mean `rate`?"), "-D suggests");
@@ -81,23 +82,38 @@ static void overrides() {
   expect(compile(text, {{{"D", "1/2"}}, {}}).says("E0608"), "-D of a fraction's text");
   expect(compile(text, {{{"D", "0.5"}}, {}}).says("E0204"), "-D of half an axis");
   expect(compile(text, {{{"D", "-4"}}, {}}).says("E0204"), "-D of a negative axis");
-  Options all{{}, {{"train.lr", "0.25"}, {"train.momentum", "0.9"}, {"train.decay", "1e-2"}, {"train.epochs", "7"}, {"train.grain", "4"},
-                   {"train.seed", "99"}, {"train.precision", "f64"}, {"train.clip", "2"}}};
+  Options all{{},
+              {{"train.lr", "0.25"},
+               {"train.momentum", "0.9"},
+               {"train.decay", "1e-2"},
+               {"train.epochs", "7"},
+               {"train.grain", "4"},
+               {"train.seed", "99"},
+               {"train.precision", "f64"},
+               {"train.clip", "2"}}};
   Outcome set = compile(text, all);
   expect(set.program.has_value(), "--set: " + set.messages);
   if (set.program) {
     const Train &t = set.program->train;
-    expect(t.optimizers[0].lr == 0.25 && t.optimizers[0].momentum == 0.9 && t.optimizers[0].decay == 0.01, "--set of the optimizer");
+    expect(t.optimizers[0].lr == 0.25 && t.optimizers[0].momentum == 0.9 && t.optimizers[0].decay == 0.01,
+           "--set of the optimizer");
     expect(t.steps == 0 && t.epochs == 7, "--set train.epochs replaces steps");
     expect(t.grain == 4 && t.seed == 99 && t.f64 && t.clipNorm == 2, "--set of single values");
   }
-  const std::pair<const char *, const char *> wrong[] = {
-      {"train.lrr", "did you mean `train.lr`?"}, {"lr", "unknown key"}, {"train.steps", "at least 1"}, {"train.grain", "must divide"},
-      {"train.momentum", "[0, 1)"}, {"train.precision", "f32 and f64"}, {"train.lr", "at least 0"}, {"train.seed", "below 2^64"}};
+  const std::pair<const char *, const char *> wrong[] = {{"train.lrr", "did you mean `train.lr`?"},
+                                                         {"lr", "unknown key"},
+                                                         {"train.steps", "at least 1"},
+                                                         {"train.grain", "must divide"},
+                                                         {"train.momentum", "[0, 1)"},
+                                                         {"train.precision", "f32 and f64"},
+                                                         {"train.lr", "at least 0"},
+                                                         {"train.seed", "below 2^64"}};
   const char *const values[] = {"1", "1", "0", "3", "1", "f16", "x", "1.5"};
   for (size_t i = 0; i < 8; ++i)
-    expect(compile(text, {{}, {{wrong[i].first, values[i]}}}).says(wrong[i].second), std::string("--set ") + wrong[i].first + "=" + values[i]);
-  expect(compile(model(linear, "  loss = mean[B] cross_entropy(net(x), y)\n  optimizer adam(lr = 0.1)\n"), {{}, {{"train.momentum", "0.5"}}})
+    expect(compile(text, {{}, {{wrong[i].first, values[i]}}}).says(wrong[i].second),
+           std::string("--set ") + wrong[i].first + "=" + values[i]);
+  expect(compile(model(linear, "  loss = mean[B] cross_entropy(net(x), y)\n  optimizer adam(lr = 0.1)\n"),
+                 {{}, {{"train.momentum", "0.5"}}})
              .says("no optimizer of this file has it"),
          "--set of what no optimizer has");
   expect(compile(text, {{}, {{"train.precision", "bf16"}}}).says("E0707"), "--set train.precision=bf16");
@@ -105,18 +121,20 @@ static void overrides() {
 
 static void draws() {
   std::string body = "  use l = linear[D], n = repeat 2 again\n  h = noisy(l(x))\n  return n(noisy(h))\n";
-  std::string text = model(body, "  loss = mean[B] cross_entropy(net(x), y)\n  metric m = mean[B] (argmax(net(x)) == y)\n"
-                                 "  optimizer sgd(lr = 0.1)\n") +
-                     "layer again(x: f32[B, D]) -> f32[B, D] { return noisy(x) }\n";
+  std::string text =
+      model(body, "  loss = mean[B] cross_entropy(net(x), y)\n  metric m = mean[B] (argmax(net(x)) == y)\n"
+                  "  optimizer sgd(lr = 0.1)\n") +
+      "layer again(x: f32[B, D]) -> f32[B, D] { return noisy(x) }\n";
   Outcome outcome = compile(text);
   expect(outcome.program.has_value(), "draws: " + outcome.messages);
   if (!outcome.program)
     return;
   std::vector<uint64_t> step = keys(outcome.program->step), eval = keys(outcome.program->evaluation);
-  // train: cross_entropy is call 0, net 1. net: noisy 0, l 1, n 2, noisy 3. again: noisy 0. noisy: random_uniform 0, dropout 1.
-  // dropout: where 0, random_bool 1.
+  // train: cross_entropy is call 0, net 1. net: noisy 0, l 1, n 2, noisy 3. again: noisy 0. noisy: random_uniform 0,
+  // dropout 1. dropout: where 0, random_bool 1.
   std::vector<uint64_t> uniform = {keyOf({1, 0, 0}), keyOf({1, 3, 0}), keyOf({1, 2, 0, 0, 0}), keyOf({1, 2, 1, 0, 0})};
-  std::vector<uint64_t> masks = {keyOf({1, 0, 1, 1}), keyOf({1, 3, 1, 1}), keyOf({1, 2, 0, 0, 1, 1}), keyOf({1, 2, 1, 0, 1, 1})};
+  std::vector<uint64_t> masks = {keyOf({1, 0, 1, 1}), keyOf({1, 3, 1, 1}), keyOf({1, 2, 0, 0, 1, 1}),
+                                 keyOf({1, 2, 1, 0, 1, 1})};
   std::vector<uint64_t> all = uniform;
   all.insert(all.end(), masks.begin(), masks.end());
   auto sorted = [](std::vector<uint64_t> list) {
@@ -129,23 +147,28 @@ static void draws() {
 }
 
 static void equalCalls() {
-  Outcome two = compile(model(linear, "  a = random_uniform[B]\n  b = random_uniform[B]\n  loss = mean[B] (cross_entropy(net(x), y) + a - b + "
-                                      "cross_entropy(net(x), y))\n  optimizer sgd(lr = 0.1)\n"));
+  Outcome two = compile(model(
+      linear, "  a = random_uniform[B]\n  b = random_uniform[B]\n  loss = mean[B] (cross_entropy(net(x), y) + a - b + "
+              "cross_entropy(net(x), y))\n  optimizer sgd(lr = 0.1)\n"));
   expect(two.program && keys(two.program->step).size() == 1, "two equal draws in train are one");
   int products = 0;
   for (const Op &op : two.program ? two.program->step.ops : std::vector<Op>())
     products += op.kind == OpKind::Contract;
   expect(products == 2, "two equal calls of the model are one");
-  Outcome body = compile(model("  use l = linear[D]\n  return l(x + random_uniform[B, D] - random_uniform[B, D])\n", plain));
+  Outcome body =
+      compile(model("  use l = linear[D]\n  return l(x + random_uniform[B, D] - random_uniform[B, D])\n", plain));
   expect(body.program && keys(body.program->step).size() == 2, "two equal draws elsewhere are two");
 }
 
 static void namesOfResults() {
-  Outcome named = compile(model(linear, "  logits = net(x)\n  loss = mean[B] cross_entropy(logits, y)\n  optimizer sgd(lr = 0.1)\n"));
-  expect(named.program && named.program->results.size() == 1 && named.program->results[0].name == "logits", "a defined result");
+  Outcome named = compile(
+      model(linear, "  logits = net(x)\n  loss = mean[B] cross_entropy(logits, y)\n  optimizer sgd(lr = 0.1)\n"));
+  expect(named.program && named.program->results.size() == 1 && named.program->results[0].name == "logits",
+         "a defined result");
   Outcome plainly = compile(model(linear, plain));
   expect(plainly.program && plainly.program->results[0].name == "net", "a result within an expression");
-  Outcome twice = compile(model(linear, "  loss = mean[B] cross_entropy(net(x) + net(2 * x), y)\n  optimizer sgd(lr = 0.1)\n"));
+  Outcome twice =
+      compile(model(linear, "  loss = mean[B] cross_entropy(net(x) + net(2 * x), y)\n  optimizer sgd(lr = 0.1)\n"));
   expect(twice.program && twice.program->results.size() == 2 && twice.program->results[1].name == "net.2", "two calls");
   Outcome unused = compile(model(linear, "  other = net(3 * x)\n" + std::string(plain)));
   expect(unused.program && unused.program->results.size() == 1, "a call that nothing needs does not exist");
@@ -153,15 +176,20 @@ static void namesOfResults() {
 
 static void existence() {
   // neither made nor checked for sizes: the branch not taken, and what nobody asks for
-  Outcome outcome = compile(model("  use up = linear[F], down = linear[D], never = linear[D]\n  param w: f32[3, 3] ~ zeros\n  bad = x @ w\n"
-                                  "  h = if D == 4 then relu(up(x)) else never(bad)\n  return down(h)\n", plain));
-  expect(outcome.program && outcome.program->parameters.size() == 4, "what no result needs does not exist: " + outcome.messages);
-  Outcome eval = compile(model("  use l = linear[D], k = linear[D]\n  return if training then l(x) else k(x)\n", plain));
+  Outcome outcome = compile(
+      model("  use up = linear[F], down = linear[D], never = linear[D]\n  param w: f32[3, 3] ~ zeros\n  bad = x @ w\n"
+            "  h = if D == 4 then relu(up(x)) else never(bad)\n  return down(h)\n",
+            plain));
+  expect(outcome.program && outcome.program->parameters.size() == 4,
+         "what no result needs does not exist: " + outcome.messages);
+  Outcome eval =
+      compile(model("  use l = linear[D], k = linear[D]\n  return if training then l(x) else k(x)\n", plain));
   expect(eval.says("E0306") && eval.says("evaluation needs the parameter `k."), "evaluation needs other parameters");
 }
 
 static void hints() {
-  Outcome outcome = compile(model("  use l = repeat 3 linear[D]\n  @checkpoint\n  h = l(x)\n  @recompute\n  g = tanh(h)\n  return g\n", plain));
+  Outcome outcome = compile(model(
+      "  use l = repeat 3 linear[D]\n  @checkpoint\n  h = l(x)\n  @recompute\n  g = tanh(h)\n  return g\n", plain));
   int ends = 0, kept = 0, recomputed = 0;
   if (outcome.program)
     for (const Op &op : outcome.program->step.ops) {

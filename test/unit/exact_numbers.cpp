@@ -1,5 +1,6 @@
 // LINK: cinch_frontend
-// Fractions and sizes: arithmetic, rounding, overflow, normal forms; random fractions against long double, ordering and algebra.
+// Fractions and sizes: arithmetic, rounding, overflow, normal forms; random fractions against long double, ordering
+// and algebra.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Number.h"
 
@@ -63,7 +64,8 @@ static void randomFractions() {
   for (int i = 0; i < 200000; ++i) {
     int bits = 1 + random() % 50;
     auto draw = [&] {
-      int64_t n = static_cast<int64_t>(random() >> (64 - bits)) * (random() % 2 ? 1 : -1), d = 1 + (random() >> (64 - bits));
+      int64_t n = static_cast<int64_t>(random() >> (64 - bits)) * (random() % 2 ? 1 : -1),
+              d = 1 + (random() >> (64 - bits));
       return of(n, d);
     };
     Fraction a = draw(), b = draw();
@@ -97,7 +99,8 @@ static void forms() {
   EXPECT(withValue(*multiplyNumbers(Number(4), d), dims) == "4 * D = 3072");
   EXPECT(formOf(*divideNumbers(d, Number(2)), dims) == "D / 2");
   EXPECT(sameForm(*powerNumbers(*addNumbers(d, a), Number(2)),
-                  *addNumbers(*addNumbers(*multiplyNumbers(d, d), *multiplyNumbers(a, a)), *multiplyNumbers(Number(2), *multiplyNumbers(d, a)))));
+                  *addNumbers(*addNumbers(*multiplyNumbers(d, d), *multiplyNumbers(a, a)),
+                              *multiplyNumbers(Number(2), *multiplyNumbers(d, a)))));
   Number overSum = *divideNumbers(d, *addNumbers(a, t)); // by a sum: a value only
   EXPECT(!overSum.hasNames() && overSum.value == of(768, 76));
   EXPECT(sameForm(*divideNumbers(*addNumbers(a, t), *addNumbers(a, t)), Number(1)));

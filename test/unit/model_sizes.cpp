@@ -74,7 +74,8 @@ int main(int, char **argv) {
       continue;
     }
     ++failed;
-    llvm::outs() << "failed: " << c.file << ": " << total << " parameters, expected " << c.parameters << "; " << fault << "\n";
+    llvm::outs() << "failed: " << c.file << ": " << total << " parameters, expected " << c.parameters << "; " << fault
+                 << "\n";
   }
   llvm::outs() << passed << " passed, " << failed << " failed\n";
   return failed > 0;

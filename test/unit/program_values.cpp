@@ -1,6 +1,6 @@
 // LINK: cinch_frontend
-// The graphs that the checker makes compute what the text says: small programs are evaluated op by op in f64 from the definitions
-// in Program.h, and compared with plain loops over the same inputs written down here.
+// The graphs that the checker makes compute what the text says: small programs are evaluated op by op in f64 from the
+// definitions in Program.h, and compared with plain loops over the same inputs written down here.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
@@ -11,8 +11,7 @@
 
 using namespace cinch;
 
-
-// ---- Cases ------------------------------------------------------------------------------------------------------------------
+// ---- Cases --------------------------------------------------------------------------------------------------------
 struct Run {
   Program program;
   Inputs inputs;
@@ -45,9 +44,10 @@ static void outcome(const std::string &name, const std::string &fault) {
     llvm::outs() << "failed: " << name << ": " << fault << "\n";
 }
 
-static const char *const fields = "dim B = 3 batch, T = 4, D = 8, A = 2, V = 5, K = D / A\n"
-                                  "data train = npz(\"d.npz\") -> (x: f32[B, T, D], z: f32[B, T, D], text: i32[B, T] below V, "
-                                  "mask: i32[B, T] below 2, image: f32[B, 2, 4, 4])\n";
+static const char *const fields =
+    "dim B = 3 batch, T = 4, D = 8, A = 2, V = 5, K = D / A\n"
+    "data train = npz(\"d.npz\") -> (x: f32[B, T, D], z: f32[B, T, D], text: i32[B, T] below V, "
+    "mask: i32[B, T] below 2, image: f32[B, 2, 4, 4])\n";
 static const char *const settings = "  optimizer sgd(lr = 0.1)\n  steps 1\n}\n";
 
 static std::optional<Run> prepare(const std::string &name, const std::string &text) {
@@ -71,7 +71,8 @@ static std::optional<Run> prepare(const std::string &name, const std::string &te
   for (const Field &field : result.program.datasets[result.program.train.dataset].fields) {
     Array array(field.type.shape);
     for (double &x : array.data)
-      x = field.hasBelow ? std::floor(result.inputs.uniform() * static_cast<double>(field.below)) : result.inputs.uniform() - 0.5;
+      x = field.hasBelow ? std::floor(result.inputs.uniform() * static_cast<double>(field.below))
+                         : result.inputs.uniform() - 0.5;
     result.inputs.fields.push_back(array);
   }
   for (const Parameter &parameter : result.program.parameters) {
@@ -88,7 +89,8 @@ static std::string difference(const Array &got, const Array &want) {
     return "another shape";
   for (size_t i = 0; i < got.data.size(); ++i)
     if (!(std::fabs(got.data[i] - want.data[i]) <= 1e-12 * (1 + std::fabs(want.data[i]))))
-      return "element " + std::to_string(i) + " is " + std::to_string(got.data[i]) + ", expected " + std::to_string(want.data[i]);
+      return "element " + std::to_string(i) + " is " + std::to_string(got.data[i]) + ", expected " +
+             std::to_string(want.data[i]);
   return "";
 }
 
@@ -99,10 +101,11 @@ static std::string modelOf(const std::string &layers, const std::string &type, c
          " {\n  param one: f32[] ~ ones\n" + body + "  return r * one\n}\n";
 }
 
-static void predicts(const std::string &name, const std::string &layers, const std::string &type, const std::string &body,
-                     const std::function<Array(const Run &)> &expected) {
-  std::optional<Run> run = prepare(name, modelOf(layers, type, body) +
-                                             "train m on train seed 1 {\n  out = m(x, z, text, image)\n  loss = sum[..] out\n" + settings);
+static void predicts(const std::string &name, const std::string &layers, const std::string &type,
+                     const std::string &body, const std::function<Array(const Run &)> &expected) {
+  std::optional<Run> run =
+      prepare(name, modelOf(layers, type, body) +
+                        "train m on train seed 1 {\n  out = m(x, z, text, image)\n  loss = sum[..] out\n" + settings);
   if (!run)
     return;
   Array want = expected(*run);
@@ -114,8 +117,9 @@ static void predicts(const std::string &name, const std::string &layers, const s
 // What a model computes in a training step, where it may draw: the weighted sum of its result is compared.
 static void trains(const std::string &name, const std::string &type, const std::string &body, const std::string &weight,
                    const std::function<Array(const Run &)> &expected, const char *weightField) {
-  std::optional<Run> run = prepare(name, modelOf("", type, body) + "train m on train seed 1 {\n  out = m(x, z, text, image)\n" +
-                                             "  loss = sum[..] out * " + weight + "\n" + settings);
+  std::optional<Run> run =
+      prepare(name, modelOf("", type, body) + "train m on train seed 1 {\n  out = m(x, z, text, image)\n" +
+                        "  loss = sum[..] out * " + weight + "\n" + settings);
   if (!run)
     return;
   Array got = cinch::run(run->program.step, run->inputs)[run->program.loss], want;
@@ -126,14 +130,16 @@ static void trains(const std::string &name, const std::string &type, const std::
 }
 
 // A metric over an evaluation whose last row is padding.
-static void measures(const std::string &name, const std::string &train, const std::function<Array(const Run &)> &expected) {
+static void measures(const std::string &name, const std::string &train,
+                     const std::function<Array(const Run &)> &expected) {
   std::optional<Run> run = prepare(name, modelOf("", "f32[B, T, D]", "  r = x\n") + "train m on train seed 1 {\n" +
                                              "  out = m(x, z, text, image)\n  loss = sum[..] out\n" + train + settings);
   if (!run)
     return;
   run->inputs.valid = 2;
   run->inputs.parameters[0].data[0] = 1;
-  outcome(name, difference(cinch::run(run->program.evaluation, run->inputs)[run->program.metrics.back().op], expected(*run)));
+  outcome(name,
+          difference(cinch::run(run->program.evaluation, run->inputs)[run->program.metrics.back().op], expected(*run)));
 }
 
 static Array like(const std::vector<int64_t> &shape, const std::function<double(const Index &)> &value) {
@@ -160,14 +166,15 @@ static Array linearOf(const Run &run, const std::string &path, const Array &x) {
 }
 
 static void products() {
-  predicts("matrix product with a transposed weight", "", "f32[B, T, V]", "  param w: f32[V, D] ~ zeros\n  r = x @ w'\n", [](const Run &run) {
-    return like({B, T, V}, [&](const Index &at) {
-      double sum = 0;
-      for (int64_t d = 0; d < D; ++d)
-        sum += run.field("x")[{at[0], at[1], d}] * run.parameter("w")[{at[2], d}];
-      return sum;
-    });
-  });
+  predicts("matrix product with a transposed weight", "", "f32[B, T, V]",
+           "  param w: f32[V, D] ~ zeros\n  r = x @ w'\n", [](const Run &run) {
+             return like({B, T, V}, [&](const Index &at) {
+               double sum = 0;
+               for (int64_t d = 0; d < D; ++d)
+                 sum += run.field("x")[{at[0], at[1], d}] * run.parameter("w")[{at[2], d}];
+               return sum;
+             });
+           });
   predicts("batched product of transposed operands", "", "f32[B, D, D]", "  r = x' @ (z' )'\n", [](const Run &run) {
     return like({B, D, D}, [&](const Index &at) {
       double sum = 0;
@@ -177,7 +184,8 @@ static void products() {
     });
   });
   predicts("contraction with a permuted result", "", "f32[3, B, A, T, K]",
-           "  param w: f32[3, D, A, K] ~ zeros\n  r[j, b, a, t, k] = sum[d] x[b, t, d] * w[j, d, a, k]\n", [](const Run &run) {
+           "  param w: f32[3, D, A, K] ~ zeros\n  r[j, b, a, t, k] = sum[d] x[b, t, d] * w[j, d, a, k]\n",
+           [](const Run &run) {
              return like({3, B, A, T, K}, [&](const Index &at) {
                double sum = 0;
                for (int64_t d = 0; d < D; ++d)
@@ -196,7 +204,8 @@ static void products() {
              });
            });
   predicts("mean of products, and a sum that is no contraction", "", "f32[B, V]",
-           "  param w: f32[D, V] ~ zeros\n  u[b, t] = sum[d] x[b, t, d] * z[b, t, d]\n  p[b, t, v] = mean[d] x[b, t, d] * w[d, v]\n"
+           "  param w: f32[D, V] ~ zeros\n  u[b, t] = sum[d] x[b, t, d] * z[b, t, d]\n  p[b, t, v] = mean[d] x[b, t, "
+           "d] * w[d, v]\n"
            "  r[b, v] = max[t] p[b, t, v] * u[b, t]\n",
            [](const Run &run) {
              return like({B, V}, [&](const Index &at) {
@@ -223,7 +232,8 @@ static void indexing() {
   predicts("gather by two index tensors in one example", "", "f32[B, T]",
            "  i = text\n  r[b, t] = x[b, 3, i[b, t]] + image[b, 1, max(min(i[b, t], 2), 2), 0]\n", [](const Run &run) {
              return like({B, T}, [&](const Index &at) {
-               return run.field("x")[{at[0], 3, static_cast<int64_t>(run.field("text")[at])}] + run.field("image")[{at[0], 1, 2, 0}];
+               return run.field("x")[{at[0], 3, static_cast<int64_t>(run.field("text")[at])}] +
+                      run.field("image")[{at[0], 1, 2, 0}];
              });
            });
   predicts("slots", "", "f32[B, 2, 3]", "  r = x[.., 1:3, D - 4:7] + z[:, 2:, 0:3] * 0 + image[.., 1, 1:3, :3]\n",
@@ -243,45 +253,49 @@ static void indexing() {
                return at[2] < D ? 2 * run.field("x")[{at[0], t, at[2]}] : run.field("z")[{at[0], T - 1 - t, at[2] - D}];
              });
            });
-  predicts("upsample and expand", "", "f32[B, 2, 8, 8]", "  r = upsample[2](image)\n",
-           [](const Run &run) {
-             return like({B, 2, 8, 8}, [&](const Index &at) { return run.field("image")[{at[0], at[1], at[2] / 2, at[3] / 2}]; });
-           });
+  predicts("upsample and expand", "", "f32[B, 2, 8, 8]", "  r = upsample[2](image)\n", [](const Run &run) {
+    return like({B, 2, 8, 8}, [&](const Index &at) {
+      return run.field("image")[{at[0], at[1], at[2] / 2, at[3] / 2}];
+    });
+  });
 }
 
 static void layers() {
-  predicts("layer_norm and rms_norm", "", "f32[B, T, D]", "  use n = layer_norm, q = rms_norm\n  r = n(x) + q(z)\n", [](const Run &run) {
-    return like({B, T, D}, [&](const Index &at) {
-      double mean = 0, var = 0, square = 0;
-      for (int64_t d = 0; d < D; ++d) {
-        mean += run.field("x")[{at[0], at[1], d}] / D;
-        square += std::pow(run.field("z")[{at[0], at[1], d}], 2) / D;
-      }
-      for (int64_t d = 0; d < D; ++d)
-        var += std::pow(run.field("x")[{at[0], at[1], d}] - mean, 2) / D;
-      return (run.field("x")[at] - mean) / std::sqrt(var + 1e-5) * run.parameter("n.weight").data[at[2]] +
-             run.parameter("n.bias").data[at[2]] +
-             run.field("z")[at] / std::sqrt(square + 1e-6) * run.parameter("q.weight").data[at[2]];
-    });
-  });
-  predicts("group_norm", "", "f32[B, 2, 4, 4]", "  h = reshape[B, 4, 4, 2](image)\n  use n = group_norm[2]\n  r = reshape[B, 2, 4, 4](n(h))\n",
+  predicts("layer_norm and rms_norm", "", "f32[B, T, D]", "  use n = layer_norm, q = rms_norm\n  r = n(x) + q(z)\n",
            [](const Run &run) {
-             Array h({B, 4, 4, 2});
-             h.data = run.field("image").data;
-             Array out = like(h.shape, [&](const Index &at) {
-               double mean = 0, var = 0;
-               int64_t first = at[1] / 2 * 2;
-               for (int pass = 0; pass < 2; ++pass)
-                 for (int64_t c = first; c < first + 2; ++c)
-                   for (int64_t i = 0; i < 4; ++i)
-                     for (int64_t j = 0; j < 2; ++j)
-                       (pass ? var : mean) += pass ? std::pow(h[{at[0], c, i, j}] - mean, 2) / 16 : h[{at[0], c, i, j}] / 16;
-               return (h[at] - mean) / std::sqrt(var + 1e-5) * run.parameter("n.weight").data[at[1]] +
-                      run.parameter("n.bias").data[at[1]];
+             return like({B, T, D}, [&](const Index &at) {
+               double mean = 0, var = 0, square = 0;
+               for (int64_t d = 0; d < D; ++d) {
+                 mean += run.field("x")[{at[0], at[1], d}] / D;
+                 square += std::pow(run.field("z")[{at[0], at[1], d}], 2) / D;
+               }
+               for (int64_t d = 0; d < D; ++d)
+                 var += std::pow(run.field("x")[{at[0], at[1], d}] - mean, 2) / D;
+               return (run.field("x")[at] - mean) / std::sqrt(var + 1e-5) * run.parameter("n.weight").data[at[2]] +
+                      run.parameter("n.bias").data[at[2]] +
+                      run.field("z")[at] / std::sqrt(square + 1e-6) * run.parameter("q.weight").data[at[2]];
              });
-             out.shape = {B, 2, 4, 4};
-             return out;
            });
+  predicts(
+      "group_norm", "", "f32[B, 2, 4, 4]",
+      "  h = reshape[B, 4, 4, 2](image)\n  use n = group_norm[2]\n  r = reshape[B, 2, 4, 4](n(h))\n",
+      [](const Run &run) {
+        Array h({B, 4, 4, 2});
+        h.data = run.field("image").data;
+        Array out = like(h.shape, [&](const Index &at) {
+          double mean = 0, var = 0;
+          int64_t first = at[1] / 2 * 2;
+          for (int pass = 0; pass < 2; ++pass)
+            for (int64_t c = first; c < first + 2; ++c)
+              for (int64_t i = 0; i < 4; ++i)
+                for (int64_t j = 0; j < 2; ++j)
+                  (pass ? var : mean) += pass ? std::pow(h[{at[0], c, i, j}] - mean, 2) / 16 : h[{at[0], c, i, j}] / 16;
+          return (h[at] - mean) / std::sqrt(var + 1e-5) * run.parameter("n.weight").data[at[1]] +
+                 run.parameter("n.bias").data[at[1]];
+        });
+        out.shape = {B, 2, 4, 4};
+        return out;
+      });
   predicts("rope", "", "f32[B, T, D]", "  r = rope(x, base = 100)\n", [](const Run &run) {
     return like({B, T, D}, [&](const Index &at) {
       int64_t half = at[2] % (D / 2);
@@ -291,7 +305,8 @@ static void layers() {
     });
   });
   predicts("multi_head_attention", "", "f32[B, T, D]",
-           "  use n = multi_head_attention[A](causal = true, rate = 0.5)\n  c = text\n  t0 = range[T]\n  k[b, t] = c[b, t] > 0 or t0[t] == 0\n  r = n(x, k)\n",
+           "  use n = multi_head_attention[A](causal = true, rate = 0.5)\n  c = text\n  t0 = range[T]\n  k[b, t] = "
+           "c[b, t] > 0 or t0[t] == 0\n  r = n(x, k)\n",
            [](const Run &run) {
              Array qkv = linearOf(run, "n.qkv", run.field("x"));
              Array o = like({B, T, D}, [&](const Index &at) {
@@ -302,7 +317,8 @@ static void layers() {
                    continue;
                  double dot = 0;
                  for (int64_t k = 0; k < K; ++k)
-                   dot += qkv[{at[0], at[1], head * K + k}] * qkv[{at[0], s, D + head * K + k}] / std::sqrt(static_cast<double>(K));
+                   dot += qkv[{at[0], at[1], head * K + k}] * qkv[{at[0], s, D + head * K + k}] /
+                          std::sqrt(static_cast<double>(K));
                  sum += std::exp(dot);
                  value += std::exp(dot) * qkv[{at[0], s, 2 * D + head * K + e}];
                }
@@ -310,8 +326,8 @@ static void layers() {
              });
              return linearOf(run, "n.out", o);
            });
-  predicts("repeat with a number for each block", "layer add(x: f32[..], by) -> f32[..] { return 2 * x + by }\n", "f32[B, T, D]",
-           "  use s = repeat 3 as i add(i ^ 2 + 1)\n  r = s(x)\n", [](const Run &run) {
+  predicts("repeat with a number for each block", "layer add(x: f32[..], by) -> f32[..] { return 2 * x + by }\n",
+           "f32[B, T, D]", "  use s = repeat 3 as i add(i ^ 2 + 1)\n  r = s(x)\n", [](const Run &run) {
              return like({B, T, D}, [&](const Index &at) { return 2 * (2 * (2 * run.field("x")[at] + 1) + 2) + 5; });
            });
   predicts("swiglu, huber, kl, where", "", "f32[B, T]",
@@ -342,25 +358,41 @@ static void layers() {
 }
 
 static void draws() {
-  trains("dropout", "f32[B, T, D]", "  r = dropout(x, 0.25)\n", "z", [](const Run &run) {
-    return like({B, T, D}, [&](const Index &at) { return run.draw(RandomKind::Bool)[at] != 0 ? run.field("x")[at] / 0.75 : 0; });
-  }, "z");
-  trains("drop_path", "f32[B, T, D]", "  r = drop_path(x, 0.5)\n", "z", [](const Run &run) {
-    return like({B, T, D}, [&](const Index &at) { return run.draw(RandomKind::Bool)[{at[0]}] != 0 ? run.field("x")[at] * 2 : 0; });
-  }, "z");
-  trains("random_flip", "f32[B, 2, 4, 4]", "  r = random_flip(image)\n", "image", [](const Run &run) {
-    return like({B, 2, 4, 4}, [&](const Index &at) {
-      bool flip = run.draw(RandomKind::Bool)[{at[0]}] != 0;
-      return run.field("image")[{at[0], at[1], at[2], flip ? 3 - at[3] : at[3]}];
-    });
-  }, "image");
-  trains("random_crop", "f32[B, 2, 4, 4]", "  r = random_crop[1](image)\n", "image", [](const Run &run) {
-    return like({B, 2, 4, 4}, [&](const Index &at) {
-      int64_t i = at[2] + static_cast<int64_t>(run.draw(RandomKind::Int, 0)[{at[0]}]) - 1;
-      int64_t j = at[3] + static_cast<int64_t>(run.draw(RandomKind::Int, 1)[{at[0]}]) - 1;
-      return i < 0 || i > 3 || j < 0 || j > 3 ? 0 : run.field("image")[{at[0], at[1], i, j}];
-    });
-  }, "image");
+  trains(
+      "dropout", "f32[B, T, D]", "  r = dropout(x, 0.25)\n", "z",
+      [](const Run &run) {
+        return like({B, T, D}, [&](const Index &at) {
+          return run.draw(RandomKind::Bool)[at] != 0 ? run.field("x")[at] / 0.75 : 0;
+        });
+      },
+      "z");
+  trains(
+      "drop_path", "f32[B, T, D]", "  r = drop_path(x, 0.5)\n", "z",
+      [](const Run &run) {
+        return like({B, T, D}, [&](const Index &at) {
+          return run.draw(RandomKind::Bool)[{at[0]}] != 0 ? run.field("x")[at] * 2 : 0;
+        });
+      },
+      "z");
+  trains(
+      "random_flip", "f32[B, 2, 4, 4]", "  r = random_flip(image)\n", "image",
+      [](const Run &run) {
+        return like({B, 2, 4, 4}, [&](const Index &at) {
+          bool flip = run.draw(RandomKind::Bool)[{at[0]}] != 0;
+          return run.field("image")[{at[0], at[1], at[2], flip ? 3 - at[3] : at[3]}];
+        });
+      },
+      "image");
+  trains(
+      "random_crop", "f32[B, 2, 4, 4]", "  r = random_crop[1](image)\n", "image",
+      [](const Run &run) {
+        return like({B, 2, 4, 4}, [&](const Index &at) {
+          int64_t i = at[2] + static_cast<int64_t>(run.draw(RandomKind::Int, 0)[{at[0]}]) - 1;
+          int64_t j = at[3] + static_cast<int64_t>(run.draw(RandomKind::Int, 1)[{at[0]}]) - 1;
+          return i < 0 || i > 3 || j < 0 || j > 3 ? 0 : run.field("image")[{at[0], at[1], i, j}];
+        });
+      },
+      "image");
 }
 
 static void metrics() {
@@ -391,21 +423,24 @@ static void metrics() {
       return (run.field("x")[{0, at[0], at[1]}] + run.field("x")[{1, at[0], at[1]}]) / 2;
     });
   });
-  measures("any and all", "  seen = any[B] (text == 4)\n  full = all[B] (mask == 1)\n  metric v = f32(seen) + 2 * f32(full)\n", [&](const Run &run) {
-    return like({T}, [&](const Index &at) {
-      bool seen = false, full = true;
-      for (int64_t b = 0; b < 2; ++b) {
-        seen |= run.field("text")[{b, at[0]}] == 4;
-        full &= run.field("mask")[{b, at[0]}] == 1;
-      }
-      return seen + 2.0 * full;
-    });
-  });
+  measures("any and all",
+           "  seen = any[B] (text == 4)\n  full = all[B] (mask == 1)\n  metric v = f32(seen) + 2 * f32(full)\n",
+           [&](const Run &run) {
+             return like({T}, [&](const Index &at) {
+               bool seen = false, full = true;
+               for (int64_t b = 0; b < 2; ++b) {
+                 seen |= run.field("text")[{b, at[0]}] == 4;
+                 full &= run.field("mask")[{b, at[0]}] == 1;
+               }
+               return seen + 2.0 * full;
+             });
+           });
   measures("a table of guesses", "  metric v = sum[B, T] confusion[2](mask, min(text, 1))\n", [&](const Run &run) {
     Array table({2, 2});
     for (int64_t b = 0; b < 2; ++b)
       for (int64_t t = 0; t < T; ++t)
-        table[{std::min<int64_t>(1, static_cast<int64_t>(run.field("text")[{b, t}])), static_cast<int64_t>(run.field("mask")[{b, t}])}] += 1;
+        table[{std::min<int64_t>(1, static_cast<int64_t>(run.field("text")[{b, t}])),
+               static_cast<int64_t>(run.field("mask")[{b, t}])}] += 1;
     return table;
   });
   measures("the loss", "  metric v = loss / 2\n", [&](const Run &run) {
