@@ -79,7 +79,7 @@ private:
   void packRowsA(Value base, Range m, KBlock);
   void packColsA(Value base, Range m, KBlock);
   void packB(Value base, Range n, KBlock);
-  void packPanelB(Value base, Value column, Value panel, int64_t columns, KBlock);
+  void copyRowB(Value from, Value to, int64_t columns);
   void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
   mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
 

@@ -68,34 +68,43 @@ void ContractEmitter::packB(Value base, Range n, KBlock block) {
   if (plan.packB == PackedB::No)
     return;
   int64_t fullEnd = plan.n.size / plan.nr() * plan.nr(), edge = plan.n.size % plan.nr();
-  auto panel = [&](Value column, int64_t columns) {
-    Value at = mul(div(sub(column, n.first), plan.nr()), plan.panelB());
-    Value target = add(add(threadScratch, plan.scratchB()), at);
-    if (plan.packB == PackedB::Transpose)
-      transposeIntoPanel(base, column, target, columns, block);
-    else
-      packPanelB(base, column, target, columns, block);
+  // Calls `panel` with the first column and the place of every panel in scratch.
+  auto forPanels = [&](llvm::function_ref<void(Value, Value, int64_t)> panel) {
+    auto at = [&](Value column, int64_t columns) {
+      Value target = mul(div(sub(column, n.first), plan.nr()), plan.panelB());
+      panel(column, add(add(threadScratch, plan.scratchB()), target), columns);
+    };
+    auto edgePanel = [&](Value column) { at(column, edge); };
+    forTiles(n.first, n.second, plan.nr(), fullEnd, [&](Value column) { at(column, plan.nr()); },
+             edge ? Body(edgePanel) : Body());
   };
-  auto edgePanel = [&](Value column) { panel(column, edge); };
-  forTiles(n.first, n.second, plan.nr(), fullEnd, [&](Value column) { panel(column, plan.nr()); },
-           edge ? Body(edgePanel) : Body());
-}
-
-void ContractEmitter::packPanelB(Value base, Value column, Value panel, int64_t columns, KBlock block) {
+  if (plan.packB == PackedB::Transpose) {
+    forPanels([&](Value column, Value panel, int64_t columns) {
+      transposeIntoPanel(base, column, panel, columns, block);
+    });
+    return;
+  }
+  // Row after row, across all panels: B is read forwards over whole rows.
   forLoop(number(0), block.runs, 1, [&](Value run) {
-    Value source = add(add(base, mul(column, plan.n.b)), offsetOfRun(block, run, &ContractDim::b));
-    Value target = add(panel, mul(mul(run, block.length), plan.nr()));
+    Value source = add(base, offsetOfRun(block, run, &ContractDim::b));
     forLoop(number(0), block.length, 1, [&](Value k) {
-      Value from = add(source, mul(k, plan.k.b)), to = add(target, mul(k, plan.nr()));
-      if (plan.packB == PackedB::Copy) {
-        for (int64_t j = 0; j < columns; j += plan.lanes)
-          storeVector(loadVector(memB, add(from, j), plan.lanes, columns - j), scratch, add(to, j), plan.lanes);
-        return;
-      }
-      forLoop(number(0), number(columns), 1, [&](Value j) {
-        storeScalar(loadScalar(memB, add(from, mul(j, plan.n.b))), scratch, add(to, j));
+      Value row = mul(add(mul(run, block.length), k), plan.nr());
+      Value rowSource = add(source, mul(k, plan.k.b));
+      forPanels([&](Value column, Value panel, int64_t columns) {
+        copyRowB(add(rowSource, mul(column, plan.n.b)), add(panel, row), columns);
       });
     });
+  });
+}
+
+void ContractEmitter::copyRowB(Value from, Value to, int64_t columns) {
+  if (plan.packB == PackedB::Copy) {
+    for (int64_t j = 0; j < columns; j += plan.lanes)
+      storeVector(loadVector(memB, add(from, j), plan.lanes, columns - j), scratch, add(to, j), plan.lanes);
+    return;
+  }
+  forLoop(number(0), number(columns), 1, [&](Value j) {
+    storeScalar(loadScalar(memB, add(from, mul(j, plan.n.b))), scratch, add(to, j));
   });
 }
 

@@ -232,7 +232,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
   bool smallB = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
   bool smallA = plan.k.size * plan.m.size * plan.bytes <= 32 * 1024;
-  if (single && plan.n.b == 1 && (smallB || m <= 2 * plan.mr))
+  if (single && plan.n.b == 1 && (smallB || m <= 64))
     plan.packB = PackedB::No;
   else if (plan.n.b == 1)
     plan.packB = PackedB::Copy;
@@ -241,7 +241,8 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   else
     plan.packB = PackedB::Gather;
 
-  if (single && (smallA || n <= 2 * plan.nr()))
+  // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
+  if (single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && plan.k.size >= plan.lanes)
     plan.packA = PackedA::Rows;
@@ -249,6 +250,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
     plan.packA = PackedA::Cols;
 
   plan.prefetchC = plan.directC && plan.m.size * plan.n.size * plan.bytes > 256 * 1024;
+  plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
   // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and is as
   // wide as scratch may be, for A is packed once for every block of B.
   const int64_t cacheA = 128 * 1024, cacheB = manyRegisters ? 1280 * 1024 : 1024 * 1024;

@@ -56,6 +56,7 @@ struct ContractPlan {
   PackedA packA = PackedA::No;
   PackedB packB = PackedB::No;
   bool prefetchC = false; // ahead of each tile: worth it when C does not stay in a near cache
+  bool prefetchB = false; // rows ahead, of a long B that is read in place
   bool directC = true; // C is stored by vectors; else through a tile in scratch
 
   int64_t nr() const { return int64_t(nv) * lanes; }

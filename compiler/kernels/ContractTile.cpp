@@ -26,6 +26,12 @@ SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRan
     bool packed = plan.packB != PackedB::No;
     columns.push_back(loadVector(tile.memoryB, add(at, j), plan.lanes, packed ? plan.lanes : tile.columns - j));
   }
+  if (plan.prefetchB) {
+    Value ahead = add(at, 16 * tile.strideKB);
+    for (int64_t j = 0; j < tile.columns; j += 64 / plan.bytes)
+      memref::PrefetchOp::create(builder, loc, tile.memoryB, add(ahead, j), /*isWrite=*/false, /*localityHint=*/3,
+                                 /*isDataCache=*/true);
+  }
   Value row = add(tile.a, mul(k, tile.strideKA));
   size_t next = 0;
   for (int64_t i = 0; i < tile.rows; ++i) {
