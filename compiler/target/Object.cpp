@@ -52,6 +52,11 @@ std::unique_ptr<TargetMachine> createMachine(const std::string &cpu, std::string
     *error = "no code generator for " + triple.str();
     return nullptr;
   }
+  // Without the instruction, llvm.fma would become a call of the C library.
+  if (!machine->getMCSubtargetInfo()->checkFeatures("+avx2,+fma")) {
+    *error = "cpu '" + machine->getTargetCPU().str() + "' has no fused multiply-add; expected AVX2 and FMA, or AVX-512";
+    return nullptr;
+  }
   return machine;
 }
 
@@ -61,7 +66,7 @@ int lanesOf(const std::string &cpu) {
   if (!machine)
     return 0;
   const MCSubtargetInfo &info = *machine->getMCSubtargetInfo();
-  return info.checkFeatures("+avx512f") ? 16 : info.checkFeatures("+avx2") ? 8 : 4;
+  return info.checkFeatures("+avx512f,+avx512vl,+avx512bw,+avx512dq") ? 16 : 8;
 }
 
 std::unique_ptr<Module> optimizeForMachine(mlir::ModuleOp source, LLVMContext &context, TargetMachine &machine) {

@@ -18,10 +18,11 @@ class TargetMachine;
 
 namespace cinch::target {
 
-// A machine to generate for, by LLVM's name ("haswell", "znver4"); "native" or "" is the CPU of this machine.
+// A machine to generate for, by LLVM's name ("haswell", "znver4"); "native" or "" is the CPU of this machine. Null, with the
+// reason, if the name is unknown or the CPU has no fused multiply-add.
 std::unique_ptr<llvm::TargetMachine> createMachine(const std::string &cpu, std::string *error);
 
-// f32 lanes of the widest vector of that CPU: 16 with AVX-512, 8 with AVX2, 4 otherwise; 0 if the name is unknown.
+// f32 lanes of the widest vector of that CPU: 16 with AVX-512, 8 with AVX2; 0 where there is no machine.
 int lanesOf(const std::string &cpu);
 
 // Translates, optimises (nothing is unrolled or vectorised that the builders did not) and checks the result against the

@@ -96,6 +96,7 @@ int main() {
   refuses("math.exp %a", "mathematical function");
   refuses("math.erf %a", "returns f32");
   expect(target::lanesOf("haswell") == 8 && target::lanesOf("skylake-avx512") == 16, "lanes of known CPUs");
+  expect(target::lanesOf("nehalem") == 0, "a CPU without fused multiply-add is refused");
   expect(target::lanesOf("no-such-cpu") == 0, "an unknown CPU has no lanes");
   std::printf("%d passed, %d failed\n", passed, failures);
   return failures != 0;
