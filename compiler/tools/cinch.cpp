@@ -2,6 +2,7 @@
 //
 // Exit codes: 0; 1 the program has errors or its budget cannot be met; 2 usage; 5 resources (an output cannot be written).
 #include "compiler/frontend/Parser.h"
+#include "compiler/frontend/VerifyProgram.h"
 #include "compiler/phases/Compile.h"
 #include "compiler/solve/Dag.h"
 #include "compiler/target/Link.h"
@@ -161,7 +162,7 @@ int main(int argc, char **argv) {
   std::string error;
   int file = sources.addFile(line.input, error);
   if (file < 0) {
-    llvm::errs() << "cinch: " << error << "\n";
+    llvm::errs() << "cinch: cannot read '" << line.input << "': " << error << "\n";
     return 2;
   }
   Diagnostics diagnostics(sources);
@@ -176,6 +177,10 @@ int main(int argc, char **argv) {
   diagnostics.print(llvm::errs(), print);
   if (!program || diagnostics.hasErrors())
     return 1;
+  if (std::string fault = verifyProgram(*program); !fault.empty()) {
+    llvm::errs() << "cinch: internal error: the checker's program breaks a rule: " << fault << "\n";
+    return 1;
+  }
   if (line.command == Command::Check)
     return 0;
   return compile(line, *program, sources, argv[0]);
