@@ -2,8 +2,8 @@
 //
 //   bench_rows [--cpu NAME] [--rounds N] [--rows N --cols N] [NAME ...]
 //
-// `share` is the time in which memcpy moves the bytes that the kernel must move (every buffer once; those updated in place
-// twice) over the kernel's time.
+// `share` is the time in which memcpy moves the bytes that the kernel must move (every buffer once; those updated in
+// place twice) over the kernel's time.
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
 #include "test/kernels/RowKernels.h"
@@ -83,8 +83,8 @@ static double bench(const test::RowKernel &kernel, const std::string &cpu, int r
     ours.push_back((t2 - t1) / repeat);
   }
   double time = median(ours), share = median(copies) / time;
-  std::printf("%-24s %8.2f %8.1f %8.2f %10.0f\n", kernel.name.c_str(), time / double(elements) * 1e9, double(bytes) / time * 1e-9,
-              share, harness.compileSeconds() * 1e3);
+  std::printf("%-24s %8.2f %8.1f %8.2f %10.0f\n", kernel.name.c_str(), time / double(elements) * 1e9,
+              double(bytes) / time * 1e-9, share, harness.compileSeconds() * 1e3);
   std::fflush(stdout);
   return share;
 }
@@ -107,8 +107,8 @@ int main(int argc, char **argv) {
     else
       names.push_back(word);
   }
-  std::printf("%s, %ld x %ld, one thread\n%-24s %8s %8s %8s %10s\n", cpu.c_str(), long(rows), long(cols), "kernel", "ns/elem",
-              "GB/s", "share", "compile ms");
+  std::printf("%s, %ld x %ld, one thread\n%-24s %8s %8s %8s %10s\n", cpu.c_str(), long(rows), long(cols), "kernel",
+              "ns/elem", "GB/s", "share", "compile ms");
   double logs = 0, least = 1e30;
   int count = 0;
   for (const test::RowKernel &kernel : test::rowKernels(rows, cols, std::max<int64_t>(1, rows * cols / 50257), 50257)) {

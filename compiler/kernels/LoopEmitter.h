@@ -123,7 +123,9 @@ private:
   Value arena, offsets, context, thread, threads;
   Value scratchAt;                          // byte offset of this thread's scratch
   Value step, totalSteps, firstExample;
-  static std::pair<int, uint64_t> keyName(const LoopNode &node) { return {node.keyWord, node.keyWord < 0 ? node.key : 0}; }
+  static std::pair<int, uint64_t> keyName(const LoopNode &node) {
+    return {node.keyWord, node.keyWord < 0 ? node.key : 0};
+  }
   std::map<std::pair<int, uint64_t>, DrawKey> keys;
   std::map<std::pair<int, Elem>, Value> buffers;
   std::map<int, Value> bufferBytes;

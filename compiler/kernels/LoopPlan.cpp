@@ -1,4 +1,4 @@
-// LoopPlan.cpp: simplifies the domain, finds levels and sweeps, chooses blocks and scratch.
+// LoopPlan.cpp: finds levels and sweeps, chooses blocks and scratch.
 #include "compiler/kernels/LoopPlan.h"
 
 #include <algorithm>
@@ -23,163 +23,6 @@ bool hasView(const LoopNode &node) {
   case LoopOp::ReduceChain: return node.hasInit;
   default: return false;
   }
-}
-
-bool readsBuffer(const LoopNode &node) {
-  return node.op == LoopOp::Load || node.op == LoopOp::LoadAt || (node.op == LoopOp::ReduceChain && node.hasInit);
-}
-
-// The dims of a spec as one list, with every list of strides that follows them.
-class Domain {
-public:
-  explicit Domain(LoopSpec &spec) : spec(spec) {
-    size_t rank = spec.outer.size() + spec.chain.size() + 1;
-    for (LoopNode &node : spec.nodes) {
-      node.view.strides.resize(rank);
-      node.exampleStrides.resize(rank);
-      all.push_back(&node.view.strides);
-      all.push_back(&node.exampleStrides);
-    }
-    for (LoopStore &store : spec.stores) {
-      store.view.strides.resize(rank);
-      all.push_back(&store.view.strides);
-    }
-    spec.addAt.view.strides.resize(rank);
-    all.push_back(&spec.addAt.view.strides);
-  }
-
-  size_t columnDim() const { return spec.outer.size() + spec.chain.size(); }
-
-  void dropOnes() {
-    for (size_t i = columnDim(); i-- > 0;)
-      if (extent(i) == 1)
-        erase(i);
-    if (spec.cols == 1)
-      for (Strides *strides : all)
-        strides->back() = 0;
-  }
-
-  void chainBecomesOuter() {
-    spec.outer.insert(spec.outer.end(), spec.chain.begin(), spec.chain.end());
-    spec.chain.clear();
-  }
-
-  // Neighbours (i, i + 1) of one kind that all views walk as one dim.
-  void mergeNeighbours() {
-    for (size_t i = columnDim(); i-- > 1;) {
-      bool sameKind = (i < spec.outer.size()) == (i - 1 < spec.outer.size());
-      if (sameKind && walkedAsOne(i - 1, i))
-        mergeInto(i - 1, i);
-    }
-  }
-  void mergeOuterWithColumns() {
-    size_t column = columnDim();
-    while (!spec.outer.empty() && walkedAsOne(spec.outer.size() - 1, column)) {
-      size_t last = spec.outer.size() - 1;
-      spec.cols *= spec.outer[last];
-      erase(last);
-      column = columnDim();
-    }
-  }
-
-  // For a domain with one column: the outer dim along which most views are contiguous takes the columns' place.
-  void rotateOuterIntoColumns() {
-    size_t best = spec.outer.size();
-    int bestContiguous = -1;
-    for (size_t i = spec.outer.size(); i-- > 0;) {
-      int contiguous = int(std::count_if(all.begin(), all.end(), [&](Strides *s) { return (*s)[i] == 1; }));
-      if (contiguous > bestContiguous)
-        best = i, bestContiguous = contiguous;
-    }
-    if (best == spec.outer.size())
-      return;
-    spec.cols = spec.outer[best];
-    for (Strides *strides : all)
-      strides->back() = (*strides)[best];
-    erase(best);
-  }
-
-private:
-  int64_t &extent(size_t i) {
-    return i < spec.outer.size() ? spec.outer[i] : i < columnDim() ? spec.chain[i - spec.outer.size()] : spec.cols;
-  }
-  bool walkedAsOne(size_t i, size_t next) {
-    int64_t count = extent(next);
-    return std::all_of(all.begin(), all.end(), [&](Strides *s) { return (*s)[i] == (*s)[next] * count; });
-  }
-  void mergeInto(size_t i, size_t next) {
-    extent(i) *= extent(next);
-    for (Strides *strides : all)
-      (*strides)[i] = (*strides)[next];
-    erase(next);
-  }
-  void erase(size_t i) {
-    if (i < spec.outer.size())
-      spec.outer.erase(spec.outer.begin() + i);
-    else
-      spec.chain.erase(spec.chain.begin() + (i - spec.outer.size()));
-    for (Strides *strides : all)
-      strides->erase(strides->begin() + i);
-  }
-
-  LoopSpec &spec;
-  std::vector<Strides *> all;
-};
-
-bool reducesColumns(LoopOp op) {
-  return op == LoopOp::ReduceCols || op == LoopOp::ArgMaxCols || op == LoopOp::ArgMinCols;
-}
-
-// With one column a ReduceCols is its operand (-0.0 + x is x) and the index of the largest is 0.
-void elideReductionsOfOneColumn(LoopSpec &spec) {
-  std::vector<int> same(spec.nodes.size());
-  for (size_t n = 0; n < spec.nodes.size(); ++n) {
-    LoopNode &node = spec.nodes[n];
-    for (int &arg : node.args)
-      arg = same[arg];
-    same[n] = int(n);
-    if (node.op == LoopOp::ReduceCols) {
-      same[n] = node.args[0];
-    } else if (reducesColumns(node.op)) {
-      node.op = LoopOp::Const;
-      node.args.clear();
-      node.number = 0;
-    }
-  }
-  for (LoopStore &store : spec.stores)
-    store.node = same[store.node];
-  spec.addAt.node = spec.addAt.present ? same[spec.addAt.node] : 0;
-  for (int &arg : spec.addAt.args)
-    arg = same[arg];
-}
-
-bool anyNode(const LoopSpec &spec, bool (*test)(LoopOp)) {
-  return std::any_of(spec.nodes.begin(), spec.nodes.end(), [&](const LoopNode &node) { return test(node.op); });
-}
-
-// Every chain dim is walked by every store: nothing tells the chain from outer dims.
-bool storesWalkChain(const LoopSpec &spec) {
-  for (const LoopStore &store : spec.stores)
-    for (size_t i = 0; i < spec.chain.size(); ++i)
-      if (spec.chain[i] > 1 && store.view.strides[spec.outer.size() + i] == 0)
-        return false;
-  return true;
-}
-
-void simplify(LoopSpec &spec) {
-  Domain domain(spec);
-  if (spec.cols == 1)
-    elideReductionsOfOneColumn(spec);
-  bool chained = spec.addAt.present || anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
-  if (!chained && storesWalkChain(spec))
-    domain.chainBecomesOuter();
-  domain.dropOnes();
-  domain.mergeNeighbours();
-  if (anyNode(spec, reducesColumns))
-    return;
-  if (spec.cols == 1)
-    domain.rotateOuterIntoColumns();
-  domain.mergeOuterWithColumns();
 }
 
 void findLevels(LoopPlan &plan) {
@@ -356,7 +199,8 @@ void findKept(LoopPlan &plan) {
   for (size_t n = count; n-- > 0;) {
     uint64_t lowest = passes[n] & -passes[n];
     bool several = passes[n] != lowest;
-    if (several && plan.variesCol[n] && costOf(spec.nodes[n].op) > 1 && spec.cols * bytesOf(spec.nodes[n].elem) <= kMostBytes) {
+    if (several && plan.variesCol[n] && costOf(spec.nodes[n].op) > 1 &&
+        spec.cols * bytesOf(spec.nodes[n].elem) <= kMostBytes) {
       passes[n] = lowest;
       plan.keptBy[n] = __builtin_ctzll(lowest);
     }
@@ -422,11 +266,24 @@ void assignScratch(LoopPlan &plan) {
 
 } // namespace
 
+bool reducesColumns(LoopOp op) {
+  return op == LoopOp::ReduceCols || op == LoopOp::ArgMaxCols || op == LoopOp::ArgMinCols;
+}
+
+bool readsBuffer(const LoopNode &node) {
+  return node.op == LoopOp::Load || node.op == LoopOp::LoadAt || (node.op == LoopOp::ReduceChain && node.hasInit);
+}
+
+bool anyNode(const LoopSpec &spec, bool (*test)(LoopOp)) {
+  return std::any_of(spec.nodes.begin(), spec.nodes.end(), [&](const LoopNode &node) { return test(node.op); });
+}
+
 bool LoopPlan::isReduction(int node) const { return reducesColumns(spec.nodes[node].op); }
 
 bool LoopPlan::isDraw(int node) const {
   LoopOp op = spec.nodes[node].op;
-  return op == LoopOp::RandomUniform || op == LoopOp::RandomNormal || op == LoopOp::RandomInt || op == LoopOp::RandomBool;
+  return op == LoopOp::RandomUniform || op == LoopOp::RandomNormal || op == LoopOp::RandomInt ||
+         op == LoopOp::RandomBool;
 }
 
 Draw LoopPlan::drawOf(int node) const {
@@ -436,7 +293,8 @@ Draw LoopPlan::drawOf(int node) const {
 
 bool LoopPlan::drawsRow(int node) const {
   const LoopNode &n = spec.nodes[node];
-  return isDraw(node) && spec.cols > 1 && n.view.strides.back() == 1 && !(n.usesExample && n.exampleStrides.back() != 0);
+  return isDraw(node) && spec.cols > 1 && n.view.strides.back() == 1 &&
+         !(n.usesExample && n.exampleStrides.back() != 0);
 }
 
 LoopPlan planLoop(const LoopSpec &original) {
@@ -451,7 +309,7 @@ LoopPlan planLoop(const LoopSpec &original) {
   if (original.addAt.present)
     names(original.addAt.view.buffer);
 
-  simplify(plan.spec);
+  simplifyLoop(plan.spec);
   plan.hasChain = !plan.spec.chain.empty() || plan.spec.addAt.present ||
                   anyNode(plan.spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
   plan.outerCount = productOf(plan.spec.outer);

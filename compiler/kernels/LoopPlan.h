@@ -1,11 +1,11 @@
 // LoopPlan.h: how a LoopSpec is walked, decided before a single operation is emitted.
 //
-// The domain is first made simple: dims of extent 1 go, neighbours that every view walks as one are merged, a chain that
-// nothing reduces becomes outer dims, and if there is a single column an outer dim takes its place. None of this changes which
-// numbers are added to which, or in what order.
+// The domain is first made simple: dims of extent 1 go, neighbours that every view walks as one are merged, a chain
+// that nothing reduces becomes outer dims, and if there is a single column an outer dim takes its place. None of this
+// changes which numbers are added to which, or in what order.
 //
-// Then each node gets a sweep: how many walks over the chain must be complete before it is known (the result of a ReduceChain
-// is known one sweep after its operand). A kernel runs
+// Then each node gets a sweep: how many walks over the chain must be complete before it is known (the result of a
+// ReduceChain is known one sweep after its operand). A kernel runs
 //
 //     for each item (outer element, block of columns):      split among threads
 //       stage 0; sweep 0; stage 1; sweep 1; ..              stages hold what does not vary over the chain
@@ -31,9 +31,9 @@ struct LoopPlan {
   std::vector<bool> variesRow, variesCol, needed;
   std::vector<bool> constant;      // a scalar that is the same for every item
   std::vector<int> sweep;
-  // Two shapes that concatenations and paddings take. A Select between loads of contiguous columns whose condition does not
-  // vary over the columns is one load at a selected address; a LoadAt whose index is the column, shifted and clamped, is
-  // contiguous wherever the clamp does nothing.
+  // Two shapes that concatenations and paddings take. A Select between loads of contiguous columns whose condition does
+  // not vary over the columns is one load at a selected address; a LoadAt whose index is the column, shifted and
+  // clamped, is contiguous wherever the clamp does nothing.
   struct Clamped {
     int index = -1;                // the Index node; -1: no such LoadAt
     int64_t shift = 0, last = 0;   // element number min(max(index - shift, 0), last)
@@ -63,6 +63,13 @@ struct LoopPlan {
 };
 
 LoopPlan planLoop(const LoopSpec &);
+
+// LoopSimplify.cpp
+void simplifyLoop(LoopSpec &);
+
+bool reducesColumns(LoopOp);          // ReduceCols, ArgMaxCols, ArgMinCols
+bool readsBuffer(const LoopNode &);   // its view names a buffer
+bool anyNode(const LoopSpec &, bool (*test)(LoopOp));
 
 } // namespace cinch::kernels
 #endif

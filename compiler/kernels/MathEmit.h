@@ -1,8 +1,8 @@
 // MathEmit.h: emits mathematics as arith and math operations, on scalars or vectors.
 //
-// Nothing here leaves an elementary function to a later stage: exp, log and the rest are expanded at once (MathFormulas.h),
-// before any folder could evaluate them with the compiling machine's libm. What remains are exact instructions: sqrt, abs,
-// floor, fma.
+// Nothing here leaves an elementary function to a later stage: exp, log and the rest are expanded at once
+// (MathFormulas.h), before any folder could evaluate them with the compiling machine's libm. What remains are exact
+// instructions: sqrt, abs, floor, fma.
 #ifndef CINCH_COMPILER_KERNELS_MATHEMIT_H
 #define CINCH_COMPILER_KERNELS_MATHEMIT_H
 
@@ -20,8 +20,8 @@ mlir::Type valueType(mlir::OpBuilder &, Elem);
 mlir::Value emitNumber(mlir::OpBuilder &, mlir::Location, mlir::Type, double);
 mlir::Value emitInteger(mlir::OpBuilder &, mlir::Location, mlir::Type, int64_t);
 
-// An element-wise operation other than loads, constants, draws and reductions. Operands have one shape, and the type of the
-// result is `elem` in that shape.
+// An element-wise operation other than loads, constants, draws and reductions. Operands have one shape, and the type of
+// the result is `elem` in that shape.
 mlir::Value emitElementwise(mlir::OpBuilder &, mlir::Location, LoopOp, Elem, llvm::ArrayRef<mlir::Value>);
 
 // For attention.

@@ -1,18 +1,18 @@
 // MathFormulas.h: the elementary functions, each written once over an abstract arithmetic.
 //
-// Two arithmetics exist: EmitArith (MathEmit.h) turns a formula into arith and math operations of any vector length, and the
-// tests' HostArith evaluates it on the host. Both perform the very same IEEE operations, so a kernel and its reference agree
-// bit for bit, on every CPU and for every vector width.
+// Two arithmetics exist: EmitArith (MathEmit.h) turns a formula into arith and math operations of any vector length,
+// and the tests' HostArith evaluates it on the host. Both perform the very same IEEE operations, so a kernel and its
+// reference agree bit for bit, on every CPU and for every vector width.
 //
-// Method: exp and expm1 reduce by n ln 2 (Cody and Waite, exact through FMA) and use a polynomial; log splits off the exponent
-// (f32: polynomial in m - 1; f64: series of atanh); sin and cos use odd and even polynomials, tanh and erf rational functions in f32.
-// The polynomials are Chebyshev fits computed with 120 digits, listed from the highest power to the lowest. In f32, exp, log
-// and the like are within 2 units in the last place (pow, sin and cos, which work in f64 inside, within 0.51), tanh and erf
-// within 5.5; f64 is within 4, pow within 12. test/unit/kernel_math.cpp holds the bounds.
-// Special values are right: NaN in gives NaN out, infinities, signed zeros, subnormals and overflow.
+// Method: exp and expm1 reduce by n ln 2 (Cody and Waite, exact through FMA) and use a polynomial; log splits off the
+// exponent (f32: polynomial in m - 1; f64: series of atanh); sin and cos use odd and even polynomials, tanh and erf
+// rational functions in f32. The polynomials are Chebyshev fits computed with 120 digits, listed from the highest power
+// to the lowest. In f32, exp, log and the like are within 2 units in the last place (pow, sin and cos, which work in
+// f64 inside, within 0.51), tanh and erf within 5.5; f64 is within 4, pow within 12. test/unit/kernel_math.cpp holds
+// the bounds. Special values are right: NaN in gives NaN out, infinities, signed zeros, subnormals and overflow.
 //
-// An arithmetic B has types V (float), N (integer of the same width), M (mask), the operations used below, and wide() and
-// narrow(): the f64 arithmetic of the same shape.
+// An arithmetic B has types V (float), N (integer of the same width), M (mask), the operations used below, and wide()
+// and narrow(): the f64 arithmetic of the same shape.
 #ifndef CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 #define CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 
@@ -38,16 +38,16 @@ template <class B> V<B> polynomial(B &b, V<B> x, std::initializer_list<double> c
 // What differs between the two formats.
 struct Format {
   int fraction, bias;
-  double roundMagic;        // 1.5 * 2^fraction: adding it rounds to the nearest integer, which then lies in the low bits
+  double roundMagic; // 1.5 * 2^fraction: adding it rounds to the nearest integer, which then lies in the low bits
   int64_t roundMagicBits;
   double ln2Hi, ln2Lo;
   double expMin, expMax, expm1Min;
 };
 inline const Format &formatOf(bool f64) {
-  static const Format single = {23, 127, 12582912.0, 0x4b400000, 0.693147182464599609375, -1.904654299957767878541823e-9,
-                                -104, 89, -20};
-  static const Format twice = {52, 1023, 6755399441055744.0, 0x4338000000000000, 0.6931471805599453, 2.319046813846299558e-17,
-                               -746, 710, -50};
+  static const Format single = {
+      23, 127, 12582912.0, 0x4b400000, 0.693147182464599609375, -1.904654299957767878541823e-9, -104, 89, -20};
+  static const Format twice = {
+      52, 1023, 6755399441055744.0, 0x4338000000000000, 0.6931471805599453, 2.319046813846299558e-17, -746, 710, -50};
   return f64 ? twice : single;
 }
 
@@ -86,7 +86,8 @@ template <class B> V<B> expOfParts(B &b, V<B> x, const V<B> *low) {
   const Format &f = formatOf(b.isF64());
   ExpRange<B> e = reduceExp(b, x, f.expMin, f.expMax, low);
   V<B> y = b.fma(b.fma(expPolynomial(b, e.r), e.r, b.c(1)), e.r, b.c(1));
-  // 2^k as two factors, so that it neither overflows nor rounds subnormal results twice. The shift leaves nothing of roundMagic.
+  // 2^k as two factors, so that it neither overflows nor rounds subnormal results twice. The shift leaves nothing of
+  // roundMagic.
   N<B> one = b.ic(int64_t(f.bias) << f.fraction);
   N<B> k = b.shl(e.rounded, f.fraction);
   N<B> half = b.iand(b.sar(k, 1), b.ic(-(int64_t(1) << f.fraction)));
@@ -131,8 +132,9 @@ template <class B> V<B> fixLog(B &b, V<B> x, V<B> y) {
 
 // R(s^2) of log((1 + s) / (1 - s)) = 2 s + s^3 R(s^2), in f64.
 template <class B> V<B> atanhSeries(B &b, V<B> z) {
-  return polynomial(b, z, {0.1308803485092755383, 0.13268638369266823879, 0.15386244737621666606, 0.18181795547521136235,
-                           0.22222222392581045097, 0.28571428570799785031, 0.40000000000000883236, 0.66666666666666666463});
+  return polynomial(b, z,
+                    {0.1308803485092755383, 0.13268638369266823879, 0.15386244737621666606, 0.18181795547521136235,
+                     0.22222222392581045097, 0.28571428570799785031, 0.40000000000000883236, 0.66666666666666666463});
 }
 
 template <class B> V<B> log(B &b, V<B> x) {
@@ -147,9 +149,10 @@ template <class B> V<B> log(B &b, V<B> x) {
     y = b.fma(p.e, b.c(0.6931471805599453), y);
   } else {
     V<B> z = b.mul(f, f);
-    y = polynomial(b, f, {0.069716114714511778317, -0.11479733846637635556, 0.11685419923486739308, -0.12425687331451106113,
-                          0.14249057645697480404, -0.16667802319501254074, 0.20000715748892101743, -0.24999996957950882045,
-                          0.33333331180030048052});
+    y = polynomial(b, f,
+                   {0.069716114714511778317, -0.11479733846637635556, 0.11685419923486739308, -0.12425687331451106113,
+                    0.14249057645697480404, -0.16667802319501254074, 0.20000715748892101743, -0.24999996957950882045,
+                    0.33333331180030048052});
     y = b.mul(b.mul(f, z), y);
     y = b.fma(p.e, b.c(-2.12194440e-4), y);
     y = b.fma(z, b.c(-0.5), y);
@@ -187,9 +190,11 @@ template <class B> V<B> tanh(B &b, V<B> x) {
   // x P(x^2) / Q(x^2), fitted for the least relative error up to where tanh rounds to 1.
   x = clamp(b, x, 9.02);
   V<B> z = b.mul(x, x);
-  V<B> p = polynomial(b, z, {-1.2202274953032094e-11, 3.058333856348512e-8, 2.8006734937349894e-5, 0.0038682912366533604,
-                             0.13679885781414343, 0.99999999868907502});
-  V<B> q = polynomial(b, z, {1.2873167542900773e-6, 0.00039385671832597521, 0.02724570469034753, 0.47013217840233228, 1});
+  V<B> p = polynomial(b, z,
+                      {-1.2202274953032094e-11, 3.058333856348512e-8, 2.8006734937349894e-5, 0.0038682912366533604,
+                       0.13679885781414343, 0.99999999868907502});
+  V<B> q =
+      polynomial(b, z, {1.2873167542900773e-6, 0.00039385671832597521, 0.02724570469034753, 0.47013217840233228, 1});
   return clamp(b, b.div(b.mul(x, p), q), 1);
 }
 
@@ -205,20 +210,22 @@ template <class B> V<B> erf(B &b, V<B> x) {
     // erfc(t) = exp(-t^2) Q(1 / (1 + t / 2)).
     V<B> t = b.select(b.gt(a, b.c(6)), b.c(6), a);
     V<B> u = b.div(b.c(1), b.fma(t, b.c(0.5), b.c(1)));
-    V<B> q = polynomial(b, u, {-0.074400212433460438293, 0.55350220232450291463, -1.8535316382081848144,
-                               3.6426059404027527211, -4.5838444066149938391, 3.7993599060288818649, -2.1298439188930315941,
-                               0.92100724152499739815, -0.33773177520906110078, 0.0031605924750990815151,
-                               -0.011294696331083887081, 0.08342915067749279831, 0.17661452876291866281,
-                               0.24676994208173553472, 0.28210194185256203639, 0.28209433744603643192,
-                               1.2731945384119990969e-8});
+    V<B> q =
+        polynomial(b, u,
+                   {-0.074400212433460438293, 0.55350220232450291463, -1.8535316382081848144, 3.6426059404027527211,
+                    -4.5838444066149938391, 3.7993599060288818649, -2.1298439188930315941, 0.92100724152499739815,
+                    -0.33773177520906110078, 0.0031605924750990815151, -0.011294696331083887081, 0.08342915067749279831,
+                    0.17661452876291866281, 0.24676994208173553472, 0.28210194185256203639, 0.28209433744603643192,
+                    1.2731945384119990969e-8});
     V<B> large = b.sub(b.c(1), b.mul(exp(b, b.neg(b.mul(t, t))), q));
     return b.select(b.lt(a, b.c(1)), small, copySign(b, large, x));
   }
   // As tanh.
   x = clamp(b, x, 3.93);
   V<B> z = b.mul(x, x);
-  V<B> p = polynomial(b, z, {-1.286276874369633e-8, 4.6209923673764082e-6, 0.00037720229775373782, 0.0038403814760305674,
-                             0.05425548581602994, 0.18514725974471103, 1.1283791691821928});
+  V<B> p = polynomial(b, z,
+                      {-1.286276874369633e-8, 4.6209923673764082e-6, 0.00037720229775373782, 0.0038403814760305674,
+                       0.05425548581602994, 0.18514725974471103, 1.1283791691821928});
   V<B> q = polynomial(b, z, {6.2509728936606141e-5, 0.0013024743641077907, 0.015435136230072097, 0.11388748365933374,
                              0.49741589420715051, 1});
   return clamp(b, b.div(b.mul(x, p), q), 1);
@@ -237,22 +244,26 @@ template <class B> V<B> softplus(B &b, V<B> x) {
 // sin (shift 0) and cos (shift 1) of r + (k + shift) pi / 2 with |r| <= pi / 4.
 template <class B> V<B> sinOfQuadrant(B &b, V<B> r, N<B> k, int shift) {
   V<B> z = b.mul(r, r);
-  V<B> s = b.isF64() ? polynomial(b, z, {-7.5860947896726200736e-13, 1.6058521349954986332e-10, -2.5052106167335706388e-8,
-                                         2.7557319219150781578e-6, -0.00019841269841264821617, 0.0083333333333333313789,
-                                         -0.16666666666666666665})
-                     : polynomial(b, z, {-0.00019585373206693020924, 0.0083327365591771302457, -0.16666664601754114324});
-  V<B> c = b.isF64() ? polynomial(b, z, {4.7455370173192583661e-14, -1.1470455178216906579e-11, 2.0876755754879596407e-9,
-                                         -2.7557319221298086973e-7, 0.000024801587301584511144, -0.0013888888888888887802,
-                                         0.041666666666666666666})
-                     : polynomial(b, z, {0.000024545419078353295322, -0.0013888291300556933241, 0.041666664598827980124});
+  V<B> s = b.isF64()
+               ? polynomial(b, z,
+                            {-7.5860947896726200736e-13, 1.6058521349954986332e-10, -2.5052106167335706388e-8,
+                             2.7557319219150781578e-6, -0.00019841269841264821617, 0.0083333333333333313789,
+                             -0.16666666666666666665})
+               : polynomial(b, z, {-0.00019585373206693020924, 0.0083327365591771302457, -0.16666664601754114324});
+  V<B> c = b.isF64()
+               ? polynomial(b, z,
+                            {4.7455370173192583661e-14, -1.1470455178216906579e-11, 2.0876755754879596407e-9,
+                             -2.7557319221298086973e-7, 0.000024801587301584511144, -0.0013888888888888887802,
+                             0.041666666666666666666})
+               : polynomial(b, z, {0.000024545419078353295322, -0.0013888291300556933241, 0.041666664598827980124});
   s = b.fma(b.mul(r, z), s, r);
   c = b.fma(b.mul(z, z), c, b.fma(z, b.c(-0.5), b.c(1)));
   k = b.iadd(k, b.ic(shift));
   V<B> y = b.select(b.ieq(b.iand(k, b.ic(1)), b.ic(0)), s, c);
   return b.select(b.ieq(b.iand(k, b.ic(2)), b.ic(0)), y, b.neg(y));
 }
-// x = k pi / 2 + r for f32 values of 2^40 and more, in f64 (Payne and Hanek 1983): x = m 2^e with 24-bit m, and of 2 / pi only
-// the bits from weight 2 / 2^e on matter, as those above give multiples of 4 quadrants.
+// x = k pi / 2 + r for f32 values of 2^40 and more, in f64 (Payne and Hanek 1983): x = m 2^e with 24-bit m, and of 2 /
+// pi only the bits from weight 2 / 2^e on matter, as those above give multiples of 4 quadrants.
 template <class B> struct Quadrant {
   V<B> r;
   N<B> k;
@@ -263,7 +274,8 @@ template <class B> Quadrant<B> reduceLarge(B &b, V<B> x) {
   N<B> m = b.ior(b.iand(b.sar(bits, 29), b.ic(0x7fffff)), b.ic(0x800000));
   N<B> start = b.isub(b.iand(b.sar(bits, 52), b.ic(0x7ff)), b.ic(1023 + 23 + 2));
   M<B> second = b.ieq(b.iand(start, b.ic(64)), b.ic(64));
-  N<B> w0 = word(0xA2F9836E4E441529), w1 = word(0xFC2757D1F534DDC0), w2 = word(0xDB6295993C439041), w3 = word(0xFE5163ABDEBBC561);
+  N<B> w0 = word(0xA2F9836E4E441529), w1 = word(0xFC2757D1F534DDC0), w2 = word(0xDB6295993C439041),
+       w3 = word(0xFE5163ABDEBBC561);
   N<B> a0 = b.iselect(second, w1, w0), a1 = b.iselect(second, w2, w1), a2 = b.iselect(second, w3, w2);
   N<B> shift = b.iand(start, b.ic(63)), back = b.isub(b.ic(63), shift);
   N<B> high = b.ior(b.shlBy(a0, shift), b.shrBy(b.shr(a1, 1), back));

@@ -1,7 +1,8 @@
 // Philox.cpp: the generator on 64-bit lanes.
 //
-// Every 32-bit word lies in an i64 lane whose upper half may hold anything: the multiplication masks it away, which is free
-// (vpmuludq reads the low halves only), and high words come from one shift. No shuffle is needed on any vector width.
+// Every 32-bit word lies in an i64 lane whose upper half may hold anything: the multiplication masks it away, which is
+// free (vpmuludq reads the low halves only), and high words come from one shift. No shuffle is needed on any vector
+// width.
 #include "compiler/kernels/Philox.h"
 #include "compiler/kernels/MathEmit.h"
 
@@ -93,7 +94,9 @@ std::pair<Value, Value> normalPair(Integers &i, Value first, Value second, Elem 
 }
 
 Type storedType(OpBuilder &b, Draw draw, Elem elem) {
-  return draw == Draw::Bits16 ? Type(b.getIntegerType(16)) : draw == Draw::Word ? Type(b.getI32Type()) : valueType(b, elem);
+  return draw == Draw::Bits16 ? Type(b.getIntegerType(16))
+         : draw == Draw::Word ? Type(b.getI32Type())
+                              : valueType(b, elem);
 }
 
 int64_t bytesOfDraw(Draw draw, Elem elem) { return draw == Draw::Bits16 ? 2 : draw == Draw::Word ? 4 : bytesOf(elem); }
@@ -113,8 +116,9 @@ DrawKey emitDrawKey(OpBuilder &b, Location loc, Value context, Value key) {
   };
   Value step = word(kStep), seed = word(kSeed);
   Type type = b.getI64Type();
-  Words words = philox(i, {arith::AndIOp::create(b, loc, key, i.c(type, 0xffffffff)), i.shr(key, 32), step, i.shr(step, 32)}, seed,
-                       i.shr(seed, 32));
+  Words words =
+      philox(i, {arith::AndIOp::create(b, loc, key, i.c(type, 0xffffffff)), i.shr(key, 32), step, i.shr(step, 32)},
+             seed, i.shr(seed, 32));
   return {i.low(words[0]), i.low(words[1])};
 }
 
@@ -130,8 +134,8 @@ Value emitDrawRowView(OpBuilder &b, Location loc, Draw draw, Elem elem, Value ar
   return memref::ViewOp::create(b, loc, memref, arena, at, ValueRange{});
 }
 
-Value emitDrawRow(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key, Value example, Value first, Value count,
-                  Value arena, Value at) {
+Value emitDrawRow(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key, Value example, Value first,
+                  Value count, Value arena, Value at) {
   Integers i{b, loc};
   Type index = b.getIndexType();
   Value view = emitDrawRowView(b, loc, draw, elem, arena, at);
@@ -203,7 +207,8 @@ Value emitKept(OpBuilder &b, Location loc, Value bits16, double probability) {
   int64_t threshold = std::llround(probability * 65536.0);
   if (threshold <= 0 || threshold >= 65536)
     return emitInteger(b, loc, shaped(bits16.getType(), b.getI1Type()), threshold > 0);
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, bits16, emitInteger(b, loc, bits16.getType(), threshold));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, bits16,
+                               emitInteger(b, loc, bits16.getType(), threshold));
 }
 
 Value emitUniform(OpBuilder &b, Location loc, Value word, Elem elem) {

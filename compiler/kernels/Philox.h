@@ -2,8 +2,9 @@
 //
 // A number is a pure function of (seed, step, key, example, element):
 //
-//   draw key      (s0, s1, -, -) = philox(counter = (key low, key high, step low, step high), key = (seed low, seed high))
-//   block b       (w0, w1, w2, w3) = philox(counter = (b low, b high, example low, example high), key = (s0, s1))
+//   draw key      (s0, s1, -, -) = philox(counter = (key low, key high, step low, step high), key = (seed low, seed
+//   high)) block b       (w0, w1, w2, w3) = philox(counter = (b low, b high, example low, example high), key = (s0,
+//   s1))
 //
 // and element e of an example takes, so that 8 lanes fill consecutive elements without a shuffle:
 //
@@ -33,21 +34,23 @@ struct DrawKey {
 DrawKey emitDrawKey(mlir::OpBuilder &, mlir::Location, mlir::Value context, uint64_t key);
 DrawKey emitDrawKey(mlir::OpBuilder &, mlir::Location, mlir::Value context, mlir::Value key); // i64
 
-// Rows of draws: elements first .. first + count - 1 (`first`, `count`: index) of one example (i64) are written to the arena
-// from byte `at` on (index, a multiple of 64) in their natural order, as i16, i32 or `elem`. Returns where the row begins:
-// element first + i is row[result + i]. The row covers whole groups of 64, so it takes drawRowBytes.
+// Rows of draws: elements first .. first + count - 1 (`first`, `count`: index) of one example (i64) are written to the
+// arena from byte `at` on (index, a multiple of 64) in their natural order, as i16, i32 or `elem`. Returns where the
+// row begins: element first + i is row[result + i]. The row covers whole groups of 64, so it takes drawRowBytes.
 int64_t drawRowBytes(Draw, Elem elem, int64_t count);
-mlir::Value emitDrawRow(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, DrawKey, mlir::Value example, mlir::Value first,
-                        mlir::Value count, mlir::Value arena, mlir::Value at);
+mlir::Value emitDrawRow(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, DrawKey, mlir::Value example,
+                        mlir::Value first, mlir::Value count, mlir::Value arena, mlir::Value at);
 // The row's memref: what `at` was above, as elements of the stored type (i16, i32, f32 or f64).
 mlir::Value emitDrawRowView(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, mlir::Value arena, mlir::Value at);
 
-// Single draws: `example` and `element` are i64, scalars or vectors of one shape. A block is computed for every element, so
-// rows are up to 8 times as fast.
-mlir::Value emitDraw(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, DrawKey, mlir::Value example, mlir::Value element);
+// Single draws: `example` and `element` are i64, scalars or vectors of one shape. A block is computed for every
+// element, so rows are up to 8 times as fast.
+mlir::Value emitDraw(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, DrawKey, mlir::Value example,
+                     mlir::Value element);
 
 // From draws (scalars or vectors) to values.
-mlir::Value emitKept(mlir::OpBuilder &, mlir::Location, mlir::Value bits16, double probability);   // i1: true with probability
+mlir::Value emitKept(mlir::OpBuilder &, mlir::Location, mlir::Value bits16,
+                     double probability); // i1: true with probability
 mlir::Value emitUniform(mlir::OpBuilder &, mlir::Location, mlir::Value word, Elem elem);           // in [0, 1)
 mlir::Value emitBelow(mlir::OpBuilder &, mlir::Location, mlir::Value word, uint32_t n);            // i32 in [0, n)
 

@@ -1,7 +1,7 @@
 // LoopReference.h: the meaning of a LoopSpec, evaluated one element at a time.
 //
-// Every node is computed for the whole chain x column rectangle of one outer element, whatever its level: no simplification,
-// no passes, no vectors. Loads see memory as it was before the kernel.
+// Every node is computed for the whole chain x column rectangle of one outer element, whatever its level: no
+// simplification, no passes, no vectors. Loads see memory as it was before the kernel.
 #ifndef CINCH_TEST_KERNELS_LOOPREFERENCE_H
 #define CINCH_TEST_KERNELS_LOOPREFERENCE_H
 
@@ -186,7 +186,10 @@ private:
       r.i32 = v != 0;
     } else if (to == Elem::I32) {
       double greatest = from == Elem::F32 ? 2147483520.0 : 2147483647.0;
-      r.i32 = v != v ? 0 : v > greatest ? int32_t(greatest) : v < -2147483648.0 ? std::numeric_limits<int32_t>::min() : int32_t(v);
+      r.i32 = v != v              ? 0
+              : v > greatest      ? int32_t(greatest)
+              : v < -2147483648.0 ? std::numeric_limits<int32_t>::min()
+                                  : int32_t(v);
     }
     return r;
   }
@@ -230,12 +233,14 @@ private:
     int64_t element = number(n.view.offset, n.view.strides, p);
     uint64_t example = n.usesExample ? uint64_t(context[kFirstExample] + number(0, n.exampleStrides, p)) : 0;
     uint64_t word = n.keyWord < 0 ? n.key : uint64_t(keyWords[n.keyWord]);
-    auto key = hostPhilox({uint32_t(word), uint32_t(word >> 32), uint32_t(context[kStep]), uint32_t(context[kStep] >> 32)},
-                          uint32_t(context[kSeed]), uint32_t(context[kSeed] >> 32));
+    auto key =
+        hostPhilox({uint32_t(word), uint32_t(word >> 32), uint32_t(context[kStep]), uint32_t(context[kStep] >> 32)},
+                   uint32_t(context[kSeed]), uint32_t(context[kSeed] >> 32));
     bool bits16 = n.op == LoopOp::RandomBool;
     uint64_t group = bits16 ? 64 : 32;
     uint64_t block = element / group * 8 + element % 8, j = element % group / 8;
-    auto w = hostPhilox({uint32_t(block), uint32_t(block >> 32), uint32_t(example), uint32_t(example >> 32)}, key[0], key[1]);
+    auto w = hostPhilox({uint32_t(block), uint32_t(block >> 32), uint32_t(example), uint32_t(example >> 32)}, key[0],
+                        key[1]);
     Cell r;
     if (bits16) {
       uint32_t bits = (j % 2 ? w[j / 2] >> 16 : w[j / 2]) & 0xffff;
@@ -302,8 +307,8 @@ private:
     }
     for (const LoopStore &store : spec.stores)
       for (int64_t e = 0; e < rows * cols; ++e)
-        write(after[store.view.buffer], number(store.view.offset, store.view.strides, places[e]), spec.nodes[store.node].elem,
-              values[store.node][e]);
+        write(after[store.view.buffer], number(store.view.offset, store.view.strides, places[e]),
+              spec.nodes[store.node].elem, values[store.node][e]);
     if (!spec.addAt.present)
       return;
     Elem elem = spec.nodes[spec.addAt.node].elem;
@@ -312,7 +317,8 @@ private:
       for (size_t k = 0; k < spec.addAt.args.size(); ++k)
         at += values[spec.addAt.args[k]][e].i32 * spec.addAt.atStrides[k];
       auto &memory = after[spec.addAt.view.buffer];
-      write(memory, at, elem, apply(LoopOp::Add, elem, elem, read(memory, at, elem), values[spec.addAt.node][e], Cell()));
+      write(memory, at, elem,
+            apply(LoopOp::Add, elem, elem, read(memory, at, elem), values[spec.addAt.node][e], Cell()));
     }
   }
 
@@ -356,7 +362,11 @@ private:
     case LoopOp::Index: return make(Elem::I32, double(number(n.view.offset, n.view.strides, p)));
     case LoopOp::Step: return make(n.elem, double(context[kStep]));
     case LoopOp::TotalSteps: return make(n.elem, double(context[kTotalSteps]));
-    case LoopOp::RandomUniform: case LoopOp::RandomNormal: case LoopOp::RandomInt: case LoopOp::RandomBool: return draw(n, p);
+    case LoopOp::RandomUniform:
+    case LoopOp::RandomNormal:
+    case LoopOp::RandomInt:
+    case LoopOp::RandomBool:
+      return draw(n, p);
     default: break;
     }
     Cell args[3];

@@ -64,7 +64,9 @@ std::vector<double> run(const std::string &cpu, const LoopSpec &spec, int64_t st
   expect(arena.guardsIntact(), "draws stay inside of their buffers");
   std::vector<double> numbers(count);
   for (int64_t i = 0; i < count; ++i)
-    numbers[i] = elem == Elem::F32 ? arena.at<float>(0)[i] : elem == Elem::I32 ? arena.at<int32_t>(0)[i] : arena.at<char>(0)[i];
+    numbers[i] = elem == Elem::F32   ? arena.at<float>(0)[i]
+                 : elem == Elem::I32 ? arena.at<int32_t>(0)[i]
+                                     : arena.at<char>(0)[i];
   return numbers;
 }
 
@@ -93,7 +95,8 @@ void print() {
           if (c.op == LoopOp::RandomNormal)
             std::snprintf(text, sizeof text, "%.8f", x);
           else
-            std::snprintf(text, sizeof text, "%llx", (unsigned long long)(c.op == LoopOp::RandomUniform ? x * 16777216.0 : x));
+            std::snprintf(text, sizeof text, "%llx",
+                          (unsigned long long)(c.op == LoopOp::RandomUniform ? x * 16777216.0 : x));
           std::printf(" %s", text);
         }
         std::printf("\n");
@@ -130,7 +133,8 @@ void statistics(const std::string &cpu) {
   expect(std::fabs(neighbours) < 5e-3, "neighbours are independent");
   auto uniform = run(cpu, drawSpec(LoopOp::RandomUniform, 0, 1, n, 0), 1, 2, 3);
   moments(uniform, mean, variance);
-  expect(std::fabs(mean - 0.5) < 2e-3 && std::fabs(variance - 1.0 / 12) < 1e-3, "uniform numbers have mean 1/2, variance 1/12");
+  expect(std::fabs(mean - 0.5) < 2e-3 && std::fabs(variance - 1.0 / 12) < 1e-3,
+         "uniform numbers have mean 1/2, variance 1/12");
   auto whole = run(cpu, drawSpec(LoopOp::RandomInt, 7, 1, n, 0), 1, 2, 3);
   std::vector<int64_t> counts(7);
   for (double w : whole)

@@ -1,7 +1,7 @@
 // LINK: kernel_harness
 //
-// The elementary functions of kernels: how far from the true value (long double libm), special values, and that compiled code
-// has the bits of the host's evaluation, for vectors and scalars, on AVX2 and AVX-512.
+// The elementary functions of kernels: how far from the true value (long double libm), special values, and that
+// compiled code has the bits of the host's evaluation, for vectors and scalars, on AVX2 and AVX-512.
 //
 //   kernel_math [COUNT]   arguments a function (default 60000); `kernel_math 0` all 2^32 of f32
 #include "test/kernels/HostArith.h"
@@ -80,11 +80,46 @@ template <class T> double distance(T got, long double truth) {
 
 template <class T> std::vector<T> specials(bool angle = false) {
   using limits = std::numeric_limits<T>;
-  std::vector<T> all = {0, T(0.5), 1, 2, T(0.75), T(0.625), T(0.92), 3, 10, 22, 44, 88, 89, 103, 104, 105, 127, 128, 700, 709,
-                        710, 746, T(1e-8), T(1e-20), limits::min(), limits::denorm_min(), limits::min() / 4,
-                        limits::infinity(), limits::quiet_NaN(), limits::epsilon(), 1 + limits::epsilon(),
-                        1 - limits::epsilon(), T(88.722839), T(-103.97208), T(0.34657359), T(0.70710678), T(1.4142135),
-                        T(3.14159265), T(1.57079632), T(1000000)};
+  std::vector<T> all = {0,
+                        T(0.5),
+                        1,
+                        2,
+                        T(0.75),
+                        T(0.625),
+                        T(0.92),
+                        3,
+                        10,
+                        22,
+                        44,
+                        88,
+                        89,
+                        103,
+                        104,
+                        105,
+                        127,
+                        128,
+                        700,
+                        709,
+                        710,
+                        746,
+                        T(1e-8),
+                        T(1e-20),
+                        limits::min(),
+                        limits::denorm_min(),
+                        limits::min() / 4,
+                        limits::infinity(),
+                        limits::quiet_NaN(),
+                        limits::epsilon(),
+                        1 + limits::epsilon(),
+                        1 - limits::epsilon(),
+                        T(88.722839),
+                        T(-103.97208),
+                        T(0.34657359),
+                        T(0.70710678),
+                        T(1.4142135),
+                        T(3.14159265),
+                        T(1.57079632),
+                        T(1000000)};
   if (sizeof(T) == 4 || !angle)
     all.push_back(limits::max());
   size_t count = all.size();
@@ -130,8 +165,8 @@ template <class T> void accuracy(const Function &f, int64_t count, double bound)
     }
   }
   char text[200];
-  std::snprintf(text, sizeof text, "%s of f%d: %.2f units in the last place at %.17g, bound %g", f.name, int(sizeof(T) * 8), worst,
-                double(at), bound);
+  std::snprintf(text, sizeof text, "%s of f%d: %.2f units in the last place at %.17g, bound %g", f.name,
+                int(sizeof(T) * 8), worst, double(at), bound);
   if (std::getenv("VERBOSE"))
     std::printf("%s\n", text);
   expect(worst <= bound, text);
@@ -157,8 +192,8 @@ template <class T> void accuracyOfPow(int64_t count, double bound) {
     check(T(0.9999 + 0.0002 * base(random) / 10), T(exponent(random) * 10000));
   }
   char text[300];
-  std::snprintf(text, sizeof text, "pow of f%d: %.2f units in the last place at (%.17g, %.17g), bound %g", int(sizeof(T) * 8),
-                worst, double(atX), double(atY), bound);
+  std::snprintf(text, sizeof text, "pow of f%d: %.2f units in the last place at (%.17g, %.17g), bound %g",
+                int(sizeof(T) * 8), worst, double(atX), double(atY), bound);
   if (std::getenv("VERBOSE"))
     std::printf("%s\n", text);
   expect(worst <= bound, text);
@@ -226,8 +261,8 @@ template <class T> void compiled(const std::string &cpu) {
           at = x[i];
         }
       }
-      expect(different == 0, std::string(f.name) + kind + " of f" + std::to_string(sizeof(T) * 8) + " on " + cpu + ": " +
-                                 std::to_string(different) + " results differ from the host's, last at " +
+      expect(different == 0, std::string(f.name) + kind + " of f" + std::to_string(sizeof(T) * 8) + " on " + cpu +
+                                 ": " + std::to_string(different) + " results differ from the host's, last at " +
                                  std::to_string(double(at)));
     }
   }

@@ -1,7 +1,7 @@
 // LINK: kernel_harness
 //
-// Random loop kernels against the interpreter, bit for bit: every level, both reductions, gathers, ragged tails, strides,
-// draws, in-place updates, 1 to 3 threads, AVX2 and AVX-512 code.
+// Random loop kernels against the interpreter, bit for bit: every level, both reductions, gathers, ragged tails,
+// strides, draws, in-place updates, 1 to 3 threads, AVX2 and AVX-512 code.
 //
 //   loop_kernels [SEED COUNT]   other or more random kernels; COUNT = 1 prints the spec of a failure
 #include "test/kernels/KernelHarness.h"
@@ -229,9 +229,9 @@ private:
     LoopNode node;
     switch (below(15)) {
     case 0: case 1: {
-      static const LoopOp ops[] = {LoopOp::Neg, LoopOp::Exp, LoopOp::Expm1, LoopOp::Log, LoopOp::Log1p, LoopOp::Sqrt,
-                                   LoopOp::Sin, LoopOp::Cos, LoopOp::Tanh, LoopOp::Erf, LoopOp::Sigmoid, LoopOp::Softplus,
-                                   LoopOp::Abs, LoopOp::Floor};
+      static const LoopOp ops[] = {LoopOp::Neg,     LoopOp::Exp,      LoopOp::Expm1, LoopOp::Log,  LoopOp::Log1p,
+                                   LoopOp::Sqrt,    LoopOp::Sin,      LoopOp::Cos,   LoopOp::Tanh, LoopOp::Erf,
+                                   LoopOp::Sigmoid, LoopOp::Softplus, LoopOp::Abs,   LoopOp::Floor};
       node = unary(ops[below(14)], pick(isFloat));
       break;
     }
@@ -490,11 +490,12 @@ void describe(const Case &c) {
       text += std::to_string(x) + " ";
     return text + "]";
   };
-  std::printf("  outer %s chain %s cols %ld\n", list(c.spec.outer).c_str(), list(c.spec.chain).c_str(), long(c.spec.cols));
+  std::printf("  outer %s chain %s cols %ld\n", list(c.spec.outer).c_str(), list(c.spec.chain).c_str(),
+              long(c.spec.cols));
   for (size_t i = 0; i < c.spec.nodes.size(); ++i) {
     const LoopNode &n = c.spec.nodes[i];
-    std::printf("  %zu: op %d elem %d reduce %d init %d number %g buffer %d offset %ld strides %s example %d %s args", i,
-                int(n.op), int(n.elem), int(n.reduce), n.hasInit, n.number, n.view.buffer, long(n.view.offset),
+    std::printf("  %zu: op %d elem %d reduce %d init %d number %g buffer %d offset %ld strides %s example %d %s args",
+                i, int(n.op), int(n.elem), int(n.reduce), n.hasInit, n.number, n.view.buffer, long(n.view.offset),
                 list(n.view.strides).c_str(), n.usesExample, list(n.exampleStrides).c_str());
     for (int arg : n.args)
       std::printf(" %d", arg);
@@ -505,7 +506,8 @@ void describe(const Case &c) {
                 list(s.view.strides).c_str());
 }
 
-std::string compareRun(const Case &c, test::KernelFunction kernel, int threads, const std::vector<std::vector<char>> &expected) {
+std::string compareRun(const Case &c, test::KernelFunction kernel, int threads,
+                       const std::vector<std::vector<char>> &expected) {
   test::Arena arena;
   for (const auto &bytes : c.memory)
     arena.add(int64_t(bytes.size()));
@@ -572,7 +574,8 @@ int main(int argc, char **argv) {
     }
   }
   for (const std::string &cpu : test::runnableCpus()) {
-    for (auto [rows, cols, classRows, classes] : {std::array<int64_t, 4>{9, 70, 5, 515}, {4, 1040, 3, 4111}, {70, 64, 2, 128}}) {
+    for (auto [rows, cols, classRows, classes] :
+         {std::array<int64_t, 4>{9, 70, 5, 515}, {4, 1040, 3, 4111}, {70, 64, 2, 128}}) {
       std::vector<Case> cases;
       for (const test::RowKernel &kernel : test::rowKernels(rows, cols, classRows, classes))
         cases.push_back(Generator(seed + cases.size()).row(kernel, int(std::min(rows, classes))));
