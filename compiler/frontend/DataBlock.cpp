@@ -207,7 +207,7 @@ void Elaborator::checkData(const DataItem &item) {
       double columns = elements / (*axes)[0].real;
       if (static_cast<double>(field.from.size()) != columns)
         report(Code::E0601, declared.span,
-               "`" + field.name + "` takes " + std::to_string(static_cast<int64_t>(columns)) + " columns, but " +
+               "`" + field.name + "` takes " + countText(columns) + " columns, but " +
                    std::to_string(field.from.size()) + " are named",
                frame)
             .help("write from (\"a\", \"b\", ..)");

@@ -286,7 +286,7 @@ private:
   void elaborateEvaluation();
   void elaboratePrediction();
   int evalLoss(Frame &frame);
-  bool isLossTerm(int op) const;
+  bool isLossTerm(int loss) const;
   void checkLoss(int op, Frame &frame);
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
   std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,

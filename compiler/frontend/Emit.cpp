@@ -77,7 +77,7 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
   if (good && bytes >= 70368744177664.0) // 2^46
     good = false, report(Code::E0205, span,
                          "a tensor must be smaller than 2^46 bytes, but this is " + typeText(dtype, axes, dims) +
-                             " of " + std::to_string(static_cast<long long>(std::min(bytes, 9e18))) + " bytes",
+                             " of " + countText(bytes) + " bytes",
                          frame);
   badOps += !good;
   op.span = span;

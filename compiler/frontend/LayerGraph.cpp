@@ -8,13 +8,22 @@ namespace cinch {
 
 using namespace ast;
 
+// By place in the text, so that messages do not depend on addresses.
+static std::vector<const LayerItem *> inOrder(const std::set<const LayerItem *> &items) {
+  std::vector<const LayerItem *> list(items.begin(), items.end());
+  std::sort(list.begin(), list.end(), [](const LayerItem *a, const LayerItem *b) {
+    return std::make_pair(a->span.file, a->span.begin) < std::make_pair(b->span.file, b->span.begin);
+  });
+  return list;
+}
+
 void LayerGraph::findRecursion(NameTables &tables, Diagnostics &diags) {
   std::map<const LayerItem *, int> state;
   std::vector<const LayerItem *> path;
   std::function<void(const LayerItem *)> visit = [&](const LayerItem *item) {
     state[item] = 1;
     path.push_back(item);
-    for (const LayerItem *next : mentions[item]) {
+    for (const LayerItem *next : inOrder(mentions[item])) {
       if (state[next] == 1) {
         std::string text;
         auto from = std::find(path.begin(), path.end(), next);
@@ -31,14 +40,11 @@ void LayerGraph::findRecursion(NameTables &tables, Diagnostics &diags) {
     path.pop_back();
     state[item] = 2;
   };
-  std::vector<const LayerItem *> items;
+  std::set<const LayerItem *> items;
   for (const auto &[item, others] : mentions)
     if (item)
-      items.push_back(item);
-  std::sort(items.begin(), items.end(), [](const LayerItem *a, const LayerItem *b) {
-    return std::make_pair(a->span.file, a->span.begin) < std::make_pair(b->span.file, b->span.begin);
-  });
-  for (const LayerItem *item : items)
+      items.insert(item);
+  for (const LayerItem *item : inOrder(items))
     if (state[item] == 0)
       visit(item);
 }

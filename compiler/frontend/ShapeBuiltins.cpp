@@ -157,8 +157,8 @@ Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, 
         report(Code::E0213, span,
                "`reshape` keeps the number of elements, but " + typeOf(x) + " does not fit " + target, frame);
     labelOperand(d, taken[0]->span, value);
-    d.note(typeOf(x) + " has " + Fraction(static_cast<int64_t>(product(x.axes, 0, x.axes.size()))).str() +
-           " elements, " + target + (dots ? " a multiple of " : " ") + Fraction(static_cast<int64_t>(wanted)).str());
+    d.note(typeOf(x) + " has " + countText(product(x.axes, 0, x.axes.size())) +
+           " elements, " + target + (dots ? " a multiple of " : " ") + countText(wanted));
     return {};
   }
   int from = batchAxis(x.axes), to = batchAxis(axes);

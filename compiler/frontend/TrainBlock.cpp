@@ -57,33 +57,30 @@ int Elaborator::evalLoss(Frame &frame) {
   return value.tensor.op;
 }
 
-// A sum of terms: a batch reduction times or over anything that does not depend on parameters; or batch-free.
-bool Elaborator::isLossTerm(int op) const {
-  const Op &term = graph->at(op);
-  uint8_t facts = graph->facts(op);
-  if (!(facts & FromBatchSumOfModel))
-    return true;
-  if (facts & IsBatchSum)
-    return term.kind == OpKind::Reduce && (term.reduce == ReduceKind::Sum || term.reduce == ReduceKind::Mean);
-  auto free = [&](int other) { return !(graph->facts(other) & FromParameter); };
-  switch (term.kind) {
-  case OpKind::Add:
-  case OpKind::Sub:
-    return isLossTerm(term.operands[0]) && isLossTerm(term.operands[1]);
-  case OpKind::Neg:
-  case OpKind::Reshape:
-  case OpKind::Broadcast:
-    return isLossTerm(term.operands[0]);
-  case OpKind::Reduce:
-    return (term.reduce == ReduceKind::Sum || term.reduce == ReduceKind::Mean) && isLossTerm(term.operands[0]);
-  case OpKind::Mul:
-    return (free(term.operands[1]) && isLossTerm(term.operands[0])) ||
-           (free(term.operands[0]) && isLossTerm(term.operands[1]));
-  case OpKind::Div:
-    return free(term.operands[1]) && isLossTerm(term.operands[0]);
-  default:
-    return false;
+// A sum of terms: a batch reduction times or over anything that does not depend on parameters; or batch-free. Operands
+// come before their ops, so one pass over the graph tells it of each.
+bool Elaborator::isLossTerm(int loss) const {
+  std::vector<bool> good(loss + 1);
+  auto free = [&](int op) { return !(graph->facts(op) & FromParameter); };
+  for (int i = 0; i <= loss; ++i) {
+    const Op &op = graph->at(i);
+    const std::vector<int> &in = op.operands;
+    bool adds = op.kind == OpKind::Reduce && (op.reduce == ReduceKind::Sum || op.reduce == ReduceKind::Mean);
+    uint8_t facts = graph->facts(i);
+    if (!(facts & FromBatchSumOfModel))
+      good[i] = true;
+    else if (facts & IsBatchSum)
+      good[i] = adds;
+    else if (op.kind == OpKind::Add || op.kind == OpKind::Sub)
+      good[i] = good[in[0]] && good[in[1]];
+    else if (op.kind == OpKind::Neg || op.kind == OpKind::Reshape || op.kind == OpKind::Broadcast || adds)
+      good[i] = good[in[0]];
+    else if (op.kind == OpKind::Mul)
+      good[i] = (free(in[1]) && good[in[0]]) || (free(in[0]) && good[in[1]]);
+    else if (op.kind == OpKind::Div)
+      good[i] = free(in[1]) && good[in[0]];
   }
+  return good[loss];
 }
 
 void Elaborator::checkLoss(int op, Frame &frame) {

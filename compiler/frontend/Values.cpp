@@ -2,6 +2,7 @@
 #include "compiler/frontend/Values.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace cinch {
 
@@ -91,6 +92,12 @@ std::string describe(const Value &value, const DimTable &dims) {
     return "?";
   }
   return "?";
+}
+
+std::string countText(double count) {
+  char buffer[64];
+  snprintf(buffer, sizeof buffer, count < 1e18 ? "%.0f" : "%g", count);
+  return buffer;
 }
 
 const char *kindName(const Value &value) {

@@ -106,6 +106,7 @@ struct Value {
 const char *dtypeName(DType dtype);                                                       // "f32"
 std::string typeText(DType dtype, const std::vector<Number> &axes, const DimTable &dims); // "f32[B, 4 * D]"
 std::string describe(const Value &value, const DimTable &dims); // type of a tensor, text of a constant
+std::string countText(double count); // a whole number
 const char *kindName(const Value &value);                       // "a number", "a tensor"
 
 } // namespace cinch
