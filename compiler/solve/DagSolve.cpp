@@ -128,10 +128,13 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
     if (r.found)
       consider(r.runs);
   };
-  auto part = [&](double share) { return deadline > 0 ? detail::secondsNow() + share * limits.seconds : 0; };
+  // The end of a phase that may take this share of the time limit, but leaves the last tenth of it.
+  auto part = [&](double share) {
+    return deadline > 0 ? std::min(detail::secondsNow() + share * limits.seconds, deadline - 0.1 * limits.seconds) : 0;
+  };
   if (budget >= s.memoryBound) {
     if (n <= 16)
-      exact(work, deadline);
+      exact(work, part(0.5));
     if (!exactDone) {
       // The bound needs no schedule, but a share of the time.
       int64_t given = std::min(work, limits.work / 6), left = given;
@@ -168,15 +171,15 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
       };
       if (sequences.size() > 1)
         for (size_t i = 0; i < sequences.size(); ++i)
-          look(i, limits.work / 16, part(0.06), 1);
-      exact(limits.work / 8, part(0.15));
+          look(i, limits.work / 16, part(0.05), 1);
+      exact(limits.work / 8, part(0.08));
       size_t top = size_t(std::min_element(reached.begin(), reached.end()) - reached.begin());
       if (!exactDone) {
         look(top, work / 2, part(0.4), 2);
-        exact(limits.work / 8, part(0.15));
+        exact(limits.work / 8, part(0.08));
       }
       if (!exactDone)
-        look(top, work - limits.work / 8, part(0.3), 3);
+        look(top, work - limits.work / 8, part(1), 3);
     }
   }
   if (!best.empty())
@@ -205,7 +208,8 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
           small.push_back(x.runs);
       int64_t left = std::max<int64_t>(limits.work / 16 / int64_t(sequences.size()), 1'000'000);
       Runs smallest;
-      consider(detail::searchRetention(d, sequences[i], s.memoryBound, small, left, part(0.05), 7, smallest));
+      consider(detail::searchRetention(d, sequences[i], s.memoryBound, small, left, deadline > 0 ? std::min(detail::secondsNow() + 0.04 * limits.seconds, deadline) : 0, 7,
+                                       smallest));
       consider(smallest);
     }
   }
