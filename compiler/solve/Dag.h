@@ -44,7 +44,7 @@ std::vector<int> withFrees(const Dag &, const Runs &);
 std::string verify(const Dag &, Order, int64_t budget, const std::vector<int> &schedule, const Cost &claimed);
 
 struct DagLimits {
-  int64_t work = 400'000'000; // elementary steps (some seconds); deterministic
+  int64_t work = 120'000'000; // elementary steps (some ten seconds on large graphs); deterministic
   double seconds = 0;         // > 0: also stop after this long
 };
 struct DagSolution {

@@ -213,8 +213,8 @@ namespace {
 void improveOrder(const ArenaProblem &p, std::vector<int> order, ArenaSolution &best, const ArenaLimits &limits,
                   int64_t &work, double deadline) {
   Rng rng{0x9e3779b97f4a7c15ull};
-  std::vector<int64_t> offsets = best.offsets, trial;
-  int64_t height = best.height;
+  std::vector<int64_t> offsets, trial;
+  int64_t height = detail::placeInOrder(p, order, offsets, -1, work);
   int n = int(order.size());
   std::vector<int> position(n), top;
   // Counts how often each buffer has stuck out: those are the ones that are hard to place.
@@ -276,34 +276,48 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
         break;
     }
   work = limits.work;
+  auto heightOf = [&](const std::vector<int64_t> &o) {
+    int64_t height = 0;
+    for (size_t i = 0; i < o.size(); ++i)
+      height = std::max(height, o[i] + roundUp(p.buffers[i].size, p.alignment));
+    return height;
+  };
+  // Branch and bound: first at the bound itself, then ever lower below what is known until there is a proof or no work left.
+  auto searchAt = [&](int64_t target, int64_t share, bool &proved, double timeShare) {
+    int64_t given = share;
+    double until = deadline > 0 ? std::min(deadline, detail::secondsNow() + timeShare * limits.seconds) : 0;
+    bool found = detail::searchCanonical(p, target, share, until, offsets, proved);
+    work -= std::max<int64_t>(given - share, 1);
+    if (found)
+      best.offsets = offsets, best.height = heightOf(offsets);
+    return found;
+  };
+  auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
+  // Blocks of buffers that fit exactly, with other random ties each time.
+  double glueUntil = deadline > 0 ? deadline - 0.4 * limits.seconds : 0;
+  for (uint64_t seed = 1; seed <= 100 && best.height > enough && !late(); ++seed) {
+    if (glueUntil > 0 && detail::secondsNow() > glueUntil)
+      break;
+    int64_t given = work / 16, left = given;
+    if (detail::placeGlued(p, seed, enough, left, deadline, offsets) >= 0 && heightOf(offsets) < best.height)
+      best.offsets = offsets, best.height = heightOf(offsets);
+    work -= std::max<int64_t>(given - left, 1);
+  }
+  if (best.height > enough && !late()) {
+    bool proved = false;
+    searchAt(enough, work / 2, proved, 0.6);
+    if (proved && enough == best.bound)
+      best.bound += p.alignment;
+  }
   if (best.height > enough && work > 0) {
     int64_t rest = work - work / 4;
     work /= 4;
     improveOrder(p, bestOrder, best, limits, work, deadline > 0 ? detail::secondsNow() + limits.seconds / 4 : 0);
     work += rest;
   }
-  // Branch and bound: first at the bound itself, then ever lower below what is known until there is a proof or no work left.
-  auto searchAt = [&](int64_t target, int64_t share, bool &proved) {
-    int64_t given = share;
-    bool found = detail::searchCanonical(p, target, share, deadline, offsets, proved);
-    work -= std::max<int64_t>(given - share, 1);
-    if (found) {
-      best.offsets = offsets, best.height = 0;
-      for (size_t i = 0; i < offsets.size(); ++i)
-        best.height = std::max(best.height, offsets[i] + roundUp(p.buffers[i].size, p.alignment));
-    }
-    return found;
-  };
-  auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
-  if (best.height > enough && !late()) {
-    bool proved = false;
-    searchAt(enough, work - work / 4, proved);
-    if (proved && enough == best.bound)
-      best.bound += p.alignment;
-  }
   while (best.height > std::max(best.bound, limits.capacity) && !late()) {
     bool proved = false;
-    if (searchAt(best.height - p.alignment, work, proved))
+    if (searchAt(best.height - p.alignment, work, proved, 1))
       continue;
     if (proved)
       best.bound = best.height;

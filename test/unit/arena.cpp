@@ -1,6 +1,6 @@
 // LINK: cinch_solve
 // Arena packing against brute force on small sets, on perfect (guillotine-cut) instances, and its verifier on wrong answers.
-// Arguments: instances, buffers in each, width in ticks: measures perfect instances of that kind.
+// Arguments: instances, buffers in each, width in ticks, height: measures perfect instances of that kind.
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -112,12 +112,13 @@ static void testSmall(int instances) {
   expect(wrong == 0, std::to_string(wrong) + " of " + std::to_string(instances) + " small sets differ from brute force");
 }
 
-static void testPerfect(int instances, int buffers, int64_t width, double share, double seconds, bool verbose) {
+static void testPerfect(int instances, int buffers, int64_t width, int64_t height, double share, double seconds,
+                        bool verbose) {
   Rng rng{uint64_t(777 + buffers + width)};
   int found = 0;
   double worst = 1, slowest = 0;
   for (int k = 0; k < instances; ++k) {
-    ArenaProblem p = guillotine(rng, buffers, width, 1 << 20);
+    ArenaProblem p = guillotine(rng, buffers, width, height);
     ArenaLimits limits;
     limits.work = 400'000'000;
     limits.seconds = seconds;
@@ -125,10 +126,10 @@ static void testPerfect(int instances, int buffers, int64_t width, double share,
     ArenaSolution s = solve(p, limits);
     double took = detail::secondsNow() - start;
     expect(verify(p, s).empty(), "perfect instance: " + verify(p, s));
-    found += s.height == 1 << 20;
-    worst = std::max(worst, double(s.height) / (1 << 20)), slowest = std::max(slowest, took);
+    found += s.height == height;
+    worst = std::max(worst, double(s.height) / double(height)), slowest = std::max(slowest, took);
     if (verbose)
-      std::printf("perfect %d x %lld: %.4f in %.2f s\n", buffers, (long long)width, double(s.height) / (1 << 20), took);
+      std::printf("perfect %d x %lld: %.4f in %.2f s\n", buffers, (long long)width, double(s.height) / double(height), took);
   }
   if (verbose)
     std::printf("perfect %d x %lld: %d of %d, worst %.4f, slowest %.2f s\n", buffers, (long long)width, found, instances, worst, slowest);
@@ -175,13 +176,13 @@ static void testVerify() {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 4) {
-    testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), 0.95, 10, true);
+  if (argc == 5) {
+    testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), std::atoll(argv[4]), 0.95, 10, true);
   } else {
     testVerify();
     testSmall(2000);
-    testPerfect(6, 150, 1000, 0.95, 5, false);
-    testPerfect(3, 300, 1000, 0.95, 5, false);
+    testPerfect(6, 150, 1000, 1 << 20, 0.95, 5, false);
+    testPerfect(6, 300, 100, 1 << 20, 0.95, 5, false);
   }
   std::printf("%d passed, %d failed\n", passed, failed);
   return failed != 0;
