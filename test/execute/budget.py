@@ -46,7 +46,7 @@ def watched_run(exe, data, steps, prefix=()):
 
 def check(exe, data, steps, budget):
     text, seen, code = watched_run(exe, data, steps)
-    label = "budget %s" % budget
+    label = "no budget" if budget is None else "budget %d" % budget
     match = re.search(r"peak memory (\d+) bytes.*arena (\d+)", text)
     if not verdicts.expect(code == 0 and match, "%s: exit %d: %s" % (label, code, text[-500:])):
         return
@@ -55,29 +55,36 @@ def check(exe, data, steps, budget):
     verdicts.expect(arena < peak, "%s: an arena of %d bytes in a process of %d" % (label, arena, peak))
     if budget is not None:
         verdicts.expect(peak <= budget, "%s: a peak of %d bytes" % (label, peak))
-    print("%s: peak %d, arena %d, %.1f %% of the budget" % (label, peak, arena, 100 * peak / budget if budget else 0))
+    print("%s: peak %d, arena %d" % (label, peak, arena))
 
 
 def inside_cgroup(exe, data, steps, budget):
     """A run inside a memory cgroup of the budget's size, without swap; skipped where none can be made."""
-    group = pathlib.Path("/sys/fs/cgroup/cinch-test-%d" % os.getpid())
-    try:
-        group.mkdir()
-        (group / "memory.max").write_text(str(budget))
-        if (group / "memory.swap.max").exists():
-            (group / "memory.swap.max").write_text("0")
-    except OSError as error:
-        print("skipped: a memory cgroup cannot be made here: %s" % error)
-        if group.exists():
+    for root, limit, swap in (("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
+                              ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.swappiness")):
+        if not (pathlib.Path(root) / "cgroup.procs").exists():
+            continue
+        group = pathlib.Path(root) / ("cinch-test-%d" % os.getpid())
+        try:
+            group.mkdir()
+        except OSError as error:
+            print("skipped: a memory cgroup cannot be made here: %s" % error)
+            return
+        try:
+            (group / limit).write_text(str(budget))
+            if (group / swap).exists():
+                (group / swap).write_text("0")
+            enter = ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', str(group)]
+            text, _, code = watched_run(exe, data, steps, enter)
+            verdicts.expect(code == 0, "inside a cgroup of %d bytes: exit %d: %s" % (budget, code, text[-500:]))
+            print("inside a cgroup of %d bytes: exit %d" % (budget, code))
+        except OSError as error:
+            print("skipped: a memory cgroup cannot be limited here: %s" % error)
+        finally:
+            time.sleep(0.1)
             group.rmdir()
         return
-    try:
-        enter = ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', str(group)]
-        text, _, code = watched_run(exe, data, steps, enter)
-        verdicts.expect(code == 0, "inside a cgroup of %d bytes: exit %d: %s" % (budget, code, text[-500:]))
-    finally:
-        time.sleep(0.1)
-        group.rmdir()
+    print("skipped: there are no memory cgroups here")
 
 
 def main():
