@@ -1,4 +1,5 @@
-# The lit suite. Tools come from build/bin, or from --param build=DIR; FileCheck and not from LLVM.
+# The lit suite. Tools come from build/bin, or from --param build=DIR; FileCheck and not from LLVM,
+# python3 from Debian, since it has NumPy.
 import os
 import lit.formats
 
@@ -11,5 +12,5 @@ root = os.path.dirname(config.test_source_root)
 build = os.path.abspath(lit_config.params.get("build", os.path.join(root, "build")))
 config.test_exec_root = os.path.join(build, "test")
 config.environment["PATH"] = os.pathsep.join(
-    [os.path.join(build, "bin"), "/usr/lib/llvm-22/bin", os.environ.get("PATH", "")])
+    [os.path.join(build, "bin"), "/usr/lib/llvm-22/bin", "/usr/bin", os.environ.get("PATH", "")])
 config.substitutions.append(("%root", root))

@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+"""Runs every suite of tests, several at a time: suites.py [--all] [--jobs N] [--list] [SUITE...]
+
+A suite is a program whose last line is `N passed, N failed`, or a folder of lit tests. One line is printed for each as it ends,
+the end of its output too if it failed; the logs lie in build/check. The last line is the sum. What prints no tally, ends with
+another code than its tally says, or takes longer than its limit counts as one more failure.
+"""
+import argparse
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+LOGS = BUILD / "check"
+PYTHON = "/usr/bin/python3"  # Debian's, which has NumPy
+LIT = "/usr/lib/llvm-22/bin/lit"
+TAIL = 25
+MINUTE = 60
+
+
+class Suite:
+    def __init__(self, name, command, limit=15 * MINUTE):
+        self.name, self.command, self.limit = name, [str(word) for word in command], limit
+
+
+def python(path, *arguments, name=None, limit=20 * MINUTE):
+    return Suite(name or path[:-len(".py")], [PYTHON, ROOT / "test" / path, *arguments], limit)
+
+
+def lit_folders():
+    found = set()
+    for suffix in ("mlir", "cinch", "test"):
+        for path in (ROOT / "test").glob("*/*." + suffix):
+            if "RUN:" in path.read_text(errors="replace"):
+                found.add(path.parent.name)
+    return sorted(found)
+
+
+def quick_suites():
+    """The longest first, so that the last to end is a short one."""
+    suites = [
+        python("execute/gradcheck.py"),
+        python("execute/bits.py", "--pairs", name="execute/bits (pairs)"),
+        python("execute/reference.py"),
+        python("execute/budget.py"),
+        python("execute/resume.py"),
+        python("runtime/run.py", name="runtime"),
+        python("frontend/grammar_verdicts.py"),
+    ]
+    suites += [Suite("unit/" + path.stem, [BUILD / "bin" / path.stem]) for path in sorted((ROOT / "test/unit").glob("*.cpp"))]
+    suites += [Suite("lit/" + folder, [PYTHON, LIT, "-v", "-j", "1", ROOT / "test" / folder]) for folder in lit_folders()]
+    return suites
+
+
+def long_suites():
+    fuzz = ROOT / "test/fuzz/run"
+    return [
+        python("execute/bits.py", limit=90 * MINUTE),
+        python("execute/resume.py", "2", name="execute/resume (other moments)"),
+        Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),
+        Suite("unit/frontend_mutants (50000)", [BUILD / "bin/frontend_mutants", "50000", "7"], 60 * MINUTE),
+        Suite("fuzz/frontend", [fuzz, "frontend", "600"], 30 * MINUTE),
+        Suite("fuzz/readers", [fuzz, "readers", "600"], 30 * MINUTE),
+    ]
+
+
+def tally(suite, text, code):
+    """(passed, failed) as the suite's own output says."""
+    if suite.name.startswith("lit/"):
+        count = lambda word: sum(int(n) for n in re.findall(r"^ *%s *: *(\d+)" % word, text, re.M))
+        passed = count("Passed")
+        failed = count("Failed") + count("Unresolved") + count("Timed Out") + count("Unexpectedly Passed")
+    elif suite.name.startswith("fuzz/"):  # a fuzzer ends with 0 if it found nothing in its time
+        passed, failed = int(code == 0), int(code != 0)
+    else:
+        found = re.findall(r"^(\d+) passed, (\d+) failed$", text, re.M)
+        passed, failed = map(int, found[-1]) if found else (0, 0)
+    if passed + failed == 0 or (code != 0 and failed == 0):
+        failed += 1
+    return passed, failed
+
+
+class Board:
+    """Prints the lines; suites end at any time."""
+
+    def __init__(self, width):
+        self.width, self.passed, self.failed, self.lock = width, 0, 0, threading.Lock()
+
+    def add(self, suite, passed, failed, seconds, text):
+        with self.lock:
+            self.passed += passed
+            self.failed += failed
+            print("%-*s %6d passed, %d failed %6.0f s" % (self.width, suite.name, passed, failed, seconds), flush=True)
+            if failed:
+                for line in text.splitlines()[-TAIL:]:
+                    print("    " + line[:400])
+                print("    (whole log: %s)" % log_of(suite).relative_to(ROOT), flush=True)
+
+
+def log_of(suite):
+    return LOGS / (re.sub(r"[^A-Za-z0-9_]+", "-", suite.name).strip("-") + ".log")
+
+
+def run(suite, board):
+    begin = time.monotonic()
+    log = log_of(suite)
+    with open(log, "w") as output:
+        process = None
+        try:
+            process = subprocess.Popen(suite.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                       start_new_session=True)
+            code = process.wait(timeout=suite.limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            code = -1
+            output.write("\nstopped after %d s\n" % suite.limit)
+        except OSError as error:
+            code = -1
+            output.write("%s\n" % error)
+    text = log.read_text(errors="replace")
+    board.add(suite, *tally(suite, text, code), time.monotonic() - begin, text)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("suite", nargs="*")
+    options = parser.parse_args()
+    suites = quick_suites() + (long_suites() if options.all else [])
+    suites = [s for s in suites if not options.suite or any(word in s.name for word in options.suite)]
+    if options.list or not suites:
+        print("\n".join(s.name for s in suites) or "no suite has such a name")
+        return 0 if suites else 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    board = Board(max(len(s.name) for s in suites))
+    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        for _ in pool.map(lambda suite: run(suite, board), suites):
+            pass
+    print("%d passed, %d failed" % (board.passed, board.failed))
+    return 1 if board.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
