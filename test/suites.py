@@ -34,13 +34,14 @@ def python(path, *arguments, name=None, limit=20 * MINUTE):
     return Suite(name or path[:-len(".py")], [PYTHON, ROOT / "test" / path, *arguments], limit)
 
 
-def lit_folders():
-    found = set()
+def lit_suites():
+    """One a folder, of the files that say how they are run; others are inputs."""
+    folders = {}
     for suffix in ("mlir", "cinch", "test"):
-        for path in (ROOT / "test").glob("*/*." + suffix):
+        for path in sorted((ROOT / "test").glob("*/*." + suffix)):
             if "RUN:" in path.read_text(errors="replace"):
-                found.add(path.parent.name)
-    return sorted(found)
+                folders.setdefault(path.parent.name, []).append(path)
+    return [Suite("lit/" + name, [PYTHON, LIT, "-v", "-j", "1", *paths]) for name, paths in sorted(folders.items())]
 
 
 def quick_suites():
@@ -55,8 +56,7 @@ def quick_suites():
         python("frontend/grammar_verdicts.py"),
     ]
     suites += [Suite("unit/" + path.stem, [BUILD / "bin" / path.stem]) for path in sorted((ROOT / "test/unit").glob("*.cpp"))]
-    suites += [Suite("lit/" + folder, [PYTHON, LIT, "-v", "-j", "1", ROOT / "test" / folder]) for folder in lit_folders()]
-    return suites
+    return suites + lit_suites()
 
 
 def long_suites():
