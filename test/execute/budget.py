@@ -58,33 +58,41 @@ def check(exe, data, steps, budget):
     print("%s: peak %d, arena %d" % (label, peak, arena))
 
 
+def new_cgroup(budget):
+    """A memory cgroup of this size without swap, of version 2 or 1; raises OSError where none can be made."""
+    name = "cinch-test-%d" % os.getpid()
+    for root, limits in ((pathlib.Path("/sys/fs/cgroup"), {"memory.max": budget, "memory.swap.max": 0}),
+                         (pathlib.Path("/sys/fs/cgroup/memory"), {"memory.limit_in_bytes": budget, "memory.swappiness": 0})):
+        if not (root / "cgroup.procs").exists():
+            continue
+        group = root / name
+        group.mkdir()
+        try:
+            for file, value in limits.items():
+                if "swap" not in file or (group / file).exists():
+                    with open(group / file, "r+") as setting:  # a controller's file, never a new one
+                        setting.write(str(value))
+        except OSError:
+            group.rmdir()
+            raise
+        return group
+    raise OSError("no hierarchy of cgroups is mounted")
+
+
 def inside_cgroup(exe, data, steps, budget):
     """A run inside a memory cgroup of the budget's size, without swap; skipped where none can be made."""
-    for root, limit, swap in (("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
-                              ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.swappiness")):
-        if not (pathlib.Path(root) / "cgroup.procs").exists():
-            continue
-        group = pathlib.Path(root) / ("cinch-test-%d" % os.getpid())
-        try:
-            group.mkdir()
-        except OSError as error:
-            print("skipped: a memory cgroup cannot be made here: %s" % error)
-            return
-        try:
-            (group / limit).write_text(str(budget))
-            if (group / swap).exists():
-                (group / swap).write_text("0")
-            enter = ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', str(group)]
-            text, _, code = watched_run(exe, data, steps, enter)
-            verdicts.expect(code == 0, "inside a cgroup of %d bytes: exit %d: %s" % (budget, code, text[-500:]))
-            print("inside a cgroup of %d bytes: exit %d" % (budget, code))
-        except OSError as error:
-            print("skipped: a memory cgroup cannot be limited here: %s" % error)
-        finally:
-            time.sleep(0.1)
-            group.rmdir()
+    try:
+        group = new_cgroup(budget)
+    except OSError as error:
+        print("skipped: a memory cgroup cannot be made here: %s" % error)
         return
-    print("skipped: there are no memory cgroups here")
+    try:
+        enter = ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', str(group)]
+        text, _, code = watched_run(exe, data, steps, enter)
+        verdicts.expect(code == 0, "inside a cgroup of %d bytes: exit %d: %s" % (budget, code, text[-500:]))
+    finally:
+        time.sleep(0.1)
+        group.rmdir()
 
 
 def main():
