@@ -287,6 +287,7 @@ private:
   void elaboratePrediction();
   int evalLoss(Frame &frame);
   bool isLossTerm(int loss) const;
+  void refuseCounts(int loss, Frame &frame);
   void checkLoss(int op, Frame &frame);
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
   std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,

@@ -180,7 +180,7 @@ struct PlanSettings {        // what the file asks for; the command line overrid
   int64_t memory = 0;        // bytes; 0: not given
   int64_t microbatch = 0;    // 0: auto
   int64_t stages = 1;        // 0: auto
-  std::string schedule = "auto", remat = "auto"; // remat as written: "every(4)"
+  std::string schedule = "auto", remat = "auto"; // remat as on the command line: "every:4"
   std::string offload = "none";
 };
 

@@ -324,7 +324,7 @@ void Elaborator::checkPlan() {
       settings.remat = word.text;
       if (every)
         if (std::optional<Number> number = settingNumber(*word.args[0].value, "every", whole, frame))
-          settings.remat += "(" + std::to_string(*number->integer()) + ")";
+          settings.remat += ":" + std::to_string(*number->integer()); // as on the command line
     }
   }
 }

@@ -93,6 +93,28 @@ void Elaborator::checkLoss(int op, Frame &frame) {
            "does not depend on parameters",
            frame)
         .help("such a function of a batch reduction cannot be cut into micro-batches; it may be a metric");
+  else
+    refuseCounts(op, frame);
+}
+
+// The gradient of an example would wait for a sum over all examples, which one loop over micro-batches does not have.
+void Elaborator::refuseCounts(int loss, Frame &frame) {
+  for (int i = 0; i <= loss; ++i) {
+    const Op &op = graph->at(i);
+    if (!(graph->facts(i) & FromBatchSumOfModel) || (op.kind != OpKind::Mul && op.kind != OpKind::Div))
+      continue;
+    for (int operand : op.operands)
+      if ((graph->facts(operand) & (FromBatchSum | FromParameter)) == FromBatchSum) {
+        report(
+            Code::E0710, op.span,
+            "a loss that is scaled by a sum over the batch, such as the number of elements that a `where` chooses, is "
+            "not there yet",
+            frame)
+            .help("divide by a constant, as in sum[" + dims[batchDim].name + ", .. where c] e / " +
+                  dims[batchDim].name);
+        return;
+      }
+  }
 }
 
 void Elaborator::elaborateStep() {

@@ -1,6 +1,6 @@
 // LINK: cinch_frontend
 // The models of the language's pages have the published numbers of parameters. What the compiler does not have yet
-// (`precision bf16`, `init`) is taken out of their text first.
+// (`precision bf16`, `init`, a loss that averages over chosen elements only) is taken out of their text first.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
@@ -10,6 +10,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <cstring>
 
 using namespace cinch;
 
@@ -23,8 +25,13 @@ static std::optional<Program> load(const std::string &path, const Options &optio
   }
   for (int i = 1; i <= onDisk.lineCount(id); ++i) {
     llvm::StringRef line(onDisk.line(id, i).data(), onDisk.line(id, i).size());
-    if (!line.trim().starts_with("precision") && !line.trim().starts_with("init "))
-      text += line.str() + "\n";
+    if (line.trim().starts_with("precision") || line.trim().starts_with("init "))
+      continue;
+    std::string kept = line.str();
+    size_t where = kept.find(" where chosen]"); // a loss that averages over chosen tokens
+    if (where != std::string::npos)
+      kept.erase(where, strlen(" where chosen"));
+    text += kept + "\n";
   }
   SourceList sources;
   id = sources.add(path, text);
