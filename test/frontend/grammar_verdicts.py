@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The parser against the grammar: same verdict on every token stream.  usage: grammar_verdicts.py [build/bin/parse_tokens]
 
-The page language/grammar.ebnf is read as it stands, turned into a table-driven LL(2) parser, and asked about every program and
+The page compiler/frontend/grammar.ebnf is read as it stands, turned into a table-driven LL(2) parser, and asked about every program and
 about 20,000 token streams with one token dropped, doubled, swapped or replaced. compiler/frontend's parser (through
 parse_tokens) must agree, token by token in the lexer too: on the programs and on texts with a few characters changed. With
 `pip install lark` the LALR(1) version, language/grammar.lark, is a third judge.
@@ -262,7 +262,7 @@ def main():
         if failed <= 10:
             print("failed:", message)
 
-    grammar, third = Ebnf(os.path.join(LANGUAGE, "grammar.ebnf")), lark_judge()
+    grammar, third = Ebnf(os.path.join(ROOT, "compiler", "frontend", "grammar.ebnf")), lark_judge()
     for n, pair in grammar.clashes:
         fail(f"grammar.ebnf: {n} is not LL(2) at {pair}")
     paths = sorted(glob.glob(os.path.join(LANGUAGE, "**", "*.cinch"), recursive=True))
