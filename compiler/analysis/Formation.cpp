@@ -377,6 +377,15 @@ LogicalResult Formation::form() {
           home[value] = byName.lookup((kind + name.getValue()).str());
 
   sections = findSections(function);
+  // One loop over the micro-batches: what examples need cannot wait for a sum over all of them.
+  for (Operation *op : ops)
+    if (sections[op] == Section::Loop)
+      for (Value operand : op->getOperands())
+        if (Operation *def = operand.getDefiningOp(); def && batchAxisOf(operand) < 0 &&
+                                                      (sections[def] == Section::Epilogue ||
+                                                       (sections[def] == Section::Loop && accumulates(operand))))
+          return emitError(op->getLoc()) << "work on single examples that needs a sum over the whole batch (such as a loss "
+                                            "averaged over chosen elements only) is not there yet";
   chooseStored();
   for (Operation *op : ops) {
     bool good = true;

@@ -27,7 +27,7 @@ static std::string nameOf(Value value) {
 static int lineOf(Value value) {
   if (isa<BlockArgument>(value))
     return 0;
-  auto place = nn::sourcePlace(value.getLoc());
+  auto place = nn::userPlace(value.getLoc());
   return place ? int(place.getLine()) : 0;
 }
 

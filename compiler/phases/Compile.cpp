@@ -8,6 +8,7 @@
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -187,6 +188,14 @@ bool Compilation::lowerToLLVM() {
     host->addEntry(functionOf(entry), entry.name == "train" ? "cinch_train_step" : "cinch_" + entry.name, int(i),
                    entry.name != "train");
   host->addText("cinch_meta", metadata());
+  // The only outside calls are those of runtime.h.
+  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
+  for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
+    if (function.isExternal() && !llvm::is_contained(known, function.getName())) {
+      emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()
+                                   << "', which is not in runtime.h";
+      return false;
+    }
   return true;
 }
 

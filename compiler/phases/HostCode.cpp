@@ -161,7 +161,7 @@ LogicalResult HostCode::addKernel(Operation *op) {
   LaunchInfo info;
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();
-  if (auto place = nn::sourcePlace(kernel.getLoc())) {
+  if (auto place = nn::userPlace(kernel.getLoc())) {
     info.file = place.getFilename().str();
     info.line = int(place.getLine());
   }
@@ -169,7 +169,8 @@ LogicalResult HostCode::addKernel(Operation *op) {
     info.outputs.push_back({writes[i], analysis::elementsOf(value), analysis::elemOf(value)});
     // Sums at computed places that do not go on from before start from zero each time.
     bool goesOn = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
-    if (isa<nn::ScatterAddOp>(value.getDefiningOp()) && !goesOn)
+    auto grad = dyn_cast<nn::AttendGradOp>(value.getDefiningOp());
+    if ((isa<nn::ScatterAddOp>(value.getDefiningOp()) || (grad && value == grad.getDbias())) && !goesOn)
       call.zeroed.push_back({writes[i], analysis::elementsOf(value) * bytesOf(analysis::elemOf(value))});
   }
   launches.push_back(std::move(info));

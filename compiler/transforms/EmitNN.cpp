@@ -24,7 +24,7 @@ public:
 private:
   Type element(DType type);
   RankedTensorType type(const TensorType &type) { return nn::tensorType(type.shape, element(type.dtype), type.batch); }
-  Location location(Span span, StringRef path);
+  Location location(Span span, StringRef path, int instance = -1);
 
   func::FuncOp openFunction(StringRef name, bool withValidRows);
   LogicalResult emitGraph(const Graph &graph, nn::GradientBuilder &b, SmallVectorImpl<Value> &values);
@@ -60,15 +60,22 @@ Type Emitter::element(DType type) {
   return builder.getI1Type();
 }
 
-Location Emitter::location(Span span, StringRef path) {
-  StringRef file = "cinch";
-  LineColumn place;
-  if (sources.valid(span)) {
-    std::string_view name = sources.name(span.file);
-    file = StringRef(name.data(), name.size());
-    place = sources.locate(span);
+// Text of the prelude also gets the place in the user's file from which its instance was reached.
+Location Emitter::location(Span span, StringRef path, int instance) {
+  auto placeOf = [&](Span at) -> Location {
+    if (!sources.valid(at))
+      return FileLineColLoc::get(builder.getStringAttr("cinch"), 0, 0);
+    std::string_view name = sources.name(at.file);
+    LineColumn place = sources.locate(at);
+    return FileLineColLoc::get(builder.getStringAttr(StringRef(name.data(), name.size())), place.line, place.column);
+  };
+  Location inFile = placeOf(span);
+  if (span.file == 0) {
+    while (instance >= 0 && instance < int(program.instances.size()) && program.instances[instance].use.file == 0)
+      instance = program.instances[instance].parent;
+    if (instance >= 0 && instance < int(program.instances.size()) && program.instances[instance].use.file > 0)
+      inFile = CallSiteLoc::get(inFile, placeOf(program.instances[instance].use));
   }
-  Location inFile = FileLineColLoc::get(builder.getStringAttr(file), place.line, place.column);
   return path.empty() ? inFile : Location(NameLoc::get(builder.getStringAttr(path), inFile));
 }
 
@@ -216,7 +223,7 @@ LogicalResult Emitter::emitGraph(const Graph &graph, nn::GradientBuilder &b, Sma
     SmallVector<Value> operands;
     for (int operand : op.operands)
       operands.push_back(values[operand]);
-    Location place = location(op.span, program.instances.empty() ? "" : program.instances[op.instance].path);
+    Location place = location(op.span, program.instances.empty() ? "" : program.instances[op.instance].path, op.instance);
     b.setLocation(place);
     size_t firstMade = b.made().size();
     Value result = emitOp(op, b, operands);

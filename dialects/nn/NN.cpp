@@ -51,7 +51,19 @@ StringRef instancePath(Location location) {
 FileLineColLoc sourcePlace(Location location) {
   while (auto name = dyn_cast<NameLoc>(location))
     location = name.getChildLoc();
+  if (auto call = dyn_cast<CallSiteLoc>(location))
+    location = call.getCallee();
   return dyn_cast<FileLineColLoc>(location);
+}
+
+FileLineColLoc userPlace(Location location) {
+  Location inner = location;
+  while (auto name = dyn_cast<NameLoc>(inner))
+    inner = name.getChildLoc();
+  if (auto call = dyn_cast<CallSiteLoc>(inner))
+    if (auto place = dyn_cast<FileLineColLoc>(call.getCaller()))
+      return place;
+  return sourcePlace(location);
 }
 
 // ---- Attributes -----------------------------------------------------------------------------------------------------

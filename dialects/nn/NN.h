@@ -60,6 +60,8 @@ std::optional<double> splatNumber(mlir::Value);
 // Where an op comes from, for people: path of the instance ("" for the train block), file and line (0: unknown).
 llvm::StringRef instancePath(mlir::Location);
 mlir::FileLineColLoc sourcePlace(mlir::Location);
+// The same, or for text of the prelude the place in the user's file that led there.
+mlir::FileLineColLoc userPlace(mlir::Location);
 
 } // namespace cinch::nn
 
