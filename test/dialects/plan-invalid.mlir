@@ -53,7 +53,7 @@ func.func @results_differ(%x: tensor<f32>) {
 
 func.func @too_many_offsets(%x: tensor<f32>) {
   // expected-error @+1 {{has 2 entries in 'reads', expected 1}}
-  %0 = plan.kernel (%x) : (tensor<f32>) -> tensor<f32> reads array<i64: 0, 64> {
+  %0 = plan.kernel (%x) : (tensor<f32>) -> tensor<f32> reads [0, 64] {
   ^bb0(%a: tensor<f32>):
     %n = nn.neg %a : tensor<f32>
     plan.return %n : tensor<f32>

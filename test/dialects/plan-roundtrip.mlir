@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @step
 // CHECK: %[[SUM:.*]] = plan.microbatches count 2 size 2 -> tensor<3xf32>
 // CHECK: plan.kernel "double"
-// CHECK: accumulates array<i1: true> reads array<i64: 0> writes array<i64: 64> scratch -1
+// CHECK: accumulates [true] reads [0] writes [64] scratch -1
 // CHECK: plan.yield
 // CHECK: plan.results ["loss"] %[[SUM]]
 func.func @step(%x: tensor<2x3xf32, #nn.batch<0>>, %loss: tensor<f32>) {
@@ -15,7 +15,7 @@ func.func @step(%x: tensor<2x3xf32, #nn.batch<0>>, %loss: tensor<f32>) {
       plan.return %d : tensor<2x3xf32, #nn.batch<0>>
     }
     %z = plan.kernel recompute (%y) : (tensor<2x3xf32, #nn.batch<0>>) -> tensor<3xf32>
-        accumulates array<i1: true> reads array<i64: 0> writes array<i64: 64> scratch -1 {
+        accumulates [true] reads [0] writes [64] scratch -1 {
     ^bb0(%a: tensor<2x3xf32, #nn.batch<0>>):
       %s = nn.reduce sum %a [0] : (tensor<2x3xf32, #nn.batch<0>>) -> tensor<3xf32>
       plan.return %s : tensor<3xf32>

@@ -11,7 +11,7 @@
 // LOOP: nn.contract %[[X]] [0, 2], %[[W]] [1, 2]
 // LOOP: plan.yield
 // LOOP: nn.mul %[[SUMS]]#1
-// LOOP: return %{{.*}} : tensor<3x4xf32>
+// LOOP: return {{.*}} : tensor<3x4xf32>
 
 // One kernel for each product; the loss and its gradient row by row; the sums flagged as going on.
 // KERNELS: plan.microbatches
@@ -23,10 +23,10 @@
 // MEMORY: func.func @train(%{{.*}}: tensor<3x4xf32> {{.*}}plan.offset = 0
 // MEMORY-SAME: plan.arena =
 // MEMORY: plan.kernel
-// MEMORY-SAME: reads array<i64:
-// MEMORY-SAME: writes array<i64:
+// MEMORY-SAME: reads [
+// MEMORY-SAME: writes [
 
-// DIVIDE: micro-batch of 3
+// DIVIDE: expected a micro-batch that divides the batch of 8, got 3; nearest: 2 and 4
 // BUDGET: no plan fits into an arena of 64 bytes; the smallest needs
 // ORDER: run decide-plan first
 func.func @train(%w: tensor<3x4xf32> {nn.path = "w"}, %x: tensor<8x4xf32, #nn.batch<0>> {nn.field = 0})
