@@ -12,7 +12,8 @@
 // The chain holds, from the outside: the number of each call in the body it stands in, followed by the number of the
 // block if it calls a `repeat`. The number of a call: calls of a body (a name with parentheses behind it, or `range`,
 // `random_..` with brackets only; in definitions, metrics, `update` and `return`) are counted from 0 in the order of
-// the names in the text; in `train` an equal call is the first one.
+// the names in the text. In `train` equal calls are one and have the number of the first, in the order of the text, the
+// loss and all that it needs coming before the metrics.
 #ifndef CINCH_COMPILER_FRONTEND_ELABORATOR_H
 #define CINCH_COMPILER_FRONTEND_ELABORATOR_H
 

@@ -423,6 +423,16 @@ static void metrics() {
       return (run.field("x")[{0, at[0], at[1]}] + run.field("x")[{1, at[0], at[1]}]) / 2;
     });
   });
+  measures("products over examples and positions, by index",
+           "  c[i, j] = mean[b, k] x[b, k, i] * z[b, k, j]\n  metric v = c\n", [&](const Run &run) {
+             return like({D, D}, [&](const Index &at) {
+               double sum = 0;
+               for (int64_t b = 0; b < 2; ++b)
+                 for (int64_t t = 0; t < T; ++t)
+                   sum += run.field("x")[{b, t, at[0]}] * run.field("z")[{b, t, at[1]}];
+               return sum / (2 * T);
+             });
+           });
   measures("any and all",
            "  seen = any[B] (text == 4)\n  full = all[B] (mask == 1)\n  metric v = f32(seen) + 2 * f32(full)\n",
            [&](const Run &run) {
