@@ -101,6 +101,7 @@ public:
   void print(llvm::raw_ostream &os, const PrintOptions &options = {}) const;
 
 private:
+  void printTo(llvm::raw_ostream &os, const PrintOptions &options) const;
   Diagnostic &add(Severity severity, Code code, Span span, std::string message);
 
   const SourceList &sources;

@@ -299,7 +299,14 @@ std::string counted(size_t count, const char *what) {
 
 } // namespace
 
-void Diagnostics::print(llvm::raw_ostream &os, const PrintOptions &options) const {
+void Diagnostics::print(llvm::raw_ostream &stream, const PrintOptions &options) const {
+  std::string text; // written at once: standard error has no buffer
+  llvm::raw_string_ostream os(text);
+  printTo(os, options);
+  stream << os.str();
+}
+
+void Diagnostics::printTo(llvm::raw_ostream &os, const PrintOptions &options) const {
   std::vector<Diagnostic> all = sorted();
   TextPrinter printer(os, sources, options.color);
   size_t counts[2] = {0, 0}, limit = options.limit > 0 ? options.limit : all.size();

@@ -83,6 +83,11 @@ int main(int argc, char **argv) {
       ++parsed;
       std::optional<Program> program = check(sources, prelude, file, {}, diags);
       accepted += program.has_value();
+      if (program && argc > 3) {
+        std::error_code error;
+        llvm::raw_fd_ostream out(std::string(argv[3]) + "/mutant" + std::to_string(i) + ".cinch", error);
+        out << current;
+      }
       if (program.has_value() == diags.hasErrors())
         fault = "a program and errors, or neither";
       else if (program)
