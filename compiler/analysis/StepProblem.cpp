@@ -69,7 +69,8 @@ int64_t scratchBytes(const KernelGroup &group, const Formation &formation) {
   case KernelGroup::Contract: {
     kernels::ContractSpec spec;
     contractSpec(cast<nn::ContractOp>(group.stores.front().getDefiningOp()), allOf, false, spec, blocker);
-    return kernels::scratchBytesPerThread(spec);
+    // Tiles, and so their scratch, depend on the CPU; the plan does not.
+    return std::max(kernels::scratchBytesPerThread(spec, {8}), kernels::scratchBytesPerThread(spec, {16}));
   }
   case KernelGroup::Attend: {
     kernels::AttendSpec spec;
