@@ -75,6 +75,9 @@ ExactResult searchExact(const Dag &, Order, int64_t budget, double upper, int64_
 // Lower bound on the extra cost by minimum cuts at single moments.
 double cutBound(const Dag &, Order, int64_t budget, int64_t &work, double deadline);
 
+// Lower bound on the extra cost by Lagrangian relaxation over all moments; `target`: extra cost of a known schedule.
+double dualBound(const Dag &, Order, int64_t budget, double target, int64_t &work, double deadline);
+
 // Local search over what is held from stage to stage, first computations in the order of `order`. Starts from `starts` (runs
 // in that order) and returns the best runs found within the budget, empty if none; `smallest` becomes the least peak seen.
 Runs searchRetention(const Dag &, const std::vector<int> &order, int64_t budget, const std::vector<Runs> &starts, int64_t &work,

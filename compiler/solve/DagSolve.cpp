@@ -175,8 +175,13 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
       exact(limits.work / 8, part(0.08));
       size_t top = size_t(std::min_element(reached.begin(), reached.end()) - reached.begin());
       if (!exactDone) {
-        look(top, work / 2, part(0.4), 2);
+        look(top, work / 2, part(0.3), 2);
         exact(limits.work / 8, part(0.08));
+      }
+      if (!exactDone && !best.empty() && base + cut < 0.99 * bestCost.cost) {
+        given = std::min(work, limits.work / 4), left = given;
+        cut = std::max(cut, detail::dualBound(d, order, budget, bestCost.cost - base, left, part(0.25)));
+        work -= given - left;
       }
       if (!exactDone)
         look(top, work - limits.work / 8, part(1), 3);
