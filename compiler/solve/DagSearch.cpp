@@ -381,31 +381,31 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
     if (r.totalOver < 0.5 && r.totalCost < bestCost)
       bestCost = r.totalCost, best = r.runs();
   };
-  // A short annealing from each start, then long ones from the best, cooling each time.
-  int64_t share = work / 3 / std::max<int64_t>(1, int64_t(starts.size()));
+  // Annealings from each start, then in turn from the best, from the best heated more, and from a start again, ever longer.
   Runs promising;
-  double promisingScore = 1e300, price = basePrice;
-  for (const Runs &start : starts) {
-    r.load(start);
+  double promisingScore = 1e300;
+  int64_t quota = std::clamp<int64_t>(20'000 * int64_t(r.n), 200'000, std::max<int64_t>(work / 8, 1));
+  static const double heat[] = {0.05, 0.15, 0.1, 0.25, 0.05, 0.1};
+  int count = int(starts.size());
+  for (int round = 0; work > 0 && count > 0; ++round) {
+    if (deadline > 0 && detail::secondsNow() > deadline)
+      break;
+    int turn = round - count;
+    double hot = turn < 0 ? 0.1 : heat[turn % 6];
+    if (turn < 0 || turn % 3 == 2)
+      r.load(starts[turn < 0 ? round : turn / 3 % count]);
+    else
+      r.load(best.empty() ? promising : best);
     note();
-    price = basePrice;
+    double price = basePrice;
     int64_t before = r.steps;
-    annealer.run(share, r.mean * 0.3, r.mean * 0.01, price, best, bestCost, smallestPeak, smallest, deadline);
+    annealer.run(std::min(quota, work), r.mean * hot, r.mean * 0.003, price, best, bestCost, smallestPeak, smallest, deadline);
     work -= r.steps - before;
     double score = r.totalCost + 3 * price * r.totalOver;
     if (score < promisingScore)
       promisingScore = score, promising = r.runs();
-  }
-  for (int round = 0; round < 6 && work > 0; ++round) {
-    if (deadline > 0 && detail::secondsNow() > deadline)
-      break;
-    r.load(best.empty() ? promising : best);
-    int64_t before = r.steps;
-    annealer.run(work / (6 - round), r.mean * (round % 2 ? 0.1 : 0.4), r.mean * 0.003, price, best, bestCost, smallestPeak,
-                 smallest, deadline);
-    work -= r.steps - before;
-    if (best.empty())
-      promising = r.runs();
+    if (turn >= 0 && turn % 3 == 2)
+      quota += quota / 2;
   }
   return best;
 }

@@ -150,6 +150,14 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
       for (const Start &x : starts)
         if (chosen[x.sequence].size() < 3)
           chosen[x.sequence].push_back(x.runs);
+      // And the cheapest that fits as it is.
+      std::vector<const Start *> fitting(sequences.size(), nullptr);
+      for (const Start &x : starts)
+        if (x.cost.peak <= budget && (!fitting[x.sequence] || x.cost.cost < fitting[x.sequence]->cost.cost))
+          fitting[x.sequence] = &x;
+      for (size_t i = 0; i < sequences.size(); ++i)
+        if (fitting[i] && std::find(chosen[i].begin(), chosen[i].end(), fitting[i]->runs) == chosen[i].end())
+          chosen[i].push_back(fitting[i]->runs);
       // A first look at every order, then the rest of the work on the best.
       std::vector<double> reached(sequences.size(), 1e300);
       auto look = [&](size_t i, int64_t share, double until, uint64_t seed) {
@@ -163,7 +171,7 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
           consider(runs);
           reached[i] = std::min(reached[i], simulate(d, runs).cost);
           chosen[i].insert(chosen[i].begin(), runs);
-          if (chosen[i].size() > 3)
+          if (chosen[i].size() > 5)
             chosen[i].pop_back();
         } else if (!smallest.empty()) {
           reached[i] = std::min(reached[i], 1e200 * double(simulate(d, smallest).peak) / double(std::max<int64_t>(budget, 1)));
