@@ -67,9 +67,10 @@ struct StepProblem {
   llvm::DenseMap<mlir::Value, int> buffer;
 };
 // Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest.
-StepProblem buildStepProblem(const Formation &, int64_t batch, int64_t grain, int threads, int64_t reservedBytes);
+StepProblem buildStepProblem(const Formation &, int64_t batch, int64_t grain, int threads, int64_t reservedBytes,
+                             const kernels::TargetInfo &target);
 // Scratch of a kernel at the whole batch, a thread; a smaller micro-batch needs no more.
-int64_t scratchBytes(const KernelGroup &, const Formation &);
+int64_t scratchBytes(const KernelGroup &, const Formation &, const kernels::TargetInfo &);
 
 } // namespace cinch::analysis
 #endif

@@ -43,7 +43,7 @@ static solve::Buffer bufferFor(Value value, int64_t batch) {
   return buffer;
 }
 
-int64_t scratchBytes(const KernelGroup &group, const Formation &formation) {
+int64_t scratchBytes(const KernelGroup &group, const Formation &formation, const kernels::TargetInfo &target) {
   llvm::DenseMap<Value, int> number;
   for (Value read : group.reads)
     number.try_emplace(read, int(number.size()));
@@ -69,8 +69,7 @@ int64_t scratchBytes(const KernelGroup &group, const Formation &formation) {
   case KernelGroup::Contract: {
     kernels::ContractSpec spec;
     contractSpec(cast<nn::ContractOp>(group.stores.front().getDefiningOp()), allOf, false, spec, blocker);
-    // Tiles, and so their scratch, depend on the CPU; the plan does not.
-    return std::max(kernels::scratchBytesPerThread(spec, {8}), kernels::scratchBytesPerThread(spec, {16}));
+    return kernels::scratchBytesPerThread(spec, target);
   }
   case KernelGroup::Attend: {
     kernels::AttendSpec spec;
@@ -90,7 +89,7 @@ int64_t scratchBytes(const KernelGroup &group, const Formation &formation) {
 }
 
 StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t grain, int threads,
-                             int64_t reservedBytes) {
+                             int64_t reservedBytes, const kernels::TargetInfo &target) {
   StepProblem problem;
   solve::StepGraph &graph = problem.graph;
   graph.batch = batch;
@@ -159,7 +158,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t 
       kernel.name = nameOf(group.stores.front());
       kernel.line = lineOf(group.stores.front());
     }
-    kernel.scratchBytesPerThread = scratchBytes(group, formation);
+    kernel.scratchBytesPerThread = scratchBytes(group, formation, target);
     priceKernel(group, machine, batch, threads, kernel);
     // One full store may take the bytes of an operand that is read at the same places.
     if (group.kind == KernelGroup::Loop && group.domain.chain.empty()) {

@@ -55,6 +55,8 @@ bool Compilation::differentiate() {
   return succeeded(decompose.run(*module));
 }
 
+kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf(options.cpu)}; }
+
 int64_t Compilation::allowance() const {
   // Code, tables, the runtime's own buffers, and a stack a thread: measured as peak RSS less arena (test/execute), rounded up.
   return (int64_t(6) << 20) + int64_t(options.maxThreads) * (int64_t(128) << 10);
@@ -82,6 +84,7 @@ bool Compilation::decide() {
   DecideOptions base;
   base.grain = std::max<int64_t>(1, program.train.grain);
   base.threads = options.maxThreads;
+  base.target = machineTarget();
 
   EntryPlan step{"train", nn::kTrainName, {}, 0};
   DecideOptions forTrain = base;
@@ -174,7 +177,7 @@ bool Compilation::applyPlan(Phase upTo) {
 
 bool Compilation::lower() {
   kernels = ModuleOp::create(UnknownLoc::get(&context));
-  host = std::make_unique<HostCode>(*kernels, kernels::TargetInfo{target::lanesOf(options.cpu)});
+  host = std::make_unique<HostCode>(*kernels, machineTarget(), options.maxThreads);
   for (EntryPlan &entry : entries)
     if (failed(host->addKernels(functionOf(entry))))
       return false;

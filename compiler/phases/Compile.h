@@ -68,6 +68,7 @@ public:
 
 private:
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
+  kernels::TargetInfo machineTarget() const;
   bool verify(Phase phase);
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();

@@ -2,6 +2,7 @@
 #include "compiler/phases/HostCode.h"
 
 #include "compiler/analysis/Specs.h"
+#include "compiler/transforms/Decision.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -149,6 +150,10 @@ LogicalResult HostCode::addKernel(Operation *op) {
   }
   if (scratch > 0 && kernel.getScratch().value_or(-1) < 0)
     return kernel.emitError("internal error: lowering: no scratch was planned, ") << scratch << " bytes are needed";
+  auto planned = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
+  if (scratch > 0 && (!planned || planned.getInt() < scratch * maxThreads))
+    return kernel.emitError("internal error: lowering: the kernel needs ")
+           << scratch * maxThreads << " bytes of scratch, planned were " << (planned ? planned.getInt() : 0);
   ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
   auto offsetOf = [&](int buffer) { return size_t(buffer) < inputs ? reads[buffer] : writes[buffer - inputs]; };
   if (!renumbered)

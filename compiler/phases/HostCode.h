@@ -27,7 +27,8 @@ struct LaunchInfo {
 
 class HostCode {
 public:
-  HostCode(mlir::ModuleOp module, kernels::TargetInfo target) : module(module), target(target) {}
+  HostCode(mlir::ModuleOp module, kernels::TargetInfo target, int maxThreads)
+      : module(module), target(target), maxThreads(maxThreads) {}
 
   // Kernels of a scheduled function (assign-memory has run). `symbol` is the entry point to be made.
   mlir::LogicalResult addKernels(mlir::func::FuncOp function);
@@ -52,6 +53,7 @@ private:
 
   mlir::ModuleOp module;
   kernels::TargetInfo target;
+  int maxThreads;
   llvm::StringMap<std::string> functions; // key of a spec -> name
   llvm::DenseMap<mlir::Operation *, Call> calls;
   llvm::StringMap<std::string> globals;

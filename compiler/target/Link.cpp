@@ -34,8 +34,14 @@ static std::vector<std::string> gccFolders() {
 
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
                            const std::string &output) {
+  // Beside the output, so that the last step is a rename; for a device, among the temporary files.
   SmallString<128> temporary(output);
-  temporary += ".tmp";
+  if (sys::fs::exists(output) && !sys::fs::is_regular_file(output)) {
+    if (std::error_code error = sys::fs::createTemporaryFile("cinch", "exe", temporary))
+      return error.message();
+  } else {
+    temporary += ".tmp";
+  }
   std::string crt = folderOf("crt1.o", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
   std::string libc = folderOf("libc.a", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
   std::string gcc = folderOf("libgcc.a", gccFolders());
@@ -70,11 +76,12 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     sys::fs::remove(temporary);
     return message.empty() ? "the linker failed" : message;
   }
-  if (std::error_code error = sys::fs::rename(temporary, output)) {
+  // A device such as /dev/null is written to; a rename would put a file in its place.
+  bool special = sys::fs::exists(output) && !sys::fs::is_regular_file(output);
+  std::error_code error = special ? sys::fs::copy_file(temporary, output) : sys::fs::rename(temporary, output);
+  if (error || special)
     sys::fs::remove(temporary);
-    return error.message();
-  }
-  return "";
+  return error ? error.message() : "";
 }
 
 } // namespace cinch::target

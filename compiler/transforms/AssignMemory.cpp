@@ -64,6 +64,8 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
             return op.emitError("internal error: reads offset ") << offset << ", which the decision does not";
         kernel.setWritesAttr(attributes.getDenseI64ArrayAttr(run.writes));
         kernel.setScratchAttr(attributes.getI64IntegerAttr(run.scratch));
+        if (run.scratch >= 0)
+          kernel->setAttr(kScratchBytesAttr, attributes.getI64IntegerAttr(run.scratchBytes));
         for (auto [result, offset] : llvm::zip(kernel.getOutputs(), run.writes))
           offsets[result] = offset;
       }

@@ -59,6 +59,8 @@ static Decided describe(func::FuncOp function, const analysis::Formation &format
       placed.writes.push_back(decision.instances[instance].offset);
     if (run.scratch >= 0)
       placed.scratch = decision.instances[run.scratch].offset;
+    if (run.scratch >= 0)
+      placed.scratchBytes = decision.instances[run.scratch].bytes;
     decided.runs.push_back(std::move(placed));
   }
   for (int instance : decision.zeroed)
@@ -80,7 +82,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     return outcome;
   }
   analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function), options.grain,
-                                                             options.threads, options.reservedBytes);
+                                                             options.threads, options.reservedBytes, options.target);
   solve::Planner planner(problem.graph);
   outcome.result = planner.search(options.search);
   if (options.tradeOff)
@@ -111,6 +113,7 @@ struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
     options.grain = grain;
     options.threads = threads;
     options.reservedBytes = reserved;
+    options.target.lanes = lanes;
     options.callerCounts = callerCounts;
     std::string error;
     if (!solve::parseStrategy(remat, options.search.strategy, error)) {

@@ -31,7 +31,7 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
                                       list(kernel.stores), list(kernel.reads)}));
   for (const DecidedRun &run : decided.runs)
     runs.push_back(b.getArrayAttr(
-        {list({run.kernel, int64_t(run.recompute), run.scratch}), list(run.reads), list(run.writes)}));
+        {list({run.kernel, int64_t(run.recompute), run.scratch, run.scratchBytes}), list(run.reads), list(run.writes)}));
   function->setAttr(
       kDecisionAttr,
       b.getDictionaryAttr({b.getNamedAttr("arguments", list(decided.arguments)),
@@ -83,13 +83,14 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
   }
   for (Attribute attribute : runs) {
     auto parts = dyn_cast<ArrayAttr>(attribute);
-    if (!parts || parts.size() != 3 || list(parts[0]).size() != 3 || list(parts[0])[0] < 0 ||
+    if (!parts || parts.size() != 3 || list(parts[0]).size() != 4 || list(parts[0])[0] < 0 ||
         list(parts[0])[0] >= int64_t(decided.kernels.size()))
       return bad();
     DecidedRun run;
     run.kernel = list(parts[0])[0];
     run.recompute = list(parts[0])[1];
     run.scratch = list(parts[0])[2];
+    run.scratchBytes = list(parts[0])[3];
     assign(run.reads, parts[1]);
     assign(run.writes, parts[2]);
     decided.runs.push_back(std::move(run));

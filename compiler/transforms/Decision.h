@@ -8,7 +8,8 @@
 namespace cinch {
 
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kOpAttr = "plan.op", kRunAttr = "plan.run",
-                                     kRecomputeAttr = "plan.recompute", kArenaAttr = "plan.arena";
+                                     kRecomputeAttr = "plan.recompute", kArenaAttr = "plan.arena",
+                                     kScratchBytesAttr = "plan.scratch_bytes";
 
 // A kernel of the decision: its ops and stored values by number. Ops are numbered in the function's order; a stored value is
 // (op, result) as two entries.
@@ -23,7 +24,7 @@ struct DecidedRun {
   int64_t kernel = 0;
   bool recompute = false;
   llvm::SmallVector<int64_t> reads, writes; // byte offsets
-  int64_t scratch = -1;
+  int64_t scratch = -1, scratchBytes = 0;   // of all threads together
 };
 struct Decided {
   int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0, loopBegin = 0, loopEnd = 0;
@@ -41,6 +42,7 @@ struct DecideOptions {
   solve::SearchOptions search;
   int64_t grain = 1, reservedBytes = 0;
   int threads = 4;
+  kernels::TargetInfo target;
   bool callerCounts = false, tradeOff = false;
 };
 struct DecideOutcome {

@@ -59,6 +59,7 @@ def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
     Option<"grain", "grain", "int64_t", "1", "the micro-batch is a multiple of this">,
     Option<"remat", "remat", "std::string", "\"auto\"", "strategy of recomputation">,
     Option<"threads", "threads", "int", "4", "threads that scratch is planned for">,
+    Option<"lanes", "lanes", "int", "16", "f32 lanes of the machine's vectors, for the size of scratch: 16 or 8">,
     Option<"reserved", "reserved-bytes", "int64_t", "0", "bytes behind the parameters that belong to another function">,
     Option<"callerCounts", "caller-counts", "bool", "false", "the caller says how many micro-batches there are">
   ];

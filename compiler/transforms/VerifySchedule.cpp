@@ -100,6 +100,8 @@ private:
       for (auto [operand, offset] : llvm::zip(kernel.getInputs(), *kernel.getReads()))
         if (lives[alias.count(operand) ? alias[operand] : operand].offset != offset)
           return kernel.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
+      if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
+        scratches.push_back({int64_t(*kernel.getScratch()), bytes.getInt(), time, time, kernel.getResult(0)});
       for (auto [result, offset] : llvm::zip(kernel.getOutputs(), *kernel.getWrites())) {
         Life life{offset, bytesOf(result), time, time, result};
         lives[result] = life;
@@ -113,7 +115,7 @@ private:
     for (auto &entry : lives)
       if (entry.second.end == kLoopEnd)
         entry.second.end = loopEnd;
-    SmallVector<Life> all;
+    SmallVector<Life> all(scratches);
     for (auto &entry : lives)
       all.push_back(entry.second);
     llvm::stable_sort(all, [](const Life &a, const Life &b) {
@@ -179,6 +181,7 @@ private:
   DenseMap<Value, Value> alias;
   DenseMap<Value, int64_t> lastArgumentUse;
   DenseMap<int64_t, plan::KernelOp> kernels;
+  SmallVector<Life> scratches;
 };
 
 } // namespace
