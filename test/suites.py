@@ -52,6 +52,7 @@ def quick_suites():
         python("execute/reference.py"),
         python("execute/budget.py"),
         python("execute/resume.py"),
+        python("execute/examples.py"),
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
     ]
@@ -63,6 +64,7 @@ def long_suites():
     fuzz = ROOT / "test/fuzz/run"
     return [
         python("execute/bits.py", limit=90 * MINUTE),
+        python("execute/examples.py", "--long", name="execute/examples (long)", limit=90 * MINUTE),
         python("execute/resume.py", "2", name="execute/resume (other moments)"),
         Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),
         Suite("unit/frontend_mutants (50000)", [BUILD / "bin/frontend_mutants", "50000", "7"], 60 * MINUTE),

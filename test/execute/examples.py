@@ -1,0 +1,76 @@
+#!/usr/bin/python3
+"""The examples do what their pages say: their data commands make data, they compile, learn, evaluate and write. With --long also bits.py
+(every pair of settings) and budget.py on both."""
+import json
+import re
+import subprocess
+import sys
+
+import programs
+
+ROOT = programs.HERE.parent.parent
+PYTHON = "/usr/bin/python3"
+SMALL = ["-D", "D=64", "-D", "N=2", "-D", "T=64", "-D", "B=16"]
+
+verdicts = programs.Verdicts()
+
+
+def digits():
+    data = programs.FOLDER / "digits"
+    programs.call([PYTHON, ROOT / "examples/mlp/digits.py", data, "--train", 4000, "--test", 500])
+    sizes = [(data / name).stat().st_size for name in ("train-images-idx3-ubyte", "t10k-labels-idx1-ubyte")]
+    verdicts.expect(sizes == [16 + 4000 * 784, 8 + 500], "mlp: sizes of the data files, got %s" % sizes)
+    exe = programs.compiled(ROOT / "examples/mlp/mlp.cinch", "mlp", "--set", "train.steps=300")
+    out = programs.FOLDER / "out-digits"
+    programs.call([exe, "--data", data, "--out", out, "--quiet"])
+    text = programs.call([exe, "eval", "--data", data, "--out", out, "--quiet"]).stdout
+    result = json.loads([line for line in text.splitlines() if line.startswith("{")][-1])
+    verdicts.expect(result["acc"] > 0.9, "mlp: accuracy %s after 300 steps" % result["acc"])
+    right = sum(result["table"][i][i] for i in range(10))
+    verdicts.expect(sum(map(sum, result["table"])) == 500 and abs(right / 500 - result["acc"]) < 1e-6,
+                    "mlp: the confusion matrix does not fit the accuracy: " + text)
+    return data
+
+
+def text():
+    data = programs.FOLDER / "text"
+    programs.call([PYTHON, ROOT / "examples/gpt/data.py", data, "--licences"])
+    flags = [*SMALL, "--set", "train.steps=120", "--set", "train.lr=3e-3", "--set", "train.warmup=20"]
+    exe = programs.compiled(ROOT / "examples/gpt/gpt.cinch", "gpt", *flags, "--memory-budget", "16MiB")
+    result = programs.run(exe, data, 120)
+    verdicts.expect(result.peak <= 16 << 20, "gpt: a peak of %d bytes under 16 MiB" % result.peak)
+    verdicts.expect(result.losses[0] > 3.5 and result.losses[-1] < 2.9, "gpt: the loss goes from %s to %s"
+                    % (result.losses[0], result.losses[-1]))
+    command = [exe, "generate", "--out", result.out, "--length", 100, "--prompt", "The ", "--seed", 5]
+    written = [programs.call(command).stdout for _ in range(2)]
+    verdicts.expect(written[0] == written[1] and "The " in written[0] and len(written[0]) > 100,
+                    "gpt: writes %r, then %r" % tuple(written))
+    return data
+
+
+def further(script, program, data, *arguments):
+    """A test of this folder on an example; its tally is added to ours."""
+    done = subprocess.run([PYTHON, programs.HERE / script, "--program", ROOT / program, "--data", data, *arguments],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout, end="")
+    tally = re.findall(r"^(\d+) passed, (\d+) failed$", done.stdout, re.M)
+    verdicts.expect(bool(tally) and done.returncode == 0, "%s %s: exit %d" % (script, program, done.returncode))
+    if tally:
+        verdicts.passed += int(tally[-1][0])
+        verdicts.failed += int(tally[-1][1])
+
+
+def main():
+    pictures, letters = digits(), text()
+    if "--long" in sys.argv:
+        for program, data, flags in (("examples/mlp/mlp.cinch", pictures, []), ("examples/gpt/gpt.cinch", letters, SMALL)):
+            further("bits.py", program, data, "--pairs", "--flags", " ".join(flags))
+            further("budget.py", program, data, "--flags", " ".join(flags))
+    verdicts.finish()
+
+
+try:
+    main()
+except programs.Failure as failure:
+    verdicts.expect(False, str(failure))
+    verdicts.finish()
