@@ -125,6 +125,10 @@ def norms_and_attention():
     ]
 
 
+def all_cases():
+    return elementwise() + shapes() + reductions() + contractions() + norms_and_attention()
+
+
 OUTSIDE = {"w3": "param w3: f32[I, J, K] ~ normal(0.5)\n  ", "bias3": "param bias3: f32[2, I, I] ~ normal(0.5)\n  ", "dense": "",
            "": ""}
 LAYERS = """layer dense[O?](x: f32[.., O], bias) -> f32[.., O] {
@@ -241,7 +245,7 @@ def check_stop_gradient(verdicts):
 
 def main():
     verdicts = programs.Verdicts()
-    cases = elementwise() + shapes() + reductions() + contractions() + norms_and_attention()
+    cases = all_cases()
     wanted = sys.argv[1:]
     chosen = [(case, number) for number, case in enumerate(cases) if not wanted or any(word in case.name for word in wanted)]
     if not wanted or "stop_gradient" in wanted:
@@ -250,4 +254,5 @@ def main():
     verdicts.finish()
 
 
-main()
+if __name__ == "__main__":
+    main()
