@@ -229,6 +229,9 @@ bool Formation::place(Value value) {
         group.stores.size() >= 12 || isa<nn::ScatterAddOp>(op) ||
         isa<nn::ScatterAddOp>(group.stores.front().getDefiningOp()))
       return false;
+    // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
+    if (home.count(value) != home.count(group.stores.front()))
+      return false;
     Shape shape = shapeOf(value);
     if (!(own == group.domain) && !(group.domain.chain.empty() && shape == group.domain.outer))
       return false;

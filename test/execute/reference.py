@@ -125,10 +125,12 @@ def main():
                   lambda start: oracle.train_gpt(start, text, STEPS, 50, rate), key_bias)
             check("mlp rate %g %s" % (rate, kind), programs.HERE / "mlp.cinch", data, f64, flags,
                   lambda start: oracle.train_mlp(start, images, labels, STEPS, rate, mlp_optimizer()))
+    unclipped = programs.source("unclipped", (programs.HERE / "gpt.cinch").read_text().replace("  clip       norm(1.0)\n", ""))
+    check("gpt without clipping f64", unclipped, data, True, [],
+          lambda start: oracle.train_gpt(start, text, STEPS, 50, 0.1, clip=None), key_bias)
     for number, (lines, make, clip) in enumerate(VARIANTS):
-        text = (programs.HERE / "mlp.cinch").read_text()
-        begin = text.index("  optimizer")
-        program = programs.source("variant%d" % number, text[:begin] + "  " + lines.replace("; ", "\n  ") + "\n  steps 10\n}\n")
+        mlp = (programs.HERE / "mlp.cinch").read_text()
+        program = programs.source("variant%d" % number, mlp[:mlp.index("  optimizer")] + "  " + lines.replace("; ", "\n  ") + "\n  steps 10\n}\n")
         check(lines + " f64", program, data, True, ["-D", "rate=0"],
               lambda start: oracle.train_mlp(start, images, labels, STEPS, 0, make(), clip))
     valid = rng.integers(0, 256, (77, 8, 8)).astype(np.uint8)

@@ -34,7 +34,7 @@ def train(parameters, steps, seed, size, count, loss_of, optimizer, clip=None):
     return parameters, losses
 
 
-def train_gpt(parameters, text, steps, horizon, rate, size=8, window=33, blocks=2, heads=3, seed=1337):
+def train_gpt(parameters, text, steps, horizon, rate, size=8, window=33, blocks=2, heads=3, seed=1337, clip=1.0):
     text = np.frombuffer(text, np.uint8).astype(np.int64)
     windows = np.stack([text[i:i + window] for i in range(0, len(text) - window + 1, window - 1)])
 
@@ -45,7 +45,7 @@ def train_gpt(parameters, text, steps, horizon, rate, size=8, window=33, blocks=
 
     optimizer = training.Adam(training.rate("cosine", 1e-3, horizon, end=0.1), betas=(0.9, 0.95), decay=0.1,
                               exceptions=("wpe", "*.bias", "*ln?.weight"))
-    return train(parameters, steps, seed, size, len(windows), loss_of, optimizer, clip=1.0)
+    return train(parameters, steps, seed, size, len(windows), loss_of, optimizer, clip)
 
 
 def train_mlp(parameters, images, labels, steps, rate, optimizer, clip=None, size=32, seed=42):
