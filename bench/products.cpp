@@ -2,8 +2,8 @@
 //
 //   bench_products [--cpu NAME] [--rounds N] [--shape MxNxK:TT ...] [FILTER]
 //
-// Both sides see the same matrices; packing is part of our time. A row's ratio is the median over the rounds of (oneDNN's
-// time / ours): above 1 ours is faster. With an AVX2 CPU oneDNN is held to AVX2, too.
+// Both sides see the same matrices; packing is part of our time. A row's ratio is the median over the rounds of
+// (oneDNN's time / ours): above 1 ours is faster. With an AVX2 CPU oneDNN is held to AVX2, too.
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -27,7 +27,8 @@ struct Shape {
   bool transposeA, transposeB; // A is stored k x m, B is stored n x k
 };
 
-// The shapes of training: cubes, a transformer's feed-forward with its gradients, an MLP with its gradients, a classifier.
+// The shapes of training: cubes, a transformer's feed-forward with its gradients, an MLP with its gradients, a
+// classifier.
 static const Shape shapes[] = {
     {"256^3", 256, 256, 256, false, false},
     {"512^3", 512, 512, 512, false, false},

@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace cinch::kernels {
 
-// ---- Threads ---------------------------------------------------------------------------------------------------------------
+// ---- Threads --------------------------------------------------------------------------------------------------------
 
 static int64_t unitsOf(int64_t outer, int64_t size, int64_t unit) { return outer * ((size + unit - 1) / unit); }
 
@@ -69,7 +69,7 @@ ContractEmitter::Range ContractEmitter::innerRange(Range units, Value outer, int
   return {mul(first, unit), min(mul(last, unit), size)};
 }
 
-// ---- Loops -----------------------------------------------------------------------------------------------------------------
+// ---- Loops ----------------------------------------------------------------------------------------------------------
 
 void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value threads) {
   auto bufferAt = [&](int buffer) {
@@ -114,7 +114,8 @@ void ContractEmitter::emitColumns(Origin origin, Range n, Range mUnits) {
         block.firstRun = div(blockNumber, perRun);
         block.runs = number(1);
         block.start = mul(rem(blockNumber, perRun), plan.kc);
-        block.length = plan.k.size % plan.kc == 0 ? number(plan.kc) : min(sub(number(plan.k.size), block.start), plan.kc);
+        block.length =
+            plan.k.size % plan.kc == 0 ? number(plan.kc) : min(sub(number(plan.k.size), block.start), plan.kc);
       } else {
         block.firstRun = mul(blockNumber, plan.runs);
         block.runs = outer % plan.runs == 0 ? number(plan.runs) : min(sub(number(outer), block.firstRun), plan.runs);
@@ -181,14 +182,16 @@ void ContractEmitter::emitTiles(Origin origin, Range m, Range n, KBlock block, V
   };
   auto rowsOfTiles = [&](Value column, int64_t columns) {
     auto edge = [&](Value row) { tileAt(row, column, edgeM, columns); };
-    forTiles(m.first, m.second, mr, fullM, [&](Value row) { tileAt(row, column, mr, columns); },
-             edgeM ? Body(edge) : Body());
+    forTiles(
+        m.first, m.second, mr, fullM, [&](Value row) { tileAt(row, column, mr, columns); },
+        edgeM ? Body(edge) : Body());
   };
   auto edge = [&](Value column) { rowsOfTiles(column, edgeN); };
-  forTiles(n.first, n.second, nr, fullN, [&](Value column) { rowsOfTiles(column, nr); }, edgeN ? Body(edge) : Body());
+  forTiles(
+      n.first, n.second, nr, fullN, [&](Value column) { rowsOfTiles(column, nr); }, edgeN ? Body(edge) : Body());
 }
 
-// ---- Entry -----------------------------------------------------------------------------------------------------------------
+// ---- Entry ----------------------------------------------------------------------------------------------------------
 
 int64_t scratchBytesPerThread(const ContractSpec &spec, const TargetInfo &target) {
   ContractPlan plan = planContract(spec, target);
@@ -203,10 +206,10 @@ func::FuncOp buildContract(OpBuilder &builder, ModuleOp module, const std::strin
   ContractPlan plan = planContract(spec, target);
   int64_t buffers = plan.scratchElems() > 0 ? 4 : 3;
   Type index = builder.getIndexType(), word = builder.getI64Type();
-  auto type = builder.getFunctionType({MemRefType::get({kArenaBytes}, builder.getI8Type()),
-                                       MemRefType::get({buffers}, word), MemRefType::get({kContextWords}, word), index,
-                                       index},
-                                      {});
+  auto type =
+      builder.getFunctionType({MemRefType::get({kArenaBytes}, builder.getI8Type()), MemRefType::get({buffers}, word),
+                               MemRefType::get({kContextWords}, word), index, index},
+                              {});
   auto function = func::FuncOp::create(builder, loc, name, type);
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);

@@ -1,5 +1,5 @@
-// ContractEmitter.h: writes the loops of a planned contraction. Index arithmetic is folded while it is built, so that one
-// description serves shapes with and without outer dims.
+// ContractEmitter.h: writes the loops of a planned contraction. Index arithmetic is folded while it is built, so that
+// one description serves shapes with and without outer dims.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTEMITTER_H
 #define CINCH_COMPILER_KERNELS_CONTRACTEMITTER_H
 
@@ -26,7 +26,8 @@ private:
   using Range = std::pair<Value, Value>;
   using Body = llvm::function_ref<void(Value)>;
 
-  // A block of the reduction: `runs` stretches of `length` along the inner dim, from stretch `firstRun` and inner `start` on.
+  // A block of the reduction: `runs` stretches of `length` along the inner dim, from stretch `firstRun` and inner
+  // `start` on.
   struct KBlock {
     Value firstRun, runs, start, length;
     Value total; // runs * length
@@ -99,8 +100,8 @@ private:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   const ContractPlan &plan;
-  Value memA, memB, memC, scratch;         // one-dimensional, of elements
-  Value threadScratch;                     // index of this thread's first element in `scratch`
+  Value memA, memB, memC, scratch; // one-dimensional, of elements
+  Value threadScratch;             // index of this thread's first element in `scratch`
 };
 
 } // namespace cinch::kernels

@@ -130,7 +130,7 @@ Value ContractEmitter::offsetIn(const ContractDims &dims, int64_t ContractDim::*
   return offset;
 }
 
-// ---- Memory ----------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 Type ContractEmitter::elementType() {
   return plan.elem == Elem::F64 ? Type(builder.getF64Type()) : Type(builder.getF32Type());

@@ -11,7 +11,7 @@ Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim:
   return add(outer, mul(block.start, plan.k.*stride));
 }
 
-// ---- A ---------------------------------------------------------------------------------------------------------------------
+// ---- A --------------------------------------------------------------------------------------------------------------
 
 void ContractEmitter::packA(Value base, Range m, KBlock block) {
   if (plan.packA == PackedA::Rows)
@@ -56,13 +56,14 @@ void ContractEmitter::packColsA(Value base, Range m, KBlock block) {
         });
       };
       auto edgePanel = [&](Value row) { panel(row, edge); };
-      forTiles(m.first, m.second, plan.mr, fullEnd, [&](Value row) { panel(row, plan.mr); },
-               edge ? Body(edgePanel) : Body());
+      forTiles(
+          m.first, m.second, plan.mr, fullEnd, [&](Value row) { panel(row, plan.mr); },
+          edge ? Body(edgePanel) : Body());
     });
   });
 }
 
-// ---- B ---------------------------------------------------------------------------------------------------------------------
+// ---- B --------------------------------------------------------------------------------------------------------------
 
 void ContractEmitter::packB(Value base, Range n, KBlock block) {
   if (plan.packB == PackedB::No)
@@ -75,13 +76,13 @@ void ContractEmitter::packB(Value base, Range n, KBlock block) {
       panel(column, add(add(threadScratch, plan.scratchB()), target), columns);
     };
     auto edgePanel = [&](Value column) { at(column, edge); };
-    forTiles(n.first, n.second, plan.nr(), fullEnd, [&](Value column) { at(column, plan.nr()); },
-             edge ? Body(edgePanel) : Body());
+    forTiles(
+        n.first, n.second, plan.nr(), fullEnd, [&](Value column) { at(column, plan.nr()); },
+        edge ? Body(edgePanel) : Body());
   };
   if (plan.packB == PackedB::Transpose) {
-    forPanels([&](Value column, Value panel, int64_t columns) {
-      transposeIntoPanel(base, column, panel, columns, block);
-    });
+    forPanels(
+        [&](Value column, Value panel, int64_t columns) { transposeIntoPanel(base, column, panel, columns, block); });
     return;
   }
   // Row after row, across all panels: B is read forwards over whole rows.
@@ -103,13 +104,13 @@ void ContractEmitter::copyRowB(Value from, Value to, int64_t columns) {
       storeVector(loadVector(memB, add(from, j), plan.lanes, columns - j), scratch, add(to, j), plan.lanes);
     return;
   }
-  forLoop(number(0), number(columns), 1, [&](Value j) {
-    storeScalar(loadScalar(memB, add(from, mul(j, plan.n.b))), scratch, add(to, j));
-  });
+  forLoop(number(0), number(columns), 1,
+          [&](Value j) { storeScalar(loadScalar(memB, add(from, mul(j, plan.n.b))), scratch, add(to, j)); });
 }
 
-// Squares of lanes x lanes: loaded along k, transposed in registers, stored along n. A square at the end of a run starts
-// earlier, so that it reads nothing behind it (a run is at least one square long); rows past the edge of n repeat the last.
+// Squares of lanes x lanes: loaded along k, transposed in registers, stored along n. A square at the end of a run
+// starts earlier, so that it reads nothing behind it (a run is at least one square long); rows past the edge of n
+// repeat the last.
 void ContractEmitter::transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock block) {
   int64_t lanes = plan.lanes;
   forLoop(number(0), block.runs, 1, [&](Value run) {

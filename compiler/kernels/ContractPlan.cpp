@@ -1,6 +1,7 @@
 // ContractPlan.cpp: merging of dims, the choice of the register tile, of the blocks and of what is packed.
 //
-// Nothing here can change a result: every choice only regroups whole chains (design of the numbers: one FMA chain an element).
+// Nothing here can change a result: every choice only regroups whole chains (design of the numbers: one FMA chain an
+// element).
 #include "compiler/kernels/ContractPlan.h"
 
 #include <algorithm>
@@ -16,9 +17,7 @@ int64_t countOf(const ContractDims &dims) {
   return count;
 }
 
-int64_t ContractPlan::panelA() const {
-  return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockK();
-}
+int64_t ContractPlan::panelA() const { return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockK(); }
 
 int64_t ContractPlan::blocksK() const {
   int64_t outer = countOf(outerK);
@@ -35,7 +34,7 @@ int64_t ContractPlan::scratchTile() const {
 }
 int64_t ContractPlan::scratchElems() const { return scratchTile() + (directC ? 0 : roundUp(mr * nr(), 16)); }
 
-// ---- Dims ------------------------------------------------------------------------------------------------------------------
+// ---- Dims -----------------------------------------------------------------------------------------------------------
 
 static ContractDims groupOf(const std::vector<int64_t> &sizes, const View *a, size_t atA, const View *b, size_t atB,
                             const View *c, size_t atC) {
@@ -156,10 +155,10 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   plan.directC = plan.n.c == 1;
 }
 
-// ---- Tiles -----------------------------------------------------------------------------------------------------------------
+// ---- Tiles ----------------------------------------------------------------------------------------------------------
 
-// Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for one
-// another.
+// Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for
+// one another.
 static double costOfStep(int64_t rows, int64_t vectors) {
   double fmas = double(rows * vectors), loads = double(rows + vectors);
   return std::max({fmas, loads * 0.9, 8.0}) + 0.5;
@@ -182,7 +181,8 @@ static double costOfTile(const ContractPlan &plan, int mr, int nv) {
 
 static void chooseTile(ContractPlan &plan, bool manyRegisters) {
   // Accumulators, one step's vectors of B and one broadcast fit the registers with one to spare: more spills.
-  static const int wide[][2] = {{8, 3}, {14, 2}, {12, 2}, {8, 2}, {6, 4}, {4, 6}, {2, 12}, {1, 14}, {28, 1}, {16, 1}, {10, 2}};
+  static const int wide[][2] = {{8, 3},  {14, 2}, {12, 2}, {8, 2},  {6, 4}, {4, 6},
+                                {2, 12}, {1, 14}, {28, 1}, {16, 1}, {10, 2}};
   static const int narrow[][2] = {{6, 2}, {4, 3}, {4, 2}, {5, 2}, {12, 1}, {8, 1}, {2, 6}, {1, 12}};
   auto consider = [&](int mr, int nv, double &best) {
     int m = int(std::min<int64_t>(mr, plan.m.size));
@@ -204,7 +204,7 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
   }
 }
 
-// ---- Blocks ----------------------------------------------------------------------------------------------------------------
+// ---- Blocks ---------------------------------------------------------------------------------------------------------
 
 static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   const int64_t longest = manyRegisters ? 512 : 384;
@@ -251,8 +251,8 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
 
   plan.prefetchC = plan.directC && plan.m.size * plan.n.size * plan.bytes > 256 * 1024;
   plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
-  // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and is as
-  // wide as scratch may be, for A is packed once for every block of B.
+  // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and
+  // is as wide as scratch may be, for A is packed once for every block of B.
   const int64_t cacheA = 128 * 1024, cacheB = manyRegisters ? 1280 * 1024 : 1024 * 1024;
   auto share = [](int64_t size, int64_t unit, int64_t most) { // equal blocks of at most `most` units
     int64_t units = (size + unit - 1) / unit, blocks = (units + most - 1) / most;

@@ -3,7 +3,7 @@
 // The shape of the code (after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008):
 //
 //   for each batch, each outer n:
-//     for nc columns:                            the block of B stays in the second-level cache
+//     for nc columns:                            as wide as scratch may be: A is read once a block
 //       for kc of the reduction, in order:       C is read and written once a block: still one chain
 //         pack B (kc x nc) as panels kc x nr
 //         for each outer m, for mc rows:
@@ -39,30 +39,30 @@ enum class PackedB {
 
 struct ContractPlan {
   Elem elem = Elem::F32;
-  int64_t bytes = 4;   // of an element
-  int lanes = 16;      // elements of a vector
+  int64_t bytes = 4; // of an element
+  int lanes = 16;    // elements of a vector
   bool accumulate = false;
-  View a, b, c;        // a and b exchanged if C is contiguous along m
+  View a, b, c; // a and b exchanged if C is contiguous along m
 
   // Batch, then the outer dims of m, n, k, and the inner one of each, which is tiled.
   ContractDims batch, outerM, outerN, outerK;
   ContractDim m, n, k;
 
-  int mr = 8, nv = 3;  // register tile: rows, vectors
-  int64_t kc = 0;      // length of a k block within a run of the inner k dim
-  int64_t runs = 1;    // whole runs a block, when the inner dim is shorter than a block
-  int unroll = 1;      // of the k loop; divides the length of every block
+  int mr = 8, nv = 3; // register tile: rows, vectors
+  int64_t kc = 0;     // length of a k block within a run of the inner k dim
+  int64_t runs = 1;   // whole runs a block, when the inner dim is shorter than a block
+  int unroll = 1;     // of the k loop; divides the length of every block
   int64_t mc = 0, nc = 0;
   PackedA packA = PackedA::No;
   PackedB packB = PackedB::No;
   bool prefetchC = false; // ahead of each tile: worth it when C does not stay in a near cache
   bool prefetchB = false; // rows ahead, of a long B that is read in place
-  bool directC = true; // C is stored by vectors; else through a tile in scratch
+  bool directC = true;    // C is stored by vectors; else through a tile in scratch
 
   int64_t nr() const { return int64_t(nv) * lanes; }
-  int64_t blockK() const { return kc * runs; }             // longest block
-  int64_t rowPitchA() const { return blockK() + lanes; }   // PackedA::Rows: odd against the sets of the first cache
-  int64_t panelA() const;                                  // elements of one packed panel
+  int64_t blockK() const { return kc * runs; }           // longest block
+  int64_t rowPitchA() const { return blockK() + lanes; } // PackedA::Rows: odd against the sets of the first cache
+  int64_t panelA() const;                                // elements of one packed panel
   int64_t panelB() const { return (blockK() + lanes) * nr(); }
   int64_t blocksPerRun() const { return (k.size + kc - 1) / kc; }
   int64_t blocksK() const;

@@ -1,5 +1,5 @@
-// ContractTile.cpp: the register tile. Its accumulators are the chains of the contraction: they start from +0.0, or from
-// what C holds, and take one FMA a step of k, in order.
+// ContractTile.cpp: the register tile. Its accumulators are the chains of the contraction: they start from +0.0, or
+// from what C holds, and take one FMA a step of k, in order.
 #include "compiler/kernels/ContractEmitter.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -1,8 +1,9 @@
 // LowerKernels.cpp: the fixed pipeline from kernels to the LLVM dialect.
 //
-// Only conversions stand here: the order of every sum, the tiling and the mathematics are the builders' (compiler/kernels).
-// The check in front refuses what would let a later stage decide numbers: vector.fma (it becomes llvm.fmuladd, which may or
-// may not fuse), vector.contract and its relatives (lowered as multiply and add), fast-math flags.
+// Only conversions stand here: the order of every sum, the tiling and the mathematics are the builders'
+// (compiler/kernels). The check in front refuses what would let a later stage decide numbers: vector.fma (it becomes
+// llvm.fmuladd, which may or may not fuse), vector.contract and its relatives (lowered as multiply and add), fast-math
+// flags.
 #include "compiler/target/LowerKernels.h"
 
 #include "mlir/Conversion/Passes.h"
@@ -52,8 +53,8 @@ LogicalResult verifyKernelNumbers(ModuleOp module) {
       }
     }
     if (auto reduction = dyn_cast<vector::ReductionOp>(op)) {
-      if (isa<FloatType>(reduction.getDest().getType()) && (reduction.getKind() == vector::CombiningKind::ADD ||
-                                                            reduction.getKind() == vector::CombiningKind::MUL)) {
+      if (isa<FloatType>(reduction.getDest().getType()) &&
+          (reduction.getKind() == vector::CombiningKind::ADD || reduction.getKind() == vector::CombiningKind::MUL)) {
         op->emitError("the order of a float reduction must be written out as shuffles");
         return WalkResult::interrupt();
       }

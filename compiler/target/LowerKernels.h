@@ -7,7 +7,7 @@
 namespace mlir {
 class DialectRegistry;
 class ModuleOp;
-}
+} // namespace mlir
 
 namespace cinch::target {
 

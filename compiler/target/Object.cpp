@@ -1,7 +1,7 @@
 // Object.cpp: object code through LLVM's own pipeline, in process.
 //
-// The loop vectoriser, the SLP vectoriser and unrolling stay off: kernels arrive vectorised and unrolled as they should be, a
-// register tile that is unrolled again spills (measured: 0.3 of the speed), and compile time is halved.
+// The loop vectoriser, the SLP vectoriser and unrolling stay off: kernels arrive vectorised and unrolled as they should
+// be, a register tile that is unrolled again spills (measured: 0.3 of the speed), and compile time is halved.
 #include "compiler/target/Object.h"
 #include "compiler/target/VerifyNumbers.h"
 

@@ -14,19 +14,20 @@ namespace llvm {
 class LLVMContext;
 class Module;
 class TargetMachine;
-}
+} // namespace llvm
 
 namespace cinch::target {
 
-// A machine to generate for, by LLVM's name ("haswell", "znver4"); "native" or "" is the CPU of this machine. Null, with the
-// reason, if the name is unknown or the CPU has no fused multiply-add.
+// A machine to generate for, by LLVM's name ("haswell", "znver4"); "native" or "" is the CPU of this machine. Null,
+// with the reason, if the name is unknown or the CPU has no fused multiply-add.
 std::unique_ptr<llvm::TargetMachine> createMachine(const std::string &cpu, std::string *error);
 
 // f32 lanes of the widest vector of that CPU: 16 with AVX-512, 8 with AVX2; 0 where there is no machine.
 int lanesOf(const std::string &cpu);
 
 // Translates, optimises (nothing is unrolled or vectorised that the builders did not) and checks the result against the
-// numbers contract: no fast-math flag, no llvm.fmuladd, no mathematical function in f32. Null after an error was emitted.
+// numbers contract: no fast-math flag, no llvm.fmuladd, no mathematical function in f32. Null after an error was
+// emitted.
 std::unique_ptr<llvm::Module> optimizeForMachine(mlir::ModuleOp, llvm::LLVMContext &, llvm::TargetMachine &);
 
 enum class CodeFile { Object, Assembly };

@@ -1,5 +1,5 @@
-// VerifyNumbers.cpp: reads every instruction of the optimised module; what it refuses are the leaks by which a plan, a vector
-// width or a machine could change a bit.
+// VerifyNumbers.cpp: reads every instruction of the optimised module; what it refuses are the leaks by which a plan, a
+// vector width or a machine could change a bit.
 #include "compiler/target/VerifyNumbers.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -13,13 +13,30 @@ using namespace llvm;
 
 namespace cinch::target {
 
-// Mathematical functions: exact in no libm, so f32 ones must have been expanded; f64 (used to check gradients) may call.
+// Mathematical functions: exact in no libm, so f32 ones must have been expanded; f64 (used to check gradients) may
+// call.
 static bool isMathIntrinsic(Intrinsic::ID id) {
   switch (id) {
-  case Intrinsic::exp: case Intrinsic::exp2: case Intrinsic::exp10: case Intrinsic::log: case Intrinsic::log2:
-  case Intrinsic::log10: case Intrinsic::sin: case Intrinsic::cos: case Intrinsic::tan: case Intrinsic::asin:
-  case Intrinsic::acos: case Intrinsic::atan: case Intrinsic::atan2: case Intrinsic::sinh: case Intrinsic::cosh:
-  case Intrinsic::tanh: case Intrinsic::pow: case Intrinsic::powi: case Intrinsic::sincos: case Intrinsic::ldexp:
+  case Intrinsic::exp:
+  case Intrinsic::exp2:
+  case Intrinsic::exp10:
+  case Intrinsic::log:
+  case Intrinsic::log2:
+  case Intrinsic::log10:
+  case Intrinsic::sin:
+  case Intrinsic::cos:
+  case Intrinsic::tan:
+  case Intrinsic::asin:
+  case Intrinsic::acos:
+  case Intrinsic::atan:
+  case Intrinsic::atan2:
+  case Intrinsic::sinh:
+  case Intrinsic::cosh:
+  case Intrinsic::tanh:
+  case Intrinsic::pow:
+  case Intrinsic::powi:
+  case Intrinsic::sincos:
+  case Intrinsic::ldexp:
     return true;
   default:
     return false;

@@ -1,11 +1,11 @@
-// KernelHarness.h: builds kernels, compiles them through the compiler's own path (lowerKernels, emitObject) for a given CPU
-// and calls them in this process.
+// KernelHarness.h: builds kernels, compiles them through the compiler's own path (lowerKernels, emitObject) for a given
+// CPU and calls them in this process.
 #ifndef CINCH_TEST_KERNELS_KERNELHARNESS_H
 #define CINCH_TEST_KERNELS_KERNELHARNESS_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,7 +31,7 @@ public:
   bool compile();            // lowers the module in place; false: see error()
   const std::string &error() const;
   KernelFunction lookup(const std::string &name);
-  std::string assembly();    // of the whole module, after compile()
+  std::string assembly(); // of the whole module, after compile()
   double compileSeconds() const;
 
 private:
@@ -48,11 +48,11 @@ void callKernel(KernelFunction, char *arena, const int64_t *offsets, int64_t *co
 // Bytes at a 64-byte boundary with guard bytes behind each buffer; one arena a call of a kernel.
 class Arena {
 public:
-  int add(int64_t bytes);          // next buffer; returns its number
+  int add(int64_t bytes); // next buffer; returns its number
   template <class T> T *at(int buffer) { return reinterpret_cast<T *>(data() + offsetsOf()[buffer]); }
   char *data();
   const int64_t *offsetsOf();
-  bool guardsIntact();             // nothing was written outside of the buffers
+  bool guardsIntact(); // nothing was written outside of the buffers
 
 private:
   void place();

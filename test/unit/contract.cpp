@@ -3,9 +3,9 @@
 // Contractions against a scalar chain of fma, bit for bit: random groups of dims, layouts (permuted, padded, reversed,
 // broadcast), tails, accumulation, threads, f32 and f64, on every CPU kind this machine can run.
 //   contract [SEED [COUNT]]
-#include "test/kernels/KernelHarness.h"
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
+#include "test/kernels/KernelHarness.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -34,7 +34,7 @@ struct Case {
   std::string text;
 };
 
-// ---- Cases -----------------------------------------------------------------------------------------------------------------
+// ---- Cases ----------------------------------------------------------------------------------------------------------
 
 using Random = std::mt19937_64;
 static int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_t(bound)); }
@@ -98,9 +98,9 @@ static void finish(Random &random, Case &c, bool plain) {
   c.elems[0] = a.elems;
   c.elems[1] = b.elems;
   c.elems[2] = out.elems;
-  c.text = std::string(s.elem == Elem::F64 ? "f64" : "f32") + " batch " + textOf(s.batch) + " m " + textOf(s.m) + " n " +
-           textOf(s.n) + " k " + textOf(s.k) + " a " + textOf(s.a.strides) + " b " + textOf(s.b.strides) + " c " +
-           textOf(s.c.strides) + (s.accumulate ? " accumulate" : "");
+  c.text = std::string(s.elem == Elem::F64 ? "f64" : "f32") + " batch " + textOf(s.batch) + " m " + textOf(s.m) +
+           " n " + textOf(s.n) + " k " + textOf(s.k) + " a " + textOf(s.a.strides) + " b " + textOf(s.b.strides) +
+           " c " + textOf(s.c.strides) + (s.accumulate ? " accumulate" : "");
 }
 
 static std::vector<int64_t> dimsOf(Random &random, int64_t most, int64_t count) {
@@ -132,13 +132,12 @@ static std::vector<Case> largeCases(Random &random) {
     int64_t m, n, k;
     bool transposeA, transposeB, transposeC;
   };
-  static const Shape shapes[] = {{67, 530, 1601, false, false, false}, {130, 97, 3100, false, true, false},
-                                 {301, 70, 2050, true, false, false},  {70, 330, 1700, true, true, false},
-                                 {333, 67, 200, false, false, true},   {700, 40, 600, true, false, false},
-                                 {64, 64, 64, false, false, false},    {64, 64, 64, false, true, false},
-                                 {64, 64, 64, true, false, false},     {50, 10, 700, false, false, false},
-                                 {1, 300, 500, false, false, false},   {1, 300, 500, false, true, false},
-                                 {300, 1, 500, false, false, false},   {33, 1200, 3, false, false, false}};
+  static const Shape shapes[] = {
+      {67, 530, 1601, false, false, false}, {130, 97, 3100, false, true, false}, {301, 70, 2050, true, false, false},
+      {70, 330, 1700, true, true, false},   {333, 67, 200, false, false, true},  {700, 40, 600, true, false, false},
+      {64, 64, 64, false, false, false},    {64, 64, 64, false, true, false},    {64, 64, 64, true, false, false},
+      {50, 10, 700, false, false, false},   {1, 300, 500, false, false, false},  {1, 300, 500, false, true, false},
+      {300, 1, 500, false, false, false},   {33, 1200, 3, false, false, false}};
   for (const Shape &shape : shapes) {
     for (int variant = 0; variant < 2; ++variant) {
       Case c;
@@ -179,15 +178,15 @@ static std::vector<Case> largeCases(Random &random) {
   return cases;
 }
 
-// ---- The reference ---------------------------------------------------------------------------------------------------------
+// ---- The reference --------------------------------------------------------------------------------------------------
 
 static float fused(float a, float b, float c) { return std::fmaf(a, b, c); }
 static double fused(double a, double b, double c) { return std::fma(a, b, c); }
 
 // Calls `body` with the offsets of every element of `sizes`, row-major; strides come in three rows.
 template <class Body>
-static void walk(const std::vector<int64_t> &sizes, const std::vector<int64_t> *strides, int64_t a, int64_t b, int64_t c,
-                 size_t dim, Body body) {
+static void walk(const std::vector<int64_t> &sizes, const std::vector<int64_t> *strides, int64_t a, int64_t b,
+                 int64_t c, size_t dim, Body body) {
   if (dim == sizes.size())
     return body(a, b, c);
   for (int64_t i = 0; i < sizes[dim]; ++i)
@@ -213,7 +212,7 @@ template <class T> static void reference(const ContractSpec &s, const T *a, cons
   });
 }
 
-// ---- Running ---------------------------------------------------------------------------------------------------------------
+// ---- Running --------------------------------------------------------------------------------------------------------
 
 template <class T> static T randomValue(Random &random) {
   static const T special[] = {T(0), T(-0.0), T(1e-30), T(-1), T(1e20)};
@@ -224,7 +223,8 @@ template <class T> static T randomValue(Random &random) {
 
 // Every thread alone, on an output full of a value that no product has: each element must be written by one thread.
 template <class T>
-static void checkParts(const Case &c, const std::string &cpu, test::KernelFunction function, test::Arena &arena, int threads) {
+static void checkParts(const Case &c, const std::string &cpu, test::KernelFunction function, test::Arena &arena,
+                       int threads) {
   const T unwritten = T(-12345.5);
   std::vector<int> writers(c.elems[2], 0);
   int64_t context[kernels::kContextWords] = {};
@@ -239,8 +239,8 @@ static void checkParts(const Case &c, const std::string &cpu, test::KernelFuncti
   int most = *std::max_element(writers.begin(), writers.end());
   most <= 1 ? ++passed : ++failures;
   if (most > 1)
-    std::printf("FAILED: %s, %d threads, %s: an element was written by %d threads\n", cpu.c_str(), threads, c.text.c_str(),
-                most);
+    std::printf("FAILED: %s, %d threads, %s: an element was written by %d threads\n", cpu.c_str(), threads,
+                c.text.c_str(), most);
 }
 
 template <class T>
@@ -271,7 +271,7 @@ static void runCase(Random &random, const Case &c, const std::string &cpu, test:
     if (threads > 1 && !c.spec.accumulate)
       checkParts<T>(c, cpu, function, arena, threads);
     bool same = wrong == c.elems[2], intact = arena.guardsIntact();
-    same && intact ? ++passed : ++failures;
+    same &&intact ? ++passed : ++failures;
     if (!same)
       std::printf("FAILED: %s, %d threads, %s: element %lld is %a, expected %a\n", cpu.c_str(), threads, c.text.c_str(),
                   (long long)wrong, double(arena.at<T>(2)[wrong]), double(expected[wrong]));

@@ -1,10 +1,10 @@
 // LINK: kernel_harness
 //
-// The machine code of the main product kernel, AVX2 and AVX-512: its inner loops consist of the FMAs of the register tile and
-// the loads they need, and nothing in them goes to the stack.
-#include "test/kernels/KernelHarness.h"
+// The machine code of the main product kernel, AVX2 and AVX-512: its inner loops consist of the FMAs of the register
+// tile and the loads they need, and nothing in them goes to the stack.
 #include "compiler/kernels/ContractPlan.h"
 #include "compiler/target/Object.h"
+#include "test/kernels/KernelHarness.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -99,7 +99,8 @@ static void checkTile(const std::string &cpu, int64_t m, int64_t n, int64_t k, b
     if (loop.fmas == 0)
       continue;
     std::string counts = std::to_string(loop.fmas) + " FMAs, " + std::to_string(loop.instructions) + " instructions, " +
-                         std::to_string(loop.stackAccesses) + " stack accesses, " + std::to_string(loop.stores) + " stores";
+                         std::to_string(loop.stackAccesses) + " stack accesses, " + std::to_string(loop.stores) +
+                         " stores";
     expect(loop.stackAccesses == 0 && loop.stores == 0, name + ": a loop spills or stores: " + counts);
     if (loop.fmas != tile * plan.unroll)
       continue;

@@ -1,10 +1,10 @@
 // LINK: kernel_harness
 //
-// The path from scf and vector to code in this process: a small kernel runs on every CPU kind, what the numbers contract
-// forbids is refused.
-#include "test/kernels/KernelHarness.h"
+// The path from scf and vector to code in this process: a small kernel runs on every CPU kind, what the numbers
+// contract forbids is refused.
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
+#include "test/kernels/KernelHarness.h"
 
 #include "mlir/Parser/Parser.h"
 #include <cmath>
