@@ -51,6 +51,11 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
   auto live = solve::largestLive(graph, plan, plan.peakRun, 10);
   if (json) {
     llvm::json::Array kernels, holders, curve;
+    int64_t accumulators = 0; // alive at the peak
+    for (const solve::Instance &instance : decision.instances)
+      if (instance.buffer >= 0 && graph.buffers[instance.buffer].kind == solve::Buffer::Accumulator &&
+          instance.lower <= plan.peakRun && plan.peakRun < instance.upper)
+        accumulators += instance.bytes;
     for (size_t k = 0; k < graph.kernels.size(); ++k)
       kernels.push_back(llvm::json::Object{{"name", graph.kernels[k].name}, {"line", graph.kernels[k].line}, {"runs", runs[k]},
                                            {"seconds", graph.kernels[k].seconds.at(decision.microbatch)}});
@@ -63,7 +68,8 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
     llvm::json::Object object{
         {"budget", budget}, {"memory", compilation.arenaBytes() + compilation.allowance()},
         {"arena", compilation.arenaBytes()}, {"allowance", compilation.allowance()},
-        {"persistent", compilation.persistentBytes()}, {"peak_live", plan.peakLive}, {"bound", result.bound},
+        {"persistent", compilation.persistentBytes()}, {"peak_live", plan.peakLive}, {"peak_accumulators", accumulators},
+        {"bound", result.bound},
         {"smallest_budget", compilation.smallestBudget()}, {"budget_bound", compilation.budgetBound()},
         {"microbatch", decision.microbatch}, {"count", decision.count}, {"remat", result.name},
         {"recomputed_runs", plan.recomputed}, {"seconds", plan.seconds}, {"seconds_bound", result.secondsBound},

@@ -1,0 +1,113 @@
+"""Programs under measurement: the compiler as a command, the executables it writes, and what a process takes.
+
+Peaks are VmHWM of the process itself, read while it runs: the ru_maxrss that the kernel hands out afterwards starts from the size of
+whoever started the process.
+"""
+import csv
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("BUILD", BENCH.parent / "build"))
+CINCH = os.environ.get("CINCH", str(BUILD / "bin" / "cinch"))
+
+
+class Failed(Exception):
+    """A command that was to be measured did not work."""
+
+
+def result(name, value):
+    print(f"RESULT {name} {value:.4g}" if isinstance(value, float) else f"RESULT {name} {value}", flush=True)
+
+
+def median(values):
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def machine_line():
+    load = " ".join(f"{value:.2f}" for value in os.getloadavg())
+    return f"{os.cpu_count()} processors, load {load} when this started"
+
+
+def use_processors(count):
+    """This process and all it starts run on `count` processors."""
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, allowed[:count])
+
+
+def plan(source, *options):
+    """The plan that `cinch plan --json` prints, or None where the budget is refused."""
+    done = subprocess.run([CINCH, "plan", str(source), "--json", *options], capture_output=True, text=True)
+    if done.returncode == 0:
+        return json.loads(done.stdout)
+    if "does not fit into a memory budget" in done.stderr:
+        return None
+    raise Failed(f"cinch plan {source} {' '.join(options)}: exit {done.returncode}\n{done.stderr[:2000]}")
+
+
+def compile(source, exe, *options):
+    """Compiles; returns seconds of the wall clock and of the processor."""
+    before = os.times()
+    start = time.perf_counter()
+    done = subprocess.run([CINCH, str(source), "-o", str(exe), *options], capture_output=True, text=True)
+    seconds = time.perf_counter() - start
+    after = os.times()
+    if done.returncode:
+        raise Failed(f"cinch {source} {' '.join(options)}: exit {done.returncode}\n{done.stderr[:2000]}")
+    work = after.children_user - before.children_user + after.children_system - before.children_system
+    return seconds, work
+
+
+class PeakWatch(threading.Thread):
+    """Reads VmHWM of a running process until it is gone."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.path, self.bytes = f"/proc/{pid}/status", 0
+        self.start()
+
+    def run(self):
+        while (now := peak_of(self.path)) is not None:
+            self.bytes = max(self.bytes, now)
+            time.sleep(0.02)
+
+
+def peak_of(path):
+    try:
+        with open(path) as status:
+            found = re.search(r"^VmHWM:\s*(\d+) kB", status.read(), re.M)
+    except OSError:
+        return None
+    return int(found.group(1)) * 1024 if found else None
+
+
+def train(exe, data, out, steps, threads):
+    """Runs a program that logs every step to CSV; returns the seconds of each step but the first, and the process's peak."""
+    command = [str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps), "--threads", str(threads), "--log", "csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        watch = PeakWatch(process.pid)
+        text = process.stdout.read()
+        watch.join()
+    if process.returncode:
+        raise Failed(f"{' '.join(command)}: exit {process.returncode}\n{text[-2000:]}")
+    said = re.search(r"peak memory (\d+) bytes", text)
+    with open(pathlib.Path(out) / "log.csv") as log:
+        ends = [float(row["seconds"]) for row in csv.DictReader(log)]
+    return [b - a for a, b in zip(ends, ends[1:])], max(watch.bytes, int(said.group(1)) if said else 0)
+
+
+def main(body):
+    """Runs a benchmark; a failed command ends it with its own words instead of a trace."""
+    try:
+        body()
+    except Failed as failure:
+        print(failure, file=sys.stderr)
+        sys.exit(1)
