@@ -49,6 +49,7 @@ def quick_suites():
     suites = [
         python("execute/gradcheck.py"),
         python("execute/bits.py", "--pairs", name="execute/bits (pairs)"),
+        python("execute/opbits.py"),
         python("execute/reference.py"),
         python("execute/budget.py"),
         python("execute/resume.py"),
@@ -64,6 +65,7 @@ def long_suites():
     fuzz = ROOT / "test/fuzz/run"
     return [
         python("execute/bits.py", limit=90 * MINUTE),
+        python("execute/opbits.py", "--all", name="execute/opbits (every case)", limit=60 * MINUTE),
         python("execute/examples.py", "--long", name="execute/examples (long)", limit=90 * MINUTE),
         python("execute/resume.py", "2", name="execute/resume (other moments)"),
         Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),
