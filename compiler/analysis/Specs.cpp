@@ -48,7 +48,7 @@ std::vector<LinearIndex> identity(size_t rank) {
 } // namespace
 
 bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bool accumulate, ContractSpec &spec,
-                  Value &blocker, llvm::SetVector<Operation *> *passed) {
+                  Value &blocker, llvm::SetVector<Operation *> *passed, int64_t examples) {
   ArrayRef<int64_t> lhs = op.getLhsLabels(), rhs = op.getRhsLabels();
   int64_t rank = nn::tensorOf(op.getResult()).getRank(), labels = rank;
   for (int64_t label : lhs)
@@ -94,6 +94,10 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
   if (!locator.locate(a, axesOf(aLabels), aView, false) || !locator.locate(b, axesOf(bLabels), bView, false) ||
       !locator.locate(op.getResult(), axesOf(cLabels), cView, false))
     return false;
+  if (examples > 0)
+    for (auto [value, list] : {std::pair{op.getLhs(), lhs}, std::pair{op.getRhs(), rhs}})
+      if (int axis = batchAxisOf(value); axis >= 0)
+        sizes[list[axis]] = examples;
   auto pick = [&](const View &from, std::initializer_list<const std::vector<int64_t> *> groups) {
     View view = from;
     view.strides.clear();

@@ -43,7 +43,8 @@ static solve::Buffer bufferFor(Value value, int64_t batch) {
   return buffer;
 }
 
-int64_t scratchBytes(const KernelGroup &group, const Formation &formation, const kernels::TargetInfo &target) {
+int64_t scratchBytes(const KernelGroup &group, const Formation &formation, int64_t batch,
+                     const kernels::TargetInfo &target) {
   llvm::DenseMap<Value, int> number;
   for (Value read : group.reads)
     number.try_emplace(read, int(number.size()));
@@ -67,9 +68,17 @@ int64_t scratchBytes(const KernelGroup &group, const Formation &formation, const
     return kernels::scratchBytesPerThread(tracer.spec);
   }
   case KernelGroup::Contract: {
-    kernels::ContractSpec spec;
-    contractSpec(cast<nn::ContractOp>(group.stores.front().getDefiningOp()), allOf, false, spec, blocker);
-    return kernels::scratchBytesPerThread(spec, target);
+    // What is packed depends on the sizes, and a smaller micro-batch may need more.
+    int64_t bytes = 0;
+    auto op = cast<nn::ContractOp>(group.stores.front().getDefiningOp());
+    for (int64_t examples = 1; examples <= batch; ++examples) {
+      if (batch % examples != 0)
+        continue;
+      kernels::ContractSpec spec;
+      contractSpec(op, allOf, false, spec, blocker, nullptr, examples);
+      bytes = std::max(bytes, kernels::scratchBytesPerThread(spec, target));
+    }
+    return bytes;
   }
   case KernelGroup::Attend: {
     kernels::AttendSpec spec;
@@ -158,7 +167,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t 
       kernel.name = nameOf(group.stores.front());
       kernel.line = lineOf(group.stores.front());
     }
-    kernel.scratchBytesPerThread = scratchBytes(group, formation, target);
+    kernel.scratchBytesPerThread = scratchBytes(group, formation, batch, target);
     priceKernel(group, machine, batch, threads, kernel);
     // One full store may take the bytes of an operand that is read at the same places.
     if (group.kind == KernelGroup::Loop && group.domain.chain.empty()) {

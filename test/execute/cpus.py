@@ -63,13 +63,12 @@ def hash_of(program, flags, cpu, emulated):
     obj = work / "program.o"
     run(programs.CINCH, program, "--cpu", cpu, "--emit", "obj", "-o", obj, "--max-threads", "2", *flags)
     (work / "table.h").write_text(table(metadata(obj)))
-    clang = "/usr/lib/llvm-22/bin/clang"
     common = ["-I", work, "-O1", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-mavx2"]
     if emulated:
-        run(clang, *common, "-DEMULATED", "-ffreestanding", "-mno-red-zone", "-fno-stack-protector", "-fno-pic", "-c",
+        run("cc", *common, "-DEMULATED", "-ffreestanding", "-mno-red-zone", "-fno-stack-protector", "-fno-pic", "-c",
             EMULATOR / "step.c", "-o", work / "step.o")
         return run(EMULATOR / "run", work / "step.o", obj).strip()
-    run(clang, *common, EMULATOR / "step.c", obj, "-o", work / "step")
+    run("cc", *common, EMULATOR / "step.c", obj, "-o", work / "step")
     return run(work / "step").strip()
 
 
