@@ -12,8 +12,8 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
-#include <chrono>
 #include <cstring>
+#include <ctime>
 
 using namespace mlir;
 
@@ -50,7 +50,7 @@ const std::string &KernelHarness::error() const { return state->error; }
 double KernelHarness::compileSeconds() const { return state->seconds; }
 
 bool KernelHarness::compile() {
-  auto start = std::chrono::steady_clock::now();
+  std::clock_t start = std::clock();
   if (failed(verify(*state->module)) || failed(target::lowerKernels(*state->module)))
     return false;
   state->machine = target::createMachine(state->cpu, &state->error);
@@ -62,7 +62,7 @@ bool KernelHarness::compile() {
   SmallVector<char, 0> object;
   if (failed(target::emitCode(*module, *state->machine, target::CodeFile::Object, object)))
     return false;
-  state->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  state->seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
   auto jit = llvm::orc::LLJITBuilder().create();
   if (!jit) {
     state->error += llvm::toString(jit.takeError());

@@ -32,7 +32,7 @@ public:
   const std::string &error() const;
   KernelFunction lookup(const std::string &name);
   std::string assembly(); // of the whole module, after compile()
-  double compileSeconds() const;
+  double compileSeconds() const; // processor time
 
 private:
   struct State;

@@ -309,7 +309,7 @@ static void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
         runCase<float>(random, cases[i], cpu, function, target);
     }
   }
-  std::printf("%s: %.3f s to compile a kernel\n", cpu.c_str(), seconds / double(cases.size()));
+  std::printf("%s: %.3f s of processor time to compile a kernel\n", cpu.c_str(), seconds / double(cases.size()));
 }
 
 int main(int argc, char **argv) {
