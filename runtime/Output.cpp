@@ -93,6 +93,10 @@ void wipeBar() {
 const char *exact(char (&buffer)[40], double value, bool single) {
   if (value != value) // without the sign that it may carry
     return strcpy(buffer, "nan");
+  if (value > -1e6 && value < 1e6 && value == double(int64_t(value))) { // 200 rather than 2e+02
+    snprintf(buffer, sizeof buffer, "%.0f", value);
+    return buffer;
+  }
   for (int digits = 1; digits <= 17; ++digits) {
     snprintf(buffer, sizeof buffer, "%.*g", digits, value);
     if (single ? strtof(buffer, nullptr) == float(value) : strtod(buffer, nullptr) == value)
