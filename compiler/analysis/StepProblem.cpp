@@ -13,7 +13,9 @@ static std::string nameOf(Value value) {
     for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
       if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind))
         return name.getValue().str();
-    return "input " + std::to_string(argument.getArgNumber());
+    if (auto field = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), nn::kFieldAttr))
+      return "data, field " + std::to_string(field.getInt());
+    return "valid rows";
   }
   Operation *op = value.getDefiningOp();
   StringRef path = nn::instancePath(op->getLoc());

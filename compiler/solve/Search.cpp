@@ -259,8 +259,6 @@ SearchResult Planner::search(const SearchOptions &options) {
     if (o.strategy.kind != options.strategy.kind)
       result.advice += std::string(result.advice.empty() ? "" : " and ") + "strategy auto instead of " + str(options.strategy);
   }
-  if (result.advice.empty())
-    result.advice = "a larger budget";
   return result;
 }
 

@@ -1,6 +1,8 @@
 // Options.cpp: reads the command line with LLVM's library.
 #include "compiler/tools/Options.h"
 
+#include "compiler/solve/Remat.h"
+
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -86,8 +88,9 @@ CommandLine parseCommandLine(int argc, char **argv) {
   std::string problems;
   raw_string_ostream errors(problems);
   if (!cl::ParseCommandLineOptions(argc, argv,
-                                   "cinch: compiles a training program to an executable that keeps a memory f.budget\n\n"
-                                   "  cinch gpt.cinch --memory-budget 3GiB -o train && ./train\n",
+                                   "cinch: compiles a training program to an executable that keeps a memory budget\n\n"
+                                   "  cinch gpt.cinch --memory-budget 3GiB -o train && ./train\n"
+                                   "  cinch solve remat|arena FILE    the planners on anybody's problem (compiler/solve/README.md)\n",
                                    &errors)) {
     errs() << problems;
     exit(2);
@@ -95,8 +98,8 @@ CommandLine parseCommandLine(int argc, char **argv) {
   line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain : Command::Compile;
   line.input = line.command == Command::Explain ? f.code : f.input;
   if (line.input.empty())
-    usage(line.command == Command::Explain ? "explain expects an error f.code, such as E0203"
-                                           : "no f.input file (cinch --help says what to write)");
+    usage(line.command == Command::Explain ? "explain expects an error code, such as E0203"
+                                           : "no input file (cinch --help says what to write)");
   line.output = f.output;
   if (f.budget.getNumOccurrences()) {
     line.budget = parseBytes(f.budget);
@@ -104,12 +107,16 @@ CommandLine parseCommandLine(int argc, char **argv) {
       usage("--memory-budget expects a number with a unit (512MiB, 3GiB, 2GB), got '" + f.budget + "'");
   }
   line.remat = f.remat;
+  solve::Strategy strategy;
+  std::string problem;
+  if (f.remat.getNumOccurrences() && !solve::parseStrategy(line.remat, strategy, problem))
+    usage("--remat: " + problem);
   if (f.microbatch.getNumOccurrences())
     line.microbatch = f.microbatch == "auto" ? 0 : positive(f.microbatch, "microbatch");
   if (f.stages.getNumOccurrences() && f.stages != "1" && f.stages != "auto")
     usage("--stages " + f.stages + ": more than one stage is not there yet");
   if (f.target != "cpu")
-    usage("--target " + f.target + " is not there yet; f.cpu is");
+    usage("--target " + f.target + " is not there yet; cpu is");
   line.cpu = f.cpu;
   line.maxThreads = f.maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")))
                                                    : std::max(4, int(std::thread::hardware_concurrency()));
@@ -138,7 +145,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
   line.json = f.json;
   if (f.format != "text" && f.format != "json")
-    usage("--diagnostics-format is text or f.json, not '" + f.format + "'");
+    usage("--diagnostics-format is text or json, not '" + f.format + "'");
   line.jsonDiagnostics = f.format == "json";
   line.color = f.color;
   return line;

@@ -33,9 +33,8 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
   out << "  largest at the peak of the smallest plan:\n";
   printLive(out, sources, result.holders);
   if (!result.advice.empty())
-    out << "  help: " << result.advice << "\n";
-  else
-    out << "  help: --memory-budget " << (smallest + (1 << 20) - 1) / (1 << 20) << "MiB\n";
+    out << "  help: " << result.advice << " would fit\n";
+  out << "  help: --memory-budget " << (smallest + (1 << 20) - 1) / (1 << 20) << "MiB\n";
 }
 
 void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, bool json,
