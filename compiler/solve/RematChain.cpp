@@ -273,6 +273,8 @@ private:
 
 std::vector<Policy> chainPolicies(const Sweep &sweep, int64_t microbatch, const std::vector<std::vector<int>> &orders, int count) {
   std::vector<Policy> result;
+  if (sweep.turn == 0)
+    return result;
   ChainProgram program(sweep, microbatch, orders);
   // Half of the range in the finer slots of a small table, where every slot counts.
   for (double top : {1.0, 0.35, 0.12}) {

@@ -215,6 +215,10 @@ std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
   for (Strategy::Kind kind : {Strategy::None, Strategy::Marked, Strategy::Cheap, Strategy::Sqrt, Strategy::All})
     out.add(str({kind, 0}), schedule(sweep, {kind, 0}), true);
 
+  // Without a forward sweep, or if the backward sweep reads nothing of it, there is nothing to decide.
+  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end())
+    return std::move(out.list);
+
   std::vector<int> fine = sweep.units;
   int64_t units = int64_t(fine.size()) + 1;
   std::vector<int64_t> lengths;

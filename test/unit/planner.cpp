@@ -87,8 +87,71 @@ static void testGraph(const std::string &name, const StepGraph &g, bool verbose)
   }
 }
 
+// Graphs at the edge of what is one: every strategy still gives a plan that is proved.
+static void testDegenerate() {
+  std::vector<std::pair<std::string, StepGraph>> graphs;
+  graphs.push_back({"no kernel", StepGraph()});
+  {
+    GraphBuilder b; // an update alone
+    b.g.batch = 4;
+    int p = b.persistent("p", 256), d = b.accumulator("d", 256);
+    addUpdate(b, {{p, d}});
+    graphs.push_back({"epilogue alone", b.g});
+  }
+  {
+    GraphBuilder b; // evaluation: no backward sweep, a value of the prologue that the loop reads, a sum as the result
+    b.g.batch = 12, b.g.grain = 2;
+    int p = b.persistent("p", 256), x = b.persistent("x", 0, 128), sum = b.accumulator("sum", 64);
+    b.section = Section::Prologue;
+    int w = b.value("w", 0, 256);
+    b.kernel("prepare", {p}, {w}, 0, true);
+    b.section = Section::Loop;
+    int y = b.value("y", 512), z = b.value("z", 512);
+    b.kernel("forward", {x, w}, {y}, 100, false);
+    b.kernel("again", {y, w}, {z}, 100, false);
+    b.kernel("add", {z}, {sum}, 1, true);
+    graphs.push_back({"evaluation", b.g});
+  }
+  {
+    GraphBuilder b; // the backward sweep reads the data alone, a buffer without bytes
+    b.g.batch = 3, b.backward = true;
+    int x = b.persistent("x", 0, 128), d = b.accumulator("d", 64), empty = b.value("empty", 0);
+    b.kernel("gradient", {x}, {d, empty}, 1, false);
+    graphs.push_back({"backward alone", b.g});
+  }
+  for (auto &[name, g] : graphs) {
+    Planner planner(g);
+    for (const char *text : {"none", "all", "sqrt", "every:2", "marked", "cheap", "auto"}) {
+      SearchOptions options;
+      std::string error;
+      parseStrategy(text, options.strategy, error);
+      SearchResult r = planner.search(options);
+      std::string why = r.feasible ? prove(g, r.plan) : "refused " + r.error;
+      expect(why.empty(), name + ", " + text + ": " + why);
+      options.arenaBudget = r.bound - 1;
+      if (r.bound > 0)
+        expect(!planner.search(options).feasible, name + ", " + text + ": less than the bound is refused");
+    }
+  }
+  // Requests that are wrong whatever the budget.
+  StepGraph g = denseChain(3, 12, 64);
+  SearchOptions options;
+  options.microbatch = 5;
+  SearchResult r = Planner(g).search(options);
+  expect(!r.feasible && r.error.find("nearest: 4 and 6") != std::string::npos, "a micro-batch of 5: " + r.error);
+  for (const char *text : {"", "every", "every:", "every:0", "every:x", "most", "None"}) {
+    std::string error;
+    Strategy s;
+    expect(!parseStrategy(text, s, error) && !error.empty(), std::string("`") + text + "` is no strategy");
+  }
+  g.kernels[0].reads.push_back(1000);
+  r = Planner(g).search({});
+  expect(!r.feasible && !r.error.empty(), "a buffer that does not exist: " + r.error);
+}
+
 int main(int argc, char **argv) {
   bool verbose = argc > 1;
+  testDegenerate();
   testGraph("dense 9", denseChain(9, 8, 64), verbose);
   testGraph("dense 9, no in-place work", denseChain(9, 8, 64, false), verbose);
   testGraph("transformer 3", transformer(3, 64, 32, 256, 8), verbose);
