@@ -392,6 +392,11 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
       break;
     int turn = round - count;
     double hot = turn < 0 ? 0.1 : heat[turn % 6];
+    // As long as nothing fits: hotter and much longer, so that the price of bytes has time to rise.
+    bool fits = !best.empty();
+    int64_t allowance = fits ? quota : std::max<int64_t>(8 * quota, std::min<int64_t>(work / 8, 400'000 * int64_t(r.n)));
+    if (!fits)
+      hot = 0.3;
     if (turn < 0 || turn % 3 == 2)
       r.load(starts[turn < 0 ? round : turn / 3 % count]);
     else
@@ -399,7 +404,7 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
     note();
     double price = basePrice;
     int64_t before = r.steps;
-    annealer.run(std::min(quota, work), r.mean * hot, r.mean * 0.003, price, best, bestCost, smallestPeak, smallest, deadline);
+    annealer.run(std::min(allowance, work), r.mean * hot, r.mean * (fits ? 0.003 : 0.01), price, best, bestCost, smallestPeak, smallest, deadline);
     work -= r.steps - before;
     double score = r.totalCost + 3 * price * r.totalOver;
     if (score < promisingScore)

@@ -100,7 +100,13 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
       problem.buffers.push_back({d.storages[s].bytes, d.storages[s].lower, d.storages[s].upper, -1});
       packed.push_back(int(s));
     }
-  ArenaSolution solution = solve(problem, limits);
+  // Within a two-thousandth of the bound is near enough: the search for the rest would cost more than it gives.
+  ArenaLimits enough = limits;
+  if (enough.capacity < 0) {
+    int64_t bound = lowerBound(problem);
+    enough.capacity = bound + (bound + d.persistentBytes) / 2000 / 64 * 64;
+  }
+  ArenaSolution solution = solve(problem, enough);
   plan.error = verify(problem, solution);
   for (size_t i = 0; i < packed.size(); ++i)
     d.storages[packed[i]].offset = d.persistentBytes + solution.offsets[i];
