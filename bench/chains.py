@@ -50,7 +50,7 @@ def measured(layers, plans, rounds, folder):
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="short chains, one round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of measuring; 0: predicted times only")
     arguments = parser.parse_args()
     lengths, measure_to, rounds = ([4, 16], 4, 1) if arguments.quick else ([16, 64, 256, 1024], 256, arguments.rounds)
     programs.use_processors(THREADS)
@@ -70,7 +70,7 @@ def body():
                     print(f"{layers:6}  {strategy:<10} refuses the budget of sqrt: {budget} bytes")
                     continue
                 plans[strategy] = found, options
-            times = measured(layers, plans, rounds, folder) if layers <= measure_to else {}
+            times = measured(layers, plans, rounds, folder) if rounds and layers <= measure_to else {}
             for strategy, (found, _) in plans.items():
                 held = found["peak_live"] - found["persistent"] - found["peak_accumulators"]
                 activations[strategy, layers] = held

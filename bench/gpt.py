@@ -148,6 +148,7 @@ def body():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", default="512MiB", help="of the second program of ours; empty: none")
+    parser.add_argument("--rates", default="0.2,0", help="of dropout: 0, 0.2 or both")
     arguments = parser.parse_args()
     sizes, rounds = (QUICK, 1) if arguments.quick else (FULL, arguments.rounds)
     budget = "" if arguments.quick else arguments.budget
@@ -157,11 +158,11 @@ def body():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         (folder / "train.txt").write_bytes(random.Random(1).randbytes(1 << 20))
-        plain = compare(folder, sizes, 0, arguments.threads, "", rounds)
-        dropped = compare(folder, sizes, 0.2, arguments.threads, budget, rounds)
+        found = {rate: compare(folder, sizes, rate, arguments.threads, budget if rate else "", rounds)
+                 for rate in map(float, arguments.rates.split(","))}
     print(f"\n{programs.machine_line().replace('when this started', 'now')}")
-    report("gpt.plain.", plain)
-    report("gpt.", dropped)
+    for rate, one in found.items():
+        report("gpt." if rate else "gpt.plain.", one)
 
 
 programs.main(body)
