@@ -229,6 +229,7 @@ void chooseBlocks(LoopPlan &plan) {
   }
   for (bool vector : plan.storeVector)
     scalarSink = scalarSink || !vector;
+  plan.scratchCols = reduces ? spec.cols : spec.cols * plan.outerCount;
   if (reduces || scalarSink)
     return;
   if (chains > 0 && plan.sweeps == 1 && !spec.addAt.present && !rowDraws)
@@ -238,6 +239,7 @@ void chooseBlocks(LoopPlan &plan) {
   int64_t least = plan.hasChain ? 64 : 512, most = plan.hasChain && !plan.directVectors ? 1024 : 4096;
   int64_t width = spec.cols * plan.outerCount / kItems;
   width = std::min(std::max((width + 63) / 64 * 64, least), most);
+  plan.scratchCols = std::min(plan.scratchCols, most);
   if (width < spec.cols) {
     plan.blockCols = width;
     plan.blocks = (spec.cols + width - 1) / width;
@@ -251,7 +253,7 @@ void assignScratch(LoopPlan &plan) {
     plan.scratchOf[n] = plan.scratchBytes;
     plan.scratchBytes += (bytes + 63) / 64 * 64;
   };
-  int64_t padded = (plan.blockCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;
+  int64_t padded = (plan.scratchCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     if (!plan.needed[n] || !plan.variesCol[n])
       continue;
@@ -259,8 +261,8 @@ void assignScratch(LoopPlan &plan) {
       place(n, padded * bytesOf(spec.nodes[n].elem));
     else if (plan.keptBy[n] >= 0)
       place(n, padded * bytesOf(spec.nodes[n].elem));
-    else if (plan.drawsRow(int(n)))
-      place(n, drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.blockCols));
+    else if (plan.isDraw(int(n)))
+      place(n, drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.scratchCols));
   }
 }
 

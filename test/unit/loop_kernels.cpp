@@ -533,6 +533,19 @@ std::string compareRun(const Case &c, test::KernelFunction kernel, int threads,
   return "";
 }
 
+// A kernel over fewer elements of any one dim needs no more scratch: it is planned for the whole batch.
+void checkScratch(const Case &c) {
+  int64_t whole = scratchBytesPerThread(c.spec);
+  for (size_t dim = 0; dim < c.spec.outer.size() + c.spec.chain.size(); ++dim) {
+    LoopSpec part = c.spec;
+    bool outer = dim < part.outer.size();
+    int64_t &extent = outer ? part.outer[dim] : part.chain[dim - part.outer.size()];
+    for (extent = extent - 1; extent >= 1; --extent)
+      expect(scratchBytesPerThread(part) <= whole, c.name + ": fewer elements of dim " + std::to_string(dim) +
+                                                       " need more scratch than all");
+  }
+}
+
 // All cases in one module.
 double runCases(const std::vector<Case> &cases, const std::string &cpu, bool verbose) {
   test::KernelHarness harness(cpu);
@@ -545,6 +558,7 @@ double runCases(const std::vector<Case> &cases, const std::string &cpu, bool ver
     return 0;
   }
   for (const Case &c : cases) {
+    checkScratch(c);
     auto expected = LoopReference(c.spec, c.memory, c.context, c.keyWords).run();
     for (int threads = 1; threads <= 3; ++threads) {
       std::string difference = compareRun(c, harness.lookup(c.name), threads, expected);
