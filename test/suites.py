@@ -54,6 +54,7 @@ def quick_suites():
         python("execute/budget.py"),
         python("execute/fuzz_plans.py"),
         python("execute/cpus.py"),
+        python("execute/overflow.py"),
         python("execute/resume.py"),
         python("execute/examples.py"),
         python("runtime/run.py", name="runtime"),

@@ -7,6 +7,9 @@
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -74,6 +77,26 @@ static bool traceKernel(plan::KernelOp kernel, llvm::function_ref<int(Value)> bu
     }
   }
   return false;
+}
+
+// Which lines of the program a fused kernel computes, for the message about a number that is not finite:
+// " of lines 6 (mul, exp), 7 (tanh)". Nothing if it is one line.
+static std::string linesOf(plan::KernelOp kernel) {
+  std::map<unsigned, SmallVector<StringRef>> lines;
+  for (Operation &op : kernel.getBody().front()) {
+    auto place = nn::userPlace(op.getLoc());
+    if (!place || analysis::isView(&op) || isa<nn::ConstantOp, plan::ReturnOp>(op))
+      continue;
+    SmallVector<StringRef> &names = lines[place.getLine()];
+    if (StringRef name = op.getName().stripDialect(); !llvm::is_contained(names, name))
+      names.push_back(name);
+  }
+  if (lines.size() < 2)
+    return "";
+  std::string text = " of lines ";
+  for (auto &[line, names] : lines)
+    text += (text.size() > 10 ? ", " : "") + std::to_string(line) + " (" + llvm::join(names, ", ") + ")";
+  return text;
 }
 
 LogicalResult HostCode::addKernel(Operation *op) {
@@ -165,7 +188,7 @@ LogicalResult HostCode::addKernel(Operation *op) {
   call.words.append(keys);
   LaunchInfo info;
   info.kernel = call.kernel;
-  info.text = kernel.getLabel().value_or("").str();
+  info.text = kernel.getLabel().value_or("").str() + linesOf(kernel);
   if (auto place = nn::userPlace(kernel.getLoc())) {
     info.file = place.getFilename().str();
     info.line = int(place.getLine());
