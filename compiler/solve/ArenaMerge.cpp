@@ -1,14 +1,15 @@
 // ArenaMerge.cpp: buffers that fit each other exactly are glued together, which leaves a smaller problem.
 //
-// Where there is no slack, whatever ends at a time t must hand its bytes over without a gap. If buffers that live in [a, t)
-// and buffers that live in [t, c) have subsets of equal sums, the two stacks make one block that lives in [a, c):
+// Where there is no slack, whatever ends at a time t must hand its bytes over without a gap. If buffers that live in
+// [a, t) and buffers that live in [t, c) have subsets of equal sums, the two stacks make one block that lives in [a,
+// c):
 //
 //     | x (3) |   z    |
 //     | y (2) |  (5)   |      becomes one block of 5 in [a, c)
 //     a       t        c
 //
-// Blocks are glued again, the smallest subsets first, until nothing fits. Any placement of the blocks is one of the buffers.
-// Two sums may be equal by chance and their block wrong; random ties and a new start then help.
+// Blocks are glued again, the smallest subsets first, until nothing fits. Any placement of the blocks is one of the
+// buffers. Two sums may be equal by chance and their block wrong; random ties and a new start then help.
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -30,7 +31,10 @@ struct Fit {
 
 class Glue {
 public:
-  Glue(const ArenaProblem &p, uint64_t seed) : rng(seed * 0x9e3779b97f4a7c15ull + 1), largest(seed % 2), limit(seed % 4 ? 12 : seed % 8 ? 4 : 2) {
+  Glue(const ArenaProblem &p, uint64_t seed)
+      : rng(seed * 0x9e3779b97f4a7c15ull + 1), largest(seed % 2), limit(seed % 4   ? 12
+                                                                        : seed % 8 ? 4
+                                                                                   : 2) {
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const ArenaBuffer &b = p.buffers[i];
       if (b.size > 0)

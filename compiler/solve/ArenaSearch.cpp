@@ -1,14 +1,17 @@
-// ArenaSearch.cpp: is there a placement of at most this height? Branch and bound over canonical placements, those in which
-// every buffer rests on the floor or on another, built from the bottom up (the idea of google/minimalloc, with a skyline).
+// ArenaSearch.cpp: is there a placement of at most this height? Branch and bound over canonical placements, those in
+// which every buffer rests on the floor or on another, built from the bottom up (the idea of google/minimalloc, with
+// a skyline).
 //
-// Time is cut into sections at every start and end of a life. Section s has a floor (top of what is placed in it), bytes
-// still to come, and slack: what may be wasted there under the target. If a section has no slack, its next buffer lies
-// exactly on its floor. So in a valley of the skyline (sections of equal floor between higher ones) the buffer at the left
-// end must start with the valley and end inside it, the one at the right end likewise: usually few candidates, often one or
-// none. The valley end with the fewest is branched on. Only if every valley end has slack, waste is a branch too.
+// Time is cut into sections at every start and end of a life. Section s has a floor (top of what is placed in it),
+// bytes still to come, and slack: what may be wasted there under the target. If a section has no slack, its next
+// buffer lies exactly on its floor. So in a valley of the skyline (sections of equal floor between higher ones) the
+// buffer at the left end must start with the valley and end inside it, the one at the right end likewise: usually few
+// candidates, often one or none. The valley end with the fewest is branched on. Only if every valley end has slack,
+// waste is a branch too.
 //
-// Where buffers still to come cross a boundary between sections without slack, the floors on both sides must become equal
-// first, by buffers that end there and buffers that start there: a subset-sum test that sees most wrong turns at once.
+// Where buffers still to come cross a boundary between sections without slack, the floors on both sides must become
+// equal first, by buffers that end there and buffers that start there: a subset-sum test that sees most wrong turns
+// at once.
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -164,7 +167,8 @@ private:
 
   // Can the floors on both sides of boundary t still meet, if something has to cross it?
   bool canMeet(int t) {
-    if (t <= 0 || t >= sections || slack[t - 1] || slack[t] || left[t - 1] == 0 || left[t] == 0 || floor[t - 1] == floor[t])
+    if (t <= 0 || t >= sections || slack[t - 1] || slack[t] || left[t - 1] == 0 || left[t] == 0 ||
+        floor[t - 1] == floor[t])
       return true;
     int64_t ending = 0;
     for (int i : endsAt[t])
@@ -261,8 +265,8 @@ private:
     }
     if (!v.waste)
       return 0;
-    // Nothing lies on the floor of the first section: its next buffer rests on something higher, which is the floor next to
-    // the valley or the top of a buffer still to come beside it.
+    // Nothing lies on the floor of the first section: its next buffer rests on something higher, which is the floor
+    // next to the valley or the top of a buffer still to come beside it.
     int s = v.from;
     int64_t up = INT64_MAX;
     for (int i = 0; i < int(items.size()); ++i) {

@@ -17,8 +17,8 @@ std::string check(const Dag &d, Order order) {
       if (u == v)
         return "node " + std::to_string(d.nodes[v].id) + " is its own source";
       if (order == Order::Given && u > v)
-        return "node " + std::to_string(d.nodes[v].id) + " is listed before its source " + std::to_string(d.nodes[u].id) +
-               ", so the given order cannot be kept";
+        return "node " + std::to_string(d.nodes[v].id) + " is listed before its source " +
+               std::to_string(d.nodes[u].id) + ", so the given order cannot be kept";
       ++waits[v];
     }
   }
@@ -156,8 +156,8 @@ double detail::totalCost(const Dag &d) {
 Runs detail::polish(const Dag &d, const Runs &given, int64_t budget, bool inOrder) {
   Runs runs = given;
   int n = d.size();
-  // Lives of the values as the run stands: bytes in use at each step, and for each run that computes again, when the copy
-  // before it died.
+  // Lives of the values as the run stands: bytes in use at each step, and for each run that computes again, when the
+  // copy before it died.
   for (bool again = true; again;) {
     again = false;
     // What nobody reads goes first.
@@ -246,8 +246,8 @@ std::vector<std::vector<int>> detail::orders(const Dag &d, Order order) {
     add(listed);
   if (order == Order::Given)
     return result;
-  // List scheduling: among the nodes whose sources exist, the one that leaves the fewest bytes; ties by what unlocks most, by
-  // the list.
+  // List scheduling: among the nodes whose sources exist, the one that leaves the fewest bytes; ties by what unlocks
+  // most, by the list.
   for (int variant = 0; variant < 3; ++variant) {
     std::vector<int> waits(n, 0), uses(n, 0), sequence;
     for (int v = 0; v < n; ++v)

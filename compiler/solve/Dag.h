@@ -1,7 +1,8 @@
 // Dag.h: rematerialization on any graph: the cheapest schedule whose bytes in use never exceed a budget.
 //
-// Every node is computed at least once. While it is computed its sources are held; bytes in use count it and everything held.
-// A node may be freed and computed again. With `Order::Given` first computations follow the order of the nodes.
+// Every node is computed at least once. While it is computed its sources are held; bytes in use count it and
+// everything held. A node may be freed and computed again. With `Order::Given` first computations follow the order of
+// the nodes.
 #ifndef CINCH_COMPILER_SOLVE_DAG_H
 #define CINCH_COMPILER_SOLVE_DAG_H
 
@@ -13,7 +14,7 @@ namespace cinch::solve {
 
 struct Dag {
   struct Node {
-    int64_t id = 0;       // for the reader of the schedule
+    int64_t id = 0; // for the reader of the schedule
     std::string name;
     double cost = 0;
     int64_t bytes = 0;
@@ -28,8 +29,8 @@ enum class Order { Given, Free };
 // Empty if the graph is sane (no cycle; with Order::Given the list is a topological order), else what is wrong.
 std::string check(const Dag &, Order);
 
-// A run of nodes; one that stands again is computed again. Frees are implied: a node is freed after its last use before it is
-// computed again, which no other choice of frees beats.
+// A run of nodes; one that stands again is computed again. Frees are implied: a node is freed after its last use
+// before it is computed again, which no other choice of frees beats.
 using Runs = std::vector<int>;
 struct Cost {
   double cost = 0;
@@ -51,9 +52,9 @@ struct DagSolution {
   enum Status { Optimal, Feasible, Infeasible, Unknown } status = Unknown;
   Runs runs;
   Cost cost;
-  double bound = 0;           // proven: no schedule at this budget costs less
-  int64_t leastBudget = 0;    // smallest for which a schedule is known
-  int64_t memoryBound = 0;    // proven: no schedule needs less
+  double bound = 0;        // proven: no schedule at this budget costs less
+  int64_t leastBudget = 0; // smallest for which a schedule is known
+  int64_t memoryBound = 0; // proven: no schedule needs less
 };
 DagSolution solve(const Dag &, Order, int64_t budget, const DagLimits & = {});
 
@@ -63,12 +64,13 @@ namespace detail {
 int64_t memoryBound(const Dag &);
 double totalCost(const Dag &);
 
-// Exact search over (computed, held) states, cheapest extra cost first. `upper`: extra cost already known to be reachable.
+// Exact search over (computed, held) states, cheapest extra cost first. `upper`: extra cost already known to be
+// reachable.
 struct ExactResult {
-  bool complete = false;   // the search was not cut off
+  bool complete = false; // the search was not cut off
   bool found = false;
-  Runs runs;               // if found: cheaper than `upper`
-  double proved = 0;       // extra cost below which there is no schedule
+  Runs runs;         // if found: cheaper than `upper`
+  double proved = 0; // extra cost below which there is no schedule
 };
 ExactResult searchExact(const Dag &, Order, int64_t budget, double upper, int64_t &work, double deadline);
 
@@ -78,19 +80,20 @@ double cutBound(const Dag &, Order, int64_t budget, int64_t &work, double deadli
 // Lower bound on the extra cost by Lagrangian relaxation over all moments; `target`: extra cost of a known schedule.
 double dualBound(const Dag &, Order, int64_t budget, double target, int64_t &work, double deadline);
 
-// Local search over what is held from stage to stage, first computations in the order of `order`. Starts from `starts` (runs
-// in that order) and returns the best runs found within the budget, empty if none; `smallest` becomes the least peak seen.
-Runs searchRetention(const Dag &, const std::vector<int> &order, int64_t budget, const std::vector<Runs> &starts, int64_t &work,
-                     double deadline, uint64_t seed, Runs &smallest);
+// Local search over what is held from stage to stage, first computations in the order of `order`. Starts from
+// `starts` (runs in that order) and returns the best runs found within the budget, empty if none; `smallest` becomes
+// the least peak seen.
+Runs searchRetention(const Dag &, const std::vector<int> &order, int64_t budget, const std::vector<Runs> &starts,
+                     int64_t &work, double deadline, uint64_t seed, Runs &smallest);
 
-// Takes out computations whose value can be held instead, best saving first, and those nobody reads. `inOrder`: the first
-// computation of a node stays where it is, even if nobody reads that copy.
+// Takes out computations whose value can be held instead, best saving first, and those nobody reads. `inOrder`: the
+// first computation of a node stays where it is, even if nobody reads that copy.
 Runs polish(const Dag &, const Runs &, int64_t budget, bool inOrder);
 
 // Topological orders worth trying when the order is free; the list's own is the first if it is one.
 std::vector<std::vector<int>> orders(const Dag &, Order);
-// Runs along an order that hold by segments, nested segments and by keeping what is dear (RematSearch's candidates). First
-// computations follow the order.
+// Runs along an order that hold by segments, nested segments and by keeping what is dear (RematSearch's candidates).
+// First computations follow the order.
 std::vector<Runs> structuredRuns(const Dag &, const std::vector<int> &order);
 
 } // namespace detail

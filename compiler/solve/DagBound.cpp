@@ -1,13 +1,14 @@
 // DagBound.cpp: a lower bound on the cost of repetition, from single moments.
 //
-// Take the moment at which node t is computed for the first time. Its ancestors (with a given order: everything listed before
-// it) have been computed, its descendants (everything listed after it) have not. What these will read is either held at this
-// moment, within the budget, or computed again later, for which its own sources must be held or computed again in turn:
+// Take the moment at which node t is computed for the first time. Its ancestors (with a given order: everything
+// listed before it) have been computed, its descendants (everything listed after it) have not. What these will read
+// is either held at this moment, within the budget, or computed again later, for which its own sources must be held
+// or computed again in turn:
 //
 //     minimise   sum of cost(u) over repeated u      subject to   sum of bytes(u) over held u <= budget - bytes(t)
 //
-// With a price on the bytes in place of the budget this is a closure problem, solved by a minimum cut; every price gives a
-// bound, and the best of them over all moments is returned.
+// With a price on the bytes in place of the budget this is a closure problem, solved by a minimum cut; every price
+// gives a bound, and the best of them over all moments is returned.
 #include "compiler/solve/Dag.h"
 #include "compiler/solve/Memory.h"
 
@@ -20,9 +21,7 @@ namespace {
 // Maximum flow (Dinic) on doubles.
 class Flow {
 public:
-  void reset(int n) {
-    first.assign(n, -1), edges.clear();
-  }
+  void reset(int n) { first.assign(n, -1), edges.clear(); }
   void add(int from, int to, double capacity) {
     edges.push_back({to, first[from], capacity});
     first[from] = int(edges.size()) - 1;
@@ -122,7 +121,8 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
     split(t);
     int64_t held = d.nodes[t].bytes;
     for (int u = 0; u < n; ++u)
-      if (before[u] && (readLater(u) || std::find(d.nodes[t].sources.begin(), d.nodes[t].sources.end(), u) != d.nodes[t].sources.end()))
+      if (before[u] && (readLater(u) ||
+                        std::find(d.nodes[t].sources.begin(), d.nodes[t].sources.end(), u) != d.nodes[t].sources.end()))
         held += d.nodes[u].bytes;
     if (held > budget)
       moments.push_back({t, budget - held});
@@ -142,8 +142,8 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
     for (int u : d.nodes[t].sources)
       held[u] = 1, room -= double(d.nodes[u].bytes);
     room /= byteScale;
-    // a(u): u must exist after the moment; x(u): it is repeated. Minimise sum of price * bytes * a + (cost - price * bytes) * x
-    // with x(u) -> a(u) and x(u) -> a(p) for every source p. What t itself holds exists for free.
+    // a(u): u must exist after the moment; x(u): it is repeated. Minimise sum of price * bytes * a + (cost - price *
+    // bytes) * x with x(u) -> a(u) and x(u) -> a(p) for every source p. What t itself holds exists for free.
     auto value = [&](double price, double &heldBytes) {
       flow.reset(2 * n + 2);
       int source = 2 * n, sink = 2 * n + 1;
@@ -152,7 +152,8 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
         if (!before[u] || held[u])
           continue;
         double b = double(d.nodes[u].bytes) / byteScale, c = d.nodes[u].cost / costScale;
-        // Source side = 1. A variable with positive cost: edge to the sink; with negative: edge from the source and a constant.
+        // Source side = 1. A variable with positive cost: edge to the sink; with negative: edge from the source and a
+        // constant.
         flow.add(u, sink, price * b);
         double x = c - price * b;
         if (x >= 0) {

@@ -1,19 +1,19 @@
 // DagDual.cpp: a lower bound on the cost of repetition from all moments together, by Lagrangian relaxation.
 //
-// Moments are the first computations of the nodes on a path (with a given order: of all nodes). h[t, i]: value i is held at
-// moment t; R[t, i]: it is computed again between the moments t - 1 and t. Every schedule obeys
+// Moments are the first computations of the nodes on a path (with a given order: of all nodes). h[t, i]: value i is
+// held at moment t; R[t, i]: it is computed again between the moments t - 1 and t. Every schedule obeys
 //
 //     h[t, i] <= h[t - 1, i] + R[t, i]                  what is held was held before or computed again
 //     R[t, k] <= h[t - 1, i] + R[t, i]                  for every source i of k                  price mu[t, k, i]
 //     h[t, i]  = 1                                      for every source i of the node of moment t
 //     bytes(node t) + sum of bytes(i) h[t, i] <= budget                                          price lambda[t]
 //
-// With prices on the second and the fourth the problem falls apart into one shortest path over the moments for each value.
-// Any prices >= 0 give a bound; subgradient steps (Polyak's length, with momentum) improve them. In the limit this is the
-// bound of the linear relaxation of that formulation, without solving a linear program.
+// With prices on the second and the fourth the problem falls apart into one shortest path over the moments for each
+// value. Any prices >= 0 give a bound; subgradient steps (Polyak's length, with momentum) improve them. In the limit
+// this is the bound of the linear relaxation of that formulation, without solving a linear program.
 //
-// With a free order a value counts from the first moment by which it has certainly been computed; what happens before costs
-// nothing here.
+// With a free order a value counts from the first moment by which it has certainly been computed; what happens before
+// costs nothing here.
 #include "compiler/solve/Dag.h"
 #include "compiler/solve/Memory.h"
 
@@ -242,8 +242,8 @@ private:
   const Dag &d;
   double budget, scale = 1;
   int n, moments = 0;
-  std::vector<int> path, since;            // since: moment by which a value has certainly been computed
-  std::vector<std::pair<int, int>> edges;  // (node, source)
+  std::vector<int> path, since;           // since: moment by which a value has certainly been computed
+  std::vector<std::pair<int, int>> edges; // (node, source)
   std::vector<std::vector<int>> in, out;
   std::vector<char> forced, held, again, choice;
   std::vector<double> lambda, mu, sigma, rho, after;

@@ -1,10 +1,11 @@
-// DagExact.cpp: best-first search over states (computed at least once, held now). First computations are free of extra cost.
-// A node that is not held though something not yet computed reads it must be computed again, and with it everything missing
-// below it: what those cost is the estimate of A*, and a state that cannot end below the extra cost already known to be
-// reachable is dropped. Near the keep-all peak, and wherever dear nodes cannot be afforded again, little of the space is left.
+// DagExact.cpp: best-first search over states (computed at least once, held now). First computations are free of
+// extra cost. A node that is not held though something not yet computed reads it must be computed again, and with it
+// everything missing below it: what those cost is the estimate of A*, and a state that cannot end below the extra
+// cost already known to be reachable is dropped. Near the keep-all peak, and wherever dear nodes cannot be afforded
+// again, little of the space is left.
 //
-// Frees are decided only when the next computation does not fit, and then for it: holding more is never worse, since freeing
-// costs nothing.
+// Frees are decided only when the next computation does not fit, and then for it: holding more is never worse, since
+// freeing costs nothing.
 #include "compiler/solve/Dag.h"
 #include "compiler/solve/Memory.h"
 
@@ -218,7 +219,8 @@ private:
 
 } // namespace
 
-detail::ExactResult detail::searchExact(const Dag &d, Order order, int64_t budget, double upper, int64_t &work, double deadline) {
+detail::ExactResult detail::searchExact(const Dag &d, Order order, int64_t budget, double upper, int64_t &work,
+                                        double deadline) {
   return Exact(d, order, budget, upper).run(work, deadline);
 }
 

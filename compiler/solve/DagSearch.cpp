@@ -1,13 +1,14 @@
 // DagSearch.cpp: local search over what is held from stage to stage.
 //
-// Stage t ends with the first computation of the t-th node of the order (the frontier-advancing stages of Checkmate). A set
-// S[t] of values is held on entering stage t; everything else that stage t reads, or that S[t + 1] asks for, is computed in
-// it again, in the order of the nodes. So S decides everything, and a move that changes S for one value over a range of
-// stages changes the cost and the peak of those stages alone: it is evaluated exactly, in microseconds.
+// Stage t ends with the first computation of the t-th node of the order (the frontier-advancing stages of Checkmate).
+// A set S[t] of values is held on entering stage t; everything else that stage t reads, or that S[t + 1] asks for, is
+// computed in it again, in the order of the nodes. So S decides everything, and a move that changes S for one value
+// over a range of stages changes the cost and the peak of those stages alone: it is evaluated exactly, in
+// microseconds.
 //
-// Moves: hold a value from where it last existed to where it was computed again; let it go between two uses. Simulated
-// annealing on cost plus a price on bytes above the budget; the price rises while the budget is broken and falls while it
-// is kept, so the search walks along the border of what fits.
+// Moves: hold a value from where it last existed to where it was computed again; let it go between two uses.
+// Simulated annealing on cost plus a price on bytes above the budget; the price rises while the budget is broken and
+// falls while it is kept, so the search walks along the border of what fits.
 #include "compiler/solve/Dag.h"
 #include "compiler/solve/Memory.h"
 
@@ -308,8 +309,8 @@ public:
     return m;
   }
 
-  void run(int64_t allowance, double hot, double cold, double &price, Runs &best, double &bestCost, int64_t &smallestPeak,
-           Runs &smallest, double deadline) {
+  void run(int64_t allowance, double hot, double cold, double &price, Runs &best, double &bestCost,
+           int64_t &smallestPeak, Runs &smallest, double deadline) {
     int64_t start = r.steps;
     double current = r.totalCost + price * r.totalOver;
     double temperature = hot;
@@ -363,8 +364,9 @@ private:
 
 } // namespace
 
-Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_t budget, const std::vector<Runs> &starts,
-                             int64_t &work, double deadline, uint64_t seed, Runs &smallest) {
+Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_t budget,
+                             const std::vector<Runs> &starts, int64_t &work, double deadline, uint64_t seed,
+                             Runs &smallest) {
   Retention r(d, order, budget);
   Rng rng{seed * 0x9e3779b97f4a7c15ull + 0x1234567};
   Annealer annealer(r, rng);
@@ -381,7 +383,8 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
     if (r.totalOver < 0.5 && r.totalCost < bestCost)
       bestCost = r.totalCost, best = r.runs();
   };
-  // Annealings from each start, then in turn from the best, from the best heated more, and from a start again, ever longer.
+  // Annealings from each start, then in turn from the best, from the best heated more, and from a start again, ever
+  // longer.
   Runs promising;
   double promisingScore = 1e300;
   int64_t quota = std::clamp<int64_t>(20'000 * int64_t(r.n), 200'000, std::max<int64_t>(work / 8, 1));
@@ -394,7 +397,8 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
     double hot = turn < 0 ? 0.1 : heat[turn % 6];
     // As long as nothing fits: hotter and much longer, so that the price of bytes has time to rise.
     bool fits = !best.empty();
-    int64_t allowance = fits ? quota : std::max<int64_t>(8 * quota, std::min<int64_t>(work / 8, 400'000 * int64_t(r.n)));
+    int64_t allowance =
+        fits ? quota : std::max<int64_t>(8 * quota, std::min<int64_t>(work / 8, 400'000 * int64_t(r.n)));
     if (!fits)
       hot = 0.3;
     if (turn < 0 || turn % 3 == 2)
@@ -404,7 +408,8 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
     note();
     double price = basePrice;
     int64_t before = r.steps;
-    annealer.run(std::min(allowance, work), r.mean * hot, r.mean * (fits ? 0.003 : 0.01), price, best, bestCost, smallestPeak, smallest, deadline);
+    annealer.run(std::min(allowance, work), r.mean * hot, r.mean * (fits ? 0.003 : 0.01), price, best, bestCost,
+                 smallestPeak, smallest, deadline);
     work -= r.steps - before;
     double score = r.totalCost + 3 * price * r.totalOver;
     if (score < promisingScore)

@@ -1,5 +1,5 @@
-// DagSolve.cpp: the methods put together: exact where it is small or little of it is open, structure and local search for the
-// schedule, bounds for the proof.
+// DagSolve.cpp: the methods put together: exact where it is small or little of it is open, structure and local search
+// for the schedule, bounds for the proof.
 #include "compiler/solve/Dag.h"
 #include "compiler/solve/Memory.h"
 #include "compiler/solve/Remat.h"
@@ -8,8 +8,9 @@
 
 namespace cinch::solve {
 
-// The graph along an order as one loop body: kernel t computes the t-th node. The turn is where most of the graph lies both
-// before and behind: the node with the most ancestors times descendants, which in a training graph is the loss.
+// The graph along an order as one loop body: kernel t computes the t-th node. The turn is where most of the graph
+// lies both before and behind: the node with the most ancestors times descendants, which in a training graph is the
+// loss.
 std::vector<Runs> detail::structuredRuns(const Dag &d, const std::vector<int> &order) {
   int n = d.size();
   std::vector<int> at(n);
@@ -145,7 +146,8 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
         double over = double(std::max<int64_t>(0, x.cost.peak - budget)) / double(std::max<int64_t>(budget, 1));
         return x.cost.cost / std::max(base, 1e-300) + 4 * over;
       };
-      std::stable_sort(starts.begin(), starts.end(), [&](const Start &a, const Start &b) { return score(a) < score(b); });
+      std::stable_sort(starts.begin(), starts.end(),
+                       [&](const Start &a, const Start &b) { return score(a) < score(b); });
       std::vector<std::vector<Runs>> chosen(sequences.size());
       for (const Start &x : starts)
         if (chosen[x.sequence].size() < 3)
@@ -174,7 +176,8 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
           if (chosen[i].size() > 5)
             chosen[i].pop_back();
         } else if (!smallest.empty()) {
-          reached[i] = std::min(reached[i], 1e200 * double(simulate(d, smallest).peak) / double(std::max<int64_t>(budget, 1)));
+          reached[i] =
+              std::min(reached[i], 1e200 * double(simulate(d, smallest).peak) / double(std::max<int64_t>(budget, 1)));
         }
       };
       if (sequences.size() > 1)
@@ -214,15 +217,17 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
     }
   } else if (s.leastBudget > s.memoryBound && !sequences.empty()) {
     for (size_t i = 0; i < sequences.size(); ++i) {
-      std::stable_sort(starts.begin(), starts.end(), [](const Start &a, const Start &b) { return a.cost.peak < b.cost.peak; });
+      std::stable_sort(starts.begin(), starts.end(),
+                       [](const Start &a, const Start &b) { return a.cost.peak < b.cost.peak; });
       std::vector<Runs> small;
       for (const Start &x : starts)
         if (x.sequence == int(i) && small.size() < 2)
           small.push_back(x.runs);
       int64_t left = std::max<int64_t>(limits.work / 16 / int64_t(sequences.size()), 1'000'000);
       Runs smallest;
-      consider(detail::searchRetention(d, sequences[i], s.memoryBound, small, left, deadline > 0 ? std::min(detail::secondsNow() + 0.04 * limits.seconds, deadline) : 0, 7,
-                                       smallest));
+      consider(detail::searchRetention(
+          d, sequences[i], s.memoryBound, small, left,
+          deadline > 0 ? std::min(detail::secondsNow() + 0.04 * limits.seconds, deadline) : 0, 7, smallest));
       consider(smallest);
     }
   }

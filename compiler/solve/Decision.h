@@ -1,10 +1,10 @@
-// Decision.h: everything that is decided about a step, as plain data: which kernel runs when, on which copy of each buffer,
-// at which bytes of the arena. The passes after the planner only apply it.
+// Decision.h: everything that is decided about a step, as plain data: which kernel runs when, on which copy of each
+// buffer, at which bytes of the arena. The passes after the planner only apply it.
 //
-// Time is the number of the run: prologue [0, loopBegin), loop body [loopBegin, loopEnd), epilogue [loopEnd, runs.size()).
-// The loop body stands once and is repeated `count` times. A kernel that runs twice in the body is recomputed: its second run
-// writes new instances of its buffers. An instance is alive in [lower, upper). Instances that share bytes on purpose
-// (in-place work) belong to one storage, which is what gets an offset.
+// Time is the number of the run: prologue [0, loopBegin), loop body [loopBegin, loopEnd), epilogue [loopEnd,
+// runs.size()). The loop body stands once and is repeated `count` times. A kernel that runs twice in the body is
+// recomputed: its second run writes new instances of its buffers. An instance is alive in [lower, upper). Instances
+// that share bytes on purpose (in-place work) belong to one storage, which is what gets an offset.
 #ifndef CINCH_COMPILER_SOLVE_DECISION_H
 #define CINCH_COMPILER_SOLVE_DECISION_H
 
@@ -14,12 +14,12 @@
 namespace cinch::solve {
 
 struct Instance {
-  int buffer = -1;              // of the StepGraph; -1: scratch of run `run`
-  int run = -1;                 // the run that writes it; -1: persistent, or an accumulator (many runs write it)
-  int64_t bytes = 0;            // rounded up to 64
-  int lower = 0, upper = 0;     // alive in runs [lower, upper)
+  int buffer = -1;          // of the StepGraph; -1: scratch of run `run`
+  int run = -1;             // the run that writes it; -1: persistent, or an accumulator (many runs write it)
+  int64_t bytes = 0;        // rounded up to 64
+  int lower = 0, upper = 0; // alive in runs [lower, upper)
   int storage = -1;
-  int64_t offset = 0;           // in the arena
+  int64_t offset = 0; // in the arena
 };
 
 struct Storage {
@@ -41,8 +41,8 @@ struct Decision {
   int loopBegin = 0, loopEnd = 0;
   std::vector<Instance> instances;
   std::vector<Storage> storages;
-  std::vector<int> zeroed;           // instances of accumulators to be zeroed right before the loop, each step
-  int64_t persistentBytes = 0;       // the first bytes of the arena, never freed
+  std::vector<int> zeroed;     // instances of accumulators to be zeroed right before the loop, each step
+  int64_t persistentBytes = 0; // the first bytes of the arena, never freed
   int64_t arenaBytes = 0;
 };
 

@@ -47,7 +47,8 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
   }
   for (int k : index.loop)
     if (count[k] == 0 || (count[k] > 1 && !index.mayRecompute[k])) {
-      plan.error = "kernel " + std::to_string(k) + " (" + g.kernels[k].name + ") runs " + std::to_string(count[k]) + " times";
+      plan.error =
+          "kernel " + std::to_string(k) + " (" + g.kernels[k].name + ") runs " + std::to_string(count[k]) + " times";
       return plan;
     }
 
@@ -65,8 +66,10 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
   for (int t = 0; t < line.end; ++t) {
     Run run;
     run.kernel = line.runs[t];
-    run.reads.assign(line.readInstances.begin() + line.firstRead[t], line.readInstances.begin() + line.firstRead[t + 1]);
-    run.writes.assign(line.writeInstances.begin() + line.firstWrite[t], line.writeInstances.begin() + line.firstWrite[t + 1]);
+    run.reads.assign(line.readInstances.begin() + line.firstRead[t],
+                     line.readInstances.begin() + line.firstRead[t + 1]);
+    run.writes.assign(line.writeInstances.begin() + line.firstWrite[t],
+                      line.writeInstances.begin() + line.firstWrite[t + 1]);
     run.scratch = line.scratch[t];
     run.recomputed = ran[run.kernel];
     ran[run.kernel] = true;
@@ -144,7 +147,8 @@ std::vector<LiveBuffer> largestLive(const StepGraph &g, const Plan &plan, int ru
     }
     live.push_back(std::move(entry));
   }
-  std::stable_sort(live.begin(), live.end(), [](const LiveBuffer &a, const LiveBuffer &b) { return a.bytes > b.bytes; });
+  std::stable_sort(live.begin(), live.end(),
+                   [](const LiveBuffer &a, const LiveBuffer &b) { return a.bytes > b.bytes; });
   if (live.size() > count)
     live.resize(count);
   return live;

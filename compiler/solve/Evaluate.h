@@ -1,5 +1,5 @@
-// Evaluate.h: the one pure function that says what a choice costs: kernels in their order, copies of the buffers, offsets,
-// peak and predicted time. The search minimises what this returns and the passes apply exactly that.
+// Evaluate.h: the one pure function that says what a choice costs: kernels in their order, copies of the buffers,
+// offsets, peak and predicted time. The search minimises what this returns and the passes apply exactly that.
 #ifndef CINCH_COMPILER_SOLVE_EVALUATE_H
 #define CINCH_COMPILER_SOLVE_EVALUATE_H
 
@@ -16,13 +16,13 @@ struct Choice {
 };
 
 struct Plan {
-  std::string error;            // not empty: the choice is no plan, and says why
+  std::string error; // not empty: the choice is no plan, and says why
   Decision decision;
-  int64_t peakLive = 0;         // most bytes alive at one run: no packing of this order can be smaller
+  int64_t peakLive = 0; // most bytes alive at one run: no packing of this order can be smaller
   int peakRun = 0;
-  double seconds = 0;           // predicted for a whole step of `batch` examples
-  double recomputeSeconds = 0;  // part of it spent on running kernels again
-  int recomputed = 0;           // runs in the loop body beyond the first of each kernel
+  double seconds = 0;          // predicted for a whole step of `batch` examples
+  double recomputeSeconds = 0; // part of it spent on running kernels again
+  int recomputed = 0;          // runs in the loop body beyond the first of each kernel
 };
 
 Plan evaluate(const GraphIndex &, const Choice &, const ArenaLimits & = {});

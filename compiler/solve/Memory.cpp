@@ -78,7 +78,8 @@ std::string check(const ArenaProblem &p) {
     if (b.lower >= b.upper)
       return who + "its life [" + std::to_string(b.lower) + ", " + std::to_string(b.upper) + ") is empty";
     if (b.fixedOffset >= 0 && b.fixedOffset % p.alignment)
-      return who + "fixed offset " + std::to_string(b.fixedOffset) + " is not a multiple of " + std::to_string(p.alignment);
+      return who + "fixed offset " + std::to_string(b.fixedOffset) + " is not a multiple of " +
+             std::to_string(p.alignment);
   }
   ArenaProblem fixed;
   fixed.alignment = p.alignment;
@@ -120,7 +121,8 @@ std::string verify(const ArenaProblem &p, const ArenaSolution &s) {
     if (s.offsets[i] % p.alignment)
       return who + "offset " + std::to_string(s.offsets[i]) + " is not a multiple of " + std::to_string(p.alignment);
     if (b.fixedOffset >= 0 && s.offsets[i] != b.fixedOffset)
-      return who + "expected its fixed offset " + std::to_string(b.fixedOffset) + ", got " + std::to_string(s.offsets[i]);
+      return who + "expected its fixed offset " + std::to_string(b.fixedOffset) + ", got " +
+             std::to_string(s.offsets[i]);
     height = std::max(height, s.offsets[i] + roundUp(b.size, p.alignment));
     if (b.size == 0)
       continue;
@@ -128,9 +130,8 @@ std::string verify(const ArenaProblem &p, const ArenaSolution &s) {
     events.push_back({b.upper, false, int(i)});
   }
   // A sweep over time: the ranges alive at a moment are disjoint, so a newcomer can only clash with its two neighbours.
-  std::sort(events.begin(), events.end(), [](const Event &a, const Event &b) {
-    return a.time != b.time ? a.time < b.time : a.starts < b.starts;
-  });
+  std::sort(events.begin(), events.end(),
+            [](const Event &a, const Event &b) { return a.time != b.time ? a.time < b.time : a.starts < b.starts; });
   std::map<int64_t, int> alive;
   for (const Event &e : events) {
     int64_t begin = s.offsets[e.id], end = begin + roundUp(p.buffers[e.id].size, p.alignment);
@@ -157,8 +158,8 @@ std::string verify(const ArenaProblem &p, const ArenaSolution &s) {
   return "";
 }
 
-int64_t detail::placeInOrder(const ArenaProblem &p, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap,
-                             int64_t &work, bool bestFit) {
+int64_t detail::placeInOrder(const ArenaProblem &p, const std::vector<int> &order, std::vector<int64_t> &offsets,
+                             int64_t cap, int64_t &work, bool bestFit) {
   struct Placed {
     int64_t offset, end, lower, upper;
   };
@@ -282,7 +283,8 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
       height = std::max(height, o[i] + roundUp(p.buffers[i].size, p.alignment));
     return height;
   };
-  // Branch and bound: first at the bound itself, then ever lower below what is known until there is a proof or no work left.
+  // Branch and bound: first at the bound itself, then ever lower below what is known until there is a proof or no
+  // work left.
   auto searchAt = [&](int64_t target, int64_t share, bool &proved, double timeShare) {
     int64_t given = share;
     double until = deadline > 0 ? std::min(deadline, detail::secondsNow() + timeShare * limits.seconds) : 0;

@@ -1,8 +1,9 @@
 // Memory.h: buffers with fixed lifetimes get offsets in one arena, as low as possible.
 //
-// Two buffers whose lifetimes [lower, upper) overlap must not share bytes. The height of the arena is at least the largest
-// sum of bytes alive at one moment (`lowerBound`). Greedy placement in several orders comes first, then a search over the
-// orders, then branch and bound over canonical placements (ArenaSearch.cpp). All of it is deterministic under a work limit.
+// Two buffers whose lifetimes [lower, upper) overlap must not share bytes. The height of the arena is at least the
+// largest sum of bytes alive at one moment (`lowerBound`). Greedy placement in several orders comes first, then a
+// search over the orders, then branch and bound over canonical placements (ArenaSearch.cpp). All of it is
+// deterministic under a work limit.
 #ifndef CINCH_COMPILER_SOLVE_MEMORY_H
 #define CINCH_COMPILER_SOLVE_MEMORY_H
 
@@ -20,20 +21,20 @@ struct ArenaBuffer {
 
 struct ArenaProblem {
   std::vector<ArenaBuffer> buffers;
-  int64_t alignment = 1;        // offsets are multiples of it; sizes count as rounded up to it
+  int64_t alignment = 1; // offsets are multiples of it; sizes count as rounded up to it
 };
 
 struct ArenaLimits {
-  int64_t work = 20'000'000;    // steps of the searches after the greedy start (some 20 ms); deterministic
-  double seconds = 0;           // > 0: also stop after this long (not deterministic)
-  int64_t capacity = -1;        // >= 0: a height up to this is good enough
+  int64_t work = 20'000'000; // steps of the searches after the greedy start (some 20 ms); deterministic
+  double seconds = 0;        // > 0: also stop after this long (not deterministic)
+  int64_t capacity = -1;     // >= 0: a height up to this is good enough
 };
 
 struct ArenaSolution {
   std::vector<int64_t> offsets;
   int64_t height = 0;
-  int64_t bound = 0;            // proven: no placement is lower
-  bool exhausted = false;       // a limit ended the search
+  int64_t bound = 0;      // proven: no placement is lower
+  bool exhausted = false; // a limit ended the search
 };
 
 // Empty if the problem is sane, else what is wrong.
@@ -45,14 +46,13 @@ ArenaSolution solve(const ArenaProblem &, const ArenaLimits & = {});
 std::string verify(const ArenaProblem &, const ArenaSolution &);
 
 namespace detail {
-// Places the buffers in this order, each at the lowest offset that is free over its whole life. `cap` >= 0: gives up (returns
-// -1) as soon as an end lies above it. Returns the height. Every buffer looked at
-// takes one off `work`.
+// Places the buffers in this order, each at the lowest offset that is free over its whole life. `cap` >= 0: gives up
+// (returns -1) as soon as an end lies above it. Returns the height. Every buffer looked at takes one off `work`.
 int64_t placeInOrder(const ArenaProblem &, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap,
                      int64_t &work, bool bestFit = false);
 // Branch and bound for a height of at most `target`; true: `offsets` holds a placement. `proved`: there is none.
-bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double deadline, std::vector<int64_t> &offsets,
-                     bool &proved);
+bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double deadline,
+                     std::vector<int64_t> &offsets, bool &proved);
 // Glues buffers that fit exactly into blocks and places those; the height, or -1.
 int64_t placeGlued(const ArenaProblem &, uint64_t seed, int64_t enough, int64_t &work, double deadline,
                    std::vector<int64_t> &offsets);

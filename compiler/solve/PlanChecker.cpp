@@ -13,7 +13,8 @@ ScheduledProgram scheduledProgram(const StepGraph &g, const Decision &d) {
   auto place = [&](int i) { return Place{d.instances[i].buffer, d.instances[i].offset, d.instances[i].bytes}; };
   for (size_t i = 0; i < d.instances.size(); ++i) {
     int b = d.instances[i].buffer;
-    if (b >= 0 && (g.buffers[b].kind == Buffer::Persistent || (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer < 0)))
+    if (b >= 0 &&
+        (g.buffers[b].kind == Buffer::Persistent || (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer < 0)))
       p.persistent.push_back(place(int(i)));
   }
   for (int i : d.zeroed)
@@ -90,8 +91,8 @@ public:
 
   std::string run() {
     if (p.microbatch < 1 || p.count < 1 || p.microbatch * p.count != g.batch)
-      return "micro-batch " + std::to_string(p.microbatch) + " times " + std::to_string(p.count) + " is not the batch of " +
-             std::to_string(g.batch);
+      return "micro-batch " + std::to_string(p.microbatch) + " times " + std::to_string(p.count) +
+             " is not the batch of " + std::to_string(g.batch);
     if (p.microbatch % g.grain)
       return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of the grain " + std::to_string(g.grain);
     if (std::string e = checkShape(); !e.empty())
@@ -100,7 +101,8 @@ public:
     if (std::string e = runProgram(); !e.empty())
       return e;
     if (touched != p.arenaBytes)
-      return "expected an arena of " + std::to_string(p.arenaBytes) + " bytes, the program touches " + std::to_string(touched);
+      return "expected an arena of " + std::to_string(p.arenaBytes) + " bytes, the program touches " +
+             std::to_string(touched);
     return checkPeak();
   }
 
@@ -164,12 +166,15 @@ private:
         if (overlap(w, l.writes[j]))
           return where + " writes " + g.buffers[w.buffer].name + " over " + g.buffers[l.writes[j].buffer].name;
       for (const Place &r : l.reads) {
-        if (!overlap(w, r) || (w.buffer == r.buffer && g.buffers[w.buffer].kind != Buffer::Value && w.offset == r.offset))
+        if (!overlap(w, r) ||
+            (w.buffer == r.buffer && g.buffers[w.buffer].kind != Buffer::Value && w.offset == r.offset))
           continue;
-        bool declared = w.offset == r.offset && w.bytes == r.bytes &&
-                        std::find(k.inPlace.begin(), k.inPlace.end(), std::make_pair(w.buffer, r.buffer)) != k.inPlace.end();
+        bool declared =
+            w.offset == r.offset && w.bytes == r.bytes &&
+            std::find(k.inPlace.begin(), k.inPlace.end(), std::make_pair(w.buffer, r.buffer)) != k.inPlace.end();
         if (!declared)
-          return where + " writes " + g.buffers[w.buffer].name + " over " + g.buffers[r.buffer].name + ", which it reads";
+          return where + " writes " + g.buffers[w.buffer].name + " over " + g.buffers[r.buffer].name +
+                 ", which it reads";
       }
     }
     if (l.hasScratch)
@@ -185,7 +190,9 @@ private:
       const std::vector<Launch> &launches;
       Section section;
       const char *name;
-    } parts[] = {{p.prologue, Section::Prologue, "prologue"}, {p.loop, Section::Loop, "loop"}, {p.epilogue, Section::Epilogue, "epilogue"}};
+    } parts[] = {{p.prologue, Section::Prologue, "prologue"},
+                 {p.loop, Section::Loop, "loop"},
+                 {p.epilogue, Section::Epilogue, "epilogue"}};
     std::vector<int> runs(g.kernels.size(), 0);
     for (const Part &part : parts) {
       for (size_t i = 0; i < part.launches.size(); ++i) {
@@ -222,7 +229,8 @@ private:
         return "persistent " + g.buffers[b].name + " has no place";
     std::vector<int> zeros(g.buffers.size(), 0);
     for (const Place &place : p.zeroed) {
-      if (place.buffer < 0 || place.buffer >= int(g.buffers.size()) || g.buffers[place.buffer].kind != Buffer::Accumulator)
+      if (place.buffer < 0 || place.buffer >= int(g.buffers.size()) ||
+          g.buffers[place.buffer].kind != Buffer::Accumulator)
         return "buffer " + std::to_string(place.buffer) + " is zeroed, but is no accumulator";
       if (zeros[place.buffer]++)
         return g.buffers[place.buffer].name + " is zeroed twice";
@@ -296,7 +304,8 @@ private:
       Symbol got = r.bytes ? memory.read(r.offset, r.offset + r.bytes) : expected;
       if (got != expected)
         return where + " reads " + g.buffers[r.buffer].name + " at bytes [" + std::to_string(r.offset) + ", " +
-               std::to_string(r.offset + r.bytes) + "), which do not hold it (micro-batch " + std::to_string(round) + ")";
+               std::to_string(r.offset + r.bytes) + "), which do not hold it (micro-batch " + std::to_string(round) +
+               ")";
       inputs.push_back(got);
     }
     std::vector<Symbol> results;
@@ -388,7 +397,8 @@ private:
       lives.push_back({place.offset, place.bytes, 0, std::max(end, 1)});
     for (const Place &place : p.zeroed) {
       current[{place.buffer, place.offset}] = int(lives.size());
-      lives.push_back({place.offset, place.bytes, loopBegin, readAfter[place.buffer] ? loopBegin + 1 : std::max(end, loopBegin + 1)});
+      lives.push_back({place.offset, place.bytes, loopBegin,
+                       readAfter[place.buffer] ? loopBegin + 1 : std::max(end, loopBegin + 1)});
     }
     for (int t = 0; t < end; ++t) {
       bool inLoop = t >= loopBegin && t < loopEnd;

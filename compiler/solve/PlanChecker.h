@@ -1,14 +1,16 @@
 // PlanChecker.h: proves a scheduled program right, from the program alone. It shares no code with any planner.
 //
-// What it does: it runs the step twice on symbols. First as the StepGraph lists it, every buffer in bytes of its own: each
-// kernel's result is a symbol made from the kernel and the symbols it read. Then as the scheduled program says, in the arena:
-// a map from byte ranges to symbols, where each launch must find exactly the symbol it expects in every byte that it reads.
-// A value that was overwritten, never computed, computed from something else, freed and reused, or left over from the last
-// micro-batch is a different symbol. At the end every persistent buffer and every accumulator must hold the symbols of the
-// first run. The loop body is run up to three times: what holds from the second to the third holds from each to the next.
+// What it does: it runs the step twice on symbols. First as the StepGraph lists it, every buffer in bytes of its own:
+// each kernel's result is a symbol made from the kernel and the symbols it read. Then as the scheduled program says,
+// in the arena: a map from byte ranges to symbols, where each launch must find exactly the symbol it expects in every
+// byte that it reads. A value that was overwritten, never computed, computed from something else, freed and reused,
+// or left over from the last micro-batch is a different symbol. At the end every persistent buffer and every
+// accumulator must hold the symbols of the first run. The loop body is run up to three times: what holds from the
+// second to the third holds from each to the next.
 //
-// Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes what it
-// reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the graph's order.
+// Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes
+// what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the
+// graph's order.
 #ifndef CINCH_COMPILER_SOLVE_PLANCHECKER_H
 #define CINCH_COMPILER_SOLVE_PLANCHECKER_H
 
@@ -20,7 +22,7 @@
 namespace cinch::solve {
 
 struct Place {
-  int buffer = -1;       // of the StepGraph; -1: scratch
+  int buffer = -1; // of the StepGraph; -1: scratch
   int64_t offset = 0, bytes = 0;
 };
 
@@ -32,8 +34,8 @@ struct Launch {
 };
 
 struct ScheduledProgram {
-  int64_t arenaBytes = 0;      // claimed: the end of the last byte any launch touches
-  int64_t peakLive = -1;       // claimed most bytes alive at one launch; < 0: no claim
+  int64_t arenaBytes = 0; // claimed: the end of the last byte any launch touches
+  int64_t peakLive = -1;  // claimed most bytes alive at one launch; < 0: no claim
   int64_t microbatch = 1, count = 1;
   std::vector<Place> persistent; // of every persistent buffer
   std::vector<Place> zeroed;     // accumulators zeroed before the loop

@@ -8,8 +8,9 @@ namespace cinch::solve {
 
 bool parseStrategy(const std::string &text, Strategy &strategy, std::string &error) {
   static const std::pair<const char *, Strategy::Kind> names[] = {
-      {"none", Strategy::None},     {"all", Strategy::All},         {"sqrt", Strategy::Sqrt}, {"marked", Strategy::Marked},
-      {"cheap", Strategy::Cheap},   {"optimal", Strategy::Optimal}, {"auto", Strategy::Auto}};
+      {"none", Strategy::None},     {"all", Strategy::All},     {"sqrt", Strategy::Sqrt},
+      {"marked", Strategy::Marked}, {"cheap", Strategy::Cheap}, {"optimal", Strategy::Optimal},
+      {"auto", Strategy::Auto}};
   for (auto &[name, kind] : names)
     if (text == name) {
       strategy = {kind, 0};
@@ -61,7 +62,8 @@ Sweep::Sweep(const GraphIndex &index) : index(index) {
       turn = i;
       break;
     }
-  forward.assign(g.buffers.size(), false), saved.assign(g.buffers.size(), false), lastForward.assign(g.buffers.size(), -1);
+  forward.assign(g.buffers.size(), false), saved.assign(g.buffers.size(), false),
+      lastForward.assign(g.buffers.size(), -1);
   for (size_t b = 0; b < g.buffers.size(); ++b) {
     if (g.buffers[b].kind != Buffer::Value || index.persistent[b] || index.bornIn[b] != Section::Loop)
       continue;
@@ -76,7 +78,8 @@ Sweep::Sweep(const GraphIndex &index) : index(index) {
           saved[b] = true;
       }
   }
-  // Units: blocks of a `repeat` if there are two or more, else the stretches between points that a single value crosses.
+  // Units: blocks of a `repeat` if there are two or more, else the stretches between points that a single value
+  // crosses.
   int previous = -1;
   for (int i = 0; i < turn; ++i) {
     int block = g.kernels[loop[i]].block;
@@ -200,7 +203,8 @@ std::vector<int> expand(const Sweep &sweep, const Policy &policy) {
   std::vector<char> inCone(g.kernels.size(), 0);
   for (size_t i = sweep.turn; i < loop.size(); ++i) {
     const Kernel &kernel = g.kernels[loop[i]];
-    // Latest needs first would hold the earlier ones' inputs; ascending order lets a need reuse what the one before computed.
+    // Latest needs first would hold the earlier ones' inputs; ascending order lets a need reuse what the one before
+    // computed.
     mine.clear();
     int home = -1;
     for (int r : kernel.reads)
@@ -278,9 +282,7 @@ std::vector<int> schedule(const Sweep &sweep, const Strategy &strategy) {
   switch (strategy.kind) {
   case Strategy::None:
   case Strategy::Optimal:
-  case Strategy::Auto:
-    policy.keep.assign(g.buffers.size(), true);
-    break;
+  case Strategy::Auto: policy.keep.assign(g.buffers.size(), true); break;
   case Strategy::All:
     // Nothing is kept: the backward sweep gets what it needs by halving the forward sweep, level under level.
     halve(0, sweep.turn, 1, policy.cuts);
@@ -291,9 +293,7 @@ std::vector<int> schedule(const Sweep &sweep, const Strategy &strategy) {
     policy.cuts = everyUnits(sweep, std::max<int64_t>(1, int64_t(std::ceil(std::sqrt(double(units)) - 1e-9))));
     break;
   }
-  case Strategy::Every:
-    policy.cuts = everyUnits(sweep, strategy.every);
-    break;
+  case Strategy::Every: policy.cuts = everyUnits(sweep, strategy.every); break;
   case Strategy::Marked: {
     bool anyKeep = false;
     for (int k : sweep.index.loop)

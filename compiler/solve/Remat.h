@@ -1,12 +1,12 @@
 // Remat.h: what is kept from the forward sweep to the backward sweep, and what is computed again.
 //
-// A policy gives the values of the forward sweep levels by cutting its order of kernels. A value that crosses a cut of level l
-// has that level (the least one counts); one that crosses none has the deepest level. Level 0 is kept from the forward sweep
-// on. A value of level l > 0 is recomputed when the backward sweep first needs it inside its segment (segments of level l lie
-// between the cuts of lower levels) and then held for the rest of that segment:
+// A policy gives the values of the forward sweep levels by cutting its order of kernels. A value that crosses a cut
+// of level l has that level (the least one counts); one that crosses none has the deepest level. Level 0 is kept from
+// the forward sweep on. A value of level l > 0 is recomputed when the backward sweep first needs it inside its
+// segment (segments of level l lie between the cuts of lower levels) and then held for the rest of that segment:
 //
-//     kernels   a b c | d e f | g h i      cuts of level 0 after c and f: c and f are kept; when the backward sweep needs h,
-//                     0       0            g and h run again and stay until they were used
+//     kernels   a b c | d e f | g h i      cuts of level 0 after c and f: c and f are kept; when the backward sweep
+//                     0       0            needs h, g and h run again and stay until they were used
 //
 // With cuts of one level this is checkpointing by segments, with several it is nested, and halving all the way down is
 // treeverse (Griewank 1992): logarithmic memory for logarithmically many forward sweeps. `keep` exempts single values.
@@ -32,12 +32,12 @@ public:
   explicit Sweep(const GraphIndex &);
 
   const GraphIndex &index;
-  int turn = 0;                   // loop kernels [0, turn) are the forward sweep
-  std::vector<int> position;      // of kernels: place in the loop
-  std::vector<int> lastForward;   // of buffers: last forward position that reads it (or its producer's)
-  std::vector<bool> forward;      // of buffers: value of the forward sweep
-  std::vector<bool> saved;        // of buffers: forward value that the backward sweep reads
-  std::vector<int> units;         // cut positions between units: block ends, or points that one value crosses
+  int turn = 0;                 // loop kernels [0, turn) are the forward sweep
+  std::vector<int> position;    // of kernels: place in the loop
+  std::vector<int> lastForward; // of buffers: last forward position that reads it (or its producer's)
+  std::vector<bool> forward;    // of buffers: value of the forward sweep
+  std::vector<bool> saved;      // of buffers: forward value that the backward sweep reads
+  std::vector<int> units;       // cut positions between units: block ends, or points that one value crosses
   int64_t crossingBytes(int cut, int64_t microbatch) const;
 };
 
@@ -55,12 +55,13 @@ std::vector<int> expand(const Sweep &, const Policy &);
 // The loop body of a named strategy (not Optimal, Auto).
 std::vector<int> schedule(const Sweep &, const Strategy &);
 
-// Policies from dynamic programming over the units (RematChain.cpp), `count` for each of three ranges of memory. `orders`:
-// orders in which values are worth keeping.
-std::vector<Policy> chainPolicies(const Sweep &, int64_t microbatch, const std::vector<std::vector<int>> &orders, int count);
+// Policies from dynamic programming over the units (RematChain.cpp), `count` for each of three ranges of memory.
+// `orders`: orders in which values are worth keeping.
+std::vector<Policy> chainPolicies(const Sweep &, int64_t microbatch, const std::vector<std::vector<int>> &orders,
+                                  int count);
 
-// Schedules worth trying at any budget, named for the remark that explains the choice. The list depends on nothing but the
-// graph and this micro-batch.
+// Schedules worth trying at any budget, named for the remark that explains the choice. The list depends on nothing
+// but the graph and this micro-batch.
 struct RematCandidate {
   std::string name;
   std::vector<int> loop;

@@ -1,16 +1,17 @@
-// RematChain.cpp: dynamic programming over the units of the forward sweep (rotor: Beaumont, Eyraud-Dubois, Herrmann, Joly,
-// Shilova 2019, with several ways to keep a unit as in Rockmate).
+// RematChain.cpp: dynamic programming over the units of the forward sweep (rotor: Beaumont, Eyraud-Dubois, Herrmann,
+// Joly, Shilova 2019, with several ways to keep a unit as in Rockmate).
 //
-// opt(a, b, m): least time to go forward and backward through units a..b, given the input of a, with m bytes to spend. Either
-// unit a keeps what one of its options says and the rest follows, or the sweep runs on to the input of unit j keeping that
-// alone, finishes j..b, and then does a..j-1 again from the input of a:
+// opt(a, b, m): least time to go forward and backward through units a..b, given the input of a, with m bytes to
+// spend. Either unit a keeps what one of its options says and the rest follows, or the sweep runs on to the input of
+// unit j keeping that alone, finishes j..b, and then does a..j-1 again from the input of a:
 //
 //     opt(a, b, m) = min over options k   f(a) + r(a, k) + opt(a + 1, b, m - s(a, k))
 //                    min over j in (a, b] f(a) + .. + f(j - 1) + opt(j, b, m - c(j)) + opt(a, j - 1, m)
 //
-// f: one forward run of a unit; r: what repeating the rest of it costs; s: bytes kept, c: bytes that cross into unit j. In
-// levels (Remat.h) j is a cut; the right part goes on at the same level, since it is swept in the same run, the left part one
-// deeper. Bytes are counted in slots, rounded up, and the exact timeline of what comes out decides whether it fits.
+// f: one forward run of a unit; r: what repeating the rest of it costs; s: bytes kept, c: bytes that cross into unit
+// j. In levels (Remat.h) j is a cut; the right part goes on at the same level, since it is swept in the same run, the
+// left part one deeper. Bytes are counted in slots, rounded up, and the exact timeline of what comes out decides
+// whether it fits.
 #include "compiler/solve/Remat.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ struct Option {
 };
 
 struct Unit {
-  int from = 0, to = 0;          // forward positions
+  int from = 0, to = 0; // forward positions
   double seconds = 0, crossing = 0, inside = 0, transient = 0, backward = 0;
   std::vector<Option> options;
 };
@@ -271,7 +272,8 @@ private:
 
 } // namespace
 
-std::vector<Policy> chainPolicies(const Sweep &sweep, int64_t microbatch, const std::vector<std::vector<int>> &orders, int count) {
+std::vector<Policy> chainPolicies(const Sweep &sweep, int64_t microbatch, const std::vector<std::vector<int>> &orders,
+                                  int count) {
   std::vector<Policy> result;
   if (sweep.turn == 0)
     return result;

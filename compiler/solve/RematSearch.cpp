@@ -1,6 +1,6 @@
-// RematSearch.cpp: the schedules among which `auto` chooses: named strategies, nested segments, and for segments of several
-// lengths two greedy trajectories between "keep only what crosses the cuts" and "keep everything that is needed":
-// dropping first what costs least time a byte, and keeping first what saves most time a byte.
+// RematSearch.cpp: the schedules among which `auto` chooses: named strategies, nested segments, and for segments of
+// several lengths two greedy trajectories between "keep only what crosses the cuts" and "keep everything that is
+// needed": dropping first what costs least time a byte, and keeping first what saves most time a byte.
 #include "compiler/solve/Remat.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace cinch::solve {
 namespace {
 
-// One set of level-0 cuts, and what recomputing inside its segments costs for a set of kept values. What crosses a cut is
-// kept, so that segments do not affect each other.
+// One set of level-0 cuts, and what recomputing inside its segments costs for a set of kept values. What crosses a
+// cut is kept, so that segments do not affect each other.
 class Segments {
 public:
   Segments(const Sweep &sweep, int64_t microbatch, const std::vector<int> &cuts)
@@ -79,8 +79,8 @@ private:
   std::vector<int> stack, touched;
 };
 
-// Order in which values leave (drop) or enter (keep) the kept set, best first. Lazy greedy: a score is computed again when
-// it comes to the top and only then acted on.
+// Order in which values leave (drop) or enter (keep) the kept set, best first. Lazy greedy: a score is computed again
+// when it comes to the top and only then acted on.
 std::vector<int> trajectory(Segments &segments, bool dropping) {
   const StepGraph &g = segments.g;
   std::vector<bool> keep(g.buffers.size(), false);
@@ -147,7 +147,8 @@ public:
   }
 
   // Both trajectories over these cuts, `points` schedules each.
-  void addTrajectories(const std::string &name, const std::vector<int> &cuts, const std::vector<int> &inner, int points) {
+  void addTrajectories(const std::string &name, const std::vector<int> &cuts, const std::vector<int> &inner,
+                       int points) {
     Segments segments(sweep, b, cuts);
     const StepGraph &g = sweep.index.graph;
     Policy base;

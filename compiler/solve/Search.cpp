@@ -17,9 +17,9 @@ struct Planner::Rung {
 Planner::Planner(const StepGraph &g) : graph(g), index(graph), sweep(index) {}
 Planner::~Planner() = default;
 
-// The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same proportions at
-// others. Those stay that no other beats in bytes and time at the largest or at the smallest micro-batch, and whatever a user
-// can name.
+// The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same
+// proportions at others. Those stay that no other beats in bytes and time at the largest or at the smallest
+// micro-batch, and whatever a user can name.
 void Planner::makeSchedules() {
   if (!schedules.empty())
     return;
@@ -122,8 +122,8 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
 
 int64_t Planner::memoryBound(int64_t b) const {
   const StepGraph &g = graph;
-  // Before and after the loop the order is the graph's, so its exact peak counts. Inside it every kernel needs its operands,
-  // besides what lives through the loop in any order.
+  // Before and after the loop the order is the graph's, so its exact peak counts. Inside it every kernel needs its
+  // operands, besides what lives through the loop in any order.
   Timeline line(index);
   std::vector<int> loop = plainLoop(g);
   if (!line.build(b, loop))
@@ -135,7 +135,8 @@ int64_t Planner::memoryBound(int64_t b) const {
       bound = std::max(bound, profile[t]);
   std::vector<bool> isThrough(line.storageBytes.size(), false);
   for (size_t s = 0; s < line.storageBytes.size(); ++s)
-    if (line.storageLower[s] <= line.loopBegin && line.storageUpper[s] >= line.loopEnd && line.loopEnd > line.loopBegin) {
+    if (line.storageLower[s] <= line.loopBegin && line.storageUpper[s] >= line.loopEnd &&
+        line.loopEnd > line.loopBegin) {
       isThrough[s] = true;
       through += line.storageBytes[s];
     }
@@ -194,7 +195,8 @@ SearchResult Planner::search(const SearchOptions &options) {
   // The fastest that fits; of equally fast ones the smaller.
   std::vector<int> order = chosen;
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return rungs[a].seconds != rungs[b].seconds ? rungs[a].seconds < rungs[b].seconds : rungs[a].peakLive < rungs[b].peakLive;
+    return rungs[a].seconds != rungs[b].seconds ? rungs[a].seconds < rungs[b].seconds
+                                                : rungs[a].peakLive < rungs[b].peakLive;
   });
   int best = -1;
   for (int r : order)
@@ -204,7 +206,8 @@ SearchResult Planner::search(const SearchOptions &options) {
     }
   // The smallest: those whose live bytes already exceed the best packing cannot win.
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive : rungs[a].seconds < rungs[b].seconds;
+    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive
+                                                  : rungs[a].seconds < rungs[b].seconds;
   });
   int smallest = -1;
   for (int r : order) {
@@ -257,7 +260,8 @@ SearchResult Planner::search(const SearchOptions &options) {
       result.advice = "micro-batch " + std::to_string(other.choice.microbatch) + " instead of " +
                       std::to_string(options.microbatch);
     if (o.strategy.kind != options.strategy.kind)
-      result.advice += std::string(result.advice.empty() ? "" : " and ") + "strategy auto instead of " + str(options.strategy);
+      result.advice +=
+          std::string(result.advice.empty() ? "" : " and ") + "strategy auto instead of " + str(options.strategy);
   }
   return result;
 }
@@ -266,7 +270,8 @@ std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) {
   std::string error;
   std::vector<int> order = rungsOf(options, error);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive : rungs[a].seconds < rungs[b].seconds;
+    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive
+                                                  : rungs[a].seconds < rungs[b].seconds;
   });
   std::vector<LadderPoint> points;
   double fastest = 0;

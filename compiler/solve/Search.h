@@ -1,7 +1,8 @@
 // Search.h: micro-batch and rematerialization together: the least predicted time of a step whose arena fits.
 //
-// The ladder of plans (every micro-batch x every candidate schedule) depends on the graph alone, and the answer for a budget
-// is the fastest plan of the ladder that fits: a larger budget is never slower, a smaller one never peaks higher.
+// The ladder of plans (every micro-batch x every candidate schedule) depends on the graph alone, and the answer for a
+// budget is the fastest plan of the ladder that fits: a larger budget is never slower, a smaller one never peaks
+// higher.
 #ifndef CINCH_COMPILER_SOLVE_SEARCH_H
 #define CINCH_COMPILER_SOLVE_SEARCH_H
 
@@ -13,9 +14,9 @@
 namespace cinch::solve {
 
 struct SearchOptions {
-  int64_t arenaBudget = -1;  // bytes the arena may have (the budget less the allowance); < 0: no limit
-  int64_t microbatch = 0;    // 0: the search chooses
-  Strategy strategy;         // Auto, Optimal: the search chooses
+  int64_t arenaBudget = -1; // bytes the arena may have (the budget less the allowance); < 0: no limit
+  int64_t microbatch = 0;   // 0: the search chooses
+  Strategy strategy;        // Auto, Optimal: the search chooses
 };
 
 // A point of the trade-off between memory and time.
@@ -23,19 +24,19 @@ struct LadderPoint {
   int64_t arenaBytes = 0, peakLive = 0;
   double seconds = 0;
   int64_t microbatch = 1;
-  std::string name;          // how the schedule came about
+  std::string name; // how the schedule came about
 };
 
 struct SearchResult {
   bool feasible = false;
-  std::string error;         // why not, if it is not the budget (a micro-batch that does not divide, ..)
-  Plan plan;                 // the plan, or if nothing fits the smallest one under these options
+  std::string error; // why not, if it is not the budget (a micro-batch that does not divide, ..)
+  Plan plan;         // the plan, or if nothing fits the smallest one under these options
   Choice choice;
   std::string name;
   int64_t smallestArena = 0; // of any plan known under these options
   int64_t bound = 0;         // proven: no order and no recomputation under these options needs less
   double secondsBound = 0;   // proven: no plan under these options is predicted faster
-  // If nothing fits: what is alive at the peak of the smallest plan, and what would help.
+  // If nothing fits: what is alive at the peak of the smallest plan, and what would help (empty: only a larger budget).
   std::vector<LiveBuffer> holders;
   std::string advice;
 };

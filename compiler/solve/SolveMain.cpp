@@ -139,7 +139,9 @@ std::string quoted(const std::string &path) { return "`" + path + "`"; }
 int solveRematMain(const std::vector<std::string> &arguments) {
   Flags flags;
   if (std::string error = parseFlags(arguments, true, flags); !error.empty())
-    return usageError(error + "\nusage: solve remat G.json --budget BYTES [--order free|given] [--time-limit SECONDS] [--work-limit N]");
+    return usageError(
+        error +
+        "\nusage: solve remat G.json --budget BYTES [--order free|given] [--time-limit SECONDS] [--work-limit N]");
   auto buffer = llvm::MemoryBuffer::getFile(flags.file);
   if (!buffer)
     return usageError("cannot read " + quoted(flags.file) + ": " + buffer.getError().message());
@@ -221,7 +223,8 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
       if (columns[k] >= int(cells.size()))
         return usageError(where + "expected a value for `" + names[k] + "`");
       if (k && cells[columns[k]].trim().getAsInteger(10, values[k]))
-        return usageError(where + "expected an integer for `" + names[k] + "`, got `" + cells[columns[k]].trim().str() + "`");
+        return usageError(where + "expected an integer for `" + names[k] + "`, got `" + cells[columns[k]].trim().str() +
+                          "`");
     }
     ids.push_back(cells[columns[0]].trim().str());
     p.buffers.push_back({values[3], values[1], values[2], -1});
@@ -242,7 +245,8 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
   llvm::raw_ostream &out = llvm::outs();
   out << "id,lower,upper,size,offset\n";
   for (size_t i = 0; i < ids.size(); ++i)
-    out << ids[i] << "," << p.buffers[i].lower << "," << p.buffers[i].upper << "," << p.buffers[i].size << "," << s.offsets[i] << "\n";
+    out << ids[i] << "," << p.buffers[i].lower << "," << p.buffers[i].upper << "," << p.buffers[i].size << ","
+        << s.offsets[i] << "\n";
   out << "# height " << s.height << ", bound " << s.bound << "\n";
   out.flush();
   return flags.capacity >= 0 && s.height > flags.capacity ? kNone : kDone;

@@ -17,7 +17,7 @@ struct Linear {
 
 struct Buffer {
   int64_t fixedBytes = 0, perExampleBytes = 0; // size at micro-batch b, before rounding up to 64
-  // Persistent buffers live through the whole run (parameters, optimizer state, batch data) and are never freed or moved.
+  // Persistent buffers live through the whole run (parameters, optimizer state, batch data), never freed or moved.
   // Accumulators live from the start of the micro-batch loop into the epilogue (or wherever their last reader stands).
   enum Kind { Value, Persistent, Accumulator } kind = Value;
   int producer = -1;         // kernel that writes it; -1: input

@@ -14,7 +14,10 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
   std::vector<bool> mutableInLoop(buffers, false);
   for (size_t k = 0; k < kernels; ++k) {
     const Kernel &kernel = g.kernels[k];
-    (kernel.section == Section::Prologue ? prologue : kernel.section == Section::Loop ? loop : epilogue).push_back(int(k));
+    (kernel.section == Section::Prologue ? prologue
+     : kernel.section == Section::Loop   ? loop
+                                         : epilogue)
+        .push_back(int(k));
     for (int b : kernel.reads)
       if (b < 0 || b >= int(buffers)) {
         error = "kernel " + std::to_string(k) + " reads buffer " + std::to_string(b) + ", which does not exist";
@@ -30,8 +33,8 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
         if (g.buffers[b].kind != Buffer::Value && kernel.section == Section::Loop)
           mutableInLoop[b] = true;
         if (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer != int(k)) {
-          error = "buffer " + std::to_string(b) + " is written by kernel " + std::to_string(k) + ", but its producer is " +
-                  std::to_string(g.buffers[b].producer);
+          error = "buffer " + std::to_string(b) + " is written by kernel " + std::to_string(k) +
+                  ", but its producer is " + std::to_string(g.buffers[b].producer);
           return;
         }
       }
@@ -44,7 +47,8 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
     }
     persistent[b] = buffer.kind == Buffer::Persistent || (buffer.kind == Buffer::Value && buffer.producer < 0);
     if (buffer.producer >= int(kernels)) {
-      error = "buffer " + std::to_string(b) + " names kernel " + std::to_string(buffer.producer) + ", which does not exist";
+      error =
+          "buffer " + std::to_string(b) + " names kernel " + std::to_string(buffer.producer) + ", which does not exist";
       return;
     }
     if (!persistent[b] && buffer.producer >= 0)
@@ -185,10 +189,11 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
           if (kernel.reads[r] != from || source < persistentCount)
             continue;
           int s = instances[source].storage;
-          // The value must die here: nobody reads it later, in the next iteration either, and no other write took its bytes.
+          // The value must die here: nobody reads it later, in the next iteration either, and no other write took its
+          // bytes.
           bool heldByLoop = t < loopEnd && pinned[source];
-          if (instances[source].upper == t + 1 && storageUpper[s] == t + 1 && !heldByLoop && storageBytes[s] == bytes(i) &&
-              std::find(taken.begin(), taken.end(), s) == taken.end()) {
+          if (instances[source].upper == t + 1 && storageUpper[s] == t + 1 && !heldByLoop &&
+              storageBytes[s] == bytes(i) && std::find(taken.begin(), taken.end(), s) == taken.end()) {
             instances[i].storage = s;
             storageUpper[s] = std::max(storageUpper[s], instances[i].upper);
             taken.push_back(s);

@@ -1,5 +1,6 @@
-// Timeline.h: a schedule of the loop body becomes instances with exact lifetimes: what `evaluate` and every search use to
-// count bytes, so that there is one count. Flat arrays, reused from call to call: a search builds thousands of timelines.
+// Timeline.h: a schedule of the loop body becomes instances with exact lifetimes: what `evaluate` and every search
+// use to count bytes, so that there is one count. Flat arrays, reused from call to call: a search builds thousands of
+// timelines.
 #ifndef CINCH_COMPILER_SOLVE_TIMELINE_H
 #define CINCH_COMPILER_SOLVE_TIMELINE_H
 
@@ -26,22 +27,23 @@ public:
   };
   explicit Timeline(const GraphIndex &index) : index(index) {}
 
-  // `loop`: kernels in the order they run; one that stands twice is recomputed. Every read takes the latest run's value and
-  // an instance dies after its last read. Returns false, with `error`, if something is read that does not exist.
+  // `loop`: kernels in the order they run; one that stands twice is recomputed. Every read takes the latest run's
+  // value and an instance dies after its last read. Returns false, with `error`, if something is read that does not
+  // exist.
   bool build(int64_t microbatch, const std::vector<int> &loop);
 
   const GraphIndex &index;
   int64_t microbatch = 1;
   int loopBegin = 0, loopEnd = 0, end = 0;
-  std::vector<int> runs;                      // kernels
-  std::vector<int> firstRead, firstWrite;     // of runs: where their instances start in the two arrays below
+  std::vector<int> runs;                  // kernels
+  std::vector<int> firstRead, firstWrite; // of runs: where their instances start in the two arrays below
   std::vector<int> readInstances, writeInstances;
-  std::vector<int> scratch;                   // of runs: instance or -1
+  std::vector<int> scratch; // of runs: instance or -1
   std::vector<Life> instances;
   std::vector<int64_t> storageBytes;
   std::vector<int> storageLower, storageUpper;
   int64_t persistentBytes = 0;
-  int64_t peak = 0;                           // most bytes alive at one run, persistent ones included
+  int64_t peak = 0; // most bytes alive at one run, persistent ones included
   int peakRun = 0;
   std::string error;
 

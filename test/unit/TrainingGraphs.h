@@ -1,5 +1,6 @@
-// TrainingGraphs.h: step graphs in the shape of real training programs, for the planner's tests: a chain of dense layers and
-// a decoder-only transformer with AdamW, with bytes and a roofline's seconds as functions of the micro-batch.
+// TrainingGraphs.h: step graphs in the shape of real training programs, for the planner's tests: a chain of dense
+// layers and a decoder-only transformer with AdamW, with bytes and a roofline's seconds as functions of the
+// micro-batch.
 #ifndef CINCH_TEST_UNIT_TRAININGGRAPHS_H
 #define CINCH_TEST_UNIT_TRAININGGRAPHS_H
 
@@ -21,7 +22,8 @@ public:
   }
   int accumulator(const std::string &name, int64_t fixed) { return buffer(Buffer::Accumulator, name, fixed, 0); }
 
-  int kernel(const std::string &name, std::vector<int> reads, std::vector<int> writes, double flopsPerExample, bool cheap) {
+  int kernel(const std::string &name, std::vector<int> reads, std::vector<int> writes, double flopsPerExample,
+             bool cheap) {
     Kernel k;
     k.name = name, k.section = section, k.backward = backward, k.cheap = cheap, k.block = block;
     k.line = int(g.kernels.size()) + 1;
@@ -49,7 +51,8 @@ public:
 private:
   int buffer(Buffer::Kind kind, const std::string &name, int64_t fixed, int64_t perExample) {
     Buffer b;
-    b.kind = kind, b.name = name, b.fixedBytes = fixed, b.perExampleBytes = perExample, b.line = int(g.buffers.size()) + 1;
+    b.kind = kind, b.name = name, b.fixedBytes = fixed, b.perExampleBytes = perExample,
+    b.line = int(g.buffers.size()) + 1;
     g.buffers.push_back(b);
     return int(g.buffers.size()) - 1;
   }
@@ -142,8 +145,10 @@ inline StepGraph transformer(int layers, int64_t D, int64_t T, int64_t V, int64_
     std::string n = "blocks." + std::to_string(l) + ".";
     Block k{};
     k.x = x;
-    k.p[0] = parameter(n + "ln1", 2 * D), k.p[1] = parameter(n + "qkv", 3 * D * D), k.p[2] = parameter(n + "proj", D * D);
-    k.p[3] = parameter(n + "ln2", 2 * D), k.p[4] = parameter(n + "up", 4 * D * D), k.p[5] = parameter(n + "down", 4 * D * D);
+    k.p[0] = parameter(n + "ln1", 2 * D), k.p[1] = parameter(n + "qkv", 3 * D * D),
+    k.p[2] = parameter(n + "proj", D * D);
+    k.p[3] = parameter(n + "ln2", 2 * D), k.p[4] = parameter(n + "up", 4 * D * D),
+    k.p[5] = parameter(n + "down", 4 * D * D);
     k.y1 = b.value(n + "ln1.y", td), k.s1 = b.value(n + "ln1.stats", 8 * T);
     b.kernel(n + "ln1", {x, P(k.p[0])}, {k.y1, k.s1}, 0, true);
     k.qkv = b.value(n + "qkv.y", 3 * td);

@@ -1,6 +1,6 @@
 // LINK: cinch_solve
-// Arena packing against brute force on small sets, on perfect (guillotine-cut) instances, and its verifier on wrong answers.
-// Arguments: instances, buffers in each, width in ticks, height: measures perfect instances of that kind.
+// Arena packing against brute force on small sets, on perfect (guillotine-cut) instances, and its verifier on wrong
+// answers. Arguments: instances, buffers in each, width in ticks, height: measures perfect instances of that kind.
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -68,7 +68,8 @@ static ArenaProblem guillotine(Rng &rng, int count, int64_t width, int64_t heigh
     size_t i = size_t(rng.below(int64_t(pieces.size())));
     for (int tries = 0; tries < 3; ++tries) { // larger pieces are cut first, more or less
       size_t j = size_t(rng.below(int64_t(pieces.size())));
-      if ((pieces[j].t1 - pieces[j].t0) * (pieces[j].h1 - pieces[j].h0) > (pieces[i].t1 - pieces[i].t0) * (pieces[i].h1 - pieces[i].h0))
+      if ((pieces[j].t1 - pieces[j].t0) * (pieces[j].h1 - pieces[j].h0) >
+          (pieces[i].t1 - pieces[i].t0) * (pieces[i].h1 - pieces[i].h0))
         i = j;
     }
     Piece &x = pieces[i], y = x;
@@ -105,11 +106,12 @@ static void testSmall(int instances) {
     int64_t best = bruteForce(p);
     if (!why.empty() || s.height != best || s.bound != best) {
       if (++wrong <= 5)
-        std::printf("  set %d: height %lld, bound %lld, brute force %lld %s\n", k, (long long)s.height, (long long)s.bound,
-                    (long long)best, why.c_str());
+        std::printf("  set %d: height %lld, bound %lld, brute force %lld %s\n", k, (long long)s.height,
+                    (long long)s.bound, (long long)best, why.c_str());
     }
   }
-  expect(wrong == 0, std::to_string(wrong) + " of " + std::to_string(instances) + " small sets differ from brute force");
+  expect(wrong == 0,
+         std::to_string(wrong) + " of " + std::to_string(instances) + " small sets differ from brute force");
 }
 
 static void testPerfect(int instances, int buffers, int64_t width, int64_t height, double share, double seconds,
@@ -129,10 +131,12 @@ static void testPerfect(int instances, int buffers, int64_t width, int64_t heigh
     found += s.height == height;
     worst = std::max(worst, double(s.height) / double(height)), slowest = std::max(slowest, took);
     if (verbose)
-      std::printf("perfect %d x %lld: %.4f in %.2f s\n", buffers, (long long)width, double(s.height) / double(height), took);
+      std::printf("perfect %d x %lld: %.4f in %.2f s\n", buffers, (long long)width, double(s.height) / double(height),
+                  took);
   }
   if (verbose)
-    std::printf("perfect %d x %lld: %d of %d, worst %.4f, slowest %.2f s\n", buffers, (long long)width, found, instances, worst, slowest);
+    std::printf("perfect %d x %lld: %d of %d, worst %.4f, slowest %.2f s\n", buffers, (long long)width, found,
+                instances, worst, slowest);
   expect(found >= share * instances, "perfect instances of " + std::to_string(buffers) + " buffers: found " +
                                          std::to_string(found) + " of " + std::to_string(instances));
   expect(worst <= 1.02, "perfect instances of " + std::to_string(buffers) + " buffers: worst " + std::to_string(worst));

@@ -1,6 +1,7 @@
 // LINK: cinch_solve
-// Rematerialization on any graph: equal to brute force on small random graphs at every budget for both orders; the verifier
-// rejects wrong schedules; larger graphs give right schedules and bounds. Arguments: graphs, nodes: only the comparison.
+// Rematerialization on any graph: equal to brute force on small random graphs at every budget for both orders; the
+// verifier rejects wrong schedules; larger graphs give right schedules and bounds. Arguments: graphs, nodes: only the
+// comparison.
 #include "compiler/solve/Dag.h"
 
 #include <algorithm>
@@ -49,7 +50,8 @@ static Dag randomDag(Rng &rng, int n) {
   return d;
 }
 
-// Every state (computed once, held) with every computation and every single free, cheapest first. Returns -1 if impossible.
+// Every state (computed once, held) with every computation and every single free, cheapest first. Returns -1 if
+// impossible.
 static double bruteForce(const Dag &d, Order order, int64_t budget) {
   int n = d.size();
   std::map<std::pair<int, int>, double> cost;
@@ -120,9 +122,10 @@ static void compare(int graphs, int most) {
           ok = s.status == DagSolution::Optimal && std::abs(s.cost.cost - best) < 1e-9 && s.leastBudget == least &&
                verify(d, order, budget, withFrees(d, s.runs), s.cost).empty();
         if (!ok && ++wrong <= 5)
-          std::printf("  %s, %d nodes, budget %lld: status %d cost %g bound %g least %lld (%lld), brute force %g; %s\n", name.c_str(),
-                      d.size(), (long long)budget, int(s.status), s.cost.cost, s.bound, (long long)s.leastBudget, (long long)least,
-                      best, verify(d, order, budget, withFrees(d, s.runs), s.cost).c_str());
+          std::printf("  %s, %d nodes, budget %lld: status %d cost %g bound %g least %lld (%lld), brute force %g; %s\n",
+                      name.c_str(), d.size(), (long long)budget, int(s.status), s.cost.cost, s.bound,
+                      (long long)s.leastBudget, (long long)least, best,
+                      verify(d, order, budget, withFrees(d, s.runs), s.cost).c_str());
       }
     }
   }
@@ -153,7 +156,8 @@ static void testVerify() {
   DagSolution s = solve(d, Order::Given, budget);
   expect(s.status == DagSolution::Optimal && s.runs.size() > size_t(d.size()), "the chain needs repetition");
   std::vector<int> good = withFrees(d, s.runs);
-  expect(verify(d, Order::Given, budget, good, s.cost).empty(), "verify accepts: " + verify(d, Order::Given, budget, good, s.cost));
+  expect(verify(d, Order::Given, budget, good, s.cost).empty(),
+         "verify accepts: " + verify(d, Order::Given, budget, good, s.cost));
   auto reject = [&](const char *kind, const std::function<bool(std::vector<int> &, Cost &, size_t)> &mutate) {
     int planted = 0, accepted = 0;
     for (size_t i = 0; i < good.size(); ++i) {
@@ -164,20 +168,26 @@ static void testVerify() {
       ++planted;
       accepted += verify(d, Order::Given, budget, bad, claimed).empty();
     }
-    expect(planted > 0 && !accepted, std::string(kind) + ": " + std::to_string(accepted) + " of " + std::to_string(planted) + " accepted");
+    expect(planted > 0 && !accepted,
+           std::string(kind) + ": " + std::to_string(accepted) + " of " + std::to_string(planted) + " accepted");
   };
   using S = std::vector<int>;
   reject("a computation left out", [](S &b, Cost &, size_t i) { return b[i] >= 0 && (b.erase(b.begin() + i), true); });
-  reject("a computation twice", [](S &b, Cost &, size_t i) { return b[i] >= 0 && (b.insert(b.begin() + i, int(b[i])), true); });
+  reject("a computation twice",
+         [](S &b, Cost &, size_t i) { return b[i] >= 0 && (b.insert(b.begin() + i, int(b[i])), true); });
   reject("a free twice", [](S &b, Cost &, size_t i) { return b[i] < 0 && (b.insert(b.begin() + i, int(b[i])), true); });
   reject("a free too early", [](S &b, Cost &, size_t i) {
     return i > 0 && b[i] < 0 && b[i - 1] >= 0 && (std::swap(b[i], b[i - 1]), true);
   });
-  reject("a free before any computation", [](S &b, Cost &, size_t i) { return b[i] < 0 && (b.insert(b.begin(), int(b[i])), true); });
+  reject("a free before any computation",
+         [](S &b, Cost &, size_t i) { return b[i] < 0 && (b.insert(b.begin(), int(b[i])), true); });
   reject("a node that does not exist", [&](S &b, Cost &, size_t i) { return b[i] >= 0 && (b[i] = d.size(), true); });
-  reject("a free of a node that does not exist", [&](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~d.size(), true); });
-  reject("another node computed", [&](S &b, Cost &, size_t i) { return b[i] >= 0 && (b[i] = (b[i] + 1) % d.size(), true); });
-  reject("another node freed", [&](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~((~b[i] + 3) % d.size()), true); });
+  reject("a free of a node that does not exist",
+         [&](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~d.size(), true); });
+  reject("another node computed",
+         [&](S &b, Cost &, size_t i) { return b[i] >= 0 && (b[i] = (b[i] + 1) % d.size(), true); });
+  reject("another node freed",
+         [&](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~((~b[i] + 3) % d.size()), true); });
   reject("computed instead of freed", [](S &b, Cost &, size_t i) { return b[i] < 0 && (b[i] = ~b[i], true); });
   reject("freed instead of computed", [](S &b, Cost &, size_t i) { return b[i] >= 0 && (b[i] = ~b[i], true); });
   reject("a cost too small", [](S &, Cost &c, size_t i) { return i == 0 && (c.cost -= 1, true); });
@@ -187,9 +197,12 @@ static void testVerify() {
   reject("a schedule cut short", [](S &b, Cost &, size_t i) {
     return std::any_of(b.begin() + i, b.end(), [](int v) { return v >= 0; }) && (b.resize(i), true);
   });
-  reject("a schedule that starts late", [](S &b, Cost &, size_t i) { return i > 0 && (b.erase(b.begin(), b.begin() + i), true); });
-  reject("a schedule twice", [](S &b, Cost &, size_t i) { return i == 0 && (b.insert(b.end(), b.begin(), b.begin() + b.size()), true); });
-  reject("a schedule backwards", [](S &b, Cost &, size_t i) { return i == 0 && (std::reverse(b.begin(), b.end()), true); });
+  reject("a schedule that starts late",
+         [](S &b, Cost &, size_t i) { return i > 0 && (b.erase(b.begin(), b.begin() + i), true); });
+  reject("a schedule twice",
+         [](S &b, Cost &, size_t i) { return i == 0 && (b.insert(b.end(), b.begin(), b.begin() + b.size()), true); });
+  reject("a schedule backwards",
+         [](S &b, Cost &, size_t i) { return i == 0 && (std::reverse(b.begin(), b.end()), true); });
   reject("an empty schedule", [](S &b, Cost &, size_t i) { return i == 0 && (b.clear(), true); });
   reject("nothing freed", [](S &b, Cost &, size_t i) {
     b.erase(std::remove_if(b.begin(), b.end(), [](int v) { return v < 0; }), b.end());
@@ -197,7 +210,8 @@ static void testVerify() {
   });
   std::string over = verify(d, Order::Given, s.cost.peak - 1, good, s.cost);
   expect(!over.empty(), "verify rejects a budget that the schedule breaks");
-  // The order of first computations: two independent nodes swapped are right when the order is free and wrong when given.
+  // The order of first computations: two independent nodes swapped are right when the order is free and wrong when
+  // given.
   Dag pair;
   pair.nodes.resize(2);
   pair.nodes[1].id = 1;

@@ -19,7 +19,8 @@ static void expect(bool ok, const std::string &what) {
 
 using Part = std::vector<Launch> ScheduledProgram::*;
 
-// Hands every mutant to the checker. `mutate(program, n)` plants fault number n and returns false when there is none left.
+// Hands every mutant to the checker. `mutate(program, n)` plants fault number n and returns false when there is none
+// left.
 static void reject(const StepGraph &g, const ScheduledProgram &good, const char *kind,
                    const std::function<bool(ScheduledProgram &, int)> &mutate) {
   int planted = 0, accepted = 0;
@@ -45,11 +46,12 @@ static Launch *pick(ScheduledProgram &p, int n, const std::function<bool(const L
   return nullptr;
 }
 
-// Does launch `at` write the very bytes that an earlier run of its kernel wrote? If nothing overwrote them in between, the
-// program is right without it, so such places get no faults that take it away.
+// Does launch `at` write the very bytes that an earlier run of its kernel wrote? If nothing overwrote them in
+// between, the program is right without it, so such places get no faults that take it away.
 static bool writesWhereBefore(const std::vector<Launch> &launches, size_t at) {
   for (size_t i = 0; i < at; ++i)
-    if (launches[i].kernel == launches[at].kernel && launches[i].writes.front().offset == launches[at].writes.front().offset)
+    if (launches[i].kernel == launches[at].kernel &&
+        launches[i].writes.front().offset == launches[at].writes.front().offset)
       return true;
   return false;
 }
@@ -76,7 +78,8 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
     return l && (l->reads.front().offset += 64, true);
   });
   reject(g, good, "a read from another buffer's bytes", [&](ScheduledProgram &p, int n) {
-    Launch *l = pick(p, n, [](const Launch &x) { return x.reads.size() > 1 && x.reads[0].offset != x.reads[1].offset; });
+    Launch *l =
+        pick(p, n, [](const Launch &x) { return x.reads.size() > 1 && x.reads[0].offset != x.reads[1].offset; });
     return l && (l->reads[0].offset = l->reads[1].offset, true);
   });
   reject(g, good, "a write to the bytes before", [&](ScheduledProgram &p, int n) {
@@ -133,10 +136,14 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
             }
     return false;
   });
-  reject(g, good, "an arena claimed too small", [&](ScheduledProgram &p, int n) { return n == 0 && (p.arenaBytes -= 64, true); });
-  reject(g, good, "an arena claimed too large", [&](ScheduledProgram &p, int n) { return n == 0 && (p.arenaBytes += 64, true); });
-  reject(g, good, "a peak claimed too small", [&](ScheduledProgram &p, int n) { return n == 0 && (p.peakLive -= 64, true); });
-  reject(g, good, "a peak claimed too large", [&](ScheduledProgram &p, int n) { return n == 0 && (p.peakLive += 64, true); });
+  reject(g, good, "an arena claimed too small",
+         [&](ScheduledProgram &p, int n) { return n == 0 && (p.arenaBytes -= 64, true); });
+  reject(g, good, "an arena claimed too large",
+         [&](ScheduledProgram &p, int n) { return n == 0 && (p.arenaBytes += 64, true); });
+  reject(g, good, "a peak claimed too small",
+         [&](ScheduledProgram &p, int n) { return n == 0 && (p.peakLive -= 64, true); });
+  reject(g, good, "a peak claimed too large",
+         [&](ScheduledProgram &p, int n) { return n == 0 && (p.peakLive += 64, true); });
   reject(g, good, "a size cut short", [&](ScheduledProgram &p, int n) {
     Launch *l = pick(p, n, all);
     return l && (l->writes.front().bytes -= 64, true);
@@ -159,9 +166,8 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
   reject(g, good, "an accumulator zeroed twice", [&](ScheduledProgram &p, int n) {
     return n < int(p.zeroed.size()) && (p.zeroed.push_back(Place(p.zeroed[n])), true);
   });
-  reject(g, good, "the wrong bytes zeroed", [&](ScheduledProgram &p, int n) {
-    return n < int(p.zeroed.size()) && (p.zeroed[n].offset = 0, true);
-  });
+  reject(g, good, "the wrong bytes zeroed",
+         [&](ScheduledProgram &p, int n) { return n < int(p.zeroed.size()) && (p.zeroed[n].offset = 0, true); });
   reject(g, good, "a value zeroed", [&](ScheduledProgram &p, int n) {
     Launch *l = pick(p, n, [&](const Launch &x) { return isValue(x.writes.front().buffer); });
     return l && (p.zeroed.push_back(l->writes.front()), true);
@@ -206,7 +212,8 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
     Launch *l = pick(p, n, [&](const Launch &x) {
       const Kernel &k = g.kernels[x.kernel];
       for (const Place &y : x.reads)
-        if (std::find(k.inPlace.begin(), k.inPlace.end(), std::make_pair(x.writes[0].buffer, y.buffer)) != k.inPlace.end())
+        if (std::find(k.inPlace.begin(), k.inPlace.end(), std::make_pair(x.writes[0].buffer, y.buffer)) !=
+            k.inPlace.end())
           return false;
       return !x.reads.empty() && isValue(x.writes[0].buffer) && isValue(x.reads[0].buffer) && x.writes[0].bytes > 0;
     });

@@ -1,7 +1,7 @@
 // LINK: cinch_solve
-// The planner on training graphs: every strategy gives a plan that the checker proves, `auto` is never worse than a named
-// strategy, larger budgets are never slower, refusals say what they must. With an argument it prints what it measures;
-// an argument above 1 adds GPT-2's shape with that many blocks.
+// The planner on training graphs: every strategy gives a plan that the checker proves, `auto` is never worse than a
+// named strategy, larger budgets are never slower, refusals say what they must. With an argument it prints what it
+// measures; an argument above 1 adds GPT-2's shape with that many blocks.
 #include "TrainingGraphs.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Search.h"
@@ -49,9 +49,10 @@ static void testGraph(const std::string &name, const StepGraph &g, bool verbose)
       std::string why = r.feasible ? prove(g, r.plan) : "infeasible without a budget " + r.error;
       expect(why.empty(), name + ": " + text + " at micro-batch " + std::to_string(b) + ": " + why);
       if (verbose)
-        std::printf("%s %-8s b=%-3lld live %.1f MiB arena %.1f bound %.1f seconds %.4f runs %zu recomputed %d; %.2f s\n",
-                    name.c_str(), text, (long long)b, mib(r.plan.peakLive), mib(r.plan.decision.arenaBytes), mib(r.bound),
-                    r.plan.seconds, r.plan.decision.runs.size(), r.plan.recomputed, took);
+        std::printf(
+            "%s %-8s b=%-3lld live %.1f MiB arena %.1f bound %.1f seconds %.4f runs %zu recomputed %d; %.2f s\n",
+            name.c_str(), text, (long long)b, mib(r.plan.peakLive), mib(r.plan.decision.arenaBytes), mib(r.bound),
+            r.plan.seconds, r.plan.decision.runs.size(), r.plan.recomputed, took);
       expect(r.bound <= r.plan.peakLive, name + ": the bound is not above a plan");
       named.push_back(std::move(r));
     }
@@ -59,9 +60,14 @@ static void testGraph(const std::string &name, const StepGraph &g, bool verbose)
   double start = now();
   SearchResult smallest = planner.search({0, 0, {}});
   if (verbose)
-    std::printf("%s smallest %.1f MiB, bound %.1f MiB, found in %.2f s: %s\n", name.c_str(), mib(smallest.smallestArena),
-                mib(smallest.bound), now() - start, smallest.name.c_str());
-  expect(!smallest.feasible && !smallest.holders.empty() && smallest.advice.empty(), name + ": a budget of 0 is refused");
+    std::printf("%s smallest %.1f MiB, bound %.1f MiB, found in %.2f s: %s\n", name.c_str(),
+                mib(smallest.smallestArena), mib(smallest.bound), now() - start, smallest.name.c_str());
+  expect(!smallest.feasible && !smallest.holders.empty() && smallest.advice.empty(),
+         name + ": a budget of 0 is refused");
+  // With the largest micro-batch and nothing recomputed, the smallest budget asks for a change of both.
+  SearchResult fixed = planner.search({smallest.smallestArena, g.batch, {Strategy::None, 0}});
+  expect(!fixed.feasible && fixed.advice.find("strategy auto instead of none") != std::string::npos,
+         name + ": a change is advised: " + fixed.advice);
   int64_t low = smallest.smallestArena, high = 0;
   for (const SearchResult &r : named)
     high = std::max(high, r.plan.decision.arenaBytes);
@@ -78,9 +84,9 @@ static void testGraph(const std::string &name, const StepGraph &g, bool verbose)
     expect(r.plan.seconds <= last, name + ": a larger budget is not slower");
     last = r.plan.seconds;
     if (verbose)
-      std::printf("%s auto at %.1f MiB: arena %.1f live %.1f b=%lld %.4f s (+%.2f %%), %s; %.2f s\n", name.c_str(), mib(budget),
-                  mib(r.plan.decision.arenaBytes), mib(r.plan.peakLive), (long long)r.choice.microbatch, r.plan.seconds,
-                  100 * (r.plan.seconds / r.secondsBound - 1), r.name.c_str(), took);
+      std::printf("%s auto at %.1f MiB: arena %.1f live %.1f b=%lld %.4f s (+%.2f %%), %s; %.2f s\n", name.c_str(),
+                  mib(budget), mib(r.plan.decision.arenaBytes), mib(r.plan.peakLive), (long long)r.choice.microbatch,
+                  r.plan.seconds, 100 * (r.plan.seconds / r.secondsBound - 1), r.name.c_str(), took);
     for (const SearchResult &other : named)
       if (other.plan.decision.arenaBytes <= budget)
         expect(r.plan.seconds <= other.plan.seconds, name + ": auto is not worse than " + other.name);

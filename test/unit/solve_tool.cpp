@@ -1,6 +1,6 @@
 // LINK: cinch_solve
-// The commands `solve remat` and `solve arena` as a program of their own, for tests of the planners alone. Without arguments
-// it runs a few wrong command lines, each of which must be refused as a wrong usage.
+// The commands `solve remat` and `solve arena` as a program of their own, for tests of the planners alone. Without
+// arguments it runs a few wrong command lines, each of which must be refused as a wrong usage.
 #include "compiler/solve/Dag.h"
 
 #include <cstdio>
@@ -13,9 +13,15 @@ int main(int argc, char **argv) {
   if (command == "arena")
     return cinch::solve::solveArenaMain(arguments);
   int failed = 0, passed = 0;
-  std::vector<std::vector<std::string>> wrong = {
-      {}, {"g.json"}, {"--budget", "1"}, {"no-such-file.json", "--budget", "1"}, {"g.json", "--budget", "1KiB"},
-      {"g.json", "--budget"}, {"g.json", "--budget", "-1"}, {"g.json", "--capacity", "5"}, {"a", "b", "--budget=1"}};
+  std::vector<std::vector<std::string>> wrong = {{},
+                                                 {"g.json"},
+                                                 {"--budget", "1"},
+                                                 {"no-such-file.json", "--budget", "1"},
+                                                 {"g.json", "--budget", "1KiB"},
+                                                 {"g.json", "--budget"},
+                                                 {"g.json", "--budget", "-1"},
+                                                 {"g.json", "--capacity", "5"},
+                                                 {"a", "b", "--budget=1"}};
   for (auto &line : wrong)
     (cinch::solve::solveRematMain(line) == 2 ? passed : failed)++;
   std::printf("%d passed, %d failed\n", passed, failed);
