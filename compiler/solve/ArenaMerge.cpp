@@ -42,7 +42,7 @@ public:
     }
   }
 
-  void run(int64_t &work) {
+  void run(int64_t &work, double deadline) {
     // Small fits first: the more members, the more likely an equality by chance.
     for (size_t most = 2; most <= limit && work > 0;) {
       bool glued = false;
@@ -52,9 +52,12 @@ public:
           times.push_back(entry.first);
       for (size_t i = times.size(); i > 1; --i)
         std::swap(times[i - 1], times[next() % i]);
-      for (int64_t t : times)
+      for (int64_t t : times) {
+        if (deadline > 0 && detail::secondsNow() > deadline)
+          return;
         while (work > 0 && glueAt(t, most, work))
           glued = true;
+      }
       most = glued ? 2 : most + 1;
     }
   }
@@ -176,7 +179,7 @@ int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough,
       return -1;
   Glue glue(p, seed);
   int64_t share = work / 2, left = share;
-  glue.run(left);
+  glue.run(left, deadline);
   work -= share - left;
   ArenaProblem smaller;
   smaller.alignment = p.alignment;
