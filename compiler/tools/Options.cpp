@@ -4,6 +4,7 @@
 #include "compiler/solve/Remat.h"
 
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <thread>
@@ -54,6 +55,9 @@ struct Flags {
   cl::opt<bool> json{"json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand)};
   cl::opt<std::string> format{"diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
                                      cl::init("text"), READING};
+  cl::opt<std::string> remarks{"remarks",
+                               cl::desc("say why, on standard error: plan, remat, kernels or all (a regular expression)"),
+                               cl::value_desc("REGEX"), COMPILING};
   cl::opt<std::string> color{"color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
                                     READING};
 };
@@ -147,6 +151,9 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.format != "text" && f.format != "json")
     usage("--diagnostics-format is text or json, not '" + f.format + "'");
   line.jsonDiagnostics = f.format == "json";
+  line.remarks = f.remarks == "all" ? ".*" : std::string(f.remarks);
+  if (f.remarks.getNumOccurrences() && !Regex(line.remarks).isValid())
+    usage("--remarks expects plan, remat, kernels, all or a regular expression, got '" + f.remarks + "'");
   line.color = f.color;
   return line;
 }

@@ -29,6 +29,7 @@ struct CommandLine {
   bool json = false;               // plan --json
   bool jsonDiagnostics = false;
   std::string color = "auto";
+  std::string remarks;             // which remarks are printed; "": none
 };
 
 // Exits with 2 on what is no valid command line, with 0 after --help.

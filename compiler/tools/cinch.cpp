@@ -14,6 +14,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/Remarks.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -66,6 +67,21 @@ static int compile(const CommandLine &line, const Program &program, const Source
   target::registerKernelDialects(registry);
   mlir::MLIRContext context(registry);
   context.loadAllAvailableDialects();
+
+  if (!line.remarks.empty()) {
+    mlir::remark::RemarkCategories categories{line.remarks, line.remarks, std::nullopt, std::nullopt, std::nullopt};
+    if (failed(mlir::remark::enableOptimizationRemarks(
+            context, nullptr, std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories, true)))
+      return 1;
+    context.getDiagEngine().registerHandler([](mlir::Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Remark)
+        return mlir::failure();
+      if (mlir::FileLineColLoc place = nn::userPlace(diagnostic.getLocation()))
+        llvm::errs() << place.getFilename().getValue() << ":" << place.getLine() << ": ";
+      llvm::errs() << "remark: " << diagnostic.str() << "\n";
+      return mlir::success();
+    });
+  }
 
   CompileOptions options;
   options.budget = line.budget ? *line.budget : program.plan.memory;

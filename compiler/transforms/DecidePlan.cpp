@@ -7,6 +7,9 @@
 #include "compiler/transforms/Passes.h"
 #include "dialects/plan/Plan.h"
 
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
+
 namespace cinch {
 #define GEN_PASS_DEF_DECIDEPLAN
 #include "compiler/transforms/Passes.h.inc"
@@ -74,6 +77,54 @@ static Decided describe(func::FuncOp function, const analysis::Formation &format
   return decided;
 }
 
+// Says why: micro-batch, what is fused, what is kept and what is recomputed, each with its bytes and its price.
+static void remarkOn(func::FuncOp function, const analysis::Formation &formation, const solve::StepGraph &graph,
+                     const solve::SearchResult &result) {
+  const solve::Decision &decision = result.plan.decision;
+  auto remark = [&](Location loc, StringRef name, StringRef category, const std::string &text) {
+    remark::passed(loc, remark::RemarkOpts::name(name).category(category).function(function.getName())) << text;
+  };
+  auto mib = [](double bytes) { return llvm::formatv("{0:F2} MiB", bytes / (1 << 20)).str(); };
+  remark(function.getLoc(), "Microbatch", "plan",
+         llvm::formatv("{0} micro-batches of {1} examples: of the plans that fit, the least predicted time ({2:F4} s, "
+                       "at least {3:F4} s), arena {4}",
+                       decision.count, decision.microbatch, result.plan.seconds, result.secondsBound,
+                       mib(double(decision.arenaBytes))));
+  std::vector<int> runs(graph.kernels.size(), 0);
+  for (const solve::Run &run : decision.runs)
+    ++runs[run.kernel];
+  std::vector<bool> savedByLoop(graph.buffers.size(), false);
+  for (const solve::Kernel &kernel : graph.kernels)
+    if (kernel.section == solve::Section::Loop && kernel.backward)
+      for (int buffer : kernel.reads)
+        savedByLoop[buffer] = true;
+  for (auto [k, group] : llvm::enumerate(formation.groups)) {
+    if (group.stores.empty())
+      continue;
+    const solve::Kernel &kernel = graph.kernels[k];
+    Location loc = group.stores.front().getLoc();
+    if (group.kind == analysis::KernelGroup::Loop && group.ops.size() > 1)
+      remark(loc, "Fuse", "kernels",
+             llvm::formatv("{0} operations in one kernel; {1} values are stored, since other kernels read them",
+                           group.ops.size(), group.stores.size()));
+    if (kernel.section != solve::Section::Loop || kernel.backward)
+      continue;
+    double bytes = 0;
+    for (int buffer : kernel.writes)
+      if (savedByLoop[buffer])
+        bytes += double(graph.buffers[buffer].bytes(decision.microbatch));
+    if (runs[k] > 1)
+      remark(loc, "Recompute", "remat",
+             llvm::formatv("computed {0} times instead of holding {1} until the backward sweep; that "
+                           "costs {2:F3} ms a micro-batch",
+                           runs[k], mib(bytes), 1e3 * (runs[k] - 1) * kernel.seconds.at(decision.microbatch)));
+    else if (bytes > 0)
+      remark(loc, "Keep", "remat",
+             llvm::formatv("kept for the backward sweep: {0}; computing it again would cost {1:F3} ms a micro-batch",
+                           mib(bytes), 1e3 * kernel.seconds.at(decision.microbatch)));
+  }
+}
+
 DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) {
   DecideOutcome outcome;
   analysis::Formation formation(function);
@@ -95,6 +146,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
       outcome.internal = true;
       return outcome;
     }
+    remarkOn(function, formation, problem.graph, outcome.result);
     writeDecision(function, describe(function, formation, problem, outcome.result.plan, options.callerCounts));
   }
   outcome.graph = std::move(problem.graph);
