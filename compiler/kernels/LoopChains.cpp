@@ -1,7 +1,7 @@
 // LoopChains.cpp: walks over the chain.
 //
-// Two orders exist. Direct: a few vectors of columns hold their accumulators in registers while all rows go by. Otherwise the
-// rows are outside, each makes its passes over the columns, and accumulators lie in a scratch row.
+// Two orders exist. Direct: a few vectors of columns hold their accumulators in registers while all rows go by.
+// Otherwise the rows are outside, each makes its passes over the columns, and accumulators lie in a scratch row.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 
@@ -42,7 +42,7 @@ LoopEmitter::Values LoopEmitter::forRows(ValueRange initial, std::function<Value
 void LoopEmitter::startChains(int stage) {
   std::vector<int> chains;
   for (size_t n = 0; n < spec.nodes.size(); ++n)
-    if (plan.needed[n] && plan.scratchOf[n] >= 0 && spec.nodes[n].op == LoopOp::ReduceChain &&
+    if (plan.needed[n] && plan.variesCol[n] && plan.scratchOf[n] >= 0 && spec.nodes[n].op == LoopOp::ReduceChain &&
         plan.sweep[n] == stage + 1)
       chains.push_back(int(n));
   if (chains.empty())

@@ -1,4 +1,5 @@
-// LoopColumns.cpp: passes over the columns of a row: what is prepared before them, the loops, the reductions they carry.
+// LoopColumns.cpp: passes over the columns of a row: what is prepared before them, the loops, the reductions they
+// carry.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 

@@ -171,7 +171,7 @@ void findKept(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   size_t count = spec.nodes.size();
   plan.keptBy.assign(count, -1);
-  if (plan.hasChain)
+  if (spec.addAt.present || anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; }))
     return;
   std::vector<int> depth(count, 0);
   std::vector<uint64_t> passes(count, 0); // bit p: evaluated in pass p
@@ -254,8 +254,10 @@ void assignScratch(LoopPlan &plan) {
     plan.scratchBytes += (bytes + 63) / 64 * 64;
   };
   int64_t padded = (plan.scratchCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;
+  // Without reductions over them, the columns may be another dim when there are fewer examples.
+  bool columnsFixed = anyNode(spec, reducesColumns);
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
-    if (!plan.needed[n] || !plan.variesCol[n])
+    if (!plan.needed[n] || (columnsFixed && !plan.variesCol[n]))
       continue;
     if (spec.nodes[n].op == LoopOp::ReduceChain && !plan.directVectors)
       place(n, padded * bytesOf(spec.nodes[n].elem));
@@ -321,6 +323,8 @@ LoopPlan planLoop(const LoopSpec &original) {
   findKept(plan);
   chooseBlocks(plan);
   assignScratch(plan);
+  if (plan.hasChain) // a chain that nothing sums: with one row less it may be none, so the scratch stays
+    plan.keptBy.assign(plan.keptBy.size(), -1);
   return plan;
 }
 

@@ -540,9 +540,14 @@ void checkScratch(const Case &c) {
     LoopSpec part = c.spec;
     bool outer = dim < part.outer.size();
     int64_t &extent = outer ? part.outer[dim] : part.chain[dim - part.outer.size()];
-    for (extent = extent - 1; extent >= 1; --extent)
-      expect(scratchBytesPerThread(part) <= whole, c.name + ": fewer elements of dim " + std::to_string(dim) +
-                                                       " need more scratch than all");
+    for (extent = extent - 1; extent >= 1; --extent) {
+      int64_t bytes = scratchBytesPerThread(part);
+      expect(bytes <= whole, c.name + ": " + std::to_string(extent) + " elements of dim " + std::to_string(dim) +
+                                 " need more scratch than all: " + std::to_string(bytes) + ", not " +
+                                 std::to_string(whole));
+      if (bytes > whole)
+        describe(c);
+    }
   }
 }
 
