@@ -1,9 +1,10 @@
-// attention.cpp: streaming attention, forward and backward, beside the product kernel's speed: one thread, alternating rounds.
+// attention.cpp: streaming attention, forward and backward, beside the product kernel's speed: one thread, alternating
+// rounds.
 //
 //   bench_attention [--cpu NAME] [--rounds N]
 //
-// Operations are counted as the mathematics needs them (4 T S K forward, 10 T S K backward, half of it under a causal mask);
-// the share is of the operations a second that a 512^3 product reaches in the same round.
+// Operations are counted as the mathematics needs them (4 T S K forward, 10 T S K backward, half of it under a causal
+// mask); the share is of the operations a second that a 512^3 product reaches in the same round.
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -26,8 +27,8 @@ struct Shape {
   double dropout;
 };
 
-static const Shape shapes[] = {{6, 256, 64, false, 0},  {6, 256, 64, true, 0},    {6, 256, 64, true, 0.1},
-                               {2, 1024, 64, false, 0}, {2, 1024, 64, true, 0},   {2, 1024, 64, true, 0.1},
+static const Shape shapes[] = {{6, 256, 64, false, 0},  {6, 256, 64, true, 0},  {6, 256, 64, true, 0.1},
+                               {2, 1024, 64, false, 0}, {2, 1024, 64, true, 0}, {2, 1024, 64, true, 0.1},
                                {4, 512, 32, true, 0},   {2, 512, 128, true, 0}};
 
 static double now() {
@@ -88,8 +89,8 @@ int main(int argc, char **argv) {
       rounds = std::max(1, std::atoi(argv[i + 1]));
   }
   TargetInfo target{target::lanesOf(cpu)};
-  std::printf("%5s %5s %4s %7s %8s | %10s %6s | %10s %6s\n", "heads", "T", "K", "causal", "dropout", "forward ms", "share",
-              "backward ms", "share");
+  std::printf("%5s %5s %4s %7s %8s | %10s %6s | %10s %6s\n", "heads", "T", "K", "causal", "dropout", "forward ms",
+              "share", "backward ms", "share");
   double logForward = 0, logBackward = 0;
   for (const Shape &shape : shapes) {
     test::KernelHarness harness(cpu);
@@ -118,7 +119,8 @@ int main(int argc, char **argv) {
     std::memset(square.at<char>(1), 0, 512 * 512 * 4);
     const int64_t *o = arena.offsetsOf();
     int64_t context[kContextWords] = {0, 0, 1}, forwardOffsets[] = {o[0], o[1], o[2], o[5]};
-    auto forward = harness.lookup("forward"), backward = harness.lookup("backward"), product = harness.lookup("product");
+    auto forward = harness.lookup("forward"), backward = harness.lookup("backward"),
+         product = harness.lookup("product");
     std::vector<double> forwardTime, backwardTime, forwardShare, backwardShare;
     double pairs = double(shape.positions) * double(shape.positions + (shape.causal ? 1 : 0)) / (shape.causal ? 2 : 1);
     double unit = 2 * double(shape.heads * shape.features) * pairs;

@@ -1,7 +1,7 @@
 // Attend.cpp: streaming attention, forward.
 //
-// For each block of queries: keys in blocks, running maximum m, running sum l and the weighted sum o of values rescaled by
-// exp(m_old - m_new) (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022,
+// For each block of queries: keys in blocks, running maximum m, running sum l and the weighted sum o of values rescaled
+// by exp(m_old - m_new) (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022,
 // "FlashAttention"). A row without any key has m = -inf and l = 0: it gives 0, and lse = -inf.
 #include "compiler/kernels/AttendEmitter.h"
 
@@ -90,8 +90,8 @@ private:
     // The largest: four chains, any order gives the same.
     constexpr int kChains = 4;
     Value previous = loadVector(maximum, lane), keys = keysNeeded(part, add(lane, lanes)), lastKey = add(keys, -1);
-    SmallVector<Value> largest = loop(
-        index(0), keys, kChains, SmallVector<Value>(kChains, previous), [&](Value s, ValueRange carried) {
+    SmallVector<Value> largest =
+        loop(index(0), keys, kChains, SmallVector<Value>(kChains, previous), [&](Value s, ValueRange carried) {
           SmallVector<Value> next;
           for (int i = 0; i < kChains; ++i)
             next.push_back(larger(loadVector(block, add(mul(min(add(s, i), lastKey), queryBlock), lane)), carried[i]));
@@ -101,8 +101,8 @@ private:
     Value reference = select(isEqual(top, kMinusInfinity), splat(0.0), top);
     Value rescale = exp(fsub(previous, reference));
 
-    SmallVector<Value> total = forKeys(
-        part, lane, {splat(0.0)}, [&](Value key, Value kept, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<Value> total =
+        forKeys(part, lane, {splat(0.0)}, [&](Value key, Value kept, ValueRange carried) -> SmallVector<Value> {
           Value at = add(mul(key, queryBlock), lane);
           Value share = exp(fsub(loadVector(block, at), reference));
           storeVector(kept ? select(kept, share, splat(0.0)) : share, block, at);

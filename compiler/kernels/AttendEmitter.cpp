@@ -42,8 +42,8 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   auto offsetsType = MemRefType::get({buffers + 2}, b.getI64Type());
   auto contextType = MemRefType::get({kContextWords}, b.getI64Type());
   b.setInsertionPointToEnd(module.getBody());
-  function = func::FuncOp::create(
-      b, loc, name, b.getFunctionType({arenaType, offsetsType, contextType, indexType, indexType}, {}));
+  function = func::FuncOp::create(b, loc, name,
+                                  b.getFunctionType({arenaType, offsetsType, contextType, indexType, indexType}, {}));
   Block *entry = function.addEntryBlock();
   arena = entry->getArgument(0);
   offsets = entry->getArgument(1);
@@ -58,12 +58,13 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   scratchStart = add(start, mul(thread, attendScratch(spec, ownScratch)));
   drawsAt = ownScratch;
   if (spec.dropout > 0)
-    drawKey = spec.keyWord < 0 ? emitDrawKey(b, loc, context, spec.key)
-                               : emitDrawKey(b, loc, context,
-                                             memref::LoadOp::create(b, loc, offsets, index(buffers + 1 + spec.keyWord)));
+    drawKey =
+        spec.keyWord < 0
+            ? emitDrawKey(b, loc, context, spec.key)
+            : emitDrawKey(b, loc, context, memref::LoadOp::create(b, loc, offsets, index(buffers + 1 + spec.keyWord)));
 }
 
-// ---- Numbers ---------------------------------------------------------------------------------------------------------------
+// ---- Numbers --------------------------------------------------------------------------------------------------------
 
 Value AttendEmitter::index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
 Value AttendEmitter::add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
@@ -107,7 +108,7 @@ Value AttendEmitter::select(Value condition, Value x, Value y) {
 Value AttendEmitter::exp(Value x) { return emitElementwise(b, loc, LoopOp::Exp, spec.elem, {x}); }
 Value AttendEmitter::log(Value x) { return emitElementwise(b, loc, LoopOp::Log, spec.elem, {x}); }
 
-// ---- Loops -----------------------------------------------------------------------------------------------------------------
+// ---- Loops ----------------------------------------------------------------------------------------------------------
 
 void AttendEmitter::loop(Value from, Value to, int64_t step, llvm::function_ref<void(Value)> body) {
   auto loop = scf::ForOp::create(b, loc, from, to, index(step));
@@ -134,7 +135,7 @@ void AttendEmitter::forItems(int64_t items, llvm::function_ref<void(Value)> body
   loop(from, to, 1, body);
 }
 
-// ---- Memory ----------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 static MemRefType memoryType(Type elem, int64_t bytes) { return MemRefType::get({kArenaBytes / bytes}, elem); }
 
@@ -142,8 +143,8 @@ Value AttendEmitter::bufferMemory(const View &view) {
   Value start = memref::LoadOp::create(b, loc, offsets, index(view.buffer));
   start = arith::IndexCastOp::create(b, loc, b.getIndexType(), start);
   Type type = view.elem == Elem::Bool ? Type(b.getI8Type()) : elem;
-  return memref::ViewOp::create(b, loc, memoryType(type, view.elem == Elem::Bool ? 1 : bytesOf(spec.elem)), arena, start,
-                                ValueRange());
+  return memref::ViewOp::create(b, loc, memoryType(type, view.elem == Elem::Bool ? 1 : bytesOf(spec.elem)), arena,
+                                start, ValueRange());
 }
 
 Place AttendEmitter::scratch(int64_t byteOffset) {
@@ -195,7 +196,7 @@ void AttendEmitter::storeSome(Value value, Place place, Value offset, int64_t co
     vector::MaskedStoreOp::create(b, loc, place.memory, ValueRange{at}, firstLanes(b, loc, all, count), value);
 }
 
-// ---- Heads -----------------------------------------------------------------------------------------------------------------
+// ---- Heads ----------------------------------------------------------------------------------------------------------
 
 SmallVector<Value> AttendEmitter::leadIndices(Value linear) {
   SmallVector<Value> result(spec.lead.size());
@@ -232,8 +233,8 @@ AttendEmitter::Head AttendEmitter::locate(ValueRange lead, Value head) {
       within = add(mul(within, spec.lead[i]), lead[i]);
   Value example = memref::LoadOp::create(b, loc, context, index(kFirstExample));
   if (spec.batchDim >= 0)
-    example = arith::AddIOp::create(b, loc, example,
-                                    arith::IndexCastOp::create(b, loc, b.getI64Type(), lead[spec.batchDim]));
+    example =
+        arith::AddIOp::create(b, loc, example, arith::IndexCastOp::create(b, loc, b.getI64Type(), lead[spec.batchDim]));
   else
     example = arith::ConstantIntOp::create(b, loc, 0, 64);
   result.example = example;

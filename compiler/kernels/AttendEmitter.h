@@ -1,9 +1,10 @@
-// AttendEmitter.h: what forward and backward of streaming attention share: addressing, register-tiled products, transposed
-// blocks, masks and dropout.
+// AttendEmitter.h: what forward and backward of streaming attention share: addressing, register-tiled products,
+// transposed blocks, masks and dropout.
 //
-// Both walk blocks of queries and, inside, blocks of keys. A block of scores is kept transposed, S[key][query]: the lanes of
-// a vector are queries, so that running maximum and sum need no sum across lanes, and each number is a chain whose order the
-// shape alone fixes (keys ascending in blocks of kKeyBlock). Vector width and tile sizes therefore change no bit.
+// Both walk blocks of queries and, inside, blocks of keys. A block of scores is kept transposed, S[key][query]: the
+// lanes of a vector are queries, so that running maximum and sum need no sum across lanes, and each number is a chain
+// whose order the shape alone fixes (keys ascending in blocks of kKeyBlock). Vector width and tile sizes therefore
+// change no bit.
 #ifndef CINCH_COMPILER_KERNELS_ATTENDEMITTER_H
 #define CINCH_COMPILER_KERNELS_ATTENDEMITTER_H
 
@@ -21,8 +22,8 @@ constexpr int64_t kKeyBlock = 64; // keys between two updates of the running max
 // Rows whose queries are packed together, whole vectors; changes no bit.
 int64_t queryBlockOf(const AttendSpec &);
 
-// Rows of a register tile. With a causal mask it decides how many zeros are added along the diagonal, so it is the same for
-// every target.
+// Rows of a register tile. With a causal mask it decides how many zeros are added along the diagonal, so it is the same
+// for every target.
 constexpr int kTileRows = 6;
 
 // Typed memory and the element number where something starts in it.
@@ -30,8 +31,8 @@ struct Place {
   mlir::Value memory, at;
 };
 
-// C[row, col] = start + sum over i of A[row, i] * B[i, col], i ascending, one chain of FMAs an element. Columns are contiguous
-// in B and C.
+// C[row, col] = start + sum over i of A[row, i] * B[i, col], i ascending, one chain of FMAs an element. Columns are
+// contiguous in B and C.
 struct TileProduct {
   Place a, b, c;
   int64_t aRow = 0, aInner = 0, bInner = 0, cRow = 0; // strides
@@ -41,8 +42,8 @@ struct TileProduct {
   bool fresh = false;                                 // start from +0.0, not from what C holds
   Place rowScale;                                     // if set: what C holds is multiplied by rowScale[row] first
   std::function<mlir::Value(mlir::Value row, mlir::Value col, mlir::Value vector)> finish; // before storing
-  // What a causal mask spares, if set: rows needed by the columns before `colEnd`; first and last + 1 of the terms that the
-  // tile of kTileRows rows from `row` on needs.
+  // What a causal mask spares, if set: rows needed by the columns before `colEnd`; first and last + 1 of the terms that
+  // the tile of kTileRows rows from `row` on needs.
   std::function<mlir::Value(mlir::Value colEnd)> rowsNeeded;
   std::function<std::pair<mlir::Value, mlir::Value>(mlir::Value row)> termsNeeded;
 };
@@ -58,7 +59,7 @@ public:
   mlir::func::FuncOp function;
   mlir::Value arena, offsets, context, thread, threads;
   mlir::Type elem;
-  int64_t lanes;           // of a vector of queries or features: 16 in f32, 8 in f64
+  int64_t lanes; // of a vector of queries or features: 16 in f32, 8 in f64
   int64_t queryBlock;
   mlir::VectorType vector;
 
@@ -72,9 +73,9 @@ public:
   mlir::Value ceilDiv(mlir::Value, int64_t);
 
   // Numbers.
-  mlir::Value number(double);       // scalar
-  mlir::Value splat(double);        // vector
-  mlir::Value splat(mlir::Value);   // scalar to vector
+  mlir::Value number(double);     // scalar
+  mlir::Value splat(double);      // vector
+  mlir::Value splat(mlir::Value); // scalar to vector
   mlir::Value fadd(mlir::Value, mlir::Value);
   mlir::Value fsub(mlir::Value, mlir::Value);
   mlir::Value fmul(mlir::Value, mlir::Value);
@@ -88,8 +89,9 @@ public:
 
   // Loops. `body` runs with the insertion point inside.
   void loop(mlir::Value from, mlir::Value to, int64_t step, llvm::function_ref<void(mlir::Value)> body);
-  llvm::SmallVector<mlir::Value> loop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange init,
-                                      llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)>);
+  llvm::SmallVector<mlir::Value>
+  loop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange init,
+       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)>);
 
   // Memory.
   mlir::Value bufferMemory(const View &);
@@ -113,7 +115,8 @@ public:
   void forItems(int64_t items, llvm::function_ref<void(mlir::Value)> body);
   llvm::SmallVector<mlir::Value> leadIndices(mlir::Value linear);
 
-  // Where a (lead, head) is: queries, keys and values at position 0, and the number of its first draw within the example.
+  // Where a (lead, head) is: queries, keys and values at position 0, and the number of its first draw within the
+  // example.
   struct Head {
     llvm::SmallVector<mlir::Value> lead;
     mlir::Value head, firstDraw, example;
@@ -129,16 +132,16 @@ public:
   mlir::Value keyLimit(mlir::Value t0, mlir::Value queries);
   // to[key][query] = the scores, scaled, biased, -inf where masked out.
   void scores(const Head &, const Patch &, Place packedQueries, Place to);
-  // Along the diagonal of a causal mask only a triangle of the block is computed: keys that the queries before `queryEnd` need
-  // (with what their tiles of rows read beyond), as counts within the block.
+  // Along the diagonal of a causal mask only a triangle of the block is computed: keys that the queries before
+  // `queryEnd` need (with what their tiles of rows read beyond), as counts within the block.
   mlir::Value keysNeeded(const Patch &, mlir::Value queryEnd);
-  void spareScores(TileProduct &, const Patch &);       // rows are keys, columns queries
-  void spareSumOverKeys(TileProduct &, const Patch &);  // rows are queries, terms keys
+  void spareScores(TileProduct &, const Patch &);         // rows are keys, columns queries
+  void spareSumOverKeys(TileProduct &, const Patch &);    // rows are queries, terms keys
   void spareSumOverQueries(TileProduct &, const Patch &); // rows are keys, terms queries
   // With dropout: which probabilities of the block are kept, as bits in the thread's scratch for `forKeys`.
   void drawKept(const Head &, const Patch &);
-  // Calls `body` for every key of the block and the queries from `lane` on, keys ascending; `kept`, a vector of i1, is null
-  // without dropout. Carries `init` along.
+  // Calls `body` for every key of the block and the queries from `lane` on, keys ascending; `kept`, a vector of i1, is
+  // null without dropout. Carries `init` along.
   llvm::SmallVector<mlir::Value>
   forKeys(const Patch &, mlir::Value lane, mlir::ValueRange init,
           llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value key, mlir::Value kept, mlir::ValueRange)> body);

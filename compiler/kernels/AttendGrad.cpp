@@ -1,12 +1,14 @@
 // AttendGrad.cpp: streaming attention, backward.
 //
-// With p[t, s] = exp(score - lse[t]), w = p * kept / (1 - rate) and delta[t] = sum over e of dout * o (Dao et al. 2022):
+// With p[t, s] = exp(score - lse[t]), w = p * kept / (1 - rate) and delta[t] = sum over e of dout * o (Dao et al.
+// 2022):
 //
 //    dv[s] = sum over t of w[t, s] dout[t]          dp[t, s] = (dout[t] . v[s]) * kept / (1 - rate)
-//    ds[t, s] = p (dp - delta[t]);  dbias = ds      dq[t] = sum over s of scale ds k[s]     dk[s] = sum over t of scale ds q[t]
+//    ds[t, s] = p (dp - delta[t]);  dbias = ds      dq[t] = sum over s of scale ds k[s]     dk[s] = sum over t of scale
+//    ds q[t]
 //
-// One thread owns a key head: dk and dv are chains over (query head of the group, t), dq a chain over s, all accumulated where
-// they are stored. Probabilities are computed again, block by block, by the forward's own code.
+// One thread owns a key head: dk and dv are chains over (query head of the group, t), dq a chain over s, all
+// accumulated where they are stored. Probabilities are computed again, block by block, by the forward's own code.
 #include "compiler/kernels/AttendEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -45,7 +47,8 @@ int64_t rowStride(const View &view) { return view.strides.rbegin()[1]; }
 class Backward : AttendEmitter {
 public:
   Backward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
-      : AttendEmitter(b, module, name, grad.forward, target, bufferCount(grad), Scratch(grad.forward).total), grad(grad) {
+      : AttendEmitter(b, module, name, grad.forward, target, bufferCount(grad), Scratch(grad.forward).total),
+        grad(grad) {
     Scratch layout(spec);
     packedQ = scratch(layout.queries);
     packedG = scratch(layout.gradients);
@@ -61,7 +64,8 @@ public:
       leads *= size;
     if (grad.wantsBiasGrad) {
       // The bias' gradient is a chain over the leading axes: they stay in one thread.
-      forItems(spec.G, [&](Value group) { loop(index(0), index(leads), 1, [&](Value lead) { keyHead(lead, group); }); });
+      forItems(spec.G,
+               [&](Value group) { loop(index(0), index(leads), 1, [&](Value lead) { keyHead(lead, group); }); });
     } else {
       forItems(leads * spec.G, [&](Value item) {
         Value groups = index(spec.G);
@@ -89,7 +93,8 @@ private:
       Head head = locate(lead, query);
       SmallVector<Value> where = lead;
       where.push_back(query);
-      Gradients g{place(spec.o, where), place(spec.lse, where), place(grad.dout, where), place(grad.dq, where), dk, dv, {}};
+      Gradients g{
+          place(spec.o, where), place(spec.lse, where), place(grad.dout, where), place(grad.dq, where), dk, dv, {}};
       if (grad.wantsBiasGrad)
         g.dbias = place(grad.dbias, {query});
       loop(index(0), index(spec.T), queryBlock, [&](Value t0) { queries(head, g, t0); });
@@ -133,8 +138,8 @@ private:
     });
   }
 
-  // delta[t] and lse[t] of the block, contiguous; unused lanes repeat the last row. A row without keys gets lse 0: its scores
-  // are -inf, so its probabilities are 0.
+  // delta[t] and lse[t] of the block, contiguous; unused lanes repeat the last row. A row without keys gets lse 0: its
+  // scores are -inf, so its probabilities are 0.
   void prepareRows(const Gradients &g, Value count) {
     Value last = add(count, -1);
     auto wide = VectorType::get({16}, elem);

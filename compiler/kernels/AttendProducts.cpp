@@ -4,8 +4,8 @@
 //
 //        for i ascending:  acc[r][v] = fma(A[row + r, i], B[i, col + v * lanes ..], acc[r][v])
 //
-// The last tile of rows may reach beyond the block: its surplus rows repeat the last row, compute the very same numbers and
-// store them again, so that no second code path exists for tails.
+// The last tile of rows may reach beyond the block: its surplus rows repeat the last row, compute the very same numbers
+// and store them again, so that no second code path exists for tails.
 #include "compiler/kernels/AttendEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,8 +28,7 @@ void AttendEmitter::product(const TileProduct &p) {
   if (whole == 1)
     productColumns(p, index(0), tileVectors, lanes);
   else if (whole > 1)
-    loop(index(0), index(done), lanes * tileVectors,
-         [&](Value col) { productColumns(p, col, tileVectors, lanes); });
+    loop(index(0), index(done), lanes * tileVectors, [&](Value col) { productColumns(p, col, tileVectors, lanes); });
   if (done < p.cols) {
     int64_t rest = p.cols - done, vectors = (rest + lanes - 1) / lanes;
     productColumns(p, index(done), vectors, rest - (vectors - 1) * lanes);

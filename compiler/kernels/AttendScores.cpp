@@ -15,8 +15,8 @@ Value AttendEmitter::keyLimit(Value t0, Value queries) {
   return spec.causal ? min(all, add(t0, queries)) : all;
 }
 
-// A key is seen by the queries t >= s. Tiles of rows reach kTileRows - 1 beyond their first row, so that many more keys are
-// computed for every vector of queries: masked, so their shares are 0.
+// A key is seen by the queries t >= s. Tiles of rows reach kTileRows - 1 beyond their first row, so that many more keys
+// are computed for every vector of queries: masked, so their shares are 0.
 Value AttendEmitter::keysNeeded(const Patch &patch, Value queryEnd) {
   if (!spec.causal)
     return patch.keys;
@@ -95,7 +95,8 @@ void AttendEmitter::scores(const Head &head, const Patch &block, Place packedQue
   product(p);
 }
 
-// A block's draws as bits: 32-bit word w of query t holds keys 32 w .. 32 w + 31, words[w][t], after one row of raw draws.
+// A block's draws as bits: 32-bit word w of query t holds keys 32 w .. 32 w + 31, words[w][t], after one row of raw
+// draws.
 static_assert(kKeyBlock == 64, "the bits of a query's keys are two words");
 
 static int64_t rowBytes() { return drawRowBytes(Draw::Bits16, Elem::F32, kKeyBlock); }
@@ -143,7 +144,8 @@ SmallVector<Value> AttendEmitter::forKeys(const Patch &patch, Value lane, ValueR
     Value bit = arith::IndexCastOp::create(b, loc, b.getI32Type(), arith::RemUIOp::create(b, loc, key, index(32)));
     Value mask = splat(Value(arith::ShLIOp::create(b, loc, one, bit)));
     Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-    Value kept = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, arith::AndIOp::create(b, loc, word, mask), zero);
+    Value kept =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, arith::AndIOp::create(b, loc, word, mask), zero);
     return body(key, kept, carried);
   });
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""A plan never changes a bit: final.safetensors after 50 steps over {budgets} x {strategies} x {micro-batches} x {threads},
-with dropout, tied weights, decay and clipping present.
+"""A plan never changes a bit: final.safetensors after 50 steps over {budgets} x {strategies} x {micro-batches} x
+{threads}, with dropout, tied weights, decay and clipping present.
 
-Budgets are: none, the smallest that compiles for that strategy and micro-batch (the compiler names it), and one in between.
-With a budget, the peak of the process must be within it too. `--pairs` runs every pair of settings at least once instead of
-the full product; `--program FILE --data DIR` takes another program.
+Budgets are: none, the smallest that compiles for that strategy and micro-batch (the compiler names it), and one in
+between. With a budget, the peak of the process must be within it too. `--pairs` runs every pair of settings at
+least once instead of the full product; `--program FILE --data DIR` takes another program.
 """
+
 import argparse
 import itertools
 import re
@@ -37,7 +38,15 @@ class Plans:
     def get(self, strategy, microbatch, budget):
         key = (strategy, microbatch, budget)
         if key not in self.made:
-            flags = ["--remat", strategy, "--microbatch", str(microbatch), "--max-threads", str(max(THREADS)), *self.extra]
+            flags = [
+                "--remat",
+                strategy,
+                "--microbatch",
+                str(microbatch),
+                "--max-threads",
+                str(max(THREADS)),
+                *self.extra,
+            ]
             limit = None
             if budget != "none":
                 if key[:2] not in self.least:
@@ -51,9 +60,13 @@ class Plans:
 
 
 def pairs(settings):
-    """Rows that hold every pair of values of two settings: greedily, rows of the product with the most pairs still missing."""
-    missing = {((i, a), (j, b)) for i, j in itertools.combinations(range(len(settings)), 2)
-               for a in settings[i] for b in settings[j]}
+    """Rows that hold every pair of values of two settings: greedily, the row with the most pairs still missing."""
+    missing = {
+        ((i, a), (j, b))
+        for i, j in itertools.combinations(range(len(settings)), 2)
+        for a in settings[i]
+        for b in settings[j]
+    }
     rows = []
     while missing:
         best = max(itertools.product(*settings), key=lambda row: len(missing & set(pairs_of(row))))
@@ -107,13 +120,17 @@ def main():
         if reference is None:
             reference, first = result, label
             start = programs.run(exe, data, 0).parameters
-            verdicts.expect(all((start[name] != value).any() for name, value in result.parameters.items()),
-                            "every parameter has moved")
+            verdicts.expect(
+                all((start[name] != value).any() for name, value in result.parameters.items()),
+                "every parameter has moved",
+            )
             continue
         verdicts.expect(result.bytes == reference.bytes, "%s: other bits than with %s" % (label, first))
         verdicts.expect(result.losses == reference.losses, "%s: other losses than with %s" % (label, first))
         if limit is not None:
-            verdicts.expect(result.peak <= limit, "%s: a peak of %d bytes, the budget is %d" % (label, result.peak, limit))
+            verdicts.expect(
+                result.peak <= limit, "%s: a peak of %d bytes, the budget is %d" % (label, result.peak, limit)
+            )
     verdicts.finish()
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""The budget is kept: for budgets from the smallest that compiles up to more than is needed, the peak of the whole process
-(VmHWM, as the program reports it and as seen from outside) is within it, and the arena is as large as planned. Where this
-machine lets us make a memory cgroup, one run lives inside one of exactly that size.
+"""The budget is kept: for budgets from the smallest that compiles up to more than is needed, the peak of the whole
+process (VmHWM, as the program reports it and as seen from outside) is within it, and the arena is as large as
+planned. Where this machine lets us make a memory cgroup, one run lives inside one of exactly that size.
 """
+
 import argparse
 import os
 import pathlib
@@ -28,8 +29,12 @@ def smallest_budget(program, flags):
 def watched_run(exe, data, steps, prefix=()):
     """Runs and looks at VmHWM from outside all the while: (text, highest peak seen, exit code)."""
     out = programs.FOLDER / ("out-" + exe.name)
-    process = subprocess.Popen([*prefix, str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps)],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        [*prefix, str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     peak = 0
     while process.poll() is None:
         try:
@@ -51,7 +56,9 @@ def check(exe, data, steps, budget):
     if not verdicts.expect(code == 0 and match, "%s: exit %d: %s" % (label, code, text[-500:])):
         return
     peak, arena = int(match.group(1)), int(match.group(2))
-    verdicts.expect(0 < seen <= peak, "%s: from outside a peak of %d bytes is seen, the program says %d" % (label, seen, peak))
+    verdicts.expect(
+        0 < seen <= peak, "%s: from outside a peak of %d bytes is seen, the program says %d" % (label, seen, peak)
+    )
     verdicts.expect(arena < peak, "%s: an arena of %d bytes in a process of %d" % (label, arena, peak))
     if budget is not None:
         verdicts.expect(peak <= budget, "%s: a peak of %d bytes" % (label, peak))
@@ -61,8 +68,10 @@ def check(exe, data, steps, budget):
 def new_cgroup(budget):
     """A memory cgroup of this size without swap, of version 2 or 1; raises OSError where none can be made."""
     name = "cinch-test-%d" % os.getpid()
-    for root, limits in ((pathlib.Path("/sys/fs/cgroup"), {"memory.max": budget, "memory.swap.max": 0}),
-                         (pathlib.Path("/sys/fs/cgroup/memory"), {"memory.limit_in_bytes": budget, "memory.swappiness": 0})):
+    for root, limits in (
+        (pathlib.Path("/sys/fs/cgroup"), {"memory.max": budget, "memory.swap.max": 0}),
+        (pathlib.Path("/sys/fs/cgroup/memory"), {"memory.limit_in_bytes": budget, "memory.swappiness": 0}),
+    ):
         if not (root / "cgroup.procs").exists():
             continue
         group = root / name
@@ -111,7 +120,9 @@ def main():
     text, _, _ = watched_run(free, data, options.steps)
     most = int(re.search(r"peak memory (\d+) bytes", text).group(1))
     least = smallest_budget(options.program, flags)
-    below = programs.compiled(options.program, "below", "--memory-budget", kibibytes(least - 1024), *flags, allowed=(0, 1))
+    below = programs.compiled(
+        options.program, "below", "--memory-budget", kibibytes(least - 1024), *flags, allowed=(0, 1)
+    )
     verdicts.expect(not isinstance(below, pathlib.Path), "a budget below the smallest one compiles")
     check(free, data, options.steps, None)
     for i in range(BUDGETS):

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""Gradients of every operation in f64 against central differences, from outside: with sgd(lr = 1) the gradient is what one
-step takes away from the parameters; a perturbed --init file gives the losses.
+"""Gradients of every operation in f64 against central differences, from outside: with sgd(lr = 1) the gradient is
+what one step takes away from the parameters; a perturbed --init file gives the losses.
 
-A case is an expression over `u` f32[B, I, J] (data times parameters, so that the example axis and parameters are both in it),
-parameters p f32[I, J], q f32[J, K] and s f32[J], and data; its result is weighed by fixed data, so that no term cancels.
+A case is an expression over `u` f32[B, I, J] (data times parameters, so that the example axis and parameters are
+both in it), parameters p f32[I, J], q f32[J, K] and s f32[J], and data; its result is weighed by fixed data, so
+that no term cancels.
 """
+
 import sys
 
 import numpy as np
@@ -17,20 +19,66 @@ RTOL, ATOL, H = 1e-5, 1e-7, 1e-5
 
 
 class Case:
-    def __init__(self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] tested({args})"):
+    def __init__(
+        self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] tested({args})"
+    ):
         self.name, self.body, self.axes, self.result = name, body, axes, result
         self.more, self.outside, self.positive, self.loss = more, outside, positive, loss
 
 
 def elementwise():
-    one = ["-u", "exp(u)", "expm1(u)", "sin(u)", "cos(u)", "tanh(u)", "erf(u)", "sigmoid(u)", "softplus(u)", "abs(u)", "relu(u)",
-           "relu6(3 * u)", "leaky_relu(u)", "elu(u)", "gelu(u)", "gelu_tanh(u)", "silu(u)", "mish(u)", "hard_sigmoid(2 * u)",
-           "hard_swish(2 * u)", "u ^ 2", "u ^ 3", "1 / (3 + u ^ 2)", "max(u, 0.1)", "min(u, 0.1)",
-           "f32(u > 0.2) * u", "where(u > 0.1, u * u, 3 * u)", "where(not (u > 0.1) and u < 2, u, -u)", "2 - u", "floor(u) * u"]
+    one = [
+        "-u",
+        "exp(u)",
+        "expm1(u)",
+        "sin(u)",
+        "cos(u)",
+        "tanh(u)",
+        "erf(u)",
+        "sigmoid(u)",
+        "softplus(u)",
+        "abs(u)",
+        "relu(u)",
+        "relu6(3 * u)",
+        "leaky_relu(u)",
+        "elu(u)",
+        "gelu(u)",
+        "gelu_tanh(u)",
+        "silu(u)",
+        "mish(u)",
+        "hard_sigmoid(2 * u)",
+        "hard_swish(2 * u)",
+        "u ^ 2",
+        "u ^ 3",
+        "1 / (3 + u ^ 2)",
+        "max(u, 0.1)",
+        "min(u, 0.1)",
+        "f32(u > 0.2) * u",
+        "where(u > 0.1, u * u, 3 * u)",
+        "where(not (u > 0.1) and u < 2, u, -u)",
+        "2 - u",
+        "floor(u) * u",
+    ]
     positive = ["log(u)", "log1p(u)", "sqrt(u)", "u ^ 0.3", "2 ^ u", "u ^ p", "1 / u", "p / u"]
-    two = ["u + p", "u - p", "p - u", "u * p", "u / (2 + tanh(p))", "max(u, p)", "min(u, p)", "where(u > p, u, p)", "u + s",
-           "u * u", "u * tanh(p)", "squared_error(u, 2 * x - u)", "absolute_error(u, 2 * x - u)", "huber(u, 2 * x - u)", "huber(4 * u, 2 * x - u)",
-           "bce_with_logits(u, sigmoid(x - u))", "kl_normal(u, 2 * x - u)"]
+    two = [
+        "u + p",
+        "u - p",
+        "p - u",
+        "u * p",
+        "u / (2 + tanh(p))",
+        "max(u, p)",
+        "min(u, p)",
+        "where(u > p, u, p)",
+        "u + s",
+        "u * u",
+        "u * tanh(p)",
+        "squared_error(u, 2 * x - u)",
+        "absolute_error(u, 2 * x - u)",
+        "huber(u, 2 * x - u)",
+        "huber(4 * u, 2 * x - u)",
+        "bce_with_logits(u, sigmoid(x - u))",
+        "kl_normal(u, 2 * x - u)",
+    ]
     cases = [Case("element-wise " + e, "y = " + e, "B I J") for e in one + two]
     return cases + [Case("element-wise " + e, "y = " + e, "B I J", positive=True) for e in positive]
 
@@ -59,8 +107,11 @@ def shapes():
 
 
 def reductions():
-    cases = [Case("reduce %s[%s]" % (op, over), "z = tanh(u)\n  y = %s[%s] z" % (op, over), axes)
-             for op in ("sum", "mean", "max", "min", "prod") for over, axes in (("J", "B I"), ("I", "B J"), ("I, J", "B"))]
+    cases = [
+        Case("reduce %s[%s]" % (op, over), "z = tanh(u)\n  y = %s[%s] z" % (op, over), axes)
+        for op in ("sum", "mean", "max", "min", "prod")
+        for over, axes in (("J", "B I"), ("I", "B J"), ("I, J", "B"))
+    ]
     return cases + [
         Case("reduce where", "y = mean[J where u > 0] u", "B I"),
         Case("reduce where, sum", "y = sum[I where u > 0.3] (u * p)", "B J"),
@@ -110,8 +161,14 @@ def norms_and_attention():
         Case("attend, scale", heads + "o = attend(t, sin(t), t * t, scale = 0.3)\n  " + back, "B I J"),
         Case("attend, keys", heads + "k = ids > 0\n  o = attend(t, sin(t), t * t, k)\n  " + back, "B I J", more="ids"),
         Case("attend, bias", heads + "o = attend(t, sin(t), t * t, bias = bias3)\n  " + back, "B I J", outside="bias3"),
-        Case("attend, grouped heads", heads + "g = t[:, 0:1]\n  o = attend(t, sin(g), g * g, causal = true)\n  " + back, "B I J"),
-        Case("attend, dropout", heads + "o = attend(t, sin(t), t * t, causal = true, dropout = 0.3)\n  " + back, "B I J"),
+        Case(
+            "attend, grouped heads",
+            heads + "g = t[:, 0:1]\n  o = attend(t, sin(g), g * g, causal = true)\n  " + back,
+            "B I J",
+        ),
+        Case(
+            "attend, dropout", heads + "o = attend(t, sin(t), t * t, causal = true, dropout = 0.3)\n  " + back, "B I J"
+        ),
         Case("multi_head_attention", "use m = multi_head_attention[2](causal = true)\n  y = m(u)", "B I J"),
         Case("transformer_block", "use m = transformer_block[2, 8](causal = true, rate = 0.2)\n  y = m(u)", "B I J"),
         Case("two transformer blocks", "use m = repeat 2 transformer_block[2, 8](rate = 0.1)\n  y = m(u)", "B I J"),
@@ -129,16 +186,23 @@ def all_cases():
     return elementwise() + shapes() + reductions() + contractions() + norms_and_attention()
 
 
-OUTSIDE = {"w3": "param w3: f32[I, J, K] ~ normal(0.5)\n  ", "bias3": "param bias3: f32[2, I, I] ~ normal(0.5)\n  ", "dense": "",
-           "": ""}
+OUTSIDE = {
+    "w3": "param w3: f32[I, J, K] ~ normal(0.5)\n  ",
+    "bias3": "param bias3: f32[2, I, I] ~ normal(0.5)\n  ",
+    "dense": "",
+    "": "",
+}
 LAYERS = """layer dense[O?](x: f32[.., O], bias) -> f32[.., O] {
   param weight: f32[O, O] ~ normal(0.4)
   return tanh(x @ weight + bias)
 }
 """
 EXTRA = {  # more data fields: name -> type
-    "ids": "ids: i32[B, I] below I", "cols": "cols: i32[B, J] below J", "cols6": "cols6: i32[B, I] below J",
-    "row3": "row3: i32[B, J] below I"}
+    "ids": "ids: i32[B, I] below I",
+    "cols": "cols: i32[B, J] below J",
+    "cols6": "cols6: i32[B, I] below J",
+    "row3": "row3: i32[B, J] below I",
+}
 LIMITS = {"ids": ("I", 3), "cols": ("J", 6), "cols6": ("I", 6), "row3": ("J", 3)}
 
 
@@ -154,12 +218,16 @@ def text_of(case):
     example = names[axes.index("B")] if "B" in axes else None
     summed = [name for name in names if name != example]
     weigh = "weights[%s]" % ", ".join([example] + summed)
-    fields = ["x: f32[B, I, J]", "weights: f32[%s]" % ", ".join(["B"] + weights)] + ([EXTRA[case.more]] if case.more else [])
+    fields = ["x: f32[B, I, J]", "weights: f32[%s]" % ", ".join(["B"] + weights)] + (
+        [EXTRA[case.more]] if case.more else []
+    )
     files = ["x.npy", "r.npy"] + (["ids.npy"] if case.more else [])
     arguments = ["x", "weights"] + ([case.more] if case.more else [])
     u = "u = x * (1.5 + 0.25 * tanh(p))" if case.positive else "u = x * p"
-    total = "total[%s] = %s" % (example, ("sum[%s] " % ", ".join(summed) if summed else "") +
-                            "y[%s] * %s" % (slots, weigh))
+    total = "total[%s] = %s" % (
+        example,
+        ("sum[%s] " % ", ".join(summed) if summed else "") + "y[%s] * %s" % (slots, weigh),
+    )
     keep = "k0 = (sum[I, J] p) + (sum[J, K] q) + (sum[J] s)"
     return """dim B = %d batch, I = %d, J = %d, K = %d
 data train = npy(%s, shuffle = false) -> (%s)
@@ -178,9 +246,22 @@ train tested on train seed 5 {
   optimizer  sgd(lr = 1)
   steps      1
 }
-""" % (B, I, J, K, ", ".join('"%s"' % name for name in files), ", ".join(fields),
-       LAYERS if case.outside == "dense" else "", ", ".join(fields), OUTSIDE[case.outside], u, case.body, total, keep,
-       case.loss.replace("{args}", ", ".join(arguments)))
+""" % (
+        B,
+        I,
+        J,
+        K,
+        ", ".join('"%s"' % name for name in files),
+        ", ".join(fields),
+        LAYERS if case.outside == "dense" else "",
+        ", ".join(fields),
+        OUTSIDE[case.outside],
+        u,
+        case.body,
+        total,
+        keep,
+        case.loss.replace("{args}", ", ".join(arguments)),
+    )
 
 
 def data_of(case, folder, rng):
@@ -199,7 +280,9 @@ def check(case, number, verdicts):
     data = programs.FOLDER / (name + "-data")
     data_of(case, data, rng)
     try:
-        exe = programs.compiled(programs.source(name, text_of(case)), name, "--set", "train.precision=f64", "--remat", "none")
+        exe = programs.compiled(
+            programs.source(name, text_of(case)), name, "--set", "train.precision=f64", "--remat", "none"
+        )
         start = programs.run(exe, data, 0).parameters
         for key in start:  # away from zeros and ones, where mistakes hide
             start[key] = start[key] + 0.3 * rng.normal(size=start[key].shape)
@@ -223,22 +306,26 @@ def check(case, number, verdicts):
                     losses.append(run_at(moved).losses[0])
                 expected = (losses[0] - losses[1]) / (2 * H)
                 got = float((gradient[key] * direction).sum())
-                verdicts.expect(abs(got - expected) <= ATOL + RTOL * abs(expected),
-                                "%s: %s: gradient %.10g, by differences %.10g" % (case.name, key, got, expected))
+                verdicts.expect(
+                    abs(got - expected) <= ATOL + RTOL * abs(expected),
+                    "%s: %s: gradient %.10g, by differences %.10g" % (case.name, key, got, expected),
+                )
         verdicts.expect(any(np.abs(g).max() > 1e-3 for g in gradient.values()), case.name + ": some gradient is not 0")
     except programs.Failure as failure:
         verdicts.expect(False, "%s: %s" % (case.name, failure))
 
 
 def check_stop_gradient(verdicts):
-    """Differences see through it, so it is checked alone: what is left is 0.01 from the term that keeps the parameters in use."""
+    """Differences see through it, so it is checked alone: 0.01 is left, from the term that keeps p in use."""
     case = Case("stop_gradient", "y = stop_gradient(u) * x", "B I J")
     data = programs.FOLDER / "stop-data"
     data_of(case, data, np.random.default_rng(1))
     try:
         exe = programs.compiled(programs.source("stop", text_of(case)), "stop", "--set", "train.precision=f64")
         start, after = programs.run(exe, data, 0).parameters, programs.run(exe, data, 1).parameters
-        verdicts.expect(np.allclose(start["p"] - after["p"], 0.01, rtol=0, atol=1e-12), "stop_gradient lets a gradient through")
+        verdicts.expect(
+            np.allclose(start["p"] - after["p"], 0.01, rtol=0, atol=1e-12), "stop_gradient lets a gradient through"
+        )
     except programs.Failure as failure:
         verdicts.expect(False, "stop_gradient: %s" % failure)
 
@@ -247,7 +334,9 @@ def main():
     verdicts = programs.Verdicts()
     cases = all_cases()
     wanted = sys.argv[1:]
-    chosen = [(case, number) for number, case in enumerate(cases) if not wanted or any(word in case.name for word in wanted)]
+    chosen = [
+        (case, number) for number, case in enumerate(cases) if not wanted or any(word in case.name for word in wanted)
+    ]
     if not wanted or "stop_gradient" in wanted:
         check_stop_gradient(verdicts)
     programs.in_parallel(lambda entry: check(*entry, verdicts), chosen)

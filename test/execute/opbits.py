@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Every operation of the language, in the programs of gradcheck.py, gives the same bits under other plans, thread counts and
-CPUs: three AdamW steps in f32, the final parameters compared byte for byte. Without arguments a sample of the cases; `--all`
-takes every case, words choose cases by name."""
+"""Every operation of the language, in the programs of gradcheck.py, gives the same bits under other plans, thread
+counts and CPUs: three AdamW steps in f32, the final parameters compared byte for byte. Without arguments a sample
+of the cases; `--all` takes every case, words choose cases by name.
+"""
+
 import sys
 
 import numpy as np
@@ -20,9 +22,11 @@ def flags_of_host():
 def plans():
     """Flags of the compiler, and threads; the first is what the others are compared with."""
     host = flags_of_host()
-    result = [(["--remat", "none", "--microbatch", "4", "--cpu", "haswell"], 1),
-              (["--remat", "all", "--microbatch", "1", "--cpu", "haswell"], 3),
-              (["--remat", "sqrt", "--microbatch", "2"], 2)]
+    result = [
+        (["--remat", "none", "--microbatch", "4", "--cpu", "haswell"], 1),
+        (["--remat", "all", "--microbatch", "1", "--cpu", "haswell"], 3),
+        (["--remat", "sqrt", "--microbatch", "2"], 2),
+    ]
     if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= host:
         result.append((["--remat", "all", "--microbatch", "2", "--cpu", "skylake-avx512"], 2))
     return result
@@ -31,7 +35,11 @@ def plans():
 def check(case, number):
     data = programs.FOLDER / ("data%d" % number)
     gradcheck.data_of(case, data, np.random.default_rng(number + 1))
-    text = gradcheck.text_of(case).replace("sgd(lr = 1)", "adamw(lr = 0.01, decay = 0.1)").replace("steps      1\n", "steps 3\n")
+    text = (
+        gradcheck.text_of(case)
+        .replace("sgd(lr = 1)", "adamw(lr = 0.01, decay = 0.1)")
+        .replace("steps      1\n", "steps 3\n")
+    )
     program = programs.source("case%d" % number, text)
     first = None
     for i, (flags, threads) in enumerate(plans()):
@@ -44,15 +52,22 @@ def check(case, number):
         if first is None:
             first = result
             continue
-        verdicts.expect(result.bytes == first.bytes, "%s: other bits with %s, %d threads" % (case.name, " ".join(flags), threads))
-        verdicts.expect(result.losses == first.losses, "%s: other losses with %s, %d threads"
-                        % (case.name, " ".join(flags), threads))
+        verdicts.expect(
+            result.bytes == first.bytes, "%s: other bits with %s, %d threads" % (case.name, " ".join(flags), threads)
+        )
+        verdicts.expect(
+            result.losses == first.losses,
+            "%s: other losses with %s, %d threads" % (case.name, " ".join(flags), threads),
+        )
 
 
 def main():
     words = [word for word in sys.argv[1:] if word != "--all"]
-    chosen = [(case, number) for number, case in enumerate(gradcheck.all_cases())
-              if any(word in case.name for word in words) or not words and ("--all" in sys.argv or number % 4 == 0)]
+    chosen = [
+        (case, number)
+        for number, case in enumerate(gradcheck.all_cases())
+        if any(word in case.name for word in words) or not words and ("--all" in sys.argv or number % 4 == 0)
+    ]
     programs.in_parallel(lambda entry: check(*entry), chosen)
     verdicts.finish()
 

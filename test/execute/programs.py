@@ -1,4 +1,5 @@
 """Compiles .cinch programs and runs what comes out, for the tests of this folder."""
+
 import atexit
 import json
 import os
@@ -56,10 +57,19 @@ def in_parallel(function, items):
 
 
 def call(command, timeout=300, cwd=None, allowed=(0,)):
-    done = subprocess.run([str(word) for word in command], cwd=cwd, timeout=timeout, text=True, errors="replace",
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        timeout=timeout,
+        text=True,
+        errors="replace",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if done.returncode not in allowed:
-        raise Failure("%s: exit %d\n%s" % (" ".join(str(word) for word in command), done.returncode, done.stdout[-2000:]))
+        raise Failure(
+            "%s: exit %d\n%s" % (" ".join(str(word) for word in command), done.returncode, done.stdout[-2000:])
+        )
     return done
 
 
@@ -103,12 +113,15 @@ def run(exe, data, steps, *flags, init=None, timeout=300):
     return Result(out, done.stdout)
 
 
-# ---- Data files ------------------------------------------------------------------------------------------------------------
+# ---- Data files ------------------------------------------------------------------------------------------------------
+
 
 def write_idx(path, values):
     kinds = {np.uint8: 8, np.int32: 12, np.float32: 13, np.float64: 14}
     values = np.asarray(values)
-    head = struct.pack(">BBBB", 0, 0, kinds[values.dtype.type], values.ndim) + struct.pack(">%dI" % values.ndim, *values.shape)
+    head = struct.pack(">BBBB", 0, 0, kinds[values.dtype.type], values.ndim) + struct.pack(
+        ">%dI" % values.ndim, *values.shape
+    )
     pathlib.Path(path).write_bytes(head + values.astype(values.dtype.newbyteorder(">")).tobytes())
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Ten steps of compiled programs against an independent NumPy implementation (test/oracle).
 
-f64: parameters agree to 1e-9 of the RMS of their movement, losses to 1e-9. f32: the RMS error of each parameter is at most
-5e-4 of the RMS of its movement. The bias of the keys is left out: its gradient is 0 by mathematics, so Adam moves it by
-rounding errors alone.
+f64: parameters agree to 1e-9 of the RMS of their movement, losses to 1e-9. f32: the RMS error of each parameter is
+at most 5e-4 of the RMS of its movement. The bias of the keys is left out: its gradient is 0 by mathematics, so
+Adam moves it by rounding errors alone.
 """
+
 import json
 import re
 
@@ -24,28 +25,52 @@ def mlp_optimizer():
     return training.SGD(training.rate("cosine", 0.1, 10, warmup=3, end=0.01), momentum=0.9, decay=5e-4)
 
 
-# Optimizers, schedules and clipping on the classifier without dropout: lines of `train`, the same in NumPy, norm to clip at.
+# Optimizers, schedules and clipping on the classifier: lines of `train`, the same in NumPy, norm to clip at.
 VARIANTS = [
     ("optimizer sgd(lr = 0.1)", lambda: training.SGD(training.rate("constant", 0.1, 10)), None),
-    ("optimizer sgd(lr = 0.1, momentum = 0.8, nesterov = true, decay = 0.01 except \"*.bias\"); schedule linear(end = 0.2)",
-     lambda: training.SGD(training.rate("linear", 0.1, 10, end=0.2), 0.8, True, 0.01, ("*.bias",)), None),
-    ("optimizer adam(lr = 1e-2, decay = 0.05); schedule polynomial(power = 2, end = 0.1, warmup = 2)",
-     lambda: training.Adam(training.rate("polynomial", 1e-2, 10, power=2, end=0.1, warmup=2), decay=0.05, coupled=True), None),
-    ("optimizer adamw(lr = 1e-2, decay = 0.05, betas = (0.8, 0.99), eps = 1e-6); schedule inverse_sqrt(warmup = 4); clip norm(0.5)",
-     lambda: training.Adam(training.rate("inverse_sqrt", 1e-2, 10, warmup=4), (0.8, 0.99), 1e-6, 0.05), 0.5),
-    ("optimizer adamw(lr = 1e-2, decay = 0.1); schedule step(every = 3, factor = 0.5); clip norm(100)",
-     lambda: training.Adam(training.rate("step", 1e-2, 10, every=3, factor=0.5), decay=0.1), 100.0),
-    ("optimizer adamw(lr = 1e-2, decay = 0.1); schedule exponential(every = 2, factor = 0.9)",
-     lambda: training.Adam(training.rate("exponential", 1e-2, 10, every=2, factor=0.9), decay=0.1), None),
-    ("optimizer adamw(lr = 1e-2, decay = 0.1); schedule wsd(decay = 5, end = 0.1, warmup = 2)",
-     lambda: training.Adam(training.rate("wsd", 1e-2, 10, decay=5, end=0.1, warmup=2), decay=0.1), None),
+    (
+        'optimizer sgd(lr = 0.1, momentum = 0.8, nesterov = true, decay = 0.01 except "*.bias"); '
+        "schedule linear(end = 0.2)",
+        lambda: training.SGD(training.rate("linear", 0.1, 10, end=0.2), 0.8, True, 0.01, ("*.bias",)),
+        None,
+    ),
+    (
+        "optimizer adam(lr = 1e-2, decay = 0.05); schedule polynomial(power = 2, end = 0.1, warmup = 2)",
+        lambda: training.Adam(
+            training.rate("polynomial", 1e-2, 10, power=2, end=0.1, warmup=2), decay=0.05, coupled=True
+        ),
+        None,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.05, betas = (0.8, 0.99), eps = 1e-6); "
+        "schedule inverse_sqrt(warmup = 4); clip norm(0.5)",
+        lambda: training.Adam(training.rate("inverse_sqrt", 1e-2, 10, warmup=4), (0.8, 0.99), 1e-6, 0.05),
+        0.5,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule step(every = 3, factor = 0.5); clip norm(100)",
+        lambda: training.Adam(training.rate("step", 1e-2, 10, every=3, factor=0.5), decay=0.1),
+        100.0,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule exponential(every = 2, factor = 0.9)",
+        lambda: training.Adam(training.rate("exponential", 1e-2, 10, every=2, factor=0.9), decay=0.1),
+        None,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule wsd(decay = 5, end = 0.1, warmup = 2)",
+        lambda: training.Adam(training.rate("wsd", 1e-2, 10, decay=5, end=0.1, warmup=2), decay=0.1),
+        None,
+    ),
 ]
 
 
 def compare(label, result, start, expected, losses, f64, left_out=()):
     worst = 0.0
-    verdicts.expect(set(result.parameters) == set(expected), label + ": names of the parameters, got %s, expected %s"
-                    % (sorted(result.parameters), sorted(expected)))
+    verdicts.expect(
+        set(result.parameters) == set(expected),
+        label + ": names of the parameters, got %s, expected %s" % (sorted(result.parameters), sorted(expected)),
+    )
     for name, value in sorted(expected.items()):
         if name not in result.parameters:
             continue
@@ -61,8 +86,10 @@ def compare(label, result, start, expected, losses, f64, left_out=()):
     got = result.losses
     verdicts.expect(len(got) == STEPS, "%s: %d losses, expected %d" % (label, len(got), STEPS))
     for step, (a, b) in enumerate(zip(got, losses)):
-        verdicts.expect(abs(a - b) <= (1e-9 if f64 else 1e-4) * abs(b),
-                        "%s: loss of step %d is %.12g, expected %.12g" % (label, step, a, b))
+        verdicts.expect(
+            abs(a - b) <= (1e-9 if f64 else 1e-4) * abs(b),
+            "%s: loss of step %d is %.12g, expected %.12g" % (label, step, a, b),
+        )
     print("%s: parameters within %.2g of their movement, loss %.6g to %.6g" % (label, worst, losses[0], losses[-1]))
 
 
@@ -81,10 +108,16 @@ def check(label, program, data, f64, flags, expected_run, left_out=()):
 def check_evaluation(data, x, labels):
     """`eval` over a set whose last batch is not full: every example once, the mean of the loss and of the hits."""
     text = (programs.HERE / "mlp.cinch").read_text()
-    text = text.replace("\n\nmodel", '\ndata valid = idx("valid-images", "valid-labels") -> (x: f32[B, I] scale 1/255, '
-                        "y: i32[B] below C)\n\nmodel")
-    text = text.replace("  optimizer", "  metric hits = mean[B] (argmax(mlp(x)) == y)\n"
-                        "  metric table = sum[B] confusion[C](argmax(mlp(x)), y)\n  every 5 eval(valid)\n  optimizer")
+    text = text.replace(
+        "\n\nmodel",
+        '\ndata valid = idx("valid-images", "valid-labels") -> (x: f32[B, I] scale 1/255, '
+        "y: i32[B] below C)\n\nmodel",
+    )
+    text = text.replace(
+        "  optimizer",
+        "  metric hits = mean[B] (argmax(mlp(x)) == y)\n"
+        "  metric table = sum[B] confusion[C](argmax(mlp(x)), y)\n  every 5 eval(valid)\n  optimizer",
+    )
     try:
         exe = programs.compiled(programs.source("evaluated", text), "evaluated", "--set", "train.precision=f64")
         result = programs.run(exe, data, STEPS)
@@ -96,11 +129,17 @@ def check_evaluation(data, x, labels):
         guess = logits.value.argmax(axis=-1)
         table = np.zeros((10, 10))
         np.add.at(table, (labels, guess), 1)
-        verdicts.expect(abs(metrics["loss"] - loss) < 1e-9 * loss, "eval: loss %.12g, expected %.12g" % (metrics["loss"], loss))
-        verdicts.expect(abs(metrics["hits"] - (guess == labels).mean()) < 1e-12,
-                        "eval: hits %.12g, expected %.12g" % (metrics["hits"], (guess == labels).mean()))
-        verdicts.expect(np.array_equal(np.array(metrics["table"]), table), "eval: the confusion table is %s, expected %s"
-                        % (metrics["table"], table.tolist()))
+        verdicts.expect(
+            abs(metrics["loss"] - loss) < 1e-9 * loss, "eval: loss %.12g, expected %.12g" % (metrics["loss"], loss)
+        )
+        verdicts.expect(
+            abs(metrics["hits"] - (guess == labels).mean()) < 1e-12,
+            "eval: hits %.12g, expected %.12g" % (metrics["hits"], (guess == labels).mean()),
+        )
+        verdicts.expect(
+            np.array_equal(np.array(metrics["table"]), table),
+            "eval: the confusion table is %s, expected %s" % (metrics["table"], table.tolist()),
+        )
     except (programs.Failure, KeyError, StopIteration) as failure:
         verdicts.expect(False, "eval: %r" % failure)
 
@@ -121,18 +160,49 @@ def main():
         kind = "f64" if f64 else "f32"
         for rate in (0, 0.1):
             flags = ["-D", "rate=%g" % rate]
-            check("gpt rate %g %s" % (rate, kind), programs.HERE / "gpt.cinch", data, f64, flags,
-                  lambda start: oracle.train_gpt(start, text, STEPS, 50, rate), key_bias)
-            check("mlp rate %g %s" % (rate, kind), programs.HERE / "mlp.cinch", data, f64, flags,
-                  lambda start: oracle.train_mlp(start, images, labels, STEPS, rate, mlp_optimizer()))
-    unclipped = programs.source("unclipped", (programs.HERE / "gpt.cinch").read_text().replace("  clip       norm(1.0)\n", ""))
-    check("gpt without clipping f64", unclipped, data, True, [],
-          lambda start: oracle.train_gpt(start, text, STEPS, 50, 0.1, clip=None), key_bias)
+            check(
+                "gpt rate %g %s" % (rate, kind),
+                programs.HERE / "gpt.cinch",
+                data,
+                f64,
+                flags,
+                lambda start: oracle.train_gpt(start, text, STEPS, 50, rate),
+                key_bias,
+            )
+            check(
+                "mlp rate %g %s" % (rate, kind),
+                programs.HERE / "mlp.cinch",
+                data,
+                f64,
+                flags,
+                lambda start: oracle.train_mlp(start, images, labels, STEPS, rate, mlp_optimizer()),
+            )
+    unclipped = programs.source(
+        "unclipped", (programs.HERE / "gpt.cinch").read_text().replace("  clip       norm(1.0)\n", "")
+    )
+    check(
+        "gpt without clipping f64",
+        unclipped,
+        data,
+        True,
+        [],
+        lambda start: oracle.train_gpt(start, text, STEPS, 50, 0.1, clip=None),
+        key_bias,
+    )
     for number, (lines, make, clip) in enumerate(VARIANTS):
         mlp = (programs.HERE / "mlp.cinch").read_text()
-        program = programs.source("variant%d" % number, mlp[:mlp.index("  optimizer")] + "  " + lines.replace("; ", "\n  ") + "\n  steps 10\n}\n")
-        check(lines + " f64", program, data, True, ["-D", "rate=0"],
-              lambda start: oracle.train_mlp(start, images, labels, STEPS, 0, make(), clip))
+        program = programs.source(
+            "variant%d" % number,
+            mlp[: mlp.index("  optimizer")] + "  " + lines.replace("; ", "\n  ") + "\n  steps 10\n}\n",
+        )
+        check(
+            lines + " f64",
+            program,
+            data,
+            True,
+            ["-D", "rate=0"],
+            lambda start: oracle.train_mlp(start, images, labels, STEPS, 0, make(), clip),
+        )
     valid = rng.integers(0, 256, (77, 8, 8)).astype(np.uint8)
     valid_labels = rng.integers(0, 10, 77).astype(np.uint8)
     programs.write_idx(data / "valid-images", valid)

@@ -1,4 +1,5 @@
 """Random numbers of a training step: Philox4x32-10 as a pure function of (seed, step, key, example, element)."""
+
 import numpy as np
 
 from shuffle import WORD, mix64
@@ -8,7 +9,7 @@ HALF = np.uint64(32)
 
 
 def key_of(chain):
-    """The key of a draw: the numbers of the calls from `train` to it, with the number of the block behind a `repeat`."""
+    """The key of a draw: the numbers of the calls from `train` to it, with the block behind a `repeat`."""
     key = 0
     for number in chain:
         key = mix64((key + 0x9E3779B97F4A7C15 + number) & WORD)

@@ -1,6 +1,8 @@
-"""The models of the reference runs, on the tape: p maps parameter paths to nodes, `drop(chain, x)` is dropout drawn at that chain
-of calls. In `train` the model is call 1, inside of cross_entropy; in the prelude's dropout random_bool is call 1, inside of where.
+"""The models of the reference runs, on the tape: p maps parameter paths to nodes, `drop(chain, x)` is dropout
+drawn at that chain of calls. In `train` the model is call 1, inside of cross_entropy; in the prelude's dropout
+random_bool is call 1, inside of where.
 """
+
 import math
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Written for reading, not for speed; everything is float64. Nothing here is taken from the compiler.
 """
+
 import math
 
 import numpy as np
@@ -21,20 +22,29 @@ class Node:
 
     def __add__(self, other):
         other = lift(other)
-        return Node(self.value + other.value, [(self, lambda g: fit(g, self.shape)), (other, lambda g: fit(g, other.shape))])
+        return Node(
+            self.value + other.value, [(self, lambda g: fit(g, self.shape)), (other, lambda g: fit(g, other.shape))]
+        )
 
     def __mul__(self, other):
         other = lift(other)
-        return Node(self.value * other.value, [(self, lambda g: fit(g * other.value, self.shape)),
-                                               (other, lambda g: fit(g * self.value, other.shape))])
+        return Node(
+            self.value * other.value,
+            [(self, lambda g: fit(g * other.value, self.shape)), (other, lambda g: fit(g * self.value, other.shape))],
+        )
 
     def __sub__(self, other):
         return self + lift(other) * -1.0
 
     def __truediv__(self, other):
         other = lift(other)
-        return Node(self.value / other.value, [(self, lambda g: fit(g / other.value, self.shape)),
-                                               (other, lambda g: fit(-g * self.value / other.value ** 2, other.shape))])
+        return Node(
+            self.value / other.value,
+            [
+                (self, lambda g: fit(g / other.value, self.shape)),
+                (other, lambda g: fit(-g * self.value / other.value**2, other.shape)),
+            ],
+        )
 
     def __matmul__(self, other):
         def left(g):
@@ -103,7 +113,7 @@ def sqrt(x):
 
 def gelu(x):
     cdf = 0.5 * (1 + erf(x.value / math.sqrt(2)))
-    density = np.exp(-0.5 * x.value ** 2) / math.sqrt(2 * math.pi)
+    density = np.exp(-0.5 * x.value**2) / math.sqrt(2 * math.pi)
     return x.apply(x.value * cdf, cdf + x.value * density)
 
 

@@ -1,4 +1,5 @@
 """Reads and writes safetensors files (8 bytes length, a JSON header, the values) as dictionaries of NumPy arrays."""
+
 import json
 import struct
 
@@ -11,12 +12,12 @@ def read(path):
     with open(path, "rb") as file:
         data = file.read()
     (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
+    header = json.loads(data[8 : 8 + length])
     header.pop("__metadata__", None)
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        values = np.frombuffer(data[8 + length + begin:8 + length + end], KINDS[entry["dtype"]])
+        values = np.frombuffer(data[8 + length + begin : 8 + length + end], KINDS[entry["dtype"]])
         tensors[name] = values.reshape(entry["shape"]).copy()
     return tensors
 

@@ -1,4 +1,7 @@
-"""Optimizers, schedules, clipping and batches, from the formulas page; parameters are dictionaries of float64 arrays."""
+"""Optimizers, schedules, clipping and batches, from the formulas page; parameters are dictionaries of float64
+arrays.
+"""
+
 import fnmatch
 import math
 
@@ -7,6 +10,7 @@ import numpy as np
 
 def rate(kind, lr, steps, warmup=0, end=0.0, power=1.0, every=None, at=(), factor=1.0, decay=0):
     """The learning rate as a function of the step, from 0; `steps` is the horizon."""
+
     def share(s):
         t = min(max((s - warmup) / max(steps - warmup, 1), 0.0), 1.0)
         if kind == "constant":
@@ -31,7 +35,7 @@ def rate(kind, lr, steps, warmup=0, end=0.0, power=1.0, every=None, at=(), facto
 
 
 def clip(gradients, limit):
-    norm = math.sqrt(sum(float((g ** 2).sum()) for g in gradients.values()))
+    norm = math.sqrt(sum(float((g**2).sum()) for g in gradients.values()))
     factor = min(1.0, limit / (norm + 1e-6))
     return {name: g * factor for name, g in gradients.items()}, norm
 
@@ -42,7 +46,13 @@ def decays(name, exceptions):
 
 class SGD:
     def __init__(self, rate, momentum=0.0, nesterov=False, decay=0.0, exceptions=()):
-        self.rate, self.momentum, self.nesterov, self.decay, self.exceptions = rate, momentum, nesterov, decay, exceptions
+        self.rate, self.momentum, self.nesterov, self.decay, self.exceptions = (
+            rate,
+            momentum,
+            nesterov,
+            decay,
+            exceptions,
+        )
         self.buffers = {}
 
     def update(self, parameters, gradients, step):
@@ -76,6 +86,6 @@ class Adam:
             else:
                 p = p * (1 - lr * decay)
             m = self.m[name] = b1 * self.m.get(name, 0.0) + (1 - b1) * g
-            v = self.v[name] = b2 * self.v.get(name, 0.0) + (1 - b2) * g ** 2
+            v = self.v[name] = b2 * self.v.get(name, 0.0) + (1 - b2) * g**2
             root = np.sqrt(v) / math.sqrt(1 - b2 ** (step + 1)) + self.eps
             parameters[name] = p - lr / (1 - b1 ** (step + 1)) * m / root

@@ -1,7 +1,7 @@
 // LINK: kernel_harness
 //
-// Streaming attention against plain loops in double precision, its gradients also against finite differences, and its bits
-// over CPUs and thread counts: ragged sizes, strided and interleaved views, grouped heads, masks, bias, dropout.
+// Streaming attention against plain loops in double precision, its gradients also against finite differences, and its
+// bits over CPUs and thread counts: ragged sizes, strided and interleaved views, grouped heads, masks, bias, dropout.
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -37,8 +37,8 @@ struct Case {
   bool keyAsWord = false; // the key comes behind the offsets
 };
 
-// Buffers: 0 q, 1 k, 2 v, 3 o, 4 lse, 5 keys, 6 bias, 7 dout, 8 dq, 9 dk, 10 dv, 11 dbias, 12 scratch; Stacked has q, k, v in
-// buffer 0.
+// Buffers: 0 q, 1 k, 2 v, 3 o, 4 lse, 5 keys, 6 bias, 7 dout, 8 dq, 9 dk, 10 dv, 11 dbias, 12 scratch; Stacked has q,
+// k, v in buffer 0.
 enum { Q, K, V, O, Lse, Keys, Bias, DOut, DQ, DK, DV, DBias, Scratch, Buffers };
 
 constexpr int64_t kTestStep = 3, kTestExample = 5, kTestSeed = 0x1122334455667788, kTestKey = 0x1234567890abcdef;
@@ -193,7 +193,9 @@ template <class T> struct Reference {
     lead.insert(lead.end(), rest);
     return lead;
   }
-  double get(const View &view, const std::vector<int64_t> &indices) const { return input[view.buffer][at(view, indices)]; }
+  double get(const View &view, const std::vector<int64_t> &indices) const {
+    return input[view.buffer][at(view, indices)];
+  }
 
   void run(const unsigned char *keys, const std::vector<bool> &kept) {
     const Case &c = p.c;
@@ -266,7 +268,8 @@ template <class T> struct Run {
   test::Arena arena;
   int64_t context[kContextWords] = {kTestStep, kTestExample, kTestSeed};
 
-  Run(const Problem &p, const std::vector<std::vector<T>> &input, const std::vector<unsigned char> &keys, int64_t threads) {
+  Run(const Problem &p, const std::vector<std::vector<T>> &input, const std::vector<unsigned char> &keys,
+      int64_t threads) {
     for (int i = 0; i < Scratch; ++i)
       arena.add(p.bytes[i]);
     arena.add(threads * std::max(scratchBytesPerThread(p.grad), scratchBytesPerThread(p.grad.forward)));
@@ -352,8 +355,8 @@ template <class T> static void check(const Case &c) {
       const char *names[] = {"o", "lse", "dq", "dk", "dv", "dbias"};
       for (int i = 0; i < 6; ++i) {
         double error = worst(run.arena.template at<T>(outputs[i].first), *outputs[i].second);
-        expect(error < tolerance, label + " " + cpu + ": " + names[i] + " is off by " + std::to_string(error / tolerance) +
-                                      " of the tolerance");
+        expect(error < tolerance, label + " " + cpu + ": " + names[i] + " is off by " +
+                                      std::to_string(error / tolerance) + " of the tolerance");
       }
       if constexpr (isDouble) {
         // Central differences of sum(dout * o), through the kernel itself.
