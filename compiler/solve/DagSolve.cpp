@@ -103,8 +103,9 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
   std::vector<Start> starts;
   for (size_t i = 0; i < sequences.size(); ++i) {
     std::vector<Runs> list{sequences[i]};
-    for (Runs &runs : detail::structuredRuns(d, sequences[i]))
-      list.push_back(std::move(runs));
+    if (n > 16) // others are searched exactly
+      for (Runs &runs : detail::structuredRuns(d, sequences[i]))
+        list.push_back(std::move(runs));
     for (Runs &runs : list) {
       consider(runs);
       Cost c = simulate(d, runs);
