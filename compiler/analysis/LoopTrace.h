@@ -21,6 +21,9 @@
 namespace mlir {
 class Operation;
 }
+namespace cinch::nn {
+enum class Reduction : uint32_t;
+}
 
 namespace cinch::analysis {
 
@@ -37,6 +40,15 @@ struct LoopDomain {
   bool operator==(const LoopDomain &o) const { return outer == o.outer && chain == o.chain && cols == o.cols; }
 };
 LoopDomain domainOf(mlir::Value);
+
+// How a reduction's axes fall apart: the run of reduced axes at the end, batch excepted, is summed in lanes; the other reduced
+// axes are a chain, batch first. Without such a run the last kept axis is the columns.
+struct ReductionAxes {
+  std::vector<int64_t> outer, chain, run; // axes of the operand
+  int64_t column = -1;                    // the kept axis that is the columns, if there is no run
+};
+kernels::LoopReduce reduceOf(nn::Reduction);
+ReductionAxes splitReduction(mlir::Value operand, llvm::ArrayRef<int64_t> axes);
 
 // An op that only says where elements lie: broadcast, transpose, reshape, slice, reverse.
 bool isView(mlir::Operation *);

@@ -1,0 +1,171 @@
+// LoopStore.cpp: the stores of a loop kernel: plain values, reductions with a chain, sums at computed places.
+#include "compiler/analysis/LoopTrace.h"
+
+#include "dialects/nn/NN.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace cinch::kernels;
+
+namespace cinch::analysis {
+
+// ---- Stores ------------------------------------------------------------------------------------------------------------
+bool LoopTracer::store(Value value, int buffer, bool accumulate) {
+  Operation *op = value.getDefiningOp();
+  if (bufferOf(value) < 0) {
+    if (auto scatter = dyn_cast_or_null<nn::ScatterAddOp>(op))
+      return storeScatter(scatter, buffer);
+    if (auto reduce = dyn_cast_or_null<nn::ReduceOp>(op)) {
+      ReductionAxes split = splitReduction(reduce.getX(), reduce.getAxes());
+      if (!split.chain.empty() || split.run.empty())
+        return storeReduction(op, value, buffer, accumulate);
+    }
+  }
+  if (!domain.chain.empty())
+    return fail(value) >= 0; // false
+  // Index of the stored element: axes are the outer dims, and the columns if the value has one axis more.
+  Shape shape = shapeOf(value);
+  size_t dims = sizes.size();
+  std::vector<LinearIndex> axes;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    size_t dim = axis < domain.outer.size() ? axis : dims - 1;
+    if (axis > domain.outer.size() || shape[axis] != sizes[dim])
+      return fail(value) >= 0; // false
+    axes.push_back(LinearIndex::dim(dims, dim));
+  }
+  if (shape.size() < domain.outer.size())
+    return fail(value) >= 0; // false
+  IndexMap map = mapOfAxes(axes);
+  int node = trace(value, map);
+  if (node < 0)
+    return false;
+  LinearIndex flat = flatIndex(map, shape, dims);
+  bool full = shape.size() > domain.outer.size() && domain.cols > 1;
+  if (full && (levels[node] == Level::Outer))
+    node = spread(node, true, false);
+  spec.stores.push_back({node, viewOf(buffer, value, flat)});
+  return true;
+}
+
+bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool accumulate) {
+  auto reduce = cast<nn::ReduceOp>(op);
+  Value operand = reduce.getX();
+  Shape shape = shapeOf(operand);
+  ReductionAxes split = splitReduction(operand, reduce.getAxes());
+  if (!(domainOf(value) == domain))
+    return fail(value) >= 0; // false
+  size_t dims = sizes.size();
+  // Operand axes in terms of the domain; the run is one group with the columns as flat index.
+  std::vector<AxisGroup> groups;
+  size_t dim = 0;
+  for (int64_t axis : split.outer)
+    groups.push_back({size_t(axis), size_t(axis) + 1, LinearIndex::dim(dims, dim++)});
+  for (int64_t axis : split.chain)
+    groups.push_back({size_t(axis), size_t(axis) + 1, LinearIndex::dim(dims, dim++)});
+  if (!split.run.empty())
+    groups.push_back({size_t(split.run.front()), size_t(split.run.back()) + 1, LinearIndex::dim(dims, dims - 1)});
+  if (split.column >= 0)
+    groups.push_back({size_t(split.column), size_t(split.column) + 1, LinearIndex::dim(dims, dims - 1)});
+  llvm::sort(groups, [](const AxisGroup &a, const AxisGroup &b) { return a.first < b.first; });
+  IndexMap inner;
+  inner.groups = groups;
+  int node = trace(operand, inner);
+  if (node < 0)
+    return false;
+  if (!split.run.empty()) {
+    if (levels[node] == Level::Outer || levels[node] == Level::Row)
+      node = spread(node, true, true);
+    LoopNode sum;
+    sum.op = LoopOp::ReduceCols;
+    sum.elem = elemOf(value);
+    sum.reduce = reduceOf(reduce.getReduction());
+    sum.args = {node};
+    node = add(sum);
+  }
+  if (!split.chain.empty()) {
+    if (levels[node] == Level::Outer || levels[node] == Level::Column)
+      node = spread(node, split.column >= 0 && domain.cols > 1, true);
+    LoopNode chain;
+    chain.op = LoopOp::ReduceChain;
+    chain.elem = elemOf(value);
+    chain.reduce = reduceOf(reduce.getReduction());
+    chain.args = {node};
+    // Kept axes in the result's order, which is the operand's.
+    std::vector<int64_t> kept = split.outer;
+    if (split.column >= 0)
+      kept.push_back(split.column);
+    Shape result = shapeOf(value);
+    LinearIndex flat = LinearIndex::zero(dims);
+    int64_t stride = 1;
+    for (size_t i = kept.size(); i-- > 0;) {
+      flat.coef[kept[i] == split.column ? dims - 1 : i] += stride;
+      stride *= shape[kept[i]];
+    }
+    chain.view = viewOf(buffer, value, flat);
+    chain.hasInit = accumulate;
+    node = add(chain);
+    spec.stores.push_back({node, viewOf(buffer, value, flat)});
+  } else {
+    LinearIndex flat = LinearIndex::zero(dims);
+    int64_t stride = 1;
+    for (size_t i = split.outer.size(); i-- > 0;) {
+      flat.coef[i] += stride;
+      stride *= shape[split.outer[i]];
+    }
+    spec.stores.push_back({node, viewOf(buffer, value, flat)});
+  }
+  computed.insert(op);
+  return true;
+}
+
+bool LoopTracer::storeScatter(Operation *op, int buffer) {
+  auto scatter = cast<nn::ScatterAddOp>(op);
+  Value updates = scatter.getUpdates();
+  Shape shape = shapeOf(updates), result = shapeOf(scatter.getResult());
+  if (!(domainOf(scatter.getResult()) == domain) || spec.addAt.present || !spec.stores.empty())
+    return fail(scatter.getResult()) >= 0;
+  size_t dims = sizes.size();
+  int batch = batchAxisOf(updates);
+  ArrayRef<int64_t> labels = scatter.getXLabels();
+  auto plain = [&](int64_t label) { return llvm::is_contained(labels, label); };
+  int64_t column = !labels.empty() && labels.back() >= 0 ? labels.back() : -1;
+  // Labels to dims, as scatterDomain lays them out.
+  std::vector<LinearIndex> at(shape.size(), LinearIndex::zero(dims));
+  size_t outer = 0, chain = domain.outer.size();
+  if (batch >= 0 && !plain(batch))
+    at[batch] = LinearIndex::dim(dims, chain++);
+  for (int64_t label = 0; label < int64_t(shape.size()); ++label) {
+    if (label == column)
+      at[label] = LinearIndex::dim(dims, dims - 1);
+    else if (!(label == batch && !plain(label)))
+      at[label] = LinearIndex::dim(dims, plain(label) ? outer++ : chain++);
+  }
+  int node = trace(updates, mapOfAxes(at));
+  if (node < 0)
+    return false;
+  LinearIndex flat = LinearIndex::zero(dims);
+  int64_t stride = 1;
+  spec.addAt.present = true;
+  spec.addAt.node = node;
+  for (size_t axis = result.size(); axis-- > 0; stride *= result[axis]) {
+    if (labels[axis] >= 0) {
+      flat.addScaled(at[labels[axis]], stride);
+    } else {
+      std::vector<LinearIndex> axes;
+      for (int64_t l : cast<DenseI64ArrayAttr>(scatter.getIndexLabels()[-labels[axis] - 1]).asArrayRef())
+        axes.push_back(at[l]);
+      int index = trace(scatter.getIndices()[-labels[axis] - 1], mapOfAxes(axes));
+      if (index < 0)
+        return false;
+      spec.addAt.args.push_back(index);
+      spec.addAt.atStrides.push_back(stride);
+    }
+  }
+  spec.addAt.view = viewOf(buffer, scatter.getResult(), flat);
+  computed.insert(op);
+  return true;
+}
+
+} // namespace cinch::analysis
