@@ -88,12 +88,14 @@ def installed(module):
     return PYTHON.exists() and subprocess.run([str(PYTHON), "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
-def contestants(folder, sizes, rate, threads, budget, log):
+def contestants(folder, sizes, rate, threads, budget, peers, log):
     """Everything that works here, warmed up; what does not is named with the place of its own words."""
     ready = {"Cinch": Ours(folder, "Cinch", sizes, rate, threads)}
     if budget:
         ready[f"Cinch {budget}"] = Ours(folder, f"Cinch {budget}", sizes, rate, threads, budget)
     for name, script in WORKERS.items():
+        if name not in peers:
+            continue
         if not installed("jax" if "jax" in script[0] else "torch"):
             print(f"  {name}: not installed (bench/peers/setup)")
             continue
@@ -111,10 +113,10 @@ def contestants(folder, sizes, rate, threads, budget, log):
     return ready
 
 
-def compare(folder, sizes, rate, threads, budget, rounds):
+def compare(folder, sizes, rate, threads, budget, peers, rounds):
     """Prints the table of one setting; returns {name: (seconds, bytes)}."""
     print(f"\ndropout {rate}", flush=True)
-    ready = contestants(folder, sizes, rate, threads, budget, folder / "peers.log")
+    ready = contestants(folder, sizes, rate, threads, budget, peers, folder / "peers.log")
     seconds = {name: [] for name in ready}
     for _ in range(rounds):
         for name, one in ready.items():
@@ -148,6 +150,7 @@ def body():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", default="512MiB", help="of the second program of ours; empty: none")
+    parser.add_argument("--peers", default=",".join(WORKERS), help="some of: %(default)s")
     parser.add_argument("--rates", default="0.2,0", help="of dropout: 0, 0.2 or both")
     arguments = parser.parse_args()
     sizes, rounds = (QUICK, 1) if arguments.quick else (FULL, arguments.rounds)
@@ -158,7 +161,8 @@ def body():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         (folder / "train.txt").write_bytes(random.Random(1).randbytes(1 << 20))
-        found = {rate: compare(folder, sizes, rate, arguments.threads, budget if rate else "", rounds)
+        found = {rate: compare(folder, sizes, rate, arguments.threads, budget if rate else "", arguments.peers.split(","),
+                               rounds)
                  for rate in map(float, arguments.rates.split(","))}
     print(f"\n{programs.machine_line().replace('when this started', 'now')}")
     for rate, one in found.items():
