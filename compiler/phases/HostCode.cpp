@@ -267,7 +267,9 @@ public:
   }
   Value address(StringRef symbol) { return LLVM::AddressOfOp::create(builder, loc, pointer, symbol); }
   Value call(StringRef name, Type result, ArrayRef<Value> arguments) {
-    auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+    LLVM::LLVMFuncOp &callee = callees[name]; // a look-up in the module walks all its symbols
+    if (!callee)
+      callee = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
     if (!callee) {
       OpBuilder::InsertionGuard guard(builder);
       builder.setInsertionPointToEnd(module.getBody());
@@ -289,6 +291,9 @@ public:
   Type pointer, i32, i64, none;
   Value context, count;
   int entry;
+
+private:
+  llvm::StringMap<LLVM::LLVMFuncOp> callees;
 };
 } // namespace
 
