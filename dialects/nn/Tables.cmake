@@ -11,6 +11,7 @@ mlir_tablegen(nn/NNAttrs.h.inc -gen-attrdef-decls -attrdefs-dialect=nn)
 mlir_tablegen(nn/NNAttrs.cpp.inc -gen-attrdef-defs -attrdefs-dialect=nn)
 mlir_tablegen(nn/NNOps.h.inc -gen-op-decls)
 mlir_tablegen(nn/NNOps.cpp.inc -gen-op-defs)
+mlir_tablegen(nn/nn.md -gen-dialect-doc -dialect=nn) # for people: every op, its constraints, the order of its sums
 add_public_tablegen_target(cinch_nn_tables)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/nn)
 
