@@ -72,6 +72,7 @@ def long_suites():
         python("execute/examples.py", "--long", name="execute/examples (long)", limit=90 * MINUTE),
         python("execute/fuzz_plans.py", "--count", "300", "--seed", "9", name="execute/fuzz_plans (300)", limit=90 * MINUTE),
         python("execute/resume.py", "2", name="execute/resume (other moments)"),
+        python("execute/benches.py", limit=90 * MINUTE),
         Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),
         Suite("unit/frontend_mutants (50000)", [BUILD / "bin/frontend_mutants", "50000", "7"], 60 * MINUTE),
         Suite("fuzz/frontend", [fuzz, "frontend", "600"], 30 * MINUTE),
