@@ -132,7 +132,7 @@ def test_signals(t):
             pass
         time.sleep(0.05)
         process.send_signal(number)
-        out = process.communicate(timeout=20)[0].decode()
+        out = process.communicate(timeout=120)[0].decode()
         t.check(
             process.returncode == 75 and "saved in" in out, "signal %d saves and leaves with 75" % number, out[-300:]
         )
