@@ -30,7 +30,8 @@ static int lineOf(Value value) {
   if (isa<BlockArgument>(value))
     return 0;
   auto place = nn::userPlace(value.getLoc());
-  return place ? int(place.getLine()) : 0;
+  // A line of the prelude is no line of the user's file.
+  return place && place.getFilename().getValue() != "prelude.cinch" ? int(place.getLine()) : 0;
 }
 
 static solve::Buffer bufferFor(Value value, int64_t batch) {

@@ -52,6 +52,8 @@ struct Flags {
                                         cl::value_desc("PHASE"), cl::cat(category)};
   cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
+  cl::opt<std::string> report{"report", cl::desc("write a page about the plan: what is kept, recomputed, alive when"),
+                              cl::value_desc("FILE.html"), COMPILING};
   cl::opt<bool> json{"json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand)};
   cl::opt<std::string> format{"diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
                                      cl::init("text"), READING};
@@ -148,6 +150,9 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (!is_contained(kinds, StringRef(line.emit)))
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
   line.json = f.json;
+  line.report = f.report;
+  if (f.report.getNumOccurrences() && line.report.empty())
+    usage("--report expects the name of a file");
   if (f.format != "text" && f.format != "json")
     usage("--diagnostics-format is text or json, not '" + f.format + "'");
   line.jsonDiagnostics = f.format == "json";

@@ -27,6 +27,7 @@ struct CommandLine {
   std::string emit = "exe";
   Options check;                   // -D, --set
   bool json = false;               // plan --json
+  std::string report;              // page to write; "": none
   bool jsonDiagnostics = false;
   std::string color = "auto";
   std::string remarks;             // which remarks are printed; "": none

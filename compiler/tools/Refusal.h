@@ -1,4 +1,4 @@
-// Refusal.h: what is said when no plan fits, and the plan as a table.
+// Refusal.h: what is said when no plan fits.
 #ifndef CINCH_COMPILER_TOOLS_REFUSAL_H
 #define CINCH_COMPILER_TOOLS_REFUSAL_H
 
@@ -8,7 +8,6 @@ namespace cinch {
 
 // The budget, the smallest that compiles, the proven bound, what holds the memory at the peak, and what would help.
 void printRefusal(llvm::raw_ostream &, const Compilation &, const SourceList &, int64_t budget);
-void printPlan(llvm::raw_ostream &, const Compilation &, const SourceList &, bool json, int64_t budget);
 
 } // namespace cinch
 #endif

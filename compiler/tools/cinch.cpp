@@ -4,6 +4,9 @@
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
 #include "compiler/phases/Compile.h"
+#include "compiler/report/Page.h"
+#include "compiler/report/PlanJson.h"
+#include "compiler/report/PlanTable.h"
 #include "compiler/solve/Dag.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
@@ -100,7 +103,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.maxThreads = line.maxThreads;
   options.cpu = line.cpu;
-  options.tradeOff = line.command == Command::Plan;
+  options.tradeOff = line.command == Command::Plan || !line.report.empty();
   bool limited = line.budget.has_value() || program.plan.memory > 0;
   if (limited && options.budget == 0)
     options.budget = 1; // a budget of 0 is refused like any other that is too small
@@ -125,8 +128,14 @@ static int compile(const CommandLine &line, const Program &program, const Source
       printRefusal(llvm::errs(), compilation, sources, line.budget ? *line.budget : program.plan.memory);
     return 1;
   }
+  if (!line.report.empty())
+    if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, options.budget))))
+      return status;
   if (line.command == Command::Plan) {
-    printPlan(llvm::outs(), compilation, sources, line.json, options.budget);
+    if (line.json)
+      report::printObject(llvm::outs(), report::planJson(compilation, sources, options.budget));
+    else
+      report::printPlan(llvm::outs(), compilation, sources);
     return 0;
   }
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))

@@ -1,6 +1,7 @@
 // DecidePlan.cpp: builds the planner's problem from a function, has it solved and checked, and writes the decision down.
 // Assumes decomposed ops; changes none.
 #include "compiler/analysis/Formation.h"
+#include "compiler/solve/Explain.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Search.h"
 #include "compiler/transforms/Decision.h"
@@ -136,8 +137,10 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
                                                              options.threads, options.reservedBytes, options.target);
   solve::Planner planner(problem.graph);
   outcome.result = planner.search(options.search);
-  if (options.tradeOff)
+  if (options.tradeOff) {
     outcome.tradeOff = planner.tradeOff(options.search);
+    outcome.named = solve::namedStrategies(problem.graph);
+  }
   if (outcome.result.error.empty() && outcome.result.feasible) {
     std::string wrong =
         solve::checkPlan(problem.graph, solve::scheduledProgram(problem.graph, outcome.result.plan.decision));

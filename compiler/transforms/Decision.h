@@ -49,7 +49,8 @@ struct DecideOutcome {
   bool internal = false; // an internal error was reported
   solve::SearchResult result;
   solve::StepGraph graph;
-  std::vector<solve::LadderPoint> tradeOff;
+  // If asked for: the curve of memory against time, and the strategies that have names.
+  std::vector<solve::LadderPoint> tradeOff, named;
 };
 // Forms kernels, searches a plan, has it checked, and writes it on the function if it is feasible.
 DecideOutcome decidePlan(mlir::func::FuncOp function, const DecideOptions &);

@@ -1,0 +1,172 @@
+// PlanJson.cpp: everything comes from the decision that is shipped and the graph that it was made for.
+#include "compiler/report/PlanJson.h"
+
+#include "compiler/solve/Explain.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <set>
+
+using llvm::json::Array;
+using llvm::json::Object;
+
+namespace cinch::report {
+
+using namespace solve;
+
+template <typename Range, typename Function> static Array column(const Range &range, Function &&of) {
+  Array array;
+  for (const auto &item : range)
+    array.push_back(of(item));
+  return array;
+}
+static Array numbers(const std::vector<int> &list) {
+  return column(list, [](int n) { return n; });
+}
+
+static const char *str(Section section) {
+  return section == Section::Prologue ? "prologue" : section == Section::Loop ? "loop" : "epilogue";
+}
+static const char *str(Buffer::Kind kind) {
+  return kind == Buffer::Persistent ? "persistent" : kind == Buffer::Accumulator ? "accumulator" : "value";
+}
+
+static Array kernelArray(const StepGraph &graph, const Decision &decision) {
+  std::vector<int> runs(graph.kernels.size(), 0);
+  for (const Run &run : decision.runs)
+    ++runs[run.kernel];
+  Array kernels;
+  for (size_t k = 0; k < graph.kernels.size(); ++k) {
+    const Kernel &kernel = graph.kernels[k];
+    int64_t b = decision.microbatch;
+    kernels.push_back(Object{{"name", kernel.name}, {"line", kernel.line}, {"section", str(kernel.section)},
+                             {"backward", kernel.backward}, {"block", kernel.block}, {"runs", runs[k]},
+                             {"seconds", kernel.seconds.at(b)}, {"flops", kernel.flops.at(b)},
+                             {"traffic", kernel.traffic.at(b)}});
+  }
+  return kernels;
+}
+
+// Tables are objects of columns of the same length.
+static void addTables(Object &object, const StepGraph &graph, const Decision &decision) {
+  object["buffers"] = Object{{"name", column(graph.buffers, [](const Buffer &b) { return b.name; })},
+                             {"line", column(graph.buffers, [](const Buffer &b) { return b.line; })},
+                             {"kind", column(graph.buffers, [](const Buffer &b) { return str(b.kind); })},
+                             {"kernel", column(graph.buffers, [](const Buffer &b) { return b.producer; })}};
+  object["runs"] = Object{{"kernel", column(decision.runs, [](const Run &r) { return r.kernel; })},
+                          {"recomputed", column(decision.runs, [](const Run &r) { return int(r.recomputed); })},
+                          {"reads", column(decision.runs, [](const Run &r) { return numbers(r.reads); })},
+                          {"writes", column(decision.runs, [](const Run &r) { return numbers(r.writes); })}};
+  object["instances"] =
+      Object{{"buffer", column(decision.instances, [](const solve::Instance &i) { return i.buffer; })},
+             {"run", column(decision.instances, [](const solve::Instance &i) { return i.run; })},
+             {"bytes", column(decision.instances, [](const solve::Instance &i) { return i.bytes; })},
+             {"lower", column(decision.instances, [](const solve::Instance &i) { return i.lower; })},
+             {"upper", column(decision.instances, [](const solve::Instance &i) { return i.upper; })},
+             {"storage", column(decision.instances, [](const solve::Instance &i) { return i.storage; })},
+             {"class", column(decision.instances, [&](const solve::Instance &i) { return int(classOf(graph, decision, i)); })}};
+  object["storages"] = Object{{"bytes", column(decision.storages, [](const Storage &s) { return s.bytes; })},
+                              {"lower", column(decision.storages, [](const Storage &s) { return s.lower; })},
+                              {"upper", column(decision.storages, [](const Storage &s) { return s.upper; })},
+                              {"offset", column(decision.storages, [](const Storage &s) { return s.offset; })}};
+  auto at = occupancy(graph, decision);
+  Object timeline;
+  Array classes;
+  for (int c = 0; c < kMemoryClasses; ++c) {
+    classes.push_back(solve::str(MemoryClass(c)));
+    timeline[solve::str(MemoryClass(c))] = column(at, [&](const auto &bytes) { return bytes[c]; });
+  }
+  object["timeline"] = std::move(timeline);
+  object["classes"] = std::move(classes);
+}
+
+// Lines of the file that something in the plan names.
+static Object sourceLines(const StepGraph &graph, const SourceList &sources) {
+  std::set<int> lines;
+  for (const Kernel &kernel : graph.kernels)
+    lines.insert(kernel.line);
+  for (const Buffer &buffer : graph.buffers)
+    lines.insert(buffer.line);
+  Object text;
+  for (int line : lines)
+    if (line > 0 && line <= sources.lineCount(1))
+      text[std::to_string(line)] = llvm::json::fixUTF8(llvm::StringRef(sources.line(1, line)).trim());
+  return text;
+}
+
+llvm::json::Object planJson(const Compilation &compilation, const SourceList &sources, int64_t budget) {
+  const DecideOutcome &outcome = compilation.entries.front().outcome;
+  const SearchResult &result = outcome.result;
+  const Plan &plan = result.plan;
+  const StepGraph &graph = outcome.graph;
+  const Decision &decision = plan.decision;
+  int64_t allowance = compilation.allowance(), accumulators = 0;
+  auto at = occupancy(graph, decision);
+  if (plan.peakRun < int(at.size()))
+    accumulators = at[plan.peakRun][int(MemoryClass::Accumulator)];
+
+  Array holders, curve, named, kept, again;
+  for (const LiveBuffer &buffer : largestLive(graph, plan, plan.peakRun, 10))
+    holders.push_back(Object{{"name", buffer.name}, {"line", buffer.line}, {"bytes", buffer.bytes},
+                             {"recomputed", buffer.recomputed}});
+  auto point = [&](const LadderPoint &p) {
+    return Object{{"bytes", p.arenaBytes + allowance}, {"seconds", p.seconds}, {"microbatch", p.microbatch},
+                  {"name", p.name}};
+  };
+  for (const LadderPoint &p : outcome.tradeOff)
+    curve.push_back(point(p));
+  for (const LadderPoint &p : outcome.named)
+    named.push_back(point(p));
+  for (const KeptValue &value : keptValues(graph, decision))
+    kept.push_back(Object{{"name", graph.buffers[value.buffer].name}, {"line", graph.buffers[value.buffer].line},
+                          {"buffer", value.buffer}, {"bytes", value.bytes}, {"seconds", value.seconds}});
+  for (const Recomputation &r : recomputations(graph, decision))
+    again.push_back(Object{{"name", graph.kernels[r.kernel].name}, {"line", graph.kernels[r.kernel].line},
+                           {"kernel", r.kernel}, {"times", r.times}, {"bytes", r.bytes}, {"seconds", r.seconds}});
+
+  Object object{{"source", std::string(sources.name(1))},
+                {"source_lines", sourceLines(graph, sources)},
+                {"budget", budget},
+                {"memory", compilation.arenaBytes() + allowance},
+                {"arena", compilation.arenaBytes()},
+                {"allowance", allowance},
+                {"persistent", compilation.persistentBytes()},
+                {"peak_live", plan.peakLive},
+                {"peak_run", plan.peakRun},
+                {"peak_accumulators", accumulators},
+                {"bound", result.bound},
+                {"smallest_budget", compilation.smallestBudget()},
+                {"budget_bound", compilation.budgetBound()},
+                {"batch", graph.batch},
+                {"microbatch", decision.microbatch},
+                {"count", decision.count},
+                {"threads", graph.threads},
+                {"remat", result.name},
+                {"recomputed_runs", plan.recomputed},
+                {"seconds", plan.seconds},
+                {"seconds_bound", result.secondsBound},
+                {"recompute_seconds", plan.recomputeSeconds},
+                {"loop", Array{decision.loopBegin, decision.loopEnd}},
+                {"turn", turnOf(graph, decision)},
+                {"peak", std::move(holders)},
+                {"kept", std::move(kept)},
+                {"recomputed", std::move(again)},
+                {"kernels", kernelArray(graph, decision)},
+                {"trade_off", std::move(curve)},
+                {"strategies", std::move(named)}};
+  addTables(object, graph, decision);
+  return object;
+}
+
+void printObject(llvm::raw_ostream &out, const Object &object) {
+  std::vector<llvm::StringRef> keys;
+  for (const auto &entry : object)
+    keys.push_back(entry.first);
+  llvm::sort(keys);
+  out << "{";
+  for (size_t i = 0; i < keys.size(); ++i)
+    out << (i ? ",\n" : "\n") << llvm::json::Value(keys[i]) << ": " << *object.get(keys[i]);
+  out << "\n}\n";
+}
+
+} // namespace cinch::report

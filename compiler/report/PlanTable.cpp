@@ -1,0 +1,134 @@
+// PlanTable.cpp: equal lines of the blocks of a `repeat` are printed as one.
+#include "compiler/report/PlanTable.h"
+
+#include "compiler/solve/Explain.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <map>
+
+namespace cinch::report {
+
+void printLive(llvm::raw_ostream &out, const SourceList &sources, const std::vector<solve::LiveBuffer> &live) {
+  for (const solve::LiveBuffer &buffer : live) {
+    out << llvm::formatv("  {0,10:F1} MiB  {1}", double(buffer.bytes) / (1 << 20), buffer.name);
+    if (buffer.line > 0)
+      out << " (" << sources.name(1) << ":" << buffer.line << ")";
+    if (buffer.recomputed)
+      out << " [recomputed]";
+    out << "\n";
+  }
+}
+
+// "blocks.3.ff: mul" -> "blocks.*.ff: mul".
+static std::string general(llvm::StringRef name) {
+  auto [path, rest] = name.split(": ");
+  if (rest.empty())
+    return name.str();
+  std::string text;
+  for (llvm::StringRef part : llvm::split(path, '.')) {
+    unsigned number;
+    text += (text.empty() ? "" : ".") + (part.getAsInteger(10, number) ? part.str() : std::string("*"));
+  }
+  return text + ": " + rest.str();
+}
+
+namespace {
+struct Row {
+  std::string name;
+  int count = 0, times = 0;
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+} // namespace
+
+// The rows that `key` puts first; the others are summed up in one line.
+template <typename Entries, typename NameOf, typename Key>
+static void printRows(llvm::raw_ostream &out, const SourceList &sources, const Entries &entries, NameOf &&nameOf,
+                      Key &&key, const char *verb) {
+  std::map<std::string, Row> byName;
+  for (const auto &entry : entries) {
+    auto [name, line, times] = nameOf(entry);
+    std::string text = general(name);
+    if (line > 0)
+      text += llvm::formatv(" ({0}:{1})", sources.name(1), line);
+    Row &row = byName[text];
+    row.name = text;
+    ++row.count;
+    row.times += times;
+    row.bytes += entry.bytes;
+    row.seconds += entry.seconds;
+  }
+  std::vector<Row> rows;
+  for (auto &entry : byName)
+    rows.push_back(entry.second);
+  llvm::stable_sort(rows, [&](const Row &a, const Row &b) { return key(a) > key(b); });
+  constexpr size_t shown = 12;
+  Row rest;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row &row = rows[i];
+    if (i >= shown) {
+      rest.count += row.count, rest.bytes += row.bytes, rest.seconds += row.seconds;
+      continue;
+    }
+    out << llvm::formatv("  {0,9:F1} MiB  {1,10:F2} ms {2}  {3,4} x  {4}\n", double(row.bytes) / (1 << 20), 1e3 * row.seconds,
+                         verb, row.times, row.name);
+  }
+  if (rest.count > 0)
+    out << llvm::formatv("  {0,9:F1} MiB  {1,10:F2} ms {2}  {3} others\n", double(rest.bytes) / (1 << 20), 1e3 * rest.seconds,
+                         verb, rest.count);
+}
+
+void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
+  const EntryPlan &step = compilation.entries.front();
+  const solve::Plan &plan = step.outcome.result.plan;
+  const solve::StepGraph &graph = step.outcome.graph;
+  const solve::Decision &decision = plan.decision;
+  for (const std::string &line : compilation.summary())
+    out << line << "\n";
+  out << "\nlargest alive at the peak\n";
+  printLive(out, sources, solve::largestLive(graph, plan, plan.peakRun, 10));
+  auto kept = solve::keptValues(graph, decision);
+  if (!kept.empty()) {
+    out << "\nkept for the backward sweep (bytes, what computing it again would cost a step, how many)\n";
+    printRows(
+        out, sources, kept,
+        [&](const solve::KeptValue &value) {
+          return std::tuple(graph.buffers[value.buffer].name, graph.buffers[value.buffer].line, 1);
+        },
+        [](const Row &row) { return double(row.bytes); }, "would be");
+  }
+  auto again = solve::recomputations(graph, decision);
+  if (!again.empty()) {
+    out << "\nrecomputed (bytes not kept, what it costs a step, how often in a micro-batch)\n";
+    printRows(
+        out, sources, again,
+        [&](const solve::Recomputation &r) {
+          return std::tuple(graph.kernels[r.kernel].name, graph.kernels[r.kernel].line, r.times);
+        },
+        [](const Row &row) { return row.seconds; }, "a step");
+  }
+  const std::vector<solve::LadderPoint> &curve = step.outcome.tradeOff;
+  if (curve.empty())
+    return;
+  out << "\nbudget against predicted time\n";
+  auto isThis = [&](const solve::LadderPoint &point) {
+    return point.arenaBytes == decision.arenaBytes && point.microbatch == decision.microbatch;
+  };
+  // Neighbours that differ by less than a sixteenth of the whole range are passed over.
+  double range = curve.front().seconds - curve.back().seconds, last = 0;
+  for (size_t i = 0; i < curve.size(); ++i) {
+    const solve::LadderPoint &point = curve[i];
+    if (i > 0 && i + 1 < curve.size() && !isThis(point) && last - point.seconds < range / 16)
+      continue;
+    last = point.seconds;
+    out << llvm::formatv("{0} {1,10:F1} MiB  {2,9:F4} s  {3} x {4}  {5}\n", isThis(point) ? " >" : "  ",
+                         double(point.arenaBytes + compilation.allowance()) / (1 << 20), point.seconds,
+                         graph.batch / point.microbatch, point.microbatch, point.name);
+  }
+}
+
+} // namespace cinch::report

@@ -1,0 +1,82 @@
+// Memory against predicted time: the plans that no other beats, this one marked, named strategies as labelled points.
+const curve = (() => {
+  const host = $('curve'), left = 70, right = 24, top = 16, bottom = 44, height = 320;
+  // Of each strategy the micro-batch that this budget would take, or else its smallest.
+  const budget = plan.budget || Infinity;
+  const chosen = [...new Set(plan.strategies.map(s => s.name))].map(name => {
+    const all = plan.strategies.filter(s => s.name === name), fits = all.filter(s => s.bytes <= budget);
+    const best = fits.length ? fits.reduce((a, b) => b.seconds < a.seconds ? b : a) : all.reduce((a, b) => b.bytes < a.bytes ? b : a);
+    return {...best, fits: fits.length > 0};
+  });
+  const here = {bytes: plan.memory, seconds: plan.seconds};
+
+  function draw() {
+    const width = Math.max(320, host.clientWidth), points = plan.trade_off;
+    const svg = shape('svg', {width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', id: 'curve-picture',
+      'aria-label': `predicted seconds a step against memory, ${points.length} plans`});
+    // What lies far beyond this plan is cut off: four times its memory, or the budget.
+    const all = [...points, ...chosen, here];
+    const cap = Math.max(4 * plan.memory, plan.budget || 0);
+    const shown = all.filter(p => p.bytes <= cap);
+    const least = Math.min(...shown.map(p => p.bytes), plan.budget_bound), most = Math.max(...shown.map(p => p.bytes), plan.budget || 0) * 1.02;
+    const slow = Math.max(...shown.map(p => p.seconds)), fast = Math.min(...shown.map(p => p.seconds), plan.seconds_bound);
+    const lo = Math.max(0, fast - .06 * (slow - fast)), hi = slow + .08 * (slow - fast) + 1e-12;
+    const x = b => left + (width - left - right) * (Math.log(b) - Math.log(least * .97)) / (Math.log(most) - Math.log(least * .97));
+    const y = s => top + (height - top - bottom) * (1 - (s - lo) / (hi - lo));
+    for (const v of ticks(lo, hi, 5, false))
+      svg.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: y(v), y2: y(v)}),
+                 shape('text', {x: left - 8, y: y(v) + 4, 'text-anchor': 'end'}, secondsText(v)));
+    let lastTick = -100;
+    for (let v = 2 ** Math.floor(Math.log2(least)); v < most; v *= Math.SQRT2) {
+      const nice = v / 2 ** 20 >= 10 ? Math.round(v / 2 ** 20 / 2) * 2 * 2 ** 20 : v;
+      if (nice < least * .97 || x(nice) - lastTick < 78) continue;
+      lastTick = x(nice);
+      svg.append(shape('line', {class: 'axis', x1: x(nice), x2: x(nice), y1: top, y2: height - bottom}),
+                 shape('text', {x: x(nice), y: height - bottom + 16, 'text-anchor': 'middle'}, bytesText(nice)));
+    }
+    svg.append(shape('text', {x: (left + width - right) / 2, y: height - 8, 'text-anchor': 'middle'}, 'memory of the process (logarithmic)'),
+               shape('text', {x: left, y: 10}, 'predicted time of a step'));
+    const vertical = (bytes, kind, text, at) => {
+      if (!bytes || bytes > most) return;
+      const end = x(bytes) > width - 200 && kind === 'budget';
+      svg.append(shape('line', {class: kind, x1: x(bytes), x2: x(bytes), y1: top, y2: height - bottom}),
+                 shape('text', {class: 'strong halo', x: x(bytes) + (end ? -5 : 5), y: at, 'text-anchor': end ? 'end' : 'start'}, text));
+    };
+    vertical(plan.budget_bound, 'bound', 'proven lower bound', height - bottom - 6);
+    vertical(plan.budget, 'budget', 'budget', height - bottom - 6);
+    const line = points.filter(p => p.bytes <= most);
+    let path = '';
+    line.forEach((p, n) => path += n ? 'H' + x(p.bytes).toFixed(1) + 'V' + y(p.seconds).toFixed(1)
+                                     : 'M' + x(p.bytes).toFixed(1) + ' ' + y(p.seconds).toFixed(1));
+    if (line.length) svg.append(shape('path', {class: 'curve', d: path + 'H' + (width - right)}));
+    const dot = (p, kind, radius, text) => {
+      const c = shape('circle', {class: 'dot ' + kind, cx: x(p.bytes), cy: y(p.seconds), r: radius});
+      c.addEventListener('pointermove', event => tip(event, text));
+      c.addEventListener('pointerleave', event => tip(event, ''));
+      svg.append(c);
+    };
+    const words = p => `${p.name}, micro-batch ${plan.batch / p.microbatch} \u00d7 ${p.microbatch}\n${bytesText(p.bytes)}, ${secondsText(p.seconds)} a step`;
+    line.forEach(p => dot(p, '', 2.6, words(p)));
+    // Labels stand right of their points, moved down where they would meet.
+    const placed = [];
+    const label = (p, text, strong) => {
+      let lx = x(p.bytes) + 9, ly = y(p.seconds) - 7;
+      const w = text.length * 6.2;
+      if (lx + w > width - 4) lx = x(p.bytes) - 9 - w;
+      for (let tries = 0; tries < 30 && placed.some(q => Math.abs(q.y - ly) < 14 && q.x < lx + w && lx < q.x + q.w); ++tries) ly += 14;
+      if (ly > height - bottom - 16) ly = y(p.seconds) - 22;
+      placed.push({x: lx, y: ly, w});
+      if (Math.abs(ly - y(p.seconds)) > 18)
+        svg.append(shape('line', {class: 'leader', x1: x(p.bytes), y1: y(p.seconds), x2: lx - 2, y2: ly - 4}));
+      svg.append(shape('text', {class: strong ? 'strong halo' : 'halo', x: lx, y: ly, 'font-weight': strong ? 650 : 400}, text));
+    };
+    dot(here, 'this', 6, `this plan: ${plan.remat}\n${bytesText(here.bytes)}, ${secondsText(here.seconds)} a step`);
+    label(here, 'this plan', true);
+    for (const p of chosen.filter(p => p.bytes <= most)) {
+      dot(p, 'named', 4, words(p) + (p.fits ? '' : '\nits smallest micro-batch; does not fit the budget'));
+      label(p, p.name, false);
+    }
+    host.replaceChildren(svg);
+  }
+  return {draw, chosen};
+})();

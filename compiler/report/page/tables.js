@@ -1,0 +1,65 @@
+// The figures at the top and the tables: what is kept, what is computed again, what makes the peak.
+function fillTable(id, heads, rows, foot) {
+  const cell = (value, n, tag) => element(tag, {...(heads[n][1] ? {class: 'number'} : {}), ...(tag === 'th' ? {scope: 'col'} : {})}, value);
+  const table = $(id);
+  table.replaceChildren(element('thead', {}, element('tr', {}, ...heads.map((h, n) => cell(h[0], n, 'th')))),
+    element('tbody', {}, ...rows.map(r => element('tr', r.this ? {class: 'this'} : {}, ...r.cells.map((v, n) => cell(v, n, 'td'))))));
+  if (foot) table.append(element('tfoot', {}, element('tr', {}, ...foot.map((v, n) => cell(v, n, 'td')))));
+}
+function sourceCell(line) {
+  const span = element('span', {});
+  if (line > 0) span.append(placeText(line) + ' ', element('code', {}, lineText(line).slice(0, 70)));
+  return span;
+}
+// Equal lines of the blocks of a `repeat` become one row.
+function grouped(list) {
+  const rows = new Map();
+  for (const e of list) {
+    const name = generalName(e.name), key = name + '\n' + e.line;
+    if (!rows.has(key)) rows.set(key, {name, line: e.line, count: 0, times: 0, bytes: 0, seconds: 0});
+    const row = rows.get(key);
+    row.count += 1, row.times += e.times || 0, row.bytes += e.bytes, row.seconds += e.seconds;
+  }
+  return [...rows.values()];
+}
+const sumOf = (list, key) => list.reduce((sum, e) => sum + e[key], 0);
+
+function fillTables() {
+  document.title = plan.source.split('/').pop() + ': memory plan';
+  $('title').textContent = `${plan.source.split('/').pop()}: the memory of one training step`;
+  $('subtitle').textContent = `${plan.budget ? 'budget ' + bytesText(plan.budget) : 'no budget'}, ${plan.count} micro-batches of ` +
+    `${plan.microbatch} examples, plan \u201c${plan.remat}\u201d`;
+  const loopRuns = plan.loop[1] - plan.loop[0];
+  const figure = (name, value, more) => element('div', {}, element('dt', {}, name), element('dd', {}, value, element('small', {}, more)));
+  $('figures').append(
+    figure('Memory of the process', bytesText(plan.memory), `arena ${bytesText(plan.arena)} + ${bytesText(plan.allowance)} allowance`),
+    figure('Proven lower bound', bytesText(plan.budget_bound), `smallest budget that compiles ${bytesText(plan.smallest_budget)}`),
+    figure('Predicted step', secondsText(plan.seconds), `no plan below ${secondsText(plan.seconds_bound)}${plan.costs ? '; ' + plan.costs : ''}`),
+    figure('Computed again', percentText(plan.recompute_seconds / Math.max(plan.seconds, 1e-30)), `${plan.recomputed_runs} of ${loopRuns} kernel runs in the loop`));
+
+  $('moments-note').textContent = `One step is ${runCount} kernel runs. The loop over micro-batches stands once and runs ${plan.count} ` +
+    `time${plan.count > 1 ? 's' : ''}. Move with the slider, the arrow keys (shift: ten runs), Home and End, P for the peak, space to play.`;
+  $('arena-note').textContent = `${bytesText(plan.arena)}, allocated once. Each rectangle is a tensor: its bytes upwards, the runs it is alive in to the right. ` +
+    `The most bytes alive at one moment are ${bytesText(plan.peak_live)}; packing loses ${percentText(plan.arena / Math.max(1, plan.peak_live) - 1)}.`;
+  $('curve-note').textContent = 'Every plan on the line is the fastest known for its memory. Named strategies stand at the micro-batch that is fastest within the budget, ' +
+    'or, if none fits, at their smallest; their bytes are those alive at the peak.';
+  fillTable('strategies', [['strategy'], ['micro-batch'], ['memory', 1], ['predicted step', 1], ['beside this plan', 1], ['']],
+    [{this: true, cells: ['this plan: ' + plan.remat, `${plan.count} \u00d7 ${plan.microbatch}`, bytesText(plan.memory), secondsText(plan.seconds), '', '']},
+     ...curve.chosen.map(p => ({cells: [p.name, `${plan.batch / p.microbatch} \u00d7 ${p.microbatch}`, bytesText(p.bytes), secondsText(p.seconds),
+       '\u00d7 ' + (p.seconds / plan.seconds).toFixed(3), p.fits ? '' : 'does not fit the budget']}))]);
+
+  const kept = grouped(plan.kept).sort((a, b) => b.bytes - a.bytes), again = grouped(plan.recomputed).sort((a, b) => b.seconds - a.seconds);
+  $('kept-note').textContent = `${plan.kept.length} values of the forward sweep wait for the backward sweep. The price is what running their kernels once more would add to a step.`;
+  fillTable('kept', [['value'], ['line'], ['how many', 1], ['bytes', 1], ['price of not keeping', 1]],
+    kept.map(r => ({cells: [r.name, sourceCell(r.line), r.count, bytesText(r.bytes), secondsText(r.seconds)]})),
+    ['all', '', plan.kept.length, bytesText(sumOf(kept, 'bytes')), secondsText(sumOf(kept, 'seconds'))]);
+  $('again-note').textContent = plan.recomputed.length ? 'Kernels of the forward sweep that run again, in every micro-batch.' : 'Nothing is computed again under this plan.';
+  if (plan.recomputed.length)
+    fillTable('again', [['kernel'], ['line'], ['times a micro-batch', 1], ['bytes not kept', 1], ['time a step', 1], ['of the step', 1]],
+      again.map(r => ({cells: [r.name, sourceCell(r.line), r.times, bytesText(r.bytes), secondsText(r.seconds), percentText(r.seconds / plan.seconds)]})),
+      ['all', '', sumOf(again, 'times'), bytesText(sumOf(again, 'bytes')), secondsText(sumOf(again, 'seconds')), percentText(sumOf(again, 'seconds') / plan.seconds)]);
+  fillTable('peak', [['tensor'], ['line'], ['bytes', 1], ['']],
+    plan.peak.map(p => ({cells: [p.name, sourceCell(p.line), bytesText(p.bytes), p.recomputed ? 'computed again' : '']})));
+  $('notes').textContent = `The memory of the process is the arena and an allowance of ${bytesText(plan.allowance)} for code, stacks and the runtime. ` +
+    'Times are predicted from a model of the machine; bytes are exact.';
+}
