@@ -57,6 +57,7 @@ def quick_suites():
         python("execute/overflow.py"),
         python("execute/resume.py"),
         python("execute/examples.py"),
+        python("execute/report.py"),
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
     ]

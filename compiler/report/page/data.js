@@ -10,6 +10,7 @@ const classes = [
   ['working', 'other values (gradients of activations, update)'],
   ['scratch', 'scratch of the running kernel'],
 ];
+const svgSpace = document.querySelector('svg').namespaceURI;
 const $ = id => document.getElementById(id);
 
 function bytesText(bytes) {
@@ -38,7 +39,7 @@ function element(tag, attributes, ...children) {
   return e;
 }
 function shape(tag, attributes, text) {
-  const e = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  const e = document.createElementNS(svgSpace, tag);
   for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
   if (text !== undefined) e.textContent = text;
   return e;
