@@ -48,9 +48,12 @@ public:
   bool isHeld(int t, int v) const { return held[size_t(t) * words + v / 64] >> (v % 64) & 1; }
   bool didRun(int t, int v) const { return ran[size_t(t) * words + v / 64] >> (v % 64) & 1; }
   bool isUsed(int t, int v) const {
-    for (int w : users[v])
-      if (w <= t && didRun(t, w))
+    for (int w : users[v]) {
+      if (w > t)
+        break;
+      if (didRun(t, w))
         return true;
+    }
     return false;
   }
 
@@ -151,40 +154,65 @@ public:
     s.peak = peak;
   }
 
-  // Holds (or not) v on entering the stages [from, to]; returns the changed range for undo.
+  // Holds (or not) v on entering the stages [from, to]. A stage that v only passes through, held where it was not or
+  // the other way round, keeps its computations: its peak moves by the bytes of v. The others are evaluated.
   void change(int v, int from, int to, bool on) {
-    undoStages.clear();
-    undoFrom = from - 1, undoTo = to, undoValue = v;
-    undoBits.clear();
+    undoFrom = from, undoTo = to, undoValue = v, undoCount = 0;
+    undoBits.clear(), undoShifted.clear();
+    undoCost = totalCost, undoOver = totalOver;
+    int64_t move = on ? bytes[v] : -bytes[v];
     for (int t = from; t <= to; ++t) {
-      bool was = isHeld(t, v);
-      undoBits.push_back(was);
-      if (was == on)
+      bool flips = isHeld(t, v) != on;
+      undoBits.push_back(flips);
+      if (!flips)
         continue;
       held[size_t(t) * words + v / 64] ^= uint64_t(1) << (v % 64);
-      hold[t] += on ? bytes[v] : -bytes[v];
+      hold[t] += move;
     }
-    undoCost = totalCost, undoOver = totalOver;
     for (int t = from - 1; t <= std::min(to, n - 1); ++t) {
-      undoStages.push_back(stages[t]);
-      totalCost -= stages[t].cost, totalOver -= over(stages[t].peak);
+      bool passes = t >= from && t < to && undoBits[t - from] && undoBits[t + 1 - from] && !didRun(t, v) &&
+                    (on || !isUsed(t, v));
+      undoShifted.push_back(passes);
+      Stage &s = stages[t];
+      if (passes) {
+        totalOver -= over(s.peak);
+        s.peak += move;
+        totalOver += over(s.peak);
+        continue;
+      }
+      if (undoCount == int(undoStages.size()))
+        undoStages.emplace_back();
+      totalCost -= s.cost, totalOver -= over(s.peak);
+      uint64_t *bits = &ran[size_t(t) * words];
+      for (int u : s.runs)
+        bits[u / 64] = 0;
+      std::swap(s, undoStages[undoCount++]);
+      s.runs.clear();
       evaluate(t);
-      totalCost += stages[t].cost, totalOver += over(stages[t].peak);
+      totalCost += s.cost, totalOver += over(s.peak);
     }
+    steps += (to - from) / 2;
   }
   void undo() {
-    for (int t = undoFrom + 1, i = 0; t <= undoTo; ++t, ++i) {
-      if (isHeld(t, undoValue) == bool(undoBits[i]))
+    int64_t move = 0;
+    for (int t = undoFrom; t <= undoTo; ++t) {
+      if (!undoBits[t - undoFrom])
         continue;
+      bool on = isHeld(t, undoValue);
+      move = on ? -bytes[undoValue] : bytes[undoValue];
       held[size_t(t) * words + undoValue / 64] ^= uint64_t(1) << (undoValue % 64);
-      hold[t] += undoBits[i] ? bytes[undoValue] : -bytes[undoValue];
+      hold[t] += move;
     }
-    for (size_t i = 0; i < undoStages.size(); ++i) {
-      int t = undoFrom + int(i);
+    for (size_t i = 0, k = 0; i < undoShifted.size(); ++i) {
+      int t = undoFrom - 1 + int(i);
+      if (undoShifted[i]) {
+        stages[t].peak += move;
+        continue;
+      }
       uint64_t *bits = &ran[size_t(t) * words];
       for (int v : stages[t].runs)
         bits[v / 64] = 0;
-      stages[t] = std::move(undoStages[i]);
+      std::swap(stages[t], undoStages[k++]);
       for (int v : stages[t].runs)
         bits[v / 64] |= uint64_t(1) << (v % 64);
     }
@@ -220,9 +248,9 @@ public:
 private:
   std::vector<char> mark;
   std::vector<int> uses;
-  std::vector<Stage> undoStages;
-  std::vector<char> undoBits;
-  int undoFrom = 0, undoTo = 0, undoValue = 0;
+  std::vector<Stage> undoStages; // the first undoCount of them, for the stages that did not shift
+  std::vector<char> undoBits, undoShifted;
+  int undoFrom = 0, undoTo = 0, undoValue = 0, undoCount = 0;
   double undoCost = 0, undoOver = 0;
 };
 

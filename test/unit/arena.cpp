@@ -1,7 +1,7 @@
 // LINK: cinch_solve
 // Arena packing against brute force on small sets, on perfect (guillotine-cut) instances, and its verifier on wrong
 // answers. Arguments: instances, buffers in each, width in ticks, height: measures perfect instances of that kind.
-#include "compiler/solve/Memory.h"
+#include "test/unit/PerfectArenas.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -17,14 +17,6 @@ static void expect(bool ok, const std::string &what) {
   if (!ok)
     std::printf("FAIL %s\n", what.c_str());
 }
-
-struct Rng {
-  uint64_t state;
-  int64_t below(int64_t n) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return int64_t((state >> 11) % uint64_t(n));
-  }
-};
 
 // The least height over all placement orders with first fit: some order gives an optimal canonical placement.
 static int64_t bruteForce(const ArenaProblem &p) {
@@ -58,40 +50,8 @@ static int64_t bruteForce(const ArenaProblem &p) {
   return best;
 }
 
-// A rectangle cut into `count` buffers by straight cuts: it packs without any gap.
-static ArenaProblem guillotine(Rng &rng, int count, int64_t width, int64_t height) {
-  struct Piece {
-    int64_t t0, t1, h0, h1;
-  };
-  std::vector<Piece> pieces{{0, width, 0, height}};
-  while (int(pieces.size()) < count) {
-    size_t i = size_t(rng.below(int64_t(pieces.size())));
-    for (int tries = 0; tries < 3; ++tries) { // larger pieces are cut first, more or less
-      size_t j = size_t(rng.below(int64_t(pieces.size())));
-      if ((pieces[j].t1 - pieces[j].t0) * (pieces[j].h1 - pieces[j].h0) >
-          (pieces[i].t1 - pieces[i].t0) * (pieces[i].h1 - pieces[i].h0))
-        i = j;
-    }
-    Piece &x = pieces[i], y = x;
-    bool time = rng.below(2);
-    if (time && x.t1 - x.t0 > 1)
-      x.t1 = y.t0 = x.t0 + 1 + rng.below(x.t1 - x.t0 - 1);
-    else if (!time && x.h1 - x.h0 > 1)
-      x.h1 = y.h0 = x.h0 + 1 + rng.below(x.h1 - x.h0 - 1);
-    else
-      continue;
-    pieces.push_back(y);
-  }
-  ArenaProblem p;
-  for (size_t i = pieces.size(); i > 1; --i)
-    std::swap(pieces[i - 1], pieces[size_t(rng.below(int64_t(i)))]);
-  for (const Piece &x : pieces)
-    p.buffers.push_back({x.h1 - x.h0, x.t0, x.t1, -1});
-  return p;
-}
-
 static void testSmall(int instances) {
-  Rng rng{12345};
+  PerfectArenas rng(12345);
   int wrong = 0;
   for (int k = 0; k < instances; ++k) {
     ArenaProblem p;
@@ -116,11 +76,11 @@ static void testSmall(int instances) {
 
 static void testPerfect(int instances, int buffers, int64_t width, int64_t height, double share, double seconds,
                         bool verbose) {
-  Rng rng{uint64_t(777 + buffers + width)};
+  PerfectArenas rng(uint64_t(777 + buffers + width));
   int found = 0;
   double worst = 1, slowest = 0;
   for (int k = 0; k < instances; ++k) {
-    ArenaProblem p = guillotine(rng, buffers, width, height);
+    ArenaProblem p = rng.next(buffers, width, height);
     ArenaLimits limits;
     limits.work = 400'000'000;
     limits.seconds = seconds;
@@ -143,8 +103,8 @@ static void testPerfect(int instances, int buffers, int64_t width, int64_t heigh
 }
 
 static void testVerify() {
-  Rng rng{99};
-  ArenaProblem p = guillotine(rng, 30, 40, 4096);
+  PerfectArenas rng(99);
+  ArenaProblem p = rng.next(30, 40, 4096);
   p.alignment = 1;
   ArenaSolution good = solve(p);
   expect(verify(p, good).empty(), "verify accepts a right answer");

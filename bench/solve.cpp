@@ -1,0 +1,203 @@
+// solve.cpp: how good are `solve remat` and `solve arena`? Costs of schedules against the best known cost and against
+// the proven bound, on graphs of training steps at budgets from 0.9 of the keep-all peak down to 1.05 of what any
+// schedule needs; heights of arenas whose perfect height is known.
+//
+//   bench_solve [--quick] [--only TEXT] [--arena] [--work N] [--seconds S] [--best FILE] [--record METHOD]
+//
+// The best known costs lie in solve_best.txt beside this file: one line `graph budget cost method` each. --record
+// writes what this run improves into it.
+#include "compiler/solve/Memory.h"
+#include "test/unit/DagGraphs.h"
+#include "test/unit/PerfectArenas.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+using namespace cinch::solve;
+
+namespace {
+
+struct Options {
+  bool quick = false, remat = true, arena = true;
+  std::string only, best = CINCH_BEST_KNOWN, record;
+  int64_t work = -1;
+  double seconds = 0;
+};
+
+double cpuSeconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+
+struct Known {
+  double cost;
+  std::string method;
+};
+using Table = std::map<std::pair<std::string, int64_t>, Known>;
+
+Table readTable(const std::string &path) {
+  Table table;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string graph, method;
+    int64_t budget;
+    double cost;
+    if (line[0] != '#' && words >> graph >> budget >> cost && std::getline(words >> std::ws, method))
+      table[{graph, budget}] = {cost, method};
+  }
+  return table;
+}
+
+void writeTable(const std::string &path, const Table &table) {
+  std::ofstream file(path);
+  file << "# graph budget cost method: the cheapest schedule ever found, by any method\n";
+  for (auto &[key, known] : table)
+    file << key.first << " " << key.second << " " << int64_t(known.cost) << " " << known.method << "\n";
+}
+
+void benchRemat(const Options &o) {
+  Table table = readTable(o.best);
+  std::vector<int> sizes = o.quick ? std::vector<int>{50, 100} : std::vector<int>{50, 100, 200, 400};
+  std::printf("%-16s %5s %6s %12s %9s %9s %9s %9s %8s %s\n", "graph", "nodes", "budget", "bytes", "cost/base",
+              "bound", "c/bound", "c/best", "cpu s", "status");
+  double logBest = 0, logBound = 0, worstBest = 1, worstBound = 1, slowest = 0;
+  int found = 0, impossible = 0, total = 0;
+  for (const char *family : {"chain", "unet", "transformer", "dense", "residual"})
+    for (int size : sizes) {
+      Dag d = trainingDag(family, size);
+      std::string name = std::string(family) + std::to_string(size);
+      Runs all;
+      for (int v = 0; v < d.size(); ++v)
+        all.push_back(v);
+      double high = 0.9 * double(simulate(d, all).peak), low = 1.05 * double(detail::memoryBound(d));
+      int steps = low < high ? 5 : 1;
+      high = std::max(high, low);
+      for (int k = 0; k < steps; ++k) {
+        int64_t budget = int64_t(high * std::pow(low / high, double(k) / std::max(steps - 1, 1)));
+        std::string label = name + "/" + std::to_string(k);
+        if (!o.only.empty() && label.find(o.only) == std::string::npos)
+          continue;
+        DagLimits limits;
+        if (o.work > 0)
+          limits.work = o.work;
+        else if (o.quick)
+          limits.work = 20'000'000;
+        if (o.seconds > 0)
+          limits.seconds = o.seconds, limits.work = INT64_MAX / 4;
+        double begin = cpuSeconds();
+        DagSolution s = solve(d, Order::Free, budget, limits);
+        double took = cpuSeconds() - begin, base = detail::totalCost(d);
+        slowest = std::max(slowest, took);
+        ++total;
+        auto known = table.find({name, budget});
+        bool has = s.status == DagSolution::Optimal || s.status == DagSolution::Feasible;
+        if (has) {
+          std::string wrong = verify(d, Order::Free, budget, withFrees(d, s.runs), s.cost);
+          if (!wrong.empty()) {
+            std::printf("WRONG %s: %s\n", label.c_str(), wrong.c_str());
+            continue;
+          }
+          if (!o.record.empty() && (known == table.end() || s.cost.cost < known->second.cost)) {
+            table[{name, budget}] = {s.cost.cost, o.record};
+            known = table.find({name, budget});
+            writeTable(o.best, table);
+          }
+        }
+        static const char *status[] = {"optimal", "feasible", "infeasible", "unknown"};
+        double best = known != table.end() ? std::min(known->second.cost, has ? s.cost.cost : 1e300) : s.cost.cost;
+        std::printf("%-16s %5d %6.3f %12lld %9.4f %9.4f %9.4f %9.4f %8.1f %s\n", label.c_str(), d.size(),
+                    double(budget) / double(simulate(d, all).peak), (long long)budget, has ? s.cost.cost / base : 0, s.bound / base,
+                    has ? s.cost.cost / s.bound : 0, has ? s.cost.cost / best : 0, took, status[s.status]);
+        std::fflush(stdout);
+        if (!has) {
+          impossible += known == table.end();
+          continue;
+        }
+        ++found;
+        logBest += std::log(s.cost.cost / best), logBound += std::log(s.cost.cost / s.bound);
+        worstBest = std::max(worstBest, s.cost.cost / best), worstBound = std::max(worstBound, s.cost.cost / s.bound);
+      }
+    }
+  if (!total)
+    return;
+  std::printf("found %d of %d; none is known for %d of the others\n", found, total, impossible);
+  std::printf("RESULT solve.remat.best_ratio %.4f\nRESULT solve.remat.bound_ratio %.4f\n",
+              std::exp(logBest / std::max(found, 1)), std::exp(logBound / std::max(found, 1)));
+  std::printf("RESULT solve.remat.worst_best_ratio %.4f\nRESULT solve.remat.worst_bound_ratio %.4f\n", worstBest,
+              worstBound);
+  std::printf("RESULT solve.remat.found %.4f\nRESULT solve.remat.slowest %.1f\n",
+              double(found) / std::max(total - impossible, 1), slowest);
+}
+
+void benchArena(const Options &o) {
+  std::printf("%-20s %8s %8s %8s %8s\n", "perfect arenas", "found", "of", "worst", "cpu s");
+  int found = 0, total = 0;
+  double worst = 1, slowest = 0;
+  for (int buffers : {150, 200, 300, 450})
+    for (int64_t ticks : {40, 100, 300, 1000}) {
+      std::string label = std::to_string(buffers) + "x" + std::to_string(ticks);
+      if (!o.only.empty() && label.find(o.only) == std::string::npos)
+        continue;
+      PerfectArenas make(uint64_t(buffers * 10007 + ticks));
+      int here = 0, count = o.quick ? 2 : 8;
+      double worstHere = 1, slowestHere = 0;
+      for (int k = 0; k < count; ++k) {
+        ArenaProblem p = make.next(buffers, ticks, 1 << 20);
+        ArenaLimits limits;
+        limits.work = o.work > 0 ? o.work : 1'500'000'000;
+        limits.seconds = o.seconds;
+        double begin = cpuSeconds();
+        ArenaSolution s = solve(p, limits);
+        slowestHere = std::max(slowestHere, cpuSeconds() - begin);
+        if (std::string wrong = verify(p, s); !wrong.empty()) {
+          std::printf("WRONG %s: %s\n", label.c_str(), wrong.c_str());
+          continue;
+        }
+        here += s.height == 1 << 20;
+        worstHere = std::max(worstHere, double(s.height) / double(1 << 20));
+      }
+      std::printf("%-20s %8d %8d %8.4f %8.2f\n", label.c_str(), here, count, worstHere, slowestHere);
+      std::fflush(stdout);
+      found += here, total += count, worst = std::max(worst, worstHere), slowest = std::max(slowest, slowestHere);
+    }
+  if (!total)
+    return;
+  std::printf("RESULT solve.arena.found %.4f\nRESULT solve.arena.worst %.4f\nRESULT solve.arena.slowest %.2f\n",
+              double(found) / total, worst, slowest);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i];
+    auto value = [&] { return i + 1 < argc ? argv[++i] : ""; };
+    if (flag == "--quick")
+      o.quick = true;
+    else if (flag == "--only")
+      o.only = value();
+    else if (flag == "--arena")
+      o.remat = false;
+    else if (flag == "--remat")
+      o.arena = false;
+    else if (flag == "--work")
+      o.work = std::atoll(value());
+    else if (flag == "--seconds")
+      o.seconds = std::atof(value());
+    else if (flag == "--best")
+      o.best = value();
+    else if (flag == "--record")
+      o.record = value();
+    else
+      return std::fprintf(stderr, "unknown flag %s\n", argv[i]), 2;
+  }
+  if (o.remat)
+    benchRemat(o);
+  if (o.arena)
+    benchArena(o);
+  return 0;
+}
