@@ -96,6 +96,9 @@ std::vector<std::vector<int>> orders(const Dag &, Order);
 // First computations follow the order.
 std::vector<Runs> structuredRuns(const Dag &, const std::vector<int> &order);
 
+// Runs along an order that fit the budget: what is cheap to get back makes room, what is missing is computed again.
+std::vector<Runs> evictingRuns(const Dag &, const std::vector<int> &order, int64_t budget, int64_t &work);
+
 } // namespace detail
 
 // The commands `solve remat` and `solve arena`; the arguments follow these two words. Return the exit code.

@@ -106,6 +106,12 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
     if (n > 16) // others are searched exactly
       for (Runs &runs : detail::structuredRuns(d, sequences[i]))
         list.push_back(std::move(runs));
+    if (n > 16 && budget >= s.memoryBound) {
+      int64_t given = std::min<int64_t>(work, limits.work / 16 / int64_t(sequences.size())), left = given;
+      for (Runs &runs : detail::evictingRuns(d, sequences[i], budget, left))
+        list.push_back(std::move(runs));
+      work -= given - left;
+    }
     for (Runs &runs : list) {
       consider(runs);
       Cost c = simulate(d, runs);

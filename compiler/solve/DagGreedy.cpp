@@ -1,0 +1,193 @@
+// DagGreedy.cpp: starts for graphs without cut vertices: the nodes are computed in an order, and when the next one does
+// not fit, the held value is let go that is cheap to get back for the bytes and the time it stands in the way. A
+// missing source is computed again on demand, and what it misses in turn (the rule of Dynamic Tensor
+// Rematerialization, with the future known). Several weights of cost, bytes and time, then random ones.
+#include "compiler/solve/Dag.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cinch::solve {
+namespace {
+
+struct Weights {
+  double cost, bytes, time; // exponents
+  bool pinFirst, dearFirst; // hold what a node finds held while the rest is computed; dearest missing source first
+  double noise;
+};
+
+class Evicting {
+public:
+  Evicting(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work)
+      : d(d), order(order), budget(budget), work(work), n(d.size()) {
+    at.resize(n), uses.resize(n);
+    for (int t = 0; t < n; ++t)
+      at[order[t]] = t;
+    for (int v = 0; v < n; ++v) {
+      for (int w : d.nodes[v].users)
+        uses[v].push_back(at[w]);
+      std::sort(uses[v].begin(), uses[v].end());
+    }
+  }
+
+  // Empty if the nodes do not fit this way.
+  Runs run(const Weights &weights, uint64_t seed) {
+    w = weights;
+    held.assign(n, 0), done.assign(n, 0), pinned.assign(n, 0), nextUse.assign(n, 0);
+    need.assign(n, 0), again.assign(n, 0), factor.assign(n, 1);
+    uint64_t state = seed * 0x9e3779b97f4a7c15ull + 99;
+    for (double &f : factor) {
+      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+      f = std::exp(w.noise * (double(state >> 11) / 9007199254740992.0 - 0.5));
+    }
+    live = 0, runs.clear();
+    for (now = 0; now < n; ++now)
+      if (!compute(order[now], 0))
+        return {};
+    return runs;
+  }
+
+private:
+  bool compute(int v, int depth) {
+    if (depth > 4 * n || work <= 0 || int64_t(runs.size()) > 40 * int64_t(n) + 1000)
+      return false;
+    const std::vector<int> &sources = d.nodes[v].sources;
+    std::vector<int> mine;
+    auto pin = [&](int u) { ++pinned[u], mine.push_back(u); };
+    if (w.pinFirst)
+      for (int u : sources)
+        if (held[u])
+          pin(u);
+    bool fits = true;
+    for (bool missing = true; missing && fits;) {
+      // The dearest missing source first, since the others need not be there meanwhile; or the last in the order.
+      int pick = -1;
+      double most = -1;
+      missing = false;
+      for (int u : sources)
+        if (!held[u]) {
+          double key = w.dearFirst ? coneCost(u) : double(at[u]);
+          if (key > most)
+            most = key, pick = u;
+        }
+      if (pick >= 0) {
+        missing = true;
+        fits = compute(pick, depth + 1);
+        if (fits)
+          pin(pick);
+      }
+    }
+    if (fits && !w.pinFirst)
+      for (int u : sources)
+        if (std::find(mine.begin(), mine.end(), u) == mine.end())
+          pin(u);
+    fits = fits && makeRoom(d.nodes[v].bytes);
+    if (fits) {
+      held[v] = 1, live += d.nodes[v].bytes;
+      done[v] = 1;
+      runs.push_back(v);
+      --work;
+    }
+    for (int u : mine)
+      --pinned[u];
+    return fits;
+  }
+
+  double coneCost(int v) {
+    std::vector<int> list{v};
+    std::vector<char> seen(n, 0);
+    seen[v] = 1;
+    double cost = 0;
+    for (size_t i = 0; i < list.size(); ++i) {
+      cost += d.nodes[list[i]].cost;
+      for (int u : d.nodes[list[i]].sources)
+        if (!held[u] && !seen[u])
+          seen[u] = 1, list.push_back(u);
+    }
+    work -= int64_t(list.size()) + n / 16;
+    return cost;
+  }
+
+  bool makeRoom(int64_t bytes) {
+    if (live + bytes <= budget)
+      return true;
+    // When is each value wanted again, directly or to compute what is missing; what does it cost to get it back.
+    for (int t = n - 1; t >= 0; --t) {
+      int v = order[t], &k = nextUse[v];
+      if (!done[v])
+        continue;
+      while (k < int(uses[v].size()) && uses[v][k] < now)
+        ++k;
+      double when = k < int(uses[v].size()) ? uses[v][k] : 1e30;
+      for (int u : d.nodes[v].users)
+        if (done[u] && !held[u])
+          when = std::min(when, need[u]);
+      need[v] = when;
+    }
+    for (int t = 0; t < n; ++t) {
+      int v = order[t];
+      double cost = d.nodes[v].cost;
+      for (int u : d.nodes[v].sources)
+        if (!held[u])
+          cost += again[u];
+      again[v] = std::min(cost, 1e200);
+    }
+    work -= 4 * n;
+    std::vector<std::pair<double, int>> candidates;
+    for (int v = 0; v < n; ++v) {
+      if (!held[v] || pinned[v])
+        continue;
+      double score = need[v] >= 1e30 ? -1
+                                     : factor[v] * std::pow(again[v] + 1e-30, w.cost) /
+                                           std::pow(double(d.nodes[v].bytes) + 1, w.bytes) /
+                                           std::pow(need[v] - now + 1, w.time);
+      candidates.push_back({score, v});
+    }
+    std::sort(candidates.begin(), candidates.end());
+    std::vector<int> gone;
+    for (auto &[score, v] : candidates) {
+      if (live + bytes <= budget && score >= 0)
+        break;
+      held[v] = 0, live -= d.nodes[v].bytes;
+      gone.push_back(v);
+    }
+    // The last ones let go may have made the first ones' going needless.
+    for (int v : gone)
+      if (need[v] < 1e30 && live + bytes + d.nodes[v].bytes <= budget)
+        held[v] = 1, live += d.nodes[v].bytes;
+    return live + bytes <= budget;
+  }
+
+  const Dag &d;
+  const std::vector<int> &order;
+  int64_t budget, live = 0;
+  int64_t &work;
+  int n, now = 0;
+  Weights w{};
+  std::vector<int> at, nextUse, pinned;
+  std::vector<std::vector<int>> uses;
+  std::vector<char> held, done;
+  std::vector<double> need, again, factor;
+  Runs runs;
+};
+
+} // namespace
+
+std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work) {
+  Evicting evicting(d, order, budget, work);
+  std::vector<Runs> result;
+  static const double exponents[][3] = {{1, 1, 1},   {1, 1, 0.5}, {0.5, 1, 1},  {0.5, 1, 0.5}, {1, 0.5, 1},
+                                        {0, 1, 1},   {0, 0, 1},   {1, 1, 0},    {0.3, 0.3, 1}, {1, 1, 2},
+                                        {0.5, 0, 1}, {0.2, 1, 2}, {0.5, 0.5, 2}};
+  for (int round = 0; round < 2 && work > 0; ++round)
+    for (const double *e : exponents)
+      for (int flags = 0; flags < 4 && work > 0; ++flags) {
+        Runs runs = evicting.run({e[0], e[1], e[2], (flags & 1) != 0, (flags & 2) != 0, round * 1.0},
+                                 uint64_t(round * 4 + flags));
+        if (!runs.empty())
+          result.push_back(std::move(runs));
+      }
+  return result;
+}
+
+} // namespace cinch::solve
