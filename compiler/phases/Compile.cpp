@@ -84,6 +84,7 @@ bool Compilation::decide() {
   DecideOptions base;
   base.grain = std::max<int64_t>(1, program.train.grain);
   base.threads = options.maxThreads;
+  base.orderSeed = options.orderSeed;
   base.target = machineTarget();
 
   EntryPlan step{"train", nn::kTrainName, {}, 0};

@@ -20,6 +20,7 @@ struct CompileOptions {
   int64_t budget = 0;       // bytes of the whole process; 0: no limit
   int64_t microbatch = 0;   // 0: the search chooses
   std::string remat = "auto";
+  uint64_t orderSeed = 0;   // > 0: a random order of the kernels to start from
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
   bool tradeOff = false;    // the curve of budget against time is wanted

@@ -1,5 +1,6 @@
 // Search.cpp: the ladder, lazily packed, and the explanation of a budget that cannot be met.
 #include "compiler/solve/Search.h"
+#include "compiler/solve/Reorder.h"
 
 #include <algorithm>
 
@@ -14,7 +15,16 @@ struct Planner::Rung {
   std::shared_ptr<Plan> plan; // packed when first needed
 };
 
-Planner::Planner(const StepGraph &g) : graph(g), index(graph), sweep(index) {}
+// The order of the loop is settled first: every schedule is made from it.
+static GraphIndex ordered(const StepGraph &graph, uint64_t orderSeed) {
+  GraphIndex index(graph);
+  if (index.error.empty())
+    index.loop = orderSeed ? shuffled(index, index.loop, orderSeed) : reorder(index, graph.batch, index.loop, true);
+  return index;
+}
+
+Planner::Planner(const StepGraph &g, uint64_t orderSeed)
+    : graph(g), index(ordered(graph, orderSeed)), sweep(index) {}
 Planner::~Planner() = default;
 
 // The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same

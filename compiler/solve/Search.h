@@ -43,7 +43,8 @@ struct SearchResult {
 
 class Planner {
 public:
-  explicit Planner(const StepGraph &);
+  // `orderSeed` > 0: the loop starts from an order drawn from it instead of the best one found (for tests).
+  explicit Planner(const StepGraph &, uint64_t orderSeed = 0);
   ~Planner();
   SearchResult search(const SearchOptions &);
   // The plans that no other beats in both memory and time, by rising memory.

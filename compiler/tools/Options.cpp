@@ -35,6 +35,9 @@ struct Flags {
                                     cl::value_desc("STRATEGY"), COMPILING};
   cl::opt<std::string> microbatch{"microbatch", cl::desc("examples at a time, a divisor of the batch, or auto"),
                                          cl::value_desc("N|auto"), COMPILING};
+  cl::opt<unsigned> orderSeed{"order-seed",
+                              cl::desc("start from a random legal order of the kernels (for tests: no bit changes)"),
+                              cl::value_desc("N"), cl::init(0), COMPILING};
   cl::opt<std::string> stages{"stages", cl::desc("pipeline stages (1)"), cl::value_desc("N"), COMPILING};
   cl::opt<std::string> target{"target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
   cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
@@ -119,6 +122,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
     usage("--remat: " + problem);
   if (f.microbatch.getNumOccurrences())
     line.microbatch = f.microbatch == "auto" ? 0 : positive(f.microbatch, "microbatch");
+  line.orderSeed = f.orderSeed;
   if (f.stages.getNumOccurrences() && f.stages != "1" && f.stages != "auto")
     usage("--stages " + f.stages + ": more than one stage is not there yet");
   if (f.target != "cpu")

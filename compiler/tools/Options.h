@@ -21,6 +21,7 @@ struct CommandLine {
   std::optional<int64_t> budget;   // --memory-budget
   std::string remat;               // "": as the file says
   std::optional<int64_t> microbatch; // 0: auto
+  uint64_t orderSeed = 0;          // --order-seed; 0: the best order found
   int maxThreads = 4;
   std::string cpu;
   std::optional<Phase> stopAfter;

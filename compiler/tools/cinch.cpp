@@ -102,6 +102,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.maxThreads = line.maxThreads;
+  options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
   bool limited = line.budget.has_value() || program.plan.memory > 0;

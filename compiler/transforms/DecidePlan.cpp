@@ -135,15 +135,16 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   }
   analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function), options.grain,
                                                              options.threads, options.reservedBytes, options.target);
-  solve::Planner planner(problem.graph);
+  solve::Planner planner(problem.graph, options.orderSeed);
   outcome.result = planner.search(options.search);
   if (options.tradeOff) {
     outcome.tradeOff = planner.tradeOff(options.search);
     outcome.named = solve::namedStrategies(problem.graph);
   }
   if (outcome.result.error.empty() && outcome.result.feasible) {
-    std::string wrong =
-        solve::checkPlan(problem.graph, solve::scheduledProgram(problem.graph, outcome.result.plan.decision));
+    solve::ScheduledProgram program = solve::scheduledProgram(problem.graph, outcome.result.plan.decision);
+    program.peakLive = outcome.result.plan.peakLive;
+    std::string wrong = solve::checkPlan(problem.graph, program);
     if (!wrong.empty()) {
       function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
       outcome.internal = true;

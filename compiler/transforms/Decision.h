@@ -42,6 +42,7 @@ struct DecideOptions {
   solve::SearchOptions search;
   int64_t grain = 1, reservedBytes = 0;
   int threads = 4;
+  uint64_t orderSeed = 0; // Search.h
   kernels::TargetInfo target;
   bool callerCounts = false, tradeOff = false;
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A fuzzer of plans: random small programs (dense and index-notation products, norms, attention, gathers, dropout, tied
-parameters, residual sums) are each compiled under several random plans, and all plans must leave the same bits.
+parameters, residual sums) are each compiled under several random plans and random orders of their kernels, and all plans must leave the same bits.
 
 usage: fuzz_plans.py [--count N] [--seed S]; a failing program is printed with its plans.
 """
@@ -143,6 +143,8 @@ def try_one(number, seed):
         plans.append((["--remat", rng.choice(STRATEGIES), "--microbatch", str(rng.choice(divisors))], rng.choice([1, 2, 3])))
     first = None
     for index, (flags, threads) in enumerate(plans):
+        if index and rng.random() < 0.7:  # a random legal order of the kernels, too
+            flags = flags + ["--order-seed", str(rng.randrange(1, 1000))]
         exe = programs.compiled(program, "fuzz%d-%d" % (number, index), "--max-threads", "3", *flags)
         result = programs.run(exe, data, 3, "--threads", str(threads))
         first = first or result

@@ -1,0 +1,319 @@
+// Reorder.cpp: exact moves of single runs. A run walks away from its place by exchanges with its neighbours; an
+// exchange changes what is alive at two places only, so that every place on the way is priced exactly for the degree
+// of the two runs. It stays where the most that is alive on the whole stretch it could walk is least, and of those
+// places where the sum is. Nothing outside the stretch changes, so the peak never rises.
+#include "compiler/solve/Reorder.h"
+
+#include <algorithm>
+#include <random>
+
+namespace cinch::solve {
+namespace {
+
+class RunOrder {
+public:
+  RunOrder(const GraphIndex &index, int64_t b, const std::vector<int> &loop, bool apart)
+      : g(index.graph), kernels(loop), n(int(loop.size())), runs(loop.size()) {
+    std::vector<int> current(g.buffers.size(), -1);
+    std::vector<char> loopBorn(g.buffers.size(), 0);
+    for (size_t v = 0; v < g.buffers.size(); ++v)
+      loopBorn[v] =
+          g.buffers[v].kind == Buffer::Value && !index.persistent[v] && index.bornIn[v] == Section::Loop;
+    // Bytes that single kernels change in place order everybody who touches them.
+    std::vector<int> touches(g.buffers.size(), 0), lastTouch(g.buffers.size(), -1);
+    std::vector<char> changed(g.buffers.size(), 0);
+    for (int k : index.loop) {
+      for (int w : g.kernels[k].writes)
+        if (!loopBorn[w])
+          ++touches[w], changed[w] = 1;
+      for (int r : g.kernels[k].reads)
+        if (!loopBorn[r])
+          ++touches[r];
+    }
+    int barrier = -1;
+    for (int t = 0; t < n; ++t) {
+      const Kernel &kernel = g.kernels[loop[t]];
+      Run &run = runs[t];
+      auto after = [&](int before) {
+        if (before >= 0 && before != t && std::find(run.before.begin(), run.before.end(), before) == run.before.end())
+          run.before.push_back(before);
+      };
+      after(barrier);
+      for (int r : kernel.reads)
+        if (loopBorn[r] && current[r] >= 0) {
+          after(copies[current[r]].run);
+          if (std::find(run.reads.begin(), run.reads.end(), current[r]) == run.reads.end()) {
+            run.reads.push_back(current[r]);
+            copies[current[r]].readers.push_back(t);
+          }
+        }
+      for (auto *list : {&kernel.reads, &kernel.writes})
+        for (int v : *list)
+          if (!loopBorn[v] && changed[v] && touches[v] > 1)
+            after(lastTouch[v]), lastTouch[v] = t;
+      for (size_t w = 0; w < kernel.writes.size(); ++w) {
+        int v = kernel.writes[w];
+        if (!loopBorn[v])
+          continue;
+        if (current[v] >= 0) { // the older copy's readers come before the newer copy
+          after(copies[current[v]].run);
+          for (int reader : copies[current[v]].readers)
+            after(reader);
+        }
+        Pair pair;
+        pair.write = int(copies.size());
+        for (auto &[to, from] : kernel.inPlace)
+          if (to == v && loopBorn[from] && current[from] >= 0 && g.buffers[from].bytes(b) == g.buffers[v].bytes(b))
+            pair.reads.push_back(current[from]);
+        if (!pair.reads.empty())
+          run.pairs.push_back(std::move(pair));
+        current[v] = int(copies.size());
+        run.writes.push_back(int(copies.size()));
+        run.born += g.buffers[v].bytes(b);
+        copies.push_back({t, g.buffers[v].bytes(b), {}});
+      }
+      if (kernel.scratchBytesPerThread > 0)
+        run.scratch = (kernel.scratchBytesPerThread * g.threads + 63) / 64 * 64;
+      if (kernel.writes.empty()) { // what leaves the program keeps its place
+        for (int other = 0; other < t; ++other)
+          after(other);
+        barrier = t;
+      }
+    }
+    for (int t = 0; t < n; ++t)
+      for (int before : runs[t].before)
+        runs[before].after.push_back(t);
+    if (apart) {
+      turn = n;
+      for (int t = 0; t < n && turn == n; ++t)
+        if (g.kernels[loop[t]].backward)
+          turn = t;
+    }
+    at.resize(n), place.resize(n), live.resize(n), kept.resize(n + 1);
+    for (int t = 0; t < n; ++t)
+      at[t] = place[t] = t;
+    last.resize(copies.size());
+    for (size_t c = 0; c < copies.size(); ++c)
+      last[c] = copies[c].readers.empty() ? copies[c].run : copies[c].readers.back();
+    price(0, n - 1);
+  }
+
+  std::vector<int> improve(int passes) {
+    for (int pass = 0; pass < passes; ++pass) {
+      bool moved = false;
+      for (int t = 0; t < n; ++t)
+        moved |= tryRun(at[pass % 2 ? n - 1 - t : t]);
+      if (!moved)
+        break;
+    }
+    std::vector<int> result(n);
+    for (int p = 0; p < n; ++p)
+      result[p] = kernels[at[p]];
+    return result;
+  }
+
+  std::vector<int> shuffle(uint64_t seed) {
+    std::vector<int> missing(n), ready[2], result; // by sweep
+    auto sweepOf = [&](int t) { return turn >= 0 && t >= turn; };
+    for (int t = 0; t < n; ++t) {
+      missing[t] = int(runs[t].before.size());
+      if (!missing[t])
+        ready[sweepOf(t)].push_back(t);
+    }
+    std::mt19937_64 random(seed);
+    for (int p = 0; p < n; ++p) {
+      std::vector<int> &from = ready[p >= turn];
+      size_t i = size_t(random() % from.size());
+      int t = from[i];
+      from.erase(from.begin() + i);
+      result.push_back(kernels[t]);
+      for (int after : runs[t].after)
+        if (--missing[after] == 0)
+          ready[sweepOf(after)].push_back(after);
+    }
+    return result;
+  }
+
+private:
+  static constexpr int kReach = 96; // farthest walk
+
+  struct Copy {
+    int run;
+    int64_t bytes;
+    std::vector<int> readers;
+  };
+  struct Pair {
+    int write;
+    std::vector<int> reads; // copies whose bytes it may take
+  };
+  struct Run {
+    std::vector<int> before, after, reads, writes;
+    std::vector<Pair> pairs;
+    int64_t born = 0, scratch = 0;
+  };
+
+  // Bytes of writes that take those of reads that die here.
+  template <class Dies> int64_t shared(const Run &run, Dies &&dies) {
+    int64_t bytes = 0;
+    taken.clear();
+    for (const Pair &pair : run.pairs)
+      for (int c : pair.reads)
+        if (dies(c) && std::find(taken.begin(), taken.end(), c) == taken.end()) {
+          bytes += copies[c].bytes;
+          taken.push_back(c);
+          break;
+        }
+    return bytes;
+  }
+  // Runs `r` with `carried` bytes alive before it: returns the bytes alive during it, and leaves those after it.
+  template <class Dies> int64_t step(int r, int64_t &carried, Dies &&dies) {
+    const Run &run = runs[r];
+    int64_t during = carried + run.born + run.scratch - shared(run, dies);
+    carried += run.born;
+    for (int c : run.reads)
+      if (dies(c))
+        carried -= copies[c].bytes;
+    for (int c : run.writes)
+      if (copies[c].readers.empty())
+        carried -= copies[c].bytes;
+    return during;
+  }
+  void price(int from, int to) {
+    int64_t carried = kept[from];
+    for (int p = from; p <= to; ++p) {
+      live[p] = step(at[p], carried, [&](int c) { return last[c] == at[p]; });
+      kept[p + 1] = carried;
+    }
+  }
+  bool reads(int run, int c) const {
+    return std::find(runs[run].reads.begin(), runs[run].reads.end(), c) != runs[run].reads.end();
+  }
+
+  bool tryRun(int x) {
+    int p = place[x], low = 0, high = n - 1;
+    for (int before : runs[x].before)
+      low = std::max(low, place[before] + 1);
+    for (int after : runs[x].after)
+      high = std::min(high, place[after] - 1);
+    if (turn >= 0)
+      (p < turn ? high : low) = p < turn ? std::min(high, turn - 1) : std::max(low, turn);
+    low = std::max(low, p - kReach), high = std::min(high, p + kReach);
+    if (low >= high)
+      return false;
+    // Where x does not stand, who reads its operands last?
+    lastOther.clear();
+    for (int c : runs[x].reads) {
+      int other = -1;
+      for (int reader : copies[c].readers)
+        if (reader != x && (other < 0 || place[reader] > place[other]))
+          other = reader;
+      lastOther.push_back(other);
+    }
+    auto otherOf = [&](int c) {
+      for (size_t i = 0; i < runs[x].reads.size(); ++i)
+        if (runs[x].reads[i] == c)
+          return lastOther[i];
+      return -1;
+    };
+    most.assign(size_t(high - low) + 1, 0), sum.assign(size_t(high - low) + 1, 0);
+    // Later: the runs behind x go first.
+    int64_t carried = kept[p], top = 0, change = 0;
+    for (int q = p + 1; q <= high; ++q) {
+      int y = at[q];
+      int64_t during = step(y, carried, [&](int c) { return last[c] == y && !reads(x, c); });
+      top = std::max(top, during), change += during - live[q];
+      int64_t after = carried;
+      int64_t mine = step(x, after, [&](int c) {
+        int other = otherOf(c);
+        return other < 0 || place[other] <= q;
+      });
+      most[q - low] = std::max(top, mine), sum[q - low] = change + mine - live[p];
+    }
+    // Earlier: the runs before x go behind it. What is alive at each then depends on nothing before it but x.
+    top = 0, change = 0;
+    for (int q = p - 1; q >= low; --q) {
+      // x at q with what is carried to there, then the run that stood at q.
+      int y = at[q];
+      int64_t carry = kept[q];
+      int64_t mine = step(x, carry, [&](int c) {
+        int other = otherOf(c);
+        return other < 0 || place[other] < q;
+      });
+      int64_t during = step(y, carry, [&](int c) {
+        return last[c] == y ? true : last[c] == x && otherOf(c) == y;
+      });
+      top = std::max(top, during), change += during - live[q];
+      most[q - low] = std::max(top, mine), sum[q - low] = change + mine - live[p];
+    }
+    // The whole stretch is the measure for every place.
+    int64_t before = 0;
+    prefix.assign(size_t(high - low) + 2, 0), suffix.assign(size_t(high - low) + 2, 0);
+    for (int q = low; q <= high; ++q)
+      prefix[q - low + 1] = std::max(prefix[q - low], live[q]);
+    for (int q = high; q >= low; --q)
+      suffix[q - low] = std::max(suffix[q - low + 1], live[q]);
+    before = suffix[0];
+    int best = p;
+    int64_t bestMost = before, bestSum = 0;
+    for (int q = low; q <= high; ++q) {
+      if (q == p)
+        continue;
+      int from = std::min(p, q), to = std::max(p, q);
+      int64_t m = std::max({most[q - low], prefix[from - low], suffix[to - low + 1]});
+      if (m < bestMost || (m == bestMost && sum[q - low] < bestSum))
+        best = q, bestMost = m, bestSum = sum[q - low];
+    }
+    if (best == p)
+      return false;
+    if (best > p)
+      std::rotate(at.begin() + p, at.begin() + p + 1, at.begin() + best + 1);
+    else
+      std::rotate(at.begin() + best, at.begin() + p, at.begin() + p + 1);
+    int from = std::min(p, best), to = std::max(p, best);
+    for (int q = from; q <= to; ++q)
+      place[at[q]] = q;
+    for (int q = from; q <= to; ++q)
+      for (int c : runs[at[q]].reads) {
+        int l = copies[c].readers.front();
+        for (int reader : copies[c].readers)
+          if (place[reader] > place[l])
+            l = reader;
+        last[c] = l;
+      }
+    price(from, to);
+    return true;
+  }
+
+  const StepGraph &g;
+  const std::vector<int> &kernels;
+  int n, turn = -1;
+  std::vector<Run> runs;
+  std::vector<Copy> copies;
+  std::vector<int> at, place; // run at each place, place of each run
+  std::vector<int> last;      // of copies: the run that reads it last (its own if none does)
+  std::vector<int64_t> live;  // during the run at a place, beside what lives through the whole loop
+  std::vector<int64_t> kept;  // before the run at a place
+  std::vector<int> lastOther, taken;
+  std::vector<int64_t> most, sum, prefix, suffix;
+};
+
+} // namespace
+
+std::vector<int> reorder(const GraphIndex &index, int64_t microbatch, const std::vector<int> &loop, bool apart,
+                         int passes) {
+  if (loop.size() < 3)
+    return loop;
+  std::vector<int> better = RunOrder(index, microbatch, loop, apart).improve(passes);
+  // The exact timeline has the last word.
+  Timeline line(index);
+  if (!line.build(microbatch, loop))
+    return loop;
+  int64_t before = line.peak;
+  return line.build(microbatch, better) && line.peak <= before ? better : loop;
+}
+
+std::vector<int> shuffled(const GraphIndex &index, const std::vector<int> &loop, uint64_t seed) {
+  return RunOrder(index, 1, loop, true).shuffle(seed);
+}
+
+} // namespace cinch::solve
