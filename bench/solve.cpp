@@ -84,7 +84,7 @@ void benchRemat(const Options &o) {
         if (o.work > 0)
           limits.work = o.work;
         else if (o.quick)
-          limits.work = 20'000'000;
+          limits.work = 200'000'000;
         if (o.seconds > 0)
           limits.seconds = o.seconds, limits.work = INT64_MAX / 4;
         double begin = cpuSeconds();

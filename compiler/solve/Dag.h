@@ -45,7 +45,7 @@ std::vector<int> withFrees(const Dag &, const Runs &);
 std::string verify(const Dag &, Order, int64_t budget, const std::vector<int> &schedule, const Cost &claimed);
 
 struct DagLimits {
-  int64_t work = 120'000'000; // elementary steps (some ten seconds on large graphs); deterministic
+  int64_t work = 3'000'000'000; // elementary steps (some ten seconds on large graphs); deterministic
   double seconds = 0;         // > 0: also stop after this long
 };
 struct DagSolution {
@@ -97,7 +97,8 @@ std::vector<std::vector<int>> orders(const Dag &, Order);
 std::vector<Runs> structuredRuns(const Dag &, const std::vector<int> &order);
 
 // Runs along an order that fit the budget: what is cheap to get back makes room, what is missing is computed again.
-std::vector<Runs> evictingRuns(const Dag &, const std::vector<int> &order, int64_t budget, int64_t &work);
+std::vector<Runs> evictingRuns(const Dag &, const std::vector<int> &order, int64_t budget, int64_t &work,
+                               double deadline);
 
 } // namespace detail
 

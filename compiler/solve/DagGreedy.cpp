@@ -3,6 +3,7 @@
 // missing source is computed again on demand, and what it misses in turn (the rule of Dynamic Tensor
 // Rematerialization, with the future known). Several weights of cost, bytes and time, then random ones.
 #include "compiler/solve/Dag.h"
+#include "compiler/solve/Memory.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +14,6 @@ namespace {
 struct Weights {
   double cost, bytes, time; // exponents
   bool pinFirst, dearFirst; // hold what a node finds held while the rest is computed; dearest missing source first
-  double noise;
 };
 
 class Evicting {
@@ -30,26 +30,25 @@ public:
     }
   }
 
-  // Empty if the nodes do not fit this way.
-  Runs run(const Weights &weights, uint64_t seed) {
-    w = weights;
+  // False if the nodes do not fit this way, or cost more extra than `most`. Each value is as dear as `factor` times
+  // what the rule says.
+  bool run(const Weights &weights, const std::vector<double> &factors, double most) {
+    w = weights, factor = factors, mostExtra = most, extra = 0;
     held.assign(n, 0), done.assign(n, 0), pinned.assign(n, 0), nextUse.assign(n, 0);
-    need.assign(n, 0), again.assign(n, 0), factor.assign(n, 1);
-    uint64_t state = seed * 0x9e3779b97f4a7c15ull + 99;
-    for (double &f : factor) {
-      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-      f = std::exp(w.noise * (double(state >> 11) / 9007199254740992.0 - 0.5));
-    }
+    need.assign(n, 0), again.assign(n, 0);
     live = 0, runs.clear();
     for (now = 0; now < n; ++now)
       if (!compute(order[now], 0))
-        return {};
-    return runs;
+        return false;
+    return true;
   }
+
+  Runs runs;
+  double extra = 0; // what computing again costs
 
 private:
   bool compute(int v, int depth) {
-    if (depth > 4 * n || work <= 0 || int64_t(runs.size()) > 40 * int64_t(n) + 1000)
+    if (depth > 4 * n || work <= 0 || extra > mostExtra || int64_t(runs.size()) > 40 * int64_t(n) + 1000)
       return false;
     const std::vector<int> &sources = d.nodes[v].sources;
     std::vector<int> mine;
@@ -84,6 +83,7 @@ private:
     fits = fits && makeRoom(d.nodes[v].bytes);
     if (fits) {
       held[v] = 1, live += d.nodes[v].bytes;
+      extra += done[v] ? d.nodes[v].cost : 0;
       done[v] = 1;
       runs.push_back(v);
       --work;
@@ -168,25 +168,67 @@ private:
   std::vector<std::vector<int>> uses;
   std::vector<char> held, done;
   std::vector<double> need, again, factor;
-  Runs runs;
+  double mostExtra = 0;
+};
+
+struct Rng {
+  uint64_t state;
+  double unit() {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return double(state >> 11) / 9007199254740992.0;
+  }
 };
 
 } // namespace
 
-std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work) {
-  Evicting evicting(d, order, budget, work);
-  std::vector<Runs> result;
+std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work,
+                                       double deadline) {
   static const double exponents[][3] = {{1, 1, 1},   {1, 1, 0.5}, {0.5, 1, 1},  {0.5, 1, 0.5}, {1, 0.5, 1},
                                         {0, 1, 1},   {0, 0, 1},   {1, 1, 0},    {0.3, 0.3, 1}, {1, 1, 2},
                                         {0.5, 0, 1}, {0.2, 1, 2}, {0.5, 0.5, 2}};
-  for (int round = 0; round < 2 && work > 0; ++round)
-    for (const double *e : exponents)
-      for (int flags = 0; flags < 4 && work > 0; ++flags) {
-        Runs runs = evicting.run({e[0], e[1], e[2], (flags & 1) != 0, (flags & 2) != 0, round * 1.0},
-                                 uint64_t(round * 4 + flags));
-        if (!runs.empty())
-          result.push_back(std::move(runs));
-      }
+  int n = d.size();
+  Evicting evicting(d, order, budget, work);
+  // The best few, the cheapest first.
+  struct Found {
+    double extra;
+    Weights weights;
+    std::vector<double> factors;
+    Runs runs;
+  };
+  std::vector<Found> found;
+  auto note = [&](const Weights &weights, const std::vector<double> &factors) {
+    Found f{evicting.extra, weights, factors, evicting.runs};
+    auto at = std::upper_bound(found.begin(), found.end(), f,
+                               [](const Found &a, const Found &b) { return a.extra < b.extra; });
+    if (at != found.begin() && std::prev(at)->runs == f.runs)
+      return;
+    found.insert(at, std::move(f));
+    if (found.size() > 6)
+      found.pop_back();
+  };
+  auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
+  std::vector<double> factors(n, 1);
+  for (const double *e : exponents)
+    for (int flags = 0; flags < 4 && !late(); ++flags) {
+      Weights weights{e[0], e[1], e[2], (flags & 1) != 0, (flags & 2) != 0};
+      if (evicting.run(weights, factors, found.size() < 6 ? 1e300 : found.back().extra))
+        note(weights, factors);
+    }
+  // Then the factors of a few values at a time are changed, in the best of them and in the others by turns.
+  Rng rng{0x9e3779b97f4a7c15ull};
+  for (int round = 0; !found.empty() && !late(); ++round) {
+    const Found &from = found[round % 2 ? 0 : size_t(rng.unit() * double(found.size()))];
+    std::vector<double> trial = from.factors;
+    Weights weights = from.weights;
+    int changes = 1 << int(rng.unit() * 6);
+    for (int k = 0; k < changes; ++k)
+      trial[int(rng.unit() * n)] *= std::exp(6 * (rng.unit() - 0.5));
+    if (evicting.run(weights, trial, found.back().extra))
+      note(weights, trial);
+  }
+  std::vector<Runs> result;
+  for (Found &f : found)
+    result.push_back(std::move(f.runs));
   return result;
 }
 

@@ -5,6 +5,9 @@
 #include "compiler/solve/Remat.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <thread>
 
 namespace cinch::solve {
 
@@ -70,59 +73,84 @@ std::vector<Runs> detail::structuredRuns(const Dag &d, const std::vector<int> &o
   return result;
 }
 
-DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &limits) {
-  DagSolution s;
-  double base = detail::totalCost(d);
-  s.memoryBound = detail::memoryBound(d);
-  s.bound = base;
-  double deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
-  int64_t work = limits.work;
-  int n = d.size();
-  s.leastBudget = INT64_MAX;
-  Runs best, least;
-  Cost bestCost;
-  auto consider = [&](const Runs &runs) {
+namespace {
+
+// Two tasks at a time. Each has its own share of the work and its own results, so the answer does not depend on their
+// pace.
+void inPairs(const std::vector<std::function<void()>> &tasks) {
+  for (size_t i = 0; i < tasks.size(); i += 2) {
+    std::thread other;
+    if (i + 1 < tasks.size())
+      other = std::thread(tasks[i + 1]);
+    tasks[i]();
+    if (other.joinable())
+      other.join();
+  }
+}
+
+class Solver {
+public:
+  Solver(const Dag &d, Order order, int64_t budget, const DagLimits &limits)
+      : d(d), order(order), budget(budget), limits(limits), n(d.size()), base(detail::totalCost(d)), work(limits.work) {
+    deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
+    s.memoryBound = detail::memoryBound(d);
+    s.bound = base;
+    s.leastBudget = INT64_MAX;
+  }
+
+  DagSolution run() {
+    for (std::vector<int> &sequence : detail::orders(d, order))
+      trails.push_back({std::move(sequence), {}, 1e300});
+    for (Trail &t : trails)
+      consider(t.sequence);
+    if (budget >= s.memoryBound) {
+      // An exact search first where it is likely to end: it needs no start.
+      if (n <= kSmall)
+        exact(work, part(0.5));
+      if (!exactDone)
+        searchLarge();
+    }
+    if (!best.empty())
+      consider(detail::polish(d, best, budget, order == Order::Given));
+    findLeastBudget();
+    return conclude();
+  }
+
+private:
+  static constexpr int kSmall = 16;
+
+  struct Start {
+    Runs runs;
+    Cost cost;
+  };
+  // An order of first computations, what was found along it, the cheapest that fits first, and its cost.
+  struct Trail {
+    std::vector<int> sequence;
+    std::vector<Runs> starts;
+    double reached;
+  };
+  struct Look {
+    Runs runs, smallest;
+    int64_t used = 0;
+  };
+
+  void consider(const Runs &runs) {
     if (runs.empty() && n)
       return;
     Cost c = simulate(d, runs);
     if (c.peak < 0)
       return;
-    if (c.peak < s.leastBudget)
-      s.leastBudget = c.peak, least = runs;
+    s.leastBudget = std::min(s.leastBudget, c.peak);
     if (c.peak <= budget && (best.empty() || c.cost < bestCost.cost))
       best = runs, bestCost = c;
-  };
-
-  // Starts: every order as it is and under the structured policies.
-  std::vector<std::vector<int>> sequences = detail::orders(d, order);
-  struct Start {
-    int sequence;
-    Runs runs;
-    Cost cost;
-  };
-  std::vector<Start> starts;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    std::vector<Runs> list{sequences[i]};
-    if (n > 16) // others are searched exactly
-      for (Runs &runs : detail::structuredRuns(d, sequences[i]))
-        list.push_back(std::move(runs));
-    if (n > 16 && budget >= s.memoryBound) {
-      int64_t given = std::min<int64_t>(work, limits.work / 16 / int64_t(sequences.size())), left = given;
-      for (Runs &runs : detail::evictingRuns(d, sequences[i], budget, left))
-        list.push_back(std::move(runs));
-      work -= given - left;
-    }
-    for (Runs &runs : list) {
-      consider(runs);
-      Cost c = simulate(d, runs);
-      starts.push_back({int(i), std::move(runs), c});
-      work -= 4 * int64_t(starts.back().runs.size());
-    }
   }
-  // An exact search first where it is likely to end: it needs no start.
-  bool exactDone = false;
-  double proved = 0, cut = 0;
-  auto exact = [&](int64_t share, double until) {
+
+  // The end of a phase that may take this share of the time limit, but leaves the last tenth of it.
+  double part(double share) const {
+    return deadline > 0 ? std::min(detail::secondsNow() + share * limits.seconds, deadline - 0.1 * limits.seconds) : 0;
+  }
+
+  void exact(int64_t share, double until) {
     int64_t given = std::min(work, share), left = given;
     double upper = best.empty() ? 1e300 : bestCost.cost - base;
     if (!best.empty() && upper <= 0) {
@@ -135,129 +163,223 @@ DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &li
     exactDone = r.complete;
     if (r.found)
       consider(r.runs);
-  };
-  // The end of a phase that may take this share of the time limit, but leaves the last tenth of it.
-  auto part = [&](double share) {
-    return deadline > 0 ? std::min(detail::secondsNow() + share * limits.seconds, deadline - 0.1 * limits.seconds) : 0;
-  };
-  if (budget >= s.memoryBound) {
-    if (n <= 16)
-      exact(work, part(0.5));
-    if (!exactDone) {
-      // The bound needs no schedule, but a share of the time.
-      int64_t given = std::min(work, limits.work / 6), left = given;
-      cut = detail::cutBound(d, order, budget, left, part(0.15));
-      work -= given - left;
-      // The starts nearest to the budget, below it the cheap ones, above it the small ones.
-      auto score = [&](const Start &x) {
-        double over = double(std::max<int64_t>(0, x.cost.peak - budget)) / double(std::max<int64_t>(budget, 1));
-        return x.cost.cost / std::max(base, 1e-300) + 4 * over;
-      };
-      std::stable_sort(starts.begin(), starts.end(),
-                       [&](const Start &a, const Start &b) { return score(a) < score(b); });
-      std::vector<std::vector<Runs>> chosen(sequences.size());
-      for (const Start &x : starts)
-        if (chosen[x.sequence].size() < 3)
-          chosen[x.sequence].push_back(x.runs);
-      // And the cheapest that fits as it is.
-      std::vector<const Start *> fitting(sequences.size(), nullptr);
-      for (const Start &x : starts)
-        if (x.cost.peak <= budget && (!fitting[x.sequence] || x.cost.cost < fitting[x.sequence]->cost.cost))
-          fitting[x.sequence] = &x;
-      for (size_t i = 0; i < sequences.size(); ++i)
-        if (fitting[i] && std::find(chosen[i].begin(), chosen[i].end(), fitting[i]->runs) == chosen[i].end())
-          chosen[i].push_back(fitting[i]->runs);
-      // A first look at every order, then the rest of the work on the best.
-      std::vector<double> reached(sequences.size(), 1e300);
-      auto look = [&](size_t i, int64_t share, double until, uint64_t seed) {
-        int64_t given = std::min(work, share), left = given;
-        Runs smallest;
-        Runs runs = detail::searchRetention(d, sequences[i], budget, chosen[i], left, until, seed, smallest);
-        work -= given - left;
-        consider(smallest);
-        if (!runs.empty()) {
-          runs = detail::polish(d, runs, budget, true);
-          consider(runs);
-          reached[i] = std::min(reached[i], simulate(d, runs).cost);
-          chosen[i].insert(chosen[i].begin(), runs);
-          if (chosen[i].size() > 5)
-            chosen[i].pop_back();
-        } else if (!smallest.empty()) {
-          reached[i] =
-              std::min(reached[i], 1e200 * double(simulate(d, smallest).peak) / double(std::max<int64_t>(budget, 1)));
-        }
-      };
-      if (sequences.size() > 1)
-        for (size_t i = 0; i < sequences.size(); ++i)
-          look(i, limits.work / 16, part(0.05), 1);
-      exact(limits.work / 8, part(0.08));
-      size_t top = size_t(std::min_element(reached.begin(), reached.end()) - reached.begin());
-      if (!exactDone) {
-        look(top, work / 2, part(0.3), 2);
-        exact(limits.work / 8, part(0.08));
-      }
-      if (!exactDone && !best.empty() && base + cut < 0.99 * bestCost.cost) {
-        given = std::min(work, limits.work / 4), left = given;
-        cut = std::max(cut, detail::dualBound(d, order, budget, bestCost.cost - base, left, part(0.25)));
-        work -= given - left;
-      }
-      if (!exactDone)
-        look(top, work - limits.work / 8, part(1), 3);
+  }
+
+  // Below the budget the cheap ones, above it the small ones.
+  double score(const Cost &c) const {
+    double over = double(std::max<int64_t>(0, c.peak - budget)) / double(std::max<int64_t>(budget, 1));
+    return c.cost / std::max(base, 1e-300) + 4 * over;
+  }
+
+  // Fills the starts of a trail: the planner's policies, greedy eviction, also for a little more than the budget if
+  // nothing fits. Returns the work done.
+  int64_t prepare(Trail &t, int64_t share, double until) const {
+    std::vector<Start> list;
+    int64_t left = share;
+    auto add = [&](Runs &&runs) {
+      Cost c = simulate(d, runs);
+      left -= 4 * int64_t(runs.size());
+      list.push_back({std::move(runs), c});
+    };
+    add(Runs(t.sequence));
+    for (Runs &runs : detail::structuredRuns(d, t.sequence))
+      add(std::move(runs));
+    bool fits = false;
+    for (double more : {1.0, 1.1, 1.3}) {
+      int64_t given = std::max<int64_t>(left, 0) / (more > 1 ? 4 : 1), rest = given;
+      if (!fits)
+        for (Runs &runs : detail::evictingRuns(d, t.sequence, int64_t(double(budget) * more), rest, until))
+          add(std::move(runs)), fits = true;
+      left -= given - rest;
+      fits = fits && more == 1.0;
+    }
+    std::stable_sort(list.begin(), list.end(),
+                     [&](const Start &a, const Start &b) { return score(a.cost) < score(b.cost); });
+    // And the cheapest that fits as it is.
+    const Start *fitting = nullptr;
+    for (const Start &x : list)
+      if (x.cost.peak <= budget && (!fitting || x.cost.cost < fitting->cost.cost))
+        fitting = &x;
+    for (const Start &x : list)
+      if (t.starts.size() < 4 && std::find(t.starts.begin(), t.starts.end(), x.runs) == t.starts.end())
+        t.starts.push_back(x.runs);
+    if (fitting && std::find(t.starts.begin(), t.starts.end(), fitting->runs) == t.starts.end())
+      t.starts.push_back(fitting->runs);
+    return share - left;
+  }
+
+  Look look(const Trail &t, int64_t share, double until, uint64_t seed) const {
+    Look result;
+    int64_t left = share;
+    result.runs = detail::searchRetention(d, t.sequence, budget, t.starts, left, until, seed, result.smallest);
+    if (!result.runs.empty())
+      result.runs = detail::polish(d, result.runs, budget, true);
+    result.used = share - left;
+    return result;
+  }
+
+  void take(Trail &t, Look &&found) {
+    work -= found.used;
+    consider(found.smallest);
+    consider(found.runs);
+    if (!found.runs.empty()) {
+      double cost = simulate(d, found.runs).cost;
+      bool better = cost < t.reached;
+      t.reached = std::min(t.reached, cost);
+      t.starts.insert(t.starts.begin() + (better || t.starts.empty() ? 0 : 1), std::move(found.runs));
+      if (t.starts.size() > 5)
+        t.starts.pop_back();
+    } else if (!found.smallest.empty()) {
+      Cost c = simulate(d, found.smallest);
+      t.reached = std::min(t.reached, 1e200 * double(c.peak) / double(std::max<int64_t>(budget, 1)));
     }
   }
-  if (!best.empty())
-    consider(detail::polish(d, best, budget, order == Order::Given));
+
+  void searchLarge() {
+    // A first look along every order.
+    std::vector<int64_t> used(trails.size(), 0);
+    std::vector<Look> looks(trails.size());
+    std::vector<std::function<void()>> tasks;
+    int64_t share = limits.work / 8 / int64_t(std::max<size_t>(trails.size(), 2));
+    double until = part(0.2), mid = part(0.1);
+    for (size_t i = 0; i < trails.size(); ++i)
+      tasks.push_back([&, i] {
+        used[i] = prepare(trails[i], share, mid);
+        looks[i] = look(trails[i], share, until, 1);
+      });
+    // The bound at single moments needs no schedule.
+    int64_t cutWork = limits.work / 16, cutLeft = cutWork;
+    tasks.push_back([&] { cut = detail::cutBound(d, order, budget, cutLeft, mid); });
+    inPairs(tasks);
+    work -= cutWork - cutLeft;
+    for (size_t i = 0; i < trails.size(); ++i) {
+      work -= used[i];
+      for (const Runs &runs : trails[i].starts)
+        consider(runs);
+      take(trails[i], std::move(looks[i]));
+    }
+    exact(limits.work / 16, part(0.05));
+    if (exactDone)
+      return;
+    // The rest on the best order, beside the bound.
+    Trail &top = *std::min_element(trails.begin(), trails.end(),
+                                   [](const Trail &a, const Trail &b) { return a.reached < b.reached; });
+    for (int phase = 0; phase < 2 && work > 0; ++phase) {
+      bool bounds = phase == 0 && !best.empty() && base + cut < 0.999 * bestCost.cost;
+      int64_t each = std::max<int64_t>(phase ? work / 2 : work / 4, 1), left = each;
+      double end = part(phase ? 1 : 0.4), dual = 0;
+      Look first, second;
+      inPairs({[&] { first = look(top, each, end, 2 + 2 * phase); },
+               [&] {
+                 if (bounds)
+                   dual = detail::dualBound(d, order, budget, bestCost.cost - base, left, end);
+                 else
+                   second = look(top, each, end, 3 + 2 * phase);
+               }});
+      cut = std::max(cut, dual), work -= each - left;
+      take(top, std::move(first));
+      if (!bounds)
+        take(top, std::move(second));
+      if (phase == 0 && base + cut < bestCost.cost)
+        exact(limits.work / 16, part(0.05));
+      if (exactDone)
+        return;
+    }
+  }
 
   // The least budget: exactly where the graph is small, else a search for the smallest peak.
-  if (n <= 14) {
-    // Every query either finds a schedule, whose own peak is the new upper end, or proves that the budget is too small.
-    int64_t low = s.memoryBound; // not yet known to be too small
-    while (low < s.leastBudget) {
-      int64_t middle = low + (s.leastBudget - low) / 2, left = INT64_MAX / 4;
-      detail::ExactResult r = detail::searchExact(d, order, middle, 1e300, left, 0);
-      if (r.found)
-        consider(r.runs);
-      else if (r.complete)
-        low = middle + 1;
-      else
-        break;
+  void findLeastBudget() {
+    if (n <= 14) {
+      // Every query either finds a schedule, whose own peak is the new upper end, or proves that the budget is too
+      // small.
+      int64_t low = s.memoryBound; // not yet known to be too small
+      while (low < s.leastBudget) {
+        int64_t middle = low + (s.leastBudget - low) / 2, left = INT64_MAX / 4;
+        detail::ExactResult r = detail::searchExact(d, order, middle, 1e300, left, 0);
+        if (r.found)
+          consider(r.runs);
+        else if (r.complete)
+          low = middle + 1;
+        else
+          break;
+      }
+      return;
     }
-  } else if (s.leastBudget > s.memoryBound && !sequences.empty()) {
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      std::stable_sort(starts.begin(), starts.end(),
-                       [](const Start &a, const Start &b) { return a.cost.peak < b.cost.peak; });
-      std::vector<Runs> small;
-      for (const Start &x : starts)
-        if (x.sequence == int(i) && small.size() < 2)
-          small.push_back(x.runs);
-      int64_t left = std::max<int64_t>(limits.work / 16 / int64_t(sequences.size()), 1'000'000);
-      Runs smallest;
-      consider(detail::searchRetention(
-          d, sequences[i], s.memoryBound, small, left,
-          deadline > 0 ? std::min(detail::secondsNow() + 0.04 * limits.seconds, deadline) : 0, 7, smallest));
-      consider(smallest);
-    }
+    if (s.leastBudget <= s.memoryBound || trails.empty())
+      return;
+    int64_t share = std::max<int64_t>(limits.work / 32 / int64_t(trails.size()), 1'000'000);
+    double until = deadline > 0 ? std::min(detail::secondsNow() + 0.04 * limits.seconds, deadline) : 0;
+    std::vector<std::array<Runs, 3>> found(trails.size());
+    std::vector<std::function<void()>> tasks;
+    for (size_t i = 0; i < trails.size(); ++i)
+      tasks.push_back([&, i] {
+        // Halving between what is known and the bound by eviction, then the retention search from the smallest.
+        int64_t low = s.memoryBound, high = s.leastBudget, left = share;
+        Runs &smallest = found[i][0];
+        for (int step = 0; step < 6 && low < high && left > 0; ++step) {
+          int64_t middle = low + (high - low) / 2, given = left / 4, rest = given;
+          std::vector<Runs> list = detail::evictingRuns(d, trails[i].sequence, middle, rest, until);
+          left -= given - rest;
+          for (Runs &runs : list)
+            if (int64_t peak = simulate(d, runs).peak; peak < high)
+              high = peak, smallest = std::move(runs);
+          if (list.empty())
+            low = middle + 1;
+        }
+        std::vector<Runs> starts = trails[i].starts;
+        if (!smallest.empty())
+          starts.assign(1, smallest);
+        if (starts.empty())
+          starts.push_back(trails[i].sequence);
+        left = std::max<int64_t>(left, share / 2);
+        found[i][1] = detail::searchRetention(d, trails[i].sequence, s.memoryBound, starts, left, until, 7,
+                                              found[i][2]);
+      });
+    inPairs(tasks);
+    for (auto &list : found)
+      for (const Runs &runs : list)
+        consider(runs);
   }
 
-  if (budget < s.memoryBound || (exactDone && best.empty()))
-    s.status = DagSolution::Infeasible;
-  else if (best.empty())
-    s.status = DagSolution::Unknown;
-  else
-    s.status = DagSolution::Feasible;
-  if (!best.empty()) {
-    s.runs = best, s.cost = bestCost;
-    if (exactDone)
-      proved = bestCost.cost - base;
+  DagSolution conclude() {
+    if (budget < s.memoryBound || (exactDone && best.empty()))
+      s.status = DagSolution::Infeasible;
+    else if (best.empty())
+      s.status = DagSolution::Unknown;
     else
-      proved = std::max(proved, cut);
+      s.status = DagSolution::Feasible;
+    if (best.empty()) {
+      s.bound = base + std::max({proved, cut, 0.0});
+      return s;
+    }
+    s.runs = best, s.cost = bestCost;
+    proved = exactDone ? bestCost.cost - base : std::max(proved, cut);
     s.bound = std::min(base + proved, bestCost.cost);
     if (exactDone || s.bound >= bestCost.cost * (1 - 1e-12))
       s.status = DagSolution::Optimal, s.bound = bestCost.cost;
-  } else {
-    s.bound = base + std::max({proved, cut, 0.0});
+    return s;
   }
-  return s;
+
+  const Dag &d;
+  Order order;
+  int64_t budget;
+  DagLimits limits;
+  int n;
+  double base;
+  int64_t work;
+  double deadline = 0;
+  DagSolution s;
+  Runs best;
+  Cost bestCost;
+  std::vector<Trail> trails;
+  bool exactDone = false;
+  double proved = 0, cut = 0; // extra cost below which there is no schedule
+};
+
+} // namespace
+
+DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &limits) {
+  return Solver(d, order, budget, limits).run();
 }
 
 } // namespace cinch::solve
