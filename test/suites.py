@@ -76,6 +76,7 @@ def long_suites():
         python("execute/benches.py", limit=90 * MINUTE),
         Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),
         Suite("unit/frontend_mutants (50000)", [BUILD / "bin/frontend_mutants", "50000", "7"], 60 * MINUTE),
+        Suite("unit/dag (2000 graphs of 12 nodes)", [BUILD / "bin/dag", "2000", "12"], 60 * MINUTE),
         Suite("fuzz/frontend", [fuzz, "frontend", "600"], 30 * MINUTE),
         Suite("fuzz/readers", [fuzz, "readers", "600"], 30 * MINUTE),
     ]

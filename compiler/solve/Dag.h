@@ -80,6 +80,12 @@ double cutBound(const Dag &, Order, int64_t budget, int64_t &work, double deadli
 // Lower bound on the extra cost by Lagrangian relaxation over all moments; `target`: extra cost of a known schedule.
 double dualBound(const Dag &, Order, int64_t budget, double target, int64_t &work, double deadline);
 
+// Lower bound on the extra cost from a few moments together; `target`: extra cost of a known schedule.
+double windowBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
+
+// Nodes whose first computations follow each other in every order: all of them in a given one, else a longest path.
+std::vector<int> longestPath(const Dag &, Order order);
+
 // Local search over what is held from stage to stage, first computations in the order of `order`. Starts from
 // `starts` (runs in that order) and returns the best runs found within the budget, empty if none; `smallest` becomes
 // the least peak seen.

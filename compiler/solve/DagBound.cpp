@@ -10,74 +10,13 @@
 // With a price on the bytes in place of the budget this is a closure problem, solved by a minimum cut; every price
 // gives a bound, and the best of them over all moments is returned.
 #include "compiler/solve/Dag.h"
+#include "compiler/solve/DagFlow.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace cinch::solve {
-namespace {
-
-// Maximum flow (Dinic) on doubles.
-class Flow {
-public:
-  void reset(int n) { first.assign(n, -1), edges.clear(); }
-  void add(int from, int to, double capacity) {
-    edges.push_back({to, first[from], capacity});
-    first[from] = int(edges.size()) - 1;
-    edges.push_back({from, first[to], 0});
-    first[to] = int(edges.size()) - 1;
-  }
-  double run(int source, int sink, int64_t &work) {
-    double flow = 0;
-    while (levels(source, sink, work)) {
-      next = first;
-      for (double f; (f = push(source, sink, 1e300, work)) > 0;)
-        flow += f;
-    }
-    return flow;
-  }
-  // After run: lies v on the source's side?
-  bool reached(int v) const { return level[v] >= 0; }
-
-private:
-  struct Edge {
-    int to, next;
-    double capacity;
-  };
-  bool levels(int source, int sink, int64_t &work) {
-    level.assign(first.size(), -1);
-    level[source] = 0;
-    queue.assign(1, source);
-    for (size_t i = 0; i < queue.size(); ++i)
-      for (int e = first[queue[i]]; e >= 0; e = edges[e].next, --work)
-        if (edges[e].capacity > 1e-12 && level[edges[e].to] < 0) {
-          level[edges[e].to] = level[queue[i]] + 1;
-          queue.push_back(edges[e].to);
-        }
-    return level[sink] >= 0;
-  }
-  double push(int v, int sink, double limit, int64_t &work) {
-    if (v == sink)
-      return limit;
-    for (int &e = next[v]; e >= 0; e = edges[e].next, --work) {
-      Edge &edge = edges[e];
-      if (edge.capacity <= 1e-12 || level[edge.to] != level[v] + 1)
-        continue;
-      double f = push(edge.to, sink, std::min(limit, edge.capacity), work);
-      if (f > 0) {
-        edge.capacity -= f, edges[e ^ 1].capacity += f;
-        return f;
-      }
-    }
-    return 0;
-  }
-  std::vector<int> first, next, level, queue;
-  std::vector<Edge> edges;
-};
-
-} // namespace
-
 double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work, double deadline) {
   int n = d.size();
   // Everything is scaled so that numbers lie near 1.
@@ -129,7 +68,7 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
   }
   std::stable_sort(moments.begin(), moments.end(), [](const Moment &a, const Moment &b) { return a.slack < b.slack; });
 
-  Flow flow;
+  detail::Flow flow;
   double best = 0;
   int looked = 0;
   for (const Moment &m : moments) {
@@ -178,7 +117,7 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
     };
     // Concave in the price: climb by bisection on the slope.
     double low = 0, high = 1, bytes = 0;
-    for (int i = 0; i < 40 && work > 0; ++i) {
+    for (int i = 0; i < 9 && work > 0; ++i) { // higher prices would drown the value in rounding
       best = std::max(best, value(high, bytes) * costScale);
       if (bytes <= room)
         break;
@@ -190,7 +129,7 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
       (bytes > room ? low : high) = middle;
     }
   }
-  return best * (1 - 1e-9);
+  return std::max(0.0, best * (1 - 1e-9) - 1e-8 * costScale);
 }
 
 } // namespace cinch::solve

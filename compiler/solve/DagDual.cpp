@@ -27,7 +27,7 @@ class Dual {
 public:
   Dual(const Dag &d, Order order, int64_t budget, int most) : d(d), budget(double(budget)) {
     n = d.size();
-    choosePath(order);
+    path = detail::longestPath(d, order);
     while (int(path.size()) > most || int64_t(path.size()) * edgeCount() > 3'000'000) {
       // Fewer moments are a relaxation, too.
       std::vector<int> fewer;
@@ -114,20 +114,21 @@ public:
           slopeM[at] = s;
           norm += s * s;
         }
-      if (norm <= 0)
-        break;
+      if (norm <= 1e-18)
+        break; // all of it is rounding
       double length = step * (target - value) / norm;
       for (int t = 0; t < moments; ++t)
-        lambda[t] = std::max(0.0, lambda[t] + length * slopeL[t]);
+        lambda[t] = std::clamp(lambda[t] + length * slopeL[t], 0.0, kDearest);
       for (size_t at = 0; at < mu.size(); ++at)
         if (slopeM[at] != 0)
-          mu[at] = std::max(0.0, mu[at] + length * slopeM[at]);
+          mu[at] = std::clamp(mu[at] + length * slopeM[at], 0.0, kDearest);
     }
-    return best * scale * (1 - 1e-9);
+    return std::max(0.0, best * (1 - 1e-9) - 1e-8) * scale;
   }
 
 private:
   static constexpr double kMomentum = 0.7;
+  static constexpr double kDearest = 1e5; // no price is higher, so that rounding stays far below what is claimed
 
   int64_t edgeCount() const {
     int64_t count = 0;
@@ -145,34 +146,6 @@ private:
         if (!seen[u])
           seen[u] = 1, list.push_back(u);
     return list;
-  }
-
-  // Every node in the given order, or the longest path.
-  void choosePath(Order order) {
-    if (order == Order::Given) {
-      for (int v = 0; v < n; ++v)
-        path.push_back(v);
-      return;
-    }
-    std::vector<int> waits(n), sequence, length(n, 1), from(n, -1);
-    for (int v = 0; v < n; ++v)
-      if (!(waits[v] = int(d.nodes[v].sources.size())))
-        sequence.push_back(v);
-    int end = -1;
-    for (size_t k = 0; k < sequence.size(); ++k) {
-      int v = sequence[k];
-      if (end < 0 || length[v] > length[end])
-        end = v;
-      for (int w : d.nodes[v].users) {
-        if (length[v] + 1 > length[w])
-          length[w] = length[v] + 1, from[w] = v;
-        if (!--waits[w])
-          sequence.push_back(w);
-      }
-    }
-    for (; end >= 0; end = from[end])
-      path.push_back(end);
-    std::reverse(path.begin(), path.end());
   }
 
   // Is i there when interval t begins: held at moment t - 1, or computed at it.
@@ -250,6 +223,36 @@ private:
 };
 
 } // namespace
+
+std::vector<int> detail::longestPath(const Dag &d, Order order) {
+  int n = d.size();
+  std::vector<int> path;
+  if (order == Order::Given) {
+    for (int v = 0; v < n; ++v)
+      path.push_back(v);
+    return path;
+  }
+  std::vector<int> waits(n), sequence, length(n, 1), from(n, -1);
+  for (int v = 0; v < n; ++v)
+    if (!(waits[v] = int(d.nodes[v].sources.size())))
+      sequence.push_back(v);
+  int end = -1;
+  for (size_t k = 0; k < sequence.size(); ++k) {
+    int v = sequence[k];
+    if (end < 0 || length[v] > length[end])
+      end = v;
+    for (int w : d.nodes[v].users) {
+      if (length[v] + 1 > length[w])
+        length[w] = length[v] + 1, from[w] = v;
+      if (!--waits[w])
+        sequence.push_back(w);
+    }
+  }
+  for (; end >= 0; end = from[end])
+    path.push_back(end);
+  std::reverse(path.begin(), path.end());
+  return path;
+}
 
 double detail::dualBound(const Dag &d, Order order, int64_t budget, double target, int64_t &work, double deadline) {
   if (d.size() == 0 || budget <= 0)

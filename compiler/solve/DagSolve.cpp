@@ -271,10 +271,17 @@ private:
       Look first, second;
       inPairs({[&] { first = look(top, each, end, 2 + 2 * phase); },
                [&] {
-                 if (bounds)
-                   dual = detail::dualBound(d, order, budget, bestCost.cost - base, left, end);
-                 else
+                 if (!bounds) {
                    second = look(top, each, end, 3 + 2 * phase);
+                   return;
+                 }
+                 double target = bestCost.cost - base;
+                 int64_t rest = left / 4;
+                 left -= rest;
+                 dual = detail::dualBound(d, order, budget, target, rest, part(0.1));
+                 left += rest;
+                 if (dual < target)
+                   dual = std::max(dual, detail::windowBound(d, order, budget, target, left, end));
                }});
       cut = std::max(cut, dual), work -= each - left;
       take(top, std::move(first));
