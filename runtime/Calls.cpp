@@ -130,7 +130,7 @@ void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const
   LaunchCall call = {context, kernel, offsets};
   runOnPool(runKernel, &call);
   if (__builtin_expect(context->checking, 0))
-    checkLaunch(launch);
+    checkLaunch(launch, offsets);
 }
 
 void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {

@@ -26,14 +26,15 @@ static int64_t firstBad(const char *at, const LaunchOutput &output, double &numb
   return -1;
 }
 
-void checkLaunch(int32_t number) {
+void checkLaunch(int32_t number, const int64_t *offsets) {
   if (found || !readLaunch(run.meta, cinch_meta, number, launch))
     return;
   for (int i = 0; i < launch.outputCount; ++i) {
     const LaunchOutput &output = launch.outputs[i];
     if (output.elem != Elem::F32 && output.elem != Elem::F64)
       continue;
-    badValue = firstBad(run.context.arena + output.offset, output, badNumber);
+    int64_t offset = output.word >= 0 ? offsets[output.word] : output.offset;
+    badValue = firstBad(run.context.arena + offset, output, badNumber);
     if (badValue < 0)
       continue;
     found = true;

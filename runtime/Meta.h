@@ -117,6 +117,7 @@ void readMeta(Meta &, const char *text);
 struct LaunchOutput {
   int64_t offset = 0, count = 0;
   Elem elem = Elem::F32;
+  int64_t word = -1; // of the launch's offsets, if the output moves: its offset stands there
 };
 struct Launch {
   char kernel[128] = "", text[512] = "", file[256] = "";

@@ -11,6 +11,7 @@ static void readOutput(JsonReader &json, Launch &launch) {
     object.read("offset", output.offset);
     object.read("dtype", output.elem);
     object.read("count", output.count);
+    object.read("word", output.word);
   }
   if (launch.outputCount < 64)
     launch.outputs[launch.outputCount++] = output;

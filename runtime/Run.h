@@ -70,7 +70,7 @@ void infoCommand();
 
 // Called by cinch_emit and cinch_launch.
 void writeResults(const Entry &, int64_t index);
-void checkLaunch(int32_t launch);
+void checkLaunch(int32_t launch, const int64_t *offsets);
 // Replays the step in checking mode, says what is wrong, saves what is sound and leaves with 4.
 [[noreturn]] void reportFailedGate();
 

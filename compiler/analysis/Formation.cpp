@@ -107,8 +107,12 @@ void Formation::chooseStored() {
     }
     if (isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op))
       stored.insert(op->getResult(0));
-    if (isa<nn::GatherOp>(op))
+    if (isa<nn::GatherOp>(op)) {
       force(op->getOperand(0));
+      // A few elements of a wide value of the examples (the scores of the labels): taken at once, it need not wait.
+      if (batchAxisOf(op->getOperand(0)) >= 0 && elementsOf(op->getOperand(0)) >= 8 * elementsOf(op->getResult(0)))
+        stored.insert(op->getResult(0));
+    }
     if (isa<nn::PadOp, nn::ConcatOp>(op))
       for (Value operand : op->getOperands())
         if (!isa<BlockArgument>(operand)) {
@@ -365,6 +369,35 @@ void Formation::prune() {
   }
 }
 
+// A kernel of the loop that writes far less than it reads runs as soon as it can: then what it read may die, or be written
+// over. The forward and the backward sweep stay apart.
+static void runNarrowEarly(std::vector<KernelGroup> &groups) {
+  std::vector<KernelGroup> ordered;
+  for (KernelGroup &group : groups) {
+    int64_t written = 0, widest = 0;
+    for (Value value : group.stores)
+      written += elementsOf(value);
+    for (Value value : group.reads)
+      if (!isa<BlockArgument>(value) && batchAxisOf(value) >= 0)
+        widest = std::max(widest, elementsOf(value));
+    size_t at = ordered.size();
+    if (group.kind == KernelGroup::Loop && group.section == Section::Loop && 8 * written <= widest) {
+      auto needs = [&](const KernelGroup &other) {
+        return other.section != Section::Loop || other.backward != group.backward ||
+               llvm::any_of(other.stores, [&](Value value) { return group.reads.contains(value); });
+      };
+      auto narrow = [&](const KernelGroup &other) { // runs early itself: the order among them stays
+        return other.kind == KernelGroup::Loop && other.stores.size() == group.stores.size() &&
+               elementsOf(other.stores.front()) == elementsOf(group.stores.front());
+      };
+      while (at > 0 && !needs(ordered[at - 1]) && !narrow(ordered[at - 1]))
+        --at;
+    }
+    ordered.insert(ordered.begin() + at, std::move(group));
+  }
+  groups = std::move(ordered);
+}
+
 LogicalResult Formation::form() {
   // Results update the arguments of the same path or slot.
   llvm::StringMap<BlockArgument> byName;
@@ -442,6 +475,7 @@ LogicalResult Formation::form() {
   if (!batchResults && !results.reads.empty())
     ordered.push_back(results);
   groups = std::move(ordered);
+  runNarrowEarly(groups);
   producer.clear();
   for (auto [i, group] : llvm::enumerate(groups))
     for (Value value : group.stores)

@@ -71,6 +71,9 @@ StepProblem buildStepProblem(const Formation &, int64_t batch, int64_t grain, in
                              const kernels::TargetInfo &target);
 // Scratch of a kernel, a thread, enough for every micro-batch that divides the batch.
 int64_t scratchBytes(const KernelGroup &, const Formation &, int64_t batch, const kernels::TargetInfo &);
+// The same for a kernel that works on so many examples and, if not 0, so many positions of each.
+int64_t scratchBytesOfBlock(const KernelGroup &, const Formation &, int64_t examples, int64_t positions,
+                            const kernels::TargetInfo &);
 
 } // namespace cinch::analysis
 #endif

@@ -48,7 +48,7 @@ std::vector<LinearIndex> identity(size_t rank) {
 } // namespace
 
 bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bool accumulate, ContractSpec &spec,
-                  Value &blocker, llvm::SetVector<Operation *> *passed, int64_t examples) {
+                  Value &blocker, llvm::SetVector<Operation *> *passed, int64_t examples, int64_t positions) {
   ArrayRef<int64_t> lhs = op.getLhsLabels(), rhs = op.getRhsLabels();
   int64_t rank = nn::tensorOf(op.getResult()).getRank(), labels = rank;
   for (int64_t label : lhs)
@@ -96,8 +96,11 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
     return false;
   if (examples > 0)
     for (auto [value, list] : {std::pair{op.getLhs(), lhs}, std::pair{op.getRhs(), rhs}})
-      if (int axis = batchAxisOf(value); axis >= 0)
+      if (int axis = batchAxisOf(value); axis >= 0) {
         sizes[list[axis]] = examples;
+        if (positions > 0)
+          sizes[list[axis + 1]] = positions;
+      }
   auto pick = [&](const View &from, std::initializer_list<const std::vector<int64_t> *> groups) {
     View view = from;
     view.strides.clear();

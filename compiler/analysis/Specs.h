@@ -11,7 +11,7 @@ namespace cinch::analysis {
 // `bufferOf` numbers the values in memory (results of the op included); `passed` collects the views on the way.
 bool contractSpec(nn::ContractOp, llvm::function_ref<int(mlir::Value)> bufferOf, bool accumulate,
                   kernels::ContractSpec &spec, mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr,
-                  int64_t examples = 0); // > 0: as if there were so many examples
+                  int64_t examples = 0, int64_t positions = 0); // > 0: as if there were so many (positions: axis 1)
 bool attendSpec(nn::AttendOp, llvm::function_ref<int(mlir::Value)> bufferOf, kernels::AttendSpec &spec,
                 mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr);
 bool attendGradSpec(nn::AttendGradOp, llvm::function_ref<int(mlir::Value)> bufferOf, kernels::AttendGradSpec &spec,

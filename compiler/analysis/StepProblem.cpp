@@ -1,5 +1,6 @@
 // StepProblem.cpp: kernels and values become the solvers' graph.
 #include "compiler/analysis/Cost.h"
+#include "compiler/analysis/RowWise.h"
 #include "compiler/analysis/Specs.h"
 
 using namespace mlir;
@@ -48,6 +49,16 @@ static solve::Buffer bufferFor(Value value, int64_t batch) {
 
 int64_t scratchBytes(const KernelGroup &group, const Formation &formation, int64_t batch,
                      const kernels::TargetInfo &target) {
+  // What products pack depends on the sizes, and a smaller micro-batch may need more.
+  int64_t bytes = 0;
+  for (int64_t examples = group.kind == KernelGroup::Contract ? 1 : batch; examples <= batch; ++examples)
+    if (batch % examples == 0)
+      bytes = std::max(bytes, scratchBytesOfBlock(group, formation, examples, 0, target));
+  return bytes;
+}
+
+int64_t scratchBytesOfBlock(const KernelGroup &group, const Formation &formation, int64_t examples, int64_t positions,
+                            const kernels::TargetInfo &target) {
   llvm::DenseMap<Value, int> number;
   for (Value read : group.reads)
     number.try_emplace(read, int(number.size()));
@@ -65,23 +76,16 @@ int64_t scratchBytes(const KernelGroup &group, const Formation &formation, int64
   Value blocker;
   switch (group.kind) {
   case KernelGroup::Loop: {
-    LoopTracer tracer(group.domain, readsOf);
+    LoopTracer tracer(group.domain, readsOf); // scratch of the whole batch serves fewer examples and positions
     for (auto [i, store] : llvm::enumerate(group.stores))
       tracer.store(store, int(group.reads.size() + i), formation.accumulates(store));
     return kernels::scratchBytesPerThread(tracer.spec);
   }
   case KernelGroup::Contract: {
-    // What is packed depends on the sizes, and a smaller micro-batch may need more.
-    int64_t bytes = 0;
-    auto op = cast<nn::ContractOp>(group.stores.front().getDefiningOp());
-    for (int64_t examples = 1; examples <= batch; ++examples) {
-      if (batch % examples != 0)
-        continue;
-      kernels::ContractSpec spec;
-      contractSpec(op, allOf, false, spec, blocker, nullptr, examples);
-      bytes = std::max(bytes, kernels::scratchBytesPerThread(spec, target));
-    }
-    return bytes;
+    kernels::ContractSpec spec;
+    contractSpec(cast<nn::ContractOp>(group.stores.front().getDefiningOp()), allOf, false, spec, blocker, nullptr, examples,
+                 positions);
+    return kernels::scratchBytesPerThread(spec, target);
   }
   case KernelGroup::Attend: {
     kernels::AttendSpec spec;
@@ -214,6 +218,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t 
     }
     graph.kernels.push_back(std::move(kernel));
   }
+  markRows(formation, problem);
   return problem;
 }
 

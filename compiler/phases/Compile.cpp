@@ -85,6 +85,7 @@ bool Compilation::decide() {
   base.grain = std::max<int64_t>(1, program.train.grain);
   base.threads = options.maxThreads;
   base.orderSeed = options.orderSeed;
+  base.rowBlocks = options.rowBlocks;
   base.target = machineTarget();
 
   EntryPlan step{"train", nn::kTrainName, {}, 0};
@@ -125,7 +126,12 @@ bool Compilation::decide() {
       forEntry.search.strategy.kind = solve::Strategy::None;
       forEntry.reservedBytes = stateBytes;
       forEntry.callerCounts = true;
+      forEntry.search.arenaBudget = roomForOthers;
       entry.outcome = decidePlan(func, forEntry);
+      if (!entry.outcome.internal && !entry.outcome.result.feasible && size == 1) {
+        forEntry.search.arenaBudget = entry.outcome.result.smallestArena; // then the arena, or the refusal, is its
+        entry.outcome = decidePlan(func, forEntry);
+      }
       if (entry.outcome.internal)
         return false;
       entry.arenaBytes = entry.outcome.result.plan.decision.arenaBytes;
@@ -164,6 +170,7 @@ bool Compilation::applyPlan(Phase upTo) {
   if (!runPasses([](OpPassManager &functions) {
         functions.addPass(createFormMicrobatches());
         functions.addPass(createRematerialize());
+        functions.addPass(createFormRowBlocks());
       }) ||
       !verify(Phase::Planned))
     return false;

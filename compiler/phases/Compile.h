@@ -21,6 +21,7 @@ struct CompileOptions {
   int64_t microbatch = 0;   // 0: the search chooses
   std::string remat = "auto";
   uint64_t orderSeed = 0;   // > 0: a random order of the kernels to start from
+  int64_t rowBlocks = 0;    // rows of a block; 0: the search chooses, < 0: no row blocks
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
   bool tradeOff = false;    // the curve of budget against time is wanted

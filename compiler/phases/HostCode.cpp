@@ -99,6 +99,25 @@ static std::string linesOf(plan::KernelOp kernel) {
   return text;
 }
 
+// How the buffers of a kernel move from block to block of rows: inputs, then outputs. Nothing outside such a loop.
+static SmallVector<plan::RowBlocksOp::Steps> stepsOf(plan::KernelOp kernel) {
+  SmallVector<plan::RowBlocksOp::Steps> steps;
+  auto rows = dyn_cast<plan::RowBlocksOp>(kernel->getParentOp());
+  if (!rows)
+    return steps;
+  for (ValueRange values : {ValueRange(kernel.getInputs()), ValueRange(kernel.getOutputs())})
+    for (Value value : values) {
+      auto argument = dyn_cast<BlockArgument>(value);
+      if (argument && argument.getOwner() == &rows.getBody().front())
+        steps.push_back(rows.stepsOfOperand(argument.getArgNumber()));
+      else if (auto result = rows.resultFilledBy(value))
+        steps.push_back(rows.stepsOfResult(*result));
+      else
+        steps.push_back({});
+    }
+  return steps;
+}
+
 LogicalResult HostCode::addKernel(Operation *op) {
   auto kernel = cast<plan::KernelOp>(op);
   Block &body = kernel.getBody().front();
@@ -182,8 +201,12 @@ LogicalResult HostCode::addKernel(Operation *op) {
   if (!renumbered)
     for (size_t i = 0; i < inputs + writes.size(); ++i)
       order.push_back(int(i));
-  for (int buffer : order)
-    call.words.push_back(offsetOf(buffer));
+  SmallVector<plan::RowBlocksOp::Steps> steps = stepsOf(kernel);
+  for (int buffer : order) {
+    call.words.push_back(offsetOf(buffer) + (steps.empty() ? 0 : steps[buffer].first));
+    if (!steps.empty())
+      call.steps.push_back({steps[buffer].example, steps[buffer].position});
+  }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
   call.words.append(keys);
   LaunchInfo info;
@@ -195,6 +218,8 @@ LogicalResult HostCode::addKernel(Operation *op) {
   }
   for (auto [i, value] : llvm::enumerate(results.getValues())) {
     info.outputs.push_back({writes[i], analysis::elementsOf(value), analysis::elemOf(value)});
+    if (!steps.empty())
+      info.outputs.back().word = int(llvm::find(order, int(inputs + i)) - order.begin());
     // Sums at computed places that do not go on from before start from zero each time.
     bool goesOn = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
     auto grad = dyn_cast<nn::AttendGradOp>(value.getDefiningOp());
@@ -282,6 +307,40 @@ public:
   void zero(int64_t offset, int64_t bytes) {
     call("cinch_zero", none, {context, number(i64, offset), number(i64, bytes)});
   }
+  // A counted loop: `emit` gets the number of the pass.
+  void loop(Value count, llvm::function_ref<void(Value)> emit) {
+    Value first = number(i64, 0);
+    Block *before = builder.getInsertionBlock();
+    Block *head = newBlock();
+    Value index = head->addArgument(i64, loc);
+    Block *body = newBlock(), *after = newBlock();
+    builder.setInsertionPointToEnd(before);
+    LLVM::BrOp::create(builder, loc, ValueRange{first}, head);
+    builder.setInsertionPointToEnd(head);
+    Value more = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::slt, index, count);
+    LLVM::CondBrOp::create(builder, loc, more, body, ValueRange{}, after, ValueRange{});
+    builder.setInsertionPointToEnd(body);
+    emit(index);
+    Value next = LLVM::AddOp::create(builder, loc, index, number(i64, 1));
+    LLVM::BrOp::create(builder, loc, ValueRange{next}, head);
+    builder.setInsertionPointToEnd(after);
+  }
+  // Memory on the stack for so many words, there for the whole call.
+  Value stack(size_t words) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&function.getBody().front());
+    return LLVM::AllocaOp::create(builder, loc, pointer, i64, number(i64, int64_t(words)));
+  }
+  // words[at] = value
+  void set(Value words, size_t at, Value value) {
+    Value place = LLVM::GEPOp::create(builder, loc, pointer, i64, words, ArrayRef<LLVM::GEPArg>{int32_t(at)});
+    LLVM::StoreOp::create(builder, loc, value, place);
+  }
+  Value plus(Value a, Value b, int64_t factor) {
+    if (factor == 0)
+      return a;
+    return LLVM::AddOp::create(builder, loc, a, LLVM::MulOp::create(builder, loc, b, number(i64, factor)));
+  }
   Block *newBlock() { return builder.createBlock(&function.getBody(), function.getBody().end()); }
 
   OpBuilder builder;
@@ -300,40 +359,50 @@ private:
 void HostCode::addEntry(func::FuncOp function, StringRef symbol, int entry, bool counted) {
   // The offsets' globals come first: they must not stand inside the function.
   DenseMap<Operation *, std::string> words;
-  function.walk([&](plan::KernelOp kernel) { words[kernel] = offsetsGlobal(calls[kernel].words); });
+  function.walk([&](plan::KernelOp kernel) {
+    if (!isa<plan::RowBlocksOp>(kernel->getParentOp()))
+      words[kernel] = offsetsGlobal(calls[kernel].words);
+  });
   EntryEmitter e(module, symbol, entry, counted);
   OpBuilder &b = e.builder;
   Block *end = nullptr; // where a closed gate leads
-  Value index;
+  Value index, example, position; // of the micro-batch; of the block of rows, in blocks
   std::function<void(Block &)> emit = [&](Block &block) {
     for (Operation &op : block) {
       if (isa<plan::KernelOp>(op)) {
         const Call &call = calls[&op];
         for (auto [offset, bytes] : call.zeroed)
           e.zero(offset, bytes);
-        e.call("cinch_launch", e.none,
-               {e.context, e.number(e.i32, call.launch), e.address(call.kernel), e.address(words[&op])});
+        Value offsets;
+        if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp())) {
+          offsets = e.stack(call.words.size());
+          for (auto [i, word] : llvm::enumerate(call.words)) {
+            auto [perExample, perPosition] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
+            Value moved = e.plus(e.number(e.i64, word), example, perExample * int64_t(rows.getExamples()));
+            e.set(offsets, i, e.plus(moved, position, perPosition * int64_t(rows.getPositions())));
+          }
+        } else {
+          offsets = e.address(words[&op]);
+        }
+        e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
       } else if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
         auto zeroed = function->getAttrOfType<DenseI64ArrayAttr>("plan.zeroed");
         for (size_t i = 0; zeroed && i + 1 < size_t(zeroed.size()); i += 2)
           e.zero(zeroed[i], zeroed[i + 1]);
         Value count = counted ? e.count : e.number(e.i64, int64_t(loop.getCount()));
-        Value first = e.number(e.i64, 0);
-        Block *before = b.getInsertionBlock();
-        Block *head = e.newBlock();
-        index = head->addArgument(e.i64, e.loc);
-        Block *body = e.newBlock(), *after = e.newBlock();
-        b.setInsertionPointToEnd(before);
-        LLVM::BrOp::create(b, e.loc, ValueRange{first}, head);
-        b.setInsertionPointToEnd(head);
-        Value more = LLVM::ICmpOp::create(b, e.loc, LLVM::ICmpPredicate::slt, index, count);
-        LLVM::CondBrOp::create(b, e.loc, more, body, ValueRange{}, after, ValueRange{});
-        b.setInsertionPointToEnd(body);
-        e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), index});
-        emit(loop.getBody().front());
-        Value next = LLVM::AddOp::create(b, e.loc, index, e.number(e.i64, 1));
-        LLVM::BrOp::create(b, e.loc, ValueRange{next}, head);
-        b.setInsertionPointToEnd(after);
+        e.loop(count, [&](Value pass) {
+          index = pass;
+          e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), index});
+          emit(loop.getBody().front());
+        });
+      } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
+        int64_t inExample = int64_t(rows.getOf() / rows.getPositions()); // blocks of one example
+        e.loop(e.number(e.i64, int64_t(rows.getCount())), [&](Value pass) {
+          Value blocks = e.number(e.i64, inExample);
+          example = LLVM::SDivOp::create(b, e.loc, pass, blocks);
+          position = LLVM::SRemOp::create(b, e.loc, pass, blocks);
+          emit(rows.getBody().front());
+        });
       } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
         e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
       } else if (isa<plan::GateOp>(op)) {

@@ -1,7 +1,7 @@
 // HostCode.h: scheduled functions become kernels and the code that calls them.
 //
 // Every plan.kernel becomes a launch of a kernel function; equal specs share one function. The host code is a straight line of
-// launches with constant offsets around the micro-batch loop. It calls the functions of runtime.h and nothing else.
+// launches with constant offsets around the micro-batch loop; in a loop over blocks of rows, offsets move with the block. It calls the functions of runtime.h and nothing else.
 #ifndef CINCH_COMPILER_PHASES_HOSTCODE_H
 #define CINCH_COMPILER_PHASES_HOSTCODE_H
 
@@ -21,6 +21,7 @@ struct LaunchInfo {
   struct Output {
     int64_t offset = 0, count = 0;
     kernels::Elem elem = kernels::Elem::F32;
+    int word = -1; // of the launch's offsets, where the true one stands if it moves; -1: it does not
   };
   std::vector<Output> outputs;
 };
@@ -45,6 +46,8 @@ private:
     int launch;
     std::string kernel;
     llvm::SmallVector<int64_t> words; // offsets, scratch, keys
+    // In a loop over blocks of rows: what an example and a position add to each word.
+    llvm::SmallVector<std::pair<int64_t, int64_t>> steps;
     llvm::SmallVector<std::pair<int64_t, int64_t>> zeroed; // (offset, bytes) to clear first
   };
   mlir::LogicalResult addKernel(mlir::Operation *kernel);

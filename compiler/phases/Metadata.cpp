@@ -160,8 +160,12 @@ std::string metadataText(const MetadataInput &in) {
   }
   for (const LaunchInfo &launch : in.launches) {
     Array outputs;
-    for (const LaunchInfo::Output &output : launch.outputs)
-      outputs.push_back(Object{{"offset", output.offset}, {"dtype", dtypeOf(output.elem)}, {"count", output.count}});
+    for (const LaunchInfo::Output &output : launch.outputs) {
+      Object entry{{"offset", output.offset}, {"dtype", dtypeOf(output.elem)}, {"count", output.count}};
+      if (output.word >= 0)
+        entry["word"] = output.word;
+      outputs.push_back(std::move(entry));
+    }
     launches.push_back(Object{{"kernel", launch.kernel}, {"file", launch.file}, {"line", launch.line}, {"text", launch.text},
                               {"outputs", std::move(outputs)}});
   }

@@ -37,6 +37,9 @@ struct Kernel {
   bool cheap = false;               // element-wise and row-wise work: what strategy `cheap` recomputes
   bool backward = false;            // belongs to the backward sweep (or after it)
   bool keepHint = false, recomputeHint = false; // @checkpoint, @recompute on what it writes
+  // Independent for each row, an (example, position) pair: whatever it reads or writes that grows with the micro-batch is
+  // read and written row by row, and accumulators are chains over the rows in their order (RowBlocks.h).
+  bool rows = false;
   int block = -1;                   // block of a `repeat`; -1 outside
   bool blockEnd = false;
   // Write w may share bytes with read r when r dies here: element i of w depends on element i of r alone.
@@ -51,6 +54,7 @@ struct StepGraph {
   std::vector<Kernel> kernels;      // a valid order: every kernel after the producers of what it reads
   int64_t batch = 1;                // B
   int64_t grain = 1;                // the micro-batch is a multiple of this and divides B
+  int64_t positions = 1;            // rows of an example
   int threads = 1;
 };
 

@@ -38,6 +38,9 @@ struct Flags {
   cl::opt<unsigned> orderSeed{"order-seed",
                               cl::desc("start from a random legal order of the kernels (for tests: no bit changes)"),
                               cl::value_desc("N"), cl::init(0), COMPILING};
+  cl::opt<std::string> rowBlocks{"row-blocks",
+                                 cl::desc("rows that work on single positions runs on at a time, none, or auto (the default)"),
+                                 cl::value_desc("N|none|auto"), COMPILING};
   cl::opt<std::string> stages{"stages", cl::desc("pipeline stages (1)"), cl::value_desc("N"), COMPILING};
   cl::opt<std::string> target{"target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
   cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
@@ -123,6 +126,8 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.microbatch.getNumOccurrences())
     line.microbatch = f.microbatch == "auto" ? 0 : positive(f.microbatch, "microbatch");
   line.orderSeed = f.orderSeed;
+  if (f.rowBlocks.getNumOccurrences())
+    line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   if (f.stages.getNumOccurrences() && f.stages != "1" && f.stages != "auto")
     usage("--stages " + f.stages + ": more than one stage is not there yet");
   if (f.target != "cpu")

@@ -22,6 +22,7 @@ struct CommandLine {
   std::string remat;               // "": as the file says
   std::optional<int64_t> microbatch; // 0: auto
   uint64_t orderSeed = 0;          // --order-seed; 0: the best order found
+  int64_t rowBlocks = 0;           // rows of a block; 0: auto, -1: none
   int maxThreads = 4;
   std::string cpu;
   std::optional<Phase> stopAfter;

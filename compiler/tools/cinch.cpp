@@ -101,6 +101,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.budget = line.budget ? *line.budget : program.plan.memory;
   options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
+  options.rowBlocks = line.rowBlocks;
   options.maxThreads = line.maxThreads;
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;

@@ -49,6 +49,15 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
           return failure();
         for (auto [result, value] : llvm::zip(loop.getSums(), body.getTerminator()->getOperands()))
           offsets[result] = offsets.lookup(value);
+      } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
+        // Values of rows are where the first block has them.
+        Block &body = rows.getBody().front();
+        for (auto [argument, operand] : llvm::zip(body.getArguments(), rows.getRows()))
+          offsets[argument] = offsets.lookup(operand);
+        if (failed(assign(body, decided)))
+          return failure();
+        for (auto [result, value] : llvm::zip(rows.getResults(), body.getTerminator()->getOperands()))
+          offsets[result] = offsets.lookup(value);
       } else if (auto gate = dyn_cast<plan::GateOp>(op)) {
         gate.setReadsAttr(read(op.getOperands()));
       } else if (auto results = dyn_cast<plan::ResultsOp>(op)) {

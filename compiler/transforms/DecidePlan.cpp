@@ -3,7 +3,6 @@
 #include "compiler/analysis/Formation.h"
 #include "compiler/solve/Explain.h"
 #include "compiler/solve/PlanChecker.h"
-#include "compiler/solve/Search.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/plan/Plan.h"
@@ -19,68 +18,140 @@ namespace cinch {
 using namespace mlir;
 using namespace cinch;
 
+namespace {
 // The decision in terms of op numbers and byte offsets.
-static Decided describe(func::FuncOp function, const analysis::Formation &formation, const analysis::StepProblem &problem,
-                 const solve::Plan &plan, bool callerCounts) {
-  Decided decided;
-  const solve::Decision &decision = plan.decision;
-  decided.microbatch = decision.microbatch;
-  decided.count = callerCounts ? 0 : decision.count;
-  decided.batch = problem.graph.batch;
-  decided.arenaBytes = decision.arenaBytes;
-  decided.loopBegin = decision.loopBegin;
-  decided.loopEnd = decision.loopEnd;
-  DenseMap<Operation *, int64_t> number;
-  for (Operation &op : function.getBody().front())
-    number.try_emplace(&op, int64_t(number.size()));
-  auto reference = [&](SmallVectorImpl<int64_t> &list, Value value) {
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      list.append({-1, int64_t(argument.getArgNumber())});
-      return;
+class Describer {
+public:
+  Describer(func::FuncOp function, const analysis::Formation &formation, const analysis::StepProblem &problem,
+            const DecideOutcome &outcome, const std::vector<int> &original)
+      : function(function), formation(formation), problem(problem), outcome(outcome), original(original),
+        decision(outcome.result.plan.decision) {}
+
+  Decided describe(bool callerCounts) {
+    decided.microbatch = decision.microbatch;
+    decided.count = callerCounts ? 0 : decision.count;
+    decided.batch = problem.graph.batch;
+    decided.arenaBytes = decision.arenaBytes;
+    decided.rowPositions = problem.graph.positions;
+    describeKernels();
+    for (auto [t, run] : llvm::enumerate(decision.runs)) {
+      if (int(t) == decision.loopBegin)
+        decided.loopBegin = int64_t(decided.runs.size());
+      if (int(t) == decision.loopEnd)
+        decided.loopEnd = int64_t(decided.runs.size());
+      if (original[run.kernel] < 0)
+        describeRows(run);
+      else
+        decided.runs.push_back(describeRun(run));
     }
-    list.append({number.lookup(value.getDefiningOp()), int64_t(cast<OpResult>(value).getResultNumber())});
-  };
-  for (const analysis::KernelGroup &group : formation.groups) {
-    DecidedKernel kernel;
-    kernel.kind = group.kind;
-    kernel.section = group.section;
-    for (Operation *op : group.ops)
-      kernel.ops.push_back(number.lookup(op));
-    llvm::sort(kernel.ops);
-    for (Value value : group.stores)
-      reference(kernel.stores, value);
-    for (Value value : group.reads)
-      reference(kernel.reads, value);
-    decided.kernels.push_back(std::move(kernel));
+    if (decision.loopBegin == int(decision.runs.size()))
+      decided.loopBegin = int64_t(decided.runs.size());
+    if (decision.loopEnd == int(decision.runs.size()))
+      decided.loopEnd = int64_t(decided.runs.size());
+    for (int instance : decision.zeroed)
+      decided.zeroed.append({decision.instances[instance].offset, decision.instances[instance].bytes});
+    DenseMap<int, int64_t> offsetOf;
+    for (const solve::Instance &instance : decision.instances)
+      if (instance.buffer >= 0 && problem.graph.buffers[instance.buffer].kind == solve::Buffer::Persistent)
+        offsetOf[instance.buffer] = instance.offset;
+    for (BlockArgument argument : function.getArguments())
+      decided.arguments.push_back(offsetOf.lookup(problem.buffer.lookup(argument)));
+    return std::move(decided);
   }
-  for (const solve::Run &run : decision.runs) {
+
+private:
+  void describeKernels() {
+    DenseMap<Operation *, int64_t> number;
+    for (Operation &op : function.getBody().front())
+      number.try_emplace(&op, int64_t(number.size()));
+    auto reference = [&](SmallVectorImpl<int64_t> &list, Value value) {
+      if (auto argument = dyn_cast<BlockArgument>(value)) {
+        list.append({-1, int64_t(argument.getArgNumber())});
+        return;
+      }
+      list.append({number.lookup(value.getDefiningOp()), int64_t(cast<OpResult>(value).getResultNumber())});
+    };
+    for (const analysis::KernelGroup &group : formation.groups) {
+      DecidedKernel kernel;
+      kernel.kind = group.kind;
+      kernel.section = group.section;
+      for (Operation *op : group.ops)
+        kernel.ops.push_back(number.lookup(op));
+      llvm::sort(kernel.ops);
+      for (Value value : group.stores)
+        reference(kernel.stores, value);
+      for (Value value : group.reads)
+        reference(kernel.reads, value);
+      decided.kernels.push_back(std::move(kernel));
+    }
+  }
+
+  DecidedRun describeRun(const solve::Run &run) const {
     DecidedRun placed;
-    placed.kernel = run.kernel;
+    placed.kernel = original[run.kernel];
     placed.recompute = run.recomputed;
     for (int instance : run.reads)
       placed.reads.push_back(decision.instances[instance].offset);
     for (int instance : run.writes)
       placed.writes.push_back(decision.instances[instance].offset);
-    if (run.scratch >= 0)
+    if (run.scratch >= 0) {
       placed.scratch = decision.instances[run.scratch].offset;
-    if (run.scratch >= 0)
       placed.scratchBytes = decision.instances[run.scratch].bytes;
-    decided.runs.push_back(std::move(placed));
+    }
+    return placed;
   }
-  for (int instance : decision.zeroed)
-    decided.zeroed.append({decision.instances[instance].offset, decision.instances[instance].bytes});
-  DenseMap<int, int64_t> offsetOf;
-  for (const solve::Instance &instance : decision.instances)
-    if (instance.buffer >= 0 && problem.graph.buffers[instance.buffer].kind == solve::Buffer::Persistent)
-      offsetOf[instance.buffer] = instance.offset;
-  for (BlockArgument argument : function.getArguments())
-    decided.arguments.push_back(offsetOf.lookup(problem.buffer.lookup(argument)));
-  return decided;
-}
+
+  // A range: the runs of one block, their values inside the range's scratch, everything else where the range has it.
+  void describeRows(const solve::Run &run) {
+    const solve::RowKernel *rows = nullptr;
+    for (const solve::RowKernel &candidate : outcome.rows)
+      if (candidate.kernel == run.kernel)
+        rows = &candidate;
+    const solve::Decision &inner = rows->plan.decision;
+    const solve::Kernel &kernel = outcome.graph.kernels[run.kernel];
+    DenseMap<int, int64_t> offsetOf; // of buffers outside
+    for (auto [i, buffer] : llvm::enumerate(kernel.reads))
+      offsetOf[buffer] = decision.instances[run.reads[i]].offset;
+    for (auto [i, buffer] : llvm::enumerate(kernel.writes))
+      offsetOf[buffer] = decision.instances[run.writes[i]].offset;
+    int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
+    auto place = [&](int instance) {
+      const solve::Instance &at = inner.instances[instance];
+      return rows->local[at.buffer] ? scratch + at.offset : offsetOf.lookup(rows->buffers[at.buffer]);
+    };
+    decided.rows.push_back({int64_t(decided.runs.size()), int64_t(decided.runs.size() + inner.runs.size()),
+                            outcome.rowBlock.examples, outcome.rowBlock.positions});
+    for (const solve::Run &part : inner.runs) {
+      DecidedRun placed;
+      placed.kernel = rows->range.kernels[part.kernel];
+      placed.recompute = run.recomputed || part.kernel < rows->range.again;
+      for (int instance : part.reads)
+        placed.reads.push_back(place(instance));
+      for (int instance : part.writes)
+        placed.writes.push_back(place(instance));
+      if (part.scratch >= 0) {
+        placed.scratch = scratch + inner.instances[part.scratch].offset;
+        placed.scratchBytes = inner.instances[part.scratch].bytes;
+      }
+      decided.runs.push_back(std::move(placed));
+    }
+  }
+
+  func::FuncOp function;
+  const analysis::Formation &formation;
+  const analysis::StepProblem &problem;
+  const DecideOutcome &outcome;
+  const std::vector<int> &original; // kernels of the chosen graph -> groups; -1: a range
+  const solve::Decision &decision;
+  Decided decided;
+};
+} // namespace
 
 // Says why: micro-batch, what is fused, what is kept and what is recomputed, each with its bytes and its price.
-static void remarkOn(func::FuncOp function, const analysis::Formation &formation, const solve::StepGraph &graph,
-                     const solve::SearchResult &result) {
+static void remarkOn(func::FuncOp function, const analysis::Formation &formation, const DecideOutcome &outcome,
+                     const std::vector<int> &original) {
+  const solve::StepGraph &graph = outcome.graph;
+  const solve::SearchResult &result = outcome.result;
   const solve::Decision &decision = result.plan.decision;
   auto remark = [&](Location loc, StringRef name, StringRef category, const std::string &text) {
     remark::passed(loc, remark::RemarkOpts::name(name).category(category).function(function.getName())) << text;
@@ -99,9 +170,22 @@ static void remarkOn(func::FuncOp function, const analysis::Formation &formation
     if (kernel.section == solve::Section::Loop && kernel.backward)
       for (int buffer : kernel.reads)
         savedByLoop[buffer] = true;
-  for (auto [k, group] : llvm::enumerate(formation.groups)) {
-    if (group.stores.empty())
+  for (const solve::RowKernel &rows : outcome.rows) {
+    int64_t blocks = decision.microbatch * graph.positions / (outcome.rowBlock.examples * outcome.rowBlock.positions);
+    double local = 0;
+    for (auto [i, buffer] : llvm::enumerate(rows.block.buffers))
+      if (rows.local[i])
+        local += double(buffer.fixedBytes);
+    remark(formation.groups[rows.range.kernels.front()].stores.front().getLoc(), "RowBlocks", "plan",
+           llvm::formatv("{0} kernels run in {1} blocks of {2} x {3} rows: {4} of values that exist for one block only "
+                         "take the place of {5}",
+                         rows.range.kernels.size(), blocks, outcome.rowBlock.examples, outcome.rowBlock.positions,
+                         mib(local), mib(local * double(blocks))));
+  }
+  for (size_t k = 0; k < graph.kernels.size(); ++k) {
+    if (original[k] < 0 || formation.groups[original[k]].stores.empty())
       continue;
+    const analysis::KernelGroup &group = formation.groups[original[k]];
     const solve::Kernel &kernel = graph.kernels[k];
     Location loc = group.stores.front().getLoc();
     if (group.kind == analysis::KernelGroup::Loop && group.ops.size() > 1)
@@ -135,25 +219,38 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   }
   analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function), options.grain,
                                                              options.threads, options.reservedBytes, options.target);
-  solve::Planner planner(problem.graph, options.orderSeed);
-  outcome.result = planner.search(options.search);
+  std::string refused;
+  solve::VariantPlanner planner(rowVariants(formation, problem.graph, options, refused), options.orderSeed);
+  if (!refused.empty()) {
+    outcome.result.error = refused;
+    return outcome;
+  }
+  int chosen = 0;
+  outcome.result = planner.search(options.search, chosen);
   if (options.tradeOff) {
     outcome.tradeOff = planner.tradeOff(options.search);
-    outcome.named = solve::namedStrategies(problem.graph);
+    outcome.named = solve::namedStrategies(planner.variant(chosen).rows.graph);
   }
-  if (outcome.result.error.empty() && outcome.result.feasible) {
-    solve::ScheduledProgram program = solve::scheduledProgram(problem.graph, outcome.result.plan.decision);
-    program.peakLive = outcome.result.plan.peakLive;
-    std::string wrong = solve::checkPlan(problem.graph, program);
-    if (!wrong.empty()) {
-      function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
-      outcome.internal = true;
-      return outcome;
-    }
-    remarkOn(function, formation, problem.graph, outcome.result);
-    writeDecision(function, describe(function, formation, problem, outcome.result.plan, options.callerCounts));
+  const solve::RowBlocked &rows = planner.variant(chosen).rows;
+  outcome.graph = rows.graph;
+  outcome.rows = rows.ranges;
+  outcome.rowBlock = rows.block;
+  if (!outcome.result.error.empty() || !outcome.result.feasible)
+    return outcome;
+  solve::ScheduledProgram program = solve::scheduledProgram(outcome.graph, outcome.result.plan.decision);
+  program.peakLive = outcome.result.plan.peakLive;
+  std::string wrong = solve::checkPlan(outcome.graph, program);
+  for (const solve::RowKernel &range : outcome.rows)
+    if (wrong.empty())
+      wrong = solve::checkRowKernel(range);
+  if (!wrong.empty()) {
+    function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
+    outcome.internal = true;
+    return outcome;
   }
-  outcome.graph = std::move(problem.graph);
+  remarkOn(function, formation, outcome, rows.original);
+  writeDecision(function,
+                Describer(function, formation, problem, outcome, rows.original).describe(options.callerCounts));
   return outcome;
 }
 
@@ -167,6 +264,7 @@ struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
     options.search.arenaBudget = arenaBudget;
     options.search.microbatch = microbatch;
     options.grain = grain;
+    options.rowBlocks = rowBlocks;
     options.threads = threads;
     options.reservedBytes = reserved;
     options.target.lanes = lanes;

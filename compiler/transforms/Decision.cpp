@@ -32,12 +32,16 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
   for (const DecidedRun &run : decided.runs)
     runs.push_back(b.getArrayAttr(
         {list({run.kernel, int64_t(run.recompute), run.scratch, run.scratchBytes}), list(run.reads), list(run.writes)}));
+  SmallVector<int64_t> rows{decided.rowPositions};
+  for (const DecidedRows &range : decided.rows)
+    rows.append({range.first, range.last, range.examples, range.positions});
   function->setAttr(
       kDecisionAttr,
       b.getDictionaryAttr({b.getNamedAttr("arguments", list(decided.arguments)),
                            b.getNamedAttr("header", list({decided.microbatch, decided.count, decided.batch,
                                                           decided.arenaBytes, decided.loopBegin, decided.loopEnd})),
                            b.getNamedAttr("kernels", b.getArrayAttr(kernels)),
+                           b.getNamedAttr("rows", list(rows)),
                            b.getNamedAttr("runs", b.getArrayAttr(runs)),
                            b.getNamedAttr("zeroed", list(decided.zeroed))}));
 }
@@ -57,7 +61,8 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
   ArrayRef<int64_t> header = list(written.get("header"));
   auto kernels = dyn_cast_or_null<ArrayAttr>(written.get("kernels"));
   auto runs = dyn_cast_or_null<ArrayAttr>(written.get("runs"));
-  if (header.size() != 6 || !kernels || !runs)
+  ArrayRef<int64_t> rows = list(written.get("rows"));
+  if (header.size() != 6 || rows.size() % 4 != 1 || !kernels || !runs)
     return bad();
   decided.microbatch = header[0];
   decided.count = header[1];
@@ -94,6 +99,14 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
     assign(run.reads, parts[1]);
     assign(run.writes, parts[2]);
     decided.runs.push_back(std::move(run));
+  }
+  decided.rowPositions = rows[0];
+  for (size_t i = 1; i < rows.size(); i += 4) {
+    DecidedRows range{rows[i], rows[i + 1], rows[i + 2], rows[i + 3]};
+    if (range.first < 0 || range.last < range.first || range.last > int64_t(decided.runs.size()) || range.examples < 1 ||
+        range.positions < 1)
+      return bad();
+    decided.rows.push_back(range);
   }
   assign(decided.zeroed, written.get("zeroed"));
   assign(decided.arguments, written.get("arguments"));

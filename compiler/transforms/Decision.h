@@ -3,7 +3,7 @@
 #define CINCH_COMPILER_TRANSFORMS_DECISION_H
 
 #include "compiler/analysis/Formation.h"
-#include "compiler/solve/Search.h"
+#include "compiler/solve/Variants.h"
 
 namespace cinch {
 
@@ -26,10 +26,16 @@ struct DecidedRun {
   llvm::SmallVector<int64_t> reads, writes; // byte offsets
   int64_t scratch = -1, scratchBytes = 0;   // of all threads together
 };
+// Runs [first, last) work block by block on rows: `positions` of each of `examples` examples.
+struct DecidedRows {
+  int64_t first = 0, last = 0, examples = 1, positions = 1;
+};
 struct Decided {
   int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0, loopBegin = 0, loopEnd = 0;
   llvm::SmallVector<DecidedKernel> kernels;
   llvm::SmallVector<DecidedRun> runs;
+  llvm::SmallVector<DecidedRows> rows;
+  int64_t rowPositions = 1; // of an example
   llvm::SmallVector<int64_t> zeroed;    // (offset, bytes) pairs
   llvm::SmallVector<int64_t> arguments; // byte offset of each argument
 };
@@ -44,15 +50,21 @@ struct DecideOptions {
   int threads = 4;
   uint64_t orderSeed = 0; // Search.h
   kernels::TargetInfo target;
+  int64_t rowBlocks = 0; // rows of a block; 0: the search chooses, < 0: no row blocks
   bool callerCounts = false, tradeOff = false;
 };
 struct DecideOutcome {
   bool internal = false; // an internal error was reported
   solve::SearchResult result;
-  solve::StepGraph graph;
+  solve::StepGraph graph;      // of the chosen variant: a range in row blocks is one kernel
+  std::vector<solve::RowKernel> rows;
+  solve::RowBlock rowBlock;
   // If asked for: the curve of memory against time, and the strategies that have names.
   std::vector<solve::LadderPoint> tradeOff, named;
 };
+// The step as it is, and with ranges in row blocks.
+std::vector<solve::Variant> rowVariants(const analysis::Formation &, const solve::StepGraph &, const DecideOptions &,
+                                        std::string &error);
 // Forms kernels, searches a plan, has it checked, and writes it on the function if it is feasible.
 DecideOutcome decidePlan(mlir::func::FuncOp function, const DecideOptions &);
 

@@ -52,7 +52,7 @@ struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
           inputs.insert(operand);
     SmallVector<Value> outputs;
     SmallVector<bool> accumulates;
-    bool inLoop = isa<plan::MicrobatchesOp>(ops.front()->getParentOp());
+    bool inLoop = isa<plan::MicrobatchesOp, plan::RowBlocksOp>(ops.front()->getParentOp());
     for (size_t i = 0; i < kernel.stores.size(); i += 2) {
       auto found = llvm::find_if(ops, [&](Operation *op) {
         return op->getAttrOfType<IntegerAttr>(kOpAttr).getInt() == kernel.stores[i];

@@ -58,6 +58,7 @@ def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
     Option<"microbatch", "microbatch", "int64_t", "0", "examples a micro-batch; 0: the search chooses">,
     Option<"grain", "grain", "int64_t", "1", "the micro-batch is a multiple of this">,
     Option<"remat", "remat", "std::string", "\"auto\"", "strategy of recomputation">,
+    Option<"rowBlocks", "row-blocks", "int64_t", "0", "rows of a block; 0: the search chooses, -1: no row blocks">,
     Option<"threads", "threads", "int", "4", "threads that scratch is planned for">,
     Option<"lanes", "lanes", "int", "16", "f32 lanes of the machine's vectors, for the size of scratch: 16 or 8">,
     Option<"reserved", "reserved-bytes", "int64_t", "0", "bytes behind the parameters that belong to another function">,
@@ -84,6 +85,25 @@ def Rematerialize : Pass<"rematerialize", "::mlir::func::FuncOp"> {
   let description = [{
     Every op becomes one copy for each run that computes it, marked `plan.run`, and `plan.recompute` from the second run of a kernel on.
     A use reads the copy of the latest run before it.
+  }];
+  let dependentDialects = ["::cinch::plan::PlanDialect"];
+}
+
+def FormRowBlocks : Pass<"form-row-blocks", "::mlir::func::FuncOp"> {
+  let summary = "wraps runs that work on rows in a loop over blocks of rows";
+  let description = [{
+    The tensors that only these runs use have the rows of one block from here on:
+
+        %y = nn.contract %x [0, 1, 3], %w [2, 3] : (tensor<2x64x8xf32, #nn.batch<0>>, ..) -> tensor<2x64x999xf32, #nn.batch<0>>
+        %d = nn.contract %x [2, 3, 1], %y [2, 3, 0] : .. -> tensor<999x8xf32>
+     -> blocks of 16 positions of one example:
+        %d = plan.row_blocks count 8 block 1 x 16 of 64 (%x) from [0] : .. {
+        ^bb0(%xb: tensor<1x16x8xf32, #nn.batch<0>>):
+          %y = nn.contract %xb [0, 1, 3], %w [2, 3] : .. -> tensor<1x16x999xf32, #nn.batch<0>>
+          %p = nn.contract %xb [2, 3, 1], %y [2, 3, 0] : .. -> tensor<999x8xf32>
+          plan.yield %p
+        }
+    Assumes the runs stand in order (rematerialize). Every sum over rows goes on from block to block.
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }

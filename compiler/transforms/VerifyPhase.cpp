@@ -103,7 +103,7 @@ static LogicalResult verifyPlanned(ModuleOp module) {
       return function.emitOpError() << "expected one plan.microbatches";
     int64_t last = -1;
     WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
-      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::YieldOp>(op))
+      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp>(op))
         return WalkResult::advance();
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
       if (!run)

@@ -1,9 +1,10 @@
 // VerifySchedule.cpp: proves a scheduled function from its text alone: every kernel has its offsets, values that are alive at one
 // moment share no byte, and nothing leaves the arena. It knows nothing of any planner.
 //
-// Time counts the kernels in order; the loop's body stands once. A value lives from its kernel to its last reader. What the loop
+// Time counts the kernels in order; the bodies of loops stand once. A value lives from its kernel to its last reader. What the loop
 // reads from before it lives to the loop's end, sums over micro-batches live from the loop's begin (they are cleared there) to
-// their last reader behind it, arguments live always. A kernel may write its result over an operand that dies there if both
+// their last reader behind it, arguments live always. In a loop over blocks of rows it is the same: what it reads from before it
+// lives to its end, what its blocks fill lives from its begin. A kernel may write its result over an operand that dies there if both
 // are the very same bytes.
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/VerifySchedule.h"
@@ -63,7 +64,8 @@ private:
           return failure();
         loopEnd = now++;
         // A sum is one buffer, inside and behind the loop.
-        for (auto [sum, inner] : llvm::zip(loop.getSums(), loop.getBody().front().getTerminator()->getOperands())) {
+        for (auto [sum, yielded] : llvm::zip(loop.getSums(), loop.getBody().front().getTerminator()->getOperands())) {
+          Value inner = resolve(yielded);
           alias[sum] = inner;
           Life &life = lives[inner];
           life.begin = std::min(life.begin, loopBegin);
@@ -71,14 +73,22 @@ private:
         }
         continue;
       }
+      if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
+        if (failed(numberRows(rows)))
+          return failure();
+        continue;
+      }
       int64_t time = now++;
-      bool inLoop = isa<plan::MicrobatchesOp>(op.getParentOp());
+      auto loop = dyn_cast_or_null<plan::MicrobatchesOp>(loopOf(&op));
+      bool inLoop = bool(loop);
       for (Value operand : op.getOperands()) {
-        Value value = alias.count(operand) ? alias[operand] : operand;
+        Value value = resolve(operand);
         auto it = lives.find(value);
         if (it == lives.end())
           return op.emitOpError("reads a value that has no place in memory");
-        bool fromOutside = inLoop && value.getParentBlock() != op.getBlock();
+        bool fromOutside = inLoop && !loop.getBody().isAncestor(value.getParentRegion());
+        if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp()); rows && value.getParentBlock() != op.getBlock())
+          readByRows.insert(value); // lives to the end of that loop at least
         if (isa<func::ReturnOp>(op))
           it->second.end = kForever;
         else if (it->second.end != kForever)
@@ -88,7 +98,7 @@ private:
       }
       if (isa<plan::ResultsOp>(op) && !inLoop)
         for (Value operand : op.getOperands())
-          lives[alias.count(operand) ? alias[operand] : operand].end = kForever;
+          lives[resolve(operand)].end = kForever;
       auto kernel = dyn_cast<plan::KernelOp>(op);
       if (!kernel) {
         if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp>(op))
@@ -98,7 +108,7 @@ private:
       if (!kernel.getReads() || !kernel.getWrites())
         return kernel.emitOpError("has no offsets");
       for (auto [operand, offset] : llvm::zip(kernel.getInputs(), *kernel.getReads()))
-        if (lives[alias.count(operand) ? alias[operand] : operand].offset != offset)
+        if (lives[resolve(operand)].offset != offset)
           return kernel.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
       if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
         scratches.push_back({int64_t(*kernel.getScratch()), bytes.getInt(), time, time, kernel.getResult(0)});
@@ -110,6 +120,52 @@ private:
     }
     return success();
   }
+
+  // A loop over blocks of rows.
+  LogicalResult numberRows(plan::RowBlocksOp rows) {
+    int64_t begin = now++;
+    Block &body = rows.getBody().front();
+    for (auto [argument, operand] : llvm::zip(body.getArguments(), rows.getRows()))
+      alias[argument] = resolve(operand);
+    DenseSet<Value> outer;
+    std::swap(outer, readByRows);
+    if (failed(number(body)))
+      return failure();
+    int64_t end = now++;
+    for (Value value : readByRows) {
+      int64_t &last = lives[value].end;
+      if (last < kLoopEnd)
+        last = std::max(last, end);
+      if (isa<BlockArgument>(value))
+        lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), end);
+    }
+    std::swap(outer, readByRows);
+    for (auto [result, yielded] : llvm::zip(rows.getResults(), body.getTerminator()->getOperands())) {
+      Value inner = resolve(yielded);
+      auto it = lives.find(inner);
+      if (it == lives.end())
+        return rows.emitOpError("yields a value that has no place in memory");
+      Life &life = it->second;
+      alias[result] = inner;
+      // Rows of all blocks, or a sum: there while the loop runs.
+      life.bytes = bytesOf(result);
+      life.begin = std::min(life.begin, begin);
+      life.end = std::max(life.end, end);
+    }
+    return success();
+  }
+
+  Value resolve(Value value) const {
+    while (true) {
+      auto it = alias.find(value);
+      if (it == alias.end())
+        return value;
+      value = it->second;
+    }
+  }
+
+  // The loop over micro-batches around an op.
+  static Operation *loopOf(Operation *op) { return op->getParentOfType<plan::MicrobatchesOp>(); }
 
   LogicalResult sweep() {
     for (auto &entry : lives)
@@ -157,12 +213,12 @@ private:
   bool inPlace(const Life &life, const Life &other) {
     auto kernel = kernels.lookup(life.begin);
     // What came from before the loop is read again in the next pass.
-    bool again = kernel && isa<plan::MicrobatchesOp>(kernel->getParentOp()) && isa<BlockArgument>(other.value);
+    bool again = kernel && loopOf(kernel) && isa<BlockArgument>(other.value);
     if (!kernel || again || life.offset != other.offset || life.bytes != other.bytes)
       return false;
     Value value = other.value;
     bool operand = llvm::any_of(kernel.getInputs(), [&](Value input) {
-      return (alias.count(input) ? alias[input] : input) == value;
+      return resolve(input) == value;
     });
     int64_t last = isa<BlockArgument>(value) ? lastArgumentUse.lookup(value) : other.end;
     return operand && last == life.begin;
@@ -180,6 +236,7 @@ private:
   DenseMap<Value, Life> lives;
   DenseMap<Value, Value> alias;
   DenseMap<Value, int64_t> lastArgumentUse;
+  DenseSet<Value> readByRows; // from outside the loop over blocks that is being numbered
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches;
 };

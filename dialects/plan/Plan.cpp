@@ -33,6 +33,90 @@ LogicalResult MicrobatchesOp::verify() {
   return success();
 }
 
+// The batch axis of rows is the first. -1: no batch axis.
+static int64_t batchAxisOf(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getEncoding() ? 0 : -1;
+}
+
+// `whole` with fewer examples and, if `sliced`, positions.
+static Type blockOf(Type whole, int64_t examples, int64_t positions, bool sliced) {
+  auto tensor = cast<RankedTensorType>(whole);
+  SmallVector<int64_t> shape(tensor.getShape());
+  shape[0] = examples;
+  if (sliced)
+    shape[1] = positions;
+  return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
+}
+
+LogicalResult RowBlocksOp::verify() {
+  int64_t count = getCount(), examples = getExamples(), positions = getPositions(), of = getOf();
+  if (count < 1 || examples < 1 || positions < 1 || of < 1 || of % positions || (positions < of && examples > 1)) // C1
+    return emitOpError("has no blocks of ") << examples << " x " << positions << " rows of " << of << " positions, "
+                                            << count << " times";
+  Block &body = getBody().front();
+  auto yield = cast<YieldOp>(body.getTerminator());
+  if (getFrom().size() != getRows().size() || body.getNumArguments() != getRows().size() ||
+      yield.getValues().size() != getNumResults())
+    return emitOpError("has ") << getRows().size() << " operands, " << getFrom().size() << " entries in 'from', "
+                               << body.getNumArguments() << " body arguments, " << yield.getValues().size()
+                               << " yielded values and " << getNumResults() << " results";
+  int64_t blocksOfExamples = count * examples * positions / of; // examples in all blocks
+  auto wrong = [&](const char *what, unsigned i, Type got, Type want) {
+    return emitOpError(what) << " " << i << " of type " << got << ", expected " << want;
+  };
+  for (auto [i, operand] : llvm::enumerate(getRows())) {
+    auto type = dyn_cast<RankedTensorType>(operand.getType());
+    int64_t from = getFrom()[i];
+    if (!type || batchAxisOf(type) < 0 || type.getRank() < (from >= 0 ? 2 : 1) || from < -1 ||
+        (from >= 0 && from + of > type.getDimSize(1)) || (from < 0 && positions < of && of > 1)) // C2
+      return emitOpError("operand ") << i << " of type " << operand.getType() << " has no " << of << " positions from "
+                                     << from << " on";
+    if (type.getDimSize(0) != blocksOfExamples) // C4
+      return emitOpError("operand ") << i << " has " << type.getDimSize(0) << " examples, all blocks together "
+                                     << blocksOfExamples;
+    Type want = blockOf(type, examples, positions, from >= 0);
+    if (body.getArgument(unsigned(i)).getType() != want)
+      return wrong("has a body argument", unsigned(i), body.getArgument(unsigned(i)).getType(), want);
+  }
+  for (auto [i, value] : llvm::enumerate(yield.getValues())) { // C3
+    Type type = value.getType(), want = type;
+    if (batchAxisOf(type) >= 0) {
+      auto tensor = cast<RankedTensorType>(type);
+      if (tensor.getDimSize(0) != examples || (of > 1 && (tensor.getRank() < 2 || tensor.getDimSize(1) != positions)))
+        return emitOpError("yields ") << type << ", which has not the rows of a block";
+      want = blockOf(type, blocksOfExamples, of, of > 1);
+    }
+    if (getResult(unsigned(i)).getType() != want)
+      return wrong("has a result", unsigned(i), getResult(unsigned(i)).getType(), want);
+  }
+  return success();
+}
+
+static RowBlocksOp::Steps stepsOf(Type type, int64_t from) {
+  auto tensor = cast<RankedTensorType>(type);
+  int64_t element = std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8), example = element;
+  for (int64_t size : tensor.getShape().drop_front())
+    example *= size;
+  if (from < 0)
+    return {0, example, 0};
+  int64_t position = example / tensor.getDimSize(1);
+  return {from * position, example, position};
+}
+
+RowBlocksOp::Steps RowBlocksOp::stepsOfOperand(unsigned i) { return stepsOf(getRows()[i].getType(), getFrom()[i]); }
+
+RowBlocksOp::Steps RowBlocksOp::stepsOfResult(unsigned i) {
+  return stepsOf(getResult(i).getType(), getOf() > 1 ? 0 : -1);
+}
+
+std::optional<unsigned> RowBlocksOp::resultFilledBy(Value value) {
+  for (auto [i, yielded] : llvm::enumerate(getBody().front().getTerminator()->getOperands()))
+    if (yielded == value && batchAxisOf(value.getType()) >= 0)
+      return unsigned(i);
+  return std::nullopt;
+}
+
 LogicalResult KernelOp::verify() {
   Block &body = getBody().front();
   if (TypeRange(body.getArgumentTypes()) != getInputs().getTypes()) // C1

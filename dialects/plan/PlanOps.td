@@ -2,8 +2,8 @@
 //
 //   source --> nn (what is computed) --> plan (when, where, in which bytes) --> kernels (how) --> runtime
 //
-// `plan` orders the work of `nn` and places it in memory. It has a handful of ops: a loop over micro-batches, a kernel (a
-// group of `nn` ops that runs as one function), and the gate before the update.
+// `plan` orders the work of `nn` and places it in memory. It has a handful of ops: a loop over micro-batches, one over blocks
+// of rows inside a micro-batch, a kernel (a group of `nn` ops that runs as one function), and the gate before the update.
 //
 //===------------------------------------------------------------------------------------------------------------------===//
 #ifndef CINCH_DIALECTS_PLAN_PLANOPS_TD
@@ -58,8 +58,53 @@ def Plan_MicrobatchesOp : Plan_Op<"microbatches", [
   let hasVerifier = 1;
 }
 
-def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, HasParent<"MicrobatchesOp">]> {
-  let summary = "ends one pass of the micro-batch loop";
+def Plan_RowBlocksOp : Plan_Op<"row_blocks", [
+    SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {
+  let summary = "a loop over blocks of rows inside a micro-batch";
+  let description = [{
+    A row is an (example, position) pair; an example has `of` positions. Runs its body `count` times, on `examples` examples x
+    `positions` positions each time, in the order of the rows: all positions of some examples, or some positions of one.
+    Operand i is given to the body block by block: its positions from `from[i]` on, or, where that is -1, its examples whole.
+    What is the same for all rows the body reads from outside. A yielded value of rows fills the rows of a result; a yielded
+    value without a batch axis is a sum that goes on from block to block, as in `plan.microbatches`.
+
+    ```
+    %dx, %dw = plan.row_blocks count 16 block 1 x 8 of 64 (%x) from [0] : (tensor<2x64x4xf32, #nn.batch<0>>)
+        -> (tensor<2x64x4xf32, #nn.batch<0>>, tensor<999x4xf32>) {
+    ^bb0(%xb: tensor<1x8x4xf32, #nn.batch<0>>):
+      ..
+      plan.yield %dxb, %p : tensor<1x8x4xf32, #nn.batch<0>>, tensor<999x4xf32>
+    }
+    ```
+    C1: sizes are at least 1, and a block is of one example unless it has all positions, whose number its own divides.
+    C2: a body argument is its operand with the examples and (unless `from` is -1) the positions of a block; the positions
+    that are read exist. C3: a result is the yielded value with the rows of all blocks, or the very type of a sum.
+    C4: operands and results have `count` blocks.
+  }];
+  let arguments = (ins I64Attr:$count, I64Attr:$examples, I64Attr:$positions, I64Attr:$of, Variadic<AnyType>:$rows,
+                       DenseI64ArrayAttr:$from);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `count` $count `block` $examples `x` $positions `of` $of `(` $rows `)` `from` $from `:`
+    functional-type($rows, $results) $body attr-dict
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // Where a block of an operand or of a result of rows lies, in bytes: the first at `first`, that of the next example
+    // `example` further on, of the next position `position`.
+    struct Steps {
+      int64_t first = 0, example = 0, position = 0;
+    };
+    Steps stepsOfOperand(unsigned i);
+    Steps stepsOfResult(unsigned i);
+    // The result that yielded value `value` fills; none for sums and values that are not yielded.
+    std::optional<unsigned> resultFilledBy(::mlir::Value value);
+  }];
+}
+
+def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ParentOneOf<["MicrobatchesOp", "RowBlocksOp"]>]> {
+  let summary = "ends one pass of the micro-batch loop, or of the loop over blocks of rows";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let builders = [OpBuilder<(ins)>];

@@ -1,0 +1,183 @@
+// RowWise.cpp: an op is row-wise if row i of what it makes needs row i of its operands and what is the same for all rows.
+#include "compiler/analysis/RowWise.h"
+
+#include "dialects/nn/NN.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace cinch::analysis {
+
+RowKind rowKind(Type type, RowSpace space) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  int64_t batch = nn::batchAxis(type);
+  if (!tensor || batch < 0)
+    return RowKind::Whole;
+  if (batch != 0 || tensor.getRank() < space.lead())
+    return RowKind::Other;
+  return space.lead() == 2 && tensor.getDimSize(1) != space.positions ? RowKind::Other : RowKind::Rows;
+}
+
+Type typeOfBlock(Type type, RowSpace space, int64_t examples, int64_t positions) {
+  RowKind kind = rowKind(type, space);
+  if (kind == RowKind::Whole)
+    return type;
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape(tensor.getShape());
+  shape[nn::batchAxis(type)] = examples;
+  if (kind == RowKind::Rows && space.lead() == 2)
+    shape[1] = positions;
+  return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
+}
+
+int64_t sliceOfPositions(Operation *op, RowSpace space) {
+  auto slice = dyn_cast<nn::SliceOp>(op);
+  if (!slice || space.lead() != 2 || slice.getAxis() != 1 || nn::batchAxis(slice.getX()) != 0 ||
+      rowKind(slice.getX().getType(), space) != RowKind::Other ||
+      int64_t(slice.getEnd() - slice.getBegin()) != space.positions)
+    return -1;
+  return slice.getBegin();
+}
+
+namespace {
+
+class RowRules {
+public:
+  explicit RowRules(RowSpace space) : space(space), lead(space.lead()) {}
+
+  // `op` makes rows, or the same for all rows, of rows and of what is the same for all rows.
+  bool holds(Operation *op) const {
+    for (Value value : op->getOperands())
+      if (kind(value) == RowKind::Other)
+        return false;
+    for (Value value : op->getResults())
+      if (kind(value) == RowKind::Other)
+        return false;
+    bool touches = nn::touchesBatch(op);
+    if (!touches)
+      return isLoopOp(op);
+    return TypeSwitch<Operation *, bool>(op)
+        .Case<nn::ConstantOp>([](auto) { return true; })
+        .Case<nn::BroadcastOp>([&](auto b) { return broadcast(b); })
+        .Case<nn::TransposeOp>([&](auto t) { return identity(t.getPermutation()); })
+        .Case<nn::ReshapeOp>([&](auto r) { return rows(r.getX()) && rows(r.getResult()); })
+        .Case<nn::SliceOp>([&](auto s) { return int64_t(s.getAxis()) >= lead; })
+        .Case<nn::PadOp>([&](auto p) { return int64_t(p.getAxis()) >= lead; })
+        .Case<nn::ConcatOp>([&](auto c) { return int64_t(c.getAxis()) >= lead; })
+        .Case<nn::ReverseOp>([&](auto r) { return int64_t(r.getAxis()) >= lead; })
+        .Case<nn::ArgMaxOp, nn::ArgMinOp>([&](auto a) { return int64_t(a.getAxis()) >= lead; })
+        .Case<nn::ReduceOp>([&](auto r) { return reduce(r); })
+        .Case<nn::ContractOp>([&](auto c) { return contract(c); })
+        .Case<nn::GatherOp>([&](auto g) { return gather(g); })
+        .Case<nn::RandomOp, nn::RangeOp, nn::ScatterAddOp, nn::AttendOp, nn::AttendGradOp>([](auto) { return false; })
+        .Default([&](Operation *other) { return elementwise(other); });
+  }
+
+private:
+  RowKind kind(Value value) const { return rowKind(value.getType(), space); }
+  bool rows(Value value) const { return kind(value) == RowKind::Rows; }
+
+  // Axis i of the list is i for the axes that count rows.
+  bool identity(ArrayRef<int64_t> list) const {
+    for (int64_t i = 0; i < lead; ++i)
+      if (i >= int64_t(list.size()) || list[i] != i)
+        return false;
+    return true;
+  }
+  bool above(ArrayRef<int64_t> list) const {
+    return llvm::all_of(list, [&](int64_t label) { return label < 0 || label >= lead; });
+  }
+  bool fits(Value value, ArrayRef<int64_t> labels) const { return rows(value) ? identity(labels) : above(labels); }
+
+  // One shape throughout: the axes are the same ones.
+  bool elementwise(Operation *op) const {
+    if (op->getNumResults() != 1 || !isLoopOp(op))
+      return false;
+    auto shape = nn::tensorOf(op->getResult(0)).getShape();
+    return llvm::all_of(op->getOperands(), [&](Value v) { return rows(v) && nn::tensorOf(v).getShape() == shape; });
+  }
+
+  bool broadcast(nn::BroadcastOp op) const { return rows(op.getResult()) && fits(op.getX(), op.getAxes()); }
+
+  bool reduce(nn::ReduceOp op) const {
+    if (rows(op.getResult()))
+      return above(op.getAxes());
+    // A sum over rows: the slowest of its chain are the rows.
+    ReductionAxes split = splitReduction(op.getX(), op.getAxes());
+    return rows(op.getX()) && identity(split.chain);
+  }
+
+  bool contract(nn::ContractOp op) const {
+    ArrayRef<int64_t> lhs = op.getLhsLabels(), rhs = op.getRhsLabels();
+    if (rows(op.getResult()))
+      return fits(op.getLhs(), lhs) && fits(op.getRhs(), rhs);
+    if (!rows(op.getLhs()) || !rows(op.getRhs()))
+      return false;
+    // A sum over rows: their labels are the smallest that are summed.
+    int64_t rank = nn::tensorOf(op.getResult()).getRank();
+    for (int64_t i = 0; i < lead; ++i)
+      if (lhs[i] != rank + i || rhs[i] != rank + i)
+        return false;
+    return true;
+  }
+
+  bool gather(nn::GatherOp op) const {
+    if (!rows(op.getResult()) || !fits(op.getX(), op.getXLabels()))
+      return false;
+    for (auto [i, index] : llvm::enumerate(op.getIndices()))
+      if (!fits(index, cast<DenseI64ArrayAttr>(op.getIndexLabels()[i]).asArrayRef()))
+        return false;
+    return true;
+  }
+
+  RowSpace space;
+  int64_t lead;
+};
+
+} // namespace
+
+bool isRowWise(ArrayRef<Operation *> ops, ArrayRef<Value> stores, llvm::function_ref<bool(Value)> isInput,
+               RowSpace space) {
+  RowRules rules(space);
+  llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
+  for (Operation *op : ops) {
+    if (sliceOfPositions(op, space) >= 0 && isInput(op->getOperand(0)))
+      continue; // the block starts further in
+    if (!rules.holds(op))
+      return false;
+    // A sum over rows is complete behind the last block only: nothing here may read it.
+    for (Value result : op->getResults())
+      if (nn::touchesBatch(op) && rowKind(result.getType(), space) == RowKind::Whole &&
+          (!llvm::is_contained(stores, result) ||
+           llvm::any_of(result.getUsers(), [&](Operation *user) { return inside.contains(user); })))
+        return false;
+  }
+  return llvm::any_of(ops, [](Operation *op) { return nn::touchesBatch(op); });
+}
+
+RowSpace findRowSpace(const Formation &formation) {
+  int64_t widest = 0;
+  RowSpace space;
+  for (const KernelGroup &group : formation.groups)
+    if (group.section == solve::Section::Loop)
+      for (Value value : group.stores)
+        if (batchAxisOf(value) == 0 && elementsOf(value) > widest) {
+          widest = elementsOf(value);
+          Shape shape = shapeOf(value);
+          space.positions = shape.size() > 2 ? shape[1] : 1;
+        }
+  return space;
+}
+
+void markRows(const Formation &formation, StepProblem &problem) {
+  RowSpace space = findRowSpace(formation);
+  problem.graph.positions = space.positions;
+  for (auto [i, group] : llvm::enumerate(formation.groups)) {
+    bool ownKind = group.kind == KernelGroup::Loop || group.kind == KernelGroup::Contract;
+    problem.graph.kernels[i].rows =
+        ownKind && group.section == solve::Section::Loop &&
+        isRowWise(group.ops.getArrayRef(), group.stores, [&](Value v) { return group.reads.contains(v); }, space);
+  }
+}
+
+} // namespace cinch::analysis

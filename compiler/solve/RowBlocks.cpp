@@ -1,0 +1,301 @@
+// RowBlocks.cpp: a range of kernels becomes one kernel that works block by block.
+#include "compiler/solve/RowBlocks.h"
+#include "compiler/solve/PlanChecker.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace cinch::solve {
+namespace {
+
+bool contains(const std::vector<int> &list, int x) { return std::find(list.begin(), list.end(), x) != list.end(); }
+
+void addOnce(std::vector<int> &list, int x) {
+  if (!contains(list, x))
+    list.push_back(x);
+}
+
+// Which range a kernel belongs to (its own run, not one again), and which values leave their range.
+struct Ownership {
+  std::vector<int> rangeOf;   // of kernels; -1: none
+  std::vector<bool> exported; // of buffers that a range writes: read by something that does not compute it itself
+
+  Ownership(const StepGraph &g, const std::vector<RowRange> &ranges) {
+    rangeOf.assign(g.kernels.size(), -1);
+    exported.assign(g.buffers.size(), false);
+    for (size_t r = 0; r < ranges.size(); ++r)
+      for (size_t i = size_t(ranges[r].again); i < ranges[r].kernels.size(); ++i)
+        rangeOf[ranges[r].kernels[i]] = int(r);
+    for (size_t k = 0; k < g.kernels.size(); ++k)
+      for (int b : g.kernels[k].reads) {
+        int producer = g.buffers[b].producer;
+        if (producer < 0 || rangeOf[producer] < 0 || g.buffers[b].kind != Buffer::Value)
+          continue;
+        int reader = rangeOf[k];
+        exported[b] = exported[b] || reader < 0 || !contains(ranges[reader].kernels, producer);
+      }
+  }
+};
+
+// The work of one block as a graph of its own.
+void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block, const std::vector<int64_t> &scratch,
+                RowKernel &out) {
+  StepGraph &mini = out.block;
+  mini.threads = g.threads;
+  const std::vector<int> &kernels = out.range.kernels;
+  std::vector<int> number(g.buffers.size(), -1);
+  auto bufferOf = [&](int b) {
+    if (number[b] >= 0)
+      return number[b];
+    number[b] = int(mini.buffers.size());
+    const Buffer &from = g.buffers[b];
+    Buffer buffer;
+    buffer.name = from.name, buffer.line = from.line;
+    auto it = std::find(kernels.begin(), kernels.end(), from.producer);
+    bool inside = from.kind == Buffer::Value && from.producer >= 0 && it != kernels.end();
+    bool again = inside && it - kernels.begin() < out.range.again;
+    bool local = inside && (again || !own.exported[b]);
+    if (inside)
+      buffer.producer = int(it - kernels.begin());
+    else
+      buffer.kind = Buffer::Persistent;
+    if (local)
+      buffer.fixedBytes = from.fixedBytes + from.perExampleBytes * block.positions / g.positions * block.examples;
+    mini.buffers.push_back(buffer);
+    out.buffers.push_back(b);
+    out.local.push_back(local);
+    return number[b];
+  };
+  double share = double(block.examples) * double(block.positions) / double(g.positions); // of an example
+  auto ofBlock = [&](Linear l) { return Linear{l.fixed + l.perExample * share, 0}; };
+  for (int k : kernels) {
+    const Kernel &from = g.kernels[k];
+    Kernel kernel = from;
+    kernel.reads.clear(), kernel.writes.clear(), kernel.inPlace.clear();
+    for (int b : from.reads)
+      kernel.reads.push_back(bufferOf(b));
+    for (int b : from.writes)
+      kernel.writes.push_back(bufferOf(b));
+    for (auto &[to, source] : from.inPlace)
+      if (out.local[number[to]] && out.local[number[source]])
+        kernel.inPlace.push_back({number[to], number[source]});
+    kernel.section = Section::Loop;
+    kernel.recomputable = false;
+    kernel.seconds = ofBlock(from.seconds), kernel.flops = ofBlock(from.flops), kernel.traffic = ofBlock(from.traffic);
+    kernel.scratchBytesPerThread = scratch[k];
+    mini.kernels.push_back(std::move(kernel));
+  }
+}
+
+// What the rest of the step sees of it.
+Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part, const RowBlock &block) {
+  Kernel kernel;
+  const std::vector<int> &kernels = part.range.kernels;
+  double blocks = double(g.positions) / (double(block.examples) * double(block.positions)); // an example
+  auto add = [&](Linear &to, const Linear &from) { to.perExample += from.perExample + from.fixed * blocks; };
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel &from = g.kernels[kernels[i]];
+    bool again = int(i) < part.range.again;
+    for (int b : from.reads)
+      if (g.buffers[b].kind != Buffer::Value || g.buffers[b].producer < 0 || !contains(kernels, g.buffers[b].producer))
+        addOnce(kernel.reads, b);
+    for (int b : from.writes)
+      if (!again && (g.buffers[b].kind != Buffer::Value || own.exported[b]))
+        addOnce(kernel.writes, b);
+    add(kernel.seconds, from.seconds), add(kernel.flops, from.flops), add(kernel.traffic, from.traffic);
+    kernel.recomputable &= from.recomputable;
+    if (again)
+      continue;
+    kernel.backward |= from.backward;
+    kernel.keepHint |= from.keepHint, kernel.recomputeHint |= from.recomputeHint;
+    kernel.blockEnd |= from.blockEnd;
+    if (kernel.block < 0)
+      kernel.block = from.block;
+    if (kernel.name.empty())
+      kernel.name = "rows of " + from.name, kernel.line = from.line;
+  }
+  int64_t unit = int64_t(64) * g.threads; // scratch is counted a thread
+  kernel.scratchBytesPerThread = (part.plan.decision.arenaBytes + unit - 1) / unit * 64;
+  return kernel;
+}
+
+// An order of the kernels in which every range stands together: kernel numbers, -1 - r for range r. Empty: there is none.
+std::vector<int> orderOf(const StepGraph &g, const Ownership &own, const std::vector<Kernel> &summaries) {
+  std::vector<int> order, waiting;
+  std::vector<char> there(g.buffers.size(), 0), placed(summaries.size(), 0);
+  for (size_t b = 0; b < g.buffers.size(); ++b)
+    there[b] = g.buffers[b].kind != Buffer::Value || g.buffers[b].producer < 0;
+  auto ready = [&](const Kernel &kernel) {
+    return std::all_of(kernel.reads.begin(), kernel.reads.end(), [&](int b) { return there[b] != 0; });
+  };
+  auto place = [&](const Kernel &kernel, int item) {
+    for (int b : kernel.writes)
+      there[b] = 1;
+    order.push_back(item);
+  };
+  auto advance = [&]() { // whatever became possible, in the order of the graph
+    for (bool more = true; more;) {
+      more = false;
+      for (size_t i = 0; i < waiting.size() && !more; ++i) {
+        int k = waiting[i], r = own.rangeOf[k];
+        if (r >= 0 && !placed[r] && ready(summaries[r]))
+          placed[r] = 1, place(summaries[r], -1 - r);
+        else if (r < 0 && ready(g.kernels[k]))
+          place(g.kernels[k], k);
+        else if (r < 0 || !placed[r])
+          continue;
+        waiting.erase(waiting.begin() + i);
+        more = true;
+      }
+    }
+  };
+  for (Section section : {Section::Prologue, Section::Loop, Section::Epilogue}) {
+    for (size_t k = 0; k < g.kernels.size(); ++k)
+      if (g.kernels[k].section == section) {
+        waiting.push_back(int(k));
+        advance();
+      }
+    if (!waiting.empty())
+      return {};
+  }
+  return order;
+}
+
+} // namespace
+
+bool canStandTogether(const StepGraph &g, const std::vector<RowRange> &ranges) {
+  Ownership own(g, ranges);
+  std::vector<Kernel> summaries;
+  for (const RowRange &range : ranges) {
+    RowKernel part;
+    part.range = range;
+    summaries.push_back(summarize(g, own, part, {1, g.positions}));
+  }
+  return !orderOf(g, own, summaries).empty();
+}
+
+RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges, RowBlock block,
+                         const std::vector<int64_t> &scratch) {
+  RowBlocked out;
+  out.block = block;
+  auto bad = [&](std::string why) {
+    out.error = std::move(why);
+    return out;
+  };
+  if (block.positions < 1 || g.positions % block.positions || block.examples < 1 ||
+      (block.positions < g.positions && (block.examples > 1 || g.grain > 1)) ||
+      (g.grain > 1 && block.examples % g.grain) || g.batch % block.examples)
+    return bad("a block of " + std::to_string(block.examples) + " x " + std::to_string(block.positions) +
+               " rows does not divide the batch");
+  std::vector<int> owned(g.kernels.size(), 0);
+  for (const RowRange &range : ranges)
+    for (size_t i = 0; i < range.kernels.size(); ++i) {
+      int k = range.kernels[i];
+      if (k < 0 || k >= int(g.kernels.size()) || !g.kernels[k].rows || g.kernels[k].section != Section::Loop)
+        return bad("kernel " + std::to_string(k) + " is no work on rows");
+      bool again = int(i) < range.again;
+      if (again && !g.kernels[k].recomputable)
+        return bad(g.kernels[k].name + " may run only once");
+      if (!again && owned[k]++)
+        return bad(g.kernels[k].name + " stands in two ranges");
+    }
+  Ownership own(g, ranges);
+
+  std::vector<RowKernel> parts(ranges.size());
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    parts[r].range = ranges[r];
+    buildBlock(g, own, block, scratch, parts[r]);
+    parts[r].plan = evaluate(parts[r].block, {1, plainLoop(parts[r].block)});
+    if (!parts[r].plan.error.empty())
+      return bad(parts[r].plan.error);
+  }
+  // Kernels that stand alone keep their place; a range runs as soon as everything it reads is there.
+  std::vector<Kernel> summaries;
+  for (const RowKernel &part : parts)
+    summaries.push_back(summarize(g, own, part, block));
+  std::vector<int> order = orderOf(g, own, summaries);
+  if (order.empty())
+    return bad("no order of the kernels keeps the ranges together");
+  out.graph = g;
+  out.graph.kernels.clear();
+  out.graph.grain = std::lcm(g.grain, block.examples);
+  for (size_t b = 0; b < g.buffers.size(); ++b)
+    if (int p = g.buffers[b].producer; p >= 0 && own.rangeOf[p] >= 0 && g.buffers[b].kind == Buffer::Value &&
+                                       !own.exported[b])
+      out.graph.buffers[b].fixedBytes = out.graph.buffers[b].perExampleBytes = 0;
+  for (int item : order) {
+    int number = int(out.graph.kernels.size());
+    if (item < 0)
+      parts[-item - 1].kernel = number;
+    const Kernel &kernel = item < 0 ? summaries[-item - 1] : g.kernels[item];
+    for (int b : kernel.writes)
+      if (g.buffers[b].producer >= 0)
+        out.graph.buffers[b].producer = number;
+    out.original.push_back(std::max(item, -1));
+    out.graph.kernels.push_back(kernel);
+  }
+  // Values that are nowhere whole: their range makes them.
+  for (size_t b = 0; b < g.buffers.size(); ++b)
+    if (int p = g.buffers[b].producer; p >= 0 && own.rangeOf[p] >= 0 && g.buffers[b].kind == Buffer::Value)
+      out.graph.buffers[b].producer = parts[own.rangeOf[p]].kernel;
+  out.ranges = std::move(parts);
+  return out;
+}
+
+std::string checkRowKernel(const RowKernel &part) {
+  ScheduledProgram program = scheduledProgram(part.block, part.plan.decision);
+  program.peakLive = part.plan.peakLive;
+  return checkPlan(part.block, program);
+}
+
+bool rowBlockOf(const StepGraph &g, int64_t rows, RowBlock &block, std::string &error) {
+  int64_t below = 0, above = 0;
+  auto offer = [&](int64_t examples, int64_t positions) {
+    int64_t size = examples * positions;
+    if (size <= rows && size > below)
+      below = size;
+    if (size >= rows && (above == 0 || size < above))
+      above = size;
+    if (size == rows)
+      block = {examples, positions};
+  };
+  if (g.grain == 1)
+    for (int64_t p = 1; p < g.positions; ++p)
+      if (g.positions % p == 0)
+        offer(1, p);
+  for (int64_t e = g.grain; e <= g.batch; e += g.grain)
+    if (g.batch % e == 0)
+      offer(e, g.positions);
+  if (below == rows)
+    return true;
+  error = "expected blocks of rows that divide the " + std::to_string(g.positions) +
+          " positions of an example, or of whole examples that divide the batch of " + std::to_string(g.batch) +
+          ", got " + std::to_string(rows) + "; nearest: " + (below ? std::to_string(below) : "") +
+          (below && above ? " and " : "") + (above ? std::to_string(above) : "");
+  return false;
+}
+
+std::vector<RowBlock> rowBlockSizes(const StepGraph &g) {
+  std::vector<RowBlock> sizes;
+  int64_t all = g.batch * g.positions;
+  for (int64_t rows = std::min<int64_t>(64, std::max<int64_t>(1, all / 4)); rows * 2 <= all && sizes.size() < 4;
+       rows *= 4) {
+    RowBlock block{1, 1};
+    bool found = false;
+    if (rows < g.positions && g.grain == 1)
+      for (int64_t p = rows; p >= 1 && !found; --p)
+        if (g.positions % p == 0)
+          block = {1, p}, found = true;
+    for (int64_t e = std::max<int64_t>(1, rows / g.positions); e >= 1 && !found; --e)
+      if (g.batch % e == 0 && e % g.grain == 0)
+        block = {e, g.positions}, found = true;
+    bool again = false;
+    for (const RowBlock &other : sizes)
+      again |= other.examples == block.examples && other.positions == block.positions;
+    if (found && !again)
+      sizes.push_back(block);
+  }
+  return sizes;
+}
+
+} // namespace cinch::solve

@@ -1,0 +1,72 @@
+// RowBlocks.h: work that is independent for each row, an (example, position) pair, in blocks of consecutive rows.
+//
+// A range is a list of kernels of the loop body, each independent for each row (Kernel::rows). Instead of one after the
+// other on all rows of a micro-batch, they run one after the other on a block of rows, block after block:
+//
+//     whole     logits [m T x V] -> its gradient [m T x V] -> d hidden, d weights
+//     blocks    r rows of each, m T / r times: the T x V tensors never exist whole
+//
+// Values that only the range reads have the bytes of one block. All others are whole, and an accumulator goes on from
+// block to block with the very additions of the undivided sum, since blocks come in the order of the rows.
+//
+// To every other solver a range in blocks is *one kernel*: its scratch holds the values of a block, packed once by the
+// one `evaluate` and proved by the one plan checker on the graph of a block. So searching, counting bytes and checking
+// need not know of rows.
+#ifndef CINCH_COMPILER_SOLVE_ROWBLOCKS_H
+#define CINCH_COMPILER_SOLVE_ROWBLOCKS_H
+
+#include "compiler/solve/Evaluate.h"
+
+namespace cinch::solve {
+
+struct RowRange {
+  std::vector<int> kernels; // in the order in which they run on a block
+  int again = 0;            // the first so many are computed again: their first run stands in another range
+};
+
+// Rows of a block: `positions` of one example, or all positions of `examples` examples.
+struct RowBlock {
+  int64_t examples = 1, positions = 1;
+};
+
+// Ranges that belong together (what feeds a wide value forward, what uses it backward), widest values first.
+struct RowWork {
+  std::vector<RowRange> ranges;
+  int64_t width = 0; // bytes a row of its widest value
+};
+// Where blocks help: around values at least twice as wide as whatever the range reads and leaves. Wide values of the
+// forward sweep that the backward sweep reads are computed again in the backward range.
+std::vector<RowWork> findRowWork(const StepGraph &);
+// Is there an order of the kernels in which every range stands together?
+bool canStandTogether(const StepGraph &, const std::vector<RowRange> &);
+
+// Block sizes worth trying, smallest first. Blocks hold whole grains.
+std::vector<RowBlock> rowBlockSizes(const StepGraph &);
+// The block of so many rows; nothing, with what would be near in `error`, if there is none.
+bool rowBlockOf(const StepGraph &, int64_t rows, RowBlock &, std::string &error);
+
+// A range as one kernel.
+struct RowKernel {
+  int kernel = -1;          // of the new graph
+  RowRange range;           // of the old graph
+  StepGraph block;          // the work of one block: kernel i is range.kernels[i]; what is not local has no bytes
+  std::vector<int> buffers; // of `block` -> of the old (and the new) graph
+  std::vector<bool> local;  // of the buffers of `block`
+  Plan plan;                // of `block`: places inside the scratch of the kernel
+};
+struct RowBlocked {
+  std::string error; // not empty: no order of the kernels keeps the ranges together, or the block does not fit
+  RowBlock block;
+  StepGraph graph;              // buffers keep their numbers; those that are nowhere whole have no bytes
+  std::vector<int> original;    // kernel of the new graph -> of the old; -1: a range
+  std::vector<RowKernel> ranges;
+};
+// `scratch`: bytes a thread of each kernel when it works on a block.
+RowBlocked withRowBlocks(const StepGraph &, const std::vector<RowRange> &, RowBlock,
+                         const std::vector<int64_t> &scratch);
+
+// Proves the work of a block right; empty if it is.
+std::string checkRowKernel(const RowKernel &);
+
+} // namespace cinch::solve
+#endif

@@ -1,0 +1,55 @@
+// RowVariants.cpp: the graphs that the planner chooses among: the step as it is, and with its widest work, then also its
+// second widest, and so on, in row blocks of several sizes.
+#include "compiler/analysis/RowWise.h"
+#include "compiler/transforms/Decision.h"
+
+namespace cinch {
+
+std::vector<solve::Variant> rowVariants(const analysis::Formation &formation, const solve::StepGraph &graph,
+                                        const DecideOptions &options, std::string &error) {
+  solve::Variant plain;
+  plain.rows.graph = graph;
+  for (size_t k = 0; k < graph.kernels.size(); ++k)
+    plain.rows.original.push_back(int(k));
+  std::vector<solve::Variant> variants{std::move(plain)};
+  if (options.rowBlocks < 0)
+    return variants;
+
+  std::vector<solve::RowBlock> sizes = solve::rowBlockSizes(graph);
+  if (options.rowBlocks > 0) {
+    sizes.assign(1, {});
+    if (!solve::rowBlockOf(graph, options.rowBlocks, sizes.front(), error))
+      return variants;
+  }
+  std::vector<solve::RowWork> work = solve::findRowWork(graph);
+  // Work as wide as other work goes with it: the same layer, again and again.
+  std::vector<std::vector<solve::RowRange>> classes;
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (i == 0 || work[i].width != work[i - 1].width)
+      classes.push_back(classes.empty() ? std::vector<solve::RowRange>() : classes.back());
+    classes.back().insert(classes.back().end(), work[i].ranges.begin(), work[i].ranges.end());
+  }
+  if (options.rowBlocks > 0 && !classes.empty())
+    classes.erase(classes.begin(), classes.end() - 1);
+  for (const solve::RowBlock &block : sizes) {
+    std::vector<int64_t> scratch(graph.kernels.size(), 0);
+    for (size_t k = 0; k < graph.kernels.size(); ++k)
+      if (graph.kernels[k].rows)
+        scratch[k] = analysis::scratchBytesOfBlock(formation.groups[k], formation, block.examples,
+                                                   graph.positions > 1 ? block.positions : 0, options.target);
+    for (size_t c = 0; c < classes.size(); ++c) {
+      solve::Variant variant;
+      variant.rows = solve::withRowBlocks(graph, classes[c], block, scratch);
+      if (!variant.rows.error.empty())
+        continue;
+      variant.name = std::to_string(classes[c].size()) + (classes[c].size() == 1 ? " range" : " ranges") +
+                     " in blocks of " + std::to_string(block.examples * block.positions) + " rows";
+      variants.push_back(std::move(variant));
+    }
+  }
+  if (options.rowBlocks > 0 && variants.size() > 1)
+    variants.erase(variants.begin());
+  return variants;
+}
+
+} // namespace cinch
