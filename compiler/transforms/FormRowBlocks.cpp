@@ -90,6 +90,10 @@ private:
         if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || kind == analysis::RowKind::Whole)
           continue;
         if (int64_t begin = analysis::sliceOfPositions(op, space); begin >= 0) {
+          if (range.positions == space.positions) { // of whole examples the slice stays
+            inputs[{value, -1}].operands.push_back(&operand);
+            continue;
+          }
           inputs[{value, begin}].slices.push_back(op);
           slices.insert(op);
           continue;

@@ -69,7 +69,8 @@ LogicalResult RowBlocksOp::verify() {
     auto type = dyn_cast<RankedTensorType>(operand.getType());
     int64_t from = getFrom()[i];
     if (!type || batchAxisOf(type) < 0 || type.getRank() < (from >= 0 ? 2 : 1) || from < -1 ||
-        (from >= 0 && from + of > type.getDimSize(1)) || (from < 0 && positions < of && of > 1)) // C2
+        (from >= 0 && from + of > type.getDimSize(1)) || (from < 0 && positions < of) ||
+        (from >= 0 && examples > 1 && type.getDimSize(1) != of)) // C2: a block is one piece of memory
       return emitOpError("operand ") << i << " of type " << operand.getType() << " has no " << of << " positions from "
                                      << from << " on";
     if (type.getDimSize(0) != blocksOfExamples) // C4

@@ -78,7 +78,7 @@ def Plan_RowBlocksOp : Plan_Op<"row_blocks", [
     ```
     C1: sizes are at least 1, and a block is of one example unless it has all positions, whose number its own divides.
     C2: a body argument is its operand with the examples and (unless `from` is -1) the positions of a block; the positions
-    that are read exist. C3: a result is the yielded value with the rows of all blocks, or the very type of a sum.
+    that are read exist, and a block is one piece of memory. C3: a result is the yielded value with the rows of all blocks, or the very type of a sum.
     C4: operands and results have `count` blocks.
   }];
   let arguments = (ins I64Attr:$count, I64Attr:$examples, I64Attr:$positions, I64Attr:$of, Variadic<AnyType>:$rows,
