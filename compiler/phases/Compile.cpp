@@ -128,6 +128,10 @@ bool Compilation::decide() {
       forEntry.callerCounts = true;
       forEntry.search.arenaBudget = roomForOthers;
       entry.outcome = decidePlan(func, forEntry);
+      if (!entry.outcome.internal && !entry.outcome.result.error.empty()) { // blocks of more examples than these
+        forEntry.rowBlocks = -1;
+        entry.outcome = decidePlan(func, forEntry);
+      }
       if (!entry.outcome.internal && !entry.outcome.result.feasible && size == 1) {
         forEntry.search.arenaBudget = entry.outcome.result.smallestArena; // then the arena, or the refusal, is its
         entry.outcome = decidePlan(func, forEntry);

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A plan never changes a bit: final.safetensors after 50 steps over {budgets} x {strategies} x {micro-batches} x
-{threads}, with dropout, tied weights, decay and clipping present.
+{row blocks} x {threads}, with dropout, tied weights, decay and clipping present.
 
 Budgets are: none, the smallest that compiles for that strategy and micro-batch (the compiler names it), and one in
 between. With a budget, the peak of the process must be within it too. `--pairs` runs every pair of settings at
@@ -17,6 +17,8 @@ STRATEGIES = ["none", "all", "sqrt", "every:2", "marked", "cheap", "auto"]
 THREADS = [1, 2, 3]
 MICROBATCHES = [8, 4, 2, 1]
 BUDGETS = ["none", "middle", "smallest"]
+# Rows of a block: chosen, none, positions of an example (8, 1), whole examples (32: one, 64: two)
+ROW_BLOCKS = ["auto", "none", "8", "1", "32", "64"]
 
 verdicts = programs.Verdicts()
 
@@ -30,28 +32,30 @@ def smallest_budget(program, flags):
 
 
 class Plans:
-    """Executables by (strategy, micro-batch, budget)."""
+    """Executables by (strategy, micro-batch, row blocks, budget)."""
 
     def __init__(self, program, extra):
         self.program, self.extra, self.made, self.least = program, extra, {}, {}
 
-    def get(self, strategy, microbatch, budget):
-        key = (strategy, microbatch, budget)
+    def get(self, strategy, microbatch, rows, budget):
+        key = (strategy, microbatch, rows, budget)
         if key not in self.made:
             flags = [
                 "--remat",
                 strategy,
                 "--microbatch",
                 str(microbatch),
+                "--row-blocks",
+                rows,
                 "--max-threads",
                 str(max(THREADS)),
                 *self.extra,
             ]
             limit = None
             if budget != "none":
-                if key[:2] not in self.least:
-                    self.least[key[:2]] = smallest_budget(self.program, flags)
-                limit = self.least[key[:2]]
+                if key[:3] not in self.least:
+                    self.least[key[:3]] = smallest_budget(self.program, flags)
+                limit = self.least[key[:3]]
                 limit = limit if budget == "smallest" else limit + limit // 4
                 flags += ["--memory-budget", "%.10fKiB" % (limit / 1024)]
             name = "plan-" + "-".join(str(part).replace(":", "") for part in key)
@@ -86,6 +90,7 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--pairs", action="store_true")
     parser.add_argument("--microbatches", type=lambda text: [int(n) for n in text.split(",")], default=MICROBATCHES)
+    parser.add_argument("--row-blocks", default=",".join(ROW_BLOCKS))
     parser.add_argument("--flags", default="", help="further flags of the compiler, blank-separated")
     options = parser.parse_args()
     data = options.data
@@ -95,8 +100,10 @@ def main():
         (data / "train.txt").write_bytes(programs.byte_text(32 * 61 + 1))
 
     plans = Plans(options.program, options.flags.split())
-    settings = [STRATEGIES, options.microbatches, BUDGETS, THREADS]
+    row_blocks = options.row_blocks.split(",")
+    settings = [STRATEGIES, options.microbatches, row_blocks, BUDGETS, THREADS]
     rows = pairs(settings) if options.pairs else list(itertools.product(*settings))
+    rows = [row for row in rows if row[2] != "64" or row[1] % 2 == 0]  # two examples at a time
     reference = first = None
 
     def make(key):
@@ -107,12 +114,18 @@ def main():
 
     by_plan = {}  # all budgets of a strategy and micro-batch in one go: the smallest is asked for once
     for row in rows:
-        by_plan.setdefault(row[:2], set()).add(row[:3])
+        by_plan.setdefault(row[:3], set()).add(row[:4])
     programs.in_parallel(lambda group: [make(key) for key in sorted(group)], by_plan.values())
-    for strategy, microbatch, budget, threads in rows:
-        label = "remat %s, micro-batch %d, budget %s, %d threads" % (strategy, microbatch, budget, threads)
+    for strategy, microbatch, blocks, budget, threads in rows:
+        label = "remat %s, micro-batch %d, row blocks %s, budget %s, %d threads" % (
+            strategy,
+            microbatch,
+            blocks,
+            budget,
+            threads,
+        )
         try:
-            exe, limit = plans.get(strategy, microbatch, budget)
+            exe, limit = plans.get(strategy, microbatch, blocks, budget)
             result = programs.run(exe, data, options.steps, "--threads", str(threads))
         except programs.Failure as failure:
             verdicts.expect(False, "%s: %s" % (label, failure))

@@ -119,7 +119,7 @@ class Writer:
         train = "train net on train seed %d {\n  loss = %s\n  optimizer %s\n%s  steps 3\n}\n" % (
             r.randrange(1000), loss, optimizer, clip)
         body = "\n".join(self.uses + self.lines)
-        return dims + data + layer + signature + " {\n" + body + "\n}\n" + train, batch, sizes
+        return dims + data + layer + signature + " {\n" + body + "\n}\n" + train, batch, sizes, sequence
 
 
 def data_folder(name, seed, sizes):
@@ -132,15 +132,25 @@ def data_folder(name, seed, sizes):
     return folder
 
 
+def random_blocks(rng, microbatch, positions, sequence):
+    """Rows of a block: positions that divide an example's, or whole examples that divide the micro-batch."""
+    positions = positions if sequence else 1
+    rows = [p for p in range(1, positions) if positions % p == 0]
+    rows += [e * positions for e in range(1, microbatch + 1) if microbatch % e == 0]
+    return rng.choice(["auto", "none"] + [str(r) for r in rows] * 2)
+
+
 def try_one(number, seed):
     rng = random.Random(seed * 100003 + number)
-    text, batch, sizes = Writer(rng).program()
+    text, batch, sizes, sequence = Writer(rng).program()
     program = programs.source("fuzz%d" % number, text)
     data = data_folder("fuzz%d-data" % number, number, sizes)
     divisors = [d for d in range(1, batch + 1) if batch % d == 0]
     plans = [(["--remat", "none", "--microbatch", str(batch)], 1)]
     for _ in range(3):
-        plans.append((["--remat", rng.choice(STRATEGIES), "--microbatch", str(rng.choice(divisors))], rng.choice([1, 2, 3])))
+        microbatch = rng.choice(divisors)
+        plans.append((["--remat", rng.choice(STRATEGIES), "--microbatch", str(microbatch), "--row-blocks",
+                       random_blocks(rng, microbatch, sizes["T"], sequence)], rng.choice([1, 2, 3])))
     first = None
     for index, (flags, threads) in enumerate(plans):
         if index and rng.random() < 0.7:  # a random legal order of the kernels, too
