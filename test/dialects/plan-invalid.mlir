@@ -60,3 +60,70 @@ func.func @too_many_offsets(%x: tensor<f32>) {
   }
   return
 }
+
+// -----
+
+func.func @row_blocks_c1(%x: tensor<2x4xf32, #nn.batch<0>>) {
+  // expected-error @+1 {{has no blocks of 2 x 2 rows of 4 positions, 2 times}}
+  plan.row_blocks count 2 block 2 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  ^bb0(%a: tensor<2x2xf32, #nn.batch<0>>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @row_blocks_argument(%x: tensor<2x4xf32, #nn.batch<0>>) {
+  // expected-error @+1 {{has a body argument 0 of type 'tensor<1x3xf32, #nn.batch<0>>', expected 'tensor<1x2xf32, #nn.batch<0>>'}}
+  plan.row_blocks count 4 block 1 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  ^bb0(%a: tensor<1x3xf32, #nn.batch<0>>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @row_blocks_beyond(%x: tensor<2x4xf32, #nn.batch<0>>) {
+  // expected-error @+1 {{operand 0 of type 'tensor<2x4xf32, #nn.batch<0>>' has no 4 positions from 1 on}}
+  plan.row_blocks count 4 block 1 x 2 of 4 (%x) from [1] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  ^bb0(%a: tensor<1x2xf32, #nn.batch<0>>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+// Two examples of a longer tensor are not one piece of memory.
+func.func @row_blocks_pieces(%x: tensor<2x5xf32, #nn.batch<0>>) {
+  // expected-error @+1 {{has no 4 positions from 1 on}}
+  plan.row_blocks count 1 block 2 x 4 of 4 (%x) from [1] : (tensor<2x5xf32, #nn.batch<0>>) -> () {
+  ^bb0(%a: tensor<2x4xf32, #nn.batch<0>>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @row_blocks_count(%x: tensor<2x4xf32, #nn.batch<0>>) {
+  // expected-error @+1 {{operand 0 has 2 examples, all blocks together 4}}
+  plan.row_blocks count 8 block 1 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  ^bb0(%a: tensor<1x2xf32, #nn.batch<0>>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @row_blocks_result(%x: tensor<2x4xf32, #nn.batch<0>>) {
+  // expected-error @+1 {{has a result 0 of type 'tensor<1x4xf32, #nn.batch<0>>', expected 'tensor<2x4xf32, #nn.batch<0>>'}}
+  %0 = plan.row_blocks count 4 block 1 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> tensor<1x4xf32, #nn.batch<0>> {
+  ^bb0(%a: tensor<1x2xf32, #nn.batch<0>>):
+    plan.yield %a : tensor<1x2xf32, #nn.batch<0>>
+  }
+  return
+}

@@ -26,3 +26,19 @@ func.func @step(%x: tensor<2x3xf32, #nn.batch<0>>, %loss: tensor<f32>) {
   plan.results ["loss"] %0 : tensor<3xf32>
   return
 }
+
+// A loop over blocks of rows: two positions of one example each time, labels from the second position on.
+// CHECK-LABEL: func.func @rows
+// CHECK: plan.row_blocks count 4 block 1 x 2 of 4(%{{.*}}, %{{.*}}) from [0, 1]
+// CHECK: ^bb0(%{{.*}}: tensor<1x2x3xf32, #nn.batch<0>>, %{{.*}}: tensor<1x2xi32, #nn.batch<0>>)
+// CHECK: plan.yield %{{.*}}, %{{.*}} : tensor<1x2xf32, #nn.batch<0>>, tensor<3xf32>
+func.func @rows(%x: tensor<2x4x3xf32, #nn.batch<0>>, %l: tensor<2x5xi32, #nn.batch<0>>) {
+  %0:2 = plan.row_blocks count 4 block 1 x 2 of 4 (%x, %l) from [0, 1]
+      : (tensor<2x4x3xf32, #nn.batch<0>>, tensor<2x5xi32, #nn.batch<0>>) -> (tensor<2x4xf32, #nn.batch<0>>, tensor<3xf32>) {
+  ^bb0(%a: tensor<1x2x3xf32, #nn.batch<0>>, %b: tensor<1x2xi32, #nn.batch<0>>):
+    %s = nn.gather %a [0, 1, -1] at (%b) [[0, 1]] : (tensor<1x2x3xf32, #nn.batch<0>>, tensor<1x2xi32, #nn.batch<0>>) -> tensor<1x2xf32, #nn.batch<0>>
+    %r = nn.reduce sum %a [0, 1] : (tensor<1x2x3xf32, #nn.batch<0>>) -> tensor<3xf32>
+    plan.yield %s, %r : tensor<1x2xf32, #nn.batch<0>>, tensor<3xf32>
+  }
+  return
+}

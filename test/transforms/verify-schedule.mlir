@@ -83,3 +83,62 @@ func.func @in_place(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena
   }
   return
 }
+
+// -----
+
+// A loop over blocks of rows fills %r from its first block to its last: block values may not share its bytes, though %r is
+// written behind them in the body.
+func.func @rows_filled(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0}) attributes {plan.arena = 512} {
+  plan.microbatches count 1 size 2 {
+    %r = plan.row_blocks count 2 block 1 x 1 of 1 (%x) from [-1] : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<2x16xf32, #nn.batch<0>> {
+    ^bb0(%b: tensor<1x16xf32, #nn.batch<0>>):
+      // expected-error @+1 {{overlaps a value that is still alive: bytes [128, 192) and [128, 256)}}
+      %t = plan.kernel (%b) : (tensor<1x16xf32, #nn.batch<0>>) -> tensor<1x16xf32, #nn.batch<0>> reads [0] writes [128] scratch -1 {
+      ^bb0(%i: tensor<1x16xf32, #nn.batch<0>>):
+        %n = nn.neg %i : tensor<1x16xf32, #nn.batch<0>>
+        plan.return %n : tensor<1x16xf32, #nn.batch<0>>
+      }
+      %u = plan.kernel (%t) : (tensor<1x16xf32, #nn.batch<0>>) -> tensor<1x16xf32, #nn.batch<0>> reads [128] writes [128] scratch -1 {
+      ^bb0(%i: tensor<1x16xf32, #nn.batch<0>>):
+        %n = nn.abs %i : tensor<1x16xf32, #nn.batch<0>>
+        plan.return %n : tensor<1x16xf32, #nn.batch<0>>
+      }
+      plan.yield %u : tensor<1x16xf32, #nn.batch<0>>
+    }
+  }
+  return
+}
+
+// -----
+
+// What the blocks read from outside is read again by the next block: nothing in the body may take its bytes.
+func.func @rows_read_again(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0}) attributes {plan.arena = 512} {
+  plan.microbatches count 1 size 2 {
+    %w = plan.kernel (%x) : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<2x16xf32, #nn.batch<0>> reads [0] writes [128] scratch -1 {
+    ^bb0(%i: tensor<2x16xf32, #nn.batch<0>>):
+      %n = nn.neg %i : tensor<2x16xf32, #nn.batch<0>>
+      plan.return %n : tensor<2x16xf32, #nn.batch<0>>
+    }
+    %r = plan.row_blocks count 2 block 1 x 1 of 1 (%w) from [-1] : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<2x16xf32, #nn.batch<0>> {
+    ^bb0(%b: tensor<1x16xf32, #nn.batch<0>>):
+      %t = plan.kernel (%b) : (tensor<1x16xf32, #nn.batch<0>>) -> tensor<1x16xf32, #nn.batch<0>> reads [128] writes [256] scratch -1 {
+      ^bb0(%i: tensor<1x16xf32, #nn.batch<0>>):
+        %n = nn.neg %i : tensor<1x16xf32, #nn.batch<0>>
+        plan.return %n : tensor<1x16xf32, #nn.batch<0>>
+      }
+      // expected-error @+1 {{overlaps a value that is still alive: bytes [192, 256) and [128, 256)}}
+      %s = plan.kernel (%t) : (tensor<1x16xf32, #nn.batch<0>>) -> tensor<1x16xf32, #nn.batch<0>> reads [256] writes [192] scratch -1 {
+      ^bb0(%i: tensor<1x16xf32, #nn.batch<0>>):
+        %n = nn.neg %i : tensor<1x16xf32, #nn.batch<0>>
+        plan.return %n : tensor<1x16xf32, #nn.batch<0>>
+      }
+      %u = plan.kernel (%s) : (tensor<1x16xf32, #nn.batch<0>>) -> tensor<1x16xf32, #nn.batch<0>> reads [192] writes [384] scratch -1 {
+      ^bb0(%i: tensor<1x16xf32, #nn.batch<0>>):
+        %n = nn.abs %i : tensor<1x16xf32, #nn.batch<0>>
+        plan.return %n : tensor<1x16xf32, #nn.batch<0>>
+      }
+      plan.yield %u : tensor<1x16xf32, #nn.batch<0>>
+    }
+  }
+  return
+}

@@ -1,0 +1,45 @@
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,form-row-blocks),verify-phase{phase=planned})" | FileCheck %s --check-prefix=BLOCKS
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,form-row-blocks,form-kernels,assign-memory),verify-phase{phase=scheduled})" | FileCheck %s --check-prefix=MEMORY
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=16},form-microbatches,rematerialize,form-row-blocks),verify-phase{phase=planned})" | FileCheck %s --check-prefix=EXAMPLES
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=-1},form-microbatches,rematerialize,form-row-blocks))" | FileCheck %s --check-prefix=NONE
+// RUN: not cinch-opt %s --pass-pipeline="builtin.module(func.func(decide-plan{row-blocks=5}))" 2>&1 | FileCheck %s --check-prefix=DIVIDE
+
+// The 2 x 8 x 64 scores never exist whole; the labels are read from the second position on; the weight's gradient goes on.
+// BLOCKS: plan.microbatches count 2 size 2
+// BLOCKS: %{{.*}}:2 = plan.row_blocks count 4 block 1 x 4 of 8(%{{.*}}, %{{.*}}) from [0, 1]
+// BLOCKS-SAME: (tensor<2x8x4xf32, #nn.batch<0>>, tensor<2x9xi32, #nn.batch<0>>)
+// BLOCKS-SAME: tensor<2x8xf32, #nn.batch<0>>
+// BLOCKS: ^bb0(%[[X:.*]]: tensor<1x4x4xf32, #nn.batch<0>>, %[[L:.*]]: tensor<1x4xi32, #nn.batch<0>>)
+// BLOCKS-NOT: nn.slice
+// BLOCKS: nn.contract %[[X]] [0, 1, 3], %{{.*}} [2, 3] {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>>
+// BLOCKS: nn.gather {{.*}}tensor<1x4x64xf32
+// BLOCKS: nn.contract {{.*}} -> tensor<64x4xf32>
+// BLOCKS: plan.yield
+// BLOCKS-NOT: tensor<2x8x64xf32
+
+// The block is handed its rows where the operand lies; what is local lies in the scratch of the range.
+// MEMORY: plan.row_blocks count 4
+// MEMORY: plan.kernel {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>> reads
+// MEMORY: plan.kernel {{.*}} -> tensor<64x4xf32> accumulates [true] reads
+
+// Two whole examples: the slice stays.
+// EXAMPLES: plan.row_blocks count 1 block 2 x 8 of 8(%{{.*}}, %{{.*}}) from [0, -1]
+// EXAMPLES: ^bb0(%{{.*}}: tensor<2x8x4xf32, #nn.batch<0>>, %[[L:.*]]: tensor<2x9xi32, #nn.batch<0>>)
+// EXAMPLES: nn.slice %[[L]] axis 1 from 1 to 9
+
+// NONE-NOT: plan.row_blocks
+// NONE: tensor<2x8x64xf32
+
+// DIVIDE: got 5; nearest: 4 and 8
+func.func @train(%w: tensor<64x4xf32> {nn.path = "w"}, %x: tensor<4x8x4xf32, #nn.batch<0>> {nn.field = 0},
+                 %text: tensor<4x9xi32, #nn.batch<0>> {nn.field = 1})
+    -> (tensor<64x4xf32> {nn.path = "w"}, tensor<f32> {nn.name = "loss"}) {
+  %labels = nn.slice %text axis 1 from 1 to 9 : (tensor<4x9xi32, #nn.batch<0>>) -> tensor<4x8xi32, #nn.batch<0>> loc("net.cinch":3:1)
+  %scores = nn.contract %x [0, 1, 3], %w [2, 3] : (tensor<4x8x4xf32, #nn.batch<0>>, tensor<64x4xf32>) -> tensor<4x8x64xf32, #nn.batch<0>> loc("net"("net.cinch":3:1))
+  %score = nn.gather %scores [0, 1, -1] at (%labels) [[0, 1]] : (tensor<4x8x64xf32, #nn.batch<0>>, tensor<4x8xi32, #nn.batch<0>>) -> tensor<4x8xf32, #nn.batch<0>> loc("net.cinch":4:1)
+  %r = nn.reduce sum %score [0, 1] : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<f32> loc("net.cinch":4:1)
+  %d = nn.tanh %scores {nn.backward} : tensor<4x8x64xf32, #nn.batch<0>> loc("net.cinch":4:1)
+  %dw = nn.contract %d [2, 3, 0], %x [2, 3, 1] {nn.backward} : (tensor<4x8x64xf32, #nn.batch<0>>, tensor<4x8x4xf32, #nn.batch<0>>) -> tensor<64x4xf32> loc("net.cinch":4:1)
+  %new = nn.sub %w, %dw {nn.backward} : tensor<64x4xf32> loc("net.cinch":5:1)
+  return %new, %r : tensor<64x4xf32>, tensor<f32>
+}

@@ -1,0 +1,341 @@
+// LINK: cinch_solve
+// Row blocks: which ranges are found, what one costs and holds, byte for byte, and that wrong ones are refused.
+#include "compiler/solve/PlanChecker.h"
+#include "compiler/solve/Variants.h"
+
+#include <cmath>
+#include <cstdio>
+
+using namespace cinch::solve;
+
+static int passed = 0, failed = 0;
+static void expect(bool ok, const std::string &what) {
+  ok ? ++passed : ++failed;
+  if (!ok)
+    std::printf("FAIL %s\n", what.c_str());
+}
+static void same(int64_t got, int64_t want, const std::string &what) {
+  expect(got == want, what + ": expected " + std::to_string(want) + ", got " + std::to_string(got));
+}
+
+namespace {
+// Writes graphs of a few kernels.
+struct Builder {
+  StepGraph g;
+  Builder(int64_t batch, int64_t positions) {
+    g.batch = batch;
+    g.positions = positions;
+    g.threads = 2;
+  }
+  int persistent(int64_t fixed, int64_t perExample) { return add(Buffer::Persistent, fixed, perExample); }
+  int accumulator(int64_t bytes) { return add(Buffer::Accumulator, bytes, 0); }
+  int rows(int64_t width) { return add(Buffer::Value, 0, width * g.positions); } // bytes a row
+  int kernel(std::vector<int> reads, std::vector<int> writes, bool rowWise, bool backward = false) {
+    Kernel k;
+    k.reads = std::move(reads);
+    k.writes = std::move(writes);
+    k.rows = rowWise;
+    k.backward = backward;
+    k.seconds = {1, 16};
+    k.name = "k" + std::to_string(g.kernels.size());
+    for (int b : k.writes) {
+      k.recomputable &= g.buffers[b].kind == Buffer::Value;
+      g.buffers[b].producer = g.buffers[b].kind == Buffer::Persistent ? -1 : int(g.kernels.size());
+    }
+    g.kernels.push_back(k);
+    return int(g.kernels.size()) - 1;
+  }
+
+private:
+  int add(Buffer::Kind kind, int64_t fixed, int64_t perExample) {
+    Buffer b;
+    b.kind = kind;
+    b.fixedBytes = fixed;
+    b.perExampleBytes = perExample;
+    b.name = "b" + std::to_string(g.buffers.size());
+    g.buffers.push_back(b);
+    return int(g.buffers.size()) - 1;
+  }
+};
+
+// x -> scores (wide) -> their gradient in place -> dx, dw; beside it the loss, which is no work on rows.
+struct Head : Builder {
+  int w, labels, x, scores, score, d, dx, dw, loss;
+  Head() : Builder(4, 8) {
+    w = persistent(4096, 0), labels = persistent(0, 36);
+    x = rows(64), scores = rows(1024), score = rows(8), d = rows(1024), dx = rows(64);
+    dw = accumulator(4096), loss = accumulator(64);
+    kernel({labels}, {x}, false);
+    kernel({x, w}, {scores}, true);
+    kernel({scores, labels}, {score}, true);
+    int grad = kernel({scores, labels}, {d}, true);
+    g.kernels[grad].inPlace = {{d, scores}};
+    kernel({score}, {loss}, false);
+    kernel({d, w}, {dx}, true, true);
+    kernel({x, d}, {dw}, true, true);
+    kernel({dx}, {accumulator(64)}, false, true);
+    for (Kernel &k : g.kernels)
+      k.scratchBytesPerThread = 0;
+  }
+};
+
+// Two layers of a wide middle with work between them that mixes rows.
+struct Feed : Builder {
+  Feed() : Builder(4, 8) {
+    int w = persistent(4096, 0), data = persistent(0, 512);
+    std::vector<int> in, wide;
+    int x = rows(64);
+    kernel({data}, {x}, false);
+    for (int layer = 0; layer < 2; ++layer) {
+      in.push_back(x);
+      int up = rows(512), act = rows(512), down = rows(64), mixed = rows(64);
+      kernel({x, w}, {up}, true);
+      kernel({up}, {act}, true);
+      kernel({act, w}, {down}, true);
+      kernel({down}, {mixed}, false);
+      wide.push_back(up), wide.push_back(act);
+      x = mixed;
+    }
+    int dy = rows(64);
+    kernel({x}, {dy}, false, true);
+    for (int layer = 1; layer >= 0; --layer) {
+      int dact = rows(512), dup = rows(512), dx = rows(64), before = rows(64);
+      kernel({dy, w}, {dact}, true, true);
+      kernel({dy, wide[2 * layer + 1]}, {accumulator(4096)}, true, true);
+      int grad = kernel({wide[2 * layer], dact}, {dup}, true, true);
+      g.kernels[grad].inPlace = {{dup, dact}};
+      kernel({dup, w}, {dx}, true, true);
+      kernel({dup, in[layer]}, {accumulator(4096)}, true, true);
+      kernel({dx}, {before}, false, true);
+      dy = before;
+    }
+    kernel({dy}, {accumulator(64)}, false, true);
+  }
+};
+
+bool near(double a, double b) { return std::fabs(a - b) < 1e-9; }
+} // namespace
+
+static void testHead() {
+  Head h;
+  std::vector<RowWork> work = findRowWork(h.g);
+  same(int64_t(work.size()), 1, "the head: pieces of work");
+  if (work.size() != 1 || work[0].ranges.size() != 1)
+    return expect(false, "the head is one range");
+  expect(work[0].ranges[0].kernels == std::vector<int>({1, 2, 3, 5, 6}), "the head: what touches a wide value");
+  same(work[0].width, 1024, "the head: width");
+
+  std::vector<int64_t> scratch(h.g.kernels.size(), 0);
+  scratch[6] = 128;
+  RowBlocked b = withRowBlocks(h.g, work[0].ranges, {1, 2}, scratch);
+  expect(b.error.empty(), "the head in blocks: " + b.error);
+  if (!b.error.empty())
+    return;
+  const RowKernel &r = b.ranges[0];
+  const Kernel &k = b.graph.kernels[r.kernel];
+  same(int64_t(b.graph.kernels.size()), 4, "the head in blocks: kernels");
+  same(b.graph.buffers[h.scores].bytes(4) + b.graph.buffers[h.d].bytes(4), 0, "wide values are nowhere whole");
+  expect(k.reads == std::vector<int>({h.x, h.w, h.labels}), "the range reads x, w, labels");
+  expect(k.writes == std::vector<int>({h.score, h.dx, h.dw}), "the range writes score, dx, dw");
+  // Two rows of the scores, their gradient in the same bytes, and the scratch of two threads.
+  same(r.plan.decision.arenaBytes, 2 * 1024 + 256, "bytes of a block");
+  same(k.scratchBytesPerThread * h.g.threads, 2 * 1024 + 256, "scratch of the range");
+  expect(near(k.seconds.fixed, 0) && near(k.seconds.perExample, 5 * (16 + 4 * 1)), "five kernels, four blocks an example");
+  expect(checkRowKernel(r).empty(), "the block is proved: " + checkRowKernel(r));
+
+  // What the plan holds at its peak: without blocks the scores, with blocks the scratch.
+  for (int64_t m : {1, 2, 4}) {
+    Plan plain = evaluate(h.g, {m, plainLoop(h.g)}), rows = evaluate(b.graph, {m, plainLoop(b.graph)});
+    ScheduledProgram program = scheduledProgram(b.graph, rows.decision);
+    program.peakLive = rows.peakLive;
+    expect(rows.error.empty() && checkPlan(b.graph, program).empty(), "the step in blocks is proved");
+    // The scores of the labels wait for the end of the range; without blocks the loss is there before dx is.
+    int64_t score = h.g.buffers[h.score].bytes(m);
+    same(plain.peakLive - rows.peakLive, m * 8 * 1024 - (2 * 1024 + 256) - score,
+         "micro-batch " + std::to_string(m) + ": bytes won");
+  }
+}
+
+// Every fault that can be planted in the work of a block is seen.
+static void testMutants(const RowKernel &good, const std::string &name) {
+  ScheduledProgram right = scheduledProgram(good.block, good.plan.decision);
+  right.peakLive = good.plan.peakLive;
+  int planted = 0, accepted = 0;
+  auto reject = [&](ScheduledProgram bad) { ++planted, accepted += checkPlan(good.block, bad).empty(); };
+  for (size_t i = 0; i < right.loop.size(); ++i) {
+    auto local = [&](const Place &p) { return p.bytes > 0 && good.local[p.buffer]; };
+    for (size_t j = 0; j < right.loop[i].reads.size(); ++j)
+      if (local(right.loop[i].reads[j])) {
+        ScheduledProgram bad = right;
+        bad.loop[i].reads[j].offset += 64;
+        reject(bad);
+      }
+    for (size_t j = 0; j < right.loop[i].writes.size(); ++j)
+      if (local(right.loop[i].writes[j])) {
+        ScheduledProgram bad = right;
+        bad.loop[i].writes[j].offset += 64;
+        reject(bad);
+        bad = right;
+        bad.loop[i].writes[j].bytes -= 64;
+        reject(bad);
+        bad = right;
+        bad.loop.erase(bad.loop.begin() + i);
+        reject(bad);
+      }
+    if (i > 0 && !right.loop[i - 1].writes.empty())
+      for (const Place &p : right.loop[i].reads)
+        if (local(p) && p.buffer == right.loop[i - 1].writes[0].buffer) {
+          ScheduledProgram bad = right;
+          std::swap(bad.loop[i], bad.loop[i - 1]);
+          reject(bad);
+        }
+  }
+  for (int64_t by : {-64, 64}) {
+    ScheduledProgram bad = right;
+    bad.arenaBytes += by;
+    reject(bad);
+    bad = right;
+    bad.peakLive += by;
+    reject(bad);
+  }
+  expect(planted > 8 && accepted == 0,
+         name + ": " + std::to_string(accepted) + " of " + std::to_string(planted) + " mutants accepted");
+}
+
+static void testFeed() {
+  Feed f;
+  std::vector<RowWork> work = findRowWork(f.g);
+  same(int64_t(work.size()), 2, "two layers: pieces of work");
+  if (work.size() != 2 || work[0].ranges.size() != 2)
+    return expect(false, "each layer is a forward and a backward range");
+  const RowRange &forward = work[0].ranges[0], &backward = work[0].ranges[1];
+  int first = forward.kernels.front();
+  expect((first == 1 || first == 5) && forward.kernels == std::vector<int>({first, first + 1, first + 2}) &&
+             forward.again == 0,
+         "forward: up, activation, down");
+  same(backward.again, 2, "backward: up and activation again");
+  same(int64_t(backward.kernels.size()), 7, "backward: kernels");
+  std::vector<RowRange> ranges;
+  for (const RowWork &w : work)
+    ranges.insert(ranges.end(), w.ranges.begin(), w.ranges.end());
+  std::vector<int64_t> scratch(f.g.kernels.size(), 0);
+  for (RowBlock block : {RowBlock{1, 1}, RowBlock{1, 4}, RowBlock{1, 8}, RowBlock{2, 8}}) {
+    RowBlocked b = withRowBlocks(f.g, ranges, block, scratch);
+    std::string name = std::to_string(block.examples) + " x " + std::to_string(block.positions);
+    expect(b.error.empty(), name + ": " + b.error);
+    if (!b.error.empty())
+      continue;
+    same(b.graph.grain, block.examples, name + ": micro-batches of whole blocks");
+    // Up, activation, and the gradients of both: the activation dies before its gradient is replaced.
+    int64_t wide = 512 * block.examples * block.positions;
+    same(b.ranges[0].plan.decision.arenaBytes, 2 * wide, name + ": a block forward");
+    same(b.ranges[1].plan.decision.arenaBytes, 3 * wide, name + ": a block backward");
+    for (const RowKernel &r : b.ranges) {
+      expect(checkRowKernel(r).empty(), name + ": the block is proved");
+      testMutants(r, name);
+    }
+    Plan plan = evaluate(b.graph, {4, plainLoop(b.graph)});
+    ScheduledProgram program = scheduledProgram(b.graph, plan.decision);
+    program.peakLive = plan.peakLive;
+    expect(plan.error.empty() && checkPlan(b.graph, program).empty(), name + ": the step is proved");
+  }
+}
+
+static void testRefused() {
+  Head h;
+  Feed f;
+  std::vector<int64_t> none(64, 0);
+  auto refused = [&](const StepGraph &g, RowRange range, RowBlock block, const std::string &why) {
+    expect(!withRowBlocks(g, {range}, block, none).error.empty(), why);
+  };
+  refused(h.g, {{1, 4}, 0}, {1, 2}, "a kernel that is no work on rows");
+  refused(h.g, {{1, 2, 3, 5, 6}, 0}, {1, 3}, "three positions of eight");
+  refused(h.g, {{1, 2, 3, 5, 6}, 0}, {2, 4}, "half of two examples");
+  refused(h.g, {{1, 2, 3, 5, 6}, 0}, {3, 8}, "three examples of four");
+  refused(h.g, {{6, 5}, 1}, {1, 2}, "a sum over rows again");
+  // Layer one's activation and the gradient that needs the layers behind it.
+  refused(f.g, {{1, 2, 3, 16, 17, 18, 19, 20}, 0}, {1, 2}, "a range that needs what needs it");
+  expect(!withRowBlocks(h.g, {{{1, 2}, 0}, {{2, 3}, 0}}, {1, 2}, none).error.empty(), "a kernel in two ranges");
+  Head grained;
+  grained.g.grain = 2;
+  refused(grained.g, {{1, 2, 3, 5, 6}, 0}, {1, 8}, "half a grain");
+  expect(withRowBlocks(grained.g, {{{1, 2, 3, 5, 6}, 0}}, {2, 8}, none).error.empty(), "a whole grain");
+
+  RowBlock block;
+  std::string error;
+  expect(rowBlockOf(h.g, 4, block, error) && block.examples == 1 && block.positions == 4, "4 rows: positions");
+  expect(rowBlockOf(h.g, 16, block, error) && block.examples == 2 && block.positions == 8, "16 rows: examples");
+  expect(!rowBlockOf(h.g, 5, block, error) && error.find("nearest: 4 and 8") != std::string::npos, "5 rows: " + error);
+  for (int64_t positions : {1, 7, 30, 1024})
+    for (int64_t batch : {1, 6, 64}) {
+      Head other;
+      other.g.positions = positions, other.g.batch = batch;
+      for (RowBlock b : rowBlockSizes(other.g))
+        expect(positions % b.positions == 0 && batch % b.examples == 0 && (b.examples == 1 || b.positions == positions) &&
+                   b.examples * b.positions < batch * positions,
+               "sizes divide");
+    }
+}
+
+// The search over plain and blocked graphs: never worse than the plain one, monotone, within its budget.
+static void testVariants() {
+  Feed f;
+  Head h;
+  for (const StepGraph *g : {&f.g, &h.g}) {
+    auto variants = [&]() {
+      Variant plain;
+      plain.rows.graph = *g;
+      std::vector<Variant> list{plain};
+      std::vector<RowRange> ranges;
+      for (const RowWork &w : findRowWork(*g))
+        ranges.insert(ranges.end(), w.ranges.begin(), w.ranges.end());
+      for (RowBlock block : {RowBlock{1, 1}, RowBlock{1, 2}, RowBlock{1, 8}}) {
+        Variant v;
+        v.name = "blocks";
+        v.rows = withRowBlocks(*g, ranges, block, std::vector<int64_t>(g->kernels.size(), 0));
+        expect(v.rows.error.empty(), "a variant");
+        list.push_back(v);
+      }
+      return list;
+    };
+    VariantPlanner all(variants());
+    Planner plain(*g);
+    SearchOptions options;
+    int chosen = 0;
+    options.arenaBudget = 1;
+    SearchResult least = all.search(options, chosen);
+    SearchResult plainLeast = plain.search(options);
+    expect(!least.feasible && least.smallestArena < plainLeast.smallestArena, "blocks reach smaller budgets");
+    expect(least.bound <= least.smallestArena, "the bound is below");
+    double before = 1e300;
+    bool blocked = false;
+    for (int64_t budget = least.smallestArena; budget <= plainLeast.smallestArena * 4; budget += 512) {
+      options.arenaBudget = budget;
+      SearchResult r = all.search(options, chosen), p = plain.search(options);
+      expect(r.feasible && r.plan.decision.arenaBytes <= budget, "fits " + std::to_string(budget));
+      expect(r.plan.seconds <= before, "a larger budget is not slower");
+      expect(!p.feasible || r.plan.seconds <= p.plan.seconds, "not slower than without blocks");
+      expect(r.plan.seconds >= r.secondsBound - 1e-9, "not faster than the bound");
+      before = r.plan.seconds;
+      blocked |= chosen > 0;
+    }
+    expect(blocked, "blocks are chosen somewhere");
+    options.arenaBudget = -1;
+    all.search(options, chosen);
+    same(chosen, 0, "without a budget: no blocks");
+    double last = 1e300;
+    for (const LadderPoint &p : all.tradeOff(options)) {
+      expect(p.seconds < last, "the curve falls");
+      last = p.seconds;
+    }
+  }
+}
+
+int main() {
+  testHead();
+  testFeed();
+  testRefused();
+  testVariants();
+  std::printf("%d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
