@@ -15,48 +15,58 @@ bool VariantPlanner::allows(int i, const SearchOptions &options) const {
   return i == 0 || options.microbatch <= 0 || options.microbatch % variants[i].rows.graph.grain == 0;
 }
 
-SearchResult VariantPlanner::search(const SearchOptions &options, int &chosen) {
-  SearchResult best;
+static bool better(const SearchResult &a, const SearchResult &b) {
+  if (a.feasible != b.feasible)
+    return a.feasible;
+  return a.feasible ? a.plan.seconds < b.plan.seconds : a.smallestArena < b.smallestArena;
+}
+
+SearchResult VariantPlanner::search(const SearchOptions &options, bool whole, int &chosen) {
   chosen = 0;
-  int64_t bound = INT64_MAX, smallest = INT64_MAX;
-  double secondsBound = 1e300;
-  for (int i = 0; i < int(variants.size()); ++i) {
+  SearchResult best = planners.front().search(options);
+  if (!best.error.empty())
+    return best;
+  for (int i = 1; i < int(variants.size()); ++i) {
     if (!allows(i, options))
       continue;
-    // No plan of a graph is faster than its loop without recomputation.
+    // No plan of a graph at a micro-batch is faster than its loop without recomputation, or smaller than its bound.
     const StepGraph &g = variants[i].rows.graph;
     GraphIndex index(g);
     std::vector<int> plain = plainLoop(g);
-    double fastest = 1e300;
-    for (int64_t b : microbatches(g))
-      if (options.microbatch <= 0 || options.microbatch == b) {
-        fastest = std::min(fastest, predictedSeconds(index, b, plain));
-        bound = std::min(bound, planners[i].memoryBound(b));
+    std::vector<int64_t> sizes;
+    for (int64_t b : microbatches(g)) {
+      if (options.microbatch > 0 && options.microbatch != b)
+        continue;
+      double fastest = predictedSeconds(index, b, plain);
+      int64_t bound = planners[i].memoryBound(b);
+      best.secondsBound = std::min(best.secondsBound, fastest);
+      best.bound = std::min(best.bound, bound);
+      if (fastest < best.plan.seconds && (options.arenaBudget < 0 || bound <= options.arenaBudget))
+        sizes.push_back(b);
+    }
+    auto offer = [&](SearchResult result) {
+      if (!result.error.empty())
+        return;
+      int64_t smallest = std::min(best.smallestArena, result.smallestArena), bound = std::min(best.bound, result.bound);
+      double secondsBound = std::min(best.secondsBound, result.secondsBound);
+      if (better(result, best)) {
+        best = std::move(result);
+        chosen = i;
       }
-    secondsBound = std::min(secondsBound, fastest);
-    if (i > 0 && best.feasible && best.plan.seconds <= fastest)
+      best.smallestArena = smallest, best.bound = bound, best.secondsBound = secondsBound;
+    };
+    if (whole || !best.feasible) {
+      offer(planners[i].search(options));
       continue;
-    SearchResult result = planners[i].search(options);
-    if (i == 0 && !result.error.empty())
-      return result;
-    if (!result.error.empty())
-      continue;
-    smallest = std::min(smallest, result.smallestArena);
-    bool better = i == 0;
-    if (!better && result.feasible != best.feasible)
-      better = result.feasible;
-    else if (!better && result.feasible)
-      better = result.plan.seconds < best.plan.seconds;
-    else if (!better)
-      better = result.smallestArena < best.smallestArena;
-    if (!better)
-      continue;
-    best = std::move(result);
-    chosen = i;
+    }
+    for (int64_t b : sizes) {
+      SearchOptions at = options;
+      at.microbatch = b;
+      offer(planners[i].search(at));
+    }
   }
   if (!variants[chosen].name.empty())
     best.name += ", " + variants[chosen].name;
-  best.smallestArena = smallest, best.bound = bound, best.secondsBound = secondsBound;
   return best;
 }
 

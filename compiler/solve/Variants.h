@@ -21,8 +21,9 @@ class VariantPlanner {
 public:
   explicit VariantPlanner(std::vector<Variant>, uint64_t orderSeed = 0);
 
-  // `chosen`: which variant the result's plan is of.
-  SearchResult search(const SearchOptions &, int &chosen);
+  // `chosen`: which variant the result's plan is of. Graphs that cannot beat what fits already are left out, unless the
+  // smallest budget of the `whole` ladder is wanted, too; the answer is the same.
+  SearchResult search(const SearchOptions &, bool whole, int &chosen);
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
   const Variant &variant(int i) const { return variants[i]; }
 

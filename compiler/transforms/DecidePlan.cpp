@@ -226,7 +226,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     return outcome;
   }
   int chosen = 0;
-  outcome.result = planner.search(options.search, chosen);
+  outcome.result = planner.search(options.search, options.tradeOff, chosen);
   if (options.tradeOff) {
     outcome.tradeOff = planner.tradeOff(options.search);
     outcome.named = solve::namedStrategies(planner.variant(chosen).rows.graph);

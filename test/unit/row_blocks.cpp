@@ -303,7 +303,7 @@ static void testVariants() {
     SearchOptions options;
     int chosen = 0;
     options.arenaBudget = 1;
-    SearchResult least = all.search(options, chosen);
+    SearchResult least = all.search(options, true, chosen);
     SearchResult plainLeast = plain.search(options);
     expect(!least.feasible && least.smallestArena < plainLeast.smallestArena, "blocks reach smaller budgets");
     expect(least.bound <= least.smallestArena, "the bound is below");
@@ -311,7 +311,12 @@ static void testVariants() {
     bool blocked = false;
     for (int64_t budget = least.smallestArena; budget <= plainLeast.smallestArena * 4; budget += 512) {
       options.arenaBudget = budget;
-      SearchResult r = all.search(options, chosen), p = plain.search(options);
+      SearchResult r = all.search(options, true, chosen), p = plain.search(options);
+      int again = 0;
+      SearchResult quick = all.search(options, false, again);
+      expect(again == chosen && quick.plan.seconds == r.plan.seconds &&
+                 quick.plan.decision.arenaBytes == r.plan.decision.arenaBytes,
+             "what cannot win is left out, nothing else");
       expect(r.feasible && r.plan.decision.arenaBytes <= budget, "fits " + std::to_string(budget));
       expect(r.plan.seconds <= before, "a larger budget is not slower");
       expect(!p.feasible || r.plan.seconds <= p.plan.seconds, "not slower than without blocks");
@@ -321,7 +326,7 @@ static void testVariants() {
     }
     expect(blocked, "blocks are chosen somewhere");
     options.arenaBudget = -1;
-    all.search(options, chosen);
+    all.search(options, true, chosen);
     same(chosen, 0, "without a budget: no blocks");
     double last = 1e300;
     for (const LadderPoint &p : all.tradeOff(options)) {
