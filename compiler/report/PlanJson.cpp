@@ -105,7 +105,15 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
   if (plan.peakRun < int(at.size()))
     accumulators = at[plan.peakRun][int(MemoryClass::Accumulator)];
 
-  Array holders, curve, named, kept, again;
+  Array holders, curve, named, kept, again, rows;
+  for (const solve::RowKernel &range : outcome.rows.ranges) {
+    solve::RowSummary summary = solve::summaryOf(range, outcome.rows, decision);
+    rows.push_back(Object{{"name", summary.name}, {"line", summary.line}, {"kernel", range.kernel},
+                          {"kernels", int64_t(range.range.kernels.size())}, {"again", range.range.again},
+                          {"blocks", summary.blocks}, {"examples", outcome.rows.block.examples},
+                          {"positions", outcome.rows.block.positions}, {"bytes", summary.bytes},
+                          {"instead", summary.instead}, {"seconds", summary.seconds}});
+  }
   for (const LiveBuffer &buffer : largestLive(graph, plan, plan.peakRun, 10))
     holders.push_back(Object{{"name", buffer.name}, {"line", buffer.line}, {"bytes", buffer.bytes},
                              {"recomputed", buffer.recomputed}});
@@ -151,6 +159,7 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
                 {"peak", std::move(holders)},
                 {"kept", std::move(kept)},
                 {"recomputed", std::move(again)},
+                {"row_blocks", std::move(rows)},
                 {"kernels", kernelArray(graph, decision)},
                 {"trade_off", std::move(curve)},
                 {"strategies", std::move(named)}};

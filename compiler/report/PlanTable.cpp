@@ -111,6 +111,18 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
         },
         [](const Row &row) { return row.seconds; }, "a step");
   }
+  const solve::RowBlocked &rows = step.outcome.rows;
+  if (!rows.ranges.empty()) {
+    out << llvm::formatv("\nin blocks of {0} x {1} rows (bytes of a block, what it costs a step, blocks of a micro-batch)\n",
+                         rows.block.examples, rows.block.positions);
+    std::vector<solve::RowSummary> summaries;
+    for (const solve::RowKernel &range : rows.ranges)
+      summaries.push_back(solve::summaryOf(range, rows, decision));
+    printRows(
+        out, sources, summaries,
+        [](const solve::RowSummary &s) { return std::tuple(s.name, s.line, int(s.blocks)); },
+        [](const Row &row) { return double(row.bytes); }, "a step");
+  }
   const std::vector<solve::LadderPoint> &curve = step.outcome.tradeOff;
   if (curve.empty())
     return;

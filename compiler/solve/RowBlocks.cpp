@@ -205,6 +205,10 @@ RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges
   for (size_t r = 0; r < ranges.size(); ++r) {
     parts[r].range = ranges[r];
     buildBlock(g, own, block, scratch, parts[r]);
+    for (size_t i = size_t(ranges[r].again); i < ranges[r].kernels.size(); ++i) {
+      const Linear &seconds = g.kernels[ranges[r].kernels[i]].seconds;
+      parts[r].whole.fixed += seconds.fixed, parts[r].whole.perExample += seconds.perExample;
+    }
     parts[r].plan = evaluate(parts[r].block, {1, plainLoop(parts[r].block)});
     if (!parts[r].plan.error.empty())
       return bad(parts[r].plan.error);
@@ -246,6 +250,25 @@ std::string checkRowKernel(const RowKernel &part) {
   ScheduledProgram program = scheduledProgram(part.block, part.plan.decision);
   program.peakLive = part.plan.peakLive;
   return checkPlan(part.block, program);
+}
+
+RowSummary summaryOf(const RowKernel &part, const RowBlocked &rows, const Decision &decision) {
+  RowSummary summary;
+  const RowBlock &block = rows.block;
+  summary.blocks = decision.microbatch * rows.graph.positions / (block.examples * block.positions);
+  int64_t widest = 0;
+  for (size_t b = 0; b < part.block.buffers.size(); ++b) {
+    if (!part.local[b])
+      continue;
+    const Buffer &buffer = part.block.buffers[b];
+    summary.bytes += buffer.fixedBytes;
+    if (buffer.fixedBytes > widest)
+      widest = buffer.fixedBytes, summary.name = buffer.name, summary.line = buffer.line;
+  }
+  summary.instead = summary.bytes * summary.blocks;
+  summary.seconds = double(decision.count) *
+                    (rows.graph.kernels[part.kernel].seconds.at(decision.microbatch) - part.whole.at(decision.microbatch));
+  return summary;
 }
 
 bool rowBlockOf(const StepGraph &g, int64_t rows, RowBlock &block, std::string &error) {

@@ -53,6 +53,7 @@ struct RowKernel {
   std::vector<int> buffers; // of `block` -> of the old (and the new) graph
   std::vector<bool> local;  // of the buffers of `block`
   Plan plan;                // of `block`: places inside the scratch of the kernel
+  Linear whole;             // predicted seconds of its kernels, once each, on all rows
 };
 struct RowBlocked {
   std::string error; // not empty: no order of the kernels keeps the ranges together, or the block does not fit
@@ -67,6 +68,16 @@ RowBlocked withRowBlocks(const StepGraph &, const std::vector<RowRange> &, RowBl
 
 // Proves the work of a block right; empty if it is.
 std::string checkRowKernel(const RowKernel &);
+
+// What a range in blocks saves and costs, for people.
+struct RowSummary {
+  std::string name; // of its widest value
+  int line = 0;
+  int64_t blocks = 1;            // a micro-batch
+  int64_t bytes = 0, instead = 0; // of values that exist for one block only; of the same values whole
+  double seconds = 0;            // a step more than whole, what is computed again included
+};
+RowSummary summaryOf(const RowKernel &, const RowBlocked &, const Decision &);
 
 } // namespace cinch::solve
 #endif

@@ -23,8 +23,8 @@ namespace {
 class Describer {
 public:
   Describer(func::FuncOp function, const analysis::Formation &formation, const analysis::StepProblem &problem,
-            const DecideOutcome &outcome, const std::vector<int> &original)
-      : function(function), formation(formation), problem(problem), outcome(outcome), original(original),
+            const DecideOutcome &outcome)
+      : function(function), formation(formation), problem(problem), outcome(outcome), original(outcome.rows.original),
         decision(outcome.result.plan.decision) {}
 
   Decided describe(bool callerCounts) {
@@ -104,7 +104,7 @@ private:
   // A range: the runs of one block, their values inside the range's scratch, everything else where the range has it.
   void describeRows(const solve::Run &run) {
     const solve::RowKernel *rows = nullptr;
-    for (const solve::RowKernel &candidate : outcome.rows)
+    for (const solve::RowKernel &candidate : outcome.rows.ranges)
       if (candidate.kernel == run.kernel)
         rows = &candidate;
     const solve::Decision &inner = rows->plan.decision;
@@ -120,7 +120,7 @@ private:
       return rows->local[at.buffer] ? scratch + at.offset : offsetOf.lookup(rows->buffers[at.buffer]);
     };
     decided.rows.push_back({int64_t(decided.runs.size()), int64_t(decided.runs.size() + inner.runs.size()),
-                            outcome.rowBlock.examples, outcome.rowBlock.positions});
+                            outcome.rows.block.examples, outcome.rows.block.positions});
     for (const solve::Run &part : inner.runs) {
       DecidedRun placed;
       placed.kernel = rows->range.kernels[part.kernel];
@@ -148,8 +148,8 @@ private:
 } // namespace
 
 // Says why: micro-batch, what is fused, what is kept and what is recomputed, each with its bytes and its price.
-static void remarkOn(func::FuncOp function, const analysis::Formation &formation, const DecideOutcome &outcome,
-                     const std::vector<int> &original) {
+static void remarkOn(func::FuncOp function, const analysis::Formation &formation, const DecideOutcome &outcome) {
+  const std::vector<int> &original = outcome.rows.original;
   const solve::StepGraph &graph = outcome.graph;
   const solve::SearchResult &result = outcome.result;
   const solve::Decision &decision = result.plan.decision;
@@ -170,17 +170,14 @@ static void remarkOn(func::FuncOp function, const analysis::Formation &formation
     if (kernel.section == solve::Section::Loop && kernel.backward)
       for (int buffer : kernel.reads)
         savedByLoop[buffer] = true;
-  for (const solve::RowKernel &rows : outcome.rows) {
-    int64_t blocks = decision.microbatch * graph.positions / (outcome.rowBlock.examples * outcome.rowBlock.positions);
-    double local = 0;
-    for (auto [i, buffer] : llvm::enumerate(rows.block.buffers))
-      if (rows.local[i])
-        local += double(buffer.fixedBytes);
+  for (const solve::RowKernel &rows : outcome.rows.ranges) {
+    solve::RowSummary summary = solve::summaryOf(rows, outcome.rows, decision);
     remark(formation.groups[rows.range.kernels.front()].stores.front().getLoc(), "RowBlocks", "plan",
-           llvm::formatv("{0} kernels run in {1} blocks of {2} x {3} rows: {4} of values that exist for one block only "
-                         "take the place of {5}",
-                         rows.range.kernels.size(), blocks, outcome.rowBlock.examples, outcome.rowBlock.positions,
-                         mib(local), mib(local * double(blocks))));
+           llvm::formatv("{0} kernels run in {1} blocks of {2} x {3} rows: values of {4} take the place of {5}; that costs "
+                         "{6:F3} ms a step",
+                         rows.range.kernels.size(), summary.blocks, outcome.rows.block.examples,
+                         outcome.rows.block.positions, mib(double(summary.bytes)), mib(double(summary.instead)),
+                         1e3 * summary.seconds));
   }
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
     if (original[k] < 0 || formation.groups[original[k]].stores.empty())
@@ -231,16 +228,14 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     outcome.tradeOff = planner.tradeOff(options.search);
     outcome.named = solve::namedStrategies(planner.variant(chosen).rows.graph);
   }
-  const solve::RowBlocked &rows = planner.variant(chosen).rows;
-  outcome.graph = rows.graph;
-  outcome.rows = rows.ranges;
-  outcome.rowBlock = rows.block;
+  outcome.rows = planner.variant(chosen).rows;
+  outcome.graph = outcome.rows.graph;
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
   solve::ScheduledProgram program = solve::scheduledProgram(outcome.graph, outcome.result.plan.decision);
   program.peakLive = outcome.result.plan.peakLive;
   std::string wrong = solve::checkPlan(outcome.graph, program);
-  for (const solve::RowKernel &range : outcome.rows)
+  for (const solve::RowKernel &range : outcome.rows.ranges)
     if (wrong.empty())
       wrong = solve::checkRowKernel(range);
   if (!wrong.empty()) {
@@ -248,9 +243,8 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     outcome.internal = true;
     return outcome;
   }
-  remarkOn(function, formation, outcome, rows.original);
-  writeDecision(function,
-                Describer(function, formation, problem, outcome, rows.original).describe(options.callerCounts));
+  remarkOn(function, formation, outcome);
+  writeDecision(function, Describer(function, formation, problem, outcome).describe(options.callerCounts));
   return outcome;
 }
 

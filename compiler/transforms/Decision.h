@@ -56,9 +56,8 @@ struct DecideOptions {
 struct DecideOutcome {
   bool internal = false; // an internal error was reported
   solve::SearchResult result;
-  solve::StepGraph graph;      // of the chosen variant: a range in row blocks is one kernel
-  std::vector<solve::RowKernel> rows;
-  solve::RowBlock rowBlock;
+  solve::StepGraph graph;  // of the chosen variant: a range in row blocks is one kernel
+  solve::RowBlocked rows;  // how it came about
   // If asked for: the curve of memory against time, and the strategies that have names.
   std::vector<solve::LadderPoint> tradeOff, named;
 };
