@@ -1,5 +1,6 @@
 // Search.cpp: the ladder, lazily packed, and the explanation of a budget that cannot be met.
 #include "compiler/solve/Search.h"
+#include "compiler/solve/Refine.h"
 #include "compiler/solve/Reorder.h"
 
 #include <algorithm>
@@ -13,6 +14,8 @@ struct Planner::Rung {
   int64_t peakLive;
   double seconds;
   std::shared_ptr<Plan> plan; // packed when first needed
+  bool packedWell = false;    // no packing of it is known to be lower, or the search for one has been done
+  bool asked = false;         // only there because a user named the strategy: no part of the ladder
 };
 
 // The order of the loop is settled first: every schedule is made from it.
@@ -71,10 +74,104 @@ void Planner::addMicrobatch(int64_t b) {
       rungs.push_back({b, c.name, c.loop, line.peak, predictedSeconds(index, b, c.loop), nullptr});
 }
 
-const Plan &Planner::packed(int rung) {
+// Between the plan that keeps everything and the bound, at targets that depend on the graph alone: the plan of the
+// target before gives up more, the best schedule within the target fills it, and the best a little above it gives up.
+void Planner::refineMicrobatch(int64_t b) {
+  if (std::find(refined.begin(), refined.end(), b) != refined.end())
+    return;
+  refined.push_back(b);
+  addMicrobatch(b);
+  // Longer loops repeat their blocks, and the dynamic program serves them; the moves would take too long.
+  size_t kernels = index.loop.size();
+  Timeline line(index);
+  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > 6000 ||
+      !line.build(b, index.loop))
+    return;
+  std::vector<int> given = ladderOf(b), chain = index.loop;
+  sortByTime(given);
+  int64_t high = line.peak, low = std::min(memoryBound(b), high);
+  int points = int(std::clamp<size_t>(20'000 / kernels, 6, 28)), steps = 400, failures = 0;
+  for (int i = points - 1; i >= 0 && failures < 2; --i) {
+    double share = double(i) / points;
+    int64_t target = low + int64_t(double(high - low) * share * share) / 64 * 64;
+    std::vector<int> best;
+    double least = 1e300;
+    auto offer = [&](std::vector<int> loop) {
+      if (loop.empty())
+        return;
+      double seconds = predictedSeconds(index, b, loop);
+      if (seconds < least)
+        least = seconds, best = std::move(loop);
+    };
+    auto lower = [&](const std::vector<int> &from) {
+      std::vector<int> loop = shrink(index, b, from, target, steps);
+      if (!loop.empty())
+        offer(fill(index, b, reorder(index, b, loop, false, 2), target));
+    };
+    int within = -1, above = -1;
+    for (int r : given) {
+      if (within < 0 && rungs[r].peakLive <= target)
+        within = r;
+      if (above < 0 && rungs[r].peakLive <= target + (high - target) / 8)
+        above = r;
+    }
+    if (within >= 0)
+      offer(fill(index, b, rungs[within].loop, target));
+    lower(chain);
+    if (above >= 0 && above != within)
+      lower(rungs[above].loop);
+    if (best.empty() || !line.build(b, best)) {
+      ++failures;
+      continue;
+    }
+    failures = 0;
+    chain = best;
+    rungs.push_back({b, "refined " + std::to_string(i), std::move(best), line.peak, least, nullptr});
+  }
+}
+
+std::vector<int> Planner::ladderOf(int64_t b) const {
+  std::vector<int> list;
+  for (size_t i = 0; i < rungs.size(); ++i)
+    if (rungs[i].microbatch == b && !rungs[i].asked)
+      list.push_back(int(i));
+  return list;
+}
+
+// Of equals the larger micro-batch comes first, then the one that was there first: those of one micro-batch always
+// come in the same order.
+void Planner::sortByTime(std::vector<int> &list) const {
+  std::stable_sort(list.begin(), list.end(), [&](int x, int y) {
+    const Rung &a = rungs[x], &b = rungs[y];
+    if (a.seconds != b.seconds)
+      return a.seconds < b.seconds;
+    return a.peakLive != b.peakLive ? a.peakLive < b.peakLive : a.microbatch > b.microbatch;
+  });
+}
+void Planner::sortByBytes(std::vector<int> &list) const {
+  std::stable_sort(list.begin(), list.end(), [&](int x, int y) {
+    const Rung &a = rungs[x], &b = rungs[y];
+    if (a.peakLive != b.peakLive)
+      return a.peakLive < b.peakLive;
+    return a.seconds != b.seconds ? a.seconds < b.seconds : a.microbatch > b.microbatch;
+  });
+}
+
+const Plan &Planner::packed(int rung, bool thorough) {
   Rung &r = rungs[rung];
-  if (!r.plan)
-    r.plan = std::make_shared<Plan>(evaluate(index, {r.microbatch, r.loop}));
+  ArenaLimits limits;
+  if (!r.plan) {
+    limits.work /= 20;
+    r.plan = std::make_shared<Plan>(evaluate(index, {r.microbatch, r.loop}, limits));
+    r.packedWell = r.plan->decision.arenaBytes == r.plan->peakLive;
+  }
+  if (thorough && !r.packedWell) {
+    r.packedWell = true;
+    limits = {};
+    Plan better = evaluate(index, {r.microbatch, r.loop}, limits);
+    if (better.error.empty() && better.decision.arenaBytes < r.plan->decision.arenaBytes)
+      *r.plan = std::move(better);
+  }
   return *r.plan;
 }
 
@@ -104,9 +201,8 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
   for (int64_t b : sizes) {
     if (free) {
       addMicrobatch(b);
-      for (size_t i = 0; i < rungs.size(); ++i)
-        if (rungs[i].microbatch == b)
-          chosen.push_back(int(i));
+      std::vector<int> ladder = ladderOf(b);
+      chosen.insert(chosen.end(), ladder.begin(), ladder.end());
       continue;
     }
     // A named strategy is one schedule a micro-batch.
@@ -123,7 +219,7 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
         return {};
       }
       found = int(rungs.size());
-      rungs.push_back({b, name, loop, line.peak, predictedSeconds(index, b, loop), nullptr});
+      rungs.push_back({b, name, loop, line.peak, predictedSeconds(index, b, loop), nullptr, true});
     }
     chosen.push_back(found);
   }
@@ -195,42 +291,69 @@ SearchResult Planner::search(const SearchOptions &options) {
   auto fits = [&](int64_t bytes) { return options.arenaBudget < 0 || bytes <= options.arenaBudget; };
 
   result.bound = INT64_MAX, result.secondsBound = INT64_MAX;
-  std::vector<int> plain = plainLoop(graph);
+  struct Size {
+    int64_t microbatch, bound;
+    double seconds; // of the plan that computes nothing again
+  };
+  std::vector<Size> sizes;
   for (int64_t b : microbatches(graph))
     if (options.microbatch == 0 || options.microbatch == b) {
-      result.bound = std::min(result.bound, memoryBound(b));
-      result.secondsBound = std::min(result.secondsBound, predictedSeconds(index, b, plain));
+      sizes.push_back({b, memoryBound(b), predictedSeconds(index, b, index.loop)});
+      result.bound = std::min(result.bound, sizes.back().bound);
+      result.secondsBound = std::min(result.secondsBound, sizes.back().seconds);
     }
 
   // The fastest that fits; of equally fast ones the smaller.
-  std::vector<int> order = chosen;
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return rungs[a].seconds != rungs[b].seconds ? rungs[a].seconds < rungs[b].seconds
-                                                : rungs[a].peakLive < rungs[b].peakLive;
-  });
   int best = -1;
-  for (int r : order)
-    if (fits(rungs[r].peakLive) && packed(r).error.empty() && fits(packed(r).decision.arenaBytes)) {
-      best = r;
-      break;
+  auto fastest = [&](std::vector<int> list) {
+    sortByTime(list);
+    for (int r : list) {
+      if (best >= 0 && rungs[r].seconds >= rungs[best].seconds)
+        return;
+      if (fits(rungs[r].peakLive) && packed(r).error.empty() &&
+          (fits(packed(r).decision.arenaBytes) || fits(packed(r, true).decision.arenaBytes)))
+        best = r;
     }
-  // The smallest: those whose live bytes already exceed the best packing cannot win.
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive
-                                                  : rungs[a].seconds < rungs[b].seconds;
-  });
-  int smallest = -1;
-  for (int r : order) {
-    if (smallest >= 0 && rungs[r].peakLive >= packed(smallest).decision.arenaBytes)
-      break;
-    if (!packed(r).error.empty())
-      continue;
-    if (smallest < 0 || packed(r).decision.arenaBytes < packed(smallest).decision.arenaBytes)
-      smallest = r;
+  };
+  fastest(chosen);
+  bool free = options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
+  // Refined schedules, where they can still win: no plan of a micro-batch is faster than without recomputation.
+  if (free) {
+    std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.seconds < y.seconds; });
+    for (const Size &size : sizes)
+      if (fits(size.bound) && (best < 0 || size.seconds < rungs[best].seconds)) {
+        refineMicrobatch(size.microbatch);
+        fastest(ladderOf(size.microbatch));
+      }
   }
+  // The smallest: those whose live bytes already exceed the best packing cannot win.
+  int smallest = -1;
+  auto smaller = [&](std::vector<int> list) {
+    sortByBytes(list);
+    for (int r : list) {
+      if (smallest >= 0 && rungs[r].peakLive >= packed(smallest).decision.arenaBytes)
+        return;
+      if (packed(r, best < 0).error.empty() &&
+          (smallest < 0 || packed(r).decision.arenaBytes < packed(smallest).decision.arenaBytes))
+        smallest = r;
+    }
+  };
+  if (free)
+    for (const Size &size : sizes)
+      smaller(ladderOf(size.microbatch));
+  else
+    smaller(chosen);
   if (smallest < 0) {
-    result.error = packed(order.front()).error;
+    result.error = packed(chosen.front()).error;
     return result;
+  }
+  if (free && best < 0) {
+    std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.bound < y.bound; });
+    for (const Size &size : sizes)
+      if (size.bound < packed(smallest).decision.arenaBytes) {
+        refineMicrobatch(size.microbatch);
+        smaller(ladderOf(size.microbatch));
+      }
   }
   result.smallestArena = packed(smallest).decision.arenaBytes;
   result.feasible = best >= 0;
@@ -251,9 +374,9 @@ SearchResult Planner::search(const SearchOptions &options) {
     relaxed.push_back(freer);
   }
   if (options.microbatch > 0) {
-    SearchOptions smaller = options;
-    smaller.microbatch = 0;
-    relaxed.push_back(smaller);
+    SearchOptions freed = options;
+    freed.microbatch = 0;
+    relaxed.push_back(freed);
     if (fixedStrategy) {
       freer.microbatch = 0;
       relaxed.push_back(freer);
@@ -278,11 +401,13 @@ SearchResult Planner::search(const SearchOptions &options) {
 
 std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) {
   std::string error;
+  bool free = options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
+  if (free && index.error.empty())
+    for (int64_t b : microbatches(graph))
+      if (options.microbatch == 0 || options.microbatch == b)
+        refineMicrobatch(b);
   std::vector<int> order = rungsOf(options, error);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return rungs[a].peakLive != rungs[b].peakLive ? rungs[a].peakLive < rungs[b].peakLive
-                                                  : rungs[a].seconds < rungs[b].seconds;
-  });
+  sortByBytes(order);
   std::vector<LadderPoint> points;
   double fastest = 0;
   for (int r : order) {

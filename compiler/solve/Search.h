@@ -57,14 +57,19 @@ private:
   std::vector<int> rungsOf(const SearchOptions &, std::string &error);
   void makeSchedules();
   void addMicrobatch(int64_t microbatch);
-  const Plan &packed(int rung);
+  void refineMicrobatch(int64_t microbatch);
+  std::vector<int> ladderOf(int64_t microbatch) const;
+  void sortByTime(std::vector<int> &) const;
+  void sortByBytes(std::vector<int> &) const;
+  // Packed quickly, or as well as it can be.
+  const Plan &packed(int rung, bool thorough = false);
 
   const StepGraph graph;
   GraphIndex index;
   Sweep sweep;
   std::vector<RematCandidate> schedules;
   std::vector<Rung> rungs;
-  std::vector<int64_t> done; // micro-batches whose rungs exist
+  std::vector<int64_t> done, refined; // micro-batches whose rungs exist, and those whose refined rungs do
 };
 
 } // namespace cinch::solve
