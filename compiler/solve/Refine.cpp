@@ -40,8 +40,12 @@ public:
     live.erase(live.begin(), live.begin() + line.loopBegin);
     live.resize(size_t(n));
     current.assign(g.buffers.size(), -1);
-    of.assign(g.buffers.size(), {});
-    copies.clear(), reads.assign(n, {}), writes.assign(n, {});
+    // Emptied, not thrown away: this is built for every move.
+    for (auto *lists : {&of, &reads, &writes})
+      for (std::vector<int> &list : *lists)
+        list.clear();
+    of.resize(g.buffers.size()), reads.resize(n), writes.resize(n);
+    copies.clear();
     for (int t = 0; t < n; ++t) {
       const Kernel &kernel = g.kernels[loop[t]];
       for (int r : kernel.reads)

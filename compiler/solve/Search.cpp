@@ -69,8 +69,9 @@ void Planner::addMicrobatch(int64_t b) {
   done.push_back(b);
   makeSchedules();
   Timeline line(index);
+  plainRung(b);
   for (const RematCandidate &c : schedules)
-    if (line.build(b, c.loop))
+    if (c.loop != index.loop && line.build(b, c.loop))
       rungs.push_back({b, c.name, c.loop, line.peak, predictedSeconds(index, b, c.loop), nullptr});
 }
 
@@ -84,13 +85,13 @@ void Planner::refineMicrobatch(int64_t b) {
   // Longer loops repeat their blocks, and the dynamic program serves them; the moves would take too long.
   size_t kernels = index.loop.size();
   Timeline line(index);
-  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > 6000 ||
+  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > 20'000 ||
       !line.build(b, index.loop))
     return;
   std::vector<int> given = ladderOf(b), chain = index.loop;
   sortByTime(given);
   int64_t high = line.peak, low = std::min(memoryBound(b), high);
-  int points = int(std::clamp<size_t>(20'000 / kernels, 6, 28)), steps = 400, failures = 0;
+  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28)), steps = 400, failures = 0;
   for (int i = points - 1; i >= 0 && failures < 2; --i) {
     double share = double(i) / points;
     int64_t target = low + int64_t(double(high - low) * share * share) / 64 * 64;
@@ -175,29 +176,48 @@ const Plan &Planner::packed(int rung, bool thorough) {
   return *r.plan;
 }
 
-std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &error) {
+static bool isFree(const SearchOptions &options) {
+  return options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
+}
+
+std::vector<int64_t> Planner::sizesOf(const SearchOptions &options, std::string &error) const {
   error = index.error;
   std::vector<int64_t> sizes = microbatches(graph);
-  if (error.empty() && options.microbatch > 0) {
-    if (std::find(sizes.begin(), sizes.end(), options.microbatch) == sizes.end()) {
-      int64_t below = 0, above = 0;
-      for (int64_t b : sizes) {
-        if (b < options.microbatch)
-          below = b;
-        if (b > options.microbatch && !above)
-          above = b;
-      }
-      error = "expected a micro-batch that divides the batch of " + std::to_string(graph.batch) +
-              (graph.grain > 1 ? " and is a multiple of the grain " + std::to_string(graph.grain) : "") + ", got " +
-              std::to_string(options.microbatch) + "; nearest: " + (below ? std::to_string(below) : "") +
-              (below && above ? " and " : "") + (above ? std::to_string(above) : "");
-    }
-    sizes = {options.microbatch};
-  }
-  std::vector<int> chosen;
   if (!error.empty())
-    return chosen;
-  bool free = options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
+    return {};
+  if (options.microbatch <= 0)
+    return sizes;
+  if (std::find(sizes.begin(), sizes.end(), options.microbatch) != sizes.end())
+    return {options.microbatch};
+  int64_t below = 0, above = 0;
+  for (int64_t b : sizes) {
+    if (b < options.microbatch)
+      below = b;
+    if (b > options.microbatch && !above)
+      above = b;
+  }
+  error = "expected a micro-batch that divides the batch of " + std::to_string(graph.batch) +
+          (graph.grain > 1 ? " and is a multiple of the grain " + std::to_string(graph.grain) : "") + ", got " +
+          std::to_string(options.microbatch) + "; nearest: " + (below ? std::to_string(below) : "") +
+          (below && above ? " and " : "") + (above ? std::to_string(above) : "");
+  return {};
+}
+
+// The plan that computes nothing again, whose ladder may not be needed.
+int Planner::plainRung(int64_t b) {
+  for (size_t i = 0; i < rungs.size(); ++i)
+    if (rungs[i].microbatch == b && !rungs[i].asked && rungs[i].loop == index.loop)
+      return int(i);
+  Timeline line(index);
+  line.build(b, index.loop);
+  rungs.push_back({b, "none", index.loop, line.peak, predictedSeconds(index, b, index.loop), nullptr});
+  return int(rungs.size()) - 1;
+}
+
+std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &error) {
+  std::vector<int64_t> sizes = sizesOf(options, error);
+  std::vector<int> chosen;
+  bool free = isFree(options);
   for (int64_t b : sizes) {
     if (free) {
       addMicrobatch(b);
@@ -285,8 +305,10 @@ int64_t Planner::memoryBound(int64_t b) const {
 
 SearchResult Planner::search(const SearchOptions &options) {
   SearchResult result;
-  std::vector<int> chosen = rungsOf(options, result.error);
-  if (!result.error.empty() || chosen.empty())
+  bool free = isFree(options);
+  std::vector<int> chosen = free ? std::vector<int>() : rungsOf(options, result.error);
+  std::vector<int64_t> allowed = sizesOf(options, result.error);
+  if (!result.error.empty() || allowed.empty())
     return result;
   auto fits = [&](int64_t bytes) { return options.arenaBudget < 0 || bytes <= options.arenaBudget; };
 
@@ -296,12 +318,11 @@ SearchResult Planner::search(const SearchOptions &options) {
     double seconds; // of the plan that computes nothing again
   };
   std::vector<Size> sizes;
-  for (int64_t b : microbatches(graph))
-    if (options.microbatch == 0 || options.microbatch == b) {
-      sizes.push_back({b, memoryBound(b), predictedSeconds(index, b, index.loop)});
-      result.bound = std::min(result.bound, sizes.back().bound);
-      result.secondsBound = std::min(result.secondsBound, sizes.back().seconds);
-    }
+  for (int64_t b : allowed) {
+    sizes.push_back({b, memoryBound(b), predictedSeconds(index, b, index.loop)});
+    result.bound = std::min(result.bound, sizes.back().bound);
+    result.secondsBound = std::min(result.secondsBound, sizes.back().seconds);
+  }
 
   // The fastest that fits; of equally fast ones the smaller.
   int best = -1;
@@ -315,16 +336,22 @@ SearchResult Planner::search(const SearchOptions &options) {
         best = r;
     }
   };
-  fastest(chosen);
-  bool free = options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
-  // Refined schedules, where they can still win: no plan of a micro-batch is faster than without recomputation.
   if (free) {
+    // No plan of a micro-batch is faster than without recomputation or smaller than its bound: where that rules it
+    // out, its ladder is not needed.
     std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.seconds < y.seconds; });
+    for (size_t i = 0; i < sizes.size() && best < 0; ++i)
+      if (fits(sizes[i].bound))
+        fastest({plainRung(sizes[i].microbatch)});
     for (const Size &size : sizes)
       if (fits(size.bound) && (best < 0 || size.seconds < rungs[best].seconds)) {
+        addMicrobatch(size.microbatch);
+        fastest(ladderOf(size.microbatch));
         refineMicrobatch(size.microbatch);
         fastest(ladderOf(size.microbatch));
       }
+  } else {
+    fastest(chosen);
   }
   // The smallest: those whose live bytes already exceed the best packing cannot win.
   int smallest = -1;
@@ -338,22 +365,20 @@ SearchResult Planner::search(const SearchOptions &options) {
         smallest = r;
     }
   };
-  if (free)
-    for (const Size &size : sizes)
-      smaller(ladderOf(size.microbatch));
-  else
+  if (!free) {
     smaller(chosen);
-  if (smallest < 0) {
-    result.error = packed(chosen.front()).error;
-    return result;
-  }
-  if (free && best < 0) {
+  } else {
     std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.bound < y.bound; });
     for (const Size &size : sizes)
-      if (size.bound < packed(smallest).decision.arenaBytes) {
-        refineMicrobatch(size.microbatch);
+      if (smallest < 0 || size.bound < packed(smallest).decision.arenaBytes) {
+        if (best < 0)
+          refineMicrobatch(size.microbatch);
         smaller(ladderOf(size.microbatch));
       }
+  }
+  if (smallest < 0) {
+    result.error = chosen.empty() ? "no schedule can be packed" : packed(chosen.front()).error;
+    return result;
   }
   result.smallestArena = packed(smallest).decision.arenaBytes;
   result.feasible = best >= 0;
@@ -401,11 +426,9 @@ SearchResult Planner::search(const SearchOptions &options) {
 
 std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) {
   std::string error;
-  bool free = options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
-  if (free && index.error.empty())
-    for (int64_t b : microbatches(graph))
-      if (options.microbatch == 0 || options.microbatch == b)
-        refineMicrobatch(b);
+  if (isFree(options))
+    for (int64_t b : sizesOf(options, error))
+      refineMicrobatch(b);
   std::vector<int> order = rungsOf(options, error);
   sortByBytes(order);
   std::vector<LadderPoint> points;

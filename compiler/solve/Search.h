@@ -54,6 +54,8 @@ public:
 
 private:
   struct Rung;
+  std::vector<int64_t> sizesOf(const SearchOptions &, std::string &error) const;
+  int plainRung(int64_t microbatch);
   std::vector<int> rungsOf(const SearchOptions &, std::string &error);
   void makeSchedules();
   void addMicrobatch(int64_t microbatch);

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""depth: ten times the layers in the bytes of activations that the shallow net needs when nothing is recomputed.
+
+    bench/depth.py [--quick] [--rounds N]
+
+Two nets: residual feed-forward blocks (models/deep.cinch, a real program) and a residual net of convolutions (a cost graph, planned by
+`cinch solve remat`). Activations are what is alive at the peak beside parameters, state and gradient accumulators, which grow with the
+depth whatever is recomputed. Times are per layer, beside the deep net that recomputes nothing.
+
+The counting bound: when the backward sweep starts, no more than those bytes are held, and each value that it reads and that is not held
+is computed again at least once. Counting units alone, nine tenths of the forward sweep run again; choosing what is held by its price
+(seconds a byte, fractions allowed) is less, and no plan beats that.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from harness import programs
+from harness.npy import write_npy
+
+MODEL = programs.BENCH / "models" / "deep.cinch"
+THREADS = 2
+
+
+def percent(ratio):
+    return f"{100 * (ratio - 1):+.2f} %"
+
+
+def held(found):
+    return found["peak_live"] - found["persistent"] - found["peak_accumulators"]
+
+
+def bounds(found, room):
+    """Forward seconds of a micro-batch's loop, and the least that must run again with `room` bytes of activations."""
+    kernels, runs, made = found["kernels"], found["runs"], found["instances"]
+    kinds = found["buffers"]["kind"]
+    saved = {}  # forward kernel -> bytes that the backward sweep reads
+    for kernel, reads in zip(runs["kernel"], runs["reads"]):
+        if kernels[kernel]["section"] != "loop" or not kernels[kernel]["backward"]:
+            continue
+        for instance in reads:
+            run = made["run"][instance]
+            if run < 0 or kinds[made["buffer"][instance]] != "value":
+                continue
+            writer = runs["kernel"][run]
+            if kernels[writer]["section"] == "loop" and not kernels[writer]["backward"]:
+                saved.setdefault(writer, {})[instance] = made["bytes"][instance]
+    forward = sum(k["seconds"] for k in kernels if k["section"] == "loop" and not k["backward"])
+    items = sorted((kernels[k]["seconds"] / sum(b.values()), sum(b.values()), kernels[k]["seconds"]) for k, b in saved.items())
+    again = sum(seconds for _, _, seconds in items)
+    for _, size, seconds in reversed(items):
+        share = min(1.0, room / size)
+        again -= share * seconds
+        room -= share * size
+        if room <= 0:
+            break
+    return forward, again
+
+
+def write_data(folder, width, classes, batch):
+    draw = random.Random(1)
+    inputs = [[draw.uniform(-1, 1) for _ in range(width)] for _ in range(2 * batch)]
+    write_npy(folder / "x.npy", "f", inputs)
+    write_npy(folder / "y.npy", "i", [max(range(classes), key=lambda c: row[c]) for row in inputs])
+
+
+def measured(plans, rounds, steps, folder):
+    """Seconds of a step of each program: they take turns, the least median of the rounds counts."""
+    for name, options in plans.items():
+        programs.compile(MODEL, folder / name, *options)
+    seconds = {name: [] for name in plans}
+    for _ in range(rounds):
+        for name in plans:
+            taken, _ = programs.train(folder / name, folder, folder / "out", steps, THREADS)
+            seconds[name].append(programs.median(taken))
+    return {name: min(values) for name, values in seconds.items()}
+
+
+def feed_forward(layers, batch, rounds, steps):
+    def options(depth, *more):
+        return ["-D", f"N={depth}", "-D", f"B={batch}", "--max-threads", str(THREADS), *more]
+
+    plain = ["--remat", "none", "--microbatch", str(batch)]
+    shallow, deep = (programs.plan(MODEL, *options(depth, *plain)) for depth in (layers, 10 * layers))
+    budget = deep["memory"] - held(deep) + held(shallow)
+    limit = ["--memory-budget", f"{budget / 1024:.6f}KiB", "--remat", "auto"]
+    wanted = {"fixed": [*limit, "--microbatch", str(batch)], "free": [*limit, "--microbatch", "auto"]}
+    found = {name: programs.plan(MODEL, *options(10 * layers, *more)) for name, more in wanted.items()}
+    forward, again = bounds(deep, held(shallow))
+    count, dear = 1 + 0.9 * forward / deep["seconds"], 1 + again / deep["seconds"]
+    times = {}
+    if rounds:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            write_data(folder, 256, 10, batch)
+            programs_of = {"shallow": options(layers, *plain), "deep": options(10 * layers, *plain)}
+            programs_of.update({name: options(10 * layers, *more) for name, more in wanted.items()})
+            times = measured(programs_of, rounds, steps, folder)
+    print(f"\nresidual feed-forward blocks, batch {batch}, {layers} and {10 * layers} layers")
+    print(f"{'':34}{'activations MiB':>16}{'micro-batch':>12}{'ms a layer':>12}{'beside':>11}{'measured':>10}{'beside':>11}")
+
+    def row(label, plan, depth, name):
+        shown = f"{1e3 * times[name] / depth:10.3f}{percent(times[name] / times['deep'] * 10 * layers / depth):>11}" if times else ""
+        ratio = plan["seconds"] / depth / (deep["seconds"] / (10 * layers))
+        print(f"{label:34}{held(plan) / 2**20:16.2f}{plan['microbatch']:12}{1e3 * plan['seconds'] / depth:12.3f}"
+              f"{percent(ratio):>11}{shown}", flush=True)
+
+    row(f"{layers} layers, nothing recomputed", shallow, layers, "shallow")
+    row(f"{10 * layers} layers, nothing recomputed", deep, 10 * layers, "deep")
+    for name in wanted:
+        if found[name] is None:
+            raise programs.Failed(f"{10 * layers} layers do not fit into {budget} bytes, micro-batch {name}")
+        row(f"{10 * layers} layers, micro-batch {name}", found[name], 10 * layers, name)
+    print(f"counting bound {percent(count)}, no plan with this micro-batch is below {percent(dear)}")
+    programs.result("depth.feed_forward.fixed", found["fixed"]["seconds"] / deep["seconds"])
+    programs.result("depth.feed_forward.free", found["free"]["seconds"] / deep["seconds"])
+    programs.result("depth.feed_forward.counting_bound", count)
+    if times:
+        programs.result("depth.feed_forward.fixed_measured", times["fixed"] / times["deep"])
+        programs.result("depth.feed_forward.free_measured", times["free"] / times["deep"])
+
+
+# Costs are hundredths of a convolution of the whole batch; a launch costs a thousandth of one. Weight gradients are accumulators.
+def residual_net(blocks, parts):
+    """The training graph of a micro-batch of 1 / parts of the batch."""
+    nodes, edges = [], []
+
+    def node(name, cost, units, *sources):
+        nodes.append({"id": len(nodes), "name": name, "cost": cost / parts + 0.1, "bytes": 6400 * units // parts or 1})
+        edges.extend({"source": s, "target": len(nodes) - 1} for s in sources)
+        return len(nodes) - 1
+
+    x = node("stem", 10, 1)
+    kept = []
+    for i in range(blocks):
+        first = node(f"{i}.conv1", 100, 1, x)
+        inner = node(f"{i}.bn1", 2, 1, first)
+        second = node(f"{i}.conv2", 100, 1, inner)
+        y = node(f"{i}.bn2.add", 3, 1, second, x)
+        kept.append((x, first, inner, second, y))
+        x = y
+    forward = sum(n["cost"] for n in nodes)
+    gradient = node("loss", 5, 1, x)
+    for i in reversed(range(blocks)):
+        x, first, inner, second, y = kept[i]
+        skip = node(f"{i}.relu2.grad", 2, 1, gradient, y)
+        inside = node(f"{i}.bn2.grad", 3, 1, skip, second)
+        node(f"{i}.conv2.dw", 100, 0, inside, inner)
+        d = node(f"{i}.conv2.dx", 100, 1, inside)
+        d = node(f"{i}.bn1.grad", 4, 1, d, inner, first)
+        node(f"{i}.conv1.dw", 100, 0, d, x)
+        d = node(f"{i}.conv1.dx", 100, 1, d)
+        gradient = node(f"{i}.add.grad", 2, 1, skip, d)
+    return {"nodes": nodes, "edges": edges}, forward, sum(n["cost"] for n in nodes)
+
+
+def solved(graph, budget, seconds, folder):
+    path = folder / "graph.json"
+    path.write_text(json.dumps(graph))
+    limit = ["--time-limit", str(seconds)] if seconds else []
+    done = subprocess.run([programs.CINCH, "solve", "remat", str(path), "--budget", str(budget), *limit], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise programs.Failed(f"cinch solve remat: exit {done.returncode}\n{done.stderr[:2000]}")
+    return json.loads(done.stdout)
+
+
+def convolutions(layers, seconds):
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        everything = 10**12
+        shallow, _, small = residual_net(layers, 1)
+        budget = solved(shallow, everything, 0, folder)["peak"]
+        deep, forward, plain = residual_net(10 * layers, 1)
+        rows = [(f"{layers} layers, nothing recomputed", budget, 1, small / layers),
+                (f"{10 * layers} layers, nothing recomputed", solved(deep, everything, 0, folder)["peak"], 1, plain / (10 * layers))]
+        costs = {}
+        for parts in (1, 2, 4, 8):
+            graph = residual_net(10 * layers, parts)[0]
+            answer = solved(graph, budget, seconds, folder)
+            if answer["cost"] is None:
+                continue
+            costs[parts] = answer["cost"] * parts
+            rows.append((f"{10 * layers} layers, {parts} micro-batches", answer["peak"], parts, costs[parts] / (10 * layers)))
+            if parts == 1:
+                bound = answer["bound"] / plain
+        print(f"\nresidual net of convolutions (cost graph), {layers} and {10 * layers} blocks")
+        print(f"{'':34}{'activation bytes':>17}{'parts':>7}{'cost a block':>14}{'beside':>11}")
+        for label, peak, parts, cost in rows:
+            print(f"{label:34}{peak:17}{parts:7}{cost:14.2f}{percent(cost / (plain / (10 * layers))):>11}")
+        count = 1 + 0.9 * forward / plain
+        print(f"counting bound {percent(count)}, proven for one micro-batch {percent(bound)}")
+        if 1 not in costs:
+            raise programs.Failed("the deep residual net does not fit")
+        programs.result("depth.residual.fixed", costs[1] / plain)
+        programs.result("depth.residual.free", min(costs.values()) / plain)
+        programs.result("depth.residual.counting_bound", count)
+
+
+def body():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="shallow nets, one round")
+    parser.add_argument("--rounds", type=int, default=3, help="of measuring; 0: predicted times only")
+    parser.add_argument("--seconds", type=float, default=40, help="for each graph that cinch solve remat plans")
+    arguments = parser.parse_args()
+    programs.use_processors(THREADS)
+    print(f"ten times the depth in the same bytes of activations, {THREADS} threads; {programs.machine_line()}")
+    if arguments.quick:
+        feed_forward(4, 64, 1, 3)
+        convolutions(4, 2)
+    else:
+        feed_forward(16, 512, arguments.rounds, 4)
+        convolutions(16, arguments.seconds)
+
+
+programs.main(body)
