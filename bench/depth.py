@@ -117,12 +117,11 @@ def feed_forward(layers, batch, rounds, steps):
             raise programs.Failed(f"{10 * layers} layers do not fit into {budget} bytes, micro-batch {name}")
         row(f"{10 * layers} layers, micro-batch {name}", found[name], 10 * layers, name)
     print(f"counting bound {percent(count)}, no plan with this micro-batch is below {percent(dear)}")
-    programs.result("depth.feed_forward.fixed", found["fixed"]["seconds"] / deep["seconds"])
-    programs.result("depth.feed_forward.free", found["free"]["seconds"] / deep["seconds"])
-    programs.result("depth.feed_forward.counting_bound", count)
-    if times:
-        programs.result("depth.feed_forward.fixed_measured", times["fixed"] / times["deep"])
-        programs.result("depth.feed_forward.free_measured", times["free"] / times["deep"])
+    results = {name: plan["seconds"] / deep["seconds"] for name, plan in found.items()}
+    results["counting_bound"] = count
+    for name in wanted if times else ():
+        results[f"{name}_measured"] = times[name] / times["deep"]
+    return {f"depth.feed_forward.{name}": value for name, value in results.items()}
 
 
 # Costs are hundredths of a convolution of the whole batch; a launch costs a thousandth of one. Weight gradients are accumulators.
@@ -196,9 +195,8 @@ def convolutions(layers, seconds):
         print(f"counting bound {percent(count)}, proven for one micro-batch {percent(bound)}")
         if 1 not in costs:
             raise programs.Failed("the deep residual net does not fit")
-        programs.result("depth.residual.fixed", costs[1] / plain)
-        programs.result("depth.residual.free", min(costs.values()) / plain)
-        programs.result("depth.residual.counting_bound", count)
+        return {"depth.residual.fixed": costs[1] / plain, "depth.residual.free": min(costs.values()) / plain,
+                "depth.residual.counting_bound": count}
 
 
 def body():
@@ -210,11 +208,11 @@ def body():
     programs.use_processors(THREADS)
     print(f"ten times the depth in the same bytes of activations, {THREADS} threads; {programs.machine_line()}")
     if arguments.quick:
-        feed_forward(4, 64, 1, 3)
-        convolutions(4, 2)
+        results = {**feed_forward(4, 64, 1, 3), **convolutions(4, 2)}
     else:
-        feed_forward(16, 512, arguments.rounds, 4)
-        convolutions(16, arguments.seconds)
+        results = {**feed_forward(16, 512, arguments.rounds, 4), **convolutions(16, arguments.seconds)}
+    for name, value in results.items():
+        programs.result(name, value)
 
 
 programs.main(body)

@@ -41,11 +41,11 @@ def body():
     budgets = ["12MiB", "20MiB"] if arguments.quick else BUDGETS
     kinds = {"with row blocks": [], "without": ["--row-blocks", "none"]} if has_row_blocks() else {"without": []}
     print(f"GPT-2 124M's shape, batch 8 x 1024, AdamW, tied{' (tiny)' if arguments.quick else ''}; {programs.machine_line()}")
-    columns = {}
+    columns, results = {}, {}
     for kind, options in kinds.items():
         least, bound = refused([*shape, *options])
         columns[kind] = [f"{least / 2**20:10.1f} MiB  bound {bound / 2**20:9.1f}"]
-        programs.result(f"gpt2.{kind.replace(' ', '_')}.smallest_mib", least / 2**20)
+        results[f"gpt2.{kind.replace(' ', '_')}.smallest_mib"] = least / 2**20
         for budget in budgets:
             found = programs.plan(MODEL, *shape, *options, "--memory-budget", budget)
             if found is None:
@@ -53,10 +53,12 @@ def body():
                 continue
             columns[kind].append(f"{found['seconds']:10.3f} s  {found['count']} x {found['microbatch']}, "
                                  f"+{100 * (found['seconds'] / found['seconds_bound'] - 1):.1f} %")
-            programs.result(f"gpt2.{kind.replace(' ', '_')}.{budget}", found["seconds"])
+            results[f"gpt2.{kind.replace(' ', '_')}.{budget.lower()}"] = found["seconds"]
     print(f"{'':10}" + "".join(f"{kind:<36}" for kind in columns))
     for row, label in enumerate(["smallest", *budgets]):
         print(f"{label:10}" + "".join(f"{column[row]:<36}" for column in columns.values()))
+    for name, value in results.items():
+        programs.result(name, value)
 
 
 programs.main(body)

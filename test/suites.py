@@ -52,6 +52,7 @@ def quick_suites():
         python("execute/opbits.py"),
         python("execute/reference.py"),
         python("execute/budget.py"),
+        python("execute/monotone.py"),
         python("execute/fuzz_plans.py"),
         python("execute/cpus.py"),
         python("execute/overflow.py"),

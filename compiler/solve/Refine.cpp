@@ -63,7 +63,43 @@ public:
           of[w].push_back(current[w]);
         }
     }
+    // What lies there before each run: all that lives through the loop, and the copies still to be read.
+    carried.assign(n + 1, 0);
+    if (n)
+      carried[0] = live[0] - scratch(loop[0]);
+    for (const Copy &c : copies) {
+      if (c.from == 0)
+        carried[0] -= c.bytes;
+      carried[c.from + 1] += c.bytes, carried[c.to + 1] -= c.bytes;
+    }
+    for (int t = 0; t < n; ++t)
+      carried[t + 1] += carried[t];
     return true;
+  }
+  int64_t scratch(int kernel) const { return (g.kernels[kernel].scratchBytesPerThread * g.threads + 63) / 64 * 64; }
+
+  // The most that lies there while `cone` runs right before run r to leave the buffer `wanted` there: the copy `old`
+  // of it is gone by then.
+  int64_t mostInCone(const std::vector<int> &cone, int r, const Copy &old) {
+    int64_t alive = carried[r] - old.bytes, most = 0;
+    inside.clear();
+    for (size_t i = 0; i < cone.size(); ++i)
+      for (int v : g.kernels[cone[i]].writes)
+        if (loopBorn[v])
+          inside.push_back({v, i, v == old.buffer ? cone.size() : i});
+    for (size_t i = 0; i < cone.size(); ++i)
+      for (int v : g.kernels[cone[i]].reads)
+        for (auto &[buffer, from, to] : inside)
+          if (buffer == v)
+            to = std::max(to, i);
+    for (size_t i = 0; i < cone.size(); ++i) {
+      for (auto &[buffer, from, to] : inside)
+        alive += from == i ? g.buffers[buffer].bytes(b) : 0;
+      most = std::max(most, alive + scratch(cone[i]));
+      for (auto &[buffer, from, to] : inside)
+        alive -= to == i ? g.buffers[buffer].bytes(b) : 0;
+    }
+    return most;
   }
 
   // Is a copy of the buffer at hand when run r starts, and read there or later?
@@ -88,7 +124,7 @@ public:
   const StepGraph &g;
   int64_t b;
   Timeline line;
-  std::vector<int64_t> live; // bytes alive during each run of the loop
+  std::vector<int64_t> live, carried; // bytes alive during each run of the loop, and before it
   std::vector<char> loopBorn;
   std::vector<Copy> copies;
   std::vector<std::vector<int>> reads, writes; // copies, of runs
@@ -96,7 +132,12 @@ public:
   std::vector<int> place;                      // of kernels in the loop without recomputation
 
 private:
+  struct Inside {
+    int buffer;
+    size_t from, to;
+  };
   std::vector<int> current;
+  std::vector<Inside> inside;
 };
 
 } // namespace
@@ -264,7 +305,6 @@ std::vector<int> shrink(const GraphIndex &index, int64_t b, std::vector<int> loo
       // What computing it again right before r needs: copies alive there are at hand, others are computed, too.
       std::vector<int> cone, stack{kernel};
       double seconds = 0;
-      int64_t held = 0;
       bool possible = true;
       while (!stack.empty() && possible) {
         int k = stack.back();
@@ -283,17 +323,14 @@ std::vector<int> shrink(const GraphIndex &index, int64_t b, std::vector<int> loo
       }
       if (!possible)
         continue;
-      for (int k : cone)
-        for (int w : g.kernels[k].writes)
-          held += g.buffers[w].bytes(b);
       double gain = std::min(over[r] - over[q + 1], double(copy.bytes) * double(times[r] - times[q + 1]));
-      // What the cone holds at r beyond the value itself.
-      gain -= double(std::max<int64_t>(0, state.live[r] + held - copy.bytes - target));
+      if (gain <= 0)
+        continue;
+      std::sort(cone.begin(), cone.end(), [&](int x, int y) { return state.place[x] < state.place[y]; });
+      gain -= double(std::max<int64_t>(0, state.mostInCone(cone, r, copy) - target));
       double score = gain / (seconds + 1e-9);
-      if (gain > 0) {
-        std::sort(cone.begin(), cone.end(), [&](int x, int y) { return state.place[x] < state.place[y]; });
+      if (gain > 0)
         moves.push_back({score, r, copy.bytes, std::move(cone), {kernel, loop[r]}});
-      }
     }
     if (moves.empty())
       return {};

@@ -91,21 +91,23 @@ void Planner::refineMicrobatch(int64_t b) {
   std::vector<int> given = ladderOf(b), chain = index.loop;
   sortByTime(given);
   int64_t high = line.peak, low = std::min(memoryBound(b), high);
-  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28)), steps = 400, failures = 0;
-  for (int i = points - 1; i >= 0 && failures < 2; --i) {
-    double share = double(i) / points;
-    int64_t target = low + int64_t(double(high - low) * share * share) / 64 * 64;
+  int refinements = 0;
+  std::vector<int> smallest;
+  int64_t reached = INT64_MAX;
+  for (int r : given)
+    if (rungs[r].peakLive < reached)
+      reached = rungs[r].peakLive, smallest = rungs[r].loop;
+  // Adds the best plan found within the target, if there is one.
+  auto attempt = [&](int64_t target) {
     std::vector<int> best;
     double least = 1e300;
     auto offer = [&](std::vector<int> loop) {
-      if (loop.empty())
-        return;
-      double seconds = predictedSeconds(index, b, loop);
+      double seconds = loop.empty() ? least : predictedSeconds(index, b, loop);
       if (seconds < least)
         least = seconds, best = std::move(loop);
     };
     auto lower = [&](const std::vector<int> &from) {
-      std::vector<int> loop = shrink(index, b, from, target, steps);
+      std::vector<int> loop = shrink(index, b, from, target, 400);
       if (!loop.empty())
         offer(fill(index, b, reorder(index, b, loop, false, 2), target));
     };
@@ -121,14 +123,30 @@ void Planner::refineMicrobatch(int64_t b) {
     lower(chain);
     if (above >= 0 && above != within)
       lower(rungs[above].loop);
-    if (best.empty() || !line.build(b, best)) {
-      ++failures;
-      continue;
-    }
-    failures = 0;
+    if (within < 0)
+      lower(smallest);
+    if (best.empty() || !line.build(b, best))
+      return false;
     chain = best;
-    rungs.push_back({b, "refined " + std::to_string(i), std::move(best), line.peak, least, nullptr});
+    if (line.peak < reached)
+      reached = line.peak, smallest = best;
+    rungs.push_back({b, "refined " + std::to_string(++refinements), std::move(best), line.peak, least, nullptr});
+    return true;
+  };
+  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28));
+  int64_t refused = low - 1;
+  for (int i = points - 1; i >= 0; --i) {
+    double share = double(i) / points;
+    int64_t target = low + int64_t(double(high - low) * share * share) / 64 * 64;
+    if (attempt(target))
+      continue;
+    refused = target;
+    break;
   }
+  // How low does it go?
+  for (int i = 0; i < 6 && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
+    if (int64_t target = refused + (reached - refused) / 2; !attempt(target))
+      refused = target;
 }
 
 std::vector<int> Planner::ladderOf(int64_t b) const {
