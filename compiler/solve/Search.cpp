@@ -1,198 +1,9 @@
-// Search.cpp: the ladder, lazily packed, and the explanation of a budget that cannot be met.
+// Search.cpp: which plan of the ladder answers a budget, and the explanation of a budget that cannot be met.
 #include "compiler/solve/Search.h"
-#include "compiler/solve/Refine.h"
-#include "compiler/solve/Reorder.h"
 
 #include <algorithm>
 
 namespace cinch::solve {
-
-struct Planner::Rung {
-  int64_t microbatch;
-  std::string name;
-  std::vector<int> loop;
-  int64_t peakLive;
-  double seconds;
-  std::shared_ptr<Plan> plan; // packed when first needed
-  bool packedWell = false;    // no packing of it is known to be lower, or the search for one has been done
-  bool asked = false;         // only there because a user named the strategy: no part of the ladder
-};
-
-// The order of the loop is settled first: every schedule is made from it.
-static GraphIndex ordered(const StepGraph &graph, uint64_t orderSeed) {
-  GraphIndex index(graph);
-  if (index.error.empty())
-    index.loop = orderSeed ? shuffled(index, index.loop, orderSeed) : reorder(index, graph.batch, index.loop, true);
-  return index;
-}
-
-Planner::Planner(const StepGraph &g, uint64_t orderSeed)
-    : graph(g), index(ordered(graph, orderSeed)), sweep(index) {}
-Planner::~Planner() = default;
-
-// The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same
-// proportions at others. Those stay that no other beats in bytes and time at the largest or at the smallest
-// micro-batch, and whatever a user can name.
-void Planner::makeSchedules() {
-  if (!schedules.empty())
-    return;
-  std::vector<int64_t> sizes = microbatches(graph);
-  std::vector<RematCandidate> all = candidates(sweep, sizes.back());
-  std::vector<bool> stays(all.size(), false);
-  Timeline line(index);
-  for (int64_t b : {sizes.front(), sizes.back()}) {
-    struct Point {
-      int64_t peak;
-      double seconds;
-      size_t at;
-    };
-    std::vector<Point> points;
-    for (size_t i = 0; i < all.size(); ++i)
-      if (line.build(b, all[i].loop))
-        points.push_back({line.peak, predictedSeconds(index, b, all[i].loop), i});
-    std::stable_sort(points.begin(), points.end(), [](const Point &x, const Point &y) {
-      return x.peak != y.peak ? x.peak < y.peak : x.seconds < y.seconds;
-    });
-    double fastest = 1e300;
-    for (const Point &p : points)
-      if (p.seconds < fastest)
-        fastest = p.seconds, stays[p.at] = true;
-  }
-  for (size_t i = 0; i < all.size(); ++i)
-    if (stays[i] || all[i].named)
-      schedules.push_back(std::move(all[i]));
-}
-
-void Planner::addMicrobatch(int64_t b) {
-  if (std::find(done.begin(), done.end(), b) != done.end())
-    return;
-  done.push_back(b);
-  makeSchedules();
-  Timeline line(index);
-  plainRung(b);
-  for (const RematCandidate &c : schedules)
-    if (c.loop != index.loop && line.build(b, c.loop))
-      rungs.push_back({b, c.name, c.loop, line.peak, predictedSeconds(index, b, c.loop), nullptr});
-}
-
-// Between the plan that keeps everything and the bound, at targets that depend on the graph alone: the plan of the
-// target before gives up more, the best schedule within the target fills it, and the best a little above it gives up.
-void Planner::refineMicrobatch(int64_t b) {
-  if (std::find(refined.begin(), refined.end(), b) != refined.end())
-    return;
-  refined.push_back(b);
-  addMicrobatch(b);
-  // Longer loops repeat their blocks, and the dynamic program serves them; the moves would take too long.
-  size_t kernels = index.loop.size();
-  Timeline line(index);
-  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > 20'000 ||
-      !line.build(b, index.loop))
-    return;
-  std::vector<int> given = ladderOf(b), chain = index.loop;
-  sortByTime(given);
-  int64_t high = line.peak, low = std::min(memoryBound(b), high);
-  int refinements = 0;
-  std::vector<int> smallest;
-  int64_t reached = INT64_MAX;
-  for (int r : given)
-    if (rungs[r].peakLive < reached)
-      reached = rungs[r].peakLive, smallest = rungs[r].loop;
-  // Adds the best plan found within the target, if there is one.
-  auto attempt = [&](int64_t target) {
-    std::vector<int> best;
-    double least = 1e300;
-    auto offer = [&](std::vector<int> loop) {
-      double seconds = loop.empty() ? least : predictedSeconds(index, b, loop);
-      if (seconds < least)
-        least = seconds, best = std::move(loop);
-    };
-    auto lower = [&](const std::vector<int> &from) {
-      std::vector<int> loop = shrink(index, b, from, target, 400);
-      if (!loop.empty())
-        offer(fill(index, b, reorder(index, b, loop, false, 2), target));
-    };
-    int within = -1, above = -1;
-    for (int r : given) {
-      if (within < 0 && rungs[r].peakLive <= target)
-        within = r;
-      if (above < 0 && rungs[r].peakLive <= target + (high - target) / 8)
-        above = r;
-    }
-    if (within >= 0)
-      offer(fill(index, b, rungs[within].loop, target));
-    lower(chain);
-    if (above >= 0 && above != within)
-      lower(rungs[above].loop);
-    if (within < 0)
-      lower(smallest);
-    if (best.empty() || !line.build(b, best))
-      return false;
-    chain = best;
-    if (line.peak < reached)
-      reached = line.peak, smallest = best;
-    rungs.push_back({b, "refined " + std::to_string(++refinements), std::move(best), line.peak, least, nullptr});
-    return true;
-  };
-  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28));
-  int64_t refused = low - 1;
-  for (int i = points - 1; i >= 0; --i) {
-    double share = double(i) / points;
-    int64_t target = low + int64_t(double(high - low) * share * share) / 64 * 64;
-    if (attempt(target))
-      continue;
-    refused = target;
-    break;
-  }
-  // How low does it go?
-  for (int i = 0; i < 6 && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
-    if (int64_t target = refused + (reached - refused) / 2; !attempt(target))
-      refused = target;
-}
-
-std::vector<int> Planner::ladderOf(int64_t b) const {
-  std::vector<int> list;
-  for (size_t i = 0; i < rungs.size(); ++i)
-    if (rungs[i].microbatch == b && !rungs[i].asked)
-      list.push_back(int(i));
-  return list;
-}
-
-// Of equals the larger micro-batch comes first, then the one that was there first: those of one micro-batch always
-// come in the same order.
-void Planner::sortByTime(std::vector<int> &list) const {
-  std::stable_sort(list.begin(), list.end(), [&](int x, int y) {
-    const Rung &a = rungs[x], &b = rungs[y];
-    if (a.seconds != b.seconds)
-      return a.seconds < b.seconds;
-    return a.peakLive != b.peakLive ? a.peakLive < b.peakLive : a.microbatch > b.microbatch;
-  });
-}
-void Planner::sortByBytes(std::vector<int> &list) const {
-  std::stable_sort(list.begin(), list.end(), [&](int x, int y) {
-    const Rung &a = rungs[x], &b = rungs[y];
-    if (a.peakLive != b.peakLive)
-      return a.peakLive < b.peakLive;
-    return a.seconds != b.seconds ? a.seconds < b.seconds : a.microbatch > b.microbatch;
-  });
-}
-
-const Plan &Planner::packed(int rung, bool thorough) {
-  Rung &r = rungs[rung];
-  ArenaLimits limits;
-  if (!r.plan) {
-    limits.work /= 20;
-    r.plan = std::make_shared<Plan>(evaluate(index, {r.microbatch, r.loop}, limits));
-    r.packedWell = r.plan->decision.arenaBytes == r.plan->peakLive;
-  }
-  if (thorough && !r.packedWell) {
-    r.packedWell = true;
-    limits = {};
-    Plan better = evaluate(index, {r.microbatch, r.loop}, limits);
-    if (better.error.empty() && better.decision.arenaBytes < r.plan->decision.arenaBytes)
-      *r.plan = std::move(better);
-  }
-  return *r.plan;
-}
 
 static bool isFree(const SearchOptions &options) {
   return options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
@@ -219,17 +30,6 @@ std::vector<int64_t> Planner::sizesOf(const SearchOptions &options, std::string 
           std::to_string(options.microbatch) + "; nearest: " + (below ? std::to_string(below) : "") +
           (below && above ? " and " : "") + (above ? std::to_string(above) : "");
   return {};
-}
-
-// The plan that computes nothing again, whose ladder may not be needed.
-int Planner::plainRung(int64_t b) {
-  for (size_t i = 0; i < rungs.size(); ++i)
-    if (rungs[i].microbatch == b && !rungs[i].asked && rungs[i].loop == index.loop)
-      return int(i);
-  Timeline line(index);
-  line.build(b, index.loop);
-  rungs.push_back({b, "none", index.loop, line.peak, predictedSeconds(index, b, index.loop), nullptr});
-  return int(rungs.size()) - 1;
 }
 
 std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &error) {
@@ -321,10 +121,88 @@ int64_t Planner::memoryBound(int64_t b) const {
   return bound;
 }
 
+// Values that lie on both sides of the kernel at which the sweep turns, in any order: made by what it needs, read by
+// what needs it.
+void Planner::findHeldOver() {
+  if (sweep.turn >= int(index.loop.size()))
+    return;
+  int pivot = index.loop[sweep.turn];
+  std::vector<char> before(graph.kernels.size(), 0), after(graph.kernels.size(), 0), made(graph.buffers.size(), 0);
+  std::vector<int> stack{pivot};
+  while (!stack.empty()) {
+    int k = stack.back();
+    stack.pop_back();
+    for (int r : graph.kernels[k].reads)
+      if (int from = graph.buffers[r].producer; from >= 0 && index.bornIn[r] == Section::Loop && !before[from] &&
+                                                graph.buffers[r].kind == Buffer::Value && from != pivot)
+        before[from] = 1, stack.push_back(from);
+  }
+  after[pivot] = 1;
+  for (int k : index.loop) {
+    for (int r : graph.kernels[k].reads)
+      after[k] |= made[r];
+    if (after[k])
+      for (int w : graph.kernels[k].writes)
+        made[w] = graph.buffers[w].kind == Buffer::Value;
+  }
+  for (int k : index.loop) {
+    if (!before[k] || !index.mayRecompute[k])
+      continue;
+    std::vector<int> over;
+    for (int w : graph.kernels[k].writes)
+      for (int reader : index.readers[w])
+        if (after[reader] && reader != pivot && graph.kernels[reader].section == Section::Loop) {
+          over.push_back(w);
+          break;
+        }
+    if (!over.empty())
+      heldOver.push_back({k, over});
+  }
+}
+
+// When the turning kernel runs first, each of these kernels either has its values lying in memory or runs again: what
+// is dear for its bytes is held, fractions of it, too.
+double Planner::secondsBound(int64_t b, int64_t arenaBytes) const {
+  double plain = predictedSeconds(index, b, index.loop);
+  if (arenaBytes < 0)
+    return plain;
+  double room = double(arenaBytes);
+  for (size_t v = 0; v < graph.buffers.size(); ++v) {
+    bool readInLoop = false;
+    if (!index.persistent[v] && index.bornIn[v] == Section::Prologue)
+      for (int reader : index.readers[v])
+        readInLoop |= graph.kernels[reader].section == Section::Loop;
+    if (index.persistent[v] || graph.buffers[v].kind == Buffer::Accumulator || readInLoop)
+      room -= double(graph.buffers[v].bytes(b));
+  }
+  struct Item {
+    double bytes, seconds;
+  };
+  std::vector<Item> items;
+  double again = 0;
+  for (auto &[kernel, values] : heldOver) {
+    Item item{1e-3, graph.kernels[kernel].seconds.at(b)};
+    for (int v : values)
+      item.bytes += double(graph.buffers[v].bytes(b));
+    again += item.seconds;
+    items.push_back(item);
+  }
+  std::sort(items.begin(), items.end(),
+            [](const Item &x, const Item &y) { return x.seconds * y.bytes > y.seconds * x.bytes; });
+  for (const Item &item : items) {
+    double share = item.bytes <= room ? 1 : std::max(0.0, room) / std::max(item.bytes, 1.0);
+    again -= share * item.seconds;
+    room -= share * item.bytes;
+  }
+  return plain + std::max(0.0, again) * (1 - 1e-9) * double(graph.batch / b);
+}
+
 SearchResult Planner::search(const SearchOptions &options) {
   SearchResult result;
   bool free = isFree(options);
-  std::vector<int> chosen = free ? std::vector<int>() : rungsOf(options, result.error);
+  std::vector<int> chosen;
+  if (!free)
+    chosen = rungsOf(options, result.error);
   std::vector<int64_t> allowed = sizesOf(options, result.error);
   if (!result.error.empty() || allowed.empty())
     return result;
@@ -333,21 +211,23 @@ SearchResult Planner::search(const SearchOptions &options) {
   result.bound = INT64_MAX, result.secondsBound = INT64_MAX;
   struct Size {
     int64_t microbatch, bound;
-    double seconds; // of the plan that computes nothing again
+    double seconds; // proven: no plan is faster
   };
   std::vector<Size> sizes;
   for (int64_t b : allowed) {
-    sizes.push_back({b, memoryBound(b), predictedSeconds(index, b, index.loop)});
+    sizes.push_back({b, memoryBound(b), secondsBound(b, options.arenaBudget)});
     result.bound = std::min(result.bound, sizes.back().bound);
     result.secondsBound = std::min(result.secondsBound, sizes.back().seconds);
   }
 
   // The fastest that fits; of equally fast ones the smaller.
   int best = -1;
-  auto fastest = [&](std::vector<int> list) {
+  auto limit = [&] { return best < 0 ? options.fasterThan : rungs[best].seconds; };
+  auto fastest = [&](const std::vector<int> &ladder) {
+    std::vector<int> list = ladder;
     sortByTime(list);
     for (int r : list) {
-      if (best >= 0 && rungs[r].seconds >= rungs[best].seconds)
+      if (rungs[r].seconds >= limit())
         return;
       if (fits(rungs[r].peakLive) && packed(r).error.empty() &&
           (fits(packed(r).decision.arenaBytes) || fits(packed(r, true).decision.arenaBytes)))
@@ -355,14 +235,13 @@ SearchResult Planner::search(const SearchOptions &options) {
     }
   };
   if (free) {
-    // No plan of a micro-batch is faster than without recomputation or smaller than its bound: where that rules it
-    // out, its ladder is not needed.
+    // Where the bounds rule a micro-batch out, its ladder is not needed.
     std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.seconds < y.seconds; });
     for (size_t i = 0; i < sizes.size() && best < 0; ++i)
-      if (fits(sizes[i].bound))
+      if (fits(sizes[i].bound) && sizes[i].seconds < limit())
         fastest({plainRung(sizes[i].microbatch)});
     for (const Size &size : sizes)
-      if (fits(size.bound) && (best < 0 || size.seconds < rungs[best].seconds)) {
+      if (fits(size.bound) && size.seconds < limit()) {
         addMicrobatch(size.microbatch);
         fastest(ladderOf(size.microbatch));
         refineMicrobatch(size.microbatch);
@@ -371,9 +250,14 @@ SearchResult Planner::search(const SearchOptions &options) {
   } else {
     fastest(chosen);
   }
+  if (best < 0 && !options.smallest) {
+    result.smallestArena = INT64_MAX;
+    return result;
+  }
   // The smallest: those whose live bytes already exceed the best packing cannot win.
   int smallest = -1;
-  auto smaller = [&](std::vector<int> list) {
+  auto smaller = [&](const std::vector<int> &ladder) {
+    std::vector<int> list = ladder;
     sortByBytes(list);
     for (int r : list) {
       if (smallest >= 0 && rungs[r].peakLive >= packed(smallest).decision.arenaBytes)
@@ -444,9 +328,6 @@ SearchResult Planner::search(const SearchOptions &options) {
 
 std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) {
   std::string error;
-  if (isFree(options))
-    for (int64_t b : sizesOf(options, error))
-      refineMicrobatch(b);
   std::vector<int> order = rungsOf(options, error);
   sortByBytes(order);
   std::vector<LadderPoint> points;

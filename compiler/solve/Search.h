@@ -1,8 +1,8 @@
 // Search.h: micro-batch and rematerialization together: the least predicted time of a step whose arena fits.
 //
-// The ladder of plans (every micro-batch x every candidate schedule) depends on the graph alone, and the answer for a
-// budget is the fastest plan of the ladder that fits: a larger budget is never slower, a smaller one never peaks
-// higher.
+// The ladder of plans (every micro-batch x every candidate schedule, refined by local search) depends on the graph
+// alone, and the answer for a budget is the fastest plan of the ladder that fits: a larger budget is never slower, a
+// smaller one never peaks higher.
 #ifndef CINCH_COMPILER_SOLVE_SEARCH_H
 #define CINCH_COMPILER_SOLVE_SEARCH_H
 
@@ -17,6 +17,9 @@ struct SearchOptions {
   int64_t arenaBudget = -1; // bytes the arena may have (the budget less the allowance); < 0: no limit
   int64_t microbatch = 0;   // 0: the search chooses
   Strategy strategy;        // Auto, Optimal: the search chooses
+  // Of interest are only plans faster than this, and the smallest one only if `smallest`: for who asks several planners.
+  double fasterThan = 1e300;
+  bool smallest = true;
 };
 
 // A point of the trade-off between memory and time.
@@ -33,7 +36,7 @@ struct SearchResult {
   Plan plan;         // the plan, or if nothing fits the smallest one under these options
   Choice choice;
   std::string name;
-  int64_t smallestArena = 0; // of any plan known under these options
+  int64_t smallestArena = 0; // of any plan known under these options: if nothing fits, the smallest there is
   int64_t bound = 0;         // proven: no order and no recomputation under these options needs less
   double secondsBound = 0;   // proven: no plan under these options is predicted faster
   // If nothing fits: what is alive at the peak of the smallest plan, and what would help (empty: only a larger budget).
@@ -51,11 +54,23 @@ public:
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
   // Bytes of the arena that no plan at this micro-batch can go below.
   int64_t memoryBound(int64_t microbatch) const;
+  // Seconds that no plan at this micro-batch can go below whose arena has so many bytes (< 0: any number).
+  double secondsBound(int64_t microbatch, int64_t arenaBytes) const;
 
 private:
-  struct Rung;
+  struct Rung {
+    int64_t microbatch;
+    std::string name;
+    std::vector<int> loop;
+    int64_t peakLive;
+    double seconds;
+    std::shared_ptr<Plan> plan; // packed when first needed
+    bool packedWell = false;    // no packing of it is known to be lower, or the search for one has been done
+    bool asked = false;         // only there because a user named the strategy: no part of the ladder
+  };
   std::vector<int64_t> sizesOf(const SearchOptions &, std::string &error) const;
   int plainRung(int64_t microbatch);
+  void findHeldOver();
   std::vector<int> rungsOf(const SearchOptions &, std::string &error);
   void makeSchedules();
   void addMicrobatch(int64_t microbatch);
@@ -70,6 +85,7 @@ private:
   GraphIndex index;
   Sweep sweep;
   std::vector<RematCandidate> schedules;
+  std::vector<std::pair<int, std::vector<int>>> heldOver; // kernels, and what of theirs is read beyond the turn
   std::vector<Rung> rungs;
   std::vector<int64_t> done, refined; // micro-batches whose rungs exist, and those whose refined rungs do
 };

@@ -21,7 +21,23 @@ static bool better(const SearchResult &a, const SearchResult &b) {
   return a.feasible ? a.plan.seconds < b.plan.seconds : a.smallestArena < b.smallestArena;
 }
 
-SearchResult VariantPlanner::search(const SearchOptions &options, bool whole, int &chosen) {
+SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int &chosen) {
+  // What fits comes first; how small it could be is asked only if nothing does, or if that is wanted.
+  SearchOptions options = asked;
+  options.smallest = false;
+  SearchResult best = searchAll(options, chosen);
+  if (!best.error.empty() || !asked.smallest || (best.feasible && !whole))
+    return best;
+  if (!best.feasible)
+    return searchAll(asked, chosen);
+  options = asked;
+  options.arenaBudget = 0;
+  int smallest = 0;
+  best.smallestArena = std::min(best.smallestArena, searchAll(options, smallest).smallestArena);
+  return best;
+}
+
+SearchResult VariantPlanner::searchAll(SearchOptions options, int &chosen) {
   chosen = 0;
   SearchResult best = planners.front().search(options);
   if (!best.error.empty())
@@ -29,41 +45,18 @@ SearchResult VariantPlanner::search(const SearchOptions &options, bool whole, in
   for (int i = 1; i < int(variants.size()); ++i) {
     if (!allows(i, options))
       continue;
-    // No plan of a graph at a micro-batch is faster than its loop without recomputation, or smaller than its bound.
-    const StepGraph &g = variants[i].rows.graph;
-    GraphIndex index(g);
-    std::vector<int> plain = plainLoop(g);
-    std::vector<int64_t> sizes;
-    for (int64_t b : microbatches(g)) {
-      if (options.microbatch > 0 && options.microbatch != b)
-        continue;
-      double fastest = predictedSeconds(index, b, plain);
-      int64_t bound = planners[i].memoryBound(b);
-      best.secondsBound = std::min(best.secondsBound, fastest);
-      best.bound = std::min(best.bound, bound);
-      if (fastest < best.plan.seconds && (options.arenaBudget < 0 || bound <= options.arenaBudget))
-        sizes.push_back(b);
-    }
-    auto offer = [&](SearchResult result) {
-      if (!result.error.empty())
-        return;
-      int64_t smallest = std::min(best.smallestArena, result.smallestArena), bound = std::min(best.bound, result.bound);
-      double secondsBound = std::min(best.secondsBound, result.secondsBound);
-      if (better(result, best)) {
-        best = std::move(result);
-        chosen = i;
-      }
-      best.smallestArena = smallest, best.bound = bound, best.secondsBound = secondsBound;
-    };
-    if (whole || !best.feasible) {
-      offer(planners[i].search(options));
+    // Only what is faster than the best so far matters, which rules most of it out unplanned.
+    options.fasterThan = best.feasible ? best.plan.seconds : SearchOptions().fasterThan;
+    SearchResult result = planners[i].search(options);
+    if (!result.error.empty())
       continue;
+    int64_t smallest = std::min(best.smallestArena, result.smallestArena), bound = std::min(best.bound, result.bound);
+    double secondsBound = std::min(best.secondsBound, result.secondsBound);
+    if (better(result, best)) {
+      best = std::move(result);
+      chosen = i;
     }
-    for (int64_t b : sizes) {
-      SearchOptions at = options;
-      at.microbatch = b;
-      offer(planners[i].search(at));
-    }
+    best.smallestArena = smallest, best.bound = bound, best.secondsBound = secondsBound;
   }
   if (!variants[chosen].name.empty())
     best.name += ", " + variants[chosen].name;

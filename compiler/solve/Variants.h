@@ -28,6 +28,7 @@ public:
   const Variant &variant(int i) const { return variants[i]; }
 
 private:
+  SearchResult searchAll(SearchOptions, int &chosen);
   bool allows(int i, const SearchOptions &) const;
 
   std::vector<Variant> variants;

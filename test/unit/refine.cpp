@@ -66,7 +66,7 @@ static void testTargets(const std::string &name, const StepGraph &g) {
 // problem as a graph for `solve remat`.
 static void testExact() {
   std::mt19937_64 random(11);
-  double logs = 0;
+  double logs = 0, tight = 0;
   int cases = 0, equal = 0, missed = 0;
   for (int i = 0; i < 60; ++i) {
     GraphBuilder b;
@@ -106,6 +106,9 @@ static void testExact() {
       if (best.status != DagSolution::Optimal || !r.feasible)
         continue;
       expect(r.plan.seconds >= best.cost.cost * (1 - 1e-9), "graph " + std::to_string(i) + ": no plan beats the optimum");
+      expect(r.secondsBound <= best.cost.cost * (1 + 1e-9),
+             "graph " + std::to_string(i) + ": the bound on time is not above the optimum");
+      tight += r.secondsBound / best.cost.cost;
       logs += std::log(r.plan.seconds / best.cost.cost);
       equal += r.plan.seconds <= best.cost.cost * (1 + 1e-9);
       ++cases;
@@ -114,8 +117,9 @@ static void testExact() {
     missed += below.status == DagSolution::Optimal || below.status == DagSolution::Feasible;
   }
   double mean = std::exp(logs / std::max(1, cases));
-  std::printf("beside the exact solver: %d of %d optimal, geometric mean %.4f, smaller budgets exist on %d of 60\n", equal,
-              cases, mean, missed);
+  std::printf("beside the exact solver: %d of %d optimal, geometric mean %.4f, the bound is %.3f of the optimum, "
+              "smaller budgets exist on %d of 60\n",
+              equal, cases, mean, tight / std::max(1, cases), missed);
   expect(cases >= 60 && mean <= 1.05, "near the optimum");
 }
 
@@ -130,6 +134,8 @@ static void testMonotone(const std::string &name, const StepGraph &g, uint64_t s
     found.push_back({budget, planner.search({budget, 0, {}})});
     expect(found.back().second.feasible && found.back().second.plan.decision.arenaBytes <= budget,
            name + ": a budget above the smallest is met");
+    const SearchResult &r = found.back().second;
+    expect(r.secondsBound <= r.plan.seconds * (1 + 1e-12), name + ": the bound on time is not above the plan");
   }
   std::sort(found.begin(), found.end(), [](auto &x, auto &y) { return x.first < y.first; });
   for (size_t i = 1; i < found.size(); ++i) {

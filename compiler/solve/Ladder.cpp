@@ -1,0 +1,201 @@
+// Ladder.cpp: the plans among which a search chooses: every micro-batch x every candidate schedule, and what local search
+// makes of them. They depend on the graph alone; which of them are made, and which are packed, on what is asked.
+#include "compiler/solve/Refine.h"
+#include "compiler/solve/Reorder.h"
+#include "compiler/solve/Search.h"
+
+#include <algorithm>
+
+namespace cinch::solve {
+
+// The order of the loop is settled first: every schedule is made from it.
+static GraphIndex ordered(const StepGraph &graph, uint64_t orderSeed) {
+  GraphIndex index(graph);
+  if (index.error.empty())
+    index.loop = orderSeed ? shuffled(index, index.loop, orderSeed) : reorder(index, graph.batch, index.loop, true);
+  return index;
+}
+
+Planner::Planner(const StepGraph &g, uint64_t orderSeed)
+    : graph(g), index(ordered(graph, orderSeed)), sweep(index) {
+  if (index.error.empty())
+    findHeldOver();
+}
+Planner::~Planner() = default;
+
+// The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same
+// proportions at others. Those stay that no other beats in bytes and time at the largest or at the smallest
+// micro-batch, and whatever a user can name.
+void Planner::makeSchedules() {
+  if (!schedules.empty())
+    return;
+  std::vector<int64_t> sizes = microbatches(graph);
+  std::vector<RematCandidate> all = candidates(sweep, sizes.back());
+  std::vector<bool> stays(all.size(), false);
+  Timeline line(index);
+  for (int64_t b : {sizes.front(), sizes.back()}) {
+    struct Point {
+      int64_t peak;
+      double seconds;
+      size_t at;
+    };
+    std::vector<Point> points;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (line.build(b, all[i].loop))
+        points.push_back({line.peak, predictedSeconds(index, b, all[i].loop), i});
+    std::stable_sort(points.begin(), points.end(), [](const Point &x, const Point &y) {
+      return x.peak != y.peak ? x.peak < y.peak : x.seconds < y.seconds;
+    });
+    double fastest = 1e300;
+    for (const Point &p : points)
+      if (p.seconds < fastest)
+        fastest = p.seconds, stays[p.at] = true;
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    if (stays[i] || all[i].named)
+      schedules.push_back(std::move(all[i]));
+}
+
+void Planner::addMicrobatch(int64_t b) {
+  if (std::find(done.begin(), done.end(), b) != done.end())
+    return;
+  done.push_back(b);
+  makeSchedules();
+  Timeline line(index);
+  plainRung(b);
+  for (const RematCandidate &c : schedules)
+    if (c.loop != index.loop && line.build(b, c.loop))
+      rungs.push_back({b, c.name, c.loop, line.peak, predictedSeconds(index, b, c.loop), nullptr});
+}
+
+// Between the plan that keeps everything and the bound, at targets that depend on the graph alone: the plan of the
+// target before gives up more, the best schedule within the target fills it, and the best a little above it gives up.
+void Planner::refineMicrobatch(int64_t b) {
+  if (std::find(refined.begin(), refined.end(), b) != refined.end())
+    return;
+  refined.push_back(b);
+  addMicrobatch(b);
+  // Longer loops repeat their blocks, and the dynamic program serves them; the moves would take too long.
+  size_t kernels = index.loop.size();
+  Timeline line(index);
+  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > 20'000 ||
+      !line.build(b, index.loop))
+    return;
+  std::vector<int> given = ladderOf(b), chain = index.loop;
+  sortByTime(given);
+  int64_t high = line.peak, low = std::min(memoryBound(b), high);
+  int refinements = 0;
+  std::vector<int> smallest;
+  int64_t reached = INT64_MAX;
+  for (int r : given)
+    if (rungs[r].peakLive < reached)
+      reached = rungs[r].peakLive, smallest = rungs[r].loop;
+  // Adds the best plan found within the target, if there is one.
+  auto attempt = [&](int64_t target) {
+    std::vector<int> best;
+    double least = 1e300;
+    auto offer = [&](std::vector<int> loop) {
+      double seconds = loop.empty() ? least : predictedSeconds(index, b, loop);
+      if (seconds < least)
+        least = seconds, best = std::move(loop);
+    };
+    auto lower = [&](const std::vector<int> &from) {
+      std::vector<int> loop = shrink(index, b, from, target, 400);
+      if (!loop.empty())
+        offer(fill(index, b, reorder(index, b, loop, false, 2), target));
+    };
+    int within = -1, above = -1;
+    for (int r : given) {
+      if (within < 0 && rungs[r].peakLive <= target)
+        within = r;
+      if (above < 0 && rungs[r].peakLive <= target + (high - target) / 8)
+        above = r;
+    }
+    if (within >= 0)
+      offer(fill(index, b, rungs[within].loop, target));
+    lower(chain);
+    if (above >= 0 && above != within)
+      lower(rungs[above].loop);
+    if (within < 0)
+      lower(smallest);
+    if (best.empty() || !line.build(b, best))
+      return false;
+    chain = best;
+    if (line.peak < reached)
+      reached = line.peak, smallest = best;
+    rungs.push_back({b, "refined " + std::to_string(++refinements), std::move(best), line.peak, least, nullptr});
+    return true;
+  };
+  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28));
+  int64_t refused = low - 1;
+  for (int i = points - 1; i >= 0; --i) {
+    double share = double(i) / points;
+    int64_t target = low + int64_t(double(high - low) * share * share) / 64 * 64;
+    if (attempt(target))
+      continue;
+    refused = target;
+    break;
+  }
+  // How low does it go?
+  for (int i = 0; i < 6 && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
+    if (int64_t target = refused + (reached - refused) / 2; !attempt(target))
+      refused = target;
+}
+
+std::vector<int> Planner::ladderOf(int64_t b) const {
+  std::vector<int> list;
+  for (size_t i = 0; i < rungs.size(); ++i)
+    if (rungs[i].microbatch == b && !rungs[i].asked)
+      list.push_back(int(i));
+  return list;
+}
+
+// Of equals the larger micro-batch comes first, then the one that was there first: those of one micro-batch always
+// come in the same order.
+void Planner::sortByTime(std::vector<int> &list) const {
+  std::stable_sort(list.begin(), list.end(), [&](int x, int y) {
+    const Rung &a = rungs[x], &b = rungs[y];
+    if (a.seconds != b.seconds)
+      return a.seconds < b.seconds;
+    return a.peakLive != b.peakLive ? a.peakLive < b.peakLive : a.microbatch > b.microbatch;
+  });
+}
+void Planner::sortByBytes(std::vector<int> &list) const {
+  std::stable_sort(list.begin(), list.end(), [&](int x, int y) {
+    const Rung &a = rungs[x], &b = rungs[y];
+    if (a.peakLive != b.peakLive)
+      return a.peakLive < b.peakLive;
+    return a.seconds != b.seconds ? a.seconds < b.seconds : a.microbatch > b.microbatch;
+  });
+}
+
+const Plan &Planner::packed(int rung, bool thorough) {
+  Rung &r = rungs[rung];
+  ArenaLimits limits;
+  if (!r.plan) {
+    limits.work /= 20;
+    r.plan = std::make_shared<Plan>(evaluate(index, {r.microbatch, r.loop}, limits));
+    r.packedWell = r.plan->decision.arenaBytes == r.plan->peakLive;
+  }
+  if (thorough && !r.packedWell) {
+    r.packedWell = true;
+    limits = {};
+    Plan better = evaluate(index, {r.microbatch, r.loop}, limits);
+    if (better.error.empty() && better.decision.arenaBytes < r.plan->decision.arenaBytes)
+      *r.plan = std::move(better);
+  }
+  return *r.plan;
+}
+
+// The plan that computes nothing again, whose ladder may not be needed.
+int Planner::plainRung(int64_t b) {
+  for (size_t i = 0; i < rungs.size(); ++i)
+    if (rungs[i].microbatch == b && !rungs[i].asked && rungs[i].loop == index.loop)
+      return int(i);
+  Timeline line(index);
+  line.build(b, index.loop);
+  rungs.push_back({b, "none", index.loop, line.peak, predictedSeconds(index, b, index.loop), nullptr});
+  return int(rungs.size()) - 1;
+}
+
+} // namespace cinch::solve
