@@ -84,6 +84,8 @@ void Planner::refineMicrobatch(int64_t b) {
   std::vector<int> given = ladderOf(b), chain = index.loop;
   sortByTime(given);
   int64_t high = line.peak, low = std::min(memoryBound(b), high);
+  // The work of all this is kept in proportion to what compiling so many kernels takes.
+  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28)), steps = int(std::clamp<size_t>(150'000 / kernels, 30, 400));
   int refinements = 0;
   std::vector<int> smallest;
   int64_t reached = INT64_MAX;
@@ -100,7 +102,7 @@ void Planner::refineMicrobatch(int64_t b) {
         least = seconds, best = std::move(loop);
     };
     auto lower = [&](const std::vector<int> &from) {
-      std::vector<int> loop = shrink(index, b, from, target, 400);
+      std::vector<int> loop = shrink(index, b, from, target, steps);
       if (!loop.empty())
         offer(fill(index, b, reorder(index, b, loop, false, 2), target));
     };
@@ -126,7 +128,6 @@ void Planner::refineMicrobatch(int64_t b) {
     rungs.push_back({b, "refined " + std::to_string(++refinements), std::move(best), line.peak, least, nullptr});
     return true;
   };
-  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28));
   int64_t refused = low - 1;
   for (int i = points - 1; i >= 0; --i) {
     double share = double(i) / points;
@@ -137,7 +138,7 @@ void Planner::refineMicrobatch(int64_t b) {
     break;
   }
   // How low does it go?
-  for (int i = 0; i < 6 && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
+  for (int i = 0; i < std::min(6, points / 3) && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
     if (int64_t target = refused + (reached - refused) / 2; !attempt(target))
       refused = target;
 }
