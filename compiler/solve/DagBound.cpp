@@ -55,9 +55,21 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
         return true;
     return false;
   };
-  std::vector<Moment> moments;
+  // Of many nodes those that leave the fewest bytes to others.
+  std::vector<std::pair<int64_t, int>> nodes;
   for (int t = 0; t < n; ++t) {
+    int64_t bytes = d.nodes[t].bytes;
+    for (int u : d.nodes[t].sources)
+      bytes += d.nodes[u].bytes;
+    nodes.push_back({-bytes, t});
+  }
+  if (n > 512)
+    std::sort(nodes.begin(), nodes.end());
+  nodes.resize(std::min(n, 512));
+  std::vector<Moment> moments;
+  for (auto &[bytes, t] : nodes) {
     split(t);
+    work -= n;
     int64_t held = d.nodes[t].bytes;
     for (int u = 0; u < n; ++u)
       if (before[u] && (readLater(u) ||

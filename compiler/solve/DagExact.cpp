@@ -45,6 +45,7 @@ public:
   }
 
   detail::ExactResult run(int64_t &work, double deadline) {
+    pushed = 0;
     detail::ExactResult result;
     State first{std::vector<uint64_t>(2 * words, 0), -1, 0};
     push(first, 0, -1, 0);
@@ -57,7 +58,7 @@ public:
       records[top.record].closed = true;
       result.proved = std::max(result.proved, top.cost);
       State s = *states[top.record];
-      work -= 2 * n + 8;
+      work -= (2 * n + 8) * (1 + pushed), pushed = 0;
       if (work <= 0 || int64_t(records.size()) > 3'000'000 ||
           (deadline > 0 && (++steps & 255) == 0 && detail::secondsNow() > deadline))
         return result;
@@ -110,6 +111,7 @@ private:
   }
 
   void push(State &s, double cost, int from, int action) {
+    ++pushed;
     double estimate = cost + mustRepeat(s);
     if (estimate >= upper)
       return;
@@ -209,6 +211,7 @@ private:
   int64_t budget;
   double upper;
   int n, words;
+  int64_t pushed = 0; // since the last state was taken
   std::vector<int> topological;
   std::vector<char> missing;
   std::unordered_map<State, int, Hash> index;

@@ -100,7 +100,8 @@ public:
 
   DagSolution run() {
     for (std::vector<int> &sequence : detail::orders(d, order))
-      trails.push_back({std::move(sequence), {}, 1e300});
+      if (n <= kLarge || trails.size() < 2)
+        trails.push_back({std::move(sequence), {}, 1e300});
     for (Trail &t : trails)
       consider(t.sequence);
     if (budget >= s.memoryBound) {
@@ -117,7 +118,7 @@ public:
   }
 
 private:
-  static constexpr int kSmall = 16;
+  static constexpr int kSmall = 16, kLarge = 2000; // above this an order is dear to look at
 
   struct Start {
     Runs runs;
@@ -182,8 +183,9 @@ private:
       list.push_back({std::move(runs), c});
     };
     add(Runs(t.sequence));
-    for (Runs &runs : detail::structuredRuns(d, t.sequence))
-      add(std::move(runs));
+    if (n <= kLarge || &t == &trails.front())
+      for (Runs &runs : detail::structuredRuns(d, t.sequence))
+        add(std::move(runs));
     bool fits = false;
     for (double more : {1.0, 1.1, 1.3}) {
       int64_t given = std::max<int64_t>(left, 0) / (more > 1 ? 4 : 1), rest = given;
@@ -236,6 +238,13 @@ private:
   }
 
   void searchLarge() {
+    // A glance: where little is affordable an exact search from a good start ends at once.
+    int64_t glance = std::min<int64_t>(limits.work / 64, 8'000'000), rest = glance;
+    for (const Runs &runs : detail::evictingRuns(d, trails.front().sequence, budget, rest, part(0.02)))
+      consider(runs);
+    work -= glance - rest;
+    if (exact(3 * glance, part(0.03)); exactDone)
+      return;
     // A first look along every order.
     std::vector<int64_t> used(trails.size(), 0);
     std::vector<Look> looks(trails.size());

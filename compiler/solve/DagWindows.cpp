@@ -192,8 +192,8 @@ private:
         if (sum + d.nodes[u].bytes <= bytes)
           more.push_back(sum + d.nodes[u].bytes);
       sums.insert(more.begin(), more.end());
-      work -= int64_t(more.size()) * 4;
-      if (sums.size() > 2000)
+      work -= int64_t(more.size()) * 16;
+      if (sums.size() > 256)
         return bytes;
     }
     return *sums.rbegin();
