@@ -1,6 +1,7 @@
 // RowWise.cpp: an op is row-wise if row i of what it makes needs row i of its operands and what is the same for all rows.
 #include "compiler/analysis/RowWise.h"
 
+#include "compiler/solve/RowBlocks.h"
 #include "dialects/nn/NN.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -155,29 +156,41 @@ bool isRowWise(ArrayRef<Operation *> ops, ArrayRef<Value> stores, llvm::function
   return llvm::any_of(ops, [](Operation *op) { return nn::touchesBatch(op); });
 }
 
-RowSpace findRowSpace(const Formation &formation) {
-  int64_t widest = 0;
-  RowSpace space;
+// Second axes of the step's tensors, widest tensors first; last, no positions at all.
+static SmallVector<int64_t> positionsOf(const Formation &formation) {
+  SmallVector<std::pair<int64_t, int64_t>> found; // (elements, positions)
   for (const KernelGroup &group : formation.groups)
     if (group.section == solve::Section::Loop)
       for (Value value : group.stores)
-        if (batchAxisOf(value) == 0 && elementsOf(value) > widest) {
-          widest = elementsOf(value);
-          Shape shape = shapeOf(value);
-          space.positions = shape.size() > 2 ? shape[1] : 1;
-        }
-  return space;
+        if (Shape shape = shapeOf(value); batchAxisOf(value) == 0)
+          found.push_back({elementsOf(value), shape.size() > 2 ? shape[1] : 1});
+  llvm::stable_sort(found, [](auto &a, auto &b) { return a.first > b.first; });
+  SmallVector<int64_t> positions;
+  for (auto &[elements, count] : found)
+    if (!llvm::is_contained(positions, count))
+      positions.push_back(count);
+  if (!llvm::is_contained(positions, 1))
+    positions.push_back(1);
+  return positions;
 }
 
 void markRows(const Formation &formation, StepProblem &problem) {
-  RowSpace space = findRowSpace(formation);
-  problem.graph.positions = space.positions;
-  for (auto [i, group] : llvm::enumerate(formation.groups)) {
-    bool ownKind = group.kind == KernelGroup::Loop || group.kind == KernelGroup::Contract;
-    problem.graph.kernels[i].rows =
-        ownKind && group.section == solve::Section::Loop &&
-        isRowWise(group.ops.getArrayRef(), group.stores, [&](Value v) { return group.reads.contains(v); }, space);
+  SmallVector<int64_t> candidates = positionsOf(formation);
+  auto mark = [&](RowSpace space) {
+    problem.graph.positions = space.positions;
+    for (auto [i, group] : llvm::enumerate(formation.groups)) {
+      bool ownKind = group.kind == KernelGroup::Loop || group.kind == KernelGroup::Contract;
+      problem.graph.kernels[i].rows =
+          ownKind && group.section == solve::Section::Loop &&
+          isRowWise(group.ops.getArrayRef(), group.stores, [&](Value v) { return group.reads.contains(v); }, space);
+    }
+  };
+  for (int64_t positions : candidates) {
+    mark({positions});
+    if (!solve::findRowWork(problem.graph).empty())
+      return;
   }
+  mark({candidates.front()});
 }
 
 } // namespace cinch::analysis

@@ -29,9 +29,8 @@ bool isRowWise(mlir::ArrayRef<mlir::Operation *> ops, mlir::ArrayRef<mlir::Value
 // A type with fewer examples and, for tensors of rows, fewer positions.
 mlir::Type typeOfBlock(mlir::Type, RowSpace, int64_t examples, int64_t positions);
 
-// Positions of the widest tensors of the step.
-RowSpace findRowSpace(const Formation &);
-// Sets `positions` of the graph and `rows` of its kernels.
+// Sets `positions` of the graph and `rows` of its kernels: positions are the second axis of the widest tensors around which
+// there is work for row blocks.
 void markRows(const Formation &, StepProblem &);
 
 } // namespace cinch::analysis
