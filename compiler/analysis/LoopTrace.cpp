@@ -262,6 +262,11 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
       }
       node.usesExample = true;
     }
+    if (op->hasAttr(kPositionsAttr)) {
+      node.positionStride = 1;
+      for (size_t axis = 2; axis < shape.size(); ++axis)
+        node.positionStride *= shape[axis];
+    }
     node.view.offset = element.offset;
     node.view.strides = element.coef;
     node.exampleStrides = example.coef;

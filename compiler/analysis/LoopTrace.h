@@ -32,6 +32,9 @@ int64_t elementsOf(mlir::Value);
 int batchAxisOf(mlir::Value); // -1: none
 kernels::Elem elemOf(mlir::Value);
 
+// Marks a draw on some positions (axis 1) of an example, in a loop over blocks of rows.
+inline constexpr char kPositionsAttr[] = "plan.positions";
+
 // The domain a value is naturally computed over.
 struct LoopDomain {
   Shape outer, chain;

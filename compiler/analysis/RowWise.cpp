@@ -58,7 +58,7 @@ public:
     if (!touches)
       return isLoopOp(op);
     return TypeSwitch<Operation *, bool>(op)
-        .Case<nn::ConstantOp>([](auto) { return true; })
+        .Case<nn::ConstantOp, nn::RandomOp>([](auto) { return true; })
         .Case<nn::BroadcastOp>([&](auto b) { return broadcast(b); })
         .Case<nn::TransposeOp>([&](auto t) { return identity(t.getPermutation()); })
         .Case<nn::ReshapeOp>([&](auto r) { return rows(r.getX()) && rows(r.getResult()); })
@@ -70,7 +70,7 @@ public:
         .Case<nn::ReduceOp>([&](auto r) { return reduce(r); })
         .Case<nn::ContractOp>([&](auto c) { return contract(c); })
         .Case<nn::GatherOp>([&](auto g) { return gather(g); })
-        .Case<nn::RandomOp, nn::RangeOp, nn::ScatterAddOp, nn::AttendOp, nn::AttendGradOp>([](auto) { return false; })
+        .Case<nn::RangeOp, nn::ScatterAddOp, nn::AttendOp, nn::AttendGradOp>([](auto) { return false; })
         .Default([&](Operation *other) { return elementwise(other); });
   }
 

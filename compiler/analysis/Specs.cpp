@@ -228,7 +228,7 @@ std::string keyOf(const LoopSpec &spec) {
   for (const LoopNode &node : spec.nodes) {
     key << int64_t(node.op) << int64_t(node.elem) << std::vector<int64_t>(node.args.begin(), node.args.end()) << node.view
         << node.atStrides << int64_t(node.level) << int64_t(node.reduce) << node.hasInit << int64_t(node.key) << node.keyWord
-        << node.usesExample << node.exampleStrides;
+        << node.usesExample << node.exampleStrides << node.positionStride;
     key.number(node.number);
   }
   for (const LoopStore &store : spec.stores)

@@ -32,7 +32,7 @@ int64_t bytesOf(Elem);
 constexpr int64_t kArenaBytes = int64_t(1) << 46;
 
 // Words of %context.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kContextWords = 8 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kFirstPosition = 4, kContextWords = 8 };
 
 // Where an operand lies: element (d0, d1, ..) of the kernel's domain is element offset + sum(d_i * strides[i]) of the buffer.
 // A stride may be 0 (broadcast) or negative (reverse).
@@ -113,6 +113,8 @@ struct LoopNode {
   int keyWord = -1;
   bool usesExample = false;
   std::vector<int64_t> exampleStrides;
+  // On some positions of an example: elements of one position; the context's kFirstPosition times so many are added.
+  int64_t positionStride = 0;
 };
 
 struct LoopStore {

@@ -70,6 +70,8 @@ void LoopEmitter::fillDraws(const std::vector<bool> &nodes) {
     const LoopNode &node = spec.nodes[n];
     Draw draw = plan.drawOf(int(n));
     Value first = addIndex(base(node.view.offset, node.view.strides), columnBegin);
+    if (node.positionStride != 0)
+      first = addIndex(first, elementsBefore(node));
     Value count = arith::SubIOp::create(b, loc, columnEnd, columnBegin);
     Value at = scratchByte(int(n));
     Value skip = emitDrawRow(b, loc, draw, node.elem, keys.at(keyName(node)), exampleNumber(node, nullptr), first,

@@ -242,7 +242,7 @@ void LoopEmitter::runItem(Value item) {
 void LoopEmitter::emit() {
   openBuffers();
   auto word = [&](int number) -> Value { return memref::LoadOp::create(b, loc, context, ValueRange{index(number)}); };
-  bool usesStep = false, usesTotal = false, usesExample = false;
+  bool usesStep = false, usesTotal = false, usesExample = false, usesPosition = false;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
     if (!plan.needed[n])
@@ -250,6 +250,7 @@ void LoopEmitter::emit() {
     usesStep = usesStep || node.op == LoopOp::Step;
     usesTotal = usesTotal || node.op == LoopOp::TotalSteps;
     usesExample = usesExample || (plan.isDraw(int(n)) && node.usesExample);
+    usesPosition = usesPosition || (plan.isDraw(int(n)) && node.positionStride != 0);
     if (plan.isDraw(int(n)) && !keys.count(keyName(node)))
       keys[keyName(node)] =
           node.keyWord < 0 ? emitDrawKey(b, loc, context, node.key)
@@ -263,6 +264,8 @@ void LoopEmitter::emit() {
     totalSteps = word(kTotalSteps);
   if (usesExample)
     firstExample = word(kFirstExample);
+  if (usesPosition)
+    firstPosition = word(kFirstPosition);
   if (spec.cols % kLoopLanes != 0) {
     SmallVector<bool> live;
     for (int64_t lane = 0; lane < kLoopLanes; ++lane)

@@ -90,6 +90,8 @@ private:
   Value drawValue(int node, Value raw);
   Value elementNumber(const View &, const Lanes *);
   Value exampleNumber(const LoopNode &, const Lanes *);
+  Value elementsBefore(const LoopNode &);
+  Value drawnElement(const LoopNode &, const Lanes *);
   Value combine(LoopReduce, Value, Value);
   Value neutral(LoopReduce, Elem, bool vector);
   Value chainStart(const LoopNode &, bool vector);
@@ -122,7 +124,7 @@ private:
   const LoopSpec &spec;
   Value arena, offsets, context, thread, threads;
   Value scratchAt;                          // byte offset of this thread's scratch
-  Value step, totalSteps, firstExample;
+  Value step, totalSteps, firstExample, firstPosition;
   static std::pair<int, uint64_t> keyName(const LoopNode &node) {
     return {node.keyWord, node.keyWord < 0 ? node.key : 0};
   }

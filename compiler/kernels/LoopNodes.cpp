@@ -127,6 +127,19 @@ Value LoopEmitter::elementNumber(const View &view, const Lanes *lanes) {
   return arith::AddIOp::create(b, loc, splat(first), laneOffsets(stride));
 }
 
+// What the place of a block of positions adds to the number of an element.
+Value LoopEmitter::elementsBefore(const LoopNode &node) {
+  return mulIndex(arith::IndexCastOp::create(b, loc, b.getIndexType(), firstPosition), node.positionStride);
+}
+
+Value LoopEmitter::drawnElement(const LoopNode &node, const Lanes *lanes) {
+  Value element = elementNumber(node.view, lanes);
+  if (node.positionStride == 0)
+    return element;
+  Value before = toI64(elementsBefore(node));
+  return arith::AddIOp::create(b, loc, element, lanes ? splat(before) : before);
+}
+
 Value LoopEmitter::exampleNumber(const LoopNode &node, const Lanes *lanes) {
   if (!node.usesExample)
     return emitInteger(b, loc, b.getI64Type(), 0);
@@ -141,7 +154,7 @@ Value LoopEmitter::drawLanes(int node, const Lanes &lanes) {
   if (!plan.drawsRow(node)) {
     Value example =
         exampleNumber(n, plan.columnStride({0, Elem::I32, 0, n.exampleStrides}) && n.usesExample ? &lanes : nullptr);
-    return drawValue(node, emitDraw(b, loc, draw, n.elem, keys.at(keyName(n)), example, elementNumber(n.view, &lanes)));
+    return drawValue(node, emitDraw(b, loc, draw, n.elem, keys.at(keyName(n)), example, drawnElement(n, &lanes)));
   }
   auto [row, first] = draws[node];
   Type element = cast<MemRefType>(row.getType()).getElementType();
@@ -171,7 +184,7 @@ Value LoopEmitter::evaluateScalar(int node) {
   }
   if (plan.isDraw(node))
     return drawValue(node, emitDraw(b, loc, plan.drawOf(node), n.elem, keys.at(keyName(n)), exampleNumber(n, nullptr),
-                                    elementNumber(n.view, nullptr)));
+                                    drawnElement(n, nullptr)));
   Values args;
   for (int arg : n.args)
     args.push_back(scalars[arg]);

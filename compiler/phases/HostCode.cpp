@@ -331,6 +331,11 @@ public:
     builder.setInsertionPointToStart(&function.getBody().front());
     return LLVM::AllocaOp::create(builder, loc, pointer, i64, number(i64, int64_t(words)));
   }
+  // Words of the context stand first in it.
+  Value word(size_t at) {
+    Value place = LLVM::GEPOp::create(builder, loc, pointer, i64, context, ArrayRef<LLVM::GEPArg>{int32_t(at)});
+    return LLVM::LoadOp::create(builder, loc, i64, place);
+  }
   // words[at] = value
   void set(Value words, size_t at, Value value) {
     Value place = LLVM::GEPOp::create(builder, loc, pointer, i64, words, ArrayRef<LLVM::GEPArg>{int32_t(at)});
@@ -397,12 +402,18 @@ void HostCode::addEntry(func::FuncOp function, StringRef symbol, int entry, bool
         });
       } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
         int64_t inExample = int64_t(rows.getOf() / rows.getPositions()); // blocks of one example
+        // Draws are numbered by example and position, and a number that is not finite is reported with its example.
+        Value firstExample = e.word(kFirstExample);
         e.loop(e.number(e.i64, int64_t(rows.getCount())), [&](Value pass) {
           Value blocks = e.number(e.i64, inExample);
           example = LLVM::SDivOp::create(b, e.loc, pass, blocks);
           position = LLVM::SRemOp::create(b, e.loc, pass, blocks);
+          e.set(e.context, kFirstExample, e.plus(firstExample, example, int64_t(rows.getExamples())));
+          e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), position, int64_t(rows.getPositions())));
           emit(rows.getBody().front());
         });
+        e.set(e.context, kFirstExample, firstExample);
+        e.set(e.context, kFirstPosition, e.number(e.i64, 0));
       } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
         e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
       } else if (isa<plan::GateOp>(op)) {

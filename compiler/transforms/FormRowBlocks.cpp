@@ -63,6 +63,8 @@ public:
         continue;
       }
       op->moveBefore(body, body->end());
+      if (isa<nn::RandomOp>(op) && nn::touchesBatch(op) && range.positions < space.positions)
+        op->setAttr(analysis::kPositionsAttr, builder.getUnitAttr());
       for (Value result : op->getResults())
         result.setType(blockType(result.getType()));
     }

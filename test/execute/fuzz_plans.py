@@ -65,7 +65,10 @@ class Writer:
             return self.define("%s * sigmoid(%s(%s))" % (x, f, x), hint)
         if kind == "wide":
             f, g = self.use("f", "linear[W]"), self.use("g", "linear[D]")
-            return self.define("%s(%s)" % (g, self.activation("%s(%s)" % (f, x))), hint)
+            middle = self.activation("%s(%s)" % (f, x))
+            if r.random() < 0.4:
+                middle = "dropout(%s, 0.3)" % middle
+            return self.define("%s(%s)" % (g, middle), hint)
         if kind == "index":
             w, out = self.name("w"), self.name("v")
             self.uses.append("  param %s: f32[D, D] ~ normal(0.3)" % w)
@@ -84,7 +87,7 @@ class Writer:
         r = self.rng
         sequence = r.random() < 0.6
         batch = r.choice([4, 6, 8])
-        sizes = dict(D=r.choice([6, 8, 12, 20]), W=r.choice([5, 18, 33]), A=2, T=r.choice([3, 5, 18]), V=r.choice([7, 19]))
+        sizes = dict(D=r.choice([6, 8, 12, 20]), W=r.choice([5, 18, 33, 48]), A=2, T=r.choice([3, 5, 18]), V=r.choice([7, 19]))
         dims = "dim B = %d batch, %s\n" % (batch, ", ".join("%s = %d" % item for item in sizes.items()))
         block = Writer(r)
         block.count = 100

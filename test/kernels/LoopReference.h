@@ -230,7 +230,7 @@ private:
   }
 
   Cell draw(const LoopNode &n, const Place &p) {
-    int64_t element = number(n.view.offset, n.view.strides, p);
+    int64_t element = number(n.view.offset, n.view.strides, p) + context[kFirstPosition] * n.positionStride;
     uint64_t example = n.usesExample ? uint64_t(context[kFirstExample] + number(0, n.exampleStrides, p)) : 0;
     uint64_t word = n.keyWord < 0 ? n.key : uint64_t(keyWords[n.keyWord]);
     auto key =

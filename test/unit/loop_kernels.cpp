@@ -36,7 +36,7 @@ struct Case {
   LoopSpec spec;
   std::vector<Elem> elems;                 // of the buffers
   std::vector<std::vector<char>> memory;
-  int64_t context[kContextWords] = {17, 5, int64_t(0x9876543212345678), 123};
+  int64_t context[kContextWords] = {17, 5, int64_t(0x9876543212345678), 123, 7};
   std::vector<int64_t> keyWords = {0x7123456789abcdef, 5};
 };
 
@@ -312,6 +312,7 @@ private:
       node.number = node.op == LoopOp::RandomInt ? 1000 : 0.3;
       node.key = random();
       node.keyWord = below(3) - 1;
+      node.positionStride = below(2) ? below(50) : 0;
       auto dims = extents();
       node.exampleStrides.assign(dims.size(), 0);
       node.usesExample = below(2);
