@@ -534,13 +534,18 @@ std::string compareRun(const Case &c, test::KernelFunction kernel, int threads,
   return "";
 }
 
-// A kernel over fewer elements of any one dim needs no more scratch: it is planned for the whole batch.
+// A kernel over fewer elements of any one dim needs no more scratch: it is planned for the whole batch and all positions.
 void checkScratch(const Case &c) {
   int64_t whole = scratchBytesPerThread(c.spec);
-  for (size_t dim = 0; dim < c.spec.outer.size() + c.spec.chain.size(); ++dim) {
+  size_t dims = c.spec.outer.size() + c.spec.chain.size();
+  if (c.spec.chain.empty())
+    ++dims; // positions may be columns; of a chain they are not
+  for (size_t dim = 0; dim < dims; ++dim) {
     LoopSpec part = c.spec;
-    bool outer = dim < part.outer.size();
-    int64_t &extent = outer ? part.outer[dim] : part.chain[dim - part.outer.size()];
+    size_t inner = dim - part.outer.size(); // behind the outer dims: the chain, then the columns
+    int64_t &extent = dim < part.outer.size()    ? part.outer[dim]
+                      : inner < part.chain.size() ? part.chain[inner]
+                                                  : part.cols;
     for (extent = extent - 1; extent >= 1; --extent) {
       int64_t bytes = scratchBytesPerThread(part);
       expect(bytes <= whole, c.name + ": " + std::to_string(extent) + " elements of dim " + std::to_string(dim) +
