@@ -222,8 +222,10 @@ std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
 
   std::vector<int> fine = sweep.units;
   int64_t units = int64_t(fine.size()) + 1;
+  // Loops that take long are tried at fewer points; local search closes what gaps that leaves.
+  int coarse = sweep.index.loop.size() > 1500 ? 2 : 1;
   std::vector<int64_t> lengths;
-  for (int64_t n = 1; n < units; n = std::max(n + 1, n * 4 / 3))
+  for (int64_t n = 1; n < units; n = std::max(n + 1, n * (coarse > 1 ? 2 : 4) / (coarse > 1 ? 1 : 3)))
     lengths.push_back(n);
   for (int64_t n = 1; n < units; n = n < 24 ? n + 1 : n * 9 / 8)
     out.add("every:" + std::to_string(n), schedule(sweep, {Strategy::Every, n}), true);
@@ -235,18 +237,18 @@ std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
     std::string name = "segments of " + std::to_string(n);
     // Far longer segments than the root cost more memory and more time.
     if (n <= 2 * root)
-      out.addTrajectories(name, cuts, {}, n == 1 ? 32 : 8);
+      out.addTrajectories(name, cuts, {}, (n == 1 ? 32 : 8) / coarse);
     if (n > 1)
-      out.addTrajectories(name + " nested", cuts, fine, 4);
+      out.addTrajectories(name + " nested", cuts, fine, 4 / coarse);
   }
   if (lengths.empty())
     out.addTrajectories("one segment", {}, {}, 32);
   std::vector<int> halves = halfUnits(sweep, microbatch);
-  out.addTrajectories("half segments", halves, {}, 16);
-  out.addTrajectories("segments, halved", fine, halves, 8);
+  out.addTrajectories("half segments", halves, {}, 16 / coarse);
+  out.addTrajectories("segments, halved", fine, halves, 8 / coarse);
   Segments single(sweep, microbatch, fine);
   int number = 0;
-  for (Policy &policy : chainPolicies(sweep, microbatch, {trajectory(single, false)}, 20))
+  for (Policy &policy : chainPolicies(sweep, microbatch, {trajectory(single, false)}, 20 / coarse))
     out.addPolicy("dynamic program " + std::to_string(++number), std::move(policy));
   for (int64_t n = 2; n < units; n *= 2) {
     Policy policy; // three levels: segments, units, halves
