@@ -42,7 +42,8 @@ SearchResult VariantPlanner::searchAll(SearchOptions options, int &chosen) {
   SearchResult best = planners.front().search(options);
   if (!best.error.empty())
     return best;
-  for (int i = 1; i < int(variants.size()); ++i) {
+  // Large blocks come last in the list and are faster: they go first.
+  for (int i = int(variants.size()) - 1; i > 0; --i) {
     if (!allows(i, options))
       continue;
     // Only what is faster than the best so far matters, which rules most of it out unplanned.
