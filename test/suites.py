@@ -49,11 +49,13 @@ def quick_suites():
     suites = [
         python("execute/gradcheck.py"),
         python("execute/bits.py", "--pairs", name="execute/bits (pairs)"),
+        python("execute/bits.py", "--pairs", "--microbatches", "8,4,2", "--flags", "--set train.grain=2", name="execute/bits (grain)"),
         python("execute/opbits.py"),
         python("execute/reference.py"),
         python("execute/budget.py"),
         python("execute/monotone.py"),
         python("execute/fuzz_plans.py"),
+        python("execute/grain.py"),
         python("execute/cpus.py"),
         python("execute/overflow.py"),
         python("execute/resume.py"),

@@ -67,7 +67,7 @@ struct StepProblem {
   llvm::DenseMap<mlir::Value, int> buffer;
 };
 // Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest.
-StepProblem buildStepProblem(const Formation &, int64_t batch, int64_t grain, int threads, int64_t reservedBytes,
+StepProblem buildStepProblem(const Formation &, int64_t batch, int threads, int64_t reservedBytes,
                              const kernels::TargetInfo &target);
 // Scratch of a kernel, a thread, enough for every micro-batch that divides the batch.
 int64_t scratchBytes(const KernelGroup &, const Formation &, int64_t batch, const kernels::TargetInfo &);

@@ -1,6 +1,7 @@
 // LoopStore.cpp: the stores of a loop kernel: plain values, reductions with a chain, sums at computed places.
 #include "compiler/analysis/LoopTrace.h"
 
+#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -16,7 +17,7 @@ bool LoopTracer::store(Value value, int buffer, bool accumulate) {
   Operation *op = value.getDefiningOp();
   if (bufferOf(value) < 0) {
     if (auto scatter = dyn_cast_or_null<nn::ScatterAddOp>(op))
-      return storeScatter(scatter, buffer);
+      return storeScatter(scatter, buffer, accumulate);
     if (auto reduce = dyn_cast_or_null<nn::ReduceOp>(op)) {
       ReductionAxes split = splitReduction(reduce.getX(), reduce.getAxes());
       if (!split.chain.empty() || split.run.empty())
@@ -105,6 +106,8 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
     }
     chain.view = viewOf(buffer, value, flat);
     chain.hasInit = accumulate;
+    if (accumulate)
+      spec.grain = nn::grainOf(op);
     node = add(chain);
     spec.stores.push_back({node, viewOf(buffer, value, flat)});
   } else {
@@ -120,7 +123,7 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
   return true;
 }
 
-bool LoopTracer::storeScatter(Operation *op, int buffer) {
+bool LoopTracer::storeScatter(Operation *op, int buffer, bool accumulate) {
   auto scatter = cast<nn::ScatterAddOp>(op);
   Value updates = scatter.getUpdates();
   Shape shape = shapeOf(updates), result = shapeOf(scatter.getResult());
@@ -161,9 +164,12 @@ bool LoopTracer::storeScatter(Operation *op, int buffer) {
         return false;
       spec.addAt.args.push_back(index);
       spec.addAt.atStrides.push_back(stride);
+      spec.addAt.atSizes.push_back(result[axis]);
     }
   }
   spec.addAt.view = viewOf(buffer, scatter.getResult(), flat);
+  if (accumulate)
+    spec.grain = nn::grainOf(op);
   computed.insert(op);
   return true;
 }

@@ -1,6 +1,8 @@
 // Specs.cpp: products and attention as kernel specs, and the keys under which equal kernels are shared.
 #include "compiler/analysis/Specs.h"
 
+#include "dialects/nn/Grain.h"
+
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
@@ -124,6 +126,7 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
   spec.b = pick(bView, {&batch, &k, &n});
   spec.c = pick(cView, {&batch, &m, &n});
   spec.accumulate = accumulate;
+  spec.grain = accumulate ? nn::grainOf(op) : 0;
   return true;
 }
 
@@ -184,6 +187,7 @@ bool attendGradSpec(nn::AttendGradOp op, llvm::function_ref<int(Value)> bufferOf
     return false;
   if (op.getDbias()) {
     spec.wantsBiasGrad = true;
+    spec.grain = spec.forward.batchDim >= 0 ? nn::grainOf(op) : 0;
     if (!place(op.getDbias(), spec.dbias, false))
       return false;
   }
@@ -217,14 +221,14 @@ struct Key {
 std::string keyOf(const ContractSpec &spec) {
   Key key;
   key.out << "contract ";
-  key << int64_t(spec.elem) << spec.batch << spec.m << spec.n << spec.k << spec.a << spec.b << spec.c << spec.accumulate;
+  key << int64_t(spec.elem) << spec.batch << spec.m << spec.n << spec.k << spec.a << spec.b << spec.c << spec.accumulate << spec.grain;
   return key.text;
 }
 
 std::string keyOf(const LoopSpec &spec) {
   Key key;
   key.out << "loop ";
-  key << spec.outer << spec.chain << spec.cols;
+  key << spec.outer << spec.chain << spec.cols << spec.grain;
   for (const LoopNode &node : spec.nodes) {
     key << int64_t(node.op) << int64_t(node.elem) << std::vector<int64_t>(node.args.begin(), node.args.end()) << node.view
         << node.atStrides << int64_t(node.level) << int64_t(node.reduce) << node.hasInit << int64_t(node.key) << node.keyWord
@@ -234,8 +238,8 @@ std::string keyOf(const LoopSpec &spec) {
   for (const LoopStore &store : spec.stores)
     key << store.node << store.view;
   if (spec.addAt.present)
-    key << spec.addAt.node << spec.addAt.view
-        << std::vector<int64_t>(spec.addAt.args.begin(), spec.addAt.args.end()) << spec.addAt.atStrides;
+    key << spec.addAt.node << spec.addAt.view << std::vector<int64_t>(spec.addAt.args.begin(), spec.addAt.args.end())
+        << spec.addAt.atStrides << spec.addAt.atSizes;
   return key.text;
 }
 
@@ -257,7 +261,7 @@ std::string keyOf(const AttendGradSpec &spec) {
   Key key;
   key.out << "attend_grad ";
   describe(key, spec.forward);
-  key << spec.dout << spec.dq << spec.dk << spec.dv << spec.wantsBiasGrad << spec.dbias;
+  key << spec.dout << spec.dq << spec.dk << spec.dv << spec.wantsBiasGrad << spec.dbias << spec.grain;
   return key.text;
 }
 

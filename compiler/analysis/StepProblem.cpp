@@ -2,6 +2,7 @@
 #include "compiler/analysis/Cost.h"
 #include "compiler/analysis/RowWise.h"
 #include "compiler/analysis/Specs.h"
+#include "dialects/nn/Grain.h"
 
 using namespace mlir;
 
@@ -51,7 +52,8 @@ int64_t scratchBytes(const KernelGroup &group, const Formation &formation, int64
                      const kernels::TargetInfo &target) {
   // What products pack depends on the sizes, and a smaller micro-batch may need more.
   int64_t bytes = 0;
-  for (int64_t examples = group.kind == KernelGroup::Contract ? 1 : batch; examples <= batch; ++examples)
+  int64_t grain = std::max<int64_t>(1, nn::grainOf(formation.function));
+  for (int64_t examples = group.kind == KernelGroup::Contract ? grain : batch; examples <= batch; examples += grain)
     if (batch % examples == 0)
       bytes = std::max(bytes, scratchBytesOfBlock(group, formation, examples, 0, target));
   return bytes;
@@ -82,9 +84,9 @@ int64_t scratchBytesOfBlock(const KernelGroup &group, const Formation &formation
     return kernels::scratchBytesPerThread(tracer.spec);
   }
   case KernelGroup::Contract: {
+    auto op = cast<nn::ContractOp>(group.stores.front().getDefiningOp());
     kernels::ContractSpec spec;
-    contractSpec(cast<nn::ContractOp>(group.stores.front().getDefiningOp()), allOf, false, spec, blocker, nullptr, examples,
-                 positions);
+    contractSpec(op, allOf, formation.accumulates(op.getResult()), spec, blocker, nullptr, examples, positions);
     return kernels::scratchBytesPerThread(spec, target);
   }
   case KernelGroup::Attend: {
@@ -104,12 +106,12 @@ int64_t scratchBytesOfBlock(const KernelGroup &group, const Formation &formation
   return 0;
 }
 
-StepProblem buildStepProblem(const Formation &formation, int64_t batch, int64_t grain, int threads,
-                             int64_t reservedBytes, const kernels::TargetInfo &target) {
+StepProblem buildStepProblem(const Formation &formation, int64_t batch, int threads, int64_t reservedBytes,
+                             const kernels::TargetInfo &target) {
   StepProblem problem;
   solve::StepGraph &graph = problem.graph;
   graph.batch = batch;
-  graph.grain = std::max<int64_t>(1, grain);
+  graph.grain = std::max<int64_t>(1, nn::grainOf(formation.function));
   graph.threads = threads;
   // Parameters first, state behind them: every function of a program finds them at the same bytes.
   func::FuncOp function = formation.function;

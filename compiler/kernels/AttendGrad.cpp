@@ -22,8 +22,9 @@ namespace {
 
 // Byte offsets of a thread's scratch.
 struct Scratch {
-  int64_t queries, gradients, shares, slopes, lse, delta, total;
-  explicit Scratch(const AttendSpec &spec) {
+  int64_t queries, gradients, shares, slopes, lse, delta, bias, total;
+  explicit Scratch(const AttendGradSpec &grad) {
+    const AttendSpec &spec = grad.forward;
     int64_t size = bytesOf(spec.elem), block = queryBlockOf(spec), keys = std::min(kKeyBlock, spec.S);
     queries = 0;
     gradients = queries + size * block * spec.K;
@@ -31,7 +32,9 @@ struct Scratch {
     slopes = shares + size * block * keys;
     lse = slopes + size * block * keys;
     delta = lse + size * block;
-    total = (delta + size * block + 63) / 64 * 64;
+    bias = (delta + size * block + 63) / 64 * 64;
+    int64_t table = grad.grain > 0 ? size * (spec.A / spec.G) * spec.T * spec.S : 0;
+    total = (bias + table + 63) / 64 * 64;
   }
 };
 
@@ -47,15 +50,16 @@ int64_t rowStride(const View &view) { return view.strides.rbegin()[1]; }
 class Backward : AttendEmitter {
 public:
   Backward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
-      : AttendEmitter(b, module, name, grad.forward, target, bufferCount(grad), Scratch(grad.forward).total),
+      : AttendEmitter(b, module, name, grad.forward, target, bufferCount(grad), Scratch(grad).total),
         grad(grad) {
-    Scratch layout(spec);
+    Scratch layout(grad);
     packedQ = scratch(layout.queries);
     packedG = scratch(layout.gradients);
     shares = scratch(layout.shares);
     slopes = scratch(layout.slopes);
     lseBlock = scratch(layout.lse);
     deltaBlock = scratch(layout.delta);
+    biasTable = scratch(layout.bias);
   }
 
   func::FuncOp build() {
@@ -63,13 +67,24 @@ public:
     for (int64_t size : spec.lead)
       leads *= size;
     if (grad.wantsBiasGrad) {
-      // The bias' gradient is a chain over the leading axes: they stay in one thread.
-      forItems(spec.G,
-               [&](Value group) { loop(index(0), index(leads), 1, [&](Value lead) { keyHead(lead, group); }); });
+      // The bias' gradient is a chain over the leading axes, the examples slowest: they stay in one thread.
+      int64_t examples = spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1, perExample = leads / examples;
+      auto headsOf = [&](Value group, Value from, int64_t count) {
+        loop(from, add(from, count), 1, [&](Value lead) { keyHead(examplesFirst(lead), group); });
+      };
+      forItems(spec.G, [&](Value group) {
+        if (grad.grain == 0)
+          return headsOf(group, index(0), leads);
+        loop(index(0), index(leads), grad.grain * perExample, [&](Value first) {
+          fillRows(biasTable, spec.S, index(spec.A / spec.G * spec.T), spec.S, 0.0);
+          headsOf(group, first, grad.grain * perExample);
+          addTable(group);
+        });
+      });
     } else {
       forItems(leads * spec.G, [&](Value item) {
         Value groups = index(spec.G);
-        keyHead(arith::DivUIOp::create(b, loc, item, groups), arith::RemUIOp::create(b, loc, item, groups));
+        keyHead(leadIndices(arith::DivUIOp::create(b, loc, item, groups)), arith::RemUIOp::create(b, loc, item, groups));
       });
     }
     return function;
@@ -81,8 +96,23 @@ private:
     Place o, lse, dout, dq, dk, dv, dbias;
   };
 
-  void keyHead(Value linearLead, Value group) {
-    SmallVector<Value> lead = leadIndices(linearLead), at = lead;
+  // The leading indices of number `linear` when the examples are counted slowest.
+  SmallVector<Value> examplesFirst(Value linear) {
+    SmallVector<Value> lead(spec.lead.size());
+    auto take = [&](size_t dim) {
+      lead[dim] = arith::RemUIOp::create(b, loc, linear, index(spec.lead[dim]));
+      linear = arith::DivUIOp::create(b, loc, linear, index(spec.lead[dim]));
+    };
+    for (size_t dim = lead.size(); dim-- > 0;)
+      if (int(dim) != spec.batchDim)
+        take(dim);
+    if (spec.batchDim >= 0)
+      lead[spec.batchDim] = linear;
+    return lead;
+  }
+
+  void keyHead(SmallVector<Value> lead, Value group) {
+    SmallVector<Value> at = lead;
     at.push_back(group);
     Place dk = place(grad.dk, at), dv = place(grad.dv, at);
     fillRows(dk, rowStride(grad.dk), index(spec.S), spec.K, 0.0);
@@ -96,7 +126,8 @@ private:
       Gradients g{
           place(spec.o, where), place(spec.lse, where), place(grad.dout, where), place(grad.dq, where), dk, dv, {}};
       if (grad.wantsBiasGrad)
-        g.dbias = place(grad.dbias, {query});
+        g.dbias = grad.grain > 0 ? Place{biasTable.memory, add(biasTable.at, mul(member, spec.T * spec.S))}
+                                 : place(grad.dbias, {query});
       loop(index(0), index(spec.T), queryBlock, [&](Value t0) { queries(head, g, t0); });
     });
   }
@@ -210,12 +241,28 @@ private:
 
   void addBiasGradient(const Gradients &g, const Patch &part) {
     loop(index(0), part.queries, 1, [&](Value row) {
-      Value t = mul(add(part.t0, row), grad.dbias.strides[1]);
+      bool table = grad.grain > 0;
+      Value t = mul(add(part.t0, row), table ? spec.S : grad.dbias.strides[1]);
       loop(index(0), keysNeeded(part, add(row, 1)), 1, [&](Value key) {
         Value at = add(mul(key, queryBlock), row), slope = load(slopes, at);
-        Value s = add(t, mul(add(part.s0, key), grad.dbias.strides[2]));
+        Value s = add(t, mul(add(part.s0, key), table ? 1 : grad.dbias.strides[2]));
         store(fadd(load(g.dbias, s), slope), g.dbias, s);
         store(fmul(slope, number(spec.scale)), slopes, at);
+      });
+    });
+  }
+
+  // What a block of examples came to joins the bias' gradient.
+  void addTable(Value group) {
+    int64_t perGroup = spec.A / spec.G;
+    loop(index(0), index(perGroup), 1, [&](Value member) {
+      Place to = place(grad.dbias, {add(mul(group, perGroup), member)});
+      loop(index(0), index(spec.T), 1, [&](Value t) {
+        Value from = mul(add(mul(member, spec.T), t), spec.S), row = mul(t, grad.dbias.strides[1]);
+        loop(index(0), index(spec.S), 1, [&](Value s) {
+          Value at = add(row, mul(s, grad.dbias.strides[2]));
+          store(fadd(load(to, at), load(biasTable, add(from, s))), to, at);
+        });
       });
     });
   }
@@ -255,13 +302,13 @@ private:
   }
 
   const AttendGradSpec &grad;
-  Place packedQ, packedG, shares, slopes, lseBlock, deltaBlock;
+  Place packedQ, packedG, shares, slopes, lseBlock, deltaBlock, biasTable;
 };
 
 } // namespace
 
 int64_t scratchBytesPerThread(const AttendGradSpec &spec) {
-  return attendScratch(spec.forward, Scratch(spec.forward).total);
+  return attendScratch(spec.forward, Scratch(spec).total);
 }
 
 func::FuncOp buildAttendGrad(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec,

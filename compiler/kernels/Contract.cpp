@@ -105,31 +105,52 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
 }
 
 void ContractEmitter::emitColumns(Origin origin, Range n, Range mUnits) {
-  int64_t blocks = plan.blocksK(), outer = countOf(plan.outerK), perRun = plan.blocksPerRun();
   forLoop(n.first, n.second, plan.nc, [&](Value column) {
     Range columns = {column, min(add(column, plan.nc), n.second)};
-    forLoop(number(0), number(blocks), 1, [&](Value blockNumber) {
-      KBlock block;
-      if (perRun > 1) {
-        block.firstRun = div(blockNumber, perRun);
-        block.runs = number(1);
-        block.start = mul(rem(blockNumber, perRun), plan.kc);
-        block.length =
-            plan.k.size % plan.kc == 0 ? number(plan.kc) : min(sub(number(plan.k.size), block.start), plan.kc);
-      } else {
-        block.firstRun = mul(blockNumber, plan.runs);
-        block.runs = outer % plan.runs == 0 ? number(plan.runs) : min(sub(number(outer), block.firstRun), plan.runs);
-        block.start = number(0);
-        block.length = number(plan.k.size);
-      }
-      block.total = mul(block.runs, block.length);
-      Value later = blocks > 1 ? less(number(0), blockNumber) : Value();
-      emitBlock(origin, columns, mUnits, block, later);
-    });
+    if (!plan.grained)
+      return emitReduction(origin, columns, mUnits);
+    auto blocks = [&](Range band) {
+      forLoop(number(0), number(plan.grain.size), 1, [&](Value grain) {
+        Origin inner = origin;
+        inner.a = add(inner.a, mul(grain, plan.grain.a));
+        inner.b = add(inner.b, mul(grain, plan.grain.b));
+        inner.unit = sub(number(0), band.first);
+        emitReduction(inner, columns, band);
+      });
+    };
+    if (plan.sumUnits == 0)
+      return blocks(mUnits);
+    forLoop(mUnits.first, mUnits.second, plan.sumUnits,
+            [&](Value first) { blocks({first, min(add(first, plan.sumUnits), mUnits.second)}); });
   });
 }
 
-void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock block, Value later) {
+void ContractEmitter::emitReduction(Origin origin, Range n, Range mUnits) {
+  int64_t blocks = plan.blocksK(), outer = countOf(plan.outerK), perRun = plan.blocksPerRun();
+  forLoop(number(0), number(blocks), 1, [&](Value blockNumber) {
+    KBlock block;
+    if (perRun > 1) {
+      block.firstRun = div(blockNumber, perRun);
+      block.runs = number(1);
+      block.start = mul(rem(blockNumber, perRun), plan.kc);
+      block.length =
+          plan.k.size % plan.kc == 0 ? number(plan.kc) : min(sub(number(plan.k.size), block.start), plan.kc);
+    } else {
+      block.firstRun = mul(blockNumber, plan.runs);
+      block.runs = outer % plan.runs == 0 ? number(plan.runs) : min(sub(number(outer), block.firstRun), plan.runs);
+      block.start = number(0);
+      block.length = number(plan.k.size);
+    }
+    block.total = mul(block.runs, block.length);
+    if (blocks > 1) {
+      block.later = less(number(0), blockNumber);
+      block.last = less(number(blocks - 2), blockNumber);
+    }
+    emitBlock(origin, n, mUnits, block);
+  });
+}
+
+void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock block) {
   packB(origin.b, n, block);
   int64_t units = unitsOf(1, plan.m.size, plan.mr);
   bool single = plan.outerM.empty();
@@ -139,16 +160,18 @@ void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock blo
     Origin inner = origin;
     inner.a = add(inner.a, offsetIn(plan.outerM, &ContractDim::a, outer));
     inner.c = add(inner.c, offsetIn(plan.outerM, &ContractDim::c, outer));
+    if (plan.sumUnits > 0)
+      inner.unit = add(inner.unit, mul(outer, units));
     Range m = innerRange(mUnits, outer, units, plan.mr, plan.m.size);
     forLoop(m.first, m.second, plan.mc, [&](Value row) {
       Range rows = {row, min(add(row, plan.mc), m.second)};
       packA(inner.a, rows, block);
-      emitTiles(inner, rows, n, block, later);
+      emitTiles(inner, rows, n, block);
     });
   });
 }
 
-void ContractEmitter::emitTiles(Origin origin, Range m, Range n, KBlock block, Value later) {
+void ContractEmitter::emitTiles(Origin origin, Range m, Range n, KBlock block) {
   int64_t nr = plan.nr(), mr = plan.mr;
   int64_t fullM = plan.m.size / mr * mr, edgeM = plan.m.size % mr;
   int64_t fullN = plan.n.size / nr * nr, edgeN = plan.n.size % nr;
@@ -178,7 +201,12 @@ void ContractEmitter::emitTiles(Origin origin, Range m, Range n, KBlock block, V
       tile.b = add(add(threadScratch, plan.scratchB()), panel);
       tile.strideKB = nr;
     }
-    emitTile(tile, block, later);
+    if (plan.sumUnits > 0) {
+      Value unit = add(origin.unit, div(row, mr)), panel = div(sub(column, n.first), nr);
+      Value number = add(mul(unit, plan.tilesN()), panel);
+      tile.sums = add(add(threadScratch, plan.scratchSums()), mul(number, mr * nr));
+    }
+    emitTile(tile, block);
   };
   auto rowsOfTiles = [&](Value column, int64_t columns) {
     auto edge = [&](Value row) { tileAt(row, column, edgeM, columns); };

@@ -31,10 +31,12 @@ private:
   struct KBlock {
     Value firstRun, runs, start, length;
     Value total; // runs * length
+    Value later, last; // not the first of its chain (null: it is), the last one
   };
   // Where a block of outputs begins in each operand, in elements.
   struct Origin {
     Value a, b, c;
+    Value unit; // of a grained reduction: the number of the first row of tiles in its band
   };
 
   // Index arithmetic and loops.
@@ -71,8 +73,9 @@ private:
   void splitThreads(Value thread, Value threads, Range &batch, Range &m, Range &n);
   Range innerRange(Range units, Value outer, int64_t unitsPerOuter, int64_t unit, int64_t size);
   void emitColumns(Origin origin, Range n, Range mUnits);
-  void emitBlock(Origin origin, Range n, Range mUnits, KBlock block, Value later);
-  void emitTiles(Origin origin, Range m, Range n, KBlock block, Value later);
+  void emitReduction(Origin origin, Range n, Range mUnits);
+  void emitBlock(Origin origin, Range n, Range mUnits, KBlock block);
+  void emitTiles(Origin origin, Range m, Range n, KBlock block);
 
   // Packing (ContractPack.cpp). Origins are those of the block's first row or column and of k = 0.
   Value offsetOfRun(KBlock, Value run, int64_t ContractDim::*stride);
@@ -88,12 +91,18 @@ private:
   struct Tile {
     int64_t rows, columns; // of this tile
     Value a, b, c;         // indices of its first element in `memoryA`, `memoryB` and C
+    Value sums;            // of its block sums in scratch
     Value memoryA, memoryB;
     int64_t strideMA, strideKA, strideKB;
   };
   void prefetchBelow(const Tile &);
-  void emitTile(const Tile &, KBlock, Value later);
+  void emitTile(const Tile &, KBlock);
+  mlir::SmallVector<Value> firstAccumulators(const Tile &, KBlock);
+  void finishTile(const Tile &, KBlock, mlir::ValueRange accumulators);
   mlir::SmallVector<Value> loadAccumulators(const Tile &, Value memory, Value index, int64_t pitch);
+  mlir::SmallVector<Value> loadC(const Tile &);
+  void storeAccumulators(const Tile &, mlir::ValueRange, Value memory, Value index, int64_t pitch);
+  void storeC(const Tile &, mlir::ValueRange);
   mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);
   void copyTile(const Tile &, bool toC);
 

@@ -32,7 +32,8 @@ int64_t ContractPlan::scratchB() const {
 int64_t ContractPlan::scratchTile() const {
   return scratchB() + (packB == PackedB::No ? 0 : roundUp((nc + nr() - 1) / nr() * panelB(), 16));
 }
-int64_t ContractPlan::scratchElems() const { return scratchTile() + (directC ? 0 : roundUp(mr * nr(), 16)); }
+int64_t ContractPlan::scratchSums() const { return scratchTile() + (directC ? 0 : roundUp(mr * nr(), 16)); }
+int64_t ContractPlan::scratchElems() const { return scratchSums() + sumUnits * tilesN() * mr * nr(); }
 
 // ---- Dims -----------------------------------------------------------------------------------------------------------
 
@@ -129,6 +130,11 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   sortAndMerge(batch);
   sortAndMerge(m);
   sortAndMerge(n);
+  plan.grained = spec.grain > 0;
+  if (plan.grained) {
+    plan.grain = {k[0].size / spec.grain, k[0].a * spec.grain, k[0].b * spec.grain, 0};
+    k[0].size = spec.grain;
+  }
   merge(k); // in reduction order
 
   int64_t alongM = contiguousRun(m), alongN = contiguousRun(n);
@@ -142,6 +148,7 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
     exchangeOperands(n);
     exchangeOperands(k);
     exchangeOperands(batch);
+    std::swap(plan.grain.a, plan.grain.b);
   }
   plan.batch = batch;
   plan.n = takeInner(n, /*contiguousInC=*/true);
@@ -260,6 +267,14 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   };
   plan.nc = share(plan.n.size, plan.nr(), std::max<int64_t>(1, cacheB / (plan.panelB() * plan.bytes)));
   plan.mc = share(plan.m.size, plan.mr, std::max<int64_t>(1, cacheA / (plan.panelA() * plan.bytes)));
+  if (plan.grained && plan.blocksK() > 1) {
+    // B is packed again for each of these bands of rows: they are as tall as the second-level cache allows.
+    const int64_t cacheSums = 768 * 1024;
+    int64_t units = (plan.m.size + plan.mr - 1) / plan.mr * countOf(plan.outerM);
+    int64_t most = std::max<int64_t>(1, cacheSums / (plan.tilesN() * plan.mr * plan.nr() * plan.bytes));
+    plan.sumUnits = std::min(units, most);
+    plan.prefetchC = false; // most blocks do not touch it
+  }
 }
 
 ContractPlan planContract(const ContractSpec &spec, const TargetInfo &target) {

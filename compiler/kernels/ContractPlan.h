@@ -10,6 +10,9 @@
 //           pack A (mc x kc) as panels of mr rows
 //           for nr columns, for mr rows: a register tile of mr x nv vectors, one FMA chain an element
 //
+// A grained reduction has one more loop outside of kc, over its blocks. Sums of a block that takes several k blocks lie in
+// scratch, tile by tile, and that many rows of tiles are walked at a time; the last k block adds them to C.
+//
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 #define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
@@ -47,12 +50,17 @@ struct ContractPlan {
   // Batch, then the outer dims of m, n, k, and the inner one of each, which is tiled.
   ContractDims batch, outerM, outerN, outerK;
   ContractDim m, n, k;
+  // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
+  bool grained = false;
+  ContractDim grain;
 
   int mr = 8, nv = 3; // register tile: rows, vectors
   int64_t kc = 0;     // length of a k block within a run of the inner k dim
   int64_t runs = 1;   // whole runs a block, when the inner dim is shorter than a block
   int unroll = 1;     // of the k loop; divides the length of every block
   int64_t mc = 0, nc = 0;
+  // Rows of tiles whose unfinished block sums lie in scratch at once; 0: a block is done within one k block.
+  int64_t sumUnits = 0;
   PackedA packA = PackedA::No;
   PackedB packB = PackedB::No;
   bool prefetchC = false; // ahead of each tile: worth it when C does not stay in a near cache
@@ -66,9 +74,11 @@ struct ContractPlan {
   int64_t panelB() const { return (blockK() + lanes) * nr(); }
   int64_t blocksPerRun() const { return (k.size + kc - 1) / kc; }
   int64_t blocksK() const;
-  // Offsets in scratch, in elements: A, B, tile.
+  int64_t tilesN() const { return (nc + nr() - 1) / nr(); }
+  // Offsets in scratch, in elements: A, B, tile, block sums.
   int64_t scratchB() const;
   int64_t scratchTile() const;
+  int64_t scratchSums() const;
   int64_t scratchElems() const;
 };
 

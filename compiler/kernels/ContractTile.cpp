@@ -1,5 +1,5 @@
 // ContractTile.cpp: the register tile. Its accumulators are the chains of the contraction: they start from +0.0, or
-// from what C holds, and take one FMA a step of k, in order.
+// from what C holds, and take one FMA a step of k, in order. A grained chain starts from +0.0 in each of its blocks.
 #include "compiler/kernels/ContractEmitter.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -68,33 +68,70 @@ void ContractEmitter::prefetchBelow(const Tile &tile) {
   }
 }
 
-void ContractEmitter::emitTile(const Tile &tile, KBlock block, Value later) {
-  Value memory = plan.directC ? memC : scratch;
-  Value base = plan.directC ? tile.c : add(threadScratch, plan.scratchTile());
-  int64_t pitch = plan.directC ? plan.m.c : plan.nr();
-  auto loadAll = [&] {
-    if (!plan.directC)
-      copyTile(tile, /*toC=*/false);
-    return loadAccumulators(tile, memory, base, pitch);
-  };
+SmallVector<Value> ContractEmitter::loadC(const Tile &tile) {
+  if (plan.directC)
+    return loadAccumulators(tile, memC, tile.c, plan.m.c);
+  copyTile(tile, /*toC=*/false);
+  return loadAccumulators(tile, scratch, add(threadScratch, plan.scratchTile()), plan.nr());
+}
 
-  SmallVector<Value> accumulators;
-  int64_t count = tile.rows * ((tile.columns + plan.lanes - 1) / plan.lanes);
-  if (plan.accumulate) {
-    accumulators = loadAll();
-  } else if (!later) {
-    accumulators.assign(count, zeros(plan.lanes));
-  } else {
-    SmallVector<Type> types(count, vectorType(plan.lanes));
-    auto branch = scf::IfOp::create(builder, loc, types, later, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(builder, loc, loadAll());
-    builder.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(builder, loc, SmallVector<Value>(count, zeros(plan.lanes)));
-    accumulators.assign(branch.getResults().begin(), branch.getResults().end());
+void ContractEmitter::storeAccumulators(const Tile &tile, ValueRange values, Value memory, Value index,
+                                        int64_t pitch) {
+  size_t next = 0;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    for (int64_t j = 0; j < tile.columns; j += plan.lanes)
+      storeVector(values[next++], memory, add(index, i * pitch + j), tile.columns - j);
   }
+}
 
+void ContractEmitter::storeC(const Tile &tile, ValueRange values) {
+  if (plan.directC)
+    return storeAccumulators(tile, values, memC, tile.c, plan.m.c);
+  storeAccumulators(tile, values, scratch, add(threadScratch, plan.scratchTile()), plan.nr());
+  copyTile(tile, /*toC=*/true);
+}
+
+// Where the chains stand before this block of k.
+SmallVector<Value> ContractEmitter::firstAccumulators(const Tile &tile, KBlock block) {
+  if (plan.accumulate && !plan.grained)
+    return loadC(tile);
+  int64_t count = tile.rows * ((tile.columns + plan.lanes - 1) / plan.lanes);
+  SmallVector<Value> fresh(count, zeros(plan.lanes));
+  if (!block.later)
+    return fresh;
+  SmallVector<Type> types(count, vectorType(plan.lanes));
+  auto branch = scf::IfOp::create(builder, loc, types, block.later, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(builder, loc,
+                       plan.grained ? loadAccumulators(tile, scratch, tile.sums, plan.nr()) : loadC(tile));
+  builder.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(builder, loc, fresh);
+  return SmallVector<Value>(branch.getResults());
+}
+
+// The end of a grained block is added to C; what is not at its end waits in scratch.
+void ContractEmitter::finishTile(const Tile &tile, KBlock block, ValueRange accumulators) {
+  if (!plan.grained)
+    return storeC(tile, accumulators);
+  auto addToC = [&] {
+    SmallVector<Value> sums = loadC(tile);
+    for (auto [sum, value] : llvm::zip_equal(sums, accumulators))
+      sum = arith::AddFOp::create(builder, loc, sum, value);
+    storeC(tile, sums);
+  };
+  if (!block.last)
+    return addToC();
+  auto branch = scf::IfOp::create(builder, loc, block.last, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  addToC();
+  builder.setInsertionPointToStart(branch.elseBlock());
+  storeAccumulators(tile, accumulators, scratch, tile.sums, plan.nr());
+}
+
+void ContractEmitter::emitTile(const Tile &tile, KBlock block) {
+  SmallVector<Value> accumulators = firstAccumulators(tile, block);
   if (plan.prefetchC && tile.rows == plan.mr)
     prefetchBelow(tile);
   auto loop = scf::ForOp::create(builder, loc, number(0), block.total, number(plan.unroll), accumulators);
@@ -106,14 +143,7 @@ void ContractEmitter::emitTile(const Tile &tile, KBlock block, Value later) {
       values = multiply(tile, add(loop.getInductionVar(), step), values);
     scf::YieldOp::create(builder, loc, values);
   }
-
-  size_t next = 0;
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    for (int64_t j = 0; j < tile.columns; j += plan.lanes)
-      storeVector(loop.getResult(next++), memory, add(base, i * pitch + j), tile.columns - j);
-  }
-  if (!plan.directC)
-    copyTile(tile, /*toC=*/true);
+  finishTile(tile, block, loop.getResults());
 }
 
 } // namespace cinch::kernels

@@ -58,6 +58,9 @@ struct ContractSpec {
   std::vector<int64_t> batch, m, n, k;
   View a, b, c;          // strides over (batch.., m.., k..), (batch.., k.., n..), (batch.., m.., n..)
   bool accumulate = false;
+  // > 0 (with `accumulate` only; divides k[0]): C goes on in blocks of so many steps of k[0]. The chain of a block starts from
+  // +0.0, and its sum is added to C.
+  int64_t grain = 0;
 };
 int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,
@@ -130,12 +133,15 @@ struct LoopAddAt {
   int node = 0;
   View view;
   std::vector<int> args;
-  std::vector<int64_t> atStrides;
+  std::vector<int64_t> atStrides, atSizes; // args[i] is in [0, atSizes[i])
 };
 
 struct LoopSpec {
   std::vector<int64_t> outer, chain;
   int64_t cols = 1;
+  // > 0 (divides chain[0]): chains go on in blocks of so many steps of chain[0]. A block starts where a chain without `init`
+  // does, and its result is then combined with what there was. So does AddAt, each place by itself.
+  int64_t grain = 0;
   std::vector<LoopNode> nodes;
   std::vector<LoopStore> stores;
   LoopAddAt addAt;
@@ -170,6 +176,7 @@ mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::str
 struct AttendGradSpec {
   AttendSpec forward;              // its o and lse are inputs here
   View dout, dq, dk, dv;           // dq, dk, dv are written (not accumulated)
+  int64_t grain = 0;               // > 0: dbias sums blocks of so many examples (of lead[batchDim]) from +0.0 first
   bool wantsBiasGrad = false; View dbias; // dbias accumulates over `lead` in order, from what it holds
 };
 int64_t scratchBytesPerThread(const AttendGradSpec &);

@@ -2,6 +2,9 @@
 //
 // Two orders exist. Direct: a few vectors of columns hold their accumulators in registers while all rows go by.
 // Otherwise the rows are outside, each makes its passes over the columns, and accumulators lie in a scratch row.
+//
+// With a grain the chains of a block of rows start afresh, and a block's result is combined with that of the blocks
+// before it.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 
@@ -18,7 +21,9 @@ namespace cinch::kernels {
 
 // ---- Rows -----------------------------------------------------------------------------------------------------------
 
-LoopEmitter::Values LoopEmitter::forRows(ValueRange initial, std::function<Values(ValueRange)> body) {
+// Rows [first, first + count).
+LoopEmitter::Values LoopEmitter::forRows(Value first, int64_t count, ValueRange initial,
+                                         std::function<Values(ValueRange)> body) {
   auto run = [&](ValueRange carried) {
     std::vector<Value> kept = scalars;
     std::fill(draws.begin(), draws.end(), std::pair<Value, Value>());
@@ -30,7 +35,11 @@ LoopEmitter::Values LoopEmitter::forRows(ValueRange initial, std::function<Value
   };
   if (plan.rows == 1)
     return run(initial);
-  auto loop = scf::ForOp::create(b, loc, index(0), index(plan.rows), index(1), initial,
+  if (count == 1) {
+    chainIndex = split(first, spec.chain);
+    return run(initial);
+  }
+  auto loop = scf::ForOp::create(b, loc, first, addIndex(first, index(count)), index(1), initial,
                                  [&](OpBuilder &, Location, Value row, ValueRange carried) {
                                    chainIndex = split(row, spec.chain);
                                    scf::YieldOp::create(b, loc, run(carried));
@@ -38,13 +47,28 @@ LoopEmitter::Values LoopEmitter::forRows(ValueRange initial, std::function<Value
   return Values(loop.getResults().begin(), loop.getResults().end());
 }
 
-// The scratch rows of the chains that the coming sweep walks.
-void LoopEmitter::startChains(int stage) {
+// The blocks of a grained chain, each with the number of its first row.
+LoopEmitter::Values LoopEmitter::forBlocks(ValueRange initial, std::function<Values(Value, ValueRange)> body) {
+  if (plan.blockRows == plan.rows)
+    return body(index(0), initial);
+  auto loop = scf::ForOp::create(b, loc, index(0), index(plan.rows), index(plan.blockRows), initial,
+                                 [&](OpBuilder &, Location, Value first, ValueRange carried) {
+                                   scf::YieldOp::create(b, loc, body(first, carried));
+                                 });
+  return Values(loop.getResults().begin(), loop.getResults().end());
+}
+
+// Chains of the coming sweep whose accumulators lie in scratch rows.
+std::vector<int> LoopEmitter::chainsInScratch(int stage) {
   std::vector<int> chains;
   for (size_t n = 0; n < spec.nodes.size(); ++n)
     if (plan.needed[n] && plan.variesCol[n] && plan.scratchOf[n] >= 0 && spec.nodes[n].op == LoopOp::ReduceChain &&
         plan.sweep[n] == stage + 1)
       chains.push_back(int(n));
+  return chains;
+}
+
+void LoopEmitter::startChains(const std::vector<int> &chains) {
   if (chains.empty())
     return;
   forColumns(columnBegin, {}, [&](Lanes &lanes, ValueRange) {
@@ -52,24 +76,51 @@ void LoopEmitter::startChains(int stage) {
       const LoopNode &node = spec.nodes[chain];
       Value start = node.hasInit ? load(node.view, base(node.view.offset, node.view.strides), node.elem, &lanes)
                                  : chainStart(node, true);
-      storeScratch(chain, start, lanes);
+      storeRow(plan.blockRows > 0 ? plan.totalOf[chain] : plan.scratchOf[chain], node.elem, start, lanes);
+    }
+    return Values();
+  });
+}
+
+void LoopEmitter::startBlock(const std::vector<int> &chains) {
+  if (chains.empty())
+    return;
+  forColumns(columnBegin, {}, [&](Lanes &lanes, ValueRange) {
+    for (int chain : chains)
+      storeScratch(chain, chainStart(spec.nodes[chain], true), lanes);
+    return Values();
+  });
+}
+
+// The block's sums join those of the blocks before; what the sweep's readers load is the total.
+void LoopEmitter::endBlock(const std::vector<int> &chains) {
+  if (chains.empty())
+    return;
+  forColumns(columnBegin, {}, [&](Lanes &lanes, ValueRange) {
+    for (int chain : chains) {
+      const LoopNode &node = spec.nodes[chain];
+      Value total = combine(node.reduce, loadRow(plan.totalOf[chain], node.elem, lanes), loadScratch(chain, lanes));
+      storeRow(plan.totalOf[chain], node.elem, total, lanes);
+      storeScratch(chain, total, lanes);
     }
     return Values();
   });
 }
 
 void LoopEmitter::runSweep(int sweep) {
-  std::vector<int> chains;
-  Values initial;
+  std::vector<int> inScratch = chainsInScratch(sweep), chains;
+  startChains(inScratch);
+  Values initial, fresh;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
     if (!plan.needed[n] || node.op != LoopOp::ReduceChain || plan.variesCol[n] || plan.sweep[n] != sweep + 1)
       continue;
     chains.push_back(int(n));
+    fresh.push_back(chainStart(node, false));
     initial.push_back(node.hasInit ? load(node.view, base(node.view.offset, node.view.strides), node.elem, nullptr)
-                                   : chainStart(node, false));
+                                   : fresh.back());
   }
-  Values results = forRows(initial, [&](ValueRange carried) {
+  auto row = [&](ValueRange carried) {
     std::vector<Value> accumulators(spec.nodes.size());
     for (size_t i = 0; i < chains.size(); ++i)
       accumulators[chains[i]] = carried[i];
@@ -79,7 +130,28 @@ void LoopEmitter::runSweep(int sweep) {
     for (int chain : chains)
       next.push_back(accumulators[chain]);
     return next;
-  });
+  };
+  Values results;
+  if (plan.blockRows == 0) {
+    results = forRows(index(0), plan.rows, initial, row);
+  } else if (spec.addAt.present) { // no chains beside it
+    forBlocks({}, [&](Value first, ValueRange) {
+      for (AddAtWalk walk : {AddAtWalk::Clear, AddAtWalk::Sum, AddAtWalk::Flush}) {
+        addAtWalk = walk;
+        forRows(first, plan.blockRows, {}, row);
+      }
+      return Values();
+    });
+  } else {
+    results = forBlocks(initial, [&](Value first, ValueRange totals) {
+      startBlock(inScratch);
+      Values next = forRows(first, plan.blockRows, fresh, row);
+      endBlock(inScratch);
+      for (size_t i = 0; i < chains.size(); ++i)
+        next[i] = combine(spec.nodes[chains[i]].reduce, totals[i], next[i]);
+      return next;
+    });
+  }
   for (size_t i = 0; i < chains.size(); ++i)
     scalars[chains[i]] = results[i];
 }
@@ -113,14 +185,16 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
   for (int u = 0; u < vectors; ++u)
     lanes.push_back({addIndex(column, index(u * kLoopLanes)), mask, {}});
   Work row = rowWork(0);
-  Values initial;
+  Values initial, fresh;
   for (int chain : row.chains) {
     const LoopNode &node = spec.nodes[chain];
     Value from = node.hasInit ? base(node.view.offset, node.view.strides) : Value();
-    for (int u = 0; u < vectors; ++u)
-      initial.push_back(from ? load(node.view, from, node.elem, &lanes[u]) : chainStart(node, true));
+    for (int u = 0; u < vectors; ++u) {
+      fresh.push_back(chainStart(node, true));
+      initial.push_back(from ? load(node.view, from, node.elem, &lanes[u]) : fresh.back());
+    }
   }
-  Values sums = forRows(initial, [&](ValueRange carried) {
+  auto rowOfVectors = [&](ValueRange carried) {
     emitScalars(row, 0);
     Preheader pre = preheader(rootsOf(row.chains, row.stores), row.stores);
     Values next(carried.begin(), carried.end());
@@ -139,7 +213,14 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
       }
     }
     return next;
-  });
+  };
+  auto block = [&](Value first, ValueRange totals) {
+    Values next = forRows(first, plan.blockRows, fresh, rowOfVectors);
+    for (size_t i = 0; i < next.size(); ++i)
+      next[i] = combine(spec.nodes[row.chains[i / vectors]].reduce, totals[i], next[i]);
+    return next;
+  };
+  Values sums = plan.blockRows > 0 ? forBlocks(initial, block) : forRows(index(0), plan.rows, initial, rowOfVectors);
   std::vector<Value> kept = scalars;
   Work stage = stageWork(1);
   emitScalars(stage, 0);

@@ -161,7 +161,7 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
   std::vector<int> roots = rootsOf(chains, stores);
   for (int node : reductions)
     roots.push_back(spec.nodes[node].args[0]);
-  if (addAt)
+  if (addAt && (addAtWalk == AddAtWalk::Add || addAtWalk == AddAtWalk::Sum))
     roots.push_back(spec.addAt.node);
   Preheader pre = preheader(roots, stores);
   if (addAt) {
@@ -176,6 +176,7 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
       pre.bases[n] = pre.bases[n] ? pre.bases[n] : more.bases[n];
     }
     pre.addAtBase = basePlus(spec.addAt.view, spec.addAt.args, spec.addAt.atStrides);
+    pre.tableBase = tableBase();
   }
   fillDraws(pre.nodes);
 
@@ -208,7 +209,7 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
       store(target, pre.storeBases[i], operand(target.node, lanes, pre), &lanes);
     }
     if (addAt)
-      emitAddAt(pre.addAtBase, &lanes, &pre);
+      emitAddAt(pre.addAtBase, pre.tableBase, &lanes, &pre);
     return accumulators;
   });
   for (size_t i = 0; i < reductions.size(); ++i)

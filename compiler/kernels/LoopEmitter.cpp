@@ -52,6 +52,10 @@ void LoopEmitter::openBuffers() {
     open(spec.addAt.view.buffer, spec.nodes[spec.addAt.node].elem);
   if (plan.scratchBytes > 0)
     scratchAt = addIndex(byteOffset(b, loc, offsets, plan.buffers), mulIndex(thread, plan.scratchBytes));
+  if (plan.tableAt >= 0) {
+    Elem elem = spec.nodes[spec.addAt.node].elem;
+    buffers[{kTable, elem}] = viewAt(addIndex(scratchAt, index(plan.tableAt)), elem);
+  }
 }
 
 // Where in the arena, counted in elements, the columns of a contiguous load begin.
@@ -71,8 +75,6 @@ Value LoopEmitter::viewAt(Value byte, Elem elem) {
 }
 
 Value LoopEmitter::scratchByte(int node) { return addIndex(scratchAt, index(plan.scratchOf[node])); }
-
-Value LoopEmitter::scratchRow(int node) { return viewAt(scratchByte(node), spec.nodes[node].elem); }
 
 // ---- Work of a context ----------------------------------------------------------------------------------------------
 
@@ -151,7 +153,8 @@ LoopEmitter::Work LoopEmitter::rowWork(int sweep) {
     }
     if (spec.addAt.present) {
       work.addAt = true;
-      need(work, spec.addAt.node);
+      if (addAtWalk == AddAtWalk::Add || addAtWalk == AddAtWalk::Sum)
+        need(work, spec.addAt.node);
       for (int arg : spec.addAt.args)
         need(work, arg);
     }
@@ -194,7 +197,7 @@ void LoopEmitter::runContext(Work &work, std::vector<Value> &chainScalars) {
       store(target, base(target.view.offset, target.view.strides), scalars[target.node], nullptr);
   }
   if (work.addAt && !plan.addAtVector)
-    emitAddAt(basePlus(spec.addAt.view, spec.addAt.args, spec.addAt.atStrides), nullptr, nullptr);
+    emitAddAt(basePlus(spec.addAt.view, spec.addAt.args, spec.addAt.atStrides), tableBase(), nullptr, nullptr);
 }
 
 // ---- The kernel -----------------------------------------------------------------------------------------------------
@@ -232,7 +235,6 @@ void LoopEmitter::runItem(Value item) {
     if (plan.directVectors > 0) {
       runDirect();
     } else {
-      startChains(stage);
       runSweep(stage);
     }
     std::fill(draws.begin(), draws.end(), std::pair<Value, Value>());

@@ -42,7 +42,7 @@ private:
     std::vector<Value> splats;             // scalars as vectors
     std::vector<Value> bases, storeBases;  // element numbers of the views, without the column's share
     std::vector<Value> clampBases;         // the index of a clamped load at column 0, shifted
-    Value addAtBase;
+    Value addAtBase, tableBase;
   };
 
   // LoopEmitter.cpp: contexts.
@@ -59,8 +59,12 @@ private:
   void runDirect();
   void directColumns(Value column, int vectors, Value mask);
   void prefetchRows(Value column, int vectors, const Preheader &);
-  void startChains(int stage);
-  Values forRows(mlir::ValueRange initial, std::function<Values(mlir::ValueRange)> body);
+  std::vector<int> chainsInScratch(int stage);
+  void startChains(const std::vector<int> &chains);
+  void startBlock(const std::vector<int> &chains);
+  void endBlock(const std::vector<int> &chains);
+  Values forRows(Value first, int64_t count, mlir::ValueRange initial, std::function<Values(mlir::ValueRange)> body);
+  Values forBlocks(mlir::ValueRange initial, std::function<Values(Value first, mlir::ValueRange)> body);
   Values forColumns(Value begin, mlir::ValueRange initial, std::function<Values(Lanes &, mlir::ValueRange)> body);
   bool anyOrderSuits(const std::vector<int> &reductions, const Preheader &);
   Values reduceInAnyOrder(const std::vector<int> &reductions, Value end, mlir::ValueRange initial, const Preheader &);
@@ -74,6 +78,8 @@ private:
   Value evaluateVector(int node, Lanes &, const Preheader &);
   Value loadScratch(int node, const Lanes &);
   void storeScratch(int node, Value, const Lanes &);
+  Value loadRow(int64_t scratchByte, Elem, const Lanes &);
+  void storeRow(int64_t scratchByte, Elem, Value, const Lanes &);
   bool isKept(int node) const { return plan.keptBy[node] >= 0 && plan.keptBy[node] < pass; }
   void evaluateVectors(Lanes &, const Preheader &);
   Value operand(int node, const Lanes &, const Preheader &);
@@ -84,7 +90,9 @@ private:
   Value loadContiguous(Value memory, Value at, Elem, const Lanes &);
   Value drawLanes(int node, const Lanes &);
   void store(const LoopStore &, Value base, Value value, const Lanes *);
-  void emitAddAt(Value base, const Lanes *, const Preheader *);
+  void emitAddAt(Value base, Value tableBase, const Lanes *, const Preheader *);
+  Value tableBase();
+  View tableView() const;
   Value laneOffsets(int64_t stride);
   Value argOffsets(const std::vector<int> &args, const std::vector<int64_t> &strides, const Lanes &, const Preheader &);
   Value drawValue(int node, Value raw);
@@ -111,7 +119,6 @@ private:
   void openBuffers();
   Value viewAt(Value byte, Elem);
   Value addressOf(int node);
-  Value scratchRow(int node);          // the memref of a chain's accumulators
   Value scratchByte(int node);
   Value base(int64_t offset, const std::vector<int64_t> &strides);
   Value basePlus(const View &, const std::vector<int> &args, const std::vector<int64_t> &strides);
@@ -131,6 +138,10 @@ private:
   std::map<std::pair<int, uint64_t>, DrawKey> keys;
   std::map<std::pair<int, Elem>, Value> buffers;
   std::map<int, Value> bufferBytes;
+  // What a walk over the rows does for AddAt. With a grain a block takes three: its places of the table are cleared; it is
+  // summed there; its places are added where they belong, each once, for they are cleared again at the first visit.
+  enum class AddAtWalk { Add, Clear, Sum, Flush } addAtWalk = AddAtWalk::Add;
+  static constexpr int kTable = -1;         // the table, among `buffers`
   std::vector<Value> scalars;               // per node, where known
   std::vector<std::pair<Value, Value>> draws; // rows of draws that are filled: memref, first element
   std::vector<Value> outerIndex, chainIndex;

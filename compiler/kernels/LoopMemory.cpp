@@ -123,41 +123,89 @@ Value LoopEmitter::loadClamped(int node, Lanes &lanes, const Preheader &pre) {
   return branch.getResult(0);
 }
 
-void LoopEmitter::emitAddAt(Value base, const Lanes *lanes, const Preheader *pre) {
+// A column of the table is a column of the item.
+View LoopEmitter::tableView() const {
+  View view{kTable, spec.nodes[spec.addAt.node].elem, 0, spec.addAt.view.strides};
+  std::fill(view.strides.begin(), view.strides.end(), 0);
+  view.strides.back() = plan.addAtVector ? 1 : 0;
+  return view;
+}
+
+Value LoopEmitter::tableBase() {
+  if (plan.tableAt < 0)
+    return {};
+  Value sum = index(0);
+  for (auto [arg, stride] : llvm::zip_equal(spec.addAt.args, plan.tableStrides))
+    if (!plan.variesCol[arg])
+      sum = addIndex(sum, mulIndex(arith::IndexCastOp::create(b, loc, b.getIndexType(), scalars[arg]), stride));
+  return plan.addAtVector ? Value(arith::SubIOp::create(b, loc, sum, columnBegin)) : sum;
+}
+
+void LoopEmitter::emitAddAt(Value base, Value tableBase, const Lanes *lanes, const Preheader *pre) {
   const LoopAddAt &addAt = spec.addAt;
   Elem elem = spec.nodes[addAt.node].elem;
-  auto add = [&](Value old, Value value) { return emitElementwise(b, loc, LoopOp::Add, elem, {old, value}); };
-  LoopStore target{addAt.node, addAt.view};
-  if (!lanes) {
-    store(target, base, add(load(addAt.view, base, elem, nullptr), scalars[addAt.node]), nullptr);
-    return;
-  }
-  Value value = operand(addAt.node, *lanes, *pre);
-  Value offsets = argOffsets(addAt.args, addAt.atStrides, *lanes, *pre);
-  if (!offsets) {
-    store(target, base, add(load(addAt.view, base, elem, lanes), value), lanes);
-    return;
-  }
-  int64_t stride = plan.columnStride(addAt.view);
-  if (stride != 0)
-    offsets = arith::AddIOp::create(b, loc, offsets, laneOffsets(stride));
-  Value at = addIndex(base, mulIndex(lanes->column, stride));
-  Value sum = add(gather(addAt.view, at, offsets, elem, *lanes), value);
-  Value mask = lanes->mask ? lanes->mask : emitInteger(b, loc, lanesOf(b.getI1Type()), 1);
-  vector::ScatterOp::create(b, loc, Type(), buffer(addAt.view.buffer, elem), ValueRange{at}, offsets, mask, sum);
+  // An element (or 16) of the destination or the table.
+  struct Places {
+    View view;
+    Value at, offsets; // with offsets: scattered columns
+  };
+  auto placesIn = [&](const View &view, Value at, const std::vector<int64_t> &strides) {
+    Places places{view, at, lanes ? argOffsets(addAt.args, strides, *lanes, *pre) : Value()};
+    int64_t stride = plan.columnStride(view);
+    if (places.offsets) {
+      places.at = addIndex(at, mulIndex(lanes->column, stride));
+      if (stride != 0)
+        places.offsets = arith::AddIOp::create(b, loc, places.offsets, laneOffsets(stride));
+    }
+    return places;
+  };
+  auto read = [&](const Places &places) {
+    return places.offsets ? gather(places.view, places.at, places.offsets, elem, *lanes)
+                          : load(places.view, places.at, elem, lanes);
+  };
+  auto write = [&](const Places &places, Value value) {
+    if (!places.offsets)
+      return store({addAt.node, places.view}, places.at, value, lanes);
+    Value mask = lanes->mask ? lanes->mask : emitInteger(b, loc, lanesOf(b.getI1Type()), 1);
+    vector::ScatterOp::create(b, loc, Type(), buffer(places.view.buffer, elem), ValueRange{places.at}, places.offsets,
+                              mask, value);
+  };
+  auto add = [&](const Places &places, Value value) {
+    write(places, emitElementwise(b, loc, LoopOp::Add, elem, {read(places), value}));
+  };
+  auto value = [&] { return lanes ? operand(addAt.node, *lanes, *pre) : scalars[addAt.node]; };
+  auto target = [&] { return placesIn(addAt.view, base, addAt.atStrides); };
+  if (addAtWalk == AddAtWalk::Add)
+    return add(target(), value());
+  Places table = placesIn(tableView(), tableBase, plan.tableStrides);
+  Value zero = emitNumber(b, loc, type(elem, lanes != nullptr), 0);
+  if (addAtWalk == AddAtWalk::Sum)
+    return add(table, value());
+  if (addAtWalk == AddAtWalk::Flush)
+    add(target(), read(table));
+  write(table, zero);
 }
 
 // Scratch rows are padded to whole vectors: no masks.
-Value LoopEmitter::loadScratch(int node, const Lanes &lanes) {
-  Elem elem = spec.nodes[node].elem;
+Value LoopEmitter::loadRow(int64_t scratchByte, Elem elem, const Lanes &lanes) {
+  Value row = viewAt(addIndex(scratchAt, index(scratchByte)), elem);
   Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
   VectorType stored = lanesOf(storedType(b, elem));
-  return toValue(b, loc, vector::LoadOp::create(b, loc, stored, scratchRow(node), ValueRange{at}), elem);
+  return toValue(b, loc, vector::LoadOp::create(b, loc, stored, row, ValueRange{at}), elem);
+}
+
+void LoopEmitter::storeRow(int64_t scratchByte, Elem elem, Value value, const Lanes &lanes) {
+  Value row = viewAt(addIndex(scratchAt, index(scratchByte)), elem);
+  Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
+  vector::StoreOp::create(b, loc, toStored(b, loc, value, elem), row, ValueRange{at});
+}
+
+Value LoopEmitter::loadScratch(int node, const Lanes &lanes) {
+  return loadRow(plan.scratchOf[node], spec.nodes[node].elem, lanes);
 }
 
 void LoopEmitter::storeScratch(int node, Value value, const Lanes &lanes) {
-  Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
-  vector::StoreOp::create(b, loc, toStored(b, loc, value, spec.nodes[node].elem), scratchRow(node), ValueRange{at});
+  storeRow(plan.scratchOf[node], spec.nodes[node].elem, value, lanes);
 }
 
 } // namespace cinch::kernels

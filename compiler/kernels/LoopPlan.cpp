@@ -211,10 +211,15 @@ void findKept(LoopPlan &plan) {
   }
 }
 
+// Columns of the table of places that AddAt sums a block in: few, since there is a table a thread.
+constexpr int64_t kTableCols = 32;
+
 void chooseBlocks(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.blockCols = spec.cols;
   bool reduces = false, scalarSink = spec.addAt.present && !plan.addAtVector, rowDraws = false;
+  if (spec.addAt.present && plan.blockRows > 0)
+    plan.tableCols = kTableCols;
   int chains = 0, cost = 0;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     if (!plan.needed[n])
@@ -230,6 +235,8 @@ void chooseBlocks(LoopPlan &plan) {
   for (bool vector : plan.storeVector)
     scalarSink = scalarSink || !vector;
   plan.scratchCols = reduces ? spec.cols : spec.cols * plan.outerCount;
+  if (reduces && plan.tableCols > 0)
+    plan.tableCols = std::max(kTableCols, (spec.cols + kLoopLanes - 1) / kLoopLanes * kLoopLanes);
   if (reduces || scalarSink)
     return;
   if (chains > 0 && plan.sweeps == 1 && !spec.addAt.present && !rowDraws)
@@ -237,6 +244,8 @@ void chooseBlocks(LoopPlan &plan) {
   // Enough items for any number of threads, not so small that starting one shows.
   constexpr int64_t kItems = 64;
   int64_t least = plan.hasChain ? 64 : 512, most = plan.hasChain && !plan.directVectors ? 1024 : 4096;
+  if (plan.tableCols > 0)
+    least = most = plan.tableCols;
   int64_t width = spec.cols * plan.outerCount / kItems;
   width = std::min(std::max((width + 63) / 64 * 64, least), most);
   plan.scratchCols = std::min(plan.scratchCols, most);
@@ -249,9 +258,11 @@ void chooseBlocks(LoopPlan &plan) {
 void assignScratch(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.scratchOf.assign(spec.nodes.size(), -1);
-  auto place = [&](size_t n, int64_t bytes) {
-    plan.scratchOf[n] = plan.scratchBytes;
+  plan.totalOf.assign(spec.nodes.size(), -1);
+  auto take = [&](int64_t bytes) {
+    int64_t at = plan.scratchBytes;
     plan.scratchBytes += (bytes + 63) / 64 * 64;
+    return at;
   };
   int64_t padded = (plan.scratchCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;
   // Without reductions over them, the columns may be another dim when there are fewer examples.
@@ -259,12 +270,20 @@ void assignScratch(LoopPlan &plan) {
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     if (!plan.needed[n] || (columnsFixed && !plan.variesCol[n]))
       continue;
-    if (spec.nodes[n].op == LoopOp::ReduceChain && !plan.directVectors)
-      place(n, padded * bytesOf(spec.nodes[n].elem));
-    else if (plan.keptBy[n] >= 0)
-      place(n, padded * bytesOf(spec.nodes[n].elem));
+    bool chain = spec.nodes[n].op == LoopOp::ReduceChain && !plan.directVectors;
+    if (chain || plan.keptBy[n] >= 0)
+      plan.scratchOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
     else if (plan.isDraw(int(n)))
-      place(n, drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.scratchCols));
+      plan.scratchOf[n] = take(drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.scratchCols));
+    if (chain && plan.blockRows > 0)
+      plan.totalOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
+  }
+  if (plan.tableCols > 0) {
+    int64_t places = 1;
+    plan.tableStrides.assign(spec.addAt.args.size(), 0);
+    for (size_t i = spec.addAt.args.size(); i-- > 0; places *= spec.addAt.atSizes[i])
+      plan.tableStrides[i] = places * plan.tableCols;
+    plan.tableAt = take(places * plan.tableCols * bytesOf(spec.nodes[spec.addAt.node].elem));
   }
 }
 
@@ -313,6 +332,8 @@ LoopPlan planLoop(const LoopSpec &original) {
   if (original.addAt.present)
     names(original.addAt.view.buffer);
 
+  if (original.grain > 0)
+    plan.blockRows = productOf(original.chain) / original.chain[0] * original.grain;
   simplifyLoop(plan.spec);
   plan.hasChain = !plan.spec.chain.empty() || plan.spec.addAt.present ||
                   anyNode(plan.spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });

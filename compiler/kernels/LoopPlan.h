@@ -26,6 +26,7 @@ struct LoopPlan {
   LoopSpec spec;                   // simplified; strides are (outer.., chain.., column) of the simplified domain
   bool hasChain = false;           // sweeps exist (their rows may be 1)
   int64_t outerCount = 1, rows = 1;
+  int64_t blockRows = 0;           // with a grain: rows whose chains start afresh; 0: chains go on over all rows
   int sweeps = 0;
   // Per node.
   std::vector<bool> variesRow, variesCol, needed;
@@ -56,6 +57,10 @@ struct LoopPlan {
 
   int buffers = 0;                 // named by views; the scratch, if any, comes next
   std::vector<int64_t> scratchOf;  // per node: byte offset of its scratch row, -1: none
+  std::vector<int64_t> totalOf;    // with a grain, per chain in scratch: the row of what the blocks before came to
+  // With a grain, AddAt sums a block in a table of all places, rows of `tableCols` columns: byte offset, a stride an argument.
+  int64_t tableAt = -1, tableCols = 0;
+  std::vector<int64_t> tableStrides;
   int64_t scratchBytes = 0;        // per thread
 
   bool isReduction(int node) const; // ReduceCols, ArgMaxCols, ArgMinCols

@@ -1,5 +1,6 @@
 // Compile.cpp: the phases, in order. What each leaves behind stands in Phase.h and in the README's table.
 #include "compiler/phases/Compile.h"
+#include "compiler/phases/Allowance.h"
 
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -43,7 +44,7 @@ bool Compilation::differentiate() {
   std::string text;
   llvm::raw_string_ostream out(text);
   module->print(out);
-  out << "\nseed " << program.train.seed << " grain " << program.train.grain;
+  out << "\nseed " << program.train.seed;
   for (const Dataset &data : program.datasets) {
     out << "\n" << data.name << " " << int(data.source) << " " << data.window << " " << data.stride << " " << data.shuffle;
     for (const Field &field : data.fields)
@@ -58,8 +59,7 @@ bool Compilation::differentiate() {
 kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf(options.cpu)}; }
 
 int64_t Compilation::allowance() const {
-  // Code, tables, the runtime's own buffers, and a stack a thread: measured as peak RSS less arena (test/execute), rounded up.
-  return (int64_t(6) << 20) + int64_t(options.maxThreads) * (int64_t(128) << 10);
+  return allowanceFor(guessedBinaryBytes(operations), options.maxThreads) + options.granted;
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
@@ -78,11 +78,12 @@ int64_t Compilation::persistentBytes() const {
 }
 
 bool Compilation::decide() {
+  operations = 0;
+  module->walk([&](Operation *) { ++operations; });
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
   stateBytes = bytesOfArguments(train, nn::kSlotAttr);
   int64_t room = options.budget > 0 ? std::max<int64_t>(0, options.budget - allowance()) : -1;
   DecideOptions base;
-  base.grain = std::max<int64_t>(1, program.train.grain);
   base.threads = options.maxThreads;
   base.orderSeed = options.orderSeed;
   base.rowBlocks = options.rowBlocks;
@@ -121,7 +122,6 @@ bool Compilation::decide() {
       if (program.batch % size != 0)
         continue;
       DecideOptions forEntry = base;
-      forEntry.grain = 1;
       forEntry.search.microbatch = size;
       forEntry.search.strategy.kind = solve::Strategy::None;
       forEntry.reservedBytes = stateBytes;
@@ -247,6 +247,10 @@ std::vector<std::string> Compilation::summary() const {
   lines.push_back(llvm::formatv("step         {0:F3} s predicted, {1:F3} s proven lower bound", result.plan.seconds,
                                 result.secondsBound));
   return lines;
+}
+
+int64_t Compilation::outgrownBy(int64_t fileBytes) {
+  return allowanceFor(fileBytes + int64_t(metadata().size()), options.maxThreads) - allowance();
 }
 
 std::string Compilation::metadata() {

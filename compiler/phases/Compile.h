@@ -25,6 +25,7 @@ struct CompileOptions {
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
   bool tradeOff = false;    // the curve of budget against time is wanted
+  int64_t granted = 0;      // bytes beside the arena beyond what is guessed
 };
 
 // One of the functions of a program, and its place in the runtime's list.
@@ -53,6 +54,8 @@ public:
 
   // Bytes that the budget grants to code, stacks and the runtime beside the arena.
   int64_t allowance() const;
+  // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
+  int64_t outgrownBy(int64_t fileBytes);
   int64_t arenaBytes() const;
   // The smallest --memory-budget under these options, and a proven lower bound.
   int64_t smallestBudget() const;
@@ -80,6 +83,7 @@ private:
   const SourceList &sources;
   CompileOptions options;
   int64_t stateBytes = 0;   // optimizer state, behind the parameters
+  int64_t operations = 0;   // of all functions
 };
 
 // The JSON text of METADATA.md.

@@ -33,7 +33,7 @@ static std::vector<std::string> gccFolders() {
 }
 
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
-                           const std::string &output) {
+                           const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts) {
   // Beside the output, so that the last step is a rename; for a device, among the temporary files.
   SmallString<128> temporary(output);
   if (sys::fs::exists(output) && !sys::fs::is_regular_file(output)) {
@@ -47,6 +47,7 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
   std::string gcc = folderOf("libgcc.a", gccFolders());
   std::string message;
   int status = 1;
+  int64_t shared = 0; // bytes of libraries
   if (!crt.empty() && !libc.empty() && !gcc.empty()) {
     std::vector<std::string> args = {"ld.lld", "-static", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack",
                                      "-z", "now", "--strip-debug", "-o", temporary.str().str(), crt + "/crt1.o",
@@ -68,6 +69,7 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
       args.push_back(object);
     args.push_back(runtimeArchive);
     args.push_back("-lpthread");
+    shared = 2 << 20; // the C library
     status = sys::ExecuteAndWait(*cc, args, std::nullopt, {}, 0, 0, &message);
   } else {
     return "no C start files (crt1.o, libc.a, libgcc.a) and no `cc` found; install libc6-dev and gcc";
@@ -75,6 +77,13 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
   if (status != 0) {
     sys::fs::remove(temporary);
     return message.empty() ? "the linker failed" : message;
+  }
+  uint64_t bytes = 0;
+  if (std::error_code error = sys::fs::file_size(temporary, bytes))
+    return error.message();
+  if (!accepts(int64_t(bytes) + shared)) {
+    sys::fs::remove(temporary);
+    return "";
   }
   // A device such as /dev/null is written to; a rename would put a file in its place.
   bool special = sys::fs::exists(output) && !sys::fs::is_regular_file(output);

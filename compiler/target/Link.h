@@ -2,16 +2,19 @@
 #ifndef CINCH_COMPILER_TARGET_LINK_H
 #define CINCH_COMPILER_TARGET_LINK_H
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace cinch::target {
 
 // Links `objects` with the runtime archive into a static executable at `output`. Uses lld as a library where the C library's
-// start files are found, else the system's `cc`. The output appears under its name only when it is whole. Returns the empty
-// string, or what went wrong.
+// start files are found, else the system's `cc`. The output appears under its name only when it is whole and `accepts` takes
+// its size, counted with the libraries that it needs at run time. Returns the empty string, or what went wrong.
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
-                           const std::string &output);
+                           const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts);
 
 } // namespace cinch::target
 #endif

@@ -66,14 +66,16 @@ static std::string runtimeArchive(const char *program) {
 
 // What the language has and the phases behind the checker do not do yet: refused, never passed over.
 static const char *notThereYet(const Program &program) {
-  if (program.train.grain > 0)
-    return "`grain` (sums of blocks of examples from zero) is not there yet";
   if (program.plan.stages > 1)
     return "`stages` in the plan: more than one stage is not there yet";
   if (program.plan.offload == "auto")
     return "`offload auto` in the plan is not there yet";
   return nullptr;
 }
+
+// One compilation. If the executable outgrows what its plan allows for it, it is not kept, and `missing` says by how much.
+static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
+                       mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing);
 
 static int compile(const CommandLine &line, const Program &program, const SourceList &sources, const char *self) {
   mlir::DialectRegistry registry;
@@ -109,8 +111,19 @@ static int compile(const CommandLine &line, const Program &program, const Source
   bool limited = line.budget.has_value() || program.plan.memory > 0;
   if (limited && options.budget == 0)
     options.budget = 1; // a budget of 0 is refused like any other that is too small
-  Compilation compilation(context, program, sources, options);
+  int status = 0;
+  int64_t missing = 0;
+  do {
+    options.granted += missing;
+    missing = 0;
+    status = compileOnce(line, program, sources, self, context, options, missing);
+  } while (status == 0 && missing > 0);
+  return status;
+}
 
+static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
+                       mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing) {
+  Compilation compilation(context, program, sources, options);
   auto stops = [&](Phase phase) { return line.stopAfter && *line.stopAfter == phase; };
   constexpr int internal = 1;
   if (!compilation.parse())
@@ -166,11 +179,14 @@ static int compile(const CommandLine &line, const Program &program, const Source
   llvm::FileRemover remover(objectPath);
   if (int status = writeOutput(objectPath.str().str(), llvm::StringRef(object.data(), object.size())))
     return status;
-  std::string error = target::linkExecutable({objectPath.str().str()}, runtimeArchive(self), line.output);
+  std::string error = target::linkExecutable({objectPath.str().str()}, runtimeArchive(self), line.output,
+                                             [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; });
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
     return 5;
   }
+  if (missing > 0)
+    return 0;
   for (const std::string &text : compilation.summary())
     llvm::outs() << text << "\n";
   return 0;

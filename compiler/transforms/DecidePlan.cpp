@@ -214,8 +214,8 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     outcome.internal = true;
     return outcome;
   }
-  analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function), options.grain,
-                                                             options.threads, options.reservedBytes, options.target);
+  analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function), options.threads,
+                                                             options.reservedBytes, options.target);
   std::string refused;
   solve::VariantPlanner planner(rowVariants(formation, problem.graph, options, refused), options.orderSeed);
   if (!refused.empty()) {
@@ -257,7 +257,6 @@ struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
     DecideOptions options;
     options.search.arenaBudget = arenaBudget;
     options.search.microbatch = microbatch;
-    options.grain = grain;
     options.rowBlocks = rowBlocks;
     options.threads = threads;
     options.reservedBytes = reserved;

@@ -46,7 +46,7 @@ mlir::FailureOr<Decided> readDecision(mlir::func::FuncOp);
 
 struct DecideOptions {
   solve::SearchOptions search;
-  int64_t grain = 1, reservedBytes = 0;
+  int64_t reservedBytes = 0;
   int threads = 4;
   uint64_t orderSeed = 0; // Search.h
   kernels::TargetInfo target;

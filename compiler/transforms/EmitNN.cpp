@@ -4,6 +4,7 @@
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/EmitTraining.h"
 #include "dialects/nn/GradientBuilder.h"
+#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -271,6 +272,8 @@ OwningOpRef<ModuleOp> Emitter::run() {
   if (failed(emitFunction(nn::kStepName, program.step, loss, false)))
     return nullptr;
   function->setAttr(nn::kTrainingAttr, trainingAttribute(builder, program.train));
+  if (program.train.grain > 0)
+    function->setAttr(nn::kGrainAttr, builder.getI64IntegerAttr(program.train.grain));
   if (failed(emitFunction(nn::kEvaluationName, program.evaluation, program.metrics, true)) ||
       failed(emitFunction(nn::kPredictionName, program.prediction, program.results, false)) || failed(verify(module)))
     return nullptr;

@@ -56,7 +56,6 @@ def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
   let options = [
     Option<"arenaBudget", "arena-budget-bytes", "int64_t", "-1", "bytes that the arena may have; -1: no limit">,
     Option<"microbatch", "microbatch", "int64_t", "0", "examples a micro-batch; 0: the search chooses">,
-    Option<"grain", "grain", "int64_t", "1", "the micro-batch is a multiple of this">,
     Option<"remat", "remat", "std::string", "\"auto\"", "strategy of recomputation">,
     Option<"rowBlocks", "row-blocks", "int64_t", "0", "rows of a block; 0: the search chooses, -1: no row blocks">,
     Option<"threads", "threads", "int", "4", "threads that scratch is planned for">,

@@ -2,6 +2,7 @@
 // second widest, and so on, in row blocks of several sizes.
 #include "compiler/analysis/RowWise.h"
 #include "compiler/transforms/Decision.h"
+#include "dialects/nn/Grain.h"
 
 namespace cinch {
 
@@ -20,6 +21,14 @@ std::vector<solve::Variant> rowVariants(const analysis::Formation &formation, co
     sizes.assign(1, {});
     if (!solve::rowBlockOf(graph, options.rowBlocks, sizes.front(), error))
       return variants;
+  }
+  // Sums in blocks of examples: no example may be cut, not even where a block is one example.
+  if (nn::grainOf(formation.function) > 0)
+    llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions; });
+  if (sizes.empty() && options.rowBlocks > 0) {
+    error = "expected blocks of rows that hold whole examples, since there is a grain; got " +
+            std::to_string(options.rowBlocks) + " of the " + std::to_string(graph.positions) + " rows of an example";
+    return variants;
   }
   std::vector<solve::RowWork> work = solve::findRowWork(graph);
   // Work as wide as other work goes with it: the same layer, again and again.

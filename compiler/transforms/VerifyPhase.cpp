@@ -2,6 +2,7 @@
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/VerifySchedule.h"
+#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -101,6 +102,17 @@ static LogicalResult verifyPlanned(ModuleOp module) {
     auto loops = function.getOps<plan::MicrobatchesOp>();
     if (std::distance(loops.begin(), loops.end()) != 1)
       return function.emitOpError() << "expected one plan.microbatches";
+    if (int64_t grain = nn::grainOf(function); grain > 0 && (*loops.begin()).getSize() % grain)
+      return function.emitOpError() << "sums blocks of " << grain << " examples, which a micro-batch of "
+                                    << (*loops.begin()).getSize() << " cuts";
+    WalkResult whole = function.walk([&](plan::RowBlocksOp rows) -> WalkResult {
+      int64_t grain = nn::grainOf(function);
+      if (grain > 0 && (rows.getPositions() != rows.getOf() || rows.getExamples() % grain))
+        return rows.emitOpError() << "cuts the blocks of " << grain << " examples that are summed";
+      return WalkResult::advance();
+    });
+    if (whole.wasInterrupted())
+      return failure();
     int64_t last = -1;
     WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
       if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp>(op))

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """The budget is kept: for budgets from the smallest that compiles up to more than is needed, the peak of the whole
 process (VmHWM, as the program reports it and as seen from outside) is within it, and the arena is as large as
-planned. Where this machine lets us make a memory cgroup, one run lives inside one of exactly that size.
+planned. Evaluation, prediction and generation keep it too. Beside the arena the process needs at most the allowance,
+which is no more than three times that. Where this machine lets us make a memory cgroup, one run lives inside one of
+exactly that size.
 """
 
 import argparse
@@ -26,11 +28,11 @@ def smallest_budget(program, flags):
     return int(match.group(1))
 
 
-def watched_run(exe, data, steps, prefix=()):
+def watched_run(exe, data, words, prefix=()):
     """Runs and looks at VmHWM from outside all the while: (text, highest peak seen, exit code)."""
     out = programs.FOLDER / ("out-" + exe.name)
     process = subprocess.Popen(
-        [*prefix, str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps)],
+        [*prefix, str(exe), *words, "--data", str(data), "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -50,19 +52,29 @@ def watched_run(exe, data, steps, prefix=()):
 
 
 def check(exe, data, steps, budget):
-    text, seen, code = watched_run(exe, data, steps)
+    text, seen, code = watched_run(exe, data, ["--steps", str(steps), "--log", "csv,jsonl,tensorboard"])
     label = "no budget" if budget is None else "budget %d" % budget
-    match = re.search(r"peak memory (\d+) bytes.*arena (\d+)", text)
+    match = re.search(r"peak memory (\d+) bytes.*arena (\d+), allowance (\d+)", text)
     if not verdicts.expect(code == 0 and match, "%s: exit %d: %s" % (label, code, text[-500:])):
         return
-    peak, arena = int(match.group(1)), int(match.group(2))
+    peak, arena, allowance = map(int, match.groups())
     verdicts.expect(
         0 < seen <= peak, "%s: from outside a peak of %d bytes is seen, the program says %d" % (label, seen, peak)
     )
     verdicts.expect(arena < peak, "%s: an arena of %d bytes in a process of %d" % (label, arena, peak))
     if budget is not None:
         verdicts.expect(peak <= budget, "%s: a peak of %d bytes" % (label, peak))
-    print("%s: peak %d, arena %d" % (label, peak, arena))
+    beside = peak - arena
+    verdicts.expect(
+        beside <= allowance <= 3 * beside, "%s: %d bytes beside the arena, %d are allowed" % (label, beside, allowance)
+    )
+    print("%s: peak %d, arena %d, beside it %d of %d allowed" % (label, peak, arena, beside, allowance))
+    for words in (["eval"], ["predict"], ["generate", "--length", "40"]):
+        text, seen, code = watched_run(exe, data, words)
+        verdicts.expect(
+            code == 0 and seen <= arena + allowance,
+            "%s: %s: exit %d, a peak of %d bytes: %s" % (label, words[0], code, seen, text[-300:]),
+        )
 
 
 def new_cgroup(budget):
@@ -97,7 +109,7 @@ def inside_cgroup(exe, data, steps, budget):
         return
     try:
         enter = ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', str(group)]
-        text, _, code = watched_run(exe, data, steps, enter)
+        text, _, code = watched_run(exe, data, ["--steps", str(steps)], enter)
         verdicts.expect(code == 0, "inside a cgroup of %d bytes: exit %d: %s" % (budget, code, text[-500:]))
     finally:
         time.sleep(0.1)
@@ -117,7 +129,7 @@ def main():
         data.mkdir()
         (data / "train.txt").write_bytes(programs.byte_text(32 * 61 + 1))
     free = programs.compiled(options.program, "free", *flags)
-    text, _, _ = watched_run(free, data, options.steps)
+    text, _, _ = watched_run(free, data, ["--steps", str(options.steps)])
     most = int(re.search(r"peak memory (\d+) bytes", text).group(1))
     least = smallest_budget(options.program, flags)
     below = programs.compiled(

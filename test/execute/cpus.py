@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Code for AVX2 and for AVX-512 gives the same bits: whole training steps of the test programs, under three plans.
+"""Code for AVX2 and for AVX-512 gives the same bits: whole training steps of the test programs, under three plans,
+and with sums in blocks.
 
 Where the CPU has AVX-512 both executables run; everywhere (if bochs is installed) the AVX-512 object also runs in an
 emulator, against the AVX2 object run natively: parameters, optimizer state and loss after two steps.
@@ -83,6 +84,7 @@ def main():
             ["--remat", "none", "--microbatch", "8"],
             ["--remat", "all", "--microbatch", "2"],
             ["--row-blocks", "8", "--microbatch", "8"],
+            ["--remat", "none", "--microbatch", "4", "--set", "train.grain=2"],
         ):
             avx2 = hash_of(program, plan, "haswell", False)
             verdicts.expect(re.fullmatch("[0-9a-f]{16}", avx2), "%s: no hash: %s" % (program.name, avx2))

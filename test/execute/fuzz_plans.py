@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """A fuzzer of plans: random small programs (dense and index-notation products, norms, attention, gathers, dropout, tied
-parameters, residual sums) are each compiled under several random plans and random orders of their kernels, and all plans must leave the same bits.
+parameters, residual sums; sums over examples in blocks or not) are each compiled under several random plans and random
+orders of their kernels, and all plans must leave the same bits.
 
 usage: fuzz_plans.py [--count N] [--seed S]; a failing program is printed with its plans.
 """
@@ -135,11 +136,11 @@ def data_folder(name, seed, sizes):
     return folder
 
 
-def random_blocks(rng, microbatch, positions, sequence):
-    """Rows of a block: positions that divide an example's, or whole examples that divide the micro-batch."""
+def random_blocks(rng, microbatch, positions, sequence, grain):
+    """Rows of a block: positions that divide an example's, or whole examples (grains) that divide the micro-batch."""
     positions = positions if sequence else 1
-    rows = [p for p in range(1, positions) if positions % p == 0]
-    rows += [e * positions for e in range(1, microbatch + 1) if microbatch % e == 0]
+    rows = [p for p in range(1, positions) if positions % p == 0 and not grain]
+    rows += [e * positions for e in range(max(grain, 1), microbatch + 1, max(grain, 1)) if microbatch % e == 0]
     return rng.choice(["auto", "none"] + [str(r) for r in rows] * 2)
 
 
@@ -148,12 +149,15 @@ def try_one(number, seed):
     text, batch, sizes, sequence = Writer(rng).program()
     program = programs.source("fuzz%d" % number, text)
     data = data_folder("fuzz%d-data" % number, number, sizes)
-    divisors = [d for d in range(1, batch + 1) if batch % d == 0]
-    plans = [(["--remat", "none", "--microbatch", str(batch)], 1)]
+    grain = rng.choice([0, 0, 1, 2])
+    grained = ["--set", "train.grain=%d" % grain] if grain else []
+    divisors = [d for d in range(1, batch + 1) if batch % d == 0 and d % max(grain, 1) == 0]
+    plans = [(["--remat", "none", "--microbatch", str(batch), *grained], 1)]
     for _ in range(3):
         microbatch = rng.choice(divisors)
-        plans.append((["--remat", rng.choice(STRATEGIES), "--microbatch", str(microbatch), "--row-blocks",
-                       random_blocks(rng, microbatch, sizes["T"], sequence)], rng.choice([1, 2, 3])))
+        blocks = random_blocks(rng, microbatch, sizes["T"], sequence, grain)
+        plans.append((["--remat", rng.choice(STRATEGIES), "--microbatch", str(microbatch), "--row-blocks", blocks,
+                       *grained], rng.choice([1, 2, 3])))
     first = None
     for index, (flags, threads) in enumerate(plans):
         if index and rng.random() < 0.7:  # a random legal order of the kernels, too

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Every operation of the language, in the programs of gradcheck.py, gives the same bits under other plans, thread
-counts and CPUs: three AdamW steps in f32, the final parameters compared byte for byte. Without arguments a sample
-of the cases; `--all` takes every case, words choose cases by name.
+counts and CPUs: three AdamW steps in f32, the final parameters compared byte for byte; every other case sums its
+examples one by one (`grain 1`). Without arguments a sample of the cases; `--all` takes every case, words choose cases
+by name.
 """
 
 import sys
@@ -32,7 +33,7 @@ def plans():
     return result
 
 
-def check(case, number):
+def check(case, number, grained):
     data = programs.FOLDER / ("data%d" % number)
     gradcheck.data_of(case, data, np.random.default_rng(number + 1))
     text = (
@@ -44,6 +45,7 @@ def check(case, number):
     first = None
     for i, (flags, threads) in enumerate(plans()):
         try:
+            flags += ["--set", "train.grain=1"] if grained else []
             exe = programs.compiled(program, "case%d-%d" % (number, i), *flags)
             result = programs.run(exe, data, 3, "--threads", str(threads))
         except programs.Failure as failure:
@@ -64,7 +66,7 @@ def check(case, number):
 def main():
     words = [word for word in sys.argv[1:] if word != "--all"]
     chosen = [
-        (case, number)
+        (case, number, number // (1 if "--all" in sys.argv else 4) % 2 == 1)
         for number, case in enumerate(gradcheck.all_cases())
         if any(word in case.name for word in words) or not words and ("--all" in sys.argv or number % 4 == 0)
     ]

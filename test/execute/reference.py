@@ -177,6 +177,15 @@ def main():
                 flags,
                 lambda start: oracle.train_mlp(start, images, labels, STEPS, rate, mlp_optimizer()),
             )
+        check(
+            "gpt grain 2 " + kind,
+            programs.HERE / "gpt.cinch",
+            data,
+            f64,
+            ["--set", "train.grain=2", "--microbatch", "4"],
+            lambda start: oracle.train_gpt(start, text, STEPS, 50, 0.1),
+            key_bias,
+        )
     unclipped = programs.source(
         "unclipped", (programs.HERE / "gpt.cinch").read_text().replace("  clip       norm(1.0)\n", "")
     )

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <limits>
+#include <map>
 #include <vector>
 
 namespace cinch::test {
@@ -292,11 +293,18 @@ private:
       }
       if (n.op == LoopOp::ReduceChain) {
         for (int64_t c = 0; c < cols; ++c) {
+          Cell start = n.reduce == LoopReduce::Sum ? make(n.elem, 0) : neutral(n.reduce, n.elem);
           Cell sum = n.hasInit ? read(before[n.view.buffer], number(n.view.offset, n.view.strides, places[c]), n.elem)
-                     : n.reduce == LoopReduce::Sum ? make(n.elem, 0)
-                                                   : neutral(n.reduce, n.elem);
-          for (int64_t row = 0; row < rows; ++row)
-            sum = apply(reducer(n.reduce), n.elem, n.elem, sum, values[n.args[0]][row * cols + c], Cell());
+                               : start;
+          auto add = [&](Cell &to, Cell x) { to = apply(reducer(n.reduce), n.elem, n.elem, to, x, Cell()); };
+          Cell block = start;
+          for (int64_t row = 0; row < rows; ++row) {
+            add(spec.grain ? block : sum, values[n.args[0]][row * cols + c]);
+            if (endsBlock(row, rows)) {
+              add(sum, block);
+              block = start;
+            }
+          }
           for (int64_t row = 0; row < rows; ++row)
             values[i][row * cols + c] = sum;
         }
@@ -312,14 +320,32 @@ private:
     if (!spec.addAt.present)
       return;
     Elem elem = spec.nodes[spec.addAt.node].elem;
+    std::map<int64_t, Cell> block;
     for (int64_t e = 0; e < rows * cols; ++e) {
       int64_t at = number(spec.addAt.view.offset, spec.addAt.view.strides, places[e]);
       for (size_t k = 0; k < spec.addAt.args.size(); ++k)
         at += values[spec.addAt.args[k]][e].i32 * spec.addAt.atStrides[k];
       auto &memory = after[spec.addAt.view.buffer];
-      write(memory, at, elem,
-            apply(LoopOp::Add, elem, elem, read(memory, at, elem), values[spec.addAt.node][e], Cell()));
+      auto addTo = [&](int64_t place, Cell x) {
+        write(memory, place, elem, apply(LoopOp::Add, elem, elem, read(memory, place, elem), x, Cell()));
+      };
+      if (!spec.grain) {
+        addTo(at, values[spec.addAt.node][e]);
+        continue;
+      }
+      Cell &sum = block.try_emplace(at, make(elem, 0)).first->second;
+      sum = apply(LoopOp::Add, elem, elem, sum, values[spec.addAt.node][e], Cell());
+      if (e % cols == cols - 1 && endsBlock(e / cols, rows)) {
+        for (auto &[place, x] : block)
+          addTo(place, x);
+        block.clear();
+      }
     }
+  }
+
+  // With a grain: whether a block ends behind this row of all the chain's.
+  bool endsBlock(int64_t row, int64_t rows) const {
+    return spec.grain && (row + 1) % (rows / spec.chain[0] * spec.grain) == 0;
   }
 
   Cell sumOfLanes(const LoopNode &n, const Cell *x) {

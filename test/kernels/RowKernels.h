@@ -241,6 +241,7 @@ inline std::vector<RowKernel> rowKernels(int64_t rows, int64_t cols, int64_t cla
     w.spec.addAt.node = dy;
     w.spec.addAt.args = {token};
     w.spec.addAt.atStrides = {cols};
+    w.spec.addAt.atSizes = {rows};
     w.spec.addAt.view = w.view(Level::Column, Elem::F32, w.buffer(Level::Full));
   }
   return all;

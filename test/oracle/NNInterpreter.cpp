@@ -1,5 +1,6 @@
 // NNInterpreter.cpp: the walk over a function, and the ops that are one line each.
 #include "test/oracle/NNInterpreter.h"
+#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 #include "test/oracle/NNSums.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -263,6 +264,39 @@ static Arrays compute(Operation *op, ArrayRef<const Array *> x, const RunState &
       .Default([](Operation *) { return Arrays(); });
 }
 
+// Examples [first, first + count) of an operand that has a batch axis.
+static Array examplesOf(const Array &x, int64_t axis, int64_t first, int64_t count) {
+  Shape shape = x.shape;
+  shape[axis] = count;
+  return build(shape, [&](Shape index) {
+    index[axis] += first;
+    return at(x, index);
+  });
+}
+
+// What sums over the batch does so in blocks of the function's grain.
+static Arrays computeInBlocks(Operation *op, ArrayRef<const Array *> x, const RunState &run) {
+  auto reduce = dyn_cast<nn::ReduceOp>(op);
+  bool sums = isa<nn::ContractOp, nn::ScatterAddOp>(op) || (reduce && reduce.getReduction() == nn::Reduction::Sum);
+  int64_t grain = nn::grainOf(op);
+  if (grain == 0 || !sums || !nn::touchesBatch(op) || nn::hasBatch(op->getResult(0)))
+    return compute(op, x, run);
+  Value batched = *llvm::find_if(op->getOperands(), [](Value value) { return nn::hasBatch(value); });
+  Array total = Array::filled(shapeOf(op->getResult(0)), 0);
+  for (int64_t first = 0; first < shapeOf(batched)[nn::batchAxis(batched)]; first += grain) {
+    Arrays parts(x.size());
+    SmallVector<const Array *> pointers;
+    for (auto [part, value, array] : llvm::zip_equal(parts, op->getOperands(), x)) {
+      part = nn::hasBatch(value) ? examplesOf(*array, nn::batchAxis(value), first, grain) : *array;
+      pointers.push_back(&part);
+    }
+    Arrays block = compute(op, pointers, run);
+    for (auto [sum, element] : llvm::zip_equal(total.data, block[0].data))
+      sum += element;
+  }
+  return {total};
+}
+
 FailureOr<std::vector<Array>> interpret(func::FuncOp function, ArrayRef<Array> arguments, const RunState &run) {
   DenseMap<Value, Array> values;
   if (arguments.size() != function.getNumArguments())
@@ -279,7 +313,7 @@ FailureOr<std::vector<Array>> interpret(func::FuncOp function, ArrayRef<Array> a
     SmallVector<const Array *> pointers;
     for (const Array &operand : operands)
       pointers.push_back(&operand);
-    Arrays results = compute(&op, pointers, run);
+    Arrays results = computeInBlocks(&op, pointers, run);
     if (results.size() != op.getNumResults())
       return op.emitError() << "the oracle does not know this op";
     for (auto [value, result] : llvm::zip_equal(op.getResults(), results))

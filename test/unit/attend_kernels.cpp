@@ -126,6 +126,8 @@ struct Problem {
     grad.wantsBiasGrad = c.bias;
     grad.dbias = contiguous(DBias, elem, {c.A, c.T, c.S});
     bytes[DBias] = bytes[Bias];
+    if (c.bias && f.batchDim >= 0 && f.lead[f.batchDim] % 2 == 0)
+      grad.grain = f.lead[f.batchDim] / 2;
   }
 };
 

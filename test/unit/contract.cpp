@@ -1,7 +1,7 @@
 // LINK: kernel_harness
 //
 // Contractions against a scalar chain of fma, bit for bit: random groups of dims, layouts (permuted, padded, reversed,
-// broadcast), tails, accumulation, threads, f32 and f64, on every CPU kind this machine can run.
+// broadcast), tails, accumulation, blocks of a grain, threads, f32 and f64, on every CPU kind this machine can run.
 //   contract [SEED [COUNT]]
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
@@ -86,6 +86,13 @@ static std::string textOf(const std::vector<int64_t> &values) {
   return text + "]";
 }
 
+static int64_t divisorOf(Random &random, int64_t number) {
+  int64_t divisor = 1 + below(random, number);
+  while (number % divisor != 0)
+    --divisor;
+  return divisor;
+}
+
 static void finish(Random &random, Case &c, bool plain) {
   ContractSpec &s = c.spec;
   Layout a = layoutOf(random, joined(s.batch, s.m, s.k), 0, false, plain);
@@ -95,12 +102,15 @@ static void finish(Random &random, Case &c, bool plain) {
   s.b = b.view;
   s.c = out.view;
   s.a.elem = s.b.elem = s.c.elem = s.elem;
+  if (s.accumulate && !s.k.empty() && below(random, 2) == 0)
+    s.grain = divisorOf(random, s.k[0]);
   c.elems[0] = a.elems;
   c.elems[1] = b.elems;
   c.elems[2] = out.elems;
   c.text = std::string(s.elem == Elem::F64 ? "f64" : "f32") + " batch " + textOf(s.batch) + " m " + textOf(s.m) +
            " n " + textOf(s.n) + " k " + textOf(s.k) + " a " + textOf(s.a.strides) + " b " + textOf(s.b.strides) +
-           " c " + textOf(s.c.strides) + (s.accumulate ? " accumulate" : "");
+           " c " + textOf(s.c.strides) + (s.accumulate ? " accumulate" : "") +
+           (s.grain ? " grain " + std::to_string(s.grain) : "");
 }
 
 static std::vector<int64_t> dimsOf(Random &random, int64_t most, int64_t count) {
@@ -160,8 +170,10 @@ static std::vector<Case> largeCases(Random &random) {
     }
   }
   // k = (batch, time) of unequal strides, heads apart in C: a gradient of a projection.
-  for (int64_t time : {40, 1700}) {
+  for (auto [time, grain] : {std::pair<int64_t, int64_t>{40, 0}, {1700, 0}, {40, 1}, {1700, 1}, {1700, 3}}) {
     Case c;
+    c.spec.grain = grain;
+    c.spec.accumulate = grain > 0;
     c.spec.m = {9};
     c.spec.n = {3, 40};
     c.spec.k = {3, time};
@@ -172,7 +184,7 @@ static std::vector<Case> largeCases(Random &random) {
     c.elems[0] = 3 * (time * 9 + 5);
     c.elems[1] = 9 * time * 40;
     c.elems[2] = 9 * 120;
-    c.text = "(batch, time) " + std::to_string(time);
+    c.text = "(batch, time) " + std::to_string(time) + " grain " + std::to_string(grain);
     cases.push_back(c);
   }
   return cases;
@@ -206,9 +218,19 @@ template <class T> static void reference(const ContractSpec &s, const T *a, cons
   inner[1] = part(s.b, nb, nk);
   inner[2] = std::vector<int64_t>(nk, 0);
   walk(outputs, outer, s.a.offset, s.b.offset, s.c.offset, 0, [&](int64_t ia, int64_t ib, int64_t ic) {
-    T chain = s.accumulate ? c[ic] : T(0);
-    walk(s.k, inner, ia, ib, 0, 0, [&](int64_t ka, int64_t kb, int64_t) { chain = fused(a[ka], b[kb], chain); });
-    c[ic] = chain;
+    T chain = s.accumulate && s.grain == 0 ? c[ic] : T(0);
+    int64_t length = 1, steps = 0; // of a block, in steps of all of k
+    for (size_t i = 0; i < nk; ++i)
+      length *= i == 0 && s.grain ? s.grain : s.k[i];
+    walk(s.k, inner, ia, ib, 0, 0, [&](int64_t ka, int64_t kb, int64_t) {
+      chain = fused(a[ka], b[kb], chain);
+      if (s.grain && ++steps % length == 0) {
+        c[ic] += chain;
+        chain = T(0);
+      }
+    });
+    if (s.grain == 0)
+      c[ic] = chain;
   });
 }
 

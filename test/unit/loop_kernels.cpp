@@ -77,6 +77,7 @@ public:
     View view = dense(Elem::F32, Level::Column);
     int64_t size = elements(Level::Column);
     c.spec.addAt.atStrides = {size};
+    c.spec.addAt.atSizes = {places};
     view.buffer = newBuffer(Elem::F32, size * places);
     c.spec.addAt.view = view;
     return c;
@@ -96,12 +97,15 @@ public:
 
 private:
   void chooseDomain() {
-    static const int64_t sizes[] = {1, 2, 3, 5};
+    static const int64_t sizes[] = {1, 2, 3, 5}, chainSizes[] = {1, 2, 3, 5, 4, 6};
     static const int64_t columns[] = {1, 1, 2, 7, 15, 16, 17, 31, 32, 33, 48, 64, 70, 100, 128, 131, 200, 515, 1100};
     for (int i = below(3); i-- > 0;)
       c.spec.outer.push_back(sizes[below(4)]);
     for (int i = below(3); i-- > 0;)
-      c.spec.chain.push_back(sizes[below(4)]);
+      c.spec.chain.push_back(chainSizes[below(6)]);
+    if (!c.spec.chain.empty() && below(3) == 0)
+      for (c.spec.grain = 1 + below(int(c.spec.chain[0])); c.spec.chain[0] % c.spec.grain != 0;)
+        --c.spec.grain;
     c.spec.cols = columns[below(19)];
   }
 

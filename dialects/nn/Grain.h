@@ -1,0 +1,26 @@
+// Grain.h: the blocks in which sums over the batch are cut.
+//
+// A function with the attribute `nn.grain = g` sums over its batch axis in blocks of g consecutive examples: the chain of a
+// block starts from zero, and the sums of the blocks are added in their order, by one chain from zero. It belongs to the
+// program: it changes the bits. A micro-batch is a multiple of g, so the blocks, and the bits, are the same under every plan.
+// Only the function that trains has it.
+#ifndef CINCH_DIALECTS_NN_GRAIN_H
+#define CINCH_DIALECTS_NN_GRAIN_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Operation.h"
+
+namespace cinch::nn {
+
+inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
+
+// Examples of a block for the sums of an op (or function); 0: sums over the batch are one chain.
+inline int64_t grainOf(mlir::Operation *op) {
+  for (; op; op = op->getParentOp())
+    if (auto grain = op->getAttrOfType<mlir::IntegerAttr>(kGrainAttr))
+      return grain.getInt();
+  return 0;
+}
+
+} // namespace cinch::nn
+#endif
