@@ -32,7 +32,7 @@ def watched_run(exe, data, words, prefix=()):
     """Runs and looks at VmHWM from outside all the while: (text, highest peak seen, exit code)."""
     out = programs.FOLDER / ("out-" + exe.name)
     process = subprocess.Popen(
-        [*prefix, str(exe), *words, "--data", str(data), "--out", str(out)],
+        [*prefix, str(exe), *words, "--out", str(out), *([] if "generate" in words else ["--data", str(data)])],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -72,7 +72,7 @@ def check(exe, data, steps, budget):
     for words in (["eval"], ["predict"], ["generate", "--length", "40"]):
         text, seen, code = watched_run(exe, data, words)
         verdicts.expect(
-            code == 0 and seen <= arena + allowance,
+            (code == 0 or (code == 2 and "does not generate" in text)) and seen <= arena + allowance,
             "%s: %s: exit %d, a peak of %d bytes: %s" % (label, words[0], code, seen, text[-300:]),
         )
 
