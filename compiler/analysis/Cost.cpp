@@ -36,6 +36,7 @@ void priceKernel(const KernelGroup &group, const MachineCosts &machine, int64_t 
     kernel.seconds = {0, 0};
     return;
   }
+  kernel.flopsPerSecond = rate, kernel.bytesPerSecond = bandwidth, kernel.launchSeconds = machine.launchSeconds;
   // A roofline: arithmetic hides traffic or traffic hides arithmetic. As a function of the micro-batch it has a knee
   // (the same weights, for more examples); the line through its values at the batch and a quarter of it stands for it.
   auto roofline = [&](double examples) {

@@ -37,6 +37,16 @@ struct Ownership {
   }
 };
 
+// Predicted seconds of a kernel on a block of so many examples (a part of one, mostly): weights are read, and sums gone on
+// with, for each.
+double secondsOfBlock(const Kernel &kernel, double examples) {
+  if (kernel.flopsPerSecond <= 0 || kernel.bytesPerSecond <= 0)
+    return kernel.seconds.fixed + kernel.seconds.perExample * examples;
+  auto at = [&](const Linear &l) { return l.fixed + l.perExample * examples; };
+  return kernel.launchSeconds +
+         std::max(at(kernel.flops) / kernel.flopsPerSecond, at(kernel.traffic) / kernel.bytesPerSecond);
+}
+
 // The work of one block as a graph of its own.
 void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block, const std::vector<int64_t> &scratch,
                 RowKernel &out) {
@@ -81,7 +91,8 @@ void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block,
         kernel.inPlace.push_back({number[to], number[source]});
     kernel.section = Section::Loop;
     kernel.recomputable = false;
-    kernel.seconds = ofBlock(from.seconds), kernel.flops = ofBlock(from.flops), kernel.traffic = ofBlock(from.traffic);
+    kernel.seconds = {secondsOfBlock(from, share), 0};
+    kernel.flops = ofBlock(from.flops), kernel.traffic = ofBlock(from.traffic);
     kernel.scratchBytesPerThread = scratch[k];
     mini.kernels.push_back(std::move(kernel));
   }
@@ -102,7 +113,8 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
     for (int b : from.writes)
       if (!again && (g.buffers[b].kind != Buffer::Value || own.exported[b]))
         addOnce(kernel.writes, b);
-    add(kernel.seconds, from.seconds), add(kernel.flops, from.flops), add(kernel.traffic, from.traffic);
+    kernel.seconds.perExample += secondsOfBlock(from, 1 / blocks) * blocks;
+    add(kernel.flops, from.flops), add(kernel.traffic, from.traffic);
     kernel.recomputable &= from.recomputable;
     if (again)
       continue;
