@@ -202,6 +202,13 @@ int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough,
     };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return area(a) > area(b); });
     height = placeInOrder(smaller, order, placed, -1, left);
+    work -= share - left;
+    // Few blocks are left, so moves in their order reach far.
+    ArenaSolution moved;
+    moved.offsets = placed, moved.height = height;
+    share = work / 2, left = share;
+    improveOrder(smaller, order, moved, enough, 400, seed, left, deadline);
+    placed = moved.offsets, height = moved.height;
   }
   work -= share - left;
   offsets.assign(p.buffers.size(), 0);

@@ -57,7 +57,7 @@ public:
       }
     // Restarts with other orders of the candidates, each with more work than the one before: luck first, proof later.
     int64_t allowance = std::max<int64_t>(2000, 40 * int64_t(items.size()));
-    for (int round = 0; work > 0; ++round, allowance += allowance / 2) {
+    for (int round = 0; work > 0; ++round, allowance += allowance / 8) {
       if (deadline > 0 && detail::secondsNow() > deadline)
         return false;
       start(total, round);
@@ -88,6 +88,7 @@ private:
   };
 
   void start(const std::vector<int64_t> &total, int round) {
+    flushFirst = round % 2;
     floor.assign(sections, 0), left = total, slack.assign(sections, 0);
     for (int s = 0; s < sections; ++s)
       slack[s] = target - total[s];
@@ -99,8 +100,8 @@ private:
       const Item &x = items[i];
       double life = x.to - x.from, size = double(x.size);
       rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
-      double noise = round < 4 ? 0 : double(rng >> 11) / 9007199254740992.0;
-      switch (round % 4) {
+      double noise = round < 8 ? 0 : double(rng >> 11) / 9007199254740992.0;
+      switch (round / 2 % 4) {
       case 0: weight[i] = size * life; break;
       case 1: weight[i] = life; break;
       case 2: weight[i] = size; break;
@@ -149,6 +150,22 @@ private:
     int count = 0;
   };
 
+  // How many steps of the skyline buffer i takes away if it is placed in this valley, less those it adds.
+  int flush(int i, const Valley &v) const {
+    const Item &x = items[i];
+    int64_t top = floor[v.from] + x.size;
+    int steps = 0;
+    if (x.from == v.from)
+      steps += x.from > 0 && floor[x.from - 1] == top;
+    else
+      --steps;
+    if (x.to == v.to)
+      steps += x.to < sections && floor[x.to] == top;
+    else
+      --steps;
+    return steps;
+  }
+
   // Sums of all subsets of the unplaced buffers in `list`, sorted; false if there are too many.
   bool subsetSums(const std::vector<int> &list, std::vector<int64_t> &sums) {
     sums.assign(1, 0);
@@ -177,7 +194,7 @@ private:
       return true; // nothing crosses
     if (!subsetSums(endsAt[t], endSums) || !subsetSums(startsAt[t], startSums))
       return true;
-    limit -= int64_t(endSums.size() + startSums.size()) / 16;
+    limit -= int64_t(endSums.size() + startSums.size()) / 2;
     int64_t difference = floor[t] - floor[t - 1];
     size_t j = 0;
     for (int64_t e : endSums) {
@@ -252,6 +269,8 @@ private:
       candidates.push_back(i);
     });
     int64_t base = floor[v.from];
+    if (flushFirst)
+      std::stable_sort(candidates.begin(), candidates.end(), [&](int a, int b) { return flush(a, v) > flush(b, v); });
     for (int i : candidates) {
       place(i, base);
       if (!canMeet(items[i].from) || !canMeet(items[i].to)) {
@@ -305,6 +324,7 @@ private:
   std::vector<int> ids;
   std::vector<Item> items;
   int sections = 0, unplaced = 0, classes = 0;
+  bool flushFirst = false; // candidates that smooth the skyline come first
   std::vector<std::vector<int>> stacks; // of each class, what is placed
   std::vector<int64_t> floor, left, slack, endSums, startSums;
   std::vector<std::vector<int>> startsAt, endsAt;

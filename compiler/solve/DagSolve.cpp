@@ -92,6 +92,8 @@ class Solver {
 public:
   Solver(const Dag &d, Order order, int64_t budget, const DagLimits &limits)
       : d(d), order(order), budget(budget), limits(limits), n(d.size()), base(detail::totalCost(d)), work(limits.work) {
+    if (limits.seconds <= 0) // a step on a large graph takes longer
+      this->limits.work = work = limits.work / (1 + n / 4000);
     deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
     s.memoryBound = detail::memoryBound(d);
     s.bound = base;

@@ -208,19 +208,16 @@ int64_t detail::placeInOrder(const ArenaProblem &p, const std::vector<int> &orde
   return height;
 }
 
-namespace {
-
-// Moves buffers that end at the top of the arena forward in the order and places again, keeping what is not worse.
-void improveOrder(const ArenaProblem &p, std::vector<int> order, ArenaSolution &best, const ArenaLimits &limits,
-                  int64_t &work, double deadline) {
-  Rng rng{0x9e3779b97f4a7c15ull};
+void detail::improveOrder(const ArenaProblem &p, std::vector<int> order, ArenaSolution &best, int64_t enough,
+                          int patience, uint64_t seed, int64_t &work, double deadline) {
+  Rng rng{0x9e3779b97f4a7c15ull + seed};
   std::vector<int64_t> offsets, trial;
   int64_t height = detail::placeInOrder(p, order, offsets, -1, work);
   int n = int(order.size());
   std::vector<int> position(n), top;
   // Counts how often each buffer has stuck out: those are the ones that are hard to place.
   int sinceBetter = 0;
-  while (work > 0 && best.height > std::max(best.bound, limits.capacity) && sinceBetter < 400) {
+  while (work > 0 && best.height > enough && sinceBetter < patience) {
     if (deadline > 0 && detail::secondsNow() > deadline)
       break;
     for (int i = 0; i < n; ++i)
@@ -254,8 +251,6 @@ void improveOrder(const ArenaProblem &p, std::vector<int> order, ArenaSolution &
       order = std::move(next), offsets = trial, height = h;
   }
 }
-
-} // namespace
 
 ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   ArenaSolution best;
@@ -314,7 +309,8 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   if (best.height > enough && work > 0) {
     int64_t rest = work - work / 4;
     work /= 4;
-    improveOrder(p, bestOrder, best, limits, work, deadline > 0 ? detail::secondsNow() + limits.seconds / 4 : 0);
+    detail::improveOrder(p, bestOrder, best, enough, 400, 0, work,
+                         deadline > 0 ? detail::secondsNow() + limits.seconds / 4 : 0);
     work += rest;
   }
   while (best.height > std::max(best.bound, limits.capacity) && !late()) {

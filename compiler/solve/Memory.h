@@ -53,6 +53,10 @@ int64_t placeInOrder(const ArenaProblem &, const std::vector<int> &order, std::v
 // Branch and bound for a height of at most `target`; true: `offsets` holds a placement. `proved`: there is none.
 bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double deadline,
                      std::vector<int64_t> &offsets, bool &proved);
+// Moves buffers that end at the top of the arena forward in the order and places again, keeping what is not worse;
+// `best` becomes what is found if it is lower. Ends at the height `enough` or after `patience` moves without success.
+void improveOrder(const ArenaProblem &, std::vector<int> order, ArenaSolution &best, int64_t enough, int patience,
+                  uint64_t seed, int64_t &work, double deadline);
 // Glues buffers that fit exactly into blocks and places those; the height, or -1.
 int64_t placeGlued(const ArenaProblem &, uint64_t seed, int64_t enough, int64_t &work, double deadline,
                    std::vector<int64_t> &offsets);
