@@ -49,7 +49,8 @@ def quick_suites():
     suites = [
         python("execute/gradcheck.py"),
         python("execute/bits.py", "--pairs", name="execute/bits (pairs)"),
-        python("execute/bits.py", "--pairs", "--microbatches", "8,4,2", "--flags", "--set train.grain=2", name="execute/bits (grain)"),
+        python("execute/bits.py", "--pairs", "--microbatches", "8,4,2", "--row-blocks", "auto,none,64", "--flags", "--set train.grain=2",
+               name="execute/bits (grain)"),
         python("execute/opbits.py"),
         python("execute/reference.py"),
         python("execute/budget.py"),
