@@ -88,7 +88,7 @@ def feed_forward(layers, batch, rounds, steps):
     plain = ["--remat", "none", "--microbatch", str(batch)]
     shallow, deep = (programs.plan(MODEL, *options(depth, *plain)) for depth in (layers, 10 * layers))
     budget = deep["memory"] - held(deep) + held(shallow)
-    limit = ["--memory-budget", f"{budget / 1024:.6f}KiB", "--remat", "auto"]
+    limit = ["--memory-budget", f"{budget / 1024:.10f}KiB", "--remat", "auto"]
     wanted = {"fixed": [*limit, "--microbatch", str(batch)], "free": [*limit, "--microbatch", "auto"]}
     found = {name: programs.plan(MODEL, *options(10 * layers, *more)) for name, more in wanted.items()}
     forward, again = bounds(deep, held(shallow))
@@ -210,7 +210,7 @@ def body():
     if arguments.quick:
         results = {**feed_forward(4, 64, 1, 3), **convolutions(4, 2)}
     else:
-        results = {**feed_forward(16, 512, arguments.rounds, 4), **convolutions(16, arguments.seconds)}
+        results = {**feed_forward(16, 2048, arguments.rounds, 3), **convolutions(16, arguments.seconds)}
     for name, value in results.items():
         programs.result(name, value)
 

@@ -51,7 +51,7 @@ class Plans:
         self.source, self.options, self.known = source, [*options, "--max-threads", str(THREADS)], {}
 
     def flags(self, remat, microbatch, budget):
-        limit = ["--memory-budget", f"{budget / 1024:.6f}KiB"] if budget else []
+        limit = ["--memory-budget", f"{budget / 1024:.10f}KiB"] if budget else []
         return [*self.options, "--remat", remat, "--microbatch", str(microbatch), *limit]
 
     def get(self, remat, microbatch="auto", budget=None):
