@@ -3,6 +3,7 @@
 #include "runtime/Pool.h"
 #include "runtime/Run.h"
 #include "runtime/Shuffle.h"
+#include "runtime/Times.h"
 #include <errno.h>
 #include <string.h>
 
@@ -128,7 +129,10 @@ using namespace cinch::rt;
 
 void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const int64_t *offsets) {
   LaunchCall call = {context, kernel, offsets};
+  int64_t begin = __builtin_expect(timing, 0) ? nanoseconds() : 0;
   runOnPool(runKernel, &call);
+  if (__builtin_expect(timing, 0))
+    addTime(launch, nanoseconds() - begin);
   if (__builtin_expect(context->checking, 0))
     checkLaunch(launch, offsets);
 }

@@ -18,7 +18,8 @@ static void readOutput(JsonReader &json, Launch &launch) {
 }
 
 bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &launch) {
-  // Where each launch stands, found in one walk: this runs in the replay of a failed step only, for every launch of it.
+  // Where each launch stands, found in one walk: this runs in the replay of a failed step or after training, for
+  // every launch.
   static List<int64_t> places;
   if (meta.launchesAt < 0)
     return false;

@@ -30,6 +30,7 @@ const Flag flags[] = {
     {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount,
      kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
+    {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
     {"--batches", "N", "the first N batches only", kCount, kEval | kPredict},
@@ -62,9 +63,9 @@ const struct {
   for (const Flag &flag : flags) {
     Text left;
     left.add("%s%s%s", flag.name, flag.value ? " " : "", flag.value ? flag.value : "");
-    say("  %-18s %s", left.data, flag.help);
+    say("  %-21s %s", left.data, flag.help);
   }
-  say("  %-18s %s", "--help", "this text");
+  say("  %-21s %s", "--help", "this text");
   say("%s", "");
   say("Final parameters: OUT/final.safetensors. Stopping with Ctrl-C saves a checkpoint; --resume goes on from it,");
   say("with the same numbers, bit for bit, as if it had never been stopped.");
@@ -147,6 +148,8 @@ void take(Options &options, const Flag &flag, const char *value) {
   }
   if (is("--log"))
     readSinks(options, value);
+  if (is("--kernel-times"))
+    options.kernelTimes = value;
   if (is("--quiet"))
     options.quiet = true;
   if (is("--on"))

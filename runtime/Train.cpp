@@ -5,6 +5,7 @@
 #include "runtime/Output.h"
 #include "runtime/Progress.h"
 #include "runtime/Run.h"
+#include "runtime/Times.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -222,6 +223,7 @@ void train() {
   sayStart();
   beginProgress();
   run.training = true;
+  timing = run.options.kernelTimes != nullptr;
   bool worked = false;
   if (run.step > run.total)
     say("step %lld of %lld is reached already: there is nothing to do", (long long)run.step, (long long)run.total);
@@ -245,6 +247,9 @@ void train() {
   }
   wipeBar();
   run.training = false;
+  if (timing)
+    writeTimes(run.options.kernelTimes);
+  timing = false;
   // Going on later (another --steps) needs the optimizer's state, and a resumed run that is over must see that it is.
   if (worked && lastSavedStep() != run.step)
     saveCheckpoint(-1, false, nullptr);

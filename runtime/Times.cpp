@@ -1,0 +1,67 @@
+// Times.cpp: sums, and the last calls of each launch, whose median no pause of the machine can shift.
+#include "runtime/Times.h"
+#include "runtime/Files.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+namespace cinch::rt {
+
+bool timing = false;
+
+constexpr int kRecent = 31;
+struct LaunchTime {
+  int64_t calls = 0, sum = 0;
+  int32_t recent[kRecent]; // nanoseconds, or the largest number if it took longer
+};
+static List<LaunchTime> times;
+
+int64_t nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+void addTime(int32_t launch, int64_t taken) {
+  while (times.size <= launch)
+    times.add();
+  LaunchTime &time = times[launch];
+  time.recent[time.calls % kRecent] = int32_t(taken < INT32_MAX ? taken : INT32_MAX);
+  ++time.calls;
+  time.sum += taken;
+}
+
+static int64_t medianOf(LaunchTime &time) {
+  int count = int(time.calls < kRecent ? time.calls : kRecent);
+  for (int i = 1; i < count; ++i)
+    for (int j = i; j > 0 && time.recent[j] < time.recent[j - 1]; --j) {
+      int32_t moved = time.recent[j];
+      time.recent[j] = time.recent[j - 1];
+      time.recent[j - 1] = moved;
+    }
+  return time.recent[count / 2];
+}
+
+void writeTimes(const char *path) {
+  AtomicFile file;
+  bool good = beginFile(file, path);
+  for (int64_t i = 0; good && i < times.size; ++i) {
+    if (!times[i].calls)
+      continue;
+    static Launch launch;
+    if (!readLaunch(run.meta, cinch_meta, int32_t(i), launch))
+      launch = Launch();
+    Text line;
+    line.add("%lld\t%lld\t%.9f\t%.9f\t%s\t%s:%lld\t%s\n", (long long)i, (long long)times[i].calls,
+             1e-9 * double(times[i].sum), 1e-9 * double(medianOf(times[i])), launch.kernel,
+             launch.file[0] ? launch.file : run.meta.source, (long long)launch.line, launch.text);
+    good = writeAll(file.fd, line.data, line.size);
+  }
+  if (good ? !commitFile(file) : (abandonFile(file), true))
+    warn("cannot write %s: %s", path, strerror(errno));
+}
+
+} // namespace cinch::rt
