@@ -9,8 +9,20 @@ namespace cinch::analysis {
 
 int64_t bytesOf(Value value) { return elementsOf(value) * kernels::bytesOf(elemOf(value)); }
 
-void priceKernel(const KernelGroup &group, const MachineCosts &machine, int64_t batch, int threads,
-                 solve::Kernel &kernel) {
+MachineRates MachineCosts::at(int threads) const {
+  if (measured.empty()) {
+    double n = threads;
+    return {85e9 * n, 40e9 * n, 40e9 * n, 8e9 * n, std::min(14e9 * n, 24e9), 4e-6};
+  }
+  // More threads than were measured do not run at once.
+  const MachineRates *rates = &measured.front().second;
+  for (auto &[count, reached] : measured)
+    if (count <= threads)
+      rates = &reached;
+  return *rates;
+}
+
+void priceKernel(const KernelGroup &group, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
   // Arithmetic and traffic of one micro-batch of one example, and what does not depend on it.
   double fixedFlops = 0, exampleFlops = 0, fixedBytes = 0, exampleBytes = 0;
   for (Operation *op : group.ops)
@@ -25,22 +37,29 @@ void priceKernel(const KernelGroup &group, const MachineCosts &machine, int64_t 
     touch(value, batchAxisOf(value) < 0 && group.section == solve::Section::Loop ? 2 : 1);
   exampleFlops /= double(batch);
   exampleBytes /= double(batch);
-  double rate = group.kind == KernelGroup::Contract                                              ? machine.productFlops
-                : group.kind == KernelGroup::Attend || group.kind == KernelGroup::AttendGrad ? machine.attendFlops
-                                                                                             : machine.loopWork;
-  rate *= threads;
-  double bandwidth = std::min(machine.bytesPerSecond * threads, machine.allBytesPerSecond);
+  double rate = machine.loop;
+  switch (group.kind) {
+  case KernelGroup::Loop: break;
+  case KernelGroup::Contract: kernel.work = solve::Kernel::Product, rate = machine.product; break;
+  case KernelGroup::Attend: kernel.work = solve::Kernel::Attention, rate = machine.attend; break;
+  case KernelGroup::AttendGrad: kernel.work = solve::Kernel::AttentionGrad, rate = machine.attendGrad; break;
+  case KernelGroup::Gate:
+  case KernelGroup::Results: kernel.work = solve::Kernel::Nothing; break;
+  }
+  // Rates are those of f32; a vector holds half as many f64.
+  if (!group.stores.empty() && elemOf(group.stores.front()) == kernels::Elem::F64)
+    rate /= 2;
   kernel.flops = {fixedFlops, exampleFlops};
   kernel.traffic = {fixedBytes, exampleBytes};
-  if (group.kind == KernelGroup::Gate || group.kind == KernelGroup::Results) {
+  if (kernel.work == solve::Kernel::Nothing) {
     kernel.seconds = {0, 0};
     return;
   }
   // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its
   // examples: measured on deep nets, small micro-batches cost what the sum says.
-  double fixed = std::max(fixedFlops / rate, fixedBytes / bandwidth);
-  double example = std::max(exampleFlops / rate, exampleBytes / bandwidth);
-  kernel.seconds = {fixed + machine.launchSeconds, example};
+  double fixed = std::max(fixedFlops / rate, fixedBytes / machine.bytes);
+  double example = std::max(exampleFlops / rate, exampleBytes / machine.bytes);
+  kernel.seconds = {fixed + machine.launch, example};
 }
 
 } // namespace cinch::analysis

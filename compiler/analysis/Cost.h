@@ -7,22 +7,29 @@
 
 namespace cinch::analysis {
 
-// What one machine reaches, a thread where not said otherwise. The defaults are those of a current x86 core with AVX2;
-// plans compare kernels with one another, so ratios matter more than absolutes.
+// What a machine reaches with all threads of a program together.
+struct MachineRates {
+  double product = 0;    // operations a second: matrix products
+  double attend = 0;     // streaming attention
+  double attendGrad = 0; // its gradient
+  double loop = 0;       // element-wise and row-wise work, in additions
+  double bytes = 0;      // bytes a second from and to memory
+  double launch = 0;     // seconds to start a kernel
+};
+
 struct MachineCosts {
-  double productFlops = 85e9;   // matrix products
-  double attendFlops = 40e9;    // streaming attention
-  double loopWork = 8e9;        // element-wise work, in additions a second
-  double bytesPerSecond = 14e9; // a thread
-  double allBytesPerSecond = 24e9; // all threads together
-  double launchSeconds = 4e-6;
+  std::string source = "built-in costs"; // for people
+  std::vector<std::pair<int, MachineRates>> measured; // by rising number of threads; empty: the built-in model
+  // The built-in model has a current x86 core with AVX2 in mind, and as many of them as there are threads; plans compare
+  // kernels with one another, so ratios matter more than absolutes.
+  MachineRates at(int threads) const;
 };
 
 // Bytes of a value over the whole batch (f32 4, f64 8, i32 4, bool 1 an element).
 int64_t bytesOf(mlir::Value value);
 
-// Fills flops, traffic and seconds of a kernel as functions of the micro-batch.
-void priceKernel(const KernelGroup &, const MachineCosts &, int64_t batch, int threads, solve::Kernel &kernel);
+// Fills work, flops, traffic and seconds of a kernel as functions of the micro-batch.
+void priceKernel(const KernelGroup &, const MachineRates &, int64_t batch, solve::Kernel &kernel);
 
 } // namespace cinch::analysis
 #endif

@@ -66,9 +66,11 @@ struct StepProblem {
   solve::StepGraph graph;
   llvm::DenseMap<mlir::Value, int> buffer;
 };
-// Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest.
+struct MachineCosts;
+// Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest. Without
+// `costs` the built-in ones serve.
 StepProblem buildStepProblem(const Formation &, int64_t batch, int threads, int64_t reservedBytes,
-                             const kernels::TargetInfo &target);
+                             const kernels::TargetInfo &target, const MachineCosts *costs = nullptr);
 // Scratch of a kernel, a thread, enough for every micro-batch that divides the batch.
 int64_t scratchBytes(const KernelGroup &, const Formation &, int64_t batch, const kernels::TargetInfo &);
 // The same for a kernel that works on so many examples and, if not 0, so many positions of each.

@@ -106,8 +106,8 @@ int64_t scratchBytesOfBlock(const KernelGroup &group, const Formation &formation
   return 0;
 }
 
-StepProblem buildStepProblem(const Formation &formation, int64_t batch, int threads, int64_t reservedBytes,
-                             const kernels::TargetInfo &target) {
+StepProblem buildStepProblem(const Formation &formation, int64_t batch, int threads,
+                             int64_t reservedBytes, const kernels::TargetInfo &target, const MachineCosts *costs) {
   StepProblem problem;
   solve::StepGraph &graph = problem.graph;
   graph.batch = batch;
@@ -149,7 +149,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int thre
       buffer.producer = int(i);
       graph.buffers.push_back(buffer);
     }
-  MachineCosts machine;
+  MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
   for (const KernelGroup &group : formation.groups) {
     solve::Kernel kernel;
     kernel.section = group.section;
@@ -177,7 +177,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int thre
       kernel.line = lineOf(group.stores.front());
     }
     kernel.scratchBytesPerThread = scratchBytes(group, formation, batch, target);
-    priceKernel(group, machine, batch, threads, kernel);
+    priceKernel(group, machine, batch, kernel);
     // One full store may take the bytes of an operand that is read at the same places.
     if (group.kind == KernelGroup::Loop && group.domain.chain.empty()) {
       llvm::SmallVector<int> fullStores;

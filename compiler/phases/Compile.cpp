@@ -88,12 +88,14 @@ bool Compilation::decide() {
   base.orderSeed = options.orderSeed;
   base.rowBlocks = options.rowBlocks;
   base.target = machineTarget();
+  base.costs = options.costs;
 
   EntryPlan step{"train", nn::kTrainName, {}, 0};
   DecideOptions forTrain = base;
   forTrain.search.arenaBudget = room;
   forTrain.search.microbatch = options.microbatch;
   forTrain.tradeOff = options.tradeOff;
+  forTrain.planCache = options.planCache;
   if (!solve::parseStrategy(options.remat, forTrain.search.strategy, refusal)) {
     refused = true;
     return true;

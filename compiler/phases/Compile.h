@@ -26,6 +26,8 @@ struct CompileOptions {
   std::string cpu;          // LLVM's name; "": this machine
   bool tradeOff = false;    // the curve of budget against time is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
+  std::string planCache;    // folder of found plans; "": none
+  analysis::MachineCosts costs;
 };
 
 // One of the functions of a program, and its place in the runtime's list.
@@ -62,6 +64,7 @@ public:
   int64_t budgetBound() const;
   std::vector<std::string> summary() const; // the plan in a few lines
   int64_t persistentBytes() const;
+  const analysis::MachineCosts &costs() const { return options.costs; }
 
   mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan
   mlir::OwningOpRef<mlir::ModuleOp> kernels; // from `lower` on

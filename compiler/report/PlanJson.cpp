@@ -27,6 +27,16 @@ static Array numbers(const std::vector<int> &list) {
 static const char *str(Section section) {
   return section == Section::Prologue ? "prologue" : section == Section::Loop ? "loop" : "epilogue";
 }
+static const char *str(Kernel::Work work) {
+  switch (work) {
+  case Kernel::Loop: return "loop";
+  case Kernel::Product: return "product";
+  case Kernel::Attention: return "attention";
+  case Kernel::AttentionGrad: return "attention_grad";
+  case Kernel::Nothing: return "nothing";
+  }
+  return "";
+}
 static const char *str(Buffer::Kind kind) {
   return kind == Buffer::Persistent ? "persistent" : kind == Buffer::Accumulator ? "accumulator" : "value";
 }
@@ -41,8 +51,9 @@ static Array kernelArray(const StepGraph &graph, const Decision &decision) {
     int64_t b = decision.microbatch;
     kernels.push_back(Object{{"name", kernel.name}, {"line", kernel.line}, {"section", str(kernel.section)},
                              {"backward", kernel.backward}, {"block", kernel.block}, {"runs", runs[k]},
-                             {"seconds", kernel.seconds.at(b)}, {"flops", kernel.flops.at(b)},
-                             {"traffic", kernel.traffic.at(b)}});
+                             {"work", str(kernel.work)}, {"seconds", kernel.seconds.at(b)},
+                             {"flops", Array{kernel.flops.fixed, kernel.flops.perExample}},
+                             {"traffic", Array{kernel.traffic.fixed, kernel.traffic.perExample}}});
   }
   return kernels;
 }
@@ -150,6 +161,7 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
                 {"count", decision.count},
                 {"threads", graph.threads},
                 {"remat", result.name},
+                {"costs", compilation.costs().source},
                 {"recomputed_runs", plan.recomputed},
                 {"seconds", plan.seconds},
                 {"seconds_bound", result.secondsBound},

@@ -35,6 +35,7 @@ struct Kernel {
   Linear flops, traffic;            // what the prediction came from
   // The roofline that `seconds` is a line along, for far smaller pieces of work; 0: not known, the line is all there is.
   double flopsPerSecond = 0, bytesPerSecond = 0, launchSeconds = 0;
+  enum Work { Loop, Product, Attention, AttentionGrad, Nothing } work = Loop; // whose rate of the machine counts
   bool recomputable = true;         // false: writes an accumulator, or may run once only
   bool cheap = false;               // element-wise and row-wise work: what strategy `cheap` recomputes
   bool backward = false;            // belongs to the backward sweep (or after it)

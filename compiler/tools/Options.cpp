@@ -58,6 +58,7 @@ struct Flags {
                                         cl::value_desc("PHASE"), cl::cat(category)};
   cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
+  cl::opt<bool> noPlanCache{"no-plan-cache", cl::desc("search anew, keep nothing in $XDG_CACHE_HOME/cinch"), COMPILING};
   cl::opt<std::string> report{"report", cl::desc("write a page about the plan: what is kept, recomputed, alive when"),
                               cl::value_desc("FILE.html"), COMPILING};
   cl::opt<bool> json{"json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand)};
@@ -159,6 +160,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (!is_contained(kinds, StringRef(line.emit)))
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
   line.json = f.json;
+  line.planCache = !f.noPlanCache;
   line.report = f.report;
   if (f.report.getNumOccurrences() && line.report.empty())
     usage("--report expects the name of a file");

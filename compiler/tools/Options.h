@@ -29,6 +29,7 @@ struct CommandLine {
   std::string emit = "exe";
   Options check;                   // -D, --set
   bool json = false;               // plan --json
+  bool planCache = true;
   std::string report;              // page to write; "": none
   bool jsonDiagnostics = false;
   std::string color = "auto";

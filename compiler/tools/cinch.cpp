@@ -8,6 +8,7 @@
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
 #include "compiler/solve/Dag.h"
+#include "compiler/solve/PlanCache.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/tools/Options.h"
@@ -108,6 +109,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
+  if (line.planCache)
+    options.planCache = solve::PlanCache::defaultFolder();
   bool limited = line.budget.has_value() || program.plan.memory > 0;
   if (limited && options.budget == 0)
     options.budget = 1; // a budget of 0 is refused like any other that is too small

@@ -2,6 +2,7 @@
 // Assumes decomposed ops; changes none.
 #include "compiler/analysis/Formation.h"
 #include "compiler/solve/Explain.h"
+#include "compiler/solve/PlanCache.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
@@ -214,8 +215,9 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     outcome.internal = true;
     return outcome;
   }
-  analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function), options.threads,
-                                                             options.reservedBytes, options.target);
+  analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function),
+                                                             options.threads, options.reservedBytes, options.target,
+                                                             &options.costs);
   std::string refused;
   solve::VariantPlanner planner(rowVariants(formation, problem.graph, options, refused), options.orderSeed);
   if (!refused.empty()) {
@@ -223,21 +225,45 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     return outcome;
   }
   int chosen = 0;
-  outcome.result = planner.search(options.search, options.tradeOff, chosen);
-  if (options.tradeOff) {
-    outcome.tradeOff = planner.tradeOff(options.search);
-    outcome.named = solve::namedStrategies(planner.variant(chosen).rows.graph);
+  auto take = [&](solve::SearchResult result) {
+    outcome.result = std::move(result);
+    outcome.rows = planner.variant(chosen).rows;
+    outcome.graph = outcome.rows.graph;
+  };
+  // Empty if the plan is proved.
+  auto wrongWithIt = [&]() {
+    solve::ScheduledProgram program = solve::scheduledProgram(outcome.graph, outcome.result.plan.decision);
+    program.peakLive = outcome.result.plan.peakLive;
+    std::string wrong = solve::checkPlan(outcome.graph, program);
+    for (const solve::RowKernel &range : outcome.rows.ranges)
+      if (wrong.empty())
+        wrong = solve::checkRowKernel(range);
+    return wrong;
+  };
+  solve::PlanCache cache(options.planCache);
+  solve::PlanCache::Graphs graphs;
+  for (int i = 0; i < planner.count(); ++i)
+    graphs.push_back(&planner.variant(i).rows.graph);
+  auto cached = cache.find(graphs, options.search, options.orderSeed);
+  bool hit = cached && (!options.tradeOff || !cached->tradeOff.empty());
+  if (hit) {
+    chosen = cached->variant;
+    take(std::move(cached->result));
+    outcome.tradeOff = std::move(cached->tradeOff);
+    hit = wrongWithIt().empty();
   }
-  outcome.rows = planner.variant(chosen).rows;
-  outcome.graph = outcome.rows.graph;
+  if (!hit) {
+    solve::SearchResult result = planner.search(options.search, options.tradeOff, chosen);
+    take(std::move(result));
+    if (options.tradeOff)
+      outcome.tradeOff = planner.tradeOff(options.search);
+    cache.keep(graphs, options.search, options.orderSeed, {chosen, outcome.result, outcome.tradeOff});
+  }
+  if (options.tradeOff)
+    outcome.named = solve::namedStrategies(outcome.graph);
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
-  solve::ScheduledProgram program = solve::scheduledProgram(outcome.graph, outcome.result.plan.decision);
-  program.peakLive = outcome.result.plan.peakLive;
-  std::string wrong = solve::checkPlan(outcome.graph, program);
-  for (const solve::RowKernel &range : outcome.rows.ranges)
-    if (wrong.empty())
-      wrong = solve::checkRowKernel(range);
+  std::string wrong = wrongWithIt();
   if (!wrong.empty()) {
     function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
     outcome.internal = true;

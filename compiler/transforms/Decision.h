@@ -2,6 +2,7 @@
 #ifndef CINCH_COMPILER_TRANSFORMS_DECISION_H
 #define CINCH_COMPILER_TRANSFORMS_DECISION_H
 
+#include "compiler/analysis/Cost.h"
 #include "compiler/analysis/Formation.h"
 #include "compiler/solve/Variants.h"
 
@@ -52,6 +53,8 @@ struct DecideOptions {
   kernels::TargetInfo target;
   int64_t rowBlocks = 0; // rows of a block; 0: the search chooses, < 0: no row blocks
   bool callerCounts = false, tradeOff = false;
+  std::string planCache; // folder; empty: none
+  analysis::MachineCosts costs;
 };
 struct DecideOutcome {
   bool internal = false; // an internal error was reported
