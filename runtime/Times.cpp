@@ -14,7 +14,7 @@ bool timing = false;
 
 constexpr int kRecent = 31;
 struct LaunchTime {
-  int64_t calls = 0, sum = 0;
+  int64_t calls = 0, sum = 0, least = 0;
   int32_t recent[kRecent]; // nanoseconds, or the largest number if it took longer
 };
 static List<LaunchTime> times;
@@ -30,6 +30,8 @@ void addTime(int32_t launch, int64_t taken) {
     times.add();
   LaunchTime &time = times[launch];
   time.recent[time.calls % kRecent] = int32_t(taken < INT32_MAX ? taken : INT32_MAX);
+  if (!time.calls || taken < time.least)
+    time.least = taken;
   ++time.calls;
   time.sum += taken;
 }
@@ -55,9 +57,9 @@ void writeTimes(const char *path) {
     if (!readLaunch(run.meta, cinch_meta, int32_t(i), launch))
       launch = Launch();
     Text line;
-    line.add("%lld\t%lld\t%.9f\t%.9f\t%s\t%s:%lld\t%s\n", (long long)i, (long long)times[i].calls,
-             1e-9 * double(times[i].sum), 1e-9 * double(medianOf(times[i])), launch.kernel,
-             launch.file[0] ? launch.file : run.meta.source, (long long)launch.line, launch.text);
+    line.add("%lld\t%lld\t%.9f\t%.9f\t%.9f\t%s\t%s:%lld\t%s\n", (long long)i, (long long)times[i].calls,
+             1e-9 * double(times[i].sum), 1e-9 * double(medianOf(times[i])),
+             1e-9 * double(times[i].least), launch.kernel, launch.file[0] ? launch.file : run.meta.source, (long long)launch.line, launch.text);
     good = writeAll(file.fd, line.data, line.size);
   }
   if (good ? !commitFile(file) : (abandonFile(file), true))

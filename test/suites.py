@@ -9,6 +9,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,6 +63,8 @@ def quick_suites():
         python("execute/resume.py"),
         python("execute/examples.py"),
         python("execute/report.py"),
+        python("execute/plan_cache.py"),
+        python("execute/calibrate.py"),
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
     ]
@@ -76,6 +79,7 @@ def long_suites():
         python("execute/opbits.py", "--all", name="execute/opbits (every case)", limit=60 * MINUTE),
         python("execute/examples.py", "--long", name="execute/examples (long)", limit=90 * MINUTE),
         python("execute/fuzz_plans.py", "--count", "300", "--seed", "9", name="execute/fuzz_plans (300)", limit=90 * MINUTE),
+        python("execute/browser.py"),
         python("execute/resume.py", "2", name="execute/resume (other moments)"),
         python("execute/benches.py", limit=90 * MINUTE),
         Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),
@@ -157,6 +161,10 @@ def main():
         print("\n".join(s.name for s in suites) or "no suite has such a name")
         return 0 if suites else 2
     LOGS.mkdir(parents=True, exist_ok=True)
+    # Neither plans found by earlier builds nor a profile of this machine's user may decide what is tested.
+    for variable, folder in (("XDG_CACHE_HOME", LOGS / "cache"), ("XDG_CONFIG_HOME", LOGS / "config")):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.environ[variable] = str(folder)
     board = Board(max(len(s.name) for s in suites))
     with ThreadPoolExecutor(max(1, options.jobs)) as pool:
         for _ in pool.map(lambda suite: run(suite, board), suites):

@@ -22,6 +22,14 @@ MachineRates MachineCosts::at(int threads) const {
   return *rates;
 }
 
+int MachineCosts::threads(int most) const {
+  int counted = measured.empty() ? most : measured.front().first;
+  for (auto &[count, reached] : measured)
+    if (count <= most)
+      counted = count;
+  return counted;
+}
+
 void priceKernel(const KernelGroup &group, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
   // Arithmetic and traffic of one micro-batch of one example, and what does not depend on it.
   double fixedFlops = 0, exampleFlops = 0, fixedBytes = 0, exampleBytes = 0;
@@ -55,6 +63,7 @@ void priceKernel(const KernelGroup &group, const MachineRates &machine, int64_t 
     kernel.seconds = {0, 0};
     return;
   }
+  kernel.flopsPerSecond = rate, kernel.bytesPerSecond = machine.bytes, kernel.launchSeconds = machine.launch;
   // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its
   // examples: measured on deep nets, small micro-batches cost what the sum says.
   double fixed = std::max(fixedFlops / rate, fixedBytes / machine.bytes);

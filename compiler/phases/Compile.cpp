@@ -246,8 +246,8 @@ std::vector<std::string> Compilation::summary() const {
   lines.push_back(llvm::formatv("kept         {0}: {1} of {2} kernel runs in the loop are recomputation, {3:F1} % of the step",
                                 result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
                                 100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
-  lines.push_back(llvm::formatv("step         {0:F3} s predicted, {1:F3} s proven lower bound", result.plan.seconds,
-                                result.secondsBound));
+  lines.push_back(llvm::formatv("step         {0:F3} s predicted, {1:F3} s proven lower bound; {2}, {3} threads",
+                                result.plan.seconds, result.secondsBound, options.costs.source, options.costs.threads(options.maxThreads)));
   return lines;
 }
 

@@ -19,6 +19,7 @@ struct Flags {
   cl::OptionCategory category{"cinch options"};
   cl::SubCommand planCommand{"plan", "print the plan and its price, generate no code"};
   cl::SubCommand checkCommand{"check", "report errors in the program, nothing else"};
+  cl::SubCommand calibrateCommand{"calibrate", "measure this machine's kernels once, store a cost profile"};
   cl::SubCommand explainCommand{"explain", "print the long text of an error code"};
 
 #define COMPILING cl::cat(category), cl::sub(cl::SubCommand::getTopLevel()), cl::sub(planCommand)
@@ -28,6 +29,11 @@ struct Flags {
   cl::opt<std::string> code{cl::Positional, cl::desc("CODE"), cl::cat(category), cl::sub(explainCommand)};
   cl::opt<std::string> output{"o", cl::desc("executable to write (default a.out)"), cl::value_desc("EXE"),
                                      cl::init("a.out"), cl::cat(category)};
+  cl::opt<std::string> profileOutput{"o", cl::desc("profile to write (default: $XDG_CONFIG_HOME/cinch/profile.json)"),
+                                     cl::value_desc("FILE"), cl::cat(category), cl::sub(calibrateCommand)};
+  cl::opt<std::string> profile{"profile", cl::desc("costs measured by `cinch calibrate`; none: the built-in ones (default: the "
+                                                   "stored profile of this CPU, if there is one)"),
+                               cl::value_desc("FILE|none"), COMPILING};
   cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use, with unit: 3GiB"),
                                      cl::value_desc("SIZE"), COMPILING};
   cl::opt<std::string> remat{"remat",
@@ -96,7 +102,8 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (auto it = known.find("color"); it != known.end())
     it->second->removeArgument();
   static Flags f; // lives on: lld reads options of its own later
-  for (cl::SubCommand *sub : {&cl::SubCommand::getTopLevel(), &f.planCommand, &f.checkCommand, &f.explainCommand})
+  for (cl::SubCommand *sub : {&cl::SubCommand::getTopLevel(), &f.planCommand, &f.checkCommand, &f.explainCommand,
+                              &f.calibrateCommand})
     cl::HideUnrelatedOptions(f.category, *sub);
   std::string problems;
   raw_string_ostream errors(problems);
@@ -108,8 +115,13 @@ CommandLine parseCommandLine(int argc, char **argv) {
     errs() << problems;
     exit(2);
   }
-  line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain : Command::Compile;
+  line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain
+                 : f.calibrateCommand ? Command::Calibrate : Command::Compile;
   line.input = line.command == Command::Explain ? f.code : f.input;
+  if (line.command == Command::Calibrate) {
+    line.output = f.profileOutput;
+    return line;
+  }
   if (line.input.empty())
     usage(line.command == Command::Explain ? "explain expects an error code, such as E0203"
                                            : "no input file (cinch --help says what to write)");
@@ -160,6 +172,9 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (!is_contained(kinds, StringRef(line.emit)))
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
   line.json = f.json;
+  line.profile = f.profile;
+  if (f.profile.getNumOccurrences() && line.profile.empty())
+    usage("--profile expects the name of a file, or none");
   line.planCache = !f.noPlanCache;
   line.report = f.report;
   if (f.report.getNumOccurrences() && line.report.empty())

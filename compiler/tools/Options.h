@@ -11,7 +11,7 @@
 
 namespace cinch {
 
-enum class Command { Compile, Plan, Check, Explain, Solve };
+enum class Command { Compile, Plan, Check, Explain, Solve, Calibrate };
 
 struct CommandLine {
   Command command = Command::Compile;
@@ -30,6 +30,7 @@ struct CommandLine {
   Options check;                   // -D, --set
   bool json = false;               // plan --json
   bool planCache = true;
+  std::string profile;             // --profile: a file, "none", or "": the stored one if there is one
   std::string report;              // page to write; "": none
   bool jsonDiagnostics = false;
   std::string color = "auto";

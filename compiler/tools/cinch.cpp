@@ -1,6 +1,8 @@
 // cinch: from a .cinch file to an executable. Reads options, runs the phases, writes what was asked for.
 //
 // Exit codes: 0; 1 the program has errors or its budget cannot be met; 2 usage; 5 resources (an output cannot be written).
+#include "compiler/analysis/Profile.h"
+#include "compiler/calibrate/Calibrate.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
 #include "compiler/phases/Compile.h"
@@ -13,6 +15,7 @@
 #include "compiler/target/LowerKernels.h"
 #include "compiler/tools/Options.h"
 #include "compiler/tools/Refusal.h"
+#include "compiler/tools/Waiting.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -22,9 +25,13 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <sched.h>
 
 using namespace cinch;
 
@@ -65,6 +72,12 @@ static std::string runtimeArchive(const char *program) {
   return path.str().str();
 }
 
+// Threads that can run at once.
+static int processors() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
 // What the language has and the phases behind the checker do not do yet: refused, never passed over.
 static const char *notThereYet(const Program &program) {
   if (program.plan.stages > 1)
@@ -74,6 +87,33 @@ static const char *notThereYet(const Program &program) {
   return nullptr;
 }
 
+// The costs to plan with: of the profile that was named, of the stored one if it was measured on the CPU that is compiled
+// for, or the built-in ones. False after a message.
+static bool chooseCosts(const CommandLine &line, analysis::MachineCosts &costs) {
+  if (line.profile == "none")
+    return true;
+  std::string path = line.profile.empty() ? analysis::defaultProfilePath() : line.profile;
+  if (path.empty() || (line.profile.empty() && !llvm::sys::fs::exists(path)))
+    return true;
+  auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file) {
+    llvm::errs() << "cinch: cannot read the profile '" << path << "': " << file.getError().message() << "\n";
+    return false;
+  }
+  analysis::Profile profile;
+  std::string problem;
+  if (!analysis::parseProfile((*file)->getBuffer().str(), profile, problem)) {
+    llvm::errs() << "cinch: the profile '" << path << "' cannot be used: " << problem
+                 << "\n  help: cinch calibrate writes it anew; --profile none plans with built-in costs\n";
+    return false;
+  }
+  std::string cpu = line.cpu.empty() || line.cpu == "native" ? llvm::sys::getHostCPUName().str() : line.cpu;
+  if (line.profile.empty() && profile.cpu != cpu)
+    return true;
+  costs.source = "costs measured on " + profile.cpu;
+  costs.measured = std::move(profile.measured);
+  return true;
+}
 // One compilation. If the executable outgrows what its plan allows for it, it is not kept, and `missing` says by how much.
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing);
@@ -109,6 +149,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
+  if (!chooseCosts(line, options.costs))
+    return 2;
   if (line.planCache)
     options.planCache = solve::PlanCache::defaultFolder();
   bool limited = line.budget.has_value() || program.plan.memory > 0;
@@ -137,8 +179,11 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return internal;
   if (stops(Phase::Differentiated))
     return printModule(line, *compilation.module);
-  if (!compilation.decide())
-    return internal;
+  {
+    Waiting waiting("planning " + line.input);
+    if (!compilation.decide())
+      return internal;
+  }
   if (compilation.refused) {
     if (!compilation.refusal.empty())
       llvm::errs() << "error: " << compilation.refusal << "\n";
@@ -205,6 +250,10 @@ int main(int argc, char **argv) {
       return solve::solveArenaMain(arguments);
     llvm::errs() << "cinch: solve expects remat or arena\n";
     return 2;
+  }
+  if (line.command == Command::Calibrate) {
+    std::string self = llvm::sys::fs::getMainExecutable(argv[0], reinterpret_cast<void *>(&runtimeArchive));
+    return calibrate::calibrate(self, line.output.empty() ? analysis::defaultProfilePath() : line.output, processors());
   }
   if (line.command == Command::Explain) {
     std::string text = explainCode(line.input);

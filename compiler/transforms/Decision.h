@@ -2,8 +2,8 @@
 #ifndef CINCH_COMPILER_TRANSFORMS_DECISION_H
 #define CINCH_COMPILER_TRANSFORMS_DECISION_H
 
-#include "compiler/analysis/Cost.h"
 #include "compiler/analysis/Formation.h"
+#include "compiler/analysis/Rates.h"
 #include "compiler/solve/Variants.h"
 
 namespace cinch {

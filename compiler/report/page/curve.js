@@ -57,18 +57,22 @@ const curve = (() => {
     };
     const words = p => `${p.name}, micro-batch ${plan.batch / p.microbatch} \u00d7 ${p.microbatch}\n${bytesText(p.bytes)}, ${secondsText(p.seconds)} a step`;
     line.forEach(p => dot(p, '', 2.6, words(p)));
-    // Labels stand right of their points, moved down where they would meet.
-    const placed = [];
+    // A label stands beside its point, where it meets neither another label nor a labelled point; if need be further off.
+    const placed = [here, ...chosen].filter(p => p.bytes <= most).map(p => ({x: x(p.bytes) - 6, y: y(p.seconds) - 6, w: 12, h: 12}));
+    const meets = (a, b) => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
     const label = (p, text, strong) => {
-      let lx = x(p.bytes) + 9, ly = y(p.seconds) - 7;
-      const w = text.length * 6.2;
-      if (lx + w > width - 4) lx = x(p.bytes) - 9 - w;
-      for (let tries = 0; tries < 30 && placed.some(q => Math.abs(q.y - ly) < 14 && q.x < lx + w && lx < q.x + q.w); ++tries) ly += 14;
-      if (ly > height - bottom - 16) ly = y(p.seconds) - 22;
-      placed.push({x: lx, y: ly, w});
-      if (Math.abs(ly - y(p.seconds)) > 18)
-        svg.append(shape('line', {class: 'leader', x1: x(p.bytes), y1: y(p.seconds), x2: lx - 2, y2: ly - 4}));
-      svg.append(shape('text', {class: strong ? 'strong halo' : 'halo', x: lx, y: ly, 'font-weight': strong ? 650 : 400}, text));
+      const w = text.length * (strong ? 6.8 : 6.2), px = x(p.bytes), py = y(p.seconds);
+      let best = null;
+      for (let far = 0; far < 6 && !best; ++far)
+        for (const [dx, dy] of [[9, -13], [9, 1], [-9 - w, -13], [-9 - w, 1], [-w / 2, -22], [-w / 2, 9]]) {
+          const box = {x: px + dx, y: py + dy + far * (dy < 0 ? -14 : 14), w, h: 13};
+          if (box.x < left || box.x + w > width - 2 || box.y < top - 4 || box.y + 13 > height - bottom - 16) continue;
+          if (!placed.some(q => meets(box, q))) { best = {...box, far}; break; }
+        }
+      if (!best) best = {x: px + 9, y: py - 13, w, h: 13, far: 0};
+      placed.push(best);
+      if (best.far) svg.append(shape('line', {class: 'leader', x1: px, y1: py, x2: best.x + (best.x > px ? 0 : w), y2: best.y + 8}));
+      svg.append(shape('text', {class: strong ? 'strong halo' : 'halo', x: best.x, y: best.y + 10.5, 'font-weight': strong ? 650 : 400}, text));
     };
     dot(here, 'this', 6, `this plan: ${plan.remat}\n${bytesText(here.bytes)}, ${secondsText(here.seconds)} a step`);
     label(here, 'this plan', true);

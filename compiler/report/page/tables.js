@@ -8,7 +8,8 @@ function fillTable(id, heads, rows, foot) {
 }
 function sourceCell(line) {
   const span = element('span', {});
-  if (line > 0) span.append(placeText(line) + ' ', element('code', {}, lineText(line).slice(0, 70)));
+  const text = lineText(line);
+  if (line > 0) span.append(placeText(line) + ' ', element('code', {title: text}, text.length > 52 ? text.slice(0, 51) + '\u2026' : text));
   return span;
 }
 // Equal lines of the blocks of a `repeat` become one row.

@@ -1,0 +1,32 @@
+// Rates.h: what a machine reaches: the coefficients of the cost model.
+#ifndef CINCH_COMPILER_ANALYSIS_RATES_H
+#define CINCH_COMPILER_ANALYSIS_RATES_H
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cinch::analysis {
+
+// What a machine reaches with all threads of a program together.
+struct MachineRates {
+  double product = 0;    // operations a second: matrix products
+  double attend = 0;     // streaming attention
+  double attendGrad = 0; // its gradient
+  double loop = 0;       // element-wise and row-wise work, in additions
+  double bytes = 0;      // bytes a second from and to memory
+  double launch = 0;     // seconds to start a kernel
+};
+
+struct MachineCosts {
+  std::string source = "built-in costs"; // for people
+  std::vector<std::pair<int, MachineRates>> measured; // by rising number of threads; empty: the built-in model
+  // The built-in model has a current x86 core with AVX2 in mind, and as many of them as there are threads; plans compare
+  // kernels with one another, so ratios matter more than absolutes.
+  MachineRates at(int threads) const;
+  // How many of so many threads count.
+  int threads(int most) const;
+};
+
+} // namespace cinch::analysis
+#endif

@@ -1,0 +1,263 @@
+#!/usr/bin/python3
+"""The page of `--report` in a real browser without a window (Debian's chromium), driven over DevTools' pipe: no error on the console, no
+request to anywhere, the scrubber moves by slider, keys and buttons, and what it shows at many moments is what `cinch plan --json` says.
+Pictures in light and dark: pass a folder to keep them.   browser.py [FOLDER]
+"""
+
+import base64
+import fcntl
+import json
+import os
+import pathlib
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import programs
+
+verdicts = programs.Verdicts()
+ROOT = programs.HERE.parent.parent
+PICTURES = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else programs.FOLDER
+CASES = {
+    "mlp": (ROOT / "examples/mlp/mlp.cinch", []),
+    "gpt": (ROOT / "examples/gpt/gpt.cinch", ["--memory-budget", "110MiB"]),
+    "gpt2": (ROOT / "bench/models/gpt2_124m.cinch", ["--memory-budget", "3GiB"]),
+}
+CLASSES = ["state", "accumulators", "stored", "recomputed", "working", "scratch"]
+
+
+class Browser:
+    """One page of a chromium; commands and events are JSON texts with a zero byte behind each, on its descriptors 3 and 4."""
+
+    def __init__(self):
+        self.profile = tempfile.mkdtemp(prefix="cinch-browser-")
+        to_read, self.write = os.pipe()
+        self.read, to_write = os.pipe()
+        command = [shutil.which("chromium"), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
+                   "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1240,1000",
+                   f"--user-data-dir={self.profile}", "--remote-debugging-pipe", "about:blank"]
+        to_read, to_write = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_read, to_write)]
+        # The child finds its ends as 3 and 4, whatever their numbers are here.
+        script = 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"'
+        self.process = subprocess.Popen(["bash", "-c", script, str(to_read), str(to_write), *command], pass_fds=(to_read, to_write),
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for end in (to_read, to_write):
+            os.close(end)
+        self.buffer, self.number, self.events, self.session = b"", 0, [], None
+        target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(domain + ".enable")
+
+    def message(self, limit):
+        while b"\0" not in self.buffer:
+            left = limit - time.monotonic()
+            if left <= 0 or not select.select([self.read], [], [], left)[0]:
+                raise programs.Failure("the browser does not answer")
+            piece = os.read(self.read, 1 << 20)
+            if not piece:
+                raise programs.Failure("the browser has ended")
+            self.buffer += piece
+        text, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(text)
+
+    def call(self, method, **parameters):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.write, json.dumps(message).encode() + b"\0")
+        limit = time.monotonic() + 120
+        while True:
+            answer = self.message(limit)
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise programs.Failure(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.events.append(answer)
+
+    def value(self, expression):
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise programs.Failure(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def open(self, path):
+        self.events = []
+        self.call("Page.navigate", url=path.as_uri())
+        for _ in range(300):
+            if self.value("document.readyState === 'complete' && location.protocol === 'file:'"):
+                return
+            time.sleep(0.1)
+        raise programs.Failure(f"{path} does not load")
+
+    def key(self, key, shift=False):
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, modifiers=8 if shift else 0,
+                      windowsVirtualKeyCode={"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "p": 80, " ": 32}[key])
+
+    def click(self, selector):
+        x, y = self.value(f"(() => {{ const b = document.querySelector('{selector}'); b.scrollIntoView({{block: 'center'}}); "
+                          f"const r = b.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def picture(self, path, scheme):
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        time.sleep(0.3)
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True,
+                         clip={"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1})["data"]
+        path.write_bytes(base64.b64decode(data))
+        return self.value("getComputedStyle(document.body).backgroundColor")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.profile, True)
+
+
+SHOWN = """(() => {
+  const rows = Object.fromEntries([...document.querySelectorAll('#classes tbody tr')].map(r => [r.dataset.class, +r.dataset.bytes]));
+  const ring = document.getElementById('ring'), at = [+ring.getAttribute('cx'), +ring.getAttribute('cy')];
+  const nodes = [...document.querySelectorAll('#nodes circle[data-kernel]')];
+  const ringed = nodes.find(c => +c.getAttribute('cx') === at[0] && +c.getAttribute('cy') === at[1]);
+  return {run: +document.getElementById('slider').value, rows, words: document.getElementById('now').textContent,
+          texts: Object.fromEntries([...document.querySelectorAll('#classes tbody tr')].map(r => [r.dataset.class, r.cells[1].textContent])),
+          ringed: ringed ? +ringed.dataset.kernel : -1, cursor: +document.getElementById('cursor').getAttribute('x1'),
+          states: Object.fromEntries(nodes.map(c => [c.dataset.kernel, c.getAttribute('class').replace('node ', '')])),
+          largest: [...document.querySelectorAll('#largest tbody tr')].map(r => [r.cells[0].textContent, +r.dataset.bytes])};
+})()"""
+
+
+def words_of(count):
+    if count >= 10 * 2**30:
+        return f"{count / 2**30:.2f} GiB"
+    if count >= 2**20 / 10:
+        return f"{count / 2**20:.1f} MiB"
+    return f"{count / 1024:.1f} KiB" if count >= 1024 else f"{count} B"
+
+
+def same_words(a, b):
+    """Equal, but for the last digit of a number halfway between two."""
+    return a == b or (a.split()[1] == b.split()[1] and abs(float(a.split()[0]) - float(b.split()[0])) < 0.11)
+
+
+def held(plan, run):
+    """What the circle of each kernel should show."""
+    instances, runs, kernels = plan["instances"], plan["runs"], plan["kernels"]
+    first = {}
+    for t, k in enumerate(runs["kernel"]):
+        first.setdefault(k, t)
+    states = {}
+    for b, r, low, high, c in zip(*(instances[key] for key in ("buffer", "run", "lower", "upper", "class"))):
+        if low <= run < high and r >= 0 and b >= 0:
+            k = runs["kernel"][r]
+            if states.get(k) != "recomputed":
+                states[k] = plan["classes"][c]
+    sums = {plan["buffers"]["kernel"][b] for b, kind in enumerate(plan["buffers"]["kind"]) if kind == "accumulator"}
+    return lambda k: states.get(k) or ("later" if first.get(k, run + 1) > run else "accumulators" if k in sums else "gone")
+
+
+def compare(name, plan, shown, run):
+    where = f"{name}, run {run + 1}"
+    if not verdicts.expect(shown["run"] == run, f"{where}: the page shows run {shown['run'] + 1}"):
+        return
+    wanted = {c: plan["timeline"][c][run] for c in CLASSES}
+    wanted["allowance"] = plan["allowance"]
+    wanted["total"] = sum(wanted.values())
+    verdicts.expect(shown["rows"] == wanted, f"{where}: bytes {shown['rows']}, the plan says {wanted}")
+    verdicts.expect(all(same_words(shown["texts"][c], words_of(n)) for c, n in wanted.items()), f"{where}: {shown['texts']} for {wanted}")
+    kernel = plan["runs"]["kernel"][run]
+    verdicts.expect(plan["kernels"][kernel]["name"] in shown["words"] and f"Run {run + 1} of " in shown["words"],
+                    f"{where}: says {shown['words']!r}")
+    inside = str(kernel) in shown["states"]
+    verdicts.expect(shown["ringed"] == (kernel if inside else -1), f"{where}: kernel {shown['ringed']} is ringed, not {kernel}")
+    state = held(plan, run)
+    wrong = {k: (s, state(int(k))) for k, s in shown["states"].items() if s != state(int(k))}
+    verdicts.expect(not wrong, f"{where}: states of kernels: {dict(list(wrong.items())[:3])}")
+    sizes = [n for _, n in shown["largest"]]
+    storages = plan["storages"]
+    live = sorted((n for n, low, high in zip(storages["bytes"], storages["lower"], storages["upper"]) if low <= run < high), reverse=True)
+    verdicts.expect(sizes == live[: len(sizes)] and len(sizes) == min(9, sum(n > 0 for n in live)), f"{where}: largest {sizes}, alive {live[:9]}")
+
+
+def case(browser, name, program, flags):
+    path = programs.FOLDER / f"{name}.html"
+    plan = json.loads(programs.call([programs.CINCH, "plan", program, "--json", *flags]).stdout)
+    programs.call([programs.CINCH, "plan", program, "--report", path, *flags])
+    runs = len(plan["runs"]["kernel"])
+    browser.open(path)
+    compare(name, plan, browser.value(SHOWN), plan["peak_run"])
+    in_loop = sum(k["section"] == "loop" and k["name"] not in ("gate", "results") for k in plan["kernels"])
+    verdicts.expect(browser.value("document.querySelectorAll('#nodes circle[data-kernel]').length") == in_loop, f"{name}: a circle a kernel")
+
+    cursors = {}
+    for step in range(12):
+        run = step * (runs - 1) // 11
+        browser.value(f"(() => {{ const s = document.getElementById('slider'); s.value = {run}; s.dispatchEvent(new Event('input')); }})()")
+        shown = browser.value(SHOWN)
+        compare(name, plan, shown, run)
+        cursors[run] = shown["cursor"]
+    verdicts.expect(sorted(cursors.values()) == [cursors[r] for r in sorted(cursors)] and len(set(cursors.values())) == len(cursors),
+                    f"{name}: the cursor on the timeline does not follow: {cursors}")
+
+    browser.value("document.activeElement.blur()")
+    run = 0
+    for key, shift, to in [("Home", False, lambda r: 0), ("ArrowRight", False, lambda r: r + 1), ("ArrowRight", True, lambda r: r + 10),
+                           ("ArrowLeft", False, lambda r: r - 1), ("End", False, lambda r: runs - 1), ("ArrowRight", False, lambda r: r),
+                           ("ArrowLeft", True, lambda r: r - 10), ("p", False, lambda r: plan["peak_run"])]:
+        browser.key(key, shift)
+        run = max(0, min(runs - 1, to(run)))
+        compare(f"{name}, key {key}", plan, browser.value(SHOWN), run)
+    browser.click("#back")
+    compare(f"{name}, button back", plan, browser.value(SHOWN), run - 1)
+    browser.click("#forth")
+    compare(f"{name}, button forth", plan, browser.value(SHOWN), run)
+    browser.key("Home")
+    browser.click("#play")
+    time.sleep(1)
+    browser.click("#play")
+    played = browser.value(SHOWN)
+    verdicts.expect(0 < played["run"], f"{name}: playing does not move")
+    compare(f"{name}, played", plan, played, played["run"])
+    browser.click("#timeline-picture")
+    clicked = browser.value(SHOWN)
+    compare(f"{name}, a click on the timeline", plan, clicked, clicked["run"])
+    verdicts.expect(abs(clicked["run"] - runs / 2) < 0.1 * runs + 2, f"{name}: a click in the middle goes to run {clicked['run'] + 1} of {runs}")
+    browser.click("input[value=seconds]")
+    compare(f"{name}, by time", plan, browser.value(SHOWN), clicked["run"])
+    browser.click("input[value=runs]")
+    browser.value(f"location.hash = 'run={plan['peak_run'] + 1}'")
+
+    wide = browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    verdicts.expect(wide <= 0, f"{name}: the page is {wide} pixels too wide")
+    colors = {scheme: browser.picture(PICTURES / f"{name}-{scheme}.png", scheme) for scheme in ("light", "dark")}
+    sums = {s: sum(map(int, c[c.index("(") + 1 : -1].split(",")[:3])) for s, c in colors.items()}
+    verdicts.expect(sums["light"] > 600 and sums["dark"] < 150, f"{name}: backgrounds {colors}")
+    for scheme in colors:
+        verdicts.expect((PICTURES / f"{name}-{scheme}.png").stat().st_size > 50_000, f"{name}: the {scheme} picture is empty")
+    browser.call("Emulation.setEmulatedMedia", features=[])
+
+    said = [e for e in browser.events if e["method"] in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")]
+    verdicts.expect(not said, f"{name}: on the console: {json.dumps(said)[:600]}")
+    asked = [e["params"]["request"]["url"] for e in browser.events if e["method"] == "Network.requestWillBeSent"]
+    verdicts.expect([u.split("#")[0] for u in asked if not u.startswith("data:")] == [path.as_uri()], f"{name}: requests: {asked[:5]}")
+    unnamed = browser.value("[...document.querySelectorAll('button, input, canvas, svg[role=img], [tabindex]')].filter(e => "
+                            "!e.getAttribute('aria-label') && !e.textContent.trim() && !(e.labels && e.labels.length)).length")
+    verdicts.expect(unnamed == 0, f"{name}: {unnamed} controls or pictures without a name")
+
+
+if not shutil.which("chromium"):
+    raise SystemExit("chromium is not installed (tools/prepare with CINCH_BROWSER=1 installs it)")
+PICTURES.mkdir(parents=True, exist_ok=True)
+browser = Browser()
+try:
+    for name, (program, flags) in CASES.items():
+        case(browser, name, program, flags)
+finally:
+    browser.close()
+verdicts.finish()

@@ -1,0 +1,119 @@
+#!/usr/bin/python3
+"""`cinch calibrate` and `--profile`: a profile is measured and used; what it says decides predicted times and never a number of the
+training; a file that is no profile is refused by name.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import programs
+
+verdicts = programs.Verdicts()
+MODEL = programs.HERE / "gpt.cinch"
+KEYS = ["product_flops", "attend_flops", "attend_grad_flops", "loop_flops", "bytes_per_second", "launch_seconds"]
+
+
+def cinch(*words, config=None):
+    env = {key: value for key, value in os.environ.items() if key not in ("XDG_CONFIG_HOME", "HOME")}
+    if config:
+        env["XDG_CONFIG_HOME"] = str(config)
+    return subprocess.run([programs.CINCH, *map(str, words)], env=env, capture_output=True, text=True, timeout=600)
+
+
+def planned(*flags, config=None):
+    done = cinch("plan", MODEL, "--json", "--no-plan-cache", *flags, config=config)
+    verdicts.expect(done.returncode == 0, f"plan {flags}: {done.stderr}")
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+def close(a, b):
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
+
+
+# A measurement: into the place where it is picked up from.
+config = programs.FOLDER / "config"
+stored = config / "cinch" / "profile.json"
+done = cinch("calibrate", config=config)
+verdicts.expect(done.returncode == 0, f"calibrate: exit {done.returncode}: {done.stderr}")
+profile = json.loads(stored.read_text()) if stored.exists() else {"measured": [], "cpu": ""}
+verdicts.expect(profile.get("kind") == "cinch cost profile", "the stored profile says what it is")
+threads = [entry["threads"] for entry in profile["measured"]]
+verdicts.expect(threads and threads[0] == 1 and threads == sorted(set(threads)) and threads[-1] == profile["processors"],
+                f"threads measured: {threads}")
+for entry in profile["measured"]:
+    for key in KEYS:
+        verdicts.expect(entry[key] > 0, f"{key} of {entry['threads']} threads: {entry[key]}")
+    # Orders of magnitude that every machine keeps, however busy it is.
+    verdicts.expect(1e8 < entry["product_flops"] < 1e14 and 1e8 < entry["bytes_per_second"] < 1e13
+                    and 1e-8 < entry["launch_seconds"] < 1e-2, f"rates out of this world: {entry}")
+verdicts.expect("GFLOP/s" in done.stdout and "GB/s" in done.stdout, "the table of rates: " + done.stdout)
+verdicts.expect(not list(stored.parent.glob("*.new-*")), "a temporary profile stays behind")
+
+# Made-up rates: predicted times follow the formula.
+made = {"kind": "cinch cost profile", "version": 1, "cpu": profile["cpu"], "processors": 2, "measured": [
+    {"threads": 1, **dict.fromkeys(KEYS[:4], 1e9), "bytes_per_second": 1e9, "launch_seconds": 1e-5},
+    {"threads": 2, "product_flops": 2e9, "attend_flops": 3e9, "attend_grad_flops": 4e9, "loop_flops": 5e9, "bytes_per_second": 6e9,
+     "launch_seconds": 1e-4}]}
+path = programs.FOLDER / "made.json"
+path.write_text(json.dumps(made))
+RATES = {"product": "product_flops", "attention": "attend_flops", "attention_grad": "attend_grad_flops", "loop": "loop_flops"}
+for flags, rates in [(["--max-threads", "8"], made["measured"][1]), (["--max-threads", "1"], made["measured"][0])]:
+    plan = planned("--profile", path, *flags)
+    wrong = 0
+    for kernel in plan["kernels"]:
+        if kernel["work"] == "nothing":
+            wrong += kernel["seconds"] != 0
+            continue
+        part = lambda i, n: max(kernel["flops"][i] * n / rates[RATES[kernel["work"]]], kernel["traffic"][i] * n / rates["bytes_per_second"])
+        wrong += not close(kernel["seconds"], part(0, 1) + part(1, plan["microbatch"]) + rates["launch_seconds"])
+    verdicts.expect(wrong == 0, f"{flags}: {wrong} kernels are not priced by the profile")
+    verdicts.expect(profile["cpu"] in plan["costs"] and "measured" in plan["costs"], f"the plan does not name its costs: {plan['costs']}")
+
+# Which costs are used, and that it is said.
+default = planned()
+verdicts.expect(default["costs"] == "built-in costs", "without a profile: " + default["costs"])
+verdicts.expect(planned("--profile", "none", config=config)["seconds"] == default["seconds"], "--profile none: other costs")
+verdicts.expect("measured" in planned(config=config)["costs"], "a stored profile is not picked up")
+verdicts.expect(planned("--cpu", "haswell", config=config)["costs"] == ("built-in costs" if profile["cpu"] != "haswell" else planned(config=config)["costs"]),
+                "a stored profile of another CPU is used")
+text = cinch("plan", MODEL, "--profile", path).stdout
+verdicts.expect("costs measured on" in text and "2 threads" in text, "the table does not say where its costs come from: " + text[:600])
+
+# It never changes a bit.
+data = programs.FOLDER / "data"
+data.mkdir()
+for name in ("train.txt", "valid.txt"):
+    (data / name).write_bytes(programs.byte_text(40000))
+results = [programs.run(programs.compiled(MODEL, f"exe{i}", *flags), data, 4).bytes
+           for i, flags in enumerate([["--profile", "none"], ["--profile", str(path)]])]
+verdicts.expect(results[0] == results[1], "a profile changes the parameters")
+
+# What is no profile.
+wrong = {
+    "empty": "", "garbage": "\0\1\2", "another JSON": "{}", "a list": "[1, 2]", "another version": json.dumps({**made, "version": 2}),
+    "nothing measured": json.dumps({**made, "measured": []}),
+    "a rate of zero": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": 0}]}),
+    "a rate missing": json.dumps({**made, "measured": [{"threads": 1}]}),
+    "a rate in words": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": "fast"}]}),
+    "threads not rising": json.dumps({**made, "measured": made["measured"][::-1]}),
+    "cut off": json.dumps(made)[:100],
+}
+bad = programs.FOLDER / "bad.json"
+for name, text in wrong.items():
+    bad.write_text(text)
+    done = cinch("plan", MODEL, "--profile", bad)
+    verdicts.expect(done.returncode == 2 and str(bad) in done.stderr and "cannot be used" in done.stderr and "help:" in done.stderr,
+                    f"{name}: exit {done.returncode}: {done.stderr}")
+stored.write_text("{}")
+done = cinch("plan", MODEL, config=config)
+verdicts.expect(done.returncode == 2 and str(stored) in done.stderr, f"a spoilt stored profile: exit {done.returncode}: {done.stderr}")
+done = cinch("plan", MODEL, "--profile", programs.FOLDER / "none.json")
+verdicts.expect(done.returncode == 2 and "none.json" in done.stderr, f"a missing profile: exit {done.returncode}: {done.stderr}")
+done = cinch("calibrate", "-o", programs.FOLDER / "made.json" / "below")
+verdicts.expect(done.returncode == 5 and "cannot write" in done.stderr, f"a profile that cannot be written: exit {done.returncode}: {done.stderr}")
+done = cinch("calibrate")
+verdicts.expect(done.returncode == 5 and "-o" in done.stderr, f"calibrate without a home: exit {done.returncode}: {done.stderr}")
+
+verdicts.finish()
