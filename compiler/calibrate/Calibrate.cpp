@@ -36,7 +36,7 @@ constexpr Size kSizes[] = {
     {"small rows", 4, 64, 256, 64, 2},
     {"wide rows", 2, 128, 512, 256, 4},
     {"long rows", 1, 512, 256, 128, 2},
-    {"beyond the caches", 1, 64, 20000, 192, 2},
+    {"beyond the caches", 1, 32, 40000, 64, 2},
 };
 constexpr double kSecondsOfARun = 1.5;
 

@@ -24,7 +24,7 @@ PICTURES = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else programs.FOLDER
 CASES = {
     "mlp": (ROOT / "examples/mlp/mlp.cinch", []),
     "gpt": (ROOT / "examples/gpt/gpt.cinch", ["--memory-budget", "110MiB"]),
-    "gpt2": (ROOT / "bench/models/gpt2_124m.cinch", ["--memory-budget", "3GiB"]),
+    "gpt2": (ROOT / "bench/models/gpt2_124m.cinch", ["--memory-budget", "2500MiB"]),
 }
 CLASSES = ["state", "accumulators", "stored", "recomputed", "working", "scratch"]
 
@@ -148,7 +148,7 @@ def same_words(a, b):
 
 def held(plan, run):
     """What the circle of each kernel should show."""
-    instances, runs, kernels = plan["instances"], plan["runs"], plan["kernels"]
+    instances, runs = plan["instances"], plan["runs"]
     first = {}
     for t, k in enumerate(runs["kernel"]):
         first.setdefault(k, t)
@@ -214,9 +214,12 @@ def case(browser, name, program, flags):
         run = max(0, min(runs - 1, to(run)))
         compare(f"{name}, key {key}", plan, browser.value(SHOWN), run)
     browser.click("#back")
-    compare(f"{name}, button back", plan, browser.value(SHOWN), run - 1)
+    run = max(0, run - 1)
+    compare(f"{name}, button back", plan, browser.value(SHOWN), run)
     browser.click("#forth")
-    compare(f"{name}, button forth", plan, browser.value(SHOWN), run)
+    compare(f"{name}, button forth", plan, browser.value(SHOWN), run + 1)
+    browser.click("#to-peak")
+    compare(f"{name}, button peak", plan, browser.value(SHOWN), plan["peak_run"])
     browser.key("Home")
     browser.click("#play")
     time.sleep(1)

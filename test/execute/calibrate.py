@@ -5,7 +5,6 @@ training; a file that is no profile is refused by name.
 
 import json
 import os
-import pathlib
 import subprocess
 
 import programs

@@ -5,7 +5,6 @@ changes what comes out; it stays within its bound. And the line that is printed 
 
 import json
 import os
-import pathlib
 import pty
 import re
 import shutil
@@ -51,17 +50,7 @@ verdicts.expect(len(kept) == 1 and kept[0].suffix == ".plan", f"one entry is exp
 good = kept[0].read_text()
 verdicts.expect(binary("hit", *FLAGS, XDG_CACHE_HOME=cache) == fresh, "with a hit another binary comes out")
 verdicts.expect(entries(cache) == kept and kept[0].read_text() == good, "a hit changes the entry")
-
-# That it is a hit: an entry whose choice is another plan that fits, with a right checksum, is what is used.
-plan = json.loads(cinch("plan", MODEL, "--json", "--no-plan-cache", "--remat", "all", "--microbatch", "1")[1])
-loop = plan["runs"]["kernel"][plan["loop"][0] : plan["loop"][1]]
 body = json.loads(good.split("\n", 1)[1])
-
-
-def entry(**changes):
-    """An entry with a right checksum, made by the compiler's own hash: a wrong one tells us nothing here."""
-    return {**body, **changes}
-
 
 # Damage of every kind: cut off, a changed digit, not JSON, another key, empty, a folder in its place.
 damaged = {
@@ -69,8 +58,8 @@ damaged = {
     "digit": re.sub(r'"microbatch":(\d)', lambda m: '"microbatch":' + str((int(m.group(1)) + 1) % 10), good, count=1),
     "garbage": "\0\xff garbage",
     "empty": "",
-    "no sum": json.dumps(entry()),
-    "wrong sum": "0123456789abcdef\n" + json.dumps(entry()) + "\n",
+    "no sum": json.dumps(body),
+    "wrong sum": "0123456789abcdef\n" + json.dumps(body) + "\n",
 }
 for name, text in damaged.items():
     verdicts.expect(text != good, f"{name}: the entry is not damaged")
@@ -137,5 +126,31 @@ crowd = [
 verdicts.expect([p.wait() for p in crowd] == [0] * 4, "compiling at the same time")
 verdicts.expect(all((programs.FOLDER / f"crowd{i}").read_bytes() == fresh for i in range(4)), "compiling at the same time: other binaries")
 verdicts.expect(len(entries(cache)) == 1 and entries(cache)[0].read_text() == good, "compiling at the same time: the entry")
+
+# Planning that takes longer than two seconds says so: on a terminal in one line, wiped at the end; elsewhere once, plainly.
+DEEP = ["plan", programs.HERE.parent.parent / "bench/models/gpt2_124m.cinch", "-DN=96", "-DD=64", "-DA=2", "-DT=32", "-DV=500", "-DB=64",
+        "--no-plan-cache"]
+begin = time.monotonic()
+code, out, err = cinch(*DEEP)
+seconds = time.monotonic() - begin
+verdicts.expect(code == 0 and seconds > 2.5, f"a deep program is planned in {seconds:.1f} s: too quick to see the line")
+verdicts.expect(err == f"cinch: planning {DEEP[1]} takes a while\n", f"planning for {seconds:.1f} s says {err!r}")
+leader, follower = pty.openpty()
+process = subprocess.Popen([programs.CINCH, *map(str, DEEP)], stdout=subprocess.DEVNULL, stderr=follower)
+os.close(follower)
+text = b""
+while True:
+    try:
+        piece = os.read(leader, 4096)
+    except OSError: # the other end is closed
+        piece = b""
+    if not piece:
+        break
+    text += piece
+verdicts.expect(process.wait() == 0, "planning on a terminal")
+lines = text.decode().split("\r\x1b[K")
+verdicts.expect(len(lines) > 2 and lines[0] == "" and lines[-1] == "" and all(re.fullmatch(r"planning .*, \d+ s", l) for l in lines[1:-1]),
+                f"on a terminal the line is {text!r}")
+verdicts.expect(cinch("plan", OTHER, "--no-plan-cache")[2] == "", "a quick plan says something on standard error")
 
 verdicts.finish()

@@ -33,7 +33,7 @@ const arena = (() => {
     c.fillStyle = color('quiet');
     c.font = '11.5px system-ui, sans-serif';
     c.textAlign = 'right';
-    for (const v of ticks(0, plan.arena, 5, true)) c.fillText(bytesText(v), timeline.left - 8, y(v) + 4);
+    for (const v of ticks(0, plan.arena, 5, true)) c.fillText(tickText(v), timeline.left - 8, y(v) + 4);
     c.textAlign = 'left';
     c.fillText('offset in the arena upwards, kernel runs to the right', timeline.left, height - 7);
     c.strokeStyle = color('ink');

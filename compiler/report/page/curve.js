@@ -1,6 +1,6 @@
 // Memory against predicted time: the plans that no other beats, this one marked, named strategies as labelled points.
 const curve = (() => {
-  const host = $('curve'), left = 70, right = 24, top = 16, bottom = 44, height = 320;
+  const host = $('curve'), left = 84, right = 24, top = 16, bottom = 44, height = 320;
   // Of each strategy the micro-batch that this budget would take, or else its smallest.
   const budget = plan.budget || Infinity;
   const chosen = [...new Set(plan.strategies.map(s => s.name))].map(name => {
@@ -26,14 +26,12 @@ const curve = (() => {
     for (const v of ticks(lo, hi, 5, false))
       svg.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: y(v), y2: y(v)}),
                  shape('text', {x: left - 8, y: y(v) + 4, 'text-anchor': 'end'}, secondsText(v)));
-    let lastTick = -100;
-    for (let v = 2 ** Math.floor(Math.log2(least)); v < most; v *= Math.SQRT2) {
-      const nice = v / 2 ** 20 >= 10 ? Math.round(v / 2 ** 20 / 2) * 2 * 2 ** 20 : v;
-      if (nice < least * .97 || x(nice) - lastTick < 78) continue;
-      lastTick = x(nice);
-      svg.append(shape('line', {class: 'axis', x1: x(nice), x2: x(nice), y1: top, y2: height - bottom}),
-                 shape('text', {x: x(nice), y: height - bottom + 16, 'text-anchor': 'middle'}, bytesText(nice)));
-    }
+    // Round numbers of MiB; over a wide range, twice as much from tick to tick.
+    const unit = 2 ** 20, marks = most / least < 4 ? ticks(least * .97 / unit, most / unit, 8, false).map(v => v * unit) : [];
+    for (let v = 2 ** Math.floor(Math.log2(least * .97)); !(most / least < 4) && v < most; v *= 2) marks.push(v, ...(1.5 * v < most ? [1.5 * v] : []));
+    for (const v of marks.filter(v => v >= least * .97))
+      svg.append(shape('line', {class: 'axis', x1: x(v), x2: x(v), y1: top, y2: height - bottom}),
+                 shape('text', {x: x(v), y: height - bottom + 16, 'text-anchor': 'middle'}, tickText(v)));
     svg.append(shape('text', {x: (left + width - right) / 2, y: height - 8, 'text-anchor': 'middle'}, 'memory of the process (logarithmic)'),
                shape('text', {x: left, y: 10}, 'predicted time of a step'));
     const vertical = (bytes, kind, text, at) => {
@@ -43,7 +41,7 @@ const curve = (() => {
                  shape('text', {class: 'strong halo', x: x(bytes) + (end ? -5 : 5), y: at, 'text-anchor': end ? 'end' : 'start'}, text));
     };
     vertical(plan.budget_bound, 'bound', 'proven lower bound', height - bottom - 6);
-    vertical(plan.budget, 'budget', 'budget', height - bottom - 6);
+    vertical(plan.budget, 'budget', 'budget', height - bottom - (Math.abs(x(plan.budget) - x(plan.budget_bound)) < 130 ? 20 : 6));
     const line = points.filter(p => p.bytes <= most);
     let path = '';
     line.forEach((p, n) => path += n ? 'H' + x(p.bytes).toFixed(1) + 'V' + y(p.seconds).toFixed(1)
@@ -74,12 +72,19 @@ const curve = (() => {
       if (best.far) svg.append(shape('line', {class: 'leader', x1: px, y1: py, x2: best.x + (best.x > px ? 0 : w), y2: best.y + 8}));
       svg.append(shape('text', {class: strong ? 'strong halo' : 'halo', x: best.x, y: best.y + 10.5, 'font-weight': strong ? 650 : 400}, text));
     };
-    dot(here, 'this', 6, `this plan: ${plan.remat}\n${bytesText(here.bytes)}, ${secondsText(here.seconds)} a step`);
-    label(here, 'this plan', true);
+    // Points in one place have one label.
+    const labels = [];
+    const add = (p, text, strong) => {
+      const same = labels.find(l => Math.hypot(x(l.p.bytes) - x(p.bytes), y(l.p.seconds) - y(p.seconds)) < 4);
+      if (same) same.text += ', ' + text; else labels.push({p, text, strong});
+    };
+    add(here, 'this plan', true);
     for (const p of chosen.filter(p => p.bytes <= most)) {
       dot(p, 'named', 4, words(p) + (p.fits ? '' : '\nits smallest micro-batch; does not fit the budget'));
-      label(p, p.name, false);
+      add(p, p.name, false);
     }
+    dot(here, 'this', 6, `this plan: ${plan.remat}\n${bytesText(here.bytes)}, ${secondsText(here.seconds)} a step`);
+    for (const {p, text, strong} of labels) label(p, text, strong);
     host.replaceChildren(svg);
   }
   return {draw, chosen};

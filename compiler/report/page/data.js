@@ -18,6 +18,7 @@ function bytesText(bytes) {
   if (bytes >= 2 ** 20 / 10) return (bytes / 2 ** 20).toFixed(1) + ' MiB';
   return bytes >= 1024 ? (bytes / 1024).toFixed(1) + ' KiB' : bytes + ' B';
 }
+const tickText = bytes => bytesText(bytes).replace(/\.0+ /, ' ');
 function secondsText(s) {
   if (s === 0) return '0';
   if (s >= 1) return s.toFixed(s >= 100 ? 1 : 3) + ' s';

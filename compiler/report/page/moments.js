@@ -51,7 +51,7 @@ const moments = (() => {
     const most = (list, rows) => Math.max(1, Math.ceil(list.length / rows));
     let layout = null;
     for (let rows = 1; rows <= 6; ++rows)
-      for (const cell of [22, 18, 15, 12, 10]) {
+      for (const cell of [34, 27, 22, 18, 15, 12, 10]) {
         // The backward sweep has more kernels: twice the rows once there are several.
         const below = rows === 1 ? 1 : 2 * rows;
         const widths = columns.map(c => Math.max(most(c.forward, rows), most(c.backward, below)) * cell);

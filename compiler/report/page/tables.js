@@ -28,8 +28,8 @@ const sumOf = (list, key) => list.reduce((sum, e) => sum + e[key], 0);
 function fillTables() {
   document.title = plan.source.split('/').pop() + ': memory plan';
   $('title').textContent = `${plan.source.split('/').pop()}: the memory of one training step`;
-  $('subtitle').textContent = `${plan.budget ? 'budget ' + bytesText(plan.budget) : 'no budget'}, ${plan.count} micro-batches of ` +
-    `${plan.microbatch} examples, plan \u201c${plan.remat}\u201d`;
+  $('subtitle').textContent = `${plan.budget ? 'budget ' + bytesText(plan.budget) : 'no budget'}, ${plan.count} micro-batch${plan.count > 1 ? 'es' : ''} of ` +
+    `${plan.microbatch} example${plan.microbatch > 1 ? 's' : ''}, plan \u201c${plan.remat}\u201d`;
   const loopRuns = plan.loop[1] - plan.loop[0];
   const figure = (name, value, more) => element('div', {}, element('dt', {}, name), element('dd', {}, value, element('small', {}, more)));
   $('figures').append(

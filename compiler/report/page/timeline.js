@@ -1,6 +1,6 @@
 // The memory timeline of one step: bytes of each class at every kernel run, stacked.
 const timeline = (() => {
-  const host = $('timeline'), left = 70, right = 12, top = 22, bottom = 26, height = 300;
+  const host = $('timeline'), left = 84, right = 12, top = 22, bottom = 26, height = 300;
   let width = 0, cursor = null;
   const stack = ['state', 'accumulators', 'stored', 'recomputed', 'working', 'scratch'];
   const most = Math.max(plan.memory, plan.budget && plan.budget < 2 * plan.memory ? plan.budget : 0) * 1.04;
@@ -27,7 +27,7 @@ const timeline = (() => {
                     (plan.budget ? bytesText(plan.budget) : 'none')});
     for (const v of ticks(0, most, 5, true)) {
       svg.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: y(v), y2: y(v)}),
-                 shape('text', {x: left - 8, y: y(v) + 4, 'text-anchor': 'end'}, bytesText(v)));
+                 shape('text', {x: left - 8, y: y(v) + 4, 'text-anchor': 'end'}, tickText(v)));
     }
     const below = new Array(runCount).fill(plan.allowance);
     svg.append(shape('rect', {class: 'allowance', x: left, width: Math.max(0, width - right - left), y: y(plan.allowance),
