@@ -13,4 +13,6 @@ build = os.path.abspath(lit_config.params.get("build", os.path.join(root, "build
 config.test_exec_root = os.path.join(build, "test")
 config.environment["PATH"] = os.pathsep.join(
     [os.path.join(build, "bin"), "/usr/lib/llvm-22/bin", "/usr/bin", os.environ.get("PATH", "")])
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
+config.environment["XDG_CONFIG_HOME"] = os.path.join(config.test_exec_root, "config")
 config.substitutions.append(("%root", root))

@@ -15,6 +15,8 @@ import time
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD", BENCH.parent / "build"))
+# No plan from an earlier run, no profile but one that is named.
+os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 CINCH = os.environ.get("CINCH", str(BUILD / "bin" / "cinch"))
 
 

@@ -23,6 +23,9 @@ CINCH = os.environ.get("CINCH", str(HERE.parent.parent / "build" / "bin" / "cinc
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="cinch-test-"))
 if not os.environ.get("CINCH_KEEP"):
     atexit.register(shutil.rmtree, FOLDER, True)
+# Neither plans found before nor a profile of this machine's user decide what is tested.
+os.environ.setdefault("XDG_CACHE_HOME", str(FOLDER / "plans"))
+os.environ.setdefault("XDG_CONFIG_HOME", str(FOLDER / "config"))
 
 
 class Verdicts:

@@ -59,6 +59,11 @@ function fillTables() {
     fillTable('again', [['kernel'], ['line'], ['times a micro-batch', 1], ['bytes not kept', 1], ['time a step', 1], ['of the step', 1]],
       again.map(r => ({cells: [r.name, sourceCell(r.line), r.times, bytesText(r.bytes), secondsText(r.seconds), percentText(r.seconds / plan.seconds)]})),
       ['all', '', sumOf(again, 'times'), bytesText(sumOf(again, 'bytes')), secondsText(sumOf(again, 'seconds')), percentText(sumOf(again, 'seconds') / plan.seconds)]);
+  $('rows-section').hidden = !plan.row_blocks.length;
+  if (plan.row_blocks.length)
+    fillTable('rows', [['around'], ['line'], ['kernels', 1], ['blocks a micro-batch', 1], ['rows a block', 1], ['bytes', 1], ['instead of', 1], ['time a step', 1]],
+      plan.row_blocks.map(r => ({cells: [r.name, sourceCell(r.line), r.kernels, r.blocks, r.examples + ' \u00d7 ' + r.positions, bytesText(r.bytes), bytesText(r.instead),
+        (r.seconds < 0 ? '\u2212' : '+') + secondsText(Math.abs(r.seconds))]})));
   fillTable('peak', [['tensor'], ['line'], ['bytes', 1], ['']],
     plan.peak.map(p => ({cells: [p.name, sourceCell(p.line), bytesText(p.bytes), p.recomputed ? 'computed again' : '']})));
   $('notes').textContent = `The memory of the process is the arena and an allowance of ${bytesText(plan.allowance)} for code, stacks and the runtime. ` +
