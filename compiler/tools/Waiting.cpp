@@ -9,7 +9,10 @@
 
 namespace cinch {
 
-Waiting::Waiting(std::string text) : what(std::move(text)), thread([this] { watch(); }) {}
+Waiting::Waiting(std::string text) : what(std::move(text)) {
+  if (llvm::sys::Process::StandardErrIsDisplayed())
+    thread = std::thread([this] { watch(); });
+}
 
 Waiting::~Waiting() {
   {
@@ -17,25 +20,21 @@ Waiting::~Waiting() {
     over = true;
   }
   ended.notify_one();
-  thread.join();
+  if (thread.joinable())
+    thread.join();
 }
 
 void Waiting::watch() {
   using namespace std::chrono;
   auto begin = steady_clock::now();
-  bool terminal = llvm::sys::Process::StandardErrIsDisplayed(), said = false;
+  bool said = false;
   std::unique_lock<std::mutex> lock(mutex);
-  auto pause = milliseconds(2000);
-  while (!ended.wait_for(lock, pause, [this] { return over; })) {
-    std::string line = llvm::formatv("{0}, {1:F0} s", what, duration<double>(steady_clock::now() - begin).count());
-    if (terminal)
-      llvm::errs() << "\r\x1b[K" << line;
-    else if (!said)
-      llvm::errs() << "cinch: " << what << " takes a while\n";
+  while (!ended.wait_for(lock, milliseconds(said ? 500 : 2000), [this] { return over; })) {
+    llvm::errs() << "\r\x1b[K"
+                 << llvm::formatv("{0}, {1:F0} s", what, duration<double>(steady_clock::now() - begin).count());
     said = true;
-    pause = milliseconds(terminal ? 500 : 3600'000);
   }
-  if (terminal && said)
+  if (said)
     llvm::errs() << "\r\x1b[K";
 }
 

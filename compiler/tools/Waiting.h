@@ -9,8 +9,8 @@
 
 namespace cinch {
 
-// While it lives, and from two seconds on, standard error says how long `what` takes: on a terminal in one line that is
-// written again and again and wiped at the end, elsewhere in one plain line, once.
+// While it lives, and from two seconds on, a terminal says how long `what` takes, in one line that is written again and
+// again and wiped at the end. Where standard error is no terminal nothing is written: programs read it.
 class Waiting {
 public:
   explicit Waiting(std::string what);

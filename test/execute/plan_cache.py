@@ -16,7 +16,7 @@ import programs
 verdicts = programs.Verdicts()
 MODEL = programs.HERE / "gpt.cinch"
 OTHER = programs.HERE / "mlp.cinch"
-FLAGS = ["--memory-budget", "32MiB"]
+FLAGS = ["--memory-budget", "8900KiB"]
 
 
 def environment(**changes):
@@ -73,11 +73,11 @@ kept[0].rmdir()
 verdicts.expect(not [e for e in entries(cache) if e.name.startswith(".new")], "temporary files stay behind")
 
 # Other problems have other entries; a name or a comment is no other problem.
-binary("budget", "--memory-budget", "40MiB", XDG_CACHE_HOME=cache)
-binary("budget", "--memory-budget", "40MiB", XDG_CACHE_HOME=cache)
+binary("budget", "--memory-budget", "9500KiB", XDG_CACHE_HOME=cache)
+binary("budget", "--memory-budget", "9500KiB", XDG_CACHE_HOME=cache)
 verdicts.expect(len(entries(cache)) == 1, "another budget needs another entry")
 renamed = programs.source("renamed", MODEL.read_text() + "\n// a comment\n")
-binary("renamed", "--memory-budget", "40MiB", model=renamed, XDG_CACHE_HOME=cache)
+binary("renamed", "--memory-budget", "9500KiB", model=renamed, XDG_CACHE_HOME=cache)
 verdicts.expect(len(entries(cache)) == 1, "a comment makes another entry")
 binary("other", model=OTHER, XDG_CACHE_HOME=cache)
 verdicts.expect(len(entries(cache)) == 2, "another program needs another entry")
@@ -110,7 +110,7 @@ for i in range(300):
 stale = cache / "cinch" / ".new-0000000000"
 stale.write_text("left behind")
 os.utime(stale, (1, 1))
-binary("bound", "--memory-budget", "48MiB", XDG_CACHE_HOME=cache)
+binary("bound", "--memory-budget", "10MiB", XDG_CACHE_HOME=cache)
 left = entries(cache)
 verdicts.expect(len(left) <= 256, f"{len(left)} entries are kept")
 verdicts.expect(not stale.exists(), "a temporary file of an ended process stays")
@@ -127,14 +127,14 @@ verdicts.expect([p.wait() for p in crowd] == [0] * 4, "compiling at the same tim
 verdicts.expect(all((programs.FOLDER / f"crowd{i}").read_bytes() == fresh for i in range(4)), "compiling at the same time: other binaries")
 verdicts.expect(len(entries(cache)) == 1 and entries(cache)[0].read_text() == good, "compiling at the same time: the entry")
 
-# Planning that takes longer than two seconds says so: on a terminal in one line, wiped at the end; elsewhere once, plainly.
+# Planning that takes longer than two seconds says so: on a terminal in one line, wiped at the end; programs hear nothing.
 DEEP = ["plan", programs.HERE.parent.parent / "bench/models/gpt2_124m.cinch", "-DN=96", "-DD=64", "-DA=2", "-DT=32", "-DV=500", "-DB=64",
         "--no-plan-cache"]
 begin = time.monotonic()
 code, out, err = cinch(*DEEP)
 seconds = time.monotonic() - begin
 verdicts.expect(code == 0 and seconds > 2.5, f"a deep program is planned in {seconds:.1f} s: too quick to see the line")
-verdicts.expect(err == f"cinch: planning {DEEP[1]} takes a while\n", f"planning for {seconds:.1f} s says {err!r}")
+verdicts.expect(err == "", f"planning for {seconds:.1f} s says {err!r} to a program")
 leader, follower = pty.openpty()
 process = subprocess.Popen([programs.CINCH, *map(str, DEEP)], stdout=subprocess.DEVNULL, stderr=follower)
 os.close(follower)
@@ -151,6 +151,5 @@ verdicts.expect(process.wait() == 0, "planning on a terminal")
 lines = text.decode().split("\r\x1b[K")
 verdicts.expect(len(lines) > 2 and lines[0] == "" and lines[-1] == "" and all(re.fullmatch(r"planning .*, \d+ s", l) for l in lines[1:-1]),
                 f"on a terminal the line is {text!r}")
-verdicts.expect(cinch("plan", OTHER, "--no-plan-cache")[2] == "", "a quick plan says something on standard error")
 
 verdicts.finish()
