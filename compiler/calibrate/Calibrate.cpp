@@ -113,7 +113,8 @@ bool Calibration::call(const std::string &program, std::vector<std::string> argu
 
 // Compiles the program at one size; its plan says what each launch does.
 bool Calibration::prepare(const Size &size, int number) {
-  std::vector<std::string> flags = {path("block.cinch"), "--no-plan-cache", "--profile", "none", "--remat", "none",
+  std::vector<std::string> flags = {path("block.cinch"), "--no-plan-cache", "--profile", "none", "--remat", "none", "--row-blocks", "none",
+                                    "--microbatch", std::to_string(size.B),
                                     "--max-threads", std::to_string(most)};
   for (auto [name, value] : {std::pair{"B", size.B}, {"T", size.T}, {"V", size.V}, {"D", size.D}, {"A", size.A}})
     flags.push_back(llvm::formatv("-D{0}={1}", name, value));
@@ -143,19 +144,18 @@ bool Calibration::prepare(const Size &size, int number) {
                                                                   {"product", Kernel::Product},
                                                                   {"attention", Kernel::Attention},
                                                                   {"attention_grad", Kernel::AttentionGrad}};
-    auto pair = [&](const char *key, double &fixed, double &grows) {
+    auto total = [&](const char *key) {
       const llvm::json::Array *numbers = kernel->getArray(key);
-      if (numbers && numbers->size() == 2) {
-        fixed = (*numbers)[0].getAsNumber().value_or(0);
-        grows = (*numbers)[1].getAsNumber().value_or(0) * examples;
-      }
+      if (!numbers || numbers->size() != 2)
+        return 0.0;
+      return (*numbers)[0].getAsNumber().value_or(0) + (*numbers)[1].getAsNumber().value_or(0) * examples;
     };
     for (auto &[name, work] : works)
       if (kernel && kernel->getString("work") == llvm::StringRef(name)) {
         Sample sample;
         sample.work = work;
-        pair("flops", sample.fixedFlops, sample.flops);
-        pair("traffic", sample.fixedBytes, sample.bytes);
+        sample.flops = total("flops");
+        sample.bytes = total("traffic");
         kernels.push_back(sample);
       }
   }

@@ -175,8 +175,14 @@ std::optional<CachedSearch> PlanCache::find(const Graphs &graphs, const SearchOp
                                 point->getNumber("seconds").value_or(0), point->getInteger("microbatch").value_or(1),
                                 point->getString("name").value_or("").str()});
     }
-  result.plan = evaluate(*graphs[found.variant], result.choice);
-  result.feasible = result.plan.error.empty() &&
+  // The search packs quickly and, where that is not enough, again with more work; the height says which it was.
+  ArenaLimits limits;
+  limits.work /= 20;
+  auto arena = object->getInteger("arena");
+  result.plan = evaluate(*graphs[found.variant], result.choice, limits);
+  if (result.plan.error.empty() && result.plan.decision.arenaBytes != arena)
+    result.plan = evaluate(*graphs[found.variant], result.choice);
+  result.feasible = result.plan.error.empty() && result.plan.decision.arenaBytes == arena &&
                     (options.arenaBudget < 0 || result.plan.decision.arenaBytes <= options.arenaBudget) &&
                     (options.microbatch <= 0 || options.microbatch == result.choice.microbatch);
   if (!result.feasible)
@@ -206,6 +212,7 @@ void PlanCache::keep(const Graphs &graphs, const SearchOptions &options, uint64_
                 {"variant", found.variant},
                 {"choice", choiceObject(result.choice)},
                 {"name", result.name},
+                {"arena", result.plan.decision.arenaBytes},
                 {"smallest", result.smallestArena},
                 {"bound", result.bound},
                 {"seconds_bound", result.secondsBound},

@@ -36,6 +36,11 @@ def binary(name, *flags, model=MODEL, **changes):
     return exe.read_bytes() if code == 0 else b""
 
 
+def scheduled(name, *flags, **changes):
+    """The program with its plan applied: everything that code is made from, without making it."""
+    return binary(name + ".mlir", "--stop-after", "scheduled", *flags, **changes)
+
+
 def entries(folder):
     return sorted((folder / "cinch").glob("*")) if (folder / "cinch").exists() else []
 
@@ -52,6 +57,9 @@ verdicts.expect(binary("hit", *FLAGS, XDG_CACHE_HOME=cache) == fresh, "with a hi
 verdicts.expect(entries(cache) == kept and kept[0].read_text() == good, "a hit changes the entry")
 body = json.loads(good.split("\n", 1)[1])
 
+plain = scheduled("plain", "--no-plan-cache", *FLAGS)
+verdicts.expect(scheduled("again", *FLAGS, XDG_CACHE_HOME=cache) == plain, "with a hit another plan comes out")
+
 # Damage of every kind: cut off, a changed digit, not JSON, another key, empty, a folder in its place.
 damaged = {
     "cut": good[: len(good) // 2],
@@ -64,22 +72,22 @@ damaged = {
 for name, text in damaged.items():
     verdicts.expect(text != good, f"{name}: the entry is not damaged")
     kept[0].write_text(text, encoding="latin-1")
-    verdicts.expect(binary("damaged", *FLAGS, XDG_CACHE_HOME=cache) == fresh, f"{name}: a damaged entry changes the binary")
+    verdicts.expect(scheduled("damaged", *FLAGS, XDG_CACHE_HOME=cache) == plain, f"{name}: a damaged entry changes the binary")
     verdicts.expect(kept[0].read_text(encoding="latin-1") == good, f"{name}: the damaged entry was not written anew")
 kept[0].unlink()
 kept[0].mkdir()
-verdicts.expect(binary("folder", *FLAGS, XDG_CACHE_HOME=cache) == fresh, "a folder in an entry's place changes the binary")
+verdicts.expect(scheduled("folder", *FLAGS, XDG_CACHE_HOME=cache) == plain, "a folder in an entry's place changes the binary")
 kept[0].rmdir()
 verdicts.expect(not [e for e in entries(cache) if e.name.startswith(".new")], "temporary files stay behind")
 
 # Other problems have other entries; a name or a comment is no other problem.
-binary("budget", "--memory-budget", "9500KiB", XDG_CACHE_HOME=cache)
-binary("budget", "--memory-budget", "9500KiB", XDG_CACHE_HOME=cache)
+scheduled("budget", "--memory-budget", "9500KiB", XDG_CACHE_HOME=cache)
+scheduled("budget", "--memory-budget", "9500KiB", XDG_CACHE_HOME=cache)
 verdicts.expect(len(entries(cache)) == 1, "another budget needs another entry")
 renamed = programs.source("renamed", MODEL.read_text() + "\n// a comment\n")
-binary("renamed", "--memory-budget", "9500KiB", model=renamed, XDG_CACHE_HOME=cache)
+scheduled("renamed", "--memory-budget", "9500KiB", model=renamed, XDG_CACHE_HOME=cache)
 verdicts.expect(len(entries(cache)) == 1, "a comment makes another entry")
-binary("other", model=OTHER, XDG_CACHE_HOME=cache)
+scheduled("other", model=OTHER, XDG_CACHE_HOME=cache)
 verdicts.expect(len(entries(cache)) == 2, "another program needs another entry")
 
 # Its table and page are those of a search.
@@ -97,10 +105,10 @@ for name, changes in {
     "HOME unset": {},
     "HOME without a folder": {"HOME": "/nonexistent"},
 }.items():
-    verdicts.expect(binary("unwritable", *FLAGS, **changes) == fresh, f"{name}: another binary comes out")
+    verdicts.expect(scheduled("unwritable", *FLAGS, **changes) == plain, f"{name}: another binary comes out")
 home = programs.FOLDER / "home"
 home.mkdir()
-binary("at-home", *FLAGS, HOME=home)
+scheduled("at-home", *FLAGS, HOME=home)
 verdicts.expect(len(entries(home / ".cache")) == 1, "without XDG_CACHE_HOME the cache is in ~/.cache")
 
 # Bound: the oldest entries make room.
@@ -110,7 +118,7 @@ for i in range(300):
 stale = cache / "cinch" / ".new-0000000000"
 stale.write_text("left behind")
 os.utime(stale, (1, 1))
-binary("bound", "--memory-budget", "10MiB", XDG_CACHE_HOME=cache)
+scheduled("bound", "--memory-budget", "10MiB", XDG_CACHE_HOME=cache)
 left = entries(cache)
 verdicts.expect(len(left) <= 256, f"{len(left)} entries are kept")
 verdicts.expect(not stale.exists(), "a temporary file of an ended process stays")
@@ -128,7 +136,7 @@ verdicts.expect(all((programs.FOLDER / f"crowd{i}").read_bytes() == fresh for i 
 verdicts.expect(len(entries(cache)) == 1 and entries(cache)[0].read_text() == good, "compiling at the same time: the entry")
 
 # Planning that takes longer than two seconds says so: on a terminal in one line, wiped at the end; programs hear nothing.
-DEEP = ["plan", programs.HERE.parent.parent / "bench/models/gpt2_124m.cinch", "-DN=96", "-DD=64", "-DA=2", "-DT=32", "-DV=500", "-DB=64",
+DEEP = ["plan", programs.HERE.parent.parent / "bench/models/gpt2_124m.cinch", "-DN=20", "-DD=64", "-DA=2", "-DT=32", "-DV=500", "-DB=64",
         "--no-plan-cache"]
 begin = time.monotonic()
 code, out, err = cinch(*DEEP)

@@ -31,7 +31,7 @@ int main() {
   SearchOptions options;
   Planner planner(graph);
   SearchResult free = planner.search(options);
-  options.arenaBudget = (free.smallestArena + free.plan.decision.arenaBytes) / 2;
+  options.arenaBudget = free.plan.decision.arenaBytes * 3 / 4;
   SearchResult result = planner.search(options);
   expect(free.feasible && result.feasible, "the planner finds a plan to keep");
 
@@ -94,7 +94,7 @@ int main() {
   differs("the batch", [](StepGraph &g, SearchOptions &, uint64_t &) { g.batch *= 2; });
   differs("the threads", [](StepGraph &g, SearchOptions &, uint64_t &) { g.threads += 1; });
   differs("bytes", [](StepGraph &g, SearchOptions &, uint64_t &) { g.buffers[3].perExampleBytes += 64; });
-  differs("a kind", [](StepGraph &g, SearchOptions &, uint64_t &) { g.buffers[3].kind = Buffer::Persistent; });
+  differs("a kind", [](StepGraph &g, SearchOptions &, uint64_t &) { g.buffers[3].kind = g.buffers[3].kind == Buffer::Value ? Buffer::Accumulator : Buffer::Value; });
   differs("seconds", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].seconds.fixed *= 1.01; });
   differs("reads", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].reads.push_back(0); });
   differs("work in place", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].inPlace.push_back({1, 2}); });
