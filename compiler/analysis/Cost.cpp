@@ -63,7 +63,6 @@ void priceKernel(const KernelGroup &group, const MachineRates &machine, int64_t 
     kernel.seconds = {0, 0};
     return;
   }
-  kernel.flopsPerSecond = rate, kernel.bytesPerSecond = machine.bytes, kernel.launchSeconds = machine.launch;
   // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its
   // examples: measured on deep nets, small micro-batches cost what the sum says.
   double fixed = std::max(fixedFlops / rate, fixedBytes / machine.bytes);

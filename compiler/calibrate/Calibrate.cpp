@@ -144,18 +144,19 @@ bool Calibration::prepare(const Size &size, int number) {
                                                                   {"product", Kernel::Product},
                                                                   {"attention", Kernel::Attention},
                                                                   {"attention_grad", Kernel::AttentionGrad}};
-    auto total = [&](const char *key) {
+    auto pair = [&](const char *key, double &fixed, double &grows) {
       const llvm::json::Array *numbers = kernel->getArray(key);
-      if (!numbers || numbers->size() != 2)
-        return 0.0;
-      return (*numbers)[0].getAsNumber().value_or(0) + (*numbers)[1].getAsNumber().value_or(0) * examples;
+      if (numbers && numbers->size() == 2) {
+        fixed = (*numbers)[0].getAsNumber().value_or(0);
+        grows = (*numbers)[1].getAsNumber().value_or(0) * examples;
+      }
     };
     for (auto &[name, work] : works)
       if (kernel && kernel->getString("work") == llvm::StringRef(name)) {
         Sample sample;
         sample.work = work;
-        sample.flops = total("flops");
-        sample.bytes = total("traffic");
+        pair("flops", sample.fixedFlops, sample.flops);
+        pair("traffic", sample.fixedBytes, sample.bytes);
         kernels.push_back(sample);
       }
   }

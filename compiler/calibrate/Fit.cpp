@@ -21,7 +21,8 @@ static double rateOf(const MachineRates &rates, Kernel::Work work) {
 
 double predict(const MachineRates &rates, const Sample &s) {
   double rate = rateOf(rates, s.work);
-  return std::max(s.flops / rate, s.bytes / rates.bytes) + rates.launch;
+  return std::max(s.fixedFlops / rate, s.fixedBytes / rates.bytes) + std::max(s.flops / rate, s.bytes / rates.bytes) +
+         rates.launch;
 }
 
 // Twice as long counts for 1.4 times as much: a step is made of the long ones, but the short ones must be seen.

@@ -12,11 +12,11 @@ namespace cinch::calibrate {
 // One kernel as it was measured.
 struct Sample {
   solve::Kernel::Work work = solve::Kernel::Loop;
-  double flops = 0, bytes = 0;
+  double fixedFlops = 0, flops = 0, fixedBytes = 0, bytes = 0; // fixed, and what grew with the micro-batch
   double seconds = 0;
 };
 
-// The model's time for a sample: the formula of priceKernel at the whole batch, where its line touches the roof.
+// The model's time for a sample: the formula of priceKernel.
 double predict(const analysis::MachineRates &, const Sample &);
 
 // The rates under which the samples' predicted times are nearest to the measured ones: least sum of |log(predicted /

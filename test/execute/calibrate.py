@@ -65,12 +65,8 @@ for flags, rates in [(["--max-threads", "8"], made["measured"][1]), (["--max-thr
         if kernel["work"] == "nothing":
             wrong += kernel["seconds"] != 0
             continue
-        at = lambda key, n: kernel[key][0] + kernel[key][1] * n
-        roof = lambda n: max(at("flops", n) / rates[RATES[kernel["work"]]], at("traffic", n) / rates["bytes_per_second"])
-        whole, quarter = roof(plan["batch"]), roof(plan["batch"] / 4) # the line through these two stands for the roof
-        slope = (whole - quarter) / (0.75 * plan["batch"])
-        fixed = max(0, whole - slope * plan["batch"])
-        wrong += not close(kernel["seconds"], fixed + slope * plan["microbatch"] + rates["launch_seconds"])
+        part = lambda i, n: max(kernel["flops"][i] * n / rates[RATES[kernel["work"]]], kernel["traffic"][i] * n / rates["bytes_per_second"])
+        wrong += not close(kernel["seconds"], part(0, 1) + part(1, plan["microbatch"]) + rates["launch_seconds"])
     verdicts.expect(wrong == 0, f"{flags}: {wrong} kernels are not priced by the profile")
     verdicts.expect(profile["cpu"] in plan["costs"] and "measured" in plan["costs"], f"the plan does not name its costs: {plan['costs']}")
 

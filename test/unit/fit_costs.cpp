@@ -30,8 +30,8 @@ static std::vector<Sample> samples(const analysis::MachineRates &rates, double n
     double bytes = std::pow(10, 3.5 + 4.5 * uniform());
     // Products and attention do much with a byte, loops from little to some.
     double each = s.work == Kernel::Loop ? std::pow(10, -1 + 2 * uniform()) : std::pow(10, 1.2 + uniform());
-    s.bytes = bytes;
-    s.flops = bytes * each;
+    (i % 3 ? s.bytes : s.fixedBytes) = bytes;
+    (i % 3 ? s.flops : s.fixedFlops) = bytes * each;
     s.seconds = calibrate::predict(rates, s) * std::exp(noise * (2 * uniform() - 1));
     all.push_back(s);
   }
