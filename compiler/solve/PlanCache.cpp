@@ -44,11 +44,9 @@ struct Bytes {
     put(fixedBytes), put(perExampleBytes), put(kind), put(producer);
   }
   void put(const Kernel &kernel) {
-    const auto &[reads, writes, section, seconds, flops, traffic, flopsPerSecond, bytesPerSecond,
-                 launchSeconds, work, recomputable, cheap, backward, keepHint, recomputeHint,
-                 rows, block, blockEnd, inPlace, scratch, name, line] = kernel;
+    const auto &[reads, writes, section, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
+                 recomputeHint, rows, block, blockEnd, inPlace, scratch, name, line] = kernel;
     (void)flops, (void)traffic, (void)work, (void)name, (void)line;
-    put(flopsPerSecond), put(bytesPerSecond), put(launchSeconds);
     put(reads), put(writes), put(section), put(seconds), put(recomputable), put(cheap), put(backward);
     put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch);
     for (auto &[to, from] : inPlace)

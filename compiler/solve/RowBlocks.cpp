@@ -37,16 +37,6 @@ struct Ownership {
   }
 };
 
-// Predicted seconds of a kernel on a block of so many examples (a part of one, mostly): weights are read, and sums gone on
-// with, for each.
-double secondsOfBlock(const Kernel &kernel, double examples) {
-  if (kernel.flopsPerSecond <= 0 || kernel.bytesPerSecond <= 0)
-    return kernel.seconds.fixed + kernel.seconds.perExample * examples;
-  auto at = [&](const Linear &l) { return l.fixed + l.perExample * examples; };
-  return kernel.launchSeconds +
-         std::max(at(kernel.flops) / kernel.flopsPerSecond, at(kernel.traffic) / kernel.bytesPerSecond);
-}
-
 // The work of one block as a graph of its own.
 void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block, const std::vector<int64_t> &scratch,
                 RowKernel &out) {
@@ -91,7 +81,7 @@ void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block,
         kernel.inPlace.push_back({number[to], number[source]});
     kernel.section = Section::Loop;
     kernel.recomputable = false;
-    kernel.seconds = {secondsOfBlock(from, share), 0};
+    kernel.seconds = {from.seconds.at(share), 0};
     kernel.flops = ofBlock(from.flops), kernel.traffic = ofBlock(from.traffic);
     kernel.scratchBytesPerThread = scratch[k];
     mini.kernels.push_back(std::move(kernel));
@@ -113,7 +103,7 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
     for (int b : from.writes)
       if (!again && (g.buffers[b].kind != Buffer::Value || own.exported[b]))
         addOnce(kernel.writes, b);
-    kernel.seconds.perExample += secondsOfBlock(from, 1 / blocks) * blocks;
+    kernel.seconds.perExample += from.seconds.at(1 / blocks) * blocks;
     add(kernel.flops, from.flops), add(kernel.traffic, from.traffic);
     kernel.recomputable &= from.recomputable;
     if (again)

@@ -9,10 +9,10 @@
 
 namespace cinch::solve {
 
-// A quantity at micro-batch b is fixed + perExample * b.
+// A quantity at micro-batch b is fixed + perExample * b; a block of rows may be a part of an example.
 struct Linear {
   double fixed = 0, perExample = 0;
-  double at(int64_t b) const { return fixed + perExample * double(b); }
+  double at(double b) const { return fixed + perExample * b; }
 };
 
 struct Buffer {
@@ -33,8 +33,6 @@ struct Kernel {
   Section section = Section::Loop;
   Linear seconds;                   // predicted; the fixed part holds the launch
   Linear flops, traffic;            // what the prediction came from
-  // The roofline that `seconds` is a line along, for far smaller pieces of work; 0: not known, the line is all there is.
-  double flopsPerSecond = 0, bytesPerSecond = 0, launchSeconds = 0;
   enum Work { Loop, Product, Attention, AttentionGrad, Nothing } work = Loop; // whose rate of the machine counts
   bool recomputable = true;         // false: writes an accumulator, or may run once only
   bool cheap = false;               // element-wise and row-wise work: what strategy `cheap` recomputes

@@ -126,10 +126,15 @@ def test_signals(t):
     )
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
         process = subprocess.Popen(
-            [program, "--data", data, "--out", "a", "--resume"], cwd=t.folder, stdout=subprocess.PIPE
+            [program, "--data", data, "--out", "a", "--resume"],
+            cwd=t.folder,
+            stdout=subprocess.PIPE,
+            # Tests that were started by nohup have it ignored, and the program would respect that.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
-        while not process.stdout.readline().startswith(b"step "):
-            pass
+        for line in process.stdout:
+            if line.startswith(b"step "):
+                break
         time.sleep(0.05)
         process.send_signal(number)
         out = process.communicate(timeout=120)[0].decode()

@@ -142,15 +142,6 @@ static void testHead() {
   same(k.scratchBytesPerThread * h.g.threads, 2 * 1024 + 256, "scratch of the range");
   expect(near(k.seconds.fixed, 0) && near(k.seconds.perExample, 5 * (16 + 4 * 1)), "five kernels, four blocks an example");
   expect(checkRowKernel(r).empty(), "the block is proved: " + checkRowKernel(r));
-  // With a roofline: 10 bytes of weights and 8 an example at one a second; 1 flop and 40 an example at two a second. A
-  // quarter of an example takes 12 s for its bytes, a whole one 20.5 s for its arithmetic.
-  StepGraph roof = h.g;
-  for (Kernel &kernel : roof.kernels)
-    kernel.flops = {1, 40}, kernel.traffic = {10, 8}, kernel.flopsPerSecond = 2, kernel.bytesPerSecond = 1;
-  RowBlocked quarter = withRowBlocks(roof, work[0].ranges, {1, 2}, scratch),
-             whole = withRowBlocks(roof, work[0].ranges, {1, 8}, scratch);
-  expect(near(quarter.graph.kernels[quarter.ranges[0].kernel].seconds.perExample, 5 * 4 * 12), "blocks below the knee");
-  expect(near(whole.graph.kernels[whole.ranges[0].kernel].seconds.perExample, 5 * 20.5), "blocks above the knee");
 
   // What the plan holds at its peak: without blocks the scores, with blocks the scratch.
   for (int64_t m : {1, 2, 4}) {
