@@ -4,7 +4,7 @@
     bench/predict.py [--quick] [--rounds N] [--threads N]
 
 For the examples and the byte-level GPT of bench/models, at several budgets from the smallest that compiles up. Measured are seconds of
-whole steps (what loads data and updates included), the median of the rounds; the programs of a table take turns. The profile is
+whole steps (what loads data and updates included; without row blocks, so that kernels are the same under all costs), the median of the rounds; the programs of a table take turns. The profile is
 measured first, on the same machine. `predict.NAME.ratio` is predicted / measured under that profile, the geometric mean over the
 budgets; `.spread` the largest ratio between budgets over the least: how far the model is from ranking plans rightly.
 """
@@ -75,11 +75,11 @@ def body():
         for name, (source, flags) in MODELS.items():
             if arguments.quick and name == "gpt":
                 continue
-            flags = flags + ["--max-threads", str(arguments.threads)] + (SMALL if arguments.quick and "mlp" not in name else [])
+            flags = flags + ["--row-blocks", "none", "--max-threads", str(arguments.threads)] + (SMALL if arguments.quick and "mlp" not in name else [])
             runs = []
             for number, budget in enumerate(budgets_of(source, flags, arguments.quick)):
                 exe = folder / f"{name}{number}"
-                limit = ["--memory-budget", f"{budget / 2**20 + 0.05:.1f}MiB", "--profile", str(profile)]
+                limit = ["--memory-budget", f"{-(-budget // 1024)}KiB", "--profile", str(profile)]
                 built = programs.plan(source, *flags, *limit)
                 programs.compile(source, exe, *flags, *limit)
                 runs.append({"exe": exe, "budget": budget, "plan": built, "other": built_in(built, source, flags), "times": []})
