@@ -12,7 +12,8 @@
 namespace cinch {
 
 // Bytes of binary and description together: of the runtime alone 1 MiB, 50 to 105 an operation (12 to 48 blocks of a GPT).
-inline int64_t guessedBinaryBytes(int64_t operations) { return (int64_t(5) << 18) + 96 * operations; }
+// Generous, since planning and compiling twice costs more than these bytes.
+inline int64_t guessedBinaryBytes(int64_t operations) { return (int64_t(5) << 18) + 128 * operations; }
 
 inline int64_t allowanceFor(int64_t binaryBytes, int threads) {
   constexpr int64_t kReserve = 512 << 10, kThread = 32 << 10, kRound = 64 << 10;
