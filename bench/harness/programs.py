@@ -92,7 +92,7 @@ def peak_of(path):
 
 
 def train(exe, data, out, steps, threads):
-    """Runs a program that logs every step to CSV; returns the seconds of each step but the first, and the process's peak."""
+    """Runs a program that logs to CSV; returns the seconds a step between its lines, and the process's peak."""
     command = [str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps), "--threads", str(threads), "--log", "csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         watch = PeakWatch(process.pid)
@@ -102,8 +102,8 @@ def train(exe, data, out, steps, threads):
         raise Failed(f"{' '.join(command)}: exit {process.returncode}\n{text[-2000:]}")
     said = re.search(r"peak memory (\d+) bytes", text)
     with open(pathlib.Path(out) / "log.csv") as log:
-        ends = [float(row["seconds"]) for row in csv.DictReader(log)]
-    return [b - a for a, b in zip(ends, ends[1:])], max(watch.bytes, int(said.group(1)) if said else 0)
+        ends = [(int(row["step"]), float(row["seconds"])) for row in csv.DictReader(log)]
+    return [(b - a) / (later - step) for (step, a), (later, b) in zip(ends, ends[1:]) if later > step], max(watch.bytes, int(said.group(1)) if said else 0)
 
 
 def main(body):
