@@ -1,6 +1,7 @@
 // LINK: cinch_solve
 // Arena packing against brute force on small sets, on perfect (guillotine-cut) instances, and its verifier on wrong
 // answers. Arguments: instances, buffers in each, width in ticks, height: measures perfect instances of that kind.
+#include "test/unit/Expect.h"
 #include "test/unit/PerfectArenas.h"
 
 #include <algorithm>
@@ -10,13 +11,6 @@
 #include <numeric>
 
 using namespace cinch::solve;
-
-static int passed = 0, failed = 0;
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAIL %s\n", what.c_str());
-}
 
 // The least height over all placement orders with first fit: some order gives an optimal canonical placement.
 static int64_t bruteForce(const ArenaProblem &p) {
@@ -148,6 +142,5 @@ int main(int argc, char **argv) {
     testPerfect(6, 150, 1000, 1 << 20, 0.95, 5, false);
     testPerfect(6, 300, 100, 1 << 20, 0.95, 5, false);
   }
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }

@@ -2,6 +2,7 @@
 //
 // Streaming attention against plain loops in double precision, its gradients also against finite differences, and its
 // bits over CPUs and thread counts: ragged sizes, strided and interleaved views, grouped heads, masks, bias, dropout.
+#include "test/unit/Expect.h"
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -9,20 +10,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 
 using namespace cinch;
 using namespace cinch::kernels;
-
-static int passed = 0, failures = 0;
-
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failures;
-  if (!ok)
-    std::printf("FAILED: %s\n", what.c_str());
-}
 
 enum class Layout { Separate, Stacked, Interleaved };
 
@@ -437,6 +429,5 @@ int main() {
     check<float>(c);
     check<double>(c);
   }
-  std::printf("%d passed, %d failed\n", passed, failures);
-  return failures != 0;
+  return tally();
 }

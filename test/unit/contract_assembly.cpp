@@ -2,6 +2,7 @@
 //
 // The machine code of the main product kernel, AVX2 and AVX-512: its inner loops consist of the FMAs of the register
 // tile and the loads they need, and nothing in them goes to the stack.
+#include "test/unit/Expect.h"
 #include "compiler/kernels/ContractPlan.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -9,19 +10,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <sstream>
 
 using namespace cinch;
-
-static int passed = 0, failures = 0;
-
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failures;
-  if (!ok)
-    std::printf("FAILED: %s\n", what.c_str());
-}
 
 struct Loop {
   int fmas = 0, instructions = 0, stackAccesses = 0, stores = 0;
@@ -120,6 +112,5 @@ int main() {
     checkTile(cpu.first, 1000, 1000, 1000, false, false, cpu.second);
     checkTile(cpu.first, 64, 64, 64, false, false, cpu.second);
   }
-  std::printf("%d passed, %d failed\n", passed, failures);
-  return failures != 0;
+  return tally();
 }

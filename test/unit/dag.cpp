@@ -2,6 +2,7 @@
 // Rematerialization on any graph: equal to brute force on small random graphs at every budget for both orders; the
 // verifier rejects wrong schedules; larger graphs give right schedules and bounds. Arguments: graphs, nodes: only the
 // comparison.
+#include "test/unit/Expect.h"
 #include "compiler/solve/Dag.h"
 
 #include <algorithm>
@@ -14,13 +15,6 @@
 #include <set>
 
 using namespace cinch::solve;
-
-static int passed = 0, failed = 0;
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAIL %s\n", what.c_str());
-}
 
 struct Rng {
   uint64_t state;
@@ -262,6 +256,5 @@ int main(int argc, char **argv) {
     compare(200, 8);
     testLarger();
   }
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }

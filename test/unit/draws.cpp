@@ -3,6 +3,7 @@
 // Random draws of compiled kernels: the share of kept elements, moments, independence of blocks and shapes.
 //
 //   draws --print    numbers for test/kernels/philox_reference.py, which computes them from their definition
+#include "test/unit/Expect.h"
 #include "test/kernels/KernelHarness.h"
 #include "compiler/kernels/Kernels.h"
 
@@ -15,14 +16,6 @@
 
 using namespace cinch;
 using namespace cinch::kernels;
-
-static int passed = 0, failures = 0;
-
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failures;
-  if (!ok)
-    std::printf("FAILED: %s\n", what.c_str());
-}
 
 namespace {
 
@@ -158,10 +151,9 @@ void statistics(const std::string &cpu) {
 int main(int argc, char **argv) {
   if (argc > 1 && std::strcmp(argv[1], "--print") == 0) {
     print();
-    return failures != 0;
+    return failed != 0;
   }
   for (const std::string &cpu : test::runnableCpus())
     statistics(cpu);
-  std::printf("%d passed, %d failed\n", passed, failures);
-  return failures != 0;
+  return tally();
 }

@@ -2,23 +2,15 @@
 //
 // The path from scf and vector to code in this process: a small kernel runs on every CPU kind, what the numbers
 // contract forbids is refused.
+#include "test/unit/Expect.h"
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
 
 #include "mlir/Parser/Parser.h"
 #include <cmath>
-#include <cstdio>
 
 using namespace cinch;
-
-static int passed = 0, failures = 0;
-
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failures;
-  if (!ok)
-    std::printf("FAILED: %s\n", what.c_str());
-}
 
 // y[i] = fma(x[i], x[i], y[i]) for i < 32; each thread every other block of 16.
 static const char *const kSquares = R"(
@@ -98,6 +90,5 @@ int main() {
   expect(target::lanesOf("haswell") == 8 && target::lanesOf("skylake-avx512") == 16, "lanes of known CPUs");
   expect(target::lanesOf("nehalem") == 0, "a CPU without fused multiply-add is refused");
   expect(target::lanesOf("no-such-cpu") == 0, "an unknown CPU has no lanes");
-  std::printf("%d passed, %d failed\n", passed, failures);
-  return failures != 0;
+  return tally();
 }

@@ -4,6 +4,7 @@
 // compiled code has the bits of the host's evaluation, for vectors and scalars, on AVX2 and AVX-512.
 //
 //   kernel_math [COUNT]   arguments a function (default 60000); `kernel_math 0` all 2^32 of f32
+#include "test/unit/Expect.h"
 #include "test/kernels/HostArith.h"
 #include "test/kernels/KernelHarness.h"
 #include "compiler/kernels/Kernels.h"
@@ -21,14 +22,6 @@ using namespace cinch;
 using namespace cinch::kernels;
 using cinch::test::HostArith;
 using cinch::test::bitsAs;
-
-static int passed = 0, failures = 0;
-
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failures;
-  if (!ok)
-    std::printf("FAILED: %s\n", what.c_str());
-}
 
 namespace {
 
@@ -282,6 +275,5 @@ int main(int argc, char **argv) {
     compiled<float>(cpu);
     compiled<double>(cpu);
   }
-  std::printf("%d passed, %d failed\n", passed, failures);
-  return failures != 0;
+  return tally();
 }

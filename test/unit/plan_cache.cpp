@@ -1,6 +1,7 @@
 // LINK: cinch_solve
 // plan_cache.cpp: an entry is believed only as far as it can be checked: choices that are no plan, do not fit or are of
 // another problem are not found again, though their checksum is right.
+#include "test/unit/Expect.h"
 #include "compiler/solve/PlanCache.h"
 #include "test/unit/TrainingGraphs.h"
 
@@ -11,13 +12,6 @@
 #include <set>
 
 using namespace cinch::solve;
-
-static int passed = 0, failed = 0;
-static void expect(bool ok, const char *what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAILED: %s\n", what);
-}
 
 int main() {
   llvm::SmallString<128> folder;
@@ -114,6 +108,5 @@ int main() {
   expect(PlanCache::keyOf({&renamed}, options, 0) == PlanCache::keyOf(graphs, options, 0), "names and lines are no problem");
 
   llvm::sys::fs::remove_directories(folder);
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }

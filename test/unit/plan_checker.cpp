@@ -1,21 +1,14 @@
 // LINK: cinch_solve
 // The plan checker accepts right programs and rejects every kind of wrong one, at every place where it can be planted.
+#include "test/unit/Expect.h"
 #include "TrainingGraphs.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Search.h"
 
-#include <cstdio>
 #include <functional>
 #include <map>
 
 using namespace cinch::solve;
-
-static int passed = 0, failed = 0;
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAIL %s\n", what.c_str());
-}
 
 using Part = std::vector<Launch> ScheduledProgram::*;
 
@@ -262,6 +255,5 @@ int main() {
   testMutants(transformer(2, 64, 32, 256, 4), "every:1", 1);
   testMutants(transformer(2, 64, 32, 256, 4), "all", 4);
   testMutants(denseChain(6, 6, 64), "every:3", 2);
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }

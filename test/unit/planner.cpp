@@ -2,6 +2,7 @@
 // The planner on training graphs: every strategy gives a plan that the checker proves, `auto` is never worse than a
 // named strategy, larger budgets are never slower, refusals say what they must. With an argument it prints what it
 // measures; an argument above 1 adds GPT-2's shape with that many blocks.
+#include "test/unit/Expect.h"
 #include "TrainingGraphs.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Search.h"
@@ -11,13 +12,6 @@
 #include <cstdlib>
 
 using namespace cinch::solve;
-
-static int passed = 0, failed = 0;
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAIL %s\n", what.c_str());
-}
 
 static double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -182,6 +176,5 @@ int main(int argc, char **argv) {
       std::printf("sqrt: %d -> %d layers: %.3f\n", n, 4 * n, ratio);
     expect(ratio <= 2.1, "sqrt at " + std::to_string(4 * n) + " layers: " + std::to_string(ratio));
   }
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }

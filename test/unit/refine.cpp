@@ -2,6 +2,7 @@
 // Local search on loop lists: what `fill` and `shrink` return keeps the target and is proved by the plan checker, and
 // costs no more than it claims. Small forward and backward graphs are compared with the exact solver of
 // `cinch solve remat`; and the whole search is monotone at random budgets, whatever was asked before.
+#include "test/unit/Expect.h"
 #include "TrainingGraphs.h"
 #include "compiler/solve/Dag.h"
 #include "compiler/solve/PlanChecker.h"
@@ -14,13 +15,6 @@
 #include <random>
 
 using namespace cinch::solve;
-
-static int passed = 0, failed = 0;
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAIL %s\n", what.c_str());
-}
 
 static std::string prove(const StepGraph &g, const Plan &plan) {
   if (!plan.error.empty())
@@ -157,6 +151,5 @@ int main() {
   testMonotone("dense 9", denseChain(9, 8, 64), 1);
   testMonotone("dense 24", denseChain(24, 64, 32), 2);
   testMonotone("transformer 2", transformer(2, 64, 32, 256, 4), 3);
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }

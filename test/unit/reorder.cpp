@@ -2,6 +2,7 @@
 // The order of the loop: what `reorder` returns are the same runs, proved by the plan checker, with a peak that is no
 // higher; from random legal orders of training graphs it comes back near the peak of the best order known; on small
 // graphs it is compared with every order there is.
+#include "test/unit/Expect.h"
 #include "TrainingGraphs.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Reorder.h"
@@ -11,13 +12,6 @@
 #include <random>
 
 using namespace cinch::solve;
-
-static int passed = 0, failed = 0;
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAIL %s\n", what.c_str());
-}
 
 static int64_t peakOf(const GraphIndex &index, int64_t b, const std::vector<int> &loop) {
   Timeline line(index);
@@ -117,6 +111,5 @@ int main() {
   testSmall();
   testTraining("dense 9", denseChain(9, 8, 64), 1.02);
   testTraining("transformer 3", transformer(3, 64, 32, 256, 8), 1.15);
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }

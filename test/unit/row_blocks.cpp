@@ -1,19 +1,13 @@
 // LINK: cinch_solve
 // Row blocks: which ranges are found, what one costs and holds, byte for byte, and that wrong ones are refused.
+#include "test/unit/Expect.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Variants.h"
 
 #include <cmath>
-#include <cstdio>
 
 using namespace cinch::solve;
 
-static int passed = 0, failed = 0;
-static void expect(bool ok, const std::string &what) {
-  ok ? ++passed : ++failed;
-  if (!ok)
-    std::printf("FAIL %s\n", what.c_str());
-}
 static void same(int64_t got, int64_t want, const std::string &what) {
   expect(got == want, what + ": expected " + std::to_string(want) + ", got " + std::to_string(got));
 }
@@ -341,6 +335,5 @@ int main() {
   testFeed();
   testRefused();
   testVariants();
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return tally();
 }
