@@ -58,6 +58,10 @@ std::vector<solve::Variant> rowVariants(const analysis::Formation &formation, co
   }
   if (options.rowBlocks > 0 && variants.size() > 1)
     variants.erase(variants.begin());
+  else if (options.rowBlocks > 0)
+    error = "no work of this program can run in blocks of " + std::to_string(options.rowBlocks) +
+            " rows: it needs kernels that are independent for each position and share a value at least twice as wide as "
+            "what they read and leave; expected blocks of rows to be auto or none";
   return variants;
 }
 

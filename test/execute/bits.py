@@ -31,6 +31,15 @@ def smallest_budget(program, flags):
     return int(match.group(1))
 
 
+def without_refused(program, extra, row_blocks):
+    """A program without work that can run in blocks of rows refuses every number of rows."""
+    asked = [programs.CINCH, "plan", program, "--microbatch", "2", "--row-blocks", "64", *extra]
+    if programs.NO_ROWS not in programs.call(asked, allowed=(0, 1)).stdout:
+        return row_blocks
+    print("no work in blocks of rows: " + ", ".join(rows for rows in row_blocks if not rows.isdigit()) + " only")
+    return [rows for rows in row_blocks if not rows.isdigit()]
+
+
 class Plans:
     """Executables by (strategy, micro-batch, row blocks, budget)."""
 
@@ -100,7 +109,7 @@ def main():
         (data / "train.txt").write_bytes(programs.byte_text(32 * 61 + 1))
 
     plans = Plans(options.program, options.flags.split())
-    row_blocks = options.row_blocks.split(",")
+    row_blocks = without_refused(options.program, plans.extra, options.row_blocks.split(","))
     settings = [STRATEGIES, options.microbatches, row_blocks, BUDGETS, THREADS]
     rows = pairs(settings) if options.pairs else list(itertools.product(*settings))
     rows = [row for row in rows if row[2] != "64" or row[1] % 2 == 0]  # two examples at a time

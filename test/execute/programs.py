@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "oracle"))
 import tensorfile  # noqa: E402  (found through the line above)
 
+NO_ROWS = "no work of this program can run in blocks of"  # the refusal of --row-blocks NUMBER
 CINCH = os.environ.get("CINCH", str(HERE.parent.parent / "build" / "bin" / "cinch"))
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="cinch-test-"))
 if not os.environ.get("CINCH_KEEP"):
