@@ -64,6 +64,9 @@ bool Elaborator::resolveInit(const Value &value, const Tensor &tensor, Span span
   return true;
 }
 
+// Checkpoints are read with names of up to 511 bytes, a path behind the name of what the optimizer holds for it.
+static constexpr size_t kLongestPath = 400;
+
 Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &frame) {
   if (binding.done)
     return binding.value;
@@ -87,6 +90,11 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
     return {};
 
   std::string path = frame.node->path.empty() ? name : frame.node->path + "." + name;
+  if (path.size() > kLongestPath)
+    return failure(Code::E0309, statement.names[0].span,
+                   "the path of this parameter has " + std::to_string(path.size()) + " bytes, expected at most " +
+                       std::to_string(kLongestPath),
+                   frame);
   auto [entry, isNew] = frame.node->parameters.try_emplace(name, static_cast<int>(program.parameters.size()));
   Op op;
   op.kind = OpKind::Parameter;
