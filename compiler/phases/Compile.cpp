@@ -10,7 +10,9 @@
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/OperationSupport.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -59,7 +61,7 @@ bool Compilation::differentiate() {
 kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf(options.cpu)}; }
 
 int64_t Compilation::allowance() const {
-  return allowanceFor(guessedBinaryBytes(operations), options.maxThreads) + options.granted;
+  return allowanceFor(guessedBinaryBytes(operations, differentOperations), options.maxThreads) + options.granted;
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
@@ -79,7 +81,14 @@ int64_t Compilation::persistentBytes() const {
 
 bool Compilation::decide() {
   operations = 0;
-  module->walk([&](Operation *) { ++operations; });
+  llvm::DenseSet<llvm::hash_code> different;
+  module->walk([&](Operation *op) {
+    ++operations;
+    different.insert(OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
+                                                       OperationEquivalence::ignoreHashValue,
+                                                       OperationEquivalence::IgnoreLocations));
+  });
+  differentOperations = different.size();
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
   stateBytes = bytesOfArguments(train, nn::kSlotAttr);
   int64_t room = options.budget > 0 ? std::max<int64_t>(0, options.budget - allowance()) : -1;
@@ -252,7 +261,8 @@ std::vector<std::string> Compilation::summary() const {
 }
 
 int64_t Compilation::outgrownBy(int64_t fileBytes) {
-  return allowanceFor(fileBytes + int64_t(metadata().size()), options.maxThreads) - allowance();
+  int64_t missing = allowanceFor(fileBytes + int64_t(metadata().size()), options.maxThreads) - allowance();
+  return missing > 0 ? missing + kAllowanceRound : missing; // the binary of another plan may be a little larger
 }
 
 std::string Compilation::metadata() {

@@ -114,6 +114,7 @@ static bool chooseCosts(const CommandLine &line, analysis::MachineCosts &costs) 
   costs.measured = std::move(profile.measured);
   return true;
 }
+
 // One compilation. If the executable outgrows what its plan allows for it, it is not kept, and `missing` says by how much.
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing);

@@ -3,15 +3,18 @@
 process (VmHWM, as the program reports it and as seen from outside) is within it, and the arena is as large as
 planned. Evaluation, prediction and generation keep it too. Beside the arena the process needs at most the allowance,
 which is no more than three times that. Where this machine lets us make a memory cgroup, one run lives inside one of
-exactly that size.
+exactly that size. A binary that outgrows the planner's guess is planned anew.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
 import subprocess
 import time
+
+import numpy as np
 
 import programs
 
@@ -116,6 +119,45 @@ def inside_cgroup(exe, data, steps, budget):
         group.rmdir()
 
 
+def outgrown():
+    """A binary larger than the planner guessed (here: by the length of names) is planned anew with what it takes."""
+    names = ["fc%d" % i + "x" * 380 for i in range(60)]
+    lines = ["  use %s = linear[I]" % name for name in names] + ["  h0 = x"]
+    lines += ["  h%d = %s(h%d)" % (i + 1, name, i) for i, name in enumerate(names)]
+    program = programs.source(
+        "outgrown",
+        """dim B = 16 batch, I = 8
+data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: i32[B] below I)
+model net(x: f32[B, I]) -> f32[B, I] {
+%s
+  return h%d
+}
+train net on train seed 1 {
+  loss = mean[B] cross_entropy(net(x), y)
+  optimizer sgd(lr = 0.1)
+  steps 3
+}
+"""
+        % ("\n".join(lines), len(names)),
+    )
+    data = programs.FOLDER / "outgrown-data"
+    data.mkdir()
+    np.save(data / "x.npy", np.ones((32, 8), np.float32))
+    np.save(data / "y.npy", np.arange(32, dtype=np.int32) % 4)
+    guessed = json.loads(programs.call([programs.CINCH, "plan", program, "--json"]).stdout)["memory"]
+    free = programs.compiled(program, "outgrown-free")
+    text, _, _ = watched_run(free, data, ["--out", programs.FOLDER / "outgrown-out"])
+    granted = sum(map(int, re.search(r"arena (\d+), allowance (\d+)", text).groups()))
+    verdicts.expect(guessed < granted, "%d bytes were guessed and %d granted: nothing is tested" % (guessed, granted))
+    check(free, data, 3, None)
+    verdicts.expect(
+        isinstance(programs.compiled(program, "outgrown", "--memory-budget", kibibytes(guessed), allowed=(0, 1)),
+                   subprocess.CompletedProcess) and not (programs.FOLDER / "outgrown").exists(),
+        "an executable that outgrew its budget stays",
+    )
+    check(programs.compiled(program, "outgrown", "--memory-budget", kibibytes(granted)), data, 3, granted)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=str(programs.HERE / "gpt.cinch"))
@@ -143,6 +185,7 @@ def main():
         check(exe, data, options.steps, budget)
         if i == 1:
             inside_cgroup(exe, data, options.steps, budget)
+    outgrown()
     verdicts.finish()
 
 
