@@ -15,8 +15,8 @@ import time
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD", BENCH.parent / "build"))
-# No plan from an earlier run, no profile but one that is named.
-os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+# No plan from an earlier run, no profile but one that is named: below a file there is no folder, and none can be made.
+os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = "/dev/null/none"
 CINCH = os.environ.get("CINCH", str(BUILD / "bin" / "cinch"))
 
 

@@ -103,7 +103,7 @@ for name, changes in {
     "below /proc": {"XDG_CACHE_HOME": "/proc/none"},
     "a relative path": {"XDG_CACHE_HOME": "relative"},
     "HOME unset": {},
-    "HOME without a folder": {"HOME": "/nonexistent"},
+    "HOME without a folder": {"HOME": readonly / "home"},
 }.items():
     verdicts.expect(scheduled("unwritable", *FLAGS, **changes) == plain, f"{name}: another binary comes out")
 home = programs.FOLDER / "home"
