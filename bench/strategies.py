@@ -11,8 +11,6 @@ needs least, then the micro-batch. What is measured are programs of `auto` and o
 import argparse
 import pathlib
 import random
-import re
-import subprocess
 import sys
 import tempfile
 
@@ -36,14 +34,6 @@ MODELS = {
 RUN = {"chain": 256, "deep": 256, "examples/gpt": 0}
 
 
-def smallest_budget(source, options):
-    done = subprocess.run([programs.CINCH, "plan", str(source), *options, "--memory-budget", "1KiB"], capture_output=True, text=True)
-    found = re.search(r"smallest budget that compiles: (\d+) bytes", done.stderr)
-    if not found:
-        raise programs.Failed(f"cinch plan {source}: no smallest budget\n{done.stderr[:2000]}")
-    return int(found.group(1))
-
-
 class Plans:
     """Plans of one program under flags, each asked for once."""
 
@@ -51,7 +41,7 @@ class Plans:
         self.source, self.options, self.known = source, [*options, "--max-threads", str(THREADS)], {}
 
     def flags(self, remat, microbatch, budget):
-        limit = ["--memory-budget", f"{budget / 1024:.10f}KiB"] if budget else []
+        limit = ["--memory-budget", f"{budget / 1024:.10f}KiB" if budget else "1024GiB"]  # also beside a budget of the file
         return [*self.options, "--remat", remat, "--microbatch", str(microbatch), *limit]
 
     def get(self, remat, microbatch="auto", budget=None):
@@ -112,7 +102,7 @@ def body():
         plans = Plans(source, options)
         free = plans.get("none")
         batch = free["batch"]
-        low, high = smallest_budget(source, plans.options), plans.get("none", batch)["memory"]
+        low, high = programs.smallest_budget(source, *plans.options), plans.get("none", batch)["memory"]
         least = min(NAMED, key=lambda strategy: plans.get(strategy, batch)["memory"])
         print(f"\n{name}: batch {batch}, smallest budget {low / 2**20:.2f} MiB, without recomputation {high / 2**20:.2f} MiB")
         print(f"{'budget MiB':>11}{'auto ms':>11}{'micro-batch':>12}  {'best rival':<22}{'ms':>10}{'auto / rival':>13}{'measured':>10}")

@@ -55,6 +55,15 @@ def plan(source, *options):
     raise Failed(f"cinch plan {source} {' '.join(options)}: exit {done.returncode}\n{done.stderr[:2000]}")
 
 
+def smallest_budget(source, *options):
+    """Bytes of the smallest budget that compiles, as the refusal of a smaller one says."""
+    done = subprocess.run([CINCH, "plan", str(source), *options, "--memory-budget", "1KiB"], capture_output=True, text=True)
+    found = re.search(r"smallest budget that compiles: (\d+) bytes", done.stderr)
+    if not found:
+        raise Failed(f"cinch plan {source}: no smallest budget\n{done.stderr[:2000]}")
+    return int(found.group(1))
+
+
 def compile(source, exe, *options):
     """Compiles; returns seconds of the wall clock and of the processor."""
     before = os.times()
