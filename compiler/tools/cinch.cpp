@@ -185,16 +185,17 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     if (!compilation.decide())
       return internal;
   }
-  if (compilation.refused) {
-    if (!compilation.refusal.empty())
-      llvm::errs() << "error: " << compilation.refusal << "\n";
-    else
-      printRefusal(llvm::errs(), compilation, sources, line.budget ? *line.budget : program.plan.memory);
+  if (!compilation.refusal.empty()) {
+    llvm::errs() << "error: " << compilation.refusal << "\n";
     return 1;
   }
-  if (!line.report.empty())
+  if (compilation.refused)
+    printRefusal(llvm::errs(), compilation, sources, line.budget ? *line.budget : program.plan.memory);
+  if (!line.report.empty()) // of what is refused: the smallest plan
     if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, options.budget))))
       return status;
+  if (compilation.refused)
+    return 1;
   if (line.command == Command::Plan) {
     if (line.json)
       report::printObject(llvm::outs(), report::planJson(compilation, sources, options.budget));

@@ -133,6 +133,17 @@ def odd_sources():
     verdicts.expect("b" not in page.tags, "a source line becomes an element of the page")
 
 
+def refused():
+    """Of a budget that is too small the page shows the smallest plan."""
+    program, path = programs.HERE / "gpt.cinch", programs.FOLDER / "refused.html"
+    done = programs.call([programs.CINCH, program, "-o", programs.FOLDER / "none", "--report", path, "--memory-budget", "1MiB"], allowed=(1,))
+    verdicts.expect("smallest budget that compiles" in done.stdout, "a refused budget: " + done.stdout)
+    plan = json.loads(Page(path.read_text()).data)
+    recount("refused", plan)
+    verdicts.expect(plan["budget"] == 1 << 20 and plan["memory"] == plan["smallest_budget"],
+                    f"refused: the plan takes {plan['memory']} bytes, the smallest {plan['smallest_budget']}")
+
+
 def unwritable():
     program = programs.HERE / "mlp.cinch"
     done = programs.call([programs.CINCH, "plan", program, "--report", programs.FOLDER / "none" / "x.html"], allowed=(5,))
@@ -144,5 +155,6 @@ def unwritable():
 for number, (program, flags) in enumerate(CASES):
     case(number, program, flags)
 odd_sources()
+refused()
 unwritable()
 verdicts.finish()

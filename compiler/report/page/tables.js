@@ -28,7 +28,8 @@ const sumOf = (list, key) => list.reduce((sum, e) => sum + e[key], 0);
 function fillTables() {
   document.title = plan.source.split('/').pop() + ': memory plan';
   $('title').textContent = `${plan.source.split('/').pop()}: the memory of one training step`;
-  $('subtitle').textContent = `${plan.budget ? 'budget ' + bytesText(plan.budget) : 'no budget'}, ${plan.count} micro-batch${plan.count > 1 ? 'es' : ''} of ` +
+  const tooSmall = plan.budget && plan.memory > plan.budget;
+  $('subtitle').textContent = `${plan.budget ? 'budget ' + bytesText(plan.budget) : 'no budget'}${tooSmall ? ', which is too small: the smallest plan is shown' : ''}, ${plan.count} micro-batch${plan.count > 1 ? 'es' : ''} of ` +
     `${plan.microbatch} example${plan.microbatch > 1 ? 's' : ''}, plan \u201c${plan.remat}\u201d`;
   const loopRuns = plan.loop[1] - plan.loop[0];
   const figure = (name, value, more) => element('div', {}, element('dt', {}, name), element('dd', {}, value, element('small', {}, more)));

@@ -45,10 +45,10 @@ const timeline = (() => {
       if (room > 34) svg.append(shape('text', {x: (x(from) + x(ends[n])) / 2, y: height - 8, 'text-anchor': 'middle'},
                                       room > 90 ? text : word));
     });
-    // Lines and their words; words that would meet move apart.
+    // Lines and their words from the top; words that would meet move apart.
     const lines = [['budget', plan.budget, 'budget ' + bytesText(plan.budget)],
                    ['arena-line', plan.memory, 'arena and allowance ' + bytesText(plan.memory)],
-                   ['bound', plan.budget_bound, 'proven lower bound ' + bytesText(plan.budget_bound)]];
+                   ['bound', plan.budget_bound, 'proven lower bound ' + bytesText(plan.budget_bound)]].sort((a, b) => b[1] - a[1]);
     let last = -100;
     for (const [kind, bytes, text] of lines) {
       if (!bytes || bytes > most) continue;
