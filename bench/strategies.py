@@ -31,7 +31,7 @@ MODELS = {
     "gpt": (programs.BENCH / "models/gpt.cinch", []),
 }
 # Programs that are run: data is drawn here.
-RUN = {"chain": 256, "deep": 256, "examples/gpt": 0}
+RUN = {"chain": 256, "deep": 256, "examples/gpt": 0, "small gpt": 0, "gpt": 0}
 
 
 class Plans:
@@ -72,16 +72,16 @@ def write_data(folder, width):
         (folder / name).write_bytes(bytes(draw.randrange(32, 127) for _ in range(40000)))
 
 
-def measure(plans, pair, rounds, folder):
-    """Time of the first program over that of the second: the median of the ratios of turns."""
+def measure(plans, pair, rounds, steps, folder):
+    """Time of `auto` over that of `rival`: the median of the ratios of turns, of each the least step."""
     for name, key in pair.items():
         programs.compile(plans.source, folder / name, *plans.flags(*key))
     ratios = []
     for turn in range(rounds):
         taken = {}
         for name in sorted(pair, reverse=turn % 2 == 1):
-            steps, _ = programs.train(folder / name, folder, folder / "out", 6, THREADS)
-            taken[name] = min(steps)
+            seconds, _ = programs.train(folder / name, folder, folder / "out", steps, THREADS)
+            taken[name] = min(seconds)
         ratios.append(taken["auto"] / taken["rival"])
     return programs.median(ratios)
 
@@ -126,9 +126,10 @@ def body():
             gains.append(ratio)
             shown = ""
             if rounds and name in RUN and point in (1, 3, 5) and ratio < 1:
+                steps = int(min(200, max(6, 1 / plan["seconds"])))
                 with tempfile.TemporaryDirectory() as temporary:
                     write_data(pathlib.Path(temporary), RUN[name])
-                    ratios.append(measure(plans, {"auto": ("auto", "auto", budget), "rival": key}, rounds, pathlib.Path(temporary)))
+                    ratios.append(measure(plans, {"auto": ("auto", "auto", budget), "rival": key}, rounds, steps, pathlib.Path(temporary)))
                 shown = f"{ratios[-1]:10.3f}"
             print(f"{budget / 2**20:11.2f}{1e3 * auto['seconds']:11.3f}{auto['microbatch']:12}  {rival:<22}{1e3 * plan['seconds']:10.3f}"
                   f"{ratio:13.4f}{shown}", flush=True)
