@@ -66,11 +66,6 @@ def main():
         for program, data, flags in (("examples/mlp/mlp.cinch", pictures, []), ("examples/gpt/gpt.cinch", letters, SMALL)):
             further("bits.py", program, data, "--pairs", "--flags", " ".join(flags))
             further("budget.py", program, data, "--flags", " ".join(flags))
-    verdicts.finish()
 
 
-try:
-    main()
-except programs.Failure as failure:
-    verdicts.expect(False, str(failure))
-    verdicts.finish()
+verdicts.run(main)

@@ -45,6 +45,14 @@ class Verdicts:
                 print("FAILED: " + what, flush=True)
         return ok
 
+    def run(self, main):
+        """All of a test; a command that fails ends it."""
+        try:
+            main()
+        except Failure as failure:
+            self.expect(False, str(failure))
+        self.finish()
+
     def finish(self):
         print("%d passed, %d failed" % (self.passed, self.failed))
         sys.exit(self.failed != 0)

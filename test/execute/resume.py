@@ -68,11 +68,6 @@ def main():
     verdicts.expect(
         (out / "final.safetensors").read_bytes() == whole.bytes, "resuming what is over changes it: " + again.stdout
     )
-    verdicts.finish()
 
 
-try:
-    main()
-except programs.Failure as failure:
-    verdicts.expect(False, str(failure))
-    verdicts.finish()
+verdicts.run(main)
