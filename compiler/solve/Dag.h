@@ -45,7 +45,7 @@ std::vector<int> withFrees(const Dag &, const Runs &);
 std::string verify(const Dag &, Order, int64_t budget, const std::vector<int> &schedule, const Cost &claimed);
 
 struct DagLimits {
-  int64_t work = 3'000'000'000; // elementary steps (some ten seconds on large graphs); deterministic
+  int64_t work = 4'000'000'000; // elementary steps (some ten seconds on large graphs); deterministic
   double seconds = 0;         // > 0: also stop after this long
 };
 struct DagSolution {
@@ -82,6 +82,9 @@ double dualBound(const Dag &, Order, int64_t budget, double target, int64_t &wor
 
 // Lower bound on the extra cost from a few moments together; `target`: extra cost of a known schedule.
 double windowBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
+
+// Lower bound on the extra cost from many moments and all intervals between them.
+double intervalBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
 
 // Nodes whose first computations follow each other in every order: all of them in a given one, else a longest path.
 std::vector<int> longestPath(const Dag &, Order order);

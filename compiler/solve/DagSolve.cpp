@@ -277,7 +277,7 @@ private:
                                    [](const Trail &a, const Trail &b) { return a.reached < b.reached; });
     for (int phase = 0; phase < 2 && work > 0; ++phase) {
       bool bounds = phase == 0 && !best.empty() && base + cut < 0.999 * bestCost.cost;
-      int64_t each = std::max<int64_t>(phase ? work / 2 : work / 4, 1), left = each;
+      int64_t each = std::max<int64_t>(phase ? work / 2 : work / 3, 1), left = each;
       double end = part(phase ? 1 : 0.4), dual = 0;
       Look first, second;
       inPairs({[&] { first = look(top, each, end, 2 + 2 * phase); },
@@ -287,12 +287,14 @@ private:
                    return;
                  }
                  double target = bestCost.cost - base;
-                 int64_t rest = left / 4;
-                 left -= rest;
-                 dual = detail::dualBound(d, order, budget, target, rest, part(0.1));
-                 left += rest;
-                 if (dual < target)
-                   dual = std::max(dual, detail::windowBound(d, order, budget, target, left, end));
+                 using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
+                 int fraction = 16;
+                 for (Bound bound : {detail::dualBound, detail::windowBound, detail::intervalBound}) {
+                   int64_t given = left / fraction, rest = given;
+                   if (dual < target)
+                     dual = std::max(dual, bound(d, order, budget, target, rest, fraction > 1 ? part(0.1) : end));
+                   left -= given - rest, fraction /= 4;
+                 }
                }});
       cut = std::max(cut, dual), work -= each - left;
       take(top, std::move(first));

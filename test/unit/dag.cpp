@@ -4,6 +4,7 @@
 // comparison.
 #include "test/unit/Expect.h"
 #include "compiler/solve/Dag.h"
+#include "test/unit/DagGraphs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -90,6 +91,88 @@ static double bruteForce(const Dag &d, Order order, int64_t budget) {
   return -1;
 }
 
+// How many of the lower bounds lie above the least extra cost.
+static int boundsAbove(const Dag &d, Order order, int64_t budget, double extra, const std::string &name, bool print) {
+  int above = 0;
+  for (int method = 0; method < 4; ++method) {
+    int64_t work = 2'000'000;
+    double bound = method == 0   ? detail::cutBound(d, order, budget, work, 0)
+                   : method == 1 ? detail::dualBound(d, order, budget, extra + 1, work, 0)
+                   : method == 2 ? detail::windowBound(d, order, budget, extra + 1, work, 0)
+                                 : detail::intervalBound(d, order, budget, extra + 1, work, 0);
+    if (bound <= extra + 1e-9)
+      continue;
+    ++above;
+    if (print)
+      std::printf("  %s, %d nodes, budget %lld: bound %d is %g, least %g\n", name.c_str(), d.size(), (long long)budget,
+                  method, bound, extra);
+  }
+  return above;
+}
+
+// Training graphs of every family, scaled down: where repetition is repeated, every bound against the exact search at
+// every budget.
+static void testSmallTraining() {
+  using F = ForwardGraph;
+  int above = 0, cases = 0, repeated = 0;
+  for (int kind = 0; kind < 5; ++kind)
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      F g(seed * 31 + uint64_t(kind));
+      auto cost = [&] { return std::round(g.around(6, 4)); };
+      auto bytes = [&] { return 1 + std::floor(4 * g.unit()); };
+      int h = g.add("x", 1, bytes(), {}, F::Nothing);
+      if (kind == 0) { // chain
+        for (int i = 0; i < 5; ++i)
+          h = g.add("f", cost(), bytes(), {h}, i % 2 ? F::Output : F::Inputs);
+      } else if (kind == 1) { // U-shape
+        int across = g.add("down", cost(), 4, {h}, F::Inputs);
+        h = g.add("low", cost(), 1, {across}, F::Output);
+        h = g.add("up", cost(), 2, {h}, F::Inputs);
+        h = g.add("concat", 1, 6, {h, across}, F::Nothing, 1);
+        h = g.add("conv", cost(), 2, {h}, F::Inputs);
+      } else if (kind == 2) { // attention and what is added to its input
+        int y = g.add("qkv", cost(), 3, {h}, F::Inputs);
+        int o = g.add("attend", cost(), 1, {y}, F::Inputs);
+        h = g.add("add", 1, 1, {h, o}, F::Nothing, 1);
+        h = g.add("up", cost(), 4, {h}, F::Inputs);
+        h = g.add("down", cost(), 1, {h}, F::Inputs);
+      } else if (kind == 3) { // dense block
+        std::vector<int> all{h};
+        for (int i = 0; i < 4; ++i)
+          all.push_back(g.add("f", cost(), bytes(), all, F::Inputs));
+        h = g.add("concat", 1, 4, all, F::Nothing, 1);
+      } else { // residual
+        for (int b = 0; b < 2; ++b) {
+          int c = g.add("conv", cost(), bytes(), {h}, F::Inputs);
+          h = g.add("add", 1, bytes(), {c, h}, F::Output, 1);
+        }
+      }
+      g.add("loss", 1, 1, {h}, F::Inputs, 1);
+      Dag d = g.train();
+      Runs all;
+      for (int v = 0; v < d.size(); ++v)
+        all.push_back(v);
+      std::string name = "training graph " + std::to_string(kind) + "." + std::to_string(seed);
+      for (Order order : {Order::Given, Order::Free})
+        for (int64_t budget = detail::memoryBound(d), high = simulate(d, all).peak; budget < high; ++budget) {
+          int64_t work = 400'000'000;
+          detail::ExactResult r = detail::searchExact(d, order, budget, 1e300, work, 0);
+          if (!r.found)
+            continue;
+          ++cases;
+          double extra = simulate(d, r.runs).cost - detail::totalCost(d);
+          std::vector<int> times(d.size(), 0);
+          for (int v : r.runs)
+            ++times[v];
+          repeated += *std::max_element(times.begin(), times.end()) > 2;
+          above += boundsAbove(d, order, budget, extra, name, above < 5);
+        }
+    }
+  expect(above == 0, std::to_string(above) + " bounds of training graphs lie above the least cost");
+  expect(cases > 100 && repeated > 10, "training graphs: " + std::to_string(cases) + " cases, " +
+                                          std::to_string(repeated) + " that compute a value three times");
+}
+
 static void compare(int graphs, int most) {
   Rng rng{4711};
   int wrong = 0, cases = 0, bounds = 0;
@@ -115,17 +198,9 @@ static void compare(int graphs, int most) {
         else
           ok = s.status == DagSolution::Optimal && std::abs(s.cost.cost - best) < 1e-9 && s.leastBudget == least &&
                verify(d, order, budget, withFrees(d, s.runs), s.cost).empty();
-        // No bound lies above the least cost, though none of them is needed on small graphs.
-        for (int method = 0; method < 3 && best >= 0 && k % 4 == 0; ++method) {
-          int64_t work = 2'000'000;
-          double extra = best - detail::totalCost(d);
-          double bound = method == 0   ? detail::cutBound(d, order, budget, work, 0)
-                         : method == 1 ? detail::dualBound(d, order, budget, extra + 1, work, 0)
-                                       : detail::windowBound(d, order, budget, extra + 1, work, 0);
-          if (bound > extra + 1e-9 && ++bounds <= 5)
-            std::printf("  %s, %d nodes, budget %lld: bound %d is %g, brute force %g\n", name.c_str(), d.size(),
-                        (long long)budget, method, bound, extra);
-        }
+        // None of the bounds is needed on small graphs.
+        if (best >= 0 && k % 4 == 0)
+          bounds += boundsAbove(d, order, budget, best - detail::totalCost(d), name, bounds < 5);
         if (!ok && ++wrong <= 5)
           std::printf("  %s, %d nodes, budget %lld: status %d cost %g bound %g least %lld (%lld), brute force %g; %s\n",
                       name.c_str(), d.size(), (long long)budget, int(s.status), s.cost.cost, s.bound,
@@ -254,6 +329,7 @@ int main(int argc, char **argv) {
   } else {
     testVerify();
     compare(200, 8);
+    testSmallTraining();
     testLarger();
   }
   return tally();
