@@ -109,6 +109,11 @@ std::vector<Runs> structuredRuns(const Dag &, const std::vector<int> &order);
 std::vector<Runs> evictingRuns(const Dag &, const std::vector<int> &order, int64_t budget, int64_t &work,
                                double deadline);
 
+// Runs by the nested structure of a training graph along an order: the cheapest found that fits, then one that needs
+// little memory. Empty if the order has no such structure, or nothing fits this way.
+std::vector<Runs> nestedRuns(const Dag &, Order, const std::vector<int> &order, int64_t budget, int64_t &work,
+                             double deadline);
+
 } // namespace detail
 
 // The commands `solve remat` and `solve arena`; the arguments follow these two words. Return the exit code.

@@ -174,7 +174,17 @@ private:
     return c.cost / std::max(base, 1e-300) + 4 * over;
   }
 
-  // Fills the starts of a trail: the planner's policies, greedy eviction, also for a little more than the budget if
+  // Schedules by the nested structure along an order, polished.
+  std::vector<Runs> nested(const std::vector<int> &sequence, int64_t &share, double until) const {
+    std::vector<Runs> result;
+    for (Runs &runs : detail::nestedRuns(d, order, sequence, budget, share, until)) {
+      share -= 8 * int64_t(runs.size());
+      result.push_back(detail::polish(d, runs, budget, order == Order::Given));
+    }
+    return result;
+  }
+
+  // Fills the starts of a trail: what its nested structure allows, the planner's policies, greedy eviction, also for a little more than the budget if
   // nothing fits. Returns the work done.
   int64_t prepare(Trail &t, int64_t share, double until) const {
     std::vector<Start> list;
@@ -188,8 +198,14 @@ private:
     if (n <= kLarge || &t == &trails.front())
       for (Runs &runs : detail::structuredRuns(d, t.sequence))
         add(std::move(runs));
-    bool fits = false;
+    bool fits = false, nests = false;
+    int64_t quarter = left / 4, unused = quarter;
+    for (Runs &runs : nested(t.sequence, unused, until))
+      add(std::move(runs)), nests = true;
+    left -= quarter - unused;
     for (double more : {1.0, 1.1, 1.3}) {
+      if (more > 1 && nests)
+        break;
       int64_t given = std::max<int64_t>(left, 0) / (more > 1 ? 4 : 1), rest = given;
       if (!fits)
         for (Runs &runs : detail::evictingRuns(d, t.sequence, int64_t(double(budget) * more), rest, until))
@@ -245,6 +261,10 @@ private:
     for (const Runs &runs : detail::evictingRuns(d, trails.front().sequence, budget, rest, part(0.02)))
       consider(runs);
     work -= glance - rest;
+    int64_t most = limits.work / 32, unused = most;
+    for (const Runs &runs : nested(trails.front().sequence, unused, part(0.05)))
+      consider(runs);
+    work -= most - unused;
     if (exact(3 * glance, part(0.03)); exactDone)
       return;
     // A first look along every order.

@@ -1,0 +1,374 @@
+// DagNest.cpp: schedules of training graphs by their nested levels. Dynamic programming over pairs of levels a < b: what
+// the level a reads is held, and what the level b hands out; wanted is what the level a hands out. Either block a keeps
+// some of its values while the levels inside are done, and goes back from them; or a level j between them is reached
+// keeping nothing, the levels from j on are done beside what level a reads, and then those from a to j: what was not
+// kept is computed again (the recursion of Beaumont, Herrmann, Pallez and Shilova, "Optimal memory-aware backpropagation
+// of deep join networks", and of rotor). Each pair has a list of peaks and costs of which none is better in both, in
+// real bytes; long lists are thinned by leaving some out, so no answer is too good. Pairs between the same blocks are
+// one: a net of many equal layers is as quick as one of few different ones.
+#include "compiler/solve/DagNest.h"
+#include "compiler/solve/Memory.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace cinch::solve::detail {
+namespace {
+
+struct Point {
+  int64_t peak;
+  double cost;
+};
+using Front = std::vector<Point>; // peaks rise, costs fall
+
+class Nest {
+public:
+  Nest(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work, double deadline)
+      : d(d), order(order), budget(budget), work(work), deadline(deadline) {}
+
+  bool prepare(bool inOrder) {
+    levels = findLevels(d, order, work);
+    blocks = makeBlocks(d, order, levels);
+    count = int(blocks.size());
+    if (count < 2)
+      return false;
+    // Equal blocks once.
+    std::vector<int> firstOf;
+    for (int j = 0; j < count; ++j) {
+      int kind = 0;
+      while (kind < int(firstOf.size()) && !blocks[firstOf[kind]].sameAs(blocks[j]))
+        ++kind;
+      if (kind == int(firstOf.size())) {
+        firstOf.push_back(j);
+        ways.push_back(waysOf(blocks[j], inOrder || isLarge(j), budget, work));
+        if ((j + 1 < count && ways.back().forward[0].peak < 0) || late())
+          return false;
+      }
+      kinds.push_back(kind);
+    }
+    for (int j = 0; j < count; ++j) {
+      inBytes.push_back(blocks[j].bytesOf(blocks[j].in));
+      outBytes.push_back(blocks[j].bytesOf(blocks[j].out));
+      overlaps |= blocks[j].passed != 0;
+    }
+    outBytes.push_back(0);
+    refetch(inOrder);
+    for (int j = 0; j < count; ++j)
+      if (!wayOf(j).possible)
+        return false;
+    reach.resize(count), prefix.assign(count + 1, 0);
+    for (int j = 0; j < count; ++j)
+      prefix[j + 1] = prefix[j] + (j + 1 < count ? wayOf(j).forward[0].cost : 0);
+    nameRows();
+    return true;
+  }
+
+  // Peaks and costs of everything; empty if nothing fits, or if time ran out.
+  const Front &all() {
+    const Front &front = cell(0, count, 0);
+    static const Front none;
+    return late() ? none : front;
+  }
+
+  Runs runsAt(int64_t peak) {
+    Runs runs;
+    emit(0, count, 0, peak, runs);
+    return runs;
+  }
+
+private:
+  const BlockWays &wayOf(int j) const { return ways[kinds[j]]; }
+  bool late() const { return work <= 0 || (deadline > 0 && secondsNow() > deadline); }
+
+  bool isLarge(int j) const { return blocks[j].values > 26; }
+
+  // Where a block alone nearly needs the budget, and what the next level inside hands out stands in the way of what
+  // comes in: ways that get it back from the start. They are dearer the deeper the block lies, so equal blocks differ.
+  void refetch(bool inOrder) {
+    Refetch way{0, 0};
+    for (int j = 0; j < count; ++j) {
+      const BlockWays &known = wayOf(j);
+      bool tight = !known.possible || double(known.alone[0].front().peak) > kTight * double(budget);
+      if (j && blocks[j].in && tight && way.peak <= budget && !isLarge(j)) {
+        BlockWays more = known;
+        addRefetching(more, blocks[j], inOrder, way, budget, work);
+        kinds[j] = int(ways.size());
+        ways.push_back(std::move(more));
+      }
+      if (j + 1 < count)
+        way.peak = std::max(way.peak, wayOf(j).forward[0].peak), way.cost += wayOf(j).forward[0].cost;
+    }
+  }
+
+  // Rows of equal blocks have one name, so that what is known for one is known for all. Where values pass through
+  // levels what else is held matters, and every row has its own.
+  void nameRows() {
+    rows.assign(count, std::vector<int>());
+    std::map<std::pair<int, int>, int> names;
+    for (int a = count - 1; a >= 0; --a) {
+      rows[a].resize(count - a + 1);
+      for (int b = a + 1; b <= count; ++b) {
+        int &row = rows[a][b - a];
+        if (overlaps) {
+          row = rowCount++;
+          continue;
+        }
+        int rest = b == a + 1 ? -1 : rows[a + 1][b - a - 1];
+        auto [it, fresh] = names.insert({{kinds[a], rest}, rowCount});
+        rowCount += fresh;
+        row = it->second;
+      }
+    }
+    fronts.assign(size_t(rowCount) * 3, Front());
+    done.assign(size_t(rowCount) * 3, 0);
+    slots = std::clamp(6'000'000 / std::max(rowCount, 1), 96, 256);
+  }
+
+  // Bytes that level a reads and level j does not: beside what counts in the level j. Does j read some of them?
+  int64_t besideOf(int a, int j, bool &shares) const {
+    shares = false;
+    if (!overlaps)
+      return inBytes[a];
+    int64_t bytes = 0;
+    for (int t : levels[a].in)
+      if (std::binary_search(levels[j].in.begin(), levels[j].in.end(), t))
+        shares = true;
+      else
+        bytes += d.nodes[order[t]].bytes;
+    return bytes;
+  }
+
+  // Most bytes on the way from level a to level j, keeping what level a reads.
+  int64_t wayTo(int a, int j) {
+    std::vector<int64_t> &list = reach[a];
+    if (list.empty())
+      list.push_back(wayOf(a).forward[1].peak);
+    while (int(list.size()) < j - a) {
+      int i = a + int(list.size()); // block i, from level i to level i + 1
+      int64_t beside = 0;
+      if (!overlaps) {
+        beside = inBytes[a];
+      } else {
+        // Only what lies in both levels is surely counted in the block.
+        for (int t : levels[a].in)
+          if (!std::binary_search(levels[i].in.begin(), levels[i].in.end(), t) ||
+              !std::binary_search(levels[i + 1].in.begin(), levels[i + 1].in.end(), t))
+            beside += d.nodes[order[t]].bytes;
+        work -= int64_t(levels[a].in.size());
+      }
+      list.push_back(std::max(list.back(), beside + wayOf(i).forward[0].peak));
+    }
+    return list[j - a - 1];
+  }
+
+  static constexpr double kTight = 0.85; // share of the budget
+
+  struct Split {
+    int64_t floor, beside;
+    int inside; // how much of what the level j reads must stay
+    double cost;
+  };
+  Split splitAt(int a, int j, int b) {
+    bool shares;
+    Split s;
+    s.beside = besideOf(a, j, shares);
+    s.inside = shares ? 1 : 0;
+    s.floor = wayTo(a, j) + outBytes[b];
+    s.cost = prefix[j] - prefix[a] - wayOf(a).forward[0].cost + wayOf(a).forward[1].cost;
+    return s;
+  }
+  // Levels to split at; in long rows not all of them.
+  int nextSplit(int a, int j, int b) const {
+    int length = b - a;
+    if (length <= 96)
+      return j + 1;
+    int from = std::min(j - a, b - j);
+    return j + std::max(1, std::min(length / 64, from / 6));
+  }
+
+  static int lastWithin(const Front &front, int64_t peak) {
+    auto it = std::upper_bound(front.begin(), front.end(), peak, [](int64_t p, const Point &x) { return p < x.peak; });
+    return int(it - front.begin()) - 1;
+  }
+
+  // The cheapest for each stretch of peaks, with its own peak.
+  class Slots {
+  public:
+    Slots(int count, int64_t most) : points(count, {0, 1e300}), scale(double(count) / double(most + 1)) {}
+    void add(int64_t peak, double cost) {
+      Point &p = points[size_t(double(peak) * scale)];
+      if (cost < p.cost || (cost == p.cost && peak < p.peak))
+        p = {peak, cost};
+    }
+    Front front() const {
+      Front result;
+      double least = 1e300;
+      for (const Point &p : points)
+        if (p.cost < least)
+          least = p.cost, result.push_back(p);
+      return result;
+    }
+
+  private:
+    std::vector<Point> points;
+    double scale;
+  };
+
+  // Going on inside, beside `beside` bytes; then `last`, or nothing.
+  void combine(Slots &slots, const Front &inside, int64_t beside, const Front *last, int64_t floor, double cost) {
+    if (inside.empty() || (last && last->empty()))
+      return;
+    int64_t peak = std::max(floor, inside[0].peak + beside);
+    if (last)
+      peak = std::max(peak, (*last)[0].peak);
+    if (peak > budget)
+      return;
+    size_t i = size_t(lastWithin(inside, peak - beside)), k = last ? size_t(lastWithin(*last, peak)) : 0;
+    for (;;) {
+      slots.add(peak, cost + inside[i].cost + (last ? (*last)[k].cost : 0));
+      --work;
+      int64_t nextInside = i + 1 < inside.size() ? inside[i + 1].peak + beside : INT64_MAX;
+      int64_t nextLast = last && k + 1 < last->size() ? (*last)[k + 1].peak : INT64_MAX;
+      peak = std::min(nextInside, nextLast);
+      if (peak > budget)
+        return;
+      i += nextInside == peak, k += nextLast == peak;
+    }
+  }
+
+  const Front &cell(int a, int b, int keeps) {
+    const BlockWays &way = wayOf(a);
+    size_t key = size_t(rows[a][b - a]) * 3 + keeps;
+    if (done[key])
+      return fronts[key];
+    done[key] = 1;
+    if (late())
+      return fronts[key];
+    if (b == a + 1) {
+      for (const Passage &p : way.alone[keeps])
+        fronts[key].push_back({p.peak, p.cost});
+      return fronts[key];
+    }
+    // From inside to outside, so that the recursion stays shallow.
+    for (int j = b - 1; j > a; --j)
+      cell(j, b, 0);
+    Slots found(slots, budget);
+    for (const BlockOption &o : way.options[keeps])
+      combine(found, cell(a + 1, b, o.insideKeeps), o.beside, nullptr,
+              std::max(o.forward.peak + outBytes[b], o.backward.peak), o.cost());
+    for (int j = a + 1; j < b; j = nextSplit(a, j, b)) {
+      Split s = splitAt(a, j, b);
+      if (s.floor <= budget)
+        combine(found, cell(j, b, s.inside), s.beside, &cell(a, j, keeps), s.floor, s.cost);
+    }
+    work -= slots / 4;
+    return fronts[key] = found.front();
+  }
+
+  void put(int level, const std::vector<int> &values, Runs &runs) const {
+    for (int v : values)
+      if (v >= 0)
+        runs.push_back(order[blocks[level].place[v]]);
+      else
+        for (int j = 0; j < level; ++j)
+          put(j, wayOf(j).forward[0].runs, runs);
+  }
+
+  void emit(int a, int b, int keeps, int64_t peak, Runs &runs) {
+    const BlockWays &way = wayOf(a);
+    if (b == a + 1) {
+      const Passage *best = nullptr;
+      for (const Passage &p : way.alone[keeps])
+        if (p.peak <= peak)
+          best = &p;
+      if (best)
+        put(a, best->runs, runs);
+      return;
+    }
+    double least = 1e300;
+    const BlockOption *option = nullptr;
+    int level = -1;
+    for (const BlockOption &o : way.options[keeps]) {
+      if (std::max(o.forward.peak + outBytes[b], o.backward.peak) > peak)
+        continue;
+      const Front &inside = cell(a + 1, b, o.insideKeeps);
+      int i = lastWithin(inside, peak - o.beside);
+      if (i >= 0 && o.cost() + inside[i].cost < least)
+        least = o.cost() + inside[i].cost, option = &o;
+    }
+    for (int j = a + 1; j < b; j = nextSplit(a, j, b)) {
+      Split s = splitAt(a, j, b);
+      if (s.floor > peak)
+        continue;
+      const Front &inside = cell(j, b, s.inside), &last = cell(a, j, keeps);
+      int i = lastWithin(inside, peak - s.beside), k = lastWithin(last, peak);
+      if (i >= 0 && k >= 0 && s.cost + inside[i].cost + last[k].cost < least)
+        least = s.cost + inside[i].cost + last[k].cost, option = nullptr, level = j;
+    }
+    if (option) {
+      put(a, option->forward.runs, runs);
+      emit(a + 1, b, option->insideKeeps, peak - option->beside, runs);
+      put(a, option->backward.runs, runs);
+    } else if (level >= 0) {
+      Split s = splitAt(a, level, b);
+      put(a, way.forward[1].runs, runs);
+      for (int i = a + 1; i < level; ++i)
+        put(i, wayOf(i).forward[0].runs, runs);
+      emit(level, b, s.inside, peak - s.beside, runs);
+      emit(a, level, keeps, peak, runs);
+    }
+  }
+
+  const Dag &d;
+  const std::vector<int> &order;
+  int64_t budget;
+  int64_t &work;
+  double deadline;
+  std::vector<Level> levels;
+  std::vector<Block> blocks;
+  std::vector<BlockWays> ways;
+  std::vector<int> kinds;
+  std::vector<int64_t> inBytes, outBytes;
+  std::vector<std::vector<int64_t>> reach;
+  std::vector<double> prefix;
+  bool overlaps = false;
+  int count = 0, rowCount = 0, slots = 0;
+  std::vector<std::vector<int>> rows;
+  std::vector<Front> fronts;
+  std::vector<char> done;
+};
+
+// Are first computations those of the order?
+bool inOrder(const std::vector<int> &order, const Runs &runs) {
+  std::vector<char> done(order.size(), 0);
+  size_t next = 0;
+  for (int v : runs)
+    if (!done[v]) {
+      if (order[next++] != v)
+        return false;
+      done[v] = 1;
+    }
+  return next == order.size();
+}
+
+} // namespace
+
+std::vector<Runs> nestedRuns(const Dag &d, Order order, const std::vector<int> &sequence, int64_t budget,
+                             int64_t &work, double deadline) {
+  Nest nest(d, sequence, budget, work, deadline);
+  std::vector<Runs> result;
+  if (!nest.prepare(order == Order::Given))
+    return result;
+  const Front front = nest.all();
+  if (front.empty())
+    return result;
+  for (int64_t peak : {front.back().peak, front.front().peak}) {
+    Runs runs = nest.runsAt(peak);
+    if ((order == Order::Free || inOrder(sequence, runs)) && (result.empty() || result[0] != runs))
+      result.push_back(std::move(runs));
+  }
+  return result;
+}
+
+} // namespace cinch::solve::detail
