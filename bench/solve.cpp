@@ -1,6 +1,6 @@
 // solve.cpp: how good are `solve remat` and `solve arena`? Costs of schedules against the best known cost and against
 // the proven bound, on graphs of training steps at budgets from 0.9 of the keep-all peak down to 1.05 of what any
-// schedule needs; heights of arenas whose perfect height is known.
+// schedule needs; seconds for graphs of 1,000 and of 10,000 nodes; heights of arenas whose perfect height is known.
 //
 //   bench_solve [--quick] [--only TEXT] [--arena] [--work N] [--seconds S] [--best FILE] [--record METHOD]
 //
@@ -10,6 +10,7 @@
 #include "test/unit/DagGraphs.h"
 #include "test/unit/PerfectArenas.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,6 +31,9 @@ struct Options {
 };
 
 double cpuSeconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+double wallSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 struct Known {
   double cost;
@@ -58,78 +62,112 @@ void writeTable(const std::string &path, const Table &table) {
     file << key.first << " " << key.second << " " << int64_t(known.cost) << " " << known.method << "\n";
 }
 
-void benchRemat(const Options &o) {
-  Table table = readTable(o.best);
-  std::vector<int> sizes = o.quick ? std::vector<int>{50, 100} : std::vector<int>{50, 100, 200, 400};
-  std::printf("%-16s %5s %6s %12s %9s %9s %9s %9s %8s %s\n", "graph", "nodes", "budget", "bytes", "cost/base",
-              "bound", "c/bound", "c/best", "cpu s", "status");
+// Ratios of many graphs.
+struct Ratios {
   double logBest = 0, logBound = 0, worstBest = 1, worstBound = 1, slowest = 0;
   int found = 0, impossible = 0, total = 0;
-  for (const char *family : {"chain", "unet", "transformer", "dense", "residual"})
-    for (int size : sizes) {
-      Dag d = trainingDag(family, size);
-      std::string name = std::string(family) + std::to_string(size);
-      Runs all;
-      for (int v = 0; v < d.size(); ++v)
-        all.push_back(v);
-      double high = 0.9 * double(simulate(d, all).peak), low = 1.05 * double(detail::memoryBound(d));
-      int steps = low < high ? 5 : 1;
-      high = std::max(high, low);
-      for (int k = 0; k < steps; ++k) {
-        int64_t budget = int64_t(high * std::pow(low / high, double(k) / std::max(steps - 1, 1)));
-        std::string label = name + "/" + std::to_string(k);
-        if (!o.only.empty() && label.find(o.only) == std::string::npos)
-          continue;
-        DagLimits limits;
-        if (o.work > 0)
-          limits.work = o.work;
-        else if (o.quick)
-          limits.work = 200'000'000;
-        if (o.seconds > 0)
-          limits.seconds = o.seconds, limits.work = INT64_MAX / 4;
-        double begin = cpuSeconds();
-        DagSolution s = solve(d, Order::Free, budget, limits);
-        double took = cpuSeconds() - begin, base = detail::totalCost(d);
-        slowest = std::max(slowest, took);
-        ++total;
-        auto known = table.find({name, budget});
-        bool has = s.status == DagSolution::Optimal || s.status == DagSolution::Feasible;
-        if (has) {
-          std::string wrong = verify(d, Order::Free, budget, withFrees(d, s.runs), s.cost);
-          if (!wrong.empty()) {
-            std::printf("WRONG %s: %s\n", label.c_str(), wrong.c_str());
-            continue;
-          }
-          if (!o.record.empty() && (known == table.end() || s.cost.cost < known->second.cost)) {
-            table[{name, budget}] = {s.cost.cost, o.record};
-            known = table.find({name, budget});
-            writeTable(o.best, table);
-          }
-        }
-        static const char *status[] = {"optimal", "feasible", "infeasible", "unknown"};
-        double best = known != table.end() ? std::min(known->second.cost, has ? s.cost.cost : 1e300) : s.cost.cost;
-        std::printf("%-16s %5d %6.3f %12lld %9.4f %9.4f %9.4f %9.4f %8.1f %s\n", label.c_str(), d.size(),
-                    double(budget) / double(simulate(d, all).peak), (long long)budget, has ? s.cost.cost / base : 0, s.bound / base,
-                    has ? s.cost.cost / s.bound : 0, has ? s.cost.cost / best : 0, took, status[s.status]);
-        std::fflush(stdout);
-        if (!has) {
-          impossible += known == table.end();
-          continue;
-        }
-        ++found;
-        logBest += std::log(s.cost.cost / best), logBound += std::log(s.cost.cost / s.bound);
-        worstBest = std::max(worstBest, s.cost.cost / best), worstBound = std::max(worstBound, s.cost.cost / s.bound);
-      }
+};
+
+// One graph at one budget: a line of the table. Returns the seconds it took by the clock.
+double solveOne(const Options &o, Table &table, const Dag &d, const std::string &name, const std::string &label,
+                int64_t budget, int64_t keepAll, Ratios &r) {
+  DagLimits limits;
+  if (o.work > 0)
+    limits.work = o.work;
+  else if (o.quick)
+    limits.work = 200'000'000;
+  if (o.seconds > 0)
+    limits.seconds = o.seconds, limits.work = INT64_MAX / 4;
+  double begin = cpuSeconds(), wall = wallSeconds();
+  DagSolution s = solve(d, Order::Free, budget, limits);
+  double took = cpuSeconds() - begin, base = detail::totalCost(d);
+  wall = wallSeconds() - wall;
+  r.slowest = std::max(r.slowest, wall);
+  ++r.total;
+  auto known = table.find({name, budget});
+  bool has = s.status == DagSolution::Optimal || s.status == DagSolution::Feasible;
+  if (has) {
+    std::string wrong = verify(d, Order::Free, budget, withFrees(d, s.runs), s.cost);
+    if (!wrong.empty()) {
+      std::printf("WRONG %s: %s\n", label.c_str(), wrong.c_str());
+      return wall;
     }
-  if (!total)
-    return;
-  std::printf("found %d of %d; none is known for %d of the others\n", found, total, impossible);
-  std::printf("RESULT solve.remat.best_ratio %.4f\nRESULT solve.remat.bound_ratio %.4f\n",
-              std::exp(logBest / std::max(found, 1)), std::exp(logBound / std::max(found, 1)));
-  std::printf("RESULT solve.remat.worst_best_ratio %.4f\nRESULT solve.remat.worst_bound_ratio %.4f\n", worstBest,
-              worstBound);
-  std::printf("RESULT solve.remat.found %.4f\nRESULT solve.remat.slowest %.1f\n",
-              double(found) / std::max(total - impossible, 1), slowest);
+    if (!o.record.empty() && (known == table.end() || s.cost.cost < known->second.cost)) {
+      table[{name, budget}] = {s.cost.cost, o.record};
+      known = table.find({name, budget});
+      writeTable(o.best, table);
+    }
+  }
+  static const char *status[] = {"optimal", "feasible", "infeasible", "unknown"};
+  double best = known != table.end() ? std::min(known->second.cost, has ? s.cost.cost : 1e300) : s.cost.cost;
+  std::printf("%-18s %5d %6.3f %12lld %9.4f %9.4f %9.4f %9.4f %8.1f %8.1f %s\n", label.c_str(), d.size(),
+              double(budget) / double(keepAll), (long long)budget, has ? s.cost.cost / base : 0, s.bound / base,
+              has ? s.cost.cost / s.bound : 0, has ? s.cost.cost / best : 0, took, wall, status[s.status]);
+  std::fflush(stdout);
+  if (!has) {
+    r.impossible += known == table.end();
+    return wall;
+  }
+  ++r.found;
+  r.logBest += std::log(s.cost.cost / best), r.logBound += std::log(s.cost.cost / s.bound);
+  r.worstBest = std::max(r.worstBest, s.cost.cost / best);
+  r.worstBound = std::max(r.worstBound, s.cost.cost / s.bound);
+  return wall;
+}
+
+// One graph at the budgets `chosen` of five, from 0.9 of the keep-all peak down to 1.05 of what any schedule needs.
+// Returns the most seconds one took by the clock.
+double solveGraph(const Options &o, Table &table, const std::string &family, int size, const std::vector<int> &chosen,
+                  Ratios &r) {
+  Dag d = trainingDag(family, size);
+  std::string name = family + std::to_string(size);
+  Runs all;
+  for (int v = 0; v < d.size(); ++v)
+    all.push_back(v);
+  int64_t keepAll = simulate(d, all).peak;
+  double high = 0.9 * double(keepAll), low = 1.05 * double(detail::memoryBound(d)), slowest = 0;
+  int steps = low < high ? 5 : 1;
+  high = std::max(high, low);
+  for (int k : chosen) {
+    std::string label = name + "/" + std::to_string(k);
+    if (k >= steps || (!o.only.empty() && label.find(o.only) == std::string::npos))
+      continue;
+    int64_t budget = int64_t(high * std::pow(low / high, double(k) / std::max(steps - 1, 1)));
+    slowest = std::max(slowest, solveOne(o, table, d, name, label, budget, keepAll, r));
+  }
+  return slowest;
+}
+
+void benchRemat(const Options &o) {
+  Table table = readTable(o.best);
+  std::printf("%-18s %5s %6s %12s %9s %9s %9s %9s %8s %8s %s\n", "graph", "nodes", "budget", "bytes", "cost/base",
+              "bound", "c/bound", "c/best", "cpu s", "wall s", "status");
+  Ratios r, large;
+  for (const char *family : {"chain", "unet", "transformer", "dense", "residual"})
+    for (int size : o.quick ? std::vector<int>{50, 100} : std::vector<int>{50, 100, 200, 400})
+      solveGraph(o, table, family, size, {0, 1, 2, 3, 4}, r);
+  double thousand = 0, tenThousand = 0;
+  if (!o.quick) {
+    for (const char *family : {"chain", "transformer", "residual"})
+      thousand = std::max(thousand, solveGraph(o, table, family, 1000, {1, 3}, large));
+    tenThousand = solveGraph(o, table, "transformer", 10000, {1, 3}, large);
+  }
+  if (r.total) {
+    std::printf("found %d of %d; none is known for %d of the others\n", r.found, r.total, r.impossible);
+    std::printf("RESULT solve.remat.best_ratio %.4f\nRESULT solve.remat.bound_ratio %.4f\n",
+                std::exp(r.logBest / std::max(r.found, 1)), std::exp(r.logBound / std::max(r.found, 1)));
+    std::printf("RESULT solve.remat.worst_best_ratio %.4f\nRESULT solve.remat.worst_bound_ratio %.4f\n", r.worstBest,
+                r.worstBound);
+    std::printf("RESULT solve.remat.found %.4f\nRESULT solve.remat.slowest %.1f\n",
+                double(r.found) / std::max(r.total - r.impossible, 1), r.slowest);
+  }
+  if (thousand > 0)
+    std::printf("RESULT solve.remat.nodes_1000.seconds %.1f\n", thousand);
+  if (tenThousand > 0)
+    std::printf("RESULT solve.remat.nodes_10000.seconds %.1f\n", tenThousand);
+  if (large.total)
+    std::printf("RESULT solve.remat.large.found %.4f\nRESULT solve.remat.large.bound_ratio %.4f\n",
+                double(large.found) / large.total, std::exp(large.logBound / std::max(large.found, 1)));
 }
 
 void benchArena(const Options &o) {

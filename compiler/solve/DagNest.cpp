@@ -1,9 +1,9 @@
-// DagNest.cpp: schedules of training graphs by their nested levels. Dynamic programming over pairs of levels a < b: what
-// the level a reads is held, and what the level b hands out; wanted is what the level a hands out. Either block a keeps
-// some of its values while the levels inside are done, and goes back from them; or a level j between them is reached
-// keeping nothing, the levels from j on are done beside what level a reads, and then those from a to j: what was not
-// kept is computed again (the recursion of Beaumont, Herrmann, Pallez and Shilova, "Optimal memory-aware backpropagation
-// of deep join networks", and of rotor). Each pair has a list of peaks and costs of which none is better in both, in
+// DagNest.cpp: schedules of training graphs by their nested levels. Dynamic programming over pairs of levels a < b:
+// what the level a reads is held, and what the level b hands out; wanted is what the level a hands out. Either block a
+// keeps some of its values while the levels inside are done, and goes back from them; or a level j between them is
+// reached keeping nothing, the levels from j on are done beside what level a reads, and then those from a to j: what
+// was not kept is computed again (the recursion of rotor: Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, "Optimal
+// checkpointing for heterogeneous chains"). Each pair has a list of peaks and costs of which none is better in both, in
 // real bytes; long lists are thinned by leaving some out, so no answer is too good. Pairs between the same blocks are
 // one: a net of many equal layers is as quick as one of few different ones.
 #include "compiler/solve/DagNest.h"
@@ -122,7 +122,9 @@ private:
     }
     fronts.assign(size_t(rowCount) * 3, Front());
     done.assign(size_t(rowCount) * 3, 0);
-    slots = std::clamp(6'000'000 / std::max(rowCount, 1), 96, 256);
+    // As many points as the work allows, and the memory.
+    int64_t pairs = int64_t(std::max(rowCount, 1)) * std::min(count, 90);
+    slots = int(std::clamp<int64_t>(std::min(work / 3 / pairs, 12'000'000 / int64_t(std::max(rowCount, 1))), 24, 256));
   }
 
   // Bytes that level a reads and level j does not: beside what counts in the level j. Does j read some of them?
@@ -169,6 +171,9 @@ private:
     int inside; // how much of what the level j reads must stay
     double cost;
   };
+  int64_t floorOf(const BlockOption &o, int b) const {
+    return std::max(o.forward.peak + outBytes[b], o.backward.peak);
+  }
   Split splitAt(int a, int j, int b) {
     bool shares;
     Split s;
@@ -192,12 +197,13 @@ private:
     return int(it - front.begin()) - 1;
   }
 
-  // The cheapest for each stretch of peaks, with its own peak.
+  // The cheapest for each stretch of peaks between two, with its own peak.
   class Slots {
   public:
-    Slots(int count, int64_t most) : points(count, {0, 1e300}), scale(double(count) / double(most + 1)) {}
+    Slots(int count, int64_t least, int64_t most)
+        : points(count, {0, 1e300}), least(least), scale(double(count) / double(most - least + 1)) {}
     void add(int64_t peak, double cost) {
-      Point &p = points[size_t(double(peak) * scale)];
+      Point &p = points[size_t(double(peak - least) * scale)];
       if (cost < p.cost || (cost == p.cost && peak < p.peak))
         p = {peak, cost};
     }
@@ -212,16 +218,18 @@ private:
 
   private:
     std::vector<Point> points;
+    int64_t least;
     double scale;
   };
 
+  static int64_t leastPeak(const Front &inside, int64_t beside, const Front *last, int64_t floor) {
+    if (inside.empty() || (last && last->empty()))
+      return INT64_MAX;
+    return std::max({floor, inside[0].peak + beside, last ? (*last)[0].peak : 0});
+  }
   // Going on inside, beside `beside` bytes; then `last`, or nothing.
   void combine(Slots &slots, const Front &inside, int64_t beside, const Front *last, int64_t floor, double cost) {
-    if (inside.empty() || (last && last->empty()))
-      return;
-    int64_t peak = std::max(floor, inside[0].peak + beside);
-    if (last)
-      peak = std::max(peak, (*last)[0].peak);
+    int64_t peak = leastPeak(inside, beside, last, floor);
     if (peak > budget)
       return;
     size_t i = size_t(lastWithin(inside, peak - beside)), k = last ? size_t(lastWithin(*last, peak)) : 0;
@@ -253,14 +261,33 @@ private:
     // From inside to outside, so that the recursion stays shallow.
     for (int j = b - 1; j > a; --j)
       cell(j, b, 0);
-    Slots found(slots, budget);
+    int64_t least = INT64_MAX, most = 0;
+    auto see = [&](const Front &inside, int64_t beside, const Front *last, int64_t floor) {
+      int64_t peak = leastPeak(inside, beside, last, floor);
+      if (peak <= budget) {
+        int64_t high = std::max({peak, inside.back().peak + beside, last ? last->back().peak : 0});
+        least = std::min(least, peak), most = std::max(most, std::min(high, budget));
+      }
+    };
+    std::vector<Split> splits;
+    std::vector<int> at;
     for (const BlockOption &o : way.options[keeps])
-      combine(found, cell(a + 1, b, o.insideKeeps), o.beside, nullptr,
-              std::max(o.forward.peak + outBytes[b], o.backward.peak), o.cost());
+      see(cell(a + 1, b, o.insideKeeps), o.beside, nullptr, floorOf(o, b));
     for (int j = a + 1; j < b; j = nextSplit(a, j, b)) {
       Split s = splitAt(a, j, b);
-      if (s.floor <= budget)
-        combine(found, cell(j, b, s.inside), s.beside, &cell(a, j, keeps), s.floor, s.cost);
+      if (s.floor > budget)
+        continue;
+      splits.push_back(s), at.push_back(j);
+      see(cell(j, b, s.inside), s.beside, &cell(a, j, keeps), s.floor);
+    }
+    if (least > most)
+      return fronts[key];
+    Slots found(slots, least, most);
+    for (const BlockOption &o : way.options[keeps])
+      combine(found, cell(a + 1, b, o.insideKeeps), o.beside, nullptr, floorOf(o, b), o.cost());
+    for (size_t i = 0; i < splits.size(); ++i) {
+      const Split &s = splits[i];
+      combine(found, cell(at[i], b, s.inside), s.beside, &cell(a, at[i], keeps), s.floor, s.cost);
     }
     work -= slots / 4;
     return fronts[key] = found.front();
@@ -290,7 +317,7 @@ private:
     const BlockOption *option = nullptr;
     int level = -1;
     for (const BlockOption &o : way.options[keeps]) {
-      if (std::max(o.forward.peak + outBytes[b], o.backward.peak) > peak)
+      if (floorOf(o, b) > peak)
         continue;
       const Front &inside = cell(a + 1, b, o.insideKeeps);
       int i = lastWithin(inside, peak - o.beside);

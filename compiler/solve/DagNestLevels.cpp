@@ -209,7 +209,8 @@ std::vector<Block> makeBlocks(const Dag &d, const std::vector<int> &order, const
     Level none{level.begin, level.begin, {}, {}};
     const Level &inner = hasInner ? levels[j + 1] : none;
     Block b;
-    size_t count = level.in.size() + size_t(inner.begin - level.begin) + size_t(level.end - inner.end) + inner.out.size();
+    size_t count =
+        level.in.size() + size_t(inner.begin - level.begin) + size_t(level.end - inner.end) + inner.out.size();
     if (count > Block::kMost)
       return {};
     auto take = [&](int t, uint64_t &set) {

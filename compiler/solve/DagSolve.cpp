@@ -103,7 +103,7 @@ public:
   DagSolution run() {
     for (std::vector<int> &sequence : detail::orders(d, order))
       if (n <= kLarge || trails.size() < 2)
-        trails.push_back({std::move(sequence), {}, 1e300});
+        trails.push_back({std::move(sequence), {}, 1e300, {}});
     for (Trail &t : trails)
       consider(t.sequence);
     if (budget >= s.memoryBound) {
@@ -131,6 +131,7 @@ private:
     std::vector<int> sequence;
     std::vector<Runs> starts;
     double reached;
+    std::vector<Runs> nested; // by structure
   };
   struct Look {
     Runs runs, smallest;
@@ -184,8 +185,8 @@ private:
     return result;
   }
 
-  // Fills the starts of a trail: what its nested structure allows, the planner's policies, greedy eviction, also for a little more than the budget if
-  // nothing fits. Returns the work done.
+  // Fills the starts of a trail: what its nested structure allows, the planner's policies, greedy eviction, also for a
+  // little more than the budget if nothing fits. Returns the work done.
   int64_t prepare(Trail &t, int64_t share, double until) const {
     std::vector<Start> list;
     int64_t left = share;
@@ -199,10 +200,13 @@ private:
       for (Runs &runs : detail::structuredRuns(d, t.sequence))
         add(std::move(runs));
     bool fits = false, nests = false;
-    int64_t quarter = left / 4, unused = quarter;
-    for (Runs &runs : nested(t.sequence, unused, until))
+    if (&t != &trails.front()) {
+      int64_t half = left / 2, unused = half;
+      t.nested = nested(t.sequence, unused, until);
+      left -= half - unused;
+    }
+    for (Runs &runs : t.nested)
       add(std::move(runs)), nests = true;
-    left -= quarter - unused;
     for (double more : {1.0, 1.1, 1.3}) {
       if (more > 1 && nests)
         break;
@@ -261,8 +265,9 @@ private:
     for (const Runs &runs : detail::evictingRuns(d, trails.front().sequence, budget, rest, part(0.02)))
       consider(runs);
     work -= glance - rest;
-    int64_t most = limits.work / 32, unused = most;
-    for (const Runs &runs : nested(trails.front().sequence, unused, part(0.05)))
+    int64_t most = limits.work / 8, unused = most;
+    trails.front().nested = nested(trails.front().sequence, unused, part(0.2));
+    for (const Runs &runs : trails.front().nested)
       consider(runs);
     work -= most - unused;
     if (exact(3 * glance, part(0.03)); exactDone)
