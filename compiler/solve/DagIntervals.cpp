@@ -261,7 +261,7 @@ double detail::intervalBound(const Dag &d, Order order, int64_t budget, double t
     for (int more : {3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}) {
       LinearProgram larger = intervals.program(std::min(more, intervals.most()));
       work -= 8 * larger.terms();
-      if (cells && larger.stepWork() * 4000 > mine)
+      if (cells && larger.stepWork() * 2500 > mine)
         break;
       cells = more, p = std::move(larger);
       if (more >= intervals.most())

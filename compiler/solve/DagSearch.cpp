@@ -6,7 +6,8 @@
 // over a range of stages changes the cost and the peak of those stages alone: it is evaluated exactly, in
 // microseconds.
 //
-// Moves: hold a value from where it last existed to where it was computed again; let it go between two uses.
+// Moves: hold a value from where it last existed to where it was computed again; let it go between two uses; let it go
+// and hold one near it in the graph instead.
 // Simulated annealing on cost plus a price on bytes above the budget; the price rises while the budget is broken and
 // falls while it is kept, so the search walks along the border of what fits.
 #include "compiler/solve/Dag.h"
@@ -157,22 +158,25 @@ public:
   // Holds (or not) v on entering the stages [from, to]. A stage that v only passes through, held where it was not or
   // the other way round, keeps its computations: its peak moves by the bytes of v. The others are evaluated.
   void change(int v, int from, int to, bool on) {
-    undoFrom = from, undoTo = to, undoValue = v, undoCount = 0;
-    undoBits.clear(), undoShifted.clear();
-    undoCost = totalCost, undoOver = totalOver;
+    if (changes == int(undos.size()))
+      undos.emplace_back();
+    Undo &u = undos[changes++];
+    u.from = from, u.to = to, u.value = v, u.count = 0;
+    u.bits.clear(), u.shifted.clear();
+    u.cost = totalCost, u.over = totalOver;
     int64_t move = on ? bytes[v] : -bytes[v];
     for (int t = from; t <= to; ++t) {
       bool flips = isHeld(t, v) != on;
-      undoBits.push_back(flips);
+      u.bits.push_back(flips);
       if (!flips)
         continue;
       held[size_t(t) * words + v / 64] ^= uint64_t(1) << (v % 64);
       hold[t] += move;
     }
     for (int t = from - 1; t <= std::min(to, n - 1); ++t) {
-      bool passes = t >= from && t < to && undoBits[t - from] && undoBits[t + 1 - from] && !didRun(t, v) &&
+      bool passes = t >= from && t < to && u.bits[t - from] && u.bits[t + 1 - from] && !didRun(t, v) &&
                     (on || !isUsed(t, v));
-      undoShifted.push_back(passes);
+      u.shifted.push_back(passes);
       Stage &s = stages[t];
       if (passes) {
         totalOver -= over(s.peak);
@@ -180,43 +184,24 @@ public:
         totalOver += over(s.peak);
         continue;
       }
-      if (undoCount == int(undoStages.size()))
-        undoStages.emplace_back();
+      if (u.count == int(u.stages.size()))
+        u.stages.emplace_back();
       totalCost -= s.cost, totalOver -= over(s.peak);
       uint64_t *bits = &ran[size_t(t) * words];
-      for (int u : s.runs)
-        bits[u / 64] = 0;
-      std::swap(s, undoStages[undoCount++]);
+      for (int w : s.runs)
+        bits[w / 64] = 0;
+      std::swap(s, u.stages[u.count++]);
       s.runs.clear();
       evaluate(t);
       totalCost += s.cost, totalOver += over(s.peak);
     }
     steps += (to - from) / 2;
   }
+  // The changes since the last accept or undo are kept, or taken back.
+  void accept() { changes = 0; }
   void undo() {
-    int64_t move = 0;
-    for (int t = undoFrom; t <= undoTo; ++t) {
-      if (!undoBits[t - undoFrom])
-        continue;
-      bool on = isHeld(t, undoValue);
-      move = on ? -bytes[undoValue] : bytes[undoValue];
-      held[size_t(t) * words + undoValue / 64] ^= uint64_t(1) << (undoValue % 64);
-      hold[t] += move;
-    }
-    for (size_t i = 0, k = 0; i < undoShifted.size(); ++i) {
-      int t = undoFrom - 1 + int(i);
-      if (undoShifted[i]) {
-        stages[t].peak += move;
-        continue;
-      }
-      uint64_t *bits = &ran[size_t(t) * words];
-      for (int v : stages[t].runs)
-        bits[v / 64] = 0;
-      std::swap(stages[t], undoStages[k++]);
-      for (int v : stages[t].runs)
-        bits[v / 64] |= uint64_t(1) << (v % 64);
-    }
-    totalCost = undoCost, totalOver = undoOver;
+    while (changes > 0)
+      undoOne(undos[--changes]);
   }
 
   Runs runs() const {
@@ -248,10 +233,39 @@ public:
 private:
   std::vector<char> mark;
   std::vector<int> uses;
-  std::vector<Stage> undoStages; // the first undoCount of them, for the stages that did not shift
-  std::vector<char> undoBits, undoShifted;
-  int undoFrom = 0, undoTo = 0, undoValue = 0, undoCount = 0;
-  double undoCost = 0, undoOver = 0;
+  struct Undo {
+    std::vector<Stage> stages; // the first `count` of them, for the stages that did not shift
+    std::vector<char> bits, shifted;
+    int from = 0, to = 0, value = 0, count = 0;
+    double cost = 0, over = 0;
+  };
+  void undoOne(Undo &u) {
+    int64_t move = 0;
+    for (int t = u.from; t <= u.to; ++t) {
+      if (!u.bits[t - u.from])
+        continue;
+      move = isHeld(t, u.value) ? -bytes[u.value] : bytes[u.value];
+      held[size_t(t) * words + u.value / 64] ^= uint64_t(1) << (u.value % 64);
+      hold[t] += move;
+    }
+    for (size_t i = 0, k = 0; i < u.shifted.size(); ++i) {
+      int t = u.from - 1 + int(i);
+      if (u.shifted[i]) {
+        stages[t].peak += move;
+        continue;
+      }
+      uint64_t *bits = &ran[size_t(t) * words];
+      for (int v : stages[t].runs)
+        bits[v / 64] = 0;
+      std::swap(stages[t], u.stages[k++]);
+      for (int v : stages[t].runs)
+        bits[v / 64] |= uint64_t(1) << (v % 64);
+    }
+    totalCost = u.cost, totalOver = u.over;
+  }
+
+  std::vector<Undo> undos; // the first `changes` of them
+  int changes = 0;
 };
 
 struct Rng {
@@ -337,6 +351,27 @@ public:
     return m;
   }
 
+  // Lets go of a held value and holds another one near it in the graph over the same stages: a checkpoint moves.
+  bool swap(int t) {
+    Move m = letGo(t);
+    if (m.value < 0)
+      return false;
+    int other = m.value;
+    for (int hops = 1 + rng.below(3); hops > 0; --hops) {
+      const std::vector<int> &up = r.sources[other], &down = r.users[other];
+      int pick = rng.below(int(up.size() + down.size()));
+      other = pick < int(up.size()) ? up[pick] : down[pick - int(up.size())];
+    }
+    int from = std::max(m.from, other + 1);
+    if (other == m.value || from > m.to)
+      return false;
+    while (from - 1 > other && !r.isHeld(from - 1, other) && !r.didRun(from - 1, other))
+      --from;
+    r.change(m.value, m.from, m.to, false);
+    r.change(other, from, m.to, true);
+    return true;
+  }
+
   void run(int64_t allowance, double hot, double cold, double &price, Runs &best, double &bestCost,
            int64_t &smallestPeak, Runs &smallest, double deadline) {
     int64_t start = r.steps;
@@ -353,7 +388,10 @@ public:
       r.steps += 8;
       bool over = r.totalOver > 0.5;
       int choice = rng.below(100);
-      Move m = choice < (over ? 75 : 35) ? letGo(pickStage(over)) : keep(rng.below(r.n));
+      bool swaps = rng.below(100) < swapShare;
+      Move m;
+      if (!swaps)
+        m = choice < (over ? 75 : 35) ? letGo(pickStage(over)) : keep(rng.below(r.n));
       broken += over;
       if (++sinceCheck == 200) {
         // Walk along the border: dearer while mostly broken, cheaper while mostly kept.
@@ -368,15 +406,17 @@ public:
           smallest = r.runs();
         }
       }
-      if (m.value < 0)
+      if (swaps ? !swap(pickStage(over && choice < 50)) : m.value < 0)
         continue;
-      r.change(m.value, m.from, m.to, m.on);
+      if (!swaps)
+        r.change(m.value, m.from, m.to, m.on);
       double next = r.totalCost + price * r.totalOver;
       double worse = next - current;
       if (worse > 0 && rng.unit() >= std::exp(-worse / temperature)) {
         r.undo();
         continue;
       }
+      r.accept();
       current = next;
       if (r.totalOver < 0.5 && r.totalCost < bestCost - 1e-9 * r.mean) {
         bestCost = r.totalCost;
@@ -386,6 +426,7 @@ public:
   }
 
 private:
+  static constexpr int swapShare = 20; // of a hundred moves
   Retention &r;
   Rng &rng;
 };
