@@ -259,6 +259,20 @@ private:
     }
   }
 
+  // From many moments together, the quick methods first. Returns the extra cost that is proved.
+  double lowerBound(int64_t left, double until) const {
+    double target = bestCost.cost - base, proof = cut;
+    using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
+    int fraction = 16;
+    for (Bound bound : {detail::dualBound, detail::windowBound, detail::intervalBound}) {
+      int64_t given = left / fraction, rest = given;
+      if (proof < target)
+        proof = std::max(proof, bound(d, order, budget, target, rest, fraction > 1 ? part(0.1) : until));
+      left -= given - rest, fraction /= 4;
+    }
+    return proof;
+  }
+
   void searchLarge() {
     // A glance: where little is affordable an exact search from a good start ends at once.
     int64_t glance = std::min<int64_t>(limits.work / 64, 8'000'000), rest = glance;
@@ -311,15 +325,8 @@ private:
                    second = look(top, each, end, 3 + 2 * phase);
                    return;
                  }
-                 double target = bestCost.cost - base;
-                 using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
-                 int fraction = 16;
-                 for (Bound bound : {detail::dualBound, detail::windowBound, detail::intervalBound}) {
-                   int64_t given = left / fraction, rest = given;
-                   if (dual < target)
-                     dual = std::max(dual, bound(d, order, budget, target, rest, fraction > 1 ? part(0.1) : end));
-                   left -= given - rest, fraction /= 4;
-                 }
+                 dual = lowerBound(5 * each / 2, end); // its steps are short ones
+                 left = 0;
                }});
       cut = std::max(cut, dual), work -= each - left;
       take(top, std::move(first));
