@@ -119,7 +119,7 @@ std::vector<Level> findLevels(const Dag &d, const std::vector<int> &order, int64
   });
   std::vector<Border> row = longestRow(single);
   row.insert(row.begin(), Border{0, n, 0, 0});
-  // Wide blocks: at every begin inside, the lightest border between the two levels.
+  // Wide blocks: at every begin inside, the border of the fewest values between the two levels.
   auto nodesOf = [&](size_t j) {
     int inside = j + 1 < row.size() ? row[j + 1].end - row[j + 1].begin : 0;
     return row[j].end - row[j].begin - inside;
@@ -129,51 +129,26 @@ std::vector<Level> findLevels(const Dag &d, const std::vector<int> &order, int64
     wide |= nodesOf(j) > kMostNodes;
   if (wide) {
     work -= (3 * n + edges) * int64_t(n) / 16;
-    std::vector<Border> lightest(n);
+    std::vector<std::vector<Border>> fewest(row.size());
     size_t j = 0;
     borders.sweep([&](int begin, auto &, auto &, auto &, auto &count, auto &weight) {
       while (j + 1 < row.size() && row[j + 1].begin <= begin)
         ++j;
       if (nodesOf(j) <= kMostNodes || begin <= row[j].begin)
         return;
-      int low = j + 1 < row.size() ? row[j + 1].end : turn, high = row[j].end;
-      Border &best = lightest[begin];
-      for (int end = std::max(low + (j + 1 < row.size()), begin + 1); end < high; ++end)
-        if (count[end] <= kMostValues && (!best.end || weight[end] < best.bytes))
-          best = {begin, end, count[end], weight[end]};
-    });
-    // Halving: of the borders that leave at least a quarter on either side, the lightest.
-    std::vector<Border> result;
-    std::vector<Border> stack(row.rbegin(), row.rend());
-    while (!stack.empty()) {
-      Border outer = stack.back();
-      stack.pop_back();
-      bool hasInner = !stack.empty();
-      Border inner = hasInner ? stack.back() : Border{};
-      int nodes = outer.end - outer.begin - (inner.end - inner.begin);
       Border best;
-      if (nodes > kMostNodes)
-        for (double share : {0.25, 0.1, 0.0}) {
-          int last = hasInner ? inner.begin : outer.end;
-          for (int begin = outer.begin + 1; begin < last; ++begin) {
-            const Border &b = lightest[begin];
-            if (!b.end || b.end >= outer.end || (hasInner && b.end <= inner.end))
-              continue;
-            int within = b.end - b.begin - (inner.end - inner.begin);
-            if (within < 1 + share * nodes || nodes - within < 1 + share * nodes)
-              continue;
-            if (!best.end || b.bytes < best.bytes)
-              best = b;
-          }
-          if (best.end)
-            break;
-        }
-      if (best.end) {
-        stack.push_back(best);
-        stack.push_back(outer);
-      } else {
-        result.push_back(outer);
-      }
+      for (int end = j + 1 < row.size() ? row[j + 1].end : std::max(turn, begin + 1); end < row[j].end; ++end)
+        if (count[end] <= kMostValues && (!best.end || count[end] < best.count ||
+                                          (count[end] == best.count && weight[end] < best.bytes)))
+          best = {begin, end, count[end], weight[end]};
+      if (best.end)
+        fewest[j].push_back(best);
+    });
+    std::vector<Border> result;
+    for (size_t k = 0; k < row.size(); ++k) {
+      result.push_back(row[k]);
+      for (const Border &b : longestRow(fewest[k]))
+        result.push_back(b);
     }
     row = std::move(result);
   }
