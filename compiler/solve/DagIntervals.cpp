@@ -241,10 +241,51 @@ private:
 
 } // namespace
 
-double detail::intervalBound(const Dag &d, Order order, int64_t budget, double target, int64_t &work,
+namespace {
+
+// A value c that only u reads, while u reads nothing else and is no larger, is never worth holding: u is. So both are
+// one node, computed when c is. In every schedule without needless computations whatever comes from c comes from u, and
+// u is computed at least as often; where c is held, u could count as held, and is no larger. Its moment is the first
+// computation of c.
+Dag merged(const Dag &d) {
+  int n = d.size();
+  std::vector<int> into(n), number(n, -1);
+  for (int v = 0; v < n; ++v)
+    into[v] = v;
+  auto target = [&](int v) {
+    while (into[v] != v)
+      v = into[v];
+    return v;
+  };
+  for (int c = 0; c < n; ++c)
+    if (const std::vector<int> &users = d.nodes[c].users; users.size() == 1)
+      if (const Dag::Node &u = d.nodes[users[0]]; u.sources.size() == 1 && u.bytes <= d.nodes[c].bytes)
+        into[c] = users[0];
+  Dag result;
+  for (int v = 0; v < n; ++v)
+    if (into[v] == v) {
+      number[v] = result.size();
+      result.nodes.push_back(d.nodes[v]);
+      result.nodes.back().cost = 0;
+      result.nodes.back().sources.clear(), result.nodes.back().users.clear();
+    }
+  for (int v = 0; v < n; ++v) {
+    int t = number[target(v)];
+    result.nodes[t].cost += d.nodes[v].cost;
+    for (int s : d.nodes[v].sources)
+      if (into[s] == s) // else v and s are one
+        result.nodes[t].sources.push_back(number[s]), result.nodes[number[s]].users.push_back(t);
+  }
+  return result;
+}
+
+} // namespace
+
+double detail::intervalBound(const Dag &whole, Order order, int64_t budget, double target, int64_t &work,
                              double deadline) {
-  if (d.size() == 0 || budget < memoryBound(d))
+  if (whole.size() == 0 || budget < memoryBound(whole))
     return 0;
+  Dag d = order == Order::Free ? merged(whole) : whole;
   Intervals intervals(d, order, budget);
   work -= int64_t(d.size()) * d.size();
   target /= intervals.scale;
