@@ -27,7 +27,8 @@ public:
   Nest(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work, double deadline)
       : d(d), order(order), budget(budget), work(work), deadline(deadline) {}
 
-  bool prepare(bool inOrder) {
+  // `coarse`: rows of blocks are taken as one where there are many.
+  bool prepare(bool inOrder, bool coarse) {
     levels = findLevels(d, order, work);
     blocks = makeBlocks(d, order, levels);
     count = int(blocks.size());
@@ -57,11 +58,19 @@ public:
     for (int j = 0; j < count; ++j)
       if (!wayOf(j).possible)
         return false;
-    reach.resize(count), prefix.assign(count + 1, 0);
     for (int j = 0; j < count; ++j)
-      prefix[j + 1] = prefix[j] + (j + 1 < count ? wayOf(j).forward[0].cost : 0);
-    nameRows();
-    return true;
+      firstBlock.push_back(j);
+    blockWays = ways, blockKinds = kinds;
+    if (!coarse)
+      start(count);
+    if (coarse ? count <= kManyLevels : slots < kFewSlots)
+      return false;
+    if (coarse) {
+      start(kLongestRow);
+      coarsen();
+      start(count);
+    }
+    return !late();
   }
 
   // Peaks and costs of everything; empty if nothing fits, or if time ran out.
@@ -72,8 +81,11 @@ public:
   }
 
   Runs runsAt(int64_t peak) {
+    std::vector<int> found;
+    emit(0, count, 0, peak, found);
     Runs runs;
-    emit(0, count, 0, peak, runs);
+    for (int v : found)
+      decode(v, runs);
     return runs;
   }
 
@@ -101,30 +113,100 @@ private:
     }
   }
 
-  // Rows of equal blocks have one name, so that what is known for one is known for all. Where values pass through
-  // levels what else is held matters, and every row has its own.
-  void nameRows() {
-    rows.assign(count, std::vector<int>());
-    std::map<std::pair<int, int>, int> names;
+  // Rows of equal blocks have one name, so that what is known for one is known for all: what passes through a row of
+  // levels shows in the blocks. Rows of up to `longest` blocks.
+  void start(int longest) {
+    reach.assign(count, {}), prefix.assign(count + 1, 0);
+    for (int j = 0; j < count; ++j)
+      prefix[j + 1] = prefix[j] + (j + 1 < count ? wayOf(j).forward[0].cost : 0);
+    rows.assign(count, {});
+    rowCount = 0;
+    std::unordered_map<uint64_t, int> names;
     for (int a = count - 1; a >= 0; --a) {
-      rows[a].resize(count - a + 1);
-      for (int b = a + 1; b <= count; ++b) {
-        int &row = rows[a][b - a];
-        if (overlaps) {
-          row = rowCount++;
-          continue;
-        }
-        int rest = b == a + 1 ? -1 : rows[a + 1][b - a - 1];
-        auto [it, fresh] = names.insert({{kinds[a], rest}, rowCount});
+      int most = std::min(count - a, longest);
+      rows[a].resize(most + 1);
+      for (int length = 1; length <= most; ++length) {
+        uint64_t rest = length == 1 ? 0 : uint64_t(rows[a + 1][length - 1]) + 1;
+        auto [it, fresh] = names.insert({uint64_t(kinds[a]) << 32 | rest, rowCount});
         rowCount += fresh;
-        row = it->second;
+        rows[a][length] = it->second;
       }
+      work -= 8 * most;
     }
     fronts.assign(size_t(rowCount) * 3, Front());
     done.assign(size_t(rowCount) * 3, 0);
     // As many points as the work allows, and the memory.
-    int64_t pairs = int64_t(std::max(rowCount, 1)) * std::min(count, 90);
-    slots = int(std::clamp<int64_t>(std::min(work / 3 / pairs, 12'000'000 / int64_t(std::max(rowCount, 1))), 24, 256));
+    int64_t pairs = int64_t(std::max(rowCount, 1)) * std::min({count, longest, 90});
+    slots = int(std::clamp<int64_t>(std::min(work / 3 / pairs, 12'000'000 / int64_t(std::max(rowCount, 1))), 1, 256));
+  }
+
+  // Rows of blocks become blocks: the levels between them are those with the lightest borders, and where these lie far
+  // apart, or are too many, others at even distances.
+  void coarsen() {
+    std::vector<int64_t> weights;
+    for (int j = 1; j < count; ++j)
+      weights.push_back(inBytes[j] + outBytes[j]);
+    std::vector<int64_t> sorted = weights;
+    std::sort(sorted.begin(), sorted.end());
+    size_t light = sorted.size() > kManyLevels ? kManyLevels : sorted.size() - 1;
+    int64_t limit = sorted[light]; // those below it are no more than that
+    std::vector<int> cuts{0};
+    for (int j = 1; j <= count; ++j)
+      if (j == count || weights[j - 1] < limit) {
+        int from = cuts.back(), parts = (j - from + kLongestRow - 1) / kLongestRow;
+        parts = std::max(parts, int(int64_t(kManyLevels) * (j - from) / count));
+        for (int k = 1; k <= std::min(parts, j - from); ++k)
+          if (int cut = from + (j - from) * k / std::min(parts, j - from); cut > cuts.back())
+            cuts.push_back(cut);
+        if (cuts.back() < j)
+          cuts.push_back(j);
+      }
+    std::map<std::vector<int>, int> known;
+    std::vector<BlockWays> newWays;
+    std::vector<int> newKinds, newFirst;
+    std::vector<Level> newLevels;
+    std::vector<int64_t> newIn, newOut;
+    for (size_t k = 0; k + 1 < cuts.size() && !late(); ++k) {
+      int from = cuts[k], to = cuts[k + 1];
+      std::vector<int> key(kinds.begin() + from, kinds.begin() + to);
+      auto [it, fresh] = known.insert({key, int(newWays.size())});
+      if (fresh)
+        newWays.push_back(wayOfRow(from, to));
+      newKinds.push_back(it->second);
+      newFirst.push_back(from), newLevels.push_back(levels[from]);
+      newIn.push_back(inBytes[from]), newOut.push_back(outBytes[from]);
+    }
+    newOut.push_back(0);
+    ways = std::move(newWays), kinds = std::move(newKinds), firstBlock = std::move(newFirst);
+    levels = std::move(newLevels), inBytes = std::move(newIn), outBytes = std::move(newOut);
+    count = int(kinds.size());
+  }
+
+  BlockWays wayOfRow(int from, int to) {
+    std::vector<const BlockWays *> row;
+    for (int j = from; j < to; ++j)
+      row.push_back(&wayOf(j));
+    BlockWays w = waysOfRow(row, budget);
+    w.forward[1] = w.forward[0];
+    w.forward[1].peak = wayTo(from, to);
+    w.forward[1].cost += wayOf(from).forward[1].cost - wayOf(from).forward[0].cost;
+    std::vector<int> &runs = w.forward[1].runs;
+    runs.erase(runs.begin(), runs.begin() + wayOf(from).forward[0].runs.size());
+    runs.insert(runs.begin(), wayOf(from).forward[1].runs.begin(), wayOf(from).forward[1].runs.end());
+    for (int keeps = 0; keeps < 3; ++keeps) {
+      const Front &front = cell(from, to, keeps);
+      size_t points = std::min<size_t>(front.size(), 24);
+      for (size_t i = 0; i < points; ++i) {
+        const Point &p = front[points > 1 ? i * (front.size() - 1) / (points - 1) : front.size() - 1];
+        Passage passage{p.peak, p.cost, {}};
+        emit(from, to, keeps, p.peak, passage.runs);
+        for (int &v : passage.runs)
+          v += v < 0 ? from : -from * Passage::kBlock;
+        w.alone[keeps].push_back(std::move(passage));
+      }
+    }
+    w.possible = !w.alone[0].empty();
+    return w;
   }
 
   // Bytes that level a reads and level j does not: beside what counts in the level j. Does j read some of them?
@@ -165,6 +247,7 @@ private:
   }
 
   static constexpr double kTight = 0.85; // share of the budget
+  static constexpr int kManyLevels = 120, kLongestRow = 48, kFewSlots = 20;
 
   struct Split {
     int64_t floor, beside;
@@ -293,16 +376,22 @@ private:
     return fronts[key] = found.front();
   }
 
-  void put(int level, const std::vector<int> &values, Runs &runs) const {
+  // A run of a block's value, or of what a block reads from outside, numbered over all blocks.
+  void put(int level, const std::vector<int> &values, std::vector<int> &runs) const {
     for (int v : values)
-      if (v >= 0)
-        runs.push_back(order[blocks[level].place[v]]);
-      else
-        for (int j = 0; j < level; ++j)
-          put(j, wayOf(j).forward[0].runs, runs);
+      runs.push_back(v < 0 ? v - firstBlock[level] : v + Passage::kBlock * firstBlock[level]);
+  }
+  void decode(int v, Runs &runs) const {
+    if (v >= 0) {
+      runs.push_back(order[blocks[v / Passage::kBlock].place[v % Passage::kBlock]]);
+      return;
+    }
+    for (int j = 0; j < -1 - v; ++j)
+      for (int u : blockWays[blockKinds[j]].forward[0].runs)
+        runs.push_back(order[blocks[j].place[u]]);
   }
 
-  void emit(int a, int b, int keeps, int64_t peak, Runs &runs) {
+  void emit(int a, int b, int keeps, int64_t peak, std::vector<int> &runs) {
     const BlockWays &way = wayOf(a);
     if (b == a + 1) {
       const Passage *best = nullptr;
@@ -361,6 +450,9 @@ private:
   std::vector<double> prefix;
   bool overlaps = false;
   int count = 0, rowCount = 0, slots = 0;
+  // Of each level its first block; the blocks' own ways.
+  std::vector<int> firstBlock, blockKinds;
+  std::vector<BlockWays> blockWays;
   std::vector<std::vector<int>> rows;
   std::vector<Front> fronts;
   std::vector<char> done;
@@ -383,18 +475,23 @@ bool inOrder(const std::vector<int> &order, const Runs &runs) {
 
 std::vector<Runs> nestedRuns(const Dag &d, Order order, const std::vector<int> &sequence, int64_t budget,
                              int64_t &work, double deadline) {
-  Nest nest(d, sequence, budget, work, deadline);
   std::vector<Runs> result;
-  if (!nest.prepare(order == Order::Given))
-    return result;
-  const Front front = nest.all();
-  if (front.empty())
-    return result;
-  for (int64_t peak : {front.back().peak, front.front().peak}) {
-    Runs runs = nest.runsAt(peak);
-    if ((order == Order::Free || inOrder(sequence, runs)) && (result.empty() || result[0] != runs))
-      result.push_back(std::move(runs));
+  for (bool coarse : {false, true}) {
+    Nest nest(d, sequence, budget, work, deadline);
+    if (!nest.prepare(order == Order::Given, coarse))
+      continue;
+    const Front front = nest.all();
+    if (front.empty())
+      continue;
+    for (int64_t peak : {front.back().peak, front.front().peak}) {
+      Runs runs = nest.runsAt(peak);
+      if ((order == Order::Free || inOrder(sequence, runs)) &&
+          std::find(result.begin(), result.end(), runs) == result.end())
+        result.push_back(std::move(runs));
+    }
   }
+  std::stable_sort(result.begin(), result.end(),
+                   [&](const Runs &a, const Runs &b) { return simulate(d, a).cost < simulate(d, b).cost; });
   return result;
 }
 

@@ -9,6 +9,9 @@
 
 #include "compiler/solve/Dag.h"
 
+#include <cstddef>
+#include <cstdint>
+
 namespace cinch::solve::detail {
 
 struct Level {
@@ -44,7 +47,10 @@ std::vector<Block> makeBlocks(const Dag &, const std::vector<int> &order, const 
 struct Passage {
   int64_t peak = 0;
   double cost = 0;
-  std::vector<int> runs; // values of the block; -1: what comes in is got again
+  // The block's values; of a row of blocks kBlock times the number in the row is added. Negative: -1 - k: what block k
+  // of the row reads from outside is got again.
+  std::vector<int> runs;
+  static constexpr int kBlock = 64;
 };
 // Getting back what comes in, from the start of the order.
 struct Refetch {
@@ -70,6 +76,10 @@ struct BlockWays {
 BlockWays waysOf(const Block &, bool inOrder, int64_t budget, int64_t &work);
 // More ways for `alone`, which get back in the middle what came in.
 void addRefetching(BlockWays &, const Block &, bool inOrder, const Refetch &, int64_t budget, int64_t &work);
+// Some ways of a row of blocks taken as one: all but `forward[1]`, which depends on what passes through, and `alone`.
+BlockWays waysOfRow(const std::vector<const BlockWays *> &row, int64_t budget);
+// Only those that none beats, by rising peak; no more than `most`.
+void thin(std::vector<Passage> &, size_t most = SIZE_MAX);
 
 } // namespace cinch::solve::detail
 #endif

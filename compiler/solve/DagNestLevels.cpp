@@ -96,7 +96,7 @@ std::vector<Border> longestRow(const std::vector<Border> &list) {
 } // namespace
 
 std::vector<Level> findLevels(const Dag &d, const std::vector<int> &order, int64_t &work) {
-  constexpr int kMostNodes = 20, kMostValues = 20; // of a block that is not divided; crossing a border
+  constexpr int kMostNodes = 20, kMostValues = 40; // of a block that is not divided; crossing a border
   int n = d.size();
   if (n < 8)
     return {};

@@ -7,6 +7,7 @@
 #include "compiler/solve/DagNest.h"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <unordered_map>
 
@@ -14,18 +15,6 @@ namespace cinch::solve::detail {
 namespace {
 
 constexpr int kLabels = 200'000, kForwardLabels = 5'000; // of one search
-
-// Only those that none beats, by rising peak.
-void thin(std::vector<Passage> &list) {
-  std::stable_sort(list.begin(), list.end(), [](const Passage &a, const Passage &c) {
-    return a.peak != c.peak ? a.peak < c.peak : a.cost < c.cost;
-  });
-  std::vector<Passage> front;
-  for (Passage &p : list)
-    if (front.empty() || p.cost < front.back().cost)
-      front.push_back(std::move(p));
-  list = std::move(front);
-}
 
 int lowest(uint64_t set) { return __builtin_ctzll(set); }
 uint64_t bit(int v) { return uint64_t(1) << v; }
@@ -151,6 +140,20 @@ private:
 
 } // namespace
 
+void thin(std::vector<Passage> &list, size_t most) {
+  std::stable_sort(list.begin(), list.end(), [](const Passage &a, const Passage &c) {
+    return a.peak != c.peak ? a.peak < c.peak : a.cost < c.cost;
+  });
+  std::vector<Passage> front;
+  for (Passage &p : list)
+    if (front.empty() || p.cost < front.back().cost)
+      front.push_back(std::move(p));
+  list.clear();
+  size_t count = std::min(front.size(), most);
+  for (size_t i = 0; i < count; ++i)
+    list.push_back(std::move(front[count == front.size() ? i : i * (front.size() - 1) / (count - 1)]));
+}
+
 int64_t Block::bytesOf(uint64_t set) const {
   int64_t sum = 0;
   for (; set; set &= set - 1)
@@ -268,6 +271,63 @@ void addRefetching(BlockWays &w, const Block &b, bool inOrder, const Refetch &re
     thin(w.alone[keeps]);
   }
   w.possible = !w.alone[0].empty();
+}
+
+BlockWays waysOfRow(const std::vector<const BlockWays *> &row, int64_t budget) {
+  BlockWays w;
+  auto append = [](std::vector<int> &to, const std::vector<int> &runs, int block) {
+    for (int v : runs)
+      to.push_back(v < 0 ? v - block : v + Passage::kBlock * block);
+  };
+  for (size_t i = 0; i < row.size(); ++i) {
+    const Passage &step = row[i]->forward[0];
+    w.forward[0].peak = std::max(w.forward[0].peak, step.peak), w.forward[0].cost += step.cost;
+    append(w.forward[0].runs, step.runs, int(i));
+  }
+  // Each block keeps what is worth it at a price on bytes: no price, then from the dearest byte of any block down to
+  // the cheapest.
+  double high = 0, low = 1e300;
+  for (const BlockWays *block : row)
+    for (const BlockOption &a : block->options[0])
+      for (const BlockOption &b : block->options[0])
+        if (a.cost() < b.cost() && a.beside > b.beside) {
+          double price = (b.cost() - a.cost()) / double(a.beside - b.beside);
+          high = std::max(high, price), low = std::min(low, price);
+        }
+  constexpr int kPrices = 16;
+  for (int keeps = 0; keeps < 3; ++keeps)
+    for (int k = 0; k <= kPrices; ++k) {
+      double price = k == 0 || high <= 0 ? 0 : 0.9 * low * std::pow(1.2 * high / low, double(k - 1) / (kPrices - 1));
+      BlockOption whole;
+      std::vector<const BlockOption *> chosen;
+      int inside = keeps;
+      for (const BlockWays *block : row) {
+        const BlockOption *best = nullptr;
+        for (const BlockOption &o : block->options[inside])
+          if (!best || o.cost() + price * double(o.beside) < best->cost() + price * double(best->beside))
+            best = &o;
+        if (!best)
+          break;
+        whole.forward.peak = std::max(whole.forward.peak, whole.beside + best->forward.peak);
+        whole.backward.peak = std::max(whole.backward.peak, whole.beside + best->backward.peak);
+        whole.forward.cost += best->forward.cost, whole.backward.cost += best->backward.cost;
+        whole.beside += best->beside, whole.insideKeeps = inside = best->insideKeeps;
+        chosen.push_back(best);
+      }
+      if (chosen.size() < row.size() || std::max(whole.forward.peak, whole.backward.peak) > budget)
+        continue;
+      for (size_t i = 0; i < chosen.size(); ++i)
+        append(whole.forward.runs, chosen[i]->forward.runs, int(i));
+      for (size_t i = chosen.size(); i-- > 0;)
+        append(whole.backward.runs, chosen[i]->backward.runs, int(i));
+      std::vector<BlockOption> &options = w.options[keeps];
+      if (std::none_of(options.begin(), options.end(), [&](const BlockOption &o) {
+            return o.cost() <= whole.cost() && o.beside <= whole.beside && o.forward.peak <= whole.forward.peak &&
+                   o.backward.peak <= whole.backward.peak && o.insideKeeps <= whole.insideKeeps;
+          }))
+        options.push_back(std::move(whole));
+    }
+  return w;
 }
 
 } // namespace cinch::solve::detail

@@ -92,8 +92,11 @@ class Solver {
 public:
   Solver(const Dag &d, Order order, int64_t budget, const DagLimits &limits)
       : d(d), order(order), budget(budget), limits(limits), n(d.size()), base(detail::totalCost(d)), work(limits.work) {
-    if (limits.seconds <= 0) // a step on a large graph takes longer
-      this->limits.work = work = limits.work / (1 + n / 4000);
+    // With a time limit no more work than that time can hold, so that no phase starts what it cannot end. A step on a
+    // large graph takes longer.
+    if (limits.seconds > 0 && limits.seconds < 1e6)
+      work = std::min(work, int64_t(limits.seconds * kStepsPerSecond));
+    this->limits.work = work = work / (1 + n / 4000);
     deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
     s.memoryBound = detail::memoryBound(d);
     s.bound = base;
@@ -120,7 +123,8 @@ public:
   }
 
 private:
-  static constexpr int kSmall = 16, kLarge = 2000; // above this an order is dear to look at
+  static constexpr double kStepsPerSecond = 6e8; // of two threads, at most
+  static constexpr int kSmall = 16, kMedium = 500, kLarge = 2000; // above this an order is dear to look at
 
   struct Start {
     Runs runs;
@@ -279,7 +283,7 @@ private:
     for (const Runs &runs : detail::evictingRuns(d, trails.front().sequence, budget, rest, part(0.02)))
       consider(runs);
     work -= glance - rest;
-    int64_t most = limits.work / 8, unused = most;
+    int64_t most = limits.work / (n > kMedium ? 3 : 8), unused = most;
     trails.front().nested = nested(trails.front().sequence, unused, part(0.2));
     for (const Runs &runs : trails.front().nested)
       consider(runs);
