@@ -7,6 +7,7 @@
 // real bytes; long lists are thinned by leaving some out, so no answer is too good. Pairs between the same blocks are
 // one: a net of many equal layers is as quick as one of few different ones.
 #include "compiler/solve/DagNest.h"
+#include "compiler/solve/DagNestFront.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -15,12 +16,6 @@
 
 namespace cinch::solve::detail {
 namespace {
-
-struct Point {
-  int64_t peak;
-  double cost;
-};
-using Front = std::vector<Point>; // peaks rise, costs fall
 
 class Nest {
 public:
@@ -67,6 +62,8 @@ public:
       return false;
     if (coarse) {
       start(kLongestRow);
+      if (slots == 0)
+        return false;
       coarsen();
       start(count);
     }
@@ -132,6 +129,10 @@ private:
         rows[a][length] = it->second;
       }
       work -= 8 * most;
+      if (rowCount > kManyRows) { // no lists worth having for so many
+        slots = 0;
+        return;
+      }
     }
     fronts.assign(size_t(rowCount) * 3, Front());
     done.assign(size_t(rowCount) * 3, 0);
@@ -247,7 +248,7 @@ private:
   }
 
   static constexpr double kTight = 0.85; // share of the budget
-  static constexpr int kManyLevels = 120, kLongestRow = 48, kFewSlots = 20;
+  static constexpr int kManyLevels = 120, kLongestRow = 48, kFewSlots = 24, kManyRows = 400'000;
 
   struct Split {
     int64_t floor, beside;
@@ -273,59 +274,6 @@ private:
       return j + 1;
     int from = std::min(j - a, b - j);
     return j + std::max(1, std::min(length / 64, from / 6));
-  }
-
-  static int lastWithin(const Front &front, int64_t peak) {
-    auto it = std::upper_bound(front.begin(), front.end(), peak, [](int64_t p, const Point &x) { return p < x.peak; });
-    return int(it - front.begin()) - 1;
-  }
-
-  // The cheapest for each stretch of peaks between two, with its own peak.
-  class Slots {
-  public:
-    Slots(int count, int64_t least, int64_t most)
-        : points(count, {0, 1e300}), least(least), scale(double(count) / double(most - least + 1)) {}
-    void add(int64_t peak, double cost) {
-      Point &p = points[size_t(double(peak - least) * scale)];
-      if (cost < p.cost || (cost == p.cost && peak < p.peak))
-        p = {peak, cost};
-    }
-    Front front() const {
-      Front result;
-      double least = 1e300;
-      for (const Point &p : points)
-        if (p.cost < least)
-          least = p.cost, result.push_back(p);
-      return result;
-    }
-
-  private:
-    std::vector<Point> points;
-    int64_t least;
-    double scale;
-  };
-
-  static int64_t leastPeak(const Front &inside, int64_t beside, const Front *last, int64_t floor) {
-    if (inside.empty() || (last && last->empty()))
-      return INT64_MAX;
-    return std::max({floor, inside[0].peak + beside, last ? (*last)[0].peak : 0});
-  }
-  // Going on inside, beside `beside` bytes; then `last`, or nothing.
-  void combine(Slots &slots, const Front &inside, int64_t beside, const Front *last, int64_t floor, double cost) {
-    int64_t peak = leastPeak(inside, beside, last, floor);
-    if (peak > budget)
-      return;
-    size_t i = size_t(lastWithin(inside, peak - beside)), k = last ? size_t(lastWithin(*last, peak)) : 0;
-    for (;;) {
-      slots.add(peak, cost + inside[i].cost + (last ? (*last)[k].cost : 0));
-      --work;
-      int64_t nextInside = i + 1 < inside.size() ? inside[i + 1].peak + beside : INT64_MAX;
-      int64_t nextLast = last && k + 1 < last->size() ? (*last)[k + 1].peak : INT64_MAX;
-      peak = std::min(nextInside, nextLast);
-      if (peak > budget)
-        return;
-      i += nextInside == peak, k += nextLast == peak;
-    }
   }
 
   const Front &cell(int a, int b, int keeps) {
@@ -367,10 +315,10 @@ private:
       return fronts[key];
     Slots found(slots, least, most);
     for (const BlockOption &o : way.options[keeps])
-      combine(found, cell(a + 1, b, o.insideKeeps), o.beside, nullptr, floorOf(o, b), o.cost());
+      combine(found, cell(a + 1, b, o.insideKeeps), o.beside, nullptr, floorOf(o, b), o.cost(), budget, work);
     for (size_t i = 0; i < splits.size(); ++i) {
       const Split &s = splits[i];
-      combine(found, cell(at[i], b, s.inside), s.beside, &cell(a, at[i], keeps), s.floor, s.cost);
+      combine(found, cell(at[i], b, s.inside), s.beside, &cell(a, at[i], keeps), s.floor, s.cost, budget, work);
     }
     work -= slots / 4;
     return fronts[key] = found.front();

@@ -104,7 +104,10 @@ std::vector<Level> findLevels(const Dag &d, const std::vector<int> &order, int64
   int64_t edges = 0;
   for (const Dag::Node &node : d.nodes)
     edges += int64_t(node.sources.size());
-  work -= (3 * n + edges) * int64_t(n) / 16; // plain sums over arrays
+  int64_t sweep = (3 * n + edges) * int64_t(n) / 16; // plain sums over arrays
+  if (work < 2 * sweep)
+    return {};
+  work -= sweep;
   // Where most values are alive the sweep turns: levels reach beyond it.
   int turn = 0;
   std::vector<Border> single;
@@ -128,7 +131,7 @@ std::vector<Level> findLevels(const Dag &d, const std::vector<int> &order, int64
   for (size_t j = 0; j < row.size(); ++j)
     wide |= nodesOf(j) > kMostNodes;
   if (wide) {
-    work -= (3 * n + edges) * int64_t(n) / 16;
+    work -= sweep;
     std::vector<std::vector<Border>> fewest(row.size());
     size_t j = 0;
     borders.sweep([&](int begin, auto &, auto &, auto &, auto &count, auto &weight) {

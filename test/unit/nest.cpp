@@ -146,11 +146,31 @@ static void testEqualLayers() {
          "work for twice the layers: " + std::to_string(used[0]) + ", " + std::to_string(used[1]));
 }
 
+// So many levels that rows of blocks are taken as one: what block ways of a row say is checked by the schedules.
+static void testManyLevels() {
+  for (const char *family : {"chain", "transformer", "unet", "residual"})
+    for (Order order : {Order::Free, Order::Given}) {
+      Dag d = trainingDag(family, std::string(family) == "residual" ? 3000 : 1500);
+      int64_t high = simulate(d, listed(d)).peak, low = detail::memoryBound(d);
+      for (double share : {0.5, 0.05, 0.005}) {
+        int64_t budget = low + int64_t(share * double(high - low)), work = 60'000'000;
+        std::string name = family + std::string(" of many levels at ") + std::to_string(share);
+        std::vector<Runs> found = detail::nestedRuns(d, order, listed(d), budget, work, 0);
+        expect(share < 0.01 || !found.empty(), name + ": there is a schedule");
+        for (const Runs &runs : found) {
+          std::string wrong = verify(d, order, budget, withFrees(d, runs), simulate(d, runs));
+          expect(wrong.empty(), name + ": " + wrong);
+        }
+      }
+    }
+}
+
 int main() {
   testLevels();
   testSchedules();
   testAgainstExact();
   testEqualLayers();
+  testManyLevels();
   std::printf("%d passed, %d failed\n", passed, failed);
   return failed != 0;
 }
