@@ -58,9 +58,9 @@ public:
   double scale;
   int most() const { return int(tight.size()); }
 
-  // With this many moments, or a few fewer; both ends of an interval are moments.
-  detail::LinearProgram program(int cells) {
-    choose(cells);
+  // With about this many moments, spread evenly or more of them where there is least room.
+  detail::LinearProgram program(int cells, bool evenly) {
+    choose(cells, evenly);
     detail::LinearProgram p;
     y.assign(K, std::vector<int>(n, -1)), held = y;
     for (int a = 0; a < K; ++a)
@@ -133,14 +133,24 @@ private:
     return wanted;
   }
 
-  // Of each of `cells` stretches of the path the moment that leaves the fewest bytes to others.
-  void choose(int cells) {
+  // Where little room is left to others, moments may be worth more.
+  double weight(int m, bool evenly) const {
+    return evenly ? 1 : 1 / (double(budget - bytesAt(m)) + 0.02 * double(budget));
+  }
+
+  // Of each of about `cells` stretches of the path, of equal weight, the moment that leaves the fewest bytes to others.
+  void choose(int cells, bool evenly) {
     std::vector<int> moments;
-    for (size_t c = 0; c < size_t(cells); ++c) {
-      size_t from = c * tight.size() / cells, to = (c + 1) * tight.size() / cells;
-      if (from < to)
-        moments.push_back(*std::max_element(tight.begin() + from, tight.begin() + to,
-                                            [&](int u, int v) { return bytesAt(u) < bytesAt(v); }));
+    double all = 0, sum = 0;
+    for (int m : tight)
+      all += weight(m, evenly);
+    for (size_t from = 0, to = 0; from < tight.size(); from = to) {
+      double end = (std::floor(sum / all * cells * (1 + 1e-12)) + 1) * all / cells;
+      do
+        sum += weight(tight[to++], evenly);
+      while (to < tight.size() && sum + 0.5 * weight(tight[to], evenly) < end);
+      moments.push_back(*std::max_element(tight.begin() + from, tight.begin() + to,
+                                          [&](int u, int v) { return bytesAt(u) < bytesAt(v); }));
     }
     K = int(moments.size());
     std::vector<Marks> before(K), after(K);
@@ -289,18 +299,18 @@ double detail::intervalBound(const Dag &whole, Order order, int64_t budget, doub
   Intervals intervals(d, order, budget);
   work -= int64_t(d.size()) * d.size();
   target /= intervals.scale;
-  // The more moments the better, as long as there is work for the steps that a program of that size takes; a small
-  // program first.
+  // The more moments the better, as long as there is work for the steps that a program of that size takes. First more
+  // of them where there is least room, then evenly.
   double best = 0;
   int64_t given = work;
-  double part[] = {0.15, 1};
-  int last = 0;
-  for (double share : part) {
-    int64_t mine = std::min(work, int64_t(double(given) * share));
+  for (bool evenly : {false, true}) {
+    int64_t mine = std::min(work, evenly ? given : given * 2 / 5);
+    if (best >= target || mine <= 0 || intervals.most() == 0)
+      break;
     int cells = 0;
     LinearProgram p;
     for (int more : {3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}) {
-      LinearProgram larger = intervals.program(std::min(more, intervals.most()));
+      LinearProgram larger = intervals.program(std::min(more, intervals.most()), evenly);
       work -= 8 * larger.terms();
       if (cells && larger.stepWork() * 2500 > mine)
         break;
@@ -308,9 +318,6 @@ double detail::intervalBound(const Dag &whole, Order order, int64_t budget, doub
       if (more >= intervals.most())
         break;
     }
-    if (cells == last || best >= target || work <= 0 || intervals.most() == 0)
-      break;
-    last = cells;
     int64_t left = std::min(work, mine), before = left;
     best = std::max(best, p.bound(target, left, deadline));
     work -= before - left;
