@@ -179,12 +179,17 @@ private:
     return c.cost / std::max(base, 1e-300) + 4 * over;
   }
 
-  // Schedules by the nested structure along an order, polished.
+  // Schedules by the nested structure along an order, polished; if nothing fits this way, some that need a little more.
   std::vector<Runs> nested(const std::vector<int> &sequence, int64_t &share, double until) const {
     std::vector<Runs> result;
-    for (Runs &runs : detail::nestedRuns(d, order, sequence, budget, share, until)) {
-      share -= 8 * int64_t(runs.size());
-      result.push_back(detail::polish(d, runs, budget, order == Order::Given));
+    for (double more : {1.0, 1.15}) {
+      int64_t most = int64_t(double(budget) * more);
+      for (Runs &runs : detail::nestedRuns(d, order, sequence, most, share, until)) {
+        share -= 8 * int64_t(runs.size());
+        result.push_back(detail::polish(d, runs, most, order == Order::Given));
+      }
+      if (!result.empty())
+        break;
     }
     return result;
   }
@@ -209,8 +214,10 @@ private:
       t.nested = nested(t.sequence, unused, until);
       left -= half - unused;
     }
-    for (Runs &runs : t.nested)
-      add(std::move(runs)), nests = true;
+    for (Runs &runs : t.nested) {
+      add(std::move(runs));
+      nests |= list.back().cost.peak <= budget;
+    }
     for (double more : {1.0, 1.1, 1.3}) {
       if (more > 1 && nests)
         break;
@@ -319,6 +326,9 @@ private:
     Trail &top = *std::min_element(trails.begin(), trails.end(),
                                    [](const Trail &a, const Trail &b) { return a.reached < b.reached; });
     for (int phase = 0; phase < 2 && work > 0; ++phase) {
+      // A large graph is done when hardly anything is left to find.
+      if (n > kMedium && !best.empty() && base + cut >= bestCost.cost * (1 - 1e-4))
+        break;
       bool bounds = phase == 0 && !best.empty() && base + cut < 0.999 * bestCost.cost;
       int64_t each = std::max<int64_t>(phase ? work / 2 : work / 3, 1), left = each;
       double end = part(phase ? 1 : 0.4), dual = 0;
