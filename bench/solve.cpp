@@ -174,8 +174,8 @@ void benchArena(const Options &o) {
   std::printf("%-20s %8s %8s %8s %8s\n", "perfect arenas", "found", "of", "worst", "cpu s");
   int found = 0, total = 0;
   double worst = 1, slowest = 0;
-  for (int buffers : {150, 200, 300, 450})
-    for (int64_t ticks : {40, 100, 300, 1000}) {
+  for (int buffers : {150, 250, 350, 450})
+    for (int64_t ticks : {20, 30, 40, 100, 300, 1000}) {
       std::string label = std::to_string(buffers) + "x" + std::to_string(ticks);
       if (!o.only.empty() && label.find(o.only) == std::string::npos)
         continue;
@@ -185,7 +185,7 @@ void benchArena(const Options &o) {
       for (int k = 0; k < count; ++k) {
         ArenaProblem p = make.next(buffers, ticks, 1 << 20);
         ArenaLimits limits;
-        limits.work = o.work > 0 ? o.work : 1'500'000'000;
+        limits.work = o.work > 0 ? o.work : 2'500'000'000;
         limits.seconds = o.seconds;
         double begin = cpuSeconds();
         ArenaSolution s = solve(p, limits);

@@ -8,11 +8,14 @@
 //     | y (2) |  (5)   |      becomes one block of 5 in [a, c)
 //     a       t        c
 //
-// Blocks are glued again, the smallest subsets first, until nothing fits. Any placement of the blocks is one of the
-// buffers. Two sums may be equal by chance and their block wrong; random ties and a new start then help.
+// Two sums may be equal by chance and their block wrong: the more pairs of subsets of so many members there are, and
+// the smaller the sums, the more equalities there are by chance. So the fit with the fewest expected of its kind is
+// glued first, over all times, until what is left would be guessing; blocks are glued again. Any placement of the
+// blocks is one of the buffers. What is taken for less likely is drawn anew for each seed, and so is how far it goes.
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -20,160 +23,192 @@ namespace cinch::solve {
 namespace {
 
 struct Block {
-  int64_t size, lower, upper;
+  int64_t size;
   std::vector<std::pair<int, int64_t>> parts; // buffer, offset inside the block
-};
-
-struct Fit {
-  std::vector<int> left, right;
-  size_t count() const { return left.size() + right.size(); }
 };
 
 class Glue {
 public:
   Glue(const ArenaProblem &p, uint64_t seed)
-      : rng(seed * 0x9e3779b97f4a7c15ull + 1), largest(seed % 2), limit(seed % 4   ? 12
-                                                                        : seed % 8 ? 4
-                                                                                   : 2) {
+      : rng(seed * 0x9e3779b97f4a7c15ull + 1), noise(seed == 1 ? 0 : seed % 3 ? 4 : 2),
+        most(seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000), limit(seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2) {
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const ArenaBuffer &b = p.buffers[i];
       if (b.size > 0)
-        add({(b.size + p.alignment - 1) / p.alignment * p.alignment, b.lower, b.upper, {{int(i), 0}}});
+        add({(b.size + p.alignment - 1) / p.alignment * p.alignment, {{int(i), 0}}}, b.lower, b.upper);
     }
   }
 
   void run(int64_t &work, double deadline) {
-    // Small fits first: the more members, the more likely an equality by chance.
-    for (size_t most = 2; most <= limit && work > 0;) {
-      bool glued = false;
-      std::vector<int64_t> times;
-      for (auto &entry : starts)
-        if (ends.count(entry.first))
-          times.push_back(entry.first);
-      for (size_t i = times.size(); i > 1; --i)
-        std::swap(times[i - 1], times[next() % i]);
-      for (int64_t t : times) {
-        if (deadline > 0 && detail::secondsNow() > deadline)
-          return;
-        while (work > 0 && glueAt(t, most, work))
-          glued = true;
+    std::set<int64_t> times;
+    for (auto &entry : starts)
+      times.insert(entry.first);
+    std::map<int64_t, Fit> fits;
+    for (int64_t t : times)
+      fits[t] = bestAt(t, work);
+    while (work > 0 && (deadline <= 0 || detail::secondsNow() < deadline)) {
+      Fit fit;
+      int64_t at = 0;
+      for (auto &[t, candidate] : fits)
+        if (candidate.chance < fit.chance)
+          fit = candidate, at = t;
+      work -= int64_t(fits.size());
+      if (fit.chance > limit)
+        return;
+      Block block{0, {}};
+      for (bool right : {false, true}) {
+        Class &c = classes[right ? fit.right : fit.left];
+        uint64_t members = right ? fit.rightMembers : fit.leftMembers;
+        std::vector<int> rest;
+        block.size = 0;
+        for (size_t i = 0; i < c.blocks.size(); ++i) {
+          if (i >= 64 || !(members >> i & 1)) {
+            rest.push_back(c.blocks[i]);
+            continue;
+          }
+          for (auto &[buffer, offset] : blocks[c.blocks[i]].parts)
+            block.parts.push_back({buffer, block.size + offset});
+          block.size += blocks[c.blocks[i]].size;
+        }
+        c.blocks = std::move(rest), c.fresh = false;
       }
-      most = glued ? 2 : most + 1;
+      int64_t lower = classes[fit.left].lower, upper = classes[fit.right].upper;
+      add(std::move(block), lower, upper);
+      for (int64_t t : {lower, at, upper})
+        fits[t] = bestAt(t, work);
     }
   }
 
-  std::vector<Block> blocks;
-  std::vector<bool> alive;
+  // The blocks that are left, as a problem; `parts` of each.
+  ArenaProblem rest(std::vector<const Block *> &parts) const {
+    ArenaProblem smaller;
+    for (const Class &c : classes)
+      for (int id : c.blocks) {
+        smaller.buffers.push_back({blocks[id].size, c.lower, c.upper, -1});
+        parts.push_back(&blocks[id]);
+      }
+    return smaller;
+  }
 
 private:
-  uint64_t next() {
+  struct Sum {
+    int64_t sum;
+    int of; // class
+    uint64_t members;
+    double subsets; // of so many members
+  };
+  struct Class { // blocks of one life
+    int64_t lower, upper;
+    std::vector<int> blocks; // by rising size
+    std::vector<Sum> sums;   // of subsets of few members
+    bool fresh = false;      // `sums` is of these blocks
+  };
+  struct Fit {
+    double chance = 1e300; // about so many of its kind are equal by chance
+    int left = -1, right = -1;
+    uint64_t leftMembers = 0, rightMembers = 0;
+  };
+
+  // At least 1, seldom near 2^noise: powers of two, linear between them.
+  double draw() {
+    if (noise == 0)
+      return 1;
     rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
-    return rng >> 11;
-  }
-  void add(Block b) {
-    int id = int(blocks.size());
-    starts[b.lower].insert(id), ends[b.upper].insert(id);
-    blocks.push_back(std::move(b)), alive.push_back(true);
-  }
-  void remove(int id) {
-    alive[id] = false;
-    starts[blocks[id].lower].erase(id), ends[blocks[id].upper].erase(id);
+    double x = double(rng >> 11) / 9007199254740992.0 * noise;
+    return std::ldexp(1 + (x - double(int(x))), int(x));
   }
 
-  // Subset sums of at most `most` members: the smallest subset for each sum.
-  void sums(const std::vector<int> &ids, size_t most, std::map<int64_t, std::vector<int>> &result, int64_t &work) {
-    result.clear();
-    result[0] = {};
-    for (int id : ids) {
-      if (result.size() > 4096)
-        break;
-      std::vector<std::pair<int64_t, std::vector<int>>> more;
-      for (auto &[sum, members] : result)
-        if (members.size() < most) {
-          more.push_back({sum + blocks[id].size, members});
-          more.back().second.push_back(id);
-        }
-      for (auto &[sum, members] : more) {
-        auto it = result.find(sum);
-        if (it == result.end() || it->second.size() > members.size())
-          result[sum] = std::move(members);
-      }
-      work -= int64_t(more.size()) + 1;
+  void add(Block b, int64_t lower, int64_t upper) {
+    auto [it, isNew] = classOf.insert({{lower, upper}, int(classes.size())});
+    if (isNew) {
+      classes.push_back({lower, upper, {}, {}});
+      starts[lower].push_back(it->second), ends[upper].push_back(it->second);
     }
-    result.erase(0);
+    Class &c = classes[it->second];
+    auto smaller = [&](int64_t size, int id) { return size < blocks[id].size; };
+    c.blocks.insert(std::upper_bound(c.blocks.begin(), c.blocks.end(), b.size, smaller), int(blocks.size()));
+    c.fresh = false;
+    blocks.push_back(std::move(b));
   }
 
-  bool glueAt(int64_t t, size_t most, int64_t &work) {
-    std::map<int64_t, std::vector<int>> left, right; // by the other end
-    for (int id : ends[t])
-      left[blocks[id].lower].push_back(id);
-    for (int id : starts[t])
-      right[blocks[id].upper].push_back(id);
-    std::map<int64_t, std::map<int64_t, std::vector<int>>> rightSums;
-    for (auto &[end, ids] : right) {
-      shuffle(ids);
-      sums(ids, most - 1, rightSums[end], work);
-    }
-    std::vector<Fit> fits;
-    std::map<int64_t, std::vector<int>> leftSums;
-    for (auto &[begin, ids] : left) {
-      shuffle(ids);
-      sums(ids, most - 1, leftSums, work);
-      for (auto &[end, table] : rightSums)
-        for (auto &[sum, members] : leftSums) {
-          --work;
-          auto it = table.find(sum);
-          if (it != table.end() && members.size() + it->second.size() <= most)
-            fits.push_back({members, it->second});
+  // Sums of all subsets of one member, of two, .. as long as there are at most `most`.
+  void makeSums(int id, int64_t &work) {
+    Class &c = classes[id];
+    if (c.fresh)
+      return;
+    c.fresh = true, c.sums.clear();
+    int n = int(std::min<size_t>(c.blocks.size(), 64));
+    std::vector<Sum> level{{0, id, 0, 1}}, next;
+    double subsets = 1;
+    for (int members = 1; members <= n; ++members) {
+      subsets = subsets * (n - members + 1) / members;
+      if (subsets + double(c.sums.size()) > double(most))
+        return;
+      next.clear();
+      for (const Sum &s : level) {
+        int first = 0;
+        while (first < n && s.members >> first)
+          ++first;
+        for (int i = first; i < n; ++i) {
+          int64_t size = blocks[c.blocks[i]].size;
+          if (i > first && blocks[c.blocks[i - 1]].size == size)
+            continue; // the same subset, but for twins
+          next.push_back({s.sum + size, id, s.members | uint64_t(1) << i, subsets});
         }
-    }
-    if (fits.empty())
-      return false;
-    // Large sums are seldom equal by chance.
-    size_t pick = next() % fits.size();
-    if (largest)
-      for (size_t i = 0; i < fits.size(); ++i)
-        if (sumOf(fits[i]) > sumOf(fits[pick]))
-          pick = i;
-    const Fit fit = fits[pick];
-    Block block{0, blocks[fit.left[0]].lower, blocks[fit.right[0]].upper, {}};
-    for (const std::vector<int> *side : {&fit.left, &fit.right}) {
-      int64_t at = 0;
-      for (int id : *side) {
-        for (auto &[buffer, offset] : blocks[id].parts)
-          block.parts.push_back({buffer, at + offset});
-        at += blocks[id].size;
       }
-      block.size = at;
+      work -= 2 * int64_t(next.size());
+      c.sums.insert(c.sums.end(), next.begin(), next.end());
+      level.swap(next);
     }
-    for (int id : fit.left)
-      remove(id);
-    for (int id : fit.right)
-      remove(id);
-    add(std::move(block));
-    return true;
   }
-  int64_t sumOf(const Fit &fit) const {
-    int64_t sum = 0;
-    for (int id : fit.left)
-      sum += blocks[id].size;
-    return sum;
-  }
-  void shuffle(std::vector<int> &ids) {
-    for (size_t i = ids.size(); i > 1; --i)
-      std::swap(ids[i - 1], ids[next() % i]);
+
+  Fit bestAt(int64_t t, int64_t &work) {
+    Fit best;
+    auto e = ends.find(t), s = starts.find(t);
+    if (e == ends.end() || s == starts.end())
+      return best;
+    for (bool right : {false, true}) {
+      std::vector<Sum> &sums = right ? rightSums : leftSums;
+      sums.clear();
+      for (int id : right ? s->second : e->second) {
+        makeSums(id, work);
+        sums.insert(sums.end(), classes[id].sums.begin(), classes[id].sums.end());
+      }
+      std::sort(sums.begin(), sums.end(), [](const Sum &x, const Sum &y) {
+        return x.sum != y.sum ? x.sum < y.sum : x.of != y.of ? x.of < y.of : x.members < y.members;
+      });
+      work -= 20 * int64_t(sums.size());
+    }
+    size_t from = 0;
+    for (const Sum &l : leftSums) {
+      while (from < rightSums.size() && rightSums[from].sum < l.sum)
+        ++from;
+      for (size_t k = from; k < rightSums.size() && rightSums[k].sum == l.sum; ++k) {
+        const Sum &r = rightSums[k];
+        double chance = draw() * l.subsets * r.subsets / double(l.sum);
+        if (chance < best.chance)
+          best = {chance, l.of, r.of, l.members, r.members};
+        --work;
+      }
+    }
+    return best;
   }
 
   uint64_t rng;
-  bool largest;
-  size_t limit; // members of a fit; few leave more to the search and glue less by chance
-  std::map<int64_t, std::set<int>> starts, ends;
+  double noise; // chances are scaled by up to two to the power of this
+  size_t most;  // subsets of a class
+  double limit; // fits of a larger chance are not glued
+  std::vector<Block> blocks;
+  std::vector<Class> classes;
+  std::map<std::pair<int64_t, int64_t>, int> classOf;
+  std::map<int64_t, std::vector<int>> starts, ends; // classes
+  std::vector<Sum> leftSums, rightSums;
 };
 
 } // namespace
 
-int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough, int64_t &work, double deadline,
-                           std::vector<int64_t> &offsets) {
+int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough, int64_t known, int64_t &work,
+                           double deadline, std::vector<int64_t> &offsets) {
   for (const ArenaBuffer &b : p.buffers)
     if (b.fixedOffset >= 0)
       return -1;
@@ -181,39 +216,51 @@ int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough,
   int64_t share = work / 2, left = share;
   glue.run(left, deadline);
   work -= share - left;
-  ArenaProblem smaller;
+  std::vector<const Block *> parts;
+  ArenaProblem smaller = glue.rest(parts);
   smaller.alignment = p.alignment;
-  std::vector<int> ids, order;
-  for (size_t i = 0; i < glue.blocks.size(); ++i)
-    if (glue.alive[i]) {
-      order.push_back(int(ids.size()));
-      ids.push_back(int(i));
-      smaller.buffers.push_back({glue.blocks[i].size, glue.blocks[i].lower, glue.blocks[i].upper, -1});
-    }
-  std::vector<int64_t> placed;
-  bool proved = false;
+  std::vector<int64_t> placed, trial;
   int64_t height = -1;
-  share = std::min<int64_t>(work, (seed % 4 ? 200 : 2000) * int64_t(ids.size()) + 20'000), left = share;
-  if (searchCanonical(smaller, enough, left, deadline, placed, proved)) {
-    height = enough;
-  } else {
+  // A height of at most `target`, if that is soon found.
+  auto search = [&](int64_t target, int64_t steps) {
+    bool proved = false;
+    int64_t given = std::min(work, steps * int64_t(parts.size()) + 200'000), rest = given;
+    bool found = searchCanonical(smaller, target, rest, deadline, trial, proved);
+    work -= given - rest;
+    if (!found)
+      return false;
+    placed = trial, height = 0;
+    for (size_t i = 0; i < parts.size(); ++i)
+      height = std::max(height, placed[i] + parts[i]->size);
+    return true;
+  };
+  // What is not to be had without any waste may be had with little.
+  if (!search(enough, seed % 4 ? 4'000 : 20'000)) {
+    while (work > 0 && known - enough > std::max<int64_t>(p.alignment, enough / 2000) &&
+           search(enough + (known - enough) / 2, 4'000))
+      known = height;
+  }
+  if (height < 0 && seed % 4 == 1) {
+    // Few blocks are left, so moves in their order reach far.
+    std::vector<int> order;
+    for (size_t i = 0; i < parts.size(); ++i)
+      order.push_back(int(i));
     auto area = [&](int i) {
       return double(smaller.buffers[i].size) * double(smaller.buffers[i].upper - smaller.buffers[i].lower);
     };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return area(a) > area(b); });
-    height = placeInOrder(smaller, order, placed, -1, left);
-    work -= share - left;
-    // Few blocks are left, so moves in their order reach far.
     ArenaSolution moved;
-    moved.offsets = placed, moved.height = height;
-    share = work / 2, left = share;
-    improveOrder(smaller, order, moved, enough, 400, seed, left, deadline);
+    int64_t given = work / 2, rest = given;
+    moved.height = placeInOrder(smaller, order, moved.offsets, -1, rest);
+    improveOrder(smaller, order, moved, enough, 400, seed, rest, deadline);
+    work -= given - rest;
     placed = moved.offsets, height = moved.height;
   }
-  work -= share - left;
+  if (height < 0)
+    return -1;
   offsets.assign(p.buffers.size(), 0);
-  for (size_t i = 0; i < ids.size(); ++i)
-    for (auto &[buffer, offset] : glue.blocks[ids[i]].parts)
+  for (size_t i = 0; i < parts.size(); ++i)
+    for (auto &[buffer, offset] : parts[i]->parts)
       offsets[buffer] = placed[i] + offset;
   return height;
 }

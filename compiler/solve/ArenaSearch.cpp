@@ -56,7 +56,7 @@ public:
         return false;
       }
     // Restarts with other orders of the candidates, each with more work than the one before: luck first, proof later.
-    int64_t allowance = std::max<int64_t>(2000, 40 * int64_t(items.size()));
+    int64_t allowance = std::max<int64_t>(20'000, 400 * int64_t(items.size()));
     for (int round = 0; work > 0; ++round, allowance += allowance / 8) {
       if (deadline > 0 && detail::secondsNow() > deadline)
         return false;
@@ -126,7 +126,7 @@ private:
     stacks[x.twins].push_back(i);
     for (int s = x.from; s < x.to; ++s)
       floor[s] = offset + x.size, left[s] -= x.size;
-    limit -= 1 + (x.to - x.from) / 16;
+    limit -= 10 + (x.to - x.from);
   }
   void unplace(int i) {
     Item &x = items[i];
@@ -194,7 +194,7 @@ private:
       return true; // nothing crosses
     if (!subsetSums(endsAt[t], endSums) || !subsetSums(startsAt[t], startSums))
       return true;
-    limit -= int64_t(endSums.size() + startSums.size()) / 2;
+    limit -= 3 * int64_t(endSums.size() + startSums.size());
     int64_t difference = floor[t] - floor[t - 1];
     size_t j = 0;
     for (int64_t e : endSums) {
@@ -237,6 +237,7 @@ private:
             continue;
           Valley v{s, to, end == 0, false, 0};
           forCandidates(v, [&](int) { ++v.count; });
+          limit -= int64_t((v.leftEnd ? startsAt[v.from] : endsAt[v.to]).size());
           if (v.count < best.count)
             best = v;
           if (best.count == 0)
@@ -245,7 +246,7 @@ private:
       }
       s = to;
     }
-    limit -= 1 + sections / 32;
+    limit -= 1 + sections;
     if (best.count < INT32_MAX)
       return best;
     lowest.leftEnd = lowest.waste = true;

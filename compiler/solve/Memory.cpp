@@ -291,14 +291,16 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   };
   auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
   // Blocks of buffers that fit exactly, with other random ties each time.
-  double glueUntil = deadline > 0 ? deadline - 0.4 * limits.seconds : 0;
-  for (uint64_t seed = 1; seed <= 100 && best.height > enough && !late(); ++seed) {
+  double glueUntil = deadline > 0 ? deadline - 0.3 * limits.seconds : 0;
+  int64_t kept = work / 8;
+  for (uint64_t seed = 1; best.height > enough && work > kept; ++seed) {
     if (glueUntil > 0 && detail::secondsNow() > glueUntil)
       break;
-    int64_t given = work / 16, left = given;
-    if (detail::placeGlued(p, seed, enough, left, deadline, offsets) >= 0 && heightOf(offsets) < best.height)
+    int64_t given = std::min(work - kept, std::max((work - kept) / 8, limits.work / 32)), left = given;
+    if (detail::placeGlued(p, seed, enough, best.height, left, glueUntil, offsets) >= 0 &&
+        heightOf(offsets) < best.height)
       best.offsets = offsets, best.height = heightOf(offsets);
-    work -= std::max<int64_t>(given - left, 1);
+    work -= std::max<int64_t>(given - left, 1 + limits.work / 4000);
   }
   if (best.height > enough && !late()) {
     bool proved = false;

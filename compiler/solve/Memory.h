@@ -57,8 +57,9 @@ bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double
 // `best` becomes what is found if it is lower. Ends at the height `enough` or after `patience` moves without success.
 void improveOrder(const ArenaProblem &, std::vector<int> order, ArenaSolution &best, int64_t enough, int patience,
                   uint64_t seed, int64_t &work, double deadline);
-// Glues buffers that fit exactly into blocks and places those; the height, or -1.
-int64_t placeGlued(const ArenaProblem &, uint64_t seed, int64_t enough, int64_t &work, double deadline,
+// Glues buffers that fit exactly into blocks and places those, at the height `enough` or, if that is not found, below
+// `known`; the height, or -1.
+int64_t placeGlued(const ArenaProblem &, uint64_t seed, int64_t enough, int64_t known, int64_t &work, double deadline,
                    std::vector<int64_t> &offsets);
 double secondsNow();
 } // namespace detail
