@@ -131,6 +131,30 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
   return plan;
 }
 
+Plan evaluateQuickly(const GraphIndex &index, const Choice &choice) {
+  ArenaLimits limits;
+  limits.work /= 20;
+  return evaluate(index, choice, limits);
+}
+
+Plan evaluateWell(const GraphIndex &index, const Choice &choice) {
+  Plan best = evaluateQuickly(index, choice);
+  ArenaLimits limits;
+  struct Step {
+    int64_t work, part; // if more than the so manieth part of what is alive is lost to holes
+  };
+  for (Step step : {Step{limits.work, 2000}, Step{8 * limits.work, 200}}) {
+    int64_t enough = best.peakLive + best.peakLive / step.part;
+    if (!best.error.empty() || best.decision.arenaBytes <= enough)
+      return best;
+    limits.work = step.work;
+    Plan better = evaluate(index, choice, limits);
+    if (better.error.empty() && better.decision.arenaBytes < best.decision.arenaBytes)
+      best = std::move(better);
+  }
+  return best;
+}
+
 std::vector<LiveBuffer> largestLive(const StepGraph &g, const Plan &plan, int run, size_t count) {
   std::vector<LiveBuffer> live;
   for (const Instance &i : plan.decision.instances) {

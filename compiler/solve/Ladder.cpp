@@ -172,18 +172,14 @@ void Planner::sortByBytes(std::vector<int> &list) const {
 
 const Plan &Planner::packed(int rung, bool thorough) {
   Rung &r = rungs[rung];
-  ArenaLimits limits;
+  Choice choice{r.microbatch, r.loop};
   if (!r.plan) {
-    limits.work /= 20;
-    r.plan = std::make_shared<Plan>(evaluate(index, {r.microbatch, r.loop}, limits));
+    r.plan = std::make_shared<Plan>(evaluateQuickly(index, choice));
     r.packedWell = r.plan->decision.arenaBytes == r.plan->peakLive;
   }
   if (thorough && !r.packedWell) {
     r.packedWell = true;
-    limits = {};
-    Plan better = evaluate(index, {r.microbatch, r.loop}, limits);
-    if (better.error.empty() && better.decision.arenaBytes < r.plan->decision.arenaBytes)
-      *r.plan = std::move(better);
+    *r.plan = evaluateWell(index, choice);
   }
   return *r.plan;
 }

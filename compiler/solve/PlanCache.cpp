@@ -61,9 +61,9 @@ struct Bytes {
       put(kernel);
   }
   void put(const SearchOptions &options) {
-    const auto &[arenaBudget, microbatch, strategy, fasterThan, smallest] = options;
+    const auto &[arenaBudget, microbatch, strategy, fasterThan, smallest, ship] = options;
     const auto &[kind, every] = strategy;
-    put(arenaBudget), put(microbatch), put(kind), put(every), put(fasterThan), put(smallest);
+    put(arenaBudget), put(microbatch), put(kind), put(every), put(fasterThan), put(smallest), put(ship);
   }
 };
 
@@ -173,13 +173,9 @@ std::optional<CachedSearch> PlanCache::find(const Graphs &graphs, const SearchOp
                                 point->getNumber("seconds").value_or(0), point->getInteger("microbatch").value_or(1),
                                 point->getString("name").value_or("").str()});
     }
-  // The search packs quickly and, where that is not enough, again with more work; the height says which it was.
-  ArenaLimits limits;
-  limits.work /= 20;
+  // Packed as the search packs what it ships.
   auto arena = object->getInteger("arena");
-  result.plan = evaluate(*graphs[found.variant], result.choice, limits);
-  if (result.plan.error.empty() && result.plan.decision.arenaBytes != arena)
-    result.plan = evaluate(*graphs[found.variant], result.choice);
+  result.plan = evaluateWell(GraphIndex(*graphs[found.variant]), result.choice);
   result.feasible = result.plan.error.empty() && result.plan.decision.arenaBytes == arena &&
                     (options.arenaBudget < 0 || result.plan.decision.arenaBytes <= options.arenaBudget) &&
                     (options.microbatch <= 0 || options.microbatch == result.choice.microbatch);

@@ -288,8 +288,11 @@ SearchResult Planner::search(const SearchOptions &options) {
   result.plan = packed(shown);
   result.choice = {rungs[shown].microbatch, rungs[shown].loop};
   result.name = rungs[shown].name;
-  if (result.feasible)
+  if (result.feasible) {
+    if (options.ship)
+      packForShipping(result);
     return result;
+  }
 
   result.holders = largestLive(graph, result.plan, result.plan.peakRun, 10);
   // The cheapest change: give up the fixed strategy, then the fixed micro-batch, then both; else a larger budget.
@@ -324,6 +327,15 @@ SearchResult Planner::search(const SearchOptions &options) {
           std::string(result.advice.empty() ? "" : " and ") + "strategy auto instead of " + str(options.strategy);
   }
   return result;
+}
+
+void Planner::packForShipping(SearchResult &result) const {
+  if (!result.feasible)
+    return;
+  Plan plan = evaluateWell(index, result.choice);
+  if (plan.error.empty() && plan.decision.arenaBytes < result.plan.decision.arenaBytes)
+    result.plan = std::move(plan);
+  result.smallestArena = std::min(result.smallestArena, result.plan.decision.arenaBytes);
 }
 
 std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) {

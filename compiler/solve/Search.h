@@ -17,9 +17,10 @@ struct SearchOptions {
   int64_t arenaBudget = -1; // bytes the arena may have (the budget less the allowance); < 0: no limit
   int64_t microbatch = 0;   // 0: the search chooses
   Strategy strategy;        // Auto, Optimal: the search chooses
-  // Of interest are only plans faster than this, and the smallest one only if `smallest`: for who asks several planners.
+  // Of interest are only plans faster than this, and the smallest one only if `smallest`; `ship` says that the result is
+  // what is shipped: for who asks several planners.
   double fasterThan = 1e300;
-  bool smallest = true;
+  bool smallest = true, ship = true;
 };
 
 // A point of the trade-off between memory and time.
@@ -50,6 +51,9 @@ public:
   explicit Planner(const StepGraph &, uint64_t orderSeed = 0);
   ~Planner();
   SearchResult search(const SearchOptions &);
+  // Packs a feasible result as well as it can be: which plan it is depends on nothing but the time of those that fit,
+  // and how it is packed on nothing but the plan.
+  void packForShipping(SearchResult &) const;
   // The plans that no other beats in both memory and time, by rising memory.
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
   // Bytes of the arena that no plan at this micro-batch can go below.

@@ -24,13 +24,17 @@ static bool better(const SearchResult &a, const SearchResult &b) {
 SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int &chosen) {
   // What fits comes first; how small it could be is asked only if nothing does, or if that is wanted.
   SearchOptions options = asked;
-  options.smallest = false;
+  options.smallest = options.ship = false;
   SearchResult best = searchAll(options, chosen);
-  if (!best.error.empty() || !asked.smallest || (best.feasible && !whole))
+  if (!best.error.empty())
     return best;
   if (!best.feasible)
-    return searchAll(asked, chosen);
-  options = asked;
+    return asked.smallest ? searchAll(asked, chosen) : best;
+  if (asked.ship)
+    planners[chosen].packForShipping(best);
+  if (!asked.smallest || !whole)
+    return best;
+  options.smallest = true;
   options.arenaBudget = 0;
   int smallest = 0;
   best.smallestArena = std::min(best.smallestArena, searchAll(options, smallest).smallestArena);
