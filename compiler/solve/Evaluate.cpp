@@ -138,21 +138,11 @@ Plan evaluateQuickly(const GraphIndex &index, const Choice &choice) {
 }
 
 Plan evaluateWell(const GraphIndex &index, const Choice &choice) {
-  Plan best = evaluateQuickly(index, choice);
-  ArenaLimits limits;
-  struct Step {
-    int64_t work, part; // if more than the so manieth part of what is alive is lost to holes
-  };
-  for (Step step : {Step{limits.work, 2000}, Step{8 * limits.work, 200}}) {
-    int64_t enough = best.peakLive + best.peakLive / step.part;
-    if (!best.error.empty() || best.decision.arenaBytes <= enough)
-      return best;
-    limits.work = step.work;
-    Plan better = evaluate(index, choice, limits);
-    if (better.error.empty() && better.decision.arenaBytes < best.decision.arenaBytes)
-      best = std::move(better);
-  }
-  return best;
+  Plan plan = evaluateQuickly(index, choice);
+  if (!plan.error.empty() || plan.decision.arenaBytes <= plan.peakLive + plan.peakLive / 2000)
+    return plan;
+  Plan better = evaluate(index, choice);
+  return better.error.empty() && better.decision.arenaBytes < plan.decision.arenaBytes ? better : plan;
 }
 
 std::vector<LiveBuffer> largestLive(const StepGraph &g, const Plan &plan, int run, size_t count) {

@@ -27,8 +27,7 @@ struct Plan {
 
 Plan evaluate(const GraphIndex &, const Choice &, const ArenaLimits & = {});
 Plan evaluate(const StepGraph &, const Choice &, const ArenaLimits & = {});
-// Packed quickly: good enough to choose by. Packed as what is shipped: more work where there are holes, and much more
-// where they are more than half a percent of what is alive.
+// Packed quickly, good enough to choose by; packed as what is shipped is, with more work where holes cost bytes.
 Plan evaluateQuickly(const GraphIndex &, const Choice &);
 Plan evaluateWell(const GraphIndex &, const Choice &);
 
