@@ -11,7 +11,8 @@
 // Two sums may be equal by chance and their block wrong: the more pairs of subsets of so many members there are, and
 // the smaller the sums, the more equalities there are by chance. So the fit with the fewest expected of its kind is
 // glued first, over all times, until what is left would be guessing; blocks are glued again. Any placement of the
-// blocks is one of the buffers. What is taken for less likely is drawn anew for each seed, and so is how far it goes.
+// blocks is one of the buffers. What is taken for less likely is drawn anew for each seed, and so is how far it goes;
+// every other seed only counts the members, since what is right on one instance misleads on another.
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -31,7 +32,9 @@ class Glue {
 public:
   Glue(const ArenaProblem &p, uint64_t seed)
       : rng(seed * 0x9e3779b97f4a7c15ull + 1), noise(seed == 1 ? 0 : seed % 3 ? 4 : 2),
-        most(seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000), limit(seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2) {
+        most(seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000), limit(seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2), byMembers(seed % 2 == 0) {
+    if (byMembers)
+      limit = seed % 8 ? 8192 : 32; // twelve members, or four
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const ArenaBuffer &b = p.buffers[i];
       if (b.size > 0)
@@ -113,9 +116,12 @@ private:
   double draw() {
     if (noise == 0)
       return 1;
-    rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
-    double x = double(rng >> 11) / 9007199254740992.0 * noise;
+    double x = fraction() * noise;
     return std::ldexp(1 + (x - double(int(x))), int(x));
+  }
+  double fraction() {
+    rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
+    return double(rng >> 11) / 9007199254740992.0;
   }
 
   void add(Block b, int64_t lower, int64_t upper) {
@@ -185,7 +191,9 @@ private:
         ++from;
       for (size_t k = from; k < rightSums.size() && rightSums[k].sum == l.sum; ++k) {
         const Sum &r = rightSums[k];
-        double chance = draw() * l.subsets * r.subsets / double(l.sum);
+        double chance = byMembers ? std::ldexp(fraction() + 1, __builtin_popcountll(l.members) +
+                                                                   __builtin_popcountll(r.members))
+                                  : draw() * l.subsets * r.subsets / double(l.sum);
         if (chance < best.chance)
           best = {chance, l.of, r.of, l.members, r.members};
         --work;
@@ -198,6 +206,7 @@ private:
   double noise; // chances are scaled by up to two to the power of this
   size_t most;  // subsets of a class
   double limit; // fits of a larger chance are not glued
+  bool byMembers; // fits of few members first, any of them: two to the power of their number stands for the chance
   std::vector<Block> blocks;
   std::vector<Class> classes;
   std::map<std::pair<int64_t, int64_t>, int> classOf;
