@@ -32,7 +32,8 @@ class Glue {
 public:
   Glue(const ArenaProblem &p, uint64_t seed)
       : rng(seed * 0x9e3779b97f4a7c15ull + 1), noise(seed == 1 ? 0 : seed % 3 ? 4 : 2),
-        most(seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000), limit(seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2), byMembers(seed % 2 == 0) {
+        most(seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000), limit(seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2),
+        byMembers(seed % 2 == 0) {
     if (byMembers)
       limit = seed % 8 ? 8192 : 32; // twelve members, or four
     for (size_t i = 0; i < p.buffers.size(); ++i) {
