@@ -309,10 +309,10 @@ double detail::intervalBound(const Dag &whole, Order order, int64_t budget, doub
       break;
     int cells = 0;
     LinearProgram p;
-    for (int more : {3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}) {
+    for (int more : {3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96}) {
       LinearProgram larger = intervals.program(std::min(more, intervals.most()), evenly);
       work -= 8 * larger.terms();
-      if (cells && larger.stepWork() * 2500 > mine)
+      if (cells && larger.stepWork() * 2000 > mine)
         break;
       cells = more, p = std::move(larger);
       if (more >= intervals.most())
