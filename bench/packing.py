@@ -7,8 +7,6 @@ the plan. No placement needs less than what is alive at one moment; what is more
 import argparse
 import math
 import pathlib
-import re
-import subprocess
 import sys
 import time
 
@@ -28,14 +26,6 @@ MODELS = {
 }
 
 
-def smallest_budget(source, options):
-    done = subprocess.run([programs.CINCH, "plan", str(source), *options, "--memory-budget", "1KiB"], capture_output=True, text=True)
-    found = re.search(r"smallest budget that compiles: (\d+) bytes", done.stderr)
-    if not found:
-        raise programs.Failed(f"cinch plan {source}: no smallest budget\n{done.stderr[:2000]}")
-    return int(found.group(1))
-
-
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="two small models, three budgets")
@@ -48,7 +38,7 @@ def body():
     ratios = []
     for name in names:
         source, options = ROOT / MODELS[name][0], [*MODELS[name][1], "--max-threads", "2"]
-        low = smallest_budget(source, options)
+        low = programs.smallest_budget(source, *options)
         high = programs.plan(source, *options)["memory"]
         budgets = [low + int((high - low) * (point / (points - 1)) ** 2) for point in range(points - 1)] + [None]
         for budget in budgets:
