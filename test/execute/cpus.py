@@ -83,8 +83,8 @@ def main():
         for plan in (
             ["--remat", "none", "--microbatch", "8"],
             ["--remat", "all", "--microbatch", "2"],
-            ["--row-blocks", "8", "--microbatch", "8"],
             ["--remat", "none", "--microbatch", "4", "--set", "train.grain=2"],
+            *([["--row-blocks", "8", "--microbatch", "8"]] if program.stem == "gpt" else []),  # the classifier has no such work
         ):
             avx2 = hash_of(program, plan, "haswell", False)
             verdicts.expect(re.fullmatch("[0-9a-f]{16}", avx2), "%s: no hash: %s" % (program.name, avx2))
