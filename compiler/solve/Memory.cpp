@@ -290,6 +290,12 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
     return found;
   };
   auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
+  if (best.height > enough && work > 0) {
+    constexpr int64_t kMost = 50'000'000; // what it does not find by then it rarely finds
+    int64_t given = std::min(work / 2, kMost), left = given;
+    detail::placeByBlame(p, enough, best, left, deadline > 0 ? detail::secondsNow() + limits.seconds / 8 : 0);
+    work -= given - left;
+  }
   // Blocks of buffers that fit exactly, with other random ties each time.
   double glueUntil = deadline > 0 ? deadline - 0.3 * limits.seconds : 0;
   int64_t kept = work / 8;

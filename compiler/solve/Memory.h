@@ -1,9 +1,9 @@
 // Memory.h: buffers with fixed lifetimes get offsets in one arena, as low as possible.
 //
 // Two buffers whose lifetimes [lower, upper) overlap must not share bytes. The height of the arena is at least the
-// largest sum of bytes alive at one moment (`lowerBound`). Greedy placement in several orders comes first, then a
-// search over the orders, then branch and bound over canonical placements (ArenaSearch.cpp). All of it is
-// deterministic under a work limit.
+// largest sum of bytes alive at one moment (`lowerBound`). Greedy placement in several orders comes first, then
+// orders learnt from what sticks out (ArenaBlame.cpp), blocks of buffers that fit (ArenaMerge.cpp), branch and bound over
+// canonical placements (ArenaSearch.cpp). All of it is deterministic under a work limit.
 #ifndef CINCH_COMPILER_SOLVE_MEMORY_H
 #define CINCH_COMPILER_SOLVE_MEMORY_H
 
@@ -57,6 +57,8 @@ bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double
 // `best` becomes what is found if it is lower. Ends at the height `enough` or after `patience` moves without success.
 void improveOrder(const ArenaProblem &, std::vector<int> order, ArenaSolution &best, int64_t enough, int patience,
                   uint64_t seed, int64_t &work, double deadline);
+// Places again and again, what sticks out above `enough` earlier each time; `best` becomes what is found if it is lower.
+void placeByBlame(const ArenaProblem &, int64_t enough, ArenaSolution &best, int64_t &work, double deadline);
 // Glues buffers that fit exactly into blocks and places those, at the height `enough` or, if that is not found, below
 // `known`; the height, or -1.
 int64_t placeGlued(const ArenaProblem &, uint64_t seed, int64_t enough, int64_t known, int64_t &work, double deadline,

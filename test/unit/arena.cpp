@@ -96,6 +96,43 @@ static void testPerfect(int instances, int buffers, int64_t width, int64_t heigh
   expect(worst <= 1.02, "perfect instances of " + std::to_string(buffers) + " buffers: worst " + std::to_string(worst));
 }
 
+// Placing by what sticks out: valid with fixed buffers, a floor and an alignment, and far better than one greedy order
+// where sizes differ by orders of magnitude, as in a training step.
+static void testBlame() {
+  PerfectArenas rng(77);
+  int wrong = 0, better = 0, instances = 60;
+  for (int k = 0; k < instances; ++k) {
+    ArenaProblem p;
+    p.alignment = k % 2 ? 64 : 1;
+    int ticks = 40;
+    int64_t floor = 0;
+    for (int i = 0; i < k % 4; ++i) { // parameters, and something fixed elsewhere
+      p.buffers.push_back({64 * (1 + rng.below(50)), 0, ticks, floor});
+      floor += p.buffers.back().size;
+    }
+    if (k % 5 == 4)
+      p.buffers.push_back({640, 3, 9, floor + 6400});
+    for (int i = 0; i < 100; ++i) {
+      int64_t lower = rng.below(ticks), length = i % 10 ? 1 + rng.below(6) : 1 + rng.below(ticks);
+      p.buffers.push_back({1 + rng.below(i % 3 ? 300 : 20000), lower, std::min<int64_t>(ticks, lower + length), -1});
+    }
+    ArenaSolution s;
+    s.bound = lowerBound(p), s.height = INT64_MAX;
+    std::vector<int> order(p.buffers.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return p.buffers[a].size > p.buffers[b].size; });
+    std::vector<int64_t> greedy;
+    int64_t work = 2'000'000, none = INT64_MAX, height = detail::placeInOrder(p, order, greedy, -1, none);
+    detail::placeByBlame(p, s.bound, s, work, 0);
+    std::string why = verify(p, s);
+    if (!why.empty() || work < 0)
+      ++wrong, std::printf("blame, instance %d: %s, work %lld left\n", k, why.c_str(), (long long)work);
+    better += s.height <= height;
+  }
+  expect(wrong == 0, "placing by blame is valid");
+  expect(better == instances, "placing by blame is not worse than first fit by size: " + std::to_string(better));
+}
+
 static void testVerify() {
   PerfectArenas rng(99);
   ArenaProblem p = rng.next(30, 40, 4096);
@@ -137,7 +174,8 @@ int main(int argc, char **argv) {
   if (argc == 5) {
     testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), std::atoll(argv[4]), 0.95, 10, true);
   } else {
-    testVerify();
+    testBlame();
+  testVerify();
     testSmall(2000);
     testPerfect(6, 150, 1000, 1 << 20, 0.95, 5, false);
     testPerfect(6, 300, 100, 1 << 20, 0.95, 5, false);
