@@ -291,4 +291,22 @@ std::vector<std::vector<int>> detail::orders(const Dag &d, Order order) {
   return result;
 }
 
+std::vector<char> detail::everBeside(const Dag &d, Order order, int node, bool up) {
+  std::vector<char> seen(d.size(), 0);
+  if (order == Order::Given) {
+    for (int v = 0; v < d.size(); ++v)
+      seen[v] = up ? v < node : v > node;
+    return seen;
+  }
+  std::vector<int> stack{node};
+  while (!stack.empty()) {
+    int v = stack.back();
+    stack.pop_back();
+    for (int u : up ? d.nodes[v].sources : d.nodes[v].users)
+      if (!seen[u])
+        seen[u] = 1, stack.push_back(u);
+  }
+  return seen;
+}
+
 } // namespace cinch::solve

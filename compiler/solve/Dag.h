@@ -74,6 +74,10 @@ struct ExactResult {
 };
 ExactResult searchExact(const Dag &, Order, int64_t budget, double upper, int64_t &work, double deadline);
 
+// The nodes that are first computed before `node` (`up`) or after it in every order: all of that side in a given one,
+// else its ancestors or descendants. One mark a node.
+std::vector<char> everBeside(const Dag &, Order, int node, bool up);
+
 // Lower bound on the extra cost by minimum cuts at single moments.
 double cutBound(const Dag &, Order, int64_t budget, int64_t &work, double deadline);
 

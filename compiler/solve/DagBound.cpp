@@ -29,25 +29,8 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
     int64_t slack; // budget less what would be held without any repetition: the tightest first
   };
   std::vector<char> before(n), after(n);
-  std::vector<int> stack;
   auto split = [&](int t) {
-    std::fill(before.begin(), before.end(), 0), std::fill(after.begin(), after.end(), 0);
-    if (order == Order::Given) {
-      for (int v = 0; v < n; ++v)
-        (v < t ? before : after)[v] = v != t;
-      return;
-    }
-    for (int pass = 0; pass < 2; ++pass) {
-      std::vector<char> &seen = pass ? after : before;
-      stack.assign(1, t);
-      while (!stack.empty()) {
-        int v = stack.back();
-        stack.pop_back();
-        for (int u : pass ? d.nodes[v].users : d.nodes[v].sources)
-          if (!seen[u])
-            seen[u] = 1, stack.push_back(u);
-      }
-    }
+    before = everBeside(d, order, t, true), after = everBeside(d, order, t, false);
   };
   auto readLater = [&](int u) {
     for (int w : d.nodes[u].users)

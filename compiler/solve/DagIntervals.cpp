@@ -45,7 +45,7 @@ public:
     // A moment says something if without repetition more would be held than fits.
     for (int m : path) {
       int64_t bytes = bytesAt(m);
-      Marks before = reach(m, true), after = reach(m, false);
+      Marks before = detail::everBeside(d, order, m, true), after = detail::everBeside(d, order, m, false);
       for (int u = 0; u < n; ++u)
         if (before[u] && !isSource(u, m) &&
             std::any_of(d.nodes[u].users.begin(), d.nodes[u].users.end(), [&](int w) { return after[w]; }))
@@ -99,24 +99,6 @@ private:
     return bytes;
   }
 
-  Marks reach(int from, bool up) const {
-    Marks seen(n, 0);
-    if (order == Order::Given) {
-      for (int v = 0; v < n; ++v)
-        seen[v] = up ? v < from : v > from;
-      return seen;
-    }
-    std::vector<int> stack{from};
-    while (!stack.empty()) {
-      int v = stack.back();
-      stack.pop_back();
-      for (int u : up ? d.nodes[v].sources : d.nodes[v].users)
-        if (!seen[u])
-          seen[u] = 1, stack.push_back(u);
-    }
-    return seen;
-  }
-
   // What is wanted and all it may take to compute that.
   Marks closure(Marks wanted) const {
     std::vector<int> stack;
@@ -154,8 +136,10 @@ private:
     }
     K = int(moments.size());
     std::vector<Marks> before(K), after(K);
-    for (int k = 0; k < K; ++k)
-      before[k] = reach(moments[k], true), after[k] = reach(moments[k], false);
+    for (int k = 0; k < K; ++k) {
+      before[k] = detail::everBeside(d, order, moments[k], true);
+      after[k] = detail::everBeside(d, order, moments[k], false);
+    }
     demand.assign(K, Marks(n, 0)), relevant = sure = demand;
     room.assign(K, 0);
     Marks later(n, 0); // wanted in a window or a later one

@@ -44,24 +44,6 @@ public:
 
   bool late() const { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); }
 
-  std::vector<char> reach(int from, bool up) const {
-    std::vector<char> seen(n, 0);
-    if (order == Order::Given) {
-      for (int v = 0; v < n; ++v)
-        seen[v] = up ? v < from : v > from;
-      return seen;
-    }
-    std::vector<int> stack{from};
-    while (!stack.empty()) {
-      int v = stack.back();
-      stack.pop_back();
-      for (int u : up ? d.nodes[v].sources : d.nodes[v].users)
-        if (!seen[u])
-          seen[u] = 1, stack.push_back(u);
-    }
-    return seen;
-  }
-
   // Improves the prices by subgradient steps; the goal comes nearer after `patience` steps without success.
   void climb(Prices &p, int iterations, int patience, double target) {
     setUp(p.moments);
@@ -151,8 +133,10 @@ private:
     int K = int(moments.size());
     before.resize(K), held.assign(K, {}), demand.assign(K, {}), coupled.assign(K, {}), room.assign(K, 0);
     std::vector<std::vector<char>> after(K);
-    for (int k = 0; k < K; ++k)
-      before[k] = reach(moments[k], true), after[k] = reach(moments[k], false);
+    for (int k = 0; k < K; ++k) {
+      before[k] = detail::everBeside(d, order, moments[k], true);
+      after[k] = detail::everBeside(d, order, moments[k], false);
+    }
     std::vector<char> later(n, 0); // wanted in this window or a later one, perhaps to compute something else
     for (int k = K - 1; k >= 0; --k) {
       int m = moments[k];
