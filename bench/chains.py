@@ -11,23 +11,13 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from harness import programs
-from harness.npy import write_npy
+from harness import data, programs
 
 MODEL = programs.BENCH / "models" / "chain.cinch"
 WIDTH, CLASSES, BATCH, THREADS = 256, 10, 64, 2
 STRATEGIES = ["none", "cheap", "every:4", "sqrt", "all", "optimal", "auto"]
 # `optimal` and `auto` are made for a budget; without one they keep everything. They are shown at the memory of `sqrt`.
 BUDGETED = ["optimal", "auto"]
-
-
-def write_data(folder):
-    """Repeatable inputs and labels that say something about them."""
-    import random
-    draw = random.Random(1)
-    inputs = [[draw.uniform(-1, 1) for _ in range(WIDTH)] for _ in range(2 * BATCH)]
-    write_npy(folder / "x.npy", "f", inputs)
-    write_npy(folder / "y.npy", "i", [max(range(CLASSES), key=lambda c: row[c]) for row in inputs])
 
 
 def options_of(layers, strategy, budget=None):
@@ -59,7 +49,7 @@ def body():
     activations, worst = {}, 0.0
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        write_data(folder)
+        data.vectors(folder, WIDTH, CLASSES, 2 * BATCH)
         for layers in lengths:
             plans = {}
             for strategy in STRATEGIES:

@@ -14,14 +14,12 @@ is computed again at least once. Counting units alone, nine tenths of the forwar
 import argparse
 import json
 import pathlib
-import random
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from harness import programs
-from harness.npy import write_npy
+from harness import data, programs
 
 MODEL = programs.BENCH / "models" / "deep.cinch"
 THREADS = 2
@@ -62,13 +60,6 @@ def bounds(found, room):
     return forward, again
 
 
-def write_data(folder, width, classes, batch):
-    draw = random.Random(1)
-    inputs = [[draw.uniform(-1, 1) for _ in range(width)] for _ in range(2 * batch)]
-    write_npy(folder / "x.npy", "f", inputs)
-    write_npy(folder / "y.npy", "i", [max(range(classes), key=lambda c: row[c]) for row in inputs])
-
-
 def measured(plans, rounds, steps, folder):
     """Seconds of a step of each program: they take turns, the least median of the rounds counts."""
     for name, options in plans.items():
@@ -97,7 +88,7 @@ def feed_forward(layers, batch, rounds, steps):
     if rounds:
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
-            write_data(folder, 256, 10, batch)
+            data.vectors(folder, 256, 10, 2 * batch)
             programs_of = {"shallow": options(layers, *plain), "deep": options(10 * layers, *plain)}
             programs_of.update({name: options(10 * layers, *more) for name, more in wanted.items()})
             times = measured(programs_of, rounds, steps, folder)

@@ -17,25 +17,12 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from harness import programs
+from harness import data, programs
 
 ROOT = programs.BENCH.parent
 MODELS = {"gpt": (programs.BENCH / "models/gpt.cinch", []), "example_gpt": (ROOT / "examples/gpt/gpt.cinch", []),
           "example_mlp": (ROOT / "examples/mlp/mlp.cinch", [])}
 SMALL = ["-D", "N=2", "-D", "D=64", "-D", "A=2", "-D", "T=64", "-D", "B=8"]
-
-
-def data_for(folder):
-    """Text and pictures, both made up."""
-    text = bytes((7 * i + i // 11 * 13 + i * i // 97) % 95 + 32 for i in range(200_000))
-    for name in ("train.txt", "valid.txt"):
-        (folder / name).write_bytes(text)
-    for part, count in (("train", 6000), ("t10k", 1000)):
-        pixels = bytes((i * 31 + i // 784 * 7) % 256 for i in range(count * 784))
-        labels = bytes(i % 10 for i in range(count))
-        head = lambda kind, *sizes: bytes([0, 0, 8, kind]) + b"".join(n.to_bytes(4, "big") for n in sizes)
-        (folder / f"{part}-images-idx3-ubyte").write_bytes(head(3, count, 28, 28) + pixels)
-        (folder / f"{part}-labels-idx1-ubyte").write_bytes(head(1, count) + labels)
 
 
 def budgets_of(source, flags, quick):
@@ -70,7 +57,9 @@ def body():
         if done.returncode:
             raise programs.Failed(f"cinch calibrate: exit {done.returncode}\n{done.stderr[-2000:]}")
         print(done.stdout.rstrip())
-        data_for(folder)
+        data.text(folder)
+        for part in ("train", "t10k"):
+            data.pictures(folder / f"{part}-images-idx3-ubyte", folder / f"{part}-labels-idx1-ubyte", 1000, 28)
         print(f"\n{'program':<14}{'budget MiB':>11}{'plan':>26}{'measured s':>12}{'built-in':>10}{'ratio':>7}{'profile':>10}{'ratio':>7}")
         for name, (source, flags) in MODELS.items():
             if arguments.quick and name == "gpt":

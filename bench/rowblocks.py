@@ -7,14 +7,13 @@ what they cost in time, and a run under a budget that no plan without them meets
 """
 import argparse
 import pathlib
-import random
 import re
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from harness import programs
+from harness import data, programs
 
 GPT2 = programs.BENCH / "models" / "gpt2_124m.cinch"
 SMALL = programs.BENCH / "models" / "gpt.cinch"
@@ -58,8 +57,7 @@ def planned(quick):
 def measured(quick, rounds, folder):
     sizes = dict(B=4, T=256, N=1, D=32, A=2, V=4000) if quick else dict(B=8, T=256, N=2, D=128, A=2, V=16384)
     shape = [part for name, value in sizes.items() for part in ("-D", f"{name}={value}")] + ["--max-threads", str(THREADS)]
-    draw = random.Random(1)
-    (folder / "train.txt").write_bytes(bytes(draw.randrange(32, 127) for _ in range(64 * (sizes["T"] + 1))))
+    data.text(folder, 64 * (sizes["T"] + 1))
     steps = 3 if quick else 6
     choices = ["none", "64", "256", "1024"] if not quick else ["none", "16", "64"]
     whole = ["--microbatch", str(sizes["B"]), "--remat", "none"]

@@ -1,22 +1,21 @@
 #!/usr/bin/env python3
 """strategies: `auto` beside every named strategy, and beside deciding one thing after the other, at 8 budgets.
 
-    bench/strategies.py [--quick] [--rounds N]
+    bench/strategies.py [--quick] [--rounds N] [--model NAME] [--profile FILE]
 
 Budgets go from the smallest that compiles to the one under which nothing needs to be recomputed. Each strategy may choose its
 micro-batch. "Micro-batch first": the largest with which the step fits without recomputation (the smallest there is if none does), then
 the best recomputation for that one. "Recomputation first": the best for the whole batch, or if that does not fit the named strategy that
-needs least, then the micro-batch. What is measured are programs of `auto` and of its best rival, in pairs that take turns.
+needs least, then the micro-batch. Where `auto` has another plan than its best rival, the programs of both are run, in pairs that take
+turns. Costs are the built-in ones, or those of a profile that `cinch calibrate` wrote.
 """
 import argparse
 import pathlib
-import random
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from harness import programs
-from harness.npy import write_npy
+from harness import data, programs
 
 ROOT = programs.BENCH.parent
 THREADS = 2
@@ -30,8 +29,6 @@ MODELS = {
     "deep": (programs.BENCH / "models/deep.cinch", ["-D", "N=8"]),
     "gpt": (programs.BENCH / "models/gpt.cinch", []),
 }
-# Programs that are run: data is drawn here.
-RUN = {"chain": 256, "deep": 256, "examples/gpt": 0, "small gpt": 0, "gpt": 0}
 
 
 class Plans:
@@ -62,14 +59,16 @@ def rivals(plans, budget, batch, least):
     return {name: pair for name, pair in found.items() if pair[1]}
 
 
-def write_data(folder, width):
-    draw = random.Random(1)
-    if width:
-        inputs = [[draw.uniform(-1, 1) for _ in range(width)] for _ in range(256)]
-        write_npy(folder / "x.npy", "f", inputs)
-        write_npy(folder / "y.npy", "i", [max(range(10), key=lambda c: row[c]) for row in inputs])
-    for name in ("train.txt", "valid.txt"):
-        (folder / name).write_bytes(bytes(draw.randrange(32, 127) for _ in range(40000)))
+def write_data(folder, name):
+    if name in ("chain", "deep"):
+        data.vectors(folder, 256, 10, 256)
+    elif name == "small mlp":
+        data.pictures(folder / "images", folder / "labels", 256, 8)
+    elif name == "examples/mlp":
+        for part in ("train", "t10k"):
+            data.pictures(folder / f"{part}-images-idx3-ubyte", folder / f"{part}-labels-idx1-ubyte", 256, 28)
+    else:
+        data.text(folder)
 
 
 def measure(plans, pair, rounds, steps, folder):
@@ -91,6 +90,7 @@ def body():
     parser.add_argument("--quick", action="store_true", help="two small models, three budgets, nothing is run")
     parser.add_argument("--rounds", type=int, default=5, help="of measuring; 0: predicted times only")
     parser.add_argument("--model", action="append", choices=list(MODELS), help="only this one")
+    parser.add_argument("--profile", default="none", help="of this machine, by cinch calibrate")
     arguments = parser.parse_args()
     names = arguments.model or (["small mlp", "small gpt"] if arguments.quick else list(MODELS))
     points, rounds = (3, 0) if arguments.quick else (8, arguments.rounds)
@@ -99,7 +99,7 @@ def body():
     worst, gains, ratios, rises = 0.0, [], [], 0
     for name in names:
         source, options = MODELS[name]
-        plans = Plans(source, options)
+        plans = Plans(source, [*options, "--profile", arguments.profile])
         free = plans.get("none")
         batch = free["batch"]
         low, high = programs.smallest_budget(source, *plans.options), plans.get("none", batch)["memory"]
@@ -125,10 +125,10 @@ def body():
             worst = max(worst, ratio)
             gains.append(ratio)
             shown = ""
-            if rounds and name in RUN and point in (1, 3, 5) and ratio < 1:
-                steps = int(min(200, max(6, 1 / plan["seconds"])))
+            if rounds and ratio < 1:
+                steps = int(min(400, max(6, 1 / plan["seconds"])))
                 with tempfile.TemporaryDirectory() as temporary:
-                    write_data(pathlib.Path(temporary), RUN[name])
+                    write_data(pathlib.Path(temporary), name)
                     ratios.append(measure(plans, {"auto": ("auto", "auto", budget), "rival": key}, rounds, steps, pathlib.Path(temporary)))
                 shown = f"{ratios[-1]:10.3f}"
             print(f"{budget / 2**20:11.2f}{1e3 * auto['seconds']:11.3f}{auto['microbatch']:12}  {rival:<22}{1e3 * plan['seconds']:10.3f}"

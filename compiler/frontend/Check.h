@@ -23,7 +23,7 @@ struct Options {
 std::optional<Program> check(const SourceList &sources, const ast::File &prelude, const ast::File &file,
                              const Options &options, Diagnostics &diags);
 
-// "3GiB" -> bytes; nothing if the unit is missing or unknown, or the number is no whole number of bytes.
+// "3GiB" -> bytes; what is no whole number of bytes is rounded down; nothing if the unit is missing or unknown.
 std::optional<int64_t> parseBytes(std::string_view text);
 
 // "NAME=VALUE" as -D and --set take it; nothing if there is no `=` or no name before it.

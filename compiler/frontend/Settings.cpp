@@ -241,7 +241,7 @@ std::optional<int64_t> parseBytes(std::string_view text) {
       continue;
     std::optional<Fraction> amount = Fraction::parse(text.substr(0, text.size() - name.size()));
     std::optional<Fraction> bytes = amount ? multiply(*amount, Fraction(unit.bytes)) : std::nullopt;
-    return bytes ? bytes->toInteger() : std::nullopt;
+    return bytes ? bytes->floor().toInteger() : std::nullopt;
   }
   return std::nullopt;
 }

@@ -251,20 +251,13 @@ int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough,
       known = height;
   }
   if (height < 0 && seed % 4 == 1) {
-    // Few blocks are left, so moves in their order reach far.
-    std::vector<int> order;
-    for (size_t i = 0; i < parts.size(); ++i)
-      order.push_back(int(i));
-    auto area = [&](int i) {
-      return double(smaller.buffers[i].size) * double(smaller.buffers[i].upper - smaller.buffers[i].lower);
-    };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return area(a) > area(b); });
+    // Few blocks are left: a better order of them is soon found, or not at all.
     ArenaSolution moved;
-    int64_t given = work / 2, rest = given;
-    moved.height = placeInOrder(smaller, order, moved.offsets, -1, rest);
-    improveOrder(smaller, order, moved, enough, 400, seed, rest, deadline);
+    moved.height = INT64_MAX;
+    int64_t given = std::min(work / 2, 10'000 * int64_t(parts.size())), rest = given;
+    placeByOrder(smaller, enough, seed, moved, rest, deadline);
     work -= given - rest;
-    placed = moved.offsets, height = moved.height;
+    placed = moved.offsets, height = placed.empty() ? -1 : moved.height;
   }
   if (height < 0)
     return -1;

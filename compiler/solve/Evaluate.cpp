@@ -133,7 +133,7 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
 
 Plan evaluateQuickly(const GraphIndex &index, const Choice &choice) {
   ArenaLimits limits;
-  limits.work /= 20;
+  limits.work /= 40;
   return evaluate(index, choice, limits);
 }
 

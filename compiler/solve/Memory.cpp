@@ -25,15 +25,6 @@ std::map<int64_t, int64_t> liveProfile(const ArenaProblem &p) {
   return delta;
 }
 
-struct Rng { // xorshift64*, so that the search is the same everywhere
-  uint64_t state;
-  uint64_t next() {
-    state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
-    return state * 2685821657736338717ull;
-  }
-  int64_t below(int64_t n) { return int64_t(next() % uint64_t(n)); }
-};
-
 std::vector<std::vector<int>> startOrders(const ArenaProblem &p) {
   int n = int(p.buffers.size());
   std::vector<int> base(n);
@@ -208,50 +199,6 @@ int64_t detail::placeInOrder(const ArenaProblem &p, const std::vector<int> &orde
   return height;
 }
 
-void detail::improveOrder(const ArenaProblem &p, std::vector<int> order, ArenaSolution &best, int64_t enough,
-                          int patience, uint64_t seed, int64_t &work, double deadline) {
-  Rng rng{0x9e3779b97f4a7c15ull + seed};
-  std::vector<int64_t> offsets, trial;
-  int64_t height = detail::placeInOrder(p, order, offsets, -1, work);
-  int n = int(order.size());
-  std::vector<int> position(n), top;
-  // Counts how often each buffer has stuck out: those are the ones that are hard to place.
-  int sinceBetter = 0;
-  while (work > 0 && best.height > enough && sinceBetter < patience) {
-    if (deadline > 0 && detail::secondsNow() > deadline)
-      break;
-    for (int i = 0; i < n; ++i)
-      position[order[i]] = i;
-    top.clear();
-    for (int i = 0; i < n; ++i)
-      if (p.buffers[i].fixedOffset < 0 && offsets[i] + roundUp(p.buffers[i].size, p.alignment) == height)
-        top.push_back(i);
-    if (top.empty())
-      break;
-    int who = top[rng.below(int64_t(top.size()))];
-    int from = position[who];
-    if (from == 0) {
-      // It stands first already: move another one that overlaps it behind it.
-      who = order[1 + rng.below(std::max(1, n - 1)) % n];
-      from = position[who];
-    }
-    int to = int(rng.below(from + 1));
-    std::vector<int> next = order;
-    next.erase(next.begin() + from);
-    next.insert(next.begin() + to, who);
-    int64_t h = detail::placeInOrder(p, next, trial, height + height / 200, work);
-    ++sinceBetter;
-    if (h < 0)
-      continue;
-    if (h < best.height) {
-      best.height = h, best.offsets = trial;
-      sinceBetter = 0;
-    }
-    if (h <= height || rng.below(20) == 0)
-      order = std::move(next), offsets = trial, height = h;
-  }
-}
-
 ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   ArenaSolution best;
   best.bound = lowerBound(p);
@@ -259,7 +206,6 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   double deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
   // The greedy start always runs; only what follows it counts against the limit.
   int64_t enough = std::max(best.bound, limits.capacity), work = 0;
-  std::vector<int> bestOrder;
   std::vector<int64_t> offsets;
   auto orders = startOrders(p);
   for (int fit = 0; fit < 2 && best.height > enough; ++fit)
@@ -267,7 +213,7 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
       int64_t h = detail::placeInOrder(p, order, offsets, best.height == INT64_MAX ? -1 : best.height, work, fit == 1);
       if (h < 0 || h >= best.height)
         continue;
-      best.height = h, best.offsets = offsets, bestOrder = order;
+      best.height = h, best.offsets = offsets;
       if (h <= enough)
         break;
     }
@@ -291,9 +237,9 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   };
   auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
   if (best.height > enough && work > 0) {
-    constexpr int64_t kMost = 50'000'000; // what it does not find by then it rarely finds
-    int64_t given = std::min(work / 2, kMost), left = given;
-    detail::placeByBlame(p, enough, best, left, deadline > 0 ? detail::secondsNow() + limits.seconds / 8 : 0);
+    constexpr int64_t kMost = 30'000'000; // what it does not find by then it rarely finds
+    int64_t given = std::min(work / 4 * 3, kMost), left = given;
+    detail::placeByOrder(p, enough, 0, best, left, deadline > 0 ? detail::secondsNow() + limits.seconds / 8 : 0);
     work -= given - left;
   }
   // Blocks of buffers that fit exactly, with other random ties each time.
@@ -313,13 +259,6 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
     searchAt(enough, work / 2, proved, 0.6);
     if (proved && enough == best.bound)
       best.bound += p.alignment;
-  }
-  if (best.height > enough && work > 0) {
-    int64_t rest = work - work / 4;
-    work /= 4;
-    detail::improveOrder(p, bestOrder, best, enough, 400, 0, work,
-                         deadline > 0 ? detail::secondsNow() + limits.seconds / 4 : 0);
-    work += rest;
   }
   while (best.height > std::max(best.bound, limits.capacity) && !late()) {
     bool proved = false;

@@ -2,7 +2,7 @@
 //
 // Two buffers whose lifetimes [lower, upper) overlap must not share bytes. The height of the arena is at least the
 // largest sum of bytes alive at one moment (`lowerBound`). Greedy placement in several orders comes first, then
-// orders learnt from what sticks out (ArenaBlame.cpp), blocks of buffers that fit (ArenaMerge.cpp), branch and bound over
+// better orders (ArenaOrder.cpp), blocks of buffers that fit (ArenaMerge.cpp), branch and bound over
 // canonical placements (ArenaSearch.cpp). All of it is deterministic under a work limit.
 #ifndef CINCH_COMPILER_SOLVE_MEMORY_H
 #define CINCH_COMPILER_SOLVE_MEMORY_H
@@ -25,7 +25,7 @@ struct ArenaProblem {
 };
 
 struct ArenaLimits {
-  int64_t work = 20'000'000; // steps of the searches after the greedy start (some 20 ms); deterministic
+  int64_t work = 40'000'000; // steps of the searches after the greedy start (some 0.8 s); deterministic
   double seconds = 0;        // > 0: also stop after this long (not deterministic)
   int64_t capacity = -1;     // >= 0: a height up to this is good enough
 };
@@ -53,12 +53,9 @@ int64_t placeInOrder(const ArenaProblem &, const std::vector<int> &order, std::v
 // Branch and bound for a height of at most `target`; true: `offsets` holds a placement. `proved`: there is none.
 bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double deadline,
                      std::vector<int64_t> &offsets, bool &proved);
-// Moves buffers that end at the top of the arena forward in the order and places again, keeping what is not worse;
-// `best` becomes what is found if it is lower. Ends at the height `enough` or after `patience` moves without success.
-void improveOrder(const ArenaProblem &, std::vector<int> order, ArenaSolution &best, int64_t enough, int patience,
-                  uint64_t seed, int64_t &work, double deadline);
-// Places again and again, what sticks out above `enough` earlier each time; `best` becomes what is found if it is lower.
-void placeByBlame(const ArenaProblem &, int64_t enough, ArenaSolution &best, int64_t &work, double deadline);
+// Places again and again in orders learnt from what sticks out above `enough`; `best` becomes what is found if it is lower.
+void placeByOrder(const ArenaProblem &, int64_t enough, uint64_t seed, ArenaSolution &best, int64_t &work,
+                  double deadline);
 // Glues buffers that fit exactly into blocks and places those, at the height `enough` or, if that is not found, below
 // `known`; the height, or -1.
 int64_t placeGlued(const ArenaProblem &, uint64_t seed, int64_t enough, int64_t known, int64_t &work, double deadline,

@@ -34,7 +34,7 @@ struct Flags {
   cl::opt<std::string> profile{"profile", cl::desc("costs measured by `cinch calibrate`; none: the built-in ones (default: the "
                                                    "stored profile of this CPU, if there is one)"),
                                cl::value_desc("FILE|none"), COMPILING};
-  cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use, with unit: 3GiB"),
+  cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use: 3GiB, 512MiB"),
                                      cl::value_desc("SIZE"), COMPILING};
   cl::opt<std::string> remat{"remat",
                                     cl::desc("none, all, sqrt, every:N, marked, cheap, optimal or auto (the default)"),
@@ -128,8 +128,11 @@ CommandLine parseCommandLine(int argc, char **argv) {
   line.output = f.output;
   if (f.budget.getNumOccurrences()) {
     line.budget = parseBytes(f.budget);
+    int64_t bytes = 0; // as messages print them
+    if (!line.budget && !llvm::StringRef(f.budget).getAsInteger(10, bytes) && bytes >= 0)
+      line.budget = bytes;
     if (!line.budget)
-      usage("--memory-budget expects a number with a unit (512MiB, 3GiB, 2GB), got '" + f.budget + "'");
+      usage("--memory-budget expects a number with a unit (512MiB, 3GiB, 2GB) or of bytes, got '" + f.budget + "'");
   }
   line.remat = f.remat;
   solve::Strategy strategy;

@@ -123,7 +123,7 @@ static void testBlame() {
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return p.buffers[a].size > p.buffers[b].size; });
     std::vector<int64_t> greedy;
     int64_t work = 2'000'000, none = INT64_MAX, height = detail::placeInOrder(p, order, greedy, -1, none);
-    detail::placeByBlame(p, s.bound, s, work, 0);
+    detail::placeByOrder(p, s.bound, 0, s, work, 0);
     std::string why = verify(p, s);
     if (!why.empty() || work < 0)
       ++wrong, std::printf("blame, instance %d: %s, work %lld left\n", k, why.c_str(), (long long)work);

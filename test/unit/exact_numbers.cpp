@@ -122,7 +122,7 @@ static void bytes() {
   EXPECT(!parseBytes("3G"));
   EXPECT(!parseBytes("GiB"));
   EXPECT(!parseBytes("-1GiB"));
-  EXPECT(!parseBytes("0.0001kB"));
+  EXPECT(parseBytes("22.68MiB") == 23781703); // 23781703.68
   EXPECT(!parseBytes("9e99TiB"));
   EXPECT(parseAssignment("N=12")->second == "12");
   EXPECT(parseAssignment("a=b=c")->second == "b=c");
