@@ -1,4 +1,4 @@
-// Memory.cpp: checks, bounds, greedy placement and the search over placement orders.
+// Memory.cpp: checks, bounds, greedy placement, and which search comes when.
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>

@@ -96,9 +96,9 @@ static void testPerfect(int instances, int buffers, int64_t width, int64_t heigh
   expect(worst <= 1.02, "perfect instances of " + std::to_string(buffers) + " buffers: worst " + std::to_string(worst));
 }
 
-// Placing by what sticks out: valid with fixed buffers, a floor and an alignment, and far better than one greedy order
+// Placing in better and better orders: valid with fixed buffers, a floor and an alignment, and far better than one greedy order
 // where sizes differ by orders of magnitude, as in a training step.
-static void testBlame() {
+static void testOrders() {
   PerfectArenas rng(77);
   int wrong = 0, better = 0, instances = 60;
   for (int k = 0; k < instances; ++k) {
@@ -126,11 +126,11 @@ static void testBlame() {
     detail::placeByOrder(p, s.bound, 0, s, work, 0);
     std::string why = verify(p, s);
     if (!why.empty() || work < 0)
-      ++wrong, std::printf("blame, instance %d: %s, work %lld left\n", k, why.c_str(), (long long)work);
+      ++wrong, std::printf("orders, instance %d: %s, work %lld left\n", k, why.c_str(), (long long)work);
     better += s.height <= height;
   }
-  expect(wrong == 0, "placing by blame is valid");
-  expect(better == instances, "placing by blame is not worse than first fit by size: " + std::to_string(better));
+  expect(wrong == 0, "placing in better orders is valid");
+  expect(better == instances, "placing in better orders is not worse than first fit by size: " + std::to_string(better));
 }
 
 static void testVerify() {
@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
   if (argc == 5) {
     testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), std::atoll(argv[4]), 0.95, 10, true);
   } else {
-    testBlame();
+    testOrders();
   testVerify();
     testSmall(2000);
     testPerfect(6, 150, 1000, 1 << 20, 0.95, 5, false);
