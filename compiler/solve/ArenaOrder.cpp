@@ -308,9 +308,10 @@ void detail::placeByOrder(const ArenaProblem &p, int64_t enough, uint64_t seed, 
   constexpr int kStarts = 12, kCharged = 16; // a step here is a sixteenth of one elsewhere
   if (p.buffers.size() > kLarge)
     return;
+  const Large most(p, enough, 0.9), all(p, enough, 0.0); // now and then the small ones take part
   std::vector<int64_t> offsets;
   for (int start = 0; start < kStarts && best.height > enough && work > 0; ++start) {
-    Large large(p, enough, start % 6 == 5 ? 0.0 : 0.9);
+    const Large &large = start % 6 == 5 ? all : most;
     Placer placer(large.problem, enough - large.above);
     int64_t share = work / (kStarts - start), steps = share * kCharged;
     double now = secondsNow(), until = deadline > 0 ? now + (deadline - now) / (kStarts - start) : 0;

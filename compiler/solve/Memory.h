@@ -53,7 +53,8 @@ int64_t placeInOrder(const ArenaProblem &, const std::vector<int> &order, std::v
 // Branch and bound for a height of at most `target`; true: `offsets` holds a placement. `proved`: there is none.
 bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double deadline,
                      std::vector<int64_t> &offsets, bool &proved);
-// Places again and again in orders learnt from what sticks out above `enough`; `best` becomes what is found if it is lower.
+// Places again and again in orders learnt from what sticks out above `enough`; `best` becomes what is found if it is
+// lower.
 void placeByOrder(const ArenaProblem &, int64_t enough, uint64_t seed, ArenaSolution &best, int64_t &work,
                   double deadline);
 // Glues buffers that fit exactly into blocks and places those, at the height `enough` or, if that is not found, below

@@ -31,6 +31,17 @@ def smallest_budget(program, flags):
     return int(match.group(1))
 
 
+def check_notations(program, least):
+    """Bytes as messages print them, and fractions of a unit, which are rounded down."""
+    for word, bytes_meant in ((str(least), least), ("%.7fMiB" % (least / 2**20 + 0.6e-6), least)):
+        done = programs.call([programs.CINCH, "plan", "--json", str(program), "--memory-budget", word], allowed=(0, 1, 2))
+        plan = json.loads(done.stdout) if done.returncode == 0 else {}
+        verdicts.expect(plan.get("budget") == bytes_meant, "a budget of %s: %s" % (word, plan.get("budget", done.stdout[-300:])))
+    for word in ("12x", "-5", "1e9", "0.5"):
+        done = programs.call([programs.CINCH, "plan", str(program), "--memory-budget", word], allowed=(0, 1, 2))
+        verdicts.expect(done.returncode == 2 and "--memory-budget" in done.stdout, "a budget of %s is taken" % word)
+
+
 def watched_run(exe, data, words, prefix=()):
     """Runs and looks at VmHWM from outside all the while: (text, highest peak seen, exit code)."""
     out = programs.FOLDER / ("out-" + exe.name)
@@ -174,6 +185,7 @@ def main():
     text, _, _ = watched_run(free, data, ["--steps", str(options.steps)])
     most = int(re.search(r"peak memory (\d+) bytes", text).group(1))
     least = smallest_budget(options.program, flags)
+    check_notations(options.program, least)
     below = programs.compiled(
         options.program, "below", "--memory-budget", kibibytes(least - 1024), *flags, allowed=(0, 1)
     )

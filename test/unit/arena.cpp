@@ -96,8 +96,9 @@ static void testPerfect(int instances, int buffers, int64_t width, int64_t heigh
   expect(worst <= 1.02, "perfect instances of " + std::to_string(buffers) + " buffers: worst " + std::to_string(worst));
 }
 
-// Placing in better and better orders: valid with fixed buffers, a floor and an alignment, and far better than one greedy order
-// where sizes differ by orders of magnitude, as in a training step.
+// Placing in better and better orders: valid with fixed buffers, a floor and an alignment, the same every time, and as low
+// as asked or never worse than one greedy order, where sizes differ by orders of magnitude, as in a training step. A third of the buffers is
+// tiny; where some waste is allowed, those are placed last.
 static void testOrders() {
   PerfectArenas rng(77);
   int wrong = 0, better = 0, instances = 60;
@@ -114,7 +115,8 @@ static void testOrders() {
       p.buffers.push_back({640, 3, 9, floor + 6400});
     for (int i = 0; i < 100; ++i) {
       int64_t lower = rng.below(ticks), length = i % 10 ? 1 + rng.below(6) : 1 + rng.below(ticks);
-      p.buffers.push_back({1 + rng.below(i % 3 ? 300 : 20000), lower, std::min<int64_t>(ticks, lower + length), -1});
+      int64_t most = i % 3 == 0 ? 20000 : i % 3 == 1 ? 300 : 3;
+      p.buffers.push_back({1 + rng.below(most), lower, std::min<int64_t>(ticks, lower + length), -1});
     }
     ArenaSolution s;
     s.bound = lowerBound(p), s.height = INT64_MAX;
@@ -123,13 +125,16 @@ static void testOrders() {
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return p.buffers[a].size > p.buffers[b].size; });
     std::vector<int64_t> greedy;
     int64_t work = 2'000'000, none = INT64_MAX, height = detail::placeInOrder(p, order, greedy, -1, none);
-    detail::placeByOrder(p, s.bound, 0, s, work, 0);
+    int64_t enough = s.bound + (k % 3 ? s.bound / 100 : 0), workAgain = work;
+    ArenaSolution again = s;
+    detail::placeByOrder(p, enough, 0, s, work, 0);
+    detail::placeByOrder(p, enough, 0, again, workAgain, 0);
     std::string why = verify(p, s);
-    if (!why.empty() || work < 0)
+    if (!why.empty() || work < 0 || work != workAgain || s.offsets != again.offsets)
       ++wrong, std::printf("orders, instance %d: %s, work %lld left\n", k, why.c_str(), (long long)work);
-    better += s.height <= height;
+    better += s.height <= std::max(height, enough);
   }
-  expect(wrong == 0, "placing in better orders is valid");
+  expect(wrong == 0, "placing in better orders is valid and repeatable");
   expect(better == instances, "placing in better orders is not worse than first fit by size: " + std::to_string(better));
 }
 
@@ -175,7 +180,7 @@ int main(int argc, char **argv) {
     testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), std::atoll(argv[4]), 0.95, 10, true);
   } else {
     testOrders();
-  testVerify();
+    testVerify();
     testSmall(2000);
     testPerfect(6, 150, 1000, 1 << 20, 0.95, 5, false);
     testPerfect(6, 300, 100, 1 << 20, 0.95, 5, false);
