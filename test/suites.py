@@ -53,6 +53,7 @@ def quick_suites():
         python("execute/bits.py", "--pairs", "--microbatches", "8,4,2", "--row-blocks", "auto,none,64", "--flags", "--set train.grain=2",
                name="execute/bits (grain)"),
         python("execute/opbits.py"),
+        python("execute/recorded_bits.py"),
         python("execute/reference.py"),
         python("execute/budget.py"),
         python("execute/monotone.py"),
