@@ -3,7 +3,7 @@
 #ifndef CINCH_COMPILER_ANALYSIS_COST_H
 #define CINCH_COMPILER_ANALYSIS_COST_H
 
-#include "compiler/analysis/Formation.h"
+#include "compiler/analysis/KernelSpec.h"
 #include "compiler/analysis/Rates.h"
 
 namespace cinch::analysis {
@@ -12,7 +12,7 @@ namespace cinch::analysis {
 int64_t bytesOf(mlir::Value value);
 
 // Fills work, flops, traffic and seconds of a kernel as functions of the micro-batch.
-void priceKernel(const KernelGroup &, const MachineRates &, int64_t batch, solve::Kernel &kernel);
+void priceKernel(plan::KernelOp, solve::Section, const MachineRates &, int64_t batch, solve::Kernel &kernel);
 
 } // namespace cinch::analysis
 #endif

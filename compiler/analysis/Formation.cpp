@@ -1,6 +1,8 @@
 // Formation.cpp: which values are stored, and which kernels they share.
 #include "compiler/analysis/Formation.h"
 #include "compiler/analysis/Specs.h"
+#include "compiler/solve/Evaluate.h"
+#include "dialects/nn/Grain.h"
 
 using namespace mlir;
 
@@ -20,6 +22,13 @@ static bool isConstantLike(Operation *op) { return isa<nn::ConstantOp, nn::Range
 Formation::Formation(func::FuncOp function) : function(function) {
   for (Operation &op : function.getBody().front().without_terminator())
     ops.push_back(&op);
+  solve::StepGraph sizes;
+  sizes.batch = nn::batchOf(function);
+  sizes.grain = std::max<int64_t>(1, nn::grainOf(function));
+  extents.push_back({});
+  for (int64_t examples : solve::microbatches(sizes))
+    if (examples < sizes.batch)
+      extents.push_back({examples});
 }
 
 bool Formation::accumulates(Value value) const {
@@ -176,26 +185,75 @@ void Formation::chooseStored() {
 }
 
 // ---- Groups ------------------------------------------------------------------------------------------------------------
-bool Formation::tryGroup(KernelGroup &group, const LoopDomain &domain, ArrayRef<Value> stores, Value &blocker) {
-  KernelGroup trial;
-  llvm::DenseMap<Value, int> number;
-  LoopTracer tracer(domain, [&](Value value) {
-    if (llvm::is_contained(stores, value) || !inMemory(value))
-      return -1;
-    trial.reads.insert(value);
-    auto [it, fresh] = number.try_emplace(value, int(number.size()));
-    return it->second;
-  });
-  for (auto [i, value] : llvm::enumerate(stores))
-    if (!tracer.store(value, int(1000 + i), accumulates(value))) {
-      blocker = tracer.blocker;
-      return false;
+// At every extent, the whole batch first: it says what is read and computed.
+bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> stores, Value &blocker, int at) {
+  KernelGroup trial = group;
+  for (const Extent &extent : extents) {
+    llvm::SetVector<Value> reads;
+    llvm::DenseMap<Value, int> number;
+    auto bufferOf = [&](Value value) {
+      if (llvm::is_contained(stores, value) || !inMemory(value))
+        return -1;
+      reads.insert(value);
+      return number.try_emplace(value, int(number.size())).first->second;
+    };
+    LoopTracer tracer(domainOf(anchor, extent), bufferOf, extent);
+    for (auto [i, value] : llvm::enumerate(stores))
+      if (!tracer.store(value, int(1000 + i), accumulates(value))) {
+        blocker = tracer.blocker;
+        return false;
+      }
+    if (extent.examples == 0) {
+      // The anchor has to be there when the kernel is built.
+      if (!tracer.computed.contains(anchor.getDefiningOp()))
+        return false;
+      blocker = readTooLate(stores, at, tracer, [&](Value value) { return number.contains(value) ? number.lookup(value) : -1; });
+      if (blocker)
+        return false;
+      trial.reads = std::move(reads);
+      trial.ops = std::move(tracer.computed);
     }
-  group.domain = domain;
-  group.stores.assign(stores.begin(), stores.end());
-  group.reads = std::move(trial.reads);
-  group.ops = tracer.computed;
+  }
+  trial.anchor = anchor;
+  trial.stores.assign(stores.begin(), stores.end());
+  group = std::move(trial);
   return true;
+}
+
+Value Formation::readTooLate(ArrayRef<Value> stores, int at, const LoopTracer &tracer, llvm::function_ref<int(Value)> bufferOf) {
+  if (!home.count(stores.front()))
+    return {};
+  for (BlockArgument argument : func::FuncOp(function).getArguments()) {
+    Value next = updated.lookup(argument);
+    int buffer = next ? bufferOf(argument) : -1;
+    if (buffer < 0)
+      continue;
+    const Value *own = llvm::find(stores, next);
+    auto written = producer.find(next);
+    if (own != stores.end() ? readsWhereItWrites(tracer.spec, buffer, int(1000 + (own - stores.begin())))
+                            : written == producer.end() || written->second >= at)
+      continue;
+    for (Operation *op : tracer.computed)
+      if (!isView(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
+            while (operand.getDefiningOp() && isView(operand.getDefiningOp()))
+              operand = operand.getDefiningOp()->getOperand(0);
+            return operand == argument;
+          }) && !llvm::is_contained(stores, op->getResult(0)))
+        return op->getResult(0);
+  }
+  return {};
+}
+
+bool Formation::sameDomain(Value a, Value b) const {
+  return llvm::all_of(extents, [&](const Extent &extent) { return domainOf(a, extent) == domainOf(b, extent); });
+}
+
+// One element for each row of the anchor's domain, which has no chain.
+bool Formation::rowsOf(Value rows, Value anchor) const {
+  return llvm::all_of(extents, [&](const Extent &extent) {
+    LoopDomain domain = domainOf(anchor, extent);
+    return domain.chain.empty() && shapeOf(rows, extent) == domain.outer;
+  });
 }
 
 bool Formation::place(Value value) {
@@ -213,10 +271,9 @@ bool Formation::place(Value value) {
   stored.insert(value);
   // Alone first: that says what it reads, and stores what stands in the way.
   KernelGroup alone;
-  LoopDomain own = domainOf(value);
   while (true) {
     Value blocker;
-    if (tryGroup(alone, own, {value}, blocker))
+    if (tryGroup(alone, value, {value}, blocker))
       break;
     if (!blocker || blocker == value || inMemory(blocker))
       return succeeded(internal(value, "a value cannot be computed in a loop"));
@@ -236,14 +293,17 @@ bool Formation::place(Value value) {
     // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
     if (home.count(value) != home.count(group.stores.front()))
       return false;
-    Shape shape = shapeOf(value);
-    if (!(own == group.domain) && !(group.domain.chain.empty() && shape == group.domain.outer))
+    if (!sameDomain(value, group.anchor) && !rowsOf(value, group.anchor))
       return false;
+    // Groups behind it still read what the value overwrites.
+    for (size_t later = size_t(candidate) + 1; home.count(value) && later < groups.size(); ++later)
+      if (groups[later].updates && groups[later].reads.contains(home.lookup(value)))
+        return false;
     llvm::SmallVector<Value> stores = group.stores;
     stores.push_back(value);
     KernelGroup joined = group;
     Value blocker;
-    if (!tryGroup(joined, group.domain, stores, blocker))
+    if (!tryGroup(joined, group.anchor, stores, blocker, candidate))
       return false;
     // Everything read must exist before the group runs.
     for (Value read : joined.reads)
@@ -254,6 +314,7 @@ bool Formation::place(Value value) {
     return true;
   };
   bool done = false;
+  LoopDomain own = domainOf(value);
   int64_t full = 1;
   for (int64_t size : own.sizes())
     full *= size;
@@ -274,7 +335,7 @@ bool Formation::place(Value value) {
        --candidate) {
     if (section == Section::Loop && !reduces)
       break;
-    if (groups[candidate].section != section || !(groups[candidate].domain == own))
+    if (groups[candidate].kind != KernelGroup::Loop || groups[candidate].section != section || !sameDomain(value, groups[candidate].anchor))
       continue;
     bool shares = false;
     for (Value read : alone.reads)
@@ -284,6 +345,7 @@ bool Formation::place(Value value) {
   if (!done) {
     alone.section = section;
     alone.backward = backward;
+    alone.updates = home.count(value) != 0;
     producer[value] = int(groups.size());
     groups.push_back(std::move(alone));
   }
@@ -291,39 +353,46 @@ bool Formation::place(Value value) {
   return true;
 }
 
+// A product or attention, at one extent.
+bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, Value &blocker) {
+  group.reads.clear();
+  group.ops.clear();
+  llvm::DenseMap<Value, int> number;
+  auto bufferOf = [&](Value value) {
+    bool result = value.getDefiningOp() == op;
+    if (!result && !inMemory(value))
+      return -1;
+    if (!result)
+      group.reads.insert(value);
+    return number.try_emplace(value, int(number.size())).first->second;
+  };
+  if (auto contract = dyn_cast<nn::ContractOp>(op)) {
+    kernels::ContractSpec spec;
+    return contractSpec(contract, bufferOf, false, spec, blocker, &group.ops, extent);
+  }
+  if (auto attend = dyn_cast<nn::AttendOp>(op)) {
+    kernels::AttendSpec spec;
+    return attendSpec(attend, bufferOf, spec, blocker, &group.ops, extent);
+  }
+  kernels::AttendGradSpec spec;
+  return attendGradSpec(cast<nn::AttendGradOp>(op), bufferOf, spec, blocker, &group.ops, extent);
+}
+
 bool Formation::placeOwn(Operation *op, KernelGroup::Kind kind) {
   KernelGroup group;
   group.kind = kind;
   group.section = sections[op];
   group.backward = op->hasAttr(nn::kBackwardAttr);
-  while (true) {
-    group.reads.clear();
-    group.ops.clear();
+  for (size_t i = 0; i < extents.size();) {
     Value blocker;
-    llvm::DenseMap<Value, int> number;
-    auto bufferOf = [&](Value value) {
-      bool result = value.getDefiningOp() == op;
-      if (!result && !inMemory(value))
-        return -1;
-      if (!result)
-        group.reads.insert(value);
-      return number.try_emplace(value, int(number.size())).first->second;
-    };
-    bool good = false;
-    if (kind == KernelGroup::Contract) {
-      kernels::ContractSpec spec;
-      good = contractSpec(cast<nn::ContractOp>(op), bufferOf, false, spec, blocker, &group.ops);
-    } else if (kind == KernelGroup::Attend) {
-      kernels::AttendSpec spec;
-      good = attendSpec(cast<nn::AttendOp>(op), bufferOf, spec, blocker, &group.ops);
-    } else {
-      kernels::AttendGradSpec spec;
-      good = attendGradSpec(cast<nn::AttendGradOp>(op), bufferOf, spec, blocker, &group.ops);
+    KernelGroup fewer = group;
+    if (tryOwn(i == 0 ? group : fewer, op, extents[i], blocker)) {
+      ++i;
+      continue;
     }
-    if (good)
-      break;
     if (!blocker || inMemory(blocker) || !isLoopOp(blocker.getDefiningOp()) || !place(blocker))
       return succeeded(internal(op->getResult(0), "an operand cannot be brought into memory"));
+    i = 0;
   }
   group.ops.insert(op);
   for (Value result : op->getResults()) {
@@ -358,13 +427,18 @@ void Formation::prune() {
           dropped.push_back(value);
       for (Value value : dropped)
         producer.erase(value);
-      if (tryGroup(smaller, group.domain, kept, blocker)) {
+      // What a later kernel stores was computed here, and still has to be.
+      horizon = int(&group - groups.data());
+      // The anchor itself may be dropped: what is kept over the same domain takes its place.
+      llvm::SmallVector<Value> anchors{group.anchor};
+      llvm::copy_if(kept, std::back_inserter(anchors), [&](Value value) { return sameDomain(value, group.anchor); });
+      if (llvm::any_of(anchors, [&](Value anchor) { return tryGroup(smaller, anchor, kept, blocker, horizon); })) {
         group = smaller;
       } else {
-        int index = int(&group - groups.data());
         for (Value value : dropped)
-          producer[value] = index;
+          producer[value] = horizon;
       }
+      horizon = INT_MAX;
     }
   }
 }
@@ -410,7 +484,7 @@ LogicalResult Formation::form() {
     for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
       if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), kind))
         if (value.getDefiningOp())
-          home[value] = byName.lookup((kind + name.getValue()).str());
+          updated[home[value] = byName.lookup((kind + name.getValue()).str())] = value;
 
   sections = findSections(function);
   // One loop over the micro-batches: what examples need cannot wait for a sum over all of them.
@@ -448,12 +522,14 @@ LogicalResult Formation::form() {
   gate.kind = KernelGroup::Gate;
   gate.section = Section::Epilogue;
   results.kind = KernelGroup::Results;
-  bool batchResults = false;
-  for (Value value : terminator->getOperands()) {
-    if (home.count(value) || isa<BlockArgument>(value))
+  bool batchResults = false, named = false;
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    if (!function.getResultAttr(unsigned(i), nn::kNameAttr))
       continue;
-    results.reads.insert(value);
+    named = true;
     batchResults |= batchAxisOf(value) >= 0;
+    if (!isa<BlockArgument>(value))
+      results.reads.insert(value);
   }
   results.section = batchResults ? Section::Loop : Section::Epilogue;
   gate.reads = results.reads;
@@ -472,7 +548,7 @@ LogicalResult Formation::form() {
   if (anyUpdate)
     ordered.push_back(gate);
   take([](KernelGroup &g) { return g.section == Section::Epilogue && g.updates; });
-  if (!batchResults && !results.reads.empty())
+  if (!batchResults && named)
     ordered.push_back(results);
   groups = std::move(ordered);
   runNarrowEarly(groups);

@@ -5,6 +5,9 @@
 // micro-batch loop) or if computing it again for each reader would cost more than reading it; all other values are computed
 // inside the kernels that need them. Stored values over the same domain share a kernel where one feeds the other row by row.
 //
+// A kernel is one at every micro-batch that may be chosen: whether values can share it is asked at each of them, since sizes that
+// agree for the whole batch need not agree for fewer examples, and fewer examples may make shapes merge that do not merge now.
+//
 // A function has three sections: what is the same for all examples comes before the micro-batch loop (prologue) or, if it
 // needs sums over the batch or nothing in the loop needs it, behind it (epilogue).
 #ifndef CINCH_COMPILER_ANALYSIS_FORMATION_H
@@ -15,12 +18,14 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <climits>
+
 namespace cinch::analysis {
 
 struct KernelGroup {
   enum Kind { Loop, Contract, Attend, AttendGrad, Gate, Results } kind = Loop;
   solve::Section section = solve::Section::Loop;
-  LoopDomain domain;
+  mlir::Value anchor;                     // Loop: the value over whose natural domain the kernel runs; one that it computes
   llvm::SmallVector<mlir::Value> stores; // values written, in order
   llvm::SetVector<mlir::Value> reads;    // values read from memory
   llvm::SetVector<mlir::Operation *> ops; // all ops computed, views passed included
@@ -49,33 +54,31 @@ private:
   void chooseStored();
   bool place(mlir::Value value);
   bool placeOwn(mlir::Operation *op, KernelGroup::Kind kind);
-  bool tryGroup(KernelGroup &group, const LoopDomain &domain, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker);
-  bool inMemory(mlir::Value value) const { return mlir::isa<mlir::BlockArgument>(value) || producer.count(value); }
+  // `at`: where the group stands.
+  bool tryGroup(KernelGroup &group, mlir::Value anchor, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker,
+                int at = INT_MAX);
+  bool tryOwn(KernelGroup &group, mlir::Operation *op, const Extent &extent, mlir::Value &blocker);
+  // Updates run one after the other and in place. So a group of updates may read a parameter or a state that no earlier group
+  // updates, and its own where it is written. Otherwise: the value to store before, on the way from what is read too late.
+  mlir::Value readTooLate(mlir::ArrayRef<mlir::Value> stores, int at, const LoopTracer &, llvm::function_ref<int(mlir::Value)> bufferOf);
+  bool sameDomain(mlir::Value a, mlir::Value b) const;
+  bool rowsOf(mlir::Value rows, mlir::Value anchor) const;
+  bool inMemory(mlir::Value value) const {
+    auto it = producer.find(value);
+    return mlir::isa<mlir::BlockArgument>(value) || (it != producer.end() && it->second < horizon);
+  }
   void prune();
   mlir::LogicalResult internal(mlir::Value value, const char *what);
 
   std::vector<mlir::Operation *> ops;
+  std::vector<Extent> extents; // the whole batch, then every smaller micro-batch that may be chosen
   llvm::DenseMap<mlir::Operation *, solve::Section> sections;
   llvm::DenseSet<mlir::Value> stored, forced;
+  llvm::DenseMap<mlir::Value, mlir::Value> updated; // argument in whose place something is written -> what
   llvm::DenseMap<mlir::Value, int> producer; // stored value -> group
+  int horizon = INT_MAX; // groups from here on are not there yet, for the group that is being formed
   int depth = 0;
 };
-
-// The step as the solvers see it. Buffers: first the function's arguments, then stored values.
-struct StepProblem {
-  solve::StepGraph graph;
-  llvm::DenseMap<mlir::Value, int> buffer;
-};
-struct MachineCosts;
-// Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest. Without
-// `costs` the built-in ones serve.
-StepProblem buildStepProblem(const Formation &, int64_t batch, int threads, int64_t reservedBytes,
-                             const kernels::TargetInfo &target, const MachineCosts *costs = nullptr);
-// Scratch of a kernel, a thread, enough for every micro-batch that divides the batch.
-int64_t scratchBytes(const KernelGroup &, const Formation &, int64_t batch, const kernels::TargetInfo &);
-// The same for a kernel that works on so many examples and, if not 0, so many positions of each.
-int64_t scratchBytesOfBlock(const KernelGroup &, const Formation &, int64_t examples, int64_t positions,
-                            const kernels::TargetInfo &);
 
 } // namespace cinch::analysis
 #endif

@@ -12,9 +12,16 @@ using namespace cinch::kernels;
 namespace cinch::analysis {
 
 // ---- Types -------------------------------------------------------------------------------------------------------------
-Shape shapeOf(Value value) {
+Shape shapeOf(Value value, const Extent &extent) {
   auto type = cast<RankedTensorType>(value.getType());
-  return Shape(type.getShape().begin(), type.getShape().end());
+  Shape shape(type.getShape().begin(), type.getShape().end());
+  int batch = batchAxisOf(value);
+  if (batch < 0 || extent.examples == 0)
+    return shape;
+  shape[batch] = extent.examples;
+  if (extent.cutsPositions() && batch == 0 && shape.size() > 1 && shape[1] == extent.of)
+    shape[1] = extent.positions;
+  return shape;
 }
 
 int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
@@ -60,11 +67,11 @@ ReductionAxes splitReduction(Value operand, ArrayRef<int64_t> axes) {
 }
 
 // A row-wise arg op: all other axes outside, its axis as columns.
-static LoopDomain scatterDomain(nn::ScatterAddOp op) {
+static LoopDomain scatterDomain(nn::ScatterAddOp op, const Extent &extent) {
   // Labels of the gather: those of x's plain axes address disjoint elements (outer, and the last as columns), the labels of
   // the index tensors are walked in order, the batch axis first.
   LoopDomain domain;
-  Shape updates = shapeOf(op.getUpdates());
+  Shape updates = shapeOf(op.getUpdates(), extent);
   int batch = batchAxisOf(op.getUpdates());
   ArrayRef<int64_t> labels = op.getXLabels();
   auto plain = [&](int64_t label) { return llvm::is_contained(labels, label); };
@@ -87,11 +94,11 @@ static Shape sizesOf(const Shape &shape, ArrayRef<int64_t> axes) {
   return sizes;
 }
 
-LoopDomain domainOf(Value value) {
+LoopDomain domainOf(Value value, const Extent &extent) {
   LoopDomain domain;
   Operation *op = value.getDefiningOp();
   if (auto reduce = dyn_cast_or_null<nn::ReduceOp>(op)) {
-    Shape shape = shapeOf(reduce.getX());
+    Shape shape = shapeOf(reduce.getX(), extent);
     ReductionAxes split = splitReduction(reduce.getX(), reduce.getAxes());
     domain.outer = sizesOf(shape, split.outer);
     domain.chain = sizesOf(shape, split.chain);
@@ -102,16 +109,16 @@ LoopDomain domainOf(Value value) {
     return domain;
   }
   if (auto scatter = dyn_cast_or_null<nn::ScatterAddOp>(op))
-    return scatterDomain(scatter);
+    return scatterDomain(scatter, extent);
   if (isa_and_nonnull<nn::ArgMaxOp, nn::ArgMinOp>(op)) {
-    Shape shape = shapeOf(op->getOperand(0));
+    Shape shape = shapeOf(op->getOperand(0), extent);
     int64_t axis = op->getAttrOfType<IntegerAttr>("axis").getInt();
     domain.cols = shape[axis];
     shape.erase(shape.begin() + axis);
     domain.outer = shape;
     return domain;
   }
-  Shape shape = shapeOf(value);
+  Shape shape = shapeOf(value, extent);
   if (!shape.empty()) {
     domain.cols = shape.back();
     shape.pop_back();
@@ -126,8 +133,8 @@ bool isView(Operation *op) {
 
 bool isLoopOp(Operation *op) { return !isa<nn::ContractOp, nn::AttendOp, nn::AttendGradOp>(op); }
 
-std::optional<IndexMap> throughView(Operation *op, const IndexMap &map, const Shape &domain) {
-  Shape result = shapeOf(op->getResult(0)), operand = shapeOf(op->getOperand(0));
+std::optional<IndexMap> throughView(Operation *op, const IndexMap &map, const Shape &domain, const Extent &extent) {
+  Shape result = shapeOf(op->getResult(0), extent), operand = shapeOf(op->getOperand(0), extent);
   return TypeSwitch<Operation *, std::optional<IndexMap>>(op)
       .Case<nn::BroadcastOp>([&](auto b) {
         return throughBroadcast(map, result, operand, std::vector<int64_t>(b.getAxes()), domain);
@@ -144,7 +151,7 @@ std::optional<IndexMap> throughView(Operation *op, const IndexMap &map, const Sh
 
 std::optional<std::pair<Value, LinearIndex>> locate(Value value, const IndexMap &map, const Shape &domain,
                                                     llvm::function_ref<bool(Value)> inMemory, Value &blocker,
-                                                    llvm::SetVector<Operation *> *passed) {
+                                                    llvm::SetVector<Operation *> *passed, const Extent &extent) {
   IndexMap at = map;
   while (!inMemory(value)) {
     Operation *op = value.getDefiningOp();
@@ -152,13 +159,13 @@ std::optional<std::pair<Value, LinearIndex>> locate(Value value, const IndexMap 
       blocker = value;
       return std::nullopt;
     }
-    auto next = throughView(op, at, domain);
+    auto next = throughView(op, at, domain, extent);
     if (!next) {
       // A reshape of what is in memory is free whatever its shape: elements keep their flat number.
       if (isa<nn::ReshapeOp>(op) && inMemory(op->getOperand(0))) {
         if (passed)
           passed->insert(op);
-        return std::make_pair(op->getOperand(0), flatIndex(at, shapeOf(value), domain.size()));
+        return std::make_pair(op->getOperand(0), flatIndex(at, shapeOf(value, extent), domain.size()));
       }
       blocker = op->getOperand(0);
       if (inMemory(blocker)) // the shape operation itself needs a copy
@@ -170,7 +177,7 @@ std::optional<std::pair<Value, LinearIndex>> locate(Value value, const IndexMap 
     at = *next;
     value = op->getOperand(0);
   }
-  return std::make_pair(value, flatIndex(at, shapeOf(value), domain.size()));
+  return std::make_pair(value, flatIndex(at, shapeOf(value, extent), domain.size()));
 }
 
 } // namespace cinch::analysis

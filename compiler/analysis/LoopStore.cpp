@@ -27,7 +27,7 @@ bool LoopTracer::store(Value value, int buffer, bool accumulate) {
   if (!domain.chain.empty())
     return fail(value) >= 0; // false
   // Index of the stored element: axes are the outer dims, and the columns if the value has one axis more.
-  Shape shape = shapeOf(value);
+  Shape shape = shapeOf(value, extent);
   size_t dims = sizes.size();
   std::vector<LinearIndex> axes;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -50,12 +50,32 @@ bool LoopTracer::store(Value value, int buffer, bool accumulate) {
   return true;
 }
 
+bool readsWhereItWrites(const LoopSpec &spec, int read, int written) {
+  Shape sizes = LoopDomain{spec.outer, spec.chain, spec.cols}.sizes();
+  auto samePlaces = [&](const View &a, const View &b) { // the stride of a single step means nothing
+    for (size_t d = 0; d < sizes.size(); ++d)
+      if (sizes[d] > 1 && a.strides[d] != b.strides[d])
+        return false;
+    return a.offset == b.offset;
+  };
+  const View *target = nullptr;
+  for (const LoopStore &store : spec.stores)
+    if (store.view.buffer == written)
+      target = &store.view;
+  if (!target)
+    return false;
+  return llvm::all_of(spec.nodes, [&](const LoopNode &node) {
+    bool loads = node.op == LoopOp::Load || node.op == LoopOp::LoadAt;
+    return !loads || node.view.buffer != read || (node.op == LoopOp::Load && samePlaces(node.view, *target));
+  });
+}
+
 bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool accumulate) {
   auto reduce = cast<nn::ReduceOp>(op);
   Value operand = reduce.getX();
-  Shape shape = shapeOf(operand);
+  Shape shape = shapeOf(operand, extent);
   ReductionAxes split = splitReduction(operand, reduce.getAxes());
-  if (!(domainOf(value) == domain))
+  if (!(domainOf(value, extent) == domain))
     return fail(value) >= 0; // false
   size_t dims = sizes.size();
   // Operand axes in terms of the domain; the run is one group with the columns as flat index.
@@ -97,7 +117,7 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
     std::vector<int64_t> kept = split.outer;
     if (split.column >= 0)
       kept.push_back(split.column);
-    Shape result = shapeOf(value);
+    Shape result = shapeOf(value, extent);
     LinearIndex flat = LinearIndex::zero(dims);
     int64_t stride = 1;
     for (size_t i = kept.size(); i-- > 0;) {
@@ -126,8 +146,8 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
 bool LoopTracer::storeScatter(Operation *op, int buffer, bool accumulate) {
   auto scatter = cast<nn::ScatterAddOp>(op);
   Value updates = scatter.getUpdates();
-  Shape shape = shapeOf(updates), result = shapeOf(scatter.getResult());
-  if (!(domainOf(scatter.getResult()) == domain) || spec.addAt.present || !spec.stores.empty())
+  Shape shape = shapeOf(updates, extent), result = shapeOf(scatter.getResult(), extent);
+  if (!(domainOf(scatter.getResult(), extent) == domain) || spec.addAt.present || !spec.stores.empty())
     return fail(scatter.getResult()) >= 0;
   size_t dims = sizes.size();
   int batch = batchAxisOf(updates);

@@ -12,8 +12,8 @@ using namespace cinch::kernels;
 namespace cinch::analysis {
 
 // ---- The tracer --------------------------------------------------------------------------------------------------------
-LoopTracer::LoopTracer(const LoopDomain &domain, llvm::function_ref<int(Value)> bufferOf)
-    : domain(domain), sizes(domain.sizes()), bufferOf(bufferOf) {
+LoopTracer::LoopTracer(const LoopDomain &domain, llvm::function_ref<int(Value)> bufferOf, const Extent &extent)
+    : domain(domain), extent(extent), sizes(domain.sizes()), bufferOf(bufferOf) {
   spec.outer = domain.outer;
   spec.chain = domain.chain;
   spec.cols = domain.cols;
@@ -110,19 +110,15 @@ View LoopTracer::viewOf(int buffer, Value value, const LinearIndex &at) const {
   return view;
 }
 
-static std::string keyOf(Value value, const LinearIndex &flat) {
-  std::string key = std::to_string(reinterpret_cast<uintptr_t>(value.getAsOpaquePointer()));
-  for (int64_t coef : flat.coef)
-    key += "," + std::to_string(coef);
-  return key + "@" + std::to_string(flat.offset);
-}
 
 int LoopTracer::trace(Value value, const IndexMap &map) {
-  LinearIndex flat = flatIndex(map, shapeOf(value), sizes.size());
+  LinearIndex flat = flatIndex(map, shapeOf(value, extent), sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] == 1)
       flat.coef[d] = 0;
-  std::string key = keyOf(value, flat);
+  std::vector<int64_t> where = flat.coef;
+  where.push_back(flat.offset);
+  auto key = std::make_pair(value.getAsOpaquePointer(), std::move(where));
   if (auto found = memo.find(key); found != memo.end())
     return found->second;
   int node = -1;
@@ -182,13 +178,13 @@ LoopReduce reduceOf(nn::Reduction reduction) {
 int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
   if (isView(op)) {
     Value operand = op->getOperand(0);
-    if (auto next = throughView(op, map, sizes))
+    if (auto next = throughView(op, map, sizes, extent))
       return trace(operand, *next);
     if (isa<nn::ReshapeOp>(op) && bufferOf(operand) >= 0) {
       LoopNode load;
       load.op = LoopOp::Load;
       load.elem = elemOf(value);
-      LinearIndex flat = flatIndex(map, shapeOf(value), sizes.size());
+      LinearIndex flat = flatIndex(map, shapeOf(value, extent), sizes.size());
       load.view = viewOf(bufferOf(operand), operand, flat);
       load.level = levelOf(flat.coef);
       return add(load);
@@ -216,9 +212,9 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     return add(node);
   }
   if (isa<nn::RangeOp>(op))
-    return index(flatIndex(map, shapeOf(value), sizes.size()));
+    return index(flatIndex(map, shapeOf(value, extent), sizes.size()));
   if (auto vector = dyn_cast<nn::VectorOp>(op)) {
-    int at = index(flatIndex(map, shapeOf(value), sizes.size()));
+    int at = index(flatIndex(map, shapeOf(value, extent), sizes.size()));
     int result = constant(elemOf(value), vector.getNumbers().back());
     for (int64_t i = int64_t(vector.getNumbers().size()) - 2; i >= 0; --i) {
       LoopNode select;
@@ -232,7 +228,7 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     return result;
   }
   if (auto random = dyn_cast<nn::RandomOp>(op)) {
-    Shape shape = shapeOf(value);
+    Shape shape = shapeOf(value, extent);
     int batch = batchAxisOf(value);
     LoopNode node;
     switch (random.getDraw()) {
@@ -262,7 +258,7 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
       }
       node.usesExample = true;
     }
-    if (op->hasAttr(kPositionsAttr)) {
+    if (op->hasAttr(kPositionsAttr) || (extent.cutsPositions() && batch >= 0)) {
       node.positionStride = 1;
       for (size_t axis = 2; axis < shape.size(); ++axis)
         node.positionStride *= shape[axis];
@@ -277,13 +273,13 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     return add(node);
   }
   if (auto gather = dyn_cast<nn::GatherOp>(op)) {
-    auto split = splitAxes(map, shapeOf(value), sizes);
+    auto split = splitAxes(map, shapeOf(value, extent), sizes);
     if (!split)
       return fail(value);
     int buffer = bufferOf(gather.getX());
     if (buffer < 0)
       return fail(gather.getX());
-    Shape x = shapeOf(gather.getX());
+    Shape x = shapeOf(gather.getX(), extent);
     LinearIndex flat = LinearIndex::zero(sizes.size());
     LoopNode node;
     node.op = LoopOp::LoadAt;
@@ -316,11 +312,11 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     return add(node);
   }
   if (auto pad = dyn_cast<nn::PadOp>(op)) {
-    auto split = splitAxes(map, shapeOf(value), sizes);
+    auto split = splitAxes(map, shapeOf(value, extent), sizes);
     if (!split)
       return fail(value);
     int at = index(split->groups[pad.getAxis()].at);
-    int64_t before = pad.getBefore(), size = shapeOf(pad.getX())[pad.getAxis()];
+    int64_t before = pad.getBefore(), size = shapeOf(pad.getX(), extent)[pad.getAxis()];
     int load = clampedLoad(pad.getX(), *split, pad.getAxis(), at, before);
     if (load < 0)
       return -1;
@@ -335,15 +331,15 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     return add(select);
   }
   if (auto concat = dyn_cast<nn::ConcatOp>(op)) {
-    auto split = splitAxes(map, shapeOf(value), sizes);
+    auto split = splitAxes(map, shapeOf(value, extent), sizes);
     if (!split)
       return fail(value);
     int at = index(split->groups[concat.getAxis()].at);
     int result = -1;
-    int64_t end = shapeOf(value)[concat.getAxis()];
+    int64_t end = shapeOf(value, extent)[concat.getAxis()];
     for (size_t i = concat->getNumOperands(); i-- > 0;) {
       Value part = concat->getOperand(i);
-      int64_t begin = end - shapeOf(part)[concat.getAxis()];
+      int64_t begin = end - shapeOf(part, extent)[concat.getAxis()];
       int load = clampedLoad(part, *split, concat.getAxis(), at, begin);
       if (load < 0)
         return -1;
@@ -371,7 +367,7 @@ int LoopTracer::clampedLoad(Value operand, const IndexMap &map, int64_t axis, in
   int buffer = bufferOf(operand);
   if (buffer < 0)
     return fail(operand);
-  Shape shape = shapeOf(operand);
+  Shape shape = shapeOf(operand, extent);
   int moved = shift ? binary(LoopOp::Sub, Elem::I32, index, constant(Elem::I32, double(shift))) : index;
   int low = binary(LoopOp::Max, Elem::I32, moved, constant(Elem::I32, 0));
   int clamped = binary(LoopOp::Min, Elem::I32, low, constant(Elem::I32, double(shape[axis] - 1)));
@@ -394,7 +390,7 @@ int LoopTracer::clampedLoad(Value operand, const IndexMap &map, int64_t axis, in
 // A reduction used inside the kernel: its axes must be the columns, all of them, and nothing else may move with the columns.
 int LoopTracer::reduceCols(Operation *op, Value value, const IndexMap &map) {
   Value operand = op->getOperand(0);
-  Shape shape = shapeOf(operand);
+  Shape shape = shapeOf(operand, extent);
   std::vector<int64_t> kept, run;
   if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
     ReductionAxes split = splitReduction(operand, reduce.getAxes());
@@ -412,10 +408,10 @@ int LoopTracer::reduceCols(Operation *op, Value value, const IndexMap &map) {
   int64_t length = 1;
   for (int64_t axis : run)
     length *= shape[axis];
-  LinearIndex flat = flatIndex(map, shapeOf(value), sizes.size());
+  LinearIndex flat = flatIndex(map, shapeOf(value, extent), sizes.size());
   if (length != domain.cols || (domain.cols > 1 && flat.dependsOn(sizes.size() - 1)))
     return fail(value);
-  auto split = splitAxes(map, shapeOf(value), sizes);
+  auto split = splitAxes(map, shapeOf(value, extent), sizes);
   if (!split)
     return fail(value);
   LinearIndex col = LinearIndex::dim(sizes.size(), sizes.size() - 1);

@@ -27,7 +27,16 @@ enum class Reduction : uint32_t;
 
 namespace cinch::analysis {
 
-Shape shapeOf(mlir::Value);
+// How much of a step a kernel works on: so many examples and, in blocks of rows, so many of the `of` positions of each (the second
+// axis). A kernel is formed on the whole batch, and what it looks like on less is asked before anything is decided. An axis that
+// is 0 here is as long as its type says.
+struct Extent {
+  int64_t examples = 0;
+  int64_t positions = 0, of = 0;
+  bool cutsPositions() const { return positions > 0 && positions < of; }
+};
+
+Shape shapeOf(mlir::Value, const Extent & = {});
 int64_t elementsOf(mlir::Value);
 int batchAxisOf(mlir::Value); // -1: none
 kernels::Elem elemOf(mlir::Value);
@@ -42,7 +51,7 @@ struct LoopDomain {
   Shape sizes() const; // outer, chain, cols
   bool operator==(const LoopDomain &o) const { return outer == o.outer && chain == o.chain && cols == o.cols; }
 };
-LoopDomain domainOf(mlir::Value);
+LoopDomain domainOf(mlir::Value, const Extent & = {});
 
 // How a reduction's axes fall apart: the run of reduced axes at the end, batch excepted, is summed in lanes; the other reduced
 // axes are a chain, batch first. Without such a run the last kept axis is the columns.
@@ -59,12 +68,12 @@ bool isView(mlir::Operation *);
 bool isLoopOp(mlir::Operation *);
 
 // The map of a view's operand, given the map of its result.
-std::optional<IndexMap> throughView(mlir::Operation *view, const IndexMap &map, const Shape &domain);
+std::optional<IndexMap> throughView(mlir::Operation *view, const IndexMap &map, const Shape &domain, const Extent & = {});
 
 class LoopTracer {
 public:
   // `bufferOf` says which buffer holds a value; -1: it is computed here.
-  LoopTracer(const LoopDomain &domain, llvm::function_ref<int(mlir::Value)> bufferOf);
+  LoopTracer(const LoopDomain &domain, llvm::function_ref<int(mlir::Value)> bufferOf, const Extent & = {});
 
   // Adds the store of `value` into buffer `buffer`. False: see `blocker`.
   bool store(mlir::Value value, int buffer, bool accumulate);
@@ -90,18 +99,23 @@ private:
   int fail(mlir::Value value);
 
   LoopDomain domain;
+  Extent extent;
   Shape sizes;
   llvm::function_ref<int(mlir::Value)> bufferOf;
-  std::map<std::string, int> memo;
+  std::map<std::pair<const void *, std::vector<int64_t>>, int> memo; // (value, where) -> node
   std::vector<kernels::Level> levels; // of nodes
 };
+
+// Is buffer `read` read only at the places where buffer `written` is written, element by element?
+bool readsWhereItWrites(const kernels::LoopSpec &, int read, int written);
 
 // Follows views from `value` to what lies in memory; `at` is its flat index for an index of `value` given by `map` over
 // `domain`. Returns the value in memory, or nothing with `blocker` set.
 std::optional<std::pair<mlir::Value, LinearIndex>> locate(mlir::Value value, const IndexMap &map, const Shape &domain,
                                                           llvm::function_ref<bool(mlir::Value)> inMemory,
                                                           mlir::Value &blocker,
-                                                          llvm::SetVector<mlir::Operation *> *passed = nullptr);
+                                                          llvm::SetVector<mlir::Operation *> *passed = nullptr,
+                                                          const Extent & = {});
 
 } // namespace cinch::analysis
 #endif

@@ -137,31 +137,32 @@ private:
 
 } // namespace
 
-bool isRowWise(ArrayRef<Operation *> ops, ArrayRef<Value> stores, llvm::function_ref<bool(Value)> isInput,
-               RowSpace space) {
+bool isRowWise(plan::KernelOp kernel, RowSpace space) {
   RowRules rules(space);
-  llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
-  for (Operation *op : ops) {
-    if (sliceOfPositions(op, space) >= 0 && isInput(op->getOperand(0)))
+  Block &body = kernel.getBody().front();
+  OperandRange stores = body.getTerminator()->getOperands();
+  for (Operation &op : body.without_terminator()) {
+    if (sliceOfPositions(&op, space) >= 0 && isa<BlockArgument>(op.getOperand(0)) &&
+        !llvm::is_contained(stores, op.getResult(0)))
       continue; // the block starts further in
-    if (!rules.holds(op))
+    if (!rules.holds(&op))
       return false;
     // A sum over rows is complete behind the last block only: nothing here may read it.
-    for (Value result : op->getResults())
-      if (nn::touchesBatch(op) && rowKind(result.getType(), space) == RowKind::Whole &&
+    for (Value result : op.getResults())
+      if (nn::touchesBatch(&op) && rowKind(result.getType(), space) == RowKind::Whole &&
           (!llvm::is_contained(stores, result) ||
-           llvm::any_of(result.getUsers(), [&](Operation *user) { return inside.contains(user); })))
+           llvm::any_of(result.getUsers(), [&](Operation *user) { return user != body.getTerminator(); })))
         return false;
   }
-  return llvm::any_of(ops, [](Operation *op) { return nn::touchesBatch(op); });
+  return llvm::any_of(body.without_terminator(), [](Operation &op) { return nn::touchesBatch(&op); });
 }
 
 // Second axes of the step's tensors, widest tensors first; last, no positions at all.
-static SmallVector<int64_t> positionsOf(const Formation &formation) {
+static SmallVector<int64_t> positionsOf(const Step &step) {
   SmallVector<std::pair<int64_t, int64_t>> found; // (elements, positions)
-  for (const KernelGroup &group : formation.groups)
-    if (group.section == solve::Section::Loop)
-      for (Value value : group.stores)
+  for (const Step::Part &part : step.parts)
+    if (part.section == solve::Section::Loop)
+      for (Value value : part.op->getResults())
         if (Shape shape = shapeOf(value); batchAxisOf(value) == 0)
           found.push_back({elementsOf(value), shape.size() > 2 ? shape[1] : 1});
   llvm::stable_sort(found, [](auto &a, auto &b) { return a.first > b.first; });
@@ -174,15 +175,14 @@ static SmallVector<int64_t> positionsOf(const Formation &formation) {
   return positions;
 }
 
-void markRows(const Formation &formation, StepProblem &problem) {
-  SmallVector<int64_t> candidates = positionsOf(formation);
+void markRows(const Step &step, StepProblem &problem) {
+  SmallVector<int64_t> candidates = positionsOf(step);
   auto mark = [&](RowSpace space) {
     problem.graph.positions = space.positions;
-    for (auto [i, group] : llvm::enumerate(formation.groups)) {
-      bool ownKind = group.kind == KernelGroup::Loop || group.kind == KernelGroup::Contract;
-      problem.graph.kernels[i].rows =
-          ownKind && group.section == solve::Section::Loop &&
-          isRowWise(group.ops.getArrayRef(), group.stores, [&](Value v) { return group.reads.contains(v); }, space);
+    for (auto [i, part] : llvm::enumerate(step.parts)) {
+      plan::KernelOp kernel = part.kernel();
+      problem.graph.kernels[i].rows = kernel && part.section == solve::Section::Loop && traitsOf(kindOf(kernel)).rows &&
+                                      isRowWise(kernel, space);
     }
   };
   for (int64_t positions : candidates) {

@@ -5,7 +5,7 @@
 #ifndef CINCH_COMPILER_ANALYSIS_ROWWISE_H
 #define CINCH_COMPILER_ANALYSIS_ROWWISE_H
 
-#include "compiler/analysis/Formation.h"
+#include "compiler/analysis/StepProblem.h"
 
 namespace cinch::analysis {
 
@@ -21,17 +21,15 @@ RowKind rowKind(mlir::Type, RowSpace);
 // The first of the positions that a slice takes from what is longer (text[.., 1:T + 1]); -1: it is no such slice.
 int64_t sliceOfPositions(mlir::Operation *, RowSpace);
 
-// Can the ops, of which `stores` are written, run block by block? Sums over rows must be chains over the rows, example by
-// example and position by position. `isInput`: lies in memory.
-bool isRowWise(mlir::ArrayRef<mlir::Operation *> ops, mlir::ArrayRef<mlir::Value> stores,
-               llvm::function_ref<bool(mlir::Value)> isInput, RowSpace);
+// Can the kernel run block by block? Sums over rows must be chains over the rows, example by example and position by position.
+bool isRowWise(plan::KernelOp, RowSpace);
 
 // A type with fewer examples and, for tensors of rows, fewer positions.
 mlir::Type typeOfBlock(mlir::Type, RowSpace, int64_t examples, int64_t positions);
 
 // Sets `positions` of the graph and `rows` of its kernels: positions are the second axis of the widest tensors around which
 // there is work for row blocks.
-void markRows(const Formation &, StepProblem &);
+void markRows(const Step &, StepProblem &);
 
 } // namespace cinch::analysis
 #endif

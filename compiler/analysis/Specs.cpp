@@ -1,11 +1,7 @@
-// Specs.cpp: products and attention as kernel specs, and the keys under which equal kernels are shared.
+// Specs.cpp: products and attention as kernel specs.
 #include "compiler/analysis/Specs.h"
 
 #include "dialects/nn/Grain.h"
-
-#include "llvm/ADT/bit.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace cinch::kernels;
@@ -19,10 +15,11 @@ struct Locator {
   llvm::function_ref<int(Value)> bufferOf;
   Value &blocker;
   llvm::SetVector<Operation *> *passed;
+  const Extent &extent;
 
   bool locate(Value value, const std::vector<LinearIndex> &axes, View &view, bool unitLast) {
     auto found = analysis::locate(
-        value, mapOfAxes(axes), domain, [&](Value v) { return bufferOf(v) >= 0; }, blocker, passed);
+        value, mapOfAxes(axes), domain, [&](Value v) { return bufferOf(v) >= 0; }, blocker, passed, extent);
     if (!found)
       return false;
     view.buffer = bufferOf(found->first);
@@ -50,7 +47,7 @@ std::vector<LinearIndex> identity(size_t rank) {
 } // namespace
 
 bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bool accumulate, ContractSpec &spec,
-                  Value &blocker, llvm::SetVector<Operation *> *passed, int64_t examples, int64_t positions) {
+                  Value &blocker, llvm::SetVector<Operation *> *passed, const Extent &extent) {
   ArrayRef<int64_t> lhs = op.getLhsLabels(), rhs = op.getRhsLabels();
   int64_t rank = nn::tensorOf(op.getResult()).getRank(), labels = rank;
   for (int64_t label : lhs)
@@ -59,9 +56,9 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
     labels = std::max(labels, label + 1);
   Shape sizes(labels, 1);
   for (auto [axis, label] : llvm::enumerate(lhs))
-    sizes[label] = shapeOf(op.getLhs())[axis];
+    sizes[label] = shapeOf(op.getLhs(), extent)[axis];
   for (auto [axis, label] : llvm::enumerate(rhs))
-    sizes[label] = shapeOf(op.getRhs())[axis];
+    sizes[label] = shapeOf(op.getRhs(), extent)[axis];
   auto in = [](ArrayRef<int64_t> list, int64_t label) { return llvm::is_contained(list, label); };
 
   Value a = op.getLhs(), b = op.getRhs();
@@ -82,7 +79,7 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
     bool inA = in(aLabels, label), inB = in(bLabels, label);
     (label >= rank ? k : inA && inB ? batch : inA ? m : n).push_back(label);
   }
-  Locator locator{sizes, bufferOf, blocker, passed};
+  Locator locator{sizes, bufferOf, blocker, passed, extent};
   auto axesOf = [&](ArrayRef<int64_t> list) {
     std::vector<LinearIndex> axes;
     for (int64_t label : list)
@@ -96,13 +93,6 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
   if (!locator.locate(a, axesOf(aLabels), aView, false) || !locator.locate(b, axesOf(bLabels), bView, false) ||
       !locator.locate(op.getResult(), axesOf(cLabels), cView, false))
     return false;
-  if (examples > 0)
-    for (auto [value, list] : {std::pair{op.getLhs(), lhs}, std::pair{op.getRhs(), rhs}})
-      if (int axis = batchAxisOf(value); axis >= 0) {
-        sizes[list[axis]] = examples;
-        if (positions > 0)
-          sizes[list[axis + 1]] = positions;
-      }
   auto pick = [&](const View &from, std::initializer_list<const std::vector<int64_t> *> groups) {
     View view = from;
     view.strides.clear();
@@ -133,8 +123,8 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
 // Attention's operands over (lead.., head, position, feature).
 template <typename Op>
 static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value o, Value lse, AttendSpec &spec,
-                           Value &blocker, llvm::SetVector<Operation *> *passed) {
-  Shape q = shapeOf(op.getQ()), k = shapeOf(op.getK()), v = shapeOf(op.getV());
+                           Value &blocker, llvm::SetVector<Operation *> *passed, const Extent &extent) {
+  Shape q = shapeOf(op.getQ(), extent), k = shapeOf(op.getK(), extent), v = shapeOf(op.getV(), extent);
   size_t leads = q.size() - 3;
   spec.elem = elemOf(op.getQ());
   spec.lead = Shape(q.begin(), q.begin() + leads);
@@ -150,8 +140,9 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
   spec.key = uint64_t(op.getKey());
   spec.batchDim = batchAxisOf(op.getQ());
   auto place = [&](Value value, View &view, bool unitLast) {
-    Locator locator{shapeOf(value), bufferOf, blocker, passed};
-    return locator.locate(value, identity(shapeOf(value).size()), view, unitLast);
+    Shape shape = shapeOf(value, extent);
+    Locator locator{shape, bufferOf, blocker, passed, extent};
+    return locator.locate(value, identity(shape.size()), view, unitLast);
   };
   if (!place(op.getQ(), spec.q, true) || !place(op.getK(), spec.k, true) || !place(op.getV(), spec.v, true) ||
       !place(o, spec.o, true) || !place(lse, spec.lse, false))
@@ -170,17 +161,18 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
 }
 
 bool attendSpec(nn::AttendOp op, llvm::function_ref<int(Value)> bufferOf, AttendSpec &spec, Value &blocker,
-                llvm::SetVector<Operation *> *passed) {
-  return attendOperands(op, bufferOf, op.getO(), op.getLse(), spec, blocker, passed);
+                llvm::SetVector<Operation *> *passed, const Extent &extent) {
+  return attendOperands(op, bufferOf, op.getO(), op.getLse(), spec, blocker, passed, extent);
 }
 
 bool attendGradSpec(nn::AttendGradOp op, llvm::function_ref<int(Value)> bufferOf, AttendGradSpec &spec, Value &blocker,
-                    llvm::SetVector<Operation *> *passed) {
-  if (!attendOperands(op, bufferOf, op.getO(), op.getLse(), spec.forward, blocker, passed))
+                    llvm::SetVector<Operation *> *passed, const Extent &extent) {
+  if (!attendOperands(op, bufferOf, op.getO(), op.getLse(), spec.forward, blocker, passed, extent))
     return false;
   auto place = [&](Value value, View &view, bool unitLast) {
-    Locator locator{shapeOf(value), bufferOf, blocker, passed};
-    return locator.locate(value, identity(shapeOf(value).size()), view, unitLast);
+    Shape shape = shapeOf(value, extent);
+    Locator locator{shape, bufferOf, blocker, passed, extent};
+    return locator.locate(value, identity(shape.size()), view, unitLast);
   };
   if (!place(op.getDout(), spec.dout, true) || !place(op.getDq(), spec.dq, true) || !place(op.getDk(), spec.dk, true) ||
       !place(op.getDv(), spec.dv, true))
@@ -192,77 +184,6 @@ bool attendGradSpec(nn::AttendGradOp op, llvm::function_ref<int(Value)> bufferOf
       return false;
   }
   return true;
-}
-
-// ---- Keys --------------------------------------------------------------------------------------------------------------
-namespace {
-struct Key {
-  std::string text;
-  llvm::raw_string_ostream out{text};
-  Key &operator<<(int64_t number) {
-    out << number << ' ';
-    return *this;
-  }
-  Key &operator<<(const std::vector<int64_t> &list) {
-    out << '[';
-    for (int64_t number : list)
-      out << number << ' ';
-    out << ']';
-    return *this;
-  }
-  Key &number(double value) {
-    out << llvm::format_hex(llvm::bit_cast<uint64_t>(value), 18) << ' ';
-    return *this;
-  }
-  Key &operator<<(const View &view) { return *this << view.buffer << int64_t(view.elem) << view.offset << view.strides; }
-};
-} // namespace
-
-std::string keyOf(const ContractSpec &spec) {
-  Key key;
-  key.out << "contract ";
-  key << int64_t(spec.elem) << spec.batch << spec.m << spec.n << spec.k << spec.a << spec.b << spec.c << spec.accumulate << spec.grain;
-  return key.text;
-}
-
-std::string keyOf(const LoopSpec &spec) {
-  Key key;
-  key.out << "loop ";
-  key << spec.outer << spec.chain << spec.cols << spec.grain;
-  for (const LoopNode &node : spec.nodes) {
-    key << int64_t(node.op) << int64_t(node.elem) << std::vector<int64_t>(node.args.begin(), node.args.end()) << node.view
-        << node.atStrides << int64_t(node.level) << int64_t(node.reduce) << node.hasInit << int64_t(node.key) << node.keyWord
-        << node.usesExample << node.exampleStrides << node.positionStride;
-    key.number(node.number);
-  }
-  for (const LoopStore &store : spec.stores)
-    key << store.node << store.view;
-  if (spec.addAt.present)
-    key << spec.addAt.node << spec.addAt.view << std::vector<int64_t>(spec.addAt.args.begin(), spec.addAt.args.end())
-        << spec.addAt.atStrides << spec.addAt.atSizes;
-  return key.text;
-}
-
-static void describe(Key &key, const AttendSpec &spec) {
-  key << int64_t(spec.elem) << spec.lead << spec.A << spec.G << spec.T << spec.S << spec.K << spec.E << spec.causal
-      << int64_t(spec.key) << spec.keyWord << spec.batchDim << spec.q << spec.k << spec.v << spec.o << spec.lse << spec.hasKeys
-      << spec.hasBias << spec.keys << spec.bias;
-  key.number(spec.scale).number(spec.dropout);
-}
-
-std::string keyOf(const AttendSpec &spec) {
-  Key key;
-  key.out << "attend ";
-  describe(key, spec);
-  return key.text;
-}
-
-std::string keyOf(const AttendGradSpec &spec) {
-  Key key;
-  key.out << "attend_grad ";
-  describe(key, spec.forward);
-  key << spec.dout << spec.dq << spec.dk << spec.dv << spec.wantsBiasGrad << spec.dbias << spec.grain;
-  return key.text;
 }
 
 } // namespace cinch::analysis

@@ -11,17 +11,11 @@ namespace cinch::analysis {
 // `bufferOf` numbers the values in memory (results of the op included); `passed` collects the views on the way.
 bool contractSpec(nn::ContractOp, llvm::function_ref<int(mlir::Value)> bufferOf, bool accumulate,
                   kernels::ContractSpec &spec, mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr,
-                  int64_t examples = 0, int64_t positions = 0); // > 0: as if there were so many (positions: axis 1)
+                  const Extent & = {});
 bool attendSpec(nn::AttendOp, llvm::function_ref<int(mlir::Value)> bufferOf, kernels::AttendSpec &spec,
-                mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr);
+                mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr, const Extent & = {});
 bool attendGradSpec(nn::AttendGradOp, llvm::function_ref<int(mlir::Value)> bufferOf, kernels::AttendGradSpec &spec,
-                    mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr);
-
-// Everything that decides the code of a kernel, as text: equal keys share one function.
-std::string keyOf(const kernels::LoopSpec &);
-std::string keyOf(const kernels::ContractSpec &);
-std::string keyOf(const kernels::AttendSpec &);
-std::string keyOf(const kernels::AttendGradSpec &);
+                    mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr, const Extent & = {});
 
 } // namespace cinch::analysis
 #endif

@@ -1,8 +1,16 @@
 // StepProblem.cpp: kernels and values become the solvers' graph.
+#include "compiler/analysis/StepProblem.h"
+
 #include "compiler/analysis/Cost.h"
 #include "compiler/analysis/RowWise.h"
-#include "compiler/analysis/Specs.h"
+#include "compiler/solve/Evaluate.h"
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/NN.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <deque>
+#include <unordered_map>
 
 using namespace mlir;
 
@@ -36,85 +44,162 @@ static int lineOf(Value value) {
   return place && place.getFilename().getValue() != "prelude.cinch" ? int(place.getLine()) : 0;
 }
 
-static solve::Buffer bufferFor(Value value, int64_t batch) {
+// `value` lies in the buffer; people know it as `named`.
+static solve::Buffer bufferFor(Value value, Value named, int64_t batch) {
   solve::Buffer buffer;
   int64_t bytes = bytesOf(value);
   if (batchAxisOf(value) >= 0)
     buffer.perExampleBytes = bytes / batch;
   else
     buffer.fixedBytes = bytes;
-  buffer.name = nameOf(value);
-  buffer.line = lineOf(value);
+  buffer.name = nameOf(named);
+  buffer.line = lineOf(named);
   return buffer;
 }
 
-int64_t scratchBytes(const KernelGroup &group, const Formation &formation, int64_t batch,
-                     const kernels::TargetInfo &target) {
-  // What products pack depends on the sizes, and a smaller micro-batch may need more.
-  int64_t bytes = 0;
-  int64_t grain = std::max<int64_t>(1, nn::grainOf(formation.function));
-  for (int64_t examples = group.kind == KernelGroup::Contract ? grain : batch; examples <= batch; examples += grain)
-    if (batch % examples == 0)
-      bytes = std::max(bytes, scratchBytesOfBlock(group, formation, examples, 0, target));
-  return bytes;
+// ---- The parts of a function -------------------------------------------------------------------------------------------
+Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(function)) {
+  grain = std::max<int64_t>(1, nn::grainOf(function));
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (auto found = dyn_cast<plan::MicrobatchesOp>(op)) {
+      loop = found;
+      for (Operation &inner : loop.getBody().front().without_terminator())
+        parts.push_back({&inner, solve::Section::Loop});
+      continue;
+    }
+    parts.push_back({&op, loop ? solve::Section::Epilogue : solve::Section::Prologue});
+  }
+  llvm::StringMap<BlockArgument> byName;
+  for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr}) {
+    for (BlockArgument argument : function.getArguments())
+      if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind))
+        byName[(kind + name.getValue()).str()] = argument;
+    for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+      if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), kind); name && value.getDefiningOp())
+        home[value] = byName.lookup((kind + name.getValue()).str());
+  }
 }
 
-int64_t scratchBytesOfBlock(const KernelGroup &group, const Formation &formation, int64_t examples, int64_t positions,
-                            const kernels::TargetInfo &target) {
-  llvm::DenseMap<Value, int> number;
-  for (Value read : group.reads)
-    number.try_emplace(read, int(number.size()));
-  auto readsOf = [&](Value value) {
-    auto it = number.find(value);
-    return it == number.end() ? -1 : it->second;
-  };
-  llvm::DenseMap<Value, int> all = number;
-  for (Value store : group.stores)
-    all.try_emplace(store, int(all.size()));
-  auto allOf = [&](Value value) {
-    auto it = all.find(value);
-    return it == all.end() ? -1 : it->second;
-  };
-  Value blocker;
-  switch (group.kind) {
-  case KernelGroup::Loop: {
-    LoopTracer tracer(group.domain, readsOf); // scratch of the whole batch serves fewer examples and positions
-    for (auto [i, store] : llvm::enumerate(group.stores))
-      tracer.store(store, int(group.reads.size() + i), formation.accumulates(store));
-    return kernels::scratchBytesPerThread(tracer.spec);
-  }
-  case KernelGroup::Contract: {
-    auto op = cast<nn::ContractOp>(group.stores.front().getDefiningOp());
-    kernels::ContractSpec spec;
-    contractSpec(op, allOf, formation.accumulates(op.getResult()), spec, blocker, nullptr, examples, positions);
-    return kernels::scratchBytesPerThread(spec, target);
-  }
-  case KernelGroup::Attend: {
-    kernels::AttendSpec spec;
-    attendSpec(cast<nn::AttendOp>(group.stores.front().getDefiningOp()), allOf, spec, blocker);
-    return kernels::scratchBytesPerThread(spec);
-  }
-  case KernelGroup::AttendGrad: {
-    kernels::AttendGradSpec spec;
-    attendGradSpec(cast<nn::AttendGradOp>(group.stores.front().getDefiningOp()), allOf, spec, blocker);
-    return kernels::scratchBytesPerThread(spec);
-  }
-  case KernelGroup::Gate:
-  case KernelGroup::Results:
-    return 0;
-  }
-  return 0;
+Value Step::inMemory(Value value) const {
+  auto result = dyn_cast<OpResult>(value);
+  if (result && loop && result.getOwner() == loop)
+    return loop->getRegion(0).front().getTerminator()->getOperand(result.getResultNumber());
+  return value;
 }
 
-StepProblem buildStepProblem(const Formation &formation, int64_t batch, int threads,
-                             int64_t reservedBytes, const kernels::TargetInfo &target, const MachineCosts *costs) {
+Value computedBy(OpResult result) {
+  return cast<plan::KernelOp>(result.getOwner()).getBody().front().getTerminator()->getOperand(result.getResultNumber());
+}
+
+// ---- The graph ---------------------------------------------------------------------------------------------------------
+namespace {
+
+// Specs of a kernel at the whole batch and at every smaller micro-batch.
+struct Specs {
+  std::vector<std::pair<int64_t, KernelSpec>> at;
+};
+
+// Finds specs once for all kernels that are alike.
+class SpecFinder {
+public:
+  SpecFinder(const Step &step) {
+    solve::StepGraph sizes;
+    sizes.batch = step.batch, sizes.grain = step.grain;
+    microbatches = solve::microbatches(sizes);
+  }
+  // Null: at some micro-batch there is none.
+  const Specs *find(plan::KernelOp kernel, bool inLoop) {
+    llvm::hash_code hash = hashOf(kernel);
+    for (auto &[other, specs] : known[hash])
+      if (OperationEquivalence::isRegionEquivalentTo(&other.getBody(), &kernel.getBody(),
+                                                     OperationEquivalence::IgnoreLocations) &&
+          other.getDomainAttr() == kernel.getDomainAttr() && other.getAccumulatesAttr() == kernel.getAccumulatesAttr())
+        return specs.at.empty() ? nullptr : &specs;
+    auto &[first, specs] = known[hash].emplace_back(kernel, Specs());
+    for (int64_t examples : llvm::reverse(microbatches)) {
+      auto spec = specOf(kernel, {examples});
+      if (!spec) {
+        specs.at.clear();
+        return nullptr;
+      }
+      specs.at.push_back({examples, std::move(*spec)});
+      if (!inLoop)
+        break;
+    }
+    return &specs;
+  }
+
+private:
+  static llvm::hash_code hashOf(plan::KernelOp kernel) {
+    llvm::hash_code hash = llvm::hash_value(kernel.getNumResults());
+    for (Operation &op : kernel.getBody().front())
+      hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
+                                                                        OperationEquivalence::ignoreHashValue,
+                                                                        OperationEquivalence::IgnoreLocations));
+    return hash;
+  }
+
+  std::vector<int64_t> microbatches;
+  std::unordered_map<size_t, std::deque<std::pair<plan::KernelOp, Specs>>> known;
+};
+
+} // namespace
+
+// One full store may take the bytes of an operand that is read at the same places, whatever the micro-batch.
+static void findInPlace(plan::KernelOp op, const Step &step, const Specs &specs, const StepProblem &problem,
+                        solve::Kernel &kernel) {
+  SmallVector<int> full;
+  const auto *whole = std::get_if<kernels::LoopSpec>(&specs.at.front().second.work);
+  if (!whole || !whole->chain.empty())
+    return;
+  int64_t domain = whole->cols;
+  for (int64_t size : whole->outer)
+    domain *= size;
+  for (auto [i, value] : llvm::enumerate(op.getOutputs()))
+    if (elementsOf(value) == domain)
+      full.push_back(int(i));
+  if (full.size() != 1)
+    return;
+  Value value = op.getOutputs()[full[0]];
+  for (auto [r, operand] : llvm::enumerate(op.getInputs())) {
+    Value read = step.inMemory(operand);
+    auto producer = read.getDefiningOp<plan::KernelOp>();
+    bool sum = producer && producer.getAccumulates() &&
+               (*producer.getAccumulates())[cast<OpResult>(read).getResultNumber()];
+    if (!producer || sum || bytesOf(read) != bytesOf(value) || batchAxisOf(read) < 0)
+      continue;
+    if (llvm::all_of(specs.at, [&](auto &at) {
+          return readsWhereItWrites(std::get<kernels::LoopSpec>(at.second.work), int(r), int(op.getNumOperands()) + full[0]);
+        }))
+      kernel.inPlace.push_back({problem.buffer.lookup(value), problem.buffer.lookup(read)});
+  }
+}
+
+// What a kernel is called and where it stands, its hints, and its block, from the ops whose results it writes.
+static void describe(plan::KernelOp op, solve::Kernel &kernel) {
+  for (OpResult result : op->getResults()) {
+    Operation *inner = computedBy(result).getDefiningOp();
+    kernel.keepHint |= inner->hasAttr(nn::kKeepAttr);
+    kernel.recomputeHint |= inner->hasAttr(nn::kRecomputeAttr);
+    if (auto block = inner->getAttrOfType<IntegerAttr>(nn::kBlockAttr))
+      kernel.block = int(block.getInt());
+    kernel.blockEnd |= inner->hasAttr(nn::kBlockEndAttr);
+  }
+  Value first = computedBy(op->getResult(0));
+  kernel.backward = first.getDefiningOp()->hasAttr(nn::kBackwardAttr);
+  kernel.name = nameOf(first);
+  kernel.line = lineOf(first);
+}
+
+StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedBytes, const kernels::TargetInfo &target,
+                             const MachineCosts *costs) {
   StepProblem problem;
   solve::StepGraph &graph = problem.graph;
-  graph.batch = batch;
-  graph.grain = std::max<int64_t>(1, nn::grainOf(formation.function));
+  graph.batch = step.batch;
+  graph.grain = step.grain;
   graph.threads = threads;
   // Parameters first, state behind them: every function of a program finds them at the same bytes.
-  func::FuncOp function = formation.function;
+  func::FuncOp function = step.function;
   auto addArguments = [&](auto &&wanted) {
     for (BlockArgument argument : function.getArguments()) {
       bool parameter = bool(function.getArgAttr(argument.getArgNumber(), nn::kPathAttr));
@@ -122,7 +207,7 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int thre
       if (!wanted(parameter, slot))
         continue;
       problem.buffer[argument] = int(graph.buffers.size());
-      solve::Buffer buffer = bufferFor(argument, batch);
+      solve::Buffer buffer = bufferFor(argument, argument, step.batch);
       buffer.kind = solve::Buffer::Persistent;
       graph.buffers.push_back(buffer);
     }
@@ -137,90 +222,60 @@ StepProblem buildStepProblem(const Formation &formation, int64_t batch, int thre
   }
   addArguments([](bool, bool slot) { return slot; });
   addArguments([](bool parameter, bool slot) { return !parameter && !slot; });
-  for (auto [i, group] : llvm::enumerate(formation.groups))
-    for (Value value : group.stores) {
-      if (auto it = formation.home.find(value); it != formation.home.end()) {
-        problem.buffer[value] = problem.buffer.lookup(it->second);
+  for (auto [i, part] : llvm::enumerate(step.parts)) {
+    plan::KernelOp op = part.kernel();
+    if (!op)
+      continue;
+    for (OpResult result : op->getResults()) {
+      if (BlockArgument argument = step.homeOf(result)) {
+        problem.buffer[result] = problem.buffer.lookup(argument);
         continue;
       }
-      problem.buffer[value] = int(graph.buffers.size());
-      solve::Buffer buffer = bufferFor(value, batch);
-      buffer.kind = formation.accumulates(value) ? solve::Buffer::Accumulator : solve::Buffer::Value;
+      problem.buffer[result] = int(graph.buffers.size());
+      solve::Buffer buffer = bufferFor(result, computedBy(result), step.batch);
+      bool sum = op.getAccumulates() && (*op.getAccumulates())[result.getResultNumber()];
+      buffer.kind = sum ? solve::Buffer::Accumulator : solve::Buffer::Value;
       buffer.producer = int(i);
       graph.buffers.push_back(buffer);
     }
+  }
   MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
-  for (const KernelGroup &group : formation.groups) {
+  SpecFinder finder(step);
+  for (const Step::Part &part : step.parts) {
     solve::Kernel kernel;
-    kernel.section = group.section;
-    kernel.backward = group.backward;
-    kernel.cheap = group.kind == KernelGroup::Loop;
-    for (Value value : group.reads)
-      kernel.reads.push_back(problem.buffer.lookup(value));
-    for (Value value : group.stores) {
-      int buffer = problem.buffer.lookup(value);
+    kernel.section = part.section;
+    for (Value value : part.op->getOperands())
+      if (int buffer = problem.buffer.lookup(step.inMemory(value)); !llvm::is_contained(kernel.reads, buffer))
+        kernel.reads.push_back(buffer);
+    for (OpResult result : part.op->getResults()) {
+      int buffer = problem.buffer.lookup(result);
       kernel.writes.push_back(buffer);
       if (graph.buffers[buffer].kind != solve::Buffer::Value)
         kernel.recomputable = false;
-      Operation *op = value.getDefiningOp();
-      kernel.keepHint |= op->hasAttr(nn::kKeepAttr);
-      kernel.recomputeHint |= op->hasAttr(nn::kRecomputeAttr);
-      if (auto block = op->getAttrOfType<IntegerAttr>(nn::kBlockAttr))
-        kernel.block = int(block.getInt());
-      kernel.blockEnd |= op->hasAttr(nn::kBlockEndAttr);
     }
-    if (group.kind == KernelGroup::Gate || group.kind == KernelGroup::Results) {
-      kernel.recomputable = false;
-      kernel.name = group.kind == KernelGroup::Gate ? "gate" : "results";
-    } else {
-      kernel.name = nameOf(group.stores.front());
-      kernel.line = lineOf(group.stores.front());
-    }
-    kernel.scratchBytesPerThread = scratchBytes(group, formation, batch, target);
-    priceKernel(group, machine, batch, kernel);
-    // One full store may take the bytes of an operand that is read at the same places.
-    if (group.kind == KernelGroup::Loop && group.domain.chain.empty()) {
-      llvm::SmallVector<int> fullStores;
-      int64_t full = 1;
-      for (int64_t size : group.domain.sizes())
-        full *= size;
-      for (auto [i, value] : llvm::enumerate(group.stores))
-        if (elementsOf(value) == full)
-          fullStores.push_back(int(i));
-      if (fullStores.size() == 1 && group.section == solve::Section::Loop) {
-        Value value = group.stores[fullStores[0]];
-        // Read places are those of the final trace: identical strides and offset.
-        llvm::DenseMap<Value, int> number;
-        LoopTracer tracer(group.domain, [&](Value v) {
-          if (!group.reads.contains(v))
-            return -1;
-          return number.try_emplace(v, int(number.size())).first->second;
-        });
-        bool good = true;
-        for (auto [i, store] : llvm::enumerate(group.stores))
-          good &= tracer.store(store, int(1000 + i), false);
-        for (auto [r, read] : llvm::enumerate(group.reads)) {
-          if (!good || bytesOf(read) != bytesOf(value) || isa<BlockArgument>(read) ||
-              formation.accumulates(read) || batchAxisOf(read) < 0)
-            continue;
-          bool same = true;
-          const kernels::View *target = nullptr;
-          for (const kernels::LoopStore &store : tracer.spec.stores)
-            if (store.view.buffer == 1000 + fullStores[0])
-              target = &store.view;
-          for (const kernels::LoopNode &node : tracer.spec.nodes)
-            if ((node.op == kernels::LoopOp::Load || node.op == kernels::LoopOp::LoadAt) &&
-                node.view.buffer == number.lookup(read))
-              same &= node.op == kernels::LoopOp::Load && target && node.view.strides == target->strides &&
-                      node.view.offset == target->offset;
-          if (same)
-            kernel.inPlace.push_back({problem.buffer.lookup(value), problem.buffer.lookup(read)});
-        }
+    if (plan::KernelOp op = part.kernel()) {
+      describe(op, kernel);
+      kernel.cheap = kindOf(op) == KernelKind::Loop;
+      const Specs *specs = finder.find(op, part.section == solve::Section::Loop);
+      if (!specs) {
+        problem.error = "a kernel has no spec at some micro-batch: " + kernel.name;
+        return problem;
       }
+      kernel.scratch = specs->at.front().second.scratchBytesPerThread(target);
+      for (auto &[examples, spec] : specs->at)
+        if (int64_t bytes = spec.scratchBytesPerThread(target); bytes != kernel.scratch.otherwise)
+          kernel.scratch.exactly.push_back({examples, bytes});
+      priceKernel(op, part.section, machine, step.batch, kernel);
+      if (part.section == solve::Section::Loop)
+        findInPlace(op, step, *specs, problem, kernel);
+    } else {
+      kernel.recomputable = false;
+      kernel.work = solve::Kernel::Nothing;
+      kernel.name = isa<plan::GateOp>(part.op) ? "gate" : "results";
     }
     graph.kernels.push_back(std::move(kernel));
   }
-  markRows(formation, problem);
+  markRows(step, problem);
   return problem;
 }
 

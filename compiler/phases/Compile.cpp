@@ -55,7 +55,22 @@ bool Compilation::differentiate() {
   programHash = llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));
   PassManager decompose(&context);
   decompose.addPass(createDecomposeOps());
-  return succeeded(decompose.run(*module));
+  if (failed(decompose.run(*module)))
+    return false;
+  countOperations();
+  return true;
+}
+
+// How large the executable will be is guessed from these.
+void Compilation::countOperations() {
+  llvm::DenseSet<llvm::hash_code> different;
+  module->walk([&](Operation *op) {
+    ++operations;
+    different.insert(OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
+                                                       OperationEquivalence::ignoreHashValue,
+                                                       OperationEquivalence::IgnoreLocations));
+  });
+  differentOperations = different.size();
 }
 
 kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf(options.cpu)}; }
@@ -80,15 +95,8 @@ int64_t Compilation::persistentBytes() const {
 }
 
 bool Compilation::decide() {
-  operations = 0;
-  llvm::DenseSet<llvm::hash_code> different;
-  module->walk([&](Operation *op) {
-    ++operations;
-    different.insert(OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
-                                                       OperationEquivalence::ignoreHashValue,
-                                                       OperationEquivalence::IgnoreLocations));
-  });
-  differentOperations = different.size();
+  if (!runPasses([](OpPassManager &functions) { functions.addPass(createFormKernels()); }))
+    return false;
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
   stateBytes = bytesOfArguments(train, nn::kSlotAttr);
   int64_t room = options.budget > 0 ? std::max<int64_t>(0, options.budget - allowance()) : -1;
@@ -192,7 +200,6 @@ bool Compilation::applyPlan(Phase upTo) {
   if (upTo == Phase::Planned)
     return true;
   return runPasses([](OpPassManager &functions) {
-           functions.addPass(createFormKernels());
            functions.addPass(createAssignMemory());
          }) &&
          verify(Phase::Scheduled);

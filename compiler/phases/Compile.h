@@ -80,6 +80,7 @@ private:
   bool verify(Phase phase);
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();
+  void countOperations();
 
   mlir::MLIRContext &context;
   const Program &program;

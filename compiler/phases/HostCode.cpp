@@ -1,7 +1,7 @@
 // HostCode.cpp: kernels from plan.kernel ops, and the calls in the LLVM dialect.
 #include "compiler/phases/HostCode.h"
 
-#include "compiler/analysis/Specs.h"
+#include "compiler/analysis/KernelSpec.h"
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
@@ -17,7 +17,6 @@ namespace cinch {
 
 using namespace kernels;
 
-
 std::string HostCode::shared(const std::string &key, llvm::function_ref<func::FuncOp(const std::string &)> build) {
   auto [it, fresh] = functions.try_emplace(key);
   if (fresh) {
@@ -25,58 +24,6 @@ std::string HostCode::shared(const std::string &key, llvm::function_ref<func::Fu
     build(it->second).setPrivate();
   }
   return it->second;
-}
-
-// Draw keys become words of the launch, so that layers share their code.
-static void moveKeys(LoopSpec &spec, SmallVectorImpl<int64_t> &keys) {
-  for (LoopNode &node : spec.nodes) {
-    if (node.op != LoopOp::RandomUniform && node.op != LoopOp::RandomNormal && node.op != LoopOp::RandomInt &&
-        node.op != LoopOp::RandomBool)
-      continue;
-    auto found = llvm::find(keys, int64_t(node.key));
-    node.keyWord = int(found - keys.begin());
-    if (found == keys.end())
-      keys.push_back(int64_t(node.key));
-    node.key = 0;
-  }
-}
-
-static void moveKeys(AttendSpec &spec, SmallVectorImpl<int64_t> &keys) {
-  if (spec.dropout == 0)
-    return;
-  keys.push_back(int64_t(spec.key));
-  spec.keyWord = 0;
-  spec.key = 0;
-}
-
-// The domain of a loop kernel: the one over which all its stores can be computed.
-static bool traceKernel(plan::KernelOp kernel, llvm::function_ref<int(Value)> bufferOf, LoopSpec &spec) {
-  Block &body = kernel.getBody().front();
-  SmallVector<Value> stores(body.getTerminator()->getOperands());
-  SmallVector<analysis::LoopDomain> candidates;
-  auto add = [&](Value value) {
-    analysis::LoopDomain domain = analysis::domainOf(value);
-    if (!llvm::is_contained(candidates, domain))
-      candidates.push_back(domain);
-  };
-  for (Value store : stores)
-    add(store);
-  for (Operation &op : body)
-    if (isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op))
-      add(op.getResult(0));
-  for (const analysis::LoopDomain &domain : candidates) {
-    analysis::LoopTracer tracer(domain, bufferOf);
-    bool good = true;
-    for (auto [i, value] : llvm::enumerate(stores)) {
-      bool accumulate = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
-      good = good && tracer.store(value, int(kernel.getNumOperands() + i), accumulate);
-    }
-    if (good) {
-      spec = std::move(tracer.spec);
-      return true;
-    }
-  }
-  return false;
 }
 
 // Which lines of the program a fused kernel computes, for the message about a number that is not finite:
@@ -120,87 +67,25 @@ static SmallVector<plan::RowBlocksOp::Steps> stepsOf(plan::KernelOp kernel) {
 
 LogicalResult HostCode::addKernel(Operation *op) {
   auto kernel = cast<plan::KernelOp>(op);
-  Block &body = kernel.getBody().front();
-  auto results = cast<plan::ReturnOp>(body.getTerminator());
-  Operation *root = results.getValues().front().getDefiningOp();
+  auto results = cast<plan::ReturnOp>(kernel.getBody().front().getTerminator());
   size_t inputs = kernel.getNumOperands();
-  // Buffers: inputs, then outputs. A loop computes its outputs, the other kernels' views want them numbered.
-  auto inputOf = [&](Value value) -> int {
-    auto argument = dyn_cast<BlockArgument>(value);
-    return argument ? int(argument.getArgNumber()) : -1;
-  };
-  auto bufferOf = [&](Value value) -> int {
-    if (int input = inputOf(value); input >= 0)
-      return input;
-    if (value.getDefiningOp() == root)
-      for (auto [i, result] : llvm::enumerate(results.getValues()))
-        if (result == value)
-          return int(inputs + i);
-    return -1;
-  };
-  bool accumulates = kernel.getAccumulates() && (*kernel.getAccumulates())[0];
-  Call call;
-  call.launch = int(launches.size());
-  OpBuilder builder(module.getContext());
-  SmallVector<int64_t> keys;
-  Value blocker;
-  int64_t scratch = 0;
-  auto bad = [&]() { return kernel.emitError("internal error: lowering: the kernel has no spec"); };
-  SmallVector<int> order; // buffers of the spec, as numbers of inputs and outputs
-  bool renumbered = false;
-  if (auto contract = dyn_cast<nn::ContractOp>(root)) {
-    ContractSpec spec;
-    if (!analysis::contractSpec(contract, bufferOf, accumulates, spec, blocker))
-      return bad();
-    // The builder wants A, B, C as buffers 0, 1, 2.
-    order = {spec.a.buffer, spec.b.buffer, spec.c.buffer};
-    renumbered = true;
-    spec.a.buffer = 0;
-    spec.b.buffer = 1;
-    spec.c.buffer = 2;
-    scratch = scratchBytesPerThread(spec, target);
-    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
-      return buildContract(builder, module, name, spec, target);
-    });
-  } else if (auto attend = dyn_cast<nn::AttendOp>(root)) {
-    AttendSpec spec;
-    if (!analysis::attendSpec(attend, bufferOf, spec, blocker))
-      return bad();
-    moveKeys(spec, keys);
-    scratch = scratchBytesPerThread(spec);
-    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
-      return buildAttend(builder, module, name, spec, target);
-    });
-  } else if (auto grad = dyn_cast<nn::AttendGradOp>(root)) {
-    AttendGradSpec spec;
-    if (!analysis::attendGradSpec(grad, bufferOf, spec, blocker))
-      return bad();
-    moveKeys(spec.forward, keys);
-    scratch = scratchBytesPerThread(spec);
-    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
-      return buildAttendGrad(builder, module, name, spec, target);
-    });
-  } else {
-    LoopSpec spec;
-    if (!traceKernel(kernel, inputOf, spec))
-      return bad();
-    moveKeys(spec, keys);
-    scratch = scratchBytesPerThread(spec);
-    call.kernel = shared(analysis::keyOf(spec), [&](const std::string &name) {
-      return buildLoop(builder, module, name, spec);
-    });
-  }
+  std::optional<analysis::KernelSpec> spec = analysis::specOf(kernel);
+  if (!spec)
+    return kernel.emitError("internal error: lowering: the kernel has no spec");
+  int64_t scratch = spec->scratchBytesPerThread(target);
   if (scratch > 0 && kernel.getScratch().value_or(-1) < 0)
     return kernel.emitError("internal error: lowering: no scratch was planned, ") << scratch << " bytes are needed";
   auto planned = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
   if (scratch > 0 && (!planned || planned.getInt() < scratch * maxThreads))
     return kernel.emitError("internal error: lowering: the kernel needs ")
            << scratch * maxThreads << " bytes of scratch, planned were " << (planned ? planned.getInt() : 0);
+  Call call;
+  call.launch = int(launches.size());
+  OpBuilder builder(module.getContext());
+  call.kernel = shared(spec->key(), [&](const std::string &name) { return spec->build(builder, module, name, target); });
   ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
   auto offsetOf = [&](int buffer) { return size_t(buffer) < inputs ? reads[buffer] : writes[buffer - inputs]; };
-  if (!renumbered)
-    for (size_t i = 0; i < inputs + writes.size(); ++i)
-      order.push_back(int(i));
+  const SmallVector<int> &order = spec->buffers;
   SmallVector<plan::RowBlocksOp::Steps> steps = stepsOf(kernel);
   for (int buffer : order) {
     call.words.push_back(offsetOf(buffer) + (steps.empty() ? 0 : steps[buffer].first));
@@ -208,7 +93,7 @@ LogicalResult HostCode::addKernel(Operation *op) {
       call.steps.push_back({steps[buffer].example, steps[buffer].position});
   }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
-  call.words.append(keys);
+  call.words.append(spec->keys);
   LaunchInfo info;
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str() + linesOf(kernel);

@@ -31,7 +31,7 @@ struct Storage {
 struct Run {
   int kernel = -1;
   std::vector<int> reads, writes; // instances, in the order of Kernel::reads and Kernel::writes
-  int scratch = -1;               // instance, threads * scratchBytesPerThread bytes; -1: none
+  int scratch = -1;               // instance, the scratch of all threads; -1: none
   bool recomputed = false;        // not the first run of this kernel in its section
 };
 

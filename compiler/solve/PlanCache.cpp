@@ -33,6 +33,12 @@ struct Bytes {
     const auto &[fixed, perExample] = linear;
     put(fixed), put(perExample);
   }
+  void put(const ByteTable &bytes) {
+    const auto &[otherwise, exactly] = bytes;
+    put(otherwise), put(exactly.size());
+    for (auto &[microbatch, count] : exactly)
+      put(microbatch), put(count);
+  }
   void put(const std::vector<int> &list) {
     put(list.size());
     for (int item : list)

@@ -149,11 +149,12 @@ private:
     for (size_t i = 0; i < k.writes.size(); ++i)
       if (std::string e = checkPlace(l.writes[i], k.writes[i], where); !e.empty())
         return e;
-    if (l.hasScratch != (k.scratchBytesPerThread > 0))
+    int64_t scratch = k.scratch.at(p.microbatch) * g.threads;
+    if (l.hasScratch != (scratch > 0))
       return where + (l.hasScratch ? " has scratch it does not need" : " lacks its scratch");
     if (l.hasScratch) {
-      if (l.scratch.bytes < k.scratchBytesPerThread * g.threads)
-        return where + ": expected scratch of at least " + std::to_string(k.scratchBytesPerThread * g.threads) +
+      if (l.scratch.bytes < scratch)
+        return where + ": expected scratch of at least " + std::to_string(scratch) +
                " bytes, got " + std::to_string(l.scratch.bytes);
       if (std::string e = checkRange(l.scratch, where); !e.empty())
         return e;

@@ -76,7 +76,7 @@ public:
       carried[t + 1] += carried[t];
     return true;
   }
-  int64_t scratch(int kernel) const { return (g.kernels[kernel].scratchBytesPerThread * g.threads + 63) / 64 * 64; }
+  int64_t scratch(int kernel) const { return g.scratchBytes(g.kernels[kernel], b); }
 
   // The most that lies there while `cone` runs right before run r to leave the buffer `wanted` there: the copy `old`
   // of it is gone by then.

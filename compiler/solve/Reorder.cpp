@@ -72,8 +72,7 @@ public:
         run.born += g.buffers[v].bytes(b);
         copies.push_back({t, g.buffers[v].bytes(b), {}});
       }
-      if (kernel.scratchBytesPerThread > 0)
-        run.scratch = (kernel.scratchBytesPerThread * g.threads + 63) / 64 * 64;
+      run.scratch = g.scratchBytes(kernel, b);
       if (kernel.writes.empty()) { // what leaves the program keeps its place
         for (int other = 0; other < t; ++other)
           after(other);

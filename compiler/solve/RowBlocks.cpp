@@ -83,7 +83,7 @@ void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block,
     kernel.recomputable = false;
     kernel.seconds = {from.seconds.at(share), 0};
     kernel.flops = ofBlock(from.flops), kernel.traffic = ofBlock(from.traffic);
-    kernel.scratchBytesPerThread = scratch[k];
+    kernel.scratch = scratch[k];
     mini.kernels.push_back(std::move(kernel));
   }
 }
@@ -117,7 +117,7 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
       kernel.name = "rows of " + from.name, kernel.line = from.line;
   }
   int64_t unit = int64_t(64) * g.threads; // scratch is counted a thread
-  kernel.scratchBytesPerThread = (part.plan.decision.arenaBytes + unit - 1) / unit * 64;
+  kernel.scratch = (part.plan.decision.arenaBytes + unit - 1) / unit * 64;
   return kernel;
 }
 

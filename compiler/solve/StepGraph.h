@@ -15,6 +15,19 @@ struct Linear {
   double at(double b) const { return fixed + perExample * b; }
 };
 
+// Bytes that are known at each micro-batch that may be chosen, and follow no rule between them.
+struct ByteTable {
+  int64_t otherwise = 0;
+  std::vector<std::pair<int64_t, int64_t>> exactly; // (micro-batch, bytes) where they differ from `otherwise`
+  ByteTable(int64_t bytes = 0) : otherwise(bytes) {}
+  int64_t at(int64_t microbatch) const {
+    for (auto &[size, bytes] : exactly)
+      if (size == microbatch)
+        return bytes;
+    return otherwise;
+  }
+};
+
 struct Buffer {
   int64_t fixedBytes = 0, perExampleBytes = 0; // size at micro-batch b, before rounding up to 64
   // Persistent buffers live through the whole run (parameters, optimizer state, batch data), never freed or moved.
@@ -46,7 +59,7 @@ struct Kernel {
   // Write w may share bytes with read r when r dies here: element i of w depends on element i of r alone.
   // Pairs of buffers: (w, r).
   std::vector<std::pair<int, int>> inPlace;
-  int64_t scratchBytesPerThread = 0;
+  ByteTable scratch;                  // a thread
   std::string name; int line = 0;
 };
 
@@ -57,6 +70,8 @@ struct StepGraph {
   int64_t grain = 1;                // the micro-batch is a multiple of this and divides B
   int64_t positions = 1;            // rows of an example
   int threads = 1;
+  // Scratch of all threads of a kernel at a micro-batch.
+  int64_t scratchBytes(const Kernel &kernel, int64_t b) const { return (kernel.scratch.at(b) * threads + 63) / 64 * 64; }
 };
 
 } // namespace cinch::solve

@@ -71,7 +71,7 @@ int64_t Timeline::bytes(int instance) const {
   const Life &life = instances[instance];
   if (life.buffer < 0) {
     const Kernel &kernel = index.graph.kernels[runs[life.run]];
-    return (kernel.scratchBytesPerThread * index.graph.threads + 63) / 64 * 64;
+    return index.graph.scratchBytes(kernel, microbatch);
   }
   return index.graph.buffers[life.buffer].bytes(microbatch);
 }
@@ -151,7 +151,7 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
       writeInstances.push_back(current[w]);
     }
     firstWrite[t + 1] = int(writeInstances.size());
-    if (kernel.scratchBytesPerThread > 0) {
+    if (kernel.scratch.at(b) > 0) {
       scratch[t] = int(instances.size());
       instances.push_back({-1, t, t, t + 1, -1});
       pinned.push_back(0);

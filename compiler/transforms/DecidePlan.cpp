@@ -1,6 +1,6 @@
 // DecidePlan.cpp: builds the planner's problem from a function, has it solved and checked, and writes the decision down.
-// Assumes decomposed ops; changes none.
-#include "compiler/analysis/Formation.h"
+// Assumes kernels (form-kernels); changes none.
+#include "compiler/analysis/StepProblem.h"
 #include "compiler/solve/Explain.h"
 #include "compiler/solve/PlanCache.h"
 #include "compiler/solve/PlanChecker.h"
@@ -20,12 +20,11 @@ using namespace mlir;
 using namespace cinch;
 
 namespace {
-// The decision in terms of op numbers and byte offsets.
+// The decision in terms of kernel numbers and byte offsets.
 class Describer {
 public:
-  Describer(func::FuncOp function, const analysis::Formation &formation, const analysis::StepProblem &problem,
-            const DecideOutcome &outcome)
-      : function(function), formation(formation), problem(problem), outcome(outcome), original(outcome.rows.original),
+  Describer(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOutcome &outcome)
+      : step(step), problem(problem), outcome(outcome), original(outcome.rows.original),
         decision(outcome.result.plan.decision) {}
 
   Decided describe(bool callerCounts) {
@@ -34,7 +33,6 @@ public:
     decided.batch = problem.graph.batch;
     decided.arenaBytes = decision.arenaBytes;
     decided.rowPositions = problem.graph.positions;
-    describeKernels();
     for (auto [t, run] : llvm::enumerate(decision.runs)) {
       if (int(t) == decision.loopBegin)
         decided.loopBegin = int64_t(decided.runs.size());
@@ -55,38 +53,12 @@ public:
     for (const solve::Instance &instance : decision.instances)
       if (instance.buffer >= 0 && problem.graph.buffers[instance.buffer].kind == solve::Buffer::Persistent)
         offsetOf[instance.buffer] = instance.offset;
-    for (BlockArgument argument : function.getArguments())
+    for (BlockArgument argument : func::FuncOp(step.function).getArguments())
       decided.arguments.push_back(offsetOf.lookup(problem.buffer.lookup(argument)));
     return std::move(decided);
   }
 
 private:
-  void describeKernels() {
-    DenseMap<Operation *, int64_t> number;
-    for (Operation &op : function.getBody().front())
-      number.try_emplace(&op, int64_t(number.size()));
-    auto reference = [&](SmallVectorImpl<int64_t> &list, Value value) {
-      if (auto argument = dyn_cast<BlockArgument>(value)) {
-        list.append({-1, int64_t(argument.getArgNumber())});
-        return;
-      }
-      list.append({number.lookup(value.getDefiningOp()), int64_t(cast<OpResult>(value).getResultNumber())});
-    };
-    for (const analysis::KernelGroup &group : formation.groups) {
-      DecidedKernel kernel;
-      kernel.kind = group.kind;
-      kernel.section = group.section;
-      for (Operation *op : group.ops)
-        kernel.ops.push_back(number.lookup(op));
-      llvm::sort(kernel.ops);
-      for (Value value : group.stores)
-        reference(kernel.stores, value);
-      for (Value value : group.reads)
-        reference(kernel.reads, value);
-      decided.kernels.push_back(std::move(kernel));
-    }
-  }
-
   DecidedRun describeRun(const solve::Run &run) const {
     DecidedRun placed;
     placed.kernel = original[run.kernel];
@@ -138,18 +110,18 @@ private:
     }
   }
 
-  func::FuncOp function;
-  const analysis::Formation &formation;
+  const analysis::Step &step;
   const analysis::StepProblem &problem;
   const DecideOutcome &outcome;
-  const std::vector<int> &original; // kernels of the chosen graph -> groups; -1: a range
+  const std::vector<int> &original; // kernels of the chosen graph -> parts of the step; -1: a range
   const solve::Decision &decision;
   Decided decided;
 };
 } // namespace
 
 // Says why: micro-batch, what is fused, what is kept and what is recomputed, each with its bytes and its price.
-static void remarkOn(func::FuncOp function, const analysis::Formation &formation, const DecideOutcome &outcome) {
+static void remarkOn(const analysis::Step &step, const DecideOutcome &outcome) {
+  func::FuncOp function = step.function;
   const std::vector<int> &original = outcome.rows.original;
   const solve::StepGraph &graph = outcome.graph;
   const solve::SearchResult &result = outcome.result;
@@ -173,7 +145,7 @@ static void remarkOn(func::FuncOp function, const analysis::Formation &formation
         savedByLoop[buffer] = true;
   for (const solve::RowKernel &rows : outcome.rows.ranges) {
     solve::RowSummary summary = solve::summaryOf(rows, outcome.rows, decision);
-    remark(formation.groups[rows.range.kernels.front()].stores.front().getLoc(), "RowBlocks", "plan",
+    remark(step.parts[rows.range.kernels.front()].op->getLoc(), "RowBlocks", "plan",
            llvm::formatv("{0} kernels run in {1} blocks of {2} x {3} rows: values of {4} take the place of {5}; that costs "
                          "{6:F3} ms a step",
                          rows.range.kernels.size(), summary.blocks, outcome.rows.block.examples,
@@ -181,15 +153,16 @@ static void remarkOn(func::FuncOp function, const analysis::Formation &formation
                          1e3 * summary.seconds));
   }
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
-    if (original[k] < 0 || formation.groups[original[k]].stores.empty())
+    plan::KernelOp op = original[k] < 0 ? plan::KernelOp() : step.parts[original[k]].kernel();
+    if (!op)
       continue;
-    const analysis::KernelGroup &group = formation.groups[original[k]];
     const solve::Kernel &kernel = graph.kernels[k];
-    Location loc = group.stores.front().getLoc();
-    if (group.kind == analysis::KernelGroup::Loop && group.ops.size() > 1)
+    Location loc = op.getLoc();
+    size_t operations = op.getBody().front().getOperations().size() - 1;
+    if (analysis::kindOf(op) == analysis::KernelKind::Loop && operations > 1)
       remark(loc, "Fuse", "kernels",
              llvm::formatv("{0} operations in one kernel; {1} values are stored, since other kernels read them",
-                           group.ops.size(), group.stores.size()));
+                           operations, op->getNumResults()));
     if (kernel.section != solve::Section::Loop || kernel.backward)
       continue;
     double bytes = 0;
@@ -210,16 +183,21 @@ static void remarkOn(func::FuncOp function, const analysis::Formation &formation
 
 DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) {
   DecideOutcome outcome;
-  analysis::Formation formation(function);
-  if (failed(formation.form())) {
+  analysis::Step step(function);
+  if (!step.loop) {
+    function.emitError("has no kernels: run form-kernels first");
     outcome.internal = true;
     return outcome;
   }
-  analysis::StepProblem problem = analysis::buildStepProblem(formation, batchOf(function),
-                                                             options.threads, options.reservedBytes, options.target,
-                                                             &options.costs);
+  analysis::StepProblem problem =
+      analysis::buildStepProblem(step, options.threads, options.reservedBytes, options.target, &options.costs);
+  if (!problem.error.empty()) {
+    function.emitError() << "internal error: " << problem.error;
+    outcome.internal = true;
+    return outcome;
+  }
   std::string refused;
-  solve::VariantPlanner planner(rowVariants(formation, problem.graph, options, refused), options.orderSeed);
+  solve::VariantPlanner planner(rowVariants(step, problem.graph, options, refused), options.orderSeed);
   if (!refused.empty()) {
     outcome.result.error = refused;
     return outcome;
@@ -269,8 +247,8 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     outcome.internal = true;
     return outcome;
   }
-  remarkOn(function, formation, outcome);
-  writeDecision(function, Describer(function, formation, problem, outcome).describe(options.callerCounts));
+  remarkOn(step, outcome);
+  writeDecision(function, Describer(step, problem, outcome).describe(options.callerCounts));
   return outcome;
 }
 

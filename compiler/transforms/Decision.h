@@ -2,25 +2,16 @@
 #ifndef CINCH_COMPILER_TRANSFORMS_DECISION_H
 #define CINCH_COMPILER_TRANSFORMS_DECISION_H
 
-#include "compiler/analysis/Formation.h"
+#include "compiler/analysis/StepProblem.h"
 #include "compiler/analysis/Rates.h"
 #include "compiler/solve/Variants.h"
 
 namespace cinch {
 
-inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kOpAttr = "plan.op", kRunAttr = "plan.run",
-                                     kRecomputeAttr = "plan.recompute", kArenaAttr = "plan.arena",
+inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
                                      kScratchBytesAttr = "plan.scratch_bytes";
 
-// A kernel of the decision: its ops and stored values by number. Ops are numbered in the function's order; a stored value is
-// (op, result) as two entries.
-struct DecidedKernel {
-  analysis::KernelGroup::Kind kind;
-  solve::Section section;
-  llvm::SmallVector<int64_t> ops, stores;
-  // What is read, as (op, result), or (-1, argument).
-  llvm::SmallVector<int64_t> reads;
-};
+// The decision as plan.decision holds it (PlanOps.td). Kernels are numbered as analysis::Step numbers them.
 struct DecidedRun {
   int64_t kernel = 0;
   bool recompute = false;
@@ -33,7 +24,6 @@ struct DecidedRows {
 };
 struct Decided {
   int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0, loopBegin = 0, loopEnd = 0;
-  llvm::SmallVector<DecidedKernel> kernels;
   llvm::SmallVector<DecidedRun> runs;
   llvm::SmallVector<DecidedRows> rows;
   int64_t rowPositions = 1; // of an example
@@ -65,13 +55,10 @@ struct DecideOutcome {
   std::vector<solve::LadderPoint> tradeOff, named;
 };
 // The step as it is, and with ranges in row blocks.
-std::vector<solve::Variant> rowVariants(const analysis::Formation &, const solve::StepGraph &, const DecideOptions &,
+std::vector<solve::Variant> rowVariants(const analysis::Step &, const solve::StepGraph &, const DecideOptions &,
                                         std::string &error);
-// Forms kernels, searches a plan, has it checked, and writes it on the function if it is feasible.
+// For a function of kernels: searches a plan, has it checked, and writes it on the function if it is feasible.
 DecideOutcome decidePlan(mlir::func::FuncOp function, const DecideOptions &);
-
-// Examples in the batch of a function: the size of its batch axes (1 if there is none).
-int64_t batchOf(mlir::func::FuncOp);
 
 } // namespace cinch
 #endif

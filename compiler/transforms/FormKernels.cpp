@@ -1,12 +1,13 @@
-// FormKernels.cpp: the ops of each run move into one plan.kernel, isolated from what is around it. Assumes the runs stand in
-// order (rematerialize).
+// FormKernels.cpp: the ops of a function move into plan.kernel ops around one loop over the micro-batches, which holds the whole
+// batch here. From here on passes order, copy, loop and place kernels.
+#include "compiler/analysis/Formation.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace cinch {
 #define GEN_PASS_DEF_FORMKERNELS
@@ -15,6 +16,7 @@ namespace cinch {
 
 using namespace mlir;
 using namespace cinch;
+using solve::Section;
 
 namespace {
 
@@ -26,69 +28,168 @@ std::string labelOf(Operation *op) {
   return op->hasAttr(nn::kBackwardAttr) ? label + " (gradient)" : label;
 }
 
+class Writer {
+public:
+  Writer(func::FuncOp function, const analysis::Formation &formation)
+      : function(function), formation(formation), exit(function.getBody().front().getTerminator()), builder(exit) {
+    for (auto [i, op] : llvm::enumerate(function.getBody().front()))
+      order[&op] = int64_t(i);
+    for (auto [i, value] : llvm::enumerate(exit->getOperands()))
+      if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), nn::kNameAttr)) {
+        handed.push_back(value);
+        names.push_back(name);
+      }
+  }
+
+  LogicalResult write() {
+    SmallVector<Operation *> old;
+    for (Operation &op : function.getBody().front().without_terminator())
+      old.push_back(&op);
+    for (BlockArgument argument : function.getArguments())
+      current.map(argument, argument);
+    for (const analysis::KernelGroup &group : formation.groups)
+      if (group.section == Section::Prologue && failed(write(group)))
+        return failure();
+    if (failed(writeLoop()))
+      return failure();
+    for (const analysis::KernelGroup &group : formation.groups)
+      if (group.section == Section::Epilogue && failed(write(group)))
+        return failure();
+    leave();
+    for (Operation *op : llvm::reverse(old)) {
+      op->dropAllUses();
+      op->erase();
+    }
+    return success();
+  }
+
+private:
+  LogicalResult write(const analysis::KernelGroup &group) {
+    if (group.kind == analysis::KernelGroup::Gate || group.kind == analysis::KernelGroup::Results)
+      return writeMarker(group.kind);
+    SmallVector<Operation *> ops(group.ops.begin(), group.ops.end());
+    llvm::sort(ops, [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
+    llvm::SetVector<Value> inputs;
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (!operand.getDefiningOp() || !group.ops.contains(operand.getDefiningOp()))
+          inputs.insert(operand);
+    SmallVector<Value> operands;
+    for (Value input : inputs) {
+      operands.push_back(current.lookupOrNull(input));
+      if (!operands.back())
+        return internal(input, "a kernel reads what no earlier kernel stores");
+    }
+    SmallVector<bool> accumulates =
+        llvm::map_to_vector(group.stores, [&](Value value) { return formation.accumulates(value); });
+    Operation *named = group.stores.front().getDefiningOp();
+    IntegerAttr domain;
+    if (group.anchor)
+      domain = builder.getI64IntegerAttr(llvm::find(ops, group.anchor.getDefiningOp()) - ops.begin());
+    auto kernel = plan::KernelOp::create(
+        builder, named->getLoc(), ValueRange(group.stores).getTypes(), operands, UnitAttr(),
+        llvm::is_contained(accumulates, true) ? builder.getDenseBoolArrayAttr(accumulates) : DenseBoolArrayAttr(),
+        DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr(), builder.getStringAttr(labelOf(named)), domain);
+    OpBuilder::InsertionGuard guard(builder);
+    Block *body = builder.createBlock(&kernel.getBody());
+    IRMapping inside;
+    for (Value input : inputs)
+      inside.map(input, body->addArgument(input.getType(), input.getLoc()));
+    builder.setInsertionPointToEnd(body);
+    for (Operation *op : ops)
+      builder.clone(*op, inside);
+    SmallVector<Value> returned;
+    for (auto [value, result] : llvm::zip(group.stores, kernel.getOutputs())) {
+      returned.push_back(inside.lookupOrNull(value));
+      if (!returned.back())
+        return internal(value, "a stored value is missing from its kernel");
+      current.map(value, result);
+    }
+    plan::ReturnOp::create(builder, kernel.getLoc(), returned);
+    return success();
+  }
+
+  // What leaves the loop: sums that something behind it, or the caller, reads.
+  LogicalResult writeLoop() {
+    llvm::SetVector<Value> sums;
+    for (const analysis::KernelGroup &group : formation.groups)
+      if (group.section == Section::Loop)
+        for (Value value : group.stores)
+          if (!nn::hasBatch(value) && readBehind(value))
+            sums.insert(value);
+    auto loop = plan::MicrobatchesOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
+                                             uint64_t(nn::batchOf(function)));
+    OpBuilder::InsertionGuard guard(builder);
+    Block *body = builder.createBlock(&loop.getBody());
+    builder.setInsertionPointToEnd(body);
+    for (const analysis::KernelGroup &group : formation.groups)
+      if (group.section == Section::Loop && failed(write(group)))
+        return failure();
+    plan::YieldOp::create(builder, function.getLoc(),
+                          llvm::map_to_vector(sums, [&](Value value) { return current.lookup(value); }));
+    for (auto [value, result] : llvm::zip(sums, loop.getSums()))
+      current.map(value, result);
+    return success();
+  }
+
+  bool readBehind(Value value) const {
+    for (const analysis::KernelGroup &group : formation.groups)
+      if (group.section == Section::Epilogue && group.reads.contains(value))
+        return true;
+    return llvm::is_contained(exit->getOperands(), value);
+  }
+
+  LogicalResult writeMarker(analysis::KernelGroup::Kind kind) {
+    SmallVector<Value> values;
+    llvm::StringMap<Value> byName;
+    for (auto [value, name] : llvm::zip(handed, names)) {
+      values.push_back(current.lookupOrNull(value));
+      if (!values.back())
+        return internal(value, "a result is read before it is computed");
+      byName[cast<StringAttr>(name).getValue()] = values.back();
+    }
+    if (kind == analysis::KernelGroup::Results)
+      plan::ResultsOp::create(builder, function.getLoc(), values, builder.getArrayAttr(names), DenseI64ArrayAttr());
+    else
+      plan::GateOp::create(builder, function.getLoc(), byName.lookup("loss"), byName.lookup("norm"), DenseI64ArrayAttr());
+    return success();
+  }
+
+  // Results with names were handed out by plan.results; the new parameters and state are left.
+  void leave() {
+    SmallVector<Value> remaining;
+    SmallVector<Attribute> attributes;
+    for (auto [i, value] : llvm::enumerate(exit->getOperands()))
+      if (!function.getResultAttrOfType<StringAttr>(unsigned(i), nn::kNameAttr)) {
+        remaining.push_back(current.lookup(value));
+        attributes.push_back(function.getResultAttrDict(unsigned(i)));
+      }
+    exit->setOperands(remaining);
+    function.setFunctionType(FunctionType::get(function.getContext(), function.getArgumentTypes(),
+                                               ValueRange(remaining).getTypes()));
+    function.setResAttrsAttr(builder.getArrayAttr(attributes));
+  }
+
+  LogicalResult internal(Value value, const char *what) {
+    return emitError(value.getLoc()) << "internal error: kernel formation: " << what;
+  }
+
+  func::FuncOp function;
+  const analysis::Formation &formation;
+  Operation *exit;
+  OpBuilder builder;
+  IRMapping current; // nn values that are stored -> results of kernels
+  llvm::DenseMap<Operation *, int64_t> order;
+  SmallVector<Value> handed;
+  SmallVector<Attribute> names;
+};
+
 struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
-    FailureOr<Decided> decided = readDecision(function);
-    if (failed(decided))
-      return signalPassFailure();
-    SmallVector<SmallVector<Operation *>> runs(decided->runs.size());
-    function.walk([&](Operation *op) {
-      auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
-      if (run && !isa<plan::GateOp, plan::ResultsOp>(op) && run.getInt() < int64_t(runs.size()))
-        runs[run.getInt()].push_back(op);
-    });
-    for (auto [number, ops] : llvm::enumerate(runs))
-      if (!ops.empty() && failed(form(int64_t(number), ops, decided->kernels[decided->runs[number].kernel])))
-        return signalPassFailure();
-  }
-
-  LogicalResult form(int64_t number, ArrayRef<Operation *> ops, const DecidedKernel &kernel) {
-    llvm::SetVector<Value> inputs;
-    llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
-    for (Operation *op : ops)
-      for (Value operand : op->getOperands())
-        if (!operand.getDefiningOp() || !inside.contains(operand.getDefiningOp()))
-          inputs.insert(operand);
-    SmallVector<Value> outputs;
-    SmallVector<bool> accumulates;
-    bool inLoop = isa<plan::MicrobatchesOp, plan::RowBlocksOp>(ops.front()->getParentOp());
-    for (size_t i = 0; i < kernel.stores.size(); i += 2) {
-      auto found = llvm::find_if(ops, [&](Operation *op) {
-        return op->getAttrOfType<IntegerAttr>(kOpAttr).getInt() == kernel.stores[i];
-      });
-      if (found == ops.end())
-        return ops.front()->emitError("internal error: a stored value is missing from its run");
-      Value value = (*found)->getResult(unsigned(kernel.stores[i + 1]));
-      outputs.push_back(value);
-      accumulates.push_back(inLoop && !nn::hasBatch(value) && nn::touchesBatch(*found));
-    }
-    OpBuilder builder(ops.back()->getBlock(), std::next(Block::iterator(ops.back())));
-    Builder attributes(&getContext());
-    Operation *named = outputs.front().getDefiningOp();
-    auto op = plan::KernelOp::create(
-        builder, named->getLoc(), ValueRange(outputs).getTypes(), inputs.getArrayRef(),
-        ops.front()->hasAttr(kRecomputeAttr) ? attributes.getUnitAttr() : UnitAttr(),
-        llvm::is_contained(accumulates, true) ? attributes.getDenseBoolArrayAttr(accumulates) : DenseBoolArrayAttr(),
-        DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr(), attributes.getStringAttr(labelOf(named)));
-    op->setAttr(kRunAttr, attributes.getI64IntegerAttr(number));
-    for (auto [output, result] : llvm::zip(outputs, op.getOutputs())) {
-      Value value = output;
-      value.replaceUsesWithIf(result, [&](OpOperand &use) { return !inside.contains(use.getOwner()); });
-    }
-    Block *body = builder.createBlock(&op.getBody());
-    for (Value input : inputs) {
-      BlockArgument argument = body->addArgument(input.getType(), input.getLoc());
-      input.replaceUsesWithIf(argument, [&](OpOperand &use) { return inside.contains(use.getOwner()); });
-    }
-    for (Operation *inner : ops) {
-      inner->moveBefore(body, body->end());
-      for (StringRef mark : {kRunAttr, kRecomputeAttr, kOpAttr})
-        inner->removeAttr(mark);
-    }
-    builder.setInsertionPointToEnd(body);
-    plan::ReturnOp::create(builder, op.getLoc(), outputs);
-    return success();
+    analysis::Formation formation(function);
+    if (failed(formation.form()) || failed(Writer(function, formation).write()))
+      signalPassFailure();
   }
 };
 

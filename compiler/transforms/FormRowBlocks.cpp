@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/MapVector.h"
 
+#include <map>
+
 namespace cinch {
 #define GEN_PASS_DEF_FORMROWBLOCKS
 #include "compiler/transforms/Passes.h.inc"
@@ -18,18 +20,24 @@ using namespace cinch;
 
 namespace {
 
+// Moves the kernels of one range into a loop, and gives them the types of a block.
 class Wrapper {
 public:
-  Wrapper(ArrayRef<Operation *> ops, const Decided &decided, const DecidedRows &range)
-      : ops(ops), decided(decided), range(range), space{decided.rowPositions},
-        inside(ops.begin(), ops.end()) {}
+  Wrapper(ArrayRef<plan::KernelOp> kernels, const Decided &decided, const DecidedRows &range)
+      : kernels(kernels), decided(decided), range(range), space{decided.rowPositions} {
+    for (plan::KernelOp kernel : kernels)
+      inside.insert(kernel);
+  }
 
   LogicalResult run() {
-    if (failed(collectInputs()))
-      return failure();
+    for (plan::KernelOp kernel : kernels) {
+      takeSlices(kernel);
+      if (failed(collectInputs(kernel)))
+        return failure();
+    }
     llvm::SetVector<Value> leaving;
-    for (Operation *op : ops)
-      for (Value result : op->getResults())
+    for (plan::KernelOp kernel : kernels)
+      for (Value result : kernel->getResults())
         if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); }))
           leaving.insert(result);
     SmallVector<Value> operands;
@@ -38,38 +46,28 @@ public:
       operands.push_back(key.first);
       from.push_back(key.second);
     }
-    OpBuilder builder(ops.front());
+    plan::KernelOp first = kernels.front();
+    OpBuilder builder(first);
     int64_t blocks = decided.microbatch * space.positions / (range.examples * range.positions);
-    SmallVector<Type> types = llvm::map_to_vector(leaving, [](Value value) { return value.getType(); });
-    auto loop = plan::RowBlocksOp::create(builder, ops.front()->getLoc(), types, uint64_t(blocks),
-                                          uint64_t(range.examples), uint64_t(range.positions),
+    auto loop = plan::RowBlocksOp::create(builder, first.getLoc(), ValueRange(leaving.getArrayRef()).getTypes(),
+                                          uint64_t(blocks), uint64_t(range.examples), uint64_t(range.positions),
                                           uint64_t(space.positions), operands, from);
     Block *body = builder.createBlock(&loop.getBody());
-    SmallVector<Value> yielded = leaving.takeVector();
-    for (auto [i, value] : llvm::enumerate(yielded))
-      value.replaceUsesWithIf(loop.getResult(unsigned(i)),
-                              [&](OpOperand &use) { return !inside.contains(use.getOwner()); });
+    for (auto [i, value] : llvm::enumerate(leaving.getArrayRef()))
+      Value(value).replaceUsesWithIf(loop.getResult(unsigned(i)),
+                                     [&](OpOperand &use) { return !inside.contains(use.getOwner()); });
     for (auto &[key, uses] : inputs) {
       Type type = key.second >= 0 ? blockOfPositions(key.first.getType()) : blockType(key.first.getType());
       Value argument = body->addArgument(type, key.first.getLoc());
-      for (OpOperand *use : uses.operands)
+      for (OpOperand *use : uses)
         use->set(argument);
-      for (Operation *slice : uses.slices)
-        slice->getResult(0).replaceAllUsesWith(argument);
     }
-    for (Operation *op : ops) {
-      if (slices.contains(op)) {
-        op->erase();
-        continue;
-      }
-      op->moveBefore(body, body->end());
-      if (isa<nn::RandomOp>(op) && nn::touchesBatch(op) && range.positions < space.positions)
-        op->setAttr(analysis::kPositionsAttr, builder.getUnitAttr());
-      for (Value result : op->getResults())
-        result.setType(blockType(result.getType()));
+    for (plan::KernelOp kernel : kernels) {
+      kernel->moveBefore(body, body->end());
+      shrink(kernel);
     }
     builder.setInsertionPointToEnd(body);
-    plan::YieldOp::create(builder, loop.getLoc(), yielded);
+    plan::YieldOp::create(builder, loop.getLoc(), leaving.getArrayRef());
     return success();
   }
 
@@ -83,40 +81,69 @@ private:
     return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
   }
 
-  // What is read from outside: rows, positions cut out of longer tensors, or examples whole.
-  LogicalResult collectInputs() {
-    for (Operation *op : ops)
-      for (OpOperand &operand : op->getOpOperands()) {
-        Value value = operand.get();
-        analysis::RowKind kind = analysis::rowKind(value.getType(), space);
-        if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || kind == analysis::RowKind::Whole)
-          continue;
-        if (int64_t begin = analysis::sliceOfPositions(op, space); begin >= 0) {
-          if (range.positions == space.positions) { // of whole examples the slice stays
-            inputs[{value, -1}].operands.push_back(&operand);
-            continue;
-          }
-          inputs[{value, begin}].slices.push_back(op);
-          slices.insert(op);
-          continue;
+  // Of some positions of an example, a kernel is given those that it cut out itself: one input for each place to begin at.
+  void takeSlices(plan::KernelOp kernel) {
+    if (range.positions == space.positions) // of whole examples the slice stays
+      return;
+    for (BlockArgument argument : llvm::to_vector(kernel.getBody().getArguments())) {
+      llvm::MapVector<int64_t, SmallVector<Operation *>> cuts;
+      for (Operation &op : kernel.getBody().front())
+        if (int64_t begin = analysis::sliceOfPositions(&op, space); begin >= 0 && op.getOperand(0) == argument)
+          cuts[begin].push_back(&op);
+      for (auto [i, cut] : llvm::enumerate(cuts)) {
+        BlockArgument input = argument;
+        if (i > 0) {
+          input = kernel.getBody().addArgument(argument.getType(), argument.getLoc());
+          kernel.getInputsMutable().append(kernel.getInputs()[argument.getArgNumber()]);
         }
-        if (kind != analysis::RowKind::Rows)
-          return op->emitError("internal error: work in row blocks reads what has no rows: ") << value.getType();
-        inputs[{value, space.lead() == 2 ? 0 : -1}].operands.push_back(&operand);
+        for (Operation *slice : cut.second) {
+          if (auto domain = kernel.getDomain(); domain && place(slice) < int64_t(*domain))
+            kernel.setDomain(*domain - 1);
+          slice->getResult(0).replaceAllUsesWith(input);
+          slice->erase();
+        }
+        firstPosition[{kernel, input.getArgNumber()}] = cut.first;
       }
+    }
+  }
+  static int64_t place(Operation *op) { return std::distance(op->getBlock()->begin(), Block::iterator(op)); }
+
+  // What is read from outside: rows, positions cut out of longer tensors, or examples whole.
+  LogicalResult collectInputs(plan::KernelOp kernel) {
+    for (OpOperand &operand : kernel->getOpOperands()) {
+      Value value = operand.get();
+      analysis::RowKind kind = analysis::rowKind(value.getType(), space);
+      if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || kind == analysis::RowKind::Whole)
+        continue;
+      auto cut = firstPosition.find({kernel, operand.getOperandNumber()});
+      int64_t from = cut != firstPosition.end() ? cut->second : kind == analysis::RowKind::Rows && space.lead() == 2 ? 0 : -1;
+      if (kind == analysis::RowKind::Other && cut == firstPosition.end() && range.positions < space.positions)
+        return kernel.emitError("internal error: work in row blocks reads what has no rows: ") << value.getType();
+      inputs[{value, from}].push_back(&operand);
+    }
     return success();
   }
 
-  struct Uses {
-    SmallVector<OpOperand *> operands;
-    SmallVector<Operation *> slices; // whose result the body's argument is
-  };
-  ArrayRef<Operation *> ops;
+  void shrink(plan::KernelOp kernel) {
+    for (Value result : kernel.getResults())
+      result.setType(blockType(result.getType()));
+    for (auto [argument, operand] : llvm::zip(kernel.getBody().getArguments(), kernel.getInputs()))
+      argument.setType(operand.getType());
+    for (Operation &op : kernel.getBody().front()) {
+      if (isa<nn::RandomOp>(op) && nn::touchesBatch(&op) && range.positions < space.positions)
+        op.setAttr(analysis::kPositionsAttr, UnitAttr::get(op.getContext()));
+      for (Value result : op.getResults())
+        result.setType(blockType(result.getType()));
+    }
+  }
+
+  ArrayRef<plan::KernelOp> kernels;
   const Decided &decided;
   const DecidedRows &range;
   analysis::RowSpace space;
-  llvm::DenseSet<Operation *> inside, slices;
-  llvm::MapVector<std::pair<Value, int64_t>, Uses> inputs; // (value, first position)
+  llvm::DenseSet<Operation *> inside;
+  std::map<std::pair<Operation *, unsigned>, int64_t> firstPosition;            // (kernel, input) -> where its positions begin
+  llvm::MapVector<std::pair<Value, int64_t>, SmallVector<OpOperand *>> inputs; // (value, first position)
 };
 
 struct FormRowBlocks : cinch::impl::FormRowBlocksBase<FormRowBlocks> {
@@ -127,15 +154,15 @@ struct FormRowBlocks : cinch::impl::FormRowBlocksBase<FormRowBlocks> {
       return signalPassFailure();
     if (decided->rows.empty())
       return;
-    SmallVector<SmallVector<Operation *>> ops(decided->rows.size());
-    function.walk([&](Operation *op) {
-      auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
+    SmallVector<SmallVector<plan::KernelOp>> kernels(decided->rows.size());
+    function.walk([&](plan::KernelOp kernel) {
+      auto run = kernel->getAttrOfType<IntegerAttr>(kRunAttr);
       for (auto [i, range] : llvm::enumerate(decided->rows))
         if (run && run.getInt() >= range.first && run.getInt() < range.last)
-          ops[i].push_back(op);
+          kernels[i].push_back(kernel);
     });
     for (auto [i, range] : llvm::enumerate(decided->rows))
-      if (!ops[i].empty() && failed(Wrapper(ops[i], *decided, range).run()))
+      if (!kernels[i].empty() && failed(Wrapper(kernels[i], *decided, range).run()))
         return signalPassFailure();
   }
 };

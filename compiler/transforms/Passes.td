@@ -45,12 +45,32 @@ def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
-def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
-  let summary = "forms kernels and searches micro-batch, recomputation, order and offsets; writes the decision down";
+def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
+  let summary = "groups the ops of a function into kernels around one loop over the micro-batches";
   let description = [{
-    Changes no op. The function gets `plan.decision`, which the passes behind it apply: micro-batch and count, the ops and
-    stored values of each kernel, the runs in order, and the byte offset of everything that a run reads and writes. Only
-    parameters and state have offsets that other functions share; `reserved` bytes behind the parameters stay untouched.
+    The loop makes one pass over the whole batch here. What is the same for all examples stands before or behind it.
+
+        %y = nn.contract %x [0, 2], %w [1, 2] : (tensor<8x4xf32, #nn.batch<0>>, ..) -> tensor<8x3xf32, #nn.batch<0>>
+        %t = nn.tanh %y : ..
+        %r = nn.reduce sum %t [0, 1] : .. -> tensor<f32>
+     ->
+        %sum = plan.microbatches count 1 size 8 -> tensor<f32> {
+          %y = plan.kernel "net: contract" (%x, %w) : .. { .. }
+          %r = plan.kernel "reduce" (%y) : .. -> tensor<f32> domain 1 accumulates [true] { .. }
+          plan.yield %r
+        }
+    An op that several kernels compute on the way stands in each of them. Assumes decomposed ops. A kernel is one at every
+    micro-batch that may be chosen.
+  }];
+  let dependentDialects = ["::cinch::plan::PlanDialect"];
+}
+
+def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
+  let summary = "searches micro-batch, recomputation, order and offsets of a function of kernels; writes the decision down";
+  let description = [{
+    Changes no op. The function gets `plan.decision`, which the passes behind it apply: micro-batch and count, the runs of kernels in
+    order, and the byte offset of everything that a run reads and writes. Only parameters and state have offsets that other
+    functions share; `reserved` bytes behind the parameters stay untouched. Assumes kernels (form-kernels).
     Fails, with what to do about it, if nothing fits.
   }];
   let options = [
@@ -67,48 +87,42 @@ def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
 }
 
 def FormMicrobatches : Pass<"form-microbatches", "::mlir::func::FuncOp"> {
-  let summary = "wraps the work on examples in a loop over micro-batches, sums going on from one to the next";
+  let summary = "gives the loop over micro-batches its passes; tensors shrink to the examples of one";
   let description = [{
-        %w = nn.contract %x [2, 0], %y [2, 1] : (tensor<8x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32>
+        %w = plan.microbatches count 1 size 8 -> tensor<4x3xf32> {
+          %p = plan.kernel .. (%x, %y) : (tensor<8x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32> accumulates [true] { .. }
      -> micro-batch 2:
         %w = plan.microbatches count 4 size 2 -> tensor<4x3xf32> {
-          %p = nn.contract %x [2, 0], %y [2, 1] : (tensor<2x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32>
-          plan.yield %p
-        }
+          %p = plan.kernel .. (%x, %y) : (tensor<2x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32> accumulates [true] { .. }
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
 
 def Rematerialize : Pass<"rematerialize", "::mlir::func::FuncOp"> {
-  let summary = "puts the runs of all kernels in the decided order, recomputed ones as further copies of their ops";
+  let summary = "puts the runs of all kernels in the decided order, recomputed ones as further copies of their kernel";
   let description = [{
-    Every op becomes one copy for each run that computes it, marked `plan.run`, and `plan.recompute` from the second run of a kernel on.
-    A use reads the copy of the latest run before it.
+    Every kernel becomes one copy for each of its runs, numbered by `plan.run`; from the second run in the loop on it is marked
+    `recompute`. A kernel reads what the latest run before it wrote.
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
 
 def FormRowBlocks : Pass<"form-row-blocks", "::mlir::func::FuncOp"> {
-  let summary = "wraps runs that work on rows in a loop over blocks of rows";
+  let summary = "wraps kernels that work on rows in a loop over blocks of rows";
   let description = [{
-    The tensors that only these runs use have the rows of one block from here on:
+    The tensors that only these kernels use have the rows of one block from here on:
 
-        %y = nn.contract %x [0, 1, 3], %w [2, 3] : (tensor<2x64x8xf32, #nn.batch<0>>, ..) -> tensor<2x64x999xf32, #nn.batch<0>>
-        %d = nn.contract %x [2, 3, 1], %y [2, 3, 0] : .. -> tensor<999x8xf32>
+        %y = plan.kernel .. (%x, %w) : .. -> tensor<2x64x999xf32, #nn.batch<0>> { .. }
+        %d = plan.kernel .. (%x, %y) : .. -> tensor<999x8xf32> accumulates [true] { .. }
      -> blocks of 16 positions of one example:
         %d = plan.row_blocks count 8 block 1 x 16 of 64 (%x) from [0] : .. {
         ^bb0(%xb: tensor<1x16x8xf32, #nn.batch<0>>):
-          %y = nn.contract %xb [0, 1, 3], %w [2, 3] : .. -> tensor<1x16x999xf32, #nn.batch<0>>
-          %p = nn.contract %xb [2, 3, 1], %y [2, 3, 0] : .. -> tensor<999x8xf32>
+          %y = plan.kernel .. (%xb, %w) : .. -> tensor<1x16x999xf32, #nn.batch<0>> { .. }
+          %p = plan.kernel .. (%xb, %y) : .. -> tensor<999x8xf32> accumulates [true] { .. }
           plan.yield %p
         }
     Assumes the runs stand in order (rematerialize). Every sum over rows goes on from block to block.
   }];
-  let dependentDialects = ["::cinch::plan::PlanDialect"];
-}
-
-def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
-  let summary = "wraps the ops of each run in one plan.kernel";
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
 

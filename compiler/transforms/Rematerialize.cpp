@@ -19,56 +19,35 @@ namespace {
 
 class Scheduler {
 public:
-  Scheduler(func::FuncOp function, const Decided &decided) : function(function), decided(decided) {
-    function.walk([&](Operation *op) {
-      if (auto number = op->getAttrOfType<IntegerAttr>(kOpAttr))
-        original[number.getInt()] = op;
-    });
-  }
+  Scheduler(func::FuncOp function, const Decided &decided) : function(function), decided(decided), step(function) {}
 
   LogicalResult run() {
-    auto oldLoop = *function.getOps<plan::MicrobatchesOp>().begin();
     Operation *exit = function.getBody().front().getTerminator();
     SmallVector<Operation *> old;
     for (Operation &op : function.getBody().front().without_terminator())
       old.push_back(&op);
     for (BlockArgument argument : function.getArguments())
       current.map(argument, argument);
-
     OpBuilder builder(exit);
-    int64_t total = int64_t(decided.runs.size());
-    for (int64_t run = 0; run < decided.loopBegin; ++run)
-      if (failed(emit(builder, run)))
-        return failure();
-    auto oldYield = cast<plan::YieldOp>(oldLoop.getBody().front().getTerminator());
-    // Of the sums only those that a kernel stores leave the loop; the others were views of them.
-    SmallVector<Value> sums;
-    for (Value value : oldYield.getValues())
-      if (isStored(value))
-        sums.push_back(value);
-    auto loop = plan::MicrobatchesOp::create(builder, oldLoop.getLoc(), ValueRange(sums).getTypes(),
-                                             uint64_t(decided.count), uint64_t(decided.microbatch));
+    if (failed(emit(builder, 0, decided.loopBegin)))
+      return failure();
+    auto oldYield = cast<plan::YieldOp>(step.loop.getBody().front().getTerminator());
+    auto loop = plan::MicrobatchesOp::create(builder, step.loop.getLoc(), step.loop.getResultTypes(), step.loop.getCount(),
+                                             step.loop.getSize());
     {
       OpBuilder::InsertionGuard guard(builder);
-      Block *inner = builder.createBlock(&loop.getBody());
-      builder.setInsertionPointToEnd(inner);
-      for (int64_t run = decided.loopBegin; run < decided.loopEnd; ++run)
-        if (failed(emit(builder, run)))
-          return failure();
-      SmallVector<Value> yielded;
-      for (Value value : sums)
-        yielded.push_back(current.lookup(value));
-      plan::YieldOp::create(builder, oldLoop.getLoc(), yielded);
-    }
-    for (auto [i, value] : llvm::enumerate(sums)) {
-      current.map(value, loop.getResult(unsigned(i)));
-    }
-    for (auto [i, value] : llvm::enumerate(oldYield.getValues()))
-      if (current.contains(value))
-        current.map(oldLoop.getResult(unsigned(i)), current.lookup(value));
-    for (int64_t run = decided.loopEnd; run < total; ++run)
-      if (failed(emit(builder, run)))
+      builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));
+      if (failed(emit(builder, decided.loopBegin, decided.loopEnd)))
         return failure();
+      SmallVector<Value> yielded;
+      for (Value value : oldYield.getValues())
+        yielded.push_back(current.lookup(value));
+      plan::YieldOp::create(builder, oldYield.getLoc(), yielded);
+    }
+    for (auto [old, now] : llvm::zip(step.loop.getSums(), loop.getSums()))
+      current.map(old, now);
+    if (failed(emit(builder, decided.loopEnd, int64_t(decided.runs.size()))))
+      return failure();
     for (OpOperand &operand : exit->getOpOperands())
       operand.set(current.lookupOrDefault(operand.get()));
     for (Operation *op : llvm::reverse(old)) {
@@ -79,85 +58,31 @@ public:
   }
 
 private:
-  bool isStored(Value value) const {
-    Operation *op = value.getDefiningOp();
-    int64_t number = op->getAttrOfType<IntegerAttr>(kOpAttr).getInt();
-    int64_t result = cast<OpResult>(value).getResultNumber();
-    for (const DecidedKernel &kernel : decided.kernels)
-      for (size_t i = 0; i + 1 < kernel.stores.size(); i += 2)
-        if (kernel.stores[i] == number && kernel.stores[i + 1] == result)
-          return true;
-    return false;
-  }
-
-  Value resolve(int64_t op, int64_t result) {
-    Value value = op < 0 ? Value(function.getArgument(unsigned(result))) : Value(original[op]->getResult(unsigned(result)));
-    return current.lookupOrNull(value);
-  }
-
-  LogicalResult emit(OpBuilder &builder, int64_t number) {
-    const DecidedRun &run = decided.runs[number];
-    const DecidedKernel &kernel = decided.kernels[run.kernel];
-    Builder attributes(function.getContext());
-    auto mark = [&](Operation *op) {
-      op->setAttr(kRunAttr, attributes.getI64IntegerAttr(number));
-      if (run.recompute)
-        op->setAttr(kRecomputeAttr, attributes.getUnitAttr());
-    };
-    if (kernel.kind == analysis::KernelGroup::Gate || kernel.kind == analysis::KernelGroup::Results) {
-      SmallVector<Value> values;
-      for (size_t i = 0; i < kernel.reads.size(); i += 2)
-        values.push_back(resolve(kernel.reads[i], kernel.reads[i + 1]));
-      if (llvm::is_contained(values, Value()))
-        return function.emitError("internal error: a result is read before it is computed");
-      mark(placeMarker(builder, kernel, values));
-      return success();
-    }
-    IRMapping local;
-    llvm::DenseSet<int64_t> inside(kernel.ops.begin(), kernel.ops.end());
-    for (int64_t opNumber : kernel.ops) {
-      Operation *op = original[opNumber];
+  // Each run is a copy of its kernel, which reads what the latest run before it wrote.
+  LogicalResult emit(OpBuilder &builder, int64_t begin, int64_t end) {
+    for (int64_t number = begin; number < end; ++number) {
+      const DecidedRun &run = decided.runs[number];
+      if (run.kernel >= int64_t(step.parts.size()))
+        return function.emitError("'") << kDecisionAttr << "' runs kernel " << run.kernel << " of " << step.parts.size();
+      Operation *op = step.parts[run.kernel].op;
+      IRMapping operands; // for this copy alone: a mapping keeps what stands in the body
       for (Value operand : op->getOperands()) {
-        if (local.contains(operand))
-          continue;
-        Value now = current.lookupOrNull(operand);
-        if (!now)
+        if (!current.contains(operand))
           return op->emitError("internal error: run ") << number << " reads what no earlier run stores";
-        local.map(operand, now);
+        operands.map(operand, current.lookup(operand));
       }
-      // Operands computed in this kernel were mapped by their own clone, which comes first.
-      Operation *clone = builder.clone(*op, local);
-      mark(clone);
-    }
-    for (size_t i = 0; i < kernel.stores.size(); i += 2) {
-      Value value = original[kernel.stores[i]]->getResult(unsigned(kernel.stores[i + 1]));
-      current.map(value, local.lookup(value));
+      Operation *copy = builder.clone(*op, operands);
+      current.map(op->getResults(), copy->getResults());
+      copy->setAttr(kRunAttr, builder.getI64IntegerAttr(number));
+      if (run.recompute)
+        cast<plan::KernelOp>(copy).setRecompute(true);
     }
     return success();
   }
 
-  Operation *placeMarker(OpBuilder &builder, const DecidedKernel &kernel, ArrayRef<Value> values) {
-    plan::ResultsOp old;
-    function.walk([&](plan::ResultsOp op) {
-      if (!op->hasAttr(kRunAttr))
-        old = op;
-    });
-    SmallVector<Value> named = llvm::map_to_vector(old.getValues(), [&](Value v) { return current.lookupOrDefault(v); });
-    if (kernel.kind == analysis::KernelGroup::Results)
-      return plan::ResultsOp::create(builder, function.getLoc(), named, old.getNames(), DenseI64ArrayAttr());
-    Value loss, norm;
-    for (auto [value, name] : llvm::zip(named, old.getNames())) {
-      if (cast<StringAttr>(name).getValue() == "loss")
-        loss = value;
-      if (cast<StringAttr>(name).getValue() == "norm")
-        norm = value;
-    }
-    return plan::GateOp::create(builder, function.getLoc(), loss, norm, DenseI64ArrayAttr());
-  }
-
   func::FuncOp function;
   const Decided &decided;
-  DenseMap<int64_t, Operation *> original;
+  analysis::Step step;
   IRMapping current;
 };
 
@@ -167,7 +92,7 @@ struct Rematerialize : cinch::impl::RematerializeBase<Rematerialize> {
     if (failed(decided))
       return signalPassFailure();
     if (getOperation().getOps<plan::MicrobatchesOp>().empty()) {
-      getOperation().emitError("has no micro-batch loop: run form-microbatches first");
+      getOperation().emitError("has no kernels: run form-kernels first");
       return signalPassFailure();
     }
     if (failed(Scheduler(getOperation(), *decided).run()))

@@ -6,7 +6,7 @@
 
 namespace cinch {
 
-std::vector<solve::Variant> rowVariants(const analysis::Formation &formation, const solve::StepGraph &graph,
+std::vector<solve::Variant> rowVariants(const analysis::Step &step, const solve::StepGraph &graph,
                                         const DecideOptions &options, std::string &error) {
   solve::Variant plain;
   plain.rows.graph = graph;
@@ -23,7 +23,7 @@ std::vector<solve::Variant> rowVariants(const analysis::Formation &formation, co
       return variants;
   }
   // Sums in blocks of examples: no example may be cut, not even where a block is one example.
-  if (nn::grainOf(formation.function) > 0)
+  if (nn::grainOf(step.function) > 0)
     llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions; });
   if (sizes.empty() && options.rowBlocks > 0) {
     error = "expected blocks of rows that hold whole examples, since there is a grain; got " +
@@ -41,12 +41,18 @@ std::vector<solve::Variant> rowVariants(const analysis::Formation &formation, co
   if (options.rowBlocks > 0 && !classes.empty())
     classes.erase(classes.begin(), classes.end() - 1);
   for (const solve::RowBlock &block : sizes) {
+    // What each kernel needs on a block; -1 where it is none there.
     std::vector<int64_t> scratch(graph.kernels.size(), 0);
     for (size_t k = 0; k < graph.kernels.size(); ++k)
-      if (graph.kernels[k].rows)
-        scratch[k] = analysis::scratchBytesOfBlock(formation.groups[k], formation, block.examples,
-                                                   graph.positions > 1 ? block.positions : 0, options.target);
+      if (graph.kernels[k].rows) {
+        auto spec = analysis::specOf(step.parts[k].kernel(), {block.examples, block.positions, graph.positions});
+        scratch[k] = spec ? spec->scratchBytesPerThread(options.target) : -1;
+      }
     for (size_t c = 0; c < classes.size(); ++c) {
+      if (llvm::any_of(classes[c], [&](const solve::RowRange &range) {
+            return llvm::any_of(range.kernels, [&](int k) { return scratch[k] < 0; });
+          }))
+        continue;
       solve::Variant variant;
       variant.rows = solve::withRowBlocks(graph, classes[c], block, scratch);
       if (!variant.rows.error.empty())

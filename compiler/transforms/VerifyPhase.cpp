@@ -96,7 +96,7 @@ static LogicalResult verifyDifferentiated(ModuleOp module) {
   return verifyEntries(module);
 }
 
-// One micro-batch loop a function; every op belongs to a run, and runs stand in their order.
+// One micro-batch loop a function; every kernel is a run, and runs stand in their order.
 static LogicalResult verifyPlanned(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     auto loops = function.getOps<plan::MicrobatchesOp>();
@@ -115,7 +115,8 @@ static LogicalResult verifyPlanned(ModuleOp module) {
       return failure();
     int64_t last = -1;
     WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
-      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp>(op))
+      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp>(op) ||
+          isa<plan::KernelOp>(op->getParentOp()))
         return WalkResult::advance();
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
       if (!run)

@@ -26,6 +26,21 @@ bool touchesBatch(Operation *op) {
   return llvm::any_of(op->getOperandTypes(), has) || llvm::any_of(op->getResultTypes(), has);
 }
 
+int64_t batchOf(FunctionOpInterface function) {
+  int64_t batch = 1;
+  auto look = [&](Type type) {
+    if (int64_t axis = batchAxis(type); axis >= 0)
+      batch = cast<RankedTensorType>(type).getDimSize(axis);
+  };
+  for (Type type : function.getArgumentTypes())
+    look(type);
+  function.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      look(type);
+  });
+  return batch;
+}
+
 RankedTensorType tensorType(ArrayRef<int64_t> shape, Type element, int64_t batch) {
   return RankedTensorType::get(shape, element, batch < 0 ? Attribute() : BatchAttr::get(element.getContext(), batch));
 }

@@ -10,6 +10,7 @@
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/TensorEncoding.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -43,6 +44,8 @@ inline int64_t batchAxis(mlir::Value value) { return batchAxis(value.getType());
 inline bool hasBatch(mlir::Value value) { return batchAxis(value) >= 0; }
 // True if an operand or a result of the op has the batch axis: such work lies inside the micro-batch loop.
 bool touchesBatch(mlir::Operation *);
+// Examples in the batch of a function: the size of its batch axes (1 if there is none).
+int64_t batchOf(mlir::FunctionOpInterface);
 
 mlir::RankedTensorType tensorType(llvm::ArrayRef<int64_t> shape, mlir::Type element, int64_t batch);
 mlir::RankedTensorType withElement(mlir::RankedTensorType, mlir::Type element);

@@ -2,15 +2,23 @@
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace cinch::plan;
 
 #include "dialects/plan/PlanDialect.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/plan/PlanAttrs.cpp.inc"
 #define GET_OP_CLASSES
 #include "dialects/plan/PlanOps.cpp.inc"
 
 void PlanDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/plan/PlanAttrs.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/plan/PlanOps.cpp.inc"
@@ -133,5 +141,9 @@ LogicalResult KernelOp::verify() {
   if (failed(sized(getAccumulates(), getNumResults(), "accumulates")) ||
       failed(sized(getReads(), getNumOperands(), "reads")) || failed(sized(getWrites(), getNumResults(), "writes")))
     return failure();
+  if (auto domain = getDomain()) // C3
+    if (int64_t(*domain) < 0 || int64_t(*domain) >= int64_t(body.getOperations().size()) ||
+        std::next(body.begin(), int64_t(*domain))->getNumResults() == 0)
+      return emitOpError("has no op number ") << int64_t(*domain) << " with a result, as 'domain' says";
   return success();
 }

@@ -11,6 +11,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/plan/PlanDialect.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/plan/PlanAttrs.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/plan/PlanOps.h.inc"
 

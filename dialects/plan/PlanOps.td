@@ -9,16 +9,18 @@
 #ifndef CINCH_DIALECTS_PLAN_PLANOPS_TD
 #define CINCH_DIALECTS_PLAN_PLANOPS_TD
 
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Plan_Dialect : Dialect {
   let name = "plan";
   let cppNamespace = "::cinch::plan";
+  let useDefaultAttributePrinterParser = 1;
   let summary = "when and where the ops of a training step run, and in which bytes";
   let description = [{
-    A function of the `nn` dialect becomes, under a decision of the planner, a straight line of `plan.kernel`s around one
-    `plan.microbatches` loop:
+    The ops of a function of the `nn` dialect are grouped into `plan.kernel`s first, on the whole batch: a straight line around
+    one `plan.microbatches` loop that makes one pass. Under a decision of the planner the loop gets its passes, kernels their order:
 
     ```
     prologue kernels                      batch-free values that the loop needs
@@ -35,6 +37,42 @@ def Plan_Dialect : Dialect {
     kernel has a byte offset in the arena.
   }];
 }
+
+//===- The decision -----------------------------------------------------------------------------------------------------===//
+
+class Plan_Attr<string name, string mnemonic_> : AttrDef<Plan_Dialect, name> {
+  let mnemonic = mnemonic_;
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Plan_RunAttr : Plan_Attr<"Run", "run"> {
+  let summary = "one run of a kernel, and the byte offsets of what it reads and writes";
+  let description = [{
+    `kernel` numbers the kernels, gates and results of the function in the order in which they stand. `scratch` is the offset of
+    the scratch of all threads together, -1 if there is none.
+  }];
+  let parameters = (ins "int64_t":$kernel, "bool":$recompute, "::mlir::DenseI64ArrayAttr":$reads,
+                        "::mlir::DenseI64ArrayAttr":$writes, "int64_t":$scratch, "int64_t":$scratch_bytes);
+}
+
+def Plan_RowsAttr : Plan_Attr<"Rows", "rows"> {
+  let summary = "runs [first, last) work block by block, on `positions` positions of each of `examples` examples";
+  let parameters = (ins "int64_t":$first, "int64_t":$last, "int64_t":$examples, "int64_t":$positions);
+}
+
+def Plan_DecisionAttr : Plan_Attr<"Decision", "decision"> {
+  let summary = "what the planner decided about a function";
+  let description = [{
+    Runs [0, loop_begin) come before the loop over micro-batches, [loop_begin, loop_end) are its body. `zeroed` holds pairs of a
+    byte offset and a number of bytes that are cleared before the loop, `arguments` the offset of each argument. An example has
+    `row_positions` positions. A `count` of 0 means that the caller says how many micro-batches there are.
+  }];
+  let parameters = (ins "int64_t":$microbatch, "int64_t":$count, "int64_t":$batch, "int64_t":$arena, "int64_t":$loop_begin,
+                        "int64_t":$loop_end, "int64_t":$row_positions, "::mlir::DenseI64ArrayAttr":$arguments,
+                        "::mlir::DenseI64ArrayAttr":$zeroed, "::mlir::ArrayAttr":$rows, "::mlir::ArrayAttr":$runs);
+}
+
+//===- Ops --------------------------------------------------------------------------------------------------------------===//
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
 
@@ -113,22 +151,24 @@ def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ParentOneOf<["Microbatche
 def Plan_KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, SingleBlockImplicitTerminator<"ReturnOp">]> {
   let summary = "a group of nn ops that runs as one function on buffers";
   let description = [{
-    The region's arguments are the buffers read, `plan.return` names the values written. `recompute` marks a second or later
+    The region's arguments are the buffers read, `plan.return` names the values written. A loop kernel runs over the natural domain
+    of the result of the op numbered `domain` in its body. `recompute` marks a second or later
     run of the same work. After memory assignment `reads` and `writes` hold the byte offsets in the arena, `scratch` that of
     the scratch (-1: none needed). `accumulates` (one flag a result) says that a result goes on from what its buffer holds.
 
     C1: region arguments agree with the operands, the terminator with the results.
     C2: `reads`, `writes`, `accumulates`, where present, have one entry an operand or result.
+    C3: `domain`, where present, numbers an op of the body that has a result.
   }];
   let arguments = (ins Variadic<AnyType>:$inputs, UnitAttr:$recompute,
                        OptionalAttr<DenseBoolArrayAttr>:$accumulates,
                        OptionalAttr<DenseI64ArrayAttr>:$reads, OptionalAttr<DenseI64ArrayAttr>:$writes,
-                       OptionalAttr<I64Attr>:$scratch, OptionalAttr<StrAttr>:$label);
+                       OptionalAttr<I64Attr>:$scratch, OptionalAttr<StrAttr>:$label, OptionalAttr<I64Attr>:$domain);
   let results = (outs Variadic<AnyType>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     ($label^)? (`recompute` $recompute^)? `(` $inputs `)` `:` functional-type($inputs, $outputs)
-    (`accumulates` $accumulates^)? (`reads` $reads^)? (`writes` $writes^)? (`scratch` $scratch^)? $body attr-dict
+    (`domain` $domain^)? (`accumulates` $accumulates^)? (`reads` $reads^)? (`writes` $writes^)? (`scratch` $scratch^)? $body attr-dict
   }];
   let hasVerifier = 1;
 }

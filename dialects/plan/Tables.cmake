@@ -1,6 +1,8 @@
 set(LLVM_TARGET_DEFINITIONS ${CMAKE_CURRENT_SOURCE_DIR}/plan/PlanOps.td)
 mlir_tablegen(plan/PlanOps.h.inc -gen-op-decls)
 mlir_tablegen(plan/PlanOps.cpp.inc -gen-op-defs)
+mlir_tablegen(plan/PlanAttrs.h.inc -gen-attrdef-decls -attrdefs-dialect=plan)
+mlir_tablegen(plan/PlanAttrs.cpp.inc -gen-attrdef-defs -attrdefs-dialect=plan)
 mlir_tablegen(plan/PlanDialect.h.inc -gen-dialect-decls)
 mlir_tablegen(plan/PlanDialect.cpp.inc -gen-dialect-defs)
 mlir_tablegen(plan/plan.md -gen-dialect-doc -dialect=plan)

@@ -1,19 +1,21 @@
-// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,form-row-blocks),verify-phase{phase=planned})" | FileCheck %s --check-prefix=BLOCKS
-// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,form-row-blocks,form-kernels,assign-memory),verify-phase{phase=scheduled})" | FileCheck %s --check-prefix=MEMORY
-// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=16},form-microbatches,rematerialize,form-row-blocks),verify-phase{phase=planned})" | FileCheck %s --check-prefix=EXAMPLES
-// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(decide-plan{microbatch=2 remat=none threads=1 row-blocks=-1},form-microbatches,rematerialize,form-row-blocks))" | FileCheck %s --check-prefix=NONE
-// RUN: not cinch-opt %s --pass-pipeline="builtin.module(func.func(decide-plan{row-blocks=5}))" 2>&1 | FileCheck %s --check-prefix=DIVIDE
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,form-row-blocks),verify-phase{phase=planned})" | FileCheck %s --check-prefix=BLOCKS
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,form-row-blocks,assign-memory),verify-phase{phase=scheduled})" | FileCheck %s --check-prefix=MEMORY
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=16},form-microbatches,rematerialize,form-row-blocks),verify-phase{phase=planned})" | FileCheck %s --check-prefix=EXAMPLES
+// RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=-1},form-microbatches,rematerialize,form-row-blocks))" | FileCheck %s --check-prefix=NONE
+// RUN: not cinch-opt %s --pass-pipeline="builtin.module(func.func(form-kernels,decide-plan{row-blocks=5}))" 2>&1 | FileCheck %s --check-prefix=DIVIDE
 
 // The 2 x 8 x 64 scores never exist whole; the labels are read from the second position on; the weight's gradient goes on.
 // BLOCKS: plan.microbatches count 2 size 2
 // BLOCKS: %{{.*}}:2 = plan.row_blocks count 4 block 1 x 4 of 8(%{{.*}}, %{{.*}}) from [0, 1]
 // BLOCKS-SAME: (tensor<2x8x4xf32, #nn.batch<0>>, tensor<2x9xi32, #nn.batch<0>>)
 // BLOCKS-SAME: tensor<2x8xf32, #nn.batch<0>>
-// BLOCKS: ^bb0(%[[X:.*]]: tensor<1x4x4xf32, #nn.batch<0>>, %[[L:.*]]: tensor<1x4xi32, #nn.batch<0>>)
+// BLOCKS: ^bb0(%[[X:.*]]: tensor<1x4x4xf32, #nn.batch<0>>, %[[L:.*]]: tensor<1x4xi32, #nn.batch<0>>):
 // BLOCKS-NOT: nn.slice
-// BLOCKS: nn.contract %[[X]] [0, 1, 3], %{{.*}} [2, 3] {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>>
-// BLOCKS: nn.gather {{.*}}tensor<1x4x64xf32
-// BLOCKS: nn.contract {{.*}} -> tensor<64x4xf32>
+// BLOCKS: %[[Y:.*]] = plan.kernel "net: contract"(%[[X]], %{{.*}}) : {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>>
+// BLOCKS: plan.kernel "gather"(%[[L]], %[[Y]])
+// BLOCKS-NEXT: ^bb0(%[[AT:.*]]: tensor<1x4xi32, #nn.batch<0>>, %[[FROM:.*]]: tensor<1x4x64xf32, #nn.batch<0>>)
+// BLOCKS-NEXT: nn.gather %[[FROM]] [0, 1, -1] at(%[[AT]])
+// BLOCKS: plan.kernel "contract (gradient)"{{.*}} -> tensor<64x4xf32> accumulates [true]
 // BLOCKS: plan.yield
 // BLOCKS-NOT: tensor<2x8x64xf32
 
@@ -25,7 +27,8 @@
 // Two whole examples: the slice stays.
 // EXAMPLES: plan.row_blocks count 1 block 2 x 8 of 8(%{{.*}}, %{{.*}}) from [0, -1]
 // EXAMPLES: ^bb0(%{{.*}}: tensor<2x8x4xf32, #nn.batch<0>>, %[[L:.*]]: tensor<2x9xi32, #nn.batch<0>>)
-// EXAMPLES: nn.slice %[[L]] axis 1 from 1 to 9
+// EXAMPLES: plan.kernel "gather"(%[[L]], 
+// EXAMPLES: nn.slice %{{.*}} axis 1 from 1 to 9
 
 // NONE-NOT: plan.row_blocks
 // NONE: tensor<2x8x64xf32

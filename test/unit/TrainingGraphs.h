@@ -153,12 +153,12 @@ inline StepGraph transformer(int layers, int64_t D, int64_t T, int64_t V, int64_
     b.kernel(n + "ln1", {x, P(k.p[0])}, {k.y1, k.s1}, 0, true);
     k.qkv = b.value(n + "qkv.y", 3 * td);
     b.kernel(n + "qkv", {k.y1, P(k.p[1])}, {k.qkv}, 3 * mm, false);
-    b.g.kernels.back().scratchBytesPerThread = 256 * 1024;
+    b.g.kernels.back().scratch = 256 * 1024;
     k.o = b.value(n + "attend.o", td), k.lse = b.value(n + "attend.lse", 48 * T);
     b.kernel(n + "attend", {k.qkv}, {k.o, k.lse}, 2 * tt, false);
     int proj = b.value(n + "proj.y", td);
     b.kernel(n + "proj", {k.o, P(k.p[2])}, {proj}, mm, false);
-    b.g.kernels.back().scratchBytesPerThread = 256 * 1024;
+    b.g.kernels.back().scratch = 256 * 1024;
     k.x1 = b.value(n + "residual1", td);
     b.kernel(n + "add1", {x, proj}, {k.x1}, 0, true);
     b.inPlace(k.x1, proj), b.inPlace(k.x1, x);

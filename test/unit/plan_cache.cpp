@@ -93,7 +93,8 @@ int main() {
   differs("reads", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].reads.push_back(0); });
   differs("work in place", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].inPlace.push_back({1, 2}); });
   differs("hints", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].keepHint = true; });
-  differs("scratch", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].scratchBytesPerThread += 64; });
+  differs("scratch", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].scratch.otherwise += 64; });
+  differs("scratch at a micro-batch", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].scratch.exactly = {{2, 64}}; });
   differs("the order of kernels", [](StepGraph &g, SearchOptions &, uint64_t &) { std::swap(g.kernels[2], g.kernels[3]); });
   differs("the budget", [](StepGraph &, SearchOptions &o, uint64_t &) { o.arenaBudget += 64; });
   differs("the micro-batch", [](StepGraph &, SearchOptions &o, uint64_t &) { o.microbatch = 2; });

@@ -69,7 +69,7 @@ struct Head : Builder {
     kernel({x, d}, {dw}, true, true);
     kernel({dx}, {accumulator(64)}, false, true);
     for (Kernel &k : g.kernels)
-      k.scratchBytesPerThread = 0;
+      k.scratch = 0;
   }
 };
 
@@ -133,7 +133,7 @@ static void testHead() {
   expect(k.writes == std::vector<int>({h.score, h.dx, h.dw}), "the range writes score, dx, dw");
   // Two rows of the scores, their gradient in the same bytes, and the scratch of two threads.
   same(r.plan.decision.arenaBytes, 2 * 1024 + 256, "bytes of a block");
-  same(k.scratchBytesPerThread * h.g.threads, 2 * 1024 + 256, "scratch of the range");
+  same(k.scratch.at(1) * h.g.threads, 2 * 1024 + 256, "scratch of the range");
   expect(near(k.seconds.fixed, 0) && near(k.seconds.perExample, 5 * (16 + 4 * 1)), "five kernels, four blocks an example");
   expect(checkRowKernel(r).empty(), "the block is proved: " + checkRowKernel(r));
 

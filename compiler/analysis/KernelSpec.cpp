@@ -1,0 +1,240 @@
+// KernelSpec.cpp: the kinds of kernels: which op each serves, how its spec is traced, and what is asked of it.
+#include "compiler/analysis/KernelSpec.h"
+
+#include "compiler/analysis/RowWise.h"
+#include "compiler/analysis/Specs.h"
+
+using namespace mlir;
+using namespace cinch::kernels;
+
+namespace cinch::analysis {
+
+// ---- Kinds -------------------------------------------------------------------------------------------------------------
+const KernelTraits &traitsOf(KernelKind kind) {
+  static const KernelTraits traits[] = {
+      {"loop", solve::Kernel::Loop, &MachineRates::loop, true},
+      {"product", solve::Kernel::Product, &MachineRates::product, true},
+      {"attention", solve::Kernel::Attention, &MachineRates::attend, false},
+      {"attention_grad", solve::Kernel::AttentionGrad, &MachineRates::attendGrad, false},
+  };
+  return traits[size_t(kind)];
+}
+
+KernelKind kindOf(Operation *op) {
+  return isa<nn::ContractOp>(op)     ? KernelKind::Product
+         : isa<nn::AttendOp>(op)     ? KernelKind::Attention
+         : isa<nn::AttendGradOp>(op) ? KernelKind::AttentionGrad
+                                     : KernelKind::Loop;
+}
+
+static Operation *rootOf(plan::KernelOp kernel) {
+  return kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
+}
+
+KernelKind kindOf(plan::KernelOp kernel) { return kindOf(rootOf(kernel)); }
+
+// ---- Tracing -----------------------------------------------------------------------------------------------------------
+namespace {
+
+struct Tracer {
+  plan::KernelOp kernel;
+  const Extent &extent;
+  Operation *root;
+  ValueRange results;
+  int inputs;
+
+  Tracer(plan::KernelOp kernel, const Extent &extent)
+      : kernel(kernel), extent(extent), root(rootOf(kernel)),
+        results(kernel.getBody().front().getTerminator()->getOperands()), inputs(int(kernel.getNumOperands())) {}
+
+  // Buffers are the inputs. In a block of positions, positions cut out of something longer lie where the block begins in it.
+  int inputOf(Value value) const {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return int(argument.getArgNumber());
+    if (!extent.cutsPositions() || sliceOfPositions(value.getDefiningOp(), {extent.of}) < 0)
+      return -1;
+    auto argument = dyn_cast<BlockArgument>(value.getDefiningOp()->getOperand(0));
+    return argument ? int(argument.getArgNumber()) : -1;
+  }
+  // And, for the kinds whose views name them, the outputs.
+  int bufferOf(Value value) const {
+    if (int input = inputOf(value); input >= 0)
+      return input;
+    for (auto [i, result] : llvm::enumerate(results))
+      if (result == value)
+        return inputs + int(i);
+    return -1;
+  }
+  bool accumulates(size_t result) { return kernel.getAccumulates() && (*kernel.getAccumulates())[result]; }
+
+  bool trace(LoopSpec &spec) {
+    Value anchor = results.front();
+    if (auto number = kernel.getDomain())
+      anchor = std::next(kernel.getBody().front().begin(), int64_t(*number))->getResult(0);
+    LoopTracer tracer(domainOf(anchor, extent), [&](Value value) { return inputOf(value); }, extent);
+    for (auto [i, value] : llvm::enumerate(results))
+      if (!tracer.store(value, inputs + int(i), accumulates(i)))
+        return false;
+    spec = std::move(tracer.spec);
+    return true;
+  }
+  bool trace(ContractSpec &spec) {
+    Value blocker;
+    return contractSpec(cast<nn::ContractOp>(root), [&](Value v) { return bufferOf(v); }, accumulates(0), spec, blocker,
+                        nullptr, extent);
+  }
+  bool trace(AttendSpec &spec) {
+    Value blocker;
+    return attendSpec(cast<nn::AttendOp>(root), [&](Value v) { return bufferOf(v); }, spec, blocker, nullptr, extent);
+  }
+  bool trace(AttendGradSpec &spec) {
+    Value blocker;
+    return attendGradSpec(cast<nn::AttendGradOp>(root), [&](Value v) { return bufferOf(v); }, spec, blocker, nullptr,
+                          extent);
+  }
+};
+
+// Draw keys become words of the launch.
+void moveKeys(LoopSpec &spec, SmallVectorImpl<int64_t> &keys) {
+  for (LoopNode &node : spec.nodes) {
+    if (node.op != LoopOp::RandomUniform && node.op != LoopOp::RandomNormal && node.op != LoopOp::RandomInt &&
+        node.op != LoopOp::RandomBool)
+      continue;
+    auto found = llvm::find(keys, int64_t(node.key));
+    node.keyWord = int(found - keys.begin());
+    if (found == keys.end())
+      keys.push_back(int64_t(node.key));
+    node.key = 0;
+  }
+}
+void moveKeys(AttendSpec &spec, SmallVectorImpl<int64_t> &keys) {
+  if (spec.dropout == 0)
+    return;
+  keys.push_back(int64_t(spec.key));
+  spec.keyWord = 0;
+  spec.key = 0;
+}
+void moveKeys(AttendGradSpec &spec, SmallVectorImpl<int64_t> &keys) { moveKeys(spec.forward, keys); }
+void moveKeys(ContractSpec &, SmallVectorImpl<int64_t> &) {}
+
+// The builder of products wants A, B, C as buffers 0, 1, 2; the others take them as the kernel has them.
+void numberBuffers(ContractSpec &spec, SmallVectorImpl<int> &buffers, int) {
+  for (View *view : {&spec.a, &spec.b, &spec.c}) {
+    buffers.push_back(view->buffer);
+    view->buffer = int(buffers.size()) - 1;
+  }
+}
+template <typename Spec> void numberBuffers(Spec &, SmallVectorImpl<int> &buffers, int count) {
+  for (int i = 0; i < count; ++i)
+    buffers.push_back(i);
+}
+
+template <typename Spec> bool traceInto(Tracer &tracer, KernelSpec &out) {
+  Spec spec;
+  if (!tracer.trace(spec))
+    return false;
+  moveKeys(spec, out.keys);
+  numberBuffers(spec, out.buffers, tracer.inputs + int(tracer.results.size()));
+  out.work = std::move(spec);
+  return true;
+}
+
+} // namespace
+
+std::optional<KernelSpec> specOf(plan::KernelOp kernel, const Extent &extent) {
+  Tracer tracer(kernel, extent);
+  KernelSpec spec;
+  auto traced = [&]() {
+    switch (kindOf(kernel)) {
+    case KernelKind::Loop: return traceInto<LoopSpec>(tracer, spec);
+    case KernelKind::Product: return traceInto<ContractSpec>(tracer, spec);
+    case KernelKind::Attention: return traceInto<AttendSpec>(tracer, spec);
+    case KernelKind::AttentionGrad: return traceInto<AttendGradSpec>(tracer, spec);
+    }
+    return false;
+  };
+  if (!traced())
+    return std::nullopt;
+  return spec;
+}
+
+// ---- What is asked of a spec -------------------------------------------------------------------------------------------
+int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {
+  if (auto *contract = std::get_if<ContractSpec>(&work))
+    return kernels::scratchBytesPerThread(*contract, target);
+  return std::visit([](auto &spec) { return kernels::scratchBytesPerThread(spec); }, work);
+}
+
+func::FuncOp KernelSpec::build(OpBuilder &builder, ModuleOp module, const std::string &name, const TargetInfo &target) const {
+  if (auto *loop = std::get_if<LoopSpec>(&work))
+    return buildLoop(builder, module, name, *loop);
+  if (auto *contract = std::get_if<ContractSpec>(&work))
+    return buildContract(builder, module, name, *contract, target);
+  if (auto *attend = std::get_if<AttendSpec>(&work))
+    return buildAttend(builder, module, name, *attend, target);
+  return buildAttendGrad(builder, module, name, std::get<AttendGradSpec>(work), target);
+}
+
+namespace {
+
+// The fields of a spec as bytes. Every struct is taken apart by a structured binding, which stops compiling when a field is added
+// that does not stand here.
+struct Key {
+  std::string bytes;
+
+  void put(const void *data, size_t size) { bytes.append(static_cast<const char *>(data), size); }
+  template <typename T> std::enable_if_t<std::is_arithmetic_v<T> || std::is_enum_v<T>> add(T value) { put(&value, sizeof value); }
+  template <typename T> void add(const std::vector<T> &list) {
+    add(list.size());
+    for (const T &item : list)
+      add(item);
+  }
+  void add(const View &view) {
+    const auto &[buffer, elem, offset, strides] = view;
+    all(buffer, elem, offset, strides);
+  }
+  void add(const LoopNode &node) {
+    const auto &[op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, usesExample, exampleStrides,
+                 positionStride] = node;
+    all(op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, usesExample, exampleStrides,
+        positionStride);
+  }
+  void add(const LoopStore &store) {
+    const auto &[node, view] = store;
+    all(node, view);
+  }
+  void add(const LoopAddAt &at) {
+    const auto &[present, node, view, args, atStrides, atSizes] = at;
+    all(present, node, view, args, atStrides, atSizes);
+  }
+  void add(const LoopSpec &spec) {
+    const auto &[outer, chain, cols, grain, nodes, stores, addAt] = spec;
+    all(outer, chain, cols, grain, nodes, stores, addAt);
+  }
+  void add(const ContractSpec &spec) {
+    const auto &[elem, batch, m, n, k, a, b, c, accumulate, grain] = spec;
+    all(elem, batch, m, n, k, a, b, c, accumulate, grain);
+  }
+  void add(const AttendSpec &spec) {
+    const auto &[elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys,
+                 hasBias, keys, bias] = spec;
+    all(elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys, hasBias,
+        keys, bias);
+  }
+  void add(const AttendGradSpec &spec) {
+    const auto &[forward, dout, dq, dk, dv, grain, wantsBiasGrad, dbias] = spec;
+    all(forward, dout, dq, dk, dv, grain, wantsBiasGrad, dbias);
+  }
+  template <typename... T> void all(const T &...fields) { (add(fields), ...); }
+};
+
+} // namespace
+
+std::string KernelSpec::key() const {
+  Key key;
+  key.add(work.index());
+  std::visit([&](auto &spec) { key.add(spec); }, work);
+  return key.bytes;
+}
+
+} // namespace cinch::analysis

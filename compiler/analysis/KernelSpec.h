@@ -1,0 +1,51 @@
+// KernelSpec.h: what a plan.kernel computes, as the one spec that is counted, priced, shared and built.
+//
+// The spec of a kernel follows from the kernel alone, at any extent. The planner asks for it at every extent that it may choose, and
+// the builder asks once more at the chosen one: there is one way to it, so both have the same.
+#ifndef CINCH_COMPILER_ANALYSIS_KERNELSPEC_H
+#define CINCH_COMPILER_ANALYSIS_KERNELSPEC_H
+
+#include "compiler/analysis/LoopTrace.h"
+#include "compiler/analysis/Rates.h"
+#include "compiler/solve/StepGraph.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <variant>
+
+namespace cinch::analysis {
+
+// The kinds of kernels, in the order of the alternatives of KernelSpec::work. Each is described once, in KernelSpec.cpp.
+enum class KernelKind { Loop, Product, Attention, AttentionGrad };
+
+struct KernelTraits {
+  const char *name;
+  solve::Kernel::Work work;      // whose rate of the machine counts
+  double MachineRates::*rate;
+  bool rows;                     // may work on blocks of rows
+};
+const KernelTraits &traitsOf(KernelKind);
+// The kind that serves an op: loops serve whatever has no kernel of its own.
+KernelKind kindOf(mlir::Operation *);
+// The kind of a kernel is that of the op whose result it returns first.
+KernelKind kindOf(plan::KernelOp);
+
+struct KernelSpec {
+  std::variant<kernels::LoopSpec, kernels::ContractSpec, kernels::AttendSpec, kernels::AttendGradSpec> work;
+  // Buffers of the spec, as numbers of the kernel's inputs and, behind them, its outputs.
+  llvm::SmallVector<int> buffers;
+  // Keys of its draws. They are words of the launch, so that kernels which differ in nothing else share their code.
+  llvm::SmallVector<int64_t> keys;
+
+  int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
+  // Everything that decides the code: kernels with equal keys share one function.
+  std::string key() const;
+  mlir::func::FuncOp build(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const kernels::TargetInfo &) const;
+};
+
+// The spec of a kernel of a function, on so much of the step. Nothing if it cannot be one kernel there.
+std::optional<KernelSpec> specOf(plan::KernelOp, const Extent & = {});
+
+} // namespace cinch::analysis
+#endif

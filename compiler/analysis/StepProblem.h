@@ -1,0 +1,49 @@
+// StepProblem.h: a formed function as the solvers see it.
+#ifndef CINCH_COMPILER_ANALYSIS_STEPPROBLEM_H
+#define CINCH_COMPILER_ANALYSIS_STEPPROBLEM_H
+
+#include "compiler/analysis/KernelSpec.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace cinch::analysis {
+
+// A function whose ops are grouped into kernels (form-kernels), and its parts in the order in which they stand. Decisions and the
+// solvers' graphs number kernels by this order.
+struct Step {
+  explicit Step(mlir::func::FuncOp);
+
+  struct Part {
+    mlir::Operation *op; // plan.kernel, plan.gate or plan.results
+    solve::Section section;
+    plan::KernelOp kernel() const { return mlir::dyn_cast<plan::KernelOp>(op); }
+  };
+  mlir::func::FuncOp function;
+  plan::MicrobatchesOp loop; // null: the function is not formed
+  std::vector<Part> parts;
+  int64_t batch = 1, grain = 1;
+  // The value that lies in memory: a result of the loop is what its body yields.
+  mlir::Value inMemory(mlir::Value) const;
+  // For a new parameter or a new slot, the argument in whose place it is written; null for other values.
+  mlir::BlockArgument homeOf(mlir::Value value) const { return home.lookup(value); }
+
+private:
+  llvm::DenseMap<mlir::Value, mlir::BlockArgument> home;
+};
+
+// The nn value that a result of a kernel is.
+mlir::Value computedBy(mlir::OpResult);
+
+// The solvers' graph. Buffers: first the function's arguments, then what kernels write.
+struct StepProblem {
+  solve::StepGraph graph;
+  llvm::DenseMap<mlir::Value, int> buffer; // of arguments and results of kernels
+  std::string error;                       // an internal error: a kernel has no spec at some micro-batch
+};
+// Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest. Without
+// `costs` the built-in ones serve.
+StepProblem buildStepProblem(const Step &, int threads, int64_t reservedBytes, const kernels::TargetInfo &,
+                             const MachineCosts *costs = nullptr);
+
+} // namespace cinch::analysis
+#endif
