@@ -3,10 +3,7 @@
 #include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace cinch::rt {
 
@@ -22,14 +19,12 @@ const char *nameOf(RawType type) {
 
 void openDataFile(FieldFile &file, const char *folder, const char *name, const DatasetSpec &spec) {
   joinPath(file.path, folder, name);
-  file.fd = open(file.path.text, O_RDONLY | O_CLOEXEC);
+  const char *why;
+  file.fd = openToRead(file.path.text, file.size, why);
   if (file.fd < 0)
-    fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, strerror(errno),
+    fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, why,
          errno == ENOENT ? " (--data names the folder of the data files)" : "");
-  struct stat status;
-  if (fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode))
-    fail(kData, "data `%s`: %s is not a file", spec.name, file.path.text);
-  file.size = file.dataEnd = status.st_size;
+  file.dataEnd = file.size;
 }
 
 // Rows are matched by number of elements, row-major.

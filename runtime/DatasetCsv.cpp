@@ -5,7 +5,6 @@
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,7 +257,9 @@ void openCsv(Dataset &dataset, const char *folder, const char *out) {
   snprintf(name, sizeof name, "%.100s.csv-values", spec.name);
   Path path;
   joinPath(path, out, name);
-  int fd = open(path.text, O_RDONLY | O_CLOEXEC);
+  const char *why;
+  int64_t size;
+  int fd = openToRead(path.text, size, why);
   head[kHeadSize] = 0;
   if (fd < 0 || !readAt(fd, head, kHeadSize, 0) || strcmp(head, wanted) != 0) {
     if (fd >= 0)
@@ -273,18 +274,18 @@ void openCsv(Dataset &dataset, const char *folder, const char *out) {
     }
     if (!commitFile(into))
       fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
-    fd = open(path.text, O_RDONLY | O_CLOEXEC);
+    fd = openToRead(path.text, size, why);
   }
-  if (fd < 0 || fstat(fd, &status) != 0)
-    fail(kResources, "cannot read %s: %s", path.text, strerror(errno));
-  dataset.examples = (status.st_size - kHeadSize) / (8 * columns.count);
+  if (fd < 0)
+    fail(kResources, "cannot read %s: %s", path.text, why);
+  dataset.examples = (size - kHeadSize) / (8 * columns.count);
   close(file.fd);
   int64_t at = kHeadSize;
   for (int64_t i = 0; i < spec.fields.size; ++i) {
     FieldFile &values = dataset.fields[i] = FieldFile();
     values.fd = fd;
     values.path = path;
-    values.size = values.dataEnd = status.st_size;
+    values.size = values.dataEnd = size;
     values.dataOffset = at;
     values.exampleStep = 8 * columns.count;
     values.count = spec.fields[i].shape.count();

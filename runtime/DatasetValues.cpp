@@ -184,7 +184,9 @@ static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool wi
 static bool isRemembered(const char *out, uint64_t asked, int64_t size, long long time, const char *path) {
   Path name;
   joinPath(name, out, "data-checked.txt");
-  int fd = open(name.text, O_RDONLY | O_CLOEXEC);
+  const char *why;
+  int64_t bytes;
+  int fd = openToRead(name.text, bytes, why);
   if (fd < 0)
     return false;
   char wanted[64];
@@ -215,7 +217,7 @@ static void remember(const char *out, uint64_t asked, int64_t size, long long ti
   joinPath(name, out, "data-checked.txt");
   struct stat status;
   bool restart = stat(name.text, &status) == 0 && status.st_size > 12000;
-  int fd = open(name.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (restart ? O_TRUNC : 0), 0666);
+  int fd = open(name.text, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | (restart ? O_TRUNC : 0), 0666);
   if (fd < 0)
     return; // the next start checks again
   Text line;

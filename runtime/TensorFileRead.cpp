@@ -6,12 +6,10 @@
 #include "runtime/Random.h"
 #include "runtime/TensorFile.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace cinch::rt {
@@ -53,17 +51,12 @@ TensorFile::~TensorFile() {
 static const char *because() { return errno ? strerror(errno) : "unexpected end"; }
 
 bool TensorFile::open(const char *path, TensorList &wanted, const char *ignored, Problem &problem) {
-  fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  struct stat status;
-  if (fd < 0 || fstat(fd, &status) != 0) {
-    problem.set("cannot open it: %s", strerror(errno));
+  const char *why;
+  fd = openToRead(path, size, why);
+  if (fd < 0) {
+    problem.set("cannot open it: %s", why);
     return false;
   }
-  if (!S_ISREG(status.st_mode)) {
-    problem.set("it is not a file");
-    return false;
-  }
-  size = status.st_size;
   uint64_t length = 0;
   if (size < 8) {
     problem.set("it has %lld bytes, too few for a safetensors file", (long long)size);

@@ -330,3 +330,50 @@ def test_epochs(t):
     code, out, err = t.call(program, "--data", data, "--out", "a")
     t.check(code == 0 and "steps 0 to 14" in out, "3 epochs of 150 in batches of 32", out + err)
     t.check([int(n[5:13]) for n in checkpoints(t, "a")] == [5, 10, 14], "every epoch", str(checkpoints(t, "a")))
+
+
+def test_no_file(t):
+    """Fifos and folders where files are expected are refused, and nothing waits for them."""
+    data = t.digits()
+    program = t.linear()
+    t.call(program, "--data", data, "--out", "whole")
+    whole = content(t.path("whole", "final.safetensors"))
+    t.call(program, "--data", data, "--out", "a", "--steps", 30)
+    os.mkfifo(t.path("a", "run", "step-00000040.safetensors"))
+    os.mkdir(t.path("a", "run", "step-00000050.safetensors"))
+    for name in ("log.csv", "data-checked.txt"):
+        os.unlink(t.path("a", name))
+        os.mkfifo(t.path("a", name))
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume")
+    t.check(
+        code == 0
+        and "resumed at step 30" in out
+        and "step-00000040.safetensors is passed over: cannot open it: it is not a file" in err
+        and "step-00000050.safetensors is passed over: cannot open it: it is not a file" in err,
+        "a fifo and a folder among the checkpoints are passed over",
+        out + err,
+    )
+    t.check(content(t.path("a", "final.safetensors")) == whole, "to the same end")
+    t.check("log.csv could not be written" in err, "a fifo as log is said", err)
+    os.mkfifo(t.path("fifo"))
+    os.mkdir(t.path("folder"))
+    for name in ("fifo", "folder"):
+        t.refused(3, [name, "it is not a file"], program, "--data", data, "--out", "b", "--init", name)
+    os.mkdir(t.path("data"))
+    for name in ("train-images", "train-labels", "valid-images", "valid-labels"):
+        shutil.copy(os.path.join(data, name), t.path("data", name))
+    for make in (os.mkfifo, os.mkdir):
+        path = t.path("data", "train-labels")
+        os.unlink(path) if os.path.exists(path) else None
+        make(path)
+        t.refused(3, ["train-labels", "it is not a file"], program, "--data", "data", "--out", "c")
+
+
+def test_internal_error(t):
+    program = t.linear(max_threads=4, parameters=[dict(path="w", dtype="F32", shape=[1 << 40], offset=0)])
+    t.refused(
+        70,
+        ["internal error: w lies at", "a fault of Cinch", "`--microbatch N`", "`--memory-budget`", "report it"],
+        program,
+        "info",
+    )
