@@ -47,7 +47,7 @@ const struct {
 } commands[] = {
     {"train", "train the model (the default)", kTrain},
     {"eval", "print the metrics of a trained model, also as one JSON line", kEval},
-    {"predict", "write the model's results, one .npy file each", kPredict},
+    {"predict", "write the model's results: OUT/predict/SET/NAME.npy, SET being the data set", kPredict},
     {"generate", "let a text model write", kGenerate},
     {"info", "what this program is: model, parameters, memory", kInfo},
 };
