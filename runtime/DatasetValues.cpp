@@ -226,29 +226,26 @@ static void remember(const char *out, uint64_t asked, int64_t size, long long ti
   close(fd);
 }
 
-void checkValues(const Dataset &dataset, const char *out) {
+void checkValues(const Dataset &dataset, int number, const char *out) {
   const DatasetSpec &spec = *dataset.spec;
-  if (strcmp(spec.source, "csv") == 0)
-    return; // checked when it was read
+  const FieldFile &file = dataset.fields[number];
+  const FieldSpec &field = spec.fields[number];
   bool windows = strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
-  for (int64_t i = 0; i < spec.fields.size; ++i) {
-    const FieldFile &file = dataset.fields[i];
-    const FieldSpec &field = spec.fields[i];
-    struct stat status;
-    if (fstat(file.fd, &status) != 0)
-      fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
-    long long time = (long long)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    Text asked;
-    asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
-              int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
-              (long long)file.count);
-    uint64_t hash = hashText(asked.data);
-    if (out && isRemembered(out, hash, file.size, time, file.path.text))
-      continue;
-    uint32_t crc = checkFile(file, field, windows);
-    if (out)
-      remember(out, hash, file.size, time, crc, file.path.text);
-  }
+  struct stat status;
+  if (fstat(file.fd, &status) != 0)
+    fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
+  long long time = (long long)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+  Text asked;
+  asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
+            int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
+            (long long)file.count);
+  uint64_t hash = hashText(asked.data);
+  bool keep = exists(out);
+  if (keep && isRemembered(out, hash, file.size, time, file.path.text))
+    return;
+  uint32_t crc = checkFile(file, field, windows);
+  if (keep)
+    remember(out, hash, file.size, time, crc, file.path.text);
 }
 
 } // namespace cinch::rt
