@@ -76,7 +76,7 @@ const Dataset &openData(int index, const Entry *entry) {
   const DatasetSpec &spec = run.meta.datasets[index];
   if (!dataset.spec)
     beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset]);
-  if (!entry)
+  if (!entry || entry->fields.size == 0) // what reads nothing still counts the examples
     for (int64_t i = 0; i < spec.fields.size; ++i)
       openField(dataset, int(i), run.options.data, run.options.out);
   else if (const EntryField *missing = lacking(spec, *entry))
