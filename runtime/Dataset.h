@@ -19,6 +19,7 @@ struct FieldFile {
   int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, count = 0, examples = 0;
   RawType raw = RawType::U8;
   bool bigEndian = false;
+  uint32_t crc = 0; // of the bytes from dataOffset to dataEnd
 };
 
 struct Dataset {
@@ -35,8 +36,8 @@ void beginDataset(Dataset &, const DatasetSpec &, const DatasetSpec &trained);
 // with kData if something is wrong. `out` is where a csv file's values are kept in binary form.
 void openField(Dataset &, int field, const char *folder, const char *out);
 // Reads every value once (ranges, finite numbers), unless `out`/data-checked.txt says that this was done with the same
-// file. Nothing is remembered where there is no folder `out`.
-void checkValues(const Dataset &, int field, const char *out);
+// file; takes their checksum. Nothing is remembered where there is no folder `out`.
+void checkValues(Dataset &, int field, const char *out);
 
 // Brings one example of one field to `into`, as `elem`. Any thread may call it. False: the file cannot be read (errno).
 bool readExample(const Dataset &, int field, int64_t example, Elem elem, char *into);

@@ -240,7 +240,7 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   if (fstat(file.fd, &status) != 0 || !makeFolders(out))
     fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
   snprintf(wanted, sizeof wanted, "csv %016llx %lld %lld.%09ld %016llx", (unsigned long long)hash,
-           (long long)status.st_size, (long long)status.st_mtim.tv_sec, long(status.st_mtim.tv_nsec),
+           (long long)status.st_size, (long long)status.st_ctim.tv_sec, long(status.st_ctim.tv_nsec),
            (unsigned long long)hashText(file.path.text));
   for (size_t i = strlen(wanted); i < sizeof wanted; ++i)
     wanted[i] = i + 2 == sizeof wanted ? '\n' : i + 1 == sizeof wanted ? 0 : ' ';

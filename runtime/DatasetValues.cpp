@@ -180,8 +180,9 @@ static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool wi
   return crc;
 }
 
-// One line a file that passed: hash of what was asked of it, size, time, checksum, path.
-static bool isRemembered(const char *out, uint64_t asked, int64_t size, long long time, const char *path) {
+// One line a file that passed: hash of what was asked of it, size, time of the last change, checksum, path.
+static bool isRemembered(const char *out, uint64_t asked, int64_t size, long long time, const char *path,
+                         uint32_t &crc) {
   Path name;
   joinPath(name, out, "data-checked.txt");
   const char *why;
@@ -203,8 +204,9 @@ static bool isRemembered(const char *out, uint64_t asked, int64_t size, long lon
       return false;
     *end = 0;
     if (strncmp(line, wanted, strlen(wanted)) == 0) {
-      const char *crc = line + strlen(wanted), *space = strchr(crc, ' ');
-      if (space && strcmp(space + 1, path) == 0)
+      char *space;
+      crc = uint32_t(strtoul(line + strlen(wanted), &space, 16));
+      if (*space == ' ' && strcmp(space + 1, path) == 0)
         return true;
     }
     line = end + 1;
@@ -226,26 +228,27 @@ static void remember(const char *out, uint64_t asked, int64_t size, long long ti
   close(fd);
 }
 
-void checkValues(const Dataset &dataset, int number, const char *out) {
+void checkValues(Dataset &dataset, int number, const char *out) {
   const DatasetSpec &spec = *dataset.spec;
-  const FieldFile &file = dataset.fields[number];
+  FieldFile &file = dataset.fields[number];
   const FieldSpec &field = spec.fields[number];
   bool windows = strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
   struct stat status;
   if (fstat(file.fd, &status) != 0)
     fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
-  long long time = (long long)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+  // The time of modification can be set back, by people and by programs that copy; this one cannot.
+  long long time = (long long)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
   Text asked;
   asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
             int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
             (long long)file.count);
   uint64_t hash = hashText(asked.data);
   bool keep = exists(out);
-  if (keep && isRemembered(out, hash, file.size, time, file.path.text))
+  if (keep && isRemembered(out, hash, file.size, time, file.path.text, file.crc))
     return;
-  uint32_t crc = checkFile(file, field, windows);
+  file.crc = checkFile(file, field, windows);
   if (keep)
-    remember(out, hash, file.size, time, crc, file.path.text);
+    remember(out, hash, file.size, time, file.crc, file.path.text);
 }
 
 } // namespace cinch::rt

@@ -25,7 +25,7 @@ const Flag flags[] = {
     {"--data", "DIR", "where the data files are (default: the current folder)", kFolder, kTrain | kEval | kPredict},
     {"--out", "DIR", "where checkpoints, logs and results go (default: out)", kFolder, kRunning},
     {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
-    {"--resume", nullptr, "go on from the newest checkpoint under --out", kNothing, kTrain},
+    {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain},
     {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
     {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount,
      kRunning},

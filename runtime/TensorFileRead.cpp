@@ -138,6 +138,14 @@ bool TensorFile::readInfo(JsonReader &json) {
     for (int i = 0; i < 3; ++i)
       if (strcmp(json.key, numbers[i]) == 0)
         info.last[i] = strtod(json.text, nullptr);
+    for (DataMark &mark : info.data)
+      if (strncmp(json.key, "data.", 5) == 0 && strcmp(json.key + 5, mark.field) == 0) {
+        const char *space = strchr(json.text, ' ');
+        char *end = nullptr;
+        snprintf(mark.type, sizeof mark.type, "%.*s", int(space ? space - json.text : 0), json.text);
+        mark.bytes = space ? strtoll(space, &end, 10) : 0;
+        mark.crc = space ? uint32_t(strtoul(end, nullptr, 16)) : 0;
+      }
     if (strcmp(json.key, "step") == 0)
       info.step = strtoll(json.text, nullptr, 10);
     if (strcmp(json.key, "pending") == 0)

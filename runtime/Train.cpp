@@ -216,6 +216,7 @@ void train() {
   findLength();
   prepareArena(run.total > 0);
   prepareCheckpoints();
+  markTrainingData();
   findStart();
   prepareColumns();
   openLogs(everySink, run.pending ? run.step - 1 : run.step);
