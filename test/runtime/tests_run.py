@@ -168,7 +168,7 @@ def test_what_a_command_reads(t):
     t.check(metrics("turned") == metrics("valid"), "fields in another order")
     t.refused(
         3,
-        ["data `bare` has no field `y`, which eval needs for acc, table", "name another data set with --on: train, valid, turned\n"],
+        ["data `bare` has no field `y`, which eval needs for acc, table", "with --on: train, valid, turned\n"],
         *command("eval", "bare")
     )
     t.refused(3, ["data `nothing` has no field `x`, which predict needs for logits"], *command("predict", "nothing"))
