@@ -50,16 +50,6 @@ Elem elemOf(const EntryField &field, const Entry &entry, const FieldSpec &spec) 
   return spec.elem == Elem::F32 && bytes == 8 ? Elem::F64 : spec.elem;
 }
 
-// Entries count the fields of the data set that the program trains on; another one may have them in another order.
-int fieldOf(const EntryField &field) {
-  const List<FieldSpec> &fields = run.source->spec->fields;
-  const char *name = run.meta.datasets[run.meta.trainDataset].fields[field.index].name;
-  for (int64_t i = 0; i < fields.size; ++i)
-    if (strcmp(fields[i].name, name) == 0)
-      return int(i);
-  failInternal("data `%s` has no field `%s`", run.source->spec->name, name);
-}
-
 // The example at place `place` of the whole training, or -1 for a row that only fills the last batch of an evaluation.
 int64_t exampleAt(int64_t place) {
   const Dataset &source = *run.source;
@@ -81,7 +71,7 @@ void runFill(void *closure, int64_t thread, int64_t threads) {
       call.arena[entry.valid + row] = example >= 0;
     for (const EntryField &field : entry.fields) {
       const int64_t rowBytes = field.bytes / entry.microbatch;
-      const int index = fieldOf(field);
+      const int index = run.source->fieldOf[field.index];
       char *into = call.arena + field.offset + row * rowBytes;
       if (example < 0)
         memset(into, 0, size_t(rowBytes));

@@ -15,6 +15,7 @@ namespace cinch::rt {
 static TensorList parameters, everything;
 static List<Path> folders; // under OUT, without doubles
 static int *folderOfRule;  // one a rule of meta.every
+static List<DataMark> marks; // one a field of the data that the program trains on
 static int64_t savedStep = -1;
 static double *bestOfRule; // NaN: none yet
 
@@ -57,6 +58,47 @@ void prepareCheckpoints() {
     folderNumber("checkpoints");
 }
 
+void markTrainingData() {
+  const Dataset &data = run.datasets[run.meta.trainDataset];
+  for (int64_t i = 0; i < data.spec->fields.size; ++i) {
+    const FieldFile &file = data.fields[i];
+    DataMark &mark = marks.add();
+    Path path; // of a csv file itself, not of its values
+    joinPath(path, run.options.data, data.spec->files[i < data.spec->files.size ? i : 0]);
+    mark.field = data.spec->fields[i].name;
+    mark.path = copyText(path.text, strlen(path.text));
+    snprintf(mark.type, sizeof mark.type, "%s%s", file.bigEndian ? ">" : "<", nameOf(file.raw));
+    mark.bytes = file.dataEnd - file.dataOffset;
+    mark.crc = file.crc;
+  }
+}
+
+// The values are those that the checkpoint was trained on, wherever the files lie now.
+static void checkSameData(const char *checkpoint, const List<DataMark> &then) {
+  Text unknown;
+  for (int64_t i = 0; i < marks.size; ++i) {
+    const DataMark &now = marks[i], &before = then[i];
+    char difference[120] = "";
+    if (!before.type[0])
+      unknown.add("%s%s", unknown.size ? ", " : "", now.path);
+    else if (strcmp(now.type, before.type) != 0)
+      snprintf(difference, sizeof difference, "values of type %s, then %s", now.type, before.type);
+    else if (now.bytes != before.bytes)
+      snprintf(difference, sizeof difference, "%lld bytes of values, then %lld", (long long)now.bytes,
+               (long long)before.bytes);
+    else if (now.crc != before.crc)
+      snprintf(difference, sizeof difference, "values with the checksum %08x, then %08x", now.crc, before.crc);
+    if (difference[0])
+      fail(kData,
+           "%s is not what it was when the checkpoint %s was saved: field `%s` has %s; bring the old data back, or train "
+           "afresh, without --resume",
+           now.path, checkpoint, now.field, difference);
+  }
+  if (unknown.size)
+    warn("the checkpoint %s does not say which data it was trained on: that %s did not change since is not checked",
+         checkpoint, unknown.data);
+}
+
 static void nameOfStep(Path &path, int folder, int64_t step) {
   char name[64];
   snprintf(name, sizeof name, "step-%08lld.safetensors", (long long)step);
@@ -83,6 +125,7 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   info.last[0] = run.loss;
   info.last[1] = run.norm;
   info.last[2] = run.learningRate;
+  info.data = marks;
   size_t used = 0;
   for (int64_t i = 0; i < run.meta.every.size; ++i)
     if (bestOfRule[i] == bestOfRule[i] && used < sizeof info.best) {
@@ -201,6 +244,8 @@ bool loadNewest(TensorList &wanted, const char *ignored, const char *&name, Tens
     nameOfStep(path, candidate.folder, candidate.step);
     TensorFile file;
     Problem problem;
+    for (const DataMark &mark : marks)
+      file.info.data.add().field = mark.field;
     bool good = file.open(path.text, wanted, ignored, problem);
     Problem damage;
     if (file.info.hash[0] && strcmp(file.info.hash, run.meta.hash) != 0 && file.verify(damage))
@@ -245,6 +290,7 @@ bool resumeNewest(const char *&name) {
   TensorFileInfo info;
   if (!loadNewest(everything, nullptr, name, info))
     return false;
+  checkSameData(name, info.data);
   run.step = info.step;
   savedStep = info.step;
   run.pending = info.pending;

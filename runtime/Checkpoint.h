@@ -9,6 +9,10 @@ namespace cinch::rt {
 // Makes the lists of tensors and the folders' names; before anything else here.
 void prepareCheckpoints();
 
+// From now on checkpoints say which data they were trained on, and only one with the same data is resumed from. The data
+// set that the program trains on is open.
+void markTrainingData();
+
 // Saves the state of `run` in the folder of rule `rule` of meta.every (-1: the first of them, or `checkpoints`). A
 // failure is a warning. `saved` (or null) takes the name.
 bool saveCheckpoint(int rule, bool pending, Path *saved);
@@ -19,7 +23,7 @@ bool saveWithBest(int rule, double value);
 int64_t lastSavedStep();
 
 // Goes on from the newest sound checkpoint: fills arena, run.step and run.pending. False: there is none. Damaged ones
-// are passed over with a warning; one of another program ends the run with kData.
+// are passed over with a warning; one of another program, or of data that was changed since, ends the run with kData.
 bool resumeNewest(const char *&name);
 // The parameters alone, of the newest sound checkpoint.
 bool loadNewestParameters(const char *&name);

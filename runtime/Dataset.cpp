@@ -3,10 +3,7 @@
 #include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace cinch::rt {
 
@@ -22,14 +19,12 @@ const char *nameOf(RawType type) {
 
 void openDataFile(FieldFile &file, const char *folder, const char *name, const DatasetSpec &spec) {
   joinPath(file.path, folder, name);
-  file.fd = open(file.path.text, O_RDONLY | O_CLOEXEC);
+  const char *why;
+  file.fd = openToRead(file.path.text, file.size, why);
   if (file.fd < 0)
-    fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, strerror(errno),
+    fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, why,
          errno == ENOENT ? " (--data names the folder of the data files)" : "");
-  struct stat status;
-  if (fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode))
-    fail(kData, "data `%s`: %s is not a file", spec.name, file.path.text);
-  file.size = file.dataEnd = status.st_size;
+  file.dataEnd = file.size;
 }
 
 // Rows are matched by number of elements, row-major.
@@ -78,9 +73,27 @@ static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
   file.examples = (length - spec.window) / spec.stride + 1;
 }
 
-void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder, const char *out) {
+void beginDataset(Dataset &dataset, const DatasetSpec &spec, const DatasetSpec &trained) {
+  dataset = Dataset();
   dataset.spec = &spec;
   dataset.fields = allocateArray<FieldFile>(spec.fields.size);
+  for (int64_t i = 0; i < spec.fields.size; ++i)
+    dataset.fields[i] = FieldFile();
+  dataset.fieldOf = allocateArray<int>(trained.fields.size);
+  for (int64_t i = 0; i < trained.fields.size; ++i) {
+    dataset.fieldOf[i] = -1;
+    for (int64_t own = 0; own < spec.fields.size; ++own)
+      if (strcmp(spec.fields[own].name, trained.fields[i].name) == 0)
+        dataset.fieldOf[i] = int(own);
+  }
+}
+
+void openField(Dataset &dataset, int number, const char *folder, const char *out) {
+  const DatasetSpec &spec = *dataset.spec;
+  const FieldSpec &field = spec.fields[number];
+  FieldFile &file = dataset.fields[number];
+  if (file.fd >= 0)
+    return;
   bool text = strcmp(spec.source, "text") == 0, tokens = strcmp(spec.source, "tokens") == 0;
   bool idx = strcmp(spec.source, "idx") == 0, npy = strcmp(spec.source, "npy") == 0;
   bool npz = strcmp(spec.source, "npz") == 0, tensors = strcmp(spec.source, "safetensors") == 0;
@@ -92,13 +105,9 @@ void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder, 
       spec.files.size != (oneFile ? 1 : spec.fields.size))
     failInternal("data `%s` is described wrongly", spec.name);
   if (csv) {
-    openCsv(dataset, folder, out);
-    return;
-  }
-  for (int64_t i = 0; i < spec.fields.size; ++i) {
-    FieldFile &file = dataset.fields[i] = FieldFile();
-    const FieldSpec &field = spec.fields[i];
-    openDataFile(file, folder, spec.files[oneFile ? 0 : i], spec);
+    openCsv(dataset, number, folder, out);
+  } else {
+    openDataFile(file, folder, spec.files[oneFile ? 0 : number], spec);
     if (oneFile && field.from.size != 1)
       failInternal("data `%s`: the field `%s` comes from %lld arrays", spec.name, field.name,
                    (long long)field.from.size);
@@ -114,13 +123,18 @@ void openDataset(Dataset &dataset, const DatasetSpec &spec, const char *folder, 
                               : findNpzArray(file, field.from[0]);
       matchRows(file, field, shape);
     }
-    if (i && file.examples != dataset.fields[0].examples)
-      fail(kData, "data `%s`: %s has %lld examples, but %s has %lld", spec.name, file.path.text,
-           (long long)file.examples, dataset.fields[0].path.text, (long long)dataset.fields[0].examples);
-    if (file.examples == 0)
-      fail(kData, "%s: there is no example in it", file.path.text);
   }
-  dataset.examples = dataset.fields[0].examples;
+  if (dataset.counted < 0) {
+    dataset.counted = number;
+    dataset.examples = file.examples;
+  }
+  const FieldFile &counted = dataset.fields[dataset.counted];
+  if (file.examples != counted.examples)
+    fail(kData, "data `%s`: %s has %lld examples, but %s has %lld", spec.name, file.path.text, (long long)file.examples,
+         counted.path.text, (long long)counted.examples);
+  if (file.examples == 0)
+    fail(kData, "%s: there is no example in it", file.path.text);
+  checkValues(dataset, number, out);
 }
 
 bool readExample(const Dataset &dataset, int field, int64_t example, Elem elem, char *into) {

@@ -19,20 +19,25 @@ struct FieldFile {
   int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, count = 0, examples = 0;
   RawType raw = RawType::U8;
   bool bigEndian = false;
+  uint32_t crc = 0; // of the bytes from dataOffset to dataEnd
 };
 
 struct Dataset {
   const DatasetSpec *spec = nullptr;
   int64_t examples = 0;
   FieldFile *fields = nullptr; // one a field of the spec
+  int counted = -1;            // the field that `examples` was taken from: the first that was opened
+  int *fieldOf = nullptr;      // one a field of the data set that the program trains on: ours of that name, or -1
 };
 
-// Opens the files under `folder` and checks their headers, shapes and lengths; leaves with kData if something is wrong.
-// `out` is where a csv file's values are kept in binary form.
-void openDataset(Dataset &, const DatasetSpec &, const char *folder, const char *out);
+// A data set of which nothing is open yet.
+void beginDataset(Dataset &, const DatasetSpec &, const DatasetSpec &trained);
+// Opens the file of a field under `folder`, unless it is open: checks header, shape and length, and every value. Leaves
+// with kData if something is wrong. `out` is where a csv file's values are kept in binary form.
+void openField(Dataset &, int field, const char *folder, const char *out);
 // Reads every value once (ranges, finite numbers), unless `out`/data-checked.txt says that this was done with the same
-// file. `out` may be null: then nothing is remembered.
-void checkValues(const Dataset &, const char *out);
+// file; takes their checksum. Nothing is remembered where there is no folder `out`.
+void checkValues(Dataset &, int field, const char *out);
 
 // Brings one example of one field to `into`, as `elem`. Any thread may call it. False: the file cannot be read (errno).
 bool readExample(const Dataset &, int field, int64_t example, Elem elem, char *into);
@@ -50,8 +55,8 @@ void readDataHeader(const FieldFile &, void *into, int64_t size, int64_t offset,
 // The product of the axes stays far from overflow; before anything is computed with it.
 void checkSizes(const FieldFile &, const Shape &);
 
-// All fields of a csv file at once: its rows are turned into f64 values in OUT, once, and checked on the way.
-void openCsv(Dataset &, const char *folder, const char *out);
+// A field of a csv file: its columns are turned into f64 values in OUT, once, and checked on the way.
+void openCsv(Dataset &, int field, const char *folder, const char *out);
 
 // What any raw value is: a whole number and a floating-point one (isWhole false: only the latter).
 struct Number {

@@ -1,11 +1,10 @@
 // DatasetCsv.cpp: tables of text. Rows of a csv file cannot be found without reading all before them, so its values are
-// written once, as f64, to OUT/NAME.csv-values, checked on the way, and read from there like any other file; the first
-// line of that file says what it was made of.
+// written once, as f64, to a file a field, OUT/NAME.FIELD.csv-values, checked on the way, and read from there like any
+// other file; the first line of that file says what it was made of.
 #include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,10 +93,9 @@ private:
   int64_t position = 0, at = 0, filled = 0;
 };
 
-// Value v of a row comes from column `column`; the values of a field follow one another.
+// Value v of a row of the field comes from column `column`.
 struct Wanted {
   int64_t column = -1, next = -1; // next: another value from the same column
-  int field = 0;
 };
 
 struct Columns {
@@ -107,26 +105,20 @@ struct Columns {
   int64_t columns = 0;
 };
 
-void assign(Columns &columns, const Dataset &dataset, const FieldFile &file, int64_t column, const char *name) {
-  int64_t value = 0;
-  for (int64_t f = 0; f < dataset.spec->fields.size; ++f)
-    for (const char *from : dataset.spec->fields[f].from) {
-      if (strcmp(from, name) == 0) {
-        Wanted &wanted = columns.values[value];
-        if (wanted.column >= 0)
-          fail(kData, "%s: two columns are called `%s`", file.path.text, name);
-        wanted.column = column;
-        wanted.field = int(f);
-        wanted.next = columns.first[column];
-        columns.first[column] = value;
-      }
-      ++value;
+void assign(Columns &columns, const FieldSpec &field, const FieldFile &file, int64_t column, const char *name) {
+  for (int64_t value = 0; value < field.from.size; ++value)
+    if (strcmp(field.from[value], name) == 0) {
+      Wanted &wanted = columns.values[value];
+      if (wanted.column >= 0)
+        fail(kData, "%s: two columns are called `%s`", file.path.text, name);
+      wanted.column = column;
+      wanted.next = columns.first[column];
+      columns.first[column] = value;
     }
 }
 
 // Which value comes from where: by the names of the first row, or by number.
-void findColumns(Columns &columns, const Dataset &dataset, const FieldFile &file) {
-  const DatasetSpec &spec = *dataset.spec;
+void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file) {
   CsvReader counted(file, spec.separator[0]);
   CsvReader::End end;
   while ((end = counted.next()) == CsvReader::Cell)
@@ -146,19 +138,17 @@ void findColumns(Columns &columns, const Dataset &dataset, const FieldFile &file
     char name[32];
     reader.next();
     snprintf(name, sizeof name, "%lld", (long long)column);
-    assign(columns, dataset, file, column, spec.csvHeader ? reader.text : name);
+    assign(columns, field, file, column, spec.csvHeader ? reader.text : name);
     names.add("%s%s", column ? ", " : "", reader.text);
   }
-  int64_t value = 0;
-  for (const FieldSpec &field : spec.fields)
-    for (const char *from : field.from)
-      if (columns.values[value++].column < 0) {
-        if (spec.csvHeader)
-          fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s", file.path.text, field.name, from,
-               names.data);
-        fail(kData, "%s: field `%s` takes column %s, but a row has %lld", file.path.text, field.name, from,
-             (long long)columns.columns);
-      }
+  for (int64_t value = 0; value < columns.count; ++value)
+    if (columns.values[value].column < 0) {
+      if (spec.csvHeader)
+        fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s", file.path.text, field.name,
+             field.from[value], names.data);
+      fail(kData, "%s: field `%s` takes column %s, but a row has %lld", file.path.text, field.name, field.from[value],
+           (long long)columns.columns);
+    }
 }
 
 double readCell(const char *text, const FieldFile &file, int64_t line, int64_t column) {
@@ -174,9 +164,9 @@ double readCell(const char *text, const FieldFile &file, int64_t line, int64_t c
 }
 
 // Writes the rows behind the head of `into`; returns how many.
-int64_t convertRows(const Dataset &dataset, const FieldFile &file, const Columns &columns, AtomicFile &into) {
+int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, const Columns &columns,
+                    AtomicFile &into) {
   static double buffer[4096];
-  const DatasetSpec &spec = *dataset.spec;
   CsvReader reader(file, spec.separator[0]);
   double *row = allocateArray<double>(columns.count);
   int64_t rows = 0, used = 0;
@@ -202,7 +192,7 @@ int64_t convertRows(const Dataset &dataset, const FieldFile &file, const Columns
         row[v] = readCell(reader.text, file, line, column);
         snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
         bool whole = row[v] >= -0x1p53 && row[v] <= 0x1p53 && double(int64_t(row[v])) == row[v];
-        checkNumber(file, spec.fields[columns.values[v].field], {whole ? int64_t(row[v]) : 0, row[v], whole}, where);
+        checkNumber(file, field, {whole ? int64_t(row[v]) : 0, row[v], whole}, where);
       }
       ++column;
     } while (end == CsvReader::Cell);
@@ -227,71 +217,67 @@ int64_t convertRows(const Dataset &dataset, const FieldFile &file, const Columns
 
 } // namespace
 
-void openCsv(Dataset &dataset, const char *folder, const char *out) {
+void openCsv(Dataset &dataset, int number, const char *folder, const char *out) {
   const DatasetSpec &spec = *dataset.spec;
-  FieldFile &file = dataset.fields[0] = FieldFile();
+  const FieldSpec &field = spec.fields[number];
+  FieldFile file;
   openDataFile(file, folder, spec.files[0], spec);
   Columns columns;
-  Text asked;
-  asked.add("%s %d", spec.separator, spec.csvHeader);
-  for (const FieldSpec &field : spec.fields) {
-    columns.count += field.from.size;
-    if (field.from.size != field.shape.count())
-      failInternal("data `%s`: `%s` has %lld values from %lld columns", spec.name, field.name,
-                   (long long)field.shape.count(), (long long)field.from.size);
-    asked.add(" %d %d %lld %d %lld", int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept,
-              (long long)field.except);
-    for (const char *from : field.from)
-      asked.add(" %016llx", (unsigned long long)hashText(from));
-  }
+  columns.count = field.from.size;
+  if (columns.count != field.shape.count())
+    failInternal("data `%s`: `%s` has %lld values from %lld columns", spec.name, field.name,
+                 (long long)field.shape.count(), (long long)columns.count);
   if (columns.count > kRowMax)
     fail(kData, "data `%s`: %lld columns are too many", spec.name, (long long)columns.count);
+  Text asked;
+  asked.add("%s %d %d %d %lld %d %lld", spec.separator, spec.csvHeader, int(field.elem), field.hasBelow,
+            (long long)field.below, field.hasExcept, (long long)field.except);
+  uint64_t hash = hashText(asked.data);
+  for (const char *from : field.from)
+    hash = hash * 31 + hashText(from);
   struct stat status;
-  char name[128], head[kHeadSize + 1], wanted[kHeadSize + 1];
-  if (fstat(file.fd, &status) != 0 || !out || !makeFolders(out))
-    fail(kResources, "cannot make the folder %s: %s", out ? out : "", strerror(errno));
-  snprintf(wanted, sizeof wanted, "csv %016llx %lld %lld.%09ld %016llx", (unsigned long long)hashText(asked.data),
-           (long long)status.st_size, (long long)status.st_mtim.tv_sec, long(status.st_mtim.tv_nsec),
+  char name[256], head[kHeadSize + 1], wanted[kHeadSize + 1];
+  if (fstat(file.fd, &status) != 0 || !makeFolders(out))
+    fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
+  snprintf(wanted, sizeof wanted, "csv %016llx %lld %lld.%09ld %016llx", (unsigned long long)hash,
+           (long long)status.st_size, (long long)status.st_ctim.tv_sec, long(status.st_ctim.tv_nsec),
            (unsigned long long)hashText(file.path.text));
   for (size_t i = strlen(wanted); i < sizeof wanted; ++i)
     wanted[i] = i + 2 == sizeof wanted ? '\n' : i + 1 == sizeof wanted ? 0 : ' ';
-  snprintf(name, sizeof name, "%.100s.csv-values", spec.name);
+  snprintf(name, sizeof name, "%.100s.%.100s.csv-values", spec.name, field.name);
   Path path;
   joinPath(path, out, name);
-  int fd = open(path.text, O_RDONLY | O_CLOEXEC);
+  const char *why;
+  int64_t size;
+  int fd = openToRead(path.text, size, why);
   head[kHeadSize] = 0;
   if (fd < 0 || !readAt(fd, head, kHeadSize, 0) || strcmp(head, wanted) != 0) {
     if (fd >= 0)
       close(fd);
     AtomicFile into;
-    findColumns(columns, dataset, file);
+    findColumns(columns, spec, field, file);
     if (!beginFile(into, path.text) || !writeAll(into.fd, wanted, kHeadSize))
       fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
-    if (convertRows(dataset, file, columns, into) == 0) {
+    if (convertRows(spec, field, file, columns, into) == 0) {
       abandonFile(into);
       fail(kData, "%s: there is no example in it", file.path.text);
     }
     if (!commitFile(into))
       fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
-    fd = open(path.text, O_RDONLY | O_CLOEXEC);
+    fd = openToRead(path.text, size, why);
   }
-  if (fd < 0 || fstat(fd, &status) != 0)
-    fail(kResources, "cannot read %s: %s", path.text, strerror(errno));
-  dataset.examples = (status.st_size - kHeadSize) / (8 * columns.count);
+  if (fd < 0)
+    fail(kResources, "cannot read %s: %s", path.text, why);
   close(file.fd);
-  int64_t at = kHeadSize;
-  for (int64_t i = 0; i < spec.fields.size; ++i) {
-    FieldFile &values = dataset.fields[i] = FieldFile();
-    values.fd = fd;
-    values.path = path;
-    values.size = values.dataEnd = status.st_size;
-    values.dataOffset = at;
-    values.exampleStep = 8 * columns.count;
-    values.count = spec.fields[i].shape.count();
-    values.examples = dataset.examples;
-    values.raw = RawType::F64;
-    at += 8 * values.count;
-  }
+  FieldFile &values = dataset.fields[number];
+  values.fd = fd;
+  values.path = path;
+  values.size = values.dataEnd = size;
+  values.dataOffset = kHeadSize;
+  values.count = columns.count;
+  values.exampleStep = 8 * values.count;
+  values.examples = (size - kHeadSize) / values.exampleStep;
+  values.raw = RawType::F64;
 }
 
 } // namespace cinch::rt

@@ -180,11 +180,14 @@ static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool wi
   return crc;
 }
 
-// One line a file that passed: hash of what was asked of it, size, time, checksum, path.
-static bool isRemembered(const char *out, uint64_t asked, int64_t size, long long time, const char *path) {
+// One line a file that passed: hash of what was asked of it, size, time of the last change, checksum, path.
+static bool isRemembered(const char *out, uint64_t asked, int64_t size, long long time, const char *path,
+                         uint32_t &crc) {
   Path name;
   joinPath(name, out, "data-checked.txt");
-  int fd = open(name.text, O_RDONLY | O_CLOEXEC);
+  const char *why;
+  int64_t bytes;
+  int fd = openToRead(name.text, bytes, why);
   if (fd < 0)
     return false;
   char wanted[64];
@@ -201,8 +204,9 @@ static bool isRemembered(const char *out, uint64_t asked, int64_t size, long lon
       return false;
     *end = 0;
     if (strncmp(line, wanted, strlen(wanted)) == 0) {
-      const char *crc = line + strlen(wanted), *space = strchr(crc, ' ');
-      if (space && strcmp(space + 1, path) == 0)
+      char *space;
+      crc = uint32_t(strtoul(line + strlen(wanted), &space, 16));
+      if (*space == ' ' && strcmp(space + 1, path) == 0)
         return true;
     }
     line = end + 1;
@@ -215,7 +219,7 @@ static void remember(const char *out, uint64_t asked, int64_t size, long long ti
   joinPath(name, out, "data-checked.txt");
   struct stat status;
   bool restart = stat(name.text, &status) == 0 && status.st_size > 12000;
-  int fd = open(name.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (restart ? O_TRUNC : 0), 0666);
+  int fd = open(name.text, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | (restart ? O_TRUNC : 0), 0666);
   if (fd < 0)
     return; // the next start checks again
   Text line;
@@ -224,29 +228,27 @@ static void remember(const char *out, uint64_t asked, int64_t size, long long ti
   close(fd);
 }
 
-void checkValues(const Dataset &dataset, const char *out) {
+void checkValues(Dataset &dataset, int number, const char *out) {
   const DatasetSpec &spec = *dataset.spec;
-  if (strcmp(spec.source, "csv") == 0)
-    return; // checked when it was read
+  FieldFile &file = dataset.fields[number];
+  const FieldSpec &field = spec.fields[number];
   bool windows = strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
-  for (int64_t i = 0; i < spec.fields.size; ++i) {
-    const FieldFile &file = dataset.fields[i];
-    const FieldSpec &field = spec.fields[i];
-    struct stat status;
-    if (fstat(file.fd, &status) != 0)
-      fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
-    long long time = (long long)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    Text asked;
-    asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
-              int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
-              (long long)file.count);
-    uint64_t hash = hashText(asked.data);
-    if (out && isRemembered(out, hash, file.size, time, file.path.text))
-      continue;
-    uint32_t crc = checkFile(file, field, windows);
-    if (out)
-      remember(out, hash, file.size, time, crc, file.path.text);
-  }
+  struct stat status;
+  if (fstat(file.fd, &status) != 0)
+    fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
+  // The time of modification can be set back, by people and by programs that copy; this one cannot.
+  long long time = (long long)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+  Text asked;
+  asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
+            int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
+            (long long)file.count);
+  uint64_t hash = hashText(asked.data);
+  bool keep = exists(out);
+  if (keep && isRemembered(out, hash, file.size, time, file.path.text, file.crc))
+    return;
+  file.crc = checkFile(file, field, windows);
+  if (keep)
+    remember(out, hash, file.size, time, file.crc, file.path.text);
 }
 
 } // namespace cinch::rt

@@ -12,7 +12,7 @@ namespace cinch::rt {
 
 // How many micro-batches hold the first `batches` batches (0: all examples); sets what cinch_fill reads.
 static int64_t beginReading(const Entry &entry, int dataset, int64_t batches) {
-  const Dataset &source = openData(dataset);
+  const Dataset &source = openData(dataset, &entry);
   run.mode = Run::Reading;
   run.source = &source;
   run.examples = source.examples;
@@ -108,7 +108,7 @@ void evalCommand() {
   if (!eval)
     fail(kUsage, "this program has no metrics to evaluate");
   int dataset = chosenDataset();
-  openData(dataset);
+  openData(dataset, eval);
   prepareArena(false);
   loadParameters();
   double *values = allocateArray<double>(evalValueCount());
@@ -144,11 +144,11 @@ static AtomicFile *resultFiles;
   fail(kResources, "cannot write %s: %s", file.path.text, strerror(error));
 }
 
-static void beginResult(int64_t i, const EntryValue &result) {
+static void beginResult(int64_t i, const EntryValue &result, const char *folder) {
   char name[160], header[512];
   snprintf(name, sizeof name, "%.120s.npy", result.name);
   Path path;
-  joinPath(path, run.options.out, name);
+  joinPath(path, folder, name);
   if (!beginFile(resultFiles[i], path.text))
     fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
   const char *type = result.elem == Elem::F32   ? "<f4"
@@ -189,15 +189,19 @@ void predictCommand() {
   if (!predict || !cinch_predict)
     fail(kUsage, "this program has no results to write");
   int dataset = chosenDataset();
-  if (!makeFolders(run.options.out))
-    fail(kResources, "cannot make the folder %s: %s", run.options.out, strerror(errno));
-  openData(dataset);
+  openData(dataset, predict);
   prepareArena(false);
   loadParameters();
   int64_t microbatches = beginReading(*predict, dataset, run.options.batches);
+  char name[160];
+  snprintf(name, sizeof name, "predict/%.120s", run.meta.datasets[dataset].name);
+  Path folder;
+  joinPath(folder, run.options.out, name);
+  if (!makeFolders(folder.text))
+    fail(kResources, "cannot make the folder %s: %s", folder.text, strerror(errno));
   resultFiles = allocateArray<AtomicFile>(predict->results.size);
   for (int64_t i = 0; i < predict->results.size; ++i)
-    beginResult(i, predict->results[i]);
+    beginResult(i, predict->results[i], folder.text);
   cinch_predict(&run.context, microbatches);
   for (int64_t i = 0; i < predict->results.size; ++i) {
     if (!commitFile(resultFiles[i]))

@@ -46,6 +46,27 @@ bool readAt(int fd, void *data, size_t size, int64_t offset) {
   return true;
 }
 
+int openToRead(const char *path, int64_t &size, const char *&why) {
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) != 0) {
+    int error = errno;
+    if (fd >= 0)
+      close(fd);
+    errno = error;
+    why = strerror(error);
+    return -1;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    close(fd);
+    errno = 0;
+    why = "it is not a file";
+    return -1;
+  }
+  size = status.st_size;
+  return fd;
+}
+
 void joinPath(Path &result, const char *folder, const char *name) {
   int n = name[0] == '/' || !folder[0] ? snprintf(result.text, kPathMax, "%s", name)
                                        : snprintf(result.text, kPathMax, "%s/%s", folder, name);

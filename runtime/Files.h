@@ -15,6 +15,10 @@ struct Path {
 bool writeAll(int fd, const void *data, size_t size);
 bool readAt(int fd, void *data, size_t size, int64_t offset);
 
+// Opens a file to read and tells its size. -1: `why` says why not, errno too (0 if it is no regular file). It never
+// waits: a fifo that nobody writes would be waited for without end.
+int openToRead(const char *path, int64_t &size, const char *&why);
+
 // folder/name, or name if it is absolute. Leaves with an error if the result is too long.
 void joinPath(Path &result, const char *folder, const char *name);
 // Makes a folder and its parents. False: errno.

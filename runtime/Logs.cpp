@@ -63,9 +63,14 @@ static int64_t lengthOfRows(int fd, int64_t size, int64_t lastStep, bool json) {
 static int openLog(const char *name, int64_t lastStep, int kind) {
   Path path;
   joinPath(path, run.options.out, name);
-  int fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+  int fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0666);
   struct stat status;
-  if (fd < 0 || fstat(fd, &status) != 0) {
+  if (fd >= 0 && fstat(fd, &status) == 0 && !S_ISREG(status.st_mode)) { // rows of an earlier run are cut off: a fifo has none
+    close(fd);
+    errno = ESPIPE;
+    fd = -1;
+  }
+  if (fd < 0) {
     complain(path.text);
     return -1;
   }

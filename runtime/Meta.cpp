@@ -145,6 +145,7 @@ void readEntryField(JsonReader &json, EntryField &field) {
     object.read("index", field.index);
     object.read("offset", field.offset);
     object.read("bytes", field.bytes);
+    object.read("needed_by", field.neededBy);
   }
 }
 

@@ -72,8 +72,9 @@ struct Every {
 };
 
 struct EntryField {
-  int index = 0;
+  int index = 0; // of the data set that the program trains on
   int64_t offset = 0, bytes = 0;
+  List<const char *> neededBy; // scalars or results
 };
 struct EntryValue { // a metric of `eval`, a result of `predict`
   const char *name = "";

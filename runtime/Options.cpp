@@ -25,7 +25,7 @@ const Flag flags[] = {
     {"--data", "DIR", "where the data files are (default: the current folder)", kFolder, kTrain | kEval | kPredict},
     {"--out", "DIR", "where checkpoints, logs and results go (default: out)", kFolder, kRunning},
     {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
-    {"--resume", nullptr, "go on from the newest checkpoint under --out", kNothing, kTrain},
+    {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain},
     {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
     {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount,
      kRunning},
@@ -47,7 +47,7 @@ const struct {
 } commands[] = {
     {"train", "train the model (the default)", kTrain},
     {"eval", "print the metrics of a trained model, also as one JSON line", kEval},
-    {"predict", "write the model's results, one .npy file each", kPredict},
+    {"predict", "write the model's results: OUT/predict/SET/NAME.npy, SET being the data set", kPredict},
     {"generate", "let a text model write", kGenerate},
     {"info", "what this program is: model, parameters, memory", kInfo},
 };
@@ -71,7 +71,7 @@ const struct {
   say("with the same numbers, bit for bit, as if it had never been stopped.");
   say("Exit codes: 0 done, 2 wrong command line, 3 wrong data or checkpoint, 4 not a finite number, 5 out of memory or "
       "disk,");
-  say("75 saved on request.");
+  say("70 internal error (the fault of Cinch), 75 saved on request.");
   exit(kDone);
 }
 

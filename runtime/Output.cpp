@@ -60,7 +60,12 @@ void failInternal(const char *format, ...) {
   va_start(args, format);
   sayTo(2, "internal error: ", format, args);
   va_end(args);
-  abort();
+  static const char advice[] =
+      "This is a fault of Cinch, not of your program or your data. Another plan may avoid it and gives the same numbers:\n"
+      "compile again with `--microbatch N`, or with another `--memory-budget`. Please report it to the authors of Cinch,\n"
+      "with the program and the command lines of the compiler and of this run.\n";
+  (void)writeAll(2, advice, sizeof advice - 1);
+  _exit(kInternal);
 }
 
 bool onTerminal() {

@@ -7,7 +7,7 @@
 
 namespace cinch::rt {
 
-enum Exit { kDone = 0, kUsage = 2, kData = 3, kNumeric = 4, kResources = 5, kSaved = 75 };
+enum Exit { kDone = 0, kUsage = 2, kData = 3, kNumeric = 4, kResources = 5, kInternal = 70, kSaved = 75 };
 
 // A text of bounded length, built piece by piece; what does not fit is dropped.
 struct Text {
@@ -21,7 +21,8 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Prints `error: ..` and leaves with `code`.
 [[noreturn]] void fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// A contradiction between the compiled program and the runtime: never the user's fault.
+// A contradiction between the compiled program and the runtime: never the user's fault. Says so and leaves with
+// kInternal.
 [[noreturn]] void failInternal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // The progress bar of a terminal: redrawn in place, wiped before anything else is said.

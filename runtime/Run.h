@@ -39,9 +39,9 @@ struct Run {
 };
 extern Run run;
 
-// Opens a data set if it is not open yet, and checks its values.
-const Dataset &openData(int index);
-int64_t examplesOf(int index);
+// Opens what `entry` reads of a data set (null: all of it), unless it is open, and checks its values. Leaves with kData
+// if the data set lacks some of it, or something is wrong with the files.
+const Dataset &openData(int index, const Entry *entry);
 // Allocates the arena, starts the pool.
 void prepareArena(bool touch);
 // Brings parameters in for eval, predict and generate: --init, else the final ones, else the newest checkpoint.

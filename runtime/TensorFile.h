@@ -22,6 +22,14 @@ struct TensorList {
   int64_t count = 0;
 };
 
+// What a checkpoint says of the values of one field of the data that it was trained on.
+struct DataMark {
+  const char *field = "", *path = ""; // the path is not written
+  char type[8] = "";                  // "<f32"; "" where a file has none
+  int64_t bytes = 0;
+  uint32_t crc = 0;
+};
+
 // The metadata that Cinch writes; "" or -1 where a file has none.
 struct TensorFileInfo {
   char check[17] = ""; // checksum of the data, then of the header (with this text as zeros), 8 hex digits each
@@ -30,6 +38,7 @@ struct TensorFileInfo {
   int64_t step = -1;
   bool pending = false; // what was due after that step (evaluation, log) was not done yet; it needs
   double last[3] = {};  // the loss, gradient norm and learning rate of that step
+  List<DataMark> data;  // when reading: the fields that are looked for
 };
 
 // Why a file was not taken.

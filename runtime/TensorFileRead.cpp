@@ -6,12 +6,10 @@
 #include "runtime/Random.h"
 #include "runtime/TensorFile.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace cinch::rt {
@@ -53,17 +51,12 @@ TensorFile::~TensorFile() {
 static const char *because() { return errno ? strerror(errno) : "unexpected end"; }
 
 bool TensorFile::open(const char *path, TensorList &wanted, const char *ignored, Problem &problem) {
-  fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  struct stat status;
-  if (fd < 0 || fstat(fd, &status) != 0) {
-    problem.set("cannot open it: %s", strerror(errno));
+  const char *why;
+  fd = openToRead(path, size, why);
+  if (fd < 0) {
+    problem.set("cannot open it: %s", why);
     return false;
   }
-  if (!S_ISREG(status.st_mode)) {
-    problem.set("it is not a file");
-    return false;
-  }
-  size = status.st_size;
   uint64_t length = 0;
   if (size < 8) {
     problem.set("it has %lld bytes, too few for a safetensors file", (long long)size);
@@ -145,6 +138,14 @@ bool TensorFile::readInfo(JsonReader &json) {
     for (int i = 0; i < 3; ++i)
       if (strcmp(json.key, numbers[i]) == 0)
         info.last[i] = strtod(json.text, nullptr);
+    for (DataMark &mark : info.data)
+      if (strncmp(json.key, "data.", 5) == 0 && strcmp(json.key + 5, mark.field) == 0) {
+        const char *space = strchr(json.text, ' ');
+        char *end = nullptr;
+        snprintf(mark.type, sizeof mark.type, "%.*s", int(space ? space - json.text : 0), json.text);
+        mark.bytes = space ? strtoll(space, &end, 10) : 0;
+        mark.crc = space ? uint32_t(strtoul(end, nullptr, 16)) : 0;
+      }
     if (strcmp(json.key, "step") == 0)
       info.step = strtoll(json.text, nullptr, 10);
     if (strcmp(json.key, "pending") == 0)

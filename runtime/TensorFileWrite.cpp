@@ -89,6 +89,14 @@ void produceHeader(HeaderSink &sink, const TensorList &tensors, const TensorFile
       char value[40];
       sink.pair(names[i], exact(value, info.last[i], false));
     }
+    for (const DataMark &mark : info.data) {
+      char value[48];
+      snprintf(value, sizeof value, "%s %lld %08x", mark.type, (long long)mark.bytes, mark.crc);
+      sink.print(",\"data.");
+      sink.put(mark.field, strlen(mark.field));
+      sink.print("\":");
+      sink.quote(value);
+    }
   }
   sink.print("}");
   int64_t offset = 0;

@@ -22,7 +22,7 @@ int64_t plainEvery; // without a rule for logs, a line every so many steps
 bool isDue(int64_t steps) {
   if (steps > 0)
     return run.step % steps == 0;
-  int64_t examples = examplesOf(run.meta.trainDataset), batch = run.meta.batch;
+  int64_t examples = run.datasets[run.meta.trainDataset].examples, batch = run.meta.batch;
   return run.step * batch / examples > (run.step - 1) * batch / examples;
 }
 
@@ -36,7 +36,7 @@ unsigned sinksOf(const Every &every) {
 // Lengths: `steps` of the file, or epochs of whole batches.
 void findLength() {
   const Meta &meta = run.meta;
-  int64_t examples = examplesOf(meta.trainDataset);
+  int64_t examples = run.datasets[meta.trainDataset].examples;
   if (!meta.steps && meta.epochs > INT64_MAX / examples)
     fail(kData, "%lld epochs of %lld examples are too many to count", (long long)meta.epochs, (long long)examples);
   run.horizon = meta.steps ? meta.steps : meta.epochs * examples / meta.batch;
@@ -184,7 +184,7 @@ void sayStart() {
   char arena[40];
   if (!run.options.quiet)
     say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %lld thread%s, arena %s", meta.program,
-        (long long)meta.parameterCount(), (long long)meta.batch, (long long)examplesOf(meta.trainDataset),
+        (long long)meta.parameterCount(), (long long)meta.batch, (long long)run.datasets[meta.trainDataset].examples,
         (long long)run.step, (long long)run.total, (long long)run.options.threads, run.options.threads == 1 ? "" : "s",
         humanBytes(arena, meta.arenaBytes));
 }
@@ -209,13 +209,14 @@ void train() {
   if (!cinch_train_step)
     failInternal("the program has no training step");
   prepareOut();
-  openData(run.meta.trainDataset);
+  openData(run.meta.trainDataset, nullptr);
   for (const Every &every : run.meta.every)
     if (every.kind == Every::Eval)
-      openData(every.dataset);
+      openData(every.dataset, nullptr);
   findLength();
   prepareArena(run.total > 0);
   prepareCheckpoints();
+  markTrainingData();
   findStart();
   prepareColumns();
   openLogs(everySink, run.pending ? run.step - 1 : run.step);
@@ -231,7 +232,7 @@ void train() {
     doWhatIsDue();
   while (run.step < run.total) {
     run.mode = Run::Training;
-    run.source = &openData(run.meta.trainDataset);
+    run.source = &run.datasets[run.meta.trainDataset];
     run.context.words[kStep] = run.step;
     run.context.words[kFirstExample] = 0;
     cinch_train_step(&run.context);

@@ -301,7 +301,10 @@ private:
   void readOptimizer(const ast::Setting &setting, Frame &frame, std::vector<int> &owner);
   void readSchedule(const ast::Setting &setting, Frame &frame);
   void readEvery(const ast::Setting &setting, Frame &frame);
+  bool sameField(size_t field, int dataset, size_t other) const;
   void checkSameFields(int dataset, Span span, Frame &frame);
+  int lackingField(const Graph &reader, int dataset) const;
+  void warnUnusedData();
   void readClip(const ast::Setting &setting, Frame &frame);
   void readPrecision(const ast::Setting &setting, Frame &frame);
   bool oneWord(const ast::Setting &setting, const char *form, Frame &frame);

@@ -393,7 +393,7 @@ struct Checker {
     if (fileId == 0)
       return;
     for (const auto &[name, info] : scope) {
-      if (info.mentioned || info.kind == Known::Field)
+      if (info.mentioned || info.kind == Known::Field || info.kind == Known::Data) // data: Elaborator::warnUnusedData
         continue;
       if (info.kind == Known::Owned)
         diags.error(Code::E0104, info.span, "`" + name + "` is owned but mentioned nowhere")

@@ -246,6 +246,8 @@ void Elaborator::checkTrain() {
     return checkKeys();
   elaboratePrediction();
   checkKeys();
+  if (!diags.hasErrors())
+    warnUnusedData();
 }
 
 std::optional<Program> Elaborator::run() {

@@ -114,15 +114,41 @@ static int64_t offsetOf(func::FuncOp function, unsigned argument) {
   return function.getArgAttrOfType<IntegerAttr>(argument, "plan.offset").getInt();
 }
 
-static Object entryObject(func::FuncOp function, const EntryPlan &plan) {
+// The names of the values that depend on a field.
+static Array dependents(const Graph &graph, const std::vector<NamedValue> &values, int64_t field) {
+  Array names;
+  for (const NamedValue &value : values) {
+    std::vector<bool> reached(graph.ops.size());
+    reached[value.op] = true;
+    bool depends = false;
+    for (int op = value.op; op >= 0; --op) { // operands come before their ops
+      if (!reached[op])
+        continue;
+      depends |= graph.ops[op].kind == OpKind::Field && graph.ops[op].index == field;
+      for (int operand : graph.ops[op].operands)
+        reached[operand] = true;
+    }
+    if (depends)
+      names.push_back(value.name);
+  }
+  return names;
+}
+
+static Object entryObject(func::FuncOp function, const EntryPlan &plan, const Program &program) {
   Array fields, scalars, perExample;
   int64_t valid = -1;
   for (BlockArgument argument : function.getArguments()) {
     unsigned number = argument.getArgNumber();
-    if (auto index = function.getArgAttrOfType<IntegerAttr>(number, nn::kFieldAttr))
-      fields.push_back(Object{{"index", index.getInt()},
-                              {"offset", offsetOf(function, number)},
-                              {"bytes", analysis::elementsOf(argument) * kernels::bytesOf(analysis::elemOf(argument))}});
+    if (auto index = function.getArgAttrOfType<IntegerAttr>(number, nn::kFieldAttr)) {
+      Object field{{"index", index.getInt()},
+                   {"offset", offsetOf(function, number)},
+                   {"bytes", analysis::elementsOf(argument) * kernels::bytesOf(analysis::elemOf(argument))}};
+      if (plan.name == "eval")
+        field["needed_by"] = dependents(program.evaluation, program.metrics, index.getInt());
+      if (plan.name == "predict")
+        field["needed_by"] = dependents(program.prediction, program.results, index.getInt());
+      fields.push_back(std::move(field));
+    }
     if (function.getArgAttr(number, nn::kValidRowsAttr))
       valid = offsetOf(function, number);
   }
@@ -141,7 +167,7 @@ std::string metadataText(const MetadataInput &in) {
     auto function = cast<func::FuncOp>(SymbolTable::lookupSymbolIn(in.module, plan.function));
     if (plan.name == "train")
       train = function;
-    entries.push_back(entryObject(function, plan));
+    entries.push_back(entryObject(function, plan, program));
   }
   for (BlockArgument argument : train.getArguments()) {
     unsigned number = argument.getArgNumber();

@@ -260,7 +260,14 @@ LogicalResult Emitter::emitFunction(StringRef name, const Graph &graph, ArrayRef
   for (Operation *op : llvm::reverse(b.made())) // scalars that went into constants
     if (op->use_empty())
       op->erase();
-  return success();
+  if (name == nn::kStepName) // its fields are the data set that training checks as a whole
+    return success();
+  // A field that the function does not read is no argument of it: the trained binary asks no data set for it.
+  llvm::BitVector unread(function.getNumArguments());
+  for (BlockArgument argument : function.getArguments())
+    unread[argument.getArgNumber()] =
+        argument.use_empty() && function.getArgAttr(argument.getArgNumber(), nn::kFieldAttr);
+  return function.eraseArguments(unread);
 }
 
 OwningOpRef<ModuleOp> Emitter::run() {

@@ -92,14 +92,14 @@ static void readDataset(const char *source, const char *path, uint8_t variant) {
   spec.header = variant & 1 ? 8 : 0;
   spec.tokenBits = variant & 2 ? 32 : 16;
   Dataset data;
-  openDataset(data, spec, "/", nullptr);
+  beginDataset(data, spec, spec);
+  openField(data, 0, "/", "");
   require(data.examples > 0, "an opened file has examples");
   char values[4 * 8];
   for (int64_t example : {int64_t(0), data.examples / 2, data.examples - 1})
     for (Elem elem : {Elem::F32, Elem::F64})
       require(readExample(data, 0, example, field.elem == Elem::F32 ? elem : field.elem, values),
               "an example can be read");
-  checkValues(data, nullptr);
 }
 
 static void readTensors(const char *path) {

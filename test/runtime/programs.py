@@ -87,10 +87,10 @@ def linear_meta(microbatch=8, batch=32, steps=60, every=None, plan=(), hash="000
         dict(name="x", dtype="F32", shape=[INPUTS], scale=1 / 255),
         dict(name="y", dtype="I32", shape=[], scale=1, below=CLASSES),
     ]
-    data = lambda name, files: dict(name=name, source="idx", files=files, shuffle=True, fields=fields)
+    data = lambda name, files, fields=fields: dict(name=name, source="idx", files=files, shuffle=True, fields=fields)
     eval_fields = [
-        dict(index=0, offset=o["EVAL_X"], bytes=eval_microbatch * INPUTS * 4),
-        dict(index=1, offset=o["EVAL_Y"], bytes=eval_microbatch * 4),
+        dict(index=0, offset=o["EVAL_X"], bytes=eval_microbatch * INPUTS * 4, needed_by=["acc", "table"]),
+        dict(index=1, offset=o["EVAL_Y"], bytes=eval_microbatch * 4, needed_by=["acc", "table"]),
     ]
     logits = dict(offset=o["LOGITS"], dtype="F32", count=microbatch * CLASSES)
     meta = dict(
@@ -113,7 +113,8 @@ def linear_meta(microbatch=8, batch=32, steps=60, every=None, plan=(), hash="000
             tensor("fc.bias", [CLASSES], b, frozen=False, init=dict(kind="constant", a=0)),
         ],
         slots=[tensor("fc.weight.m", [CLASSES, INPUTS], wm), tensor("fc.bias.m", [CLASSES], bm)],
-        datasets=[data("train", ["train-images", "train-labels"]), data("valid", ["valid-images", "valid-labels"])],
+        datasets=[data("train", ["train-images", "train-labels"]), data("valid", ["valid-images", "valid-labels"])]
+        + [data(*other) for other in more.pop("others", [])],
         train=dict(
             dataset=0,
             clip_norm=0,
@@ -159,7 +160,7 @@ def linear_meta(microbatch=8, batch=32, steps=60, every=None, plan=(), hash="000
                 microbatch=eval_microbatch,
                 count=0,
                 valid=-1,
-                fields=eval_fields[:1],
+                fields=[dict(eval_fields[0], needed_by=["logits"])],
                 scalars=[],
                 bytes=0,
                 results=[dict(name="logits", dtype="F32", shape=[CLASSES], offset=o["EVAL_LOGITS"])],

@@ -89,9 +89,9 @@ def test_csv(t):
     program = t.recorder(source, 2, 8)
     programs.write(t.path("x.csv"), text.encode())
     t.check(walk(t, program, "out", 2, 8) == WHOLE, "two columns")
-    before = os.stat(t.path("out", "train.csv-values")).st_mtime_ns
+    before = os.stat(t.path("out", "train.x.csv-values")).st_mtime_ns
     t.check(
-        walk(t, program, "out", 2, 8) == WHOLE and os.stat(t.path("out", "train.csv-values")).st_mtime_ns == before,
+        walk(t, program, "out", 2, 8) == WHOLE and os.stat(t.path("out", "train.x.csv-values")).st_mtime_ns == before,
         "read once",
     )
     programs.write(t.path("x.csv"), (text.replace("0,0,", "0,5,", 1) + "\n").encode())
@@ -113,7 +113,7 @@ def test_csv(t):
     def wrong(parts, content_):
         programs.write(t.path("x.csv"), content_.encode())
         t.refused(3, ["x.csv"] + parts, program, "--data", ".", "--out", "bad", "--steps", 1)
-        t.check(not os.path.exists(t.path("bad", "train.csv-values")), "nothing is kept of it")
+        t.check(not os.path.exists(t.path("bad", "train.x.csv-values")), "nothing is kept of it")
 
     wrong(["empty"], "")
     wrong(["no example"], "a,b\n")

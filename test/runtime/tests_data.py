@@ -201,7 +201,7 @@ def test_wrong_files(t):
     os.unlink(t.path("train-images"))
     t.refused(3, ["train-images", "No such file", "--data"], program, "--data", ".", "--out", "a")
     os.mkdir(t.path("train-images"))
-    t.refused(3, ["is not a file"], program, "--data", ".", "--out", "a")
+    t.refused(3, ["it is not a file"], program, "--data", ".", "--out", "a")
 
     def npy_wrong(parts, content, field=dict(name="x", dtype="I32", shape=[2], below=200)):
         programs.write(t.path("x.npy"), content)

@@ -125,11 +125,14 @@ def test_eval_and_predict(t):
     )
     t.check(sum(map(sum, result["table"])) == 50 and len(result["table"]) == 10, "a metric with axes is nested lists")
     code, out, err = t.call(program, "predict", "--data", data, "--out", "a")
-    shape, values = programs.read_npy(t.path("a", "logits.npy"))
+    shape, values = programs.read_npy(t.path("a", "predict", "valid", "logits.npy"))
+    first = content(t.path("a", "predict", "valid", "logits.npy"))
     t.check(code == 0 and shape == (50, 10), "predict writes one row an example", str(shape) + err)
     t.check(max(abs(v - e) for v, e in zip(values, expected)) < 1e-4, "predictions are the model's")
     code, out, err = t.call(program, "predict", "--data", data, "--out", "a", "--on", "train", "--batches", 2)
-    t.check(programs.read_npy(t.path("a", "logits.npy"))[0] == (64, 10), "--on and --batches", out + err)
+    shape, values = programs.read_npy(t.path("a", "predict", "train", "logits.npy"))
+    t.check(shape == (64, 10) and "a/predict/train/logits.npy" in out, "--on and --batches", out + err)
+    t.check(content(t.path("a", "predict", "valid", "logits.npy")) == first, "each data set has its own results")
     t.refused(2, ["--on nothing", "train, valid"], program, "eval", "--data", data, "--out", "a", "--on", "nothing")
     os.rename(t.path("a", "final.safetensors"), t.path("final"))
     code, out, err = t.call(program, "eval", "--data", data, "--out", "a")
@@ -140,6 +143,47 @@ def test_eval_and_predict(t):
     )
     code, out, err = t.call(program, "eval", "--data", data, "--init", t.path("final"))
     t.check(code == 0 and json.loads(out.splitlines()[-1]) == result, "--init", out + err)
+
+
+def test_what_a_command_reads(t):
+    """`predict` and `eval` serve any data set that has what they read, and open nothing else."""
+    data = t.digits()
+    x, y = dict(name="x", dtype="F32", shape=[12], scale=1 / 255), dict(name="y", dtype="I32", shape=[], below=10)
+    others = [
+        ("bare", ["valid-images"], [x]),
+        ("turned", ["valid-labels", "valid-images"], [y, x]),
+        ("narrow", ["valid-images", "valid-labels"], [dict(x, shape=[5]), y]),
+        ("whole", ["valid-images", "valid-labels"], [dict(x, dtype="I32"), y]),
+        ("wild", ["valid-images", "valid-labels"], [x, dict(y, below=20)]),
+        ("nothing", ["valid-labels"], [y]),
+    ]
+    program = t.linear(others=others)
+    t.call(program, "--data", data, "--out", "a")
+    command = lambda word, on: (program, word, "--data", data, "--out", "a", "--on", on)
+    results = lambda on: content(t.path("a", "predict", on, "logits.npy"))
+    metrics = lambda on: json.loads(t.call(*command("eval", on))[1].splitlines()[-1])["table"]
+    for on in ("valid", "bare", "turned", "wild"):
+        code, out, err = t.call(*command("predict", on))
+        t.check(code == 0 and results(on) == results("valid"), "predict --on %s" % on, out + err)
+    t.check(metrics("turned") == metrics("valid"), "fields in another order")
+    t.refused(
+        3,
+        ["data `bare` has no field `y`, which eval needs for acc, table", "with --on: train, valid, turned\n"],
+        *command("eval", "bare")
+    )
+    t.refused(3, ["data `nothing` has no field `x`, which predict needs for logits"], *command("predict", "nothing"))
+    for on, found in (("narrow", "F32[5]"), ("whole", "I32[12]")):
+        t.refused(
+            3,
+            ["field `x` of data `%s` is %s" % (on, found), "predict needs F32[12] for logits"],
+            *command("predict", on)
+        )
+        t.check(not os.path.exists(t.path("a", "predict", on)), "nothing is made for what is refused")
+    t.refused(3, ["`y` of data `wild` is I32[] below 20", "eval needs I32[] below 10"], *command("eval", "wild"))
+    os.rename(t.path("valid-labels"), t.path("away"))
+    before = results("valid")
+    t.check(t.call(*command("predict", "valid"))[0] == 0 and results("valid") == before, "labels are not opened")
+    t.refused(3, ["valid-labels"], *command("eval", "valid"))
 
 
 def test_large_metric(t):

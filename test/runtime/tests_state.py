@@ -330,3 +330,147 @@ def test_epochs(t):
     code, out, err = t.call(program, "--data", data, "--out", "a")
     t.check(code == 0 and "steps 0 to 14" in out, "3 epochs of 150 in batches of 32", out + err)
     t.check([int(n[5:13]) for n in checkpoints(t, "a")] == [5, 10, 14], "every epoch", str(checkpoints(t, "a")))
+
+
+def crc32c(crc, data):
+    crc ^= 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def without_marks(path):
+    """The checkpoint as one that says nothing of its data, with sound checksums."""
+    sound = content(path)
+    (length,) = struct.unpack("<Q", sound[:8])
+    header, data = json.loads(sound[8 : 8 + length]), sound[8 + length :]
+    info = header.pop("__metadata__")
+    info = {key: value for key, value in info.items() if not key.startswith("data.")}
+    text = json.dumps({"__metadata__": dict(info, check="0" * 16), **header}, separators=(",", ":"))
+    text += " " * (-len(text) % 8)
+    check = "%08x%08x" % (crc32c(0, data), crc32c(0, text.encode()))
+    text = text.replace('"check":"%s"' % ("0" * 16), '"check":"%s"' % check)
+    programs.write(path, struct.pack("<Q", len(text)) + text.encode() + data)
+
+
+def test_changed_data(t):
+    data = t.digits()
+    program = t.linear()
+    t.call(program, "--data", data, "--out", "whole")
+    whole = content(t.path("whole", "final.safetensors"))
+    t.call(program, "--data", data, "--out", "a", "--steps", 30)
+    shutil.copytree(t.path("a"), t.path("old"))
+    saved = content(t.path("a", "run", "step-00000030.safetensors"))
+    resume = lambda folder, out, *more: (program, "--data", folder, "--out", out, "--resume", *more)
+
+    def copied(name):
+        os.mkdir(t.path(name))
+        for file in ("train-images", "train-labels", "valid-images", "valid-labels"):
+            shutil.copyfile(t.path(file), t.path(name, file))
+        return name
+
+    # One value changed in place, its size and time of change as before.
+    labels, status = content(t.path("train-labels")), os.stat(t.path("train-labels"))
+    changed = labels[:-3] + bytes([(labels[-3] + 1) % 10]) + labels[-2:]
+    programs.write(t.path("train-labels"), changed)
+    os.utime(t.path("train-labels"), ns=(status.st_atime_ns, status.st_mtime_ns))
+    words = ["train-labels", "field `y`", "step-00000030.safetensors", "checksum"]
+    t.refused(3, words + ["%08x" % crc32c(0, changed[8:]), "%08x" % crc32c(0, labels[8:])], *resume(data, "a"))
+    t.check(content(t.path("a", "run", "step-00000030.safetensors")) == saved, "the checkpoint is left alone")
+    t.check(t.call(program, "eval", "--data", data, "--out", "a")[0] == 0, "eval does not mind")
+    programs.write(t.path("train-labels"), labels)
+
+    # Fewer examples, in sound files.
+    short = copied("short")
+    images = content(t.path("train-images"))
+    programs.write(t.path(short, "train-images"), images[:4] + struct.pack(">I", 149) + images[8:-12])
+    programs.write(t.path(short, "train-labels"), labels[:4] + struct.pack(">I", 149) + labels[8:-1])
+    t.refused(3, ["short/train-images", "field `x`", "1788 bytes", "1800"], *resume(short, "a"))
+    other = copied("other")
+    programs.write(t.path(other, "train-labels"), labels[:2] + b"\x09" + labels[3:])  # the same bytes as i8
+    t.refused(3, ["other/train-labels", "field `y`", "i8", "u8"], *resume(other, "a"))
+
+    moved = copied("moved")
+    code, out, err = t.call(*resume(moved, "a"))
+    t.check(code == 0 and "resumed at step 30" in out and not err, "the same data in another folder", out + err)
+    t.check(content(t.path("a", "final.safetensors")) == whole, "the same bits")
+
+    without_marks(t.path("old", "run", "step-00000030.safetensors"))
+    code, out, err = t.call(*resume(data, "old", "--steps", 31))
+    t.check(code == 0 and "resumed at step 30" in out, "a checkpoint of an earlier version is taken", out + err)
+    t.check("step-00000030.safetensors does not say which data" in err, "and what is not known is said", err)
+    programs.write(t.path("train-labels"), changed)
+    t.refused(3, ["step-00000031.safetensors"], *resume(data, "old"))
+
+
+def test_changed_text_and_table(t):
+    text = bytes(range(256)) * 4
+    field = dict(name="text", dtype="I32", shape=[9], below=256)
+    source = dict(name="train", source="text", files=["text"], window=9, stride=8, fields=[field])
+    table = dict(name="train", source="csv", files=["t.csv"], csv_header=True, separator=",")
+    table["fields"] = [dict(name="x", dtype="I32", shape=[2], **{"from": ["a", "b"]})]
+    rows = "a,b\n" + "".join("%d,%d\n" % (e, 2 * e) for e in range(50))
+    for name, width, spec, before, after, rewritten in (
+        ("text", 9, source, text, text[:-8], None),
+        ("t.csv", 2, table, rows.encode(), rows.replace("7,14", "8,14").encode(), rows.replace(",", " , ").encode()),
+    ):
+        program = t.recorder(spec, width, 8, steps=20)
+        resume = (program, "--data", ".", "--out", "out-" + name, "--resume")
+        programs.write(t.path(name), before)
+        t.check(t.call(program, "--data", ".", "--out", "out-" + name, "--steps", 5)[0] == 0, "trains")
+        programs.write(t.path(name), after)
+        t.refused(3, [name + " is not what it was", "step-00000005"], *resume)
+        programs.write(t.path(name), before)
+        t.check(t.call(*resume, "--steps", 6)[0] == 0, name + " is as before")
+        if rewritten:
+            programs.write(t.path(name), rewritten.replace(b"a , b", b"a,b"))
+            t.check(t.call(*resume)[0] == 0, "the same numbers, written otherwise")
+
+
+def test_no_file(t):
+    """Fifos and folders where files are expected are refused, and nothing waits for them."""
+    data = t.digits()
+    program = t.linear()
+    t.call(program, "--data", data, "--out", "whole")
+    whole = content(t.path("whole", "final.safetensors"))
+    t.call(program, "--data", data, "--out", "a", "--steps", 30)
+    os.mkfifo(t.path("a", "run", "step-00000040.safetensors"))
+    os.mkdir(t.path("a", "run", "step-00000050.safetensors"))
+    for name in ("log.csv", "data-checked.txt"):
+        os.unlink(t.path("a", name))
+        os.mkfifo(t.path("a", name))
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume")
+    t.check(
+        code == 0
+        and "resumed at step 30" in out
+        and "step-00000040.safetensors is passed over: cannot open it: it is not a file" in err
+        and "step-00000050.safetensors is passed over: cannot open it: it is not a file" in err,
+        "a fifo and a folder among the checkpoints are passed over",
+        out + err,
+    )
+    t.check(content(t.path("a", "final.safetensors")) == whole, "to the same end")
+    t.check("log.csv could not be written" in err, "a fifo as log is said", err)
+    os.mkfifo(t.path("fifo"))
+    os.mkdir(t.path("folder"))
+    for name in ("fifo", "folder"):
+        t.refused(3, [name, "it is not a file"], program, "--data", data, "--out", "b", "--init", name)
+    os.mkdir(t.path("data"))
+    for name in ("train-images", "train-labels", "valid-images", "valid-labels"):
+        shutil.copy(os.path.join(data, name), t.path("data", name))
+    for make in (os.mkfifo, os.mkdir):
+        path = t.path("data", "train-labels")
+        os.unlink(path) if os.path.exists(path) else None
+        make(path)
+        t.refused(3, ["train-labels", "it is not a file"], program, "--data", "data", "--out", "c")
+
+
+def test_internal_error(t):
+    program = t.linear(max_threads=4, parameters=[dict(path="w", dtype="F32", shape=[1 << 40], offset=0)])
+    t.refused(
+        70,
+        ["internal error: w lies at", "a fault of Cinch", "`--microbatch N`", "`--memory-budget`", "report it"],
+        program,
+        "info",
+    )
