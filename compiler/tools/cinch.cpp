@@ -253,7 +253,7 @@ int main(int argc, char **argv) {
   if (line.command == Command::Explain) {
     std::string text = explainCode(line.input);
     if (text.empty()) {
-      llvm::errs() << "cinch: no error has the code '" << line.input << "'; these exist:\n" << listCodes();
+      llvm::errs() << "cinch: no error has the code '" << shortened(line.input) << "'; these exist:\n" << listCodes();
       return 2;
     }
     llvm::outs() << text << "\n";
@@ -263,7 +263,7 @@ int main(int argc, char **argv) {
   std::string error;
   int file = sources.addFile(line.input, error);
   if (file < 0) {
-    llvm::errs() << "cinch: cannot read '" << line.input << "': " << error << "\n";
+    llvm::errs() << "cinch: cannot read '" << shortened(line.input) << "': " << error << "\n";
     return 2;
   }
   Diagnostics diagnostics(sources);
