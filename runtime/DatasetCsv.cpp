@@ -21,7 +21,11 @@ constexpr int64_t kRowMax = 65536; // values a row
 // Cells, one after another, with quotes undone.
 class CsvReader {
 public:
-  CsvReader(const FieldFile &file, char separator) : file(file), separator(separator) {}
+  CsvReader(const FieldFile &file, char separator) : file(file), separator(separator) {
+    char mark[3]; // a byte order mark is no part of the first cell
+    if (file.size >= 3 && readAt(file.fd, mark, 3, 0) && memcmp(mark, "\xEF\xBB\xBF", 3) == 0)
+      position = 3;
+  }
   enum End { Cell, Row, File };
   // The next cell into `text`; says what follows it. File: there was none.
   End next() {

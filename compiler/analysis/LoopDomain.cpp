@@ -34,7 +34,17 @@ int batchAxisOf(Value value) {
 
 Elem elemOf(Value value) {
   Type type = cast<RankedTensorType>(value.getType()).getElementType();
-  return type.isF32() ? Elem::F32 : type.isF64() ? Elem::F64 : type.isInteger(1) ? Elem::Bool : Elem::I32;
+  if (type.isF32())
+    return Elem::F32;
+  if (type.isF64())
+    return Elem::F64;
+  if (type.isInteger(1))
+    return Elem::Bool;
+  if (type.isInteger(32))
+    return Elem::I32;
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  llvm::report_fatal_error(llvm::Twine("no kernel computes elements of type ") + text);
 }
 
 // ---- Domains -----------------------------------------------------------------------------------------------------------

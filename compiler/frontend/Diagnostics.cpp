@@ -50,6 +50,41 @@ Diagnostic &Diagnostics::add(Severity severity, Code code, Span span, std::strin
   return list.back();
 }
 
+// The first bytes and the last `tail`, so many together, and no half of a character.
+static std::string abridged(std::string_view text, size_t longest, size_t tail) {
+  auto inside = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+  if (text.size() <= longest)
+    return std::string(text);
+  size_t end = longest - tail, begin = text.size() - tail;
+  while (end > 0 && inside(end))
+    --end;
+  while (begin < text.size() && inside(begin))
+    ++begin;
+  return std::string(text.substr(0, end)) + " .. " + std::string(text.substr(begin));
+}
+
+std::string shortened(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    size_t word = std::min(text.find_first_of(" \n"), text.size());
+    result += abridged(text.substr(0, word), 120, 40);
+    size_t next = std::min(text.find_first_not_of(" \n", word), text.size());
+    result += text.substr(word, next - word);
+    text.remove_prefix(next);
+  }
+  return abridged(result, 600, 100);
+}
+
+// Every text of it: whatever it echoes of the program or of the command line.
+static void shorten(Diagnostic &d) {
+  d.message = shortened(d.message);
+  for (Label &label : d.labels)
+    label.text = shortened(label.text), label.origin = shortened(label.origin);
+  for (auto *list : {&d.paths, &d.notes, &d.helps})
+    for (std::string &text : *list)
+      text = shortened(text);
+}
+
 std::vector<Diagnostic> Diagnostics::sorted() const {
   std::vector<Diagnostic> result;
   std::map<std::tuple<int, int, uint32_t, uint32_t>, size_t> seen;
@@ -62,6 +97,8 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
     else if (result[it->second].paths != diagnostic.paths)
       ++result[it->second].instances;
   }
+  for (Diagnostic &diagnostic : result)
+    shorten(diagnostic);
   // The user's files before the prelude (file 0), each from the top.
   auto place = [](const Diagnostic &d) {
     return std::make_tuple(d.span.file == 0, d.span.file, d.span.begin, d.span.end);

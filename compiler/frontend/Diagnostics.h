@@ -70,6 +70,10 @@ struct Diagnostic {
   }
 };
 
+// A text for people that may echo what they wrote: of a word of more than 120 bytes the beginning and the end stay, and so of a
+// text of more than 600.
+std::string shortened(std::string_view text);
+
 struct PrintOptions {
   bool json = false;  // one object a line
   bool color = false; // see wantsColor
@@ -96,7 +100,7 @@ public:
   int errorCount() const { return errors; } // as reported, equal ones included
   const SourceList &sourceList() const { return sources; }
 
-  // Sorted by place, one of each code and place (which counts the others as `instances`).
+  // Sorted by place, one of each code and place (which counts the others as `instances`), all texts shortened.
   std::vector<Diagnostic> sorted() const;
   void print(llvm::raw_ostream &os, const PrintOptions &options = {}) const;
 

@@ -290,6 +290,7 @@ private:
   bool isLossTerm(int loss) const;
   void refuseCounts(int loss, Frame &frame);
   void checkLoss(int op, Frame &frame);
+  void checkTrained();
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
   std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,
                                    Frame &frame);
@@ -311,6 +312,7 @@ private:
   void applySettings();
   void checkKeys();
   void checkPlan();
+  void checkGrain();
   void checkNamesBlock(const ast::NamesItem &item);
   void orderParameters();
 

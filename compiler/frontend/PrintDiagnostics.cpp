@@ -45,15 +45,11 @@ std::string shown(std::string_view line) {
   }();
 }
 
-// A text for people: nothing that moves the cursor, and not longer than they read.
-std::string brief(const std::string &text) {
-  constexpr size_t longest = 600, tail = 100;
-  std::string result = text;
-  if (result.size() > longest)
-    result = result.substr(0, longest - tail) + " .. " + result.substr(result.size() - tail);
-  for (char &c : result)
+// A text for people: nothing that moves the cursor.
+std::string still(std::string text) {
+  for (char &c : text)
     c = static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
-  return llvm::json::fixUTF8(result);
+  return llvm::json::fixUTF8(text);
 }
 
 struct Mark {
@@ -71,7 +67,7 @@ public:
     accent = isError ? red : yellow;
     paint(accent) << (isError ? "error" : "warning") << "[" << codeName(d.code).data() << "]";
     paint(plain);
-    paint(bold) << ": " << brief(d.message);
+    paint(bold) << ": " << still(d.message);
     paint(plain) << "\n";
     gutter = 2;
     if (sources.valid(d.span))
@@ -99,7 +95,7 @@ private:
     paint(blue) << bar << "= ";
     paint(plain);
     paint(bold) << head;
-    paint(plain) << brief(text) << "\n";
+    paint(plain) << still(text) << "\n";
   }
 
   void frames(const Diagnostic &d) {
@@ -113,14 +109,14 @@ private:
         continue;
       const Span &s = label.span;
       if (s.file == d.span.file && s.begin == d.span.begin && s.end == d.span.end && primary.text.empty()) {
-        primary.text = brief(label.text);
-        primary.origin = brief(label.origin);
+        primary.text = still(label.text);
+        primary.origin = still(label.origin);
         continue;
       }
       int line = sources.locate(s).line;
       Mark m = mark(s, false);
-      m.text = brief(label.text);
-      m.origin = brief(label.origin);
+      m.text = still(label.text);
+      m.origin = still(label.origin);
       bool isHome = s.file == d.span.file && line == start.line;
       (isHome ? first : others[{s.file == d.span.file ? -1 : s.file, line}]).push_back(std::move(m));
     }

@@ -122,6 +122,7 @@ void Elaborator::checkKeys() {
     report(Code::E0603, seen["epochs"], "`steps` and `epochs` exclude each other", frame)
         .label(seen["steps"], "steps are given here");
   applySettings();
+  checkGrain();
   if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
     report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame);
   if (!seen.count("optimizer"))
@@ -292,6 +293,8 @@ void Elaborator::checkPlan() {
                  "`microbatch` must divide the batch, but " + std::to_string(target) + " does not divide " +
                      program.batchName + " = " + std::to_string(program.batch),
                  frame);
+        if (key == "stages" && target > 1)
+          report(Code::E0710, word.span, "more than one stage is not there yet", frame).help("write `stages 1`");
       }
     } else if (key == "schedule") {
       if (isAuto || (word.kind == SettingWord::String &&
@@ -305,7 +308,9 @@ void Elaborator::checkPlan() {
                frame)
             .help(didYouMean(word.text, schedules));
     } else if (key == "offload") {
-      if (isAuto || (word.kind == SettingWord::Name && word.text == "none"))
+      if (isAuto)
+        report(Code::E0710, word.span, "`offload auto` is not there yet", frame).help("write `offload none`");
+      else if (word.kind == SettingWord::Name && word.text == "none")
         settings.offload = word.text;
       else
         report(Code::E0603, word.span, "`offload` is none or auto, but this is `" + textOf(word.span) + "`", frame);
@@ -327,6 +332,19 @@ void Elaborator::checkPlan() {
           settings.remat += ":" + std::to_string(*number->integer()); // as on the command line
     }
   }
+}
+
+// A micro-batch is made of whole grains.
+void Elaborator::checkGrain() {
+  int64_t grain = program.train.grain, microbatch = program.plan.microbatch;
+  if (!plan || grain < 1 || microbatch % grain == 0)
+    return;
+  for (const Setting &setting : plan->settings)
+    if (setting.key.text == "microbatch")
+      report(Code::E0603, setting.words[0].span,
+             "`microbatch` must be a multiple of `grain`, but " + std::to_string(microbatch) + " is none of " +
+                 std::to_string(grain),
+             fileFrame);
 }
 
 // ---- names --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ namespace cinch {
 SourceList::SourceList() { add("prelude.cinch", std::string(preludeText())); }
 
 int SourceList::add(std::string name, std::string text) {
+  if (text.compare(0, 3, "\xEF\xBB\xBF") == 0) // a byte order mark is no part of the text: columns count without it
+    text.erase(0, 3);
   File file{std::move(name), std::move(text), {0}};
   for (uint32_t i = 0; i < file.text.size(); ++i)
     if (file.text[i] == '\n')

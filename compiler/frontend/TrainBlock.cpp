@@ -117,6 +117,61 @@ void Elaborator::refuseCounts(int loss, Frame &frame) {
   }
 }
 
+// What hands no derivative on: the ops of the nn dialect that have the trait NoGradient.
+static bool hasDerivative(OpKind kind) {
+  switch (kind) {
+  case OpKind::Constant:
+  case OpKind::Vector:
+  case OpKind::Range:
+  case OpKind::Floor:
+  case OpKind::StopGradient:
+  case OpKind::Not:
+  case OpKind::And:
+  case OpKind::Or:
+  case OpKind::Compare:
+  case OpKind::ArgMax:
+  case OpKind::ArgMin:
+  case OpKind::Random:
+    return false;
+  default:
+    return true;
+  }
+}
+
+// Whether a gradient of the loss reaches a parameter; `frozen`: those that are frozen count.
+static bool reachesParameter(const Program &program, bool frozen) {
+  std::vector<bool> active;
+  for (const Op &op : program.step.ops) {
+    bool reached = op.kind == OpKind::Parameter && (frozen || !program.parameters[op.index].frozen);
+    for (int operand : op.operands)
+      reached = reached || active[operand];
+    active.push_back(reached && op.type.dtype == DType::F32 && hasDerivative(op.kind));
+  }
+  return active[program.loss];
+}
+
+// Once it is known what is frozen.
+void Elaborator::checkTrained() {
+  if (reachesParameter(program, false))
+    return;
+  const Setting *freeze = nullptr;
+  for (const Statement &statement : train->clauses) {
+    if (statement.kind == StatementKind::Define && statement.names[0].text == "loss" && !reachesParameter(program, true)) {
+      report(Code::E0605, statement.values[0]->span,
+             "no derivative leads from the loss to a parameter, so nothing can be trained", fileFrame)
+          .note("floor, argmax, argmin, comparisons and stop_gradient have none")
+          .help("this may be a metric");
+      return;
+    }
+    if (statement.kind == StatementKind::Setting && statement.setting.key.text == "freeze")
+      freeze = &statement.setting;
+  }
+  if (freeze)
+    report(Code::E0605, freeze->span, "every parameter that the loss depends on is frozen, so nothing can be trained",
+           fileFrame)
+        .help("freeze fewer parameters");
+}
+
 void Elaborator::elaborateStep() {
   GraphBuilder builder;
   graph = &builder;
@@ -246,6 +301,8 @@ void Elaborator::checkTrain() {
     return checkKeys();
   elaboratePrediction();
   checkKeys();
+  if (!diags.hasErrors())
+    checkTrained();
   if (!diags.hasErrors())
     warnUnusedData();
 }

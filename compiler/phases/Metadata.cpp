@@ -1,5 +1,6 @@
 // Metadata.cpp: what the runtime is told, as the JSON text described in runtime/METADATA.md.
 #include "compiler/phases/Compile.h"
+#include "compiler/phases/Version.h"
 
 #include "compiler/analysis/LoopTrace.h"
 #include "dialects/nn/NN.h"
@@ -205,7 +206,7 @@ std::string metadataText(const MetadataInput &in) {
   Object meta{{"program", program.modelName},
               {"hash", in.hash},
               {"source", std::string(in.sources.name(1))},
-              {"version", "0.1"},
+              {"version", kVersion},
               {"seed", int64_t(program.train.seed)},
               {"batch", program.batch},
               {"steps", program.train.steps},

@@ -55,10 +55,15 @@ struct DagSolution {
   double bound = 0;        // proven: no schedule at this budget costs less
   int64_t leastBudget = 0; // smallest for which a schedule is known
   int64_t memoryBound = 0; // proven: no schedule needs less
+  std::string fault;       // not empty: what the methods found contradicts itself, and nothing else here is to be believed
 };
 DagSolution solve(const Dag &, Order, int64_t budget, const DagLimits & = {});
 
 namespace detail {
+
+// Status and bound of a schedule that was found. `bound`: cost below which no schedule was proven to exist; `complete`: an exact
+// search says that nothing is cheaper. A bound above the cost, by more than rounding, is a fault.
+void judge(DagSolution &, double bound, bool complete);
 
 // Least bytes that computing any one node needs: its own and its sources'.
 int64_t memoryBound(const Dag &);

@@ -73,6 +73,19 @@ std::vector<Runs> detail::structuredRuns(const Dag &d, const std::vector<int> &o
   return result;
 }
 
+void detail::judge(DagSolution &s, double bound, bool complete) {
+  // The methods add up the same costs in other orders.
+  constexpr double kRounding = 1e-9;
+  if (bound > s.cost.cost + kRounding * s.cost.cost) {
+    s.fault = "the cost " + std::to_string(s.cost.cost) + " was found, below the bound " + std::to_string(bound) +
+              " that was proven";
+    return;
+  }
+  bool optimal = complete || bound >= s.cost.cost * (1 - 1e-12);
+  s.status = optimal ? DagSolution::Optimal : DagSolution::Feasible;
+  s.bound = optimal ? s.cost.cost : bound;
+}
+
 namespace {
 
 // Two tasks at a time. Each has its own share of the work and its own results, so the answer does not depend on their
@@ -412,17 +425,12 @@ private:
       s.status = DagSolution::Infeasible;
     else if (best.empty())
       s.status = DagSolution::Unknown;
-    else
-      s.status = DagSolution::Feasible;
     if (best.empty()) {
       s.bound = base + std::max({proved, cut, 0.0});
       return s;
     }
     s.runs = best, s.cost = bestCost;
-    proved = exactDone ? bestCost.cost - base : std::max(proved, cut);
-    s.bound = std::min(base + proved, bestCost.cost);
-    if (exactDone || s.bound >= bestCost.cost * (1 - 1e-12))
-      s.status = DagSolution::Optimal, s.bound = bestCost.cost;
+    detail::judge(s, base + std::max(proved, cut), exactDone);
     return s;
   }
 

@@ -293,9 +293,10 @@ bool rowBlockOf(const StepGraph &g, int64_t rows, RowBlock &block, std::string &
       offer(e, g.positions);
   if (below == rows)
     return true;
-  error = "expected blocks of rows that divide the " + std::to_string(g.positions) +
-          " positions of an example, or of whole examples that divide the batch of " + std::to_string(g.batch) +
-          ", got " + std::to_string(rows) + "; nearest: " + (below ? std::to_string(below) : "") +
+  error = "expected blocks of rows that " +
+          (g.grain == 1 ? "divide the " + std::to_string(g.positions) + " positions of an example, or of whole examples that "
+                        : "are whole examples, a multiple of the grain " + std::to_string(g.grain) + ", and ") +
+          "divide the batch of " + std::to_string(g.batch) + ", got " + std::to_string(rows) + "; nearest: " + (below ? std::to_string(below) : "") +
           (below && above ? " and " : "") + (above ? std::to_string(above) : "");
   return false;
 }

@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -159,15 +160,15 @@ int solveRematMain(const std::vector<std::string> &arguments) {
   if (flags.work >= 0)
     limits.work = flags.work;
   DagSolution s = solve(d, flags.order, flags.budget, limits);
+  if (!s.fault.empty())
+    llvm::report_fatal_error(llvm::Twine(s.fault));
   bool has = s.status == DagSolution::Optimal || s.status == DagSolution::Feasible;
   std::vector<int> schedule;
   if (has) {
     schedule = withFrees(d, s.runs);
     // The answer is checked by the verifier, which shares nothing with the search, before anybody sees it.
-    if (std::string wrong = verify(d, flags.order, flags.budget, schedule, s.cost); !wrong.empty()) {
-      llvm::errs() << "internal error: the schedule found is wrong: " << wrong << "\n";
-      return kNone;
-    }
+    if (std::string wrong = verify(d, flags.order, flags.budget, schedule, s.cost); !wrong.empty())
+      llvm::report_fatal_error(llvm::Twine("the schedule found is wrong: ") + wrong);
   }
   static const char *names[] = {"optimal", "feasible", "infeasible", "unknown"};
   llvm::raw_ostream &out = llvm::outs();
@@ -238,10 +239,8 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
   limits.work = flags.work >= 0 ? flags.work : flags.seconds > 0 ? INT64_MAX / 4 : 1'000'000'000;
   limits.seconds = flags.seconds;
   ArenaSolution s = solve(p, limits);
-  if (std::string wrong = verify(p, s); !wrong.empty()) {
-    llvm::errs() << "internal error: the placement found is wrong: " << wrong << "\n";
-    return kNone;
-  }
+  if (std::string wrong = verify(p, s); !wrong.empty())
+    llvm::report_fatal_error(llvm::Twine("the placement found is wrong: ") + wrong);
   llvm::raw_ostream &out = llvm::outs();
   out << "id,lower,upper,size,offset\n";
   for (size_t i = 0; i < ids.size(); ++i)

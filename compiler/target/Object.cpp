@@ -7,6 +7,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -70,6 +72,18 @@ int lanesOf(const std::string &cpu) {
 }
 
 std::unique_ptr<Module> optimizeForMachine(mlir::ModuleOp source, LLVMContext &context, TargetMachine &machine) {
+  // LLVM would print an error of its own and end the process.
+  context.setDiagnosticHandlerCallBack(
+      [](const DiagnosticInfo *info, void *) {
+        if (info->getSeverity() != DS_Error)
+          return;
+        std::string text;
+        raw_string_ostream stream(text);
+        DiagnosticPrinterRawOStream printer(stream);
+        info->print(printer);
+        report_fatal_error(Twine(text));
+      },
+      nullptr);
   std::unique_ptr<Module> module = mlir::translateModuleToLLVMIR(source, context);
   if (!module)
     return nullptr;

@@ -1,9 +1,14 @@
 // Options.cpp: reads the command line with LLVM's library.
 #include "compiler/tools/Options.h"
 
+#include "compiler/frontend/Diagnostics.h"
+#include "compiler/phases/Version.h"
 #include "compiler/solve/Remat.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -21,6 +26,14 @@ struct Flags {
   cl::SubCommand checkCommand{"check", "report errors in the program, nothing else"};
   cl::SubCommand calibrateCommand{"calibrate", "measure this machine's kernels once, store a cost profile"};
   cl::SubCommand explainCommand{"explain", "print the long text of an error code"};
+  cl::SubCommand solveCommand{"solve", "the planners on anybody's problem (compiler/solve/README.md)"};
+  // By their names: "" compiles.
+  std::vector<std::pair<StringRef, cl::SubCommand *>> commands{{"", &cl::SubCommand::getTopLevel()},
+                                                               {"plan", &planCommand},
+                                                               {"check", &checkCommand},
+                                                               {"explain", &explainCommand},
+                                                               {"solve", &solveCommand},
+                                                               {"calibrate", &calibrateCommand}};
 
 #define COMPILING cl::cat(category), cl::sub(cl::SubCommand::getTopLevel()), cl::sub(planCommand)
 #define READING COMPILING, cl::sub(checkCommand)
@@ -73,14 +86,130 @@ struct Flags {
   cl::opt<std::string> remarks{"remarks",
                                cl::desc("say why, on standard error: plan, remat, kernels or all (a regular expression)"),
                                cl::value_desc("REGEX"), COMPILING};
+  // `solve` reads these itself, remat and arena apart.
+#define SOLVING cl::cat(category), cl::sub(solveCommand)
+  cl::list<std::string> problem{cl::Positional, cl::desc("remat G.json | arena B.csv"), SOLVING};
+  cl::opt<std::string> solveBudget{"budget", cl::desc("remat: most bytes in use"), cl::value_desc("BYTES"), SOLVING};
+  cl::opt<std::string> solveOrder{"order", cl::desc("remat: of first computations, free or given"), cl::value_desc("ORDER"),
+                                  SOLVING};
+  cl::opt<std::string> solveCapacity{"capacity", cl::desc("arena: its height"), cl::value_desc("BYTES"), SOLVING};
+  cl::opt<std::string> solveTime{"time-limit", cl::desc("for the search"), cl::value_desc("SECONDS"), SOLVING};
+  cl::opt<std::string> solveWork{"work-limit", cl::desc("elementary steps of the search; deterministic"), cl::value_desc("N"),
+                                 SOLVING};
   cl::opt<std::string> color{"color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
                                     READING};
 };
 } // namespace
 
 [[noreturn]] static void usage(const Twine &message) {
-  errs() << "cinch: " << message << "\n";
+  errs() << "cinch: " << shortened(message.str()) << "\n";
   exit(2);
+}
+
+static std::string joined(ArrayRef<std::string> names, const char *last) {
+  std::string text = names.front();
+  for (size_t i = 1; i < names.size(); ++i)
+    text += (i + 1 < names.size() ? ", " : last) + names[i];
+  return text;
+}
+
+// The flag of a command that a word without its dashes begins with: `memory-budget=3GiB`, or `DN=3`.
+static cl::Option *flagOf(cl::SubCommand &command, StringRef word) {
+  auto &known = cl::getRegisteredOptions(command);
+  if (auto it = known.find(word.split('=').first); it != known.end())
+    return it->second;
+  for (auto &[name, option] : known)
+    if (option->getFormattingFlag() == cl::Prefix && word.starts_with(name))
+      return option;
+  return nullptr;
+}
+
+static void refuseFlag(const Flags &flags, StringRef command, StringRef written) {
+  StringRef word = written.ltrim('-');
+  std::string flag = "`" + written.split('=').first.str() + "`";
+  std::vector<std::string> owners, beginSo, all;
+  for (auto &[name, sub] : flags.commands) {
+    if (flagOf(*sub, word))
+      owners.push_back(name.empty() ? "`cinch FILE`" : "`cinch " + name.str() + "`");
+    if (name != command)
+      continue;
+    for (auto &[own, option] : cl::getRegisteredOptions(*sub))
+      if (option->getOptionHiddenFlag() == cl::NotHidden) {
+        all.push_back(own.str());
+        if (own.starts_with(word))
+          beginSo.push_back("`--" + own.str() + "`");
+      }
+  }
+  std::string self = command.empty() ? "`cinch FILE`" : "`cinch " + command.str() + "`";
+  if (!owners.empty())
+    usage(flag + " is no flag of " + self + "; " + joined(owners, " and ") + (owners.size() == 1 ? " has it" : " have it"));
+  sort(beginSo);
+  sort(all);
+  std::string nearest = nearestName(word.split('=').first.str(), all);
+  if (beginSo.empty() && !nearest.empty())
+    beginSo.push_back("`--" + nearest + "`");
+  usage("unknown flag " + flag + (beginSo.empty() ? "" : "; did you mean " + joined(beginSo, " or ") + "?") + "\n  help: " +
+        (command.empty() ? "cinch" : "cinch " + command.str()) + " --help lists the flags");
+}
+
+// What the command takes beside flags.
+static void checkWords(const Flags &flags, StringRef command, ArrayRef<StringRef> words) {
+  if (command == "solve" || words.empty())
+    return;
+  if (command == "calibrate")
+    usage("calibrate takes no file, got `" + words[0] + "`");
+  if (command == "explain") {
+    if (words.size() > 1)
+      usage("explain takes one code, got `" + words[0] + "` and `" + words[1] + "`");
+    return;
+  }
+  std::vector<std::string> commands;
+  for (auto &[name, sub] : flags.commands)
+    if (!name.empty())
+      commands.push_back(name.str());
+  auto isCommand = [&](StringRef word) { return is_contained(commands, word.str()); };
+  StringRef first = words[0];
+  if (command.empty() && isCommand(first))
+    usage("a command stands before all flags: cinch " + first + " ..");
+  static const char *ofTheBinary[] = {"train", "eval", "predict", "generate", "info"};
+  bool isFile = sys::fs::exists(first) && !(words.size() > 1 && is_contained(ofTheBinary, first)); // what -o has written, say
+  if (command.empty() && !isFile && first.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") == StringRef::npos) {
+    std::string help = didYouMean(first.str(), commands);
+    if (is_contained(ofTheBinary, first))
+      help = ("it is one of the executable that cinch writes: cinch FILE -o EXE && ./EXE " + first).str();
+    usage("`" + first + "` is no command of cinch, and no program; there are " + joined(commands, " and ") +
+          ", and cinch FILE compiles" + (help.empty() ? "" : "\n  help: ") + help);
+  }
+  if (words.size() > 1)
+    usage(isCommand(words[1]) ? "a command stands first: cinch " + words[1] + " " + first
+                              : "one program at a time, got `" + first + "` and `" + words[1] + "`");
+}
+
+// Every command takes its own flags and no others. LLVM's parser would also take those of the command that compiles.
+static void checkArguments(const Flags &flags, ArrayRef<const char *> arguments) {
+  StringRef command;
+  cl::SubCommand *sub = flags.commands[0].second;
+  for (auto &[name, each] : flags.commands)
+    if (!arguments.empty() && !name.empty() && arguments[0] == name)
+      command = name, sub = each;
+  std::vector<StringRef> words;
+  bool flagsEnded = false;
+  for (size_t i = command.empty() ? 0 : 1; i < arguments.size(); ++i) {
+    StringRef argument = arguments[i];
+    if (flagsEnded || !argument.starts_with("-") || argument == "-") {
+      words.push_back(argument);
+      continue;
+    }
+    flagsEnded = argument == "--";
+    if (flagsEnded)
+      continue;
+    cl::Option *option = flagOf(*sub, argument.ltrim('-'));
+    if (!option)
+      refuseFlag(flags, command, argument);
+    if (option->getValueExpectedFlag() == cl::ValueRequired && argument.ltrim('-') == option->ArgStr)
+      ++i; // its value
+  }
+  checkWords(flags, command, words);
 }
 
 static int64_t positive(const std::string &text, const char *flag) {
@@ -92,31 +221,30 @@ static int64_t positive(const std::string &text, const char *flag) {
 
 CommandLine parseCommandLine(int argc, char **argv) {
   CommandLine line;
-  if (argc > 1 && StringRef(argv[1]) == "solve") { // its arguments are its own
-    line.command = Command::Solve;
-    line.rest.assign(argv + 2, argv + argc);
-    return line;
-  }
   cl::ResetCommandLineParser();
   auto known = cl::getRegisteredOptions();
   if (auto it = known.find("color"); it != known.end())
     it->second->removeArgument();
   static Flags f; // lives on: lld reads options of its own later
-  for (cl::SubCommand *sub : {&cl::SubCommand::getTopLevel(), &f.planCommand, &f.checkCommand, &f.explainCommand,
-                              &f.calibrateCommand})
+  for (auto &[name, sub] : f.commands)
     cl::HideUnrelatedOptions(f.category, *sub);
+  cl::SetVersionPrinter([](raw_ostream &out) { out << "cinch " << kVersion << "\nLLVM " << LLVM_VERSION_STRING << "\n"; });
+  checkArguments(f, ArrayRef<const char *>(argv, argc).drop_front(std::min(argc, 1)));
   std::string problems;
   raw_string_ostream errors(problems);
   if (!cl::ParseCommandLineOptions(argc, argv,
                                    "cinch: compiles a training program to an executable that keeps a memory budget\n\n"
-                                   "  cinch gpt.cinch --memory-budget 3GiB -o train && ./train\n"
-                                   "  cinch solve remat|arena FILE    the planners on anybody's problem (compiler/solve/README.md)\n",
+                                   "  cinch gpt.cinch --memory-budget 3GiB -o train && ./train\n",
                                    &errors)) {
     errs() << problems;
     exit(2);
   }
   line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain
-                 : f.calibrateCommand ? Command::Calibrate : Command::Compile;
+                 : f.calibrateCommand ? Command::Calibrate : f.solveCommand ? Command::Solve : Command::Compile;
+  if (line.command == Command::Solve) {
+    line.rest.assign(argv + 2, argv + argc);
+    return line;
+  }
   line.input = line.command == Command::Explain ? f.code : f.input;
   if (line.command == Command::Calibrate) {
     line.output = f.profileOutput;

@@ -1,11 +1,13 @@
 // cinch: from a .cinch file to an executable. Reads options, runs the phases, writes what was asked for.
 //
-// Exit codes: 0; 1 the program has errors or its budget cannot be met; 2 usage; 5 resources (an output cannot be written).
+// Exit codes: 0; 1 the program has errors or its budget cannot be met; 2 usage; 5 resources (an output cannot be written); 70 an
+// internal error, which is the compiler's fault.
 #include "compiler/analysis/Profile.h"
 #include "compiler/calibrate/Calibrate.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
 #include "compiler/phases/Compile.h"
+#include "compiler/phases/InternalError.h"
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
@@ -13,6 +15,7 @@
 #include "compiler/solve/PlanCache.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
+#include "compiler/target/Object.h"
 #include "compiler/tools/Options.h"
 #include "compiler/tools/Refusal.h"
 #include "compiler/tools/Waiting.h"
@@ -29,6 +32,7 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
 #include <sched.h>
@@ -78,15 +82,6 @@ static int processors() {
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
 }
 
-// What the language has and the phases behind the checker do not do yet: refused, never passed over.
-static const char *notThereYet(const Program &program) {
-  if (program.plan.stages > 1)
-    return "`stages` in the plan: more than one stage is not there yet";
-  if (program.plan.offload == "auto")
-    return "`offload auto` in the plan is not there yet";
-  return nullptr;
-}
-
 // The costs to plan with: of the profile that was named, of the stored one if it was measured on the CPU that is compiled
 // for, or the built-in ones. False after a message.
 static bool chooseCosts(const CommandLine &line, analysis::MachineCosts &costs) {
@@ -115,6 +110,9 @@ static bool chooseCosts(const CommandLine &line, analysis::MachineCosts &costs) 
   return true;
 }
 
+// The status of a phase that failed: its errors tell why, and the driver says them.
+constexpr int kInternal = 70;
+
 // One compilation. If the executable outgrows what its plan allows for it, it is not kept, and `missing` says by how much.
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing);
@@ -125,20 +123,13 @@ static int compile(const CommandLine &line, const Program &program, const Source
   target::registerKernelDialects(registry);
   mlir::MLIRContext context(registry);
   context.loadAllAvailableDialects();
+  PassErrors errors(context, !line.remarks.empty());
 
   if (!line.remarks.empty()) {
     mlir::remark::RemarkCategories categories{line.remarks, line.remarks, std::nullopt, std::nullopt, std::nullopt};
     if (failed(mlir::remark::enableOptimizationRemarks(
             context, nullptr, std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories, true)))
-      return 1;
-    context.getDiagEngine().registerHandler([](mlir::Diagnostic &diagnostic) {
-      if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Remark)
-        return mlir::failure();
-      if (mlir::FileLineColLoc place = nn::userPlace(diagnostic.getLocation()))
-        llvm::errs() << place.getFilename().getValue() << ":" << place.getLine() << ": ";
-      llvm::errs() << "remark: " << diagnostic.str() << "\n";
-      return mlir::success();
-    });
+      return internalError("remarks cannot be printed");
   }
 
   CompileOptions options;
@@ -164,6 +155,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
     missing = 0;
     status = compileOnce(line, program, sources, self, context, options, missing);
   } while (status == 0 && missing > 0);
+  if (status == kInternal || !errors.text.empty())
+    return internalError(errors.text.empty() ? "a phase failed and does not say why" : errors.text);
   return status;
 }
 
@@ -171,19 +164,18 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing) {
   Compilation compilation(context, program, sources, options);
   auto stops = [&](Phase phase) { return line.stopAfter && *line.stopAfter == phase; };
-  constexpr int internal = 1;
   if (!compilation.parse())
-    return internal;
+    return kInternal;
   if (stops(Phase::Parsed) || (line.emit == "nn" && !line.stopAfter))
     return printModule(line, *compilation.module);
   if (!compilation.differentiate())
-    return internal;
+    return kInternal;
   if (stops(Phase::Differentiated))
     return printModule(line, *compilation.module);
   {
     Waiting waiting("planning " + line.input);
     if (!compilation.decide())
-      return internal;
+      return kInternal;
   }
   if (!compilation.refusal.empty()) {
     llvm::errs() << "error: " << compilation.refusal << "\n";
@@ -204,20 +196,20 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return 0;
   }
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
-    return internal;
+    return kInternal;
   if (stops(Phase::Planned) || stops(Phase::Scheduled) || (line.emit == "plan" && !line.stopAfter))
     return printModule(line, *compilation.module);
   if (!compilation.lower())
-    return internal;
+    return kInternal;
   if (stops(Phase::Lowered) || (line.emit == "kernels" && !line.stopAfter))
     return printModule(line, *compilation.kernels);
   if (!compilation.lowerToLLVM())
-    return internal;
+    return kInternal;
   if (stops(Phase::LLVM) || line.emit == "llvm")
     return printModule(line, *compilation.kernels);
   llvm::SmallVector<char> object;
   if (failed(compilation.emitObject(object, line.emit == "asm")))
-    return internal;
+    return kInternal;
   if (line.emit == "asm" || line.emit == "obj")
     return writeOutput(line.output, llvm::StringRef(object.data(), object.size()));
 
@@ -243,6 +235,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
 }
 
 int main(int argc, char **argv) {
+  catchFatalErrors();
   CommandLine line = parseCommandLine(argc, argv);
   if (line.command == Command::Solve) {
     std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());
@@ -260,7 +253,7 @@ int main(int argc, char **argv) {
   if (line.command == Command::Explain) {
     std::string text = explainCode(line.input);
     if (text.empty()) {
-      llvm::errs() << "cinch: no error has the code '" << line.input << "'; these exist:\n" << listCodes();
+      llvm::errs() << "cinch: no error has the code '" << shortened(line.input) << "'; these exist:\n" << listCodes();
       return 2;
     }
     llvm::outs() << text << "\n";
@@ -270,7 +263,7 @@ int main(int argc, char **argv) {
   std::string error;
   int file = sources.addFile(line.input, error);
   if (file < 0) {
-    llvm::errs() << "cinch: cannot read '" << line.input << "': " << error << "\n";
+    llvm::errs() << "cinch: cannot read '" << shortened(line.input) << "': " << error << "\n";
     return 2;
   }
   Diagnostics diagnostics(sources);
@@ -285,15 +278,14 @@ int main(int argc, char **argv) {
   diagnostics.print(llvm::errs(), print);
   if (!program || diagnostics.hasErrors())
     return 1;
-  if (std::string fault = verifyProgram(*program); !fault.empty()) {
-    llvm::errs() << "cinch: internal error: the checker's program breaks a rule: " << fault << "\n";
-    return 1;
-  }
+  if (std::string fault = verifyProgram(*program); !fault.empty())
+    return internalError("the checker's program breaks a rule: " + fault);
   if (line.command == Command::Check)
     return 0;
-  if (const char *missing = notThereYet(*program)) {
-    llvm::errs() << "error: " << line.input << ": " << missing << "\n";
-    return 1;
+  std::string unknown;
+  if (!target::createMachine(line.cpu, &unknown)) {
+    llvm::errs() << "cinch: --cpu: " << unknown << "\n";
+    return 2;
   }
   return compile(line, *program, sources, argv[0]);
 }

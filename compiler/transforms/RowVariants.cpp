@@ -21,6 +21,18 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const solve:
     sizes.assign(1, {});
     if (!solve::rowBlockOf(graph, options.rowBlocks, sizes.front(), error))
       return variants;
+    // Blocks of whole examples: what cuts them is told in the words of the two settings. A micro-batch that the batch does not
+    // allow is refused by the search.
+    int64_t asked = options.search.microbatch, examples = sizes.front().examples;
+    bool allowed = asked <= 0 || (graph.batch % asked == 0 && asked % graph.grain == 0);
+    if (asked > 0 && allowed && asked % examples != 0)
+      error = "a block of " + std::to_string(options.rowBlocks) + " rows holds " + std::to_string(examples) +
+              " examples, of which a micro-batch of " + std::to_string(asked) +
+              " is no multiple; expected a micro-batch that divides the batch of " + std::to_string(graph.batch) +
+              " and is a multiple of " + std::to_string(examples) + ", or blocks of at most " +
+              std::to_string(asked * graph.positions) + (asked * graph.positions == 1 ? " row" : " rows");
+    if (!allowed || !error.empty())
+      return variants;
   }
   // Sums in blocks of examples: no example may be cut, not even where a block is one example.
   if (nn::grainOf(step.function) > 0)

@@ -67,7 +67,7 @@ Value UpdateBuilder::slot(BlockArgument parameter, StringRef path, StringRef suf
   auto name = attributes.getStringAttr(path + suffix);
   auto named = attributes.getDictionaryAttr(attributes.getNamedAttr(nn::kSlotAttr, name));
   if (failed(function.insertArgument(number, parameter.getType(), named, parameter.getLoc())))
-    llvm::report_fatal_error("internal error: an argument could not be added to @train");
+    llvm::report_fatal_error("an argument could not be added to @train");
   return function.getArgument(number);
 }
 

@@ -103,6 +103,14 @@ def test_csv(t):
         walk(t, t.recorder(plain, 2, 8), "plain", 2, 8) == WHOLE,
         "columns by number, another separator, no last newline",
     )
+    mark = b"\xef\xbb\xbf"
+    rows = "".join("%d,%d\n" % (a, b) for a, b in WHOLE).encode()
+    programs.write(t.path("x.csv"), mark + b"a,b\n" + rows)
+    t.check(walk(t, program, "out", 2, 8) == WHOLE, "a byte order mark before a name")
+    programs.write(t.path("y.csv"), mark + rows.replace(b",", b";x;"))
+    first = dataset("csv", "y.csv", **{"from": ["0", "2"]})
+    first.update(csv_header=False, separator=";")
+    t.check(walk(t, t.recorder(first, 2, 8), "first", 2, 8) == WHOLE, "a byte order mark before a number")
     real = dataset("csv", "r.csv", dtype="F32", scale=0.5)
     real["fields"] = [dict(real["fields"][0], shape=[], **{"from": ["v"]})]
     programs.write(t.path("r.csv"), ("v\n" + "".join("%r\n" % (e / 3) for e in range(9000))).encode())
@@ -116,6 +124,7 @@ def test_csv(t):
         t.check(not os.path.exists(t.path("bad", "train.x.csv-values")), "nothing is kept of it")
 
     wrong(["empty"], "")
+    wrong(["empty"], "\ufeff")
     wrong(["no example"], "a,b\n")
     wrong(["the column `b`", "the file has a, c"], "a,c\n1,2\n")
     wrong(["two columns are called `a`"], "a,a,b\n1,2,3\n")

@@ -117,6 +117,19 @@ static void overrides() {
              .says("no optimizer of this file has it"),
          "--set of what no optimizer has");
   expect(compile(text, {{}, {{"train.precision", "bf16"}}}).says("E0707"), "--set train.precision=bf16");
+  std::string planned = text + "plan { microbatch 2 }\n";
+  expect(compile(planned, {{}, {{"train.grain", "2"}}}).program.has_value(), "--set train.grain, whole grains");
+  expect(compile(planned, {{}, {{"train.grain", "4"}}}).says("multiple of `grain`"), "--set train.grain, cut grains");
+}
+
+// A byte order mark is skipped, and counts in no column.
+static void byteOrderMark() {
+  std::string text = model(linear, plain), mark = "\xEF\xBB\xBF";
+  Outcome with = compile(mark + text);
+  expect(with.program.has_value(), "a byte order mark: " + with.messages);
+  Outcome wrong = compile(mark + "dam B = 8\n" + text);
+  expect(wrong.says("case.cinch:1:1\n") && !wrong.says("unknown character"), "a place behind the mark: " + wrong.messages);
+  expect(compile(text + mark).says("unknown character"), "a byte order mark elsewhere is a character");
 }
 
 static void draws() {
@@ -202,6 +215,7 @@ static void hints() {
 
 int main() {
   overrides();
+  byteOrderMark();
   draws();
   equalCalls();
   namesOfResults();

@@ -213,6 +213,26 @@ static void compare(int graphs, int most) {
   expect(bounds == 0, std::to_string(bounds) + " bounds lie above the least cost");
 }
 
+// A bound is compared with the cost that was found, never cut down to it.
+static void testJudge() {
+  auto judged = [](double bound, bool complete) {
+    DagSolution s;
+    s.cost.cost = 1000;
+    detail::judge(s, bound, complete);
+    return s;
+  };
+  DagSolution below = judged(900, false), equal = judged(1000, false), rounded = judged(1000 + 1e-9, false);
+  expect(below.status == DagSolution::Feasible && below.bound == 900 && below.fault.empty(), "a bound below the cost");
+  expect(equal.status == DagSolution::Optimal && equal.bound == 1000 && equal.fault.empty(), "a bound that is the cost");
+  expect(rounded.status == DagSolution::Optimal && rounded.bound == 1000 && rounded.fault.empty(), "a bound rounded up");
+  expect(judged(900, true).status == DagSolution::Optimal && judged(900, true).bound == 1000, "a complete search");
+  for (bool complete : {false, true}) {
+    DagSolution wrong = judged(1000.01, complete);
+    expect(wrong.status == DagSolution::Unknown && wrong.fault.find("below the bound") != std::string::npos,
+           "a bound above the cost is a fault");
+  }
+}
+
 // A training graph in the shape of a chain: gradient i needs the gradient before it and two activations.
 static Dag trainingChain(int layers, Rng &rng) {
   Dag d;
@@ -328,6 +348,7 @@ int main(int argc, char **argv) {
     compare(std::atoi(argv[1]), std::atoi(argv[2]));
   } else {
     testVerify();
+    testJudge();
     compare(200, 8);
     testSmallTraining();
     testLarger();

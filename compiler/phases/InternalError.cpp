@@ -1,0 +1,83 @@
+// InternalError.cpp: see InternalError.h.
+#include "compiler/phases/InternalError.h"
+
+#include "dialects/nn/NN.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <new>
+#include <signal.h>
+#include <unistd.h>
+
+namespace cinch {
+
+static constexpr char kBegin[] = "cinch: internal error: ";
+static constexpr char kAdvice[] = "\n  this is a fault of cinch, not of your program"
+                                  "\n  help: another `--microbatch` or another budget may avoid it"
+                                  "\n  help: please report it, with the program and this command line, to the authors of Cinch\n";
+static constexpr int kInternal = 70, kResources = 5;
+
+// Only what a signal handler may call.
+static void say(const char *text) {
+  size_t size = 0;
+  while (text[size])
+    ++size;
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, size);
+}
+
+int internalError(const llvm::Twine &what) {
+  llvm::errs() << kBegin << what << kAdvice;
+  return kInternal;
+}
+
+[[noreturn]] static void outOfMemory() {
+  say("cinch: out of memory: planning and compiling this program need more than there is\n");
+  _exit(kResources);
+}
+
+static void crashed(int) {
+  say(kBegin);
+  say("it crashed");
+  say(kAdvice);
+  _exit(kInternal);
+}
+
+void catchFatalErrors() {
+  llvm::install_fatal_error_handler([](void *, const char *reason, bool) { _exit(internalError(reason)); });
+  llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { outOfMemory(); });
+  std::set_new_handler(outOfMemory);
+  static char stack[1 << 16]; // of its own: the other one may be what overflowed
+  stack_t alternative{};
+  alternative.ss_sp = stack;
+  alternative.ss_size = sizeof stack;
+  sigaltstack(&alternative, nullptr);
+  struct sigaction action {};
+  action.sa_handler = crashed;
+  action.sa_flags = SA_ONSTACK;
+  for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT})
+    sigaction(signal, &action, nullptr);
+}
+
+PassErrors::PassErrors(mlir::MLIRContext &context, bool remarks) : context(context) {
+  handler = context.getDiagEngine().registerHandler([this, remarks](mlir::Diagnostic &diagnostic) {
+    std::string place;
+    if (mlir::FileLineColLoc at = nn::userPlace(diagnostic.getLocation()))
+      place = (at.getFilename().getValue() + ":" + llvm::Twine(at.getLine()) + ": ").str();
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error) {
+      std::string message = diagnostic.str();
+      llvm::StringRef what(message);
+      what.consume_front("internal error: ");
+      text += (text.empty() ? "" : "\n  ") + place + what.str();
+    } else if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Remark && remarks) {
+      llvm::errs() << place << "remark: " << diagnostic.str() << "\n";
+    }
+    return mlir::success();
+  });
+}
+
+PassErrors::~PassErrors() { context.getDiagEngine().eraseHandler(handler); }
+
+} // namespace cinch

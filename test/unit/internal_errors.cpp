@@ -1,0 +1,93 @@
+// LINK: cinch_phases cinch_frontend cinch_solve MLIR
+// However the compiler fails, it says that the fault is its own, what to try and where to report it, and ends with 70. Each end is
+// that of a child process.
+#include "test/unit/Expect.h"
+#include "compiler/phases/InternalError.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/Signals.h"
+
+#include <functional>
+#include <new>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace cinch;
+
+struct End {
+  int status = -1; // -1: a signal
+  std::string text;
+};
+
+static End endOf(const std::function<int()> &work) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    return {};
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]), close(ends[1]);
+    catchFatalErrors();
+    _exit(work());
+  }
+  close(ends[1]);
+  End end;
+  char buffer[4096];
+  for (ssize_t size; (size = read(ends[0], buffer, sizeof buffer)) > 0;)
+    end.text.append(buffer, size_t(size));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status))
+    end.status = WEXITSTATUS(status);
+  return end;
+}
+
+static void isOurs(const std::string &name, const std::string &what, const std::function<int()> &work) {
+  End end = endOf(work);
+  bool good = end.status == 70 && end.text.rfind("cinch: internal error: " + what + "\n", 0) == 0;
+  for (const char *words : {"a fault of cinch, not of your program", "--microbatch", "budget", "please report it"})
+    good &= end.text.find(words) != std::string::npos;
+  expect(good, name + ": " + std::to_string(end.status) + ", " + end.text);
+}
+
+// What a pass reports reaches the user as ours, with the place in the user's file and without MLIR's `loc(..)`.
+static int reportOfAPass() {
+  mlir::MLIRContext context;
+  PassErrors errors(context, false);
+  auto place = mlir::FileLineColLoc::get(&context, "gpt.cinch", 12, 3);
+  mlir::emitError(place) << "internal error: a value has no place";
+  mlir::emitError(mlir::UnknownLoc::get(&context)) << "and another";
+  mlir::emitWarning(place) << "a warning of a pass";
+  return internalError(errors.text);
+}
+
+static int overflow(int depth) {
+  volatile char page[4096];
+  page[0] = char(depth);
+  return depth < 1 << 30 ? overflow(depth + 1) + page[0] : 0;
+}
+
+int main() {
+  isOurs("a pass", "gpt.cinch:12: a value has no place\n  and another", reportOfAPass);
+  isOurs("LLVM", "a fatal error", []() -> int { llvm::report_fatal_error("a fatal error"); });
+  isOurs("a call of abort", "it crashed", []() -> int { abort(); });
+  isOurs("a wild access", "it crashed", [] { return raise(SIGSEGV); });
+  isOurs("a stack that is full", "it crashed", [] { return overflow(0); });
+  isOurs("a crash while an output is written", "it crashed", []() -> int { // then LLVM handles signals, too
+    llvm::sys::RemoveFileOnSignal("internal_errors.none");
+    abort();
+  });
+  End memory = endOf([] {
+    volatile size_t size = size_t(1) << 62;
+    void *volatile block = ::operator new(size);
+    return block ? 0 : 1;
+  });
+  expect(memory.status == 5 && memory.text.find("out of memory") != std::string::npos &&
+             memory.text.find("internal") == std::string::npos,
+         "no memory: " + std::to_string(memory.status) + ", " + memory.text);
+  return tally();
+}
