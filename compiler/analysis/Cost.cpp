@@ -30,7 +30,7 @@ int MachineCosts::threads(int most) const {
   return counted;
 }
 
-void priceKernel(plan::KernelOp op, solve::Section section, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
+void priceKernel(plan::KernelOp op, bool inLoop, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
   // Arithmetic and traffic of one micro-batch of one example, and what does not depend on it.
   double fixedFlops = 0, exampleFlops = 0, fixedBytes = 0, exampleBytes = 0;
   for (Operation &inner : op.getBody().front())
@@ -42,7 +42,7 @@ void priceKernel(plan::KernelOp op, solve::Section section, const MachineRates &
   for (Value value : op.getInputs())
     touch(value, 1);
   for (Value value : op.getOutputs())
-    touch(value, batchAxisOf(value) < 0 && section == solve::Section::Loop ? 2 : 1);
+    touch(value, batchAxisOf(value) < 0 && inLoop ? 2 : 1);
   exampleFlops /= double(batch);
   exampleBytes /= double(batch);
   const KernelTraits &traits = traitsOf(kindOf(op));

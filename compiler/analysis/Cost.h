@@ -12,7 +12,7 @@ namespace cinch::analysis {
 int64_t bytesOf(mlir::Value value);
 
 // Fills work, flops, traffic and seconds of a kernel as functions of the micro-batch.
-void priceKernel(plan::KernelOp, solve::Section, const MachineRates &, int64_t batch, solve::Kernel &kernel);
+void priceKernel(plan::KernelOp, bool inLoop, const MachineRates &, int64_t batch, solve::Kernel &kernel);
 
 } // namespace cinch::analysis
 #endif

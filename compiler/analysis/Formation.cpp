@@ -8,8 +8,6 @@ using namespace mlir;
 
 namespace cinch::analysis {
 
-using solve::Section;
-
 // Work of one element, beside an addition.
 static double weightOf(Operation *op) {
   if (auto cost = dyn_cast<nn::Cost>(op); cost && op->getNumResults() == 1)
@@ -19,7 +17,7 @@ static double weightOf(Operation *op) {
 
 static bool isConstantLike(Operation *op) { return isa<nn::ConstantOp, nn::RangeOp>(op); }
 
-Formation::Formation(func::FuncOp function) : function(function) {
+Formation::Formation(func::FuncOp function, Sweeps given) : function(function), sweeps(std::move(given)) {
   for (Operation &op : function.getBody().front().without_terminator())
     ops.push_back(&op);
   solve::StepGraph sizes;
@@ -41,37 +39,6 @@ LogicalResult Formation::internal(Value value, const char *what) {
   Location loc = value.getDefiningOp() ? value.getDefiningOp()->getLoc() : value.getLoc();
   emitError(loc) << "internal error: kernel formation: " << what;
   return failure();
-}
-
-// ---- Sections ----------------------------------------------------------------------------------------------------------
-llvm::DenseMap<Operation *, Section> findSections(func::FuncOp function) {
-  llvm::DenseMap<Operation *, Section> sections;
-  llvm::SmallVector<Operation *> ops;
-  for (Operation &op : function.getBody().front().without_terminator())
-    ops.push_back(&op);
-  for (Operation *op : ops) {
-    Section section = nn::touchesBatch(op) ? Section::Loop : Section::Prologue;
-    for (Value operand : op->getOperands()) {
-      Operation *def = operand.getDefiningOp();
-      if (section == Section::Prologue && def &&
-          (sections[def] == Section::Epilogue || (sections[def] == Section::Loop && batchAxisOf(operand) < 0)))
-        section = Section::Epilogue;
-    }
-    sections[op] = section;
-  }
-  // What nothing in the loop needs need not stand before it.
-  llvm::DenseSet<Operation *> needed;
-  for (Operation *op : llvm::reverse(ops)) {
-    if (sections[op] == Section::Prologue && !needed.contains(op)) {
-      sections[op] = Section::Epilogue;
-      continue;
-    }
-    if (sections[op] != Section::Epilogue)
-      for (Value operand : op->getOperands())
-        if (Operation *def = operand.getDefiningOp())
-          needed.insert(def);
-  }
-  return sections;
 }
 
 // ---- Stored values -----------------------------------------------------------------------------------------------------
@@ -129,7 +96,7 @@ void Formation::chooseStored() {
           forced.insert(operand);
         }
     for (Value operand : op->getOperands()) // crossing sections
-      if (Operation *def = operand.getDefiningOp(); def && sections[def] != sections[op] && !isConstantLike(def)) {
+      if (Operation *def = operand.getDefiningOp(); def && partOf(def) != partOf(op) && !isConstantLike(def)) {
         auto random = dyn_cast<nn::RandomOp>(def);
         Value base = operand;
         while (Operation *view = base.getDefiningOp())
@@ -266,7 +233,7 @@ bool Formation::place(Value value) {
     --depth;
     return true; // its own turn comes
   }
-  Section section = sections[op];
+  int part = partOf(op);
   bool backward = op->hasAttr(nn::kBackwardAttr);
   stored.insert(value);
   // Alone first: that says what it reads, and stores what stands in the way.
@@ -286,7 +253,7 @@ bool Formation::place(Value value) {
       latest = std::max(latest, it->second);
   auto join = [&](int candidate) {
     KernelGroup &group = groups[candidate];
-    if (group.kind != KernelGroup::Loop || group.section != section || group.backward != backward ||
+    if (group.kind != KernelGroup::Loop || group.part != part || group.backward != backward ||
         group.stores.size() >= 12 || isa<nn::ScatterAddOp>(op) ||
         isa<nn::ScatterAddOp>(group.stores.front().getDefiningOp()))
       return false;
@@ -320,7 +287,7 @@ bool Formation::place(Value value) {
     full *= size;
   if (latest >= 0) {
     // A full tensor that the producer stores stays a border: recomputation wants to choose there.
-    bool rowByRow = section != Section::Loop;
+    bool rowByRow = !isSweep(part);
     if (!rowByRow) {
       rowByRow = true;
       for (Value read : alone.reads)
@@ -333,9 +300,9 @@ bool Formation::place(Value value) {
   bool reduces = isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op);
   for (int candidate = int(groups.size()) - 1; !done && candidate > latest && candidate + 8 > int(groups.size());
        --candidate) {
-    if (section == Section::Loop && !reduces)
+    if (isSweep(part) && !reduces)
       break;
-    if (groups[candidate].kind != KernelGroup::Loop || groups[candidate].section != section || !sameDomain(value, groups[candidate].anchor))
+    if (groups[candidate].kind != KernelGroup::Loop || groups[candidate].part != part || !sameDomain(value, groups[candidate].anchor))
       continue;
     bool shares = false;
     for (Value read : alone.reads)
@@ -343,7 +310,7 @@ bool Formation::place(Value value) {
     done = shares && join(candidate);
   }
   if (!done) {
-    alone.section = section;
+    alone.part = part;
     alone.backward = backward;
     alone.updates = home.count(value) != 0;
     producer[value] = int(groups.size());
@@ -381,7 +348,7 @@ bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, 
 bool Formation::placeOwn(Operation *op, KernelGroup::Kind kind) {
   KernelGroup group;
   group.kind = kind;
-  group.section = sections[op];
+  group.part = partOf(op);
   group.backward = op->hasAttr(nn::kBackwardAttr);
   for (size_t i = 0; i < extents.size();) {
     Value blocker;
@@ -455,9 +422,9 @@ static void runNarrowEarly(std::vector<KernelGroup> &groups) {
       if (!isa<BlockArgument>(value) && batchAxisOf(value) >= 0)
         widest = std::max(widest, elementsOf(value));
     size_t at = ordered.size();
-    if (group.kind == KernelGroup::Loop && group.section == Section::Loop && 8 * written <= widest) {
+    if (group.kind == KernelGroup::Loop && isSweep(group.part) && 8 * written <= widest) {
       auto needs = [&](const KernelGroup &other) {
-        return other.section != Section::Loop || other.backward != group.backward ||
+        return other.part != group.part || other.backward != group.backward ||
                llvm::any_of(other.stores, [&](Value value) { return group.reads.contains(value); });
       };
       auto narrow = [&](const KernelGroup &other) { // runs early itself: the order among them stays
@@ -486,16 +453,6 @@ LogicalResult Formation::form() {
         if (value.getDefiningOp())
           updated[home[value] = byName.lookup((kind + name.getValue()).str())] = value;
 
-  sections = findSections(function);
-  // One loop over the micro-batches: what examples need cannot wait for a sum over all of them.
-  for (Operation *op : ops)
-    if (sections[op] == Section::Loop)
-      for (Value operand : op->getOperands())
-        if (Operation *def = operand.getDefiningOp(); def && batchAxisOf(operand) < 0 &&
-                                                      (sections[def] == Section::Epilogue ||
-                                                       (sections[def] == Section::Loop && accumulates(operand))))
-          return emitError(op->getLoc()) << "work on single examples that needs a sum over the whole batch (such as a loss "
-                                            "averaged over chosen elements only) is not there yet";
   chooseStored();
   for (Operation *op : ops) {
     bool good = true;
@@ -517,10 +474,10 @@ LogicalResult Formation::form() {
     for (Value value : group.stores)
       group.updates |= home.count(value) != 0;
 
-  // Order: sections apart, in each the order of formation; then gate, updates, results.
+  // Order: parts apart, in each the order of formation; then gate, updates, results.
   KernelGroup gate, results;
   gate.kind = KernelGroup::Gate;
-  gate.section = Section::Epilogue;
+  gate.part = sweeps.last();
   results.kind = KernelGroup::Results;
   bool batchResults = false, named = false;
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
@@ -531,7 +488,7 @@ LogicalResult Formation::form() {
     if (!isa<BlockArgument>(value))
       results.reads.insert(value);
   }
-  results.section = batchResults ? Section::Loop : Section::Epilogue;
+  results.part = batchResults ? sweeps.lastSweep() : sweeps.last();
   gate.reads = results.reads;
   std::vector<KernelGroup> ordered;
   auto take = [&](auto &&wanted) {
@@ -539,15 +496,15 @@ LogicalResult Formation::form() {
       if (wanted(group))
         ordered.push_back(group);
   };
-  take([](KernelGroup &g) { return g.section == Section::Prologue; });
-  take([](KernelGroup &g) { return g.section == Section::Loop; });
+  for (int part = 0; part < sweeps.last(); ++part)
+    take([&](KernelGroup &g) { return g.part == part; });
   if (batchResults)
     ordered.push_back(results);
-  take([](KernelGroup &g) { return g.section == Section::Epilogue && !g.updates; });
+  take([&](KernelGroup &g) { return g.part == sweeps.last() && !g.updates; });
   bool anyUpdate = llvm::any_of(groups, [](KernelGroup &g) { return g.updates; });
   if (anyUpdate)
     ordered.push_back(gate);
-  take([](KernelGroup &g) { return g.section == Section::Epilogue && g.updates; });
+  take([&](KernelGroup &g) { return g.part == sweeps.last() && g.updates; });
   if (!batchResults && named)
     ordered.push_back(results);
   groups = std::move(ordered);

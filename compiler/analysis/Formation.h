@@ -8,13 +8,12 @@
 // A kernel is one at every micro-batch that may be chosen: whether values can share it is asked at each of them, since sizes that
 // agree for the whole batch need not agree for fewer examples, and fewer examples may make shapes merge that do not merge now.
 //
-// A function has three sections: what is the same for all examples comes before the micro-batch loop (prologue) or, if it
-// needs sums over the batch or nothing in the loop needs it, behind it (epilogue).
+// Kernels belong to the parts of a step (Sweeps.h).
 #ifndef CINCH_COMPILER_ANALYSIS_FORMATION_H
 #define CINCH_COMPILER_ANALYSIS_FORMATION_H
 
 #include "compiler/analysis/LoopTrace.h"
-#include "compiler/solve/StepGraph.h"
+#include "compiler/analysis/Sweeps.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -24,7 +23,7 @@ namespace cinch::analysis {
 
 struct KernelGroup {
   enum Kind { Loop, Contract, Attend, AttendGrad, Gate, Results } kind = Loop;
-  solve::Section section = solve::Section::Loop;
+  int part = 1;
   mlir::Value anchor;                     // Loop: the value over whose natural domain the kernel runs; one that it computes
   llvm::SmallVector<mlir::Value> stores; // values written, in order
   llvm::SetVector<mlir::Value> reads;    // values read from memory
@@ -33,12 +32,10 @@ struct KernelGroup {
   bool updates = false; // writes parameters or slots in place
 };
 
-// The section of every op of a function.
-llvm::DenseMap<mlir::Operation *, solve::Section> findSections(mlir::func::FuncOp function);
-
 class Formation {
 public:
-  explicit Formation(mlir::func::FuncOp function);
+  // Every op of the function has its part.
+  Formation(mlir::func::FuncOp function, Sweeps sweeps);
   // Forms the kernels; an error is reported at the op at fault.
   mlir::LogicalResult form();
 
@@ -48,7 +45,7 @@ public:
   llvm::DenseMap<mlir::Value, mlir::BlockArgument> home;
   // Sums over the batch: they go on from micro-batch to micro-batch.
   bool accumulates(mlir::Value value) const;
-  solve::Section sectionOf(mlir::Operation *op) const { return sections.lookup(op); }
+  const Sweeps sweeps;
 
 private:
   void chooseStored();
@@ -63,6 +60,7 @@ private:
   mlir::Value readTooLate(mlir::ArrayRef<mlir::Value> stores, int at, const LoopTracer &, llvm::function_ref<int(mlir::Value)> bufferOf);
   bool sameDomain(mlir::Value a, mlir::Value b) const;
   bool rowsOf(mlir::Value rows, mlir::Value anchor) const;
+  int partOf(mlir::Operation *op) const { return sweeps.part.lookup(op); }
   bool inMemory(mlir::Value value) const {
     auto it = producer.find(value);
     return mlir::isa<mlir::BlockArgument>(value) || (it != producer.end() && it->second < horizon);
@@ -72,7 +70,6 @@ private:
 
   std::vector<mlir::Operation *> ops;
   std::vector<Extent> extents; // the whole batch, then every smaller micro-batch that may be chosen
-  llvm::DenseMap<mlir::Operation *, solve::Section> sections;
   llvm::DenseSet<mlir::Value> stored, forced;
   llvm::DenseMap<mlir::Value, mlir::Value> updated; // argument in whose place something is written -> what
   llvm::DenseMap<mlir::Value, int> producer; // stored value -> group

@@ -61,13 +61,13 @@ static solve::Buffer bufferFor(Value value, Value named, int64_t batch) {
 Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(function)) {
   grain = std::max<int64_t>(1, nn::grainOf(function));
   for (Operation &op : function.getBody().front().without_terminator()) {
-    if (auto found = dyn_cast<plan::MicrobatchesOp>(op)) {
-      loop = found;
+    if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
       for (Operation &inner : loop.getBody().front().without_terminator())
-        parts.push_back({&inner, solve::Section::Loop});
+        parts.push_back({&inner, 2 * int(loops.size()) + 1});
+      loops.push_back(loop);
       continue;
     }
-    parts.push_back({&op, loop ? solve::Section::Epilogue : solve::Section::Prologue});
+    parts.push_back({&op, 2 * int(loops.size())});
   }
   llvm::StringMap<BlockArgument> byName;
   for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr}) {
@@ -80,10 +80,14 @@ Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(functi
   }
 }
 
+solve::Section Step::sectionOf(int part) const {
+  int last = 2 * int(loops.size()) - 1;
+  return part < last ? solve::Section::Prologue : part == last ? solve::Section::Loop : solve::Section::Epilogue;
+}
+
 Value Step::inMemory(Value value) const {
-  auto result = dyn_cast<OpResult>(value);
-  if (result && loop && result.getOwner() == loop)
-    return loop->getRegion(0).front().getTerminator()->getOperand(result.getResultNumber());
+  if (auto loop = value.getDefiningOp<plan::MicrobatchesOp>())
+    return loop.getBody().front().getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
   return value;
 }
 
@@ -241,9 +245,13 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   }
   MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
   SpecFinder finder(step);
+  std::vector<int> sweepOf;
+  int lastSweep = 2 * int(step.loops.size()) - 1;
   for (const Step::Part &part : step.parts) {
+    bool inLoop = isSweep(part.part);
+    sweepOf.push_back(inLoop && part.part < lastSweep ? part.part / 2 : -1);
     solve::Kernel kernel;
-    kernel.section = part.section;
+    kernel.section = step.sectionOf(part.part);
     for (Value value : part.op->getOperands())
       if (int buffer = problem.buffer.lookup(step.inMemory(value)); !llvm::is_contained(kernel.reads, buffer))
         kernel.reads.push_back(buffer);
@@ -256,7 +264,7 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
     if (plan::KernelOp op = part.kernel()) {
       describe(op, kernel);
       kernel.cheap = kindOf(op) == KernelKind::Loop;
-      const Specs *specs = finder.find(op, part.section == solve::Section::Loop);
+      const Specs *specs = finder.find(op, inLoop);
       if (!specs) {
         problem.error = "a kernel has no spec at some micro-batch: " + kernel.name;
         return problem;
@@ -265,8 +273,8 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
       for (auto &[examples, spec] : specs->at)
         if (int64_t bytes = spec.scratchBytesPerThread(target); bytes != kernel.scratch.otherwise)
           kernel.scratch.exactly.push_back({examples, bytes});
-      priceKernel(op, part.section, machine, step.batch, kernel);
-      if (part.section == solve::Section::Loop)
+      priceKernel(op, inLoop, machine, step.batch, kernel);
+      if (inLoop)
         findInPlace(op, step, *specs, problem, kernel);
     } else {
       kernel.recomputable = false;
@@ -275,6 +283,11 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
     }
     graph.kernels.push_back(std::move(kernel));
   }
+  solve::FoldedStep folded = solve::foldSweeps(graph, sweepOf);
+  problem.error = folded.error;
+  problem.graph = std::move(folded.graph);
+  problem.original = std::move(folded.original);
+  problem.sweeps = std::move(folded.sweeps);
   markRows(step, problem);
   return problem;
 }

@@ -3,6 +3,8 @@
 #define CINCH_COMPILER_ANALYSIS_STEPPROBLEM_H
 
 #include "compiler/analysis/KernelSpec.h"
+#include "compiler/analysis/Sweeps.h"
+#include "compiler/solve/Sweeps.h"
 
 #include "llvm/ADT/DenseMap.h"
 
@@ -15,13 +17,15 @@ struct Step {
 
   struct Part {
     mlir::Operation *op; // plan.kernel, plan.gate or plan.results
-    solve::Section section;
+    int part;            // of the step (Sweeps.h)
     plan::KernelOp kernel() const { return mlir::dyn_cast<plan::KernelOp>(op); }
   };
   mlir::func::FuncOp function;
-  plan::MicrobatchesOp loop; // null: the function is not formed
+  llvm::SmallVector<plan::MicrobatchesOp> loops; // none: the function is not formed
   std::vector<Part> parts;
   int64_t batch = 1, grain = 1;
+  // Where the solvers see a part: loops before the last one are folded into kernels of the prologue.
+  solve::Section sectionOf(int part) const;
   // The value that lies in memory: a result of the loop is what its body yields.
   mlir::Value inMemory(mlir::Value) const;
   // For a new parameter or a new slot, the argument in whose place it is written; null for other values.
@@ -36,7 +40,9 @@ mlir::Value computedBy(mlir::OpResult);
 
 // The solvers' graph. Buffers: first the function's arguments, then what kernels write.
 struct StepProblem {
-  solve::StepGraph graph;
+  solve::StepGraph graph;                 // loops before the last one are one kernel each
+  std::vector<int> original;              // kernels of the graph -> parts of the step; -1: such a loop
+  std::vector<solve::SweepKernel> sweeps; // their kernels are parts of the step
   llvm::DenseMap<mlir::Value, int> buffer; // of arguments and results of kernels
   std::string error;                       // an internal error: a kernel has no spec at some micro-batch
 };

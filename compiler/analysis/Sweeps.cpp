@@ -103,6 +103,8 @@ private:
             if (!nn::hasBatch(result) && neededBefore(result) - 1 == sweep)
               early[result] = other;
         }
+      for (OpOperand &operand : op->getOpOperands()) // what lasts longer than this op has a copy here
+        operand.set(copies[last].lookupOrDefault(operand.get()));
       useEarlySums(op);
       sweeps.part[op] = 2 * last + 1;
     }

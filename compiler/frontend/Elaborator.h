@@ -287,8 +287,6 @@ private:
   void elaborateEvaluation();
   void elaboratePrediction();
   int evalLoss(Frame &frame);
-  bool isLossTerm(int loss) const;
-  void refuseCounts(int loss, Frame &frame);
   void checkLoss(int op, Frame &frame);
   void checkTrained();
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);

@@ -51,7 +51,7 @@ int GraphBuilder::add(Op op) {
     return entry->second;
   uint8_t facts = 0;
   for (int operand : op.operands)
-    facts |= known[operand] & ~IsBatchSum;
+    facts |= known[operand];
   if (op.kind == OpKind::Parameter)
     facts |= FromParameter;
   if (op.kind == OpKind::Random || (op.kind == OpKind::Attend && op.attend.dropout > 0))

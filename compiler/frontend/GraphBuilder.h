@@ -13,11 +13,8 @@
 namespace cinch {
 
 enum Fact : uint8_t {
-  FromParameter = 1,       // depends on a parameter
-  FromBatchSum = 2,        // depends on a reduction over the batch axis
-  FromBatchSumOfModel = 4, // .. of something that depends on a parameter
-  IsBatchSum = 8,          // is such a reduction
-  FromRandom = 16,
+  FromParameter = 1, // depends on a parameter
+  FromRandom = 2,
 };
 
 class GraphBuilder {
@@ -27,7 +24,6 @@ public:
   Op &at(int op) { return graph.ops[op]; }
   const Op &at(int op) const { return graph.ops[op]; }
   uint8_t facts(int op) const { return known[op]; }
-  void addFacts(int op, uint8_t more) { known[op] |= more; }
   int size() const { return static_cast<int>(graph.ops.size()); }
 
   // Keeps what `roots` need and renumbers; the roots are updated.

@@ -224,9 +224,7 @@ Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::v
   op.operands = {value.op};
   op.ints = axes;
   Tensor result = value;
-  bool overBatch = false;
   for (size_t i = axes.size(); i-- > 0;) {
-    overBatch |= isBatch(result.axes[axes[i]]);
     result.axes.erase(result.axes.begin() + axes[i]);
     if (!result.labels.empty())
       result.labels.erase(result.labels.begin() + axes[i]);
@@ -235,9 +233,6 @@ Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::v
   if (axes.empty())
     return result;
   result.op = emit(std::move(op), value.dtype, result.axes, span, frame).op;
-  if (overBatch)
-    graph->addFacts(result.op,
-                    IsBatchSum | FromBatchSum | (graph->facts(value.op) & FromParameter ? FromBatchSumOfModel : 0));
   return result;
 }
 
@@ -320,10 +315,6 @@ Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tens
                               Frame &frame) {
   ReduceKind kind = *kindOf(expr.reduction);
   Span span = expr.span;
-  uint8_t facts = graph->facts(value.op) | (mask ? graph->facts(mask->op) : 0);
-  if (facts & FromBatchSum)
-    return failure(Code::E0710, expr.op,
-                   "a batch reduction of something that depends on a batch reduction is not there yet", frame);
   if (kind == ReduceKind::Max || kind == ReduceKind::Min || kind == ReduceKind::Prod)
     return failure(Code::E0710, expr.op,
                    std::string("`") + spelling(expr.reduction) + "` over the batch is not there yet", frame);

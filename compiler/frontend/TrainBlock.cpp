@@ -57,64 +57,10 @@ int Elaborator::evalLoss(Frame &frame) {
   return value.tensor.op;
 }
 
-// A sum of terms: a batch reduction times or over anything that does not depend on parameters; or batch-free. Operands
-// come before their ops, so one pass over the graph tells it of each.
-bool Elaborator::isLossTerm(int loss) const {
-  std::vector<bool> good(loss + 1);
-  auto free = [&](int op) { return !(graph->facts(op) & FromParameter); };
-  for (int i = 0; i <= loss; ++i) {
-    const Op &op = graph->at(i);
-    const std::vector<int> &in = op.operands;
-    bool adds = op.kind == OpKind::Reduce && (op.reduce == ReduceKind::Sum || op.reduce == ReduceKind::Mean);
-    uint8_t facts = graph->facts(i);
-    if (!(facts & FromBatchSumOfModel))
-      good[i] = true;
-    else if (facts & IsBatchSum)
-      good[i] = adds;
-    else if (op.kind == OpKind::Add || op.kind == OpKind::Sub)
-      good[i] = good[in[0]] && good[in[1]];
-    else if (op.kind == OpKind::Neg || op.kind == OpKind::Reshape || op.kind == OpKind::Broadcast || adds)
-      good[i] = good[in[0]];
-    else if (op.kind == OpKind::Mul)
-      good[i] = (free(in[1]) && good[in[0]]) || (free(in[0]) && good[in[1]]);
-    else if (op.kind == OpKind::Div)
-      good[i] = free(in[1]) && good[in[0]];
-  }
-  return good[loss];
-}
-
 void Elaborator::checkLoss(int op, Frame &frame) {
   const Expr &expr = *frame.names["loss"].statement->values[0];
   if (!(graph->facts(op) & FromParameter))
     report(Code::E0605, expr.span, "the loss does not depend on any parameter", frame);
-  else if (!isLossTerm(op))
-    report(Code::E0605, expr.span,
-           "the loss must be a sum of terms: a batch reduction (sum or mean), times or over something that "
-           "does not depend on parameters",
-           frame)
-        .help("such a function of a batch reduction cannot be cut into micro-batches; it may be a metric");
-  else
-    refuseCounts(op, frame);
-}
-
-// The gradient of an example would wait for a sum over all examples, which one loop over micro-batches does not have.
-void Elaborator::refuseCounts(int loss, Frame &frame) {
-  for (int i = 0; i <= loss; ++i) {
-    const Op &op = graph->at(i);
-    if (!(graph->facts(i) & FromBatchSumOfModel) || (op.kind != OpKind::Mul && op.kind != OpKind::Div))
-      continue;
-    for (int operand : op.operands)
-      if ((graph->facts(operand) & (FromBatchSum | FromParameter)) == FromBatchSum) {
-        report(
-            Code::E0710, op.span,
-            "a loss that is scaled by a sum over the batch, such as the number of elements that a `where` chooses, is "
-            "not there yet",
-            frame)
-            .help("divide by a constant, as in sum[" + dims[batchDim].name + ", .. where c] e / " +
-                  dims[batchDim].name);
-        return;
-      }
-  }
 }
 
 // What hands no derivative on: the ops of the nn dialect that have the trait NoGradient.

@@ -276,7 +276,7 @@ void HostCode::addEntry(func::FuncOp function, StringRef symbol, int entry, bool
         }
         e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
       } else if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-        auto zeroed = function->getAttrOfType<DenseI64ArrayAttr>("plan.zeroed");
+        auto zeroed = loop->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr);
         for (size_t i = 0; zeroed && i + 1 < size_t(zeroed.size()); i += 2)
           e.zero(zeroed[i], zeroed[i + 1]);
         Value count = counted ? e.count : e.number(e.i64, int64_t(loop.getCount()));

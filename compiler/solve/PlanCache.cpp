@@ -50,10 +50,10 @@ struct Bytes {
     put(fixedBytes), put(perExampleBytes), put(kind), put(producer);
   }
   void put(const Kernel &kernel) {
-    const auto &[reads, writes, section, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
+    const auto &[reads, writes, section, everyMicrobatch, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
                  recomputeHint, rows, block, blockEnd, inPlace, scratch, name, line] = kernel;
     (void)flops, (void)traffic, (void)work, (void)name, (void)line;
-    put(reads), put(writes), put(section), put(seconds), put(recomputable), put(cheap), put(backward);
+    put(reads), put(writes), put(section), put(everyMicrobatch), put(seconds), put(recomputable), put(cheap), put(backward);
     put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch);
     for (auto &[to, from] : inPlace)
       put(to), put(from);

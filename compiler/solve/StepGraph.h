@@ -44,6 +44,7 @@ enum class Section { Prologue, Loop, Epilogue }; // before, inside, after the mi
 struct Kernel {
   std::vector<int> reads, writes;   // buffers; an Accumulator that is read and written stands in `writes` only
   Section section = Section::Loop;
+  bool everyMicrobatch = false;     // a loop of its own over the micro-batches, before the main one: it costs as often as they are
   Linear seconds;                   // predicted; the fixed part holds the launch
   Linear flops, traffic;            // what the prediction came from
   enum Work { Loop, Product, Attention, AttentionGrad, Nothing } work = Loop; // whose rate of the machine counts

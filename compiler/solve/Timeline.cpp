@@ -236,7 +236,7 @@ double predictedSeconds(const GraphIndex &index, int64_t microbatch, const std::
   const StepGraph &g = index.graph;
   double once = 0, body = 0;
   for (int k : index.prologue)
-    once += g.kernels[k].seconds.at(microbatch);
+    once += g.kernels[k].seconds.at(microbatch) * double(g.kernels[k].everyMicrobatch ? g.batch / microbatch : 1);
   for (int k : index.epilogue)
     once += g.kernels[k].seconds.at(microbatch);
   for (int k : loop)

@@ -29,7 +29,8 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
     if (failed(assign(function.getBody().front(), *decided)))
       return signalPassFailure();
     function->setAttr(kArenaAttr, attributes.getI64IntegerAttr(decided->arenaBytes));
-    function->setAttr("plan.zeroed", attributes.getDenseI64ArrayAttr(decided->zeroed));
+    for (auto [loop, decidedLoop] : llvm::zip(function.getOps<plan::MicrobatchesOp>(), decided->loops))
+      loop->setAttr(kZeroedAttr, attributes.getDenseI64ArrayAttr(decidedLoop.zeroed));
     function->removeAttr(kDecisionAttr);
   }
 

@@ -33,22 +33,15 @@ public:
     decided.batch = problem.graph.batch;
     decided.arenaBytes = decision.arenaBytes;
     decided.rowPositions = problem.graph.positions;
-    for (auto [t, run] : llvm::enumerate(decision.runs)) {
-      if (int(t) == decision.loopBegin)
-        decided.loopBegin = int64_t(decided.runs.size());
-      if (int(t) == decision.loopEnd)
-        decided.loopEnd = int64_t(decided.runs.size());
-      if (original[run.kernel] < 0)
-        describeRows(run);
-      else
-        decided.runs.push_back(describeRun(run));
-    }
-    if (decision.loopBegin == int(decision.runs.size()))
-      decided.loopBegin = int64_t(decided.runs.size());
-    if (decision.loopEnd == int(decision.runs.size()))
-      decided.loopEnd = int64_t(decided.runs.size());
+    describeRuns(0, decision.loopBegin);
+    DecidedLoop loop;
+    loop.first = int64_t(decided.runs.size());
+    describeRuns(decision.loopBegin, decision.loopEnd);
+    loop.last = int64_t(decided.runs.size());
     for (int instance : decision.zeroed)
-      decided.zeroed.append({decision.instances[instance].offset, decision.instances[instance].bytes});
+      loop.zeroed.append({decision.instances[instance].offset, decision.instances[instance].bytes});
+    decided.loops.push_back(std::move(loop));
+    describeRuns(decision.loopEnd, int(decision.runs.size()));
     DenseMap<int, int64_t> offsetOf;
     for (const solve::Instance &instance : decision.instances)
       if (instance.buffer >= 0 && problem.graph.buffers[instance.buffer].kind == solve::Buffer::Persistent)
@@ -59,9 +52,74 @@ public:
   }
 
 private:
+  void describeRuns(int first, int last) {
+    for (int t = first; t < last; ++t) {
+      const solve::Run &run = decision.runs[t];
+      if (original[run.kernel] < 0)
+        describeRows(run);
+      else if (problem.original[original[run.kernel]] < 0)
+        describeSweep(run);
+      else
+        decided.runs.push_back(describeRun(run));
+    }
+  }
+
+  // Offsets of the buffers that a run reads and writes.
+  DenseMap<int, int64_t> offsetsOf(const solve::Run &run) const {
+    const solve::Kernel &kernel = outcome.graph.kernels[run.kernel];
+    DenseMap<int, int64_t> offsets;
+    for (auto [i, buffer] : llvm::enumerate(kernel.reads))
+      offsets[buffer] = decision.instances[run.reads[i]].offset;
+    for (auto [i, buffer] : llvm::enumerate(kernel.writes))
+      offsets[buffer] = decision.instances[run.writes[i]].offset;
+    return offsets;
+  }
+
+  // A loop over the micro-batches before the main one: its values lie inside its scratch, everything else where the step has it.
+  void describeSweep(const solve::Run &run) {
+    const solve::SweepKernel *sweep = nullptr;
+    for (const solve::SweepKernel &candidate : problem.sweeps)
+      if (candidate.kernel == original[run.kernel])
+        sweep = &candidate;
+    solve::Plan plan = sweep->plan(decision.microbatch);
+    DenseMap<int, int64_t> offsets = offsetsOf(run);
+    int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
+    DecidedLoop loop;
+    loop.first = int64_t(decided.runs.size());
+    for (const solve::Run &inner : plan.decision.runs)
+      decided.runs.push_back(describeInside(inner, plan.decision, scratch, int64_t(sweep->kernels[inner.kernel]), [&](int buffer) {
+        return sweep->local[buffer] ? int64_t(-1) : offsets.lookup(sweep->buffers[buffer]);
+      }));
+    loop.last = int64_t(decided.runs.size());
+    for (int sum : sweep->sums)
+      loop.zeroed.append({offsets.lookup(sum), problem.graph.buffers[sum].bytes(decision.microbatch)});
+    decided.loops.push_back(std::move(loop));
+  }
+
+  // A run of a plan that lies in scratch. `outside` gives the offset of a buffer that lies elsewhere, -1 for those inside.
+  static DecidedRun describeInside(const solve::Run &run, const solve::Decision &inner, int64_t scratch, int64_t kernel,
+                                   llvm::function_ref<int64_t(int)> outside) {
+    auto place = [&](int instance) {
+      const solve::Instance &at = inner.instances[instance];
+      int64_t offset = outside(at.buffer);
+      return offset >= 0 ? offset : scratch + at.offset;
+    };
+    DecidedRun placed;
+    placed.kernel = kernel;
+    for (int instance : run.reads)
+      placed.reads.push_back(place(instance));
+    for (int instance : run.writes)
+      placed.writes.push_back(place(instance));
+    if (run.scratch >= 0) {
+      placed.scratch = scratch + inner.instances[run.scratch].offset;
+      placed.scratchBytes = inner.instances[run.scratch].bytes;
+    }
+    return placed;
+  }
+
   DecidedRun describeRun(const solve::Run &run) const {
     DecidedRun placed;
-    placed.kernel = original[run.kernel];
+    placed.kernel = problem.original[original[run.kernel]];
     placed.recompute = run.recomputed;
     for (int instance : run.reads)
       placed.reads.push_back(decision.instances[instance].offset);
@@ -81,46 +139,30 @@ private:
       if (candidate.kernel == run.kernel)
         rows = &candidate;
     const solve::Decision &inner = rows->plan.decision;
-    const solve::Kernel &kernel = outcome.graph.kernels[run.kernel];
-    DenseMap<int, int64_t> offsetOf; // of buffers outside
-    for (auto [i, buffer] : llvm::enumerate(kernel.reads))
-      offsetOf[buffer] = decision.instances[run.reads[i]].offset;
-    for (auto [i, buffer] : llvm::enumerate(kernel.writes))
-      offsetOf[buffer] = decision.instances[run.writes[i]].offset;
+    DenseMap<int, int64_t> offsets = offsetsOf(run);
     int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
-    auto place = [&](int instance) {
-      const solve::Instance &at = inner.instances[instance];
-      return rows->local[at.buffer] ? scratch + at.offset : offsetOf.lookup(rows->buffers[at.buffer]);
-    };
     decided.rows.push_back({int64_t(decided.runs.size()), int64_t(decided.runs.size() + inner.runs.size()),
                             outcome.rows.block.examples, outcome.rows.block.positions});
     for (const solve::Run &part : inner.runs) {
-      DecidedRun placed;
-      placed.kernel = rows->range.kernels[part.kernel];
-      placed.recompute = run.recomputed || part.kernel < rows->range.again;
-      for (int instance : part.reads)
-        placed.reads.push_back(place(instance));
-      for (int instance : part.writes)
-        placed.writes.push_back(place(instance));
-      if (part.scratch >= 0) {
-        placed.scratch = scratch + inner.instances[part.scratch].offset;
-        placed.scratchBytes = inner.instances[part.scratch].bytes;
-      }
-      decided.runs.push_back(std::move(placed));
+      int64_t kernel = problem.original[rows->range.kernels[part.kernel]];
+      decided.runs.push_back(describeInside(part, inner, scratch, kernel, [&](int buffer) {
+        return rows->local[buffer] ? int64_t(-1) : offsets.lookup(rows->buffers[buffer]);
+      }));
+      decided.runs.back().recompute = run.recomputed || part.kernel < rows->range.again;
     }
   }
 
   const analysis::Step &step;
   const analysis::StepProblem &problem;
   const DecideOutcome &outcome;
-  const std::vector<int> &original; // kernels of the chosen graph -> parts of the step; -1: a range
+  const std::vector<int> &original; // kernels of the chosen graph -> of the problem; -1: a range
   const solve::Decision &decision;
   Decided decided;
 };
 } // namespace
 
 // Says why: micro-batch, what is fused, what is kept and what is recomputed, each with its bytes and its price.
-static void remarkOn(const analysis::Step &step, const DecideOutcome &outcome) {
+static void remarkOn(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOutcome &outcome) {
   func::FuncOp function = step.function;
   const std::vector<int> &original = outcome.rows.original;
   const solve::StepGraph &graph = outcome.graph;
@@ -145,7 +187,7 @@ static void remarkOn(const analysis::Step &step, const DecideOutcome &outcome) {
         savedByLoop[buffer] = true;
   for (const solve::RowKernel &rows : outcome.rows.ranges) {
     solve::RowSummary summary = solve::summaryOf(rows, outcome.rows, decision);
-    remark(step.parts[rows.range.kernels.front()].op->getLoc(), "RowBlocks", "plan",
+    remark(step.parts[problem.original[rows.range.kernels.front()]].op->getLoc(), "RowBlocks", "plan",
            llvm::formatv("{0} kernels run in {1} blocks of {2} x {3} rows: values of {4} take the place of {5}; that costs "
                          "{6:F3} ms a step",
                          rows.range.kernels.size(), summary.blocks, outcome.rows.block.examples,
@@ -153,7 +195,8 @@ static void remarkOn(const analysis::Step &step, const DecideOutcome &outcome) {
                          1e3 * summary.seconds));
   }
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
-    plan::KernelOp op = original[k] < 0 ? plan::KernelOp() : step.parts[original[k]].kernel();
+    int part = original[k] < 0 ? -1 : problem.original[original[k]];
+    plan::KernelOp op = part < 0 ? plan::KernelOp() : step.parts[part].kernel();
     if (!op)
       continue;
     const solve::Kernel &kernel = graph.kernels[k];
@@ -184,7 +227,7 @@ static void remarkOn(const analysis::Step &step, const DecideOutcome &outcome) {
 DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) {
   DecideOutcome outcome;
   analysis::Step step(function);
-  if (!step.loop) {
+  if (step.loops.empty()) {
     function.emitError("has no kernels: run form-kernels first");
     outcome.internal = true;
     return outcome;
@@ -197,7 +240,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     return outcome;
   }
   std::string refused;
-  solve::VariantPlanner planner(rowVariants(step, problem.graph, options, refused), options.orderSeed);
+  solve::VariantPlanner planner(rowVariants(step, problem, options, refused), options.orderSeed);
   if (!refused.empty()) {
     outcome.result.error = refused;
     return outcome;
@@ -216,6 +259,9 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     for (const solve::RowKernel &range : outcome.rows.ranges)
       if (wrong.empty())
         wrong = solve::checkRowKernel(range);
+    for (const solve::SweepKernel &sweep : problem.sweeps)
+      if (wrong.empty())
+        wrong = solve::checkSweep(sweep, outcome.result.plan.decision.microbatch);
     return wrong;
   };
   solve::PlanCache cache(options.planCache);
@@ -247,7 +293,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     outcome.internal = true;
     return outcome;
   }
-  remarkOn(step, outcome);
+  remarkOn(step, problem, outcome);
   writeDecision(function, Describer(step, problem, outcome).describe(options.callerCounts));
   return outcome;
 }

@@ -10,7 +10,9 @@ namespace cinch {
 void writeDecision(func::FuncOp function, const Decided &decided) {
   MLIRContext *context = function.getContext();
   auto list = [&](ArrayRef<int64_t> numbers) { return DenseI64ArrayAttr::get(context, numbers); };
-  SmallVector<Attribute> runs, rows;
+  SmallVector<Attribute> loops, runs, rows;
+  for (const DecidedLoop &loop : decided.loops)
+    loops.push_back(plan::LoopAttr::get(context, loop.first, loop.last, list(loop.zeroed)));
   for (const DecidedRun &run : decided.runs)
     runs.push_back(plan::RunAttr::get(context, run.kernel, run.recompute, list(run.reads), list(run.writes), run.scratch,
                                       run.scratchBytes));
@@ -18,9 +20,8 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
     rows.push_back(plan::RowsAttr::get(context, range.first, range.last, range.examples, range.positions));
   function->setAttr(kDecisionAttr,
                     plan::DecisionAttr::get(context, decided.microbatch, decided.count, decided.batch, decided.arenaBytes,
-                                            decided.loopBegin, decided.loopEnd, decided.rowPositions,
-                                            list(decided.arguments), list(decided.zeroed), ArrayAttr::get(context, rows),
-                                            ArrayAttr::get(context, runs)));
+                                            decided.rowPositions, list(decided.arguments), ArrayAttr::get(context, loops),
+                                            ArrayAttr::get(context, rows), ArrayAttr::get(context, runs)));
 }
 
 FailureOr<Decided> readDecision(func::FuncOp function) {
@@ -33,17 +34,21 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
   decided.count = written.getCount();
   decided.batch = written.getBatch();
   decided.arenaBytes = written.getArena();
-  decided.loopBegin = written.getLoopBegin();
-  decided.loopEnd = written.getLoopEnd();
   decided.rowPositions = written.getRowPositions();
   decided.arguments = list(written.getArguments());
-  decided.zeroed = list(written.getZeroed());
   for (Attribute attribute : written.getRuns()) {
     auto run = dyn_cast<plan::RunAttr>(attribute);
     if (!run || run.getKernel() < 0)
       return function.emitError("'") << kDecisionAttr << "' has what is no run: " << attribute;
     decided.runs.push_back({run.getKernel(), run.getRecompute(), list(run.getReads()), list(run.getWrites()), run.getScratch(),
                             run.getScratchBytes()});
+  }
+  for (Attribute attribute : written.getLoops()) {
+    auto loop = dyn_cast<plan::LoopAttr>(attribute);
+    if (!loop || loop.getFirst() < (decided.loops.empty() ? 0 : decided.loops.back().last) || loop.getLast() < loop.getFirst() ||
+        loop.getLast() > int64_t(decided.runs.size()))
+      return function.emitError("'") << kDecisionAttr << "' has a loop of no runs: " << attribute;
+    decided.loops.push_back({loop.getFirst(), loop.getLast(), list(loop.getZeroed())});
   }
   for (Attribute attribute : written.getRows()) {
     auto rows = dyn_cast<plan::RowsAttr>(attribute);

@@ -9,7 +9,7 @@
 namespace cinch {
 
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
-                                     kScratchBytesAttr = "plan.scratch_bytes";
+                                     kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed";
 
 // The decision as plan.decision holds it (PlanOps.td). Kernels are numbered as analysis::Step numbers them.
 struct DecidedRun {
@@ -22,12 +22,17 @@ struct DecidedRun {
 struct DecidedRows {
   int64_t first = 0, last = 0, examples = 1, positions = 1;
 };
+// Runs [first, last) are the body of a loop over the micro-batches; what it sums up is cleared before it.
+struct DecidedLoop {
+  int64_t first = 0, last = 0;
+  llvm::SmallVector<int64_t> zeroed; // (offset, bytes) pairs
+};
 struct Decided {
-  int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0, loopBegin = 0, loopEnd = 0;
+  int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0;
+  llvm::SmallVector<DecidedLoop> loops;
   llvm::SmallVector<DecidedRun> runs;
   llvm::SmallVector<DecidedRows> rows;
   int64_t rowPositions = 1; // of an example
-  llvm::SmallVector<int64_t> zeroed;    // (offset, bytes) pairs
   llvm::SmallVector<int64_t> arguments; // byte offset of each argument
 };
 
@@ -55,7 +60,7 @@ struct DecideOutcome {
   std::vector<solve::LadderPoint> tradeOff, named;
 };
 // The step as it is, and with ranges in row blocks.
-std::vector<solve::Variant> rowVariants(const analysis::Step &, const solve::StepGraph &, const DecideOptions &,
+std::vector<solve::Variant> rowVariants(const analysis::Step &, const analysis::StepProblem &, const DecideOptions &,
                                         std::string &error);
 // For a function of kernels: searches a plan, has it checked, and writes it on the function if it is feasible.
 DecideOutcome decidePlan(mlir::func::FuncOp function, const DecideOptions &);

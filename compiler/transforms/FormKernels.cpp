@@ -1,5 +1,5 @@
-// FormKernels.cpp: the ops of a function move into plan.kernel ops around one loop over the micro-batches, which holds the whole
-// batch here. From here on passes order, copy, loop and place kernels.
+// FormKernels.cpp: the ops of a function move into plan.kernel ops around loops over the micro-batches, which make one pass over
+// the whole batch here. From here on passes order, copy, loop and place kernels.
 #include "compiler/analysis/Formation.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
@@ -16,7 +16,6 @@ namespace cinch {
 
 using namespace mlir;
 using namespace cinch;
-using solve::Section;
 
 namespace {
 
@@ -47,13 +46,8 @@ public:
       old.push_back(&op);
     for (BlockArgument argument : function.getArguments())
       current.map(argument, argument);
-    for (const analysis::KernelGroup &group : formation.groups)
-      if (group.section == Section::Prologue && failed(write(group)))
-        return failure();
-    if (failed(writeLoop()))
-      return failure();
-    for (const analysis::KernelGroup &group : formation.groups)
-      if (group.section == Section::Epilogue && failed(write(group)))
+    for (int part = 0; part <= formation.sweeps.last(); ++part)
+      if (failed(analysis::isSweep(part) ? writeSweep(part) : writePart(part)))
         return failure();
     leave();
     for (Operation *op : llvm::reverse(old)) {
@@ -109,22 +103,28 @@ private:
     return success();
   }
 
+  LogicalResult writePart(int part) {
+    for (const analysis::KernelGroup &group : formation.groups)
+      if (group.part == part && failed(write(group)))
+        return failure();
+    return success();
+  }
+
   // What leaves the loop: sums that something behind it, or the caller, reads.
-  LogicalResult writeLoop() {
+  LogicalResult writeSweep(int part) {
     llvm::SetVector<Value> sums;
     for (const analysis::KernelGroup &group : formation.groups)
-      if (group.section == Section::Loop)
+      if (group.part == part)
         for (Value value : group.stores)
-          if (!nn::hasBatch(value) && readBehind(value))
+          if (!nn::hasBatch(value) && readBehind(value, part))
             sums.insert(value);
     auto loop = plan::MicrobatchesOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
                                              uint64_t(nn::batchOf(function)));
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&loop.getBody());
     builder.setInsertionPointToEnd(body);
-    for (const analysis::KernelGroup &group : formation.groups)
-      if (group.section == Section::Loop && failed(write(group)))
-        return failure();
+    if (failed(writePart(part)))
+      return failure();
     plan::YieldOp::create(builder, function.getLoc(),
                           llvm::map_to_vector(sums, [&](Value value) { return current.lookup(value); }));
     for (auto [value, result] : llvm::zip(sums, loop.getSums()))
@@ -132,9 +132,9 @@ private:
     return success();
   }
 
-  bool readBehind(Value value) const {
+  bool readBehind(Value value, int part) const {
     for (const analysis::KernelGroup &group : formation.groups)
-      if (group.section == Section::Epilogue && group.reads.contains(value))
+      if (group.part > part && group.reads.contains(value))
         return true;
     return llvm::is_contained(exit->getOperands(), value);
   }
@@ -187,7 +187,8 @@ private:
 struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
-    analysis::Formation formation(function);
+    analysis::Sweeps sweeps = analysis::separateSweeps(function);
+    analysis::Formation formation(function, std::move(sweeps));
     if (failed(formation.form()) || failed(Writer(function, formation).write()))
       signalPassFailure();
   }

@@ -29,24 +29,16 @@ public:
     for (BlockArgument argument : function.getArguments())
       current.map(argument, argument);
     OpBuilder builder(exit);
-    if (failed(emit(builder, 0, decided.loopBegin)))
-      return failure();
-    auto oldYield = cast<plan::YieldOp>(step.loop.getBody().front().getTerminator());
-    auto loop = plan::MicrobatchesOp::create(builder, step.loop.getLoc(), step.loop.getResultTypes(), step.loop.getCount(),
-                                             step.loop.getSize());
-    {
-      OpBuilder::InsertionGuard guard(builder);
-      builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));
-      if (failed(emit(builder, decided.loopBegin, decided.loopEnd)))
+    if (decided.loops.size() != step.loops.size())
+      return function.emitError("'") << kDecisionAttr << "' has " << decided.loops.size() << " loops, the function "
+                                     << step.loops.size();
+    int64_t done = 0;
+    for (auto [old, decidedLoop] : llvm::zip(step.loops, decided.loops)) {
+      if (failed(emit(builder, done, decidedLoop.first)) || failed(emitLoop(builder, old, decidedLoop)))
         return failure();
-      SmallVector<Value> yielded;
-      for (Value value : oldYield.getValues())
-        yielded.push_back(current.lookup(value));
-      plan::YieldOp::create(builder, oldYield.getLoc(), yielded);
+      done = decidedLoop.last;
     }
-    for (auto [old, now] : llvm::zip(step.loop.getSums(), loop.getSums()))
-      current.map(old, now);
-    if (failed(emit(builder, decided.loopEnd, int64_t(decided.runs.size()))))
+    if (failed(emit(builder, done, int64_t(decided.runs.size()))))
       return failure();
     for (OpOperand &operand : exit->getOpOperands())
       operand.set(current.lookupOrDefault(operand.get()));
@@ -58,6 +50,22 @@ public:
   }
 
 private:
+  LogicalResult emitLoop(OpBuilder &builder, plan::MicrobatchesOp old, const DecidedLoop &decidedLoop) {
+    auto oldYield = cast<plan::YieldOp>(old.getBody().front().getTerminator());
+    auto loop = plan::MicrobatchesOp::create(builder, old.getLoc(), old.getResultTypes(), old.getCount(), old.getSize());
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));
+    if (failed(emit(builder, decidedLoop.first, decidedLoop.last)))
+      return failure();
+    SmallVector<Value> yielded;
+    for (Value value : oldYield.getValues())
+      yielded.push_back(current.lookup(value));
+    plan::YieldOp::create(builder, oldYield.getLoc(), yielded);
+    for (auto [before, now] : llvm::zip(old.getSums(), loop.getSums()))
+      current.map(before, now);
+    return success();
+  }
+
   // Each run is a copy of its kernel, which reads what the latest run before it wrote.
   LogicalResult emit(OpBuilder &builder, int64_t begin, int64_t end) {
     for (int64_t number = begin; number < end; ++number) {

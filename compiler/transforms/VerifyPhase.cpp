@@ -55,22 +55,6 @@ static LogicalResult verifyParsed(ModuleOp module) {
   return verifyEntries(module);
 }
 
-// Work on examples must not wait for a sum over the examples: one loop over micro-batches could not do both.
-static LogicalResult verifyOneSweep(func::FuncOp function) {
-  DenseSet<Value> behindSums;
-  for (Operation &op : function.getBody().front().without_terminator()) {
-    bool reads = llvm::any_of(op.getOperands(), [&](Value operand) { return behindSums.contains(operand); });
-    bool inLoop = nn::touchesBatch(&op);
-    if (reads && inLoop)
-      return op.emitError() << "the gradient of each example needs a sum over the whole batch that is not constant "
-                               "(the count of a 'where', say), which is not there yet";
-    for (Value result : op.getResults())
-      if (reads || (inLoop && !nn::hasBatch(result)))
-        behindSums.insert(result);
-  }
-  return success();
-}
-
 // Every result of @train says what it is, and every new value of a parameter or of state has an old one of its type.
 static LogicalResult verifyDifferentiated(ModuleOp module) {
   if (auto step = module.lookupSymbol<func::FuncOp>(nn::kStepName))
@@ -90,21 +74,25 @@ static LogicalResult verifyDifferentiated(ModuleOp module) {
         return train.emitOpError() << "result " << i << ", the new " << name << ", has no argument of its type "
                                    << train.getResultTypes()[i];
     }
-    if (failed(verifyResults(module, nn::kTrainName, false)) || failed(verifyOneSweep(train)))
+    if (failed(verifyResults(module, nn::kTrainName, false)))
       return failure();
   }
   return verifyEntries(module);
 }
 
-// One micro-batch loop a function; every kernel is a run, and runs stand in their order.
+// Loops over the same micro-batches; every kernel is a run, and runs stand in their order.
 static LogicalResult verifyPlanned(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     auto loops = function.getOps<plan::MicrobatchesOp>();
-    if (std::distance(loops.begin(), loops.end()) != 1)
-      return function.emitOpError() << "expected one plan.microbatches";
-    if (int64_t grain = nn::grainOf(function); grain > 0 && (*loops.begin()).getSize() % grain)
-      return function.emitOpError() << "sums blocks of " << grain << " examples, which a micro-batch of "
-                                    << (*loops.begin()).getSize() << " cuts";
+    if (loops.empty())
+      return function.emitOpError() << "expected a plan.microbatches";
+    for (plan::MicrobatchesOp loop : loops) {
+      if (loop.getSize() != (*loops.begin()).getSize() || loop.getCount() != (*loops.begin()).getCount())
+        return loop.emitOpError() << "has other micro-batches than the loop before it";
+      if (int64_t grain = nn::grainOf(function); grain > 0 && loop.getSize() % grain)
+        return function.emitOpError() << "sums blocks of " << grain << " examples, which a micro-batch of "
+                                      << loop.getSize() << " cuts";
+    }
     WalkResult whole = function.walk([&](plan::RowBlocksOp rows) -> WalkResult {
       int64_t grain = nn::grainOf(function);
       if (grain > 0 && (rows.getPositions() != rows.getOf() || rows.getExamples() % grain))

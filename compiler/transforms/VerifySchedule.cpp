@@ -59,10 +59,15 @@ private:
   LogicalResult number(Block &block) {
     for (Operation &op : block) {
       if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-        loopBegin = now++;
+        int64_t loopBegin = now++;
+        DenseSet<Value> outer;
+        std::swap(outer, readByLoop);
         if (failed(number(loop.getBody().front())))
           return failure();
-        loopEnd = now++;
+        int64_t loopEnd = now++;
+        for (Value value : readByLoop) // its next pass reads it again
+          lives[value].end = std::max(lives[value].end, loopEnd);
+        std::swap(outer, readByLoop);
         // A sum is one buffer, inside and behind the loop.
         for (auto [sum, yielded] : llvm::zip(loop.getSums(), loop.getBody().front().getTerminator()->getOperands())) {
           Value inner = resolve(yielded);
@@ -92,7 +97,9 @@ private:
         if (isa<func::ReturnOp>(op))
           it->second.end = kForever;
         else if (it->second.end != kForever)
-          it->second.end = std::max(it->second.end, fromOutside ? kLoopEnd : time);
+          it->second.end = std::max(it->second.end, time);
+        if (fromOutside)
+          readByLoop.insert(value);
         if (isa<BlockArgument>(value) && !isa<func::ReturnOp>(op))
           lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), time);
       }
@@ -133,9 +140,7 @@ private:
       return failure();
     int64_t end = now++;
     for (Value value : readByRows) {
-      int64_t &last = lives[value].end;
-      if (last < kLoopEnd)
-        last = std::max(last, end);
+      lives[value].end = std::max(lives[value].end, end);
       if (isa<BlockArgument>(value))
         lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), end);
     }
@@ -168,9 +173,6 @@ private:
   static Operation *loopOf(Operation *op) { return op->getParentOfType<plan::MicrobatchesOp>(); }
 
   LogicalResult sweep() {
-    for (auto &entry : lives)
-      if (entry.second.end == kLoopEnd)
-        entry.second.end = loopEnd;
     SmallVector<Life> all(scratches);
     for (auto &entry : lives)
       all.push_back(entry.second);
@@ -230,12 +232,12 @@ private:
     return function.emitOpError("argument: ");
   }
 
-  static constexpr int64_t kLoopEnd = INT64_MAX - 1; // replaced once the loop's end is known
   func::FuncOp function;
-  int64_t arenaBytes = 0, now = 0, loopBegin = 0, loopEnd = 0;
+  int64_t arenaBytes = 0, now = 0;
   DenseMap<Value, Life> lives;
   DenseMap<Value, Value> alias;
   DenseMap<Value, int64_t> lastArgumentUse;
+  DenseSet<Value> readByLoop; // from outside the loop over micro-batches that is being numbered
   DenseSet<Value> readByRows; // from outside the loop over blocks that is being numbered
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches;

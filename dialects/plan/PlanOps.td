@@ -55,6 +55,12 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
                         "::mlir::DenseI64ArrayAttr":$writes, "int64_t":$scratch, "int64_t":$scratch_bytes);
 }
 
+def Plan_LoopAttr : Plan_Attr<"Loop", "loop"> {
+  let summary = "runs [first, last) are the body of a loop over the micro-batches";
+  let description = "`zeroed` holds pairs of a byte offset and a number of bytes that are cleared before the loop.";
+  let parameters = (ins "int64_t":$first, "int64_t":$last, "::mlir::DenseI64ArrayAttr":$zeroed);
+}
+
 def Plan_RowsAttr : Plan_Attr<"Rows", "rows"> {
   let summary = "runs [first, last) work block by block, on `positions` positions of each of `examples` examples";
   let parameters = (ins "int64_t":$first, "int64_t":$last, "int64_t":$examples, "int64_t":$positions);
@@ -63,13 +69,12 @@ def Plan_RowsAttr : Plan_Attr<"Rows", "rows"> {
 def Plan_DecisionAttr : Plan_Attr<"Decision", "decision"> {
   let summary = "what the planner decided about a function";
   let description = [{
-    Runs [0, loop_begin) come before the loop over micro-batches, [loop_begin, loop_end) are its body. `zeroed` holds pairs of a
-    byte offset and a number of bytes that are cleared before the loop, `arguments` the offset of each argument. An example has
-    `row_positions` positions. A `count` of 0 means that the caller says how many micro-batches there are.
+    Runs stand in their order; `loops` says which of them are bodies of loops over the micro-batches, `arguments` gives the offset of
+    each argument. An example has `row_positions` positions. A `count` of 0 means that the caller says how many micro-batches there are.
   }];
-  let parameters = (ins "int64_t":$microbatch, "int64_t":$count, "int64_t":$batch, "int64_t":$arena, "int64_t":$loop_begin,
-                        "int64_t":$loop_end, "int64_t":$row_positions, "::mlir::DenseI64ArrayAttr":$arguments,
-                        "::mlir::DenseI64ArrayAttr":$zeroed, "::mlir::ArrayAttr":$rows, "::mlir::ArrayAttr":$runs);
+  let parameters = (ins "int64_t":$microbatch, "int64_t":$count, "int64_t":$batch, "int64_t":$arena,
+                        "int64_t":$row_positions, "::mlir::DenseI64ArrayAttr":$arguments, "::mlir::ArrayAttr":$loops,
+                        "::mlir::ArrayAttr":$rows, "::mlir::ArrayAttr":$runs);
 }
 
 //===- Ops --------------------------------------------------------------------------------------------------------------===//
