@@ -118,13 +118,15 @@ double learningRate() {
 using namespace cinch::rt;
 
 void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const int64_t *offsets) {
+  if (__builtin_expect(context->checking, 0))
+    checkBefore(launch, offsets);
   LaunchCall call = {context, kernel, offsets};
   int64_t begin = __builtin_expect(timing, 0) ? nanoseconds() : 0;
   runOnPool(runKernel, &call);
   if (__builtin_expect(timing, 0))
     addTime(launch, nanoseconds() - begin);
   if (__builtin_expect(context->checking, 0))
-    checkLaunch(launch, offsets);
+    checkAfter(launch, offsets);
 }
 
 void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {

@@ -234,6 +234,14 @@ void checkMeta(const Meta &meta) {
 
 } // namespace
 
+// A part that is read when it is needed.
+static void skip(Object &object, const char *name, int64_t &at) {
+  if (!object.is(name))
+    return;
+  at = object.json.position();
+  object.json.skipValue();
+}
+
 void readMeta(Meta &meta, const char *text) {
   JsonReader json(text, int64_t(strlen(text)));
   Object object(json);
@@ -264,10 +272,9 @@ void readMeta(Meta &meta, const char *text) {
       readGate(json, meta);
     if (object.is("model_text"))
       readModelText(json, meta);
-    if (object.is("launches")) {
-      meta.launchesAt = json.position();
-      json.skipValue();
-    }
+    skip(object, "launches", meta.launchesAt);
+    skip(object, "bodies", meta.bodiesAt);
+    skip(object, "operations", meta.operationsAt);
   }
   json.finish();
   if (json.failed())

@@ -103,7 +103,8 @@ struct Meta {
   List<Entry> entries;
   int64_t lossAt = -1, normAt = -1, learningRateAt = -1;
   Elem gateElem = Elem::F32;
-  int64_t launchesAt = -1; // where in the text the launches stand: read only when one is to be named
+  // Where in the text these stand: they are read only when a launch is to be named.
+  int64_t launchesAt = -1, bodiesAt = -1, operationsAt = -1;
   List<const char *> plan;
   int textField = -1;
   int64_t textLength = 0, textVocabulary = 0;
@@ -115,19 +116,32 @@ struct Meta {
 // Reads the text of cinch_meta. Wrong text is the compiler's fault.
 void readMeta(Meta &, const char *text);
 
-struct LaunchOutput {
+struct LaunchBuffer {
   int64_t offset = 0, count = 0;
+  int64_t word = -1; // of the launch's offsets, where its own stands; -1: it never moves
   Elem elem = Elem::F32;
-  int64_t word = -1; // of the launch's offsets, if the output moves: its offset stands there
 };
 struct Launch {
   char kernel[128] = "", text[512] = "", file[256] = "";
-  int64_t line = 0;
-  int outputCount = 0;
-  LaunchOutput outputs[64];
+  int64_t line = 0, body = -1, operations = -1, examples = 0;
+  int outputCount = 0, inputCount = 0;
+  LaunchBuffer outputs[64], inputs[64];
 };
 // Finds launch `number`. False: the program does not describe it.
 bool readLaunch(const Meta &, const char *text, int32_t number, Launch &);
+
+// An op of a kernel, as people call it.
+struct LaunchOperation {
+  char name[128] = "", file[256] = "";
+  int64_t line = 0;
+  bool ofExamples = false; // its result has the batch axis
+};
+// Finds operation `number` of the launch.
+bool readOperation(const Meta &, const char *text, const Launch &, int64_t number, LaunchOperation &);
+// The operation of each node of the launch's body, -1: none.
+bool readNodeOperations(const Meta &, const char *text, const Launch &, List<int64_t> &);
+// The whole numbers of the launch's body.
+bool readBody(const Meta &, const char *text, const Launch &, List<int64_t> &);
 
 } // namespace cinch::rt
 #endif

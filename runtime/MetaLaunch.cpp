@@ -4,29 +4,20 @@
 
 namespace cinch::rt {
 
-static void readOutput(JsonReader &json, Launch &launch) {
-  LaunchOutput output;
-  Object object(json);
-  while (object.next()) {
-    object.read("offset", output.offset);
-    object.read("dtype", output.elem);
-    object.read("count", output.count);
-    object.read("word", output.word);
-  }
-  if (launch.outputCount < 64)
-    launch.outputs[launch.outputCount++] = output;
-}
+namespace {
 
-bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &launch) {
-  // Where each launch stands, found in one walk: this runs in the replay of a failed step or after training, for
-  // every launch.
-  static List<int64_t> places;
-  if (meta.launchesAt < 0)
-    return false;
-  const char *launches = text + meta.launchesAt;
-  const int64_t size = int64_t(strlen(launches));
-  if (places.size == 0) {
-    JsonReader json(launches, size);
+// An array of the description, whose items are found in one walk: they are asked for launch by launch.
+struct Items {
+  const char *text = nullptr;
+  int64_t size = 0;
+  List<int64_t> places;
+
+  void find(const char *meta, int64_t at) {
+    if (text || at < 0)
+      return;
+    text = meta + at;
+    size = int64_t(strlen(text));
+    JsonReader json(text, size);
     json.enterArray();
     while (json.nextItem()) {
       json.kind();
@@ -34,25 +25,114 @@ bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &laun
       json.skipValue();
     }
   }
-  if (number < 0 || number >= places.size)
+  bool has(int64_t number) const { return number >= 0 && number < places.size; }
+  JsonReader item(int64_t number) const { return JsonReader(text + places[number], size - places[number]); }
+};
+
+Items launches, bodies, operations;
+
+void readBuffers(JsonReader &json, LaunchBuffer *buffers, int &count) {
+  json.enterArray();
+  while (json.nextItem()) {
+    LaunchBuffer buffer;
+    Object object(json);
+    while (object.next()) {
+      object.read("offset", buffer.offset);
+      object.read("word", buffer.word);
+      object.read("dtype", buffer.elem);
+      object.read("count", buffer.count);
+    }
+    if (count < 64)
+      buffers[count++] = buffer;
+  }
+}
+
+void readNumbers(JsonReader &json, List<int64_t> &list) {
+  json.enterArray();
+  while (json.nextItem())
+    json.readInteger(list.add());
+}
+
+template <size_t N> void readText(Object &object, const char *name, char (&into)[N]) {
+  if (object.is(name) && object.json.readString())
+    snprintf(into, N, "%s", object.json.text);
+}
+
+} // namespace
+
+bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &launch) {
+  launches.find(text, meta.launchesAt);
+  if (!launches.has(number))
     return false;
-  JsonReader json(launches + places[number], size - places[number]);
+  JsonReader json = launches.item(number);
   launch = Launch();
   Object object(json);
   while (object.next()) {
     object.read("line", launch.line);
-    if (object.is("kernel") && json.readString())
-      snprintf(launch.kernel, sizeof launch.kernel, "%s", json.text);
-    if (object.is("file") && json.readString())
-      snprintf(launch.file, sizeof launch.file, "%s", json.text);
-    if (object.is("text") && json.readString())
-      snprintf(launch.text, sizeof launch.text, "%s", json.text);
-    if (object.is("outputs")) {
-      json.enterArray();
-      while (json.nextItem())
-        readOutput(json, launch);
+    object.read("body", launch.body);
+    object.read("ops", launch.operations);
+    object.read("examples", launch.examples);
+    readText(object, "kernel", launch.kernel);
+    readText(object, "file", launch.file);
+    readText(object, "text", launch.text);
+    if (object.is("outputs"))
+      readBuffers(json, launch.outputs, launch.outputCount);
+    if (object.is("inputs"))
+      readBuffers(json, launch.inputs, launch.inputCount);
+  }
+  return !json.failed();
+}
+
+bool readOperation(const Meta &meta, const char *text, const Launch &launch, int64_t number, LaunchOperation &operation) {
+  operations.find(text, meta.operationsAt);
+  if (!operations.has(launch.operations) || number < 0)
+    return false;
+  JsonReader json = operations.item(launch.operations);
+  bool found = false;
+  Object object(json);
+  while (object.next()) {
+    if (!object.is("list"))
+      continue;
+    json.enterArray();
+    for (int64_t i = 0; json.nextItem(); ++i) {
+      if (i != number) {
+        json.skipValue();
+        continue;
+      }
+      operation = LaunchOperation();
+      found = true;
+      Object entry(json);
+      while (entry.next()) {
+        readText(entry, "name", operation.name);
+        readText(entry, "file", operation.file);
+        entry.read("line", operation.line);
+        entry.read("batch", operation.ofExamples);
+      }
     }
   }
+  return found && !json.failed();
+}
+
+bool readNodeOperations(const Meta &meta, const char *text, const Launch &launch, List<int64_t> &list) {
+  operations.find(text, meta.operationsAt);
+  list.size = 0;
+  if (!operations.has(launch.operations))
+    return false;
+  JsonReader json = operations.item(launch.operations);
+  Object object(json);
+  while (object.next())
+    if (object.is("nodes"))
+      readNumbers(json, list);
+  return !json.failed();
+}
+
+bool readBody(const Meta &meta, const char *text, const Launch &launch, List<int64_t> &list) {
+  bodies.find(text, meta.bodiesAt);
+  list.size = 0;
+  if (!bodies.has(launch.body))
+    return false;
+  JsonReader json = bodies.item(launch.body);
+  readNumbers(json, list);
   return !json.failed();
 }
 

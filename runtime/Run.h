@@ -16,7 +16,7 @@ void cinch_predict(cinch_ctx *, int64_t microbatches) __attribute__((weak));
 namespace cinch::rt {
 
 // Words of cinch_ctx.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4 };
 
 struct Run {
   Meta meta;
@@ -70,7 +70,8 @@ void infoCommand();
 
 // Called by cinch_emit and cinch_launch.
 void writeResults(const Entry &, int64_t index);
-void checkLaunch(int32_t launch, const int64_t *offsets);
+void checkBefore(int32_t launch, const int64_t *offsets);
+void checkAfter(int32_t launch, const int64_t *offsets);
 // Replays the step in checking mode, says what is wrong, saves what is sound and leaves with 4.
 [[noreturn]] void reportFailedGate();
 

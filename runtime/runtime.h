@@ -24,7 +24,8 @@ typedef struct cinch_ctx {
   int64_t words[8];
   char *arena;      /* 2 MiB-aligned, meta.arena_bytes long */
   int32_t threads;
-  int32_t checking; /* replay after a failed gate: every launch's outputs are scanned for NaN and infinity */
+  int32_t checking; /* replay after a failed gate. 1: every launch's outputs are scanned for NaN and infinity; 2: launches with
+                       bad ones are explained before they run */
 } cinch_ctx;
 
 /* A kernel: runs on every thread of the pool with its own `thread` in 0..threads-1. */

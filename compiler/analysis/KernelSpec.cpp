@@ -43,9 +43,9 @@ struct Tracer {
   ValueRange results;
   int inputs;
 
-  Tracer(plan::KernelOp kernel, const Extent &extent)
+  Tracer(plan::KernelOp kernel, const Extent &extent, KernelSpec &out)
       : kernel(kernel), extent(extent), root(rootOf(kernel)),
-        results(kernel.getBody().front().getTerminator()->getOperands()), inputs(int(kernel.getNumOperands())) {}
+        results(kernel.getBody().front().getTerminator()->getOperands()), inputs(int(kernel.getNumOperands())), out(out) {}
 
   // Buffers are the inputs. In a block of positions, positions cut out of something longer lie where the block begins in it.
   int inputOf(Value value) const {
@@ -65,6 +65,8 @@ struct Tracer {
         return inputs + int(i);
     return -1;
   }
+  KernelSpec &out;
+
   bool accumulates(size_t result) { return kernel.getAccumulates() && (*kernel.getAccumulates())[result]; }
 
   bool trace(LoopSpec &spec) {
@@ -76,6 +78,8 @@ struct Tracer {
       if (!tracer.store(value, inputs + int(i), accumulates(i)))
         return false;
     spec = std::move(tracer.spec);
+    out.origins = std::move(tracer.origins);
+    out.batchDim = tracer.batchDim, out.positionDim = tracer.positionDim;
     return true;
   }
   bool trace(ContractSpec &spec) {
@@ -142,8 +146,8 @@ template <typename Spec> bool traceInto(Tracer &tracer, KernelSpec &out) {
 } // namespace
 
 std::optional<KernelSpec> specOf(plan::KernelOp kernel, const Extent &extent) {
-  Tracer tracer(kernel, extent);
   KernelSpec spec;
+  Tracer tracer(kernel, extent, spec);
   auto traced = [&]() {
     switch (kindOf(kernel)) {
     case KernelKind::Loop: return traceInto<LoopSpec>(tracer, spec);

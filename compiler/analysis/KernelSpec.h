@@ -38,6 +38,11 @@ struct KernelSpec {
   // Keys of its draws. They are words of the launch, so that kernels which differ in nothing else share their code.
   llvm::SmallVector<int64_t> keys;
 
+  // Of a loop: the op that each node computes (null for a load), and the dims of its domain that count examples and their axis 1
+  // (-1: none).
+  std::vector<mlir::Operation *> origins;
+  int batchDim = -1, positionDim = -1;
+
   int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
   // Everything that decides the code: kernels with equal keys share one function.
   std::string key() const;

@@ -35,6 +35,7 @@ bool LoopTracer::store(Value value, int buffer, bool accumulate) {
     if (axis > domain.outer.size() || shape[axis] != sizes[dim])
       return fail(value) >= 0; // false
     axes.push_back(LinearIndex::dim(dims, dim));
+    findExamples(value, int64_t(axis), int(dim));
   }
   if (shape.size() < domain.outer.size())
     return fail(value) >= 0; // false
@@ -81,20 +82,24 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
   // Operand axes in terms of the domain; the run is one group with the columns as flat index.
   std::vector<AxisGroup> groups;
   size_t dim = 0;
-  for (int64_t axis : split.outer)
-    groups.push_back({size_t(axis), size_t(axis) + 1, LinearIndex::dim(dims, dim++)});
-  for (int64_t axis : split.chain)
-    groups.push_back({size_t(axis), size_t(axis) + 1, LinearIndex::dim(dims, dim++)});
+  for (const std::vector<int64_t> &axes : {split.outer, split.chain})
+    for (int64_t axis : axes) {
+      findExamples(operand, axis, int(dim));
+      groups.push_back({size_t(axis), size_t(axis) + 1, LinearIndex::dim(dims, dim++)});
+    }
   if (!split.run.empty())
     groups.push_back({size_t(split.run.front()), size_t(split.run.back()) + 1, LinearIndex::dim(dims, dims - 1)});
-  if (split.column >= 0)
+  if (split.column >= 0) {
+    findExamples(operand, split.column, int(dims) - 1);
     groups.push_back({size_t(split.column), size_t(split.column) + 1, LinearIndex::dim(dims, dims - 1)});
+  }
   llvm::sort(groups, [](const AxisGroup &a, const AxisGroup &b) { return a.first < b.first; });
   IndexMap inner;
   inner.groups = groups;
   int node = trace(operand, inner);
   if (node < 0)
     return false;
+  size_t firstNode = spec.nodes.size();
   if (!split.run.empty()) {
     if (levels[node] == Level::Outer || levels[node] == Level::Row)
       node = spread(node, true, true);
@@ -140,6 +145,7 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
     spec.stores.push_back({node, viewOf(buffer, value, flat)});
   }
   computed.insert(op);
+  claim(firstNode, op);
   return true;
 }
 
@@ -165,6 +171,8 @@ bool LoopTracer::storeScatter(Operation *op, int buffer, bool accumulate) {
     else if (!(label == batch && !plain(label)))
       at[label] = LinearIndex::dim(dims, plain(label) ? outer++ : chain++);
   }
+  for (int64_t label = 0; label < int64_t(shape.size()); ++label)
+    findExamples(updates, label, int(llvm::find(at[label].coef, 1) - at[label].coef.begin()));
   int node = trace(updates, mapOfAxes(at));
   if (node < 0)
     return false;

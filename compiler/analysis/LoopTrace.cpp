@@ -59,6 +59,23 @@ int LoopTracer::add(LoopNode node) {
   return int(spec.nodes.size()) - 1;
 }
 
+// The nodes made since `firstNode` that belong to no operand compute `op`.
+void LoopTracer::claim(size_t firstNode, Operation *op) {
+  origins.resize(spec.nodes.size());
+  for (size_t n = firstNode; n < origins.size(); ++n)
+    if (!origins[n] && spec.nodes[n].op != LoopOp::Load)
+      origins[n] = op;
+}
+
+// Axis `axis` of `value`, which is stored or reduced here, is dim `dim` of the domain.
+void LoopTracer::findExamples(Value value, int64_t axis, int dim) {
+  int batch = batchAxisOf(value);
+  if (batch >= 0 && axis == batch)
+    batchDim = dim;
+  if (batch == 0 && axis == 1)
+    positionDim = dim;
+}
+
 int LoopTracer::binary(LoopOp op, Elem elem, int a, int b) {
   LoopNode node;
   node.op = op;
@@ -130,9 +147,12 @@ int LoopTracer::trace(Value value, const IndexMap &map) {
     load.level = levelOf(flat.coef);
     node = add(load);
   } else if (Operation *op = value.getDefiningOp(); op && isLoopOp(op)) {
+    size_t firstNode = spec.nodes.size();
     node = traceOp(op, value, map);
-    if (node >= 0)
+    if (node >= 0) {
       computed.insert(op);
+      claim(firstNode, op);
+    }
   } else {
     return fail(value);
   }

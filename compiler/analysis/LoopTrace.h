@@ -81,6 +81,8 @@ public:
   kernels::LoopSpec spec;
   mlir::Value blocker;
   llvm::SetVector<mlir::Operation *> computed; // ops that the kernel computes
+  std::vector<mlir::Operation *> origins;      // per node of `spec`: the op that it computes; null for a load
+  int batchDim = -1, positionDim = -1;         // dims of the domain that count examples and their axis 1; -1: none
 
 private:
   int trace(mlir::Value value, const IndexMap &map);
@@ -97,6 +99,8 @@ private:
   kernels::Level levelOf(const std::vector<int64_t> &strides) const;
   kernels::View viewOf(int buffer, mlir::Value value, const LinearIndex &at) const;
   int fail(mlir::Value value);
+  void claim(size_t firstNode, mlir::Operation *op);
+  void findExamples(mlir::Value value, int64_t axis, int dim);
 
   LoopDomain domain;
   Extent extent;

@@ -13,6 +13,8 @@
 #ifndef CINCH_COMPILER_KERNELS_KERNELS_H
 #define CINCH_COMPILER_KERNELS_KERNELS_H
 
+#include "compiler/kernels/LoopOps.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,14 +27,10 @@ namespace func { class FuncOp; }
 
 namespace cinch::kernels {
 
-enum class Elem { F32, F64, I32, Bool }; // Bool is one byte, 0 or 1
 int64_t bytesOf(Elem);
 
 // The static extent that the arena argument's type claims (the type needs one for the bare-pointer calling convention).
 constexpr int64_t kArenaBytes = int64_t(1) << 46;
-
-// Words of %context.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kFirstPosition = 4, kContextWords = 8 };
 
 // Where an operand lies: element (d0, d1, ..) of the kernel's domain is element offset + sum(d_i * strides[i]) of the buffer.
 // A stride may be 0 (broadcast) or negative (reverse).
@@ -78,25 +76,6 @@ mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::s
 //               goes on from what is stored there (accumulation over micro-batches), else it starts from +0.0
 //               (sum), -inf, .. .
 // Stores write a node at its own level.
-enum class LoopOp {
-  Load,      // view; `level`
-  LoadAt,    // gather: view plus sum over i of args[i] * atStrides[i]; args are i32 nodes, `level` as given or joined
-  Const,     // number
-  Index,     // i32: offset + sum(d_i * strides[i]) of `view` (nothing is loaded): for range[N]
-  Step,      // the step's number, as elem (i32 or f64)
-  TotalSteps, // the number of steps of the run (context word kTotalSteps), as elem (i32 or f64)
-  // f32/f64 (and i32 where it makes sense)
-  Neg, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf, Sigmoid, Softplus, Abs, Floor,
-  Add, Sub, Mul, Div, Pow, Max, Min, Fma,
-  CompareEQ, CompareNE, CompareLT, CompareLE, CompareGT, CompareGE, // -> Bool
-  Not, And, Or, Select, Cast, // Cast: to elem
-  RandomUniform, RandomNormal, RandomInt, RandomBool, // see below
-  ReduceCols, ReduceChain,    // `reduce`
-  ArgMaxCols, ArgMinCols,     // Full f32 -> Row i32: lowest index of the largest
-};
-enum class LoopReduce { Sum, Prod, Max, Min, Any, All };
-enum class Level { Outer, Row, Column, Full };
-
 struct LoopNode {
   LoopOp op = LoopOp::Const;
   Elem elem = Elem::F32;

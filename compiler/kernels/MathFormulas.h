@@ -1,7 +1,7 @@
 // MathFormulas.h: the elementary functions, each written once over an abstract arithmetic.
 //
 // Two arithmetics exist: EmitArith (MathEmit.h) turns a formula into arith and math operations of any vector length,
-// and the tests' HostArith evaluates it on the host. Both perform the very same IEEE operations, so a kernel and its
+// and HostArith (HostArith.h) evaluates it on the host. Both perform the very same IEEE operations, so a kernel and its
 // reference agree bit for bit, on every CPU and for every vector width.
 //
 // Method: exp and expm1 reduce by n ln 2 (Cody and Waite, exact through FMA) and use a polynomial; log splits off the

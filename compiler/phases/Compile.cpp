@@ -273,7 +273,7 @@ int64_t Compilation::outgrownBy(int64_t fileBytes) {
 }
 
 std::string Compilation::metadata() {
-  return metadataText({program, sources, *module, entries, host->launches, arenaBytes(), options.budget, allowance(),
+  return metadataText({program, sources, *module, entries, *host, arenaBytes(), options.budget, allowance(),
                        persistentBytes(), options.maxThreads, programHash, summary()});
 }
 

@@ -97,7 +97,7 @@ struct MetadataInput {
   const SourceList &sources;
   mlir::ModuleOp module; // scheduled
   const std::vector<EntryPlan> &entries;
-  const std::vector<LaunchInfo> &launches;
+  const HostCode &host;
   int64_t arenaBytes, budget, allowance, persistentBytes;
   int maxThreads;
   std::string hash;

@@ -1,15 +1,14 @@
 // HostCode.cpp: kernels from plan.kernel ops, and the calls in the LLVM dialect.
 #include "compiler/phases/HostCode.h"
 
-#include "compiler/analysis/KernelSpec.h"
+#include "compiler/phases/KernelBody.h"
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "llvm/ADT/StringExtras.h"
 
-#include <map>
+#include <optional>
 
 using namespace mlir;
 
@@ -26,24 +25,68 @@ std::string HostCode::shared(const std::string &key, llvm::function_ref<func::Fu
   return it->second;
 }
 
-// Which lines of the program a fused kernel computes, for the message about a number that is not finite:
-// " of lines 6 (mul, exp), 7 (tanh)". Nothing if it is one line.
-static std::string linesOf(plan::KernelOp kernel) {
-  std::map<unsigned, SmallVector<StringRef>> lines;
+// The ops of a kernel that its nodes compute (`origins`, one a node), in the order of the program.
+static KernelOperations operationsOf(plan::KernelOp kernel, ArrayRef<Operation *> origins) {
+  KernelOperations list;
+  DenseMap<Operation *, int> numbers;
   for (Operation &op : kernel.getBody().front()) {
-    auto place = nn::userPlace(op.getLoc());
-    if (!place || analysis::isView(&op) || isa<nn::ConstantOp, plan::ReturnOp>(op))
+    if (!llvm::is_contained(origins, &op) || isa<nn::ConstantOp>(op))
       continue;
-    SmallVector<StringRef> &names = lines[place.getLine()];
-    if (StringRef name = op.getName().stripDialect(); !llvm::is_contained(names, name))
-      names.push_back(name);
+    KernelOperations::Operation entry;
+    entry.name = nn::nameOf(&op);
+    if (auto place = nn::userPlace(op.getLoc())) {
+      entry.file = place.getFilename().str();
+      entry.line = int(place.getLine());
+    }
+    entry.ofExamples = nn::hasBatch(op.getResult(0));
+    auto same = [&](const KernelOperations::Operation &other) {
+      return std::tie(other.name, other.file, other.line, other.ofExamples) ==
+             std::tie(entry.name, entry.file, entry.line, entry.ofExamples);
+    };
+    auto known = llvm::find_if(list.operations, same);
+    numbers[&op] = int(known - list.operations.begin());
+    if (known == list.operations.end())
+      list.operations.push_back(std::move(entry));
   }
-  if (lines.size() < 2)
-    return "";
-  std::string text = " of lines ";
-  for (auto &[line, names] : lines)
-    text += (text.size() > 10 ? ", " : "") + std::to_string(line) + " (" + llvm::join(names, ", ") + ")";
-  return text;
+  for (Operation *origin : origins) {
+    auto found = numbers.find(origin);
+    list.ofNode.push_back(found == numbers.end() ? -1 : found->second);
+  }
+  return list;
+}
+
+int HostCode::bodyNumber(std::vector<int64_t> body) {
+  auto [it, fresh] = bodyNumbers.try_emplace(body, int(bodies.size()));
+  if (fresh)
+    bodies.push_back(std::move(body));
+  return it->second;
+}
+
+int HostCode::operationsNumber(KernelOperations list) {
+  std::string key;
+  llvm::raw_string_ostream out(key);
+  for (int number : list.ofNode)
+    out << number << ' ';
+  for (const KernelOperations::Operation &op : list.operations)
+    out << op.name << '\n' << op.file << '\n' << op.line << ' ' << op.ofExamples << '\n';
+  auto [it, fresh] = operationsNumbers.try_emplace(key, int(operations.size()));
+  if (fresh)
+    operations.push_back(std::move(list));
+  return it->second;
+}
+
+// The dim of a product's rows and columns (batch.., m.., n..) that walks an axis of its result; -1: none, or of one step.
+static int dimOfAxis(nn::ContractOp op, const ContractSpec &spec, int64_t axis) {
+  auto shape = analysis::shapeOf(op.getResult());
+  if (axis < 0 || axis >= int64_t(shape.size()) || shape[axis] == 1)
+    return -1;
+  int64_t stride = 1;
+  for (size_t later = size_t(axis) + 1; later < shape.size(); ++later)
+    stride *= shape[later];
+  for (auto [dim, step] : llvm::enumerate(spec.c.strides))
+    if (step == stride)
+      return int(dim);
+  return -1;
 }
 
 // How the buffers of a kernel move from block to block of rows: inputs, then outputs. Nothing outside such a loop.
@@ -65,9 +108,30 @@ static SmallVector<plan::RowBlocksOp::Steps> stepsOf(plan::KernelOp kernel) {
   return steps;
 }
 
-LogicalResult HostCode::addKernel(Operation *op) {
+// What a failed step is replayed with, if the kernel can be described so: its body, and the ops behind its nodes.
+void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &spec, LaunchInfo &info) {
+  Operation *root = kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
+  if (auto *contract = std::get_if<ContractSpec>(&spec.work)) {
+    auto op = cast<nn::ContractOp>(root);
+    int64_t batch = nn::batchAxis(op.getResult());
+    info.body = bodyNumber(kernelBody(loopOfContract(*contract), 4, dimOfAxis(op, *contract, batch),
+                                      batch == 0 ? dimOfAxis(op, *contract, 1) : -1));
+    info.operations = operationsNumber(operationsOf(kernel, {nullptr, nullptr, root, root}));
+  } else if (auto *loop = std::get_if<LoopSpec>(&spec.work)) {
+    std::vector<Operation *> origins = spec.origins;
+    origins.resize(loop->nodes.size());
+    if (loop->addAt.present)
+      origins.push_back(root); // behind the last node
+    int words = int(kernel.getNumOperands() + kernel.getNumResults()) + 1;
+    info.body = bodyNumber(kernelBody(*loop, words, spec.batchDim, spec.positionDim));
+    info.operations = operationsNumber(operationsOf(kernel, origins));
+  }
+}
+
+LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   auto kernel = cast<plan::KernelOp>(op);
   auto results = cast<plan::ReturnOp>(kernel.getBody().front().getTerminator());
+  Operation *root = results.getValues().front().getDefiningOp();
   size_t inputs = kernel.getNumOperands();
   std::optional<analysis::KernelSpec> spec = analysis::specOf(kernel);
   if (!spec)
@@ -80,7 +144,10 @@ LogicalResult HostCode::addKernel(Operation *op) {
     return kernel.emitError("internal error: lowering: the kernel needs ")
            << scratch * maxThreads << " bytes of scratch, planned were " << (planned ? planned.getInt() : 0);
   Call call;
+  LaunchInfo info;
   call.launch = int(launches.size());
+  if (replayed)
+    describeBody(kernel, *spec, info);
   OpBuilder builder(module.getContext());
   call.kernel = shared(spec->key(), [&](const std::string &name) { return spec->build(builder, module, name, target); });
   ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
@@ -94,17 +161,29 @@ LogicalResult HostCode::addKernel(Operation *op) {
   }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
   call.words.append(spec->keys);
-  LaunchInfo info;
   info.kernel = call.kernel;
-  info.text = kernel.getLabel().value_or("").str() + linesOf(kernel);
+  info.text = kernel.getLabel().value_or("").str();
   if (auto place = nn::userPlace(kernel.getLoc())) {
     info.file = place.getFilename().str();
     info.line = int(place.getLine());
   }
+  auto bufferInfo = [&](Value value, size_t number) {
+    int word = int(llvm::find(order, int(number)) - order.begin());
+    return LaunchInfo::Buffer{word, analysis::elementsOf(value), analysis::elemOf(value)};
+  };
+  if (replayed && info.body < 0) {
+    info.operations = operationsNumber(operationsOf(kernel, {root}));
+    for (auto [i, value] : llvm::enumerate(kernel.getInputs()))
+      if (Elem elem = analysis::elemOf(value); elem == Elem::F32 || elem == Elem::F64)
+        info.inputs.push_back(bufferInfo(value, i));
+    if (Value first = results.getValues().front(); nn::batchAxis(first) == 0)
+      info.examples = analysis::shapeOf(first).front();
+  }
   for (auto [i, value] : llvm::enumerate(results.getValues())) {
-    info.outputs.push_back({writes[i], analysis::elementsOf(value), analysis::elemOf(value)});
-    if (!steps.empty())
-      info.outputs.back().word = int(llvm::find(order, int(inputs + i)) - order.begin());
+    // Where a row of attention has no key, lse is -inf and o is 0; what is wrong with lse is wrong with o, too.
+    auto attend = dyn_cast<nn::AttendOp>(value.getDefiningOp());
+    if (replayed && (!attend || value == attend.getO()))
+      info.outputs.push_back(bufferInfo(value, inputs + i));
     // Sums at computed places that do not go on from before start from zero each time.
     bool goesOn = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
     auto grad = dyn_cast<nn::AttendGradOp>(value.getDefiningOp());
@@ -117,8 +196,10 @@ LogicalResult HostCode::addKernel(Operation *op) {
 }
 
 LogicalResult HostCode::addKernels(func::FuncOp function) {
-  WalkResult walked = function.walk<WalkOrder::PreOrder>([&](plan::KernelOp kernel) {
-    return succeeded(addKernel(kernel)) ? WalkResult::advance() : WalkResult::interrupt();
+  bool replayed = function.getName() == nn::kTrainName;
+  WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    replayed = replayed && !isa<plan::GateOp>(op);
+    return !isa<plan::KernelOp>(op) || succeeded(addKernel(op, replayed)) ? WalkResult::advance() : WalkResult::interrupt();
   });
   return failure(walked.wasInterrupted());
 }

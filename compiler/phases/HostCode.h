@@ -1,15 +1,18 @@
 // HostCode.h: scheduled functions become kernels and the code that calls them.
 //
 // Every plan.kernel becomes a launch of a kernel function; equal specs share one function. The host code is a straight line of
-// launches with constant offsets around the micro-batch loop; in a loop over blocks of rows, offsets move with the block. It calls the functions of runtime.h and nothing else.
+// launches with constant offsets around the micro-batch loop; in a loop over blocks of rows, offsets move with the block. It
+// calls the functions of runtime.h and nothing else.
 #ifndef CINCH_COMPILER_PHASES_HOSTCODE_H
 #define CINCH_COMPILER_PHASES_HOSTCODE_H
 
-#include "compiler/kernels/Kernels.h"
+#include "compiler/analysis/KernelSpec.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
+
+#include <map>
 
 namespace cinch {
 
@@ -18,12 +21,27 @@ struct LaunchInfo {
   std::string kernel, text; // function; for people: "blocks.3.ff: mul"
   std::string file; // with `line`: where it is written; the prelude has lines, too
   int line = 0;
-  struct Output {
-    int64_t offset = 0, count = 0;
+  struct Buffer {
+    int word = 0; // of the launch's offsets, where its offset stands
+    int64_t count = 0;
     kernels::Elem elem = kernels::Elem::F32;
-    int word = -1; // of the launch's offsets, where the true one stands if it moves; -1: it does not
   };
-  std::vector<Output> outputs;
+  // Of a launch that a failed step is replayed with: of a training step, before the gate.
+  std::vector<Buffer> outputs;
+  int body = -1, operations = -1; // numbers in HostCode's tables; no body: attention
+  std::vector<Buffer> inputs;    // of floats, if there is no body
+  int64_t examples = 0;          // that the outputs hold, if there is no body and the examples come first
+};
+
+// The ops that a kernel computes, in their order, for messages. Equal layers share one list.
+struct KernelOperations {
+  struct Operation {
+    std::string name, file;
+    int line = 0;
+    bool ofExamples = false; // its result has the batch axis
+  };
+  std::vector<Operation> operations;
+  std::vector<int> ofNode; // per node of the body: its operation; -1: none
 };
 
 class HostCode {
@@ -31,7 +49,7 @@ public:
   HostCode(mlir::ModuleOp module, kernels::TargetInfo target, int maxThreads)
       : module(module), target(target), maxThreads(maxThreads) {}
 
-  // Kernels of a scheduled function (assign-memory has run). `symbol` is the entry point to be made.
+  // Kernels of a scheduled function (assign-memory has run).
   mlir::LogicalResult addKernels(mlir::func::FuncOp function);
   // After all kernels were added and lowered to the LLVM dialect: the entry point of a function. `entry` is its number for the
   // runtime; if `counted`, the number of micro-batches is an argument.
@@ -40,6 +58,8 @@ public:
   void addText(llvm::StringRef symbol, llvm::StringRef text);
 
   std::vector<LaunchInfo> launches;
+  std::vector<std::vector<int64_t>> bodies; // KernelBody.h
+  std::vector<KernelOperations> operations;
 
 private:
   struct Call {
@@ -50,8 +70,11 @@ private:
     llvm::SmallVector<std::pair<int64_t, int64_t>> steps;
     llvm::SmallVector<std::pair<int64_t, int64_t>> zeroed; // (offset, bytes) to clear first
   };
-  mlir::LogicalResult addKernel(mlir::Operation *kernel);
+  mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
+  void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);
+  int bodyNumber(std::vector<int64_t> body);
+  int operationsNumber(KernelOperations list);
   std::string offsetsGlobal(llvm::ArrayRef<int64_t> words);
 
   mlir::ModuleOp module;
@@ -60,6 +83,8 @@ private:
   llvm::StringMap<std::string> functions; // key of a spec -> name
   llvm::DenseMap<mlir::Operation *, Call> calls;
   llvm::StringMap<std::string> globals;
+  std::map<std::vector<int64_t>, int> bodyNumbers;
+  llvm::StringMap<int> operationsNumbers;
 };
 
 } // namespace cinch

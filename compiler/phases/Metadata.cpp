@@ -160,6 +160,26 @@ static Object entryObject(func::FuncOp function, const EntryPlan &plan, const Pr
                 {"scalars", std::move(scalars)}, {"results", std::move(perExample)}, {"bytes", plan.arenaBytes}};
 }
 
+static Array buffers(const std::vector<LaunchInfo::Buffer> &list) {
+  Array array;
+  for (const LaunchInfo::Buffer &buffer : list)
+    array.push_back(Object{{"word", buffer.word}, {"count", buffer.count}, {"dtype", dtypeOf(buffer.elem)}});
+  return array;
+}
+
+static Object operationsObject(const KernelOperations &list, const std::string &source) {
+  Array all;
+  for (const KernelOperations::Operation &op : list.operations) {
+    Object entry{{"name", op.name}, {"line", op.line}};
+    if (op.file != source)
+      entry["file"] = op.file;
+    if (op.ofExamples)
+      entry["batch"] = true;
+    all.push_back(std::move(entry));
+  }
+  return Object{{"nodes", Array(list.ofNode)}, {"list", std::move(all)}};
+}
+
 std::string metadataText(const MetadataInput &in) {
   const Program &program = in.program;
   Array parameters, slots, entries, launches, lines;
@@ -185,17 +205,28 @@ std::string metadataText(const MetadataInput &in) {
                              {"shape", shapeArray(analysis::shapeOf(argument))}, {"offset", offsetOf(train, number)}});
     }
   }
-  for (const LaunchInfo &launch : in.launches) {
-    Array outputs;
-    for (const LaunchInfo::Output &output : launch.outputs) {
-      Object entry{{"offset", output.offset}, {"dtype", dtypeOf(output.elem)}, {"count", output.count}};
-      if (output.word >= 0)
-        entry["word"] = output.word;
-      outputs.push_back(std::move(entry));
+  std::string source(in.sources.name(1));
+  for (const LaunchInfo &launch : in.host.launches) {
+    Object entry{{"kernel", launch.kernel}, {"line", launch.line}, {"text", launch.text}};
+    if (launch.file != source)
+      entry["file"] = launch.file;
+    if (launch.operations >= 0) {
+      entry["outputs"] = buffers(launch.outputs);
+      entry["ops"] = launch.operations;
+      if (launch.body >= 0)
+        entry["body"] = launch.body;
+      else
+        entry["inputs"] = buffers(launch.inputs);
     }
-    launches.push_back(Object{{"kernel", launch.kernel}, {"file", launch.file}, {"line", launch.line}, {"text", launch.text},
-                              {"outputs", std::move(outputs)}});
+    if (launch.examples > 0)
+      entry["examples"] = launch.examples;
+    launches.push_back(std::move(entry));
   }
+  Array bodies, operations;
+  for (const std::vector<int64_t> &body : in.host.bodies)
+    bodies.push_back(Array(body));
+  for (const KernelOperations &list : in.host.operations)
+    operations.push_back(operationsObject(list, source));
   for (const std::string &line : in.planLines)
     lines.push_back(line);
   Object gate{{"loss", -1}, {"norm", -1}, {"lr", -1}, {"dtype", program.train.f64 ? "F64" : "F32"}};
@@ -205,7 +236,7 @@ std::string metadataText(const MetadataInput &in) {
   });
   Object meta{{"program", program.modelName},
               {"hash", in.hash},
-              {"source", std::string(in.sources.name(1))},
+              {"source", source},
               {"version", kVersion},
               {"seed", int64_t(program.train.seed)},
               {"batch", program.batch},
@@ -224,6 +255,8 @@ std::string metadataText(const MetadataInput &in) {
               {"entries", std::move(entries)},
               {"gate", std::move(gate)},
               {"launches", std::move(launches)},
+              {"bodies", std::move(bodies)},
+              {"operations", std::move(operations)},
               {"plan", std::move(lines)}};
   // Text goes in, logits over the same positions come out: such a model can write.
   const Dataset &data = program.datasets[program.train.dataset];

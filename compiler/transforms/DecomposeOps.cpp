@@ -177,6 +177,7 @@ struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
     for (Operation *op : ops) {
       OpBuilder builder(op);
       nn::GradientBuilder gradientBuilder(builder);
+      op->setLoc(nn::called(op->getLoc(), nn::nameOf(op))); // its parts are called as it is
       gradientBuilder.setLocation(op->getLoc());
       Decomposer decomposer(gradientBuilder);
       Operation *before = op->getPrevNode();

@@ -101,7 +101,9 @@ Value Sweep::gradientOf(Value value) {
   llvm::sort(parts, [](const Contribution &a, const Contribution &b) {
     return std::tie(a.user, a.operand) < std::tie(b.user, b.operand);
   });
-  builder.setLocation(value.getLoc());
+  Operation *source = value.getDefiningOp();
+  std::string name = source ? nn::nameOf(source) : nn::instancePath(value.getLoc()).str();
+  builder.setLocation(nn::called(value.getLoc(), "gradient of " + name));
   SmallVector<nn::PadOp> pads;
   if (coverAnAxis(parts, pads)) {
     SmallVector<Value> slices = llvm::map_to_vector(pads, [](nn::PadOp pad) -> Value { return pad.getX(); });
@@ -138,7 +140,7 @@ LogicalResult Sweep::visit(Operation &op, unsigned place) {
   SmallVector<bool> wanted;
   for (Value operand : op.getOperands())
     wanted.push_back(active.contains(operand));
-  builder.setLocation(op.getLoc());
+  builder.setLocation(nn::called(op.getLoc(), "gradient of " + nn::nameOf(&op)));
   size_t firstMade = builder.made().size();
   SmallVector<Value> saved = rule.savedValues(wanted);
   SmallVector<Value> operandGrads = rule.buildBackward(builder, saved, grads, wanted);

@@ -26,6 +26,8 @@ private:
   Type element(DType type);
   RankedTensorType type(const TensorType &type) { return nn::tensorType(type.shape, element(type.dtype), type.batch); }
   Location location(Span span, StringRef path, int instance = -1);
+  void nameOps(const Op &op, ArrayRef<Operation *> made);
+  int calledFrom(int instance) const;
 
   func::FuncOp openFunction(StringRef name, bool withValidRows);
   LogicalResult emitGraph(const Graph &graph, nn::GradientBuilder &b, SmallVectorImpl<Value> &values);
@@ -71,13 +73,29 @@ Location Emitter::location(Span span, StringRef path, int instance) {
     return FileLineColLoc::get(builder.getStringAttr(StringRef(name.data(), name.size())), place.line, place.column);
   };
   Location inFile = placeOf(span);
-  if (span.file == 0) {
-    while (instance >= 0 && instance < int(program.instances.size()) && program.instances[instance].use.file == 0)
-      instance = program.instances[instance].parent;
-    if (instance >= 0 && instance < int(program.instances.size()) && program.instances[instance].use.file > 0)
-      inFile = CallSiteLoc::get(inFile, placeOf(program.instances[instance].use));
-  }
+  if (int caller = span.file == 0 ? calledFrom(instance) : -1; caller >= 0)
+    inFile = CallSiteLoc::get(inFile, placeOf(program.instances[caller].use));
   return path.empty() ? inFile : Location(NameLoc::get(builder.getStringAttr(path), inFile));
+}
+
+// The instance that the user's own text calls, of those that lead to `instance`; -1: none.
+int Emitter::calledFrom(int instance) const {
+  int count = int(program.instances.size());
+  while (instance >= 0 && instance < count && program.instances[instance].use.file == 0)
+    instance = program.instances[instance].parent;
+  return instance >= 0 && instance < count && program.instances[instance].use.file > 0 ? instance : -1;
+}
+
+// What several ops are made for is called as it is written; an op of the prelude is told by the layer that the user wrote.
+void Emitter::nameOps(const Op &op, ArrayRef<Operation *> made) {
+  bool mean = op.kind == OpKind::Reduce && op.reduce == ReduceKind::Mean;
+  std::string written = op.kind == OpKind::Pow ? "^" : mean ? "mean" : "";
+  int caller = op.span.file == 0 ? calledFrom(op.instance) : -1;
+  std::string inside = caller >= 0 ? " in " + program.instances[caller].layer : "";
+  if (written.empty() && inside.empty())
+    return;
+  for (Operation *each : made)
+    each->setLoc(nn::called(each->getLoc(), (written.empty() ? nn::nameOf(each) : written) + inside));
 }
 
 func::FuncOp Emitter::openFunction(StringRef name, bool withValidRows) {
@@ -235,6 +253,7 @@ LogicalResult Emitter::emitGraph(const Graph &graph, nn::GradientBuilder &b, Sma
         error << ", and is " << result.getType();
       return failure();
     }
+    nameOps(op, b.made().drop_front(firstMade));
     noteHints(op, b.made().drop_front(firstMade), result);
     values.push_back(result);
   }

@@ -115,7 +115,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
       trained.push_back(argument);
       ordered.push_back(gradient);
     }
-  builder.setLocation(loss.getLoc());
+  builder.setLocation(nn::called(loss.getLoc(), "norm of the gradients"));
   Value norm = updates.norm(ordered), factor;
   double limit = training.getClipNorm().convertToDouble();
   Builder attributes(function.getContext());
@@ -125,7 +125,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
     norm = builder.make<nn::CastOp>(loss.getType(), norm);
   Value rate = updates.rate(0);
   for (auto [argument, gradient] : llvm::zip_equal(trained, ordered)) {
-    builder.setLocation(argument.getLoc());
+    builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
     updates.update(argument, gradient, factor);
   }
 

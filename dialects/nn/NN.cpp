@@ -57,13 +57,46 @@ std::optional<double> splatNumber(Value value) {
   return std::nullopt;
 }
 
+// A name in messages is the metadata of a fused location.
+static StringAttr callName(Location location) {
+  auto fused = dyn_cast<FusedLoc>(location);
+  return fused ? dyn_cast_or_null<StringAttr>(fused.getMetadata()) : StringAttr();
+}
+
+static Location withoutName(Location location) {
+  return callName(location) ? cast<FusedLoc>(location).getLocations().front() : location;
+}
+
+Location called(Location location, const Twine &name) {
+  MLIRContext *context = location.getContext();
+  Location plain = withoutName(location);
+  return FusedLoc::get(context, {plain}, StringAttr::get(context, name));
+}
+
+std::string nameOf(Operation *op) {
+  if (StringAttr name = callName(op->getLoc()))
+    return name.str();
+  return llvm::TypeSwitch<Operation *, std::string>(op)
+      .Case<AddOp>([](auto) { return "+"; })
+      .Case<SubOp, NegOp>([](auto) { return "-"; })
+      .Case<MulOp>([](auto) { return "*"; })
+      .Case<DivOp>([](auto) { return "/"; })
+      .Case<PowOp>([](auto) { return "^"; })
+      .Case<ContractOp>([](auto) { return "product"; })
+      .Case<GatherOp>([](auto) { return "indexing"; })
+      .Case<ReduceOp>([](ReduceOp reduce) { return stringifyReduction(reduce.getReduction()).str(); })
+      .Case<CastOp>([](CastOp cast) { return cast.getType().getElementType().isInteger() ? "i32" : "f32"; })
+      .Default([](Operation *other) { return other->getName().stripDialect().str(); });
+}
+
 StringRef instancePath(Location location) {
-  if (auto name = dyn_cast<NameLoc>(location))
+  if (auto name = dyn_cast<NameLoc>(withoutName(location)))
     return name.getName();
   return "";
 }
 
 FileLineColLoc sourcePlace(Location location) {
+  location = withoutName(location);
   while (auto name = dyn_cast<NameLoc>(location))
     location = name.getChildLoc();
   if (auto call = dyn_cast<CallSiteLoc>(location))
@@ -72,7 +105,7 @@ FileLineColLoc sourcePlace(Location location) {
 }
 
 FileLineColLoc userPlace(Location location) {
-  Location inner = location;
+  Location inner = withoutName(location);
   while (auto name = dyn_cast<NameLoc>(inner))
     inner = name.getChildLoc();
   if (auto call = dyn_cast<CallSiteLoc>(inner))

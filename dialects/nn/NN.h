@@ -65,6 +65,10 @@ llvm::StringRef instancePath(mlir::Location);
 mlir::FileLineColLoc sourcePlace(mlir::Location);
 // The same, or for text of the prelude the place in the user's file that led there.
 mlir::FileLineColLoc userPlace(mlir::Location);
+// What an op is called in messages: `log`, `gradient of sqrt`, `cross_entropy` for each of the ops that it is made of. `called`
+// gives a location a name of its own; without one it follows from the op.
+mlir::Location called(mlir::Location, const llvm::Twine &name);
+std::string nameOf(mlir::Operation *);
 
 } // namespace cinch::nn
 

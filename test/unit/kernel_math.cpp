@@ -5,7 +5,7 @@
 //
 //   kernel_math [COUNT]   arguments a function (default 60000); `kernel_math 0` all 2^32 of f32
 #include "test/unit/Expect.h"
-#include "test/kernels/HostArith.h"
+#include "compiler/kernels/HostArith.h"
 #include "test/kernels/KernelHarness.h"
 #include "compiler/kernels/Kernels.h"
 
@@ -20,8 +20,6 @@
 
 using namespace cinch;
 using namespace cinch::kernels;
-using cinch::test::HostArith;
-using cinch::test::bitsAs;
 
 namespace {
 

@@ -1,7 +1,7 @@
-// HostArith.h: the arithmetic of compiler/kernels/MathFormulas.h on the host: the same IEEE operations, one at a time.
-// The tests are compiled for the baseline x86-64, which has no FMA to contract to: every operation below rounds once.
-#ifndef CINCH_TEST_KERNELS_HOSTARITH_H
-#define CINCH_TEST_KERNELS_HOSTARITH_H
+// HostArith.h: the arithmetic of MathFormulas.h on the host: the same IEEE operations, one at a time, for tests and for the
+// replay of a failed step. Every operation below rounds once: where the target has FMA, compile with -ffp-contract=off.
+#ifndef CINCH_COMPILER_KERNELS_HOSTARITH_H
+#define CINCH_COMPILER_KERNELS_HOSTARITH_H
 
 #include "compiler/kernels/MathFormulas.h"
 
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace cinch::test {
+namespace cinch::kernels {
 
 template <class To, class From> To bitsAs(From from) {
   static_assert(sizeof(To) == sizeof(From), "same size");
@@ -76,5 +76,5 @@ template <class Float> struct HostArith {
   V narrow(double x) { return V(x); }
 };
 
-} // namespace cinch::test
+} // namespace cinch::kernels
 #endif
