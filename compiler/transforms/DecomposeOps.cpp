@@ -152,6 +152,19 @@ public:
     return sum;
   }
 
+  // How many flags of a batch are set: exact however many there are, and rounded once.
+  Value count(nn::ReduceOp op) {
+    auto cast = op.getX().getDefiningOp<nn::CastOp>();
+    auto type = nn::tensorOf(op.getResult());
+    bool counts = cast && nn::tensorOf(cast.getX()).getElementType().isInteger(1) && op.getReduction() == nn::Reduction::Sum &&
+                  type.getElementType().isF32() && nn::hasBatch(op.getX()) && !nn::hasBatch(op.getResult());
+    if (!counts)
+      return {};
+    Type f64 = Float64Type::get(op.getContext());
+    Value numbers = b.make<nn::CastOp>(nn::withElement(nn::tensorOf(op.getX()), f64), cast.getX());
+    return b.make<nn::CastOp>(type, b.sum(numbers, llvm::to_vector(op.getAxes())));
+  }
+
 private:
   Value isExcept(Value y, int64_t except) { return b.compare(nn::Comparison::EQ, y, b.like(y, double(except))); }
   // A label that is surely inside its axis, for the gather.
@@ -190,6 +203,10 @@ struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
           .Case<nn::CrossEntropyOp>([&](auto o) { values = {decomposer.crossEntropy(o)}; })
           .Case<nn::CrossEntropyGradOp>([&](auto o) { values = {decomposer.crossEntropyGrad(o)}; })
           .Case<nn::SumSquaresOp>([&](auto o) { values = {decomposer.sumSquares(o)}; })
+          .Case<nn::ReduceOp>([&](auto o) {
+            if (Value count = decomposer.count(o))
+              values = {count};
+          })
           .Case<nn::Decomposable>([&](nn::Decomposable o) { values = o.decompose(builder); })
           .Default([](Operation *) {});
       if (values.empty())
