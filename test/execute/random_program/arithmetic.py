@@ -29,8 +29,9 @@ class Arithmetic(Values):
         """Operands and their slots; equal sizes share an index or not, the batch has one."""
         r, known, operands, slots = self.rng, {}, [], []
         for _ in range(count):
-            node = self.pick() if r.random() < 0.75 or not operands else self.param(
-                r.choices([a for n in operands for a in n.type.axes if a != BATCH] + [self.some_dim()], k=r.randint(1, 2)))
+            shared = [a for n in operands for a in n.type.axes if a != BATCH]
+            axes = [self.some_dim()] if r.random() < 0.4 else r.choices(shared + [self.some_dim()], k=r.randint(1, 2))
+            node = self.pick() if r.random() < 0.7 or not operands else self.param(axes)
             mine = []
             for axis in node.type.axes:
                 free = [i for i, a in known.items() if a == axis and i not in mine]

@@ -89,6 +89,8 @@ def attempt(rng, seed):
     maker.body.results = ends
     program.terms = loss_terms(rng, program, ends)
     program.lines, program.grain, program.metrics = settings(rng, program)
+    if program.metrics and rng.random() < 0.7:
+        program.metrics.append(Term(0, rng.choice(["{0}", "abs({0})"]), "mean", 1).text("o0", ends[0].type, program.fields))
     program.text()  # names and calls
     if len(program.model.all_parameters()) == 0:
         raise Invalid("no parameter")

@@ -1,7 +1,7 @@
 """Steps that call layers, of the prelude and of the file, and that build attention."""
 import numpy as np
 
-from . import calls, elementwise, rows, shapes
+from . import calls, elementwise, rows
 from .arithmetic import Arithmetic
 from .graph import BATCH, Instance, Invalid
 from .moves import Moves
@@ -61,10 +61,12 @@ class Maker(Arithmetic, Moves):
         keys = bias = False
         causal = r.random() < 0.5
         if r.random() < 0.3:
-            like = next((n for n in self.pool if n.type.dtype == "i32" and n.type.axes == tuple(lead) + (t,)), None)
-            if like:
-                made.append(self.add(shapes.Compare("!=" if r.random() < 0.5 else ">", 0), [like]))
-                keys = True
+            place = [index[axis] for axis in lead] + [index[t]]
+            slots = [[index[axis] for axis in x.type.axes]]
+            mean = elementwise.IndexNotation("{0}", lambda c, v: v, slots, place, [index[k]], "mean")
+            far = elementwise.Elementwise("{0} > -0.4", lambda c, v: c.greater(v, -0.4), "bool")
+            made.append(self.add(far, [self.add(mean, [x])]))
+            keys = True
         if r.random() < 0.3:
             made.append(self.param([heads, t, t]))
             bias = True
@@ -132,9 +134,9 @@ class Maker(Arithmetic, Moves):
         self.name_instance(use)
         return self.add(calls.Call(use), operands)
 
-    STEPS = [("unary", 5), ("binary", 6), ("index", 8), ("permuted", 3), ("gathered", 2), ("gather", 2), ("matmul", 5),
-             ("softmax", 2), ("reduction", 3), ("masked", 2), ("moved", 6), ("draw", 2), ("labels", 3), ("attention", 1),
-             ("prelude", 3), ("joined", 4), ("layer", 2)]
+    STEPS = [("unary", 5), ("binary", 6), ("index", 10), ("permuted", 3), ("gathered", 2), ("gather", 3), ("matmul", 5),
+             ("softmax", 2), ("reduction", 3), ("masked", 2), ("moved", 6), ("draw", 3), ("labels", 4), ("attention", 2),
+             ("prelude", 4), ("joined", 4), ("layer", 2)]
 
     def steps(self, count):
         names, weights = zip(*self.STEPS)

@@ -2,7 +2,7 @@
 import numpy as np
 
 from . import draw, elementwise, rows, shapes
-from .graph import BATCH
+from .graph import BATCH, Invalid
 from .values import Values
 
 
@@ -10,7 +10,7 @@ class Moves(Values):
     def moved(self):
         r, x = self.rng, self.pick(lambda n: len(n.type.axes) > 0)
         kind = r.choice(["transpose", "merge", "one", "slice", "slice", "index", "pad", "concat", "concat", "reverse", "expand",
-                         "split"])
+                         "split", "swiglu"])
         if kind == "transpose":
             return self.add(shapes.Transpose(), [x])
         if kind == "merge":
@@ -30,6 +30,13 @@ class Moves(Values):
             rest = lambda n: n.type.axes[:at] + n.type.axes[at + 1:]
             fit = [n for n in self.pool if n.type.dtype == "f32" and len(n.type.axes) == len(x.type.axes) and rest(n) == rest(x)]
             return self.add(shapes.Concat(at), [x] + r.choices(fit, k=r.randint(1, 2)))
+        if kind == "swiglu":
+            if x.type.axes[-1] == BATCH or x.type.axes[-1].isdigit():
+                raise Invalid("swiglu")
+            both = self.add(shapes.Concat(len(x.type.axes) - 1), [x, r.choice([n for n in self.pool if n.type == x.type])])
+            if r.random() < 0.4:
+                return self.add(rows.Rope(), [both])
+            return self.add(rows.SwiGLU(x.type.axes[-1]), [both])
         if kind == "reverse":
             return self.add(shapes.Reverse(self.axis(x)), [x])
         if kind == "split":
