@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import time
 
 import numpy as np
@@ -226,8 +227,10 @@ class Session:
                 self.asked += plans["gradient"] is not None
                 self.without += plans["gradient"] is not None and compared == 0
             verdicts.expect(True, "")
-        except (Wrong, programs.Failure) as wrong:
+        except (Wrong, programs.Failure, subprocess.TimeoutExpired) as wrong:
             self.failed(seed, program, plans, wrong)
+        except Invalid as wrong:
+            verdicts.expect(False, "seed %d: the generator's own fault: %s" % (seed, wrong))
 
     def failed(self, seed, program, plans, wrong):
         kind = getattr(wrong, "kind", "timeout")
@@ -241,6 +244,8 @@ class Session:
                     attempt(candidate, fewer, "shrink%d" % seed)
                 except Wrong as other:
                     return other if other.kind == kind else None
+                except subprocess.TimeoutExpired:
+                    pass
                 return None
 
             program, plans, wrong = shrink.smaller(program, plans, wrong, fails, SHRINKING)

@@ -4,7 +4,7 @@ import time
 
 from .graph import BATCH, Invalid, Node, Source
 from .program import Term
-from .text import layers_of
+from .text import layers_of, name_all
 
 
 def bare(program):
@@ -21,6 +21,7 @@ def bare(program):
 def check(program):
     """Raises Invalid where a statement does not fit its operands or a size is none."""
     for body in [*layers_of(program.model), program.model]:
+        name_all(body)
         for node in body.live():
             node.type.shape(program.dims)
             if not isinstance(node.op, Source) and node.op.result(program.dims, [o.type for o in node.operands]) != node.type:
