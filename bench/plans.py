@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""plans: what plans reach beside what they reached when bench/plans.json was recorded.   bench/plans.py [--quick] [--record] [--model NAME]
+"""plans: what plans reach beside what they reached when bench/plans.json was recorded.
 
-For the programs of `strategies` and GPT-2's shape: the smallest budget that compiles, and the predicted seconds of a step at eight budgets
-from it to the one under which nothing is recomputed. The budgets are those of the record, so that old and new are asked for the same;
-below its own smallest budget a compiler has no plan. Costs are the built-in ones of one named CPU, nothing is run: the figures are the same on every machine.
+    bench/plans.py [--quick] [--record] [--model NAME]
+
+For the programs of `strategies` and GPT-2's shape: the smallest budget that compiles, and the predicted seconds of a step at eight
+budgets from it to the one under which nothing is recomputed. The budgets are those of the record, so that old and new are asked
+for the same; below its own smallest budget a compiler has no plan. Costs are the built-in ones of one named CPU and nothing is
+run, so the figures are the same on every machine.
 """
 import argparse
 import json
@@ -35,8 +38,9 @@ def flags_of(options, *more):
 
 def budgets_of(source, options, least):
     """Denser where less memory is left: eight from the smallest to what keeping everything of the whole batch takes."""
-    whole = programs.plan(source, *flags_of(options, "--remat", "none", "--memory-budget", "1024GiB"))
-    kept = programs.plan(source, *flags_of(options, "--remat", "none", "--microbatch", str(whole["batch"]), "--memory-budget", "1024GiB"))
+    plain = ["--remat", "none", "--memory-budget", "1024GiB"]
+    batch = programs.plan(source, *flags_of(options, *plain))["batch"]
+    kept = programs.plan(source, *flags_of(options, *plain, "--microbatch", str(batch)))
     return [least + int((kept["memory"] - least) * (point / (POINTS - 1)) ** 2) for point in range(POINTS)]
 
 

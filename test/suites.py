@@ -48,6 +48,7 @@ def lit_suites():
 def quick_suites():
     """The longest first, so that the last to end is a short one."""
     suites = [
+        python("execute/random_programs.py"),
         python("execute/gradcheck.py"),
         python("execute/bits.py", "--pairs", name="execute/bits (pairs)"),
         python("execute/bits.py", "--pairs", "--microbatches", "8,4,2", "--row-blocks", "auto,none,64", "--flags", "--set train.grain=2",
@@ -82,6 +83,8 @@ def long_suites():
         python("execute/opbits.py", "--all", name="execute/opbits (every case)", limit=60 * MINUTE),
         python("execute/examples.py", "--long", name="execute/examples (long)", limit=90 * MINUTE),
         python("execute/fuzz_plans.py", "--count", "300", "--seed", "9", name="execute/fuzz_plans (300)", limit=90 * MINUTE),
+        python("execute/random_programs.py", "--count", "3000", "--seed", "2", name="execute/random_programs (3000)",
+               limit=120 * MINUTE),
         python("execute/browser.py"),
         python("execute/resume.py", "2", name="execute/resume (other moments)"),
         python("execute/benches.py", limit=90 * MINUTE),

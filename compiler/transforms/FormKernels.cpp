@@ -184,9 +184,20 @@ private:
   SmallVector<Attribute> names;
 };
 
+// A parameter that is handed out as a result (a loss that is one) is copied: the result is read when the parameter has been updated.
+void copyArgumentsHandedOut(func::FuncOp function) {
+  Operation *exit = function.getBody().front().getTerminator();
+  OpBuilder builder(exit);
+  for (OpOperand &operand : exit->getOpOperands())
+    if (isa<BlockArgument>(operand.get()) && !nn::hasBatch(operand.get()) &&
+        function.getResultAttr(operand.getOperandNumber(), nn::kNameAttr))
+      operand.set(nn::StopGradientOp::create(builder, operand.get().getLoc(), operand.get().getType(), operand.get()));
+}
+
 struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
+    copyArgumentsHandedOut(function);
     analysis::Sweeps sweeps = analysis::separateSweeps(function);
     analysis::Formation formation(function, std::move(sweeps));
     if (failed(formation.form()) || failed(Writer(function, formation).write()))

@@ -15,20 +15,14 @@ import programs
 verdicts = programs.Verdicts()
 
 
-def flags_of_host():
-    with open("/proc/cpuinfo") as file:
-        return next((set(line.split()) for line in file if line.startswith("flags")), set())
-
-
 def plans():
     """Flags of the compiler, and threads; the first is what the others are compared with."""
-    host = flags_of_host()
     result = [
         (["--remat", "none", "--microbatch", "4", "--cpu", "haswell"], 1),
         (["--remat", "all", "--microbatch", "1", "--cpu", "haswell"], 3),
         (["--remat", "sqrt", "--microbatch", "2"], 2),
     ]
-    if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= host:
+    if programs.has_avx512():
         result.append((["--remat", "all", "--microbatch", "2", "--cpu", "skylake-avx512"], 2))
     return result
 

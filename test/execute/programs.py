@@ -85,6 +85,13 @@ def call(command, timeout=300, cwd=None, allowed=(0,)):
     return done
 
 
+def has_avx512():
+    """Whether this machine executes what `--cpu skylake-avx512` makes."""
+    with open("/proc/cpuinfo") as file:
+        flags = next((set(line.split()) for line in file if line.startswith("flags")), set())
+    return {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags
+
+
 def source(name, text):
     path = FOLDER / (name + ".cinch")
     path.write_text(text)

@@ -2,10 +2,11 @@
 """The bits that a few steps leave in the parameters stay what they were: the programs of the tree at tiny sizes, and a sample of
 the operations of gradcheck.py, most under two plans, against the hashes of recorded_bits.json.
 
-usage: recorded_bits.py [--record] [NAME...]      --record writes the hashes down anew; a NAME chooses programs by a part of theirs
+usage: recorded_bits.py [--record] [NAME...]      --record writes the hashes down anew; a NAME chooses programs by a part of it
 
-A hash is one over the path, type, shape and bytes of a tensor in final.safetensors, never of a file. f32 and f64 alike are the same
-on every CPU: elementary functions, draws and initial values are formulas of this tree, no code calls libm (runtime/FORMULAS.md).
+A hash is one over the path, type, shape and bytes of a tensor in final.safetensors, never of a file. f32 and f64 alike are the
+same on every CPU: elementary functions, draws and initial values are formulas of this tree, no code calls libm
+(runtime/FORMULAS.md).
 Bits may change only where the order or the formula of a calculation is changed on purpose; then they are recorded anew.
 """
 import argparse

@@ -52,3 +52,42 @@ def bits16(seed, step, key, examples, count):
 def kept(seed, step, key, examples, count, probability):
     """random_bool(probability)."""
     return bits16(seed, step, key, examples, count) < round(probability * 65536)
+
+
+def bits32(seed, step, key, examples, count):
+    """The four words of each element's block, [4, examples, count], and which of them (0..3) is its own."""
+    with np.errstate(over="ignore"):
+        low, high = halves(np.uint64(key))
+        draw_key = philox((low, high, *halves(step)), halves(seed))[:2]
+        element = np.arange(count, dtype=np.uint64)[None, :]
+        example = np.asarray(examples, np.uint64)[:, None]
+        block = element // np.uint64(32) * np.uint64(8) + element % np.uint64(8)
+        block, example = np.broadcast_arrays(block, example)
+        words = np.stack(philox((*halves(block), *halves(example)), draw_key))
+        which = np.broadcast_to((element % np.uint64(32) // np.uint64(8)).astype(np.int64), block.shape)
+        return words, which
+
+
+def own_word(seed, step, key, examples, count):
+    words, which = bits32(seed, step, key, examples, count)
+    return np.take_along_axis(words, which[None], axis=0)[0]
+
+
+def uniform(seed, step, key, examples, count):
+    """random_uniform."""
+    return (own_word(seed, step, key, examples, count) >> np.uint64(8)) * 2.0**-24
+
+
+def integers(seed, step, key, examples, count, limit):
+    """random_int(limit)."""
+    return (own_word(seed, step, key, examples, count) * np.uint64(limit) >> np.uint64(32)).astype(np.int64)
+
+
+def normal(seed, step, key, examples, count):
+    """random_normal: two of a block's words make two numbers."""
+    words, which = bits32(seed, step, key, examples, count)
+    first = which // 2 * 2
+    u = ((np.take_along_axis(words, first[None], axis=0)[0] >> np.uint64(8)) + np.uint64(1)) * 2.0**-24
+    v = (np.take_along_axis(words, first[None] + 1, axis=0)[0] >> np.uint64(8)) * 2.0**-24
+    radius = np.sqrt(-2.0 * np.log(u))
+    return radius * np.where(which % 2 == 0, np.cos(2 * np.pi * v), np.sin(2 * np.pi * v))

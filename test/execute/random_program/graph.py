@@ -1,0 +1,220 @@
+"""A program as a graph: nodes with types, bodies of layers and of the model, and what NumPy needs to evaluate them.
+
+A node knows its operands and an op; the op writes the statement and computes the value. Sizes are names: base dims with a value,
+abbreviations such as `I + J`, or numerals. Nothing here is taken from the compiler.
+"""
+import re
+
+import numpy as np
+
+import draws
+
+BATCH = "B"
+KINK = 1e-6  # values nearer to a kink than this may fall on either side
+
+
+class Invalid(Exception):
+    """No such program: sizes that do not fit, values out of hand."""
+
+
+class Dims:
+    """Names of sizes, in the order of the text; a value is a number or an expression over names before it."""
+
+    def __init__(self, base):
+        self.text = dict(base)  # name -> int or str
+
+    def value(self, name):
+        if name.isdigit():
+            return int(name)
+        text = self.text[name]
+        if isinstance(text, int):
+            return text
+        size = eval(re.sub(r"[A-Z]\w*", lambda match: str(self.value(match.group())), text), {"__builtins__": {}})
+        if size < 1:
+            raise Invalid("%s = %s is %d" % (name, text, size))
+        return size
+
+    def form(self, text):
+        """Equal for equal polynomials: its value where every base dim is a large prime of its own."""
+        while re.search(r"[A-Z]", text):
+            primes = {name: 10007 + 7919 * i for i, name in enumerate(self.text)}
+            text = re.sub(r"[A-Z]\w*", lambda m: "(%s)" % (primes[m.group()] if isinstance(self.text[m.group()], int)
+                                                           else self.text[m.group()]), text)
+        return eval(text, {"__builtins__": {}})
+
+    def derive(self, text):
+        """The name of a size that is an expression: an abbreviation, the same for equal forms."""
+        if text.isdigit() or text in self.text:
+            return text
+        for name in self.text:
+            if self.form(name) == self.form(text):
+                return name
+        name = "Q%d" % (1 + sum(known.startswith("Q") for known in self.text))
+        self.text[name] = text
+        if self.value(name) < 1:
+            raise Invalid(text)
+        return name
+
+    def uses(self, name):
+        """The names that the text of this one needs, itself included."""
+        if name.isdigit():
+            return set()
+        text = self.text[name]
+        found = {name}
+        for other in re.findall(r"[A-Z]\w*", str(text)):
+            found |= self.uses(other)
+        return found
+
+
+class Type:
+    def __init__(self, dtype, axes, below=None):
+        self.dtype, self.axes, self.below = dtype, tuple(axes), below
+
+    @property
+    def batch(self):
+        return self.axes.index(BATCH) if BATCH in self.axes else -1
+
+    def shape(self, dims):
+        return tuple(dims.value(axis) for axis in self.axes)
+
+    def __eq__(self, other):
+        return (self.dtype, self.axes, self.below) == (other.dtype, other.axes, other.below)
+
+    def __str__(self):
+        return "%s[%s]%s" % (self.dtype, ", ".join(self.axes), " below " + self.below if self.below else "")
+
+
+class Node:
+    def __init__(self, op, operands, type_, hint=""):
+        self.op, self.operands, self.type, self.hint = op, list(operands), type_, hint
+        self.inline = False  # may stand inside of the expression that uses it
+        self.name = None
+        self.example = None  # its value while the program was made
+
+    @property
+    def batch(self):
+        return self.type.batch
+
+
+class Source:
+    """A node without operands: a field or a layer's argument, by position; or a parameter."""
+
+    def __init__(self, kind, init=0.5, distribution="normal"):
+        self.kind, self.init, self.distribution = kind, init, distribution
+
+
+class Instance:
+    """`use`: a layer of the prelude (a kind with parameters) or a body of the file, N of them in a chain or one."""
+
+    def __init__(self, kind, text=None, parameters=(), body=None, repeat=0):
+        self.kind, self.text, self.parameters, self.body, self.repeat = kind, text, list(parameters), body, repeat
+        self.name = None
+
+    def declaration(self):
+        what = self.body.name if self.body else self.text
+        return "%s = %s%s" % (self.name, "repeat %d " % self.repeat if self.repeat else "", what)
+
+
+class Body:
+    """A layer or the model: arguments, nodes in order, results."""
+
+    def __init__(self, name):
+        self.name, self.arguments, self.nodes, self.results = name, [], [], []
+
+    def live(self):
+        """Nodes that the results reach, in order."""
+        reached, stack = set(), list(self.results)
+        while stack:
+            node = stack.pop()
+            if id(node) not in reached:
+                reached.add(id(node))
+                stack += node.operands
+        return [node for node in self.nodes if id(node) in reached]
+
+    def parameters(self):
+        return [node for node in self.live() if isinstance(node.op, Source) and node.op.kind == "param"]
+
+    def instances(self):
+        found = []
+        for node in self.live():
+            use = getattr(node.op, "instance", None)
+            if use and use not in found:
+                found.append(use)
+        return found
+
+    def all_parameters(self, prefix=""):
+        """[(path, type, scale)] of the body and the layers in it."""
+        found = [(prefix + node.name, node.type, node.op.init) for node in self.parameters()]
+        for use in self.instances():
+            for block in range(use.repeat) if use.repeat else [None]:
+                inner = prefix + use.name + ("." if block is None else ".%d." % block)
+                if use.body:
+                    found += use.body.all_parameters(inner)
+                else:
+                    found += [(inner + name, type_, scale) for name, type_, scale in use.parameters]
+        return found
+
+
+class Context:
+    """One evaluation. Comparisons are noted: two evaluations with other decisions are on two sides of a kink."""
+
+    def __init__(self, dims, parameters, seed, frozen=None):
+        self.dims, self.parameters, self.seed = dims, parameters, seed
+        self.decisions, self.margin = [], 1.0
+        self.frozen, self.replay, self.at = [], frozen, 0
+        self.prefix, self.chain = "", (0,)
+
+    def greater(self, a, b):
+        result = np.greater(a, b)
+        self.note(result, np.abs(np.subtract(a, b)))
+        return result
+
+    def note(self, decision, gap=None):
+        self.decisions.append(np.asarray(decision).tobytes())
+        if gap is not None and np.size(gap):
+            self.margin = min(self.margin, float(np.min(gap)))
+
+    def stopped(self, value):
+        """stop_gradient: in a perturbed evaluation the value of the first."""
+        self.frozen.append(value)
+        if self.replay is None:
+            return value
+        self.at += 1
+        return self.replay[self.at - 1]
+
+    def size(self, name):
+        return self.dims.value(name)
+
+    def draw(self, kind, type_, number, *argument):
+        """Random numbers of a call; the batch axis may stand anywhere."""
+        shape, batch = type_.shape(self.dims), type_.batch
+        example_shape = shape[:batch] + shape[batch + 1:] if batch >= 0 else shape
+        count = int(np.prod(example_shape))
+        examples = np.arange(shape[batch] if batch >= 0 else 1)
+        key = draws.key_of(self.chain + tuple(number))
+        found = getattr(draws, kind)(self.seed, 0, key, examples, count, *argument)
+        if batch < 0:
+            return found.reshape(shape)
+        return np.moveaxis(found.reshape((len(examples),) + example_shape), 0, batch)
+
+    def inside(self, prefix, chain):
+        """Goes into a layer; returns what to give to `leave`."""
+        before = self.prefix, self.chain
+        self.prefix, self.chain = self.prefix + prefix, self.chain + tuple(chain)
+        return before
+
+    def leave(self, before):
+        self.prefix, self.chain = before
+
+
+def evaluate(body, arguments, context):
+    """Values of the results."""
+    values = {id(node): value for node, value in zip(body.arguments, arguments)}
+    for node in body.live():
+        if id(node) in values:
+            continue
+        if isinstance(node.op, Source):
+            values[id(node)] = context.parameters[context.prefix + node.name]
+        else:
+            values[id(node)] = node.op.value(context, node, [values[id(operand)] for operand in node.operands])
+    return [values[id(result)] for result in body.results]

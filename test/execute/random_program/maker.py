@@ -1,0 +1,154 @@
+"""Steps that call layers, of the prelude and of the file, and that build attention."""
+import numpy as np
+
+from . import calls, elementwise, rows
+from .arithmetic import Arithmetic
+from .graph import BATCH, Instance, Invalid
+from .moves import Moves
+from .values import ELEMENTS
+
+
+class Maker(Arithmetic, Moves):
+    def joined(self, x=None, y=None):
+        """x * tanh(y), where y is brought to the axes of x by means."""
+        x = x or self.pick(lambda n: n.batch >= 0)
+        y = y or self.pick(lambda n: n is not x and (n.batch < 0 or x.batch >= 0))
+        index = {}
+        for i, axis in enumerate(x.type.axes):
+            index["k%d" % i] = axis
+        slots, bound = [], []
+        for axis in y.type.axes:
+            same = [name for name, a in index.items() if a == axis and name not in slots and name not in bound]
+            if same:
+                slots.append(same[0])
+            else:
+                if axis == BATCH:
+                    raise Invalid("batch")
+                bound.append("m%d" % len(bound))
+                slots.append(bound[-1])
+        if bound:
+            out = [s for s in slots if s not in bound]
+            op = elementwise.IndexNotation("{0}", lambda c, v: v, [slots], out, bound, "mean")
+            y = self.add(op, [y])
+            slots = out
+        names = ["k%d" % i for i in range(len(x.type.axes))]
+        text, function = self.rng.choice([("{0} * tanh({1})", lambda c, a, b: a * np.tanh(b)),
+                                          ("{0} + 0.5 * {1}", lambda c, a, b: a + 0.5 * b)])
+        return self.add(elementwise.IndexNotation(text, function, [names, slots], names), [x, y])
+
+    def attention(self):
+        """Heads out of a value with two axes beside the batch, by products with small parameters."""
+        r = self.rng
+        x = self.pick(lambda n: n.batch >= 0 and len(n.type.axes) >= 3)
+        names = {axis: i for i, axis in enumerate(x.type.axes)}
+        inner = [a for a in x.type.axes if a != BATCH]
+        if len(names) < len(x.type.axes):
+            raise Invalid("an axis twice")
+        t, k = r.sample(inner, 2)
+        lead = [BATCH] + [a for a in inner if a not in (t, k)]
+        r.shuffle(lead)
+        index = {axis: "k%d" % i for axis, i in names.items()}
+        groups = self.some_dim()
+        heads = r.choice([groups, self.dims.derive("2 * " + groups)])
+        made = []
+        for h in (heads, groups, groups):
+            p = self.param([h, k])
+            op = elementwise.IndexNotation("{0} * {1}", lambda c, a, b: a * b, [[index[a] for a in x.type.axes], ["h", index[k]]],
+                                           [index[a] for a in lead] + ["h", index[t], index[k]])
+            made.append(self.add(op, [x, p]))
+        if r.random() < 0.3 and self.dims.value(k) % 2 == 0:
+            made[:2] = [self.add(rows.Rope(), [n]) for n in made[:2]]
+        keys = bias = False
+        causal = r.random() < 0.5
+        if r.random() < 0.3:
+            place = [index[axis] for axis in lead] + [index[t]]
+            slots = [[index[axis] for axis in x.type.axes]]
+            mean = elementwise.IndexNotation("{0}", lambda c, v: v, slots, place, [index[k]], "mean")
+            far = elementwise.Elementwise("{0} > -0.4", lambda c, v: c.greater(v, -0.4), "bool")
+            made.append(self.add(far, [self.add(mean, [x])]))
+            keys = True
+        if r.random() < 0.3:
+            made.append(self.param([heads, t, t]))
+            bias = True
+        return self.add(rows.Attend(causal, r.choice([None, None, 0.3]), r.choice([0, 0, 0.25]), keys, bias), made)
+
+    def prelude(self):
+        r = self.rng
+        kind = r.choice(["linear"] * 9 + ["embedding", "layer_norm"] * 2 + ["rms_norm", "feed_forward", "heads", "block"])
+        if kind == "embedding":
+            x = self.pick(lambda n: n.type.below, "i32")
+            rows_ = x.type.below
+        else:
+            x = self.pick(lambda n: len(n.type.axes) > (1 if kind in ("heads", "block") else 0) and n.type.axes[-1] != BATCH)
+            rows_ = None
+        known = [n.op.instance for n in self.pool if isinstance(n.op, calls.Call) and n.op.instance.kind == kind]
+        if known and r.random() < 0.35:  # called twice: the weights are shared
+            use = r.choice(known)
+            call = next(n.op for n in self.pool if isinstance(n.op, calls.Call) and n.op.instance is use)
+            return self.add(calls.Call(use, call.options), [x])
+        if kind in ("heads", "block") and x.type.axes[-2] == BATCH:
+            raise Invalid("the batch among the positions")
+        if x.type.axes and x.type.axes[-1].isdigit() and kind != "embedding":
+            raise Invalid("a numeral")
+        use, call = calls.prelude_call(self.dims, kind, x.type.axes, r, self.some_dim(), rows_)
+        if kind in ("feed_forward", "heads", "block", "layer_norm", "rms_norm") and r.random() < 0.25:
+            use.repeat = r.randint(2, 3)
+        self.name_instance(use)
+        if sum(np.prod([float(self.dims.value(a)) for a in t.axes]) for _, t, _ in use.parameters) > 3 * ELEMENTS:
+            raise Invalid("too many parameters")
+        return self.add(call, [x])
+
+    def name_instance(self, use):
+        """A name for now, and values for its parameters."""
+        use.name = self.unique("r")
+        for block in range(use.repeat) if use.repeat else [None]:
+            inner = use.name + ("." if block is None else ".%d." % block)
+            found = use.body.all_parameters(inner) if use.body else [(inner + n, t, s) for n, t, s in use.parameters]
+            for path, type_, scale in found:
+                value = np.random.RandomState(self.rng.randrange(2**31)).normal(size=type_.shape(self.dims))
+                self.context.parameters[path] = 1 + 0.3 * value if scale == "one" else scale * value
+
+    def layer(self):
+        """A layer of the file, called once, twice, or in a chain."""
+        r = self.rng
+        if self.depth >= 2:
+            raise Invalid("deep enough")
+        known = [n.op for n in self.pool if isinstance(n.op, calls.Call) and n.op.instance.body]
+        if known and r.random() < 0.5:
+            use = r.choice(known).instance
+            return self.add(calls.Call(use), [self.pick(lambda n: n.type == a.type, a.type.dtype) for a in use.body.arguments])
+        operands = [self.pick(lambda n: n.batch >= 0)]
+        if r.random() < 0.4:
+            operands.append(self.pick(dtype=r.choice(["f32", "i32"])))
+        inner = Maker(r, self.dims, "layer", self.context, self.depth + 1)
+        for operand in operands:
+            inner.argument(operand.type, operand.example)
+        inner.steps(r.randint(1, 3))
+        result = inner.joined(inner.pool[0])
+        if r.random() < 0.3:
+            result = inner.pick(lambda n: n.operands)
+        inner.body.results = [result]
+        use = Instance("layer", body=inner.body)
+        if result.type == operands[0].type and r.random() < 0.5:
+            use.repeat = r.randint(2, 3)
+        self.name_instance(use)
+        return self.add(calls.Call(use), operands)
+
+    STEPS = [("unary", 5), ("binary", 6), ("index", 10), ("permuted", 3), ("gathered", 2), ("gather", 3), ("matmul", 5),
+             ("softmax", 2), ("reduction", 3), ("masked", 2), ("moved", 6), ("draw", 3), ("labels", 4), ("attention", 2),
+             ("prelude", 4), ("joined", 4), ("layer", 2)]
+
+    def steps(self, count):
+        names, weights = zip(*self.STEPS)
+        made = tries = 0
+        while made < count and tries < 60:
+            tries += 1
+            before = len(self.body.nodes), len(self.pool)
+            try:
+                getattr(self, self.rng.choices(names, weights)[0])()
+                made += 1
+            except Invalid:
+                del self.body.nodes[before[0]:]
+                del self.pool[before[1]:]
+        if made < count:
+            raise Invalid("no further step")
