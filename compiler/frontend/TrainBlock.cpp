@@ -19,9 +19,7 @@ void Elaborator::startTrain(Frame &frame) {
   const Dataset &data = program.datasets[program.train.dataset];
   for (size_t i = 0; i < data.fields.size(); ++i) {
     const cinch::Field &field = data.fields[i];
-    Op op;
-    op.kind = OpKind::Field;
-    op.index = static_cast<int>(i);
+    Op op(OpKind::Field, {}, {{Key::Index, int64_t(i)}});
     Binding binding;
     binding.span = field.span;
     Tensor tensor = emit(std::move(op), field.type.dtype, fieldAxes[program.train.dataset][i], field.span, frame);
@@ -65,7 +63,7 @@ bool Elaborator::isLossTerm(int loss) const {
   for (int i = 0; i <= loss; ++i) {
     const Op &op = graph->at(i);
     const std::vector<int> &in = op.operands;
-    bool adds = op.kind == OpKind::Reduce && (op.reduce == ReduceKind::Sum || op.reduce == ReduceKind::Mean);
+    bool adds = op.kind == OpKind::Reduce && Reduction(op.integer(Key::Reduction)) == Reduction::Sum;
     uint8_t facts = graph->facts(i);
     if (!(facts & FromBatchSumOfModel))
       good[i] = true;
@@ -158,10 +156,7 @@ void Elaborator::elaborateEvaluation() {
       } else {
         op = tensor.op;
         if (tensor.dtype != DType::F32) {
-          Op cast;
-          cast.kind = OpKind::Cast;
-          cast.operands = {op};
-          op = emit(std::move(cast), DType::F32, tensor.axes, expr.span, frame).op;
+          op = emit(Op(OpKind::Cast, {op}), DType::F32, tensor.axes, expr.span, frame).op;
         }
       }
     } else if (!value.isError()) {

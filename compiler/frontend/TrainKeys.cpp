@@ -261,8 +261,9 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector
 }
 
 void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
-  static const std::vector<std::string> names = {"constant",     "linear", "cosine",      "polynomial",
-                                                 "inverse_sqrt", "step",   "exponential", "wsd"};
+  std::vector<std::string> names;
+  for (int kind = 0; const char *name = nameOf(ScheduleKind(kind)); ++kind)
+    names.push_back(name);
   Schedule &schedule = program.train.schedule;
   if (setting.words.size() != 1 || setting.words[0].kind != SettingWord::Name) {
     report(Code::E0603, setting.span, "`schedule` needs one, as in cosine(warmup = 100, end = 0.1)", frame);
@@ -275,7 +276,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
         .help(didYouMean(word.text, names));
     return;
   }
-  schedule.kind = static_cast<Schedule::Kind>(found - names.begin());
+  schedule.kind = static_cast<ScheduleKind>(found - names.begin());
   std::map<std::string, std::function<void(const Arg &)>> readers;
   std::vector<std::string> required;
   auto reads = [&](const char *name, double &target, const Range &range, bool needed) {
@@ -291,15 +292,15 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   };
   reads("warmup", schedule.warmup, atLeast0, false);
   switch (schedule.kind) {
-  case Schedule::Linear:
-  case Schedule::Cosine:
+  case ScheduleKind::Linear:
+  case ScheduleKind::Cosine:
     reads("end", schedule.end, atLeast0, true);
     break;
-  case Schedule::Polynomial:
+  case ScheduleKind::Polynomial:
     reads("power", schedule.power, positive, true);
     reads("end", schedule.end, atLeast0, true);
     break;
-  case Schedule::Step:
+  case ScheduleKind::Step:
     reads("factor", schedule.factor, atLeast0, true);
     reads("every", schedule.every, count, false);
     readers["at"] = [&](const Arg &arg) {
@@ -319,21 +320,21 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
       }
     };
     break;
-  case Schedule::Exponential:
+  case ScheduleKind::Exponential:
     reads("factor", schedule.factor, atLeast0, true);
     reads("every", schedule.every, count, true);
     break;
-  case Schedule::WSD:
+  case ScheduleKind::WSD:
     reads("decay", schedule.decay, count, true);
     reads("end", schedule.end, atLeast0, true);
     break;
-  case Schedule::Constant:
-  case Schedule::InverseSqrt:
+  case ScheduleKind::Constant:
+  case ScheduleKind::InverseSqrt:
     break;
   }
   bool good = readOptions(word.text, word, readers, required, frame);
   bool both = schedule.every > 0 && !schedule.at.empty(), neither = schedule.every == 0 && schedule.at.empty();
-  if (good && schedule.kind == Schedule::Step && (both || neither))
+  if (good && schedule.kind == ScheduleKind::Step && (both || neither))
     report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
 }
 

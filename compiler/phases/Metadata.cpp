@@ -42,8 +42,7 @@ static Array exampleShape(Value value) {
 }
 
 static Object initOf(const Init &init) {
-  static const char *names[] = {"constant", "normal", "truncated_normal", "uniform", "orthogonal"};
-  return Object{{"kind", names[init.kind]}, {"a", init.a}};
+  return Object{{"kind", nameOf(init.kind)}, {"a", init.a}};
 }
 
 static Array datasets(const Program &program) {

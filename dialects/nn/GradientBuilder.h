@@ -16,6 +16,7 @@ public:
   explicit GradientBuilder(mlir::OpBuilder &builder) : builder(builder), location(builder.getUnknownLoc()) {}
 
   void setLocation(mlir::Location place) { location = place; }
+  mlir::Location place() const { return location; }
   // Every op made so far, in order.
   llvm::ArrayRef<mlir::Operation *> made() const { return operations; }
 
@@ -43,6 +44,7 @@ public:
     operations.push_back(op);
     return op;
   }
+  mlir::Operation *make(const mlir::OperationState &state) { return operations.emplace_back(builder.create(state)); }
 
 private:
   Value fold(Value a, Value b, double (*operation)(double, double));

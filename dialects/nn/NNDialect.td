@@ -37,7 +37,10 @@ def NN_Dialect : Dialect {
 }
 
 // ---- Types ------------------------------------------------------------------------------------------------------------
-class NN_TensorOf<list<Type> elements, string name> : RankedTensorOf<elements, [HasStaticShapePred], name>;
+// `elementTypes` is what the checker's table reads (dialects/ops).
+class NN_TensorOf<list<Type> elements, string name> : RankedTensorOf<elements, [HasStaticShapePred], name> {
+  list<Type> elementTypes = elements;
+}
 def NN_Tensor : NN_TensorOf<[F32, F64, I32, I1], "static tensor of f32, f64, i32 or i1">;
 def NN_Float : NN_TensorOf<[F32, F64], "static tensor of f32 or f64">;
 def NN_Number : NN_TensorOf<[F32, F64, I32], "static tensor of f32, f64 or i32">;
@@ -45,7 +48,9 @@ def NN_Int : NN_TensorOf<[I32], "static tensor of i32">;
 def NN_Bool : NN_TensorOf<[I1], "static tensor of i1">;
 def NN_F64Scalar
     : Type<CPred<"::cinch::nn::isF64Scalar($_self)">, "tensor<f64>", "::mlir::RankedTensorType">,
-      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF64Type())">;
+      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF64Type())"> {
+  list<Type> elementTypes = [F64];
+}
 
 // ---- Enums ------------------------------------------------------------------------------------------------------------
 class NN_Case<int number, string symbol> : I32EnumAttrCase<symbol, number, !tolower(symbol)>;

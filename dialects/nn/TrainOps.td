@@ -11,7 +11,6 @@ class NN_RowGradOp<string mnemonic, string meaning>
   let arguments = (ins NN_Float:$y, NN_Float:$dy, I64Attr:$axis);
   let results = (outs NN_Float:$result);
   let assemblyFormat = "$y `,` $dy `axis` $axis attr-dict `:` type($result)";
-  let hasVerifier = 1;
   let cost = "5 * elementsOf(getResult())";
 }
 def NN_SoftmaxGradOp : NN_RowGradOp<"softmax_grad", "gradient of softmax"> {
@@ -34,7 +33,6 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [AllTypesMatch<["logits"
     $logits `,` $y `,` $dy `axis` $axis (`smooth` $smooth^)? (`except` $except^)? attr-dict `:`
     functional-type(operands, $result)
   }];
-  let hasVerifier = 1;
   let cost = "18 * elementsOf(getLogits())";
 }
 
@@ -54,7 +52,6 @@ def NN_AttendGradOp : NN_Op<"attend_grad", [AttrSizedOperandSegments]> {
     $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`keys` $keys^)? (`bias` $bias^)? `scale` $scale (`causal` $causal^)?
     (`dropout` $dropout^)? (`key` $key^)? attr-dict `:` functional-type(operands, results)
   }];
-  let hasVerifier = 1;
   let cost = "attendGradFlops(*this)";
 }
 
@@ -68,7 +65,6 @@ def NN_SumSquaresOp : NN_Op<"sum_squares"> {
   let arguments = (ins NN_Float:$x);
   let results = (outs NN_F64Scalar:$result);
   let assemblyFormat = "$x attr-dict `:` type($x)";
-  let hasVerifier = 1;
   let extraClassDeclaration = "static constexpr int64_t kChunk = 4096;";
   let cost = "2 * elementsOf(getX())";
 }
@@ -122,7 +118,6 @@ def NN_SgdOp : NN_UpdateOp<"sgd", [AttrSizedOperandSegments]> {
     $parameter `,` $gradient `lr` $lr (`velocity` $velocity^)? (`factor` $factor^)? (`momentum` $momentum^)?
     (`decay` $decay^)? (`nesterov` $nesterov^)? attr-dict `:` functional-type(operands, results)
   }];
-  let hasVerifier = 1;
   let cost = "6 * elementsOf(getParameter())";
 }
 
@@ -142,7 +137,6 @@ def NN_AdamOp : NN_UpdateOp<"adam"> {
     $parameter `,` $gradient `,` $m `,` $v `lr` $lr `step` $step (`factor` $factor^)? `betas` `(` $beta1 `,` $beta2 `)` `eps` $eps
     (`decay` $decay^)? (`decoupled` $decoupled^)? attr-dict `:` functional-type(operands, results)
   }];
-  let hasVerifier = 1;
   let cost = "24 * elementsOf(getParameter())";
 }
 

@@ -53,7 +53,7 @@ static std::vector<uint64_t> keys(const Graph &graph) {
   std::vector<uint64_t> result;
   for (const Op &op : graph.ops)
     if (op.kind == OpKind::Random)
-      result.push_back(op.key);
+      result.push_back(uint64_t(op.integer(Key::Key)));
   return result;
 }
 
