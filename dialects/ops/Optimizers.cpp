@@ -1,0 +1,139 @@
+// Optimizers.cpp: the update rules. The formulas are PyTorch's and define the bits: every operation is rounded, in the order
+// written.
+#include "dialects/ops/Optimizers.h"
+
+namespace cinch {
+
+static Term sgd(Update &u) {
+  Term g = u.g;
+  if (u["decay"] != 0)
+    g = g + u["decay"] * u.p;
+  if (u["momentum"] != 0) {
+    Term &v = u.state[0];
+    v = u["momentum"] * v + g;
+    g = u["nesterov"] ? g + u["momentum"] * v : v;
+  }
+  return u.p - u.rate * g;
+}
+
+static Term adam(Update &u, bool decoupled) {
+  double beta1 = u("betas", 0), beta2 = u("betas", 1), decay = u["decay"];
+  Term t = u.step + 1, rate = u.rate / (1 - pow(beta1, t)), root = sqrt(1 - pow(beta2, t));
+  Term p = u.p, g = u.g, &m = u.state[0], &v = u.state[1];
+  if (decay != 0 && decoupled)
+    p = p * (1 - u.rate * decay);
+  else if (decay != 0)
+    g = g + decay * p;
+  m = beta1 * m + (1 - beta1) * g;
+  v = beta2 * v + (1 - beta2) * g * g;
+  return p - rate * (m / (sqrt(v) / root + u["eps"]));
+}
+
+const std::vector<OptimizerRule> &optimizerRules() {
+  using H = Hyperparameter;
+  static const H lr{"lr", H::AtLeast0, {}}, decay{"decay", H::AtLeast0, {0}}, betas{"betas", H::Pair, {0.9, 0.999}},
+      eps{"eps", H::AtLeast0, {1e-8}};
+  static const std::vector<OptimizerRule> rules = {
+      {"sgd",
+       {lr, {"momentum", H::Below1, {0}}, {"nesterov", H::Flag, {0}}, decay},
+       {{"m", "momentum"}},
+       6,
+       sgd},
+      {"adam", // the decay is part of the gradient
+       {lr, betas, eps, decay},
+       {{"m", nullptr}, {"v", nullptr}},
+       24,
+       [](Update &u) { return adam(u, false); }},
+      {"adamw", // the decay is apart
+       {lr, {"decay", H::AtLeast0, {}}, betas, eps},
+       {{"m", nullptr}, {"v", nullptr}},
+       24,
+       [](Update &u) { return adam(u, true); }},
+  };
+  return rules;
+}
+
+const std::vector<std::string> &optimizersToCome() {
+  static const std::vector<std::string> names = {"rmsprop", "adagrad", "lion", "muon"};
+  return names;
+}
+
+// ---- Terms ------------------------------------------------------------------------------------------------------------
+static Term make(NodeMaker &maker, OpKind kind, std::vector<const void *> operands, const TensorType &type,
+                 std::vector<AttrValue> attributes = {}) {
+  return Term(maker, maker.make(kind, operands, attributes, type), type);
+}
+
+// x as a value of a type: of a number, or of an f64 scalar.
+static Term brought(const Term &x, NodeMaker &maker, const TensorType &type) {
+  if (!x.maker)
+    return make(maker, OpKind::Constant, {}, type, {x.number});
+  Term result = x;
+  if (result.type.dtype != type.dtype)
+    result = make(maker, OpKind::Cast, {x.node}, {type.dtype, {}, -1});
+  if (result.type != type)
+    result = make(maker, OpKind::Broadcast, {result.node}, type, {std::vector<int64_t>()});
+  return result;
+}
+
+static Term binary(OpKind kind, const Term &a, const Term &b) {
+  bool aIsWider = !b.maker || (a.maker && b.type.shape.empty());
+  const Term &wider = aIsWider ? a : b;
+  Term x = brought(a, *wider.maker, wider.type), y = brought(b, *wider.maker, wider.type);
+  return make(*wider.maker, kind, {x.node, y.node}, wider.type);
+}
+Term operator+(const Term &a, const Term &b) { return binary(OpKind::Add, a, b); }
+Term operator-(const Term &a, const Term &b) { return binary(OpKind::Sub, a, b); }
+Term operator*(const Term &a, const Term &b) { return binary(OpKind::Mul, a, b); }
+Term operator/(const Term &a, const Term &b) { return binary(OpKind::Div, a, b); }
+Term pow(const Term &base, const Term &exponent) { return binary(OpKind::Pow, base, exponent); }
+Term sqrt(const Term &x) { return make(*x.maker, OpKind::Sqrt, {x.node}, x.type); }
+
+Term choose(Comparison comparison, const Term &a, const Term &b, const Term &then, const Term &otherwise) {
+  Term x = brought(a, *a.maker, a.type), y = brought(b, *a.maker, a.type);
+  Term condition = make(*a.maker, OpKind::Compare, {x.node, y.node}, {DType::Bool, a.type.shape, a.type.batch},
+                        {int64_t(comparison)});
+  Term yes = brought(then, *a.maker, a.type), no = brought(otherwise, *a.maker, a.type);
+  return make(*a.maker, OpKind::Where, {condition.node, yes.node, no.node}, a.type);
+}
+
+// ---- Look-ups ---------------------------------------------------------------------------------------------------------
+double Update::operator[](const char *hyperparameter) const { return (*this)(hyperparameter, 0); }
+double Update::operator()(const char *pair, size_t i) const { return values[rule.placeOf(pair) + i]; }
+
+size_t OptimizerRule::placeOf(std::string_view name) const {
+  size_t place = 0;
+  for (const Hyperparameter &each : hyperparameters) {
+    if (each.name == name)
+      return place;
+    place += each.size();
+  }
+  return std::string::npos;
+}
+
+std::vector<double> OptimizerRule::defaults() const {
+  std::vector<double> values;
+  for (const Hyperparameter &each : hyperparameters)
+    if (each.value.empty())
+      values.insert(values.end(), each.size(), 0);
+    else
+      values.insert(values.end(), each.value.begin(), each.value.end());
+  return values;
+}
+
+std::vector<Slot> OptimizerRule::slotsWith(const std::vector<double> &values) const {
+  std::vector<Slot> there;
+  for (const Slot &slot : slots)
+    if (!slot.with || values[placeOf(slot.with)] != 0)
+      there.push_back(slot);
+  return there;
+}
+
+const OptimizerRule *optimizerNamed(std::string_view name) {
+  for (const OptimizerRule &rule : optimizerRules())
+    if (rule.name == name)
+      return &rule;
+  return nullptr;
+}
+
+} // namespace cinch
