@@ -297,6 +297,7 @@ private:
   bool readOptions(const std::string &what, const ast::SettingWord &word,
                    const std::map<std::string, std::function<void(const ast::Arg &)>> &readers,
                    const std::vector<std::string> &required, Frame &frame);
+  void readHyperparameter(const Hyperparameter &wanted, const ast::Expr &expr, Frame &frame, double *target);
   void readOptimizer(const ast::Setting &setting, Frame &frame, std::vector<int> &owner);
   void readSchedule(const ast::Setting &setting, Frame &frame);
   void readEvery(const ast::Setting &setting, Frame &frame);

@@ -6,7 +6,6 @@
 namespace cinch {
 
 static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
-static const char *const optimizerNames[] = {"sgd", "adam", "adamw"};
 static const char *const dtypeNames[] = {"f32", "i32", "bool"};
 
 static std::string real(double value) {
@@ -125,11 +124,17 @@ static std::string trainText(const Program &program) {
   std::string text = "train " + train.model + " on " + program.datasets[train.dataset].name + " seed " +
                      std::to_string(train.seed) + (train.f64 ? " f64" : "") + "\n";
   for (const Optimizer &o : train.optimizers) {
-    text += std::string("  optimizer ") + optimizerNames[o.kind] + " lr " + real(o.lr) + " decay " + real(o.decay);
-    if (o.kind == Optimizer::SGD)
-      text += " momentum " + real(o.momentum) + (o.nesterov ? " nesterov" : "");
-    else
-      text += " betas " + real(o.beta1) + " " + real(o.beta2) + " eps " + real(o.eps);
+    text += std::string("  optimizer ") + o.rule->name;
+    for (const Hyperparameter &each : o.rule->hyperparameters) {
+      size_t place = o.rule->placeOf(each.name);
+      if (each.kind == Hyperparameter::Flag) {
+        text += o.values[place] != 0 ? std::string(" ") + each.name : "";
+        continue;
+      }
+      text += std::string(" ") + each.name;
+      for (size_t i = 0; i < each.size(); ++i)
+        text += " " + real(o.values[place + i]);
+    }
     text += "\n";
   }
   const Schedule &s = train.schedule;

@@ -4,6 +4,7 @@
 #ifndef CINCH_COMPILER_FRONTEND_PROGRAM_H
 #define CINCH_COMPILER_FRONTEND_PROGRAM_H
 
+#include "dialects/ops/Optimizers.h"
 #include "dialects/ops/Ops.h"
 
 #include <cstdint>
@@ -95,10 +96,11 @@ struct Dataset {
 };
 
 struct Optimizer {
-  enum Kind { SGD, Adam, AdamW } kind = SGD;
-  double lr = 0, momentum = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
-  bool nesterov = false;
+  const OptimizerRule *rule = nullptr;
+  std::vector<double> values; // of its hyperparameters, in the order of the rule; a pair has two
   Span span;
+
+  double value(std::string_view hyperparameter) const { return values[rule->placeOf(hyperparameter)]; }
 };
 
 struct Schedule {

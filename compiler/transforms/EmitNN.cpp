@@ -5,8 +5,6 @@
 #include "dialects/nn/GradientBuilder.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
-#include "dialects/nn/PlainTypes.h"
-#include "dialects/ops/Shapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 
@@ -33,8 +31,7 @@ private:
 
   func::FuncOp openFunction(StringRef name, bool withValidRows);
   LogicalResult emitGraph(const Graph &graph, nn::GradientBuilder &b, SmallVectorImpl<Value> &values);
-  Value emitOp(const Op &op, const Graph &graph, nn::GradientBuilder &b, ArrayRef<Value> x);
-  Value emitFromTable(const Op &op, const Graph &graph, nn::GradientBuilder &b, ArrayRef<Value> x);
+  Value emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
   void noteHints(const Op &op, ArrayRef<Operation *> made, Value result);
   LogicalResult emitFunction(StringRef name, const Graph &graph, ArrayRef<NamedValue> results, bool withValidRows);
 
@@ -100,39 +97,7 @@ func::FuncOp Emitter::openFunction(StringRef name, bool withValidRows) {
   return function;
 }
 
-// By name, with the operands and attributes of the table; the shape rule says the types of all results.
-Value Emitter::emitFromTable(const Op &op, const Graph &graph, nn::GradientBuilder &b, ArrayRef<Value> x) {
-  const OpInfo &info = infoOf(op.kind);
-  OpView view{op.kind, {}, op.attributes};
-  for (int operand : op.operands)
-    view.operands.push_back(operand < 0 ? nullptr : &graph.ops[operand].type);
-  std::vector<TensorType> results;
-  if (infersTypes(op.kind))
-    applyShapeRule(view, results); // it fits: the checker's verifier has asked it too
-  else
-    results.push_back(op.type);
-
-  OperationState state(b.place(), (nn::NNDialect::getDialectNamespace() + "." + info.name).str());
-  SmallVector<int32_t> segments;
-  size_t next = 0;
-  for (const ValueInfo &operand : info.operands) {
-    size_t first = state.operands.size(), end = operand.count == Count::Variadic ? x.size() : next + 1;
-    for (; next < end; ++next)
-      if (x[next])
-        state.operands.push_back(x[next]);
-    segments.push_back(state.operands.size() - first);
-  }
-  if (llvm::any_of(info.operands, [](const ValueInfo &operand) { return operand.count == Count::Optional; }))
-    state.addAttribute("operandSegmentSizes", builder.getDenseI32ArrayAttr(segments));
-  for (auto [attribute, value] : llvm::zip_equal(info.attributes, op.attributes))
-    if (Attribute made = nn::attributeOf(attribute, value, builder))
-      state.addAttribute(attribute.name, made);
-  for (const TensorType &result : results)
-    state.addTypes(type(result));
-  return b.make(state)->getResult(0);
-}
-
-Value Emitter::emitOp(const Op &op, const Graph &graph, nn::GradientBuilder &b, ArrayRef<Value> x) {
+Value Emitter::emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
   switch (op.kind) {
   case OpKind::Parameter: return function.getArgument(op.integer(Key::Index));
   case OpKind::Field: return function.getArgument(program.parameters.size() + op.integer(Key::Index));
@@ -149,7 +114,7 @@ Value Emitter::emitOp(const Op &op, const Graph &graph, nn::GradientBuilder &b, 
     break;
   default: break;
   }
-  return emitFromTable(op, graph, b, x);
+  return b.make(op.kind, x, op.attributes, type(op.type))->getResult(0);
 }
 
 void Emitter::noteHints(const Op &op, ArrayRef<Operation *> made, Value result) {
@@ -175,7 +140,7 @@ LogicalResult Emitter::emitGraph(const Graph &graph, nn::GradientBuilder &b, Sma
     Location place = location(op.span, program.instances.empty() ? "" : program.instances[op.instance].path, op.instance);
     b.setLocation(place);
     size_t firstMade = b.made().size();
-    Value result = emitOp(op, graph, b, operands);
+    Value result = emitOp(op, b, operands);
     if (!result || result.getType() != type(op.type)) {
       auto error = emitError(place) << "internal error: op " << number << " of @" << function.getName() << " should be "
                                     << type(op.type);

@@ -5,15 +5,6 @@ using namespace mlir;
 
 namespace cinch {
 
-static nn::OptimizerKind optimizerOf(Optimizer::Kind kind) {
-  switch (kind) {
-  case Optimizer::SGD: return nn::OptimizerKind::SGD;
-  case Optimizer::Adam: return nn::OptimizerKind::Adam;
-  case Optimizer::AdamW: break;
-  }
-  return nn::OptimizerKind::AdamW;
-}
-
 DictionaryAttr parameterAttributes(Builder &builder, const Parameter &parameter) {
   MLIRContext *context = builder.getContext();
   SmallVector<NamedAttribute> attributes{
@@ -32,9 +23,7 @@ nn::TrainingAttr trainingAttribute(Builder &builder, const Train &train) {
   MLIRContext *context = builder.getContext();
   SmallVector<nn::OptimizerAttr> optimizers;
   for (const Optimizer &o : train.optimizers)
-    optimizers.push_back(nn::OptimizerAttr::get(context, optimizerOf(o.kind), APFloat(o.lr), APFloat(o.momentum),
-                                                o.nesterov, APFloat(o.beta1), APFloat(o.beta2), APFloat(o.eps),
-                                                APFloat(o.decay)));
+    optimizers.push_back(nn::OptimizerAttr::get(context, o.rule->name, builder.getDenseF64ArrayAttr(o.values)));
   const Schedule &s = train.schedule;
   auto schedule = nn::ScheduleAttr::get(context, nn::ScheduleKind(s.kind), APFloat(s.warmup), APFloat(s.end),
                                         APFloat(s.power), APFloat(s.factor), APFloat(s.every), APFloat(s.decay), s.at);

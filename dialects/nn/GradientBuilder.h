@@ -3,7 +3,7 @@
 #ifndef CINCH_DIALECTS_NN_GRADIENT_BUILDER_H
 #define CINCH_DIALECTS_NN_GRADIENT_BUILDER_H
 
-#include "dialects/nn/NN.h"
+#include "dialects/nn/PlainTypes.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace cinch::nn {
@@ -16,7 +16,6 @@ public:
   explicit GradientBuilder(mlir::OpBuilder &builder) : builder(builder), location(builder.getUnknownLoc()) {}
 
   void setLocation(mlir::Location place) { location = place; }
-  mlir::Location place() const { return location; }
   // Every op made so far, in order.
   llvm::ArrayRef<mlir::Operation *> made() const { return operations; }
 
@@ -44,7 +43,10 @@ public:
     operations.push_back(op);
     return op;
   }
-  mlir::Operation *make(const mlir::OperationState &state) { return operations.emplace_back(builder.create(state)); }
+  // An op of the table (PlainTypes.h).
+  mlir::Operation *make(OpKind kind, llvm::ArrayRef<Value> operands, llvm::ArrayRef<AttrValue> attributes, Type result) {
+    return operations.emplace_back(createFromTable(builder, location, kind, operands, attributes, result));
+  }
 
 private:
   Value fold(Value a, Value b, double (*operation)(double, double));

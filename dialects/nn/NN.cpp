@@ -4,6 +4,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "dialects/nn/ShapeRules.h"
+#include "dialects/ops/Optimizers.h"
 
 using namespace mlir;
 
@@ -82,6 +83,92 @@ static ParseResult parseNumber(AsmParser &parser, FailureOr<APFloat> &value) {
   return success();
 }
 static void printNumber(AsmPrinter &printer, const APFloat &value) { printer.printFloat(value); }
+
+const OptimizerRule &OptimizerAttr::rule() const { return *optimizerNamed(getName()); }
+
+double OptimizerAttr::value(StringRef hyperparameter) const { return getValues()[rule().placeOf(hyperparameter)]; }
+
+OptimizerAttr OptimizerAttr::with(StringRef hyperparameter, double value) const {
+  SmallVector<double> values(getValues().asArrayRef());
+  values[rule().placeOf(hyperparameter)] = value;
+  return get(getContext(), getName(), DenseF64ArrayAttr::get(getContext(), values));
+}
+
+LogicalResult OptimizerAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef name,
+                                    DenseF64ArrayAttr values) {
+  const OptimizerRule *rule = optimizerNamed(name);
+  if (!rule)
+    return emitError() << "no optimizer is called '" << name << "'";
+  if (size_t(values.size()) != rule->defaults().size())
+    return emitError() << "expected " << rule->defaults().size() << " values for '" << name << "', got "
+                       << values.size();
+  return success();
+}
+
+void OptimizerAttr::print(AsmPrinter &printer) const {
+  printer << '<' << getName();
+  const double *next = getValues().asArrayRef().begin();
+  for (const Hyperparameter &each : rule().hyperparameters) {
+    printer << ", " << each.name << " = ";
+    if (each.kind == Hyperparameter::Flag) {
+      printer << (*next != 0 ? "true" : "false");
+    } else {
+      bool pair = each.kind == Hyperparameter::Pair;
+      printer << (pair ? "(" : "");
+      printer.printFloat(APFloat(*next));
+      if (pair) {
+        printer << ", ";
+        printer.printFloat(APFloat(next[1]));
+        printer << ')';
+      }
+    }
+    next += each.size();
+  }
+  printer << '>';
+}
+
+Attribute OptimizerAttr::parse(AsmParser &parser, Type) {
+  StringRef name, key;
+  SMLoc at = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseKeyword(&name))
+    return {};
+  const OptimizerRule *rule = optimizerNamed(name);
+  if (!rule)
+    return parser.emitError(at, "no optimizer is called '") << name << "'", Attribute();
+  std::vector<double> values(rule->defaults());
+  while (succeeded(parser.parseOptionalComma())) {
+    SMLoc keyAt = parser.getCurrentLocation();
+    if (parser.parseKeyword(&key) || parser.parseEqual())
+      return {};
+    auto found = llvm::find_if(rule->hyperparameters, [&](const Hyperparameter &each) { return key == each.name; });
+    if (found == rule->hyperparameters.end())
+      return parser.emitError(keyAt, "'") << name << "' has no hyperparameter '" << key << "'", Attribute();
+    double *value = &values[rule->placeOf(key)];
+    bool pair = found->kind == Hyperparameter::Pair, isTrue = false;
+    if (found->kind == Hyperparameter::Flag) {
+      isTrue = succeeded(parser.parseOptionalKeyword("true"));
+      if (!isTrue && parser.parseKeyword("false"))
+        return {};
+      *value = isTrue;
+    } else if ((pair && parser.parseLParen()) || parser.parseFloat(value[0]) ||
+               (pair && (parser.parseComma() || parser.parseFloat(value[1]) || parser.parseRParen()))) {
+      return {};
+    }
+  }
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<OptimizerAttr>(at, parser.getContext(), name,
+                                          DenseF64ArrayAttr::get(parser.getContext(), values));
+}
+
+// C2 of update.
+static LogicalResult verifySlots(UpdateOp op) {
+  auto slots = op.getOptimizer().rule().slotsWith(op.getOptimizer().getValues().asArrayRef());
+  if (op.getState().size() != slots.size() || op.getNewState().size() != slots.size())
+    return op.emitOpError() << "expected the old and the new state of " << slots.size() << " slots, got "
+                            << op.getState().size() << " and " << op.getNewState().size();
+  return success();
+}
 
 // ---- Lists of labels: [[0, 1], [0]] ---------------------------------------------------------------------------------
 static ParseResult parseLabelLists(OpAsmParser &parser, ArrayAttr &lists) {

@@ -13,6 +13,10 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+namespace cinch {
+struct OptimizerRule;
+}
+
 namespace cinch::nn {
 
 class GradientBuilder;

@@ -19,12 +19,17 @@ class NN_Op<string mnemonic, list<Trait> traits = []>
   bit hasOneType = !and(Has<traits, "Elementwise">.is, Has<traits, "SameOperandsAndResultType">.is);
   let hasVerifier = !not(!or(infersTypes, hasOneType));
   string cost = "elementsOf(getOperation()->getResult(0))";
+  string moreChecks = "::llvm::success()"; // of what the rule does not see
   let extraClassDefinition = "double $cppClass::flops() { return " # cost # "; }\n" # !cond(infersTypes : [{
     ::llvm::LogicalResult $cppClass::inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location,
                                                       Adaptor op, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
       return inferByRule<$cppClass>(context, location, op, types);
     }
-  }], hasOneType : "", true : "::llvm::LogicalResult $cppClass::verify() { return verifyByRule(*this); }\n");
+  }], hasOneType : "", true : [{
+    ::llvm::LogicalResult $cppClass::verify() {
+      return ::llvm::success(::llvm::succeeded(verifyByRule(*this)) && ::llvm::succeeded(}] # moreChecks # [{));
+    }
+  }]);
 }
 defvar Derivative = DeclareOpInterfaceMethods<NN_Differentiable>;
 defvar Infers = InferTypeOpAdaptor;

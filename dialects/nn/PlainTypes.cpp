@@ -1,5 +1,6 @@
 // PlainTypes.cpp: both ways, by the kinds of attributes that the table has.
 #include "dialects/nn/PlainTypes.h"
+#include "dialects/ops/Shapes.h"
 
 using namespace mlir;
 
@@ -70,6 +71,39 @@ AttrValue plainAttribute(const AttrInfo &info, Attribute attribute) {
 #include "dialects/ops/Ops.inc"
   }
   return {};
+}
+
+Operation *createFromTable(OpBuilder &b, Location location, OpKind kind, ArrayRef<Value> x,
+                           ArrayRef<AttrValue> attributes, RankedTensorType result) {
+  const OpInfo &info = infoOf(kind);
+  OperationState state(location, (NNDialect::getDialectNamespace() + "." + info.name).str());
+  OpView view{kind, {}, attributes.vec()};
+  std::vector<TensorType> types, results;
+  for (Value operand : x)
+    types.push_back(operand ? plainType(operand.getType()) : TensorType());
+  SmallVector<int32_t> segments;
+  size_t next = 0;
+  for (const ValueInfo &operand : info.operands) {
+    size_t first = state.operands.size(), end = operand.count == Count::Variadic ? x.size() : next + 1;
+    for (; next < end; ++next) {
+      view.operands.push_back(x[next] ? &types[next] : nullptr);
+      if (x[next])
+        state.operands.push_back(x[next]);
+    }
+    segments.push_back(state.operands.size() - first);
+  }
+  if (llvm::any_of(info.operands, [](const ValueInfo &operand) { return operand.count == Count::Optional; }))
+    state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(segments));
+  for (auto [attribute, value] : llvm::zip_equal(info.attributes, attributes))
+    if (Attribute made = attributeOf(attribute, value, b))
+      state.addAttribute(attribute.name, made);
+  // What does not fit is found by the op's verifier.
+  if (infersTypes(kind) && applyShapeRule(view, results).empty())
+    for (const TensorType &type : results)
+      state.addTypes(typeOf(type, b.getContext()));
+  else
+    state.addTypes(result);
+  return b.create(state);
 }
 
 } // namespace cinch::nn

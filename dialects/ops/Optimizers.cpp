@@ -4,22 +4,22 @@
 
 namespace cinch {
 
-static Term sgd(Update &u) {
-  Term g = u.g;
+static Quantity sgd(Update &u) {
+  Quantity g = u.g;
   if (u["decay"] != 0)
     g = g + u["decay"] * u.p;
   if (u["momentum"] != 0) {
-    Term &v = u.state[0];
+    Quantity &v = u.state[0];
     v = u["momentum"] * v + g;
     g = u["nesterov"] ? g + u["momentum"] * v : v;
   }
   return u.p - u.rate * g;
 }
 
-static Term adam(Update &u, bool decoupled) {
+static Quantity adam(Update &u, bool decoupled) {
   double beta1 = u("betas", 0), beta2 = u("betas", 1), decay = u["decay"];
-  Term t = u.step + 1, rate = u.rate / (1 - pow(beta1, t)), root = sqrt(1 - pow(beta2, t));
-  Term p = u.p, g = u.g, &m = u.state[0], &v = u.state[1];
+  Quantity t = u.step + 1, rate = u.rate / (1 - pow(beta1, t)), root = sqrt(1 - pow(beta2, t));
+  Quantity p = u.p, g = u.g, &m = u.state[0], &v = u.state[1];
   if (decay != 0 && decoupled)
     p = p * (1 - u.rate * decay);
   else if (decay != 0)
@@ -58,17 +58,17 @@ const std::vector<std::string> &optimizersToCome() {
   return names;
 }
 
-// ---- Terms ------------------------------------------------------------------------------------------------------------
-static Term make(NodeMaker &maker, OpKind kind, std::vector<const void *> operands, const TensorType &type,
+// ---- Quantities ------------------------------------------------------------------------------------------------------------
+static Quantity make(NodeMaker &maker, OpKind kind, std::vector<const void *> operands, const TensorType &type,
                  std::vector<AttrValue> attributes = {}) {
-  return Term(maker, maker.make(kind, operands, attributes, type), type);
+  return Quantity(maker, maker.make(kind, operands, attributes, type), type);
 }
 
 // x as a value of a type: of a number, or of an f64 scalar.
-static Term brought(const Term &x, NodeMaker &maker, const TensorType &type) {
+static Quantity brought(const Quantity &x, NodeMaker &maker, const TensorType &type) {
   if (!x.maker)
     return make(maker, OpKind::Constant, {}, type, {x.number});
-  Term result = x;
+  Quantity result = x;
   if (result.type.dtype != type.dtype)
     result = make(maker, OpKind::Cast, {x.node}, {type.dtype, {}, -1});
   if (result.type != type)
@@ -76,24 +76,24 @@ static Term brought(const Term &x, NodeMaker &maker, const TensorType &type) {
   return result;
 }
 
-static Term binary(OpKind kind, const Term &a, const Term &b) {
-  bool aIsWider = !b.maker || (a.maker && b.type.shape.empty());
-  const Term &wider = aIsWider ? a : b;
-  Term x = brought(a, *wider.maker, wider.type), y = brought(b, *wider.maker, wider.type);
+static Quantity binary(OpKind kind, const Quantity &a, const Quantity &b) {
+  bool aIsWider = a.maker && (!b.maker || a.type != TensorType{DType::F64, {}, -1}); // not a number, not a scalar at a tensor
+  const Quantity &wider = aIsWider ? a : b;
+  Quantity x = brought(a, *wider.maker, wider.type), y = brought(b, *wider.maker, wider.type);
   return make(*wider.maker, kind, {x.node, y.node}, wider.type);
 }
-Term operator+(const Term &a, const Term &b) { return binary(OpKind::Add, a, b); }
-Term operator-(const Term &a, const Term &b) { return binary(OpKind::Sub, a, b); }
-Term operator*(const Term &a, const Term &b) { return binary(OpKind::Mul, a, b); }
-Term operator/(const Term &a, const Term &b) { return binary(OpKind::Div, a, b); }
-Term pow(const Term &base, const Term &exponent) { return binary(OpKind::Pow, base, exponent); }
-Term sqrt(const Term &x) { return make(*x.maker, OpKind::Sqrt, {x.node}, x.type); }
+Quantity operator+(const Quantity &a, const Quantity &b) { return binary(OpKind::Add, a, b); }
+Quantity operator-(const Quantity &a, const Quantity &b) { return binary(OpKind::Sub, a, b); }
+Quantity operator*(const Quantity &a, const Quantity &b) { return binary(OpKind::Mul, a, b); }
+Quantity operator/(const Quantity &a, const Quantity &b) { return binary(OpKind::Div, a, b); }
+Quantity pow(const Quantity &base, const Quantity &exponent) { return binary(OpKind::Pow, base, exponent); }
+Quantity sqrt(const Quantity &x) { return make(*x.maker, OpKind::Sqrt, {x.node}, x.type); }
 
-Term choose(Comparison comparison, const Term &a, const Term &b, const Term &then, const Term &otherwise) {
-  Term x = brought(a, *a.maker, a.type), y = brought(b, *a.maker, a.type);
-  Term condition = make(*a.maker, OpKind::Compare, {x.node, y.node}, {DType::Bool, a.type.shape, a.type.batch},
+Quantity choose(Comparison comparison, const Quantity &a, const Quantity &b, const Quantity &then, const Quantity &otherwise) {
+  Quantity x = brought(a, *a.maker, a.type), y = brought(b, *a.maker, a.type);
+  Quantity condition = make(*a.maker, OpKind::Compare, {x.node, y.node}, {DType::Bool, a.type.shape, a.type.batch},
                         {int64_t(comparison)});
-  Term yes = brought(then, *a.maker, a.type), no = brought(otherwise, *a.maker, a.type);
+  Quantity yes = brought(then, *a.maker, a.type), no = brought(otherwise, *a.maker, a.type);
   return make(*a.maker, OpKind::Where, {condition.node, yes.node, no.node}, a.type);
 }
 
@@ -121,9 +121,9 @@ std::vector<double> OptimizerRule::defaults() const {
   return values;
 }
 
-std::vector<Slot> OptimizerRule::slotsWith(const std::vector<double> &values) const {
-  std::vector<Slot> there;
-  for (const Slot &slot : slots)
+std::vector<StateSlot> OptimizerRule::slotsWith(const std::vector<double> &values) const {
+  std::vector<StateSlot> there;
+  for (const StateSlot &slot : slots)
     if (!slot.with || values[placeOf(slot.with)] != 0)
       there.push_back(slot);
   return there;

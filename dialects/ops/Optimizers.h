@@ -25,21 +25,21 @@ public:
 
 // A value in a formula: a tensor like the parameter, an f64 scalar of the step, or a number, which becomes a constant of the type
 // of what it meets. A scalar is rounded to the element type where it meets a tensor, and a number is rounded once.
-struct Term {
+struct Quantity {
   NodeMaker *maker = nullptr;
   const void *node = nullptr;
   TensorType type;
   double number = 0;
-  Term(double number) : number(number) {}
-  Term(NodeMaker &maker, const void *node, TensorType type) : maker(&maker), node(node), type(std::move(type)) {}
+  Quantity(double number) : number(number) {}
+  Quantity(NodeMaker &maker, const void *node, TensorType type) : maker(&maker), node(node), type(std::move(type)) {}
 };
-Term operator+(const Term &, const Term &);
-Term operator-(const Term &, const Term &);
-Term operator*(const Term &, const Term &);
-Term operator/(const Term &, const Term &);
-Term pow(const Term &base, const Term &exponent);
-Term sqrt(const Term &);
-Term choose(Comparison, const Term &a, const Term &b, const Term &then, const Term &otherwise);
+Quantity operator+(const Quantity &, const Quantity &);
+Quantity operator-(const Quantity &, const Quantity &);
+Quantity operator*(const Quantity &, const Quantity &);
+Quantity operator/(const Quantity &, const Quantity &);
+Quantity pow(const Quantity &base, const Quantity &exponent);
+Quantity sqrt(const Quantity &);
+Quantity choose(Comparison, const Quantity &a, const Quantity &b, const Quantity &then, const Quantity &otherwise);
 
 struct OptimizerRule;
 
@@ -47,27 +47,27 @@ struct OptimizerRule;
 struct Update {
   const OptimizerRule &rule;
   const std::vector<double> &values;
-  Term p, g, rate, step;
-  std::vector<Term> state; // of the slots that there are: the old values, and in their place the new ones
+  Quantity p, g, rate, step;
+  std::vector<Quantity> state; // of the slots that there are: the old values, and in their place the new ones
 
   double operator[](const char *hyperparameter) const;
   double operator()(const char *pair, size_t i) const;
 };
 
-struct Slot {
+struct StateSlot {
   const char *name; // the state of parameter `p` is saved as `p.name`; it starts from zeros
   const char *with; // there only if this hyperparameter is not 0; nullptr: always
 };
 struct OptimizerRule {
   const char *name;
   std::vector<Hyperparameter> hyperparameters; // `lr` and `decay` among them
-  std::vector<Slot> slots;
+  std::vector<StateSlot> slots;
   double cost; // operations an element
-  Term (*formula)(Update &); // the new parameter
+  Quantity (*formula)(Update &); // the new parameter
 
   size_t placeOf(std::string_view hyperparameter) const; // of its first value; std::string::npos: it has none
   std::vector<double> defaults() const;                  // 0 for those that must be given
-  std::vector<Slot> slotsWith(const std::vector<double> &values) const;
+  std::vector<StateSlot> slotsWith(const std::vector<double> &values) const;
 };
 const std::vector<OptimizerRule> &optimizerRules();
 const OptimizerRule *optimizerNamed(std::string_view name);

@@ -452,25 +452,21 @@ static std::string sumSquares(const OpView &op, Types &) {
   return op.in(0).batch >= 0 ? say("expected no batch axis, got ", op.in(0)) : ""; // C1
 }
 
-static std::string update(const OpView &op, std::initializer_list<const TensorType *> others) {
+static std::string update(const OpView &op, Types &results) {
   const TensorType &parameter = op.in(0);
   if (parameter.batch >= 0) // C1
     return say("expected a parameter without batch axis, got ", parameter);
-  for (const TensorType *other : others)
-    if (other && *other != parameter) // C1
-      return say("expected the parameter's type ", parameter, ", got ", *other);
+  auto same = [&](const TensorType &other) { // C1
+    return other != parameter ? say("expected the parameter's type ", parameter, ", got ", other) : std::string();
+  };
+  for (size_t i = 1; i < op.operands.size(); ++i)
+    if (i != 2 && i != 3) // the scalars
+      if (std::string fault = same(op.in(i)); !fault.empty())
+        return fault;
+  for (const TensorType &result : results)
+    if (std::string fault = same(result); !fault.empty())
+      return fault;
   return "";
-}
-
-static std::string sgd(const OpView &op, Types &results) {
-  bool momentum = op.number(Key::Momentum) != 0;
-  if (momentum != (op.operands[3] != nullptr) || momentum != (results.size() > 1)) // C2
-    return "expected a velocity and a new one exactly if there is momentum";
-  return update(op, {op.operands[1], op.operands[3], &results[0], &results.back()});
-}
-
-static std::string adam(const OpView &op, Types &results) {
-  return update(op, {op.operands[1], op.operands[2], op.operands[3], &results[0], &results[1], &results[2]});
 }
 
 // ---- Which rule an op has ---------------------------------------------------------------------------------------------
@@ -500,8 +496,7 @@ static Rule ruleOf(OpKind kind) {
   case OpKind::Attend: return attend;
   case OpKind::AttendGrad: return attendGrad;
   case OpKind::SumSquares: return sumSquares;
-  case OpKind::Sgd: return sgd;
-  case OpKind::Adam: return adam;
+  case OpKind::Update: return update;
   default: return nullptr;
   }
 }

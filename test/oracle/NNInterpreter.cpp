@@ -247,8 +247,7 @@ static Arrays compute(Operation *op, ArrayRef<const Array *> x, const RunState &
         return Arrays{Array::filled({}, std::min(1.0, clip.getLimit().convertToDouble() / (x[0]->data[0] + 1e-6)))};
       })
       .Case([&](nn::LearningRateOp rate) { return Arrays{Array::filled({}, learningRateOf(rate, run))}; })
-      .Case([&](nn::SgdOp sgd) { return sgdOf(sgd, x); })
-      .Case([&](nn::AdamOp adam) { return adamOf(adam, x); })
+      .Case([&](nn::UpdateOp update) { return updateOf(update, x, run); })
       .Default([](Operation *) { return Arrays(); });
 }
 

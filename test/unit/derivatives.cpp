@@ -33,8 +33,7 @@ struct Case {
 };
 
 const char *kTraining =
-    "attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 1.0, momentum = 0.0, "
-    "nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>], schedule = "
+    "attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 1.0>], schedule = "
     "#nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>"
     ", steps = 10, clip_norm = 0.0, clip_value = 0.0>}";
 
