@@ -194,6 +194,15 @@ template <class B> V<B> clamp(B &b, V<B> x, double bound) {
   return b.select(b.lt(x, b.c(-bound)), b.c(-bound), x);
 }
 
+// log(a + sqrt(a^2 + 1)) with a = |x|, as log1p of what is exact near 0. Beyond 2^60, where a^2 may overflow, log(2 a).
+template <class B> V<B> asinh(B &b, V<B> x) {
+  V<B> a = b.abs(x), root = b.sqrt(b.fma(a, a, b.c(1)));
+  M<B> large = b.gt(a, b.c(1152921504606846976.0));
+  V<B> u = b.add(a, b.div(b.mul(a, a), b.add(root, b.c(1))));
+  V<B> y = b.add(log1p(b, b.select(large, a, u)), b.select(large, b.c(0.69314718055994530942), b.c(0)));
+  return copySign(b, y, x);
+}
+
 template <class B> V<B> tanh(B &b, V<B> x) {
   if (b.isF64()) {
     V<B> a = b.abs(x);

@@ -120,6 +120,7 @@ def NN_Log1pOp : NN_Unary<"log1p", 16, "log(1 + x), exact near 0">;
 def NN_SqrtOp : NN_Unary<"sqrt", 6, "square root">;
 def NN_SinOp : NN_Unary<"sin", 16, "sine">;
 def NN_CosOp : NN_Unary<"cos", 16, "cosine">;
+def NN_AsinhOp : NN_Unary<"asinh", 30, "inverse hyperbolic sine">;
 def NN_TanhOp : NN_Unary<"tanh", 14, "hyperbolic tangent">;
 def NN_ErfOp : NN_Unary<"erf", 16, "error function">;
 def NN_SigmoidOp : NN_Unary<"sigmoid", 14, "1 / (1 + e^-x)">;
