@@ -29,6 +29,14 @@ static Quantity adam(Update &u, bool decoupled) {
   return p - rate * (m / (sqrt(v) / root + u["eps"]));
 }
 
+static Quantity lion(Update &u) {
+  double beta1 = u("betas", 0), beta2 = u("betas", 1);
+  Quantity &m = u.state[0], between = beta1 * m + (1 - beta1) * u.g;
+  Quantity sign = choose(Comparison::GT, between, 0, 1, choose(Comparison::LT, between, 0, -1, 0));
+  m = beta2 * m + (1 - beta2) * u.g;
+  return u.p - u.rate * (u["decay"] != 0 ? sign + u["decay"] * u.p : sign);
+}
+
 const std::vector<OptimizerRule> &optimizerRules() {
   using H = Hyperparameter;
   static const H lr{"lr", H::AtLeast0, {}}, decay{"decay", H::AtLeast0, {0}}, betas{"betas", H::Pair, {0.9, 0.999}},
@@ -49,12 +57,13 @@ const std::vector<OptimizerRule> &optimizerRules() {
        {{"m", nullptr}, {"v", nullptr}},
        24,
        [](Update &u) { return adam(u, true); }},
+      {"lion", {lr, {"betas", H::Pair, {0.9, 0.99}}, decay}, {{"m", nullptr}}, 10, lion},
   };
   return rules;
 }
 
 const std::vector<std::string> &optimizersToCome() {
-  static const std::vector<std::string> names = {"rmsprop", "adagrad", "lion", "muon"};
+  static const std::vector<std::string> names = {"rmsprop", "adagrad", "muon"};
   return names;
 }
 

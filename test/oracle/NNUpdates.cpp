@@ -114,9 +114,18 @@ static void adam(bool decoupled, nn::OptimizerAttr h, double lr, double t, doubl
   p -= lr * (m / (1 - std::pow(beta1, t))) / (std::sqrt(v / (1 - std::pow(beta2, t))) + h.value("eps"));
 }
 
+static void lion(nn::OptimizerAttr h, double lr, double, double &p, double g, ArrayRef<double *> state) {
+  size_t betas = h.rule().placeOf("betas");
+  double beta1 = h.getValues()[betas], beta2 = h.getValues()[betas + 1];
+  double between = beta1 * *state[0] + (1 - beta1) * g;
+  p -= lr * (double(between > 0) - double(between < 0) + h.value("decay") * p);
+  *state[0] = beta2 * *state[0] + (1 - beta2) * g;
+}
+
 static Element elementOf(StringRef rule) {
   return llvm::StringSwitch<Element>(rule)
       .Case("sgd", sgd)
+      .Case("lion", lion)
       .Case("adam", [](nn::OptimizerAttr h, double lr, double t, double &p, double g,
                        ArrayRef<double *> s) { adam(false, h, lr, t, p, g, *s[0], *s[1]); })
       .Case("adamw", [](nn::OptimizerAttr h, double lr, double t, double &p, double g,
