@@ -97,7 +97,8 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
                    frame);
   auto [entry, isNew] = frame.node->parameters.try_emplace(name, static_cast<int>(program.parameters.size()));
   int bad = badOps;
-  tensor = emit(Op(OpKind::Parameter, {}, {{Key::Index, int64_t(entry->second)}}), DType::F32, *axes, statement.names[0].span, frame);
+  Op op(OpKind::Parameter, {}, {{Key::Index, int64_t(entry->second)}});
+  tensor = emit(std::move(op), DType::F32, *axes, statement.names[0].span, frame);
   if (bad != badOps)
     return {};
   const TensorType &type = graph->at(tensor.op).type;

@@ -13,8 +13,8 @@ TensorType plainType(mlir::Type);
 mlir::Attribute attributeOf(const AttrInfo &, const AttrValue &, mlir::Builder &);
 AttrValue plainAttribute(const AttrInfo &, mlir::Attribute);
 
-// An op of the table: operands as it lists them (null: absent), one attribute for each. `result` is the type of its (first) result;
-// an op whose types are inferred asks its rule, which knows those of further results.
+// An op of the table: operands as it lists them (null: absent), one attribute for each. `result` is the type of its (first)
+// result; an op whose types are inferred asks its rule, which knows those of further results.
 mlir::Operation *createFromTable(mlir::OpBuilder &, mlir::Location, OpKind, llvm::ArrayRef<mlir::Value> operands,
                                  llvm::ArrayRef<AttrValue> attributes, mlir::RankedTensorType result);
 

@@ -1,5 +1,5 @@
-// ShapeRules.h: the plain shape rules (dialects/ops/Shapes.h) asked for ops of the dialect, by builders for the results' types and
-// by verifiers.
+// ShapeRules.h: the plain shape rules (dialects/ops/Shapes.h) asked for ops of the dialect: by builders, for the results' types,
+// and by verifiers.
 #ifndef CINCH_DIALECTS_NN_SHAPE_RULES_H
 #define CINCH_DIALECTS_NN_SHAPE_RULES_H
 

@@ -1,5 +1,5 @@
-// Updates.cpp: the learning rate, clipping and updates, written out in element-wise ops. The formulas of clipping and of the rules
-// (dialects/ops/Optimizers.cpp) are PyTorch's. Scalars are f64.
+// Updates.cpp: the learning rate, clipping and updates, written out in element-wise ops. The formulas of clipping and of the
+// rules (dialects/ops/Optimizers.cpp) are PyTorch's. Scalars are f64.
 #include "dialects/nn/PlainTypes.h"
 #include "dialects/ops/Optimizers.h"
 #include <cmath>

@@ -1,5 +1,5 @@
-// Optimizers.h: the update rules, each in one place: hyperparameters, state and formula (Optimizers.cpp). The checker reads what may
-// be written, Differentiate what state there is, and `nn.update` is written out by the formula.
+// Optimizers.h: the update rules, each in one place: hyperparameters, state and formula (Optimizers.cpp). The checker reads what
+// may be written, Differentiate what state there is, and `nn.update` is written out by the formula.
 #ifndef CINCH_DIALECTS_OPS_OPTIMIZERS_H
 #define CINCH_DIALECTS_OPS_OPTIMIZERS_H
 
