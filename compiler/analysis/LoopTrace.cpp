@@ -164,9 +164,9 @@ int LoopTracer::trace(Value value, const IndexMap &map) {
 static std::optional<LoopOp> plainOp(Operation *op) {
   return TypeSwitch<Operation *, std::optional<LoopOp>>(op)
 #define PLAIN(OP) .Case<nn::OP##Op>([](auto) { return LoopOp::OP; })
-      PLAIN(Neg) PLAIN(Exp) PLAIN(Expm1) PLAIN(Log) PLAIN(Log1p) PLAIN(Sqrt) PLAIN(Sin) PLAIN(Cos) PLAIN(Tanh)
-      PLAIN(Erf) PLAIN(Sigmoid) PLAIN(Softplus) PLAIN(Abs) PLAIN(Floor) PLAIN(Add) PLAIN(Sub) PLAIN(Mul) PLAIN(Div)
-      PLAIN(Pow) PLAIN(Max) PLAIN(Min) PLAIN(And) PLAIN(Or) PLAIN(Not) PLAIN(Cast)
+#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT) PLAIN(KIND)
+#include "dialects/ops/Ops.inc"
+      PLAIN(And) PLAIN(Or) PLAIN(Not) PLAIN(Cast)
 #undef PLAIN
       .Case<nn::WhereOp>([](auto) { return LoopOp::Select; })
       .Case<nn::CompareOp>([](nn::CompareOp c) {

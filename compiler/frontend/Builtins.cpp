@@ -45,16 +45,14 @@ bool Elaborator::takeArguments(const std::string &builtin, const std::vector<Arg
 }
 
 // ---- Functions of one value ---------------------------------------------------------------------------------------
-static const std::map<std::string, OpKind> &unaryFunctions() {
-  static const std::map<std::string, OpKind> table = {
-      {"exp", OpKind::Exp},           {"expm1", OpKind::Expm1},
-      {"log", OpKind::Log},           {"log1p", OpKind::Log1p},
-      {"sqrt", OpKind::Sqrt},         {"sin", OpKind::Sin},
-      {"cos", OpKind::Cos},           {"tanh", OpKind::Tanh},
-      {"erf", OpKind::Erf},           {"sigmoid", OpKind::Sigmoid},
-      {"abs", OpKind::Abs},           {"floor", OpKind::Floor},
-      {"softplus", OpKind::Softplus}, {"stop_gradient", OpKind::StopGradient}};
-  return table;
+// An element-wise op on floats of its name, as the prelude may declare it.
+static bool isUnaryFunction(const OpInfo &info) {
+  return info.elementwise && info.operands.size() == 1 && info.operands[0].types == (bit(DType::F32) | bit(DType::F64));
+}
+// An op on floats along the axis that is its only attribute.
+static bool worksAlongAxis(const OpInfo &info) {
+  return info.operands.size() == 1 && info.operands[0].types == (bit(DType::F32) | bit(DType::F64)) &&
+         info.attributes.size() == 1 && info.attributes[0].key == Key::Axis;
 }
 
 std::optional<Value> Elaborator::constantFunction(const std::string &name, const std::vector<Argument> &args, Span span,
@@ -99,10 +97,7 @@ Value Elaborator::builtinCast(const std::string &name, const std::vector<Argumen
                    name + (to == DType::F32 ? "(x) takes i32 or bool" : "(x) takes bool") + ", but this is " +
                        describe(value, dims),
                    frame);
-  Op op;
-  op.kind = OpKind::Cast;
-  op.operands = {value.tensor.op};
-  Tensor result = emit(std::move(op), to, value.tensor.axes, span, frame);
+  Tensor result = emit(Op(OpKind::Cast, {value.tensor.op}), to, value.tensor.axes, span, frame);
   result.labels = value.tensor.labels;
   result.unmasked = value.tensor.hasExcept || value.tensor.unmasked;
   if (to == DType::I32)
@@ -124,13 +119,13 @@ Value Elaborator::callImplicit(const std::string &name, const Expr &site, const 
     if (!a.isTensor() && !b.isTensor())
       return failure(Code::E0202, span, "`" + name + "` takes numbers or tensors", frame);
     return elementwise(name == "max" ? OpKind::Max : OpKind::Min, {a, b}, {taken[0]->span, taken[1]->span}, span, frame,
-                       CompareKind::EQ, name.c_str());
+                       Comparison::EQ, name.c_str());
   }
   if (name == "where") {
     if (!takeArguments(name, args, {"c", "a", "b"}, 3, span, frame, taken))
       return {};
     return elementwise(OpKind::Where, {taken[0]->value, taken[1]->value, taken[2]->value},
-                       {taken[0]->span, taken[1]->span, taken[2]->span}, span, frame, CompareKind::EQ, "where");
+                       {taken[0]->span, taken[1]->span, taken[2]->span}, span, frame, Comparison::EQ, "where");
   }
   static const std::map<std::string, Distribution::Kind> distributions = {
       {"constant", Distribution::Constant},
@@ -182,8 +177,8 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
     return failure(Code::E0701, span, "`" + name + "` is not there yet", frame);
   if (name == "group_mean")
     return failure(Code::E0704, span, "`group_mean` is not there yet", frame);
-  auto unary = unaryFunctions().find(name);
-  if (unary != unaryFunctions().end()) {
+  std::optional<OpKind> kind = opNamed(name);
+  if (kind && isUnaryFunction(infoOf(*kind))) {
     std::vector<const Argument *> taken;
     if (!takeArguments(name, args, {"x"}, 1, span, frame, taken))
       return {};
@@ -192,7 +187,7 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
     if (!taken[0]->value.isTensor())
       return failure(Code::E0202, taken[0]->span,
                      "`" + name + "` takes an f32 tensor, but this is " + describe(taken[0]->value, dims), frame);
-    return elementwise(unary->second, {taken[0]->value}, {taken[0]->span}, span, frame, CompareKind::EQ, name.c_str());
+    return elementwise(*kind, {taken[0]->value}, {taken[0]->span}, span, frame, Comparison::EQ, name.c_str());
   }
   if (name == "f32" || name == "i32")
     return builtinCast(name, args, span, frame);
@@ -214,14 +209,8 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
     return builtinReverse(args, span, frame);
   if (name == "pad")
     return builtinPad(args, span, frame);
-  if (name == "softmax")
-    return builtinAlongAxis(name, OpKind::Softmax, args, span, frame);
-  if (name == "log_softmax")
-    return builtinAlongAxis(name, OpKind::LogSoftmax, args, span, frame);
-  if (name == "argmax")
-    return builtinAlongAxis(name, OpKind::ArgMax, args, span, frame);
-  if (name == "argmin")
-    return builtinAlongAxis(name, OpKind::ArgMin, args, span, frame);
+  if (kind && worksAlongAxis(infoOf(*kind)))
+    return builtinAlongAxis(*kind, args, span, frame);
   if (name == "cross_entropy")
     return builtinCrossEntropy(args, span, frame);
   if (name == "attend")
@@ -235,14 +224,12 @@ Value Elaborator::builtinRandom(const std::string &name, const std::vector<Argum
                                 const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame) {
   if (drawsForbidden > 0)
     return failure(Code::E0405, span, "a layer called in index notation may not draw", frame);
-  Op op;
-  op.kind = OpKind::Random;
-  op.key = key;
+  Op op(OpKind::Random, {}, {{Key::Key, int64_t(key)}});
   Interval range;
   DType dtype = DType::F32;
   std::vector<const Argument *> taken;
   if (name == "random_uniform" || name == "random_normal") {
-    op.random = name == "random_uniform" ? RandomKind::Uniform : RandomKind::Normal;
+    op.set(Key::Draw, int64_t(name == "random_uniform" ? Draw::Uniform : Draw::Normal));
     if (!takeArguments(name, args, {}, 0, span, frame, taken))
       return {};
   } else {
@@ -257,8 +244,8 @@ Value Elaborator::builtinRandom(const std::string &name, const std::vector<Argum
     if (!whole && (!value.isNumber() || value.number.sign() < 0 || compareNumbers(value.number, Number(1)) > 0))
       return failure(Code::E0301, taken[0]->span,
                      "`random_bool` takes a probability from 0 to 1, but this is " + describe(value, dims), frame);
-    op.random = whole ? RandomKind::Int : RandomKind::Bool;
-    op.number = value.number.real;
+    op.set(Key::Draw, int64_t(whole ? Draw::Int : Draw::Bool));
+    op.set(Key::Number, value.number.real);
     dtype = whole ? DType::I32 : DType::Bool;
     if (whole)
       range = Interval::below(*n);

@@ -362,9 +362,7 @@ Value Elaborator::declaredResult(const Type &type, Frame &callee) {
   int64_t except = 0;
   if (!diags.hasErrors() || !dtype || !axes || !typeBounds(type, callee, range, hasExcept, except))
     return {};
-  Op op;
-  op.kind = OpKind::Constant;
-  Tensor tensor = emit(std::move(op), *dtype, *axes, type.span, callee);
+  Tensor tensor = emit(Op(OpKind::Constant, {}, {{Key::Number, 0.0}}), *dtype, *axes, type.span, callee);
   tensor.range = range;
   return Value::of(tensor);
 }

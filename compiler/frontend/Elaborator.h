@@ -159,7 +159,7 @@ private:
 
   // ---- Elementwise.cpp
   Value elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span,
-                    Frame &frame, CompareKind compare = CompareKind::EQ, const char *symbol = nullptr, Span at = {});
+                    Frame &frame, Comparison comparison = Comparison::EQ, const char *symbol = nullptr, Span at = {});
   bool align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol,
              Span at = {});
   Tensor bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span,
@@ -190,7 +190,7 @@ private:
                Frame &frame);
   Value reduceBatch(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
                     Frame &frame);
-  Tensor emitReduce(ReduceKind kind, const Tensor &value, const std::vector<int64_t> &axes, Span span, Frame &frame);
+  Tensor emitReduce(ast::ReductionOp kind, const Tensor &value, const std::vector<int64_t> &axes, Span span, Frame &frame);
   bool contracts(const Tensor &left, const Tensor &right) const;
   Tensor contract(Tensor left, Tensor right, const std::vector<int> &result, const std::vector<int> &summed, Span span,
                   Frame &frame);
@@ -246,8 +246,7 @@ private:
   Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots,
                       const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame);
   Value builtinCast(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
-  Value builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span,
-                         Frame &frame);
+  Value builtinAlongAxis(OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinAttend(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &args,
                       uint64_t key, Frame &frame);
@@ -297,6 +296,7 @@ private:
   bool readOptions(const std::string &what, const ast::SettingWord &word,
                    const std::map<std::string, std::function<void(const ast::Arg &)>> &readers,
                    const std::vector<std::string> &required, Frame &frame);
+  void readHyperparameter(const Hyperparameter &wanted, const ast::Expr &expr, Frame &frame, double *target);
   void readOptimizer(const ast::Setting &setting, Frame &frame, std::vector<int> &owner);
   void readSchedule(const ast::Setting &setting, Frame &frame);
   void readEvery(const ast::Setting &setting, Frame &frame);

@@ -79,16 +79,12 @@ Tensor Elaborator::transposed(const Tensor &tensor, const std::vector<int64_t> &
   if (identity)
     return tensor;
   const Op &source = graph->at(tensor.op);
-  Op op;
-  op.kind = OpKind::Transpose;
-  op.operands = {tensor.op};
-  op.ints = order;
+  std::vector<int64_t> through = order;
+  int from = tensor.op;
   if (source.kind == OpKind::Transpose) { // two in a row are one, or none
-    std::vector<int64_t> through;
-    for (int64_t axis : order)
-      through.push_back(source.ints[axis]);
-    op.operands = {source.operands[0]};
-    op.ints = through;
+    for (int64_t &axis : through)
+      axis = source.integers(Key::Permutation)[axis];
+    from = source.operands[0];
   }
   Tensor result = tensor;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -96,11 +92,11 @@ Tensor Elaborator::transposed(const Tensor &tensor, const std::vector<int64_t> &
     if (!tensor.labels.empty())
       result.labels[i] = tensor.labels[order[i]];
   }
-  bool none = source.kind == OpKind::Transpose && std::is_sorted(op.ints.begin(), op.ints.end());
-  if (none)
-    result.op = op.operands[0];
-  else
-    result.op = emit(std::move(op), tensor.dtype, result.axes, span, frame).op;
+  bool none = std::is_sorted(through.begin(), through.end());
+  result.op = none ? from
+                   : emit(Op(OpKind::Transpose, {from}, {{Key::Permutation, through}}), tensor.dtype, result.axes, span,
+                          frame)
+                         .op;
   return result;
 }
 
@@ -114,15 +110,8 @@ Tensor Elaborator::broadcastTo(const Tensor &tensor, const std::vector<Number> &
     return result;
   }
   const Op &source = graph->at(tensor.op);
-  Op op;
-  if (source.kind == OpKind::Constant) {
-    op.kind = OpKind::Constant;
-    op.number = source.number;
-  } else {
-    op.kind = OpKind::Broadcast;
-    op.operands = {tensor.op};
-    op.ints = places;
-  }
+  Op op = source.kind == OpKind::Constant ? Op(OpKind::Constant, {}, {{Key::Number, source.number(Key::Number)}})
+                                          : Op(OpKind::Broadcast, {tensor.op}, {{Key::Axes, places}});
   Tensor wide = emit(std::move(op), tensor.dtype, axes, span, frame);
   result.op = wide.op;
   result.axes = wide.axes;
@@ -222,13 +211,12 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
 // A constant where a tensor is expected. A whole number fits f32 and i32, another f32 only.
 std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span,
                                        Frame &frame) {
-  Op op;
-  op.kind = OpKind::Constant;
+  double number = 0;
   Interval range;
   if (value.isBool() && dtype == DType::Bool) {
-    op.number = value.flag;
+    number = value.flag;
   } else if (value.isNumber() && dtype == DType::F32) {
-    op.number = value.number.real;
+    number = value.number.real;
   } else if (value.isNumber() && dtype == DType::I32) {
     std::optional<int64_t> whole = value.number.integer();
     if (!whole || *whole < INT32_MIN || *whole > INT32_MAX) {
@@ -236,13 +224,13 @@ std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const st
           .help("write f32(..) of the i32 operand");
       return std::nullopt;
     }
-    op.number = static_cast<double>(*whole);
+    number = static_cast<double>(*whole);
     range = Interval::of(*whole, *whole);
   } else {
     report(Code::E0202, span, std::string(kindName(value)) + " does not fit " + dtypeName(dtype), frame);
     return std::nullopt;
   }
-  Tensor tensor = emit(std::move(op), dtype, axes, span, frame);
+  Tensor tensor = emit(Op(OpKind::Constant, {}, {{Key::Number, number}}), dtype, axes, span, frame);
   tensor.range = range;
   return tensor;
 }
@@ -273,12 +261,12 @@ static Interval openRange(const Tensor &tensor) {
 }
 
 Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans,
-                              Span span, Frame &frame, CompareKind compare, const char *symbol, Span at) {
+                              Span span, Frame &frame, Comparison comparison, const char *symbol, Span at) {
   if (at.file < 0)
     at = span;
-  bool where = kind == OpKind::Where, logic = kind == OpKind::And || kind == OpKind::Or || kind == OpKind::Not;
-  bool arithmetic = kind == OpKind::Add || kind == OpKind::Sub || kind == OpKind::Mul || kind == OpKind::Max ||
-                    kind == OpKind::Min || kind == OpKind::Compare;
+  bool where = kind == OpKind::Where, compares = kind == OpKind::Compare;
+  uint8_t types = infoOf(kind).operands.back().types; // the language does not compare truth values
+  bool logic = types == bit(DType::Bool);
   std::string name = symbol ? "`" + std::string(symbol) + "`" : "this operation";
   std::optional<DType> dtype;
   size_t typedBy = 0;
@@ -317,7 +305,7 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
     bool bools = operands.size() == 3 && operands[1].isBool() && operands[2].isBool();
     dtype = bools ? DType::Bool : DType::F32;
   }
-  bool good = where || (logic ? *dtype == DType::Bool : arithmetic ? *dtype != DType::Bool : *dtype == DType::F32);
+  bool good = types & bit(*dtype) && !(compares && *dtype == DType::Bool);
   if (!good) {
     Diagnostic &d = report(Code::E0202, at, name + " does not take " + dtypeName(*dtype), frame);
     for (size_t i = 0; i < operands.size(); ++i)
@@ -352,21 +340,21 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
     all.push_back(*constant);
   }
 
-  Op op;
-  op.kind = kind;
-  op.compare = compare;
+  Op op(kind);
+  if (compares)
+    op.set(Key::Comparison, int64_t(comparison));
   for (const Tensor &tensor : all)
     op.operands.push_back(tensor.op);
   bool exceptional = false; // the `except` value of the data is among the elements
   for (size_t i = 0; i < all.size(); ++i)
     exceptional |= all[i].hasExcept || all[i].unmasked;
-  Tensor result = emit(std::move(op), kind == OpKind::Compare ? DType::Bool : *dtype, tensors[0].axes, span, frame);
+  Tensor result = emit(std::move(op), compares ? DType::Bool : *dtype, tensors[0].axes, span, frame);
   result.labels = tensors[0].labels;
   // Compared with a number, or chosen away by `where`, the exceptional value of the data is done with.
-  bool ends = (kind == OpKind::Compare && withNumber) ||
+  bool ends = (compares && withNumber) ||
               (where && !all[0].unmasked && operands[1].isTensor() != operands[2].isTensor());
   result.unmasked = exceptional && !ends;
-  if (*dtype == DType::I32 && kind != OpKind::Compare) {
+  if (*dtype == DType::I32 && !compares) {
     std::vector<Tensor> ranges = all;
     for (Tensor &tensor : ranges)
       tensor.range = openRange(tensor);

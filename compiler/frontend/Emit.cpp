@@ -84,7 +84,7 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
   op.instance = frame.node ? frame.node->instance : 0;
   op.block = frame.block;
   if (op.operands.empty()) // constants, parameters: no part of a block
-    op.block = op.kind == OpKind::Random ? frame.block : -1;
+    op.block = op.draws() ? frame.block : -1;
   Tensor result;
   result.dtype = dtype;
   result.axes = std::move(axes);

@@ -144,7 +144,7 @@ Value Elaborator::evalUnary(const Expr &expr, Frame &frame) {
   if (value.isTensor() && value.tensor.dtype != DType::Bool) {
     if (value.tensor.dtype == DType::F32)
       return elementwise(OpKind::Neg, {value}, {at}, expr.span, frame);
-    return elementwise(OpKind::Sub, {Value::of(Number(0)), value}, {at, at}, expr.span, frame, CompareKind::EQ, "-");
+    return elementwise(OpKind::Sub, {Value::of(Number(0)), value}, {at, at}, expr.span, frame, Comparison::EQ, "-");
   }
   return failure(Code::E0202, at, "`-` takes numbers, but this is " + describe(value, dims), frame);
 }
@@ -161,13 +161,13 @@ Value Elaborator::evalBinary(const Expr &expr, Frame &frame) {
     return constantBinary(expr.binary, left, right, expr, frame);
   static const struct {
     OpKind kind;
-    CompareKind compare;
+    Comparison compare;
   } table[] = {
-      {OpKind::Add, CompareKind::EQ},     {OpKind::Sub, CompareKind::EQ},      {OpKind::Mul, CompareKind::EQ},
-      {OpKind::Div, CompareKind::EQ},     {OpKind::Constant, CompareKind::EQ}, {OpKind::Pow, CompareKind::EQ},
-      {OpKind::Compare, CompareKind::EQ}, {OpKind::Compare, CompareKind::NE},  {OpKind::Compare, CompareKind::LT},
-      {OpKind::Compare, CompareKind::LE}, {OpKind::Compare, CompareKind::GT},  {OpKind::Compare, CompareKind::GE},
-      {OpKind::And, CompareKind::EQ},     {OpKind::Or, CompareKind::EQ}};
+      {OpKind::Add, Comparison::EQ},     {OpKind::Sub, Comparison::EQ},      {OpKind::Mul, Comparison::EQ},
+      {OpKind::Div, Comparison::EQ},     {OpKind::Constant, Comparison::EQ}, {OpKind::Pow, Comparison::EQ},
+      {OpKind::Compare, Comparison::EQ}, {OpKind::Compare, Comparison::NE},  {OpKind::Compare, Comparison::LT},
+      {OpKind::Compare, Comparison::LE}, {OpKind::Compare, Comparison::GT},  {OpKind::Compare, Comparison::GE},
+      {OpKind::And, Comparison::EQ},     {OpKind::Or, Comparison::EQ}};
   const auto &entry = table[static_cast<int>(expr.binary)];
   return elementwise(entry.kind, {left, right}, {expr.children[0]->span, expr.children[1]->span}, expr.span, frame,
                      entry.compare, spelling(expr.binary), expr.op);

@@ -1,48 +1,56 @@
-// GraphBuilder.cpp: value numbering by a byte string of everything that decides an op's value.
+// GraphBuilder.cpp: nodes, and value numbering by a byte string of everything that decides an op's value.
 #include "compiler/frontend/GraphBuilder.h"
 
 #include <cstring>
 
 namespace cinch {
 
-template <typename T> static void put(std::string &text, const T &value) {
-  char bytes[sizeof(T)];
-  std::memcpy(bytes, &value, sizeof(T));
-  text.append(bytes, sizeof(T));
+Op::Op(OpKind kind, std::vector<int> operands, std::initializer_list<std::pair<Key, AttrValue>> given)
+    : kind(kind), operands(std::move(operands)) {
+  for (const AttrInfo &info : infoOf(kind).attributes)
+    attributes.push_back(info.absent);
+  for (const auto &[key, value] : given)
+    set(key, value);
 }
 
-template <typename T> static void putAll(std::string &text, const std::vector<T> &values) {
-  put(text, values.size());
-  for (const T &value : values)
-    put(text, value);
+void Op::set(Key key, AttrValue value) { attributes[size_t(infoOf(kind).placeOf(key))] = std::move(value); }
+
+bool Op::draws() const {
+  const OpInfo &info = infoOf(kind);
+  return info.has(Key::Key) && !(info.has(Key::Dropout) && number(Key::Dropout) == 0);
 }
+
+namespace {
+// A value of any kind as bytes; lists with their lengths, so that no two values have the same.
+struct Bytes {
+  std::string text;
+
+  template <typename T> void operator()(const T &value) {
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    text.append(bytes, sizeof(T));
+  }
+  void operator()(std::monostate) {}
+  template <typename T> void operator()(const std::vector<T> &values) {
+    (*this)(values.size());
+    for (const T &value : values)
+      (*this)(value);
+  }
+};
+} // namespace
 
 static std::string identity(const Op &op) {
-  std::string text;
-  put(text, op.kind);
-  putAll(text, op.operands);
-  put(text, op.type.dtype);
-  putAll(text, op.type.shape);
-  put(text, op.type.batch);
-  put(text, op.index);
-  putAll(text, op.ints);
-  put(text, op.maps.size());
-  for (const std::vector<int64_t> &map : op.maps)
-    putAll(text, map);
-  put(text, op.number);
-  putAll(text, op.numbers);
-  put(text, op.compare);
-  put(text, op.reduce);
-  put(text, op.random);
-  put(text, op.key);
-  put(text, op.hasExcept);
-  put(text, op.except);
-  put(text, op.attend.causal);
-  put(text, op.attend.hasKeys);
-  put(text, op.attend.hasBias);
-  put(text, op.attend.scale);
-  put(text, op.attend.dropout);
-  return text;
+  Bytes bytes;
+  bytes(op.kind);
+  bytes(op.operands);
+  bytes(op.type.dtype);
+  bytes(op.type.shape);
+  bytes(op.type.batch);
+  for (const AttrValue &value : op.attributes) {
+    bytes(value.index());
+    std::visit(bytes, value);
+  }
+  return bytes.text;
 }
 
 int GraphBuilder::add(Op op) {
@@ -51,10 +59,10 @@ int GraphBuilder::add(Op op) {
     return entry->second;
   uint8_t facts = 0;
   for (int operand : op.operands)
-    facts |= known[operand];
+    facts |= operand < 0 ? 0 : known[operand];
   if (op.kind == OpKind::Parameter)
     facts |= FromParameter;
-  if (op.kind == OpKind::Random || (op.kind == OpKind::Attend && op.attend.dropout > 0))
+  if (op.draws())
     facts |= FromRandom;
   graph.ops.push_back(std::move(op));
   known.push_back(facts);
@@ -69,7 +77,8 @@ Graph GraphBuilder::finish(const std::vector<int *> &roots) {
   for (int op = size() - 1; op >= 0; --op)
     if (place[op] == 0)
       for (int operand : graph.ops[op].operands)
-        place[operand] = 0;
+        if (operand >= 0)
+          place[operand] = 0;
   Graph result;
   for (int op = 0; op < size(); ++op) {
     if (place[op] < 0)
@@ -77,7 +86,7 @@ Graph GraphBuilder::finish(const std::vector<int *> &roots) {
     place[op] = static_cast<int>(result.ops.size());
     result.ops.push_back(graph.ops[op]);
     for (int &operand : result.ops.back().operands)
-      operand = place[operand];
+      operand = operand < 0 ? -1 : place[operand];
   }
   for (int *root : roots)
     if (*root >= 0)

@@ -134,9 +134,10 @@ static void lookThroughTranspose(Tensor &tensor, const GraphBuilder &graph) {
   while (graph.at(tensor.op).kind == OpKind::Transpose) {
     const Op &op = graph.at(tensor.op);
     Tensor source = tensor;
-    for (size_t i = 0; i < op.ints.size(); ++i) {
-      source.labels[op.ints[i]] = tensor.labels[i];
-      source.axes[op.ints[i]] = tensor.axes[i];
+    const std::vector<int64_t> &permutation = op.integers(Key::Permutation);
+    for (size_t i = 0; i < permutation.size(); ++i) {
+      source.labels[permutation[i]] = tensor.labels[i];
+      source.axes[permutation[i]] = tensor.axes[i];
     }
     source.op = op.operands[0];
     tensor = source;
@@ -153,8 +154,8 @@ Tensor Elaborator::contract(Tensor left, Tensor right, const std::vector<int> &r
       entry->second = betterName(entry->second, tensor->axes[i]);
     }
   }
-  Op op;
-  op.kind = OpKind::Contract;
+  std::vector<int> operands;
+  Lists maps;
   for (Tensor *tensor : {&left, &right}) {
     std::vector<int> labels = tensor->labels;
     std::vector<Number> axes = tensor->axes;
@@ -164,18 +165,19 @@ Tensor Elaborator::contract(Tensor left, Tensor right, const std::vector<int> &r
         axes.push_back(sizes[label]);
       }
     *tensor = bring(*tensor, labels, axes, span, frame);
-    op.operands.push_back(tensor->op);
-    op.maps.push_back({});
+    operands.push_back(tensor->op);
+    maps.emplace_back();
     for (int label : labels) {
       auto kept = std::find(result.begin(), result.end(), label);
       auto gone = std::find(summed.begin(), summed.end(), label);
-      op.maps.back().push_back(kept != result.end() ? kept - result.begin()
-                                                    : static_cast<int64_t>(result.size()) + (gone - summed.begin()));
+      maps.back().push_back(kept != result.end() ? kept - result.begin()
+                                                 : static_cast<int64_t>(result.size()) + (gone - summed.begin()));
     }
   }
   std::vector<Number> axes;
   for (int label : result)
     axes.push_back(sizes[label]);
+  Op op(OpKind::Contract, operands, {{Key::LhsLabels, maps[0]}, {Key::RhsLabels, maps[1]}});
   Tensor product = emit(std::move(op), DType::F32, axes, span, frame);
   product.labels = result;
   product.unmasked = left.unmasked || right.unmasked;

@@ -103,10 +103,7 @@ bool Elaborator::checkGatherRange(const Tensor &index, const Number &axis, Span 
 Tensor Elaborator::dropAxis(const Tensor &tensor, size_t axis, int64_t at, Span span, Frame &frame) {
   Tensor result = tensor;
   if (tensor.axes[axis].integer() != 1) {
-    Op slice;
-    slice.kind = OpKind::Slice;
-    slice.operands = {tensor.op};
-    slice.ints = {static_cast<int64_t>(axis), at, at + 1};
+    Op slice(OpKind::Slice, {tensor.op}, {{Key::Axis, int64_t(axis)}, {Key::Begin, at}, {Key::End, at + 1}});
     std::vector<Number> axes = tensor.axes;
     axes[axis] = Number(1);
     result.op = emit(std::move(slice), tensor.dtype, axes, span, frame).op;
@@ -114,10 +111,7 @@ Tensor Elaborator::dropAxis(const Tensor &tensor, size_t axis, int64_t at, Span 
   result.axes.erase(result.axes.begin() + axis);
   if (!result.labels.empty())
     result.labels.erase(result.labels.begin() + axis);
-  Op reshape;
-  reshape.kind = OpKind::Reshape;
-  reshape.operands = {result.op};
-  result.op = emit(std::move(reshape), tensor.dtype, result.axes, span, frame).op;
+  result.op = emit(Op(OpKind::Reshape, {result.op}), tensor.dtype, result.axes, span, frame).op;
   return result;
 }
 
@@ -162,10 +156,7 @@ Value Elaborator::indexWhole(const Tensor &base, const Expr &expr, Frame &frame)
       }
       if (size && *from == 0 && *to == *size && sameSize(*end, axis))
         continue;
-      Op op;
-      op.kind = OpKind::Slice;
-      op.operands = {result.op};
-      op.ints = {static_cast<int64_t>(k), *from, *to};
+      Op op(OpKind::Slice, {result.op}, {{Key::Axis, int64_t(k)}, {Key::Begin, *from}, {Key::End, *to}});
       result.axes[k] = *length;
       result.op = emit(std::move(op), result.dtype, result.axes, expr.span, frame).op;
       continue;
@@ -202,9 +193,6 @@ Value Elaborator::indexWhole(const Tensor &base, const Expr &expr, Frame &frame)
     return Value::of(result);
 
   // The axes of the index tensor replace the axis.
-  Op op;
-  op.kind = OpKind::Gather;
-  op.operands = {result.op, index->op};
   std::vector<Number> axes;
   std::vector<int64_t> ofBase, ofIndex;
   for (size_t k = 0; k < result.axes.size(); ++k) {
@@ -219,7 +207,7 @@ Value Elaborator::indexWhole(const Tensor &base, const Expr &expr, Frame &frame)
       axes.push_back(axis);
     }
   }
-  op.maps = {ofBase, ofIndex};
+  Op op(OpKind::Gather, {result.op, index->op}, {{Key::XLabels, ofBase}, {Key::IndexLabels, Lists{ofIndex}}});
   Tensor gathered = emit(std::move(op), result.dtype, axes, expr.span, frame);
   gathered.range = result.range;
   gathered.hasExcept = result.hasExcept;
@@ -319,21 +307,21 @@ Value Elaborator::indexScalar(const Tensor &base, const Expr &expr, Frame &frame
     gathered.labels.push_back(label);
     gathered.axes.push_back(axis);
   }
-  auto place = [&](int label) {
+  auto place = [&](int label) -> int64_t {
     return std::find(gathered.labels.begin(), gathered.labels.end(), label) - gathered.labels.begin();
   };
-  Op op;
-  op.kind = OpKind::Gather;
-  op.operands = {result.op};
-  op.maps.push_back({});
+  std::vector<int> operands = {result.op};
+  std::vector<int64_t> ofBase;
+  Lists ofIndices;
   for (int label : result.labels)
-    op.maps[0].push_back(label >= 0 ? place(label) : label + 1); // -1 - j stands for index tensor j
+    ofBase.push_back(label >= 0 ? place(label) : label + 1); // -1 - j stands for index tensor j
   for (const Tensor &tensor : gathers) {
-    op.operands.push_back(tensor.op);
-    op.maps.push_back({});
+    operands.push_back(tensor.op);
+    ofIndices.emplace_back();
     for (int label : tensor.labels)
-      op.maps.back().push_back(place(label));
+      ofIndices.back().push_back(place(label));
   }
+  Op op(OpKind::Gather, operands, {{Key::XLabels, ofBase}, {Key::IndexLabels, ofIndices}});
   gathered.op = emit(std::move(op), result.dtype, gathered.axes, expr.span, frame).op;
   return Value::of(gathered);
 }

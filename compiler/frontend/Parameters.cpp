@@ -30,35 +30,35 @@ bool Elaborator::resolveInit(const Value &value, const Tensor &tensor, Span span
   double fan = d.fanOut ? out : in;
   switch (d.kind) {
   case Distribution::Constant:
-    init = {Init::Constant, d.a};
+    init = {InitKind::Constant, d.a};
     break;
   case Distribution::Normal:
-    init = {Init::Normal, d.a};
+    init = {InitKind::Normal, d.a};
     break;
   case Distribution::TruncatedNormal:
-    init = {Init::TruncatedNormal, d.a};
+    init = {InitKind::TruncatedNormal, d.a};
     break;
   case Distribution::Uniform:
-    init = {Init::Uniform, d.a};
+    init = {InitKind::Uniform, d.a};
     break;
   case Distribution::Orthogonal:
     if (tensor.axes.size() < 2) {
       report(Code::E0309, span, "`orthogonal` needs two axes or more, but the parameter is " + typeOf(tensor), frame);
       return false;
     }
-    init = {Init::Orthogonal, d.a};
+    init = {InitKind::Orthogonal, d.a};
     break;
   case Distribution::KaimingNormal:
-    init = {Init::Normal, std::sqrt(2 / fan)};
+    init = {InitKind::Normal, std::sqrt(2 / fan)};
     break;
   case Distribution::KaimingUniform:
-    init = {Init::Uniform, std::sqrt(6 / fan)};
+    init = {InitKind::Uniform, std::sqrt(6 / fan)};
     break;
   case Distribution::XavierNormal:
-    init = {Init::Normal, std::sqrt(2 / (in + out))};
+    init = {InitKind::Normal, std::sqrt(2 / (in + out))};
     break;
   case Distribution::XavierUniform:
-    init = {Init::Uniform, std::sqrt(6 / (in + out))};
+    init = {InitKind::Uniform, std::sqrt(6 / (in + out))};
     break;
   }
   return true;
@@ -96,11 +96,9 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
                        std::to_string(kLongestPath),
                    frame);
   auto [entry, isNew] = frame.node->parameters.try_emplace(name, static_cast<int>(program.parameters.size()));
-  Op op;
-  op.kind = OpKind::Parameter;
-  op.index = entry->second;
   int bad = badOps;
-  tensor = emit(op, DType::F32, *axes, statement.names[0].span, frame);
+  Op op(OpKind::Parameter, {}, {{Key::Index, int64_t(entry->second)}});
+  tensor = emit(std::move(op), DType::F32, *axes, statement.names[0].span, frame);
   if (bad != badOps)
     return {};
   const TensorType &type = graph->at(tensor.op).type;
@@ -149,7 +147,7 @@ void Elaborator::orderParameters() {
   for (Graph *g : {&program.step, &program.evaluation, &program.prediction})
     for (Op &op : g->ops)
       if (op.kind == OpKind::Parameter)
-        op.index = place[op.index];
+        op.set(Key::Index, int64_t(place[op.integer(Key::Index)]));
 }
 
 } // namespace cinch

@@ -5,22 +5,7 @@
 
 namespace cinch {
 
-static const char *const opNames[] = {
-    "parameter",     "field",    "valid_rows", "constant",  "vector",        "range",       "neg",    "exp",
-    "expm1",         "log",      "log1p",      "sqrt",      "sin",           "cos",         "tanh",   "erf",
-    "sigmoid",       "softplus", "abs",        "floor",     "stop_gradient", "not",         "and",    "or",
-    "cast",          "add",      "sub",        "mul",       "div",           "pow",         "max",    "min",
-    "compare",       "where",    "broadcast",  "transpose", "reshape",       "slice",       "pad",    "concat",
-    "reverse",       "reduce",   "contract",   "gather",    "softmax",       "log_softmax", "argmax", "argmin",
-    "cross_entropy", "attend",   "random"};
-static const char *const compareNames[] = {"eq", "ne", "lt", "le", "gt", "ge"};
-static const char *const reduceNames[] = {"sum", "mean", "max", "min", "prod", "any", "all"};
-static const char *const randomNames[] = {"uniform", "normal", "int", "bool"};
-static const char *const initNames[] = {"constant", "normal", "truncated_normal", "uniform", "orthogonal"};
 static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
-static const char *const optimizerNames[] = {"sgd", "adam", "adamw"};
-static const char *const scheduleNames[] = {"constant",     "linear", "cosine",      "polynomial",
-                                            "inverse_sqrt", "step",   "exponential", "wsd"};
 static const char *const dtypeNames[] = {"f32", "i32", "bool"};
 
 static std::string real(double value) {
@@ -36,69 +21,61 @@ static std::string typeText(const TensorType &type) {
   return text + "]";
 }
 
+static std::string real(int64_t value) { return std::to_string(value); }
 template <typename T> static std::string listText(const std::vector<T> &values) {
   std::string text;
   for (const T &value : values)
-    text += (text.empty() ? "" : ", ") + std::to_string(value);
+    text += (text.empty() ? "" : ", ") + real(value);
   return "[" + text + "]";
 }
 
+// An attribute behind its name, which lists, choices and the number of a constant do without; those that say what is so anyway
+// are left out.
+static std::string attributeText(const AttrInfo &info, const AttrValue &value) {
+  if (value == info.absent)
+    return "";
+  std::string text, name = info.key == Key::Number ? "" : std::string(" ") + info.name;
+  switch (info.kind) {
+  case AttrKind::Integer:
+    return name + " " + real(std::get<int64_t>(value));
+  case AttrKind::Number:
+    return name + " " + real(std::get<double>(value));
+  case AttrKind::Flag:
+    return name;
+  case AttrKind::Integers:
+    return " " + listText(std::get<std::vector<int64_t>>(value));
+  case AttrKind::Numbers:
+    return " " + listText(std::get<std::vector<double>>(value));
+  case AttrKind::Lists:
+    for (const std::vector<int64_t> &list : std::get<Lists>(value))
+      text += " " + listText(list);
+    return text;
+  case AttrKind::Choice:
+    break;
+  }
+  return std::string(" ") + nameOf(info.choice, std::get<int64_t>(value));
+}
+
 static std::string opText(const Op &op, const Program &program, size_t number) {
-  std::string text = "  %" + std::to_string(number) + " = " + opNames[static_cast<int>(op.kind)];
-  switch (op.kind) {
-  case OpKind::Parameter:
-    text += " " + program.parameters[op.index].path;
-    break;
-  case OpKind::Field:
-    text += " " + program.datasets[program.train.dataset].fields[op.index].name;
-    break;
-  case OpKind::Constant:
-    text += " " + real(op.number);
-    break;
-  case OpKind::Vector:
-    text += " [";
-    for (size_t i = 0; i < op.numbers.size(); ++i)
-      text += (i ? ", " : "") + real(op.numbers[i]);
-    text += "]";
-    break;
-  case OpKind::Compare:
-    text += std::string(" ") + compareNames[static_cast<int>(op.compare)];
-    break;
-  case OpKind::Reduce:
-    text += std::string(" ") + reduceNames[static_cast<int>(op.reduce)];
-    break;
-  case OpKind::Random: {
-    char key[24];
-    snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(op.key));
-    text += std::string(" ") + randomNames[static_cast<int>(op.random)] + " key " + key;
-    if (op.random == RandomKind::Int || op.random == RandomKind::Bool)
-      text += " " + real(op.number);
-    break;
-  }
-  default:
-    break;
-  }
+  const OpInfo &info = infoOf(op.kind);
+  std::string text = "  %" + std::to_string(number) + " = " + info.name;
+  if (op.kind == OpKind::Parameter)
+    text += " " + program.parameters[op.integer(Key::Index)].path;
+  if (op.kind == OpKind::Field)
+    text += " " + program.datasets[program.train.dataset].fields[op.integer(Key::Index)].name;
+  auto attributes = [&](bool choices) { // choices stand before the operands
+    for (size_t i = 0; i < info.attributes.size(); ++i)
+      if (info.attributes[i].key != Key::Index && (info.attributes[i].kind == AttrKind::Choice) == choices)
+        text += attributeText(info.attributes[i], op.attributes[i]);
+  };
+  attributes(true);
   for (size_t i = 0; i < op.operands.size(); ++i)
-    text += (i ? ", %" : " %") + std::to_string(op.operands[i]);
-  if (!op.ints.empty() || op.kind == OpKind::Broadcast)
-    text += " " + listText(op.ints);
-  for (const std::vector<int64_t> &map : op.maps)
-    text += " " + listText(map);
-  if (op.kind == OpKind::Pad)
-    text += " fill " + real(op.number);
-  if (op.kind == OpKind::CrossEntropy && op.number != 0)
-    text += " smooth " + real(op.number);
-  if (op.hasExcept)
-    text += " except " + std::to_string(op.except);
-  if (op.kind == OpKind::Attend) {
-    text += std::string(op.attend.causal ? " causal" : "") + (op.attend.hasKeys ? " keys" : "") +
-            (op.attend.hasBias ? " bias" : "") + " scale " + real(op.attend.scale);
-    if (op.attend.dropout > 0) {
-      char key[24];
-      snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(op.key));
-      text += " dropout " + real(op.attend.dropout) + " key " + key;
+    if (op.operands[i] >= 0) {
+      bool optional = i < info.operands.size() && info.operands[i].count == Count::Optional;
+      text += (optional ? std::string(" ") + info.operands[i].name + " %" : i ? ", %" : " %") +
+              std::to_string(op.operands[i]);
     }
-  }
+  attributes(false);
   text += " : " + typeText(op.type);
   std::string marks = std::string(op.keep ? " keep" : "") + (op.recompute ? " recompute" : "");
   if (op.block >= 0)
@@ -147,15 +124,21 @@ static std::string trainText(const Program &program) {
   std::string text = "train " + train.model + " on " + program.datasets[train.dataset].name + " seed " +
                      std::to_string(train.seed) + (train.f64 ? " f64" : "") + "\n";
   for (const Optimizer &o : train.optimizers) {
-    text += std::string("  optimizer ") + optimizerNames[o.kind] + " lr " + real(o.lr) + " decay " + real(o.decay);
-    if (o.kind == Optimizer::SGD)
-      text += " momentum " + real(o.momentum) + (o.nesterov ? " nesterov" : "");
-    else
-      text += " betas " + real(o.beta1) + " " + real(o.beta2) + " eps " + real(o.eps);
+    text += std::string("  optimizer ") + o.rule->name;
+    for (const Hyperparameter &each : o.rule->hyperparameters) {
+      size_t place = o.rule->placeOf(each.name);
+      if (each.kind == Hyperparameter::Flag) {
+        text += o.values[place] != 0 ? std::string(" ") + each.name : "";
+        continue;
+      }
+      text += std::string(" ") + each.name;
+      for (size_t i = 0; i < each.size(); ++i)
+        text += " " + real(o.values[place + i]);
+    }
     text += "\n";
   }
   const Schedule &s = train.schedule;
-  text += std::string("  schedule ") + scheduleNames[s.kind] + " warmup " + real(s.warmup) + " end " + real(s.end) +
+  text += std::string("  schedule ") + nameOf(s.kind) + " warmup " + real(s.warmup) + " end " + real(s.end) +
           " power " + real(s.power) + " factor " + real(s.factor) + " every " + real(s.every) + " decay " +
           real(s.decay);
   if (!s.at.empty())
@@ -198,7 +181,7 @@ std::string printProgram(const Program &program) {
     for (int64_t axis : parameter.type.shape)
       size *= axis;
     total += size;
-    text += "parameter " + parameter.path + ": " + typeText(parameter.type) + " ~ " + initNames[parameter.init.kind] +
+    text += "parameter " + parameter.path + ": " + typeText(parameter.type) + " ~ " + nameOf(parameter.init.kind) +
             " " + real(parameter.init.a) + " optimizer " + std::to_string(parameter.optimizer) +
             (parameter.decays ? "" : " no decay") + (parameter.frozen ? " frozen" : "") + "\n";
   }

@@ -4,8 +4,13 @@
 #ifndef CINCH_COMPILER_FRONTEND_PROGRAM_H
 #define CINCH_COMPILER_FRONTEND_PROGRAM_H
 
+#include "dialects/ops/Optimizers.h"
+#include "dialects/ops/Ops.h"
+
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cinch {
@@ -16,76 +21,31 @@ struct Span {
   uint32_t begin = 0, end = 0; // byte offsets
 };
 
-enum class DType { F32, I32, Bool };
-
-struct TensorType {
-  DType dtype = DType::F32;
-  std::vector<int64_t> shape;
-  int batch = -1; // which axis holds the examples; -1: none
-};
-
-enum class OpKind {
-  // Inputs. `index` says which.
-  Parameter,  // Program::parameters[index]
-  Field,      // the `index`-th field of the dataset the graph reads
-  ValidRows,  // bool[B]: false for the rows that pad the last batch of an evaluation (evaluation graph only)
-  // Constants.
-  Constant,   // `number` everywhere (shape may be []: a scalar)
-  Vector,     // 1-D, `numbers`
-  Range,      // i32[N]: 0, 1, ..
-  // Element-wise: operands and result have one and the same shape (the elaborator inserts Broadcast).
-  Neg, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf, Sigmoid, Softplus, Abs, Floor, StopGradient,
-  Not, And, Or, Cast, // Cast: to type.dtype, from i32/bool to f32 or bool to i32
-  Add, Sub, Mul, Div, Pow, Max, Min, // Pow: f32; a constant operand is a Constant of the full shape
-  Compare,    // `compare`; result bool
-  Where,      // operands: bool, a, b
-  // Shape.
-  Broadcast,  // ints[i] = the result axis of operand axis i (strictly increasing). No axis is stretched.
-  Transpose,  // result axis i = operand axis ints[i]
-  Reshape,    // row-major, to type.shape; never moves the batch axis past others
-  Slice,      // one axis: ints = {axis, begin, end}; keeps the axis
-  Pad,        // ints = {axis, before, after}, `number` fills
-  Concat,     // ints = {axis}
-  Reverse,    // ints = {axis}
-  // Everything else.
-  Reduce,     // `reduce` over axes ints (increasing); the axes go away. Sum and Mean: f32 operand. Any, All: bool.
-  Contract,   // two f32 operands; maps[0], maps[1]: one label an axis. Labels 0..r-1 are the result's axes in order; labels
-              // >= r are summed, the smallest slowest (batch first). Every summed label is in both maps.
-  Gather,     // operand 0: x; operands 1..k: i32 index tensors. maps[0]: one entry an axis of x: label >= 0, or -(j) for
-              // "at operand j". maps[j]: labels of the axes of index tensor j. Result axes are labels 0..r-1 in order.
-  Softmax, LogSoftmax, ArgMax, ArgMin, // ints = {axis}
-  CrossEntropy, // operands: logits, y; ints = {axis}; `number` = smooth; has `except`: see Op::except
-  Attend,     // operands q[..,A,T,K] k[..,G,S,K] v[..,G,S,E] [keys bool[..,S]] [bias f32[A,T,S]]; see Op::attend
-  Random,     // `random`; `key` is the hash of the call path; `number` = p (Bool), n (Int)
-};
-
-enum class CompareKind { EQ, NE, LT, LE, GT, GE };
-enum class ReduceKind { Sum, Mean, Max, Min, Prod, Any, All };
-enum class RandomKind { Uniform, Normal, Int, Bool };
-
+// A node of a graph: an op of the table (dialects/ops/Ops.h; its meaning stands with its definition in dialects/nn), or an
+// input. The elaborator writes out what `nn` has no op for: broadcasts of operands, means.
 struct Op {
   OpKind kind = OpKind::Constant;
-  std::vector<int> operands; // indices of earlier ops of the same graph
-  TensorType type;
+  std::vector<int> operands; // indices of earlier ops of the same graph, as the table lists operands; -1: absent
+  std::vector<AttrValue> attributes; // one for each of the table
+  TensorType type;           // of the result; of the first one, if the op has more
   Span span;                 // where the user (or the prelude) wrote it
   int instance = 0;          // index into Program::instances
-  int index = 0;
-  std::vector<int64_t> ints;
-  std::vector<std::vector<int64_t>> maps;
-  double number = 0;
-  std::vector<double> numbers;
-  CompareKind compare = CompareKind::EQ;
-  ReduceKind reduce = ReduceKind::Sum;
-  RandomKind random = RandomKind::Uniform;
-  uint64_t key = 0;
-  bool hasExcept = false;    // CrossEntropy: label `except` counts 0 and has no gradient
-  int64_t except = 0;
-  struct { bool causal = false, hasKeys = false, hasBias = false; double scale = 1, dropout = 0; } attend;
+  const char *written = "";  // what messages call it, if that is not the name of the op: "mean" of the sum that it is made of
   // Hints: they may make a plan slow, never wrong.
   bool keep = false, recompute = false; // @checkpoint, @recompute
   int block = -1;            // number of the block of a `repeat` this op is in (counted over the file); -1: none.
                              // The op whose value is the result of that block has blockEnd.
   bool blockEnd = false;
+
+  explicit Op(OpKind kind, std::vector<int> operands = {},
+              std::initializer_list<std::pair<Key, AttrValue>> given = {});
+  void set(Key, AttrValue);
+  const AttrValue &attribute(Key key) const { return attributes[size_t(infoOf(kind).placeOf(key))]; }
+  int64_t integer(Key key) const { return std::get<int64_t>(attribute(key)); }
+  double number(Key key) const { return std::get<double>(attribute(key)); }
+  bool flag(Key key) const { return std::get<bool>(attribute(key)); }
+  const std::vector<int64_t> &integers(Key key) const { return std::get<std::vector<int64_t>>(attribute(key)); }
+  bool draws() const; // its value is random
 };
 
 struct Graph {
@@ -100,8 +60,8 @@ struct Instance {            // one call of a layer, for messages: "`ff = mlp` o
 };
 
 struct Init {
-  enum Kind { Constant, Normal, TruncatedNormal, Uniform, Orthogonal } kind = Constant; // zeros and ones are Constant;
-  double a = 0;              // value, deviation, half-width or gain. kaiming_* and xavier_* come resolved.
+  InitKind kind = InitKind::Constant; // zeros and ones are Constant; kaiming_* and xavier_* come resolved
+  double a = 0;              // value, deviation, half-width or gain
 };
 
 struct Parameter {
@@ -137,14 +97,15 @@ struct Dataset {
 };
 
 struct Optimizer {
-  enum Kind { SGD, Adam, AdamW } kind = SGD;
-  double lr = 0, momentum = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
-  bool nesterov = false;
+  const OptimizerRule *rule = nullptr;
+  std::vector<double> values; // of its hyperparameters, in the order of the rule; a pair has two
   Span span;
+
+  double value(std::string_view hyperparameter) const { return values[rule->placeOf(hyperparameter)]; }
 };
 
 struct Schedule {
-  enum Kind { Constant, Linear, Cosine, Polynomial, InverseSqrt, Step, Exponential, WSD } kind = Constant;
+  ScheduleKind kind = ScheduleKind::Constant;
   double warmup = 0, end = 0, power = 1, factor = 1, every = 0, decay = 0;
   std::vector<int64_t> at;
 };

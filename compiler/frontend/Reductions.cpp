@@ -28,26 +28,22 @@ Value Elaborator::evalReduction(const Expr &expr, Frame &frame) {
   return reduceByIndex(expr, frame);
 }
 
-static std::optional<ReduceKind> kindOf(ReductionOp op) {
+// A mean is a sum, divided afterwards.
+static Reduction reductionOf(ReductionOp op) {
   switch (op) {
-  case ReductionOp::Sum:
-    return ReduceKind::Sum;
-  case ReductionOp::Mean:
-    return ReduceKind::Mean;
   case ReductionOp::Max:
-    return ReduceKind::Max;
+    return Reduction::Max;
   case ReductionOp::Min:
-    return ReduceKind::Min;
+    return Reduction::Min;
   case ReductionOp::Prod:
-    return ReduceKind::Prod;
+    return Reduction::Prod;
   case ReductionOp::Any:
-    return ReduceKind::Any;
+    return Reduction::Any;
   case ReductionOp::All:
-    return ReduceKind::All;
-  case ReductionOp::Scan:
-    break;
+    return Reduction::All;
+  default:
+    return Reduction::Sum;
   }
-  return std::nullopt;
 }
 
 Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
@@ -93,7 +89,7 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
       value = constantBinary(BinaryOp::Mul, *left, *right, body, frame);
     else if (!left->isTensor() || !right->isTensor() || !contracts(left->tensor, right->tensor))
       value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span,
-                          frame, CompareKind::EQ, "*");
+                          frame, Comparison::EQ, "*");
   } else {
     value = eval(body, frame);
   }
@@ -130,12 +126,12 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
                                        {gone.begin(), gone.end()}, expr.span, frame));
     if (expr.reduction == ReductionOp::Mean)
       product = elementwise(OpKind::Mul, {product, Value::of(*divideNumbers(Number(1), count))}, {expr.span, expr.span},
-                            expr.span, frame, CompareKind::EQ, "mean");
+                            expr.span, frame, Comparison::EQ, "mean");
     return leave(product);
   }
   if (contraction)
     value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span,
-                        frame, CompareKind::EQ, "*");
+                        frame, Comparison::EQ, "*");
   if (!value.isTensor())
     return leave(value.isError() ? Value()
                                  : failure(Code::E0407, body.span,
@@ -216,15 +212,12 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
   return reduce(expr, tensor, mask, {axes.begin(), axes.end()}, frame);
 }
 
-Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::vector<int64_t> &axes, Span span,
+Tensor Elaborator::emitReduce(ReductionOp kind, const Tensor &value, const std::vector<int64_t> &axes, Span span,
                               Frame &frame) {
-  Op op;
-  op.kind = OpKind::Reduce;
-  op.reduce = kind;
-  op.operands = {value.op};
-  op.ints = axes;
   Tensor result = value;
+  double count = 1;
   for (size_t i = axes.size(); i-- > 0;) {
+    count *= result.axes[axes[i]].real;
     result.axes.erase(result.axes.begin() + axes[i]);
     if (!result.labels.empty())
       result.labels.erase(result.labels.begin() + axes[i]);
@@ -232,24 +225,32 @@ Tensor Elaborator::emitReduce(ReduceKind kind, const Tensor &value, const std::v
   result.hasExcept = result.unmasked = false;
   if (axes.empty())
     return result;
-  result.op = emit(std::move(op), value.dtype, result.axes, span, frame).op;
+  Op op(OpKind::Reduce, {value.op}, {{Key::Reduction, int64_t(reductionOf(kind))}, {Key::Axes, axes}});
+  op.written = kind == ReductionOp::Mean ? "mean" : "";
+  result.op = emit(op, value.dtype, result.axes, span, frame).op;
+  if (kind == ReductionOp::Mean && count != 1) {
+    int number = emit(Op(OpKind::Constant, {}, {{Key::Number, count}}), DType::F32, result.axes, span, frame).op;
+    Op share(OpKind::Div, {result.op, number});
+    share.written = op.written;
+    result.op = emit(std::move(share), DType::F32, result.axes, span, frame).op;
+  }
   return result;
 }
 
 Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
                          Frame &frame) {
-  ReduceKind kind = *kindOf(expr.reduction);
+  ReductionOp kind = expr.reduction;
   std::string name = std::string("`") + spelling(expr.reduction) + "`";
   Span span = expr.span;
-  bool adds = kind == ReduceKind::Sum || kind == ReduceKind::Mean,
-       logic = kind == ReduceKind::Any || kind == ReduceKind::All;
+  bool adds = kind == ReductionOp::Sum || kind == ReductionOp::Mean,
+       logic = kind == ReductionOp::Any || kind == ReductionOp::All;
   if (mask && !adds && !logic)
     return failure(Code::E0407, expr.op, name + " takes no `where`; only sum, mean, any and all do", frame);
   if (logic != (value.dtype == DType::Bool) && !(adds && value.dtype == DType::Bool))
     return failure(Code::E0407, expr.op, name + " does not take " + dtypeName(value.dtype), frame);
   if (adds && value.dtype == DType::I32) {
-    report(kind == ReduceKind::Sum ? Code::E0710 : Code::E0407, expr.op,
-           name + (kind == ReduceKind::Sum ? " of i32 is not there yet" : " does not take i32"), frame)
+    report(kind == ReductionOp::Sum ? Code::E0710 : Code::E0407, expr.op,
+           name + (kind == ReductionOp::Sum ? " of i32 is not there yet" : " does not take i32"), frame)
         .help("write f32(x)");
     return {};
   }
@@ -260,10 +261,7 @@ Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> m
                    frame);
   value.hasExcept = value.unmasked = false;
   if (adds && value.dtype == DType::Bool) {
-    Op cast;
-    cast.kind = OpKind::Cast;
-    cast.operands = {value.op};
-    value.op = emit(std::move(cast), DType::F32, value.axes, span, frame).op;
+    value.op = emit(Op(OpKind::Cast, {value.op}), DType::F32, value.axes, span, frame).op;
     value.dtype = DType::F32;
   }
   int batch = batchAxis(value.axes);
@@ -279,43 +277,38 @@ Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> m
     return result;
   }
   Value all = Value::of(value), condition = Value::of(*mask);
-  if (kind == ReduceKind::Any)
+  if (kind == ReductionOp::Any)
     return Value::of(emitReduce(kind, elementwise(OpKind::And, {condition, all}, {span, span}, span, frame).tensor,
                                 axes, span, frame));
-  if (kind == ReduceKind::All) {
+  if (kind == ReductionOp::All) {
     Value outside = elementwise(OpKind::Not, {condition}, {span}, span, frame);
     return Value::of(
         emitReduce(kind, elementwise(OpKind::Or, {outside, all}, {span, span}, span, frame).tensor, axes, span, frame));
   }
   Value zero = Value::of(Number(0)), one = Value::of(Number(1));
   Value inside = elementwise(OpKind::Where, {condition, all, zero}, {span, span, span}, span, frame);
-  Value sum = Value::of(emitReduce(ReduceKind::Sum, inside.tensor, axes, span, frame));
-  if (kind == ReduceKind::Sum)
+  Value sum = Value::of(emitReduce(ReductionOp::Sum, inside.tensor, axes, span, frame));
+  if (kind == ReductionOp::Sum)
     return sum;
-  Op cast;
-  cast.kind = OpKind::Cast;
-  cast.operands = {mask->op};
-  Tensor counted = emit(std::move(cast), DType::F32, mask->axes, span, frame);
+  Tensor counted = emit(Op(OpKind::Cast, {mask->op}), DType::F32, mask->axes, span, frame);
   counted.labels = mask->labels;
-  Value count = Value::of(emitReduce(ReduceKind::Sum, counted, axes, span, frame));
+  Value count = Value::of(emitReduce(ReductionOp::Sum, counted, axes, span, frame));
   count = elementwise(OpKind::Max, {count, one}, {span, span}, span, frame); // none: the sum is 0 and stays it
   return elementwise(OpKind::Div, {sum, count}, {span, span}, span, frame);
 }
 
 // The rows of an evaluation's last batch that are examples.
 std::optional<Tensor> Elaborator::validRows(Span span, Frame &frame) {
-  Op op;
-  op.kind = OpKind::ValidRows;
-  return emit(std::move(op), DType::Bool, {Number::ofDim(batchDim, dims[batchDim].value)}, span, frame);
+  return emit(Op(OpKind::ValidRows), DType::Bool, {Number::ofDim(batchDim, dims[batchDim].value)}, span, frame);
 }
 
 // In the step: over the full batch, whose size is known. In an evaluation: sums over the valid rows of this batch, so
 // that the sums of all batches may be added, and the number of valid rows is such a sum too.
 Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
                               Frame &frame) {
-  ReduceKind kind = *kindOf(expr.reduction);
+  ReductionOp kind = expr.reduction;
   Span span = expr.span;
-  if (kind == ReduceKind::Max || kind == ReduceKind::Min || kind == ReduceKind::Prod)
+  if (kind == ReductionOp::Max || kind == ReductionOp::Min || kind == ReductionOp::Prod)
     return failure(Code::E0710, expr.op,
                    std::string("`") + spelling(expr.reduction) + "` over the batch is not there yet", frame);
   if (mode == GraphMode::Evaluation) {
@@ -329,37 +322,34 @@ Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tens
     mask = both.tensor;
   }
   auto cast = [&](const Tensor &flags) {
-    Op op;
-    op.kind = OpKind::Cast;
-    op.operands = {flags.op};
-    Tensor numbers = emit(std::move(op), DType::F32, flags.axes, span, frame);
+    Tensor numbers = emit(Op(OpKind::Cast, {flags.op}), DType::F32, flags.axes, span, frame);
     numbers.labels = flags.labels;
     return numbers;
   };
-  if (kind == ReduceKind::Any || kind == ReduceKind::All) { // by counting
+  if (kind == ReductionOp::Any || kind == ReductionOp::All) { // by counting
     Value flags = Value::of(value);
-    if (kind == ReduceKind::All)
+    if (kind == ReductionOp::All)
       flags = elementwise(OpKind::Not, {flags}, {span}, span, frame);
     if (mask)
       flags = elementwise(OpKind::And, {Value::of(*mask), flags}, {span, span}, span, frame);
-    Value count = Value::of(emitReduce(ReduceKind::Sum, cast(flags.tensor), axes, span, frame));
+    Value count = Value::of(emitReduce(ReductionOp::Sum, cast(flags.tensor), axes, span, frame));
     return elementwise(OpKind::Compare, {count, Value::of(Number(0))}, {span, span}, span, frame,
-                       kind == ReduceKind::Any ? CompareKind::GT : CompareKind::EQ);
+                       kind == ReductionOp::Any ? Comparison::GT : Comparison::EQ);
   }
   if (!mask)
     return Value::of(emitReduce(kind, value, axes, span, frame));
   Value zero = Value::of(Number(0));
   Value inside =
       elementwise(OpKind::Where, {Value::of(*mask), Value::of(value), zero}, {span, span, span}, span, frame);
-  Value sum = Value::of(emitReduce(ReduceKind::Sum, inside.tensor, axes, span, frame));
-  if (kind == ReduceKind::Sum)
+  Value sum = Value::of(emitReduce(ReductionOp::Sum, inside.tensor, axes, span, frame));
+  if (kind == ReductionOp::Sum)
     return sum;
   Value count;
   if (expr.where) {
-    count = Value::of(emitReduce(ReduceKind::Sum, cast(*mask), axes, span, frame));
+    count = Value::of(emitReduce(ReductionOp::Sum, cast(*mask), axes, span, frame));
     count = elementwise(OpKind::Max, {count, Value::of(Number(1))}, {span, span}, span, frame);
   } else { // valid rows times the elements of a row
-    count = Value::of(emitReduce(ReduceKind::Sum, cast(*validRows(span, frame)), {0}, span, frame));
+    count = Value::of(emitReduce(ReductionOp::Sum, cast(*validRows(span, frame)), {0}, span, frame));
     Number others(1);
     for (int64_t axis : axes)
       if (!isBatch(value.axes[axis]))

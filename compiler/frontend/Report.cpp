@@ -103,7 +103,7 @@ const Parameter *Elaborator::parameterOf(const Value &value) const {
   if (!value.isTensor() || value.tensor.op < 0)
     return nullptr;
   const Op &op = graph->at(value.tensor.op);
-  return op.kind == OpKind::Parameter ? &program.parameters[op.index] : nullptr;
+  return op.kind == OpKind::Parameter ? &program.parameters[op.integer(Key::Index)] : nullptr;
 }
 
 } // namespace cinch

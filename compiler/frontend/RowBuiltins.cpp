@@ -58,8 +58,9 @@ std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor
   return found;
 }
 
-Value Elaborator::builtinAlongAxis(const std::string &name, OpKind kind, const std::vector<Argument> &args, Span span,
-                                   Frame &frame) {
+Value Elaborator::builtinAlongAxis(OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame) {
+  const OpInfo &info = infoOf(kind);
+  std::string name = info.name;
   std::vector<const Argument *> taken;
   if (!takeArguments(name, args, {"x", "axis"}, 1, span, frame, taken))
     return {};
@@ -67,18 +68,14 @@ Value Elaborator::builtinAlongAxis(const std::string &name, OpKind kind, const s
     return failure(Code::E0202, taken[0]->span,
                    "`" + name + "` takes f32, but this is " + describe(taken[0]->value, dims), frame);
   Tensor x = taken[0]->value.tensor;
-  std::optional<size_t> axis = axisArgument(taken[1], x, -1, span, frame, name.c_str());
+  std::optional<size_t> axis = axisArgument(taken[1], x, -1, span, frame, info.name);
   if (!axis)
     return {};
-  Op op;
-  op.kind = kind;
-  op.operands = {x.op};
-  op.ints = {static_cast<int64_t>(*axis)};
   std::vector<Number> axes = x.axes;
-  bool index = kind == OpKind::ArgMax || kind == OpKind::ArgMin;
+  bool index = info.results[0].types == bit(DType::I32); // the place of an element
   if (index)
     axes.erase(axes.begin() + *axis);
-  Tensor result = emit(std::move(op), index ? DType::I32 : DType::F32, axes, span, frame);
+  Tensor result = emit(Op(kind, {x.op}, {{Key::Axis, int64_t(*axis)}}), index ? DType::I32 : DType::F32, axes, span, frame);
   if (index)
     result.range = Interval::below(static_cast<int64_t>(x.axes[*axis].real));
   result.unmasked = x.unmasked;
@@ -135,18 +132,15 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
   if (y.tensor.unmasked)
     return failure(Code::E0211, taken[1]->span, "these labels were computed from data that may hold its `except` value",
                    frame);
-  Op op;
-  op.kind = OpKind::CrossEntropy;
-  op.operands = {x.op, y.tensor.op};
-  op.ints = {static_cast<int64_t>(*axis)};
-  op.hasExcept = y.tensor.hasExcept;
-  op.except = y.tensor.except;
+  Op op(OpKind::CrossEntropy, {x.op, y.tensor.op}, {{Key::Axis, int64_t(*axis)}});
+  if (y.tensor.hasExcept)
+    op.set(Key::Except, y.tensor.except);
   if (taken[3]) {
     const Value &smooth = taken[3]->value;
     if (!smooth.isNumber() || smooth.number.sign() < 0 || compareNumbers(smooth.number, Number(1)) >= 0)
       return failure(Code::E0301, taken[3]->span, "`smooth` must be in [0, 1), but this is " + describe(smooth, dims),
                      frame);
-    op.number = smooth.number.real;
+    op.set(Key::Smooth, smooth.number.real);
   }
   Tensor result = emit(std::move(op), DType::F32, axes, span, frame);
   result.unmasked = y.tensor.hasExcept || x.unmasked;
@@ -208,30 +202,21 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
     return {};
   auto isFilled = [&](const char *name, double value) { // handed on from a default
     const Op &filled = graph->at(callee.names[name].value.tensor.op);
-    return filled.kind == OpKind::Constant && filled.number == value;
+    return filled.kind == OpKind::Constant && filled.number(Key::Number) == value;
   };
   if (keysArg && isFilled("keys", 1))
     keysArg = nullptr;
   if (biasArg && isFilled("bias", 0))
     biasArg = nullptr;
-  Op op;
-  op.kind = OpKind::Attend;
-  op.key = key;
-  for (const char *name : {"q", "k", "v"})
-    op.operands.push_back(callee.names[name].value.tensor.op);
-  op.attend.hasKeys = keysArg != nullptr;
-  op.attend.hasBias = biasArg != nullptr;
-  if (keysArg)
-    op.operands.push_back(callee.names["keys"].value.tensor.op);
-  if (biasArg)
-    op.operands.push_back(callee.names["bias"].value.tensor.op);
-  op.attend.causal = causal.flag;
-  op.attend.scale = scale.number.real;
-  op.attend.dropout = training ? rate.number.real : 0;
-  if (op.attend.dropout == 0)
-    op.key = 0;
-  else if (drawsForbidden > 0)
+  double dropout = training ? rate.number.real : 0;
+  if (dropout > 0 && drawsForbidden > 0)
     return failure(Code::E0405, span, "a layer called in index notation may not draw", frame);
+  auto operand = [&](const char *name, bool given = true) { return given ? callee.names[name].value.tensor.op : -1; };
+  Op op(OpKind::Attend,
+        {operand("q"), operand("k"), operand("v"), operand("keys", keysArg != nullptr),
+         operand("bias", biasArg != nullptr)},
+        {{Key::Scale, scale.number.real}, {Key::Causal, causal.flag}, {Key::Dropout, dropout},
+         {Key::Key, dropout > 0 ? int64_t(key) : int64_t(0)}});
   return Value::of(emit(std::move(op), DType::F32, *axes, span, frame));
 }
 

@@ -145,25 +145,13 @@ void Elaborator::checkKeys() {
 // ---- --set --------------------------------------------------------------------------------------------------------
 void Elaborator::applySettings() {
   Train &t = program.train;
-  const Range whole{Range::Count}, least0{Range::AtLeast0}, below1{Range::Below1}, above0{Range::Positive};
-  std::vector<double *> lr, decay, momentum, eps;
-  for (Optimizer &optimizer : t.optimizers) {
-    lr.push_back(&optimizer.lr);
-    decay.push_back(&optimizer.decay);
-    eps.push_back(&optimizer.eps);
-    if (optimizer.kind == Optimizer::SGD)
-      momentum.push_back(&optimizer.momentum);
-  }
+  const Range whole{Range::Count}, least0{Range::AtLeast0}, above0{Range::Positive};
   struct Key {
     std::vector<double *> reals;
     int64_t *integer;
     Range range;
   };
-  const std::map<std::string, Key> keys = {
-      {"train.lr", {lr, nullptr, least0}},
-      {"train.decay", {decay, nullptr, least0}},
-      {"train.momentum", {momentum, nullptr, below1}},
-      {"train.eps", {eps, nullptr, least0}},
+  std::map<std::string, Key> keys = {
       {"train.warmup", {{&t.schedule.warmup}, nullptr, least0}},
       {"train.end", {{&t.schedule.end}, nullptr, least0}},
       {"train.clip", {{&t.clipNorm}, nullptr, above0}},
@@ -174,6 +162,15 @@ void Elaborator::applySettings() {
       {"train.seed", {{}, nullptr, least0}},
       {"train.precision", {{}, nullptr, least0}},
   };
+  // Numbers that an optimizer has; some other optimizer may have them.
+  for (const OptimizerRule &rule : optimizerRules())
+    for (const Hyperparameter &each : rule.hyperparameters)
+      if (each.kind == Hyperparameter::AtLeast0 || each.kind == Hyperparameter::Below1)
+        keys["train." + std::string(each.name)] = {{}, nullptr, rangeOf(each)};
+  for (Optimizer &optimizer : t.optimizers)
+    for (const Hyperparameter &each : optimizer.rule->hyperparameters)
+      if (auto key = keys.find("train." + std::string(each.name)); key != keys.end())
+        key->second.reals.push_back(&optimizer.values[optimizer.rule->placeOf(each.name)]);
   std::vector<std::string> names;
   for (const auto &[name, key] : keys)
     names.push_back(name);

@@ -53,23 +53,21 @@ Value Elaborator::builtinRange(const std::vector<Argument> &sizes, Span span, Fr
                    "`range` over the batch axis " + dims[batchDim].name + " numbers the examples of a batch", frame);
   if (!checkAxis(sizes[0].value.number, sizes[0].span, frame))
     return {};
-  Op op;
-  op.kind = OpKind::Range;
-  Tensor result = emit(std::move(op), DType::I32, {sizes[0].value.number}, span, frame);
+  Tensor result = emit(Op(OpKind::Range), DType::I32, {sizes[0].value.number}, span, frame);
   result.range = Interval::below(*sizes[0].value.number.integer());
   return Value::of(result);
 }
 
 Value Elaborator::builtinVector(const std::vector<Argument> &args, Span span, Frame &frame) {
-  Op op;
-  op.kind = OpKind::Vector;
+  std::vector<double> numbers;
   for (const Argument &arg : args) {
     if (!arg.value.isNumber() || !arg.name.empty())
       return failure(Code::E0301, arg.span, "`vector` takes numbers, but this is " + describe(arg.value, dims), frame);
-    op.numbers.push_back(arg.value.number.real);
+    numbers.push_back(arg.value.number.real);
   }
   if (args.empty())
     return failure(Code::E0301, span, "`vector` needs a number or more", frame);
+  Op op(OpKind::Vector, {}, {{Key::Numbers, numbers}});
   return Value::of(emit(std::move(op), DType::F32, {Number(static_cast<int64_t>(args.size()))}, span, frame));
 }
 
@@ -109,10 +107,7 @@ Value Elaborator::builtinExpand(const std::vector<Argument> &sizes, bool dots, c
   }
   Tensor narrow = x;
   if (kept.size() != x.axes.size()) { // the axes that are stretched go first
-    Op op;
-    op.kind = OpKind::Reshape;
-    op.operands = {x.op};
-    narrow.op = emit(std::move(op), x.dtype, kept, span, frame).op;
+    narrow.op = emit(Op(OpKind::Reshape, {x.op}), x.dtype, kept, span, frame).op;
     narrow.axes = kept;
   }
   return Value::of(broadcastTo(narrow, *axes, places, span, frame));
@@ -179,10 +174,7 @@ Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, 
     if (same)
       return Value::of(result);
   }
-  Op op;
-  op.kind = OpKind::Reshape;
-  op.operands = {x.op};
-  result.op = emit(std::move(op), x.dtype, axes, span, frame).op;
+  result.op = emit(Op(OpKind::Reshape, {x.op}), x.dtype, axes, span, frame).op;
   return Value::of(result);
 }
 
@@ -206,10 +198,7 @@ Value Elaborator::builtinConcat(const std::vector<Argument> &args, Span span, Fr
   if (!axis)
     return {};
   Tensor result = first;
-  Op op;
-  op.kind = OpKind::Concat;
-  op.operands = {first.op};
-  op.ints = {static_cast<int64_t>(*axis)};
+  Op op(OpKind::Concat, {first.op}, {{Key::Axis, int64_t(*axis)}});
   for (size_t p = 1; p < parts.size(); ++p) {
     const Tensor &next = parts[p]->value.tensor;
     bool fits = next.dtype == first.dtype && next.axes.size() == first.axes.size();
@@ -254,17 +243,14 @@ Value Elaborator::builtinPad(const std::vector<Argument> &args, Span span, Frame
   if (!axis)
     return {};
   Tensor result = x;
-  Op op;
-  op.kind = OpKind::Pad;
-  op.operands = {x.op};
-  op.ints = {static_cast<int64_t>(*axis)};
+  Op op(OpKind::Pad, {x.op}, {{Key::Axis, int64_t(*axis)}});
   for (int i = 1; i <= 2; ++i) {
     std::optional<int64_t> amount = taken[i]->value.isNumber() ? taken[i]->value.number.integer() : std::nullopt;
     if (!amount || *amount < 0)
       return failure(Code::E0204, taken[i]->span,
                      "padding must be a whole number of at least 0, but this is " + describe(taken[i]->value, dims),
                      frame);
-    op.ints.push_back(*amount);
+    op.set(i == 1 ? Key::Before : Key::After, *amount);
     std::optional<Number> sum = addNumbers(result.axes[*axis], taken[i]->value.number);
     if (!sum)
       return failure(Code::E0206, span, "the padded axis is too large", frame);
@@ -275,7 +261,7 @@ Value Elaborator::builtinPad(const std::vector<Argument> &args, Span span, Frame
     std::optional<Tensor> value = fill(taken[4]->value, x.dtype, {}, taken[4]->span, frame);
     if (!value)
       return {};
-    op.number = graph->at(value->op).number;
+    op.set(Key::Value, graph->at(value->op).number(Key::Number));
     filled = value->range;
   }
   result.range = joinIntervals(x.range, filled);
@@ -294,10 +280,7 @@ Value Elaborator::builtinReverse(const std::vector<Argument> &args, Span span, F
   std::optional<size_t> axis = axisArgument(taken[1], result, 0, span, frame, "reverse");
   if (!axis)
     return {};
-  Op op;
-  op.kind = OpKind::Reverse;
-  op.operands = {result.op};
-  op.ints = {static_cast<int64_t>(*axis)};
+  Op op(OpKind::Reverse, {result.op}, {{Key::Axis, int64_t(*axis)}});
   result.op = emit(std::move(op), result.dtype, result.axes, span, frame).op;
   return Value::of(result);
 }

@@ -19,9 +19,7 @@ void Elaborator::startTrain(Frame &frame) {
   const Dataset &data = program.datasets[program.train.dataset];
   for (size_t i = 0; i < data.fields.size(); ++i) {
     const cinch::Field &field = data.fields[i];
-    Op op;
-    op.kind = OpKind::Field;
-    op.index = static_cast<int>(i);
+    Op op(OpKind::Field, {}, {{Key::Index, int64_t(i)}});
     Binding binding;
     binding.span = field.span;
     Tensor tensor = emit(std::move(op), field.type.dtype, fieldAxes[program.train.dataset][i], field.span, frame);
@@ -63,35 +61,14 @@ void Elaborator::checkLoss(int op, Frame &frame) {
     report(Code::E0605, expr.span, "the loss does not depend on any parameter", frame);
 }
 
-// What hands no derivative on: the ops of the nn dialect that have the trait NoGradient.
-static bool hasDerivative(OpKind kind) {
-  switch (kind) {
-  case OpKind::Constant:
-  case OpKind::Vector:
-  case OpKind::Range:
-  case OpKind::Floor:
-  case OpKind::StopGradient:
-  case OpKind::Not:
-  case OpKind::And:
-  case OpKind::Or:
-  case OpKind::Compare:
-  case OpKind::ArgMax:
-  case OpKind::ArgMin:
-  case OpKind::Random:
-    return false;
-  default:
-    return true;
-  }
-}
-
 // Whether a gradient of the loss reaches a parameter; `frozen`: those that are frozen count.
 static bool reachesParameter(const Program &program, bool frozen) {
   std::vector<bool> active;
   for (const Op &op : program.step.ops) {
-    bool reached = op.kind == OpKind::Parameter && (frozen || !program.parameters[op.index].frozen);
+    bool reached = op.kind == OpKind::Parameter && (frozen || !program.parameters[op.integer(Key::Index)].frozen);
     for (int operand : op.operands)
-      reached = reached || active[operand];
-    active.push_back(reached && op.type.dtype == DType::F32 && hasDerivative(op.kind));
+      reached = reached || (operand >= 0 && active[operand]);
+    active.push_back(reached && op.type.dtype == DType::F32 && !infoOf(op.kind).noGradient);
   }
   return active[program.loss];
 }
@@ -159,10 +136,7 @@ void Elaborator::elaborateEvaluation() {
       } else {
         op = tensor.op;
         if (tensor.dtype != DType::F32) {
-          Op cast;
-          cast.kind = OpKind::Cast;
-          cast.operands = {op};
-          op = emit(std::move(cast), DType::F32, tensor.axes, expr.span, frame).op;
+          op = emit(Op(OpKind::Cast, {op}), DType::F32, tensor.axes, expr.span, frame).op;
         }
       }
     } else if (!value.isError()) {

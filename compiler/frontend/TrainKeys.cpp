@@ -162,72 +162,80 @@ bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
   return good;
 }
 
+// "a, b and c"
+static std::string listed(const std::vector<std::string> &names, const char *behindEach, const char *last) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : last) + names[i] + behindEach;
+  return text;
+}
+
+Range rangeOf(const Hyperparameter &hyperparameter) {
+  return hyperparameter.kind == Hyperparameter::AtLeast0 ? atLeast0 : below1;
+}
+
+// The value of one hyperparameter; nothing is changed after an error.
+void Elaborator::readHyperparameter(const Hyperparameter &wanted, const Expr &expr, Frame &frame, double *target) {
+  std::string name = wanted.name;
+  if (wanted.kind == Hyperparameter::AtLeast0 || wanted.kind == Hyperparameter::Below1) {
+    if (std::optional<Number> number = settingNumber(expr, name, rangeOf(wanted), frame))
+      *target = number->real;
+    return;
+  }
+  Value value = evalWhole(expr, frame);
+  if (value.isError())
+    return;
+  if (wanted.kind == Hyperparameter::Flag) {
+    if (value.isBool())
+      *target = value.flag;
+    else
+      report(Code::E0603, expr.span, "`" + name + "` is true or false, but this is " + describe(value, dims), frame);
+    return;
+  }
+  bool good = value.kind == Value::Tuple && value.items.size() == 2;
+  for (const Value &item : value.items)
+    good = good && item.isNumber() && below1.holds(item.number);
+  for (size_t i = 0; good && i < 2; ++i)
+    target[i] = value.items[i].number.real;
+  if (!good)
+    report(Code::E0603, expr.span, "`" + name + "` is a pair of numbers in [0, 1), as in (0.9, 0.999)", frame);
+}
+
 void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector<int> &owner) {
-  static const std::vector<std::string> there = {"sgd", "adam", "adamw"},
-                                        later = {"rmsprop", "adagrad", "lion", "muon"};
+  std::vector<std::string> there;
+  for (const OptimizerRule &rule : optimizerRules())
+    there.push_back(rule.name);
+  const std::vector<std::string> &later = optimizersToCome();
   if (setting.words.empty() || setting.words[0].kind != SettingWord::Name) {
-    report(Code::E0603, setting.span, "`optimizer` needs one, sgd(..), adam(..) or adamw(..)", frame);
+    report(Code::E0603, setting.span, "`optimizer` needs one, " + listed(there, "(..)", " or "), frame);
     return;
   }
   const SettingWord &word = setting.words[0];
   if (std::find(later.begin(), later.end(), word.text) != later.end()) {
     report(Code::E0708, word.textSpan, "the optimizer `" + word.text + "` is not there yet", frame)
-        .help("there are sgd, adam and adamw");
+        .help("there are " + listed(there, "", " and "));
     return;
   }
-  auto found = std::find(there.begin(), there.end(), word.text);
-  if (found == there.end()) {
+  const OptimizerRule *rule = optimizerNamed(word.text);
+  if (!rule) {
     report(Code::E0602, word.textSpan, "unknown optimizer `" + word.text + "`", frame)
         .help(didYouMean(word.text, there));
     return;
   }
-  Optimizer optimizer;
-  optimizer.kind = static_cast<Optimizer::Kind>(found - there.begin());
-  optimizer.span = setting.span;
+  Optimizer optimizer{rule, rule->defaults(), setting.span};
   std::vector<int> spared;
+  std::vector<std::string> required;
   std::map<std::string, std::function<void(const Arg &)>> readers;
-  auto reads = [&](const char *name, double &target, const Range &range) {
-    readers[name] = [this, name, &target, &range, &frame](const Arg &arg) {
-      if (std::optional<Number> number = settingNumber(*arg.value, name, range, frame))
-        target = number->real;
-    };
-  };
-  reads("lr", optimizer.lr, atLeast0);
-  readers["decay"] = [&](const Arg &arg) {
-    if (std::optional<Number> number = settingNumber(*arg.value, "decay", atLeast0, frame))
-      optimizer.decay = number->real;
-    for (const Path &path : arg.except)
-      for (int parameter : matchPath(path.isString, path.text, path.span, frame))
-        spared.push_back(parameter);
-  };
-  if (optimizer.kind == Optimizer::SGD) {
-    reads("momentum", optimizer.momentum, below1);
-    readers["nesterov"] = [&](const Arg &arg) {
-      Value value = evalWhole(*arg.value, frame);
-      if (value.isBool())
-        optimizer.nesterov = value.flag;
-      else if (!value.isError())
-        report(Code::E0603, arg.value->span, "`nesterov` is true or false, but this is " + describe(value, dims),
-               frame);
-    };
-  } else {
-    reads("eps", optimizer.eps, atLeast0);
-    readers["betas"] = [&](const Arg &arg) {
-      Value value = evalWhole(*arg.value, frame);
-      bool good = value.kind == Value::Tuple && value.items.size() == 2;
-      for (const Value &item : value.items)
-        good = good && item.isNumber() && below1.holds(item.number);
-      if (good) {
-        optimizer.beta1 = value.items[0].number.real;
-        optimizer.beta2 = value.items[1].number.real;
-      } else if (!value.isError()) {
-        report(Code::E0603, arg.value->span, "`betas` is a pair of numbers in [0, 1), as in (0.9, 0.999)", frame);
-      }
+  for (const Hyperparameter &each : rule->hyperparameters) {
+    if (each.value.empty())
+      required.push_back(each.name);
+    readers[each.name] = [&](const Arg &arg) {
+      readHyperparameter(each, *arg.value, frame, &optimizer.values[rule->placeOf(each.name)]);
+      for (const Path &path : arg.except) // of `decay` only
+        for (int parameter : matchPath(path.isString, path.text, path.span, frame))
+          spared.push_back(parameter);
     };
   }
-  std::vector<std::string> required = {"lr"};
-  if (optimizer.kind == Optimizer::AdamW)
-    required.push_back("decay");
   readOptions(word.text, word, readers, required, frame);
 
   int index = static_cast<int>(program.train.optimizers.size());
@@ -261,8 +269,9 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector
 }
 
 void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
-  static const std::vector<std::string> names = {"constant",     "linear", "cosine",      "polynomial",
-                                                 "inverse_sqrt", "step",   "exponential", "wsd"};
+  std::vector<std::string> names;
+  for (int kind = 0; const char *name = nameOf(ScheduleKind(kind)); ++kind)
+    names.push_back(name);
   Schedule &schedule = program.train.schedule;
   if (setting.words.size() != 1 || setting.words[0].kind != SettingWord::Name) {
     report(Code::E0603, setting.span, "`schedule` needs one, as in cosine(warmup = 100, end = 0.1)", frame);
@@ -275,7 +284,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
         .help(didYouMean(word.text, names));
     return;
   }
-  schedule.kind = static_cast<Schedule::Kind>(found - names.begin());
+  schedule.kind = static_cast<ScheduleKind>(found - names.begin());
   std::map<std::string, std::function<void(const Arg &)>> readers;
   std::vector<std::string> required;
   auto reads = [&](const char *name, double &target, const Range &range, bool needed) {
@@ -291,15 +300,15 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   };
   reads("warmup", schedule.warmup, atLeast0, false);
   switch (schedule.kind) {
-  case Schedule::Linear:
-  case Schedule::Cosine:
+  case ScheduleKind::Linear:
+  case ScheduleKind::Cosine:
     reads("end", schedule.end, atLeast0, true);
     break;
-  case Schedule::Polynomial:
+  case ScheduleKind::Polynomial:
     reads("power", schedule.power, positive, true);
     reads("end", schedule.end, atLeast0, true);
     break;
-  case Schedule::Step:
+  case ScheduleKind::Step:
     reads("factor", schedule.factor, atLeast0, true);
     reads("every", schedule.every, count, false);
     readers["at"] = [&](const Arg &arg) {
@@ -319,21 +328,21 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
       }
     };
     break;
-  case Schedule::Exponential:
+  case ScheduleKind::Exponential:
     reads("factor", schedule.factor, atLeast0, true);
     reads("every", schedule.every, count, true);
     break;
-  case Schedule::WSD:
+  case ScheduleKind::WSD:
     reads("decay", schedule.decay, count, true);
     reads("end", schedule.end, atLeast0, true);
     break;
-  case Schedule::Constant:
-  case Schedule::InverseSqrt:
+  case ScheduleKind::Constant:
+  case ScheduleKind::InverseSqrt:
     break;
   }
   bool good = readOptions(word.text, word, readers, required, frame);
   bool both = schedule.every > 0 && !schedule.at.empty(), neither = schedule.every == 0 && schedule.at.empty();
-  if (good && schedule.kind == Schedule::Step && (both || neither))
+  if (good && schedule.kind == ScheduleKind::Step && (both || neither))
     report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
 }
 
@@ -486,9 +495,9 @@ int Elaborator::lackingField(const Graph &reader, int dataset) const {
   for (const Op &op : reader.ops) {
     bool found = op.kind != OpKind::Field;
     for (size_t i = 0; !found && i < program.datasets[dataset].fields.size(); ++i)
-      found = sameField(op.index, dataset, i);
+      found = sameField(op.integer(Key::Index), dataset, i);
     if (!found)
-      return op.index;
+      return int(op.integer(Key::Index));
   }
   return -1;
 }

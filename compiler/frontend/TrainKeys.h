@@ -14,6 +14,8 @@ struct Range {
   const char *text() const;
 };
 
+Range rangeOf(const Hyperparameter &); // of one number
+
 // "*.bias" and "blocks.?.w": `*` stands for any text, `?` for one character.
 bool matchesPattern(std::string_view pattern, std::string_view text);
 

@@ -7,10 +7,8 @@
 
 namespace cinch {
 
-// "" if the program keeps everything that Program.h promises, else the first fault: "step, op 12 (Reduce): ..".
+// "" if the program keeps everything that Program.h promises, else the first fault: "step, op 12 (reduce): ..".
 std::string verifyProgram(const Program &program);
-
-const char *opKindName(OpKind kind);
 
 } // namespace cinch
 #endif

@@ -36,30 +36,18 @@ inline Cell make(Elem elem, double x) {
   return cell;
 }
 
+template <int count, class T, class Formula> T onOperands(T x, T y, Formula formula) {
+  if constexpr (count == 1)
+    return formula(x);
+  else
+    return formula(x, y);
+}
 template <class T> T floatOp(LoopOp op, T x, T y, T z) {
   HostArith<T> a;
   switch (op) {
-  case LoopOp::Neg: return -x;
-  case LoopOp::Exp: return formulas::exp(a, x);
-  case LoopOp::Expm1: return formulas::expm1(a, x);
-  case LoopOp::Log: return formulas::log(a, x);
-  case LoopOp::Log1p: return formulas::log1p(a, x);
-  case LoopOp::Sqrt: return std::sqrt(x);
-  case LoopOp::Sin: return formulas::sin(a, x);
-  case LoopOp::Cos: return formulas::cos(a, x);
-  case LoopOp::Tanh: return formulas::tanh(a, x);
-  case LoopOp::Erf: return formulas::erf(a, x);
-  case LoopOp::Sigmoid: return formulas::sigmoid(a, x);
-  case LoopOp::Softplus: return formulas::softplus(a, x);
-  case LoopOp::Abs: return std::fabs(x);
-  case LoopOp::Floor: return std::floor(x);
-  case LoopOp::Add: return x + y;
-  case LoopOp::Sub: return x - y;
-  case LoopOp::Mul: return x * y;
-  case LoopOp::Div: return x / y;
-  case LoopOp::Pow: return formulas::pow(a, x, y);
-  case LoopOp::Max: return a.max(x, y);
-  case LoopOp::Min: return a.min(x, y);
+#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT)                                                                      \
+  case LoopOp::KIND: return onOperands<OPERANDS>(x, y, [&](auto... v) { return formulas::FUNCTION(a, v...); });
+#include "dialects/ops/Ops.inc"
   case LoopOp::Fma: return std::fma(x, y, z);
   default: return 0;
   }

@@ -17,9 +17,10 @@ enum class LoopOp {
   Index,     // i32: offset + sum(d_i * strides[i]) of `view` (nothing is loaded): for range[N]
   Step,      // the step's number, as elem (i32 or f64)
   TotalSteps, // the number of steps of the run (context word kTotalSteps), as elem (i32 or f64)
-  // f32/f64 (and i32 where it makes sense)
-  Neg, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf, Sigmoid, Softplus, Abs, Floor,
-  Add, Sub, Mul, Div, Pow, Max, Min, Fma,
+  // f32/f64 (and i32 where it makes sense): functions of one or two numbers, Neg, Exp .. Min
+#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT) KIND,
+#include "dialects/ops/Ops.inc"
+  Fma,
   CompareEQ, CompareNE, CompareLT, CompareLE, CompareGT, CompareGE, // -> Bool
   Not, And, Or, Select, Cast, // Cast: to elem
   RandomUniform, RandomNormal, RandomInt, RandomBool,

@@ -159,8 +159,9 @@ void findLoads(LoopPlan &plan) {
 
 int costOf(LoopOp op) {
   switch (op) {
-  case LoopOp::Exp: case LoopOp::Expm1: case LoopOp::Log: case LoopOp::Log1p: case LoopOp::Sin: case LoopOp::Cos:
-  case LoopOp::Tanh: case LoopOp::Erf: case LoopOp::Sigmoid: case LoopOp::Softplus: case LoopOp::Pow: return 20;
+#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT)                                                                      \
+  case LoopOp::KIND: return WEIGHT >= 10 ? 20 : 1;
+#include "dialects/ops/Ops.inc"
   default: return 1;
   }
 }

@@ -45,6 +45,7 @@ public:
   V sqrt(V x) { return math::SqrtOp::create(b, loc, x); }
   V floor(V x) { return math::FloorOp::create(b, loc, x); }
   V max(V x, V y) { return arith::MaximumFOp::create(b, loc, x, y); }
+  V min(V x, V y) { return arith::MinimumFOp::create(b, loc, x, y); }
   M lt(V x, V y) { return compare(arith::CmpFPredicate::OLT, x, y); }
   M gt(V x, V y) { return compare(arith::CmpFPredicate::OGT, x, y); }
   M eq(V x, V y) { return compare(arith::CmpFPredicate::OEQ, x, y); }
@@ -184,6 +185,13 @@ Value emitInteger(OpBuilder &b, Location loc, Type type, int64_t number) {
   return emitConstant(b, loc, type, b.getIntegerAttr(element, APInt(width, uint64_t(number), true, true)));
 }
 
+template <int count, typename Formula> static Value onOperands(ArrayRef<Value> x, Formula formula) {
+  if constexpr (count == 1)
+    return formula(x[0]);
+  else
+    return formula(x[0], x[1]);
+}
+
 Value emitElementwise(OpBuilder &b, Location loc, LoopOp op, Elem elem, ArrayRef<Value> x) {
   switch (op) {
   case LoopOp::CompareEQ: case LoopOp::CompareNE: case LoopOp::CompareLT:
@@ -201,27 +209,9 @@ Value emitElementwise(OpBuilder &b, Location loc, LoopOp op, Elem elem, ArrayRef
     return emitInt(b, loc, op, x);
   EmitArith a(b, loc, x[0].getType());
   switch (op) {
-  case LoopOp::Neg: return a.neg(x[0]);
-  case LoopOp::Exp: return formulas::exp(a, x[0]);
-  case LoopOp::Expm1: return formulas::expm1(a, x[0]);
-  case LoopOp::Log: return formulas::log(a, x[0]);
-  case LoopOp::Log1p: return formulas::log1p(a, x[0]);
-  case LoopOp::Sqrt: return a.sqrt(x[0]);
-  case LoopOp::Sin: return formulas::sin(a, x[0]);
-  case LoopOp::Cos: return formulas::cos(a, x[0]);
-  case LoopOp::Tanh: return formulas::tanh(a, x[0]);
-  case LoopOp::Erf: return formulas::erf(a, x[0]);
-  case LoopOp::Sigmoid: return formulas::sigmoid(a, x[0]);
-  case LoopOp::Softplus: return formulas::softplus(a, x[0]);
-  case LoopOp::Abs: return a.abs(x[0]);
-  case LoopOp::Floor: return a.floor(x[0]);
-  case LoopOp::Add: return a.add(x[0], x[1]);
-  case LoopOp::Sub: return a.sub(x[0], x[1]);
-  case LoopOp::Mul: return a.mul(x[0], x[1]);
-  case LoopOp::Div: return a.div(x[0], x[1]);
-  case LoopOp::Pow: return formulas::pow(a, x[0], x[1]);
-  case LoopOp::Max: return a.max(x[0], x[1]);
-  case LoopOp::Min: return arith::MinimumFOp::create(b, loc, x[0], x[1]);
+#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT)                                                                      \
+  case LoopOp::KIND: return onOperands<OPERANDS>(x, [&](auto... v) { return formulas::FUNCTION(a, v...); });
+#include "dialects/ops/Ops.inc"
   case LoopOp::Fma: return a.fma(x[0], x[1], x[2]);
   default: llvm::report_fatal_error("loop kernel: not an element-wise operation");
   }

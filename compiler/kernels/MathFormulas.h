@@ -1,4 +1,5 @@
-// MathFormulas.h: the elementary functions, each written once over an abstract arithmetic.
+// MathFormulas.h: the elementary functions, each written once over an abstract arithmetic. An op with a formula (NN_Formula in
+// dialects/nn/NNOps.td) has the function of its name.
 //
 // Two arithmetics exist: EmitArith (MathEmit.h) turns a formula into arith and math operations of any vector length,
 // and HostArith (HostArith.h) evaluates it on the host. Both perform the very same IEEE operations, so a kernel and its
@@ -25,6 +26,18 @@ namespace cinch::kernels::formulas {
 template <class B> using V = typename B::V;
 template <class B> using N = typename B::N;
 template <class B> using M = typename B::M;
+
+// What is one operation.
+template <class B> V<B> neg(B &b, V<B> x) { return b.neg(x); }
+template <class B> V<B> abs(B &b, V<B> x) { return b.abs(x); }
+template <class B> V<B> sqrt(B &b, V<B> x) { return b.sqrt(x); }
+template <class B> V<B> floor(B &b, V<B> x) { return b.floor(x); }
+template <class B> V<B> add(B &b, V<B> x, V<B> y) { return b.add(x, y); }
+template <class B> V<B> sub(B &b, V<B> x, V<B> y) { return b.sub(x, y); }
+template <class B> V<B> mul(B &b, V<B> x, V<B> y) { return b.mul(x, y); }
+template <class B> V<B> div(B &b, V<B> x, V<B> y) { return b.div(x, y); }
+template <class B> V<B> max(B &b, V<B> x, V<B> y) { return b.max(x, y); }
+template <class B> V<B> min(B &b, V<B> x, V<B> y) { return b.min(x, y); }
 
 // Horner, highest power first.
 template <class B> V<B> polynomial(B &b, V<B> x, std::initializer_list<double> coefficients) {
@@ -179,6 +192,15 @@ template <class B> V<B> copySign(B &b, V<B> magnitude, V<B> sign) {
 template <class B> V<B> clamp(B &b, V<B> x, double bound) {
   x = b.select(b.gt(x, b.c(bound)), b.c(bound), x);
   return b.select(b.lt(x, b.c(-bound)), b.c(-bound), x);
+}
+
+// log(a + sqrt(a^2 + 1)) with a = |x|, as log1p of what is exact near 0. Beyond 2^60, where a^2 may overflow, log(2 a).
+template <class B> V<B> asinh(B &b, V<B> x) {
+  V<B> a = b.abs(x), root = b.sqrt(b.fma(a, a, b.c(1)));
+  M<B> large = b.gt(a, b.c(1152921504606846976.0));
+  V<B> u = b.add(a, b.div(b.mul(a, a), b.add(root, b.c(1))));
+  V<B> y = b.add(log1p(b, b.select(large, a, u)), b.select(large, b.c(0.69314718055994530942), b.c(0)));
+  return copySign(b, y, x);
 }
 
 template <class B> V<B> tanh(B &b, V<B> x) {

@@ -43,8 +43,7 @@ static Array exampleShape(Value value) {
 }
 
 static Object initOf(const Init &init) {
-  static const char *names[] = {"constant", "normal", "truncated_normal", "uniform", "orthogonal"};
-  return Object{{"kind", names[init.kind]}, {"a", init.a}};
+  return Object{{"kind", nameOf(init.kind)}, {"a", init.a}};
 }
 
 static Array datasets(const Program &program) {
@@ -125,9 +124,10 @@ static Array dependents(const Graph &graph, const std::vector<NamedValue> &value
     for (int op = value.op; op >= 0; --op) { // operands come before their ops
       if (!reached[op])
         continue;
-      depends |= graph.ops[op].kind == OpKind::Field && graph.ops[op].index == field;
+      depends |= graph.ops[op].kind == OpKind::Field && graph.ops[op].integer(Key::Index) == field;
       for (int operand : graph.ops[op].operands)
-        reached[operand] = true;
+        if (operand >= 0)
+          reached[operand] = true;
     }
     if (depends)
       names.push_back(value.name);

@@ -1,6 +1,5 @@
-// EmitNN.cpp: Program -> nn, one op each but for three: a mean is a sum and a division (so that the sum can accumulate
-// over micro-batches), a power with a constant exponent is products or roots where it can be, and a constant that is
-// repeated along axes is a constant.
+// EmitNN.cpp: Program -> nn, one op each, made from the table, but for two: a power with a constant exponent is products or
+// roots where it can be, and a constant that is repeated along axes or reshaped is a constant.
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/EmitTraining.h"
 #include "dialects/nn/GradientBuilder.h"
@@ -23,8 +22,11 @@ public:
   OwningOpRef<ModuleOp> run();
 
 private:
-  Type element(DType type);
-  RankedTensorType type(const TensorType &type) { return nn::tensorType(type.shape, element(type.dtype), type.batch); }
+  RankedTensorType type(TensorType type) {
+    if (type.dtype == DType::F32 && program.train.f64)
+      type.dtype = DType::F64;
+    return nn::typeOf(type, builder.getContext());
+  }
   Location location(Span span, StringRef path, int instance = -1);
   void nameOps(const Op &op, ArrayRef<Operation *> made);
   int calledFrom(int instance) const;
@@ -32,18 +34,8 @@ private:
   func::FuncOp openFunction(StringRef name, bool withValidRows);
   LogicalResult emitGraph(const Graph &graph, nn::GradientBuilder &b, SmallVectorImpl<Value> &values);
   Value emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
-  Value emitElementwise(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
-  Value emitReduce(const Op &op, nn::GradientBuilder &b, Value x);
-  Value emitAttend(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
   void noteHints(const Op &op, ArrayRef<Operation *> made, Value result);
   LogicalResult emitFunction(StringRef name, const Graph &graph, ArrayRef<NamedValue> results, bool withValidRows);
-
-  FloatAttr f64(double value) { return builder.getF64FloatAttr(value); }
-  IntegerAttr i64(int64_t value) { return builder.getI64IntegerAttr(value); }
-  ArrayAttr lists(ArrayRef<std::vector<int64_t>> maps) {
-    return builder.getArrayAttr(llvm::map_to_vector(
-        maps, [&](const std::vector<int64_t> &map) -> Attribute { return builder.getDenseI64ArrayAttr(map); }));
-  }
 
   const Program &program;
   const SourceList &sources;
@@ -53,15 +45,6 @@ private:
 };
 
 } // namespace
-
-Type Emitter::element(DType type) {
-  switch (type) {
-  case DType::F32: return program.train.f64 ? Type(builder.getF64Type()) : Type(builder.getF32Type());
-  case DType::I32: return builder.getI32Type();
-  case DType::Bool: break;
-  }
-  return builder.getI1Type();
-}
 
 // Text of the prelude also gets the place in the user's file from which its instance was reached.
 Location Emitter::location(Span span, StringRef path, int instance) {
@@ -88,8 +71,7 @@ int Emitter::calledFrom(int instance) const {
 
 // What several ops are made for is called as it is written; an op of the prelude is told by the layer that the user wrote.
 void Emitter::nameOps(const Op &op, ArrayRef<Operation *> made) {
-  bool mean = op.kind == OpKind::Reduce && op.reduce == ReduceKind::Mean;
-  std::string written = op.kind == OpKind::Pow ? "^" : mean ? "mean" : "";
+  std::string written = op.kind == OpKind::Pow ? "^" : op.written;
   int caller = op.span.file == 0 ? calledFrom(op.instance) : -1;
   std::string inside = caller >= 0 ? " in " + program.instances[caller].layer : "";
   if (written.empty() && inside.empty())
@@ -112,7 +94,7 @@ func::FuncOp Emitter::openFunction(StringRef name, bool withValidRows) {
     types.push_back(type(field.type));
     places.push_back(location(field.span, field.name));
     attributes.push_back(
-        builder.getDictionaryAttr({builder.getNamedAttr(nn::kFieldAttr, i64(i)),
+        builder.getDictionaryAttr({builder.getNamedAttr(nn::kFieldAttr, builder.getI64IntegerAttr(i)),
                                    builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(field.name))}));
   }
   if (withValidRows) {
@@ -132,94 +114,24 @@ func::FuncOp Emitter::openFunction(StringRef name, bool withValidRows) {
   return function;
 }
 
-Value Emitter::emitElementwise(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
-  switch (op.kind) {
-  case OpKind::Neg: return b.make<nn::NegOp>(x[0]);
-  case OpKind::Exp: return b.make<nn::ExpOp>(x[0]);
-  case OpKind::Expm1: return b.make<nn::Expm1Op>(x[0]);
-  case OpKind::Log: return b.make<nn::LogOp>(x[0]);
-  case OpKind::Log1p: return b.make<nn::Log1pOp>(x[0]);
-  case OpKind::Sqrt: return b.make<nn::SqrtOp>(x[0]);
-  case OpKind::Sin: return b.make<nn::SinOp>(x[0]);
-  case OpKind::Cos: return b.make<nn::CosOp>(x[0]);
-  case OpKind::Tanh: return b.make<nn::TanhOp>(x[0]);
-  case OpKind::Erf: return b.make<nn::ErfOp>(x[0]);
-  case OpKind::Sigmoid: return b.make<nn::SigmoidOp>(x[0]);
-  case OpKind::Softplus: return b.make<nn::SoftplusOp>(x[0]);
-  case OpKind::Abs: return b.make<nn::AbsOp>(x[0]);
-  case OpKind::Floor: return b.make<nn::FloorOp>(x[0]);
-  case OpKind::StopGradient: return b.make<nn::StopGradientOp>(x[0]);
-  case OpKind::Not: return b.make<nn::NotOp>(x[0]);
-  case OpKind::And: return b.make<nn::AndOp>(x[0], x[1]);
-  case OpKind::Or: return b.make<nn::OrOp>(x[0], x[1]);
-  case OpKind::Cast: return b.make<nn::CastOp>(type(op.type), x[0]);
-  case OpKind::Add: return b.make<nn::AddOp>(x[0], x[1]);
-  case OpKind::Sub: return b.make<nn::SubOp>(x[0], x[1]);
-  case OpKind::Mul: return b.make<nn::MulOp>(x[0], x[1]);
-  case OpKind::Div: return b.make<nn::DivOp>(x[0], x[1]);
-  case OpKind::Max: return b.make<nn::MaxOp>(x[0], x[1]);
-  case OpKind::Min: return b.make<nn::MinOp>(x[0], x[1]);
-  case OpKind::Pow: {
-    auto exponent = nn::splatNumber(x[1]);
-    return exponent ? b.power(x[0], *exponent) : b.make<nn::PowOp>(x[0], x[1]).getResult();
-  }
-  case OpKind::Compare: return b.compare(comparisonOf(op.compare), x[0], x[1]);
-  case OpKind::Where: return b.where(x[0], x[1], x[2]);
-  default: return Value();
-  }
-}
-
-Value Emitter::emitReduce(const Op &op, nn::GradientBuilder &b, Value x) {
-  nn::Reduction reduction = reductionOf(op.reduce);
-  double count = 1;
-  for (int64_t axis : op.ints)
-    count *= double(nn::tensorOf(x).getDimSize(axis));
-  Value result = b.make<nn::ReduceOp>(reduction, x, op.ints);
-  return op.reduce == ReduceKind::Mean ? b.div(result, b.like(result, count)) : result;
-}
-
-Value Emitter::emitAttend(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
-  Value keys = op.attend.hasKeys ? x[3] : Value(), bias = op.attend.hasBias ? x.back() : Value();
-  return b
-      .make<nn::AttendOp>(x[0], x[1], x[2], keys, bias, f64(op.attend.scale),
-                          op.attend.causal ? builder.getUnitAttr() : UnitAttr(), f64(op.attend.dropout), i64(op.key))
-      .getO();
-}
-
 Value Emitter::emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
-  unsigned fields = program.parameters.size();
   switch (op.kind) {
-  case OpKind::Parameter: return function.getArgument(op.index);
-  case OpKind::Field: return function.getArgument(fields + op.index);
+  case OpKind::Parameter: return function.getArgument(op.integer(Key::Index));
+  case OpKind::Field: return function.getArgument(program.parameters.size() + op.integer(Key::Index));
   case OpKind::ValidRows: return function.getArguments().back();
-  case OpKind::Constant: return b.constant(type(op.type), op.number);
-  case OpKind::Vector: return b.make<nn::VectorOp>(type(op.type), op.numbers);
-  case OpKind::Range: return b.make<nn::RangeOp>(type(op.type));
-  case OpKind::Broadcast: return b.broadcast(x[0], op.ints, type(op.type));
-  case OpKind::Transpose: return b.transpose(x[0], op.ints);
-  case OpKind::Reshape: return b.reshape(x[0], type(op.type));
-  case OpKind::Slice: return b.make<nn::SliceOp>(x[0], i64(op.ints[0]), i64(op.ints[1]), i64(op.ints[2]));
-  case OpKind::Pad: return b.make<nn::PadOp>(x[0], i64(op.ints[0]), i64(op.ints[1]), i64(op.ints[2]), f64(op.number));
-  case OpKind::Concat: return b.make<nn::ConcatOp>(ValueRange(x), i64(op.ints[0]));
-  case OpKind::Reverse: return b.make<nn::ReverseOp>(x[0], i64(op.ints[0]));
-  case OpKind::Reduce: return emitReduce(op, b, x[0]);
-  case OpKind::Contract: return b.make<nn::ContractOp>(type(op.type), x[0], x[1], op.maps[0], op.maps[1]);
-  case OpKind::Gather:
-    return b.make<nn::GatherOp>(x[0], x.drop_front(), builder.getDenseI64ArrayAttr(op.maps[0]),
-                                lists(ArrayRef(op.maps).drop_front()));
-  case OpKind::Softmax: return b.make<nn::SoftmaxOp>(x[0], i64(op.ints[0]));
-  case OpKind::LogSoftmax: return b.make<nn::LogSoftmaxOp>(x[0], i64(op.ints[0]));
-  case OpKind::ArgMax: return b.make<nn::ArgMaxOp>(x[0], i64(op.ints[0]));
-  case OpKind::ArgMin: return b.make<nn::ArgMinOp>(x[0], i64(op.ints[0]));
-  case OpKind::CrossEntropy:
-    return b.make<nn::CrossEntropyOp>(x[0], x[1], i64(op.ints[0]), f64(op.number),
-                                      op.hasExcept ? i64(op.except) : IntegerAttr());
-  case OpKind::Attend: return emitAttend(op, b, x);
-  case OpKind::Random:
-    return b.make<nn::RandomOp>(type(op.type), nn::DrawAttr::get(builder.getContext(), drawOf(op.random)), i64(op.key),
-                                f64(op.number));
-  default: return emitElementwise(op, b, x);
+  case OpKind::Constant: return b.constant(type(op.type), op.number(Key::Number));
+  case OpKind::Broadcast:
+  case OpKind::Reshape:
+    if (auto number = nn::splatNumber(x[0]))
+      return b.constant(type(op.type), *number);
+    break;
+  case OpKind::Pow:
+    if (auto exponent = nn::splatNumber(x[1]))
+      return b.power(x[0], *exponent);
+    break;
+  default: break;
   }
+  return b.make(op.kind, x, op.attributes, type(op.type))->getResult(0);
 }
 
 void Emitter::noteHints(const Op &op, ArrayRef<Operation *> made, Value result) {
@@ -241,7 +153,7 @@ LogicalResult Emitter::emitGraph(const Graph &graph, nn::GradientBuilder &b, Sma
   for (auto [number, op] : llvm::enumerate(graph.ops)) {
     SmallVector<Value> operands;
     for (int operand : op.operands)
-      operands.push_back(values[operand]);
+      operands.push_back(operand < 0 ? Value() : values[operand]);
     Location place = location(op.span, program.instances.empty() ? "" : program.instances[op.instance].path, op.instance);
     b.setLocation(place);
     size_t firstMade = b.made().size();

@@ -1,4 +1,4 @@
-// EmitTraining.h: enums and settings of a Program as attributes of the `nn` dialect.
+// EmitTraining.h: settings of a Program as attributes of the `nn` dialect.
 #ifndef CINCH_COMPILER_TRANSFORMS_EMIT_TRAINING_H
 #define CINCH_COMPILER_TRANSFORMS_EMIT_TRAINING_H
 
@@ -7,9 +7,6 @@
 
 namespace cinch {
 
-nn::Comparison comparisonOf(CompareKind);
-nn::Reduction reductionOf(ReduceKind); // Mean: the sum it is made of
-nn::Draw drawOf(RandomKind);
 mlir::DictionaryAttr parameterAttributes(mlir::Builder &, const Parameter &);
 nn::TrainingAttr trainingAttribute(mlir::Builder &, const Train &);
 

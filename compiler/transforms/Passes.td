@@ -38,8 +38,9 @@ def VerifyPhase : Pass<"verify-phase", "::mlir::ModuleOp"> {
 def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
   let summary = "writes row-wise and update ops out in element-wise ops and sums";
   let description = [{
-    softmax, log_softmax, cross_entropy and their gradients, sum_squares, clip_factor, learning_rate, sgd and adam become the
-    ops that their descriptions are written in; a count of flags over the batch is taken in f64 and rounded once; then equal ops are one (so that the largest element and the sum of a row are found once for
+    softmax, log_softmax, cross_entropy and their gradients, sum_squares, clip_factor, learning_rate and update become the
+    ops that their descriptions are written in; a count of flags over the batch is taken in f64 and rounded once; then equal ops are one
+    (so that the largest element and the sum of a row are found once for
     the loss and its gradient). What remains is a product, attention, or work that loop kernels do.
   }];
   let dependentDialects = ["::cinch::nn::NNDialect"];

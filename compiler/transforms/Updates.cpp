@@ -1,6 +1,6 @@
-// Updates.cpp: norm, clipping and update rules behind the backward sweep. Their definitions stand in
-// dialects/nn/Updates.cpp.
+// Updates.cpp: norm, clipping and updates behind the backward sweep. The rules stand in dialects/ops/Optimizers.cpp.
 #include "compiler/transforms/Updates.h"
+#include "dialects/ops/Optimizers.h"
 
 using namespace mlir;
 
@@ -32,15 +32,13 @@ public:
   SmallVector<Named> parameters, slots;
 
 private:
-  Value slot(BlockArgument parameter, StringRef path, StringRef suffix);
-  FloatAttr f64(double value) { return attributes.getF64FloatAttr(value); }
+  Value slot(BlockArgument parameter, StringRef name);
 
   func::FuncOp function;
   nn::TrainingAttr training;
   nn::GradientBuilder &builder;
   Builder attributes;
   DenseMap<unsigned, Value> rates;
-  Value step;
 };
 } // namespace
 
@@ -57,15 +55,14 @@ Value UpdateBuilder::norm(ArrayRef<Value> gradients) {
 Value UpdateBuilder::rate(unsigned optimizer) {
   Value &rate = rates[optimizer];
   if (!rate)
-    rate = builder.make<nn::LearningRateOp>(f64(training.getOptimizers()[optimizer].getLr().convertToDouble()),
+    rate = builder.make<nn::LearningRateOp>(attributes.getF64FloatAttr(training.getOptimizers()[optimizer].value("lr")),
                                             training.getSchedule(), attributes.getI64IntegerAttr(training.getSteps()));
   return rate;
 }
 
-Value UpdateBuilder::slot(BlockArgument parameter, StringRef path, StringRef suffix) {
+Value UpdateBuilder::slot(BlockArgument parameter, StringRef name) {
   unsigned number = function.getNumArguments();
-  auto name = attributes.getStringAttr(path + suffix);
-  auto named = attributes.getDictionaryAttr(attributes.getNamedAttr(nn::kSlotAttr, name));
+  auto named = attributes.getDictionaryAttr(attributes.getNamedAttr(nn::kSlotAttr, attributes.getStringAttr(name)));
   if (failed(function.insertArgument(number, parameter.getType(), named, parameter.getLoc())))
     llvm::report_fatal_error("an argument could not be added to @train");
   return function.getArgument(number);
@@ -76,33 +73,23 @@ void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor
   auto path = cast<StringAttr>(function.getArgAttr(number, nn::kPathAttr)).getValue();
   auto chosen = function.getArgAttrOfType<IntegerAttr>(number, nn::kOptimizerAttr);
   unsigned index = chosen ? chosen.getInt() : 0;
-  nn::OptimizerAttr rule = training.getOptimizers()[index];
-  double decay = function.getArgAttr(number, nn::kDecaysAttr) ? rule.getDecay().convertToDouble() : 0;
+  nn::OptimizerAttr optimizer = training.getOptimizers()[index];
+  if (!function.getArgAttr(number, nn::kDecaysAttr))
+    optimizer = optimizer.with("decay", 0);
   if (double limit = training.getClipValue().convertToDouble())
     gradient = builder.make<nn::MinOp>(builder.make<nn::MaxOp>(gradient, builder.like(gradient, -limit)).getResult(),
                                        builder.like(gradient, limit));
-  Type type = parameter.getType();
-  if (rule.getKind() == nn::OptimizerKind::SGD) {
-    double momentum = rule.getMomentum().convertToDouble();
-    Value velocity = momentum != 0 ? slot(parameter, path, ".m") : Value();
-    auto op =
-        builder.make<nn::SgdOp>(type, momentum != 0 ? type : Type(), parameter, gradient, rate(index), velocity, factor,
-                                f64(momentum), f64(decay), rule.getNesterov() ? attributes.getUnitAttr() : UnitAttr());
-    parameters.push_back({op.getResult(), nn::kPathAttr, path.str()});
-    if (velocity)
-      slots.push_back({op.getNewVelocity(), nn::kSlotAttr, (path + ".m").str()});
-    return;
+  SmallVector<Value> state;
+  SmallVector<std::string> names;
+  for (const StateSlot &each : optimizer.rule().slotsWith(optimizer.getValues().asArrayRef())) {
+    names.push_back((path + "." + each.name).str());
+    state.push_back(slot(parameter, names.back()));
   }
-  if (!step)
-    step = builder.make<nn::StepOp>();
-  Value m = slot(parameter, path, ".m"), v = slot(parameter, path, ".v");
-  auto op = builder.make<nn::AdamOp>(
-      type, type, type, parameter, gradient, m, v, rate(index), step, factor, f64(rule.getBeta1().convertToDouble()),
-      f64(rule.getBeta2().convertToDouble()), f64(rule.getEps().convertToDouble()), f64(decay),
-      rule.getKind() == nn::OptimizerKind::AdamW ? attributes.getUnitAttr() : UnitAttr());
+  SmallVector<Type> types(state.size(), parameter.getType());
+  auto op = builder.make<nn::UpdateOp>(parameter.getType(), types, parameter, gradient, rate(index), factor, state, optimizer);
   parameters.push_back({op.getResult(), nn::kPathAttr, path.str()});
-  slots.push_back({op.getNewM(), nn::kSlotAttr, (path + ".m").str()});
-  slots.push_back({op.getNewV(), nn::kSlotAttr, (path + ".v").str()});
+  for (auto [name, value] : llvm::zip_equal(names, op.getNewState()))
+    slots.push_back({value, nn::kSlotAttr, name});
 }
 
 void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, const DenseMap<Value, Value> &gradients,

@@ -31,6 +31,8 @@ UNARY(Log1pOp, SAVE(getX()), b.div(dy, b.add(s[0], b.like(dy, 1))))             
 UNARY(SqrtOp, SAVE(getResult()), b.div(b.mul(dy, b.like(dy, 0.5)), s[0]))          // (dy / 2) / y
 UNARY(SinOp, SAVE(getX()), b.mul(dy, b.make<CosOp>(s[0])))                         // dy cos x
 UNARY(CosOp, SAVE(getX()), b.neg(b.mul(dy, b.make<SinOp>(s[0]))))                  // -(dy sin x)
+UNARY(AsinhOp, SAVE(getX()),                                                       // dy / sqrt(x x + 1)
+      b.div(dy, b.make<SqrtOp>(b.add(b.mul(s[0], s[0]), b.like(dy, 1)))))
 UNARY(TanhOp, SAVE(getResult()), b.mul(dy, b.sub(b.like(dy, 1), b.mul(s[0], s[0]))))    // dy (1 - y y)
 UNARY(SigmoidOp, SAVE(getResult()), b.mul(dy, b.mul(s[0], b.sub(b.like(dy, 1), s[0])))) // dy (y (1 - y))
 UNARY(SoftplusOp, SAVE(getX()), b.mul(dy, b.make<SigmoidOp>(s[0])))                // dy sigmoid(x)

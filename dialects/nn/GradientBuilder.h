@@ -3,7 +3,7 @@
 #ifndef CINCH_DIALECTS_NN_GRADIENT_BUILDER_H
 #define CINCH_DIALECTS_NN_GRADIENT_BUILDER_H
 
-#include "dialects/nn/NN.h"
+#include "dialects/nn/PlainTypes.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace cinch::nn {
@@ -42,6 +42,10 @@ public:
     auto op = Op::create(builder, location, std::forward<Args>(args)...);
     operations.push_back(op);
     return op;
+  }
+  // An op of the table (PlainTypes.h).
+  mlir::Operation *make(OpKind kind, llvm::ArrayRef<Value> operands, llvm::ArrayRef<AttrValue> attributes, Type result) {
+    return operations.emplace_back(createFromTable(builder, location, kind, operands, attributes, result));
   }
 
 private:

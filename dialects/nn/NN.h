@@ -14,6 +14,10 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+namespace cinch {
+struct OptimizerRule;
+}
+
 namespace cinch::nn {
 
 class GradientBuilder;
@@ -49,13 +53,6 @@ int64_t batchOf(mlir::FunctionOpInterface);
 
 mlir::RankedTensorType tensorType(llvm::ArrayRef<int64_t> shape, mlir::Type element, int64_t batch);
 mlir::RankedTensorType withElement(mlir::RankedTensorType, mlir::Type element);
-
-// Shape rules that builders need before an op exists (Shapes.cpp). `resultRank` is the number of result labels.
-mlir::RankedTensorType contractType(mlir::RankedTensorType lhs, llvm::ArrayRef<int64_t> lhsLabels,
-                                    mlir::RankedTensorType rhs, llvm::ArrayRef<int64_t> rhsLabels, int64_t resultRank);
-mlir::FailureOr<mlir::RankedTensorType> gatherType(mlir::RankedTensorType x, mlir::TypeRange indices,
-                                                   llvm::ArrayRef<int64_t> xLabels, mlir::ArrayAttr indexLabels,
-                                                   llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
 
 // The number that fills a value, if a constant (through broadcasts) does.
 std::optional<double> splatNumber(mlir::Value);

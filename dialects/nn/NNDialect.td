@@ -37,7 +37,10 @@ def NN_Dialect : Dialect {
 }
 
 // ---- Types ------------------------------------------------------------------------------------------------------------
-class NN_TensorOf<list<Type> elements, string name> : RankedTensorOf<elements, [HasStaticShapePred], name>;
+// `elementTypes` is what the checker's table reads (dialects/ops).
+class NN_TensorOf<list<Type> elements, string name> : RankedTensorOf<elements, [HasStaticShapePred], name> {
+  list<Type> elementTypes = elements;
+}
 def NN_Tensor : NN_TensorOf<[F32, F64, I32, I1], "static tensor of f32, f64, i32 or i1">;
 def NN_Float : NN_TensorOf<[F32, F64], "static tensor of f32 or f64">;
 def NN_Number : NN_TensorOf<[F32, F64, I32], "static tensor of f32, f64 or i32">;
@@ -45,7 +48,9 @@ def NN_Int : NN_TensorOf<[I32], "static tensor of i32">;
 def NN_Bool : NN_TensorOf<[I1], "static tensor of i1">;
 def NN_F64Scalar
     : Type<CPred<"::cinch::nn::isF64Scalar($_self)">, "tensor<f64>", "::mlir::RankedTensorType">,
-      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF64Type())">;
+      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF64Type())"> {
+  list<Type> elementTypes = [F64];
+}
 
 // ---- Enums ------------------------------------------------------------------------------------------------------------
 class NN_Case<int number, string symbol> : I32EnumAttrCase<symbol, number, !tolower(symbol)>;
@@ -67,8 +72,6 @@ def NN_DrawAttr : NN_EnumAttr<NN_Draw, "draw">;
 def NN_InitKind : NN_Enum<"InitKind", "distribution of initial values",
   [NN_Case<0, "Constant">, NN_Case<1, "Normal">, NN_Case<2, "Truncated_Normal">, NN_Case<3, "Uniform">,
    NN_Case<4, "Orthogonal">]>;
-def NN_OptimizerKind : NN_Enum<"OptimizerKind", "update rule",
-  [NN_Case<0, "SGD">, NN_Case<1, "Adam">, NN_Case<2, "AdamW">]>;
 def NN_ScheduleKind : NN_Enum<"ScheduleKind", "course of the learning rate",
   [NN_Case<0, "Constant">, NN_Case<1, "Linear">, NN_Case<2, "Cosine">, NN_Case<3, "Polynomial">,
    NN_Case<4, "Inverse_Sqrt">, NN_Case<5, "Step">, NN_Case<6, "Exponential">, NN_Case<7, "WSD">]>;
@@ -91,13 +94,18 @@ def NN_InitAttr : NN_Attr<"Init", "init"> {
 }
 
 def NN_OptimizerAttr : NN_Attr<"Optimizer", "optimizer"> {
-  let summary = "an update rule and its constants";
-  let parameters = (ins EnumParameter<NN_OptimizerKind>:$kind, APFloatParameter<"">:$lr, APFloatParameter<"">:$momentum, "bool":$nesterov,
-                        APFloatParameter<"">:$beta1, APFloatParameter<"">:$beta2, APFloatParameter<"">:$eps, APFloatParameter<"">:$decay);
-  let assemblyFormat = [{
-    `<` $kind `,` `lr` `=` custom<Number>($lr) `,` `momentum` `=` custom<Number>($momentum) `,` `nesterov` `=` $nesterov
-    `,` `betas` `=` `(` custom<Number>($beta1) `,` custom<Number>($beta2) `)` `,` `eps` `=` custom<Number>($eps) `,`
-    `decay` `=` custom<Number>($decay) `>`
+  let summary = "an update rule and its hyperparameters";
+  let description = [{
+    A rule of dialects/ops/Optimizers.cpp, and a value for each hyperparameter that it lists (a pair has two), in its order:
+    `<adamw, lr = 0.1, decay = 0.01, betas = (0.9, 0.999), eps = 1.0e-8>`; what has a default may be left out.
+  }];
+  let parameters = (ins StringRefParameter<>:$name, "::mlir::DenseF64ArrayAttr":$values);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    const ::cinch::OptimizerRule &rule() const;
+    double value(::llvm::StringRef hyperparameter) const; // of a pair: the first
+    OptimizerAttr with(::llvm::StringRef hyperparameter, double value) const;
   }];
 }
 

@@ -1,5 +1,5 @@
 // NNOps.td: the ops a model is written in. One op per textbook operation; constraints are numbered C1.. for each op and cited
-// by the checks in NN.cpp and Shapes.cpp. Gradients of the larger ops and the updates of parameters: TrainOps.td.
+// by the shape rules in dialects/ops/Shapes.cpp. Gradients of the larger ops and the updates of parameters: TrainOps.td.
 #ifndef CINCH_NN_OPS_TD
 #define CINCH_NN_OPS_TD
 
@@ -8,11 +8,28 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 include "dialects/nn/NNDialect.td"
 include "dialects/nn/Interfaces.td"
 
-// `flops` is a C++ expression over the op (NNCosts.h).
+class Has<list<Trait> traits, string name> {
+  bit is = !not(!empty(!filter(trait, traits, !eq(!cast<string>(trait), name))));
+}
+// `cost` is a C++ expression over the op (Costs.h). The shape rule (dialects/ops/Shapes.cpp) gives the types of an op with
+// `Infers` and verifies the others, but for element-wise ops of one type: there the traits say all.
 class NN_Op<string mnemonic, list<Trait> traits = []>
     : Op<NN_Dialect, mnemonic, !listconcat(traits, [Pure, DeclareOpInterfaceMethods<NN_Cost>])> {
+  bit infersTypes = Has<traits, "InferTypeOpAdaptor">.is;
+  bit hasOneType = !and(Has<traits, "Elementwise">.is, Has<traits, "SameOperandsAndResultType">.is);
+  let hasVerifier = !not(!or(infersTypes, hasOneType));
   string cost = "elementsOf(getOperation()->getResult(0))";
-  let extraClassDefinition = "double $cppClass::flops() { return " # cost # "; }\n";
+  string moreChecks = "::llvm::success()"; // of what the rule does not see
+  let extraClassDefinition = "double $cppClass::flops() { return " # cost # "; }\n" # !cond(infersTypes : [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location,
+                                                      Adaptor op, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+      return inferByRule<$cppClass>(context, location, op, types);
+    }
+  }], hasOneType : "", true : [{
+    ::llvm::LogicalResult $cppClass::verify() {
+      return ::llvm::success(::llvm::succeeded(verifyByRule(*this)) && ::llvm::succeeded(}] # moreChecks # [{));
+    }
+  }]);
 }
 defvar Derivative = DeclareOpInterfaceMethods<NN_Differentiable>;
 defvar Infers = InferTypeOpAdaptor;
@@ -26,7 +43,6 @@ def NN_ConstantOp : NN_Op<"constant", [NN_NoGradient]> {
   let arguments = (ins F64Attr:$number);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$number attr-dict `:` type($result)";
-  let hasVerifier = 1;
   let cost = "0";
 }
 
@@ -36,7 +52,6 @@ def NN_VectorOp : NN_Op<"vector", [NN_NoGradient]> {
   let arguments = (ins DenseF64ArrayAttr:$numbers);
   let results = (outs NN_Float:$result);
   let assemblyFormat = "$numbers attr-dict `:` type($result)";
-  let hasVerifier = 1;
   let cost = "0";
 }
 
@@ -45,7 +60,6 @@ def NN_RangeOp : NN_Op<"range", [NN_NoGradient]> {
   let description = "C1: one axis. C2: no batch axis.";
   let results = (outs NN_Int:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
-  let hasVerifier = 1;
   let cost = "0";
 }
 
@@ -59,7 +73,6 @@ def NN_RandomOp : NN_Op<"random", [NN_NoGradient]> {
   let arguments = (ins NN_DrawAttr:$draw, I64Attr:$key, DefaultValuedAttr<F64Attr, "0.0">:$number);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$draw `key` $key (`of` $number^)? attr-dict `:` type($result)";
-  let hasVerifier = 1;
   let cost = "20 * elementsOf(getResult())";
 }
 
@@ -78,15 +91,27 @@ def NN_TotalStepsOp : NN_Op<"total_steps", [NN_NoGradient]> {
 }
 
 // ==== Element-wise =========================================================================================================
-// All operands and the result have one type; nothing is broadcast (`broadcast` says it). `weight`: cost of one element.
-class NN_Unary<string mnemonic, int weight, string meaning, list<Trait> traits = [Derivative]>
+// All operands and the result have one type; nothing is broadcast (`broadcast` says it).
+class NN_Elementwise<string mnemonic, string meaning, dag operands, string operandFormat, Type type, list<Trait> traits>
     : NN_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultType, Elementwise])> {
   let summary = meaning;
-  let arguments = (ins NN_Float:$x);
-  let results = (outs NN_Float:$result);
-  let assemblyFormat = "$x attr-dict `:` type($result)";
-  let cost = !cast<string>(weight) # " * elementsOf(getResult())";
+  let arguments = operands;
+  let results = (outs type:$result);
+  let assemblyFormat = operandFormat # " attr-dict `:` type($result)";
 }
+class NN_OneOperand<string mnemonic, string meaning, Type type, list<Trait> traits>
+    : NN_Elementwise<mnemonic, meaning, (ins type:$x), "$x", type, traits>;
+class NN_TwoOperands<string mnemonic, string meaning, Type type, list<Trait> traits>
+    : NN_Elementwise<mnemonic, meaning, (ins type:$a, type:$b), "$a `,` $b", type, traits>;
+
+// A function of numbers, whose formula is the function of its name in compiler/kernels/MathFormulas.h. `weight`: cost of one
+// element.
+class NN_Formula<int weight> {
+  int weightOfElement = weight;
+  string cost = !cast<string>(weight) # " * elementsOf(getOperation()->getResult(0))";
+}
+class NN_Unary<string mnemonic, int weight, string meaning, list<Trait> traits = [Derivative]>
+    : NN_OneOperand<mnemonic, meaning, NN_Float, traits>, NN_Formula<weight>;
 def NN_NegOp : NN_Unary<"neg", 1, "-x">;
 def NN_ExpOp : NN_Unary<"exp", 10, "e^x">;
 def NN_Expm1Op : NN_Unary<"expm1", 14, "e^x - 1, exact near 0">;
@@ -95,22 +120,19 @@ def NN_Log1pOp : NN_Unary<"log1p", 16, "log(1 + x), exact near 0">;
 def NN_SqrtOp : NN_Unary<"sqrt", 6, "square root">;
 def NN_SinOp : NN_Unary<"sin", 16, "sine">;
 def NN_CosOp : NN_Unary<"cos", 16, "cosine">;
+def NN_AsinhOp : NN_Unary<"asinh", 30, "inverse hyperbolic sine">;
 def NN_TanhOp : NN_Unary<"tanh", 14, "hyperbolic tangent">;
 def NN_ErfOp : NN_Unary<"erf", 16, "error function">;
 def NN_SigmoidOp : NN_Unary<"sigmoid", 14, "1 / (1 + e^-x)">;
 def NN_SoftplusOp : NN_Unary<"softplus", 24, "log(1 + e^x), without overflow">;
 def NN_AbsOp : NN_Unary<"abs", 1, "absolute value; derivative 0 at 0">;
 def NN_FloorOp : NN_Unary<"floor", 1, "largest whole number not above x", [NN_NoGradient]>;
-def NN_StopGradientOp : NN_Unary<"stop_gradient", 0, "x, with derivative 0", [NN_NoGradient]>;
+def NN_StopGradientOp : NN_OneOperand<"stop_gradient", "x, with derivative 0", NN_Float, [NN_NoGradient]> {
+  let cost = "0";
+}
 
 class NN_Binary<string mnemonic, int weight, string meaning, Type type, list<Trait> traits>
-    : NN_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultType, Elementwise])> {
-  let summary = meaning;
-  let arguments = (ins type:$a, type:$b);
-  let results = (outs type:$result);
-  let assemblyFormat = "$a `,` $b attr-dict `:` type($result)";
-  let cost = !cast<string>(weight) # " * elementsOf(getResult())";
-}
+    : NN_TwoOperands<mnemonic, meaning, type, traits>, NN_Formula<weight>;
 def NN_AddOp : NN_Binary<"add", 1, "a + b", NN_Number, [Derivative, Commutative]>;
 def NN_SubOp : NN_Binary<"sub", 1, "a - b", NN_Number, [Derivative]>;
 def NN_MulOp : NN_Binary<"mul", 1, "a * b", NN_Number, [Derivative, Commutative]>;
@@ -118,15 +140,10 @@ def NN_DivOp : NN_Binary<"div", 4, "a / b", NN_Float, [Derivative]>;
 def NN_PowOp : NN_Binary<"pow", 30, "a to the power of b", NN_Float, [Derivative]>;
 def NN_MaxOp : NN_Binary<"max", 1, "the larger, NaN if one is; derivative follows b at a tie", NN_Number, [Derivative]>;
 def NN_MinOp : NN_Binary<"min", 1, "the smaller, NaN if one is; derivative follows b at a tie", NN_Number, [Derivative]>;
-def NN_AndOp : NN_Binary<"and", 1, "both", NN_Bool, [NN_NoGradient, Commutative]>;
-def NN_OrOp : NN_Binary<"or", 1, "at least one", NN_Bool, [NN_NoGradient, Commutative]>;
 
-def NN_NotOp : NN_Op<"not", [NN_NoGradient, SameOperandsAndResultType, Elementwise]> {
-  let summary = "not x";
-  let arguments = (ins NN_Bool:$x);
-  let results = (outs NN_Bool:$result);
-  let assemblyFormat = "$x attr-dict `:` type($result)";
-}
+def NN_AndOp : NN_TwoOperands<"and", "both", NN_Bool, [NN_NoGradient, Commutative]>;
+def NN_OrOp : NN_TwoOperands<"or", "at least one", NN_Bool, [NN_NoGradient, Commutative]>;
+def NN_NotOp : NN_OneOperand<"not", "not x", NN_Bool, [NN_NoGradient]>;
 
 def NN_CompareOp : NN_Op<"compare", [NN_NoGradient, Infers, SameTypeOperands, Elementwise]> {
   let summary = "element-wise comparison; with a NaN only `ne` is true";
@@ -151,7 +168,6 @@ def NN_CastOp : NN_Op<"cast", [Derivative, Elementwise]> {
   let arguments = (ins NN_Tensor:$x);
   let results = (outs NN_Number:$result);
   let assemblyFormat = "$x attr-dict `:` functional-type(operands, $result)";
-  let hasVerifier = 1;
 }
 
 // ==== Shape ================================================================================================================
@@ -166,7 +182,6 @@ def NN_BroadcastOp : NN_Op<"broadcast", [Derivative]> {
   let arguments = (ins NN_Tensor:$x, DenseI64ArrayAttr:$axes);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$x $axes attr-dict `:` functional-type(operands, $result)";
-  let hasVerifier = 1;
   let cost = "0";
 }
 
@@ -188,7 +203,6 @@ def NN_ReshapeOp : NN_Op<"reshape", [Derivative]> {
   let arguments = (ins NN_Tensor:$x);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$x attr-dict `:` functional-type(operands, $result)";
-  let hasVerifier = 1;
   let cost = "0";
 }
 
@@ -230,7 +244,6 @@ def NN_ReverseOp : NN_Op<"reverse", [Derivative, SameOperandsAndResultType]> {
   let arguments = (ins NN_Tensor:$x, I64Attr:$axis);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$x `axis` $axis attr-dict `:` type($result)";
-  let hasVerifier = 1;
   let cost = "0";
 }
 
@@ -268,7 +281,6 @@ def NN_ContractOp : NN_Op<"contract", [Derivative]> {
   let arguments = (ins NN_Float:$lhs, NN_Float:$rhs, DenseI64ArrayAttr:$lhsLabels, DenseI64ArrayAttr:$rhsLabels);
   let results = (outs NN_Float:$result);
   let assemblyFormat = "$lhs $lhsLabels `,` $rhs $rhsLabels attr-dict `:` functional-type(operands, $result)";
-  let hasVerifier = 1;
   let cost = "contractFlops(*this)";
 }
 
@@ -307,7 +319,6 @@ def NN_ScatterAddOp : NN_Op<"scatter_add"> {
     $updates $xLabels `at` `(` $indices `)` custom<LabelLists>($indexLabels) attr-dict `:`
     functional-type(operands, $result)
   }];
-  let hasVerifier = 1;
   let cost = "elementsOf(getUpdates())";
 }
 
@@ -320,14 +331,12 @@ class NN_RowOp<string mnemonic, string meaning, list<Trait> traits> : NN_Op<mnem
 def NN_SoftmaxOp : NN_RowOp<"softmax", "e^x over its sum along an axis", [Derivative, SameOperandsAndResultType]> {
   let description = "e = exp(x - max), e / sum(e). C1: the axis exists and is not the batch axis.";
   let results = (outs NN_Float:$result);
-  let hasVerifier = 1;
   let cost = "18 * elementsOf(getX())";
 }
 def NN_LogSoftmaxOp : NN_RowOp<"log_softmax", "logarithm of the softmax along an axis",
                                [Derivative, SameOperandsAndResultType]> {
   let description = "x - max - log(sum(exp(x - max))), from left to right. C1: the axis exists and is not the batch axis.";
   let results = (outs NN_Float:$result);
-  let hasVerifier = 1;
   let cost = "14 * elementsOf(getX())";
 }
 def NN_ArgMaxOp : NN_RowOp<"argmax", "lowest index of the largest along an axis, which goes away", [NN_NoGradient, Infers]> {
@@ -368,7 +377,7 @@ def NN_AttendOp : NN_Op<"attend", [Derivative, Infers, AttrSizedOperandSegments]
     a, t, s) and divides by it; o = p . v.
     `lse` is the logarithm of the sum of e^score of a row: what the backward pass needs.
     C1: leading axes agree in size and batch axis, which is one of them. C2: A is a multiple of G. C3: sizes agree as above.
-    C4: the bias has no batch axis. C5: one element type.
+    C4: the bias has no batch axis. C5: one element type. C6: 0 <= dropout < 1.
   }];
   let arguments = (ins NN_Float:$q, NN_Float:$k, NN_Float:$v, Optional<NN_Bool>:$keys, Optional<NN_Float>:$bias,
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,

@@ -11,7 +11,6 @@ class NN_RowGradOp<string mnemonic, string meaning>
   let arguments = (ins NN_Float:$y, NN_Float:$dy, I64Attr:$axis);
   let results = (outs NN_Float:$result);
   let assemblyFormat = "$y `,` $dy `axis` $axis attr-dict `:` type($result)";
-  let hasVerifier = 1;
   let cost = "5 * elementsOf(getResult())";
 }
 def NN_SoftmaxGradOp : NN_RowGradOp<"softmax_grad", "gradient of softmax"> {
@@ -34,7 +33,6 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [AllTypesMatch<["logits"
     $logits `,` $y `,` $dy `axis` $axis (`smooth` $smooth^)? (`except` $except^)? attr-dict `:`
     functional-type(operands, $result)
   }];
-  let hasVerifier = 1;
   let cost = "18 * elementsOf(getLogits())";
 }
 
@@ -54,7 +52,6 @@ def NN_AttendGradOp : NN_Op<"attend_grad", [AttrSizedOperandSegments]> {
     $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`keys` $keys^)? (`bias` $bias^)? `scale` $scale (`causal` $causal^)?
     (`dropout` $dropout^)? (`key` $key^)? attr-dict `:` functional-type(operands, results)
   }];
-  let hasVerifier = 1;
   let cost = "attendGradFlops(*this)";
 }
 
@@ -68,7 +65,6 @@ def NN_SumSquaresOp : NN_Op<"sum_squares"> {
   let arguments = (ins NN_Float:$x);
   let results = (outs NN_F64Scalar:$result);
   let assemblyFormat = "$x attr-dict `:` type($x)";
-  let hasVerifier = 1;
   let extraClassDeclaration = "static constexpr int64_t kChunk = 4096;";
   let cost = "2 * elementsOf(getX())";
 }
@@ -103,47 +99,23 @@ def NN_LearningRateOp : NN_Op<"learning_rate", [DeclareOpInterfaceMethods<NN_Dec
   let assemblyFormat = "$lr $schedule `horizon` $horizon attr-dict";
 }
 
-class NN_UpdateOp<string mnemonic, list<Trait> traits = []>
-    : NN_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<NN_Decomposable>])>;
-
-def NN_SgdOp : NN_UpdateOp<"sgd", [AttrSizedOperandSegments]> {
-  let summary = "stochastic gradient descent";
+def NN_UpdateOp : NN_Op<"update", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<NN_Decomposable>]> {
+  let summary = "the update of a parameter by an optimizer";
   let description = [{
-    Scalars are f64 and are rounded to the parameter's type where they meet a tensor. g = gradient * factor (if given);
-    g = g + decay * p (if decay is not 0); with momentum: v' = momentum * v + g, d = nesterov ? g + momentum * v' : v'; else
-    d = g. p' = p - lr * d. C1: gradient and velocity have the parameter's type, without batch axis. C2: a velocity exactly if momentum is not
-    0, and then a new one.
+    The formula of the rule in dialects/ops/Optimizers.cpp, with g = gradient * factor (if given). Scalars are f64 and are rounded
+    to the parameter's type where they meet a tensor. `state` and the further results are the rule's slots, in its order.
+    C1: gradient and state have the parameter's type, without batch axis. C2: the old and the new state of each slot that the
+    rule has with these hyperparameters.
   }];
-  let arguments = (ins NN_Float:$parameter, NN_Float:$gradient, NN_F64Scalar:$lr, Optional<NN_Float>:$velocity,
-                       Optional<NN_F64Scalar>:$factor, DefaultValuedAttr<F64Attr, "0.0">:$momentum,
-                       DefaultValuedAttr<F64Attr, "0.0">:$decay, UnitAttr:$nesterov);
-  let results = (outs NN_Float:$result, Optional<NN_Float>:$newVelocity);
+  let arguments = (ins NN_Float:$parameter, NN_Float:$gradient, NN_F64Scalar:$lr, Optional<NN_F64Scalar>:$factor,
+                       Variadic<NN_Float>:$state, NN_OptimizerAttr:$optimizer);
+  let results = (outs NN_Float:$result, Variadic<NN_Float>:$newState);
   let assemblyFormat = [{
-    $parameter `,` $gradient `lr` $lr (`velocity` $velocity^)? (`factor` $factor^)? (`momentum` $momentum^)?
-    (`decay` $decay^)? (`nesterov` $nesterov^)? attr-dict `:` functional-type(operands, results)
+    $parameter `,` $gradient `lr` $lr (`factor` $factor^)? (`state` $state^)? `by` $optimizer attr-dict `:`
+    functional-type(operands, results)
   }];
-  let hasVerifier = 1;
-  let cost = "6 * elementsOf(getParameter())";
-}
-
-def NN_AdamOp : NN_UpdateOp<"adam"> {
-  let summary = "Adam, and AdamW if `decoupled`";
-  let description = [{
-    Scalars are f64 (t = step + 1) and are rounded to the parameter's type where they meet a tensor. g = gradient * factor (if
-    given). Decay (if not 0): `decoupled`: p = p * (1 - lr * decay), else g = g + decay * p. m' = beta1 * m + (1 - beta1) * g;
-    v' = beta2 * v + ((1 - beta2) * g) * g; p' = p - (lr / (1 - beta1^t)) * (m' / (sqrt(v') / sqrt(1 - beta2^t) + eps)).
-    C1: all tensors have the parameter's type, without batch axis.
-  }];
-  let arguments = (ins NN_Float:$parameter, NN_Float:$gradient, NN_Float:$m, NN_Float:$v, NN_F64Scalar:$lr,
-                       NN_F64Scalar:$step, Optional<NN_F64Scalar>:$factor, F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps,
-                       DefaultValuedAttr<F64Attr, "0.0">:$decay, UnitAttr:$decoupled);
-  let results = (outs NN_Float:$result, NN_Float:$newM, NN_Float:$newV);
-  let assemblyFormat = [{
-    $parameter `,` $gradient `,` $m `,` $v `lr` $lr `step` $step (`factor` $factor^)? `betas` `(` $beta1 `,` $beta2 `)` `eps` $eps
-    (`decay` $decay^)? (`decoupled` $decoupled^)? attr-dict `:` functional-type(operands, results)
-  }];
-  let hasVerifier = 1;
-  let cost = "24 * elementsOf(getParameter())";
+  let moreChecks = "verifySlots(*this)";
+  let cost = "getOptimizer().rule().cost * elementsOf(getParameter())";
 }
 
 #endif

@@ -1,6 +1,7 @@
-// Updates.cpp: the definitions of the learning rate, clipping and the update rules, written out in element-wise ops.
-// The formulas are PyTorch's (torch.optim.SGD, Adam, AdamW; clip_grad_norm_). Scalars are f64.
-#include "dialects/nn/NN.h"
+// Updates.cpp: the learning rate, clipping and updates, written out in element-wise ops. The formulas of clipping and of the
+// rules (dialects/ops/Optimizers.cpp) are PyTorch's. Scalars are f64.
+#include "dialects/nn/PlainTypes.h"
+#include "dialects/ops/Optimizers.h"
 #include <cmath>
 
 using namespace mlir;
@@ -27,16 +28,6 @@ struct Arithmetic {
   Value floor(Value x) { return FloorOp::create(builder, location, x); }
   Value less(Value a, Value b) { return CompareOp::create(builder, location, Comparison::LT, a, b); }
   Value where(Value condition, Value a, Value b) { return WhereOp::create(builder, location, condition, a, b); }
-
-  // An f64 scalar, rounded to the element type and spread over the shape.
-  Value spread(Value scalar) {
-    Type element = type.getElementType();
-    if (!element.isF64())
-      scalar = CastOp::create(builder, location, RankedTensorType::get({}, element), scalar);
-    if (type.getRank() == 0)
-      return scalar;
-    return BroadcastOp::create(builder, location, type, scalar, ArrayRef<int64_t>());
-  }
 };
 } // namespace
 
@@ -110,44 +101,42 @@ SmallVector<Value> ClipFactorOp::decompose(OpBuilder &builder) {
   return {a.min(a.number(1), a.div(a.number(getLimit().convertToDouble()), a.add(getNorm(), a.number(1e-6))))};
 }
 
-SmallVector<Value> SgdOp::decompose(OpBuilder &builder) {
-  Arithmetic a{builder, getLoc(), getParameter().getType()};
-  double decay = getDecay().convertToDouble();
-  Value p = getParameter(), g = getGradient(), v;
-  if (getFactor())
-    g = a.mul(g, a.spread(getFactor()));
-  if (decay != 0)
-    g = a.add(g, a.mul(a.number(decay), p));
-  Value direction = g;
-  if (getVelocity()) {
-    Value momentum = a.number(getMomentum().convertToDouble());
-    v = a.add(a.mul(momentum, getVelocity()), g);
-    direction = getNesterov() ? a.add(g, a.mul(momentum, v)) : v;
-  }
-  SmallVector<Value> results{a.sub(p, a.mul(a.spread(getLr()), direction))};
-  if (v)
-    results.push_back(v);
-  return results;
-}
+namespace {
+// Nodes of a rule's formula are values.
+struct ValueMaker : NodeMaker {
+  OpBuilder &builder;
+  Location location;
+  ValueMaker(OpBuilder &builder, Location location) : builder(builder), location(location) {}
 
-SmallVector<Value> AdamOp::decompose(OpBuilder &builder) {
-  Arithmetic s = scalars(builder, getLoc()), a{builder, getLoc(), getParameter().getType()};
-  double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble();
-  double decay = getDecay().convertToDouble();
-  Value one = s.number(1), t = s.add(getStep(), one);
-  Value rate = s.div(getLr(), s.sub(one, s.pow(s.number(beta1), t)));
-  Value root = s.sqrt(s.sub(one, s.pow(s.number(beta2), t)));
-  Value p = getParameter(), g = getGradient();
+  const void *make(OpKind kind, const std::vector<const void *> &operands, const std::vector<AttrValue> &attributes,
+                   const TensorType &result) override {
+    auto values = llvm::map_to_vector(operands, [](const void *node) { return Value::getFromOpaquePointer(node); });
+    Operation *op = createFromTable(builder, location, kind, values, attributes, typeOf(result, builder.getContext()));
+    return op->getResult(0).getAsOpaquePointer();
+  }
+  Quantity term(Value value) { return Quantity(*this, value.getAsOpaquePointer(), plainType(value.getType())); }
+};
+} // namespace
+
+SmallVector<Value> UpdateOp::decompose(OpBuilder &builder) {
+  ValueMaker maker(builder, getLoc());
+  Quantity gradient = maker.term(getGradient());
   if (getFactor())
-    g = a.mul(g, a.spread(getFactor()));
-  if (decay != 0 && getDecoupled())
-    p = a.mul(p, a.spread(s.sub(one, s.mul(getLr(), s.number(decay)))));
-  else if (decay != 0)
-    g = a.add(g, a.mul(a.number(decay), p));
-  Value m = a.add(a.mul(a.number(beta1), getM()), a.mul(a.number(1 - beta1), g));
-  Value v = a.add(a.mul(a.number(beta2), getV()), a.mul(a.mul(a.number(1 - beta2), g), g));
-  Value denominator = a.add(a.div(a.sqrt(v), a.spread(root)), a.number(getEps().convertToDouble()));
-  return {a.sub(p, a.mul(a.spread(rate), a.div(m, denominator))), m, v};
+    gradient = gradient * maker.term(getFactor());
+  std::vector<double> values = getOptimizer().getValues().asArrayRef().vec();
+  Value step = StepOp::create(builder, getLoc());
+  if (Attribute backward = getOperation()->getDiscardableAttr(kBackwardAttr)) // and so is what is computed from it
+    step.getDefiningOp()->setDiscardableAttr(kBackwardAttr, backward);
+  Update update{getOptimizer().rule(), values, maker.term(getParameter()), gradient, maker.term(getLr()), maker.term(step), {}};
+  for (Value state : getState())
+    update.state.push_back(maker.term(state));
+  update.p = update.rule.formula(update);
+  SmallVector<Value> results{Value::getFromOpaquePointer(update.p.node)};
+  for (const Quantity &state : update.state)
+    results.push_back(Value::getFromOpaquePointer(state.node));
+  if (step.use_empty())
+    step.getDefiningOp()->erase();
+  return results;
 }
 
 } // namespace cinch::nn

@@ -214,15 +214,29 @@ func.func @attend(%q: tensor<3x4x8xf32>, %k: tensor<2x4x8xf32>) {
 
 // -----
 func.func @sgd(%p: tensor<4xf32>, %lr: tensor<f64>) {
-  // expected-error@+1 {{expected a velocity and a new one exactly if there is momentum}}
-  %0 = nn.sgd %p, %p lr %lr momentum 0.9 : (tensor<4xf32>, tensor<4xf32>, tensor<f64>) -> tensor<4xf32>
+  // expected-error@+1 {{expected the old and the new state of 1 slots, got 0 and 0}}
+  %0 = nn.update %p, %p lr %lr by <sgd, lr = 0.1, momentum = 0.9> : (tensor<4xf32>, tensor<4xf32>, tensor<f64>) -> tensor<4xf32>
   return
 }
 
 // -----
 func.func @adam(%p: tensor<4xf32>, %m: tensor<3xf32>, %lr: tensor<f64>) {
   // expected-error@+1 {{expected the parameter's type 'tensor<4xf32>', got 'tensor<3xf32>'}}
-  %0, %1, %2 = nn.adam %p, %p, %m, %m lr %lr step %lr betas (0.9, 0.99) eps 1.0e-8 : (tensor<4xf32>, tensor<4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<f64>, tensor<f64>) -> (tensor<4xf32>, tensor<3xf32>, tensor<3xf32>)
+  %0, %1, %2 = nn.update %p, %p lr %lr state %m, %m by <adam, lr = 0.1> : (tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<3xf32>, tensor<3xf32>) -> (tensor<4xf32>, tensor<3xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+func.func @optimizer(%p: tensor<4xf32>, %lr: tensor<f64>) {
+  // expected-error@+1 {{no optimizer is called 'sgdd'}}
+  %0 = nn.update %p, %p lr %lr by <sgdd, lr = 0.1> : (tensor<4xf32>, tensor<4xf32>, tensor<f64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+func.func @hyperparameter(%p: tensor<4xf32>, %lr: tensor<f64>) {
+  // expected-error@+1 {{'sgd' has no hyperparameter 'eps'}}
+  %0 = nn.update %p, %p lr %lr by <sgd, lr = 0.1, eps = 0.1> : (tensor<4xf32>, tensor<4xf32>, tensor<f64>) -> tensor<4xf32>
   return
 }
 

@@ -102,11 +102,11 @@ func.func @updates(%p: tensor<4x3xf32>, %m: tensor<4x3xf32>, %v: tensor<4x3xf32>
   // CHECK: nn.learning_rate 1.000000e-01 <step, {{.*}}, at = [10, 20]> horizon 0
   %2 = nn.learning_rate 0.1 <step, warmup = 5.0, end = 0.0, power = 1.0, factor = 0.5, every = 0.0, decay = 0.0, at = [10, 20]> horizon 0
   %3 = nn.step
-  // CHECK: nn.sgd %{{.*}}, %{{.*}} lr %{{.*}} velocity %{{.*}} factor %{{.*}} momentum 9.000000e-01 decay 1.000000e-02 nesterov :
-  %4, %5 = nn.sgd %p, %p lr %2 velocity %m factor %1 momentum 0.9 decay 0.01 nesterov : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<f64>, tensor<4x3xf32>, tensor<f64>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
-  // CHECK: nn.sgd %{{.*}}, %{{.*}} lr %{{[0-9]+}} :
-  %6 = nn.sgd %p, %p lr %2 : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<f64>) -> tensor<4x3xf32>
-  // CHECK: nn.adam {{.*}} betas(9.000000e-01, 0.98999999999999999) eps 1.000000e-08 decay 1.000000e-01 decoupled
-  %7, %8, %9 = nn.adam %p, %p, %m, %v lr %2 step %3 betas (0.9, 0.99) eps 1.0e-8 decay 0.1 decoupled : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>, tensor<f64>, tensor<f64>) -> (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>)
+  // CHECK: nn.update %{{.*}}, %{{.*}} lr %{{.*}} factor %{{.*}} state %{{.*}} by <sgd, lr = 1.000000e-01, momentum = 9.000000e-01, nesterov = true, decay = 1.000000e-02> :
+  %4, %5 = nn.update %p, %p lr %2 factor %1 state %m by <sgd, lr = 0.1, momentum = 0.9, decay = 0.01, nesterov = true> : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<f64>, tensor<f64>, tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
+  // CHECK: nn.update %{{.*}}, %{{.*}} lr %{{[0-9]+}} by <sgd, lr = 1.000000e-01, momentum = 0.000000e+00, nesterov = false, decay = 0.000000e+00> :
+  %6 = nn.update %p, %p lr %2 by <sgd, lr = 0.1> : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<f64>) -> tensor<4x3xf32>
+  // CHECK: nn.update {{.*}} by <adamw, lr = 1.000000e-01, decay = 1.000000e-01, betas = (9.000000e-01, 0.98999999999999999), eps = 1.000000e-08>
+  %7, %8, %9 = nn.update %p, %p lr %2 state %m, %v by <adamw, lr = 0.1, betas = (0.9, 0.99), decay = 0.1> : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<f64>, tensor<4x3xf32>, tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>)
   return
 }

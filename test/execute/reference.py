@@ -62,6 +62,11 @@ VARIANTS = [
         lambda: training.Adam(training.rate("wsd", 1e-2, 10, decay=5, end=0.1, warmup=2), decay=0.1),
         None,
     ),
+    (
+        'optimizer lion(lr = 1e-3, betas = (0.8, 0.95), decay = 0.05 except "*.bias"); schedule linear(end = 0.2)',
+        lambda: training.Lion(training.rate("linear", 1e-3, 10, end=0.2), (0.8, 0.95), 0.05, ("*.bias",)),
+        None,
+    ),
 ]
 
 

@@ -217,10 +217,12 @@ private:
     LoopNode node;
     switch (below(15)) {
     case 0: case 1: {
-      static const LoopOp ops[] = {LoopOp::Neg,     LoopOp::Exp,      LoopOp::Expm1, LoopOp::Log,  LoopOp::Log1p,
-                                   LoopOp::Sqrt,    LoopOp::Sin,      LoopOp::Cos,   LoopOp::Tanh, LoopOp::Erf,
-                                   LoopOp::Sigmoid, LoopOp::Softplus, LoopOp::Abs,   LoopOp::Floor};
-      node = unary(ops[below(14)], pick(isFloat));
+      std::vector<LoopOp> ops;
+#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT)                                                                      \
+  if (OPERANDS == 1)                                                                                                   \
+    ops.push_back(LoopOp::KIND);
+#include "dialects/ops/Ops.inc"
+      node = unary(ops[below(int(ops.size()))], pick(isFloat));
       break;
     }
     case 2: case 3: case 4: {

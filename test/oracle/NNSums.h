@@ -28,8 +28,7 @@ Array crossEntropyGradOf(const Array &logits, const Array &y, const Array &dy, i
 Arrays attendOf(nn::AttendOp, llvm::ArrayRef<const Array *> operands, const RunState &);
 Arrays attendGradOf(nn::AttendGradOp, llvm::ArrayRef<const Array *> operands, const RunState &);
 double learningRateOf(nn::LearningRateOp, const RunState &);
-Arrays sgdOf(nn::SgdOp, llvm::ArrayRef<const Array *> operands);
-Arrays adamOf(nn::AdamOp, llvm::ArrayRef<const Array *> operands);
+Arrays updateOf(nn::UpdateOp, llvm::ArrayRef<const Array *> operands, const RunState &);
 
 } // namespace cinch::oracle
 #endif

@@ -1,6 +1,8 @@
 // NNUpdates.cpp: random numbers, the learning rate and the update rules, written from their formulas and not from the
-// decompositions of dialects/nn/Updates.cpp.
+// rules of dialects/ops/Optimizers.cpp.
+#include "dialects/ops/Optimizers.h"
 #include "test/oracle/NNSums.h"
+#include "llvm/ADT/StringSwitch.h"
 #include <array>
 #include <cmath>
 
@@ -88,38 +90,65 @@ double learningRateOf(nn::LearningRateOp op, const RunState &run) {
   return s < n - decay ? lr : lr * (1 - (1 - end) * ((s - (n - decay)) / decay));
 }
 
-Arrays sgdOf(nn::SgdOp op, ArrayRef<const Array *> x) {
-  Array p = *x[0], g = *x[1], v = op.getVelocity() ? *x[3] : Array();
-  double lr = x[2]->data[0], factor = op.getFactor() ? x.back()->data[0] : 1;
-  double momentum = op.getMomentum().convertToDouble(), decay = op.getDecay().convertToDouble();
-  for (int64_t i = 0; i < p.size(); ++i) {
-    double d = g.data[i] * factor + decay * p.data[i];
-    if (op.getVelocity()) {
-      v.data[i] = momentum * v.data[i] + d;
-      d = op.getNesterov() ? d + momentum * v.data[i] : v.data[i];
-    }
-    p.data[i] -= lr * d;
+// One element: the parameter, its gradient, the state; a hyperparameter by its name.
+using Element = void (*)(nn::OptimizerAttr h, double lr, double t, double &p, double g, ArrayRef<double *> state);
+
+static void sgd(nn::OptimizerAttr h, double lr, double, double &p, double g, ArrayRef<double *> state) {
+  double d = g + h.value("decay") * p, momentum = h.value("momentum");
+  if (momentum != 0) {
+    *state[0] = momentum * *state[0] + d;
+    d = h.value("nesterov") ? d + momentum * *state[0] : *state[0];
   }
-  return op.getVelocity() ? Arrays{p, v} : Arrays{p};
+  p -= lr * d;
 }
 
-Arrays adamOf(nn::AdamOp op, ArrayRef<const Array *> x) {
-  Array p = *x[0], g = *x[1], m = *x[2], v = *x[3];
-  double lr = x[4]->data[0], t = x[5]->data[0] + 1, factor = op.getFactor() ? x[6]->data[0] : 1;
-  double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble();
-  double eps = op.getEps().convertToDouble(), decay = op.getDecay().convertToDouble();
-  for (int64_t i = 0; i < p.size(); ++i) {
-    double gradient = g.data[i] * factor;
-    if (op.getDecoupled())
-      p.data[i] *= 1 - lr * decay;
-    else
-      gradient += decay * p.data[i];
-    m.data[i] = beta1 * m.data[i] + (1 - beta1) * gradient;
-    v.data[i] = beta2 * v.data[i] + (1 - beta2) * gradient * gradient;
-    double corrected = m.data[i] / (1 - std::pow(beta1, t));
-    p.data[i] -= lr * corrected / (std::sqrt(v.data[i] / (1 - std::pow(beta2, t))) + eps);
+static void adam(bool decoupled, nn::OptimizerAttr h, double lr, double t, double &p, double g, double &m, double &v) {
+  size_t betas = h.rule().placeOf("betas");
+  double beta1 = h.getValues()[betas], beta2 = h.getValues()[betas + 1];
+  if (decoupled)
+    p *= 1 - lr * h.value("decay");
+  else
+    g += h.value("decay") * p;
+  m = beta1 * m + (1 - beta1) * g;
+  v = beta2 * v + (1 - beta2) * g * g;
+  p -= lr * (m / (1 - std::pow(beta1, t))) / (std::sqrt(v / (1 - std::pow(beta2, t))) + h.value("eps"));
+}
+
+static void lion(nn::OptimizerAttr h, double lr, double, double &p, double g, ArrayRef<double *> state) {
+  size_t betas = h.rule().placeOf("betas");
+  double beta1 = h.getValues()[betas], beta2 = h.getValues()[betas + 1];
+  double between = beta1 * *state[0] + (1 - beta1) * g;
+  p -= lr * (double(between > 0) - double(between < 0) + h.value("decay") * p);
+  *state[0] = beta2 * *state[0] + (1 - beta2) * g;
+}
+
+static Element elementOf(StringRef rule) {
+  return llvm::StringSwitch<Element>(rule)
+      .Case("sgd", sgd)
+      .Case("lion", lion)
+      .Case("adam", [](nn::OptimizerAttr h, double lr, double t, double &p, double g,
+                       ArrayRef<double *> s) { adam(false, h, lr, t, p, g, *s[0], *s[1]); })
+      .Case("adamw", [](nn::OptimizerAttr h, double lr, double t, double &p, double g,
+                        ArrayRef<double *> s) { adam(true, h, lr, t, p, g, *s[0], *s[1]); })
+      .Default(nullptr);
+}
+
+Arrays updateOf(nn::UpdateOp op, ArrayRef<const Array *> x, const RunState &run) {
+  Element update = elementOf(op.getOptimizer().getName());
+  if (!update)
+    return {};
+  size_t firstState = op.getFactor() ? 4 : 3;
+  double factor = op.getFactor() ? x[3]->data[0] : 1;
+  Arrays results{*x[0]};
+  for (size_t i = firstState; i < x.size(); ++i)
+    results.push_back(*x[i]);
+  for (int64_t i = 0; i < results[0].size(); ++i) {
+    SmallVector<double *> state;
+    for (size_t s = 1; s < results.size(); ++s)
+      state.push_back(&results[s].data[i]);
+    update(op.getOptimizer(), x[2]->data[0], double(run.step + 1), results[0].data[i], x[1]->data[i] * factor, state);
   }
-  return {p, m, v};
+  return results;
 }
 
 } // namespace cinch::oracle

@@ -89,3 +89,17 @@ class Adam:
             v = self.v[name] = b2 * self.v.get(name, 0.0) + (1 - b2) * g**2
             root = np.sqrt(v) / math.sqrt(1 - b2 ** (step + 1)) + self.eps
             parameters[name] = p - lr / (1 - b1 ** (step + 1)) * m / root
+
+
+class Lion:
+    def __init__(self, rate, betas=(0.9, 0.99), decay=0.0, exceptions=()):
+        self.rate, self.betas, self.decay, self.exceptions = rate, betas, decay, exceptions
+        self.m = {}
+
+    def update(self, parameters, gradients, step):
+        b1, b2 = self.betas
+        for name, p in parameters.items():
+            g, m = gradients[name], self.m.get(name, 0.0)
+            decay = self.decay if decays(name, self.exceptions) else 0.0
+            parameters[name] = p - self.rate(step) * (np.sign(b1 * m + (1 - b1) * g) + decay * p)
+            self.m[name] = b2 * m + (1 - b2) * g

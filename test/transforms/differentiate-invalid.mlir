@@ -1,7 +1,7 @@
 // RUN: cinch-opt %s --split-input-file --verify-diagnostics --differentiate
 
 #constant = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>
-#sgd = #nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>
+#sgd = #nn.optimizer<sgd, lr = 0.1>
 #training = #nn.training<optimizers = [#sgd], schedule = #constant, steps = 100, clip_norm = 0.0, clip_value = 0.0>
 
 // A gradient op has no derivative of its own.
@@ -14,7 +14,7 @@ func.func @step(%w: tensor<5x4xf32> {nn.path = "w"}) -> tensor<f32> attributes {
 
 // -----
 #constant = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>
-#sgd = #nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>
+#sgd = #nn.optimizer<sgd, lr = 0.1>
 #training = #nn.training<optimizers = [#sgd], schedule = #constant, steps = 100, clip_norm = 0.0, clip_value = 0.0>
 
 // expected-error@+1 {{the loss depends on no parameter that is trained}}

@@ -21,14 +21,13 @@
 // CHECK: %[[NORM:.*]] = nn.sqrt %[[SUM]]
 // CHECK: %[[FACTOR:.*]] = nn.clip_factor %[[NORM]] limit 1.000000e+00
 // CHECK: %[[LR:.*]] = nn.learning_rate 1.000000e-01 <cosine
-// CHECK: nn.adam %[[W]], %[[DW]], %arg4, %arg5 lr %[[LR]] step %{{.*}} factor %[[FACTOR]] {{.*}} decay 1.000000e-02 decoupled
+// CHECK: nn.update %[[W]], %[[DW]] lr %[[LR]] factor %[[FACTOR]] state %arg4, %arg5 by <adamw, {{.*}}decay = 1.000000e-02
 // The bias does not decay.
-// CHECK: nn.adam %arg1, %[[DB]]
-// CHECK-NOT: decay
+// CHECK: nn.update %arg1, %[[DB]] {{.*}}decay = 0.000000e+00
 // CHECK: return
 func.func @step(%w: tensor<4x8xf32> {nn.path = "w", nn.decays}, %b: tensor<4xf32> {nn.path = "b"},
                 %x: tensor<16x8xf32, #nn.batch<0>> {nn.field = 0}, %y: tensor<16xi32, #nn.batch<0>> {nn.field = 1}) -> tensor<f32>
-    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<adamw, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.01>],
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<adamw, lr = 0.1, decay = 0.01>],
       schedule = #nn.schedule<cosine, warmup = 10.0, end = 0.1, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 1.0, clip_value = 0.0>} {
   %0 = nn.contract %x [0, 2], %w [1, 2] : (tensor<16x8xf32, #nn.batch<0>>, tensor<4x8xf32>) -> tensor<16x4xf32, #nn.batch<0>>
   %1 = nn.broadcast %b [1] : (tensor<4xf32>) -> tensor<16x4xf32, #nn.batch<0>>
@@ -49,9 +48,9 @@ func.func @step(%w: tensor<4x8xf32> {nn.path = "w", nn.decays}, %b: tensor<4xf32
 // CHECK: %[[SECOND:.*]] = nn.contract %{{.*}} [2, 1], %{{.*}} [2, 0]
 // CHECK: %[[FIRST:.*]] = nn.scatter_add
 // CHECK: %[[GRAD:.*]] = nn.add %[[FIRST]], %[[SECOND]] {nn.backward} : tensor<5x4xf32>
-// CHECK: nn.sgd %arg0, %[[GRAD]]
+// CHECK: nn.update %arg0, %[[GRAD]]
 func.func @step(%w: tensor<5x4xf32> {nn.path = "w"}, %ids: tensor<3xi32, #nn.batch<0>> {nn.field = 0}) -> tensor<f32>
-    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>],
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1>],
       schedule = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 0.0, clip_value = 0.0>} {
   %e = nn.gather %w [-1, 1] at (%ids) [[0]] : (tensor<5x4xf32>, tensor<3xi32, #nn.batch<0>>) -> tensor<3x4xf32, #nn.batch<0>>
   %h = nn.tanh %e : tensor<3x4xf32, #nn.batch<0>>
@@ -71,12 +70,12 @@ func.func @step(%w: tensor<5x4xf32> {nn.path = "w"}, %ids: tensor<3xi32, #nn.bat
 // CHECK: %[[SUM:.*]] = nn.add %[[USE1]], %[[USE2]]
 // CHECK: nn.mul %[[T]], %[[T]] {nn.backward}
 // CHECK-NOT: nn.reduce
-// CHECK: nn.sgd
-// CHECK-NOT: nn.sgd
+// CHECK: nn.update
+// CHECK-NOT: nn.update
 // CHECK: return
 func.func @step(%p: tensor<4xf32> {nn.path = "p"}, %frozen: tensor<4xf32> {nn.path = "frozen", nn.frozen},
                 %stopped: tensor<4xf32> {nn.path = "stopped"}, %x: tensor<3x4xf32, #nn.batch<0>> {nn.field = 0}) -> tensor<f32>
-    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>],
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1>],
       schedule = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 0.0, clip_value = 0.0>} {
   %t = nn.tanh %p : tensor<4xf32>
   %b1 = nn.broadcast %t [1] : (tensor<4xf32>) -> tensor<3x4xf32, #nn.batch<0>>
@@ -100,7 +99,7 @@ func.func @step(%p: tensor<4xf32> {nn.path = "p"}, %frozen: tensor<4xf32> {nn.pa
 // CHECK: %[[DA:.*]] = nn.mul %{{.*}} {nn.backward} : tensor<2xf32>
 // CHECK: nn.concat %[[DA]], %[[E]] axis 0
 func.func @step(%p: tensor<4xf32> {nn.path = "p"}) -> tensor<f32>
-    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>],
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1>],
       schedule = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 0.0, clip_value = 0.0>} {
   %a = nn.slice %p axis 0 from 0 to 2 : (tensor<4xf32>) -> tensor<2xf32>
   %b = nn.slice %p axis 0 from 2 to 4 : (tensor<4xf32>) -> tensor<2xf32>

@@ -53,7 +53,7 @@ static std::vector<uint64_t> keys(const Graph &graph) {
   std::vector<uint64_t> result;
   for (const Op &op : graph.ops)
     if (op.kind == OpKind::Random)
-      result.push_back(op.key);
+      result.push_back(uint64_t(op.integer(Key::Key)));
   return result;
 }
 
@@ -95,7 +95,8 @@ static void overrides() {
   expect(set.program.has_value(), "--set: " + set.messages);
   if (set.program) {
     const Train &t = set.program->train;
-    expect(t.optimizers[0].lr == 0.25 && t.optimizers[0].momentum == 0.9 && t.optimizers[0].decay == 0.01,
+    expect(t.optimizers[0].value("lr") == 0.25 && t.optimizers[0].value("momentum") == 0.9 &&
+               t.optimizers[0].value("decay") == 0.01,
            "--set of the optimizer");
     expect(t.steps == 0 && t.epochs == 7, "--set train.epochs replaces steps");
     expect(t.grain == 4 && t.seed == 99 && t.f64 && t.clipNorm == 2, "--set of single values");

@@ -37,20 +37,11 @@ template <class T, T (*f)(HostArith<T> &, T)> T on(T x) {
   HostArith<T> arith;
   return f(arith, x);
 }
-#define BOTH(f) on<float, formulas::f<HostArith<float>>>, on<double, formulas::f<HostArith<double>>>
-
 const Function functions[] = {
-    {"exp", LoopOp::Exp, BOTH(exp), std::exp, 80, 1.5, 1.5},
-    {"expm1", LoopOp::Expm1, BOTH(expm1), std::expm1, 2, 2, 2.5},
-    {"log", LoopOp::Log, BOTH(log), std::log, 3, 1.5, 2},
-    {"log1p", LoopOp::Log1p, BOTH(log1p), std::log1p, 1, 2, 2.5},
-    {"sin", LoopOp::Sin, BOTH(sin), std::sin, 30, 0.51, 2},
-    {"cos", LoopOp::Cos, BOTH(cos), std::cos, 30, 0.51, 2},
-    {"tanh", LoopOp::Tanh, BOTH(tanh), std::tanh, 3, 5.5, 3},
-    {"erf", LoopOp::Erf, BOTH(erf), std::erf, 3, 5.5, 2.5},
-    {"sigmoid", LoopOp::Sigmoid, BOTH(sigmoid), [](long double x) { return 1 / (1 + std::exp(-x)); }, 20, 2.5, 2.5},
-    {"softplus", LoopOp::Softplus, BOTH(softplus),
-     [](long double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(x < 0 ? x : -x)); }, 20, 2.5, 3.5},
+#define FUNCTION(OP, NAME, FROM, TO, NEAR, ULP32, ULP64, TRUTH)                                                       \
+  {#NAME, LoopOp::OP, on<float, formulas::NAME<HostArith<float>>>, on<double, formulas::NAME<HostArith<double>>>,       \
+   [](long double x) -> long double { return TRUTH; }, NEAR, ULP32, ULP64},
+#include "test/oracle/Functions.def"
 };
 
 // Units in the last place between a result and the truth.

@@ -29,10 +29,10 @@ struct Run {
         return inputs.parameters[i];
     std::abort();
   }
-  const Array &draw(RandomKind kind, size_t number = 0) const { // the n-th draw of this kind in the step
+  const Array &draw(Draw kind, size_t number = 0) const { // the n-th draw of this kind in the step
     for (const Op &op : program.step.ops)
-      if (op.kind == OpKind::Random && op.random == kind && number-- == 0)
-        return inputs.draws.at(op.key);
+      if (op.kind == OpKind::Random && Draw(op.integer(Key::Draw)) == kind && number-- == 0)
+        return inputs.draws.at(uint64_t(op.integer(Key::Key)));
     std::abort();
   }
 };
@@ -362,7 +362,7 @@ static void draws() {
       "dropout", "f32[B, T, D]", "  r = dropout(x, 0.25)\n", "z",
       [](const Run &run) {
         return like({B, T, D}, [&](const Index &at) {
-          return run.draw(RandomKind::Bool)[at] != 0 ? run.field("x")[at] / 0.75 : 0;
+          return run.draw(Draw::Bool)[at] != 0 ? run.field("x")[at] / 0.75 : 0;
         });
       },
       "z");
@@ -370,7 +370,7 @@ static void draws() {
       "drop_path", "f32[B, T, D]", "  r = drop_path(x, 0.5)\n", "z",
       [](const Run &run) {
         return like({B, T, D}, [&](const Index &at) {
-          return run.draw(RandomKind::Bool)[{at[0]}] != 0 ? run.field("x")[at] * 2 : 0;
+          return run.draw(Draw::Bool)[{at[0]}] != 0 ? run.field("x")[at] * 2 : 0;
         });
       },
       "z");
@@ -378,7 +378,7 @@ static void draws() {
       "random_flip", "f32[B, 2, 4, 4]", "  r = random_flip(image)\n", "image",
       [](const Run &run) {
         return like({B, 2, 4, 4}, [&](const Index &at) {
-          bool flip = run.draw(RandomKind::Bool)[{at[0]}] != 0;
+          bool flip = run.draw(Draw::Bool)[{at[0]}] != 0;
           return run.field("image")[{at[0], at[1], at[2], flip ? 3 - at[3] : at[3]}];
         });
       },
@@ -387,8 +387,8 @@ static void draws() {
       "random_crop", "f32[B, 2, 4, 4]", "  r = random_crop[1](image)\n", "image",
       [](const Run &run) {
         return like({B, 2, 4, 4}, [&](const Index &at) {
-          int64_t i = at[2] + static_cast<int64_t>(run.draw(RandomKind::Int, 0)[{at[0]}]) - 1;
-          int64_t j = at[3] + static_cast<int64_t>(run.draw(RandomKind::Int, 1)[{at[0]}]) - 1;
+          int64_t i = at[2] + static_cast<int64_t>(run.draw(Draw::Int, 0)[{at[0]}]) - 1;
+          int64_t j = at[3] + static_cast<int64_t>(run.draw(Draw::Int, 1)[{at[0]}]) - 1;
           return i < 0 || i > 3 || j < 0 || j > 3 ? 0 : run.field("image")[{at[0], at[1], i, j}];
         });
       },

@@ -1,6 +1,8 @@
 // LINK: cinch_oracle cinch_nn MLIR
 // updates.cpp: the definitions of learning rate, clipping and update rules in element-wise ops against their formulas.
 #include "dialects/nn/NN.h"
+#include "dialects/ops/Optimizers.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Parser/Parser.h"
 #include "test/oracle/NNInterpreter.h"
 #include <cmath>
@@ -78,30 +80,39 @@ int main() {
                 std::string("tensor<f64> {\n%r = nn.clip_factor %n limit ") + limit + "\nreturn %r : tensor<f64>\n}",
                 {}));
 
+  // Every rule; each hyperparameter that may be left out at its default and at another value.
   std::string t = "tensor<2x3xf64>", s = "tensor<f64>";
-  for (const char *factor : {"", " factor %f"})
-    for (const char *options : {"", " decay 0.01", " momentum 0.9", " momentum 0.9 decay 0.01 nesterov"}) {
-      bool momentum = std::string(options).find("momentum") != std::string::npos;
-      std::string operands = t + ", " + t + ", " + s + (momentum ? ", " + t : "") + (*factor ? ", " + s : "");
-      std::string results = momentum ? "(" + t + ", " + t + ")" : t;
-      count(check(context, std::string("sgd") + options + factor,
-                  "%p: " + t + ", %g: " + t + ", %lr: " + s + ", %v: " + t + ", %f: " + s,
-                  results + " {\n" + (momentum ? "%r:2" : "%r:1") + " = nn.sgd %p, %g lr %lr" +
-                      (momentum ? " velocity %v" : "") + factor + options + " : (" + operands + ") -> " + results +
-                      "\nreturn " + (momentum ? "%r#0, %r#1 : " + t + ", " + t : "%r#0 : " + t) + "\n}",
-                  {}));
+  for (const OptimizerRule &rule : optimizerRules()) {
+    std::vector<std::string> optimizers{std::string("<") + rule.name + ", lr = 0.1"};
+    for (const Hyperparameter &each : rule.hyperparameters) {
+      if (each.name == std::string("lr"))
+        continue;
+      std::string other = each.kind == Hyperparameter::Flag   ? "true"
+                          : each.kind == Hyperparameter::Pair ? "(0.7, 0.8)"
+                                                              : "0.6";
+      for (size_t i = optimizers.size(); i-- > 0;)
+        optimizers.push_back(optimizers[i] + ", " + each.name + " = " + other);
     }
-
-  for (const char *factor : {"", " factor %f"})
-    for (const char *options : {"", " decay 0.01", " decay 0.01 decoupled"})
-      count(check(context, std::string("adam") + options + factor,
-                  "%p: " + t + ", %g: " + t + ", %m: " + t + ", %v: " + t + ", %lr: " + s + ", %step: " + s +
-                      ", %f: " + s,
-                  "(" + t + ", " + t + ", " + t + ") {\n%r:3 = nn.adam %p, %g, %m, %v lr %lr step %step" + factor +
-                      " betas (0.9, 0.999) eps 1.0e-8" + options + " : (" + t + ", " + t + ", " + t + ", " + t + ", " +
-                      s + ", " + s + (*factor ? ", " + s : "") + ") -> (" + t + ", " + t + ", " + t +
-                      ")\nreturn %r#0, %r#1, %r#2 : " + t + ", " + t + ", " + t + "\n}",
-                  {}));
+    for (const std::string &optimizer : optimizers)
+      for (const char *factor : {"", " factor %f"})
+        for (int64_t step : {0, 7}) {
+          auto attribute = cast<nn::OptimizerAttr>(parseAttribute("#nn.optimizer" + optimizer + ">", &context));
+          std::string types = t, values = "%r#0", state;
+          size_t slots = rule.slotsWith(attribute.getValues().asArrayRef()).size();
+          for (size_t i = 0; i < slots; ++i) {
+            types += ", " + t;
+            values += ", %r#" + std::to_string(i + 1);
+            state += (i ? ", %s" : " state %s") + std::to_string(i);
+          }
+          std::string operands = t + ", " + t + ", " + s + (*factor ? ", " + s : "") + types.substr(t.size());
+          count(check(context, optimizer + factor,
+                      "%p: " + t + ", %g: " + t + ", %lr: " + s + ", %f: " + s + ", %s0: " + t + ", %s1: " + t,
+                      "(" + types + ") {\n%r:" + std::to_string(slots + 1) + " = nn.update %p, %g lr %lr" + factor +
+                          state + " by " + optimizer + "> : (" + operands + ") -> (" + types + ")\nreturn " + values +
+                          " : " + types + "\n}",
+                      {1, step, 40}));
+        }
+  }
   std::printf("%d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

@@ -18,14 +18,12 @@ static void check(bool ok, const std::string &what) {
 
 static const int64_t B = 8, D = 6, V = 10, T = 4, A = 2, K = 3;
 
-static int add(Graph &graph, OpKind kind, std::vector<int> operands, TensorType type, std::vector<int64_t> ints = {},
-               std::vector<std::vector<int64_t>> maps = {}) {
-  Op op;
-  op.kind = kind;
-  op.operands = std::move(operands);
+using Attributes = std::initializer_list<std::pair<Key, AttrValue>>;
+using Axes = std::vector<int64_t>;
+
+static int add(Graph &graph, OpKind kind, std::vector<int> operands, TensorType type, Attributes attributes = {}) {
+  Op op(kind, std::move(operands), attributes);
   op.type = std::move(type);
-  op.ints = std::move(ints);
-  op.maps = std::move(maps);
   graph.ops.push_back(std::move(op));
   return static_cast<int>(graph.ops.size()) - 1;
 }
@@ -58,7 +56,7 @@ enum Place {
   Chosen,
   Best,
   Known,
-  Draw,
+  Draws,
   Whole
 };
 
@@ -79,40 +77,48 @@ static Program right() {
   p.train.optimizers.push_back({});
 
   Graph &g = p.step;
-  add(g, OpKind::Field, {}, i32({B, T}, 0));
-  add(g, OpKind::Parameter, {}, f32({V, D}));
-  add(g, OpKind::Gather, {Wte, Text}, f32({B, T, D}, 0), {}, {{-1, 2}, {0, 1}});
+  auto axis = [](int64_t axis) { return std::make_pair(Key::Axis, AttrValue(axis)); };
+  auto index = [](int64_t index) { return std::make_pair(Key::Index, AttrValue(index)); };
+  auto sum = [](int64_t axis) { return std::make_pair(Key::Axes, AttrValue(Axes{axis})); };
+  std::pair<Key, AttrValue> ofSum{Key::Reduction, int64_t(Reduction::Sum)};
+  add(g, OpKind::Field, {}, i32({B, T}, 0), {index(0)});
+  add(g, OpKind::Parameter, {}, f32({V, D}), {index(0)});
+  add(g, OpKind::Gather, {Wte, Text}, f32({B, T, D}, 0), {{Key::XLabels, Axes{-1, 2}}, {Key::IndexLabels, Lists{{0, 1}}}});
   add(g, OpKind::Reshape, {Embedded}, f32({B, T, A, K}, 0));
-  add(g, OpKind::Transpose, {Heads}, f32({B, A, T, K}, 0), {0, 2, 1, 3});
-  add(g, OpKind::Attend, {Turned, Turned, Turned}, f32({B, A, T, K}, 0));
+  add(g, OpKind::Transpose, {Heads}, f32({B, A, T, K}, 0), {{Key::Permutation, Axes{0, 2, 1, 3}}});
+  add(g, OpKind::Attend, {Turned, Turned, Turned, -1, -1}, f32({B, A, T, K}, 0), {{Key::Scale, 1.0}});
   add(g, OpKind::Reshape, {Embedded}, f32({B, T, D}, 0));
-  add(g, OpKind::Contract, {Flat, Wte}, f32({B, T, V}, 0), {}, {{0, 1, 3}, {2, 3}});
-  add(g, OpKind::Field, {}, i32({B, T}, 0));
-  g.ops.back().index = 1;
-  add(g, OpKind::CrossEntropy, {Logits, Labels}, f32({B, T}, 0), {2});
-  add(g, OpKind::Reduce, {Losses}, f32({B}, 0), {1});
-  add(g, OpKind::Reduce, {Total}, f32({}), {0});
+  add(g, OpKind::Contract, {Flat, Wte}, f32({B, T, V}, 0), {{Key::LhsLabels, Axes{0, 1, 3}}, {Key::RhsLabels, Axes{2, 3}}});
+  add(g, OpKind::Field, {}, i32({B, T}, 0), {index(1)});
+  add(g, OpKind::CrossEntropy, {Logits, Labels}, f32({B, T}, 0), {axis(2)});
+  add(g, OpKind::Reduce, {Losses}, f32({B}, 0), {ofSum, sum(1)});
+  add(g, OpKind::Reduce, {Total}, f32({}), {ofSum, sum(0)});
   p.loss = Loss;
-  add(g, OpKind::Parameter, {}, f32({V}));
-  g.ops.back().index = 1;
-  add(g, OpKind::Broadcast, {Bias}, f32({B, T, V}, 0), {2});
+  add(g, OpKind::Parameter, {}, f32({V}), {index(1)});
+  add(g, OpKind::Broadcast, {Bias}, f32({B, T, V}, 0), {sum(2)});
   add(g, OpKind::Add, {Logits, Wide}, f32({B, T, V}, 0));
-  add(g, OpKind::Slice, {Sum}, f32({B, 2, V}, 0), {1, 1, 3});
-  add(g, OpKind::Pad, {Cut}, f32({B, T, V}, 0), {1, 2, 0});
-  add(g, OpKind::Concat, {Padded, Cut}, f32({B, T + 2, V}, 0), {1});
-  add(g, OpKind::Compare, {Sum, Wide}, boolean({B, T, V}, 0));
+  add(g, OpKind::Slice, {Sum}, f32({B, 2, V}, 0), {axis(1), {Key::Begin, int64_t(1)}, {Key::End, int64_t(3)}});
+  add(g, OpKind::Pad, {Cut}, f32({B, T, V}, 0), {axis(1), {Key::Before, int64_t(2)}, {Key::After, int64_t(0)}});
+  add(g, OpKind::Concat, {Padded, Cut}, f32({B, T + 2, V}, 0), {axis(1)});
+  add(g, OpKind::Compare, {Sum, Wide}, boolean({B, T, V}, 0), {{Key::Comparison, int64_t(Comparison::LT)}});
   add(g, OpKind::Where, {Less, Sum, Wide}, f32({B, T, V}, 0));
-  add(g, OpKind::ArgMax, {Sum}, i32({B, T}, 0), {2});
+  add(g, OpKind::ArgMax, {Sum}, i32({B, T}, 0), {axis(2)});
   add(g, OpKind::Cast, {Less}, f32({B, T, V}, 0));
-  add(g, OpKind::Random, {}, f32({B, T}, 0));
-  add(g, OpKind::Softmax, {Sum}, f32({B, T, V}, 0), {2});
+  add(g, OpKind::Random, {}, f32({B, T}, 0), {{Key::Draw, int64_t(Draw::Uniform)}, {Key::Key, int64_t(7)}});
+  add(g, OpKind::Softmax, {Sum}, f32({B, T, V}, 0), {axis(2)});
   p.evaluation.ops.push_back(g.ops[Text]);
   add(p.evaluation, OpKind::ValidRows, {}, boolean({B}, 0));
-  add(p.evaluation, OpKind::Constant, {}, f32({}));
+  add(p.evaluation, OpKind::Constant, {}, f32({}), {{Key::Number, 1.0}});
   p.metrics.push_back({"loss", 2});
   p.prediction.ops.push_back(g.ops[Text]);
   p.results.push_back({"result", 0});
   return p;
+}
+
+static Op constant(Axes shape) {
+  Op op(OpKind::Constant, {}, {{Key::Number, 1.0}});
+  op.type = f32(std::move(shape));
+  return op;
 }
 
 static void refused(const char *reason, const std::function<void(Program &, std::vector<Op> &)> &spoil) {
@@ -126,68 +132,80 @@ int main() {
   check(verifyProgram(right()).empty(), "the right program: " + verifyProgram(right()));
   using Ops = std::vector<Op>;
   refused("before it is defined", [](Program &, Ops &o) { o[Embedded].operands[1] = Embedded; });
-  refused("before it is defined", [](Program &, Ops &o) { o[Embedded].operands[0] = -1; });
+  refused("before it is defined", [](Program &, Ops &o) { o[Embedded].operands[0] = -2; });
+  refused("operand `x` is absent", [](Program &, Ops &o) { o[Embedded].operands[0] = -1; });
   refused("unknown instance", [](Program &, Ops &o) { o[Sum].instance = 1; });
-  refused("size of an axis", [](Program &, Ops &o) { o[Draw].type.shape[1] = 0; });
-  refused("size of an axis", [](Program &, Ops &o) { o[Draw].type.shape[1] = int64_t(1) << 40; });
-  refused("not as long as the batch", [](Program &, Ops &o) { o[Draw].type.batch = 1; });
-  refused("batch axis's number", [](Program &, Ops &o) { o[Draw].type.batch = 2; });
-  refused("unknown parameter", [](Program &, Ops &o) { o[Wte].index = 2; });
-  refused("expected the result", [](Program &, Ops &o) { o[Wte].index = 1; });
-  refused("unknown field", [](Program &, Ops &o) { o[Text].index = 2; });
+  refused("size of an axis", [](Program &, Ops &o) { o[Draws].type.shape[1] = 0; });
+  refused("size of an axis", [](Program &, Ops &o) { o[Draws].type.shape[1] = int64_t(1) << 40; });
+  refused("not as long as the batch", [](Program &, Ops &o) { o[Draws].type.batch = 1; });
+  refused("batch axis's number", [](Program &, Ops &o) { o[Draws].type.batch = 2; });
+  refused("unknown parameter", [](Program &, Ops &o) { o[Wte].set(Key::Index, int64_t(2)); });
+  refused("expected the result", [](Program &, Ops &o) { o[Wte].set(Key::Index, int64_t(1)); });
+  refused("unknown field", [](Program &, Ops &o) { o[Text].set(Key::Index, int64_t(2)); });
   refused("outside of the evaluation", [](Program &, Ops &o) {
-    o[Draw].kind = OpKind::ValidRows;
-    o[Draw].type = boolean({B}, 0);
+    o[Draws] = Op(OpKind::ValidRows);
+    o[Draws].type = boolean({B}, 0);
   });
-  refused("as many labels as axes", [](Program &, Ops &o) { o[Embedded].maps[0].pop_back(); });
-  refused("runs over two sizes", [](Program &, Ops &o) { o[Embedded].maps[0] = {-1, 1}; });
-  refused("which index tensor", [](Program &, Ops &o) { o[Embedded].maps[0] = {-2, 2}; });
-  refused("no operand has", [](Program &, Ops &o) { o[Embedded].maps[0] = {-1, 3}; });
-  refused("number of elements", [](Program &, Ops &o) { o[Heads].type.shape[3] = 4; });
-  refused("moves the batch axis", [](Program &, Ops &o) { o[Heads].type = f32({T, B, A, K}, 1); });
-  refused("loses the batch axis", [](Program &, Ops &o) { o[Heads].type.batch = -1; });
-  refused("no permutation", [](Program &, Ops &o) { o[Turned].ints = {0, 2, 2, 3}; });
-  refused("expected the result", [](Program &, Ops &o) { o[Turned].ints = {0, 1, 2, 3}; });
-  refused("keys", [](Program &, Ops &o) {
-    o[Attended].attend.hasKeys = true;
-    o[Attended].operands.push_back(Text);
+  refused("one label an axis", [](Program &, Ops &o) { o[Embedded].set(Key::XLabels, Axes{-1}); });
+  refused("stands for 6 and for 4", [](Program &, Ops &o) { o[Embedded].set(Key::XLabels, Axes{-1, 1}); });
+  refused("names no index tensor", [](Program &, Ops &o) { o[Embedded].set(Key::XLabels, Axes{-2, 2}); });
+  refused("without a gap", [](Program &, Ops &o) { o[Embedded].set(Key::XLabels, Axes{-1, 3}); });
+  refused("is the batch axis of one operand only", [](Program &, Ops &o) {
+    o[Wte] = constant({V, B});
+    o[Embedded].set(Key::XLabels, Axes{-1, 0});
   });
-  refused("expected 4 operands", [](Program &, Ops &o) { o[Attended].attend.hasBias = true; });
-  refused("in one operand only", [](Program &, Ops &o) { o[Logits].maps = {{0, 1, 4}, {2, 3}}; });
+  refused("as many elements", [](Program &, Ops &o) { o[Heads].type.shape[3] = 4; });
+  refused("keep its size and place", [](Program &, Ops &o) { o[Heads].type = f32({T, B, A, K}, 1); });
+  refused("keep its size and place", [](Program &, Ops &o) { o[Heads].type.batch = -1; });
+  refused("a permutation", [](Program &, Ops &o) { o[Turned].set(Key::Permutation, Axes{0, 2, 2, 3}); });
+  refused("expected the result", [](Program &, Ops &o) { o[Turned].set(Key::Permutation, Axes{0, 1, 2, 3}); });
+  refused("`keys`", [](Program &, Ops &o) { o[Attended].operands[3] = Text; });
+  refused("expected a bias of type", [](Program &, Ops &o) { o[Attended].operands[4] = Turned; });
+  refused("operand `bias` is absent", [](Program &, Ops &o) { o[Attended].operands.pop_back(); });
+  refused("attribute `scale` is absent", [](Program &, Ops &o) { o[Attended].set(Key::Scale, {}); });
+  refused("attribute `scale` is of another kind", [](Program &, Ops &o) { o[Attended].set(Key::Scale, int64_t(1)); });
+  refused("attribute `scale` is not finite", [](Program &, Ops &o) { o[Attended].set(Key::Scale, 1.0 / 0.0); });
+  refused("dropout in [0, 1)", [](Program &, Ops &o) { o[Attended].set(Key::Dropout, 1.0); });
+  refused("in one operand only", [](Program &, Ops &o) { o[Logits].set(Key::LhsLabels, Axes{0, 1, 4}); });
   refused("twice in one operand", [](Program &, Ops &o) {
-    o[Wte].kind = OpKind::Constant;
-    o[Wte].type.shape = {D, D};
-    o[Embedded].kind = OpKind::Random;
-    o[Embedded].operands.clear();
+    o[Wte] = constant({D, D});
+    o[Embedded] = Op(OpKind::Random, {}, {{Key::Draw, int64_t(Draw::Uniform)}, {Key::Key, int64_t(1)}});
+    o[Embedded].type = f32({B, T, D}, 0);
     o[Logits].type.shape[2] = D;
-    o[Logits].maps = {{0, 1, 2}, {2, 2}};
+    o[Logits].set(Key::LhsLabels, Axes{0, 1, 2});
+    o[Logits].set(Key::RhsLabels, Axes{2, 2});
   });
-  refused("labels' shape", [](Program &, Ops &o) { o[Losses].ints = {1}; });
-  refused("along the batch axis", [](Program &, Ops &o) { o[Losses].ints = {0}; });
-  refused("axis outside", [](Program &, Ops &o) { o[Losses].ints = {3}; });
-  refused("no axes", [](Program &, Ops &o) { o[Total].ints = {}; });
-  refused("not increasing", [](Program &, Ops &o) { o[Total].ints = {1, 0}; });
-  refused("(Reduce): dtype", [](Program &, Ops &o) { o[Total].reduce = ReduceKind::Any; });
+  refused("expected labels of type", [](Program &, Ops &o) { o[Losses].set(Key::Axis, int64_t(1)); });
+  refused("is the batch axis", [](Program &, Ops &o) { o[Losses].set(Key::Axis, int64_t(0)); });
+  refused("expected an axis below 3", [](Program &, Ops &o) { o[Losses].set(Key::Axis, int64_t(3)); });
+  refused("expected an axis", [](Program &, Ops &o) { o[Total].set(Key::Axes, Axes{}); });
+  refused("expected increasing axes", [](Program &, Ops &o) { o[Total].set(Key::Axes, Axes{1, 0}); });
+  refused("'any' does not fit", [](Program &, Ops &o) { o[Total].set(Key::Reduction, int64_t(Reduction::Any)); });
+  refused("`reduction` has no value", [](Program &, Ops &o) { o[Total].set(Key::Reduction, int64_t(9)); });
   refused("the loss is no f32[]", [](Program &p, Ops &) { p.loss = Total; });
-  refused("an axis is stretched", [](Program &, Ops &o) { o[Wide].ints = {1}; });
-  refused("becomes the batch axis", [](Program &, Ops &o) {
-    o[Bias].kind = OpKind::Constant;
-    o[Bias].type.shape = {B};
-    o[Wide].ints = {0};
+  refused("axis 0 has 10 elements", [](Program &, Ops &o) { o[Wide].set(Key::Axes, Axes{1}); });
+  refused("the batch axis does not carry over", [](Program &, Ops &o) {
+    o[Bias] = constant({B});
+    o[Wide].set(Key::Axes, Axes{0});
   });
-  refused("operands differ", [](Program &, Ops &o) { o[Sum].operands[1] = Embedded; });
-  refused("arithmetic on bool", [](Program &, Ops &o) { o[Chosen] = o[Sum], o[Chosen].operands = {Less, Less}; });
-  refused("bounds", [](Program &, Ops &o) { o[Cut].ints = {1, 3, 3}; });
-  refused("along the batch axis", [](Program &, Ops &o) { o[Cut].ints = {0, 1, 3}; });
-  refused("expected the result", [](Program &, Ops &o) { o[Cut].ints = {1, 0, 3}; });
-  refused("negative padding", [](Program &, Ops &o) { o[Padded].ints = {1, 3, -1}; });
+  refused("expected one type", [](Program &, Ops &o) { o[Sum].operands[1] = Embedded; });
+  refused("operand `a`", [](Program &, Ops &o) { o[Chosen] = o[Sum], o[Chosen].operands = {Less, Less}; });
+  refused("expected 2 operands", [](Program &, Ops &o) { o[Sum].operands.push_back(Wide); });
+  refused("expected a range", [](Program &, Ops &o) { o[Cut].set(Key::Begin, int64_t(3)); });
+  refused("is the batch axis", [](Program &, Ops &o) { o[Cut].set(Key::Axis, int64_t(0)); });
+  refused("expected the result", [](Program &, Ops &o) { o[Cut].set(Key::Begin, int64_t(0)); });
+  refused("no negative count", [](Program &, Ops &o) { o[Padded].set(Key::After, int64_t(-1)); });
   refused("expected the result", [](Program &, Ops &o) { o[Joined].operands.push_back(Cut); });
   refused("expected the result", [](Program &, Ops &o) { o[Less].type.dtype = DType::I32; });
-  refused("dtype of an operand", [](Program &, Ops &o) { o[Chosen].operands[0] = Sum; });
+  refused("operand `condition`", [](Program &, Ops &o) { o[Chosen].operands[0] = Sum; });
   refused("expected the result", [](Program &, Ops &o) { o[Best].type.dtype = DType::F32; });
-  refused("only to f32", [](Program &, Ops &o) { o[Known].operands[0] = Sum; });
-  refused("dtype", [](Program &, Ops &o) { o[Draw].random = RandomKind::Int; });
-  refused("along the batch axis", [](Program &, Ops &o) { o[Whole].ints = {0}; });
+  refused("no float to become an integer", [](Program &, Ops &o) {
+    o[Known].operands[0] = Sum;
+    o[Known].type.dtype = DType::I32;
+  });
+  refused("the result's element type", [](Program &, Ops &o) { o[Known].type.dtype = DType::Bool; });
+  refused("fits 'int'", [](Program &, Ops &o) { o[Draws].set(Key::Draw, int64_t(Draw::Int)); });
+  refused("is the batch axis", [](Program &, Ops &o) { o[Whole].set(Key::Axis, int64_t(0)); });
   refused("no batch", [](Program &p, Ops &) { p.batch = 0; });
   refused("one of steps and epochs", [](Program &p, Ops &) { p.train.epochs = 1; });
   refused("no optimizer", [](Program &p, Ops &) { p.train.optimizers.clear(); });

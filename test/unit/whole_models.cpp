@@ -60,8 +60,9 @@ static bool checkModel(const std::string &name, SourceList &sources, int file, c
   program->train.clipNorm = program->train.clipValue = 0;
   program->train.schedule = Schedule();
   for (Optimizer &optimizer : program->train.optimizers) {
-    optimizer = Optimizer();
-    optimizer.lr = 1;
+    optimizer.rule = optimizerNamed("sgd");
+    optimizer.values = optimizer.rule->defaults();
+    optimizer.values[optimizer.rule->placeOf("lr")] = 1;
   }
   MLIRContext context;
   auto module = emitNN(context, *program, sources);
