@@ -42,8 +42,10 @@ void prepareCheckpoints() {
     tensor.shape = &stored.shape;
     tensor.data = run.context.arena + stored.offset;
   };
-  for (const Parameter &parameter : meta.parameters)
+  for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");
+    everything.items[everything.count - 1].likeIfMissing = parameter.averageOf; // training without `ema` saved none
+  }
   for (const Stored &slot : meta.slots)
     add(slot, "optimizer/");
   parameters = {everything.items, meta.parameters.size};

@@ -7,15 +7,19 @@ namespace cinch::rt {
 void infoCommand() {
   const Meta &meta = run.meta;
   char human[40];
-  int64_t bytes = 0, state = 0;
-  for (const Parameter &parameter : meta.parameters)
-    bytes += parameter.bytes();
+  int64_t bytes = 0, tensors = 0, states = 0, state = 0;
+  for (const Parameter &parameter : meta.parameters) {
+    tensors += !parameter.state;
+    (parameter.state ? states : bytes) += parameter.bytes();
+  }
   for (const Stored &slot : meta.slots)
     state += slot.bytes();
   say("program      %s (%s), compiled by Cinch %s, hash %s", meta.program, meta.source, meta.version, meta.hash);
   say("numbers      %s, seed %llu", meta.f64 ? "f64" : "f32", (unsigned long long)meta.seed);
   say("parameters   %lld in %lld tensors, %s; optimizer state %lld bytes", (long long)meta.parameterCount(),
-      (long long)meta.parameters.size, humanBytes(human, bytes), (long long)state);
+      (long long)tensors, humanBytes(human, bytes), (long long)state);
+  if (states)
+    say("state        %lld tensors of the model, %s", (long long)(meta.parameters.size - tensors), humanBytes(human, states));
   if (meta.steps)
     say("training     batch %lld, %lld steps on `%s`", (long long)meta.batch, (long long)meta.steps,
         meta.datasets[meta.trainDataset].name);

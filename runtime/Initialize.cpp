@@ -107,11 +107,17 @@ void orthogonalize(const Parameter &parameter, char *base) {
 
 void initialize(const Meta &meta, char *arena) {
   for (const Parameter &parameter : meta.parameters) {
+    if (parameter.averageOf)
+      continue;
     Drawing drawing = {&parameter, arena + parameter.offset, streamKey(meta.seed, parameter.path)};
     runOnPool(draw, &drawing);
     if (parameter.init.kind == InitialValue::Orthogonal)
       orthogonalize(parameter, drawing.base);
   }
+  for (const Parameter &average : meta.parameters)
+    for (const Parameter &parameter : meta.parameters)
+      if (average.averageOf && strcmp(parameter.path, average.averageOf) == 0)
+        memcpy(arena + average.offset, arena + parameter.offset, size_t(parameter.bytes()));
   for (const Stored &slot : meta.slots)
     memset(arena + slot.offset, 0, size_t(slot.bytes()));
 }

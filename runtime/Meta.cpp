@@ -41,7 +41,7 @@ const Entry *Meta::entry(const char *name) const {
 int64_t Meta::parameterCount() const {
   int64_t result = 0;
   for (const Parameter &parameter : parameters)
-    result += parameter.shape.count();
+    result += parameter.state ? 0 : parameter.shape.count();
   return result;
 }
 
@@ -76,6 +76,8 @@ void readParameter(JsonReader &json, Parameter &parameter) {
   while (object.next()) {
     readStoredKeys(object, parameter);
     object.read("frozen", parameter.frozen);
+    object.read("state", parameter.state);
+    object.read("average_of", parameter.averageOf);
     if (object.is("init"))
       readInitialValue(json, parameter.init);
   }

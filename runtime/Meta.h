@@ -37,7 +37,8 @@ struct InitialValue {
 };
 
 struct Parameter : Stored {
-  bool frozen = false;
+  bool frozen = false, state = false;
+  const char *averageOf = nullptr; // the path of the parameter of which this is the exponential average
   InitialValue init;
 };
 

@@ -11,6 +11,7 @@ struct Tensor {
   Elem elem = Elem::F32;
   const Shape *shape = nullptr;
   char *data = nullptr;
+  const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
   // Filled in by readTensorHeader: where its values lie in the file.
   bool found = false;

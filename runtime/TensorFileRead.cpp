@@ -112,11 +112,19 @@ bool TensorFile::readHeader(TensorList &wanted, const char *ignored, Problem &pr
                 (long long)dataSize, covered > dataSize ? ": it is truncated" : "");
     return false;
   }
-  for (int64_t i = 0; i < wanted.count; ++i)
-    if (!wanted.items[i].found) {
-      problem.set("the tensor `%s` is missing in it", wanted.items[i].name);
+  for (int64_t i = 0; i < wanted.count; ++i) {
+    Tensor &tensor = wanted.items[i];
+    for (int64_t k = 0; !tensor.found && tensor.likeIfMissing && k < wanted.count; ++k)
+      if (wanted.items[k].found && strcmp(wanted.items[k].name, tensor.likeIfMissing) == 0) {
+        tensor.found = true;
+        tensor.fileElem = wanted.items[k].fileElem;
+        tensor.fileOffset = wanted.items[k].fileOffset;
+      }
+    if (!tensor.found) {
+      problem.set("the tensor `%s` is missing in it", tensor.name);
       return false;
     }
+  }
   return true;
 }
 

@@ -64,6 +64,7 @@ def quick_suites():
         python("execute/cpus.py"),
         python("execute/overflow.py"),
         python("execute/resume.py"),
+        python("execute/state.py"),
         python("execute/datasets.py"),
         python("execute/examples.py"),
         python("execute/report.py"),

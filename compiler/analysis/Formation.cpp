@@ -2,7 +2,6 @@
 #include "compiler/analysis/Formation.h"
 #include "compiler/analysis/Specs.h"
 #include "compiler/solve/Evaluate.h"
-#include "dialects/nn/Grain.h"
 
 using namespace mlir;
 
@@ -22,7 +21,7 @@ Formation::Formation(func::FuncOp function, Sweeps given) : function(function), 
     ops.push_back(&op);
   solve::StepGraph sizes;
   sizes.batch = nn::batchOf(function);
-  sizes.grain = std::max<int64_t>(1, nn::grainOf(function));
+  sizes.grain = nn::examplesTogether(function);
   extents.push_back({});
   for (int64_t examples : solve::microbatches(sizes))
     if (examples < sizes.batch)
@@ -77,7 +76,7 @@ void Formation::chooseStored() {
       }
       continue;
     }
-    if (isa<nn::ScatterAddOp>(op) || (op->getNumResults() == 1 && accumulates(op->getResult(0)))) {
+    if (isa<nn::ScatterAddOp, nn::GroupMeanOp>(op) || (op->getNumResults() == 1 && accumulates(op->getResult(0)))) {
       stored.insert(op->getResult(0));
       forced.insert(op->getResult(0));
     }
@@ -200,13 +199,19 @@ Value Formation::readTooLate(ArrayRef<Value> stores, int at, const LoopTracer &t
     if (own != stores.end() ? readsWhereItWrites(tracer.spec, buffer, int(1000 + (own - stores.begin())))
                             : written == producer.end() || written->second >= at)
       continue;
-    for (Operation *op : tracer.computed)
+    for (Operation *op : tracer.computed) {
+      Value copied = isa<nn::NewStateOp>(op) ? op->getOperand(0) : Value();
+      while (copied && copied.getDefiningOp() && isView(copied.getDefiningOp()))
+        copied = copied.getDefiningOp()->getOperand(0);
+      if (copied == argument) // nothing is computed on the way: what is read is copied
+        return op->getOperand(0);
       if (!isView(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
             while (operand.getDefiningOp() && isView(operand.getDefiningOp()))
               operand = operand.getDefiningOp()->getOperand(0);
             return operand == argument;
           }) && !llvm::is_contained(stores, op->getResult(0)))
         return op->getResult(0);
+    }
   }
   return {};
 }
@@ -256,6 +261,9 @@ bool Formation::place(Value value) {
     if (group.kind != KernelGroup::Loop || group.part != part || group.backward != backward ||
         group.stores.size() >= 12 || isa<nn::ScatterAddOp>(op) ||
         isa<nn::ScatterAddOp>(group.stores.front().getDefiningOp()))
+      return false;
+    // Chains over groups are no chains over the batch, which a grain would cut.
+    if (isa<nn::GroupMeanOp>(op) != isa<nn::GroupMeanOp>(group.stores.front().getDefiningOp()))
       return false;
     // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
     if (home.count(value) != home.count(group.stores.front()))

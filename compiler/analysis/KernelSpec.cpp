@@ -204,8 +204,8 @@ struct Key {
         positionStride);
   }
   void add(const LoopStore &store) {
-    const auto &[node, view] = store;
-    all(node, view);
+    const auto &[node, view, copies, copyStride] = store;
+    all(node, view, copies, copyStride);
   }
   void add(const LoopAddAt &at) {
     const auto &[present, node, view, args, atStrides, atSizes] = at;

@@ -120,6 +120,18 @@ LoopDomain domainOf(Value value, const Extent &extent) {
   }
   if (auto scatter = dyn_cast_or_null<nn::ScatterAddOp>(op))
     return scatterDomain(scatter, extent);
+  if (auto mean = dyn_cast_or_null<nn::GroupMeanOp>(op)) { // the groups, and a chain over the examples of one
+    int64_t group = mean.getGroup(), batch = batchAxisOf(value);
+    Shape shape = shapeOf(value, extent);
+    shape[batch] /= group;
+    domain.chain = {group};
+    if (batch + 1 < int64_t(shape.size())) {
+      domain.cols = shape.back();
+      shape.pop_back();
+    }
+    domain.outer = shape;
+    return domain;
+  }
   if (isa_and_nonnull<nn::ArgMaxOp, nn::ArgMinOp>(op)) {
     Shape shape = shapeOf(op->getOperand(0), extent);
     int64_t axis = op->getAttrOfType<IntegerAttr>("axis").getInt();

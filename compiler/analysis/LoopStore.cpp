@@ -18,6 +18,8 @@ bool LoopTracer::store(Value value, int buffer, bool accumulate) {
   if (bufferOf(value) < 0) {
     if (auto scatter = dyn_cast_or_null<nn::ScatterAddOp>(op))
       return storeScatter(scatter, buffer, accumulate);
+    if (isa_and_nonnull<nn::GroupMeanOp>(op))
+      return storeGroupMean(op, buffer);
     if (auto reduce = dyn_cast_or_null<nn::ReduceOp>(op)) {
       ReductionAxes split = splitReduction(reduce.getX(), reduce.getAxes());
       if (!split.chain.empty() || split.run.empty())
@@ -146,6 +148,45 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
   }
   computed.insert(op);
   claim(firstNode, op);
+  return true;
+}
+
+// The mean of a group is found once and written for each of its examples.
+bool LoopTracer::storeGroupMean(Operation *op, int buffer) {
+  auto mean = cast<nn::GroupMeanOp>(op);
+  int64_t group = mean.getGroup(), batch = batchAxisOf(mean.getX()), stride = 1;
+  Shape shape = shapeOf(mean.getResult(), extent);
+  if (!(domainOf(mean.getResult(), extent) == domain))
+    return fail(mean.getResult()) >= 0; // false
+  size_t dims = sizes.size();
+  std::vector<LinearIndex> axes(shape.size());
+  LinearIndex flat = LinearIndex::zero(dims);
+  bool columns = batch + 1 < int64_t(shape.size());
+  for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) {
+    bool isBatch = int64_t(axis) == batch;
+    axes[axis] = LinearIndex::zero(dims);
+    axes[axis].addScaled(LinearIndex::dim(dims, columns && axis + 1 == shape.size() ? dims - 1 : axis), isBatch ? group : 1);
+    flat.addScaled(axes[axis], stride);
+    if (isBatch)
+      axes[axis].addScaled(LinearIndex::dim(dims, domain.outer.size()), 1); // the example in its group
+  }
+  int node = trace(mean.getX(), mapOfAxes(axes));
+  if (node < 0)
+    return false;
+  if (levels[node] == Level::Outer || levels[node] == Level::Column)
+    node = spread(node, columns && domain.cols > 1, true);
+  LoopNode sum;
+  sum.op = LoopOp::ReduceChain;
+  sum.elem = elemOf(mean.getResult());
+  sum.args = {node};
+  node = add(sum);
+  int count = constant(elemOf(mean.getResult()), double(group));
+  node = binary(LoopOp::Div, elemOf(mean.getResult()), node, count);
+  int64_t example = 1;
+  for (size_t axis = batch + 1; axis < shape.size(); ++axis)
+    example *= shape[axis];
+  spec.stores.push_back({node, viewOf(buffer, mean.getResult(), flat), group, example});
+  computed.insert(op);
   return true;
 }
 

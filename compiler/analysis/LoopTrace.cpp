@@ -211,6 +211,8 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     }
     return fail(bufferOf(operand) >= 0 ? value : operand);
   }
+  if (auto state = dyn_cast<nn::NewStateOp>(op))
+    return trace(state.getX(), map);
   if (auto plain = plainOp(op)) {
     LoopNode node;
     node.op = *plain;

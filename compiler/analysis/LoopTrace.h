@@ -90,6 +90,7 @@ private:
   int reduceCols(mlir::Operation *op, mlir::Value value, const IndexMap &map);
   int clampedLoad(mlir::Value operand, const IndexMap &map, int64_t axis, int index, int64_t shift);
   bool storeReduction(mlir::Operation *op, mlir::Value value, int buffer, bool accumulate);
+  bool storeGroupMean(mlir::Operation *op, int buffer);
   bool storeScatter(mlir::Operation *op, int buffer, bool accumulate);
   int add(kernels::LoopNode node);
   int binary(kernels::LoopOp op, kernels::Elem elem, int a, int b);

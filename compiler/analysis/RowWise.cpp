@@ -70,7 +70,7 @@ public:
         .Case<nn::ReduceOp>([&](auto r) { return reduce(r); })
         .Case<nn::ContractOp>([&](auto c) { return contract(c); })
         .Case<nn::GatherOp>([&](auto g) { return gather(g); })
-        .Case<nn::RangeOp, nn::ScatterAddOp, nn::AttendOp, nn::AttendGradOp>([](auto) { return false; })
+        .Case<nn::RangeOp, nn::GroupMeanOp, nn::ScatterAddOp, nn::AttendOp, nn::AttendGradOp>([](auto) { return false; })
         .Default([&](Operation *other) { return elementwise(other); });
   }
 

@@ -4,7 +4,6 @@
 #include "compiler/analysis/Cost.h"
 #include "compiler/analysis/RowWise.h"
 #include "compiler/solve/Evaluate.h"
-#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -59,7 +58,7 @@ static solve::Buffer bufferFor(Value value, Value named, int64_t batch) {
 
 // ---- The parts of a function -------------------------------------------------------------------------------------------
 Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(function)) {
-  grain = std::max<int64_t>(1, nn::grainOf(function));
+  grain = nn::examplesTogether(function);
   for (Operation &op : function.getBody().front().without_terminator()) {
     if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
       for (Operation &inner : loop.getBody().front().without_terminator())

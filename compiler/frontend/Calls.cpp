@@ -110,13 +110,6 @@ bool Elaborator::callable(const LayerItem &layer, Span span, Frame &frame) {
     report(Code::E0705, span, "`reversible` layers are not there yet", frame).label(layer.name.span, "declared here");
     return false;
   }
-  for (const Statement &statement : layer.body)
-    if (statement.kind == StatementKind::State || statement.kind == StatementKind::Update) {
-      report(Code::E0703, span, "`" + layer.name.text + "` has a `state`, which is not there yet", frame)
-          .label(statement.span, "declared here")
-          .help(layer.name.text == "batch_norm" || layer.name.text == "conv_bn" ? "use group_norm or layer_norm" : "");
-      return false;
-    }
   return true;
 }
 
@@ -407,6 +400,10 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
     values.push_back(value);
     spans.push_back(expr->span);
   }
+  if (mode == GraphMode::Step)
+    for (const Statement &statement : call.layer.body)
+      if (statement.kind == StatementKind::Update)
+        evalUpdate(statement, callee);
   bool bad = false;
   for (const Value &value : values)
     bad |= value.isError();

@@ -163,9 +163,8 @@ Value Elaborator::force(Binding &binding, const std::string &name, Span span, Fr
   case Binding::Ready:
     return binding.value;
   case Binding::Parameter:
-    return parameter(binding, name, frame);
   case Binding::State:
-    return failure(Code::E0703, span, "`state` is not there yet", frame);
+    return parameter(binding, name, frame);
   case Binding::Use:
     return failure(Code::E0307, span, "`" + name + "` is an instance of a layer and has no value; call it", frame);
   case Binding::Definition:
@@ -180,9 +179,12 @@ Value Elaborator::force(Binding &binding, const std::string &name, Span span, Fr
   binding.busy = true;
   ++definitionDepth;
   IndexScope *outer = frame.index;
+  bool inUpdate = frame.inUpdate;
   frame.index = nullptr;
+  frame.inUpdate = false;
   runDefinition(*binding.statement, frame);
   frame.index = outer;
+  frame.inUpdate = inUpdate;
   --definitionDepth;
   return frame.names[name].value;
 }

@@ -72,6 +72,7 @@ struct Frame {
   int file = 1;
   const ast::LayerItem *layer = nullptr; // null: train, or the file
   bool isTrain = false;                  // batch reductions are allowed
+  bool inUpdate = false;                 // so they are in the expression of an `update`
   Node *node = nullptr;
   const Frame *caller = nullptr;
   Span callSpan;
@@ -142,6 +143,7 @@ private:
   void runDefinition(const ast::Statement &statement, Frame &frame);
   void applyHints(const ast::Statement &statement, const Value &value, Frame &frame);
   Value parameter(Binding &binding, const std::string &name, Frame &frame);
+  void evalUpdate(const ast::Statement &statement, Frame &frame);
   bool resolveInit(const Value &value, const Tensor &tensor, Span span, Frame &frame, Init &init);
   Node *child(Node &parent, const std::string &key, const std::string &path, const std::string &layer, Span span,
               int order, int block);
@@ -245,6 +247,7 @@ private:
   Value builtinRange(const std::vector<Argument> &sizes, Span span, Frame &frame);
   Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots,
                       const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame);
+  Value builtinGroupMean(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinCast(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinAlongAxis(OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame);
@@ -313,6 +316,7 @@ private:
   void checkGrain();
   void checkNamesBlock(const ast::NamesItem &item);
   void orderParameters();
+  void addAverages();
 
   const SourceList &sources;
   const ast::File &prelude, &file;
@@ -332,6 +336,7 @@ private:
   std::vector<std::vector<std::vector<Number>>> fieldAxes; // of every field of every dataset
   int restOptimizer = -1;                                  // the one without `on`
   std::set<std::pair<int, int>> sparedBy;                  // (optimizer, parameter): `decay .. except`
+  std::map<int, Span> updatedAt;                           // states, as numbers of parameters
   std::vector<bool> dataComplete;
   std::vector<const ast::Expr *> modelSites; // calls of the model, in the order they were met
 

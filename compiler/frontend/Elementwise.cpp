@@ -301,6 +301,8 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
       typedBy = i;
     }
   }
+  if (kind == OpKind::Div && operands[1].isNumber() && operands[1].number.isZero())
+    return failure(Code::E0206, spans[1], "division by zero", frame);
   if (!dtype) { // `where` of two constants
     bool bools = operands.size() == 3 && operands[1].isBool() && operands[2].isBool();
     dtype = bools ? DType::Bool : DType::F32;

@@ -24,6 +24,7 @@ public:
   Op &at(int op) { return graph.ops[op]; }
   const Op &at(int op) const { return graph.ops[op]; }
   uint8_t facts(int op) const { return known[op]; }
+  void dropFacts(int op, uint8_t wrong) { known[op] &= ~wrong; }
   int size() const { return static_cast<int>(graph.ops.size()); }
 
   // Keeps what `roots` need and renumbers; the roots are updated.

@@ -1,4 +1,4 @@
-// Parameters.cpp: `param` declarations: their types, their initial distributions, and the order in which they are
+// Parameters.cpp: `param` and `state` declarations, and `update`: their types, their initial distributions, and the order in which they are
 // listed. The formulas of the fans are PyTorch's: fan in is the product of all axes but the first, fan out of all but
 // the second;
 //   kaiming_normal: sqrt(2 / fan) deviation      kaiming_uniform: sqrt(6 / fan) half width
@@ -16,7 +16,7 @@ bool Elaborator::resolveInit(const Value &value, const Tensor &tensor, Span span
   if (value.isError())
     return false;
   if (value.kind != Value::Distribution) {
-    report(Code::E0309, span, "a parameter starts from a distribution, not from " + std::string(kindName(value)), frame)
+    report(Code::E0309, span, "it starts from a distribution, not from " + std::string(kindName(value)), frame)
         .help("write ~ zeros, ones, constant(c), normal(s), truncated_normal(s), uniform(a), orthogonal(g), "
               "kaiming_normal(fan_in), ..");
     return false;
@@ -72,16 +72,18 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
     return binding.value;
   binding.done = true; // an error is told once
   const Statement &statement = *binding.statement;
+  const bool isState = binding.kind == Binding::State;
+  const std::string what = isState ? "state" : "parameter";
   std::optional<DType> dtype = typeDtype(statement.type, frame);
   std::optional<std::vector<Number>> axes = typeAxes(statement.type, frame);
   Value start = eval(*statement.values[0], frame);
   if (!dtype || !axes)
     return {};
   if (*dtype != DType::F32)
-    return failure(Code::E0309, statement.type.span, "a parameter is f32, not " + std::string(dtypeName(*dtype)),
+    return failure(Code::E0309, statement.type.span, "a " + what + " is f32, not " + std::string(dtypeName(*dtype)),
                    frame);
   if (batchAxis(*axes) >= 0)
-    return failure(Code::E0309, statement.type.span, "a parameter may not have the batch axis " + dims[batchDim].name,
+    return failure(Code::E0309, statement.type.span, "a " + what + " may not have the batch axis " + dims[batchDim].name,
                    frame);
   Tensor tensor;
   tensor.axes = *axes;
@@ -92,7 +94,7 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
   std::string path = frame.node->path.empty() ? name : frame.node->path + "." + name;
   if (path.size() > kLongestPath)
     return failure(Code::E0309, statement.names[0].span,
-                   "the path of this parameter has " + std::to_string(path.size()) + " bytes, expected at most " +
+                   "the path of this " + what + " has " + std::to_string(path.size()) + " bytes, expected at most " +
                        std::to_string(kLongestPath),
                    frame);
   auto [entry, isNew] = frame.node->parameters.try_emplace(name, static_cast<int>(program.parameters.size()));
@@ -101,15 +103,18 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
   tensor = emit(std::move(op), DType::F32, *axes, statement.names[0].span, frame);
   if (bad != badOps)
     return {};
+  if (isState)
+    graph->dropFacts(tensor.op, FromParameter);
   const TensorType &type = graph->at(tensor.op).type;
   if (isNew) {
     if (parametersFixed)
       return failure(Code::E0306, statement.names[0].span,
-                     "evaluation needs the parameter `" + path + "`, which training does not have", frame);
+                     "evaluation needs the " + what + " `" + path + "`, which training does not have", frame);
     cinch::Parameter parameter;
     parameter.path = path;
     parameter.type = type;
     parameter.init = init;
+    parameter.state = isState;
     parameter.span = statement.names[0].span;
     program.parameters.push_back(parameter);
     std::vector<int> order = frame.node->order;
@@ -131,6 +136,53 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
   return binding.value;
 }
 
+// The new value of a state, of which the expression may use the old one.
+void Elaborator::evalUpdate(const Statement &statement, Frame &frame) {
+  const Name &name = statement.names[0];
+  auto found = frame.names.find(name.text);
+  if (found == frame.names.end() || found->second.kind != Binding::State) {
+    if (!tables.unknown.count({name.span.file, name.span.begin}))
+      report(Code::E0310, name.span, "`" + name.text + "` is no `state` of this layer, so it cannot be updated", frame)
+          .help("declare it here, state " + name.text + ": f32[..] ~ zeros");
+    return;
+  }
+  Value state = force(found->second, name.text, name.span, frame);
+  int bad = badOps;
+  frame.inUpdate = true;
+  const Expr &expr = *statement.values[0];
+  Value value = eval(expr, frame);
+  frame.inUpdate = false;
+  if (state.isError() || value.isError() || bad != badOps)
+    return;
+  if (value.isNumber())
+    if (std::optional<Tensor> filled = fill(value, DType::F32, state.tensor.axes, expr.span, frame))
+      value = Value::of(*filled);
+  bool fits = value.isTensor() && value.tensor.dtype == DType::F32 && value.tensor.axes.size() == state.tensor.axes.size();
+  for (size_t i = 0; fits && i < value.tensor.axes.size(); ++i)
+    fits = sameSize(value.tensor.axes[i], state.tensor.axes[i]);
+  if (!fits) {
+    Diagnostic &diagnostic = report(Code::E0310, expr.span,
+                                    "`" + name.text + "` is " + typeOf(state.tensor) + ", but its new value is " +
+                                        describe(value, dims),
+                                    frame);
+    if (value.isTensor() && batchAxis(value.tensor.axes) >= 0)
+      diagnostic.help("reduce it over the batch, mean[" + dims[batchDim].name + "] ..");
+    return;
+  }
+  if (!checkMaskEnd(value.tensor, expr.span, frame, "an update"))
+    return;
+  int parameter = graph->at(state.tensor.op).integer(Key::Index);
+  auto [first, isNew] = updatedAt.try_emplace(parameter, statement.span);
+  if (!isNew) {
+    report(Code::E0310, statement.span,
+           "`" + program.parameters[parameter].path + "` is updated a second time in one step", frame)
+        .label(first->second, "first here")
+        .help("an instance with a state is called once a step: give each call an instance of its own");
+    return;
+  }
+  program.updates.push_back({parameter, value.tensor.op});
+}
+
 // Parameters are listed in the order of their definitions along the paths, whatever was evaluated first.
 void Elaborator::orderParameters() {
   std::vector<int> order(program.parameters.size());
@@ -148,6 +200,32 @@ void Elaborator::orderParameters() {
     for (Op &op : g->ops)
       if (op.kind == OpKind::Parameter)
         op.set(Key::Index, int64_t(place[op.integer(Key::Index)]));
+  for (StateUpdate &update : program.updates)
+    update.parameter = place[update.parameter];
+  std::sort(program.updates.begin(), program.updates.end(),
+            [](const StateUpdate &a, const StateUpdate &b) { return a.parameter < b.parameter; });
+}
+
+// Behind all others a state for each parameter that an optimizer moves, which evaluation reads in its place.
+void Elaborator::addAverages() {
+  std::vector<int> readAs;
+  size_t count = program.parameters.size();
+  for (size_t i = 0; i < count; ++i) {
+    readAs.push_back(static_cast<int>(i));
+    if (program.parameters[i].state || program.parameters[i].frozen)
+      continue;
+    readAs.back() = static_cast<int>(program.parameters.size());
+    cinch::Parameter average = program.parameters[i];
+    average.path += ".ema";
+    average.init = {};
+    average.state = true;
+    average.averageOf = static_cast<int>(i);
+    program.parameters.push_back(std::move(average));
+  }
+  for (Graph *g : {&program.evaluation, &program.prediction})
+    for (Op &op : g->ops)
+      if (op.kind == OpKind::Parameter)
+        op.set(Key::Index, int64_t(readAs[op.integer(Key::Index)]));
 }
 
 } // namespace cinch

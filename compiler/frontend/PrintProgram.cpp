@@ -152,6 +152,8 @@ static std::string trainText(const Program &program) {
     text += "  clip norm " + real(train.clipNorm) + "\n";
   if (train.clipValue > 0)
     text += "  clip value " + real(train.clipValue) + "\n";
+  if (train.hasEma)
+    text += "  ema " + real(train.ema) + "\n";
   if (train.grain)
     text += "  grain " + std::to_string(train.grain) + "\n";
   for (const Every &e : train.every) {
@@ -181,7 +183,7 @@ std::string printProgram(const Program &program) {
     for (int64_t axis : parameter.type.shape)
       size *= axis;
     total += size;
-    text += "parameter " + parameter.path + ": " + typeText(parameter.type) + " ~ " + nameOf(parameter.init.kind) +
+    text += (parameter.state ? "state " : "parameter ") + parameter.path + ": " + typeText(parameter.type) + " ~ " + nameOf(parameter.init.kind) +
             " " + real(parameter.init.a) + " optimizer " + std::to_string(parameter.optimizer) +
             (parameter.decays ? "" : " no decay") + (parameter.frozen ? " frozen" : "") + "\n";
   }
@@ -191,6 +193,8 @@ std::string printProgram(const Program &program) {
   text += trainText(program);
   text += graphText("step", program.step, program);
   text += "loss %" + std::to_string(program.loss) + "\n";
+  for (const StateUpdate &update : program.updates)
+    text += "update " + program.parameters[update.parameter].path + " %" + std::to_string(update.op) + "\n";
   text += graphText("evaluation", program.evaluation, program);
   for (const NamedValue &metric : program.metrics)
     text += "metric " + metric.name + " %" + std::to_string(metric.op) + "\n";

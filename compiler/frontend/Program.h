@@ -64,11 +64,13 @@ struct Init {
   double a = 0;              // value, deviation, half-width or gain
 };
 
-struct Parameter {
+struct Parameter {           // and a state, which lies beside them
   std::string path;          // "blocks.3.attn.wqkv"
   TensorType type;
   Init init;
   Span span;
+  bool state = false;        // has no gradient; Program::updates may move it, no optimizer does
+  int averageOf = -1;        // a state that is the exponential average of this parameter (Train::ema)
   int optimizer = 0;         // index into Train::optimizers
   bool decays = true;        // false: named by `except`
   bool frozen = false;
@@ -132,6 +134,8 @@ struct Train {
   Schedule schedule;
   double clipNorm = 0;       // 0: none
   double clipValue = 0;      // 0: none
+  bool hasEma = false;
+  double ema = 0;            // e = ema * e + (1 - ema) * p
   bool f64 = false;          // precision
   int64_t grain = 0;
   std::vector<Every> every;
@@ -150,6 +154,11 @@ struct NamedValue {
   int op = -1;               // index into the graph
 };
 
+struct StateUpdate {              // what a state is from the next step on
+  int parameter = -1;        // index into Program::parameters
+  int op = -1;               // of `step`
+};
+
 struct Program {
   std::string modelName;
   int64_t batch = 0;         // B
@@ -162,6 +171,7 @@ struct Program {
 
   Graph step;                // training = true
   int loss = -1;             // an op of `step`, f32[]
+  std::vector<StateUpdate> updates; // at most one a state, in the order of `parameters`
   // What `train` prints beside the loss is computed by `evaluation` only.
 
   Graph evaluation;          // training = false, over one batch. Batch reductions are Reduce{Sum} over the batch axis (the

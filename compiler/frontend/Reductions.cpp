@@ -266,10 +266,10 @@ Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> m
   }
   int batch = batchAxis(value.axes);
   if (batch >= 0 && std::find(axes.begin(), axes.end(), batch) != axes.end()) {
-    if (frame.isTrain)
+    if (frame.isTrain || frame.inUpdate)
       return reduceBatch(expr, value, mask, axes, frame);
     report(Code::E0502, expr.op, name + " over the batch axis " + dims[batchDim].name + " mixes examples", frame)
-        .help("reductions over the batch stand in `train`");
+        .help("reductions over the batch stand in `train` and in `update`");
     return {};
   }
   if (!mask) {

@@ -112,7 +112,11 @@ void Elaborator::checkKeys() {
       for (int parameter : matchPaths(setting.key.args, frame))
         program.parameters[parameter].frozen = true;
     } else if (key == "ema") {
-      report(Code::E0706, setting.span, "`ema` is not there yet", frame);
+      if (oneWord(setting, "ema D", frame))
+        if (std::optional<Number> number = wordNumber(setting.words[0], key, Range{Range::Below1}, frame)) {
+          settings.hasEma = true;
+          settings.ema = number->real;
+        }
     } else if (key == "init") {
       report(Code::E0709, setting.span, "`init` is not there yet", frame)
           .help("give the file to the trained binary, --init FILE");
@@ -131,6 +135,8 @@ void Elaborator::checkKeys() {
     return;
   for (size_t i = 0; i < program.parameters.size(); ++i) {
     cinch::Parameter &parameter = program.parameters[i];
+    if (parameter.state)
+      continue;
     parameter.optimizer = owner[i] >= 0 ? owner[i] : restOptimizer;
     if (parameter.optimizer < 0) {
       report(Code::E0604, settings.optimizers[0].span, "parameter `" + parameter.path + "` has no optimizer", frame)

@@ -106,7 +106,10 @@ void Elaborator::elaborateStep() {
   if (loss >= 0 && !diags.hasErrors())
     checkLoss(loss, frame);
   program.loss = loss;
-  program.step = builder.finish({&program.loss});
+  std::vector<int *> ops{&program.loss};
+  for (StateUpdate &update : program.updates)
+    ops.push_back(&update.op);
+  program.step = builder.finish(ops);
   parametersFixed = loss >= 0 && !diags.hasErrors();
 }
 
@@ -261,6 +264,8 @@ std::optional<Program> Elaborator::run() {
   if (diags.hasErrors())
     return std::nullopt;
   orderParameters();
+  if (program.train.hasEma)
+    addAverages();
   return std::move(program);
 }
 

@@ -99,12 +99,14 @@ std::optional<Number> Elaborator::wordNumber(const SettingWord &word, const std:
 std::vector<int> Elaborator::matchPath(bool isString, const std::string &text, Span span, Frame &frame) {
   std::vector<int> found;
   for (size_t i = 0; i < program.parameters.size(); ++i)
-    if (isString ? matchesPattern(text, program.parameters[i].path) : program.parameters[i].path == text)
+    if (!program.parameters[i].state &&
+        (isString ? matchesPattern(text, program.parameters[i].path) : program.parameters[i].path == text))
       found.push_back(static_cast<int>(i));
   if (found.empty() && parametersFixed) {
     std::vector<std::string> paths;
     for (const cinch::Parameter &parameter : program.parameters)
-      paths.push_back(parameter.path);
+      if (!parameter.state)
+        paths.push_back(parameter.path);
     report(Code::E0607, span, "no parameter is named `" + text + "`", frame)
         .help(didYouMean(text, paths))
         .note(paths.empty() ? "the model has no parameters"

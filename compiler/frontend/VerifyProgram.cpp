@@ -116,6 +116,10 @@ std::string verifyTrain(const Program &program) {
       return "two parameters with the path `" + parameter.path + "`";
     if (parameter.type.batch != -1)
       return "parameter `" + parameter.path + "` has the batch axis";
+    if (parameter.averageOf >= 0 &&
+        (!parameter.state || parameter.averageOf >= int(program.parameters.size()) ||
+         program.parameters[parameter.averageOf].type != parameter.type))
+      return "`" + parameter.path + "` is an average of another type";
     if (parameter.optimizer < 0 || parameter.optimizer >= static_cast<int>(train.optimizers.size()))
       return "parameter `" + parameter.path + "`: unknown optimizer";
   }
@@ -154,6 +158,15 @@ std::string verifyProgram(const Program &program) {
   auto inside = [](int op, const Graph &graph) { return op >= 0 && op < static_cast<int>(graph.ops.size()); };
   if (!inside(program.loss, program.step) || program.step.ops[program.loss].type != TensorType{DType::F32, {}, -1})
     return "the loss is no f32[]";
+  int last = -1;
+  for (const StateUpdate &update : program.updates) {
+    bool known = update.parameter > last && update.parameter < static_cast<int>(program.parameters.size());
+    if (!known || !program.parameters[update.parameter].state)
+      return "an update of what is no state, or not in order";
+    last = update.parameter;
+    if (!inside(update.op, program.step) || program.step.ops[update.op].type != program.parameters[last].type)
+      return "the update of `" + program.parameters[last].path + "` is of another type or missing";
+  }
   for (const NamedValue &metric : program.metrics)
     if (!inside(metric.op, program.evaluation) || program.evaluation.ops[metric.op].type.batch != -1)
       return "metric `" + metric.name + "` has the batch axis or is missing";

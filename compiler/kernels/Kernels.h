@@ -102,6 +102,7 @@ struct LoopNode {
 struct LoopStore {
   int node = 0;
   View view;
+  int64_t copies = 1, copyStride = 0; // the same value at so many places, so many elements apart
 };
 
 // Writes at computed places: dst[view + sum(args_i * atStrides_i)] += value, in the order of the domain (gather's gradient).

@@ -59,6 +59,15 @@ Value LoopEmitter::loadContiguous(Value memory, Value at, Elem elem, const Lanes
 }
 
 void LoopEmitter::store(const LoopStore &store, Value base, Value value, const Lanes *lanes) {
+  if (store.copies > 1) {
+    scf::ForOp::create(b, loc, index(0), index(store.copies), index(1), ValueRange(),
+                       [&](OpBuilder &, Location, Value copy, ValueRange) {
+                         Value place = addIndex(base, mulIndex(copy, store.copyStride));
+                         this->store({store.node, store.view}, place, value, lanes);
+                         scf::YieldOp::create(b, loc);
+                       });
+    return;
+  }
   Elem elem = spec.nodes[store.node].elem;
   Value memory = buffer(store.view.buffer, elem);
   value = toStored(b, loc, value, elem);

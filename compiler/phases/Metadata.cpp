@@ -195,11 +195,15 @@ std::string metadataText(const MetadataInput &in) {
     const char *dtype = dtypeOf(analysis::elemOf(argument));
     if (auto path = train.getArgAttrOfType<StringAttr>(number, nn::kPathAttr)) {
       for (const Parameter &parameter : program.parameters)
-        if (parameter.path == path.getValue())
-          parameters.push_back(Object{{"path", path.getValue()}, {"dtype", dtype},
+        if (parameter.path == path.getValue()) {
+          Object entry{{"path", path.getValue()}, {"dtype", dtype},
                                       {"shape", shapeArray(analysis::shapeOf(argument))},
                                       {"offset", offsetOf(train, number)}, {"frozen", parameter.frozen},
-                                      {"init", initOf(parameter.init)}});
+                                      {"state", parameter.state}, {"init", initOf(parameter.init)}};
+          if (parameter.averageOf >= 0)
+            entry["average_of"] = program.parameters[parameter.averageOf].path;
+          parameters.push_back(std::move(entry));
+        }
     } else if (auto slot = train.getArgAttrOfType<StringAttr>(number, nn::kSlotAttr)) {
       slots.push_back(Object{{"path", slot.getValue()}, {"dtype", dtype},
                              {"shape", shapeArray(analysis::shapeOf(argument))}, {"offset", offsetOf(train, number)}});

@@ -32,7 +32,7 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
   plan.error = index.error;
   if (plan.error.empty() && (b < 1 || g.batch % b || b % g.grain))
     plan.error = "micro-batch " + std::to_string(b) + " does not divide the batch " + std::to_string(g.batch) +
-                 " or is no multiple of the grain " + std::to_string(g.grain);
+                 " or is no multiple of " + std::to_string(g.grain) + ", the examples that belong together (grain, groups)";
   if (!plan.error.empty())
     return plan;
 

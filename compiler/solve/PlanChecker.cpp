@@ -94,7 +94,8 @@ public:
       return "micro-batch " + std::to_string(p.microbatch) + " times " + std::to_string(p.count) +
              " is not the batch of " + std::to_string(g.batch);
     if (p.microbatch % g.grain)
-      return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of the grain " + std::to_string(g.grain);
+      return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of " + std::to_string(g.grain) +
+             ", the examples that belong together";
     if (std::string e = checkShape(); !e.empty())
       return e;
     runGraph();

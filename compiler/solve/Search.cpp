@@ -26,7 +26,7 @@ std::vector<int64_t> Planner::sizesOf(const SearchOptions &options, std::string 
       above = b;
   }
   error = "expected a micro-batch that divides the batch of " + std::to_string(graph.batch) +
-          (graph.grain > 1 ? " and is a multiple of the grain " + std::to_string(graph.grain) : "") + ", got " +
+          (graph.grain > 1 ? " and is a multiple of " + std::to_string(graph.grain) + ", the examples that belong together (grain, groups)" : "") + ", got " +
           std::to_string(options.microbatch) + "; nearest: " + (below ? std::to_string(below) : "") +
           (below && above ? " and " : "") + (above ? std::to_string(above) : "");
   return {};

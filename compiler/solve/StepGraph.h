@@ -68,7 +68,7 @@ struct StepGraph {
   std::vector<Buffer> buffers;
   std::vector<Kernel> kernels;      // a valid order: every kernel after the producers of what it reads
   int64_t batch = 1;                // B
-  int64_t grain = 1;                // the micro-batch is a multiple of this and divides B
+  int64_t grain = 1;                // the micro-batch is a multiple of this and divides B: examples that belong together
   int64_t positions = 1;            // rows of an example
   int threads = 1;
   // Scratch of all threads of a kernel at a micro-batch.

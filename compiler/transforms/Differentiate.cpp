@@ -198,9 +198,18 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
       return signalPassFailure();
     }
     auto exit = cast<func::ReturnOp>(step.getBody().front().getTerminator());
-    Value loss = exit.getNumOperands() == 1 ? exit.getOperand(0) : Value();
-    if (!loss || !isFloat(loss) || nn::tensorOf(loss).getRank() != 0) {
-      step.emitError() << "expected one result, the loss, a scalar";
+    Value loss;
+    for (auto [i, value] : llvm::enumerate(exit.getOperands())) {
+      if (step.getResultAttr(unsigned(i), nn::kPathAttr)) // the new value of a state
+        continue;
+      if (loss || !isFloat(value) || nn::tensorOf(value).getRank() != 0) {
+        step.emitError() << "expected one result beside states, the loss, a scalar";
+        return signalPassFailure();
+      }
+      loss = value;
+    }
+    if (!loss) {
+      step.emitError() << "expected the loss among the results";
       return signalPassFailure();
     }
     OpBuilder opBuilder(exit);

@@ -87,7 +87,7 @@ func::FuncOp Emitter::openFunction(StringRef name, bool withValidRows) {
   for (const Parameter &parameter : program.parameters) {
     types.push_back(type(parameter.type));
     places.push_back(location(parameter.span, parameter.path));
-    attributes.push_back(parameterAttributes(builder, parameter));
+    attributes.push_back(parameterAttributes(builder, program, parameter));
   }
   const Dataset &dataset = program.datasets[program.train.dataset];
   for (auto [i, field] : llvm::enumerate(dataset.fields)) {
@@ -180,10 +180,21 @@ LogicalResult Emitter::emitFunction(StringRef name, const Graph &graph, ArrayRef
   if (failed(emitGraph(graph, b, values)))
     return failure();
   SmallVector<Attribute> names;
-  for (const NamedValue &result : results) {
-    returned.push_back(values[result.op]);
-    names.push_back(builder.getDictionaryAttr(builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(result.name))));
-  }
+  auto hand = [&](Value value, StringRef attribute, StringRef called) {
+    returned.push_back(value);
+    names.push_back(builder.getDictionaryAttr(builder.getNamedAttr(attribute, builder.getStringAttr(called))));
+  };
+  for (const NamedValue &result : results)
+    hand(values[result.op], nn::kNameAttr, result.name);
+  if (name == nn::kStepName)
+    for (const StateUpdate &update : program.updates) {
+      const Parameter &state = program.parameters[update.parameter];
+      b.setLocation(location(state.span, state.path));
+      Value value = values[update.op];
+      if (isa<BlockArgument>(value)) // what may be overwritten first is copied (Formation::readTooLate)
+        value = b.make<nn::StopGradientOp>(value);
+      hand(b.make<nn::NewStateOp>(builder.getStringAttr(state.path), value), nn::kPathAttr, state.path);
+    }
   func::ReturnOp::create(builder, function.getLoc(), returned);
   function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(returned).getTypes()));
   if (!names.empty())

@@ -5,13 +5,24 @@ using namespace mlir;
 
 namespace cinch {
 
-DictionaryAttr parameterAttributes(Builder &builder, const Parameter &parameter) {
+DictionaryAttr parameterAttributes(Builder &builder, const Program &program, const Parameter &parameter) {
   MLIRContext *context = builder.getContext();
   SmallVector<NamedAttribute> attributes{
       builder.getNamedAttr(nn::kPathAttr, builder.getStringAttr(parameter.path)),
       builder.getNamedAttr(nn::kInitAttr,
-                           nn::InitAttr::get(context, nn::InitKind(parameter.init.kind), APFloat(parameter.init.a))),
-      builder.getNamedAttr(nn::kOptimizerAttr, builder.getI64IntegerAttr(parameter.optimizer))};
+                           nn::InitAttr::get(context, nn::InitKind(parameter.init.kind), APFloat(parameter.init.a)))};
+  if (parameter.state) {
+    attributes.push_back(builder.getNamedAttr(nn::kStateAttr, builder.getUnitAttr()));
+    if (parameter.averageOf >= 0) {
+      auto of = builder.getStringAttr(program.parameters[parameter.averageOf].path);
+      auto rule = builder.getDictionaryAttr({builder.getNamedAttr("of", of),
+                                             builder.getNamedAttr("decay", builder.getF64FloatAttr(program.train.ema))});
+      attributes.push_back(builder.getNamedAttr(nn::kAverageAttr, rule));
+    }
+    return builder.getDictionaryAttr(attributes);
+  }
+  attributes.push_back(
+      builder.getNamedAttr(nn::kOptimizerAttr, builder.getI64IntegerAttr(parameter.optimizer)));
   if (parameter.decays)
     attributes.push_back(builder.getNamedAttr(nn::kDecaysAttr, builder.getUnitAttr()));
   if (parameter.frozen)

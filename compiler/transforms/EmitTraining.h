@@ -7,7 +7,7 @@
 
 namespace cinch {
 
-mlir::DictionaryAttr parameterAttributes(mlir::Builder &, const Parameter &);
+mlir::DictionaryAttr parameterAttributes(mlir::Builder &, const Program &, const Parameter &);
 nn::TrainingAttr trainingAttribute(mlir::Builder &, const Train &);
 
 } // namespace cinch

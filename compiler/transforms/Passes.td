@@ -18,7 +18,8 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
 
     Reverse mode, over the ops' `Differentiable` interface. A value used several times adds its gradients in the order of the uses;
     each use of a value without the batch axis in work on examples has a sum of its own, and only the sums are added: so the sums
-    accumulate over micro-batches and the additions come behind. Only what a trained parameter needs is computed. Parameters that
+    accumulate over micro-batches and the additions come behind. New values of states (results of `@step` with `nn.path`) are results of
+    `@train` as they are. Only what a trained parameter needs is computed. Parameters that
     the loss does not reach, and frozen ones, are left as they are.
   }];
   let dependentDialects = ["::cinch::nn::NNDialect", "::mlir::func::FuncDialect"];

@@ -35,11 +35,11 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
     if (!allowed || !error.empty())
       return variants;
   }
-  // Sums in blocks of examples: no example may be cut, not even where a block is one example.
-  if (nn::grainOf(step.function) > 0)
+  // Sums in blocks of examples, or means of groups: no example may be cut, not even where a block is one example.
+  if (nn::grainOf(step.function) > 0 || graph.grain > 1)
     llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions; });
   if (sizes.empty() && options.rowBlocks > 0) {
-    error = "expected blocks of rows that hold whole examples, since there is a grain; got " +
+    error = "expected blocks of rows that hold whole examples, since there is a grain or a group_mean; got " +
             std::to_string(options.rowBlocks) + " of the " + std::to_string(graph.positions) + " rows of an example";
     return variants;
   }

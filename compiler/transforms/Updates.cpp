@@ -9,6 +9,7 @@ namespace cinch {
 bool isTrained(func::FuncOp function, BlockArgument argument) {
   unsigned number = argument.getArgNumber();
   return function.getArgAttr(number, nn::kPathAttr) && !function.getArgAttr(number, nn::kFrozenAttr) &&
+         !function.getArgAttr(number, nn::kStateAttr) &&
          isa<FloatType>(nn::tensorOf(argument).getElementType());
 }
 
@@ -27,9 +28,10 @@ public:
 
   Value norm(ArrayRef<Value> gradients);
   void update(BlockArgument parameter, Value gradient, Value factor);
+  void average(BlockArgument average, DictionaryAttr rule);
   Value rate(unsigned optimizer);
 
-  SmallVector<Named> parameters, slots;
+  SmallVector<Named> parameters, averages, slots;
 
 private:
   Value slot(BlockArgument parameter, StringRef name);
@@ -92,6 +94,19 @@ void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor
     slots.push_back({value, nn::kSlotAttr, name});
 }
 
+// decay * e + (1 - decay) * p', which a parameter that is not updated leaves as it started.
+void UpdateBuilder::average(BlockArgument average, DictionaryAttr rule) {
+  StringRef of = rule.getAs<StringAttr>("of").getValue();
+  double decay = rule.getAs<FloatAttr>("decay").getValueAsDouble();
+  const Named *parameter = llvm::find_if(parameters, [&](const Named &named) { return named.name == of; });
+  if (parameter == parameters.end())
+    return;
+  Value before = builder.make<nn::MulOp>(average, builder.like(average, decay));
+  Value now = builder.make<nn::MulOp>(parameter->value, builder.like(average, 1 - decay));
+  auto path = function.getArgAttrOfType<StringAttr>(average.getArgNumber(), nn::kPathAttr);
+  averages.push_back({builder.make<nn::AddOp>(before, now).getResult(), nn::kPathAttr, path.str()});
+}
+
 void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, const DenseMap<Value, Value> &gradients,
                   nn::GradientBuilder &builder) {
   UpdateBuilder updates(function, training, builder);
@@ -115,13 +130,22 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
     builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
     updates.update(argument, gradient, factor);
   }
+  for (BlockArgument argument : function.getArguments())
+    if (auto rule = function.getArgAttrOfType<DictionaryAttr>(argument.getArgNumber(), nn::kAverageAttr)) {
+      builder.setLocation(argument.getLoc());
+      updates.average(argument, rule);
+    }
 
+  auto exit = cast<func::ReturnOp>(function.getBody().front().getTerminator());
   SmallVector<Named> results = std::move(updates.parameters);
+  for (auto [i, value] : llvm::enumerate(exit.getOperands()))
+    if (auto state = function.getResultAttrOfType<StringAttr>(unsigned(i), nn::kPathAttr))
+      results.push_back({value, nn::kPathAttr, state.str()});
+  results.append(updates.averages.begin(), updates.averages.end());
   results.append(updates.slots.begin(), updates.slots.end());
   results.push_back({loss, nn::kNameAttr, "loss"});
   results.push_back({norm, nn::kNameAttr, "norm"});
   results.push_back({rate, nn::kNameAttr, "lr"});
-  auto exit = cast<func::ReturnOp>(function.getBody().front().getTerminator());
   SmallVector<Value> values = llvm::map_to_vector(results, [](const Named &named) { return named.value; });
   exit->setOperands(values);
   function.setFunctionType(

@@ -12,7 +12,8 @@ namespace cinch {
 bool isTrained(mlir::func::FuncOp function, mlir::BlockArgument argument);
 
 // Adds the gradient's norm, clipping and one update a parameter that has a gradient (in the order of the arguments),
-// arguments for the optimizer's state, and returns parameters, state, loss, norm and learning rate, each with its name.
+// arguments for the optimizer's state, and returns parameters, the model's states, the optimizer's, loss, norm and learning
+// rate, each with its name.
 void buildUpdates(mlir::func::FuncOp function, nn::TrainingAttr training, mlir::Value loss,
                   const llvm::DenseMap<mlir::Value, mlir::Value> &gradients, nn::GradientBuilder &builder);
 

@@ -48,8 +48,11 @@ static LogicalResult verifyEntries(ModuleOp module) {
 
 static LogicalResult verifyParsed(ModuleOp module) {
   auto step = module.lookupSymbol<func::FuncOp>(nn::kStepName);
-  if (step && (step.getNumResults() != 1 || !step->hasAttrOfType<nn::TrainingAttr>(nn::kTrainingAttr)))
-    return step.emitOpError() << "expected one result, the loss, and '" << nn::kTrainingAttr << "'";
+  unsigned losses = 0;
+  for (unsigned i = 0; step && i < step.getNumResults(); ++i)
+    losses += !step.getResultAttr(i, nn::kPathAttr);
+  if (step && (losses != 1 || !step->hasAttrOfType<nn::TrainingAttr>(nn::kTrainingAttr)))
+    return step.emitOpError() << "expected one result beside new states, the loss, and '" << nn::kTrainingAttr << "'";
   if (failed(verifyResults(module, nn::kStepName, false)))
     return failure();
   return verifyEntries(module);
@@ -89,8 +92,8 @@ static LogicalResult verifyPlanned(ModuleOp module) {
     for (plan::MicrobatchesOp loop : loops) {
       if (loop.getSize() != (*loops.begin()).getSize() || loop.getCount() != (*loops.begin()).getCount())
         return loop.emitOpError() << "has other micro-batches than the loop before it";
-      if (int64_t grain = nn::grainOf(function); grain > 0 && loop.getSize() % grain)
-        return function.emitOpError() << "sums blocks of " << grain << " examples, which a micro-batch of "
+      if (int64_t together = nn::examplesTogether(function); loop.getSize() % together)
+        return function.emitOpError() << "works on " << together << " examples together, which a micro-batch of "
                                       << loop.getSize() << " cuts";
     }
     WalkResult whole = function.walk([&](plan::RowBlocksOp rows) -> WalkResult {

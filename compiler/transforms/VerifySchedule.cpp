@@ -49,6 +49,7 @@ public:
     }
     if (failed(number(function.getBody().front())))
       return failure();
+    findStates();
     return sweep();
   }
 
@@ -160,6 +161,17 @@ private:
     return success();
   }
 
+  // The new value of a state lies where the old one lay, whether or not it is computed from it.
+  void findStates() {
+    DenseMap<Attribute, Value> old;
+    for (BlockArgument argument : function.getArguments())
+      if (Attribute path = function.getArgAttr(argument.getArgNumber(), nn::kPathAttr))
+        old[path] = argument;
+    for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+      if (Attribute path = function.getResultAttr(unsigned(i), nn::kPathAttr))
+        overwrites[value] = old.lookup(path);
+  }
+
   Value resolve(Value value) const {
     while (true) {
       auto it = alias.find(value);
@@ -211,7 +223,8 @@ private:
     return success();
   }
 
-  // `life` is written by a kernel over its own operand `other`, which nobody reads any more.
+  // `life` is written by a kernel over its own operand `other`, or over the state that it is the new value of, which nobody
+  // reads any more.
   bool inPlace(const Life &life, const Life &other) {
     auto kernel = kernels.lookup(life.begin);
     // What came from before the loop is read again in the next pass.
@@ -223,7 +236,7 @@ private:
       return resolve(input) == value;
     });
     int64_t last = isa<BlockArgument>(value) ? lastArgumentUse.lookup(value) : other.end;
-    return operand && last == life.begin;
+    return operand ? last == life.begin : overwrites.lookup(life.value) == value && last < life.begin;
   }
 
   InFlightDiagnostic error(Value value) {
@@ -238,6 +251,7 @@ private:
   DenseMap<Value, Value> alias;
   DenseMap<Value, int64_t> lastArgumentUse;
   DenseSet<Value> readByLoop; // from outside the loop over micro-batches that is being numbered
+  DenseMap<Value, Value> overwrites; // new states -> old ones
   DenseSet<Value> readByRows; // from outside the loop over blocks that is being numbered
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches;

@@ -41,6 +41,7 @@ UNARY(ErfOp, SAVE(getX()),                                                      
 UNARY(AbsOp, SAVE(getX()),                                                         // dy, -dy or 0 by the sign of x
       b.where(b.compare(Comparison::GT, s[0], b.like(dy, 0)), dy,
               b.where(b.compare(Comparison::LT, s[0], b.like(dy, 0)), b.neg(dy), b.like(dy, 0))))
+UNARY(GroupMeanOp, SAVE(), b.make<GroupMeanOp>(dy, getGroup()))                    // the mean of dy over the group
 UNARY(SoftmaxOp, SAVE(getResult()), b.make<SoftmaxGradOp>(s[0], dy, getAxis()))
 UNARY(LogSoftmaxOp, SAVE(getResult()), b.make<LogSoftmaxGradOp>(s[0], dy, getAxis()))
 

@@ -1,10 +1,12 @@
 // NN.cpp: the dialect and its attributes.
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Costs.h"
+#include "dialects/nn/Grain.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "dialects/nn/ShapeRules.h"
 #include "dialects/ops/Optimizers.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -24,6 +26,12 @@ int64_t batchAxis(Type type) {
 bool touchesBatch(Operation *op) {
   auto has = [](Type type) { return batchAxis(type) >= 0; };
   return llvm::any_of(op->getOperandTypes(), has) || llvm::any_of(op->getResultTypes(), has);
+}
+
+int64_t examplesTogether(Operation *function) {
+  int64_t together = std::max<int64_t>(1, grainOf(function));
+  function->walk([&](GroupMeanOp op) { together = std::lcm(together, int64_t(op.getGroup())); });
+  return together;
 }
 
 int64_t batchOf(FunctionOpInterface function) {

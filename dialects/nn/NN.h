@@ -27,7 +27,9 @@ template <typename Op> class NoGradient : public mlir::OpTrait::TraitBase<Op, No
 
 // Names of discardable attributes (see the dialect's description).
 inline constexpr llvm::StringLiteral kPathAttr = "nn.path", kInitAttr = "nn.init", kOptimizerAttr = "nn.optimizer",
-                                     kDecaysAttr = "nn.decays", kFrozenAttr = "nn.frozen", kSlotAttr = "nn.slot",
+                                     kDecaysAttr = "nn.decays", kFrozenAttr = "nn.frozen", kStateAttr = "nn.state",
+                                     kAverageAttr = "nn.average",
+                                     kSlotAttr = "nn.slot",
                                      kFieldAttr = "nn.field", kValidRowsAttr = "nn.valid_rows", kNameAttr = "nn.name",
                                      kTrainingAttr = "nn.training", kKeepAttr = "nn.keep",
                                      kRecomputeAttr = "nn.recompute", kBlockAttr = "nn.block",
@@ -48,6 +50,8 @@ inline int64_t batchAxis(mlir::Value value) { return batchAxis(value.getType());
 inline bool hasBatch(mlir::Value value) { return batchAxis(value) >= 0; }
 // True if an operand or a result of the op has the batch axis: such work lies inside the micro-batch loop.
 bool touchesBatch(mlir::Operation *);
+// A micro-batch of a function is a multiple of this: of its grain (Grain.h) and of the groups of examples that have a mean.
+int64_t examplesTogether(mlir::Operation *function);
 // Examples in the batch of a function: the size of its batch axes (1 if there is none).
 int64_t batchOf(mlir::FunctionOpInterface);
 

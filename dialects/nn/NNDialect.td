@@ -22,15 +22,16 @@ def NN_Dialect : Dialect {
 
     **The example axis is part of a tensor's type**: `tensor<16x8xf32, #nn.batch<0>>` holds 16 examples of 8 numbers. The
     size is that of the whole batch. A tensor without the encoding is the same for all examples. No op mixes examples but
-    those whose result has no batch axis (`reduce`, `contract`, `scatter_add`, the `dbias` of `attend_grad`): these are the
-    values that accumulate over micro-batches.
+    those whose result has no batch axis (`reduce`, `contract`, `scatter_add`, the `dbias` of `attend_grad`), which are the
+    values that accumulate over micro-batches, and `group_mean`, whose groups no micro-batch cuts.
 
     **Numbers.** Every op is defined down to the bit: an element-wise op is one correctly rounded operation or one of our
     polynomials, sums have the order that the op's description gives. No op may be re-associated or contracted.
 
     Discardable attributes. On operations: `nn.keep`, `nn.recompute` (hints of the user), `nn.block`, `nn.block_end` (block of
     a `repeat`), `nn.backward` (made by the backward sweep or behind it). On arguments: `nn.path`, `nn.init`,
-    `nn.optimizer`, `nn.decays`, `nn.frozen` (a parameter), `nn.slot` (optimizer state), `nn.field` (data),
+    `nn.optimizer`, `nn.decays`, `nn.frozen` (a parameter), `nn.state` (beside `nn.path` and `nn.init`: a state of the model, which
+    has no gradient), `nn.average` (beside `nn.state`: {of, decay}, the exponential average of a parameter), `nn.slot` (optimizer state), `nn.field` (data),
     `nn.valid_rows`. On results: `nn.name`, `nn.path`, `nn.slot`. On `@step`: `nn.training`.
   }];
   let useDefaultAttributePrinterParser = 1;

@@ -264,6 +264,18 @@ def NN_ReduceOp : NN_Op<"reduce", [Derivative, Infers]> {
   let cost = "elementsOf(getX())";
 }
 
+def NN_GroupMeanOp : NN_Op<"group_mean", [Derivative, SameOperandsAndResultType]> {
+  let summary = "each example gets the mean over its group of consecutive examples";
+  let description = [{
+    Groups are cut from the first example on. The sum of a group is one chain over its examples in order, from +0.0; it is then
+    divided by `group`. A micro-batch holds whole groups. C1: x has a batch axis, whose size `group` >= 1 divides.
+  }];
+  let arguments = (ins NN_Float:$x, I64Attr:$group);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = "$x `group` $group attr-dict `:` type($result)";
+  let cost = "2 * elementsOf(getX())";
+}
+
 def NN_ContractOp : NN_Op<"contract", [Derivative]> {
   let summary = "a sum of products of two operands";
   let description = [{

@@ -76,6 +76,21 @@ def NN_ClipFactorOp : NN_Op<"clip_factor", [DeclareOpInterfaceMethods<NN_Decompo
   let assemblyFormat = "$norm `limit` $limit attr-dict";
 }
 
+// ==== State ================================================================================================================
+def NN_NewStateOp : NN_Op<"new_state", [NN_NoGradient, SameOperandsAndResultType]> {
+  let summary = "what a state is from the next step on";
+  let description = [{
+    x, as the value that the state `path` has behind the gate. It is an op so that every state has a value of its own to be written,
+    be its new value a sum over the batch, another state or a number. C1: no batch axis.
+
+        %m = nn.new_state "norm.running_mean" %x : tensor<8xf32>
+  }];
+  let arguments = (ins StrAttr:$path, NN_Float:$x);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = "$path $x attr-dict `:` type($result)";
+  let cost = "0";
+}
+
 // ==== Updates ==============================================================================================================
 def NN_LearningRateOp : NN_Op<"learning_rate", [DeclareOpInterfaceMethods<NN_Decomposable>]> {
   let summary = "the learning rate of this step";

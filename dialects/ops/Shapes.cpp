@@ -447,9 +447,25 @@ static std::string attendGrad(const OpView &op, Types &results) {
   return op.operands[7] ? same(results[3], op.in(7), "dbias") : "expected a bias beside its gradient"; // C2
 }
 
+static std::string groupMean(const OpView &op, Types &results) {
+  const TensorType &x = op.in(0);
+  int64_t group = op.integer(Key::Group);
+  if (x.batch < 0 || group < 1 || x.shape[x.batch] % group) // C1
+    return say("expected a batch axis that groups of ", group, " examples divide, got ", x);
+  results.push_back(x);
+  return "";
+}
+
 // ---- Training ---------------------------------------------------------------------------------------------------------
 static std::string sumSquares(const OpView &op, Types &) {
   return op.in(0).batch >= 0 ? say("expected no batch axis, got ", op.in(0)) : ""; // C1
+}
+
+static std::string newState(const OpView &op, Types &results) {
+  if (op.in(0).batch >= 0) // C1
+    return say("expected no batch axis, got ", op.in(0));
+  results.push_back(op.in(0));
+  return "";
 }
 
 static std::string update(const OpView &op, Types &results) {
@@ -496,6 +512,8 @@ static Rule ruleOf(OpKind kind) {
   case OpKind::Attend: return attend;
   case OpKind::AttendGrad: return attendGrad;
   case OpKind::SumSquares: return sumSquares;
+  case OpKind::GroupMean: return groupMean;
+  case OpKind::NewState: return newState;
   case OpKind::Update: return update;
   default: return nullptr;
   }

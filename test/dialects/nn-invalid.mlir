@@ -246,3 +246,24 @@ func.func @sum_squares(%x: tensor<4xf32, #nn.batch<0>>) {
   %0 = nn.sum_squares %x : tensor<4xf32, #nn.batch<0>>
   return
 }
+
+// -----
+func.func @new_state(%x: tensor<4xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{expected no batch axis}}
+  %0 = nn.new_state "s" %x : tensor<4xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @group_mean(%x: tensor<4x6xf32, #nn.batch<0>>) {
+  // expected-error@+1 {{expected a batch axis that groups of 3 examples divide}}
+  %0 = nn.group_mean %x group 3 : tensor<4x6xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @group_mean_of_no_examples(%x: tensor<4x6xf32>) {
+  // expected-error@+1 {{expected a batch axis that groups of 2 examples divide}}
+  %0 = nn.group_mean %x group 2 : tensor<4x6xf32>
+  return
+}

@@ -93,6 +93,15 @@ func.func @attention(%q: tensor<2x4x3x8xf32, #nn.batch<0>>, %k: tensor<2x2x5x8xf
   return
 }
 
+// CHECK-LABEL: func.func @state
+func.func @state(%s: tensor<6xf32>, %x: tensor<8x6xf32, #nn.batch<0>>) {
+  // CHECK: nn.new_state "norm.mean" %{{.*}} : tensor<6xf32>
+  %0 = nn.new_state "norm.mean" %s : tensor<6xf32>
+  // CHECK: nn.group_mean %{{.*}} group 4 : tensor<8x6xf32, #nn.batch<0>>
+  %1 = nn.group_mean %x group 4 : tensor<8x6xf32, #nn.batch<0>>
+  return
+}
+
 // CHECK-LABEL: func.func @updates
 func.func @updates(%p: tensor<4x3xf32>, %m: tensor<4x3xf32>, %v: tensor<4x3xf32>) {
   // CHECK: nn.sum_squares %{{.*}} : tensor<4x3xf32>

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""A fuzzer of plans: random small programs (dense and index-notation products, norms, attention, gathers, dropout, tied
-parameters, residual sums; sums over examples in blocks or not) are each compiled under several random plans and random
+"""A fuzzer of plans: random small programs (dense and index-notation products, norms, batch norms with state, attention, gathers, dropout, tied
+parameters, residual sums, averages of parameters; sums over examples in blocks or not) are each compiled under several random plans and random
 orders of their kernels, and all plans must leave the same bits.
 
 usage: fuzz_plans.py [--count N] [--seed S]; a failing program is printed with its plans.
 """
 import argparse
+import math
 import pathlib
 import random
 
@@ -14,6 +15,7 @@ import numpy as np
 import programs
 
 STRATEGIES = ["none", "all", "sqrt", "every:1", "every:2", "marked", "cheap", "auto"]
+GROUP = 2  # examples of a batch norm
 verdicts = programs.Verdicts()
 
 
@@ -55,7 +57,7 @@ class Writer:
             f = self.use("f", "linear[D]")
             return self.define(self.activation("%s(%s)" % (f, x)), hint)
         if kind == "norm":
-            n = self.use("n", r.choice(["layer_norm", "rms_norm"]))
+            n = self.use("n", r.choice(["layer_norm", "rms_norm", "batch_norm(group = %d)" % GROUP]))
             return self.define("%s(%s)" % (n, x), hint)
         if kind == "drop":
             return self.define("dropout(%s, %s)" % (x, r.choice(["0.1", "0.5"])), hint)
@@ -120,7 +122,7 @@ class Writer:
         loss = "mean[B, T] cross_entropy(net(text[.., :T]), text[.., 1:])" if sequence else "mean[B] cross_entropy(net(x), y)"
         optimizer = r.choice(["sgd(lr = 0.1, momentum = 0.9)", "adamw(lr = 1e-3, decay = 0.1)", "adam(lr = 1e-3)",
                               "sgd(lr = 0.1, momentum = 0.5, nesterov = true, decay = 1e-3)"])
-        clip = r.choice(["", "  clip norm(0.5)\n"])
+        clip = r.choice(["", "  clip norm(0.5)\n"]) + r.choice(["", "", "  ema 0.5\n"])
         train = "train net on train seed %d {\n  loss = %s\n  optimizer %s\n%s  steps 3\n}\n" % (
             r.randrange(1000), loss, optimizer, clip)
         body = "\n".join(self.uses + self.lines)
@@ -152,11 +154,12 @@ def try_one(number, seed):
     data = data_folder("fuzz%d-data" % number, number, sizes)
     grain = rng.choice([0, 0, 1, 2])
     grained = ["--set", "train.grain=%d" % grain] if grain else []
-    divisors = [d for d in range(1, batch + 1) if batch % d == 0 and d % max(grain, 1) == 0]
+    together = math.lcm(max(grain, 1), GROUP if "batch_norm" in text else 1)
+    divisors = [d for d in range(1, batch + 1) if batch % d == 0 and d % together == 0]
     plans = [(["--remat", "none", "--microbatch", str(batch), *grained], 1)]
     for _ in range(3):
         microbatch = rng.choice(divisors)
-        blocks = random_blocks(rng, microbatch, sizes["T"], sequence, grain)
+        blocks = random_blocks(rng, microbatch, sizes["T"], sequence, together if grain or together > 1 else 0)
         plans.append((["--remat", rng.choice(STRATEGIES), "--microbatch", str(microbatch), "--row-blocks", blocks,
                        *grained], rng.choice([1, 2, 3])))
     first = None

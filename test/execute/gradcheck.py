@@ -22,10 +22,11 @@ RTOL, ATOL, H = 1e-5, 1e-7, 1e-5
 
 class Case:
     def __init__(
-        self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] tested({args})"
+        self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] tested({args})", group=1
     ):
         self.name, self.body, self.axes, self.result = name, body, axes, result
         self.more, self.outside, self.positive, self.loss = more, outside, positive, loss
+        self.group = group  # examples that a micro-batch holds together
 
 
 def functions():
@@ -158,6 +159,18 @@ def norms_and_attention():
     return [
         Case("layer_norm", "use n = layer_norm\n  y = n(u)", "B I J"),
         Case("rms_norm", "use n = rms_norm\n  y = n(u)", "B I J"),
+        Case("group_mean", "y = if training then group_mean(u, group = 2) * u else u", "B I J", group=2),
+        Case("group_mean of all", "y = if training then group_mean(tanh(u), group = B) * u else u", "B I J", group=B),
+        Case(
+            "group_mean of a vector and of moved axes",
+            "v[i, j, b] = u[b, i, j]\n  n = sum[I, J] u\n"
+            "  g = if training then group_mean(v, group = 2) else v\n  m = if training then group_mean(n, group = 2) else n\n"
+            "  y[b, i, j] = g[i, j, b] * m[b] * u[b, i, j]",
+            "B I J",
+            group=2,
+        ),
+        Case("batch_norm", "h = reshape[B, I * J](u)\n  use n = batch_norm(group = 2)\n  y = n(h)", "B 18", group=2),
+        Case("batch_norm over all examples", "h = sum[I] u\n  use n = batch_norm(group = B)\n  y = n(h)", "B J", group=B),
         Case("rope", "y = rope(u)", "B I J"),
         Case("attend", heads + "o = attend(t, sin(t), cos(t))\n  " + back, "B I J"),
         Case("attend, causal", heads + "o = attend(t, sin(t), t * t, causal = true)\n  " + back, "B I J"),
@@ -296,8 +309,9 @@ def check(case, number, verdicts):
             return programs.run(exe, data, 1, init=point)
 
         after = run_at(start).parameters
-        gradient = {key: start[key] - after[key] for key in start}
-        for key in sorted(start):
+        trained = [key for key in start if "running_" not in key]  # states are no parameters
+        gradient = {key: start[key] - after[key] for key in trained}
+        for key in sorted(trained):
             directions = [rng.normal(size=start[key].shape)]
             single = np.zeros(start[key].shape)
             single.flat[rng.integers(single.size)] = 1

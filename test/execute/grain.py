@@ -82,7 +82,7 @@ def refused(microbatch):
     )
     text = getattr(done, "stdout", "it compiles")
     verdicts.expect(
-        "multiple of the grain 4, got %d; nearest: 4 and 12" % microbatch in text,
+        "multiple of 4, the examples that belong together (grain, groups), got %d; nearest: 4 and 12" % microbatch in text,
         "a micro-batch of %d and a grain of 4: %s" % (microbatch, text[-300:]),
     )
 

@@ -15,15 +15,15 @@ import programs
 verdicts = programs.Verdicts()
 
 
-def plans():
+def plans(group):
     """Flags of the compiler, and threads; the first is what the others are compared with."""
     result = [
         (["--remat", "none", "--microbatch", "4", "--cpu", "haswell"], 1),
-        (["--remat", "all", "--microbatch", "1", "--cpu", "haswell"], 3),
-        (["--remat", "sqrt", "--microbatch", "2"], 2),
+        (["--remat", "all", "--microbatch", str(group), "--cpu", "haswell"], 3),
+        (["--remat", "sqrt", "--microbatch", str(max(2, group))], 2),
     ]
     if programs.has_avx512():
-        result.append((["--remat", "all", "--microbatch", "2", "--cpu", "skylake-avx512"], 2))
+        result.append((["--remat", "all", "--microbatch", str(max(2, group)), "--cpu", "skylake-avx512"], 2))
     return result
 
 
@@ -37,7 +37,7 @@ def check(case, number, grained):
     )
     program = programs.source("case%d" % number, text)
     first = None
-    for i, (flags, threads) in enumerate(plans()):
+    for i, (flags, threads) in enumerate(plans(case.group)):
         try:
             flags += ["--set", "train.grain=1"] if grained else []
             exe = programs.compiled(program, "case%d-%d" % (number, i), *flags)

@@ -75,7 +75,7 @@ static UnaryFunction unaryOf(Operation *op) {
 #include "test/oracle/Functions.def"
       .Case([](nn::FloorOp) -> UnaryFunction { return [](double x) { return std::floor(x); }; })
       .Case([](nn::NotOp) -> UnaryFunction { return [](double x) { return double(x == 0); }; })
-      .Case<nn::StopGradientOp, nn::ReshapeOp>([](auto) -> UnaryFunction { return [](double x) { return x; }; })
+      .Case<nn::StopGradientOp, nn::ReshapeOp, nn::NewStateOp>([](auto) -> UnaryFunction { return [](double x) { return x; }; })
       .Default([](Operation *) -> UnaryFunction { return nullptr; });
 }
 
@@ -217,6 +217,16 @@ static Arrays compute(Operation *op, ArrayRef<const Array *> x, const RunState &
       })
       .Case<nn::BroadcastOp, nn::TransposeOp, nn::SliceOp, nn::PadOp, nn::ReverseOp, nn::ConcatOp>(
           [&](auto shaped) { return Arrays{shapedOf(shaped, x, shape)}; })
+      .Case([&](nn::GroupMeanOp mean) {
+        int64_t group = mean.getGroup(), batch = nn::batchAxis(mean.getX());
+        return Arrays{build(shape, [&](Shape index) {
+          double sum = 0;
+          index[batch] = index[batch] / group * group;
+          for (int64_t i = 0; i < group; ++i, ++index[batch])
+            sum += at(*x[0], index);
+          return sum / double(group);
+        })};
+      })
       .Case([&](nn::ReduceOp reduce) { return Arrays{reduceOf(reduce, *x[0], shape)}; })
       .Case([&](nn::ContractOp contract) { return Arrays{contractOf(contract, *x[0], *x[1], shape)}; })
       .Case([&](nn::GatherOp gather) { return Arrays{gatherOf(gather, x, shape)}; })

@@ -244,6 +244,8 @@ std::vector<Case> shapes() {
        "%r = nn.concat %0, %1, %0 axis 1 : (tensor<3x4xf64>, tensor<3x2xf64>, tensor<3x4xf64>) -> tensor<3x10xf64>",
        "tensor<3x10xf64>"},
       {"reverse", {{kPlain, -2, 2}}, "%r = nn.reverse %0 axis 1 : tensor<3x4xf64>", kPlain},
+      {"group_mean", {{"tensor<6x4xf64, #b>", -2, 2}}, "%r = nn.group_mean %0 group 3 : tensor<6x4xf64, #b>", "tensor<6x4xf64, #b>"},
+      {"group_mean of the last axis", {{"tensor<6xf64, #b>", -2, 2}}, "%r = nn.group_mean %0 group 2 : tensor<6xf64, #b>", "tensor<6xf64, #b>"},
   };
 }
 
