@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """compile: compile time and size of the binary for GPT-2's shape of 12, 24 and 48 blocks, how fast `info` answers, and the
-share of planning in the compile time of the examples and of GPT-2's shape under several budgets.
+share of planning in the compile time of the examples and of GPT-2's shape under several budgets, and what depth and odd numbers cost:
+many layers, many operands, many parameters, a prime batch.
 
     bench/compile.py [--quick] [--rounds N]
 
@@ -8,6 +9,7 @@ The search over micro-batches and recomputation is part of it: the budget, 8 GiB
 rounds. Planning is what a compilation takes that stops behind it, less one that stops before it, in seconds of the processor.
 """
 import argparse
+import os
 import pathlib
 import subprocess
 import sys
@@ -65,6 +67,75 @@ def planning_shares(rounds, quick):
     return max(shares)
 
 
+HEAD = """dim B = 32 batch, W = 64, C = 10
+data train = npy("x.npy", "y.npy") -> (x: f32[B, W], y: i32[B] below C)
+"""
+TAIL = """train net on train seed 1 {
+  loss = mean[B] cross_entropy(net(x), y)
+  optimizer sgd(lr = 0.1)
+  steps 10
+}
+"""
+
+
+def model(lines):
+    return "model net(x: f32[B, W]) -> f32[B, C] {\n  use head = linear[C]\n" + "".join(f"  {line}\n" for line in lines) + "}\n" + TAIL
+
+
+def concatenated(count):
+    return HEAD + model([f"return head(concat({', '.join(['x'] * count)}, axis = -1))"])
+
+
+def written_by_hand(count):
+    layers = "".join(f"layer block{i}(x: f32[B, W]) -> f32[B, W] {{\n  use fc = linear[W]\n  return x + tanh(fc(x))\n}}\n"
+                     for i in range(count))
+    calls = [f"h{i + 1} = b{i}({f'h{i}' if i else 'x'})" for i in range(count)]
+    return HEAD + layers + model([*(f"use b{i} = block{i}" for i in range(count)), *calls, f"return head(h{count})"])
+
+
+def many_parameters(count):
+    sums = [f"h{i + 1} = {f'h{i}' if i else 'x'} + p{i}" for i in range(count)]
+    return HEAD + model([*(f"param p{i}: f32[W] ~ normal(0.1)" for i in range(count)), *sums, f"return head(h{count})"])
+
+
+def prime_batch(count):
+    return HEAD.replace("B = 32", f"B = {count}").replace("W = 64", "W = 2") + model(["return head(x)"])
+
+
+def seconds_and_mebibytes(exe, source, *options):
+    """Of the processor and of memory at its peak, that a compilation takes."""
+    command = [programs.CINCH, str(source), "-o", str(exe), "--no-plan-cache", "--profile", "none", *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise programs.Failed(f"{' '.join(command)}: exit {status}\n{said.decode()[:2000]}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def odd_numbers(quick):
+    """Depth and numbers nobody expects: name -> (program, options)."""
+    folder = programs.BENCH / "models"
+    small = {"layers.8": (folder / "plain.cinch", ["-D", "N=8"]), "blocks.2": (folder / "blocks.cinch", ["-D", "N=2"]),
+             "concat.40": (concatenated(40), []), "by_hand.5": (written_by_hand(5), []),
+             "parameters.30": (many_parameters(30), []), "prime_batch": (prime_batch(7919), [])}
+    large = {**{f"layers.{n}": (folder / "plain.cinch", ["-D", f"N={n}"]) for n in (50, 400, 1000)},
+             **{f"blocks.{n}": (folder / "blocks.cinch", ["-D", f"N={n}"]) for n in (12, 48, 100, 200)},
+             "concat.1000": (concatenated(1000), []), "by_hand.500": (written_by_hand(500), []),
+             "parameters.3000": (many_parameters(3000), []), "prime_batch": (prime_batch(268435399), [])}
+    print(f"\n{'':18}{'processor s':>12}{'peak MiB':>10}")
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, (program, options) in (small if quick else large).items():
+            source = program
+            if isinstance(program, str):
+                source = pathlib.Path(temporary) / "net.cinch"
+                source.write_text(program)
+            seconds, mebibytes = seconds_and_mebibytes(pathlib.Path(temporary) / "train", source, *options)
+            print(f"{name:18}{seconds:12.2f}{mebibytes:10.0f}", flush=True)
+            programs.result(f"compile.{name}.seconds", seconds)
+            programs.result(f"compile.{name}.mebibytes", mebibytes)
+
+
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one block and four, narrow, one round")
@@ -91,6 +162,7 @@ def body():
             size[count], info[count] = exe.stat().st_size, info_milliseconds(exe)
             print(f"{count:6}{seconds[count]:10.2f}{work:14.2f}{size[count]:14}{info[count]:9.2f}", flush=True)
     worst = planning_shares(rounds, arguments.quick)
+    odd_numbers(arguments.quick)
     first, last = blocks[0], blocks[-1]
     shape = "tiny" if arguments.quick else "gpt2_124m"
     programs.result(f"compile.{shape}.seconds", seconds[first])

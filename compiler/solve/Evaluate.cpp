@@ -13,11 +13,22 @@ std::vector<int> plainLoop(const StepGraph &g) {
   return loop;
 }
 
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> low, high;
+  for (int64_t d = 1; d <= n / d; ++d)
+    if (n % d == 0) {
+      low.push_back(d);
+      if (d != n / d)
+        high.push_back(n / d);
+    }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
 std::vector<int64_t> microbatches(const StepGraph &g) {
   std::vector<int64_t> sizes;
-  for (int64_t b = g.grain; b <= g.batch; b += g.grain)
-    if (g.batch % b == 0)
-      sizes.push_back(b);
+  for (int64_t d : divisors(g.batch / g.grain))
+    sizes.push_back(d * g.grain);
   return sizes;
 }
 
@@ -137,9 +148,11 @@ Plan evaluateQuickly(const GraphIndex &index, const Choice &choice) {
   return evaluate(index, choice, limits);
 }
 
+bool isPackedWell(const Plan &plan) { return plan.decision.arenaBytes <= plan.peakLive + plan.peakLive / 2000; }
+
 Plan evaluateWell(const GraphIndex &index, const Choice &choice) {
   Plan plan = evaluateQuickly(index, choice);
-  if (!plan.error.empty() || plan.decision.arenaBytes <= plan.peakLive + plan.peakLive / 2000)
+  if (!plan.error.empty() || isPackedWell(plan))
     return plan;
   Plan better = evaluate(index, choice);
   return better.error.empty() && better.decision.arenaBytes < plan.decision.arenaBytes ? better : plan;

@@ -30,9 +30,13 @@ Plan evaluate(const StepGraph &, const Choice &, const ArenaLimits & = {});
 // Packed quickly, good enough to choose by; packed as what is shipped is, with more work where holes cost bytes.
 Plan evaluateQuickly(const GraphIndex &, const Choice &);
 Plan evaluateWell(const GraphIndex &, const Choice &);
+// Within a two-thousandth of what is alive: more work would give nothing.
+bool isPackedWell(const Plan &);
 
 // The loop body as the graph lists it: nothing recomputed.
 std::vector<int> plainLoop(const StepGraph &);
+// Of a positive number, ascending.
+std::vector<int64_t> divisors(int64_t);
 // Micro-batches to consider, ascending: divisors of the batch that are multiples of the grain.
 std::vector<int64_t> microbatches(const StepGraph &);
 

@@ -17,9 +17,9 @@ namespace {
 class Copies {
 public:
   struct Copy {
-    int buffer, from, to; // written at run `from` and read last at run `to` of the loop
-    int before;           // the copy of the same buffer that it replaces; -1: none
-    int64_t bytes;
+    int buffer = 0, from = 0, to = 0; // written at run `from` and read last at run `to` of the loop
+    int before = -1;                  // the copy of the same buffer that it replaces; -1: none
+    int64_t bytes = 0;
     std::vector<int> readers;
   };
 
@@ -27,9 +27,9 @@ public:
     place.assign(g.kernels.size(), -1);
     for (size_t i = 0; i < index.loop.size(); ++i)
       place[index.loop[i]] = int(i);
-    loopBorn.assign(g.buffers.size(), 0);
+    loopBorn = index.values;
     for (size_t v = 0; v < g.buffers.size(); ++v)
-      loopBorn[v] = g.buffers[v].kind == Buffer::Value && !index.persistent[v] && index.bornIn[v] == Section::Loop;
+      loopBorn[v] &= index.bornIn[v] == Section::Loop;
   }
 
   bool build(const std::vector<int> &loop) {
@@ -45,24 +45,27 @@ public:
       for (std::vector<int> &list : *lists)
         list.clear();
     of.resize(g.buffers.size()), reads.resize(n), writes.resize(n);
-    copies.clear();
+    size_t count = 0;
     for (int t = 0; t < n; ++t) {
-      const Kernel &kernel = g.kernels[loop[t]];
-      for (int r : kernel.reads)
-        if (loopBorn[r]) {
+      int k = loop[t];
+      for (int i = index.firstRead[k]; i < index.firstRead[k + 1]; ++i)
+        if (int r = index.reads[i]; loopBorn[r]) {
           Copy &c = copies[current[r]];
           if (c.readers.empty() || c.readers.back() != t)
             c.readers.push_back(t), reads[t].push_back(current[r]);
           c.to = t;
         }
-      for (int w : kernel.writes)
-        if (loopBorn[w]) {
-          copies.push_back({w, t, t, current[w], g.buffers[w].bytes(b), {}});
-          current[w] = int(copies.size()) - 1;
+      for (int i = index.firstWrite[k]; i < index.firstWrite[k + 1]; ++i)
+        if (int w = index.writes[i]; loopBorn[w]) {
+          Copy &c = count < copies.size() ? copies[count] : copies.emplace_back();
+          c.buffer = w, c.from = c.to = t, c.before = current[w], c.bytes = line.bufferBytes(w);
+          c.readers.clear();
+          current[w] = int(count++);
           writes[t].push_back(current[w]);
           of[w].push_back(current[w]);
         }
     }
+    copies.resize(count);
     // What lies there before each run: all that lives through the loop, and the copies still to be read.
     carried.assign(n + 1, 0);
     if (n)

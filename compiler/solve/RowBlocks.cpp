@@ -3,7 +3,9 @@
 #include "compiler/solve/PlanChecker.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <queue>
 
 namespace cinch::solve {
 namespace {
@@ -122,42 +124,47 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
 }
 
 // An order of the kernels in which every range stands together: kernel numbers, -1 - r for range r. Empty: there is none.
+// Items arrive in the order of the graph, a range with the first of its kernels; of those that can run, the one that
+// arrived first does.
 std::vector<int> orderOf(const StepGraph &g, const Ownership &own, const std::vector<Kernel> &summaries) {
-  std::vector<int> order, waiting;
-  std::vector<char> there(g.buffers.size(), 0), placed(summaries.size(), 0);
+  size_t kernels = g.kernels.size(), items = kernels + summaries.size(); // the ranges stand behind the kernels
+  auto kernelOf = [&](size_t item) -> const Kernel & { return item < kernels ? g.kernels[item] : summaries[item - kernels]; };
+  std::vector<std::vector<int>> readers(g.buffers.size());
+  std::vector<int> missing(items, 0), arrival(items, -1), order;
+  std::vector<char> there(g.buffers.size(), 0);
   for (size_t b = 0; b < g.buffers.size(); ++b)
     there[b] = g.buffers[b].kind != Buffer::Value || g.buffers[b].producer < 0;
-  auto ready = [&](const Kernel &kernel) {
-    return std::all_of(kernel.reads.begin(), kernel.reads.end(), [&](int b) { return there[b] != 0; });
-  };
-  auto place = [&](const Kernel &kernel, int item) {
-    for (int b : kernel.writes)
-      there[b] = 1;
-    order.push_back(item);
-  };
-  auto advance = [&]() { // whatever became possible, in the order of the graph
-    for (bool more = true; more;) {
-      more = false;
-      for (size_t i = 0; i < waiting.size() && !more; ++i) {
-        int k = waiting[i], r = own.rangeOf[k];
-        if (r >= 0 && !placed[r] && ready(summaries[r]))
-          placed[r] = 1, place(summaries[r], -1 - r);
-        else if (r < 0 && ready(g.kernels[k]))
-          place(g.kernels[k], k);
-        else if (r < 0 || !placed[r])
-          continue;
-        waiting.erase(waiting.begin() + i);
-        more = true;
+  for (size_t item = 0; item < items; ++item)
+    if (item >= kernels || own.rangeOf[item] < 0)
+      for (int b : kernelOf(item).reads)
+        if (!there[b])
+          ++missing[item], readers[b].push_back(int(item));
+  using Arrived = std::pair<int, int>; // when, what
+  std::priority_queue<Arrived, std::vector<Arrived>, std::greater<Arrived>> ready;
+  int arrived = 0;
+  for (Section section : {Section::Prologue, Section::Loop, Section::Epilogue}) {
+    for (size_t k = 0; k < kernels; ++k) {
+      size_t item = own.rangeOf[k] < 0 ? k : kernels + size_t(own.rangeOf[k]);
+      if (g.kernels[k].section != section || arrival[item] >= 0)
+        continue;
+      arrival[item] = arrived++;
+      if (missing[item] == 0)
+        ready.push({arrival[item], int(item)});
+      while (!ready.empty()) {
+        size_t next = size_t(ready.top().second);
+        ready.pop();
+        order.push_back(next < kernels ? int(next) : -1 - int(next - kernels));
+        for (int b : kernelOf(next).writes) {
+          if (there[b])
+            continue;
+          there[b] = 1;
+          for (int reader : readers[b])
+            if (--missing[reader] == 0 && arrival[reader] >= 0)
+              ready.push({arrival[reader], reader});
+        }
       }
     }
-  };
-  for (Section section : {Section::Prologue, Section::Loop, Section::Epilogue}) {
-    for (size_t k = 0; k < g.kernels.size(); ++k)
-      if (g.kernels[k].section == section) {
-        waiting.push_back(int(k));
-        advance();
-      }
-    if (!waiting.empty())
+    if (int(order.size()) != arrived)
       return {};
   }
   return order;
@@ -285,12 +292,11 @@ bool rowBlockOf(const StepGraph &g, int64_t rows, RowBlock &block, std::string &
       block = {examples, positions};
   };
   if (g.grain == 1)
-    for (int64_t p = 1; p < g.positions; ++p)
-      if (g.positions % p == 0)
+    for (int64_t p : divisors(g.positions))
+      if (p < g.positions)
         offer(1, p);
-  for (int64_t e = g.grain; e <= g.batch; e += g.grain)
-    if (g.batch % e == 0)
-      offer(e, g.positions);
+  for (int64_t e : microbatches(g))
+    offer(e, g.positions);
   if (below == rows)
     return true;
   error = "expected blocks of rows that " +
@@ -303,22 +309,23 @@ bool rowBlockOf(const StepGraph &g, int64_t rows, RowBlock &block, std::string &
 
 std::vector<RowBlock> rowBlockSizes(const StepGraph &g) {
   std::vector<RowBlock> sizes;
+  std::vector<int64_t> ofPositions = divisors(g.positions), ofExamples = microbatches(g);
+  auto largest = [](const std::vector<int64_t> &list, int64_t most) -> int64_t { // 0: none
+    auto above = std::upper_bound(list.begin(), list.end(), most);
+    return above == list.begin() ? 0 : *std::prev(above);
+  };
   int64_t all = g.batch * g.positions;
   for (int64_t rows = std::min<int64_t>(64, std::max<int64_t>(1, all / 4)); rows * 2 <= all && sizes.size() < 4;
        rows *= 4) {
-    RowBlock block{1, 1};
-    bool found = false;
+    RowBlock block{1, g.positions};
     if (rows < g.positions && g.grain == 1)
-      for (int64_t p = rows; p >= 1 && !found; --p)
-        if (g.positions % p == 0)
-          block = {1, p}, found = true;
-    for (int64_t e = std::max<int64_t>(1, rows / g.positions); e >= 1 && !found; --e)
-      if (g.batch % e == 0 && e % g.grain == 0)
-        block = {e, g.positions}, found = true;
+      block.positions = largest(ofPositions, rows);
+    else if ((block.examples = largest(ofExamples, std::max<int64_t>(1, rows / g.positions))) == 0)
+      continue;
     bool again = false;
     for (const RowBlock &other : sizes)
       again |= other.examples == block.examples && other.positions == block.positions;
-    if (found && !again)
+    if (!again)
       sizes.push_back(block);
   }
   return sizes;

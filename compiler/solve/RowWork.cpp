@@ -24,14 +24,23 @@ public:
     for (size_t b = 0; b < g.buffers.size(); ++b)
       if (canBeLocal(int(b)))
         widths.insert(width(int(b)));
-    for (int64_t w : widths)
+    for (int64_t w : widths) {
+      std::vector<Work> list;
       for (const std::vector<int> &members : components(w))
-        if (!std::any_of(members.begin(), members.end(), [&](int k) { return taken[k]; }))
-          tryMembers(members, w);
+        if (!std::any_of(members.begin(), members.end(), [&](int k) { return taken[k]; }) && worthwhile(members, w))
+          list.push_back({members, isConvex(members)});
+      accept(list, w);
+    }
     return std::move(found);
   }
 
 private:
+  // Kernels that belong together, as one range or as a forward and a backward one.
+  struct Work {
+    std::vector<int> members;
+    bool whole;
+  };
+
   int64_t width(int b) const { return g.buffers[b].perExampleBytes / g.positions; }
 
   bool isRowKernel(int k) const { return g.kernels[k].rows && g.kernels[k].section == Section::Loop; }
@@ -59,12 +68,14 @@ private:
             wanted.insert(root(g.buffers[b].producer));
         }
     std::vector<std::vector<int>> list;
+    std::vector<int> place(g.kernels.size(), -1); // of roots in the list
     for (int r : wanted) {
+      place[r] = int(list.size());
       list.emplace_back();
-      for (size_t k = 0; k < g.kernels.size(); ++k)
-        if (root(int(k)) == r)
-          list.back().push_back(int(k));
     }
+    for (size_t k = 0; k < g.kernels.size(); ++k)
+      if (int at = place[root(int(k))]; at >= 0)
+        list[at].push_back(int(k));
     return list;
   }
 
@@ -78,28 +89,68 @@ private:
     return true;
   }
 
-  bool accept(std::vector<RowRange> ranges, int64_t w) {
-    std::vector<RowRange> all;
-    for (const RowWork &work : found)
-      all.insert(all.end(), work.ranges.begin(), work.ranges.end());
-    all.insert(all.end(), ranges.begin(), ranges.end());
-    if (!canStandTogether(g, all))
-      return false;
-    for (const RowRange &range : ranges)
-      for (int k : range.kernels)
-        taken[k] = true;
-    found.push_back({std::move(ranges), w});
+  // Can nothing that one of them leaves come back to them through other kernels? Else no order keeps them together.
+  bool isConvex(const std::vector<int> &members) {
+    reached.assign(g.kernels.size(), 0);
+    std::vector<int> stack = members;
+    for (int k : members)
+      reached[k] = 1;
+    while (!stack.empty()) {
+      int k = stack.back();
+      stack.pop_back();
+      for (int b : g.kernels[k].writes)
+        if (g.buffers[b].kind == Buffer::Value)
+          for (int reader : readers[b]) {
+            if (reached[reader] == 1 && reached[k] == 2)
+              return false;
+            if (reached[reader] || reader > members.back())
+              continue;
+            reached[reader] = 2;
+            stack.push_back(reader);
+          }
+    }
     return true;
   }
 
-  void tryMembers(const std::vector<int> &members, int64_t w) {
-    if (!worthwhile(members, w) || accept({{members, 0}}, w))
+  // Accepts what can stand beside all that was accepted before, one after the other in this order. Where all of them can
+  // stand together each of them can, so halves are asked only where that fails.
+  void accept(const std::vector<Work> &list, int64_t w) {
+    std::vector<RowWork> works;
+    std::vector<RowRange> all;
+    for (const RowWork &work : found)
+      all.insert(all.end(), work.ranges.begin(), work.ranges.end());
+    for (const Work &work : list)
+      if (std::vector<RowRange> ranges = rangesOf(work, w); !ranges.empty()) {
+        all.insert(all.end(), ranges.begin(), ranges.end());
+        works.push_back({std::move(ranges), w});
+      }
+    if (works.empty())
       return;
+    if (canStandTogether(g, all)) {
+      for (RowWork &work : works) {
+        for (const RowRange &range : work.ranges)
+          for (int k : range.kernels)
+            taken[k] = true;
+        found.push_back(std::move(work));
+      }
+    } else if (list.size() > 1) {
+      auto middle = list.begin() + list.size() / 2;
+      accept(std::vector<Work>(list.begin(), middle), w);
+      accept(std::vector<Work>(middle, list.end()), w);
+    } else if (list.front().whole) {
+      accept({{list.front().members, false}}, w);
+    }
+  }
+
+  // Empty: there are none.
+  std::vector<RowRange> rangesOf(const Work &work, int64_t w) const {
+    if (work.whole)
+      return {{work.members, 0}};
     RowRange forward, backward;
-    for (int k : members)
+    for (int k : work.members)
       (g.kernels[k].backward ? backward : forward).kernels.push_back(k);
     if (forward.kernels.empty() || backward.kernels.empty())
-      return;
+      return {};
     // What the backward kernels read of the forward ones' wide values, and what these need.
     std::set<int> again;
     std::vector<int> stack = backward.kernels;
@@ -111,19 +162,20 @@ private:
         if (!canBeLocal(b) || width(b) < w || g.kernels[producer].backward)
           continue;
         if (!g.kernels[producer].recomputable)
-          return;
+          return {};
         if (again.insert(producer).second)
           stack.push_back(producer);
       }
     }
     backward.again = int(again.size());
     backward.kernels.insert(backward.kernels.begin(), again.begin(), again.end());
-    accept({forward, backward}, w);
+    return {forward, backward};
   }
 
   const StepGraph &g;
   std::vector<std::vector<int>> readers; // of buffers
   std::vector<bool> taken;               // of kernels
+  std::vector<char> reached;             // of kernels: 1, a member; 2, behind one
   std::vector<RowWork> found;
 };
 

@@ -330,7 +330,7 @@ SearchResult Planner::search(const SearchOptions &options) {
 }
 
 void Planner::packForShipping(SearchResult &result) const {
-  if (!result.feasible)
+  if (!result.feasible || isPackedWell(result.plan))
     return;
   Plan plan = evaluateWell(index, result.choice);
   if (plan.error.empty() && plan.decision.arenaBytes < result.plan.decision.arenaBytes)

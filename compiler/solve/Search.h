@@ -47,8 +47,10 @@ struct SearchResult {
 
 class Planner {
 public:
-  // `orderSeed` > 0: the loop starts from an order drawn from it instead of the best one found (for tests).
+  // The graph must outlive the planner. `orderSeed` > 0: the loop starts from an order drawn from it instead of the best
+  // one found (for tests).
   explicit Planner(const StepGraph &, uint64_t orderSeed = 0);
+  explicit Planner(StepGraph &&, uint64_t = 0) = delete;
   ~Planner();
   SearchResult search(const SearchOptions &);
   // Packs a feasible result as well as it can be: which plan it is depends on nothing but the time of those that fit,
@@ -85,7 +87,7 @@ private:
   // Packed quickly, or as well as it can be.
   const Plan &packed(int rung, bool thorough = false);
 
-  const StepGraph graph;
+  const StepGraph &graph;
   GraphIndex index;
   Sweep sweep;
   std::vector<RematCandidate> schedules;

@@ -54,6 +54,15 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
     if (!persistent[b] && buffer.producer >= 0)
       bornIn[b] = g.kernels[buffer.producer].section;
   }
+  values.resize(buffers);
+  for (size_t b = 0; b < buffers; ++b)
+    values[b] = g.buffers[b].kind == Buffer::Value && !persistent[b];
+  for (const Kernel &kernel : g.kernels) {
+    firstRead.push_back(int(reads.size())), firstWrite.push_back(int(writes.size()));
+    reads.insert(reads.end(), kernel.reads.begin(), kernel.reads.end());
+    writes.insert(writes.end(), kernel.writes.begin(), kernel.writes.end());
+  }
+  firstRead.push_back(int(reads.size())), firstWrite.push_back(int(writes.size()));
   for (size_t k = 0; k < kernels; ++k) {
     const Kernel &kernel = g.kernels[k];
     bool may = kernel.recomputable && kernel.section == Section::Loop;
@@ -73,7 +82,36 @@ int64_t Timeline::bytes(int instance) const {
     const Kernel &kernel = index.graph.kernels[runs[life.run]];
     return index.graph.scratchBytes(kernel, microbatch);
   }
-  return index.graph.buffers[life.buffer].bytes(microbatch);
+  return ofBuffer[life.buffer];
+}
+
+// What is the same for every schedule at this micro-batch.
+void Timeline::startAt(int64_t b) {
+  const StepGraph &g = index.graph;
+  started = b;
+  instances.clear(), storageBytes.clear(), ofBuffer.clear();
+  startOf.assign(g.buffers.size(), -1);
+  for (const Buffer &buffer : g.buffers)
+    ofBuffer.push_back(buffer.bytes(b));
+  // Persistent buffers first, those that do not grow with the micro-batch before the rest.
+  persistentBytes = 0;
+  for (int grows = 0; grows < 2; ++grows)
+    for (size_t i = 0; i < g.buffers.size(); ++i)
+      if (index.persistent[i] && (g.buffers[i].perExampleBytes != 0) == bool(grows)) {
+        startOf[i] = int(instances.size());
+        instances.push_back({int(i), -1, 0, 0, startOf[i]});
+        persistentBytes += ofBuffer[i];
+      }
+  persistentCount = int(instances.size());
+  for (size_t i = 0; i < g.buffers.size(); ++i)
+    if (g.buffers[i].kind == Buffer::Accumulator) {
+      startOf[i] = int(instances.size());
+      instances.push_back({int(i), -1, 0, 0, startOf[i]});
+    }
+  accumulatorEnd = int(instances.size());
+  // One storage each.
+  for (const Life &life : instances)
+    storageBytes.push_back(ofBuffer[life.buffer]);
 }
 
 bool Timeline::build(int64_t b, const std::vector<int> &loop) {
@@ -90,35 +128,25 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
   end = int(runs.size());
   int last = std::max(end, 1);
 
-  instances.clear(), readInstances.clear(), writeInstances.clear();
+  if (started != b)
+    startAt(b);
+  instances.resize(accumulatorEnd), storageBytes.resize(accumulatorEnd);
+  readInstances.clear(), writeInstances.clear();
   firstRead.assign(end + 1, 0), firstWrite.assign(end + 1, 0), scratch.assign(end, -1);
-  current.assign(g.buffers.size(), -1);
-  persistentBytes = 0;
-  // Persistent buffers first, those that do not grow with the micro-batch before the rest.
-  for (int grows = 0; grows < 2; ++grows)
-    for (size_t i = 0; i < g.buffers.size(); ++i)
-      if (index.persistent[i] && (g.buffers[i].perExampleBytes != 0) == bool(grows)) {
-        current[i] = int(instances.size());
-        instances.push_back({int(i), -1, 0, last, -1});
-        persistentBytes += g.buffers[i].bytes(b);
-      }
-  int persistentCount = int(instances.size());
-  pinned.assign(instances.size(), 0); // held to the end of the loop: read again by its next iteration
-  for (size_t i = 0; i < g.buffers.size(); ++i)
-    if (g.buffers[i].kind == Buffer::Accumulator) {
-      current[i] = int(instances.size());
-      instances.push_back({int(i), -1, loopBegin, -1, -1});
-      pinned.push_back(1);
-    }
-  int accumulatorEnd = int(instances.size());
+  current = startOf;
+  for (int i = 0; i < persistentCount; ++i)
+    instances[i].upper = last;
+  for (int i = persistentCount; i < accumulatorEnd; ++i)
+    instances[i].lower = loopBegin, instances[i].upper = -1;
+  pinned.assign(accumulatorEnd, 1); // held to the end of the loop: read again by its next iteration
 
   for (int t = 0; t < end; ++t) {
-    const Kernel &kernel = g.kernels[runs[t]];
+    int k = runs[t];
     bool inLoop = t >= loopBegin && t < loopEnd;
-    for (int r : kernel.reads) {
-      int at = current[r];
+    for (int i = index.firstRead[k]; i < index.firstRead[k + 1]; ++i) {
+      int r = index.reads[i], at = current[r];
       if (at < 0) {
-        error = "run " + std::to_string(t) + " (" + kernel.name + ") reads " + g.buffers[r].name + " before it exists";
+        error = "run " + std::to_string(t) + " (" + g.kernels[k].name + ") reads " + g.buffers[r].name + " before it exists";
         return false;
       }
       readInstances.push_back(at);
@@ -130,16 +158,16 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
         }
         life.upper = std::max(life.upper, t + 1);
         if (t >= loopEnd && life.run >= loopBegin && life.run < loopEnd) {
-          error = "run " + std::to_string(t) + " (" + kernel.name + ") after the loop reads " + g.buffers[r].name +
+          error = "run " + std::to_string(t) + " (" + g.kernels[k].name + ") after the loop reads " + g.buffers[r].name +
                   ", a value of the loop";
           return false;
         }
       }
     }
     firstRead[t + 1] = int(readInstances.size());
-    for (int w : kernel.writes) {
-      bool value = g.buffers[w].kind == Buffer::Value && !index.persistent[w];
-      if (value) {
+    for (int i = index.firstWrite[k]; i < index.firstWrite[k + 1]; ++i) {
+      int w = index.writes[i];
+      if (index.values[w]) {
         current[w] = int(instances.size());
         instances.push_back({w, t, t, t + 1, -1});
         pinned.push_back(0);
@@ -151,7 +179,7 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
       writeInstances.push_back(current[w]);
     }
     firstWrite[t + 1] = int(writeInstances.size());
-    if (kernel.scratch.at(b) > 0) {
+    if (g.kernels[k].scratch.at(b) > 0) {
       scratch[t] = int(instances.size());
       instances.push_back({-1, t, t, t + 1, -1});
       pinned.push_back(0);
@@ -166,15 +194,15 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
   }
 
   // Storages: one an instance, but for in-place work.
-  storageBytes.clear(), storageLower.clear(), storageUpper.clear();
+  storageLower.clear(), storageUpper.clear();
+  for (int i = 0; i < accumulatorEnd; ++i)
+    storageLower.push_back(instances[i].lower), storageUpper.push_back(instances[i].upper);
   auto fresh = [&](int i) {
     instances[i].storage = int(storageBytes.size());
     storageBytes.push_back(bytes(i));
     storageLower.push_back(instances[i].lower);
     storageUpper.push_back(instances[i].upper);
   };
-  for (int i = 0; i < accumulatorEnd; ++i)
-    fresh(i);
   for (int t = 0; t < end; ++t) {
     const Kernel &kernel = g.kernels[runs[t]];
     for (size_t w = 0; w < kernel.writes.size(); ++w) {

@@ -17,6 +17,9 @@ struct GraphIndex {
   std::vector<bool> persistent;              // of buffers (unread inputs that are nobody's value count too)
   std::vector<Section> bornIn;               // of buffers: section of the producer (persistent: Prologue)
   std::vector<std::vector<int>> readers;     // of buffers
+  std::vector<char> values;                  // of buffers: made by a kernel, neither persistent nor an accumulator
+  // What kernel k reads and writes: entries [first[k], first[k + 1]). A search walks these very often.
+  std::vector<int> firstRead, reads, firstWrite, writes;
   std::string error;                         // empty if the graph is sane
 };
 
@@ -48,10 +51,17 @@ public:
   std::string error;
 
   int64_t bytes(int instance) const;
+  int64_t bufferBytes(int buffer) const { return ofBuffer[buffer]; }
   // Bytes alive during each run.
   std::vector<int64_t> profile() const;
 
 private:
+  void startAt(int64_t microbatch);
+
+  int64_t started = 0;                             // the micro-batch of the following
+  std::vector<int64_t> ofBuffer;                   // bytes
+  int persistentCount = 0, accumulatorEnd = 0;     // the first instances: persistent buffers, then accumulators
+  std::vector<int> startOf;                        // of buffers: the instance that is there before the first run
   std::vector<int> current, taken;
   std::vector<char> pinned;
   std::vector<int64_t> delta;

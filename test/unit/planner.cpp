@@ -149,8 +149,24 @@ static void testDegenerate() {
   expect(!r.feasible && !r.error.empty(), "a buffer that does not exist: " + r.error);
 }
 
+// Against counting; of a large prime, at once.
+static void testDivisors() {
+  for (int64_t n = 1; n <= 300; ++n) {
+    std::vector<int64_t> counted;
+    for (int64_t d = 1; d <= n; ++d)
+      if (n % d == 0)
+        counted.push_back(d);
+    expect(divisors(n) == counted, "divisors of " + std::to_string(n));
+  }
+  expect(divisors(2147483647) == std::vector<int64_t>{1, 2147483647}, "divisors of 2^31 - 1");
+  StepGraph g;
+  g.batch = 24, g.grain = 4;
+  expect(microbatches(g) == std::vector<int64_t>{4, 8, 12, 24}, "micro-batches of whole grains");
+}
+
 int main(int argc, char **argv) {
   bool verbose = argc > 1;
+  testDivisors();
   testDegenerate();
   testGraph("dense 9", denseChain(9, 8, 64), verbose);
   testGraph("dense 9, no in-place work", denseChain(9, 8, 64, false), verbose);
