@@ -30,7 +30,7 @@ module {
 
 // -----
 #constant = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>
-#sgd = #nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>
+#sgd = #nn.optimizer<sgd, lr = 0.1>
 #training = #nn.training<optimizers = [#sgd], schedule = #constant, steps = 100, clip_norm = 0.0, clip_value = 0.0>
 
 // A state is no parameter that is trained.
@@ -44,7 +44,7 @@ func.func @step(%s: tensor<5xf32> {nn.path = "s", nn.state}) -> (tensor<f32>, te
 
 // -----
 #constant = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>
-#sgd = #nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>
+#sgd = #nn.optimizer<sgd, lr = 0.1>
 #training = #nn.training<optimizers = [#sgd], schedule = #constant, steps = 100, clip_norm = 0.0, clip_value = 0.0>
 
 // expected-error@+1 {{expected one result beside states, the loss, a scalar}}

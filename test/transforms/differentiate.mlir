@@ -114,7 +114,7 @@ func.func @step(%p: tensor<4xf32> {nn.path = "p"}) -> tensor<f32>
 // CHECK-LABEL: func.func @train
 // CHECK-SAME: -> (tensor<4xf32> {nn.path = "w"}, tensor<f32> {nn.path = "seen"}, tensor<4xf32> {nn.path = "w.ema"}, tensor<f32> {nn.name = "loss"}
 // CHECK: %[[SEEN:.*]] = nn.new_state "seen"
-// CHECK: %[[W:.*]] = nn.sgd %arg0
+// CHECK: %[[W:.*]] = nn.update %arg0
 // CHECK: %[[OLD:.*]] = nn.mul %arg2, %{{.*}}
 // CHECK: %[[NEW:.*]] = nn.mul %[[W]], %{{.*}}
 // CHECK: %[[E:.*]] = nn.add %[[OLD]], %[[NEW]]
@@ -122,7 +122,7 @@ func.func @step(%p: tensor<4xf32> {nn.path = "p"}) -> tensor<f32>
 func.func @step(%w: tensor<4xf32> {nn.path = "w"}, %n: tensor<f32> {nn.path = "seen", nn.state},
                 %e: tensor<4xf32> {nn.path = "w.ema", nn.state, nn.average = {of = "w", decay = 0.9}},
                 %x: tensor<3x4xf32, #nn.batch<0>> {nn.field = 0}) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.path = "seen"})
-    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1, momentum = 0.0, nesterov = false, betas = (0.9, 0.999), eps = 1.0e-8, decay = 0.0>],
+    attributes {nn.training = #nn.training<optimizers = [#nn.optimizer<sgd, lr = 0.1>],
       schedule = #nn.schedule<constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 100, clip_norm = 0.0, clip_value = 0.0>} {
   %b = nn.broadcast %w [1] : (tensor<4xf32>) -> tensor<3x4xf32, #nn.batch<0>>
   %m = nn.mul %b, %x : tensor<3x4xf32, #nn.batch<0>>
