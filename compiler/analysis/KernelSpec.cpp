@@ -12,10 +12,10 @@ namespace cinch::analysis {
 // ---- Kinds -------------------------------------------------------------------------------------------------------------
 const KernelTraits &traitsOf(KernelKind kind) {
   static const KernelTraits traits[] = {
-      {"loop", solve::Kernel::Loop, &MachineRates::loop, true},
-      {"product", solve::Kernel::Product, &MachineRates::product, true},
-      {"attention", solve::Kernel::Attention, &MachineRates::attend, false},
-      {"attention_grad", solve::Kernel::AttentionGrad, &MachineRates::attendGrad, false},
+      {solve::Kernel::Loop, &MachineRates::loop, true},
+      {solve::Kernel::Product, &MachineRates::product, true},
+      {solve::Kernel::Attention, &MachineRates::attend, false},
+      {solve::Kernel::AttentionGrad, &MachineRates::attendGrad, false},
   };
   return traits[size_t(kind)];
 }
@@ -42,6 +42,7 @@ struct Tracer {
   Operation *root;
   ValueRange results;
   int inputs;
+  KernelSpec &out;
 
   Tracer(plan::KernelOp kernel, const Extent &extent, KernelSpec &out)
       : kernel(kernel), extent(extent), root(rootOf(kernel)),
@@ -65,7 +66,6 @@ struct Tracer {
         return inputs + int(i);
     return -1;
   }
-  KernelSpec &out;
 
   bool accumulates(size_t result) { return kernel.getAccumulates() && (*kernel.getAccumulates())[result]; }
 

@@ -20,7 +20,6 @@ namespace cinch::analysis {
 enum class KernelKind { Loop, Product, Attention, AttentionGrad };
 
 struct KernelTraits {
-  const char *name;
   solve::Kernel::Work work;      // whose rate of the machine counts
   double MachineRates::*rate;
   bool rows;                     // may work on blocks of rows

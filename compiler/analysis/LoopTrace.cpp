@@ -12,8 +12,8 @@ using namespace cinch::kernels;
 namespace cinch::analysis {
 
 // ---- The tracer --------------------------------------------------------------------------------------------------------
-LoopTracer::LoopTracer(const LoopDomain &domain, llvm::function_ref<int(Value)> bufferOf, const Extent &extent)
-    : domain(domain), extent(extent), sizes(domain.sizes()), bufferOf(bufferOf) {
+LoopTracer::LoopTracer(const LoopDomain &domain, std::function<int(Value)> bufferOf, const Extent &extent)
+    : domain(domain), extent(extent), sizes(domain.sizes()), bufferOf(std::move(bufferOf)) {
   spec.outer = domain.outer;
   spec.chain = domain.chain;
   spec.cols = domain.cols;

@@ -15,6 +15,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -73,7 +74,7 @@ std::optional<IndexMap> throughView(mlir::Operation *view, const IndexMap &map, 
 class LoopTracer {
 public:
   // `bufferOf` says which buffer holds a value; -1: it is computed here.
-  LoopTracer(const LoopDomain &domain, llvm::function_ref<int(mlir::Value)> bufferOf, const Extent & = {});
+  LoopTracer(const LoopDomain &domain, std::function<int(mlir::Value)> bufferOf, const Extent & = {});
 
   // Adds the store of `value` into buffer `buffer`. False: see `blocker`.
   bool store(mlir::Value value, int buffer, bool accumulate);
@@ -106,7 +107,7 @@ private:
   LoopDomain domain;
   Extent extent;
   Shape sizes;
-  llvm::function_ref<int(mlir::Value)> bufferOf;
+  std::function<int(mlir::Value)> bufferOf; // owned: the tracer outlives what it is made from
   std::map<std::pair<const void *, std::vector<int64_t>>, int> memo; // (value, where) -> node
   std::vector<kernels::Level> levels; // of nodes
 };
