@@ -50,7 +50,8 @@ struct LoopPlan {
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
   int64_t blocks = 1, blockCols = 1;
   // Columns of a row of scratch: blockCols or more. Fewer examples may merge more dims into longer blocks, but never
-  // need longer rows than this, so scratch planned for the whole batch serves every micro-batch.
+  // need longer rows than this, so most kernels of the whole batch need no less than those of a micro-batch. No plan
+  // relies on it: scratch is asked for at every micro-batch.
   int64_t scratchCols = 1;
   // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
   int directVectors = 0;

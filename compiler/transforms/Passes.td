@@ -32,7 +32,7 @@ def VerifyPhase : Pass<"verify-phase", "::mlir::ModuleOp"> {
       [{::llvm::cl::values(
           clEnumValN(::cinch::Phase::Parsed, "parsed", "nn and func only, every op with its source place"),
           clEnumValN(::cinch::Phase::Differentiated, "differentiated", "loss, gradients and update explicit"),
-          clEnumValN(::cinch::Phase::Planned, "planned", "one micro-batch loop, runs in their order"),
+          clEnumValN(::cinch::Phase::Planned, "planned", "loops over the same micro-batches, runs in their order"),
           clEnumValN(::cinch::Phase::Scheduled, "scheduled", "kernels with offsets; live values share no byte"))}]>
   ];
 }

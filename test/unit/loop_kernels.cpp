@@ -88,7 +88,7 @@ std::string compareRun(const LoopCase &c, test::KernelFunction kernel, int threa
   return "";
 }
 
-// A kernel over fewer elements of any one dim needs no more scratch: it is planned for the whole batch and all positions.
+// A kernel over fewer elements of any one dim needs no more scratch, as LoopPlan::scratchCols says.
 void checkScratch(const LoopCase &c) {
   int64_t whole = scratchBytesPerThread(c.spec);
   size_t dims = c.spec.outer.size() + c.spec.chain.size();
