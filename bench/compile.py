@@ -114,7 +114,7 @@ def seconds_and_mebibytes(exe, source, *options):
 
 
 def odd_numbers(quick):
-    """Depth and numbers nobody expects: name -> (program, options)."""
+    """Of depth and numbers nobody expects: the name of each figure and the figure."""
     folder = programs.BENCH / "models"
     small = {"layers.8": (folder / "plain.cinch", ["-D", "N=8"]), "blocks.2": (folder / "blocks.cinch", ["-D", "N=2"]),
              "concat.40": (concatenated(40), []), "by_hand.5": (written_by_hand(5), []),
@@ -124,6 +124,7 @@ def odd_numbers(quick):
              "concat.1000": (concatenated(1000), []), "by_hand.500": (written_by_hand(500), []),
              "parameters.3000": (many_parameters(3000), []), "prime_batch": (prime_batch(268435399), [])}
     print(f"\n{'':18}{'processor s':>12}{'peak MiB':>10}")
+    figures = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name, (program, options) in (small if quick else large).items():
             source = program
@@ -132,8 +133,8 @@ def odd_numbers(quick):
                 source.write_text(program)
             seconds, mebibytes = seconds_and_mebibytes(pathlib.Path(temporary) / "train", source, *options)
             print(f"{name:18}{seconds:12.2f}{mebibytes:10.0f}", flush=True)
-            programs.result(f"compile.{name}.seconds", seconds)
-            programs.result(f"compile.{name}.mebibytes", mebibytes)
+            figures[f"compile.{name}.seconds"], figures[f"compile.{name}.mebibytes"] = seconds, mebibytes
+    return figures
 
 
 def body():
@@ -162,7 +163,7 @@ def body():
             size[count], info[count] = exe.stat().st_size, info_milliseconds(exe)
             print(f"{count:6}{seconds[count]:10.2f}{work:14.2f}{size[count]:14}{info[count]:9.2f}", flush=True)
     worst = planning_shares(rounds, arguments.quick)
-    odd_numbers(arguments.quick)
+    odd = odd_numbers(arguments.quick)
     first, last = blocks[0], blocks[-1]
     shape = "tiny" if arguments.quick else "gpt2_124m"
     programs.result(f"compile.{shape}.seconds", seconds[first])
@@ -170,6 +171,8 @@ def body():
     programs.result(f"compile.{last}_over_{first}", seconds[last] / seconds[first])
     programs.result("info.milliseconds", info[first])
     programs.result("compile.planning_share_worst", worst)
+    for name, figure in odd.items():
+        programs.result(name, figure)
 
 
 programs.main(body)
