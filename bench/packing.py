@@ -14,16 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from harness import programs
 
 ROOT = programs.BENCH.parent
-MODELS = {
-    "examples/mlp": ("examples/mlp/mlp.cinch", []),
-    "examples/gpt": ("examples/gpt/gpt.cinch", []),
-    "small mlp": ("test/execute/mlp.cinch", []),
-    "small gpt": ("test/execute/gpt.cinch", []),
-    "chain": ("bench/models/chain.cinch", ["-D", "N=32"]),
-    "deep": ("bench/models/deep.cinch", ["-D", "N=8"]),
-    "gpt": ("bench/models/gpt.cinch", []),
-    "gpt2_124m": ("bench/models/gpt2_124m.cinch", ["-D", "B=8"]),
-}
+MODELS = programs.MODELS
 
 
 def body():

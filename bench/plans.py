@@ -20,16 +20,7 @@ from harness import programs
 ROOT = programs.BENCH.parent
 RECORD = programs.BENCH / "plans.json"
 CPU, THREADS, POINTS = "skylake-avx512", 4, 8
-MODELS = {
-    "examples/mlp": ("examples/mlp/mlp.cinch", []),
-    "examples/gpt": ("examples/gpt/gpt.cinch", []),
-    "small mlp": ("test/execute/mlp.cinch", []),
-    "small gpt": ("test/execute/gpt.cinch", []),
-    "chain": ("bench/models/chain.cinch", ["-D", "N=32"]),
-    "deep": ("bench/models/deep.cinch", ["-D", "N=8"]),
-    "gpt": ("bench/models/gpt.cinch", []),
-    "gpt2": ("bench/models/gpt2_124m.cinch", ["-D", "B=8"]),
-}
+MODELS = programs.MODELS
 
 
 def flags_of(options, *more):

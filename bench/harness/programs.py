@@ -19,6 +19,18 @@ BUILD = pathlib.Path(os.environ.get("BUILD", BENCH.parent / "build"))
 os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = "/dev/null/none"
 CINCH = os.environ.get("CINCH", str(BUILD / "bin" / "cinch"))
 
+# The programs whose plans are looked at: name -> (path in the tree, options).
+MODELS = {
+    "examples/mlp": ("examples/mlp/mlp.cinch", []),
+    "examples/gpt": ("examples/gpt/gpt.cinch", []),
+    "small mlp": ("test/execute/mlp.cinch", []),
+    "small gpt": ("test/execute/gpt.cinch", []),
+    "chain": ("bench/models/chain.cinch", ["-D", "N=32"]),
+    "deep": ("bench/models/deep.cinch", ["-D", "N=8"]),
+    "gpt": ("bench/models/gpt.cinch", []),
+    "gpt2": ("bench/models/gpt2_124m.cinch", ["-D", "B=8"]),
+}
+
 
 class Failed(Exception):
     """A command that was to be measured did not work."""
