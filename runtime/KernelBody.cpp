@@ -51,6 +51,7 @@ bool KernelBody::read(const List<int64_t> &numbers, const List<int64_t> &placesO
   grain = in.one();
   batchDim = in.one();
   positionDim = in.one();
+  examplesOfGroup = in.one();
   if (!in.good || rank() > kMaxDims)
     return false;
   rows = 1;
@@ -103,6 +104,8 @@ bool KernelBody::read(const List<int64_t> &numbers, const List<int64_t> &placesO
     Store &store = stores.add();
     store.node = int(in.one());
     view(store.view);
+    store.copies = in.one();
+    store.copyStride = in.one();
   }
   adds = in.one() != 0;
   if (adds) {
@@ -281,11 +284,12 @@ bool KernelBody::born(int number, bool gathered) {
   first.dims = rank();
   for (int i = 0; i < rank(); ++i) {
     bool varies = i < outerRank || (i < outerRank + chainRank ? node.variesRow : node.variesCol);
-    first.at[i] = varies && (dim(i) > 1 || i == positionDim) && i != batchDim ? at[i] : -1;
+    bool countsExamples = i == batchDim || (examplesOfGroup > 1 && i == outerRank);
+    first.at[i] = varies && (dim(i) > 1 || i == positionDim) && !countsExamples ? at[i] : -1;
   }
   first.positionDim = int(positionDim);
   if (batchDim >= 0)
-    first.example = at[batchDim];
+    first.example = at[batchDim] * examplesOfGroup + (examplesOfGroup > 1 && node.variesRow ? row : 0);
   return true;
 }
 
@@ -437,9 +441,9 @@ bool KernelBody::explain(int64_t word, int64_t index, Causes &into, BadNode &fou
   for (const Store &store : stores) {
     if (store.view.word != word)
       continue;
-    // Strides of a store are those of a tensor without gaps: the largest first.
+    // Strides of a store are those of a tensor without gaps: the largest first. Which copy it is makes no difference.
     int64_t rest = index - store.view.offset;
-    bool done[kMaxDims] = {};
+    bool done[kMaxDims] = {}, copyDone = store.copies <= 1;
     memset(at, 0, sizeof at);
     for (;;) {
       int largest = -1;
@@ -447,6 +451,11 @@ bool KernelBody::explain(int64_t word, int64_t index, Causes &into, BadNode &fou
         if (!done[i] && dim(i) > 1 && store.view.strides[i] > 0 &&
             (largest < 0 || store.view.strides[i] > store.view.strides[largest]))
           largest = i;
+      if (!copyDone && (largest < 0 || store.copyStride > store.view.strides[largest])) {
+        copyDone = true;
+        rest %= store.copyStride;
+        continue;
+      }
       if (largest < 0)
         break;
       done[largest] = true;

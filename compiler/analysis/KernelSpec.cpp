@@ -80,6 +80,7 @@ struct Tracer {
     spec = std::move(tracer.spec);
     out.origins = std::move(tracer.origins);
     out.batchDim = tracer.batchDim, out.positionDim = tracer.positionDim;
+    out.examplesOfGroup = tracer.examplesOfGroup;
     return true;
   }
   bool trace(ContractSpec &spec) {

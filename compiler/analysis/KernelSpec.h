@@ -41,6 +41,7 @@ struct KernelSpec {
   // (-1: none).
   std::vector<mlir::Operation *> origins;
   int batchDim = -1, positionDim = -1;
+  int64_t examplesOfGroup = 1; // as LoopTracer's
 
   int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
   // Everything that decides the code: kernels with equal keys share one function.

@@ -170,9 +170,12 @@ bool LoopTracer::storeGroupMean(Operation *op, int buffer) {
     if (isBatch)
       axes[axis].addScaled(LinearIndex::dim(dims, domain.outer.size()), 1); // the example in its group
   }
+  batchDim = int(batch);
+  examplesOfGroup = group;
   int node = trace(mean.getX(), mapOfAxes(axes));
   if (node < 0)
     return false;
+  size_t firstNode = spec.nodes.size();
   if (levels[node] == Level::Outer || levels[node] == Level::Column)
     node = spread(node, columns && domain.cols > 1, true);
   LoopNode sum;
@@ -187,6 +190,7 @@ bool LoopTracer::storeGroupMean(Operation *op, int buffer) {
     example *= shape[axis];
   spec.stores.push_back({node, viewOf(buffer, mean.getResult(), flat), group, example});
   computed.insert(op);
+  claim(firstNode, op);
   return true;
 }
 

@@ -84,6 +84,7 @@ public:
   llvm::SetVector<mlir::Operation *> computed; // ops that the kernel computes
   std::vector<mlir::Operation *> origins;      // per node of `spec`: the op that it computes; null for a load
   int batchDim = -1, positionDim = -1;         // dims of the domain that count examples and their axis 1; -1: none
+  int64_t examplesOfGroup = 1;                 // > 1: batchDim counts groups of so many examples, the chain the examples of one
 
 private:
   int trace(mlir::Value value, const IndexMap &map);

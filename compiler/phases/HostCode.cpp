@@ -123,7 +123,7 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
     if (loop->addAt.present)
       origins.push_back(root); // behind the last node
     int words = int(kernel.getNumOperands() + kernel.getNumResults()) + 1;
-    info.body = bodyNumber(kernelBody(*loop, words, spec.batchDim, spec.positionDim));
+    info.body = bodyNumber(kernelBody(*loop, words, spec.batchDim, spec.positionDim, spec.examplesOfGroup));
     info.operations = operationsNumber(operationsOf(kernel, origins));
   }
 }

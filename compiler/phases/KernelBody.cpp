@@ -30,7 +30,7 @@ struct Writer {
 };
 } // namespace
 
-std::vector<int64_t> kernelBody(const LoopSpec &spec, int words, int batchDim, int positionDim) {
+std::vector<int64_t> kernelBody(const LoopSpec &spec, int words, int batchDim, int positionDim, int64_t examplesOfGroup) {
   Writer w;
   w.counted(spec.outer);
   w.counted(spec.chain);
@@ -38,6 +38,7 @@ std::vector<int64_t> kernelBody(const LoopSpec &spec, int words, int batchDim, i
   w.add(spec.grain);
   w.add(batchDim);
   w.add(positionDim);
+  w.add(examplesOfGroup);
   w.add(int64_t(spec.nodes.size()));
   for (const LoopNode &node : spec.nodes) {
     w.add(int64_t(node.op));
@@ -74,6 +75,8 @@ std::vector<int64_t> kernelBody(const LoopSpec &spec, int words, int batchDim, i
   for (const LoopStore &store : spec.stores) {
     w.add(store.node);
     w.view(store.view);
+    w.add(store.copies);
+    w.add(store.copyStride);
   }
   w.add(spec.addAt.present);
   if (spec.addAt.present) {

@@ -9,8 +9,9 @@
 
 namespace cinch {
 
-// `words`: buffers and scratch of the launch; draw keys stand behind them.
-std::vector<int64_t> kernelBody(const kernels::LoopSpec &spec, int words, int batchDim, int positionDim);
+// `words`: buffers and scratch of the launch; draw keys stand behind them. `examplesOfGroup`: as LoopTracer's.
+std::vector<int64_t> kernelBody(const kernels::LoopSpec &spec, int words, int batchDim, int positionDim,
+                                int64_t examplesOfGroup = 1);
 
 // A product as products of elements and a chain over k. `batchDim` and `positionDim` count its labels (batch.., m.., n.., k..).
 kernels::LoopSpec loopOfContract(const kernels::ContractSpec &spec);

@@ -162,6 +162,10 @@ CASES = [
         arguments=", y: f32[B, D]",
     ),
     Case(
+        "a loss that needs a sum first", ["return b(log(h * 0 - 1))"], 0, "log", r"log\(-1\) = nan",
+        loss="(sum[B, D] net(x)) / (sum[B, D] (net(x) ^ 2 + y * 0))",
+    ),
+    Case(
         "two in one kernel",
         ["p = sqrt(h * 0 - 1)", "q = log(h * 0 - 1)", "return b(q + p)"],
         0, "sqrt", r"sqrt\(-1\) = nan",
@@ -222,6 +226,7 @@ def main():
         except programs.Failure as failure:
             verdicts.expect(False, "%s: %s" % (case.name, failure))
     check_place(rng)
+    check_groups(rng)
     verdicts.finish()
 
 
@@ -254,6 +259,31 @@ def check_place(rng):
             first = first or said
             agrees = said == first
             verdicts.expect(agrees, "%s: another plan says\n%s\nand this one\n%s" % (what, first, said))
+
+
+def check_groups(rng):
+    """Inside a mean over groups of four, the sixth example of the second step: what the mean is taken of, and the mean itself."""
+    data = programs.FOLDER / "groups"
+    data.mkdir()
+    x = np.zeros((32, 6), np.float32)
+    x[13] = 1e4
+    np.save(data / "x.npy", x)
+    np.save(data / "y.npy", rng.standard_normal((32, 6)).astype(np.float32))
+    for name, inner, said_of_it in (
+        ("value", "exp(h * 10)", r"exp made .*: exp\(.*\) = inf, example 5 of the batch, element \[\d+\]$"),
+        ("sum", "h * 0 + 1e38 + x * 1e34", r"group_mean made .*: a sum of finite numbers = inf, example [04] of the batch, element"),
+    ):
+        body = ["g = if training then group_mean(%s, group = 4) else h" % inner, "return b(tanh(h) + g * 1e-38)"]
+        program = source("groups-" + name, body)
+        first = None
+        for plan in (["--microbatch", "8"], ["--microbatch", "4"], ["--microbatch", "4", "--remat", "all"]):
+            what = "groups, %s, %s" % (name, " ".join(plan))
+            exe = programs.compiled(program, "in-groups", *plan)
+            text = failed_run(exe, data, programs.FOLDER / ("groups-" + name + "-".join(plan[1::2])))
+            said = headline(text)
+            verdicts.expect(re.search(":%d: " % LINE + said_of_it, said), "%s: got %r\n%s" % (what, said, text))
+            first = first or said
+            verdicts.expect(said == first, "%s: another plan says\n%s\nand this one\n%s" % (what, first, said))
 
 
 main()
