@@ -102,8 +102,10 @@ struct Specs {
   std::vector<std::pair<int64_t, KernelSpec>> at;
 };
 
-// Finds specs once for all kernels that are alike.
+// Finds specs once for all kernels that are alike: hints and the number of the block are no part of a spec.
 class SpecFinder {
+  static constexpr auto kAlike = OperationEquivalence::IgnoreLocations | OperationEquivalence::IgnoreDiscardableAttrs;
+
 public:
   SpecFinder(const Step &step) {
     solve::StepGraph sizes;
@@ -114,8 +116,7 @@ public:
   const Specs *find(plan::KernelOp kernel, bool inLoop) {
     llvm::hash_code hash = hashOf(kernel);
     for (auto &[other, specs] : known[hash])
-      if (OperationEquivalence::isRegionEquivalentTo(&other.getBody(), &kernel.getBody(),
-                                                     OperationEquivalence::IgnoreLocations) &&
+      if (OperationEquivalence::isRegionEquivalentTo(&other.getBody(), &kernel.getBody(), kAlike) &&
           other.getDomainAttr() == kernel.getDomainAttr() && other.getAccumulatesAttr() == kernel.getAccumulatesAttr())
         return specs.at.empty() ? nullptr : &specs;
     auto &[first, specs] = known[hash].emplace_back(kernel, Specs());
@@ -137,8 +138,7 @@ private:
     llvm::hash_code hash = llvm::hash_value(kernel.getNumResults());
     for (Operation &op : kernel.getBody().front())
       hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
-                                                                        OperationEquivalence::ignoreHashValue,
-                                                                        OperationEquivalence::IgnoreLocations));
+                                                                        OperationEquivalence::ignoreHashValue, kAlike));
     return hash;
   }
 

@@ -234,6 +234,12 @@ bool Compilation::lowerToLLVM() {
   const std::string text = metadata();
   metadataBytes = int64_t(text.size());
   host->addText("cinch_meta", text);
+  said = summary();
+  // All that the object needs is in `kernels` now: LLVM takes the memory of the rest.
+  host.reset();
+  module = nullptr;
+  for (EntryPlan &entry : entries)
+    entry.outcome = {};
   // The only outside calls are those of runtime.h.
   static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
@@ -261,6 +267,8 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
 static std::string mebibytes(int64_t bytes) { return llvm::formatv("{0:F1} MiB", double(bytes) / (1 << 20)); }
 
 std::vector<std::string> Compilation::summary() const {
+  if (!said.empty())
+    return said;
   const EntryPlan &step = entries.front();
   const solve::SearchResult &result = step.outcome.result;
   const solve::Decision &decision = result.plan.decision;

@@ -51,7 +51,7 @@ public:
   bool decide();
   bool applyPlan(Phase upTo); // -> planned, scheduled
   bool lower();         // -> lowered: kernels and host code
-  bool lowerToLLVM();   // -> llvm dialect
+  bool lowerToLLVM();   // -> llvm dialect; plans and functions are gone then
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
 
   // Bytes that the budget grants to code, stacks and the runtime beside the arena.
@@ -88,6 +88,7 @@ private:
   CompileOptions options;
   int64_t stateBytes = 0;   // optimizer state, behind the parameters
   int64_t metadataBytes = 0; // from lowerToLLVM on
+  std::vector<std::string> said; // the summary, likewise
   int64_t operations = 0;   // of all functions
   int64_t differentOperations = 0; // that no other one equals but for its operands: each gets code of its own
 };

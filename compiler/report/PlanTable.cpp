@@ -85,7 +85,7 @@ static void printRows(llvm::raw_ostream &out, const SourceList &sources, const E
 void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
   const EntryPlan &step = compilation.entries.front();
   const solve::Plan &plan = step.outcome.result.plan;
-  const solve::StepGraph &graph = step.outcome.graph;
+  const solve::StepGraph &graph = step.outcome.rows.graph;
   const solve::Decision &decision = plan.decision;
   for (const std::string &line : compilation.summary())
     out << line << "\n";

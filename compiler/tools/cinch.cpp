@@ -35,6 +35,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 using namespace cinch;
@@ -207,6 +208,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return kInternal;
   if (stops(Phase::LLVM) || line.emit == "llvm")
     return printModule(line, *compilation.kernels);
+  malloc_trim(0); // of what the planned program held; LLVM asks for blocks of other sizes
   llvm::SmallVector<char> object;
   if (failed(compilation.emitObject(object, line.emit == "asm")))
     return kInternal;
@@ -236,6 +238,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
 
 int main(int argc, char **argv) {
   catchFatalErrors();
+  mallopt(M_ARENA_MAX, 1); // passes over several functions run side by side, and none takes bytes that another one has freed
   CommandLine line = parseCommandLine(argc, argv);
   if (line.command == Command::Solve) {
     std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());
