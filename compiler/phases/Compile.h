@@ -25,6 +25,7 @@ struct CompileOptions {
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
   bool tradeOff = false;    // the curve of budget against time is wanted
+  bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
   analysis::MachineCosts costs;
@@ -71,6 +72,7 @@ public:
   std::vector<EntryPlan> entries;
   bool refused = false;
   std::string refusal;      // why, if it is not the budget
+  std::optional<double> fixedBound; // if asked for: seconds that no plan with this micro-batch and these blocks of rows goes below
   std::unique_ptr<HostCode> host;
   std::string programHash;
 

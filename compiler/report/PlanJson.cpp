@@ -175,6 +175,8 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
                 {"kernels", kernelArray(graph, decision)},
                 {"trade_off", std::move(curve)},
                 {"strategies", std::move(named)}};
+  if (compilation.fixedBound)
+    object["fixed_seconds_bound"] = *compilation.fixedBound;
   addTables(object, graph, decision);
   return object;
 }

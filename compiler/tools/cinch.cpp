@@ -11,7 +11,7 @@
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/PlanCache.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
@@ -142,6 +142,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
+  options.bound = line.bound;
   if (!chooseCosts(line, options.costs))
     return 2;
   if (line.planCache)
