@@ -63,6 +63,7 @@ def quick_suites():
         python("execute/masked.py"),
         python("execute/scan.py"),
         python("execute/cpus.py"),
+        python("execute/deep.py"),
         python("execute/overflow.py"),
         python("execute/resume.py"),
         python("execute/state.py"),

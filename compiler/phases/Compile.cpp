@@ -1,6 +1,7 @@
 // Compile.cpp: the phases, in order. What each leaves behind stands in Phase.h and in the README's table.
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/Allowance.h"
+#include "compiler/solve/StepBound.h"
 
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -92,7 +93,7 @@ static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
   for (BlockArgument argument : function.getArguments())
     if (function.getArgAttr(argument.getArgNumber(), kind)) {
       auto type = nn::tensorOf(argument);
-      bytes += (type.getNumElements() * int64_t(type.getElementTypeBitWidth() / 8) + 63) / 64 * 64;
+      bytes += solve::roundUp(type.getNumElements() * int64_t(type.getElementTypeBitWidth() / 8));
     }
   return bytes;
 }
@@ -135,6 +136,17 @@ bool Compilation::decide() {
     return true;
   }
   refused = !step.outcome.result.feasible;
+  if (options.bound && !refused) {
+    const solve::Plan &plan = step.outcome.result.plan;
+    solve::StepBound bound =
+        solve::stepBound(step.outcome.rows.graph, plan.decision.microbatch,
+                         room < 0 ? std::nullopt : std::optional<int64_t>(room), plan.seconds);
+    if (!bound.fault.empty()) {
+      emitError(UnknownLoc::get(&context)) << "internal error: the bound on the time: " << bound.fault;
+      return false;
+    }
+    fixedBound = bound.seconds;
+  }
   int64_t chosen = step.outcome.result.plan.decision.microbatch;
   int64_t roomForOthers = refused ? step.outcome.result.smallestArena : step.arenaBytes;
   entries.push_back(std::move(step));
@@ -234,6 +246,12 @@ bool Compilation::lowerToLLVM() {
   const std::string text = metadata();
   metadataBytes = int64_t(text.size());
   host->addText("cinch_meta", text);
+  said = summary();
+  // All that the object needs is in `kernels` now: LLVM takes the memory of the rest.
+  host.reset();
+  module = nullptr;
+  for (EntryPlan &entry : entries)
+    entry.outcome = {};
   // The only outside calls are those of runtime.h.
   static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
@@ -261,6 +279,8 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
 static std::string mebibytes(int64_t bytes) { return llvm::formatv("{0:F1} MiB", double(bytes) / (1 << 20)); }
 
 std::vector<std::string> Compilation::summary() const {
+  if (!said.empty())
+    return said;
   const EntryPlan &step = entries.front();
   const solve::SearchResult &result = step.outcome.result;
   const solve::Decision &decision = result.plan.decision;

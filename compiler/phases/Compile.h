@@ -25,6 +25,7 @@ struct CompileOptions {
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
   bool tradeOff = false;    // the curve of budget against time is wanted
+  bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
   analysis::MachineCosts costs;
@@ -51,7 +52,7 @@ public:
   bool decide();
   bool applyPlan(Phase upTo); // -> planned, scheduled
   bool lower();         // -> lowered: kernels and host code
-  bool lowerToLLVM();   // -> llvm dialect
+  bool lowerToLLVM();   // -> llvm dialect; plans and functions are gone then
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
 
   // Bytes that the budget grants to code, stacks and the runtime beside the arena.
@@ -71,6 +72,7 @@ public:
   std::vector<EntryPlan> entries;
   bool refused = false;
   std::string refusal;      // why, if it is not the budget
+  std::optional<double> fixedBound; // if asked for: seconds that no plan with this micro-batch and these blocks of rows goes below
   std::unique_ptr<HostCode> host;
   std::string programHash;
 
@@ -88,6 +90,7 @@ private:
   CompileOptions options;
   int64_t stateBytes = 0;   // optimizer state, behind the parameters
   int64_t metadataBytes = 0; // from lowerToLLVM on
+  std::vector<std::string> said; // the summary, likewise
   int64_t operations = 0;   // of all functions
   int64_t differentOperations = 0; // that no other one equals but for its operands: each gets code of its own
 };

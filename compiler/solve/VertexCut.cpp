@@ -1,7 +1,7 @@
 // VertexCut.cpp: a minimum vertex cut as a maximum flow. Each node is an edge of its cost between two halves.
 #include "compiler/solve/VertexCut.h"
 
-#include "compiler/solve/DagFlow.h"
+#include "compiler/solve/dag/DagFlow.h"
 
 namespace cinch::solve {
 

@@ -81,6 +81,8 @@ struct Flags {
   cl::opt<std::string> report{"report", cl::desc("write a page about the plan: what is kept, recomputed, alive when"),
                               cl::value_desc("FILE.html"), COMPILING};
   cl::opt<bool> json{"json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand)};
+  cl::opt<bool> bound{"bound", cl::desc("prove how fast a plan with this micro-batch and these blocks of rows can be; takes seconds"),
+                      cl::cat(category), cl::sub(planCommand)};
   cl::opt<std::string> format{"diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
                                      cl::init("text"), READING};
   cl::opt<std::string> remarks{"remarks",
@@ -303,6 +305,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (!is_contained(kinds, StringRef(line.emit)))
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
   line.json = f.json;
+  line.bound = f.bound;
   line.profile = f.profile;
   if (f.profile.getNumOccurrences() && line.profile.empty())
     usage("--profile expects the name of a file, or none");

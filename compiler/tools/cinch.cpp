@@ -11,7 +11,7 @@
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/PlanCache.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
@@ -35,6 +35,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 using namespace cinch;
@@ -141,6 +142,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
+  options.bound = line.bound;
   if (!chooseCosts(line, options.costs))
     return 2;
   if (line.planCache)
@@ -207,6 +209,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return kInternal;
   if (stops(Phase::LLVM) || line.emit == "llvm")
     return printModule(line, *compilation.kernels);
+  malloc_trim(0); // of what the planned program held; LLVM asks for blocks of other sizes
   llvm::SmallVector<char> object;
   if (failed(compilation.emitObject(object, line.emit == "asm")))
     return kInternal;
@@ -236,6 +239,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
 
 int main(int argc, char **argv) {
   catchFatalErrors();
+  mallopt(M_ARENA_MAX, 1); // passes over several functions run side by side, and none takes bytes that another one has freed
   CommandLine line = parseCommandLine(argc, argv);
   if (line.command == Command::Solve) {
     std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());

@@ -1,7 +1,7 @@
 // LINK: cinch_solve
 // The commands `solve remat` and `solve arena` as a program of their own, for tests of the planners alone. Without
 // arguments it runs a few wrong command lines, each of which must be refused as a wrong usage.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 
 #include <cstdio>
 

@@ -2,7 +2,7 @@
 // end is weighed by how many values, and of how many bytes, cross the interval's border; the values are counted for all
 // ends at once while the begin moves. Borders of one value in and one value out make the levels; where two of them lie
 // far apart, borders of more values divide what lies between.
-#include "compiler/solve/DagNest.h"
+#include "compiler/solve/dag/DagNest.h"
 
 #include <algorithm>
 

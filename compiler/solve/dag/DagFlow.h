@@ -1,6 +1,6 @@
 // DagFlow.h: the maximum flow that the bounds compute minimum cuts with.
-#ifndef CINCH_COMPILER_SOLVE_DAGFLOW_H
-#define CINCH_COMPILER_SOLVE_DAGFLOW_H
+#ifndef CINCH_COMPILER_SOLVE_DAG_DAGFLOW_H
+#define CINCH_COMPILER_SOLVE_DAG_DAGFLOW_H
 
 #include <algorithm>
 #include <cstdint>

@@ -14,7 +14,7 @@
 //
 // With a free order a value counts from the first moment by which it has certainly been computed; what happens before
 // costs nothing here.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ public:
       // Momentum along the subgradient.
       double norm = 0;
       for (int t = 0; t < moments; ++t) {
-        double g = (double(d.nodes[path[t]].bytes) - budget) / budget;
+        double g = (double(d.nodes[path[t]].needs()) - budget) / budget;
         for (int i = 0; i < n; ++i)
           if (held[size_t(t) * n + i])
             g += double(d.nodes[i].bytes) / budget;
@@ -154,7 +154,7 @@ private:
   double evaluate() {
     double value = 0;
     for (int t = 0; t < moments; ++t)
-      value += lambda[t] * (double(d.nodes[path[t]].bytes) - budget) / budget;
+      value += lambda[t] * (double(d.nodes[path[t]].needs()) - budget) / budget;
     std::fill(held.begin(), held.end(), 0), std::fill(again.begin(), again.end(), 0);
     sigma.resize(moments + 1), rho.resize(moments + 1), after.resize(2 * (moments + 2));
     choice.resize(2 * (moments + 2));

@@ -4,10 +4,10 @@
 // Level j is an interval of the order: everything between a forward moment and a backward moment. It reads few values
 // from before (`in`) and few of its values are read later (`out`). Levels lie inside each other; what lies between
 // level j and level j + 1 is block j: a forward part and a backward part.
-#ifndef CINCH_COMPILER_SOLVE_DAGNEST_H
-#define CINCH_COMPILER_SOLVE_DAGNEST_H
+#ifndef CINCH_COMPILER_SOLVE_DAG_DAGNEST_H
+#define CINCH_COMPILER_SOLVE_DAG_DAGNEST_H
 
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 
 #include <cstddef>
 #include <cstdint>

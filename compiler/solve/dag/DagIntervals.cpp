@@ -24,8 +24,8 @@
 // (q + 1) / room, made a little smaller and rounded down, the sum of w(u) h[a, u] is at most q (Chvatal and Gomory).
 //
 // The program is solved approximately; its prices prove the bound (DagLinear).
-#include "compiler/solve/Dag.h"
-#include "compiler/solve/DagLinear.h"
+#include "compiler/solve/dag/Dag.h"
+#include "compiler/solve/dag/DagLinear.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -93,7 +93,7 @@ private:
     return std::find(d.nodes[of].sources.begin(), d.nodes[of].sources.end(), u) != d.nodes[of].sources.end();
   }
   int64_t bytesAt(int v) const {
-    int64_t bytes = d.nodes[v].bytes;
+    int64_t bytes = d.nodes[v].needs();
     for (int u : d.nodes[v].sources)
       bytes += d.nodes[u].bytes;
     return bytes;
@@ -266,6 +266,8 @@ Dag merged(const Dag &d) {
   for (int v = 0; v < n; ++v) {
     int t = number[target(v)];
     result.nodes[t].cost += d.nodes[v].cost;
+    // Its moment is that of one of those which are one now.
+    result.nodes[t].working = std::min(result.nodes[t].working, d.nodes[v].needs() - result.nodes[t].bytes);
     for (int s : d.nodes[v].sources)
       if (into[s] == s) // else v and s are one
         result.nodes[t].sources.push_back(number[s]), result.nodes[number[s]].users.push_back(t);

@@ -2,8 +2,9 @@
 // not fit, the held value is let go that is cheap to get back for the bytes and the time it stands in the way. A
 // missing source is computed again on demand, and what it misses in turn (the rule of Dynamic Tensor
 // Rematerialization, with the future known). Several weights of cost, bytes and time, then random ones.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
+#include "compiler/solve/Random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -171,14 +172,6 @@ private:
   double mostExtra = 0;
 };
 
-struct Rng {
-  uint64_t state;
-  double unit() {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return double(state >> 11) / 9007199254740992.0;
-  }
-};
-
 } // namespace
 
 std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work,
@@ -215,7 +208,7 @@ std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &ord
         note(weights, factors);
     }
   // Then the factors of a few values at a time are changed, in the best of them and in the others by turns.
-  Rng rng{0x9e3779b97f4a7c15ull};
+  Random rng = Random::seeded(0);
   for (int round = 0; !found.empty() && !late(); ++round) {
     const Found &from = found[round % 2 ? 0 : size_t(rng.unit() * double(found.size()))];
     std::vector<double> trial = from.factors;

@@ -6,8 +6,8 @@
 // checkpointing for heterogeneous chains"). Each pair has a list of peaks and costs of which none is better in both, in
 // real bytes; long lists are thinned by leaving some out, so no answer is too good. Pairs between the same blocks are
 // one: a net of many equal layers is as quick as one of few different ones.
-#include "compiler/solve/DagNest.h"
-#include "compiler/solve/DagNestFront.h"
+#include "compiler/solve/dag/DagNest.h"
+#include "compiler/solve/dag/DagNestFront.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>

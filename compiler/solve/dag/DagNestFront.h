@@ -1,7 +1,7 @@
 // DagNestFront.h: lists of peaks and costs of which none is better in both, and how two of them become one. Used by
 // DagNest.cpp only.
-#ifndef CINCH_COMPILER_SOLVE_DAGNESTFRONT_H
-#define CINCH_COMPILER_SOLVE_DAGNESTFRONT_H
+#ifndef CINCH_COMPILER_SOLVE_DAG_DAGNESTFRONT_H
+#define CINCH_COMPILER_SOLVE_DAG_DAGNESTFRONT_H
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Dag.cpp: checks, the exact simulator, the verifier and the polish that any schedule goes through.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 
 #include <algorithm>
 #include <cmath>
@@ -138,7 +138,7 @@ std::string verify(const Dag &d, Order order, int64_t budget, const std::vector<
 int64_t detail::memoryBound(const Dag &d) {
   int64_t bound = 0;
   for (const Dag::Node &node : d.nodes) {
-    int64_t bytes = node.bytes;
+    int64_t bytes = node.needs();
     for (int u : node.sources)
       bytes += d.nodes[u].bytes;
     bound = std::max(bound, bytes);

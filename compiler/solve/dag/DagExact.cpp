@@ -6,7 +6,7 @@
 //
 // Frees are decided only when the next computation does not fit, and then for it: holding more is never worse, since
 // freeing costs nothing.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>

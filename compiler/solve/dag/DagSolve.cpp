@@ -1,6 +1,6 @@
 // DagSolve.cpp: the methods put together: exact where it is small or little of it is open, structure and local search
 // for the schedule, bounds for the proof.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
 #include "compiler/solve/Remat.h"
 

@@ -9,8 +9,8 @@
 //
 // With a price on the bytes in place of the budget this is a closure problem, solved by a minimum cut; every price
 // gives a bound, and the best of them over all moments is returned.
-#include "compiler/solve/Dag.h"
-#include "compiler/solve/DagFlow.h"
+#include "compiler/solve/dag/Dag.h"
+#include "compiler/solve/dag/DagFlow.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
   // Of many nodes those that leave the fewest bytes to others.
   std::vector<std::pair<int64_t, int>> nodes;
   for (int t = 0; t < n; ++t) {
-    int64_t bytes = d.nodes[t].bytes;
+    int64_t bytes = d.nodes[t].needs();
     for (int u : d.nodes[t].sources)
       bytes += d.nodes[u].bytes;
     nodes.push_back({-bytes, t});
@@ -53,7 +53,7 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
   for (auto &[bytes, t] : nodes) {
     split(t);
     work -= n;
-    int64_t held = d.nodes[t].bytes;
+    int64_t held = d.nodes[t].needs();
     for (int u = 0; u < n; ++u)
       if (before[u] && (readLater(u) ||
                         std::find(d.nodes[t].sources.begin(), d.nodes[t].sources.end(), u) != d.nodes[t].sources.end()))
@@ -72,7 +72,7 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
     int t = m.node;
     split(t);
     std::vector<char> held(n, 0);
-    double room = double(budget - d.nodes[t].bytes);
+    double room = double(budget - d.nodes[t].needs());
     for (int u : d.nodes[t].sources)
       held[u] = 1, room -= double(d.nodes[u].bytes);
     room /= byteScale;
@@ -125,6 +125,31 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
     }
   }
   return std::max(0.0, best * (1 - 1e-9) - 1e-8 * costScale);
+}
+
+
+double detail::repetitionBound(const Dag &d, Order order, int64_t budget, double target, const DagLimits &limits) {
+  using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
+  // Of the work that is left, which share each may take: the last one is the strongest and takes what there is.
+  static const struct {
+    Bound bound;
+    int64_t share;
+  } methods[] = {{[](const Dag &d, Order order, int64_t budget, double, int64_t &work, double deadline) {
+                    return cutBound(d, order, budget, work, deadline);
+                  },
+                  16},
+                 {dualBound, 8},
+                 {windowBound, 4},
+                 {intervalBound, 1}};
+  double deadline = limits.seconds > 0 ? secondsNow() + limits.seconds : 0, proof = 0;
+  int64_t left = limits.work;
+  for (auto &[bound, share] : methods) {
+    int64_t given = left / share, rest = given;
+    if (proof < target)
+      proof = std::max(proof, bound(d, order, budget, target, rest, deadline));
+    left -= given - rest;
+  }
+  return proof;
 }
 
 } // namespace cinch::solve

@@ -1,6 +1,6 @@
 // DagLinear.h: a lower bound on a linear program whose variables lie between 0 and 1, by a first-order method.
-#ifndef CINCH_COMPILER_SOLVE_DAGLINEAR_H
-#define CINCH_COMPILER_SOLVE_DAGLINEAR_H
+#ifndef CINCH_COMPILER_SOLVE_DAG_DAGLINEAR_H
+#define CINCH_COMPILER_SOLVE_DAG_DAGLINEAR_H
 
 #include <cstdint>
 #include <vector>

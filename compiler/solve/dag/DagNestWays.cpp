@@ -4,7 +4,7 @@
 // twice. From the set that the block hands out, one search by rising cost finds for every set of forward values how
 // dear and how large the backward part is when it starts from them: all pairs of peak and cost of which none is better
 // in both. The forward part is searched the same way from what it must leave.
-#include "compiler/solve/DagNest.h"
+#include "compiler/solve/dag/DagNest.h"
 
 #include <algorithm>
 #include <cmath>

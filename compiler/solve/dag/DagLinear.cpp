@@ -4,7 +4,7 @@
 //
 // For prices z >= 0 of the rows no x within 0 and 1 costs less than right * z + sum of min(0, cost - z * column): that
 // is what is claimed, in the program's own numbers.
-#include "compiler/solve/DagLinear.h"
+#include "compiler/solve/dag/DagLinear.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>

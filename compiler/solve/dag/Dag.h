@@ -3,8 +3,8 @@
 // Every node is computed at least once. While it is computed its sources are held; bytes in use count it and
 // everything held. A node may be freed and computed again. With `Order::Given` first computations follow the order of
 // the nodes.
-#ifndef CINCH_COMPILER_SOLVE_DAG_H
-#define CINCH_COMPILER_SOLVE_DAG_H
+#ifndef CINCH_COMPILER_SOLVE_DAG_DAG_H
+#define CINCH_COMPILER_SOLVE_DAG_DAG_H
 
 #include <cstdint>
 #include <string>
@@ -18,6 +18,10 @@ struct Dag {
     std::string name;
     double cost = 0;
     int64_t bytes = 0;
+    // Beside its own bytes, its sources' and what is held: what it needs while it is computed (scratch); below 0, bytes of
+    // sources that die there and that it may take over. Known to the bounds alone: schedules of the command have neither.
+    int64_t working = 0;
+    int64_t needs() const { return bytes + working; }
     std::vector<int> sources, users;
   };
   std::vector<Node> nodes;
@@ -94,6 +98,9 @@ double windowBound(const Dag &, Order order, int64_t budget, double target, int6
 
 // Lower bound on the extra cost from many moments and all intervals between them.
 double intervalBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
+
+// The best of all of these, the quick ones first; `target`: extra cost of a known schedule, beyond which nothing is of use.
+double repetitionBound(const Dag &, Order order, int64_t budget, double target, const DagLimits &);
 
 // Nodes whose first computations follow each other in every order: all of them in a given one, else a longest path.
 std::vector<int> longestPath(const Dag &, Order order);

@@ -10,8 +10,9 @@
 // and hold one near it in the graph instead.
 // Simulated annealing on cost plus a price on bytes above the budget; the price rises while the budget is broken and
 // falls while it is kept, so the search walks along the border of what fits.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
+#include "compiler/solve/Random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -268,16 +269,6 @@ private:
   int changes = 0;
 };
 
-struct Rng {
-  uint64_t state;
-  uint64_t next() {
-    state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
-    return state * 2685821657736338717ull;
-  }
-  int below(int n) { return int((next() >> 32) * uint64_t(n) >> 32); }
-  double unit() { return double(next() >> 11) / 9007199254740992.0; }
-};
-
 struct Move {
   int value = -1, from = 0, to = 0;
   bool on = false;
@@ -285,7 +276,7 @@ struct Move {
 
 class Annealer {
 public:
-  Annealer(Retention &r, Rng &rng) : r(r), rng(rng) {}
+  Annealer(Retention &r, Random &rng) : r(r), rng(rng) {}
 
   // A stage that breaks the budget, if there is one and luck has it; else any.
   int pickStage(bool broken) {
@@ -428,7 +419,7 @@ public:
 private:
   static constexpr int swapShare = 20; // of a hundred moves
   Retention &r;
-  Rng &rng;
+  Random &rng;
 };
 
 } // namespace
@@ -437,7 +428,7 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
                              const std::vector<Runs> &starts, int64_t &work, double deadline, uint64_t seed,
                              Runs &smallest) {
   Retention r(d, order, budget);
-  Rng rng{seed * 0x9e3779b97f4a7c15ull + 0x1234567};
+  Random rng{seed * Random::kSpread + 0x1234567};
   Annealer annealer(r, rng);
   Runs best;
   double bestCost = 1e300;

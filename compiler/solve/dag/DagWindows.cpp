@@ -15,8 +15,8 @@
 // relaxation over all moments, where fractions of a source at every moment add up to whole repetitions. With prices on
 // the last two kinds each window is a closure problem, a minimum cut. Any prices >= 0 give a bound; subgradient steps
 // improve them, and moments are added where they help most.
-#include "compiler/solve/Dag.h"
-#include "compiler/solve/DagFlow.h"
+#include "compiler/solve/dag/Dag.h"
+#include "compiler/solve/dag/DagFlow.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -141,7 +141,7 @@ private:
     for (int k = K - 1; k >= 0; --k) {
       int m = moments[k];
       held[k].assign(n, 0), demand[k].assign(n, 0), coupled[k].assign(n, 0);
-      int64_t bytes = budget - d.nodes[m].bytes;
+      int64_t bytes = budget - d.nodes[m].needs();
       for (int u : d.nodes[m].sources)
         held[k][u] = 1, bytes -= d.nodes[u].bytes;
       for (int w = 0; w < n; ++w)
@@ -265,7 +265,7 @@ double detail::windowBound(const Dag &d, Order order, int64_t budget, double tar
   std::vector<int> path = longestPath(d, order);
   // Where the path is cut into cells, the moment of each that leaves the fewest bytes to others.
   auto roomAt = [&](size_t i) {
-    int64_t bytes = d.nodes[path[i]].bytes;
+    int64_t bytes = d.nodes[path[i]].needs();
     for (int u : d.nodes[path[i]].sources)
       bytes += d.nodes[u].bytes;
     return budget - bytes;
