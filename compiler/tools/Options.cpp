@@ -86,16 +86,23 @@ struct Flags {
   cl::opt<std::string> remarks{"remarks",
                                cl::desc("say why, on standard error: plan, remat, kernels or all (a regular expression)"),
                                cl::value_desc("REGEX"), COMPILING};
-  // `solve` reads these itself, remat and arena apart.
+  // `solve` reads these itself, remat, arena and stages apart.
 #define SOLVING cl::cat(category), cl::sub(solveCommand)
-  cl::list<std::string> problem{cl::Positional, cl::desc("remat G.json | arena B.csv"), SOLVING};
-  cl::opt<std::string> solveBudget{"budget", cl::desc("remat: most bytes in use"), cl::value_desc("BYTES"), SOLVING};
+  cl::list<std::string> problem{cl::Positional, cl::desc("remat G.json | arena B.csv | stages C.json"), SOLVING};
+  cl::opt<std::string> solveBudget{"budget", cl::desc("remat: most bytes in use; stages: of each worker"), cl::value_desc("BYTES"),
+                                   SOLVING};
   cl::opt<std::string> solveOrder{"order", cl::desc("remat: of first computations, free or given"), cl::value_desc("ORDER"),
                                   SOLVING};
   cl::opt<std::string> solveCapacity{"capacity", cl::desc("arena: its height"), cl::value_desc("BYTES"), SOLVING};
   cl::opt<std::string> solveTime{"time-limit", cl::desc("for the search"), cl::value_desc("SECONDS"), SOLVING};
   cl::opt<std::string> solveWork{"work-limit", cl::desc("elementary steps of the search; deterministic"), cl::value_desc("N"),
                                  SOLVING};
+  cl::opt<std::string> solveSchedule{"schedule", cl::desc("stages: naive, gpipe, 1f1b, 2bw, interleaved, zb-h1 or zbv"),
+                                     cl::value_desc("NAME"), SOLVING};
+  cl::opt<std::string> solveStages{"stages", cl::desc("stages: workers"), cl::value_desc("P"), SOLVING};
+  cl::opt<std::string> solveChunks{"chunks", cl::desc("stages: of a worker"), cl::value_desc("V"), SOLVING};
+  cl::opt<std::string> solveMicrobatches{"microbatches", cl::desc("stages: of a step"), cl::value_desc("M"), SOLVING};
+  cl::opt<bool> solveTable{"table", cl::desc("stages: print the table for people"), SOLVING};
   cl::opt<std::string> color{"color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
                                     READING};
 };

@@ -13,6 +13,7 @@
 #include "compiler/report/PlanTable.h"
 #include "compiler/solve/Dag.h"
 #include "compiler/solve/PlanCache.h"
+#include "compiler/solve/stages/Split.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -243,7 +244,9 @@ int main(int argc, char **argv) {
       return solve::solveRematMain(arguments);
     if (!line.rest.empty() && line.rest[0] == "arena")
       return solve::solveArenaMain(arguments);
-    llvm::errs() << "cinch: solve expects remat or arena\n";
+    if (!line.rest.empty() && line.rest[0] == "stages")
+      return solve::solveStagesMain(arguments);
+    llvm::errs() << "cinch: solve expects remat, arena or stages\n";
     return 2;
   }
   if (line.command == Command::Calibrate) {

@@ -33,8 +33,6 @@ public:
     arrivals[0].assign(costs.transfers.size() * size_t(count), kNever);
     arrivals[1] = arrivals[0];
     gradientsLeft.assign(table.request.steps, std::min(known, table.stages()) * table.request.microbatches);
-    for (int w = 0; w < workers; ++w)
-      runs.push_back(known >= table.stages() || table.workerOf[known - 1] >= w);
   }
 
   // The moment at which the last action ends.
@@ -42,9 +40,8 @@ public:
     for (bool moved = true; moved;) {
       moved = false;
       for (int w = 0; w < workers; ++w)
-        if (runs[w])
-          while (at[w] < table.rows[w].size() && step(w))
-            moved = true;
+        while (at[w] < table.rows[w].size() && step(w))
+          moved = true;
     }
     return *std::max_element(clock.begin(), clock.end());
   }
@@ -131,6 +128,10 @@ private:
 
   bool step(int worker) {
     const Action &a = table.rows[worker][at[worker]];
+    if (a.stage >= known) { // left out
+      ++at[worker];
+      return true;
+    }
     double when = ready(a);
     if (when == kNever)
       return false;
@@ -155,7 +156,6 @@ private:
   std::vector<double> forwardEnd, arrivals[2];
   std::vector<int> updates, gradientsLeft;
   std::vector<double> updateReady, links;
-  std::vector<char> runs;
 };
 
 // Bytes of one worker along its row.

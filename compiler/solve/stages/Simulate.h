@@ -57,8 +57,8 @@ Simulation simulate(const ScheduleTable &, const TableCosts &);
 // The makespan alone.
 double makespan(const ScheduleTable &, const TableCosts &);
 
-// A lower bound on the makespan of a table with one chunk, when only the first `known` stages' costs are known: their
-// rows are run; what the last of them sends comes back after `rest` seconds.
+// A lower bound on the makespan when only the first `known` stages' costs are known: the actions of the others are left out; what the
+// last known one sends comes back after `rest` seconds.
 double makespanOfFirst(const ScheduleTable &, const TableCosts &, int known, double rest);
 
 } // namespace cinch::solve
