@@ -59,7 +59,7 @@ static void goldenRows() {
   ScheduleTable inter = generate(request(Schedule::Interleaved, 4, 4, 2));
   expect(rowText(inter, 0, true) == "0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 4B0 4B1 4B2 4B3 0B0 0B1 0B2 0B3",
          "interleaved row: " + rowText(inter, 0, true));
-  ScheduleTable zbv = generate(request(Schedule::ZBV, 2, 3));
+  ScheduleTable zbv = generate(request(Schedule::ZBV, 2, 3, 2));
   expect(rowText(zbv, 0, true) == "0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2",
          "zbv row: " + rowText(zbv, 0, true));
   // DeepSpeed's closed form: at tick t a worker of the same parity runs a forward, else a backward; equal to 1f1b's order.
