@@ -72,6 +72,7 @@ def quick_suites():
         python("execute/plan_cache.py"),
         python("execute/calibrate.py"),
         python("execute/solve_stages.py"),
+        python("execute/solve_cluster.py"),
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
     ]
