@@ -138,6 +138,12 @@ def main():
             expect(code == 1 and json.loads(out)["status"] == "infeasible" and f" {least} bytes" in error,
                    f"chain {number} below its smallest budget: exit {code} {error}")
 
+    chain = {"schedule": "1f1b", "microbatches": 4, "budget": 250, "segments": [{"forward": 1, "fixed": 100}] * 6}
+    code, out, error = solve(chain, "--stages", "2")
+    expect(code == 1 and " 300 bytes a worker" in error and "--stages 3 fits" in error, f"the number of stages that fits: {error}")
+    code, out, error = solve(chain, "--stages", "3")
+    expect(code == 0, f"and does: {error}")
+
     segment = {"forward": 1}
     for file, flags, why in [({"segments": [segment], "stagse": 1}, [], "unknown key `stagse`"),
                              ({"segments": [{"forward": 1, "ways": [{"hold": 1}]}]}, [], "segment 0, way 0: unknown key `hold`"),

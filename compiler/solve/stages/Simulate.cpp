@@ -23,7 +23,7 @@ public:
   Run(const ScheduleTable &table, const TableCosts &costs, int known, double rest, std::vector<std::vector<Span>> *spans)
       : table(table), costs(costs), known(known), rest(rest), spans(spans), count(table.microbatchesOfAllSteps()),
         workers(int(table.rows.size())), at(workers, 0), clock(workers, 0), into(table.stages()), outOf(table.stages()),
-        forwardEnd(table.stages() * size_t(count), kNever), updates(table.request.steps, 0), updateReady(table.request.steps, 0),
+        forwardEnd(table.stages() * size_t(count), kNever), updateReady(table.request.steps, 0),
         links(workers * size_t(workers), 0) {
     for (size_t t = 0; t < costs.transfers.size(); ++t)
       if (costs.transfers[t].to < known || costs.transfers[t].from < known) {
@@ -154,7 +154,7 @@ private:
   std::vector<double> clock;
   std::vector<std::vector<int>> into, outOf; // transfers of a stage
   std::vector<double> forwardEnd, arrivals[2];
-  std::vector<int> updates, gradientsLeft;
+  std::vector<int> gradientsLeft;
   std::vector<double> updateReady, links;
 };
 

@@ -46,7 +46,10 @@ public:
     std::vector<int> smallest;
     int64_t share = work / 4;
     s.leastBudget = leastBudget(problem, table, intervals, share, s.leastProved, smallest);
+    int64_t rest = work - work / 2;
+    work /= 2;
     start(smallest);
+    work = std::max<int64_t>(work, 0) + rest;
     nodes.push_back(Node());
     nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : workBound({}, 0);
     double rootBound = nodes[0].bound;
@@ -310,18 +313,22 @@ private:
       double seconds = tryCuts(s);
       for (bool moved = seconds < kInfinity; moved && work > 0;) {
         moved = false;
-        for (size_t k = 0; k < s.size(); ++k)
-          for (int by : {-1, 1, -2, 2}) {
-            int before = s[k], low = k ? s[k - 1] : 0, high = k + 1 < s.size() ? s[k + 1] : n;
-            if (before + by <= low || before + by >= high)
-              continue;
-            s[k] = before + by;
-            double now = tryCuts(s);
-            if (now < seconds * (1 - 1e-12))
-              seconds = now, moved = true;
-            else
-              s[k] = before;
-          }
+        // Neighbouring cuts together: a segment moves from one stage to another, those between pass one on.
+        for (size_t from = 0; from < s.size(); ++from)
+          for (size_t to = from; to < s.size() && work > 0; ++to)
+            for (int by : {-1, 1}) {
+              int low = from ? s[from - 1] : 0, high = to + 1 < s.size() ? s[to + 1] : n;
+              if (s[from] + by <= low || s[to] + by >= high)
+                continue;
+              std::vector<int> before = s;
+              for (size_t k = from; k <= to; ++k)
+                s[k] += by;
+              double now = tryCuts(s);
+              if (now < seconds * (1 - 1e-12))
+                seconds = now, moved = true;
+              else
+                s = before;
+            }
       }
     }
   }

@@ -239,6 +239,22 @@ void printText(const SplitProblem &p, const SplitSolution &s, const ScheduleTabl
                                     s.bound, 100 * simulation.bubble);
 }
 
+// The next larger number of stages whose smallest budget is at most this one; 0 if there is none, or budgets differ.
+int stagesThatFit(SplitProblem p) {
+  int64_t budget = p.budgets[0];
+  for (int64_t other : p.budgets)
+    if (other != budget)
+      return 0;
+  SplitLimits quick;
+  quick.work = 1'000'000;
+  for (int stages = p.request.workers + 1; stages * p.request.chunks <= p.size() && stages <= 64; ++stages) {
+    p.request.workers = stages, p.budgets.assign(stages, budget);
+    if (check(p).empty() && solve(p, quick).leastBudget <= budget)
+      return stages;
+  }
+  return 0;
+}
+
 } // namespace
 
 int solveStagesMain(const std::vector<std::string> &arguments) {
@@ -283,9 +299,12 @@ int solveStagesMain(const std::vector<std::string> &arguments) {
   else
     printJson(p, s, table);
   llvm::outs().flush();
-  if (!has)
+  if (!has) {
     llvm::errs() << "error: no split keeps the budgets\n  smallest budget for which a split is known: " << s.leastBudget
                  << " bytes a worker" << (s.leastProved ? " (there is none below)" : "") << "\n";
+    if (int stages = stagesThatFit(p))
+      llvm::errs() << "  with this budget --stages " << stages << " fits\n";
+  }
   return has ? kDone : kNone;
 }
 
