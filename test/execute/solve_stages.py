@@ -91,7 +91,8 @@ def fault(problem, answer):
             total += stage["slots"] * (sum(way.get("held", 0) for way in ways) + received)
             total += stage["late_slots"] * sum(segments[k].get("late", 0) for k in own)
             most = max([most, *(way.get("work", 0) for way in ways)])
-        if total + most != worker["bytes"] or worker["peak"] > worker["bytes"] or worker["bytes"] > worker["budget"]:
+        if total + most != worker["bytes"] or worker["peak"] > worker["bytes"] or \
+                (worker["budget"] is not None and worker["bytes"] > worker["budget"]):
             return f"a worker with {worker['bytes']} bytes, peak {worker['peak']}, budget {worker['budget']}; expected {total + most}"
     return None
 
@@ -120,6 +121,14 @@ def main():
     expect(wrong is None, f"the page's example: {wrong}")
     code, out, error = solve(example, "--table")
     expect(code == 0 and out.startswith("worker 0  0F0 0F1") and "makespan" in out, "--table: " + out + error)
+
+    for flags, seconds in [(["--stages", "4", "--microbatches", "8"], 33), (["--schedule", "zb-h1", "--stages", "4", "--microbatches", "8"], 27),
+                           (["--schedule", "zbv", "--stages", "4", "--microbatches", "8"], 25.5),
+                           (["--schedule", "interleaved", "--chunks", "4", "--stages", "8", "--microbatches", "16"], 53.25)]:
+        done = subprocess.run([CINCH, "solve", "stages", "--table", *flags], capture_output=True, text=True)
+        rows = len(re.findall(r"^worker \d+ +\S+ ", done.stdout.split("\n\n")[0], re.M))
+        expect(done.returncode == 0 and f"makespan {seconds:g} s" in done.stdout and rows == int(flags[flags.index("--stages") + 1]),
+               f"a table alone, {flags}: {done.stdout} {done.stderr}")
 
     rng = random.Random(1)
     for number in range(60):

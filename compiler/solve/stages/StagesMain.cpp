@@ -16,8 +16,10 @@ namespace {
 using detail::JsonFields;
 
 constexpr int kDone = 0, kNone = 1, kUsage = 2;
+constexpr int64_t kUnlimited = int64_t(1) << 60; // no budget: as much as it takes
 constexpr const char *kUsageLine = "usage: solve stages C.json [--schedule NAME] [--stages P] [--chunks V] [--microbatches M] "
-                                   "[--budget BYTES] [--work-limit N] [--table]";
+                                   "[--budget BYTES] [--work-limit N] [--table]\n       solve stages --table [--schedule NAME] [--stages P] "
+                                   "[--chunks V] [--microbatches M]";
 
 int usageError(const std::string &message) {
   llvm::errs() << "error: " << message << "\n";
@@ -145,7 +147,28 @@ std::string parseFlags(const std::vector<std::string> &arguments, Flags &flags) 
     if (!ok)
       return "`" + value + "` is no value for `" + name + "`";
   }
-  return flags.file.empty() ? "expected a file" : "";
+  return flags.file.empty() && !flags.table ? "expected a file" : "";
+}
+
+// Without a file: a segment a stage, each worker's share of the model takes one second for F, I and W each.
+std::string unitProblem(const Flags &flags, SplitProblem &p) {
+  ScheduleRequest &r = p.request;
+  r.schedule = Schedule::OneFOneB;
+  if (!flags.schedule.empty())
+    parseSchedule(flags.schedule, r.schedule);
+  r.workers = int(flags.stages > 0 ? flags.stages : 1), r.microbatches = int(flags.microbatches > 0 ? flags.microbatches : 1);
+  r.chunks = int(flags.chunks > 0 ? flags.chunks : r.schedule == Schedule::ZBV ? 2 : 1);
+  if (std::string wrong = check(r); !wrong.empty())
+    return wrong;
+  Segment s;
+  s.forward = s.input = s.weight = 1.0 / r.chunks;
+  for (int k = 0; k < r.workers * r.chunks; ++k) {
+    s.name = std::to_string(k);
+    p.segments.push_back(s);
+    if (k)
+      p.values.push_back({k - 1, {k}, 0, 0});
+  }
+  return "";
 }
 
 std::string number(double value) {
@@ -193,7 +216,7 @@ void printJson(const SplitProblem &p, const SplitSolution &s, const ScheduleTabl
     out << "],\"workers\":[";
     for (int w = 0; w < p.request.workers; ++w) {
       out << (w ? "," : "") << "{\"bytes\":" << bytesOf(table, costs, w) << ",\"peak\":" << simulation.peak[w]
-          << ",\"budget\":" << p.budgets[w] << ",\"busy\":" << number(simulation.busy[w]) << ",\"stages\":[";
+          << ",\"budget\":" << (p.budgets[w] < kUnlimited ? std::to_string(p.budgets[w]) : "null") << ",\"busy\":" << number(simulation.busy[w]) << ",\"stages\":[";
       bool first = true;
       for (int stage = 0; stage < table.stages(); ++stage)
         if (table.workerOf[stage] == w) {
@@ -233,7 +256,8 @@ void printText(const SplitProblem &p, const SplitSolution &s, const ScheduleTabl
         << " micro-batches in flight\n";
   }
   for (int w = 0; w < p.request.workers; ++w)
-    out << "worker " << w << "  " << bytesOf(table, costs, w) << " of " << p.budgets[w] << " bytes, busy "
+    out << "worker " << w << "  " << bytesOf(table, costs, w)
+        << (p.budgets[w] < kUnlimited ? " of " + std::to_string(p.budgets[w]) : "") << " bytes, busy "
         << llvm::formatv("{0:f1} %", s.makespan > 0 ? 100 * simulation.busy[w] / s.makespan : 0.0) << "\n";
   out << "makespan " << llvm::format("%.6g s, proven bound %.6g s, %.1f %% of the workers' time is waited\n", s.makespan,
                                     s.bound, 100 * simulation.bubble);
@@ -261,12 +285,17 @@ int solveStagesMain(const std::vector<std::string> &arguments) {
   Flags flags;
   if (std::string error = parseFlags(arguments, flags); !error.empty())
     return usageError(error + "\n" + kUsageLine);
-  auto buffer = llvm::MemoryBuffer::getFile(flags.file);
-  if (!buffer)
-    return usageError("cannot read `" + flags.file + "`: " + buffer.getError().message());
   SplitProblem p;
   int64_t budget = -1;
-  std::string error = readProblem((*buffer)->getBuffer(), p, budget);
+  std::string error;
+  if (flags.file.empty()) {
+    error = unitProblem(flags, p);
+  } else {
+    auto buffer = llvm::MemoryBuffer::getFile(flags.file);
+    if (!buffer)
+      return usageError("cannot read `" + flags.file + "`: " + buffer.getError().message());
+    error = readProblem((*buffer)->getBuffer(), p, budget);
+  }
   if (!flags.schedule.empty())
     parseSchedule(flags.schedule, p.request.schedule);
   for (auto [flag, field] : {std::pair<int64_t, int *>{flags.stages, &p.request.workers},
@@ -277,11 +306,11 @@ int solveStagesMain(const std::vector<std::string> &arguments) {
   if (flags.budget >= 0)
     budget = flags.budget, p.budgets.clear();
   if (p.budgets.empty() && p.request.workers > 0 && p.request.workers <= 1 << 16)
-    p.budgets.assign(p.request.workers, budget >= 0 ? budget : int64_t(1) << 60); // no budget: as much as it takes
+    p.budgets.assign(p.request.workers, budget >= 0 ? budget : kUnlimited);
   if (error.empty())
     error = check(p);
   if (!error.empty())
-    return usageError(flags.file + ": " + error);
+    return usageError(flags.file.empty() ? error : flags.file + ": " + error);
 
   SplitLimits limits;
   if (flags.work >= 0)
