@@ -216,7 +216,8 @@ void printJson(const SplitProblem &p, const SplitSolution &s, const ScheduleTabl
     out << "],\"workers\":[";
     for (int w = 0; w < p.request.workers; ++w) {
       out << (w ? "," : "") << "{\"bytes\":" << bytesOf(table, costs, w) << ",\"peak\":" << simulation.peak[w]
-          << ",\"budget\":" << (p.budgets[w] < kUnlimited ? std::to_string(p.budgets[w]) : "null") << ",\"busy\":" << number(simulation.busy[w]) << ",\"stages\":[";
+          << ",\"budget\":" << (p.budgets[w] < kUnlimited ? std::to_string(p.budgets[w]) : "null")
+          << ",\"busy\":" << number(simulation.busy[w]) << ",\"stages\":[";
       bool first = true;
       for (int stage = 0; stage < table.stages(); ++stage)
         if (table.workerOf[stage] == w) {
