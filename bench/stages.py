@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """stages: how good `cinch solve stages` is on transformers of 24 and 48 blocks, on 4 and 8 workers.   bench/stages.py [--quick]
 
-A block keeps everything, all but attention's inside, or its input alone (bytes as in Korthikanti et al. 2022, with 5 a s / h = 40); an embedding
-and a loss with the vocabulary stand at the ends. Budgets a quarter, half and three quarters of the way from the smallest that any split
+A block keeps everything, all but attention's inside, or its input alone (bytes as in Korthikanti et al. 2022, with 5 a s / h = 40); an
+embedding and a loss with the vocabulary stand at the ends. Budgets a quarter, half and three quarters of the way from the smallest that any split
 needs to what keeping everything needs. Makespans beside the proven bound, and beside the best split in which all blocks do the same.
 """
 import argparse
@@ -46,7 +46,8 @@ def body():
     arguments = parser.parse_args()
     cases = [(12, 4)] if arguments.quick else [(24, 4), (24, 8), (48, 4), (48, 8)]
     print(f"micro-batches: four a worker; budgets between the smallest and what keeping everything needs; {programs.machine_line()}")
-    print(f"{'blocks':>6} {'workers':>7} {'schedule':>12} {'budget':>8} {'makespan':>9} {'/ bound':>8} {'/ uniform':>9} {'status':>9} {'s':>6}")
+    print(f"{'blocks':>6} {'workers':>7} {'schedule':>12} {'budget':>8} {'makespan':>9} {'/ bound':>8} {'/ uniform':>9} {'status':>9} "
+          f"{'s':>6}")
     of = {"one_chunk": [], "two_chunks": []}
     for blocks, workers in cases:
         for schedule in ("gpipe", "1f1b", "zb-h1", "interleaved", "zbv"):
@@ -63,8 +64,8 @@ def body():
                 ratio, gain = answer["makespan"] / answer["bound"], answer["makespan"] / uniform if uniform else float("nan")
                 kind = "one_chunk" if schedule in ("gpipe", "1f1b", "zb-h1") else "two_chunks"
                 of[kind].append((ratio, gain, seconds, answer["status"] == "optimal"))
-                print(f"{blocks:6} {workers:7} {schedule:>12} {budget:>8} {answer['makespan']:9.2f} {ratio:8.3f} {gain:9.3f} {answer['status']:>9} "
-                      f"{seconds:6.2f}")
+                print(f"{blocks:6} {workers:7} {schedule:>12} {budget:>8} {answer['makespan']:9.2f} {ratio:8.3f} {gain:9.3f} "
+                      f"{answer['status']:>9} {seconds:6.2f}")
     for kind, list_ in of.items():
         gains = [gain for _, gain, _, _ in list_ if gain == gain]
         programs.result(f"stages.{kind}.proved", sum(proved for *_, proved in list_) / len(list_))

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""`cinch solve cluster` and `cinch plan --cluster`: the examples of compiler/solve/README.md; published runs within 10 % at their layouts, with
-the constants of bench/models/narayanan2021/a100.json; the free choice is no slower, for thousands of devices in seconds; refusals.
+"""`cinch solve cluster` and `cinch plan --cluster`: the examples of compiler/solve/README.md; published runs within 10 % at their
+layouts, with the constants of bench/models/narayanan2021/a100.json; the free choice is no slower, for thousands of devices in seconds; refusals.
 """
 import csv
 import json
@@ -49,12 +49,13 @@ def published():
         stages, shards, devices = int(row["stages"]), int(row["shards"]), int(row["devices"])
         cluster, who = cluster_of(devices // 8), row["parameters_1e9"] + "B"
         code, out, error = run(model, cluster, "--grid", f"{stages}x{shards}x{devices // stages // shards}", "--microbatch",
-                               row["microbatch"], "--schedule", "interleaved" if row["chunks"] != "1" else "1f1b", "--chunks", row["chunks"],
-                               "--recompute", "full")
+                               row["microbatch"], "--schedule", "interleaved" if row["chunks"] != "1" else "1f1b", "--chunks",
+                               row["chunks"], "--recompute", "full")
         expect(code == 0, f"{who}: exit {code} {error}")
         answer = json.loads(out)
         own = answer["best"]
-        expect(abs(own["teraflops"] / int(row["teraflops"]) - 1) < 0.1, f"{who}: {own['teraflops']:.1f} TFLOP/s, published {row['teraflops']}")
+        expect(abs(own["teraflops"] / int(row["teraflops"]) - 1) < 0.1,
+               f"{who}: {own['teraflops']:.1f} TFLOP/s, published {row['teraflops']}")
         # The formula, computed here: floating-point operations of a step with one recomputation.
         l, h, B, s, V = model["layers"], model["hidden"], model["batch"], 2048, 51200
         flops = 96 * B * s * l * h * h * (1 + s / (6 * h) + V / (16 * l * h))

@@ -122,7 +122,8 @@ def main():
     code, out, error = solve(example, "--table")
     expect(code == 0 and out.startswith("worker 0  0F0 0F1") and "makespan" in out, "--table: " + out + error)
 
-    for flags, seconds in [(["--stages", "4", "--microbatches", "8"], 33), (["--schedule", "zb-h1", "--stages", "4", "--microbatches", "8"], 27),
+    for flags, seconds in [(["--stages", "4", "--microbatches", "8"], 33),
+                           (["--schedule", "zb-h1", "--stages", "4", "--microbatches", "8"], 27),
                            (["--schedule", "zbv", "--stages", "4", "--microbatches", "8"], 25.5),
                            (["--schedule", "interleaved", "--chunks", "4", "--stages", "8", "--microbatches", "16"], 53.25)]:
         done = subprocess.run([CINCH, "solve", "stages", "--table", *flags], capture_output=True, text=True)

@@ -2,6 +2,7 @@
 #include "compiler/solve/stages/SplitBound.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace cinch::solve::detail {
 
@@ -41,6 +42,74 @@ SuffixBound::SuffixBound(const SplitProblem &problem, const ScheduleTable &table
 
 double SuffixBound::at(int stage, int first, double there, double back) const {
   return std::max(there + (returns ? back : 0) + through[key(stage, first)], there + apart[key(stage, first)]);
+}
+
+AverageBound::AverageBound(const SplitProblem &problem, const ScheduleTable &table, const Intervals &intervals)
+    : problem(problem), table(table), intervals(intervals) {
+  for (int64_t budget : problem.budgets)
+    bytes += double(budget);
+  // A price at which the dearest recomputation just pays; the best one lies between none and a multiple of it.
+  double p = table.rows.size(), m = table.microbatchesOfAllSteps(), most = 0;
+  for (const Segment &s : problem.segments)
+    for (const Segment::Way &a : s.ways)
+      for (const Segment::Way &b : s.ways)
+        if (a.held > b.held)
+          most = std::max(most, (b.seconds - a.seconds) * m / p / double(a.held - b.held));
+  double best = -kInfinity, at = 0;
+  auto attempt = [&](double candidate) {
+    price = candidate;
+    tabulate();
+    double bound = ofRest(0, 0) - budgets();
+    if (bound > best)
+      best = bound, at = candidate;
+    return bound;
+  };
+  attempt(0);
+  if (most > 0) {
+    double low = most / 1024, high = 2 * most; // concave in the price: thirds of the logarithm
+    for (int round = 0; round < 24; ++round) {
+      double ratio = std::cbrt(high / low);
+      if (attempt(low * ratio) < attempt(high / ratio))
+        low *= ratio;
+      else
+        high /= ratio;
+    }
+  }
+  price = at;
+  tabulate();
+}
+
+double AverageBound::ofStage(const StageCost &c, int stage) const {
+  double p = table.rows.size(), m = table.microbatchesOfAllSteps();
+  double behind = std::max(0.0, p - 1 - stage) / p; // share of the workers whose first stage comes later
+  double seconds = m / p * (c.forward + c.input + c.weight) + behind * c.forward;
+  if (!splitsBackward(problem.request.schedule) && intervals.gradientsReturn())
+    seconds += behind * (c.input + c.weight);
+  return seconds + price * double(c.fixed + c.held * table.slots[stage] + c.late * table.lateSlots[stage]);
+}
+
+void AverageBound::tabulate() {
+  int stages = table.stages(), n = problem.size();
+  rest.assign(size_t(stages + 1) * (n + 1), kInfinity);
+  rest[key(stages, n)] = 0;
+  for (int s = stages - 1; s >= 0; --s) {
+    // The ways that add least, each segment for itself: bytes of work are left out.
+    std::vector<double> ways(n + 1, 0);
+    for (int k = 0; k < n; ++k) {
+      double least = kInfinity;
+      for (const Segment::Way &way : problem.segments[k].ways) {
+        StageCost c;
+        c.input = way.seconds, c.held = way.held;
+        least = std::min(least, ofStage(c, s));
+      }
+      ways[k + 1] = ways[k] + least;
+    }
+    for (int i = n - (stages - s); i >= s; --i)
+      for (int j = i + 1; j <= n - (stages - s - 1); ++j)
+        if (rest[key(s + 1, j)] < kInfinity)
+          rest[key(s, i)] =
+              std::min(rest[key(s, i)], ofStage(intervals.plain(i, j, s), s) + ways[j] - ways[i] + rest[key(s + 1, j)]);
+  }
 }
 
 namespace {

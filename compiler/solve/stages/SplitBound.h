@@ -29,6 +29,31 @@ private:
   std::vector<int> cuts;
 };
 
+// Several chunks a worker, p workers. The average over the workers of what each must take,
+//
+//   seconds of one F through the stages before its first  +  m x (F + I + W of its stages)  +  the same way back (fused backwards only)
+//
+// bounds the makespan; so does that plus `price` x (bytes of all workers - their budgets) for any price (Lagrangian relaxation). Both
+// are sums over stages, so a dynamic program finds their minimum over all splits of the rest, and the best price is searched for at
+// the root.
+class AverageBound {
+public:
+  AverageBound(const SplitProblem &, const ScheduleTable &, const Intervals &);
+  // What a stage adds to the bound.
+  double ofStage(const StageCost &, int stage) const;
+  // The least that stages `stage`, .. add if they take the segments from `first` on.
+  double ofRest(int stage, int first) const { return rest[key(stage, first)]; }
+  double budgets() const { return price * bytes; } // to be taken off
+private:
+  size_t key(int stage, int first) const { return size_t(stage) * (problem.size() + 1) + first; }
+  void tabulate();
+  const SplitProblem &problem;
+  const ScheduleTable &table;
+  const Intervals &intervals;
+  double price = 0, bytes = 0;
+  std::vector<double> rest;
+};
+
 // Smallest budget for all workers, and whether it is proven to be. `work` counts down.
 int64_t leastBudget(const SplitProblem &, const ScheduleTable &, const Intervals &, int64_t &work, bool &proved,
                     std::vector<int> &cuts);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <queue>
 #include <tuple>
 
@@ -27,6 +28,8 @@ public:
       : problem(problem), table(generate(problem.request)), work(limits.work), stages(table.stages()), n(problem.size()),
         intervals(problem, table, *std::max_element(problem.budgets.begin(), problem.budgets.end())),
         suffix(problem, table, intervals) {
+    if (!oneChunk())
+      average.emplace(problem, table, intervals);
     lastChunk.assign(stages, 0);
     for (int s = 0; s < stages; ++s)
       lastChunk[s] = std::none_of(table.workerOf.begin() + s + 1, table.workerOf.end(),
@@ -51,7 +54,7 @@ public:
     start(smallest);
     work = std::max<int64_t>(work, 0) + rest;
     nodes.push_back(Node());
-    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : workBound({}, 0);
+    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : std::max(workBound({}, 0), average->ofRest(0, 0) - average->budgets());
     double rootBound = nodes[0].bound;
     // The most promising node first; of equals the deeper.
     auto later = [&](int a, int b) {
@@ -173,8 +176,14 @@ private:
       if (t.gradientBytes >= 0)
         back += problem.latency + double(t.gradientBytes) / problem.bandwidth;
     }
-    if (oneChunk())
+    if (oneChunk()) {
       bound = std::max(bound, suffix.at(next, first, there, back) + updateBound(list));
+    } else {
+      double sum = average->ofRest(next, first) - average->budgets();
+      for (int s = 0; s < next; ++s)
+        sum += average->ofStage(costs.stages[s], s);
+      bound = std::max(bound, sum + updateBound(list));
+    }
     if (!worthwhile(bound))
       return bound;
     // What the last known stage sends comes back after the rest has run forward and backward, and after two messages if the next
@@ -339,6 +348,7 @@ private:
   int stages, n;
   Intervals intervals;
   SuffixBound suffix;
+  std::optional<AverageBound> average; // with several chunks
   std::vector<char> lastChunk;
   std::vector<double> leastRecomputed;
   TableCosts costs;

@@ -18,8 +18,8 @@ using detail::JsonFields;
 constexpr int kDone = 0, kNone = 1, kUsage = 2;
 constexpr int64_t kUnlimited = int64_t(1) << 60; // no budget: as much as it takes
 constexpr const char *kUsageLine = "usage: solve stages C.json [--schedule NAME] [--stages P] [--chunks V] [--microbatches M] "
-                                   "[--budget BYTES] [--work-limit N] [--table]\n       solve stages --table [--schedule NAME] [--stages P] "
-                                   "[--chunks V] [--microbatches M]";
+                                   "[--budget BYTES] [--work-limit N] [--table]\n"
+                                   "       solve stages --table [--schedule NAME] [--stages P] [--chunks V] [--microbatches M]";
 
 int usageError(const std::string &message) {
   llvm::errs() << "error: " << message << "\n";
