@@ -80,6 +80,9 @@ private:
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
   kernels::TargetInfo machineTarget() const;
   bool verify(Phase phase);
+  std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
+  // The best of the ways; the others are erased.
+  DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();
   void countOperations();
@@ -89,6 +92,7 @@ private:
   const SourceList &sources;
   CompileOptions options;
   int64_t stateBytes = 0;   // optimizer state, behind the parameters
+  int loopLevels = 0;       // of runs in which loops along an axis compute trips again
   int64_t metadataBytes = 0; // from lowerToLLVM on
   std::vector<std::string> said; // the summary, likewise
   int64_t operations = 0;   // of all functions
