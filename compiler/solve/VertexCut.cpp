@@ -24,10 +24,18 @@ std::vector<int> cheapestCut(const std::vector<CutNode> &nodes, const std::vecto
     flow.add(out(node), to, endless);
   int64_t work = 0;
   flow.run(from, to, work);
+  // Nodes that something wanted is computed from.
+  std::vector<bool> needed(n, false);
+  for (int node : wanted)
+    needed[node] = true;
+  for (int i = n; i-- > 0;)
+    if (needed[i] && !nodes[i].source)
+      for (int operand : nodes[i].operands)
+        needed[operand] = true;
   // What the flow still reaches is the side of the sources, as small as can be.
   std::vector<int> cut;
   for (int i = 0; i < n; ++i)
-    if (flow.reached(in(i)) && !flow.reached(out(i)))
+    if (needed[i] && flow.reached(in(i)) && !flow.reached(out(i)))
       cut.push_back(i);
   return cut;
 }

@@ -32,7 +32,10 @@ int64_t bytesOf(Type type) {
 // A forward loop and the backward loop that reads what it keeps.
 class Pair {
 public:
-  Pair(nn::ScanOp forward, nn::ScanOp backward) : forward(forward), backward(backward) {}
+  Pair(nn::ScanOp forward, nn::ScanOp backward) : forward(forward), backward(backward) {
+    for (Value stack : backward.getStacks())
+      carriedOf.push_back(carriedIn(stack));
+  }
 
   // The pair of a backward loop; none if its trips are not those of a forward loop, or if nothing is kept.
   static std::optional<Pair> of(nn::ScanOp backward) {
@@ -44,8 +47,7 @@ public:
             forward.getReverse() == backward.getReverse())
           continue;
         Pair pair(forward, backward);
-        bool whole = llvm::all_of(backward.getStacks(), [&](Value stack) { return pair.carriedOf(stack) >= 0; });
-        if (whole && pair.kept() > 0 && forward.carriedCount() > 0)
+        if (!llvm::is_contained(pair.carriedOf, -1) && pair.kept() > 0 && forward.carriedCount() > 0)
           return pair;
       }
     return std::nullopt;
@@ -84,7 +86,7 @@ private:
     return !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *other) { return other == user; });
   }
   // The carried value whose stack it is; -1: none.
-  int carriedOf(Value stack) const {
+  int carriedIn(Value stack) const {
     auto result = dyn_cast<OpResult>(stack);
     if (!result || result.getOwner() != forward.getOperation())
       return -1;
@@ -195,8 +197,7 @@ private:
       return Value(innerForward.getResult(carried() + unsigned(place - local.begin())));
     };
     SmallVector<Value> read = llvm::map_to_vector(backward.getSlices(), inRun), stacks = llvm::map_to_vector(backward.getStacks(), inRun);
-    SmallVector<Value> firsts =
-        llvm::map_to_vector(backward.getStacks(), [&](Value stack) { return before[size_t(carriedOf(stack))]; });
+    SmallVector<Value> firsts = llvm::map_to_vector(carriedOf, [&](int carried) { return before[size_t(carried)]; });
     SmallVector<unsigned> all = llvm::to_vector(llvm::seq<unsigned>(backward.carriedCount(), backward.getNumResults()));
     nn::ScanOp innerBackward = again(inside, backward, states, read, stacks, firsts, length, all);
     parts.yields.assign(innerBackward.getResults().begin(), innerBackward.getResults().end());
@@ -211,10 +212,13 @@ private:
     for (unsigned i = 0; i < carried(); ++i)
       forward.getResult(i).replaceAllUsesWith(outerForward.getResult(i));
     forward.erase();
-    return Pair(innerForward, innerBackward);
+    Pair innerPair(innerForward, innerBackward);
+    innerPair.carriedOf = carriedOf; // runs of a stack are arguments in there
+    return innerPair;
   }
 
   mutable nn::ScanOp forward, backward; // handles, whose questions are no const members
+  SmallVector<int> carriedOf;          // of each stack of the backward loop: the carried value of the forward loop that it stacks
   SmallVector<unsigned> local, shared; // stacked results of the forward loop
 };
 
