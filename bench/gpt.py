@@ -7,20 +7,17 @@ which meets its memory for the first time, is dropped. Medians of the rounds. Th
 not installed are left out. Peaks are VmHWM of each process. Ours is compiled without a budget (the fastest plan), and again with one.
 """
 import argparse
-import os
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from harness import programs
+from harness.peers import Peer, installed
 
 MODEL = programs.BENCH / "models" / "gpt.cinch"
-PEERS = programs.BENCH / "peers"
-PYTHON = pathlib.Path(os.environ.get("PEERS_VENV", PEERS / "venv")) / "bin" / "python"
 FULL = {"layers": 6, "width": 384, "heads": 6, "length": 256, "vocabulary": 256, "batch": 16}
 QUICK = {"layers": 2, "width": 64, "heads": 2, "length": 64, "vocabulary": 256, "batch": 4}
 NAMES = {"layers": "N", "width": "D", "heads": "A", "length": "T", "vocabulary": "V", "batch": "B"} # in the .cinch file
@@ -46,46 +43,6 @@ class Ours:
 
     def end(self):
         return self.peak
-
-
-class Peer:
-    def __init__(self, script, sizes, rate, threads, errors):
-        values = [text for key, value in sizes.items() for text in ("--" + key, str(value))]
-        self.process = subprocess.Popen([str(PYTHON), str(PEERS / script[0]), *script[1:], *values, "--rate", str(rate),
-                                         "--threads", str(threads)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-                                        env={**os.environ, "OMP_NUM_THREADS": str(threads), "JAX_PLATFORMS": "cpu"})
-        if self.answer() != "ready":
-            raise programs.Failed(f"{script[0]} did not start")
-
-    def answer(self):
-        line = self.process.stdout.readline().strip()
-        if not line:
-            self.process.kill()
-            raise programs.Failed("a peer ended early")
-        return line
-
-    def ask(self, order):
-        self.process.stdin.write(order + "\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def warm(self):
-        for _ in range(2):
-            self.step()
-
-    def step(self):
-        return float(self.ask("step").split()[0])
-
-    def end(self):
-        peak = int(self.ask("peak"))
-        self.process.stdin.close()
-        self.process.wait()
-        return peak
-
-
-def installed(module):
-    return PYTHON.exists() and subprocess.run([str(PYTHON), "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
 def contestants(folder, sizes, rate, threads, budget, peers, log):
