@@ -367,7 +367,7 @@ struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
       return signalPassFailure();
     }
     if (!outcome.result.feasible) {
-      function.emitError() << "no plan fits into an arena of " << arenaBudget << " bytes; the smallest needs "
+      function.emitError() << "no plan fits into an arena of " << *options.search.arenaBudget << " bytes; the smallest needs "
                            << outcome.result.smallestArena;
       return signalPassFailure();
     }
