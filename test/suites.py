@@ -72,6 +72,8 @@ def quick_suites():
         python("execute/report.py"),
         python("execute/plan_cache.py"),
         python("execute/calibrate.py"),
+        python("execute/solve_stages.py"),
+        python("execute/solve_cluster.py"),
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
     ]
@@ -94,6 +96,7 @@ def long_suites():
         Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),
         Suite("unit/frontend_mutants (50000)", [BUILD / "bin/frontend_mutants", "50000", "7"], 60 * MINUTE),
         Suite("unit/dag (2000 graphs of 12 nodes)", [BUILD / "bin/dag", "2000", "12"], 60 * MINUTE),
+        Suite("unit/stage_splits (60000 chains, 20000 graphs)", [BUILD / "bin/stage_splits", "60000", "20000", "5"], 60 * MINUTE),
         Suite("fuzz/frontend", [fuzz, "frontend", "600"], 30 * MINUTE),
         Suite("fuzz/readers", [fuzz, "readers", "600"], 30 * MINUTE),
     ]

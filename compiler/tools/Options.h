@@ -30,6 +30,7 @@ struct CommandLine {
   Options check;                   // -D, --set
   bool json = false;               // plan --json
   bool bound = false;              // plan --bound
+  std::string cluster;             // plan --cluster: a file; "": this machine
   bool planCache = true;
   std::string profile;             // --profile: a file, "none", or "": the stored one if there is one
   std::string report;              // page to write; "": none

@@ -13,6 +13,8 @@
 #include "compiler/report/PlanTable.h"
 #include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/PlanCache.h"
+#include "compiler/solve/cluster/Cluster.h"
+#include "compiler/solve/stages/Split.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -246,9 +248,15 @@ int main(int argc, char **argv) {
       return solve::solveRematMain(arguments);
     if (!line.rest.empty() && line.rest[0] == "arena")
       return solve::solveArenaMain(arguments);
-    llvm::errs() << "cinch: solve expects remat or arena\n";
+    if (!line.rest.empty() && line.rest[0] == "stages")
+      return solve::solveStagesMain(arguments);
+    if (!line.rest.empty() && line.rest[0] == "cluster")
+      return solve::solveClusterMain(arguments);
+    llvm::errs() << "cinch: solve expects remat, arena, stages or cluster\n";
     return 2;
   }
+  if (line.command == Command::Plan && !line.cluster.empty())
+    return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json);
   if (line.command == Command::Calibrate) {
     std::string self = llvm::sys::fs::getMainExecutable(argv[0], reinterpret_cast<void *>(&runtimeArchive));
     return calibrate::calibrate(self, line.output.empty() ? analysis::defaultProfilePath() : line.output, processors());
