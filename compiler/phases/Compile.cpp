@@ -178,7 +178,9 @@ bool Compilation::decide() {
     return false;
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
   stateBytes = bytesOfArguments(train, nn::kSlotAttr);
-  int64_t room = options.budget > 0 ? std::max<int64_t>(0, options.budget - allowance()) : -1;
+  std::optional<int64_t> room; // for the arena
+  if (options.budget)
+    room = std::max<int64_t>(0, *options.budget - allowance());
   DecideOptions base;
   base.threads = options.maxThreads;
   base.orderSeed = options.orderSeed;
@@ -206,8 +208,7 @@ bool Compilation::decide() {
   if (options.bound && !refused) {
     const solve::Plan &plan = step.outcome.result.plan;
     solve::StepBound bound =
-        solve::stepBound(step.outcome.rows.graph, plan.decision.microbatch,
-                         room < 0 ? std::nullopt : std::optional<int64_t>(room), plan.seconds);
+        solve::stepBound(step.outcome.rows.graph, plan.decision.microbatch, room, plan.seconds);
     if (!bound.fault.empty()) {
       emitError(UnknownLoc::get(&context)) << "internal error: the bound on the time: " << bound.fault;
       return false;
@@ -249,7 +250,7 @@ bool Compilation::decide() {
       if (entry.arenaBytes <= roomForOthers)
         break;
     }
-    refused |= room >= 0 && entry.arenaBytes > room;
+    refused |= room && entry.arenaBytes > *room;
     entries.push_back(std::move(entry));
   }
   return true;
@@ -354,7 +355,7 @@ std::vector<std::string> Compilation::summary() const {
   std::vector<std::string> lines;
   lines.push_back(llvm::formatv("memory       {0} = arena {1} + {2} for code, stacks and runtime{3}",
                                 mebibytes(arenaBytes() + allowance()), mebibytes(arenaBytes()), mebibytes(allowance()),
-                                options.budget > 0 ? "; budget " + mebibytes(options.budget) : std::string()));
+                                options.budget ? "; budget " + mebibytes(*options.budget) : std::string()));
   lines.push_back(llvm::formatv("             {0} parameters and state, peak of live bytes {1}, proven lower bound {2}",
                                 mebibytes(persistentBytes()), mebibytes(result.plan.peakLive),
                                 mebibytes(result.bound)));
@@ -376,7 +377,7 @@ int64_t Compilation::outgrownBy(int64_t fileBytes) {
 }
 
 std::string Compilation::metadata() {
-  return metadataText({program, sources, *module, entries, *host, arenaBytes(), options.budget, allowance(),
+  return metadataText({program, sources, *module, entries, *host, arenaBytes(), options.budget.value_or(0), allowance(),
                        persistentBytes(), options.maxThreads, programHash, summary()});
 }
 

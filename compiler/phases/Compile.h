@@ -17,7 +17,7 @@
 namespace cinch {
 
 struct CompileOptions {
-  int64_t budget = 0;       // bytes of the whole process; 0: no limit
+  std::optional<int64_t> budget; // bytes of the whole process; none: no limit
   int64_t microbatch = 0;   // 0: the search chooses
   std::string remat = "auto";
   uint64_t orderSeed = 0;   // > 0: a random order of the kernels to start from

@@ -29,14 +29,35 @@ struct Block {
   std::vector<std::pair<int, int64_t>> parts; // buffer, offset inside the block
 };
 
+// How one attempt glues. What is right on one instance misleads on another, so attempts differ in all of it, each part
+// with a period of its own, so that many combinations come up.
+struct GlueWay {
+  double noise;   // chances are scaled by up to two to the power of this: the first attempt believes them as they are
+  size_t subsets; // sums of a class that are looked at: more find rarer fits and cost more, so only every fifth attempt does
+  double limit;   // fits of a larger chance are not glued: guessing more glues more, and is wrong more often
+  bool byMembers; // fits of few members first, any of them: two to the power of their number stands for the chance
+  int64_t steps;  // a block, of the search for a place of the blocks: every fourth attempt takes its time
+  bool reorders;  // where that finds nothing, better orders are tried; on few blocks they are soon found, or not at all
+};
+
+static GlueWay wayOf(uint64_t seed) {
+  GlueWay way;
+  way.noise = seed == 1 ? 0 : seed % 3 ? 4 : 2;
+  way.subsets = seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000;
+  way.byMembers = seed % 2 == 0;
+  if (way.byMembers)
+    way.limit = seed % 8 ? 1 << 13 : 1 << 5; // twelve members, or four
+  else
+    way.limit = seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2;
+  way.steps = seed % 4 ? 4'000 : 20'000;
+  way.reorders = seed % 4 == 1;
+  return way;
+}
+
 class Glue {
 public:
-  Glue(const ArenaProblem &p, uint64_t seed)
-      : random{seed * Random::kSpread + 1}, noise(seed == 1 ? 0 : seed % 3 ? 4 : 2),
-        most(seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000), limit(seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2),
-        byMembers(seed % 2 == 0) {
-    if (byMembers)
-      limit = seed % 8 ? 8192 : 32; // twelve members, or four
+  Glue(const ArenaProblem &p, uint64_t seed, const GlueWay &way)
+      : random{seed * Random::kSpread + 1}, noise(way.noise), most(way.subsets), limit(way.limit), byMembers(way.byMembers) {
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const ArenaBuffer &b = p.buffers[i];
       if (b.size > 0)
@@ -201,10 +222,10 @@ private:
   }
 
   Random random;
-  double noise; // chances are scaled by up to two to the power of this
-  size_t most;  // subsets of a class
-  double limit; // fits of a larger chance are not glued
-  bool byMembers; // fits of few members first, any of them: two to the power of their number stands for the chance
+  double noise; // as in GlueWay
+  size_t most;
+  double limit;
+  bool byMembers;
   std::vector<Block> blocks;
   std::vector<Class> classes;
   std::map<std::pair<int64_t, int64_t>, int> classOf;
@@ -219,7 +240,8 @@ int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough,
   for (const ArenaBuffer &b : p.buffers)
     if (b.fixedOffset >= 0)
       return -1;
-  Glue glue(p, seed);
+  const GlueWay way = wayOf(seed);
+  Glue glue(p, seed, way);
   int64_t share = work / 2, left = share;
   glue.run(left, deadline);
   work -= share - left;
@@ -242,12 +264,12 @@ int64_t detail::placeGlued(const ArenaProblem &p, uint64_t seed, int64_t enough,
     return true;
   };
   // What is not to be had without any waste may be had with little.
-  if (!search(enough, seed % 4 ? 4'000 : 20'000)) {
+  if (!search(enough, way.steps)) {
     while (work > 0 && known - enough > std::max<int64_t>(p.alignment, enough / 2000) &&
            search(enough + (known - enough) / 2, 4'000))
       known = height;
   }
-  if (height < 0 && seed % 4 == 1) {
+  if (height < 0 && way.reorders) {
     // Few blocks are left: a better order of them is soon found, or not at all.
     ArenaSolution moved;
     moved.height = INT64_MAX;

@@ -116,7 +116,7 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
     }
   // Within a two-thousandth of the bound is near enough: the search for the rest would cost more than it gives.
   ArenaLimits enough = limits;
-  if (enough.capacity < 0) {
+  if (!enough.capacity) {
     int64_t bound = lowerBound(problem);
     enough.capacity = bound + roundDown((bound + d.persistentBytes) / 2000);
   }

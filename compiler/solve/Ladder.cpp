@@ -23,6 +23,19 @@ Planner::Planner(const StepGraph &g, uint64_t orderSeed)
 }
 Planner::~Planner() = default;
 
+// How much work refining a micro-batch may be: in proportion to what compiling so many kernels takes.
+namespace {
+struct RefineWork {
+  size_t mostKernels = 20'000; // longer loops repeat their blocks, and the dynamic program serves them; the moves would take too long
+  size_t kernelPoints = 30'000, leastPoints = 6, mostPoints = 28; // targets: so many kernels of all of them together
+  size_t kernelSteps = 150'000, leastSteps = 30, mostSteps = 400; // steps towards one, likewise
+  int lastPoints = 6; // more targets at the low end, where the first is refused
+  int points(size_t kernels) const { return int(std::clamp(kernelPoints / kernels, leastPoints, mostPoints)); }
+  int steps(size_t kernels) const { return int(std::clamp(kernelSteps / kernels, leastSteps, mostSteps)); }
+};
+constexpr RefineWork kRefine;
+} // namespace
+
 // The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same
 // proportions at others. Those stay that no other beats in bytes and time at the largest or at the smallest
 // micro-batch, and whatever a user can name.
@@ -75,17 +88,15 @@ void Planner::refineMicrobatch(int64_t b) {
     return;
   refined.push_back(b);
   addMicrobatch(b);
-  // Longer loops repeat their blocks, and the dynamic program serves them; the moves would take too long.
   size_t kernels = index.loop.size();
   Timeline line(index);
-  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > 20'000 ||
+  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > kRefine.mostKernels ||
       !line.build(b, index.loop))
     return;
   std::vector<int> given = ladderOf(b), chain = index.loop;
   sortByTime(given);
   int64_t high = line.peak, low = std::min(memoryBound(b), high);
-  // The work of all this is kept in proportion to what compiling so many kernels takes.
-  int points = int(std::clamp<size_t>(30'000 / kernels, 6, 28)), steps = int(std::clamp<size_t>(150'000 / kernels, 30, 400));
+  int points = kRefine.points(kernels), steps = kRefine.steps(kernels);
   int refinements = 0;
   std::vector<int> smallest;
   int64_t reached = INT64_MAX;
@@ -138,7 +149,7 @@ void Planner::refineMicrobatch(int64_t b) {
     break;
   }
   // How low does it go?
-  for (int i = 0; i < std::min(6, points / 3) && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
+  for (int i = 0; i < std::min(kRefine.lastPoints, points / 3) && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
     if (int64_t target = refused + (reached - refused) / 2; !attempt(target))
       refused = target;
 }

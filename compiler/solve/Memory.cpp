@@ -203,7 +203,7 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   best.height = INT64_MAX;
   double deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
   // The greedy start always runs; only what follows it counts against the limit.
-  int64_t enough = std::max(best.bound, limits.capacity), work = 0;
+  int64_t enough = std::max(best.bound, limits.capacity.value_or(0)), work = 0;
   std::vector<int64_t> offsets;
   auto orders = startOrders(p);
   for (int fit = 0; fit < 2 && best.height > enough; ++fit)
@@ -258,7 +258,7 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
     if (proved && enough == best.bound)
       best.bound += p.alignment;
   }
-  while (best.height > std::max(best.bound, limits.capacity) && !late()) {
+  while (best.height > std::max(best.bound, limits.capacity.value_or(0)) && !late()) {
     bool proved = false;
     if (searchAt(best.height - p.alignment, work, proved, 1))
       continue;
@@ -266,7 +266,7 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
       best.bound = best.height;
     break;
   }
-  best.exhausted = best.height > std::max(best.bound, limits.capacity);
+  best.exhausted = best.height > std::max(best.bound, limits.capacity.value_or(0));
   return best;
 }
 

@@ -9,6 +9,7 @@
 
 #include "compiler/solve/Bytes.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct ArenaProblem {
 struct ArenaLimits {
   int64_t work = 40'000'000; // steps of the searches after the greedy start (some 0.8 s); deterministic
   double seconds = 0;        // > 0: also stop after this long (not deterministic)
-  int64_t capacity = -1;     // >= 0: a height up to this is good enough
+  std::optional<int64_t> capacity; // a height up to this is good enough
 };
 
 struct ArenaSolution {

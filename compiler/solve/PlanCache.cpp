@@ -69,7 +69,7 @@ struct Bytes {
   void put(const SearchOptions &options) {
     const auto &[arenaBudget, microbatch, strategy, fasterThan, smallest, ship] = options;
     const auto &[kind, every] = strategy;
-    put(arenaBudget), put(microbatch), put(kind), put(every), put(fasterThan), put(smallest), put(ship);
+    put(arenaBudget.has_value()), put(arenaBudget.value_or(0)), put(microbatch), put(kind), put(every), put(fasterThan), put(smallest), put(ship);
   }
 };
 
@@ -183,7 +183,7 @@ std::optional<CachedSearch> PlanCache::find(const Graphs &graphs, const SearchOp
   auto arena = object->getInteger("arena");
   result.plan = evaluateWell(GraphIndex(*graphs[found.variant]), result.choice);
   result.feasible = result.plan.error.empty() && result.plan.decision.arenaBytes == arena &&
-                    (options.arenaBudget < 0 || result.plan.decision.arenaBytes <= options.arenaBudget) &&
+                    (!options.arenaBudget || result.plan.decision.arenaBytes <= *options.arenaBudget) &&
                     (options.microbatch <= 0 || options.microbatch == result.choice.microbatch);
   if (!result.feasible)
     return std::nullopt;

@@ -162,11 +162,11 @@ void Planner::findHeldOver() {
 
 // When the turning kernel runs first, each of these kernels either has its values lying in memory or runs again: what
 // is dear for its bytes is held, fractions of it, too.
-double Planner::secondsBound(int64_t b, int64_t arenaBytes) const {
+double Planner::secondsBound(int64_t b, std::optional<int64_t> arenaBytes) const {
   double plain = predictedSeconds(index, b, index.loop);
-  if (arenaBytes < 0)
+  if (!arenaBytes)
     return plain;
-  double room = double(arenaBytes);
+  double room = double(*arenaBytes);
   for (size_t v = 0; v < graph.buffers.size(); ++v) {
     bool readInLoop = false;
     if (!index.persistent[v] && index.bornIn[v] == Section::Prologue)
@@ -206,7 +206,7 @@ SearchResult Planner::search(const SearchOptions &options) {
   std::vector<int64_t> allowed = sizesOf(options, result.error);
   if (!result.error.empty() || allowed.empty())
     return result;
-  auto fits = [&](int64_t bytes) { return options.arenaBudget < 0 || bytes <= options.arenaBudget; };
+  auto fits = [&](int64_t bytes) { return !options.arenaBudget || bytes <= *options.arenaBudget; };
 
   result.bound = INT64_MAX, result.secondsBound = INT64_MAX;
   struct Size {

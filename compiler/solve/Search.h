@@ -10,11 +10,12 @@
 #include "compiler/solve/Remat.h"
 
 #include <memory>
+#include <optional>
 
 namespace cinch::solve {
 
 struct SearchOptions {
-  int64_t arenaBudget = -1; // bytes the arena may have (the budget less the allowance); < 0: no limit
+  std::optional<int64_t> arenaBudget; // bytes the arena may have (the budget less the allowance); none: no limit
   int64_t microbatch = 0;   // 0: the search chooses
   Strategy strategy;        // Auto, Optimal: the search chooses
   // Of interest are only plans faster than this, and the smallest one only if `smallest`; `ship` says that the result is
@@ -60,8 +61,8 @@ public:
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
   // Bytes of the arena that no plan at this micro-batch can go below.
   int64_t memoryBound(int64_t microbatch) const;
-  // Seconds that no plan at this micro-batch can go below whose arena has so many bytes (< 0: any number).
-  double secondsBound(int64_t microbatch, int64_t arenaBytes) const;
+  // Seconds that no plan at this micro-batch can go below whose arena has so many bytes (none: any number).
+  double secondsBound(int64_t microbatch, std::optional<int64_t> arenaBytes) const;
 
 private:
   struct Rung {

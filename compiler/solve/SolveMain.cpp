@@ -235,7 +235,8 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
   if (std::string error = check(p); !error.empty())
     return usageError(flags.file + ": " + error);
   ArenaLimits limits;
-  limits.capacity = flags.capacity;
+  if (flags.capacity >= 0)
+    limits.capacity = flags.capacity;
   limits.work = flags.work >= 0 ? flags.work : flags.seconds > 0 ? INT64_MAX / 4 : 1'000'000'000;
   limits.seconds = flags.seconds;
   ArenaSolution s = solve(p, limits);

@@ -136,7 +136,9 @@ static int compile(const CommandLine &line, const Program &program, const Source
   }
 
   CompileOptions options;
-  options.budget = line.budget ? *line.budget : program.plan.memory;
+  options.budget = line.budget;
+  if (!options.budget && program.plan.memory > 0)
+    options.budget = program.plan.memory;
   options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.rowBlocks = line.rowBlocks;
@@ -149,9 +151,6 @@ static int compile(const CommandLine &line, const Program &program, const Source
     return 2;
   if (line.planCache)
     options.planCache = solve::PlanCache::defaultFolder();
-  bool limited = line.budget.has_value() || program.plan.memory > 0;
-  if (limited && options.budget == 0)
-    options.budget = 1; // a budget of 0 is refused like any other that is too small
   int status = 0;
   int64_t missing = 0;
   do {
@@ -186,15 +185,15 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return 1;
   }
   if (compilation.refused)
-    printRefusal(llvm::errs(), compilation, sources, line.budget ? *line.budget : program.plan.memory);
+    printRefusal(llvm::errs(), compilation, sources, options.budget.value_or(0));
   if (!line.report.empty()) // of what is refused: the smallest plan
-    if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, options.budget))))
+    if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, options.budget.value_or(0)))))
       return status;
   if (compilation.refused)
     return 1;
   if (line.command == Command::Plan) {
     if (line.json)
-      report::printObject(llvm::outs(), report::planJson(compilation, sources, options.budget));
+      report::printObject(llvm::outs(), report::planJson(compilation, sources, options.budget.value_or(0)));
     else
       report::printPlan(llvm::outs(), compilation, sources);
     return 0;

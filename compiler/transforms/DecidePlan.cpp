@@ -346,7 +346,8 @@ struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
     DecideOptions options;
-    options.search.arenaBudget = arenaBudget;
+    if (arenaBudget >= 0)
+      options.search.arenaBudget = arenaBudget;
     options.search.microbatch = microbatch;
     options.rowBlocks = rowBlocks;
     options.threads = threads;
@@ -366,7 +367,7 @@ struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
       return signalPassFailure();
     }
     if (!outcome.result.feasible) {
-      function.emitError() << "no plan fits into an arena of " << options.search.arenaBudget << " bytes; the smallest needs "
+      function.emitError() << "no plan fits into an arena of " << *options.search.arenaBudget << " bytes; the smallest needs "
                            << outcome.result.smallestArena;
       return signalPassFailure();
     }

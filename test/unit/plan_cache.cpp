@@ -96,7 +96,7 @@ int main() {
   differs("scratch", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].scratch.otherwise += 64; });
   differs("scratch at a micro-batch", [](StepGraph &g, SearchOptions &, uint64_t &) { g.kernels[2].scratch.exactly = {{2, 64}}; });
   differs("the order of kernels", [](StepGraph &g, SearchOptions &, uint64_t &) { std::swap(g.kernels[2], g.kernels[3]); });
-  differs("the budget", [](StepGraph &, SearchOptions &o, uint64_t &) { o.arenaBudget += 64; });
+  differs("the budget", [](StepGraph &, SearchOptions &o, uint64_t &) { *o.arenaBudget += 64; });
   differs("the micro-batch", [](StepGraph &, SearchOptions &o, uint64_t &) { o.microbatch = 2; });
   differs("the strategy", [](StepGraph &, SearchOptions &o, uint64_t &) { o.strategy.kind = Strategy::All; });
   differs("the seed of the order", [](StepGraph &, SearchOptions &, uint64_t &s) { s = 1; });

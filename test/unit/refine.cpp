@@ -93,7 +93,7 @@ static void testExact() {
     }
     Planner planner(b.g);
     int64_t least = planner.search({0, 1, {}}).plan.peakLive,
-            most = planner.search({-1, 1, {Strategy::None, 0}}).plan.peakLive;
+            most = planner.search({std::nullopt, 1, {Strategy::None, 0}}).plan.peakLive;
     for (int64_t budget : {least, (least + most) / 2 / 64 * 64}) {
       DagSolution best = solve(dag, Order::Free, budget);
       SearchResult r = planner.search({budget, 1, {}});
@@ -121,7 +121,7 @@ static void testExact() {
 static void testMonotone(const std::string &name, const StepGraph &g, uint64_t seed) {
   std::mt19937_64 random(seed);
   Planner planner(g);
-  int64_t low = planner.search({0, 0, {}}).smallestArena, high = planner.search({-1, 0, {}}).plan.decision.arenaBytes;
+  int64_t low = planner.search({0, 0, {}}).smallestArena, high = planner.search({std::nullopt, 0, {}}).plan.decision.arenaBytes;
   std::vector<std::pair<int64_t, SearchResult>> found;
   for (int i = 0; i < 24; ++i) {
     int64_t budget = low + int64_t(double(high - low) * std::pow(double(random() % 1000) / 1000, 2));

@@ -319,7 +319,7 @@ static void testVariants() {
       blocked |= chosen > 0;
     }
     expect(blocked, "blocks are chosen somewhere");
-    options.arenaBudget = -1;
+    options.arenaBudget.reset();
     all.search(options, true, chosen);
     same(chosen, 0, "without a budget: no blocks");
     double last = 1e300;

@@ -18,11 +18,11 @@ struct Dag {
     std::string name;
     double cost = 0;
     int64_t bytes = 0;
+    std::vector<int> sources, users;
     // Beside its own bytes, its sources' and what is held: what it needs while it is computed (scratch); below 0, bytes of
     // sources that die there and that it may take over. Known to the bounds alone: schedules of the command have neither.
     int64_t working = 0;
     int64_t needs() const { return bytes + working; }
-    std::vector<int> sources, users;
   };
   std::vector<Node> nodes;
   int size() const { return int(nodes.size()); }

@@ -101,6 +101,19 @@ void inPairs(const std::vector<std::function<void()>> &tasks) {
   }
 }
 
+// What of the work each method may take, as a divisor of all of it. What is left goes to the search and the bounds.
+struct Shares {
+  int64_t glance = 64;       // greedy eviction and an exact search: where little is affordable they end at once
+  int64_t mostGlance = 8'000'000; // steps, however much is allowed in all: it is a glance
+  int64_t nest = 8, nestLarge = 3; // the nested structure; on large graphs the moves of the search get less far
+  int64_t look = 8;          // a first look along every order, all of them together
+  int64_t cut = 16;          // the bound at single moments, beside it
+  int64_t exact = 16;        // exact searches from a good start, after each phase
+  int64_t least = 32;        // the search for the least budget
+  int64_t leastSteps = 1'000'000; // of it, on every order
+};
+constexpr Shares kShares;
+
 class Solver {
 public:
   Solver(const Dag &d, Order order, int64_t budget, const DagLimits &limits)
@@ -299,11 +312,11 @@ private:
 
   void searchLarge() {
     // A glance: where little is affordable an exact search from a good start ends at once.
-    int64_t glance = std::min<int64_t>(limits.work / 64, 8'000'000), rest = glance;
+    int64_t glance = std::min<int64_t>(limits.work / kShares.glance, kShares.mostGlance), rest = glance;
     for (const Runs &runs : detail::evictingRuns(d, trails.front().sequence, budget, rest, part(0.02)))
       consider(runs);
     work -= glance - rest;
-    int64_t most = limits.work / (n > kMedium ? 3 : 8), unused = most;
+    int64_t most = limits.work / (n > kMedium ? kShares.nestLarge : kShares.nest), unused = most;
     trails.front().nested = nested(trails.front().sequence, unused, part(0.2));
     for (const Runs &runs : trails.front().nested)
       consider(runs);
@@ -314,7 +327,7 @@ private:
     std::vector<int64_t> used(trails.size(), 0);
     std::vector<Look> looks(trails.size());
     std::vector<std::function<void()>> tasks;
-    int64_t share = limits.work / 8 / int64_t(std::max<size_t>(trails.size(), 2));
+    int64_t share = limits.work / kShares.look / int64_t(std::max<size_t>(trails.size(), 2));
     double until = part(0.2), mid = part(0.1);
     for (size_t i = 0; i < trails.size(); ++i)
       tasks.push_back([&, i] {
@@ -322,7 +335,7 @@ private:
         looks[i] = look(trails[i], share, until, 1);
       });
     // The bound at single moments needs no schedule.
-    int64_t cutWork = limits.work / 16, cutLeft = cutWork;
+    int64_t cutWork = limits.work / kShares.cut, cutLeft = cutWork;
     tasks.push_back([&] { cut = detail::cutBound(d, order, budget, cutLeft, mid); });
     inPairs(tasks);
     work -= cutWork - cutLeft;
@@ -332,7 +345,7 @@ private:
         consider(runs);
       take(trails[i], std::move(looks[i]));
     }
-    exact(limits.work / 16, part(0.05));
+    exact(limits.work / kShares.exact, part(0.05));
     if (exactDone)
       return;
     // The rest on the best order, beside the bound.
@@ -360,7 +373,7 @@ private:
       if (!bounds)
         take(top, std::move(second));
       if (phase == 0 && base + cut < bestCost.cost)
-        exact(limits.work / 16, part(0.05));
+        exact(limits.work / kShares.exact, part(0.05));
       if (exactDone)
         return;
     }
@@ -386,7 +399,7 @@ private:
     }
     if (s.leastBudget <= s.memoryBound || trails.empty())
       return;
-    int64_t share = std::max<int64_t>(limits.work / 32 / int64_t(trails.size()), 1'000'000);
+    int64_t share = std::max<int64_t>(limits.work / kShares.least / int64_t(trails.size()), kShares.leastSteps);
     double until = deadline > 0 ? std::min(detail::secondsNow() + 0.04 * limits.seconds, deadline) : 0;
     std::vector<std::array<Runs, 3>> found(trails.size());
     std::vector<std::function<void()>> tasks;
