@@ -30,6 +30,9 @@ void infoCommand() {
     for (int64_t i = 0; i < spec.fields.size; ++i)
       say("data         %s.%s: %s%s from %s(%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
           describe(spec.fields[i].shape).text, spec.source, i < spec.files.size ? spec.files[i] : spec.files[0]);
+  if (const Entry *predict = meta.entry("predict"))
+    for (const EntryValue &result : predict->results)
+      say("predict      %s: %s%s", result.name, nameOf(result.elem), describe(result.shape).text);
   say("threads      at most %lld", (long long)meta.maxThreads);
   say("memory       arena %lld bytes (%s), allowance %lld", (long long)meta.arenaBytes,
       humanBytes(human, meta.arenaBytes), (long long)meta.allowance);

@@ -198,6 +198,7 @@ void readModelText(JsonReader &json, Meta &meta) {
     object.read("field", meta.textField);
     object.read("length", meta.textLength);
     object.read("vocab", meta.textVocabulary);
+    object.read("result", meta.textResult);
   }
 }
 

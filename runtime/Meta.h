@@ -54,6 +54,7 @@ struct FieldSpec {
 
 struct DatasetSpec {
   const char *name = "";
+  const char *folder = nullptr; // where its files are; null: --data
   const char *source = ""; // idx npy npz safetensors csv text tokens
   const char *separator = ",";
   bool csvHeader = true;
@@ -108,6 +109,7 @@ struct Meta {
   int64_t launchesAt = -1, bodiesAt = -1, operationsAt = -1;
   List<const char *> plan;
   int textField = -1;
+  int textResult = 0; // the logits, among the results of `predict`
   int64_t textLength = 0, textVocabulary = 0;
 
   const Entry *entry(const char *name) const; // null: there is none

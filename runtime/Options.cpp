@@ -33,6 +33,8 @@ const Flag flags[] = {
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
+    {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile,
+     kEval | kPredict},
     {"--batches", "N", "the first N batches only", kCount, kEval | kPredict},
     {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate},
     {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate},
@@ -47,7 +49,7 @@ const struct {
 } commands[] = {
     {"train", "train the model (the default)", kTrain},
     {"eval", "print the metrics of a trained model, also as one JSON line", kEval},
-    {"predict", "write the model's results: OUT/predict/SET/NAME.npy, SET being the data set", kPredict},
+    {"predict", "write the results: OUT/predict/SET/NAME.npy, SET being the data set", kPredict},
     {"generate", "let a text model write", kGenerate},
     {"info", "what this program is: model, parameters, memory", kInfo},
 };
@@ -154,6 +156,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.quiet = true;
   if (is("--on"))
     options.on = value;
+  if (is("--data-file"))
+    options.dataFile = value;
   if (is("--batches"))
     options.batches = count;
   if (is("--prompt"))

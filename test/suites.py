@@ -66,6 +66,7 @@ def quick_suites():
         python("execute/resume.py"),
         python("execute/state.py"),
         python("execute/datasets.py"),
+        python("execute/predict.py"),
         python("execute/examples.py"),
         python("execute/report.py"),
         python("execute/plan_cache.py"),

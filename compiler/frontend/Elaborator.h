@@ -287,7 +287,11 @@ private:
   void startTrain(Frame &frame);
   void elaborateStep();
   void elaborateEvaluation();
+  // ---- Predictions.cpp
   void elaboratePrediction();
+  Tensor examplesFirst(const Tensor &tensor, Span span, Frame &frame);
+  std::vector<NamedValue> modelResults(Frame &frame);
+  void predictClause(const ast::Statement &statement, Frame &frame);
   int evalLoss(Frame &frame);
   void checkLoss(int op, Frame &frame);
   void checkTrained();

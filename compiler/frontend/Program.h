@@ -179,8 +179,9 @@ struct Program {
                              // over all batches and computing the rest once gives the metrics of the whole set.
   std::vector<NamedValue> metrics; // ops of `evaluation`; the first is "loss"
 
-  Graph prediction;          // training = false: the calls of the model in `train`, its metrics left out
-  std::vector<NamedValue> results; // ops of `prediction`, all with the batch axis
+  Graph prediction;          // training = false: the `predict` clauses of `train` or, without any, its calls of the model
+  std::vector<NamedValue> results; // ops of `prediction`, all with the batch axis, which comes first
+  int modelResult = -1;      // the one of `results` that is what the model returns, if that is one tensor
 };
 
 } // namespace cinch

@@ -264,10 +264,11 @@ std::string metadataText(const MetadataInput &in) {
               {"plan", std::move(lines)}};
   // Text goes in, logits over the same positions come out: such a model can write.
   const Dataset &data = program.datasets[program.train.dataset];
-  if ((data.source == Dataset::Text || data.source == Dataset::Tokens) && program.results.size() == 1) {
-    const TensorType &logits = program.prediction.ops[program.results[0].op].type;
+  if ((data.source == Dataset::Text || data.source == Dataset::Tokens) && program.modelResult >= 0) {
+    const TensorType &logits = program.prediction.ops[program.results[program.modelResult].op].type;
     if (logits.dtype == DType::F32 && logits.shape.size() == 3 && logits.batch == 0 && logits.shape[1] <= data.window)
-      meta["model_text"] = Object{{"field", 0}, {"length", logits.shape[1]}, {"vocab", logits.shape[2]}};
+      meta["model_text"] = Object{{"field", 0}, {"length", logits.shape[1]}, {"vocab", logits.shape[2]},
+                                  {"result", program.modelResult}};
   }
   std::string text;
   llvm::raw_string_ostream out(text);
