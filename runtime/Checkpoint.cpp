@@ -237,7 +237,7 @@ void restoreBest(const char *text) {
   }
 }
 
-bool loadNewest(TensorList &wanted, const char *ignored, const char *&name, TensorFileInfo &info) {
+bool loadNewest(TensorList &wanted, const Taking &taking, const char *&name, TensorFileInfo &info) {
   Candidates candidates;
   for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
     listFolder(folders[candidates.folder].text, gather, &candidates);
@@ -248,7 +248,7 @@ bool loadNewest(TensorList &wanted, const char *ignored, const char *&name, Tens
     Problem problem;
     for (const DataMark &mark : marks)
       file.info.data.add().field = mark.field;
-    bool good = file.open(path.text, wanted, ignored, problem);
+    bool good = file.open(path.text, wanted, taking, problem);
     Problem damage;
     if (file.info.hash[0] && strcmp(file.info.hash, run.meta.hash) != 0 && file.verify(damage))
       fail(kData, "the checkpoint %s is of another program: `%s` with hash %s; this is `%s` with hash %s", path.text,
@@ -290,7 +290,7 @@ int64_t lastSavedStep() { return savedStep; }
 
 bool resumeNewest(const char *&name) {
   TensorFileInfo info;
-  if (!loadNewest(everything, nullptr, name, info))
+  if (!loadNewest(everything, Taking(), name, info))
     return false;
   checkSameData(name, info.data);
   run.step = info.step;
@@ -305,15 +305,12 @@ bool resumeNewest(const char *&name) {
 
 bool loadNewestParameters(const char *&name) {
   TensorFileInfo info;
-  return loadNewest(parameters, "optimizer/", name, info);
+  Taking taking;
+  taking.ignored = "optimizer/";
+  return loadNewest(parameters, taking, name, info);
 }
 
-void loadParameterFile(const char *path) {
-  TensorFile file;
-  Problem problem;
-  if (!file.open(path, parameters, "optimizer/", problem) || !file.verify(problem) || !file.load(parameters, problem))
-    fail(kData, "%s: %s", path, problem.text);
-}
+TensorList &parameterTensors() { return parameters; }
 
 void writeFinal() {
   Path path;

@@ -1,5 +1,6 @@
 // Main.cpp: the entry of a trained binary, and what all commands need first.
 #include "runtime/Checkpoint.h"
+#include "runtime/InitFile.h"
 #include "runtime/Output.h"
 #include "runtime/Pool.h"
 #include "runtime/Run.h"
@@ -100,7 +101,9 @@ void loadParameters() {
   Path path;
   joinPath(path, run.options.out, "final.safetensors");
   const char *name = run.options.init ? run.options.init : path.text;
-  if (run.options.init || exists(path.text)) {
+  if (run.options.init || run.options.names) {
+    loadInitFile();
+  } else if (exists(path.text)) {
     loadParameterFile(name);
   } else if (!loadNewestParameters(name)) {
     fail(kData, "no parameters: neither %s nor a checkpoint is there; train first, or name a file with --init",

@@ -121,6 +121,31 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
   }
 }
 
+void readNameMapping(JsonReader &json, NameMapping &mapping) {
+  Object object(json);
+  while (object.next()) {
+    object.read("ours", mapping.ours);
+    object.read("theirs", mapping.theirs);
+    object.read("transposed", mapping.transposed);
+  }
+}
+
+void readNameMap(JsonReader &json, NameMap &map) {
+  Object object(json);
+  while (object.next()) {
+    object.read("name", map.name);
+    object.readEach("mappings", map.mappings, readNameMapping);
+  }
+}
+
+void readInit(JsonReader &json, Meta &meta) {
+  Object object(json);
+  while (object.next()) {
+    object.read("file", meta.initFile);
+    object.read("names", meta.initNames);
+  }
+}
+
 void readEvery(JsonReader &json, Every &every) {
   Object object(json);
   while (object.next()) {
@@ -231,6 +256,8 @@ void checkMeta(const Meta &meta) {
     for (const EntryField &field : entry.fields)
       if (field.index < 0 || field.index >= meta.datasets[meta.trainDataset].fields.size)
         failInternal("the entry %s reads field %d", entry.name, field.index);
+  if (meta.initNames < -1 || meta.initNames >= meta.names.size)
+    failInternal("the program starts from a file through name map %d of %lld", meta.initNames, (long long)meta.names.size);
   if (meta.batch < 1)
     failInternal("the program has a batch of %lld", (long long)meta.batch);
 }
@@ -275,6 +302,9 @@ void readMeta(Meta &meta, const char *text) {
       readGate(json, meta);
     if (object.is("model_text"))
       readModelText(json, meta);
+    object.readEach("names", meta.names, readNameMap);
+    if (object.is("init"))
+      readInit(json, meta);
     skip(object, "launches", meta.launchesAt);
     skip(object, "bodies", meta.bodiesAt);
     skip(object, "operations", meta.operationsAt);

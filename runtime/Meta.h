@@ -64,6 +64,16 @@ struct DatasetSpec {
   List<FieldSpec> fields;
 };
 
+// A line of a `names` block: what parameters are called in a file of another framework. `*` may stand in both.
+struct NameMapping {
+  const char *ours = "", *theirs = ""; // ours "_": not wanted
+  bool transposed = false;             // the last two axes are swapped there
+};
+struct NameMap {
+  const char *name = "";
+  List<NameMapping> mappings;
+};
+
 struct Every {
   enum Kind { Eval, Checkpoint, Log } kind = Log;
   int64_t steps = 0; // 0: every epoch
@@ -108,6 +118,9 @@ struct Meta {
   // Where in the text these stand: they are read only when a launch is to be named.
   int64_t launchesAt = -1, bodiesAt = -1, operationsAt = -1;
   List<const char *> plan;
+  List<NameMap> names;
+  const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
+  int initNames = -1;
   int textField = -1;
   int textResult = 0; // the logits, among the results of `predict`
   int64_t textLength = 0, textVocabulary = 0;

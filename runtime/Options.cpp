@@ -27,6 +27,9 @@ const Flag flags[] = {
     {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
     {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain},
     {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
+    {"--partial", nullptr, "with --init: the file may lack parameters and have others; lists which", kNothing, kTrain},
+    {"--names", "MAP", "with --init: what parameters are called in the file, by a `names` block of the program", kText,
+     kRunning},
     {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount,
      kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
@@ -143,6 +146,10 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.resume = true;
   if (is("--init"))
     options.init = value;
+  if (is("--partial"))
+    options.partial = true;
+  if (is("--names"))
+    options.names = value;
   if (is("--threads")) {
     if (count < 1)
       fail(kUsage, "--threads needs a whole number from 1, got `%s`", value);

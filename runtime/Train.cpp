@@ -1,5 +1,6 @@
 // Train.cpp: the command `train`: where to start, the step loop, and what is due after a step.
 #include "runtime/Checkpoint.h"
+#include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
 #include "runtime/Output.h"
@@ -60,8 +61,7 @@ void findStart() {
   }
   setEarlierRunAside();
   initialize(run.meta, run.context.arena);
-  if (run.options.init)
-    loadParameterFile(run.options.init);
+  loadInitFile();
 }
 
 void prepareColumns() {

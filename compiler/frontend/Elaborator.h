@@ -318,7 +318,10 @@ private:
   void checkKeys();
   void checkPlan();
   void checkGrain();
+  // ---- NamesBlock.cpp
   void checkNamesBlock(const ast::NamesItem &item);
+  void checkNameMaps();
+  void readInit(const ast::Setting &setting, Frame &frame);
   void orderParameters();
   void addAverages();
 

@@ -112,6 +112,17 @@ struct Schedule {
   std::vector<int64_t> at;
 };
 
+struct NameMap {             // `names`: what parameters are called in a file of another framework
+  struct Mapping {
+    std::string ours, theirs; // `*` may stand in both; ours "_": not wanted
+    bool transposed = false;  // the last two axes are swapped there
+    Span span;
+  };
+  std::string name;
+  std::vector<Mapping> mappings; // the first that matches counts
+  Span span;
+};
+
 struct Every {               // `every N ..` or `every epoch ..`
   int64_t steps = 0;         // 0: every epoch
   enum Kind { Eval, Checkpoint, Log } kind = Eval;
@@ -139,6 +150,8 @@ struct Train {
   bool f64 = false;          // precision
   int64_t grain = 0;
   std::vector<Every> every;
+  std::string initFile;      // `init`: parameters start from this file; "": none
+  int initNames = -1;        // index into Program::nameMaps; -1: they are called there as here
 };
 
 struct PlanSettings {        // what the file asks for; the command line overrides
@@ -166,6 +179,7 @@ struct Program {
   std::vector<Instance> instances;
   std::vector<Parameter> parameters; // in order of definition along the paths
   std::vector<Dataset> datasets;
+  std::vector<NameMap> nameMaps;
   Train train;
   PlanSettings plan;
 

@@ -1,4 +1,4 @@
-// Settings.cpp: the simple keys of `train`, the `plan` and `names` blocks, and --set.
+// Settings.cpp: the simple keys of `train`, the `plan` block, and --set.
 #include "compiler/frontend/TrainKeys.h"
 
 #include <algorithm>
@@ -118,8 +118,7 @@ void Elaborator::checkKeys() {
           settings.ema = number->real;
         }
     } else if (key == "init") {
-      report(Code::E0709, setting.span, "`init` is not there yet", frame)
-          .help("give the file to the trained binary, --init FILE");
+      readInit(setting, frame);
     }
   }
   if (seen.count("steps") && seen.count("epochs"))
@@ -127,6 +126,7 @@ void Elaborator::checkKeys() {
         .label(seen["steps"], "steps are given here");
   applySettings();
   checkGrain();
+  checkNameMaps();
   if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
     report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame);
   if (!seen.count("optimizer"))
@@ -347,18 +347,6 @@ void Elaborator::checkGrain() {
       report(Code::E0603, setting.words[0].span,
              "`microbatch` must be a multiple of `grain`, but " + std::to_string(microbatch) + " is none of " +
                  std::to_string(grain),
-             fileFrame);
-}
-
-// ---- names --------------------------------------------------------------------------------------------------------
-void Elaborator::checkNamesBlock(const NamesItem &item) {
-  auto stars = [](const std::string &text) { return std::count(text.begin(), text.end(), '*'); };
-  for (const NameMapping &mapping : item.mappings)
-    if (mapping.ours != "_" && stars(mapping.ours) != stars(mapping.theirs))
-      report(Code::E0607, mapping.span,
-             "both names need the same number of `*`, but `" + mapping.ours + "` has " +
-                 std::to_string(stars(mapping.ours)) + " and `" + mapping.theirs + "` has " +
-                 std::to_string(stars(mapping.theirs)),
              fileFrame);
 }
 

@@ -91,6 +91,17 @@ static Object trainSettings(const Train &train) {
   return Object{{"dataset", train.dataset}, {"clip_norm", train.clipNorm}, {"every", std::move(every)}};
 }
 
+static Array nameMaps(const Program &program) {
+  Array maps;
+  for (const NameMap &map : program.nameMaps) {
+    Array mappings;
+    for (const NameMap::Mapping &mapping : map.mappings)
+      mappings.push_back(Object{{"ours", mapping.ours}, {"theirs", mapping.theirs}, {"transposed", mapping.transposed}});
+    maps.push_back(Object{{"name", map.name}, {"mappings", std::move(mappings)}});
+  }
+  return maps;
+}
+
 // Named values that a function hands out: in the loop (one an example) or behind it.
 static void results(func::FuncOp function, Array &scalars, Array &perExample) {
   function.walk([&](plan::ResultsOp op) {
@@ -262,6 +273,10 @@ std::string metadataText(const MetadataInput &in) {
               {"bodies", std::move(bodies)},
               {"operations", std::move(operations)},
               {"plan", std::move(lines)}};
+  if (!program.nameMaps.empty())
+    meta["names"] = nameMaps(program);
+  if (!program.train.initFile.empty())
+    meta["init"] = Object{{"file", program.train.initFile}, {"names", program.train.initNames}};
   // Text goes in, logits over the same positions come out: such a model can write.
   const Dataset &data = program.datasets[program.train.dataset];
   if ((data.source == Dataset::Text || data.source == Dataset::Tokens) && program.modelResult >= 0) {

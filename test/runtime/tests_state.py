@@ -298,7 +298,7 @@ def test_init_file(t):
     t.refused(3, ["`fc.weight` is missing"], program, "--data", data, "--init", t.path("init"))
     t.refused(3, ["cannot open"], program, "--data", data, "--init", t.path("nothing"))
     for text, parts in (
-        (b'{"fc.bias":{"dtype":"BF16","shape":[10],"data_offsets":[0,20]}}', ["BF16", "expected F32 or F64"]),
+        (b'{"fc.bias":{"dtype":"F8_E4M3","shape":[10],"data_offsets":[0,10]}}', ["F8_E4M3", "expected F32, F64, F16 or BF16"]),
         (b'{"fc.bias":{"dtype":"X9","shape":[10],"data_offsets":[0,40]}}', ["unknown type"]),
         (b'{"fc.bias":{"dtype":"F32","shape":[-1],"data_offsets":[0,40]}}', ["described wrongly"]),
         (b'{"fc.bias":{"dtype":"F32","shape":[9999999999,9999999999],"data_offsets":[0,40]}}', ["described wrongly"]),
