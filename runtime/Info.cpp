@@ -1,6 +1,7 @@
 // Info.cpp: `info`: what this program is. Nothing is opened or allocated for it.
 #include "runtime/Output.h"
 #include "runtime/Run.h"
+#include "runtime/Values.h"
 
 namespace cinch::rt {
 
@@ -26,6 +27,7 @@ void infoCommand() {
   else
     say("training     batch %lld, %lld epochs of `%s`", (long long)meta.batch, (long long)meta.epochs,
         meta.datasets[meta.trainDataset].name);
+  listValues();
   for (const DatasetSpec &spec : meta.datasets)
     for (int64_t i = 0; i < spec.fields.size; ++i)
       say("data         %s.%s: %s%s from %s(%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),

@@ -121,6 +121,32 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
   }
 }
 
+void readRunValue(JsonReader &json, RunValue &value) {
+  Object object(json);
+  while (object.next()) {
+    object.read("key", value.key);
+    object.read("place", value.place);
+    object.read("value", value.file);
+    object.read("zero_decides", value.zeroDecides);
+    if (!object.is("kind") || !json.readString())
+      continue;
+    static const char *names[] = {"at_least_0", "positive", "below_1", "count", "whole"};
+    for (int i = 0; i < 5; ++i)
+      if (strcmp(json.text, names[i]) == 0)
+        value.kind = RunValue::Kind(i);
+  }
+  value.now = value.file;
+}
+
+void readDescribed(JsonReader &json, Described &described) {
+  Object object(json);
+  while (object.next()) {
+    object.read("key", described.key);
+    object.read("text", described.text);
+    object.read("decides", described.decides);
+  }
+}
+
 void readNameMapping(JsonReader &json, NameMapping &mapping) {
   Object object(json);
   while (object.next()) {
@@ -256,6 +282,9 @@ void checkMeta(const Meta &meta) {
     for (const EntryField &field : entry.fields)
       if (field.index < 0 || field.index >= meta.datasets[meta.trainDataset].fields.size)
         failInternal("the entry %s reads field %d", entry.name, field.index);
+  for (const RunValue &value : meta.values)
+    if (value.place < 0 || value.place >= kRunValueWords)
+      failInternal("the value `%s` has the place %lld", value.key, (long long)value.place);
   if (meta.initNames < -1 || meta.initNames >= meta.names.size)
     failInternal("the program starts from a file through name map %d of %lld", meta.initNames, (long long)meta.names.size);
   if (meta.batch < 1)
@@ -302,6 +331,8 @@ void readMeta(Meta &meta, const char *text) {
       readGate(json, meta);
     if (object.is("model_text"))
       readModelText(json, meta);
+    object.readEach("values", meta.values, readRunValue);
+    object.readEach("described", meta.described, readDescribed);
     object.readEach("names", meta.names, readNameMap);
     if (object.is("init"))
       readInit(json, meta);

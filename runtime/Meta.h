@@ -8,6 +8,8 @@ namespace cinch::rt {
 
 class JsonReader;
 
+constexpr int64_t kRunValueWords = 120; // of the context, behind kRunValues (Run.h)
+
 enum class Elem : uint8_t { F32, F64, I32, Bool };
 inline int64_t bytesOf(Elem elem) { return elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : 4; }
 const char *nameOf(Elem); // as in METADATA.md
@@ -74,6 +76,21 @@ struct NameMap {
   List<NameMapping> mappings;
 };
 
+// A number of the program that --set replaces.
+struct RunValue {
+  enum Kind { AtLeast0, Positive, Below1, Count, Whole } kind = AtLeast0; // Count: whole, from 1
+  const char *key = "";
+  int64_t place = 0;        // kernels read it from word kRunValues + place of the context
+  double file = 0, now = 0; // of the program; of this run
+  bool given = false;       // by --set
+  bool zeroDecides = false; // whether it is 0 was decided by the compiler
+};
+// Something that `hash` is made of, in words.
+struct Described {
+  const char *key = "", *text = "";
+  bool decides = true; // false: it may differ from what a checkpoint says
+};
+
 struct Every {
   enum Kind { Eval, Checkpoint, Log } kind = Log;
   int64_t steps = 0; // 0: every epoch
@@ -117,6 +134,8 @@ struct Meta {
   Elem gateElem = Elem::F32;
   // Where in the text these stand: they are read only when a launch is to be named.
   int64_t launchesAt = -1, bodiesAt = -1, operationsAt = -1;
+  List<RunValue> values;
+  List<Described> described;
   List<const char *> plan;
   List<NameMap> names;
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)

@@ -25,6 +25,7 @@ const Flag flags[] = {
     {"--data", "DIR", "where the data files are (default: the current folder)", kFolder, kTrain | kEval | kPredict},
     {"--out", "DIR", "where checkpoints, logs and results go (default: out)", kFolder, kRunning},
     {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
+    {"--set", "KEY=VALUE", "another learning rate, seed, ..: `info` lists the keys and their values", kText, kTrain},
     {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain},
     {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
     {"--partial", nullptr, "with --init: the file may lack parameters and have others; lists which", kNothing, kTrain},
@@ -146,6 +147,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.resume = true;
   if (is("--init"))
     options.init = value;
+  if (is("--set"))
+    options.settings.add() = value;
   if (is("--partial"))
     options.partial = true;
   if (is("--names"))

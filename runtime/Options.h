@@ -8,6 +8,7 @@ namespace cinch::rt {
 struct Options {
   enum Command { Train, Eval, Predict, Generate, Info } command = Train;
   const char *data = ".", *out = "out", *init = nullptr, *names = nullptr, *on = nullptr, *dataFile = nullptr, *kernelTimes = nullptr, *prompt = "";
+  List<const char *> settings; // of --set: KEY=VALUE
   int64_t steps = -1, threads = 0, batches = 0, length = 200, topK = 0;
   uint64_t seed = 0;
   double temperature = 1;

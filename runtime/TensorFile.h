@@ -2,6 +2,7 @@
 #ifndef CINCH_RUNTIME_TENSORFILE_H
 #define CINCH_RUNTIME_TENSORFILE_H
 #include "runtime/Meta.h"
+#include "runtime/Values.h"
 
 namespace cinch::rt {
 
@@ -47,6 +48,7 @@ struct TensorFileInfo {
   bool pending = false; // what was due after that step (evaluation, log) was not done yet; it needs
   double last[3] = {};  // the loss, gradient norm and learning rate of that step
   List<DataMark> data;  // when reading: the fields that are looked for
+  List<Note> notes;     // when reading: the keys that are looked for
 };
 
 // Why a file was not taken.

@@ -185,6 +185,8 @@ bool TensorFile::readInfo(JsonReader &json) {
     for (int i = 0; i < 3; ++i)
       if (strcmp(json.key, numbers[i]) == 0)
         info.last[i] = strtod(json.text, nullptr);
+    for (Note &note : info.notes)
+      keep(note.key, note.text, sizeof note.text);
     for (DataMark &mark : info.data)
       if (strncmp(json.key, "data.", 5) == 0 && strcmp(json.key + 5, mark.field) == 0) {
         const char *space = strchr(json.text, ' ');

@@ -7,6 +7,7 @@
 #include "runtime/Progress.h"
 #include "runtime/Run.h"
 #include "runtime/Times.h"
+#include "runtime/Values.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,11 +37,7 @@ unsigned sinksOf(const Every &every) {
 
 // Lengths: `steps` of the file, or epochs of whole batches.
 void findLength() {
-  const Meta &meta = run.meta;
-  int64_t examples = run.datasets[meta.trainDataset].examples;
-  if (!meta.steps && meta.epochs > INT64_MAX / examples)
-    fail(kData, "%lld epochs of %lld examples are too many to count", (long long)meta.epochs, (long long)examples);
-  run.horizon = meta.steps ? meta.steps : meta.epochs * examples / meta.batch;
+  run.horizon = programSteps(run.datasets[run.meta.trainDataset].examples);
   run.total = run.horizon;
   if (run.options.steps > run.horizon)
     warn("--steps %lld: the program ends after %lld steps", (long long)run.options.steps, (long long)run.horizon);
@@ -55,6 +52,9 @@ void findStart() {
     if (resumeNewest(name)) {
       if (!run.options.quiet)
         say("resumed at step %lld from %s", (long long)run.step, name);
+      if (programSteps(run.datasets[run.meta.trainDataset].examples) != run.horizon)
+        findLength(); // as long as the checkpoint's run
+      storeValues();
       return;
     }
     say("there is no checkpoint under %s to resume from: starting afresh", run.options.out);

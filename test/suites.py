@@ -67,6 +67,7 @@ def quick_suites():
         python("execute/state.py"),
         python("execute/datasets.py"),
         python("execute/predict.py"),
+        python("execute/values.py"),
         python("execute/finetune.py"),
         python("execute/examples.py"),
         python("execute/report.py"),

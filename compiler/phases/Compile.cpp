@@ -1,6 +1,7 @@
 // Compile.cpp: the phases, in order. What each leaves behind stands in Phase.h and in the README's table.
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/Allowance.h"
+#include "compiler/phases/ProgramHash.h"
 
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -17,7 +18,6 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
-#include "llvm/Support/xxhash.h"
 #include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
@@ -42,17 +42,7 @@ bool Compilation::differentiate() {
   manager.addPass(createDifferentiate());
   if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
     return false;
-  // Everything that decides the numbers, and nothing of the plan.
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  module->print(out);
-  out << "\nseed " << program.train.seed;
-  for (const Dataset &data : program.datasets) {
-    out << "\n" << data.name << " " << int(data.source) << " " << data.window << " " << data.stride << " " << data.shuffle;
-    for (const Field &field : data.fields)
-      out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale);
-  }
-  programHash = llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));
+  programHash = hashOfTraining(*module, program);
   PassManager decompose(&context);
   decompose.addPass(createDecomposeOps());
   if (failed(decompose.run(*module)))

@@ -1,6 +1,9 @@
 // Metadata.cpp: what the runtime is told, as the JSON text described in runtime/METADATA.md.
 #include "compiler/phases/Compile.h"
+#include "compiler/phases/ProgramHash.h"
 #include "compiler/phases/Version.h"
+
+#include "compiler/frontend/RunValues.h"
 
 #include "compiler/analysis/LoopTrace.h"
 #include "dialects/nn/NN.h"
@@ -100,6 +103,26 @@ static Array nameMaps(const Program &program) {
     maps.push_back(Object{{"name", map.name}, {"mappings", std::move(mappings)}});
   }
   return maps;
+}
+
+static Array runValueList(const Train &train) {
+  static const char *kinds[] = {"at_least_0", "positive", "below_1", "count", "whole"};
+  Array all;
+  std::vector<RunValue> values = runValues(train);
+  for (size_t place = 0; place < values.size(); ++place)
+    if (const RunValue &value = values[place]; !value.key.empty())
+      all.push_back(Object{{"key", value.key}, {"place", int64_t(place)}, {"value", value.value}, {"kind", kinds[value.kind]},
+                           {"zero_decides", value.zeroDecides}});
+  return all;
+}
+
+static Array described(const Program &program) {
+  Described d = describedTraining(program);
+  Array all;
+  for (bool decides : {true, false})
+    for (const auto &[key, text] : decides ? d.decides : d.besides)
+      all.push_back(Object{{"key", key}, {"text", text}, {"decides", decides}});
+  return all;
 }
 
 // Named values that a function hands out: in the loop (one an example) or behind it.
@@ -269,6 +292,8 @@ std::string metadataText(const MetadataInput &in) {
               {"train", trainSettings(program.train)},
               {"entries", std::move(entries)},
               {"gate", std::move(gate)},
+              {"values", runValueList(program.train)},
+              {"described", described(program)},
               {"launches", std::move(launches)},
               {"bodies", std::move(bodies)},
               {"operations", std::move(operations)},

@@ -222,6 +222,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
       op->setAttr(nn::kBackwardAttr, UnitAttr::get(&getContext()));
     eraseDead(step.getBody().front());
     step->removeAttr(nn::kTrainingAttr);
+    step->removeAttr(nn::kRunValuesAttr);
     step.setName(nn::kTrainName);
   }
 };

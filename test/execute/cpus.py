@@ -47,8 +47,10 @@ def table(meta):
 #define PERSISTENT_BYTES %d
 #define LOSS %d
 static const struct { long offset, count; int below; } fields[] = {%s};
+static const struct { long place; double value; } values[] = {%s};
+#define VALUES %d
 """ % (meta["arena_bytes"], train["microbatch"], len(rows), parameters, meta["persistent_bytes"], meta["gate"]["loss"],
-       ", ".join(rows))
+       ", ".join(rows), ", ".join("{%d, %r}" % (v["place"], float(v["value"])) for v in meta["values"]), len(meta["values"]))
 
 
 def size(shape):
