@@ -362,6 +362,8 @@ private:
   int badOps = 0;   // ops that were made although something is wrong with them
   long opsLeft = 0; // limit on the size of a program
   bool tooLarge = false;
+  double allBytes = 0; // of the tensors of the graph being built
+  bool tooManyBytes = false;
   Diagnostic sink; // takes what is said about a diagnostic that was reported before
 };
 

@@ -79,6 +79,15 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
                          "a tensor must be smaller than 2^46 bytes, but this is " + typeText(dtype, axes, dims) +
                              " of " + countText(bytes) + " bytes",
                          frame);
+  // Sums of bytes, of gradients too and of f64, are whole numbers of 64 bits from here on.
+  allBytes += bytes;
+  if (good && allBytes >= 576460752303423488.0 && !tooManyBytes) { // 2^59
+    report(Code::E0205, span,
+           "all tensors of a program together must be smaller than 2^59 bytes, and with " + typeText(dtype, axes, dims) +
+               " they are " + countText(allBytes),
+           frame);
+    tooManyBytes = true;
+  }
   badOps += !good;
   op.span = span;
   op.instance = frame.node ? frame.node->instance : 0;

@@ -16,6 +16,7 @@ void Elaborator::startTrain(Frame &frame) {
   blocks = 0;
   blockChains.clear();
   opsLeft = maxOps;
+  allBytes = 0;
   const Dataset &data = program.datasets[program.train.dataset];
   for (size_t i = 0; i < data.fields.size(); ++i) {
     const cinch::Field &field = data.fields[i];
@@ -199,6 +200,7 @@ std::optional<Program> Elaborator::run() {
   GraphBuilder constants; // constants make no ops, but a faulty file may
   graph = &constants;
   opsLeft = maxOps;
+  allBytes = 0;
   program.instances.push_back({"", "train", -1, Span{file.id, 0, 0}});
   fileFrame.node = preludeFrame.node = &root;
   for (const std::unique_ptr<Item> &item : file.items) {

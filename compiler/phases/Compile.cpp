@@ -12,6 +12,7 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/OperationSupport.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/IR/LLVMContext.h"
@@ -24,8 +25,13 @@ using namespace mlir;
 
 namespace cinch {
 
+// Ops and phase are checked here and nowhere between: the passes of a phase run without MLIR's check behind each of them,
+// which costs a deep program more than the passes do.
 bool Compilation::verify(Phase phase) {
+  if (failed(mlir::verify(*module)))
+    return false;
   PassManager manager(&context);
+  manager.enableVerifier(false);
   VerifyPhaseOptions verifyOptions;
   verifyOptions.phase = phase;
   manager.addPass(createVerifyPhase(verifyOptions));
@@ -39,11 +45,13 @@ bool Compilation::parse() {
 
 bool Compilation::differentiate() {
   PassManager manager(&context);
+  manager.enableVerifier(false);
   manager.addPass(createDifferentiate());
   if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
     return false;
   programHash = hashOfTraining(*module, program);
   PassManager decompose(&context);
+  decompose.enableVerifier(false);
   decompose.addPass(createDecomposeOps());
   if (failed(decompose.run(*module)))
     return false;
@@ -122,13 +130,14 @@ bool Compilation::decide() {
   entries.push_back(std::move(step));
 
   // Evaluation and prediction share the arena: the largest micro-batch, up to that of training, that fits what training needs.
+  const std::vector<int64_t> sizes = solve::divisors(program.batch);
   for (auto [name, function] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}}) {
     auto func = module->lookupSymbol<func::FuncOp>(function);
     if (!func)
       continue;
     EntryPlan entry{name, function, {}, 0};
-    for (int64_t size = chosen; size >= 1; --size) {
-      if (program.batch % size != 0)
+    for (int64_t size : llvm::reverse(sizes)) {
+      if (size > chosen)
         continue;
       DecideOptions forEntry = base;
       forEntry.search.microbatch = size;
@@ -175,6 +184,7 @@ int64_t Compilation::budgetBound() const { return entries.front().outcome.result
 
 bool Compilation::runPasses(llvm::function_ref<void(OpPassManager &)> onFunctions) {
   PassManager manager(&context);
+  manager.enableVerifier(false);
   onFunctions(manager.nest<func::FuncOp>());
   return succeeded(manager.run(*module));
 }
@@ -207,10 +217,13 @@ bool Compilation::lower() {
 bool Compilation::lowerToLLVM() {
   if (failed(target::lowerKernels(*kernels)))
     return false;
+  host->addTables();
   for (auto [i, entry] : llvm::enumerate(entries))
     host->addEntry(functionOf(entry), entry.name == "train" ? "cinch_train_step" : "cinch_" + entry.name, int(i),
                    entry.name != "train");
-  host->addText("cinch_meta", metadata());
+  const std::string text = metadata();
+  metadataBytes = int64_t(text.size());
+  host->addText("cinch_meta", text);
   // The only outside calls are those of runtime.h.
   static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
@@ -258,7 +271,7 @@ std::vector<std::string> Compilation::summary() const {
 }
 
 int64_t Compilation::outgrownBy(int64_t fileBytes) {
-  int64_t missing = allowanceFor(fileBytes + int64_t(metadata().size()), options.maxThreads) - allowance();
+  int64_t missing = allowanceFor(fileBytes + metadataBytes, options.maxThreads) - allowance();
   return missing > 0 ? missing + kAllowanceRound : missing; // the binary of another plan may be a little larger
 }
 

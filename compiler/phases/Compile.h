@@ -87,6 +87,7 @@ private:
   const SourceList &sources;
   CompileOptions options;
   int64_t stateBytes = 0;   // optimizer state, behind the parameters
+  int64_t metadataBytes = 0; // from lowerToLLVM on
   int64_t operations = 0;   // of all functions
   int64_t differentOperations = 0; // that no other one equals but for its operands: each gets code of its own
 };

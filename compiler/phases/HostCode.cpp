@@ -191,51 +191,48 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
       call.zeroed.push_back({writes[i], analysis::elementsOf(value) * bytesOf(analysis::elemOf(value))});
   }
   launches.push_back(std::move(info));
+  launched.push_back(op);
   calls[op] = std::move(call);
   return success();
+}
+
+std::pair<int64_t, int64_t> HostCode::clearedLater(ArrayRef<std::pair<int64_t, int64_t>> ranges) {
+  int64_t first = int64_t(cleared.size()) / 2;
+  for (auto [offset, bytes] : ranges)
+    cleared.append({offset, bytes});
+  return {first, int64_t(cleared.size()) / 2};
 }
 
 LogicalResult HostCode::addKernels(func::FuncOp function) {
   bool replayed = function.getName() == nn::kTrainName;
   WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     replayed = replayed && !isa<plan::GateOp>(op);
+    if (auto zeroed = isa<plan::MicrobatchesOp>(op) ? op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr) : DenseI64ArrayAttr()) {
+      SmallVector<std::pair<int64_t, int64_t>> ranges;
+      for (size_t i = 0; i + 1 < size_t(zeroed.size()); i += 2)
+        ranges.push_back({zeroed[i], zeroed[i + 1]});
+      clearedBefore[op] = clearedLater(ranges);
+    }
     return !isa<plan::KernelOp>(op) || succeeded(addKernel(op, replayed)) ? WalkResult::advance() : WalkResult::interrupt();
   });
   return failure(walked.wasInterrupted());
 }
 
 // ---- Calls -------------------------------------------------------------------------------------------------------------
-std::string HostCode::offsetsGlobal(ArrayRef<int64_t> words) {
-  std::string key;
-  for (int64_t word : words)
-    key += std::to_string(word) + ",";
-  auto [it, fresh] = globals.try_emplace(key);
-  if (fresh) {
-    it->second = "offsets_" + std::to_string(globals.size());
-    OpBuilder builder(module.getContext());
-    builder.setInsertionPointToEnd(module.getBody());
-    Type type = LLVM::LLVMArrayType::get(builder.getI64Type(), words.size());
-    auto value = DenseElementsAttr::get(
-        RankedTensorType::get({int64_t(words.size())}, builder.getI64Type()), words);
-    LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, true, LLVM::Linkage::Internal, it->second, value);
-  }
-  return it->second;
-}
-
 void HostCode::addText(StringRef symbol, StringRef text) {
   OpBuilder builder(module.getContext());
   builder.setInsertionPointToEnd(module.getBody());
-  std::string terminated = text.str() + '\0';
-  Type type = LLVM::LLVMArrayType::get(builder.getI8Type(), terminated.size());
+  Type type = LLVM::LLVMArrayType::get(builder.getI8Type(), text.size() + 1);
   LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, true, LLVM::Linkage::External, symbol,
-                         builder.getStringAttr(terminated));
+                         builder.getStringAttr(text + Twine('\0')));
 }
 
 namespace {
 // Emits one entry point.
 class EntryEmitter {
 public:
-  EntryEmitter(ModuleOp module, StringRef symbol, int entry, bool counted)
+  // `numbers`: how many i64 arguments follow the context.
+  EntryEmitter(ModuleOp module, StringRef symbol, int entry, unsigned numbers)
       : builder(module.getContext()), loc(builder.getUnknownLoc()), module(module), entry(entry) {
     pointer = LLVM::LLVMPointerType::get(module.getContext());
     i32 = builder.getI32Type();
@@ -243,16 +240,15 @@ public:
     none = LLVM::LLVMVoidType::get(module.getContext());
     builder.setInsertionPointToEnd(module.getBody());
     SmallVector<Type> arguments{pointer};
-    if (counted)
-      arguments.push_back(i64);
+    arguments.append(numbers, i64);
     function = LLVM::LLVMFuncOp::create(builder, loc, symbol, LLVM::LLVMFunctionType::get(none, arguments));
     Block *block = function.addEntryBlock(builder);
     builder.setInsertionPointToStart(block);
     context = block->getArgument(0);
-    if (counted)
-      count = block->getArgument(1);
   }
 
+  Value argument(unsigned at) { return function.getArgument(at + 1); } // behind the context
+  void finish() { LLVM::ReturnOp::create(builder, loc, ValueRange{}); }
   Value number(Type type, int64_t value) {
     return LLVM::ConstantOp::create(builder, loc, type, builder.getIntegerAttr(type, value));
   }
@@ -270,12 +266,9 @@ public:
     auto op = LLVM::CallOp::create(builder, loc, callee, arguments);
     return op.getNumResults() ? op.getResult() : Value();
   }
-  void zero(int64_t offset, int64_t bytes) {
-    call("cinch_zero", none, {context, number(i64, offset), number(i64, bytes)});
-  }
   // A counted loop: `emit` gets the number of the pass.
-  void loop(Value count, llvm::function_ref<void(Value)> emit) {
-    Value first = number(i64, 0);
+  void loop(Value count, llvm::function_ref<void(Value)> emit) { loop(number(i64, 0), count, emit); }
+  void loop(Value first, Value end, llvm::function_ref<void(Value)> emit) {
     Block *before = builder.getInsertionBlock();
     Block *head = newBlock();
     Value index = head->addArgument(i64, loc);
@@ -283,7 +276,7 @@ public:
     builder.setInsertionPointToEnd(before);
     LLVM::BrOp::create(builder, loc, ValueRange{first}, head);
     builder.setInsertionPointToEnd(head);
-    Value more = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::slt, index, count);
+    Value more = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::slt, index, end);
     LLVM::CondBrOp::create(builder, loc, more, body, ValueRange{}, after, ValueRange{});
     builder.setInsertionPointToEnd(body);
     emit(index);
@@ -302,6 +295,13 @@ public:
     Value place = LLVM::GEPOp::create(builder, loc, pointer, i64, context, ArrayRef<LLVM::GEPArg>{int32_t(at)});
     return LLVM::LoadOp::create(builder, loc, i64, place);
   }
+  // The address of table[at], and what stands there.
+  Value placeIn(StringRef table, Type type, Value at) {
+    return LLVM::GEPOp::create(builder, loc, pointer, type, address(table), ArrayRef<LLVM::GEPArg>{at});
+  }
+  Value entryOf(StringRef table, Type type, Value at) {
+    return LLVM::LoadOp::create(builder, loc, type, placeIn(table, type, at));
+  }
   // words[at] = value
   void set(Value words, size_t at, Value value) {
     Value place = LLVM::GEPOp::create(builder, loc, pointer, i64, words, ArrayRef<LLVM::GEPArg>{int32_t(at)});
@@ -319,7 +319,7 @@ public:
   ModuleOp module;
   LLVM::LLVMFuncOp function;
   Type pointer, i32, i64, none;
-  Value context, count;
+  Value context;
   int entry;
 
 private:
@@ -327,40 +327,109 @@ private:
 };
 } // namespace
 
-void HostCode::addEntry(func::FuncOp function, StringRef symbol, int entry, bool counted) {
-  // The offsets' globals come first: they must not stand inside the function.
-  DenseMap<Operation *, std::string> words;
-  function.walk([&](plan::KernelOp kernel) {
-    if (!isa<plan::RowBlocksOp>(kernel->getParentOp()))
-      words[kernel] = offsetsGlobal(calls[kernel].words);
+// Row l of the table of launches, whose number for the runtime is l: its kernel, where its offsets begin, and which ranges are
+// cleared first.
+enum LaunchColumn { kKernel, kWords, kClearedFirst, kClearedEnd, kColumns };
+
+static void addTable(ModuleOp module, StringRef symbol, Type type, Attribute value) {
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointToEnd(module.getBody());
+  LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, true, LLVM::Linkage::Internal, symbol, value);
+}
+
+template <typename Integer> static void addTable(ModuleOp module, StringRef symbol, ArrayRef<Integer> numbers) {
+  Type type = IntegerType::get(module.getContext(), 8 * sizeof(Integer));
+  addTable(module, symbol, LLVM::LLVMArrayType::get(type, numbers.size()),
+           DenseElementsAttr::get(RankedTensorType::get({int64_t(numbers.size())}, type), numbers));
+}
+
+void HostCode::addTables() {
+  std::vector<int64_t> words;
+  std::vector<int32_t> rows;
+  llvm::StringMap<int> numbers;
+  SmallVector<Attribute> kernels;
+  for (Operation *op : launched) {
+    const Call &call = calls[op];
+    auto [kernel, fresh] = numbers.try_emplace(call.kernel, int(kernels.size()));
+    if (fresh)
+      kernels.push_back(FlatSymbolRefAttr::get(module.getContext(), call.kernel));
+    auto [first, end] = clearedLater(call.zeroed);
+    rows.insert(rows.end(), {kernel->second, int32_t(words.size()), int32_t(first), int32_t(end)});
+    words.insert(words.end(), call.words.begin(), call.words.end());
+  }
+  if (cleared.empty())
+    cleared.append({0, 0}); // a table has at least one row
+  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  addTable(module, "kernels", LLVM::LLVMArrayType::get(pointer, kernels.size()), ArrayAttr::get(module.getContext(), kernels));
+  addTable<int32_t>(module, "launches", rows);
+  addTable<int64_t>(module, "offsets", words);
+  addTable<int64_t>(module, "cleared", cleared);
+
+  EntryEmitter c(module, "clear_ranges", 0, 2); // first, end
+  c.function.setLinkage(LLVM::Linkage::Internal);
+  c.loop(c.argument(0), c.argument(1), [&](Value range) {
+    Value at = c.plus(c.number(c.i64, 0), range, 2);
+    Value behind = c.plus(at, c.number(c.i64, 1), 1);
+    c.call("cinch_zero", c.none, {c.context, c.entryOf("cleared", c.i64, at), c.entryOf("cleared", c.i64, behind)});
   });
-  EntryEmitter e(module, symbol, entry, counted);
+  c.finish();
+  EntryEmitter l(module, "launch_rows", 0, 2); // first, end
+  l.function.setLinkage(LLVM::Linkage::Internal);
+  l.loop(l.argument(0), l.argument(1), [&](Value row) {
+    auto column = [&](LaunchColumn column) {
+      Value at = l.plus(l.number(l.i64, column), row, kColumns);
+      return LLVM::SExtOp::create(l.builder, l.loc, l.i64, l.entryOf("launches", l.i32, at)).getResult();
+    };
+    l.call("clear_ranges", l.none, {l.context, column(kClearedFirst), column(kClearedEnd)});
+    l.call("cinch_launch", l.none,
+           {l.context, LLVM::TruncOp::create(l.builder, l.loc, l.i32, row), l.entryOf("kernels", l.pointer, column(kKernel)),
+            l.placeIn("offsets", l.i64, column(kWords))});
+  });
+  l.finish();
+}
+
+void HostCode::addEntry(func::FuncOp function, StringRef symbol, int entry, bool counted) {
+  EntryEmitter e(module, symbol, entry, counted ? 1 : 0);
   OpBuilder &b = e.builder;
   Block *end = nullptr; // where a closed gate leads
   Value index, example, position; // of the micro-batch; of the block of rows, in blocks
   std::function<void(Block &)> emit = [&](Block &block) {
+    int64_t first = 0, behind = 0; // launches that are still to be called
+    auto launchAll = [&] {
+      if (first < behind)
+        e.call("launch_rows", e.none, {e.context, e.number(e.i64, first), e.number(e.i64, behind)});
+      first = behind;
+    };
+    auto clear = [&](std::pair<int64_t, int64_t> ranges) {
+      if (ranges.first < ranges.second)
+        e.call("clear_ranges", e.none, {e.context, e.number(e.i64, ranges.first), e.number(e.i64, ranges.second)});
+    };
     for (Operation &op : block) {
+      auto rowBlocks = dyn_cast<plan::RowBlocksOp>(op.getParentOp());
+      if (isa<plan::KernelOp>(op) && !rowBlocks) {
+        int64_t launch = calls[&op].launch;
+        if (launch != behind) {
+          launchAll();
+          first = launch;
+        }
+        behind = launch + 1;
+        continue;
+      }
+      launchAll();
       if (isa<plan::KernelOp>(op)) {
         const Call &call = calls[&op];
         for (auto [offset, bytes] : call.zeroed)
-          e.zero(offset, bytes);
-        Value offsets;
-        if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp())) {
-          offsets = e.stack(call.words.size());
-          for (auto [i, word] : llvm::enumerate(call.words)) {
-            auto [perExample, perPosition] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
-            Value moved = e.plus(e.number(e.i64, word), example, perExample * int64_t(rows.getExamples()));
-            e.set(offsets, i, e.plus(moved, position, perPosition * int64_t(rows.getPositions())));
-          }
-        } else {
-          offsets = e.address(words[&op]);
+          e.call("cinch_zero", e.none, {e.context, e.number(e.i64, offset), e.number(e.i64, bytes)});
+        Value offsets = e.stack(call.words.size());
+        for (auto [i, word] : llvm::enumerate(call.words)) {
+          auto [perExample, perPosition] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
+          Value moved = e.plus(e.number(e.i64, word), example, perExample * int64_t(rowBlocks.getExamples()));
+          e.set(offsets, i, e.plus(moved, position, perPosition * int64_t(rowBlocks.getPositions())));
         }
         e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
       } else if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-        auto zeroed = loop->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr);
-        for (size_t i = 0; zeroed && i + 1 < size_t(zeroed.size()); i += 2)
-          e.zero(zeroed[i], zeroed[i + 1]);
-        Value count = counted ? e.count : e.number(e.i64, int64_t(loop.getCount()));
+        clear(clearedBefore.lookup(&op));
+        Value count = counted ? e.argument(0) : e.number(e.i64, int64_t(loop.getCount()));
         e.loop(count, [&](Value pass) {
           index = pass;
           e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), index});
@@ -394,13 +463,14 @@ void HostCode::addEntry(func::FuncOp function, StringRef symbol, int entry, bool
         b.setInsertionPointToEnd(update);
       }
     }
+    launchAll();
   };
   emit(function.getBody().front());
   if (end) {
     LLVM::BrOp::create(b, e.loc, ValueRange{}, end);
     b.setInsertionPointToEnd(end);
   }
-  LLVM::ReturnOp::create(b, e.loc, ValueRange{});
+  e.finish();
 }
 
 } // namespace cinch

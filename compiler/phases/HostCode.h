@@ -1,8 +1,9 @@
 // HostCode.h: scheduled functions become kernels and the code that calls them.
 //
-// Every plan.kernel becomes a launch of a kernel function; equal specs share one function. The host code is a straight line of
-// launches with constant offsets around the micro-batch loop; in a loop over blocks of rows, offsets move with the block. It
-// calls the functions of runtime.h and nothing else.
+// Every plan.kernel becomes a launch of a kernel function; equal specs share one function. Launches with constant offsets are
+// rows of a table, which one small function walks, so that code does not grow with the depth; around them stands the micro-batch
+// loop. In a loop over blocks of rows, offsets move with the block, and each launch is code of its own. Host code calls the
+// functions of runtime.h and nothing else.
 #ifndef CINCH_COMPILER_PHASES_HOSTCODE_H
 #define CINCH_COMPILER_PHASES_HOSTCODE_H
 
@@ -51,8 +52,9 @@ public:
 
   // Kernels of a scheduled function (assign-memory has run).
   mlir::LogicalResult addKernels(mlir::func::FuncOp function);
-  // After all kernels were added and lowered to the LLVM dialect: the entry point of a function. `entry` is its number for the
-  // runtime; if `counted`, the number of micro-batches is an argument.
+  // After all kernels were added and lowered to the LLVM dialect: the tables, and the functions that walk them; then the entry
+  // points of the functions, one by one. `entry` is its number for the runtime; if `counted`, the number of micro-batches is an argument.
+  void addTables();
   void addEntry(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
   // A constant string under a global name.
   void addText(llvm::StringRef symbol, llvm::StringRef text);
@@ -75,14 +77,17 @@ private:
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);
   int bodyNumber(std::vector<int64_t> body);
   int operationsNumber(KernelOperations list);
-  std::string offsetsGlobal(llvm::ArrayRef<int64_t> words);
+  // (offset, bytes) of the arena become rows of the table of cleared ranges: from which to before which.
+  std::pair<int64_t, int64_t> clearedLater(llvm::ArrayRef<std::pair<int64_t, int64_t>> ranges);
 
   mlir::ModuleOp module;
   kernels::TargetInfo target;
   int maxThreads;
   llvm::StringMap<std::string> functions; // key of a spec -> name
   llvm::DenseMap<mlir::Operation *, Call> calls;
-  llvm::StringMap<std::string> globals;
+  llvm::SmallVector<mlir::Operation *> launched; // per number of a launch
+  llvm::SmallVector<int64_t> cleared;            // offset, bytes, ..
+  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> clearedBefore; // loops over micro-batches
   std::map<std::vector<int64_t>, int> bodyNumbers;
   llvm::StringMap<int> operationsNumbers;
 };

@@ -15,8 +15,8 @@ using namespace mlir;
 
 namespace cinch {
 
-using llvm::json::Array;
-using llvm::json::Object;
+// Written in one go, key by key: a tree of it would take several times the memory of the whole plan of a deep program.
+using llvm::json::OStream;
 
 static const char *dtypeOf(kernels::Elem elem) {
   switch (elem) {
@@ -28,119 +28,114 @@ static const char *dtypeOf(kernels::Elem elem) {
   return "";
 }
 
-static Array shapeArray(llvm::ArrayRef<int64_t> shape) {
-  Array array;
-  for (int64_t size : shape)
-    array.push_back(size);
-  return array;
+static void numbers(OStream &out, StringRef key, llvm::ArrayRef<int64_t> list) {
+  out.attributeArray(key, [&] {
+    for (int64_t number : list)
+      out.value(number);
+  });
+}
+
+static void texts(OStream &out, StringRef key, llvm::ArrayRef<std::string> list) {
+  out.attributeArray(key, [&] {
+    for (const std::string &text : list)
+      out.value(text);
+  });
+}
+
+// An array of objects: `write` has each member's key written.
+template <typename List, typename Write> static void objects(OStream &out, StringRef key, const List &list, Write write) {
+  out.attributeArray(key, [&] {
+    for (const auto &item : list)
+      out.object([&] { write(item); });
+  });
 }
 
 // The shape of one example.
-static Array exampleShape(Value value) {
-  Array array;
+static std::vector<int64_t> exampleShape(Value value) {
+  std::vector<int64_t> sizes;
   auto shape = analysis::shapeOf(value);
   for (size_t i = 0; i < shape.size(); ++i)
     if (int(i) != analysis::batchAxisOf(value))
-      array.push_back(shape[i]);
-  return array;
+      sizes.push_back(shape[i]);
+  return sizes;
 }
 
-static Object initOf(const Init &init) {
-  return Object{{"kind", nameOf(init.kind)}, {"a", init.a}};
-}
-
-static Array datasets(const Program &program) {
+static void datasets(OStream &out, const Program &program) {
   static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
   const char *floating = program.train.f64 ? "F64" : "F32";
-  Array all;
-  for (const Dataset &data : program.datasets) {
-    Array files, fields;
-    for (const std::string &file : data.files)
-      files.push_back(file);
-    for (const Field &field : data.fields) {
-      Object entry{{"name", field.name},
-                   {"dtype", field.type.dtype == DType::F32 ? floating : field.type.dtype == DType::I32 ? "I32" : "BOOL"},
-                   {"shape", shapeArray(llvm::ArrayRef<int64_t>(field.type.shape).drop_front(1))},
-                   {"scale", field.scale}};
-      if (!field.from.empty()) {
-        Array from;
-        for (const std::string &name : field.from)
-          from.push_back(name);
-        entry["from"] = std::move(from);
-      }
+  objects(out, "datasets", program.datasets, [&](const Dataset &data) {
+    out.attribute("name", data.name);
+    out.attribute("source", sources[data.source]);
+    texts(out, "files", data.files);
+    objects(out, "fields", data.fields, [&](const Field &field) {
+      out.attribute("name", field.name);
+      out.attribute("dtype", field.type.dtype == DType::F32 ? floating : field.type.dtype == DType::I32 ? "I32" : "BOOL");
+      numbers(out, "shape", llvm::ArrayRef<int64_t>(field.type.shape).drop_front(1));
+      out.attribute("scale", field.scale);
+      if (!field.from.empty())
+        texts(out, "from", field.from);
       if (field.hasBelow)
-        entry["below"] = field.below;
+        out.attribute("below", field.below);
       if (field.hasExcept)
-        entry["except"] = field.except;
-      fields.push_back(std::move(entry));
-    }
-    all.push_back(Object{{"name", data.name}, {"source", sources[data.source]}, {"files", std::move(files)},
-                         {"fields", std::move(fields)}, {"window", data.window}, {"stride", data.stride},
-                         {"header", data.header}, {"token_bits", data.tokenBits}, {"csv_header", data.csvHeader},
-                         {"separator", data.separator}, {"shuffle", data.shuffle}});
-  }
-  return all;
+        out.attribute("except", field.except);
+    });
+    out.attribute("window", data.window);
+    out.attribute("stride", data.stride);
+    out.attribute("header", data.header);
+    out.attribute("token_bits", data.tokenBits);
+    out.attribute("csv_header", data.csvHeader);
+    out.attribute("separator", data.separator);
+    out.attribute("shuffle", data.shuffle);
+  });
 }
 
-static Object trainSettings(const Train &train) {
-  Array every;
-  for (const Every &item : train.every) {
-    static const char *kinds[] = {"eval", "checkpoint", "log"};
-    every.push_back(Object{{"steps", item.steps}, {"kind", kinds[item.kind]}, {"dataset", item.dataset},
-                           {"batches", item.batches}, {"dir", item.dir}, {"keep", item.keep}, {"best", item.best},
-                           {"best_is_max", item.bestIsMax}, {"csv", item.csv}, {"jsonl", item.jsonl},
-                           {"tensorboard", item.tensorboard}});
-  }
-  return Object{{"dataset", train.dataset}, {"clip_norm", train.clipNorm}, {"every", std::move(every)}};
+static void trainSettings(OStream &out, const Train &train) {
+  static const char *kinds[] = {"eval", "checkpoint", "log"};
+  out.attribute("dataset", train.dataset);
+  out.attribute("clip_norm", train.clipNorm);
+  objects(out, "every", train.every, [&](const Every &item) {
+    out.attribute("steps", item.steps);
+    out.attribute("kind", kinds[item.kind]);
+    out.attribute("dataset", item.dataset);
+    out.attribute("batches", item.batches);
+    out.attribute("dir", item.dir);
+    out.attribute("keep", item.keep);
+    out.attribute("best", item.best);
+    out.attribute("best_is_max", item.bestIsMax);
+    out.attribute("csv", item.csv);
+    out.attribute("jsonl", item.jsonl);
+    out.attribute("tensorboard", item.tensorboard);
+  });
 }
 
-static Array nameMaps(const Program &program) {
-  Array maps;
-  for (const NameMap &map : program.nameMaps) {
-    Array mappings;
-    for (const NameMap::Mapping &mapping : map.mappings)
-      mappings.push_back(Object{{"ours", mapping.ours}, {"theirs", mapping.theirs}, {"transposed", mapping.transposed}});
-    maps.push_back(Object{{"name", map.name}, {"mappings", std::move(mappings)}});
-  }
-  return maps;
-}
+// A named value that a function hands out.
+struct Result {
+  Value value;
+  StringRef name;
+  int64_t offset;
+  bool perExample; // handed out in the loop, one an example, or behind it
+};
 
-static Array runValueList(const Train &train) {
-  static const char *kinds[] = {"at_least_0", "positive", "below_1", "count", "whole"};
-  Array all;
-  std::vector<RunValue> values = runValues(train);
-  for (size_t place = 0; place < values.size(); ++place)
-    if (const RunValue &value = values[place]; !value.key.empty())
-      all.push_back(Object{{"key", value.key}, {"place", int64_t(place)}, {"value", value.value}, {"kind", kinds[value.kind]},
-                           {"zero_decides", value.zeroDecides}});
-  return all;
-}
-
-static Array described(const Program &program) {
-  Described d = describedTraining(program);
-  Array all;
-  for (bool decides : {true, false})
-    for (const auto &[key, text] : decides ? d.decides : d.besides)
-      all.push_back(Object{{"key", key}, {"text", text}, {"decides", decides}});
-  return all;
-}
-
-// Named values that a function hands out: in the loop (one an example) or behind it.
-static void results(func::FuncOp function, Array &scalars, Array &perExample) {
+static std::vector<Result> resultsOf(func::FuncOp function) {
+  std::vector<Result> results;
   function.walk([&](plan::ResultsOp op) {
-    for (auto [value, name, offset] : llvm::zip(op.getValues(), op.getNames(), *op.getReads())) {
-      Object entry{{"name", cast<StringAttr>(name).getValue()},
-                   {"dtype", dtypeOf(analysis::elemOf(value))},
-                   {"offset", offset}};
-      if (isa<plan::MicrobatchesOp>(op->getParentOp())) {
-        entry["shape"] = exampleShape(value);
-        perExample.push_back(std::move(entry));
-      } else {
-        if (!analysis::shapeOf(value).empty())
-          entry["shape"] = shapeArray(analysis::shapeOf(value));
-        scalars.push_back(std::move(entry));
-      }
-    }
+    bool inLoop = isa<plan::MicrobatchesOp>(op->getParentOp());
+    for (auto [value, name, offset] : llvm::zip(op.getValues(), op.getNames(), *op.getReads()))
+      results.push_back({value, cast<StringAttr>(name).getValue(), offset, inLoop});
+  });
+  return results;
+}
+
+static void results(OStream &out, StringRef key, llvm::ArrayRef<Result> list, bool perExample) {
+  auto ofThese = llvm::make_filter_range(list, [&](const Result &result) { return result.perExample == perExample; });
+  objects(out, key, ofThese, [&](const Result &result) {
+    out.attribute("name", result.name);
+    out.attribute("dtype", dtypeOf(analysis::elemOf(result.value)));
+    out.attribute("offset", result.offset);
+    if (perExample)
+      numbers(out, "shape", exampleShape(result.value));
+    else if (!analysis::shapeOf(result.value).empty())
+      numbers(out, "shape", analysis::shapeOf(result.value));
   });
 }
 
@@ -149,8 +144,8 @@ static int64_t offsetOf(func::FuncOp function, unsigned argument) {
 }
 
 // The names of the values that depend on a field.
-static Array dependents(const Graph &graph, const std::vector<NamedValue> &values, int64_t field) {
-  Array names;
+static std::vector<std::string> dependents(const Graph &graph, const std::vector<NamedValue> &values, int64_t field) {
+  std::vector<std::string> names;
   for (const NamedValue &value : values) {
     std::vector<bool> reached(graph.ops.size());
     reached[value.op] = true;
@@ -169,150 +164,231 @@ static Array dependents(const Graph &graph, const std::vector<NamedValue> &value
   return names;
 }
 
-static Object entryObject(func::FuncOp function, const EntryPlan &plan, const Program &program) {
-  Array fields, scalars, perExample;
+static void entry(OStream &out, func::FuncOp function, const EntryPlan &plan, const Program &program) {
   int64_t valid = -1;
-  for (BlockArgument argument : function.getArguments()) {
-    unsigned number = argument.getArgNumber();
-    if (auto index = function.getArgAttrOfType<IntegerAttr>(number, nn::kFieldAttr)) {
-      Object field{{"index", index.getInt()},
-                   {"offset", offsetOf(function, number)},
-                   {"bytes", analysis::elementsOf(argument) * kernels::bytesOf(analysis::elemOf(argument))}};
-      if (plan.name == "eval")
-        field["needed_by"] = dependents(program.evaluation, program.metrics, index.getInt());
-      if (plan.name == "predict")
-        field["needed_by"] = dependents(program.prediction, program.results, index.getInt());
-      fields.push_back(std::move(field));
-    }
-    if (function.getArgAttr(number, nn::kValidRowsAttr))
-      valid = offsetOf(function, number);
-  }
-  results(function, scalars, perExample);
   const solve::Decision &decision = plan.outcome.result.plan.decision;
-  return Object{{"name", plan.name}, {"microbatch", decision.microbatch},
-                {"count", plan.name == "train" ? decision.count : 0}, {"fields", std::move(fields)}, {"valid", valid},
-                {"scalars", std::move(scalars)}, {"results", std::move(perExample)}, {"bytes", plan.arenaBytes}};
+  out.attribute("name", plan.name);
+  out.attribute("microbatch", decision.microbatch);
+  out.attribute("count", plan.name == "train" ? decision.count : 0);
+  out.attributeArray("fields", [&] {
+    for (BlockArgument argument : function.getArguments()) {
+      unsigned number = argument.getArgNumber();
+      if (function.getArgAttr(number, nn::kValidRowsAttr))
+        valid = offsetOf(function, number);
+      auto index = function.getArgAttrOfType<IntegerAttr>(number, nn::kFieldAttr);
+      if (!index)
+        continue;
+      out.object([&] {
+        out.attribute("index", index.getInt());
+        out.attribute("offset", offsetOf(function, number));
+        out.attribute("bytes", analysis::elementsOf(argument) * kernels::bytesOf(analysis::elemOf(argument)));
+        if (plan.name == "eval")
+          texts(out, "needed_by", dependents(program.evaluation, program.metrics, index.getInt()));
+        if (plan.name == "predict")
+          texts(out, "needed_by", dependents(program.prediction, program.results, index.getInt()));
+      });
+    }
+  });
+  out.attribute("valid", valid);
+  std::vector<Result> handedOut = resultsOf(function);
+  results(out, "scalars", handedOut, false);
+  results(out, "results", handedOut, true);
+  out.attribute("bytes", plan.arenaBytes);
 }
 
-static Array buffers(const std::vector<LaunchInfo::Buffer> &list) {
-  Array array;
-  for (const LaunchInfo::Buffer &buffer : list)
-    array.push_back(Object{{"word", buffer.word}, {"count", buffer.count}, {"dtype", dtypeOf(buffer.elem)}});
-  return array;
+static void buffers(OStream &out, StringRef key, const std::vector<LaunchInfo::Buffer> &list) {
+  objects(out, key, list, [&](const LaunchInfo::Buffer &buffer) {
+    out.attribute("word", buffer.word);
+    out.attribute("count", buffer.count);
+    if (buffer.elem != kernels::Elem::F32)
+      out.attribute("dtype", dtypeOf(buffer.elem));
+  });
 }
 
-static Object operationsObject(const KernelOperations &list, const std::string &source) {
-  Array all;
-  for (const KernelOperations::Operation &op : list.operations) {
-    Object entry{{"name", op.name}, {"line", op.line}};
+static void operations(OStream &out, const KernelOperations &list, const std::string &source) {
+  out.attributeArray("nodes", [&] {
+    for (int number : list.ofNode)
+      out.value(number);
+  });
+  objects(out, "list", list.operations, [&](const KernelOperations::Operation &op) {
+    out.attribute("name", op.name);
+    out.attribute("line", op.line);
     if (op.file != source)
-      entry["file"] = op.file;
+      out.attribute("file", op.file);
     if (op.ofExamples)
-      entry["batch"] = true;
-    all.push_back(std::move(entry));
+      out.attribute("batch", true);
+  });
+}
+
+static void launch(OStream &out, const LaunchInfo &launch, const std::string &source) {
+  out.attribute("kernel", launch.kernel);
+  out.attribute("line", launch.line);
+  out.attribute("text", launch.text);
+  if (launch.file != source)
+    out.attribute("file", launch.file);
+  if (launch.operations >= 0) {
+    buffers(out, "outputs", launch.outputs);
+    out.attribute("ops", launch.operations);
+    if (launch.body >= 0)
+      out.attribute("body", launch.body);
+    else
+      buffers(out, "inputs", launch.inputs);
   }
-  return Object{{"nodes", Array(list.ofNode)}, {"list", std::move(all)}};
+  if (launch.examples > 0)
+    out.attribute("examples", launch.examples);
+}
+
+static void stored(OStream &out, func::FuncOp train, BlockArgument argument, StringRef path) {
+  out.attribute("path", path);
+  out.attribute("dtype", dtypeOf(analysis::elemOf(argument)));
+  numbers(out, "shape", analysis::shapeOf(argument));
+  out.attribute("offset", offsetOf(train, argument.getArgNumber()));
+}
+
+static void parametersAndSlots(OStream &out, func::FuncOp train, const Program &program) {
+  llvm::StringMap<const Parameter *> named;
+  for (const Parameter &parameter : program.parameters)
+    named[parameter.path] = &parameter;
+  auto argumentsWith = [&](StringRef attribute, auto write) {
+    for (BlockArgument argument : train.getArguments())
+      if (auto name = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attribute))
+        write(argument, name.getValue());
+  };
+  out.attributeArray("parameters", [&] {
+    argumentsWith(nn::kPathAttr, [&](BlockArgument argument, StringRef path) {
+      const Parameter &parameter = *named.at(path);
+      out.object([&] {
+        stored(out, train, argument, path);
+        out.attribute("frozen", parameter.frozen);
+        out.attribute("state", parameter.state);
+        out.attributeObject("init", [&] {
+          out.attribute("kind", nameOf(parameter.init.kind));
+          out.attribute("a", parameter.init.a);
+        });
+        if (parameter.averageOf >= 0)
+          out.attribute("average_of", program.parameters[parameter.averageOf].path);
+      });
+    });
+  });
+  out.attributeArray("slots", [&] {
+    argumentsWith(nn::kSlotAttr, [&](BlockArgument argument, StringRef path) { out.object([&] { stored(out, train, argument, path); }); });
+  });
+}
+
+// Where the gate and the logs find their scalars.
+static void gate(OStream &out, func::FuncOp train, const Program &program) {
+  std::map<std::string, int64_t> offsets{{"loss", -1}, {"norm", -1}, {"lr", -1}};
+  for (const Result &result : resultsOf(train))
+    offsets[result.name.str()] = result.offset;
+  for (auto &[name, offset] : offsets)
+    out.attribute(name, offset);
+  out.attribute("dtype", program.train.f64 ? "F64" : "F32");
+}
+
+// What --set replaces, and what a resumed run is compared with.
+static void runValueList(OStream &out, const Program &program) {
+  static const char *kinds[] = {"at_least_0", "positive", "below_1", "count", "whole"};
+  std::vector<RunValue> values = runValues(program.train);
+  out.attributeArray("values", [&] {
+    for (size_t place = 0; place < values.size(); ++place)
+      if (const RunValue &value = values[place]; !value.key.empty())
+        out.object([&] {
+          out.attribute("key", value.key);
+          out.attribute("place", int64_t(place));
+          out.attribute("value", value.value);
+          out.attribute("kind", kinds[value.kind]);
+          out.attribute("zero_decides", value.zeroDecides);
+        });
+  });
+  Described described = describedTraining(program);
+  out.attributeArray("described", [&] {
+    for (bool decides : {true, false})
+      for (const auto &[key, text] : decides ? described.decides : described.besides)
+        out.object([&, &key = key, &text = text] {
+          out.attribute("key", key);
+          out.attribute("text", text);
+          out.attribute("decides", decides);
+        });
+  });
+}
+
+// Files of parameters that the program starts from, and what they are called there.
+static void startingFiles(OStream &out, const Program &program) {
+  if (!program.nameMaps.empty())
+    objects(out, "names", program.nameMaps, [&](const NameMap &map) {
+      out.attribute("name", map.name);
+      objects(out, "mappings", map.mappings, [&](const NameMap::Mapping &mapping) {
+        out.attribute("ours", mapping.ours);
+        out.attribute("theirs", mapping.theirs);
+        out.attribute("transposed", mapping.transposed);
+      });
+    });
+  if (!program.train.initFile.empty())
+    out.attributeObject("init", [&] {
+      out.attribute("file", program.train.initFile);
+      out.attribute("names", program.train.initNames);
+    });
+}
+
+// Text goes in, logits over the same positions come out: such a model can write.
+static void modelText(OStream &out, const Program &program) {
+  const Dataset &data = program.datasets[program.train.dataset];
+  if ((data.source != Dataset::Text && data.source != Dataset::Tokens) || program.modelResult < 0)
+    return;
+  const TensorType &logits = program.prediction.ops[program.results[program.modelResult].op].type;
+  if (logits.dtype != DType::F32 || logits.shape.size() != 3 || logits.batch != 0 || logits.shape[1] > data.window)
+    return;
+  out.attributeObject("model_text", [&] {
+    out.attribute("field", 0);
+    out.attribute("length", logits.shape[1]);
+    out.attribute("vocab", logits.shape[2]);
+    out.attribute("result", program.modelResult);
+  });
 }
 
 std::string metadataText(const MetadataInput &in) {
   const Program &program = in.program;
-  Array parameters, slots, entries, launches, lines;
-  func::FuncOp train;
-  for (const EntryPlan &plan : in.entries) {
-    auto function = cast<func::FuncOp>(SymbolTable::lookupSymbolIn(in.module, plan.function));
-    if (plan.name == "train")
-      train = function;
-    entries.push_back(entryObject(function, plan, program));
-  }
-  for (BlockArgument argument : train.getArguments()) {
-    unsigned number = argument.getArgNumber();
-    const char *dtype = dtypeOf(analysis::elemOf(argument));
-    if (auto path = train.getArgAttrOfType<StringAttr>(number, nn::kPathAttr)) {
-      for (const Parameter &parameter : program.parameters)
-        if (parameter.path == path.getValue()) {
-          Object entry{{"path", path.getValue()}, {"dtype", dtype},
-                                      {"shape", shapeArray(analysis::shapeOf(argument))},
-                                      {"offset", offsetOf(train, number)}, {"frozen", parameter.frozen},
-                                      {"state", parameter.state}, {"init", initOf(parameter.init)}};
-          if (parameter.averageOf >= 0)
-            entry["average_of"] = program.parameters[parameter.averageOf].path;
-          parameters.push_back(std::move(entry));
-        }
-    } else if (auto slot = train.getArgAttrOfType<StringAttr>(number, nn::kSlotAttr)) {
-      slots.push_back(Object{{"path", slot.getValue()}, {"dtype", dtype},
-                             {"shape", shapeArray(analysis::shapeOf(argument))}, {"offset", offsetOf(train, number)}});
-    }
-  }
-  std::string source(in.sources.name(1));
-  for (const LaunchInfo &launch : in.host.launches) {
-    Object entry{{"kernel", launch.kernel}, {"line", launch.line}, {"text", launch.text}};
-    if (launch.file != source)
-      entry["file"] = launch.file;
-    if (launch.operations >= 0) {
-      entry["outputs"] = buffers(launch.outputs);
-      entry["ops"] = launch.operations;
-      if (launch.body >= 0)
-        entry["body"] = launch.body;
-      else
-        entry["inputs"] = buffers(launch.inputs);
-    }
-    if (launch.examples > 0)
-      entry["examples"] = launch.examples;
-    launches.push_back(std::move(entry));
-  }
-  Array bodies, operations;
-  for (const std::vector<int64_t> &body : in.host.bodies)
-    bodies.push_back(Array(body));
-  for (const KernelOperations &list : in.host.operations)
-    operations.push_back(operationsObject(list, source));
-  for (const std::string &line : in.planLines)
-    lines.push_back(line);
-  Object gate{{"loss", -1}, {"norm", -1}, {"lr", -1}, {"dtype", program.train.f64 ? "F64" : "F32"}};
-  train.walk([&](plan::ResultsOp op) {
-    for (auto [name, offset] : llvm::zip(op.getNames(), *op.getReads()))
-      gate[cast<StringAttr>(name).getValue()] = offset;
+  auto functionOf = [&](const EntryPlan &plan) {
+    return cast<func::FuncOp>(SymbolTable::lookupSymbolIn(in.module, plan.function));
+  };
+  func::FuncOp train = functionOf(in.entries.front());
+  std::string source(in.sources.name(1)), text;
+  llvm::raw_string_ostream stream(text);
+  OStream out(stream);
+  out.object([&] {
+    out.attribute("program", program.modelName);
+    out.attribute("hash", in.hash);
+    out.attribute("source", source);
+    out.attribute("version", kVersion);
+    out.attribute("seed", int64_t(program.train.seed));
+    out.attribute("batch", program.batch);
+    out.attribute("steps", program.train.steps);
+    out.attribute("epochs", program.train.epochs);
+    out.attribute("precision", program.train.f64 ? "f64" : "f32");
+    out.attribute("arena_bytes", in.arenaBytes);
+    out.attribute("budget", in.budget);
+    out.attribute("allowance", in.allowance);
+    out.attribute("max_threads", in.maxThreads);
+    out.attribute("persistent_bytes", in.persistentBytes);
+    parametersAndSlots(out, train, program);
+    datasets(out, program);
+    out.attributeObject("train", [&] { trainSettings(out, program.train); });
+    objects(out, "entries", in.entries, [&](const EntryPlan &plan) { entry(out, functionOf(plan), plan, program); });
+    out.attributeObject("gate", [&] { gate(out, train, program); });
+    runValueList(out, program);
+    startingFiles(out, program);
+    objects(out, "launches", in.host.launches, [&](const LaunchInfo &each) { launch(out, each, source); });
+    out.attributeArray("bodies", [&] {
+      for (const std::vector<int64_t> &body : in.host.bodies)
+        out.array([&] {
+          for (int64_t number : body)
+            out.value(number);
+        });
+    });
+    objects(out, "operations", in.host.operations, [&](const KernelOperations &list) { operations(out, list, source); });
+    texts(out, "plan", in.planLines);
+    modelText(out, program);
   });
-  Object meta{{"program", program.modelName},
-              {"hash", in.hash},
-              {"source", source},
-              {"version", kVersion},
-              {"seed", int64_t(program.train.seed)},
-              {"batch", program.batch},
-              {"steps", program.train.steps},
-              {"epochs", program.train.epochs},
-              {"precision", program.train.f64 ? "f64" : "f32"},
-              {"arena_bytes", in.arenaBytes},
-              {"budget", in.budget},
-              {"allowance", in.allowance},
-              {"max_threads", in.maxThreads},
-              {"persistent_bytes", in.persistentBytes},
-              {"parameters", std::move(parameters)},
-              {"slots", std::move(slots)},
-              {"datasets", datasets(program)},
-              {"train", trainSettings(program.train)},
-              {"entries", std::move(entries)},
-              {"gate", std::move(gate)},
-              {"values", runValueList(program.train)},
-              {"described", described(program)},
-              {"launches", std::move(launches)},
-              {"bodies", std::move(bodies)},
-              {"operations", std::move(operations)},
-              {"plan", std::move(lines)}};
-  if (!program.nameMaps.empty())
-    meta["names"] = nameMaps(program);
-  if (!program.train.initFile.empty())
-    meta["init"] = Object{{"file", program.train.initFile}, {"names", program.train.initNames}};
-  // Text goes in, logits over the same positions come out: such a model can write.
-  const Dataset &data = program.datasets[program.train.dataset];
-  if ((data.source == Dataset::Text || data.source == Dataset::Tokens) && program.modelResult >= 0) {
-    const TensorType &logits = program.prediction.ops[program.results[program.modelResult].op].type;
-    if (logits.dtype == DType::F32 && logits.shape.size() == 3 && logits.batch == 0 && logits.shape[1] <= data.window)
-      meta["model_text"] = Object{{"field", 0}, {"length", logits.shape[1]}, {"vocab", logits.shape[2]},
-                                  {"result", program.modelResult}};
-  }
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  out << llvm::json::Value(std::move(meta));
   return text;
 }
 

@@ -22,10 +22,14 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
     if (failed(decided))
       return signalPassFailure();
     Builder attributes(&getContext());
+    SmallVector<DictionaryAttr> named; // set at once: one by one, each would write the list of all anew
     for (auto [argument, offset] : llvm::zip_equal(function.getArguments(), decided->arguments)) {
       offsets[argument] = offset;
-      function.setArgAttr(argument.getArgNumber(), "plan.offset", attributes.getI64IntegerAttr(offset));
+      NamedAttrList known(function.getArgAttrDict(argument.getArgNumber()));
+      known.set("plan.offset", attributes.getI64IntegerAttr(offset));
+      named.push_back(known.getDictionary(&getContext()));
     }
+    function.setAllArgAttrs(named);
     if (failed(assign(function.getBody().front(), *decided)))
       return signalPassFailure();
     function->setAttr(kArenaAttr, attributes.getI64IntegerAttr(decided->arenaBytes));

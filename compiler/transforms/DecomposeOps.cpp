@@ -165,6 +165,24 @@ public:
     return b.make<nn::CastOp>(type, b.sum(numbers, llvm::to_vector(op.getAxes())));
   }
 
+  // Of many operands: what groups of them join to, joined. A kernel asks for every element which operand it comes from, and is
+  // written out for each of them.
+  Value concat(nn::ConcatOp op) {
+    constexpr size_t kMost = 32;
+    SmallVector<Value> parts(op->getOperands());
+    if (parts.size() <= kMost)
+      return {};
+    while (parts.size() > 1) {
+      SmallVector<Value> groups;
+      for (ArrayRef<Value> rest = parts; !rest.empty(); rest = rest.drop_front(std::min(rest.size(), kMost))) {
+        ArrayRef<Value> group = rest.take_front(kMost);
+        groups.push_back(group.size() == 1 ? group.front() : b.make<nn::ConcatOp>(group, op.getAxis()).getResult());
+      }
+      parts = std::move(groups);
+    }
+    return parts.front();
+  }
+
 private:
   Value isExcept(Value y, int64_t except) { return b.compare(nn::Comparison::EQ, y, b.like(y, double(except))); }
   // A label that is surely inside its axis, for the gather.
@@ -203,6 +221,10 @@ struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
           .Case<nn::CrossEntropyOp>([&](auto o) { values = {decomposer.crossEntropy(o)}; })
           .Case<nn::CrossEntropyGradOp>([&](auto o) { values = {decomposer.crossEntropyGrad(o)}; })
           .Case<nn::SumSquaresOp>([&](auto o) { values = {decomposer.sumSquares(o)}; })
+          .Case<nn::ConcatOp>([&](auto o) {
+            if (Value joined = decomposer.concat(o))
+              values = {joined};
+          })
           .Case<nn::ReduceOp>([&](auto o) {
             if (Value count = decomposer.count(o))
               values = {count};

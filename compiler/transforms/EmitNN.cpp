@@ -108,8 +108,7 @@ func::FuncOp Emitter::openFunction(StringRef name, bool withValidRows) {
   Block *block = &function.getBody().emplaceBlock();
   for (auto [type, place] : llvm::zip_equal(types, places))
     block->addArgument(type, place);
-  for (auto [i, attribute] : llvm::enumerate(attributes))
-    function.setArgAttrs(i, attribute);
+  function.setAllArgAttrs(attributes); // one by one, each would write the list of all anew
   builder.setInsertionPointToEnd(block);
   return function;
 }

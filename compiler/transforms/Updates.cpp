@@ -34,6 +34,8 @@ public:
   void average(BlockArgument average, DictionaryAttr rule);
   Value rate(unsigned optimizer);
   IntegerAttr clipNormPlace() { return placeOf(places.size() - 3); }
+  // The function's type and the attributes of its arguments, once all slots are there: its type is written out anew for each change.
+  void finish(TypeRange results);
 
   SmallVector<Named> parameters, averages, slots;
 
@@ -50,6 +52,7 @@ private:
   Builder attributes;
   DenseMap<unsigned, Value> rates;
   ArrayRef<int64_t> places; // of the optimizers, the schedule, clip norm, clip value, averages; empty: all are constants
+  SmallVector<DictionaryAttr> slotAttributes; // one an argument behind those of the function's type
 };
 } // namespace
 
@@ -77,11 +80,19 @@ Value UpdateBuilder::rate(unsigned optimizer) {
 }
 
 Value UpdateBuilder::slot(BlockArgument parameter, StringRef name) {
-  unsigned number = function.getNumArguments();
-  auto named = attributes.getDictionaryAttr(attributes.getNamedAttr(nn::kSlotAttr, attributes.getStringAttr(name)));
-  if (failed(function.insertArgument(number, parameter.getType(), named, parameter.getLoc())))
-    llvm::report_fatal_error("an argument could not be added to @train");
-  return function.getArgument(number);
+  slotAttributes.push_back(
+      attributes.getDictionaryAttr(attributes.getNamedAttr(nn::kSlotAttr, attributes.getStringAttr(name))));
+  return function.getBody().front().addArgument(parameter.getType(), parameter.getLoc());
+}
+
+void UpdateBuilder::finish(TypeRange results) {
+  SmallVector<DictionaryAttr> all;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    all.push_back(function.getArgAttrDict(i));
+  all.append(slotAttributes);
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(), results));
+  function.setAllArgAttrs(all);
 }
 
 Value UpdateBuilder::filled(Value like, double number, size_t part) {
@@ -146,9 +157,9 @@ void UpdateBuilder::average(BlockArgument average, DictionaryAttr rule) {
 void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, const DenseMap<Value, Value> &gradients,
                   nn::GradientBuilder &builder) {
   UpdateBuilder updates(function, training, builder);
-  SmallVector<BlockArgument> trained;
+  SmallVector<BlockArgument> trained, arguments(function.getArguments()); // without those that updates add
   SmallVector<Value> ordered;
-  for (BlockArgument argument : function.getArguments())
+  for (BlockArgument argument : arguments)
     if (Value gradient = gradients.lookup(argument)) {
       trained.push_back(argument);
       ordered.push_back(gradient);
@@ -166,7 +177,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
     builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
     updates.update(argument, gradient, factor);
   }
-  for (BlockArgument argument : function.getArguments())
+  for (BlockArgument argument : arguments)
     if (auto rule = function.getArgAttrOfType<DictionaryAttr>(argument.getArgNumber(), nn::kAverageAttr)) {
       builder.setLocation(argument.getLoc());
       updates.average(argument, rule);
@@ -184,8 +195,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
   results.push_back({rate, nn::kNameAttr, "lr"});
   SmallVector<Value> values = llvm::map_to_vector(results, [](const Named &named) { return named.value; });
   exit->setOperands(values);
-  function.setFunctionType(
-      FunctionType::get(function.getContext(), function.getArgumentTypes(), ValueRange(values).getTypes()));
+  updates.finish(ValueRange(values).getTypes());
   SmallVector<Attribute> names = llvm::map_to_vector(results, [&](const Named &named) -> Attribute {
     return attributes.getDictionaryAttr(attributes.getNamedAttr(named.attribute, attributes.getStringAttr(named.name)));
   });
