@@ -1,5 +1,6 @@
 // Diagnostics.cpp: collecting, sorting, codes, spelling. How they are printed: PrintDiagnostics.cpp.
 #include "compiler/frontend/Diagnostics.h"
+#include "compiler/frontend/ForeignWords.h"
 
 #include <algorithm>
 #include <map>
@@ -97,8 +98,12 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
     else if (result[it->second].paths != diagnostic.paths)
       ++result[it->second].instances;
   }
-  for (Diagnostic &diagnostic : result)
+  for (Diagnostic &diagnostic : result) {
+    if (diagnostic.span.file > 0) // the user's text
+      if (const ForeignWord *word = foreignWord(diagnostic.code, sources.text(diagnostic.span.file), diagnostic.span.begin))
+        diagnostic.helps = {word->help};
     shorten(diagnostic);
+  }
   // The user's files before the prelude (file 0), each from the top.
   auto place = [](const Diagnostic &d) {
     return std::make_tuple(d.span.file == 0, d.span.file, d.span.begin, d.span.end);

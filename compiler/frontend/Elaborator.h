@@ -314,6 +314,7 @@ private:
   void readClip(const ast::Setting &setting, Frame &frame);
   void readPrecision(const ast::Setting &setting, Frame &frame);
   bool oneWord(const ast::Setting &setting, const char *form, Frame &frame);
+  std::string settingWithEqual(const char *key, const char *other) const;
   void applySettings();
   void checkKeys();
   void checkPlan();

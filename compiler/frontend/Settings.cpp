@@ -48,6 +48,14 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
         .help(didYouMean(word.text, {"f32", "f64", "bf16"}));
 }
 
+// `epochs = 10` defines a name.
+std::string Elaborator::settingWithEqual(const char *key, const char *other) const {
+  for (const Statement &statement : train->clauses)
+    if (statement.kind == StatementKind::Define && (statement.names[0].text == key || statement.names[0].text == other))
+      return "settings have no `=`: write `" + statement.names[0].text + " " + textOf(statement.values[0]->span) + "`";
+  return "";
+}
+
 // ---- The keys of train --------------------------------------------------------------------------------------------
 void Elaborator::checkKeys() {
   Frame frame = fileFrame;
@@ -129,9 +137,9 @@ void Elaborator::checkKeys() {
   checkGrain();
   checkNameMaps();
   if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
-    report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame);
+    report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame).help(settingWithEqual("steps", "epochs"));
   if (!seen.count("optimizer"))
-    report(Code::E0604, train->header, "`train` needs an `optimizer`", frame);
+    report(Code::E0604, train->header, "`train` needs an `optimizer`", frame).help(settingWithEqual("optimizer", "optimizer"));
   if (settings.optimizers.empty())
     return;
   for (size_t i = 0; i < program.parameters.size(); ++i) {
