@@ -61,6 +61,7 @@ def quick_suites():
         python("execute/fuzz_plans.py"),
         python("execute/grain.py"),
         python("execute/masked.py"),
+        python("execute/scan.py"),
         python("execute/cpus.py"),
         python("execute/overflow.py"),
         python("execute/resume.py"),

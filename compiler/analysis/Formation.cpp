@@ -2,6 +2,7 @@
 #include "compiler/analysis/Formation.h"
 #include "compiler/analysis/Specs.h"
 #include "compiler/solve/Evaluate.h"
+#include "dialects/nn/NN.h"
 
 using namespace mlir;
 
@@ -328,7 +329,7 @@ bool Formation::place(Value value) {
   return true;
 }
 
-// A product or attention, at one extent.
+// A product, attention or a loop, at one extent.
 bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, Value &blocker) {
   group.reads.clear();
   group.ops.clear();
@@ -341,6 +342,14 @@ bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, 
       group.reads.insert(value);
     return number.try_emplace(value, int(number.size())).first->second;
   };
+  if (isa<nn::ScanOp>(op)) { // the kernels of its body take its operands as they lie in memory
+    for (Value operand : op->getOperands())
+      if (bufferOf(operand) < 0) {
+        blocker = operand;
+        return false;
+      }
+    return true;
+  }
   if (auto contract = dyn_cast<nn::ContractOp>(op)) {
     kernels::ContractSpec spec;
     return contractSpec(contract, bufferOf, false, spec, blocker, &group.ops, extent);
@@ -371,10 +380,13 @@ bool Formation::placeOwn(Operation *op, KernelGroup::Kind kind) {
   }
   group.ops.insert(op);
   for (Value result : op->getResults()) {
+    if (result.use_empty() && kind == KernelGroup::Scan) // a carried value that ends with the loop
+      continue;
     group.stores.push_back(result);
     producer[result] = int(groups.size());
   }
-  groups.push_back(std::move(group));
+  if (!group.stores.empty())
+    groups.push_back(std::move(group));
   return true;
 }
 
@@ -470,6 +482,8 @@ LogicalResult Formation::form() {
       good = placeOwn(op, KernelGroup::Attend);
     else if (isa<nn::AttendGradOp>(op))
       good = placeOwn(op, KernelGroup::AttendGrad);
+    else if (isa<nn::ScanOp>(op))
+      good = placeOwn(op, KernelGroup::Scan);
     else
       for (Value result : op->getResults())
         if (stored.contains(result))

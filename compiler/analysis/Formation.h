@@ -22,7 +22,7 @@
 namespace cinch::analysis {
 
 struct KernelGroup {
-  enum Kind { Loop, Contract, Attend, AttendGrad, Gate, Results } kind = Loop;
+  enum Kind { Loop, Contract, Attend, AttendGrad, Scan, Gate, Results } kind = Loop;
   int part = 1;
   mlir::Value anchor;                     // Loop: the value over whose natural domain the kernel runs; one that it computes
   llvm::SmallVector<mlir::Value> stores; // values written, in order

@@ -16,6 +16,7 @@ const KernelTraits &traitsOf(KernelKind kind) {
       {solve::Kernel::Product, &MachineRates::product, true},
       {solve::Kernel::Attention, &MachineRates::attend, false},
       {solve::Kernel::AttentionGrad, &MachineRates::attendGrad, false},
+      {solve::Kernel::Nothing, &MachineRates::loop, false},
   };
   return traits[size_t(kind)];
 }
@@ -24,6 +25,7 @@ KernelKind kindOf(Operation *op) {
   return isa<nn::ContractOp>(op)     ? KernelKind::Product
          : isa<nn::AttendOp>(op)     ? KernelKind::Attention
          : isa<nn::AttendGradOp>(op) ? KernelKind::AttentionGrad
+         : isa<nn::ScanOp>(op)       ? KernelKind::Scan
                                      : KernelKind::Loop;
 }
 
@@ -32,6 +34,8 @@ static Operation *rootOf(plan::KernelOp kernel) {
 }
 
 KernelKind kindOf(plan::KernelOp kernel) { return kindOf(rootOf(kernel)); }
+
+nn::ScanOp scanOf(plan::KernelOp kernel) { return dyn_cast<nn::ScanOp>(rootOf(kernel)); }
 
 // ---- Tracing -----------------------------------------------------------------------------------------------------------
 namespace {
@@ -155,6 +159,7 @@ std::optional<KernelSpec> specOf(plan::KernelOp kernel, const Extent &extent) {
     case KernelKind::Product: return traceInto<ContractSpec>(tracer, spec);
     case KernelKind::Attention: return traceInto<AttendSpec>(tracer, spec);
     case KernelKind::AttentionGrad: return traceInto<AttendGradSpec>(tracer, spec);
+    case KernelKind::Scan: return false;
     }
     return false;
   };

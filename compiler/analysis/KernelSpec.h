@@ -8,6 +8,7 @@
 #include "compiler/analysis/LoopTrace.h"
 #include "compiler/analysis/Rates.h"
 #include "compiler/solve/StepGraph.h"
+#include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,8 +17,9 @@
 
 namespace cinch::analysis {
 
-// The kinds of kernels, in the order of the alternatives of KernelSpec::work. Each is described once, in KernelSpec.cpp.
-enum class KernelKind { Loop, Product, Attention, AttentionGrad };
+// The kinds of kernels. Those before Scan come in the order of the alternatives of KernelSpec::work; a Scan is a loop over kernels of its
+// own and has no spec (ScanProblem.h). Each is described once, in KernelSpec.cpp.
+enum class KernelKind { Loop, Product, Attention, AttentionGrad, Scan };
 
 struct KernelTraits {
   solve::Kernel::Work work;      // whose rate of the machine counts
@@ -29,6 +31,8 @@ const KernelTraits &traitsOf(KernelKind);
 KernelKind kindOf(mlir::Operation *);
 // The kind of a kernel is that of the op whose result it returns first.
 KernelKind kindOf(plan::KernelOp);
+// The loop that a kernel is; null for the other kinds.
+nn::ScanOp scanOf(plan::KernelOp);
 
 struct KernelSpec {
   std::variant<kernels::LoopSpec, kernels::ContractSpec, kernels::AttendSpec, kernels::AttendGradSpec> work;

@@ -1,60 +1,15 @@
 // StepProblem.cpp: kernels and values become the solvers' graph.
 #include "compiler/analysis/StepProblem.h"
 
-#include "compiler/analysis/Cost.h"
 #include "compiler/analysis/RowWise.h"
 #include "compiler/solve/Evaluate.h"
 #include "dialects/nn/NN.h"
 
 #include "llvm/ADT/StringMap.h"
 
-#include <deque>
-#include <unordered_map>
-
 using namespace mlir;
 
 namespace cinch::analysis {
-
-// "blocks.3.ff: mul" and the source line, for people.
-static std::string nameOf(Value value) {
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
-      if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind))
-        return name.getValue().str();
-    if (auto field = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), nn::kFieldAttr))
-      return "data, field " + std::to_string(field.getInt());
-    return "valid rows";
-  }
-  Operation *op = value.getDefiningOp();
-  StringRef path = nn::instancePath(op->getLoc());
-  std::string name = path.empty() ? "" : path.str() + ": ";
-  name += op->getName().stripDialect();
-  if (op->hasAttr(nn::kBackwardAttr))
-    name += " (gradient)";
-  return name;
-}
-
-static int lineOf(Value value) {
-  if (isa<BlockArgument>(value))
-    return 0;
-  auto place = nn::userPlace(value.getLoc());
-  // A line of the prelude is no line of the user's file.
-  return place && place.getFilename().getValue() != "prelude.cinch" ? int(place.getLine()) : 0;
-}
-
-// `value` lies in the buffer; people know it as `named`.
-static solve::Buffer bufferFor(Value value, Value named, int64_t batch) {
-  solve::Buffer buffer;
-  int64_t bytes = bytesOf(value);
-  if (batchAxisOf(value) >= 0)
-    buffer.perExampleBytes = bytes / batch;
-  else
-    buffer.fixedBytes = bytes;
-  buffer.name = nameOf(named);
-  buffer.line = lineOf(named);
-  return buffer;
-}
 
 // ---- The parts of a function -------------------------------------------------------------------------------------------
 Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(function)) {
@@ -90,110 +45,7 @@ Value Step::inMemory(Value value) const {
   return value;
 }
 
-Value computedBy(OpResult result) {
-  return cast<plan::KernelOp>(result.getOwner()).getBody().front().getTerminator()->getOperand(result.getResultNumber());
-}
-
 // ---- The graph ---------------------------------------------------------------------------------------------------------
-namespace {
-
-// Specs of a kernel at the whole batch and at every smaller micro-batch.
-struct Specs {
-  std::vector<std::pair<int64_t, KernelSpec>> at;
-};
-
-// Finds specs once for all kernels that are alike.
-class SpecFinder {
-public:
-  SpecFinder(const Step &step) {
-    solve::StepGraph sizes;
-    sizes.batch = step.batch, sizes.grain = step.grain;
-    microbatches = solve::microbatches(sizes);
-  }
-  // Null: at some micro-batch there is none.
-  const Specs *find(plan::KernelOp kernel, bool inLoop) {
-    llvm::hash_code hash = hashOf(kernel);
-    for (auto &[other, specs] : known[hash])
-      if (OperationEquivalence::isRegionEquivalentTo(&other.getBody(), &kernel.getBody(),
-                                                     OperationEquivalence::IgnoreLocations) &&
-          other.getDomainAttr() == kernel.getDomainAttr() && other.getAccumulatesAttr() == kernel.getAccumulatesAttr())
-        return specs.at.empty() ? nullptr : &specs;
-    auto &[first, specs] = known[hash].emplace_back(kernel, Specs());
-    for (int64_t examples : llvm::reverse(microbatches)) {
-      auto spec = specOf(kernel, {examples});
-      if (!spec) {
-        specs.at.clear();
-        return nullptr;
-      }
-      specs.at.push_back({examples, std::move(*spec)});
-      if (!inLoop)
-        break;
-    }
-    return &specs;
-  }
-
-private:
-  static llvm::hash_code hashOf(plan::KernelOp kernel) {
-    llvm::hash_code hash = llvm::hash_value(kernel.getNumResults());
-    for (Operation &op : kernel.getBody().front())
-      hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
-                                                                        OperationEquivalence::ignoreHashValue,
-                                                                        OperationEquivalence::IgnoreLocations));
-    return hash;
-  }
-
-  std::vector<int64_t> microbatches;
-  std::unordered_map<size_t, std::deque<std::pair<plan::KernelOp, Specs>>> known;
-};
-
-} // namespace
-
-// One full store may take the bytes of an operand that is read at the same places, whatever the micro-batch.
-static void findInPlace(plan::KernelOp op, const Step &step, const Specs &specs, const StepProblem &problem,
-                        solve::Kernel &kernel) {
-  SmallVector<int> full;
-  const auto *whole = std::get_if<kernels::LoopSpec>(&specs.at.front().second.work);
-  if (!whole || !whole->chain.empty())
-    return;
-  int64_t domain = whole->cols;
-  for (int64_t size : whole->outer)
-    domain *= size;
-  for (auto [i, value] : llvm::enumerate(op.getOutputs()))
-    if (elementsOf(value) == domain)
-      full.push_back(int(i));
-  if (full.size() != 1)
-    return;
-  Value value = op.getOutputs()[full[0]];
-  for (auto [r, operand] : llvm::enumerate(op.getInputs())) {
-    Value read = step.inMemory(operand);
-    auto producer = read.getDefiningOp<plan::KernelOp>();
-    bool sum = producer && producer.getAccumulates() &&
-               (*producer.getAccumulates())[cast<OpResult>(read).getResultNumber()];
-    if (!producer || sum || bytesOf(read) != bytesOf(value) || batchAxisOf(read) < 0)
-      continue;
-    if (llvm::all_of(specs.at, [&](auto &at) {
-          return readsWhereItWrites(std::get<kernels::LoopSpec>(at.second.work), int(r), int(op.getNumOperands()) + full[0]);
-        }))
-      kernel.inPlace.push_back({problem.buffer.lookup(value), problem.buffer.lookup(read)});
-  }
-}
-
-// What a kernel is called and where it stands, its hints, and its block, from the ops whose results it writes.
-static void describe(plan::KernelOp op, solve::Kernel &kernel) {
-  for (OpResult result : op->getResults()) {
-    Operation *inner = computedBy(result).getDefiningOp();
-    kernel.keepHint |= inner->hasAttr(nn::kKeepAttr);
-    kernel.recomputeHint |= inner->hasAttr(nn::kRecomputeAttr);
-    if (auto block = inner->getAttrOfType<IntegerAttr>(nn::kBlockAttr))
-      kernel.block = int(block.getInt());
-    kernel.blockEnd |= inner->hasAttr(nn::kBlockEndAttr);
-  }
-  Value first = computedBy(op->getResult(0));
-  kernel.backward = first.getDefiningOp()->hasAttr(nn::kBackwardAttr);
-  kernel.name = nameOf(first);
-  kernel.line = lineOf(first);
-}
-
 StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedBytes, const kernels::TargetInfo &target,
                              const MachineCosts *costs) {
   StepProblem problem;
@@ -242,8 +94,8 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
       graph.buffers.push_back(buffer);
     }
   }
-  MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
-  SpecFinder finder(step);
+  problem.kernels = std::make_shared<KernelProblems>(
+      KernelContext{step.batch, step.grain, threads, target, (costs ? *costs : MachineCosts()).at(threads)});
   std::vector<int> sweepOf;
   int lastSweep = 2 * int(step.loops.size()) - 1;
   for (const Step::Part &part : step.parts) {
@@ -261,20 +113,11 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
         kernel.recomputable = false;
     }
     if (plan::KernelOp op = part.kernel()) {
-      describe(op, kernel);
-      kernel.cheap = kindOf(op) == KernelKind::Loop;
-      const Specs *specs = finder.find(op, inLoop);
-      if (!specs) {
-        problem.error = "a kernel has no spec at some micro-batch: " + kernel.name;
+      if (!problem.kernels->describe(op, inLoop, [&](Value value) { return step.inMemory(value); },
+                                     [&](Value value) { return problem.buffer.lookup(value); }, kernel)) {
+        problem.error = problem.kernels->error;
         return problem;
       }
-      kernel.scratch = specs->at.front().second.scratchBytesPerThread(target);
-      for (auto &[examples, spec] : specs->at)
-        if (int64_t bytes = spec.scratchBytesPerThread(target); bytes != kernel.scratch.otherwise)
-          kernel.scratch.exactly.push_back({examples, bytes});
-      priceKernel(op, inLoop, machine, step.batch, kernel);
-      if (inLoop)
-        findInPlace(op, step, *specs, problem, kernel);
     } else {
       kernel.recomputable = false;
       kernel.work = solve::Kernel::Nothing;

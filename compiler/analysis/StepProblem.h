@@ -2,7 +2,7 @@
 #ifndef CINCH_COMPILER_ANALYSIS_STEPPROBLEM_H
 #define CINCH_COMPILER_ANALYSIS_STEPPROBLEM_H
 
-#include "compiler/analysis/KernelSpec.h"
+#include "compiler/analysis/KernelProblem.h"
 #include "compiler/analysis/Sweeps.h"
 #include "compiler/solve/Sweeps.h"
 
@@ -35,15 +35,13 @@ private:
   llvm::DenseMap<mlir::Value, mlir::BlockArgument> home;
 };
 
-// The nn value that a result of a kernel is.
-mlir::Value computedBy(mlir::OpResult);
-
 // The solvers' graph. Buffers: first the function's arguments, then what kernels write.
 struct StepProblem {
   solve::StepGraph graph;                 // loops before the last one are one kernel each
   std::vector<int> original;              // kernels of the graph -> parts of the step; -1: such a loop
   std::vector<solve::SweepKernel> sweeps; // their kernels are parts of the step
   llvm::DenseMap<mlir::Value, int> buffer; // of arguments and results of kernels
+  std::shared_ptr<KernelProblems> kernels; // what was found out about them
   std::string error;                       // an internal error: a kernel has no spec at some micro-batch
 };
 // Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest. Without

@@ -141,10 +141,11 @@ struct Hint {
   Span span;
 };
 
-// use = NAME "=" [ "repeat" count [ "as" NAME ] ] NAME [ "[" slots "]" ] [ "(" args ")" ]
+// use = NAME "=" [ "repeat" count [ "shared" | "as" NAME ] ] NAME [ "[" slots "]" ] [ "(" args ")" ]
 struct Use {
   Name name;
   ExprPtr repeat;  // the count; null: no repeat
+  bool shared = false; // one instance, run so many times
   Name index;      // `as i`
   Name layer;
   std::vector<Slot> slots;

@@ -280,8 +280,19 @@ Value Elaborator::builtinRandom(const std::string &name, const std::vector<Argum
   std::optional<std::vector<Number>> axes = sizeList(sizes, dots, frame);
   if (!axes)
     return {};
+  // In a loop the numbers of all trips are drawn at once, the trips being the first axes: a trip takes its part.
+  std::vector<Number> trips;
+  for (const ActiveLoop &loop : activeLoops)
+    trips.push_back(loop.trips);
+  axes->insert(axes->begin(), trips.begin(), trips.end());
   Tensor result = emit(std::move(op), dtype, *axes, span, frame);
   result.range = range;
+  for (const ActiveLoop &loop : activeLoops) {
+    std::vector<Number> rest(result.axes.begin() + 1, result.axes.end());
+    Op slice(OpKind::LoopSlice, {result.op}, {{Key::Index, int64_t(loop.number)}, {Key::Trips, loop.count}});
+    result.op = emit(std::move(slice), dtype, rest, span, frame).op;
+    result.axes = std::move(rest);
+  }
   return Value::of(result);
 }
 

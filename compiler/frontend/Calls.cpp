@@ -281,6 +281,25 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
   std::vector<Argument> current = args;
   std::vector<int> ends;
   Value result;
+  if (use.shared) {
+    auto body = [&](const std::vector<Argument> &given) -> Value {
+      Call call{*layer};
+      bool dots = false;
+      if (!evalSizes(use.slots, frame, call.sizes, dots) || !evalArgs(use.args, frame, call.constants))
+        return {};
+      if (dots)
+        return failure(Code::E0304, use.layer.span, "`..` is no size of `" + use.layer.text + "`", frame);
+      call.node = child(*frame.node, use.name.text, path, layer->name.text, use.span, static_cast<int>(use.span.begin), -1);
+      call.args = given;
+      call.span = site.span;
+      call.via = use.name.text + " = repeat " + textOf(use.repeat->span) + " shared " + layer->name.text;
+      call.viaSpan = use.span;
+      call.key = key;
+      call.block = frame.block;
+      return callLayer(call, frame);
+    };
+    return callShared(use, *layer, count, site, args, frame, body);
+  }
   for (int64_t i = 0; i < count; ++i) {
     Call call{*layer};
     bool dots = false, good = true;

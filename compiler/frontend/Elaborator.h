@@ -214,6 +214,22 @@ private:
   Value callLayer(const Call &call, Frame &caller);
   Value declaredResult(const ast::Type &type, Frame &callee);
   bool callable(const ast::LayerItem &layer, Span span, Frame &frame);
+  // ---- Loops.cpp: `scan`, and `repeat .. shared`
+  struct Looped;
+  struct ActiveLoop {
+    int number;    // over all loops of the file
+    int64_t count; // of its trips
+    Number trips;
+  };
+  Value evalScan(const ast::Expr &expr, Frame &frame);
+  bool findLooped(const ast::Expr &call, Frame &frame, Looped &looped);
+  bool cutAlong(const ActiveLoop &loop, Argument &arg, std::optional<size_t> &firstAxis, Frame &frame);
+  bool runLoop(const ActiveLoop &loop, std::vector<Argument> args, const std::vector<int> &states, Span span, Frame &frame,
+               const std::function<Value(const std::vector<Argument> &)> &body, std::vector<Tensor> &after);
+  Value loopResults(OpKind kind, const ActiveLoop &loop, const std::vector<Tensor> &after, size_t axis, Span span, Frame &frame);
+  Value callShared(const ast::Use &use, const ast::LayerItem &layer, int64_t count, const ast::Expr &site,
+                   const std::vector<Argument> &args, Frame &frame,
+                   const std::function<Value(const std::vector<Argument> &)> &body);
   // ---- Binding.cpp: arguments against a signature
   bool bindCall(const Call &call, Frame &callee, Frame &caller);
   bool placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed);
@@ -355,6 +371,8 @@ private:
   bool training = true;
   bool parametersFixed = false; // after the step graph: evaluation may not need others
   int blocks = 0;
+  int loopsMade = 0;
+  std::vector<ActiveLoop> activeLoops; // around what is evaluated, from the outside
   int drawsForbidden = 0; // inside a call from index notation
 
   std::map<int, std::vector<int>> blockChains; // result of a `repeat` -> results of all its blocks

@@ -80,7 +80,7 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
                              " of " + countText(bytes) + " bytes",
                          frame);
   // Sums of bytes, of gradients too and of f64, are whole numbers of 64 bits from here on.
-  allBytes += bytes;
+  allBytes += good ? bytes : 0;
   if (good && allBytes >= 576460752303423488.0 && !tooManyBytes) { // 2^59
     report(Code::E0205, span,
            "all tensors of a program together must be smaller than 2^59 bytes, and with " + typeText(dtype, axes, dims) +

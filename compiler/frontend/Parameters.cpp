@@ -146,6 +146,11 @@ void Elaborator::evalUpdate(const Statement &statement, Frame &frame) {
           .help("declare it here, state " + name.text + ": f32[..] ~ zeros");
     return;
   }
+  if (!activeLoops.empty()) {
+    report(Code::E0702, name.span, "a state is updated once a step, so not in a loop", frame)
+        .help("hand it on from trip to trip: make it a result of the layer");
+    return;
+  }
   Value state = force(found->second, name.text, name.span, frame);
   int bad = badOps;
   frame.inUpdate = true;

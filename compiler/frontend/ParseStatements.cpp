@@ -109,7 +109,7 @@ void Parser::parseStored(Statement &statement) {
   statement.values.push_back(parseExpr());
 }
 
-// use = NAME "=" [ "repeat" count [ "as" NAME ] ] NAME [ "[" slot { "," slot } "]" ] [ "(" args ")" ]
+// use = NAME "=" [ "repeat" count [ "shared" | "as" NAME ] ] NAME [ "[" slot { "," slot } "]" ] [ "(" args ")" ]
 Use Parser::parseUse() {
   Use use;
   uint32_t begin = here();
@@ -117,7 +117,10 @@ Use Parser::parseUse() {
   expect(TokenKind::Assign, "after the instance's name");
   if (accept(TokenKind::Repeat)) {
     use.repeat = parseCount();
-    if (accept(TokenKind::As))
+    if (at(TokenKind::Name) && peek().text == "shared" && at(TokenKind::Name, 1)) { // before a layer's name, no reserved word
+      take();
+      use.shared = true;
+    } else if (accept(TokenKind::As))
       use.index = expectName("a name for the number of the instance");
   }
   use.layer = expectName("a layer's name");

@@ -10,7 +10,7 @@ using namespace ast;
 
 Value Elaborator::evalReduction(const Expr &expr, Frame &frame) {
   if (expr.reduction == ReductionOp::Scan)
-    return failure(Code::E0702, expr.op, "`scan` is not there yet", frame);
+    return evalScan(expr, frame);
   bool sizes = true, names = false;
   for (const Place &place : expr.places) {
     if (place.dots)

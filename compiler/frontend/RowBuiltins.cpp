@@ -214,6 +214,10 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
   double dropout = training ? rate.number.real : 0;
   if (dropout > 0 && drawsForbidden > 0)
     return failure(Code::E0405, span, "a layer called in index notation may not draw", frame);
+  if (dropout > 0 && !activeLoops.empty()) {
+    report(Code::E0710, span, "dropout of `attend` in a `scan` is not there yet", frame).help("apply `dropout` to its result");
+    return {};
+  }
   auto operand = [&](const char *name, bool given = true) { return given ? callee.names[name].value.tensor.op : -1; };
   Op op(OpKind::Attend,
         {operand("q"), operand("k"), operand("v"), operand("keys", keysArg != nullptr),

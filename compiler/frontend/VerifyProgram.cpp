@@ -52,6 +52,9 @@ private:
     if (op.kind <= OpKind::ValidRows)
       if (std::string fault = typeOfInput(op, results[0]); !fault.empty())
         return fault;
+    if (op.kind > OpKind::ValidRows && op.kind <= OpKind::LoopFinal)
+      if (std::string fault = typeInLoop(op, results[0]); !fault.empty())
+        return fault;
     if (results[0] != op.type)
       return "expected the result " + typeText(results[0]);
     return bit(op.type.dtype) & infoOf(op.kind).results[0].types ? "" : "the result's element type";
@@ -86,6 +89,26 @@ private:
     if (dataset < 0 || index < 0 || index >= int64_t(program.datasets[dataset].fields.size()))
       return "unknown field";
     type = program.datasets[dataset].fields[index].type;
+    return "";
+  }
+
+  std::string typeInLoop(const Op &op, TensorType &type) {
+    int64_t trips = op.integer(Key::Trips);
+    if (trips < 1)
+      return "a loop of no trips";
+    int64_t place = infoOf(op.kind).has(Key::Place) && op.kind != OpKind::LoopState ? op.integer(Key::Place) : 0;
+    if (place < 0 || place >= int64_t(op.operands.size()))
+      return "a loop has no such state";
+    type = graph.ops[op.operands[place]].type;
+    if (op.kind == OpKind::LoopSlice) {
+      if (type.shape.empty() || type.shape[0] != trips || type.batch == 0)
+        return "the first axis is not that of the trips";
+      type.shape.erase(type.shape.begin());
+      type.batch -= type.batch > 0;
+    } else if (op.kind == OpKind::LoopStack) {
+      type.shape.insert(type.shape.begin(), trips);
+      type.batch += type.batch >= 0;
+    }
     return "";
   }
 

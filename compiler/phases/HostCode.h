@@ -71,7 +71,10 @@ private:
     // In a loop over blocks of rows: what an example and a position add to each word.
     llvm::SmallVector<std::pair<int64_t, int64_t>> steps;
     llvm::SmallVector<std::pair<int64_t, int64_t>> zeroed; // (offset, bytes) to clear first
+    // In a loop along an axis: the values whose offsets the first words are, and those whose bytes `zeroed` are.
+    llvm::SmallVector<mlir::Value> values, zeroedValues;
   };
+  friend class ScanEmitter;
   mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
   void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);

@@ -139,13 +139,13 @@ FoldedStep foldSweeps(const StepGraph &g, const std::vector<int> &sweepOf) {
   return out;
 }
 
-std::string checkSweep(const SweepKernel &sweep, int64_t microbatch) {
-  Plan plan = sweep.plan(microbatch);
+std::string checkTrip(const LoopBody &body, int64_t microbatch) {
+  Plan plan = body.plan(microbatch);
   if (!plan.error.empty())
     return plan.error;
-  ScheduledProgram program = scheduledProgram(sweep.trip, plan.decision);
+  ScheduledProgram program = scheduledProgram(body.trip, plan.decision);
   program.peakLive = plan.peakLive;
-  return checkPlan(sweep.trip, program);
+  return checkPlan(body.trip, program);
 }
 
 } // namespace cinch::solve

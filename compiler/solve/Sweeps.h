@@ -9,14 +9,20 @@
 
 namespace cinch::solve {
 
-struct SweepKernel {
-  int kernel = -1;           // of the folded graph
-  std::vector<int> kernels;  // of the graph before folding, in their order
-  StepGraph trip;            // kernel i is kernels[i]; what is not local has no bytes
-  std::vector<int> buffers;  // of `trip` -> of the step
-  std::vector<bool> local;   // of the buffers of `trip`
-  std::vector<int> sums;     // buffers of the step that are cleared before the loop
+// The work of one trip of a loop. To the loop's surroundings it is one kernel.
+struct LoopBody {
+  StepGraph trip;            // what is not local has no bytes
+  std::vector<bool> local;   // of its buffers: they lie in the scratch
   Plan plan(int64_t microbatch) const { return evaluateQuickly(GraphIndex(trip), {microbatch, plainLoop(trip)}); }
+};
+// Proves the work of a trip right; empty if it is.
+std::string checkTrip(const LoopBody &, int64_t microbatch);
+
+struct SweepKernel : LoopBody {
+  int kernel = -1;           // of the folded graph
+  std::vector<int> kernels;  // of the graph before folding, in their order, as `trip` numbers them
+  std::vector<int> buffers;  // of `trip` -> of the step
+  std::vector<int> sums;     // buffers of the step that are cleared before the loop
 };
 struct FoldedStep {
   std::string error;
@@ -27,9 +33,6 @@ struct FoldedStep {
 
 // `sweepOf`: of each kernel, the number of the early loop it belongs to; -1: none. Kernels of a loop stand together.
 FoldedStep foldSweeps(const StepGraph &, const std::vector<int> &sweepOf);
-
-// Proves the work of a trip right; empty if it is.
-std::string checkSweep(const SweepKernel &, int64_t microbatch);
 
 } // namespace cinch::solve
 #endif

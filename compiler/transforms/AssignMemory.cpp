@@ -72,17 +72,66 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
         if (run.writes.size() != kernel.getNumResults())
           return op.emitError("internal error: the decision places ") << run.writes.size() << " results, not "
                                                                       << kernel.getNumResults();
-        kernel.setReadsAttr(read(kernel.getInputs()));
-        for (int64_t offset : kernel.getReadsAttr().asArrayRef())
-          if (!llvm::is_contained(run.reads, offset))
-            return op.emitError("internal error: reads offset ") << offset << ", which the decision does not";
-        kernel.setWritesAttr(attributes.getDenseI64ArrayAttr(run.writes));
-        kernel.setScratchAttr(attributes.getI64IntegerAttr(run.scratch));
-        if (run.scratch >= 0)
-          kernel->setAttr(kScratchBytesAttr, attributes.getI64IntegerAttr(run.scratchBytes));
-        for (auto [result, offset] : llvm::zip(kernel.getOutputs(), run.writes))
-          offsets[result] = offset;
+        for (Value input : kernel.getInputs())
+          if (!llvm::is_contained(run.reads, offsets.lookup(input)))
+            return op.emitError("internal error: reads offset ") << offsets.lookup(input) << ", which the decision does not";
+        if (failed(place(kernel, run, run.writes)))
+          return failure();
       }
+    }
+    return success();
+  }
+
+  LogicalResult place(plan::KernelOp kernel, const DecidedRun &run, ArrayRef<int64_t> writes) {
+    Builder attributes(&getContext());
+    kernel.setReadsAttr(attributes.getDenseI64ArrayAttr(
+        llvm::map_to_vector(kernel.getInputs(), [&](Value value) { return offsets.lookup(value); })));
+    kernel.setWritesAttr(attributes.getDenseI64ArrayAttr(writes));
+    kernel.setScratchAttr(attributes.getI64IntegerAttr(run.scratch));
+    if (run.scratch >= 0)
+      kernel->setAttr(kScratchBytesAttr, attributes.getI64IntegerAttr(run.scratchBytes));
+    for (auto [result, offset] : llvm::zip(kernel.getOutputs(), writes))
+      offsets[result] = offset;
+    nn::ScanOp scan = analysis::scanOf(kernel);
+    return scan ? assignTrip(kernel, scan, run) : success();
+  }
+
+  // A loop along an axis: what is sliced or stacked is where the first part lies, a carried value that is only carried in its first slot.
+  LogicalResult assignTrip(plan::KernelOp kernel, nn::ScanOp scan, const DecidedRun &run) {
+    for (auto [argument, operand] : llvm::zip(kernel.getBody().getArguments(), kernel.getInputs()))
+      offsets[argument] = offsets.lookup(operand);
+    for (auto [value, offset] : llvm::zip(kernel.getBody().front().getTerminator()->getOperands(), *kernel.getWrites()))
+      offsets[value] = offset;
+    scan->setAttr(kSlotsAttr, DenseI64ArrayAttr::get(&getContext(), run.slots));
+    SmallVector<Value> operands(scan.getInits());
+    for (ValueRange group : {ValueRange(scan.getSlices()), ValueRange(scan.getStacks()), ValueRange(scan.getWholes())})
+      llvm::append_range(operands, group);
+    for (auto [argument, operand] : llvm::zip(scan.block().getArguments(), operands))
+      offsets[argument] = offsets.lookup(operand);
+    DenseMap<Value, int64_t> outside; // of what is yielded
+    const int64_t *slot = run.slots.begin();
+    for (unsigned i = 0; i < scan.getNumResults(); ++i) {
+      Value yielded = scan.yield()->getOperand(i);
+      if (i >= scan.carriedCount())
+        outside[yielded] = offsets.lookup(scan.getResult(i));
+      else if (analysis::stackOfCarried(scan, i) < 0) {
+        if (slot == run.slots.end())
+          return scan.emitError("internal error: the decision has too few slots");
+        outside[yielded] = *slot;
+        slot += 2;
+      }
+    }
+    auto inner = run.inside.begin();
+    for (Operation &op : scan.block().without_terminator()) {
+      auto part = cast<plan::KernelOp>(op);
+      if (inner == run.inside.end() || inner->writes.size() != part.getNumResults())
+        return op.emitError("internal error: the decision does not place this kernel of a loop");
+      SmallVector<int64_t> writes;
+      for (auto [result, offset] : llvm::zip(part.getOutputs(), inner->writes))
+        writes.push_back(offset >= 0 ? offset : outside.lookup(result));
+      if (failed(place(part, *inner, writes)))
+        return failure();
+      ++inner;
     }
     return success();
   }

@@ -129,7 +129,37 @@ private:
       placed.scratch = decision.instances[run.scratch].offset;
       placed.scratchBytes = decision.instances[run.scratch].bytes;
     }
+    auto scan = problem.kernels->scans.find(step.parts[placed.kernel].op);
+    if (scan != problem.kernels->scans.end())
+      describeTrip(*scan->second, placed);
     return placed;
+  }
+
+  // What a loop along an axis has in its scratch: slots of carried values, and behind them the work of a trip.
+  void describeTrip(const analysis::ScanProblem &scan, DecidedRun &placed) const {
+    int64_t microbatch = decision.microbatch, offset = placed.scratch;
+    for (auto &[carried, buffer] : scan.slots)
+      for (int slot = 0; slot < 2; ++slot, offset += buffer.bytes(microbatch))
+        placed.slots.push_back(offset);
+    solve::Plan plan = scan.plan(microbatch);
+    auto place = [&](int instance) {
+      const solve::Instance &at = plan.decision.instances[instance];
+      return scan.local[at.buffer] ? offset + at.offset : int64_t(-1);
+    };
+    for (const solve::Run &run : plan.decision.runs) {
+      DecidedRun &inner = placed.inside.emplace_back();
+      inner.kernel = run.kernel;
+      for (int instance : run.reads)
+        inner.reads.push_back(place(instance));
+      for (int instance : run.writes)
+        inner.writes.push_back(place(instance));
+      if (run.scratch >= 0) {
+        inner.scratch = offset + plan.decision.instances[run.scratch].offset;
+        inner.scratchBytes = plan.decision.instances[run.scratch].bytes;
+      }
+      if (auto loop = scan.inner.find(run.kernel); loop != scan.inner.end())
+        describeTrip(*loop->second, inner);
+    }
   }
 
   // A range: the runs of one block, their values inside the range's scratch, everything else where the range has it.
@@ -160,6 +190,15 @@ private:
   Decided decided;
 };
 } // namespace
+
+// Proves the work of a trip right, and that of loops in it; empty if it is.
+static std::string checkScan(const analysis::ScanProblem &scan, int64_t microbatch) {
+  std::string wrong = solve::checkTrip(scan, microbatch);
+  for (auto &[kernel, inner] : scan.inner)
+    if (wrong.empty())
+      wrong = checkScan(*inner, microbatch);
+  return wrong;
+}
 
 // Says why: micro-batch, what is fused, what is kept and what is recomputed, each with its bytes and its price.
 static void remarkOn(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOutcome &outcome) {
@@ -261,7 +300,10 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
         wrong = solve::checkRowKernel(range);
     for (const solve::SweepKernel &sweep : problem.sweeps)
       if (wrong.empty())
-        wrong = solve::checkSweep(sweep, outcome.result.plan.decision.microbatch);
+        wrong = solve::checkTrip(sweep, outcome.result.plan.decision.microbatch);
+    for (auto &[kernel, scan] : problem.kernels->scans)
+      if (wrong.empty())
+        wrong = checkScan(*scan, outcome.result.plan.decision.microbatch);
     return wrong;
   };
   solve::PlanCache cache(options.planCache);

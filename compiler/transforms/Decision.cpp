@@ -7,6 +7,31 @@ using namespace mlir;
 
 namespace cinch {
 
+static plan::RunAttr attributeOf(const DecidedRun &run, MLIRContext *context) {
+  auto list = [&](ArrayRef<int64_t> numbers) { return DenseI64ArrayAttr::get(context, numbers); };
+  SmallVector<Attribute> inside;
+  for (const DecidedRun &inner : run.inside)
+    inside.push_back(attributeOf(inner, context));
+  return plan::RunAttr::get(context, run.kernel, run.recompute, list(run.reads), list(run.writes), run.scratch, run.scratchBytes,
+                            run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
+                            inside.empty() ? ArrayAttr() : ArrayAttr::get(context, inside));
+}
+
+// False if it is no run.
+static bool readRun(Attribute attribute, DecidedRun &run) {
+  auto list = [](DenseI64ArrayAttr numbers) { return numbers ? SmallVector<int64_t>(numbers.asArrayRef()) : SmallVector<int64_t>(); };
+  auto written = dyn_cast<plan::RunAttr>(attribute);
+  if (!written || written.getKernel() < 0)
+    return false;
+  run = {written.getKernel(), written.getRecompute(), list(written.getReads()), list(written.getWrites()), written.getScratch(),
+         written.getScratchBytes(), list(written.getSlots()), {}};
+  if (ArrayAttr inside = written.getInside())
+    for (Attribute inner : inside)
+      if (!readRun(inner, run.inside.emplace_back()))
+        return false;
+  return true;
+}
+
 void writeDecision(func::FuncOp function, const Decided &decided) {
   MLIRContext *context = function.getContext();
   auto list = [&](ArrayRef<int64_t> numbers) { return DenseI64ArrayAttr::get(context, numbers); };
@@ -14,8 +39,7 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
   for (const DecidedLoop &loop : decided.loops)
     loops.push_back(plan::LoopAttr::get(context, loop.first, loop.last, list(loop.zeroed)));
   for (const DecidedRun &run : decided.runs)
-    runs.push_back(plan::RunAttr::get(context, run.kernel, run.recompute, list(run.reads), list(run.writes), run.scratch,
-                                      run.scratchBytes));
+    runs.push_back(attributeOf(run, context));
   for (const DecidedRows &range : decided.rows)
     rows.push_back(plan::RowsAttr::get(context, range.first, range.last, range.examples, range.positions));
   function->setAttr(kDecisionAttr,
@@ -37,11 +61,8 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
   decided.rowPositions = written.getRowPositions();
   decided.arguments = list(written.getArguments());
   for (Attribute attribute : written.getRuns()) {
-    auto run = dyn_cast<plan::RunAttr>(attribute);
-    if (!run || run.getKernel() < 0)
+    if (!readRun(attribute, decided.runs.emplace_back()))
       return function.emitError("'") << kDecisionAttr << "' has what is no run: " << attribute;
-    decided.runs.push_back({run.getKernel(), run.getRecompute(), list(run.getReads()), list(run.getWrites()), run.getScratch(),
-                            run.getScratchBytes()});
   }
   for (Attribute attribute : written.getLoops()) {
     auto loop = dyn_cast<plan::LoopAttr>(attribute);

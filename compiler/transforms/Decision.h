@@ -9,7 +9,8 @@
 namespace cinch {
 
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
-                                     kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed";
+                                     kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed",
+                                     kSlotsAttr = "plan.slots"; // of an nn.scan, as plan.run has them
 
 // The decision as plan.decision holds it (PlanOps.td). Kernels are numbered as analysis::Step numbers them.
 struct DecidedRun {
@@ -17,6 +18,8 @@ struct DecidedRun {
   bool recompute = false;
   llvm::SmallVector<int64_t> reads, writes; // byte offsets
   int64_t scratch = -1, scratchBytes = 0;   // of all threads together
+  llvm::SmallVector<int64_t> slots;         // of a loop along an axis: two offsets for each carried value that is not stacked
+  std::vector<DecidedRun> inside;           // its trip; an offset of -1: not in its scratch
 };
 // Runs [first, last) work block by block on rows: `positions` of each of `examples` examples.
 struct DecidedRows {

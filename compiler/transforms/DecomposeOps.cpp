@@ -203,8 +203,10 @@ struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
 
   void decompose(func::FuncOp function) {
     SmallVector<Operation *> ops;
-    for (Operation &op : function.getBody().front())
-      ops.push_back(&op);
+    function.walk([&](Operation *op) {
+      if (isa<nn::NNDialect>(op->getDialect()))
+        ops.push_back(op);
+    });
     for (Operation *op : ops) {
       OpBuilder builder(op);
       nn::GradientBuilder gradientBuilder(builder);

@@ -5,8 +5,11 @@
 #include "dialects/nn/GradientBuilder.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Scan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -32,7 +35,8 @@ private:
   int calledFrom(int instance) const;
 
   func::FuncOp openFunction(StringRef name, bool withValidRows);
-  LogicalResult emitGraph(const Graph &graph, nn::GradientBuilder &b, SmallVectorImpl<Value> &values);
+  LogicalResult emitOps(const Graph &graph, int loop, nn::GradientBuilder &b);
+  LogicalResult emitLoop(const Graph &graph, int loop, int result);
   Value emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
   void noteHints(const Op &op, ArrayRef<Operation *> made, Value result);
   LogicalResult emitFunction(StringRef name, const Graph &graph, ArrayRef<NamedValue> results, bool withValidRows);
@@ -42,6 +46,8 @@ private:
   OpBuilder builder;
   ModuleOp module;
   func::FuncOp function;
+  SmallVector<int> home;      // of the ops of the graph: the innermost loop that they belong to; -1: none
+  SmallVector<Value> values;  // of the ops of the graph
 };
 
 } // namespace
@@ -148,8 +154,96 @@ void Emitter::noteHints(const Op &op, ArrayRef<Operation *> made, Value result) 
     last->setAttr(nn::kRecomputeAttr, builder.getUnitAttr());
 }
 
-LogicalResult Emitter::emitGraph(const Graph &graph, nn::GradientBuilder &b, SmallVectorImpl<Value> &values) {
+// An op belongs to the loops whose states or slices it is computed from. Inner loops have larger numbers.
+static SmallVector<int> homesOf(const Graph &graph) {
+  SmallVector<int> homes;
+  std::vector<std::set<int>> loops;
+  for (const Op &op : graph.ops) {
+    std::set<int> in;
+    for (int operand : op.operands)
+      if (operand >= 0)
+        in.insert(loops[operand].begin(), loops[operand].end());
+    if (op.kind == OpKind::LoopState || op.kind == OpKind::LoopSlice)
+      in.insert(int(op.integer(Key::Index)));
+    else if (op.kind == OpKind::LoopStack || op.kind == OpKind::LoopFinal)
+      in.erase(int(op.integer(Key::Index)));
+    homes.push_back(in.empty() ? -1 : *in.rbegin());
+    loops.push_back(std::move(in));
+  }
+  return homes;
+}
+
+// The loop whose results op number `result` and others are, with all that belongs to it.
+LogicalResult Emitter::emitLoop(const Graph &graph, int loop, int result) {
+  const Op &first = graph.ops[result];
+  nn::ScanParts parts;
+  parts.trips = first.integer(Key::Trips);
+  auto block = std::make_unique<Block>();
+  SmallVector<int> places; // of the carried values among the states
+  for (OpKind kind : {OpKind::LoopState, OpKind::LoopSlice})
+    for (auto [number, op] : llvm::enumerate(graph.ops)) {
+      if (op.kind != kind || op.integer(Key::Index) != loop)
+        continue;
+      values[number] = block->addArgument(type(op.type), location(op.span, ""));
+      (kind == OpKind::LoopState ? parts.inits : parts.slices).push_back(values[op.operands[0]]);
+      if (kind == OpKind::LoopState)
+        places.push_back(int(op.integer(Key::Place)));
+    }
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(block.get());
+    nn::GradientBuilder inner(builder);
+    if (failed(emitOps(graph, loop, inner)))
+      return failure();
+    for (Operation *op : llvm::reverse(inner.made())) // scalars that went into constants, and what only the types needed
+      if (op->use_empty() && llvm::none_of(first.operands, [&](int operand) { return values[operand].getDefiningOp() == op; }))
+        op->erase();
+  }
+  for (int place : places)
+    parts.yields.push_back(values[first.operands[place]]);
+  SmallVector<int> finals, stacks;
   for (auto [number, op] : llvm::enumerate(graph.ops)) {
+    if ((op.kind != OpKind::LoopStack && op.kind != OpKind::LoopFinal) || op.integer(Key::Index) != loop)
+      continue;
+    bool isFinal = op.kind == OpKind::LoopFinal;
+    if (isFinal)
+      finals.push_back(int(number));
+    if (!isFinal || !llvm::is_contained(places, int(op.integer(Key::Place))))
+      stacks.push_back(int(number));
+  }
+  for (int number : stacks)
+    parts.yields.push_back(values[graph.ops[number].operands[graph.ops[number].integer(Key::Place)]]);
+  nn::ScanOp scan = nn::createScan(builder, location(first.span, program.instances[first.instance].path, first.instance), parts,
+                                   block.release());
+  if (first.block >= 0)
+    scan->setAttr(nn::kBlockAttr, builder.getI64IntegerAttr(first.block));
+  for (auto [i, number] : llvm::enumerate(stacks))
+    if (graph.ops[number].kind == OpKind::LoopStack)
+      values[number] = scan.stackedResult(unsigned(i));
+  for (int number : finals) {
+    // A state that nothing in the loop reads is not carried; after the last trip it is the last of the stack.
+    const int *place = llvm::find(places, int(graph.ops[number].integer(Key::Place)));
+    if (place != places.end()) {
+      values[number] = scan.getResult(unsigned(place - places.begin()));
+      continue;
+    }
+    Value all = scan.stackedResult(unsigned(llvm::find(stacks, number) - stacks.begin()));
+    auto i64 = [&](int64_t n) { return builder.getI64IntegerAttr(n); };
+    Value last = nn::SliceOp::create(builder, scan.getLoc(), all, i64(0), i64(parts.trips - 1), i64(parts.trips));
+    values[number] = nn::ReshapeOp::create(builder, scan.getLoc(), type(graph.ops[number].type), last);
+  }
+  return success();
+}
+
+LogicalResult Emitter::emitOps(const Graph &graph, int loop, nn::GradientBuilder &b) {
+  for (auto [number, op] : llvm::enumerate(graph.ops)) {
+    if (home[number] != loop || values[number])
+      continue;
+    if (op.kind == OpKind::LoopStack || op.kind == OpKind::LoopFinal) {
+      if (failed(emitLoop(graph, int(op.integer(Key::Index)), int(number))))
+        return failure();
+      continue;
+    }
     SmallVector<Value> operands;
     for (int operand : op.operands)
       operands.push_back(operand < 0 ? Value() : values[operand]);
@@ -166,7 +260,7 @@ LogicalResult Emitter::emitGraph(const Graph &graph, nn::GradientBuilder &b, Sma
     }
     nameOps(op, b.made().drop_front(firstMade));
     noteHints(op, b.made().drop_front(firstMade), result);
-    values.push_back(result);
+    values[number] = result;
   }
   return success();
 }
@@ -175,8 +269,10 @@ LogicalResult Emitter::emitFunction(StringRef name, const Graph &graph, ArrayRef
                                     bool withValidRows) {
   function = openFunction(name, withValidRows);
   nn::GradientBuilder b(builder);
-  SmallVector<Value> values, returned;
-  if (failed(emitGraph(graph, b, values)))
+  SmallVector<Value> returned;
+  home = homesOf(graph);
+  values.assign(graph.ops.size(), Value());
+  if (failed(emitOps(graph, -1, b)))
     return failure();
   SmallVector<Attribute> names;
   auto hand = [&](Value value, StringRef attribute, StringRef called) {

@@ -3,7 +3,9 @@
 #include "compiler/analysis/Formation.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
+#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Scan.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -41,15 +43,35 @@ public:
   }
 
   LogicalResult write() {
+    return replaceOps([&]() -> LogicalResult {
+      for (int part = 0; part <= formation.sweeps.last(); ++part)
+        if (failed(analysis::isSweep(part) ? writeSweep(part) : writePart(part)))
+          return failure();
+      leave();
+      return success();
+    });
+  }
+
+  // Of the body of a loop: there are no loops over the examples in it.
+  LogicalResult writeBody() {
+    return replaceOps([&]() -> LogicalResult {
+      if (failed(writePart(0)))
+        return failure();
+      for (OpOperand &operand : exit->getOpOperands())
+        operand.set(current.lookup(operand.get()));
+      return success();
+    });
+  }
+
+private:
+  LogicalResult replaceOps(llvm::function_ref<LogicalResult()> writeKernels) {
     SmallVector<Operation *> old;
     for (Operation &op : function.getBody().front().without_terminator())
       old.push_back(&op);
     for (BlockArgument argument : function.getArguments())
       current.map(argument, argument);
-    for (int part = 0; part <= formation.sweeps.last(); ++part)
-      if (failed(analysis::isSweep(part) ? writeSweep(part) : writePart(part)))
-        return failure();
-    leave();
+    if (failed(writeKernels()))
+      return failure();
     for (Operation *op : llvm::reverse(old)) {
       op->dropAllUses();
       op->erase();
@@ -57,7 +79,6 @@ public:
     return success();
   }
 
-private:
   LogicalResult write(const analysis::KernelGroup &group) {
     if (group.kind == analysis::KernelGroup::Gate || group.kind == analysis::KernelGroup::Results)
       return writeMarker(group.kind);
@@ -91,7 +112,9 @@ private:
       inside.map(input, body->addArgument(input.getType(), input.getLoc()));
     builder.setInsertionPointToEnd(body);
     for (Operation *op : ops)
-      builder.clone(*op, inside);
+      if (Operation *copy = builder.clone(*op, inside); auto scan = dyn_cast<nn::ScanOp>(copy))
+        if (failed(formBody(scan)))
+          return failure();
     SmallVector<Value> returned;
     for (auto [value, result] : llvm::zip(group.stores, kernel.getOutputs())) {
       returned.push_back(inside.lookupOrNull(value));
@@ -109,6 +132,9 @@ private:
         return failure();
     return success();
   }
+
+  // The ops of a loop's body move into kernels, too.
+  LogicalResult formBody(nn::ScanOp scan);
 
   // What leaves the loop: sums that something behind it, or the caller, reads.
   LogicalResult writeSweep(int part) {
@@ -184,6 +210,25 @@ private:
   SmallVector<Attribute> names;
 };
 
+LogicalResult Writer::formBody(nn::ScanOp scan) {
+  // Kernel formation works on functions: the body is one for a while.
+  auto type = FunctionType::get(scan.getContext(), scan.block().getArgumentTypes(), scan.yield()->getOperandTypes());
+  auto body = func::FuncOp::create(scan.getLoc(), "body", type);
+  if (Attribute grain = function->getAttr(nn::kGrainAttr))
+    body->setAttr(nn::kGrainAttr, grain);
+  body.getBody().takeBody(scan.getBody());
+  analysis::Sweeps noSweeps;
+  for (Operation &op : body.getBody().front().without_terminator())
+    noSweeps.part[&op] = 0;
+  analysis::Formation bodyFormation(body, std::move(noSweeps));
+  LogicalResult formed = bodyFormation.form();
+  if (succeeded(formed))
+    formed = Writer(body, bodyFormation).writeBody();
+  scan.getBody().takeBody(body.getBody());
+  body.erase();
+  return formed;
+}
+
 // A parameter that is handed out as a result (a loss that is one) is copied: the result is read when the parameter has been updated.
 void copyArgumentsHandedOut(func::FuncOp function) {
   Operation *exit = function.getBody().front().getTerminator();
@@ -198,6 +243,10 @@ struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
     copyArgumentsHandedOut(function);
+    SmallVector<nn::ScanOp> loops;
+    function.walk([&](nn::ScanOp scan) { loops.push_back(scan); });
+    for (nn::ScanOp scan : loops)
+      nn::separateYields(scan);
     analysis::Sweeps sweeps = analysis::separateSweeps(function);
     analysis::Formation formation(function, std::move(sweeps));
     if (failed(formation.form()) || failed(Writer(function, formation).write()))

@@ -107,7 +107,7 @@ static LogicalResult verifyPlanned(ModuleOp module) {
     int64_t last = -1;
     WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
       if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp>(op) ||
-          isa<plan::KernelOp>(op->getParentOp()))
+          op->getParentOfType<plan::KernelOp>())
         return WalkResult::advance();
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
       if (!run)

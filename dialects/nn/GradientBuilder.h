@@ -48,6 +48,11 @@ public:
     return operations.emplace_back(createFromTable(builder, location, kind, operands, attributes, result));
   }
 
+  // For ops that are not made by a builder's call: they are noted as made.
+  mlir::OpBuilder &opBuilder() { return builder; }
+  void note(mlir::Operation *op) { operations.push_back(op); }
+  mlir::Location place() const { return location; }
+
 private:
   Value fold(Value a, Value b, double (*operation)(double, double));
 

@@ -416,6 +416,69 @@ def NN_AttendOp : NN_Op<"attend", [Derivative, Infers, AttrSizedOperandSegments]
   let cost = "attendFlops(*this)";
 }
 
+// ==== Loops ================================================================================================================
+def NN_ScanOp : Op<NN_Dialect, "scan", [Pure, IsolatedFromAbove, SingleBlock, AttrSizedOperandSegments,
+                                        DeclareOpInterfaceMethods<NN_Cost>]> {
+  let summary = "a loop along an axis: the body runs once for each part of its sliced operands";
+  let description = [{
+    Runs its body `trips` times. In trip i it works at part i of the first axis (at part trips - 1 - i if `reverse`). The body's arguments are,
+    in this order,
+
+    - a *carried* value for each of `inits`: that operand in the first trip, then what the trip before yielded for it;
+    - the part of each of `slices`, without their first axis;
+    - for each of `stacks`, with `firsts` beside it: the part *before* the one at which the trip works, at part 0 the operand of `firsts`
+      (states before a trip, of the stack of states behind it);
+    - each of `wholes`, the same in every trip.
+
+    It yields the next carried values and, behind them, values that are stacked. Results: the carried values after the last trip, then the
+    stacked ones with a new first axis.
+
+        %last, %all = nn.scan trips 3 from (%h) slices (%x) : .. {
+        ^bb0(%before: tensor<4x8xf32, #nn.batch<0>>, %part: tensor<4x8xf32, #nn.batch<0>>):
+          %sum = nn.add %before, %part : tensor<4x8xf32, #nn.batch<0>>
+          nn.yield %sum, %sum : ..
+        }
+    In `plan` the body is made of kernels.
+
+    C1: trips >= 1. C2: slices and stacks have `trips` parts along their first axis, which is not the batch axis; `firsts` are parts of
+    stacks. C3: body arguments, yielded values and results are of the types that this says. C4: an op of the body neither draws nor sums
+    over the batch.
+  }];
+  let arguments = (ins Variadic<NN_Tensor>:$inits, Variadic<NN_Tensor>:$slices, Variadic<NN_Tensor>:$stacks,
+                       Variadic<NN_Tensor>:$firsts, Variadic<NN_Tensor>:$wholes, I64Attr:$trips, UnitAttr:$reverse);
+  let results = (outs Variadic<NN_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `trips` $trips (`reverse` $reverse^)? (`from` `(` $inits^ `)`)? (`slices` `(` $slices^ `)`)?
+    (`before` `(` $stacks^ `)` `first` `(` $firsts `)`)? (`with` `(` $wholes^ `)`)? `:` functional-type(operands, results)
+    $body attr-dict
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // The part of a stacked type, and back.
+    static ::mlir::RankedTensorType partOf(::mlir::Type stacked);
+    static ::mlir::RankedTensorType stackedType(::mlir::Type part, int64_t trips);
+
+    ::mlir::Block &block() { return getBody().front(); }
+    ::mlir::Operation *yield() { return block().getTerminator(); }
+    unsigned carriedCount() { return unsigned(getInits().size()); }
+    unsigned stackedCount() { return getNumResults() - carriedCount(); }
+    ::mlir::Value stackedResult(unsigned i) { return getResult(carriedCount() + i); }
+    // The arguments of the body.
+    ::mlir::Value carried(unsigned i) { return block().getArgument(i); }
+    ::mlir::Value part(unsigned i) { return block().getArgument(carriedCount() + i); }
+    ::mlir::Value before(unsigned i) { return block().getArgument(carriedCount() + unsigned(getSlices().size()) + i); }
+    ::mlir::Value whole(unsigned i) {
+      return block().getArgument(carriedCount() + unsigned(getSlices().size() + getStacks().size()) + i);
+    }
+  }];
+}
+def NN_YieldOp : Op<NN_Dialect, "yield", [Pure, Terminator, HasParent<"ScanOp">]> {
+  let summary = "ends a trip: the carried values for the next one, then what is stacked";
+  let arguments = (ins Variadic<NN_Tensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
 include "dialects/nn/TrainOps.td"
 
 #endif

@@ -8,10 +8,17 @@ namespace cinch {
 static const std::vector<OpInfo> &table() {
   static const ValueInfo input{"result", uint8_t(bit(DType::F32) | bit(DType::I32) | bit(DType::Bool)), Count::One};
   static const AttrInfo index{Key::Index, "index", AttrKind::Integer, ChoiceType::None, false, {}};
+  static const AttrInfo place{Key::Place, "state", AttrKind::Integer, ChoiceType::None, false, {}};
+  static const AttrInfo trips{Key::Trips, "trips", AttrKind::Integer, ChoiceType::None, false, {}};
+  static const ValueInfo one{"x", input.types, Count::One}, states{"states", input.types, Count::Variadic};
   static const std::vector<OpInfo> rows = {
       {"parameter", false, false, false, false, {}, {index}, {input}},
       {"field", false, false, false, true, {}, {index}, {input}},
       {"valid_rows", false, false, false, true, {}, {}, {input}},
+      {"loop_state", false, false, false, false, {one}, {index, place, trips}, {input}},
+      {"loop_slice", false, false, false, false, {one}, {index, trips}, {input}},
+      {"loop_stack", false, false, false, false, {states}, {index, place, trips}, {input}},
+      {"loop_final", false, false, false, false, {states}, {index, place, trips}, {input}},
 #define OP_TABLE
 #include "dialects/ops/Ops.inc"
   };

@@ -29,6 +29,12 @@ enum class OpKind : uint8_t {
   Parameter, // Program::parameters[index]
   Field,     // the index-th field of the dataset the graph reads
   ValidRows, // bool[B]: false for the rows that pad the last batch of an evaluation (evaluation graph only)
+  // Loops of a checked program (`scan`, `repeat .. shared`), which `nn` has as regions. The attribute Index numbers the loop, Trips is how
+  // often it runs. An op belongs to the loops whose states or slices it is computed from.
+  LoopState, // what state number Place is at the beginning of a trip; the operand: before the first trip
+  LoopSlice, // part i of the operand along its first axis, in trip i
+  LoopStack, // the operands are the states after a trip; the one of number Place, of all trips, along a new first axis
+  LoopFinal, // the same, after the last trip
 #define OP(KIND) KIND,
 #include "dialects/ops/Ops.inc"
 };
@@ -41,6 +47,8 @@ const char *nameOf(ScheduleKind);
 
 enum class Key : uint8_t {
   Index,
+  Place,
+  Trips,
 #define ATTRIBUTE(NAME) NAME,
 #include "dialects/ops/Ops.inc"
 };

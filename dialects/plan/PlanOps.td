@@ -50,9 +50,13 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
   let description = [{
     `kernel` numbers the kernels, gates and results of the function in the order in which they stand. `scratch` is the offset of
     the scratch of all threads together, -1 if there is none.
+
+    A kernel that is a loop along an axis (nn.scan) has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
+    runs of a trip, whose kernels are those of the body. Among their offsets, -1 is what lies outside of the loop's scratch.
   }];
   let parameters = (ins "int64_t":$kernel, "bool":$recompute, "::mlir::DenseI64ArrayAttr":$reads,
-                        "::mlir::DenseI64ArrayAttr":$writes, "int64_t":$scratch, "int64_t":$scratch_bytes);
+                        "::mlir::DenseI64ArrayAttr":$writes, "int64_t":$scratch, "int64_t":$scratch_bytes,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots, OptionalParameter<"::mlir::ArrayAttr">:$inside);
 }
 
 def Plan_LoopAttr : Plan_Attr<"Loop", "loop"> {

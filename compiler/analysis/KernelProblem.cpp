@@ -1,0 +1,254 @@
+// KernelProblem.cpp: what the solvers want to know of a kernel: bytes, price, scratch, and what may share bytes.
+#include "compiler/analysis/KernelProblem.h"
+
+#include "compiler/analysis/Cost.h"
+#include "compiler/solve/Evaluate.h"
+#include "dialects/nn/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace cinch::analysis {
+
+// "blocks.3.ff: mul" and the source line, for people.
+std::string nameOf(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (!function)
+      return "an operand of the loop";
+    for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
+      if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind))
+        return name.getValue().str();
+    if (auto field = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), nn::kFieldAttr))
+      return "data, field " + std::to_string(field.getInt());
+    return "valid rows";
+  }
+  Operation *op = value.getDefiningOp();
+  StringRef path = nn::instancePath(op->getLoc());
+  std::string name = path.empty() ? "" : path.str() + ": ";
+  name += op->getName().stripDialect();
+  if (op->hasAttr(nn::kBackwardAttr))
+    name += " (gradient)";
+  return name;
+}
+
+int lineOf(Value value) {
+  if (isa<BlockArgument>(value))
+    return 0;
+  auto place = nn::userPlace(value.getLoc());
+  // A line of the prelude is no line of the user's file.
+  return place && place.getFilename().getValue() != "prelude.cinch" ? int(place.getLine()) : 0;
+}
+
+// `value` lies in the buffer; people know it as `named`.
+solve::Buffer bufferFor(Value value, Value named, int64_t batch) {
+  solve::Buffer buffer;
+  int64_t bytes = bytesOf(value);
+  if (batchAxisOf(value) >= 0)
+    buffer.perExampleBytes = bytes / batch;
+  else
+    buffer.fixedBytes = bytes;
+  buffer.name = nameOf(named);
+  buffer.line = lineOf(named);
+  return buffer;
+}
+
+Value computedBy(OpResult result) {
+  return cast<plan::KernelOp>(result.getOwner()).getBody().front().getTerminator()->getOperand(result.getResultNumber());
+}
+
+// ---- Specs -------------------------------------------------------------------------------------------------------------
+// Hints and the number of the block are no part of a spec.
+static constexpr auto kAlike = OperationEquivalence::IgnoreLocations | OperationEquivalence::IgnoreDiscardableAttrs;
+
+static llvm::hash_code hashOf(plan::KernelOp kernel) {
+  llvm::hash_code hash = llvm::hash_value(kernel.getNumResults());
+  for (Operation &op : kernel.getBody().front())
+    hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
+                                                                      OperationEquivalence::ignoreHashValue, kAlike));
+  return hash;
+}
+
+KernelProblems::KernelProblems(const KernelContext &context) : context(context) {
+  solve::StepGraph sizes;
+  sizes.batch = context.batch, sizes.grain = context.grain;
+  microbatches = solve::microbatches(sizes);
+}
+
+// Null: at some micro-batch there is none.
+const KernelProblems::Specs *KernelProblems::find(plan::KernelOp kernel, bool inLoop) {
+  llvm::hash_code hash = hashOf(kernel);
+  for (auto &[other, specs] : known[hash])
+    if (OperationEquivalence::isRegionEquivalentTo(&other.getBody(), &kernel.getBody(), kAlike) &&
+        other.getDomainAttr() == kernel.getDomainAttr() && other.getAccumulatesAttr() == kernel.getAccumulatesAttr())
+      return specs.at.empty() ? nullptr : &specs;
+  auto &[first, specs] = known[hash].emplace_back(kernel, Specs());
+  for (int64_t examples : llvm::reverse(microbatches)) {
+    auto spec = specOf(kernel, {examples});
+    if (!spec) {
+      specs.at.clear();
+      return nullptr;
+    }
+    specs.at.push_back({examples, std::move(*spec)});
+    if (!inLoop)
+      break;
+  }
+  return &specs;
+}
+
+
+// One full store may take the bytes of an operand that is read at the same places, whatever the micro-batch.
+void KernelProblems::findInPlace(plan::KernelOp op, const Specs &specs, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
+                                 solve::Kernel &kernel) {
+  SmallVector<int> full;
+  const auto *whole = std::get_if<kernels::LoopSpec>(&specs.at.front().second.work);
+  if (!whole || !whole->chain.empty())
+    return;
+  int64_t domain = whole->cols;
+  for (int64_t size : whole->outer)
+    domain *= size;
+  for (auto [i, value] : llvm::enumerate(op.getOutputs()))
+    if (elementsOf(value) == domain)
+      full.push_back(int(i));
+  if (full.size() != 1)
+    return;
+  Value value = op.getOutputs()[full[0]];
+  for (auto [r, operand] : llvm::enumerate(op.getInputs())) {
+    Value read = inMemory(operand);
+    auto producer = read.getDefiningOp<plan::KernelOp>();
+    bool sum = producer && producer.getAccumulates() &&
+               (*producer.getAccumulates())[cast<OpResult>(read).getResultNumber()];
+    if (!producer || sum || bytesOf(read) != bytesOf(value) || batchAxisOf(read) < 0)
+      continue;
+    if (llvm::all_of(specs.at, [&](auto &at) {
+          return readsWhereItWrites(std::get<kernels::LoopSpec>(at.second.work), int(r), int(op.getNumOperands()) + full[0]);
+        }))
+      kernel.inPlace.push_back({bufferOf(value), bufferOf(read)});
+  }
+}
+
+// What a kernel is called and where it stands, its hints, and its block, from the ops whose results it writes.
+static void describe(plan::KernelOp op, solve::Kernel &kernel) {
+  for (OpResult result : op->getResults()) {
+    Operation *inner = computedBy(result).getDefiningOp();
+    kernel.keepHint |= inner->hasAttr(nn::kKeepAttr);
+    kernel.recomputeHint |= inner->hasAttr(nn::kRecomputeAttr);
+    if (auto block = inner->getAttrOfType<IntegerAttr>(nn::kBlockAttr))
+      kernel.block = int(block.getInt());
+    kernel.blockEnd |= inner->hasAttr(nn::kBlockEndAttr);
+  }
+  Value first = computedBy(op->getResult(0));
+  kernel.backward = first.getDefiningOp()->hasAttr(nn::kBackwardAttr);
+  kernel.name = nameOf(first);
+  kernel.line = lineOf(first);
+}
+
+bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
+                              solve::Kernel &kernel) {
+  analysis::describe(op, kernel);
+  kernel.cheap = kindOf(op) == KernelKind::Loop;
+  if (kindOf(op) == KernelKind::Scan)
+    return describeScan(op, inLoop, kernel);
+  const Specs *specs = find(op, inLoop);
+  if (!specs) {
+    error = "a kernel has no spec at some micro-batch: " + kernel.name;
+    return false;
+  }
+  kernel.scratch = specs->at.front().second.scratchBytesPerThread(context.target);
+  for (auto &[examples, spec] : specs->at)
+    if (int64_t bytes = spec.scratchBytesPerThread(context.target); bytes != kernel.scratch.otherwise)
+      kernel.scratch.exactly.push_back({examples, bytes});
+  priceKernel(op, inLoop, context.machine, context.batch, kernel);
+  if (inLoop)
+    findInPlace(op, *specs, inMemory, bufferOf, kernel);
+  return true;
+}
+
+// ---- Loops along an axis -----------------------------------------------------------------------------------------------
+int stackOfCarried(nn::ScanOp scan, unsigned carried) {
+  for (unsigned i = scan.carriedCount(); i < scan.getNumResults(); ++i)
+    if (scan.yield()->getOperand(i) == scan.yield()->getOperand(carried))
+      return int(i);
+  return -1;
+}
+
+int64_t ScanProblem::slotBytes(int64_t microbatch) const {
+  int64_t bytes = 0;
+  for (auto &[carried, buffer] : slots)
+    bytes += 2 * buffer.bytes(microbatch);
+  return bytes;
+}
+
+bool KernelProblems::describeScan(plan::KernelOp op, bool inLoop, solve::Kernel &kernel) {
+  std::unique_ptr<ScanProblem> problem = buildTrip(scanOf(op), inLoop, kernel);
+  if (!problem)
+    return false;
+  int64_t unit = int64_t(64) * context.threads; // scratch is counted a thread
+  for (int64_t b : microbatches)
+    kernel.scratch.exactly.push_back({b, (problem->scratchBytes(b) + unit - 1) / unit * 64});
+  scans[op] = std::move(problem);
+  return true;
+}
+
+// The graph of a trip. What lies outside the scratch has no bytes in it: the operands, and what is stacked or carried.
+std::unique_ptr<ScanProblem> KernelProblems::buildTrip(nn::ScanOp scan, bool inLoop, solve::Kernel &trips) {
+  auto problem = std::make_unique<ScanProblem>();
+  problem->scan = scan;
+  solve::StepGraph &graph = problem->trip;
+  graph.batch = context.batch, graph.grain = context.grain, graph.threads = context.threads;
+  llvm::DenseMap<Value, int> buffer;
+  auto add = [&](Value value, bool local, int producer) {
+    buffer[value] = int(graph.buffers.size());
+    solve::Buffer entry = bufferFor(value, isa<BlockArgument>(value) ? value : computedBy(cast<OpResult>(value)), context.batch);
+    entry.producer = local ? producer : -1;
+    if (!local) {
+      entry.kind = solve::Buffer::Persistent;
+      entry.fixedBytes = entry.perExampleBytes = 0;
+    }
+    graph.buffers.push_back(entry);
+    problem->local.push_back(local);
+  };
+  for (BlockArgument argument : scan.block().getArguments())
+    add(argument, false, -1);
+  for (Operation &op : scan.block().without_terminator()) {
+    auto kernel = cast<plan::KernelOp>(op);
+    for (Value result : kernel.getOutputs())
+      add(result, !llvm::is_contained(scan.yield()->getOperands(), result), int(problem->kernels.size()));
+    problem->kernels.push_back(kernel);
+  }
+  auto count = double(scan.getTrips());
+  auto sum = [&](solve::Linear &to, const solve::Linear &from) {
+    to.fixed += count * from.fixed, to.perExample += count * from.perExample;
+  };
+  trips.seconds = trips.flops = trips.traffic = {};
+  trips.work = solve::Kernel::Nothing;
+  for (auto [i, op] : llvm::enumerate(problem->kernels)) {
+    solve::Kernel kernel;
+    kernel.recomputable = false;
+    for (Value value : op.getInputs())
+      if (int b = buffer.lookup(value); !llvm::is_contained(kernel.reads, b))
+        kernel.reads.push_back(b);
+    for (Value value : op.getOutputs())
+      kernel.writes.push_back(buffer.lookup(value));
+    if (!describe(op, inLoop, [](Value value) { return value; }, [&](Value value) { return buffer.lookup(value); }, kernel))
+      return nullptr;
+    if (auto found = scans.find(op); found != scans.end()) {
+      problem->inner[int(i)] = std::move(found->second);
+      scans.erase(found);
+    }
+    std::vector<std::pair<int, int>> inPlace;
+    for (auto &[to, from] : kernel.inPlace)
+      if (problem->local[to] && problem->local[from])
+        inPlace.push_back({to, from});
+    kernel.inPlace = std::move(inPlace);
+    sum(trips.seconds, kernel.seconds), sum(trips.flops, kernel.flops), sum(trips.traffic, kernel.traffic);
+    graph.kernels.push_back(std::move(kernel));
+  }
+  for (unsigned i = 0; i < scan.carriedCount(); ++i)
+    if (stackOfCarried(scan, i) < 0)
+      problem->slots.push_back({i, bufferFor(scan.carried(i), scan.carried(i), context.batch)});
+  return problem;
+}
+
+} // namespace cinch::analysis

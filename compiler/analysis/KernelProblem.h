@@ -1,0 +1,75 @@
+// KernelProblem.h: one kernel as the solvers see it, and a loop along an axis as one kernel.
+#ifndef CINCH_COMPILER_ANALYSIS_KERNELPROBLEM_H
+#define CINCH_COMPILER_ANALYSIS_KERNELPROBLEM_H
+
+#include "compiler/analysis/KernelSpec.h"
+#include "compiler/solve/Sweeps.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+namespace cinch::analysis {
+
+// What a kernel is described with.
+struct KernelContext {
+  int64_t batch = 1, grain = 1;
+  int threads = 1;
+  kernels::TargetInfo target;
+  MachineRates machine;
+};
+
+// A loop along an axis (nn.scan) whose body is made of kernels. To its surroundings it is one kernel. Its scratch holds, from the first
+// byte on, two slots for each carried value that is not stacked (a trip writes the one, the next reads it and writes the other), and behind
+// them what a trip needs, packed by the one `evaluate` and proved by the one plan checker on the graph of a trip.
+struct ScanProblem : solve::LoopBody {
+  nn::ScanOp scan;
+  std::vector<plan::KernelOp> kernels;                 // of the body, as the graph of the trip numbers them
+  std::map<int, std::unique_ptr<ScanProblem>> inner;   // kernels that are loops themselves
+  std::vector<std::pair<unsigned, solve::Buffer>> slots; // carried values that are not stacked
+  int64_t slotBytes(int64_t microbatch) const;         // of all slots
+  // Of all threads; the work of a trip comes behind the slots.
+  int64_t scratchBytes(int64_t microbatch) const { return slotBytes(microbatch) + plan(microbatch).decision.arenaBytes; }
+};
+
+// The stacked result that holds a carried value, too; -1: none.
+int stackOfCarried(nn::ScanOp, unsigned carried);
+
+// Finds specs once for all kernels that are alike, and says what the solvers want to know of a kernel.
+class KernelProblems {
+public:
+  explicit KernelProblems(const KernelContext &context);
+
+  using BufferOf = llvm::function_ref<int(mlir::Value)>;
+  // `inMemory`: the value that lies in memory for one that a kernel reads (a sum behind its loop is what the body yields). `bufferOf`: its
+  // buffer. Fills everything but reads, writes and section. False, with `error`, if the kernel has no spec at some micro-batch.
+  bool describe(plan::KernelOp, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
+  std::string error;
+  // Of kernels that are loops.
+  llvm::DenseMap<mlir::Operation *, std::unique_ptr<ScanProblem>> scans;
+
+private:
+  struct Specs { // at the whole batch and at every smaller micro-batch
+    std::vector<std::pair<int64_t, KernelSpec>> at;
+  };
+  const Specs *find(plan::KernelOp, bool inLoop);
+  void findInPlace(plan::KernelOp, const Specs &, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
+  bool describeScan(plan::KernelOp, bool inLoop, solve::Kernel &);
+  std::unique_ptr<ScanProblem> buildTrip(nn::ScanOp, bool inLoop, solve::Kernel &trips);
+
+  KernelContext context;
+  std::vector<int64_t> microbatches;
+  std::unordered_map<size_t, std::deque<std::pair<plan::KernelOp, Specs>>> known;
+};
+
+// The nn value that a result of a kernel is.
+mlir::Value computedBy(mlir::OpResult);
+// "blocks.3.ff: mul" and the source line, for people.
+std::string nameOf(mlir::Value);
+int lineOf(mlir::Value);
+// `value` lies in the buffer; people know it as `named`.
+solve::Buffer bufferFor(mlir::Value value, mlir::Value named, int64_t batch);
+
+} // namespace cinch::analysis
+#endif

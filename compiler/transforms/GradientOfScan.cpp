@@ -1,0 +1,485 @@
+// GradientOfScan.cpp: the gradient of a loop along an axis (nn.scan).
+//
+//     forward     h_t = tanh(x_t + h_(t-1) w)          x is sliced, h carried and stacked, w whole
+//     backward    from the last trip to the first:
+//                   dz_t = (dy_t + dh_t) (1 - h_t^2)    h_t: saved, or computed again from what is saved
+//                   dh_(t-1) = dz_t w'                  carried
+//                   dx_t = dz_t                         stacked
+//     behind it   dw = sum over (example, t) of h_(t-1) dz_t
+//
+// What is the same in every trip has one sum over all examples and trips, behind the loop: the examples slowest, then time ascending,
+// whichever way the loop runs. So its bits do not depend on how examples are cut into micro-batches. A product whose result only leaves the
+// loop is computed behind it, too.
+//
+// What is saved of a trip is a cut of least bytes through the work of a trip, such that everything the backward loop reads can be computed
+// from it by work that is no product. A state before a trip costs nothing if the states behind the trips are kept anyway.
+#include "compiler/solve/VertexCut.h"
+#include "compiler/transforms/GradientSweep.h"
+#include "dialects/nn/Scan.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cinch {
+namespace {
+
+class ScanGradient {
+public:
+  ScanGradient(nn::ScanOp scan, unsigned place, ValueRange grads, GradientSweep &outer, nn::GradientBuilder &b)
+      : scan(scan), trips(int64_t(scan.getTrips())), place(place), grads(grads), outer(outer), b(b), block(new Block) {}
+
+  LogicalResult run() {
+    if (!scan.getStacks().empty())
+      return scan.emitOpError("internal error: a backward loop has no derivative");
+    OpBuilder inside(scan.getContext());
+    inside.setInsertionPointToEnd(block);
+    nn::GradientBuilder builder(inside);
+    builder.setLocation(b.place());
+    body = &builder;
+    GradientSweep sweep(builder, activeInside());
+    begin(sweep);
+    if (failed(sweep.visit(scan.block())))
+      return failure();
+    finish(sweep);
+    eraseUnread();
+    saveWhatIsRead();
+    makeLoop();
+    DenseMap<Operation *, Value> made; // an op may give several contributions
+    for (const Leaving &leaving : left) {
+      Value known = leaving.op ? made.lookup(leaving.op) : Value();
+      Value gradient = known ? known : outside(leaving);
+      if (leaving.op)
+        made[leaving.op] = gradient;
+      outer.contribute(scan->getOperand(leaving.operand), place, leaving.operand, gradient);
+    }
+    for (auto &[op, value] : made)
+      op->destroy();
+    return success();
+  }
+
+private:
+  // A contribution that leaves the loop: computed behind it from values of all trips, which `op` computes in one.
+  struct Leaving {
+    unsigned operand;        // of the forward loop
+    Operation *op = nullptr; // contract, sum or scatter_add, taken out of the loop; null: `value` itself
+    Value value;
+    bool keepsTrips = false; // a part for each trip, or the sum over them
+  };
+
+  // ---- The sweep over the body
+  DenseSet<Value> activeInside() {
+    DenseSet<Value> active;
+    for (auto [i, operand] : llvm::enumerate(scan->getOperands()))
+      if (outer.isActive(operand))
+        active.insert(scan.block().getArgument(unsigned(i)));
+    while (true) { // until nothing more is carried from trip to trip
+      size_t before = active.size();
+      GradientSweep::grow(active, scan.block());
+      for (unsigned i = 0; i < scan.carriedCount(); ++i)
+        if (active.contains(scan.yield()->getOperand(i)))
+          active.insert(scan.carried(i));
+      if (active.size() == before)
+        return active;
+    }
+  }
+
+  void begin(GradientSweep &sweep) {
+    unsigned last = unsigned(std::distance(scan.block().begin(), scan.block().end()));
+    for (unsigned i = 0; i < scan.carriedCount(); ++i) {
+      if (!sweep.isActive(scan.carried(i)))
+        continue;
+      carriedOf.push_back(i);
+      parts.inits.push_back(grads[i] ? grads[i] : b.like(scan.getInits()[i], 0));
+      Value argument = block->addArgument(scan.getInits()[i].getType(), scan.getLoc());
+      if (sweep.isActive(scan.yield()->getOperand(i)))
+        sweep.contribute(scan.yield()->getOperand(i), last, i, argument);
+    }
+    for (unsigned j = 0; j < scan.stackedCount(); ++j) {
+      unsigned result = scan.carriedCount() + j;
+      Value yielded = scan.yield()->getOperand(result);
+      if (!grads[result] || !sweep.isActive(yielded))
+        continue;
+      parts.slices.push_back(grads[result]);
+      sweep.contribute(yielded, last, result, block->addArgument(yielded.getType(), scan.getLoc()));
+    }
+  }
+
+  void finish(GradientSweep &sweep) {
+    for (unsigned i : carriedOf) {
+      Value gradient = sweep.gradientOf(scan.carried(i));
+      parts.yields.push_back(gradient ? gradient : body->like(scan.carried(i), 0));
+    }
+    unsigned operand = scan.carriedCount();
+    for (unsigned j = 0; j < scan.getSlices().size(); ++j, ++operand)
+      if (sweep.isActive(scan.part(j)))
+        leaveEach(sweep, scan.part(j), operand, true);
+    for (unsigned j = 0; j < scan.getWholes().size(); ++j, ++operand) {
+      if (!sweep.isActive(scan.whole(j)))
+        continue;
+      if (!nn::hasBatch(scan.whole(j)))
+        leaveEach(sweep, scan.whole(j), operand, false);
+      else if (Value gradient = sweep.gradientOf(scan.whole(j)))
+        sumUp(gradient, operand);
+    }
+    // Stacked values follow the carried ones, of which there may be more now.
+    for (Value value : wanted)
+      parts.yields.push_back(value);
+  }
+
+  // Work on examples that every trip does on the same operand: its gradient is a chain over the trips, carried along.
+  void sumUp(Value gradient, unsigned operand) {
+    Value sum = block->insertArgument(unsigned(parts.inits.size()), gradient.getType(), scan.getLoc());
+    parts.inits.push_back(b.like(scan->getOperand(operand), 0));
+    parts.yields.push_back(body->make<nn::AddOp>(sum, gradient));
+    sumOf.push_back(operand);
+  }
+
+  static bool canLeave(Operation *op) {
+    auto reduce = dyn_cast_or_null<nn::ReduceOp>(op);
+    return isa_and_nonnull<nn::ContractOp, nn::ScatterAddOp>(op) || (reduce && reduce.getReduction() == nn::Reduction::Sum);
+  }
+
+  void leaveEach(GradientSweep &sweep, Value argument, unsigned operand, bool keepsTrips) {
+    SmallVector<Value> gradients;
+    if (!nn::hasBatch(argument))
+      gradients = sweep.takeContributions(argument);
+    else if (Value gradient = sweep.gradientOf(argument))
+      gradients.push_back(gradient);
+    for (Value gradient : gradients) {
+      Leaving leaving{operand, nullptr, gradient, keepsTrips};
+      Operation *op = gradient.getDefiningOp();
+      bool here = op && op->getBlock() == block;
+      bool twice = llvm::any_of(left, [&](const Leaving &other) { return other.op && other.op == op && other.keepsTrips != keepsTrips; });
+      // A product that the next trip needs stays; so does what is not summed over examples, but for products.
+      bool onlyLeaves = here && gradient.use_empty() && !llvm::is_contained(parts.yields, gradient);
+      if (here && !twice && canLeave(op) && onlyLeaves && (!nn::hasBatch(gradient) || isa<nn::ContractOp>(op))) {
+        leaving.op = op;
+        for (Value value : op->getOperands())
+          want(value);
+      } else {
+        want(gradient);
+      }
+      left.push_back(leaving);
+    }
+  }
+
+  // A value of the trips is asked for behind the loop. One of the backward loop is stacked.
+  void want(Value value) {
+    if (isHere(value) && !isConstant(value))
+      wanted.insert(value);
+    else if (Operation *op = value.getDefiningOp(); op && op->getBlock() == &scan.block() && !isConstant(value))
+      savedForOutside.insert(value);
+  }
+  bool isHere(Value value) const { return value.getParentBlock() == block; }
+  static bool isConstant(Value value) {
+    return value.getDefiningOp() && isa<nn::ConstantOp, nn::VectorOp, nn::RangeOp>(value.getDefiningOp());
+  }
+
+  void eraseUnread() {
+    for (Leaving &leaving : left)
+      if (leaving.op && leaving.op->getBlock())
+        leaving.op->remove();
+    DenseSet<Value> needed(parts.yields.begin(), parts.yields.end());
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*block)))
+      if (op.use_empty() && llvm::none_of(op.getResults(), [&](Value value) { return needed.contains(value); }))
+        op.erase();
+  }
+
+  // ---- What is saved
+  // Values of the forward body that the backward body reads are computed in it from a cut through the forward body.
+  void saveWhatIsRead() {
+    llvm::SetVector<Value> read;
+    auto note = [&](Value value) {
+      if (value.getParentBlock() == &scan.block())
+        read.insert(value);
+    };
+    for (Operation &op : *block)
+      for (Value operand : op.getOperands())
+        note(operand);
+    for (Value value : parts.yields)
+      note(value);
+    std::vector<solve::CutNode> nodes;
+    SmallVector<Value> values;
+    DenseMap<Value, int> number;
+    auto add = [&](Value value, double cost, bool source) {
+      number[value] = int(nodes.size());
+      values.push_back(value);
+      nodes.push_back({cost, source, {}});
+    };
+    for (unsigned i = 0; i < scan.carriedCount(); ++i)
+      add(scan.carried(i), stackOf(scan.yield()->getOperand(i)) >= 0 ? 0 : bytesOf(scan.carried(i)), true);
+    for (unsigned j = 0; j < scan.getSlices().size(); ++j)
+      add(scan.part(j), bytesOf(scan.part(j)), true);
+    for (Operation &op : scan.block().without_terminator()) {
+      bool again = op.getNumResults() == 1 && !isa<nn::ContractOp, nn::ScanOp, nn::AttendOp>(op);
+      for (Value result : op.getResults()) {
+        bool kept = savedForOutside.contains(result) || stackOf(result) >= 0;
+        add(result, isConstant(result) ? 0 : kept ? 0 : bytesOf(result), !again);
+        if (again)
+          for (Value operand : op.getOperands())
+            if (auto it = number.find(operand); it != number.end())
+              nodes.back().operands.push_back(it->second);
+      }
+    }
+    std::vector<int> targets;
+    for (Value value : read)
+      if (auto it = number.find(value); it != number.end())
+        targets.push_back(it->second);
+    DenseSet<Value> cut;
+    for (int node : solve::cheapestCut(nodes, targets))
+      if (!isConstant(values[node]))
+        cut.insert(values[node]);
+    // Values of the cut come in by slices; the rest is computed again, in the order of the forward body.
+    SmallVector<Value> stacked(savedForOutside.begin(), savedForOutside.end());
+    for (Operation &op : scan.block().without_terminator())
+      for (Value result : op.getResults())
+        if (cut.contains(result) && !savedForOutside.contains(result))
+          stacked.push_back(result);
+    for (unsigned i = 0; i < scan.carriedCount(); ++i)
+      if ((cut.contains(scan.carried(i)) || beforeIsWanted(i)) && !llvm::is_contained(stacked, scan.yield()->getOperand(i)))
+        stacked.push_back(scan.yield()->getOperand(i));
+    llvm::erase_if(stacked, [&](Value value) { return stackOf(value) >= 0; });
+    if (!stacked.empty())
+      scan = nn::addStacked(scan, stacked);
+    IRMapping inside;
+    for (unsigned j = 0; j < scan.getSlices().size(); ++j)
+      if (cut.contains(scan.part(j)))
+        inside.map(scan.part(j), sliceOf(scan.getSlices()[j]));
+    for (Operation &op : scan.block().without_terminator())
+      for (Value result : op.getResults())
+        if (cut.contains(result))
+          inside.map(result, sliceOf(scan.getResult(unsigned(stackOf(result)))));
+    for (unsigned i = 0; i < scan.carriedCount(); ++i)
+      if (cut.contains(scan.carried(i))) {
+        parts.stacks.push_back(scan.getResult(unsigned(stackOf(scan.yield()->getOperand(i)))));
+        parts.firsts.push_back(scan.getInits()[i]);
+        unsigned at = unsigned(parts.inits.size() + parts.slices.size() + parts.stacks.size()) - 1;
+        inside.map(scan.carried(i), block->insertArgument(at, scan.carried(i).getType(), scan.getLoc()));
+      }
+    for (unsigned j = 0; j < scan.getWholes().size(); ++j)
+      inside.map(scan.whole(j), scan.getWholes()[j]);
+    computeAgain(read, inside);
+  }
+
+  void computeAgain(const llvm::SetVector<Value> &read, IRMapping &inside) {
+    DenseSet<Value> needed(read.begin(), read.end());
+    SmallVector<Operation *> ops;
+    for (Operation &op : llvm::reverse(scan.block().without_terminator()))
+      if (llvm::any_of(op.getResults(), [&](Value value) { return needed.contains(value) && !inside.contains(value); })) {
+        ops.push_back(&op);
+        needed.insert(op.operand_begin(), op.operand_end());
+      }
+    OpBuilder front(scan.getContext());
+    front.setInsertionPointToStart(block);
+    for (Operation *op : llvm::reverse(ops))
+      front.clone(*op, inside);
+    for (Operation &op : *block)
+      for (OpOperand &operand : op.getOpOperands())
+        operand.set(inside.lookupOrDefault(operand.get()));
+    for (Value &value : parts.yields)
+      value = inside.lookupOrDefault(value);
+  }
+
+  // The result that stacks a value of the forward body; -1: none.
+  int stackOf(Value value) {
+    for (unsigned i = scan.carriedCount(); i < scan.getNumResults(); ++i)
+      if (scan.yield()->getOperand(i) == value)
+        return int(i);
+    return -1;
+  }
+  static double bytesOf(Value value) {
+    auto type = nn::tensorOf(value);
+    return double(type.getNumElements()) * std::max<unsigned>(8, type.getElementTypeBitWidth()) / 8;
+  }
+  Value sliceOf(Value stack) {
+    unsigned at = unsigned(parts.inits.size() + parts.slices.size());
+    parts.slices.push_back(stack);
+    return block->insertArgument(at, nn::ScanOp::partOf(stack.getType()), scan.getLoc());
+  }
+  bool beforeIsWanted(unsigned i) {
+    return llvm::any_of(left, [&](const Leaving &leaving) {
+      return leaving.op ? llvm::is_contained(leaving.op->getOperands(), scan.carried(i)) : leaving.value == scan.carried(i);
+    });
+  }
+
+  // ---- The loop, and what stands behind it
+  void makeLoop() {
+    parts.trips = trips;
+    parts.reverse = !scan.getReverse();
+    auto loop = nn::createScan(b.opBuilder(), b.place(), parts, block);
+    if (Attribute number = scan->getAttr(nn::kBlockAttr))
+      loop->setAttr(nn::kBlockAttr, number);
+    b.note(loop);
+    backward = loop;
+    for (auto [k, i] : llvm::enumerate(carriedOf))
+      if (outer.isActive(scan.getInits()[i]))
+        outer.contribute(scan.getInits()[i], place, i, loop.getResult(unsigned(k)));
+    for (auto [k, operand] : llvm::enumerate(sumOf))
+      outer.contribute(scan->getOperand(operand), place, operand, loop.getResult(unsigned(carriedOf.size() + k)));
+    for (auto [k, value] : llvm::enumerate(wanted))
+      stackedAs[value] = loop.stackedResult(unsigned(k));
+  }
+
+  // A value of the trips behind the loop. With trips as its first axis, or (`timeless`) the same for all of them.
+  Value ofAllTrips(Value value, bool &timeless) {
+    timeless = false;
+    if (Value stack = stackedAs.lookup(value))
+      return stack;
+    if (isConstant(value)) {
+      timeless = true;
+      Operation *copy = b.opBuilder().clone(*value.getDefiningOp());
+      b.note(copy);
+      return copy->getResult(0);
+    }
+    for (unsigned i = 0; i < scan.carriedCount(); ++i)
+      if (value == scan.carried(i))
+        return statesBefore(i);
+    for (unsigned j = 0; j < scan.getSlices().size(); ++j)
+      if (value == scan.part(j))
+        return scan.getSlices()[j];
+    for (unsigned j = 0; j < scan.getWholes().size(); ++j)
+      if (value == scan.whole(j)) {
+        timeless = true;
+        return scan.getWholes()[j];
+      }
+    return scan.getResult(unsigned(stackOf(value)));
+  }
+
+  IntegerAttr number(int64_t n) { return b.opBuilder().getI64IntegerAttr(n); }
+  Value cut(Value stack, int64_t from, int64_t to) {
+    return from == 0 && to == trips ? stack : Value(b.make<nn::SliceOp>(stack, number(0), number(from), number(to)));
+  }
+  Value alone(Value part) { return b.reshape(part, nn::ScanOp::stackedType(part.getType(), 1)); }
+
+  Value statesBefore(unsigned i) {
+    Value behind = scan.getResult(unsigned(stackOf(scan.yield()->getOperand(i))));
+    bool forwards = !scan.getReverse();
+    Value first = alone(scan.getInits()[i]);
+    if (trips == 1)
+      return first;
+    SmallVector<Value> both{first, forwards ? cut(behind, 0, trips - 1) : cut(behind, 1, trips)};
+    if (!forwards)
+      std::swap(both[0], both[1]);
+    return b.make<nn::ConcatOp>(both, uint64_t(0));
+  }
+
+  Value withTrips(Value value) {
+    auto type = nn::ScanOp::stackedType(value.getType(), trips);
+    SmallVector<int64_t> axes;
+    for (int64_t axis = 1; axis < type.getRank(); ++axis)
+      axes.push_back(axis);
+    return b.broadcast(value, axes, type);
+  }
+
+  Value outside(const Leaving &leaving) {
+    bool timeless = false;
+    if (!leaving.op) {
+      Value all = ofAllTrips(leaving.value, timeless);
+      if (timeless)
+        all = withTrips(all);
+      return leaving.keepsTrips ? all : b.sum(all, {0});
+    }
+    SmallVector<Value> operands;
+    SmallVector<bool> withoutTrips;
+    for (Value value : leaving.op->getOperands()) {
+      operands.push_back(ofAllTrips(value, timeless));
+      withoutTrips.push_back(timeless);
+    }
+    Value result = isa<nn::ContractOp>(leaving.op) ? outsideContract(leaving, operands, withoutTrips)
+                   : isa<nn::ReduceOp>(leaving.op) ? outsideSum(leaving, operands[0])
+                                                   : outsideScatter(leaving, operands, withoutTrips);
+    return result;
+  }
+
+  Value outsideContract(const Leaving &leaving, SmallVectorImpl<Value> &operands, ArrayRef<bool> timeless) {
+    auto op = cast<nn::ContractOp>(leaving.op);
+    int64_t rank = op.getType().getRank(), shift = leaving.keepsTrips ? 1 : 0;
+    bool sumsBatch = !nn::hasBatch(op.getResult()) && nn::hasBatch(op.getLhs());
+    // Behind the labels of the result: the batch, the trips, the others.
+    int64_t trip = leaving.keepsTrips ? 0 : rank + (sumsBatch ? 1 : 0);
+    auto renamed = [&](ArrayRef<int64_t> labels, bool withTrip) {
+      SmallVector<int64_t> result;
+      if (withTrip)
+        result.push_back(trip);
+      for (int64_t label : labels)
+        result.push_back(leaving.keepsTrips ? label + 1 : label < trip ? label : label + 1);
+      return result;
+    };
+    bool sums = !leaving.keepsTrips;
+    for (unsigned i = 0; i < 2; ++i)
+      if (timeless[i] && (sums || (timeless[0] && timeless[1])))
+        operands[i] = withTrips(operands[i]);
+    bool lhsTrip = !timeless[0] || sums || (timeless[0] && timeless[1]), rhsTrip = !timeless[1] || sums || (timeless[0] && timeless[1]);
+    auto type = op.getType();
+    if (shift)
+      type = nn::ScanOp::stackedType(type, trips);
+    return b.make<nn::ContractOp>(type, operands[0], operands[1], renamed(op.getLhsLabels(), lhsTrip), renamed(op.getRhsLabels(), rhsTrip));
+  }
+
+  Value outsideSum(const Leaving &leaving, Value x) {
+    auto op = cast<nn::ReduceOp>(leaving.op);
+    if (nn::tensorOf(x).getRank() == nn::tensorOf(op.getX()).getRank())
+      x = withTrips(x);
+    SmallVector<int64_t> axes;
+    if (!leaving.keepsTrips)
+      axes.push_back(0);
+    for (int64_t axis : op.getAxes())
+      axes.push_back(axis + 1);
+    return b.sum(x, axes);
+  }
+
+  Value outsideScatter(const Leaving &leaving, SmallVectorImpl<Value> &operands, ArrayRef<bool> timeless) {
+    auto op = cast<nn::ScatterAddOp>(leaving.op);
+    SmallVector<int64_t> ofX;
+    for (int64_t label : op.getXLabels())
+      ofX.push_back(label < 0 ? label : label + 1);
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    if (leaving.keepsTrips) {
+      type = nn::ScanOp::stackedType(type, trips);
+      ofX.insert(ofX.begin(), 0);
+    }
+    if (timeless[0])
+      operands[0] = withTrips(operands[0]);
+    SmallVector<Attribute> lists;
+    for (auto [i, list] : llvm::enumerate(op.getIndexLabels())) {
+      SmallVector<int64_t> labels;
+      if (!timeless[i + 1])
+        labels.push_back(0);
+      for (int64_t label : cast<DenseI64ArrayAttr>(list).asArrayRef())
+        labels.push_back(label + 1);
+      lists.push_back(DenseI64ArrayAttr::get(op.getContext(), labels));
+    }
+    // The labels of the gather must have every axis of the updates.
+    if (!leaving.keepsTrips && llvm::all_of(timeless.drop_front(), [](bool none) { return none; })) {
+      Value whole = b.sum(operands[0], {0});
+      return b.make<nn::ScatterAddOp>(type, whole, ValueRange(operands).drop_front(), op.getXLabels(), op.getIndexLabels());
+    }
+    return b.make<nn::ScatterAddOp>(type, operands[0], ValueRange(operands).drop_front(), ofX, ArrayAttr::get(op.getContext(), lists));
+  }
+
+  nn::ScanOp scan, backward;
+  int64_t trips;
+  unsigned place;
+  ValueRange grads;
+  GradientSweep &outer;
+  nn::GradientBuilder &b;
+  nn::GradientBuilder *body = nullptr;
+  Block *block; // of the backward loop
+  nn::ScanParts parts;
+  SmallVector<unsigned> carriedOf, sumOf;  // carried values of the backward loop: of which of the forward one; of which operand
+  llvm::SetVector<Value> wanted;           // values of the backward body that are stacked
+  llvm::SetVector<Value> savedForOutside;  // values of the forward body that are
+  llvm::MapVector<Value, Value> stackedAs; // values of the backward body -> results of the loop
+  SmallVector<Leaving> left;
+};
+
+} // namespace
+
+LogicalResult differentiateScan(nn::ScanOp scan, unsigned place, ValueRange grads, GradientSweep &outer, nn::GradientBuilder &b) {
+  return ScanGradient(scan, place, grads, outer, b).run();
+}
+
+} // namespace cinch

@@ -1,0 +1,129 @@
+// GradientSweep.cpp: reverse mode over the ops' `Differentiable` interface.
+#include "compiler/transforms/GradientSweep.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+void GradientSweep::grow(DenseSet<Value> &active, Block &block) {
+  for (Operation &op : block) {
+    if (op.hasTrait<nn::NoGradient>() || llvm::none_of(op.getOperands(), [&](Value v) { return active.contains(v); }))
+      continue;
+    for (Value result : op.getResults())
+      if (isFloatTensor(result))
+        active.insert(result);
+  }
+}
+
+// The contributions of slices that cover one axis without overlap, end to end: what the slices' gradients were before
+// they were padded with zeros.
+bool GradientSweep::coverAnAxis(ArrayRef<Contribution> parts, SmallVectorImpl<nn::PadOp> &pads) {
+  for (const Contribution &part : parts) {
+    auto pad = part.gradient.getDefiningOp<nn::PadOp>();
+    if (!pad || pad.getAxis() != parts.front().gradient.getDefiningOp<nn::PadOp>().getAxis())
+      return false;
+    pads.push_back(pad);
+  }
+  llvm::sort(pads, [](nn::PadOp a, nn::PadOp b) { return a.getBefore() < b.getBefore(); });
+  uint64_t end = 0;
+  for (nn::PadOp pad : pads) {
+    if (pad.getBefore() != end)
+      return false;
+    end += pad.getX().getType().getDimSize(pad.getAxis());
+  }
+  return pads.size() > 1 && pads.back().getAfter() == 0;
+}
+
+void GradientSweep::contribute(Value value, unsigned user, unsigned operand, Value gradient) {
+  contributions[value].push_back({user, operand, gradient});
+}
+
+SmallVector<GradientSweep::Contribution> GradientSweep::take(Value value) {
+  auto found = contributions.find(value);
+  if (found == contributions.end())
+    return {};
+  SmallVector<Contribution> parts = std::move(found->second);
+  contributions.erase(found);
+  llvm::stable_sort(parts, [](const Contribution &a, const Contribution &b) {
+    return std::tie(a.user, a.operand) < std::tie(b.user, b.operand);
+  });
+  return parts;
+}
+
+SmallVector<Value> GradientSweep::takeContributions(Value value) {
+  return llvm::map_to_vector(take(value), [](const Contribution &part) { return part.gradient; });
+}
+
+Value GradientSweep::gradientOf(Value value) {
+  SmallVector<Contribution> parts = take(value);
+  if (parts.empty())
+    return Value();
+  Operation *source = value.getDefiningOp();
+  std::string name = source ? nn::nameOf(source) : nn::instancePath(value.getLoc()).str();
+  builder.setLocation(nn::called(value.getLoc(), "gradient of " + name));
+  SmallVector<nn::PadOp> pads;
+  if (coverAnAxis(parts, pads)) {
+    SmallVector<Value> slices = llvm::map_to_vector(pads, [](nn::PadOp pad) -> Value { return pad.getX(); });
+    return builder.make<nn::ConcatOp>(slices, pads.front().getAxis());
+  }
+  Value sum = parts.front().gradient;
+  for (const Contribution &part : ArrayRef(parts).drop_front())
+    sum = builder.make<nn::AddOp>(sum, part.gradient);
+  return sum;
+}
+
+LogicalResult GradientSweep::checkReads(Operation &op, ValueRange saved, ValueRange grads, size_t firstMade) {
+  DenseSet<Value> allowed(saved.begin(), saved.end());
+  allowed.insert(grads.begin(), grads.end());
+  for (Operation *made : builder.made().drop_front(firstMade))
+    for (Value operand : made->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (!allowed.contains(operand) && !(source && (isa<nn::ConstantOp>(source) ||
+                                                     llvm::is_contained(builder.made().drop_front(firstMade), source))))
+        return op.emitOpError() << "internal error: its derivative reads a value that it does not save";
+    }
+  return success();
+}
+
+LogicalResult GradientSweep::visit(Operation &op, unsigned place) {
+  SmallVector<Value> grads;
+  for (Value result : op.getResults())
+    grads.push_back(gradientOf(result));
+  if (llvm::none_of(grads, [](Value v) { return bool(v); }))
+    return success();
+  if (auto scan = dyn_cast<nn::ScanOp>(op))
+    return differentiateScan(scan, place, grads, *this, builder);
+  auto rule = dyn_cast<nn::Differentiable>(op);
+  if (!rule)
+    return op.emitOpError() << "has no derivative, and the loss depends on a parameter through it";
+  SmallVector<bool> wanted;
+  for (Value operand : op.getOperands())
+    wanted.push_back(active.contains(operand));
+  builder.setLocation(nn::called(op.getLoc(), "gradient of " + nn::nameOf(&op)));
+  size_t firstMade = builder.made().size();
+  SmallVector<Value> saved = rule.savedValues(wanted);
+  SmallVector<Value> operandGrads = rule.buildBackward(builder, saved, grads, wanted);
+  if (failed(checkReads(op, saved, grads, firstMade)))
+    return failure();
+  for (auto [i, want] : llvm::enumerate(wanted)) {
+    if (!want)
+      continue;
+    Value gradient = i < operandGrads.size() ? operandGrads[i] : Value();
+    if (!gradient || gradient.getType() != op.getOperand(i).getType())
+      return op.emitOpError() << "internal error: the gradient of operand " << i << " is missing or of another type";
+    contribute(op.getOperand(i), place, unsigned(i), gradient);
+  }
+  return success();
+}
+
+LogicalResult GradientSweep::visit(Block &block) {
+  SmallVector<Operation *> forward;
+  for (Operation &op : block.without_terminator())
+    forward.push_back(&op);
+  for (unsigned place = forward.size(); place-- > 0;)
+    if (failed(visit(*forward[place], place)))
+      return failure();
+  return success();
+}
+
+} // namespace cinch

@@ -1,0 +1,30 @@
+// Scan.h: makes loops along an axis (nn.scan).
+#ifndef CINCH_DIALECTS_NN_SCAN_H
+#define CINCH_DIALECTS_NN_SCAN_H
+
+#include "dialects/nn/NN.h"
+
+namespace cinch::nn {
+
+// What a loop is made of. The body's block has arguments for inits, slices and stacks, and may read values from outside, which become
+// `wholes`; it ends without a terminator.
+struct ScanParts {
+  int64_t trips = 1;
+  bool reverse = false;
+  llvm::SmallVector<mlir::Value> inits, slices, stacks, firsts;
+  llvm::SmallVector<mlir::Value> yields; // carried values, then stacked ones; values of the block or from outside
+};
+
+// Takes the block. Constants from outside, and what is the same for all examples but for a broadcast along them, are computed in the body:
+// so a sum of its gradient over the examples can leave the loop.
+ScanOp createScan(mlir::OpBuilder &, mlir::Location, const ScanParts &, mlir::Block *body);
+
+// Copies what is yielded for two purposes (equal values may have become one), and drops stacked results that nobody reads. The op may be
+// replaced and erased.
+ScanOp separateYields(ScanOp);
+
+// The same loop with more stacked results behind the others. The old op is replaced and erased.
+ScanOp addStacked(ScanOp, llvm::ArrayRef<mlir::Value> values);
+
+} // namespace cinch::nn
+#endif

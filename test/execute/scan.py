@@ -1,0 +1,322 @@
+#!/usr/bin/python3
+"""Loops along an axis: rnn, lstm, gru, cells of every kind, loops in loops, one layer run several times. The loss is compared with a NumPy
+loop in f64, gradients with central differences of it; and every micro-batch, strategy, CPU and number of threads must leave the same bits.
+"""
+
+import numpy as np
+
+import programs
+
+PROGRAM = """dim B = 6 batch, T = 5, I = 3, H = 4, S = 2, V = 7
+data train = npy("x.npy", "k.npy", "m.npy", "w.npy", shuffle = false)
+  -> (x: f32[B, T, I], k: i32[B, T] below V, m: f32[B, S, H], w: f32[B, T, H])
+%(layers)s
+model net(x: f32[B, T, I], k: i32[B, T] below V, m: f32[B, S, H]) -> %(result)s {
+%(model)s
+}
+train net on train seed 3 {
+  h = net(x, k, m)
+  loss = mean[B] %(loss)s
+  metric again = mean[B] %(loss)s
+  optimizer sgd(lr = 1)
+  steps 2
+}
+"""
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def linear(p, name, x):
+    return x @ p[name + ".weight"].T + p[name + ".bias"]
+
+
+def rnn(p, name, x):
+    u, h, out = linear(p, name + ".inputs", x), 0, []
+    for t in range(x.shape[1]):
+        h = np.tanh(u[:, t] + linear(p, name + ".cell.hidden", h + np.zeros((x.shape[0], 4))))
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def lstm(p, name, x):
+    u, n = linear(p, name + ".inputs", x), 4
+    h = c = np.zeros((x.shape[0], n))
+    out = []
+    for t in range(x.shape[1]):
+        g = u[:, t] + linear(p, name + ".cell.hidden", h)
+        i, f, a, o = sigmoid(g[:, :n]), sigmoid(g[:, n : 2 * n]), np.tanh(g[:, 2 * n : 3 * n]), sigmoid(g[:, 3 * n :])
+        c = f * c + i * a
+        h = o * np.tanh(c)
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def gru(p, name, x):
+    u, n = linear(p, name + ".inputs", x), 4
+    h, out = np.zeros((x.shape[0], n)), []
+    for t in range(x.shape[1]):
+        v = linear(p, name + ".cell.hidden", h)
+        r, z = sigmoid(u[:, t, :n] + v[:, :n]), sigmoid(u[:, t, n : 2 * n] + v[:, n : 2 * n])
+        a = np.tanh(u[:, t, 2 * n :] + r * v[:, 2 * n :])
+        h = (1 - z) * a + z * h
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def own_weights(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(5):
+        h = np.tanh((x[:, t] @ p["c.a"] + h @ p["c.b"]) * p["c.g"])
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def two_slices(p, x, k, m):
+    h, s, out = m[:, 0], m[:, 1], []
+    for t in range(5):
+        h = np.tanh(h * p["c.g"] + p["e"][k[:, t]] + p["q"][t])
+        s = s + h * (x[:, t] ** 2).sum(-1, keepdims=True)
+        out.append(s)
+    return np.stack(out, 1)
+
+
+def lookup(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(5):
+        h = np.tanh(h @ p["c.b"] + p["c.e"][k[:, t]])
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def memory(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    mem = m @ p["v"]
+    for t in range(5):
+        score = np.einsum("bh,bsh->bs", h, mem)
+        e = np.exp(score - score.max(-1, keepdims=True))
+        a = e / e.sum(-1, keepdims=True)
+        h = np.tanh(np.einsum("bs,bsh->bh", a, mem) + x[:, t] @ p["c.a"] + h * 0.5)
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def nested(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(5):
+        s = h
+        for j in range(2):
+            s = np.tanh(s * p["c.d.g"] + m[:, j] + (x[:, t] @ p["c.a"]))
+        h = s + 0.25 * h
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def shared(p, x, k, m):
+    h = x[:, 0] @ p["a"]
+    for _ in range(4):
+        h = h + np.tanh(linear(p, "b.l", h)) * m[:, 1]
+    return h
+
+
+def of_parameters(p, x, k, m):
+    s, out = p["s"], []
+    for t in range(5):
+        s = np.tanh(s * p["c.g"] + p["q"][t])
+        out.append(s)
+    return (x @ p["a"]) * np.stack(out, 0)
+
+
+def normed(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(5):
+        z = x[:, t] @ p["c.a"] + h
+        c = z - z.mean(-1, keepdims=True)
+        h = np.tanh(c / np.sqrt((c**2).mean(-1, keepdims=True) + 1e-5) * p["c.n.weight"] + p["c.n.bias"])
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def backwards(p, x, k, m):
+    return lstm(p, "r", x) + lstm(p, "s", x[:, ::-1])[:, ::-1]
+
+
+def last_axis(p, x, k, m):
+    h, out = m[:, 0].T * 0.5, []
+    for t in range(5):
+        h = np.tanh(p["c.b"] @ h + (x[:, t] @ p["a"]).T)
+        out.append(h.T)
+    return np.stack(out, 1)
+
+
+CELL = "layer cell(h: f32[B, H], x: f32[B, I]) -> f32[B, H] {\n  param a: f32[I, H] ~ normal(0.5)\n"
+# name -> (layers, model, the same in NumPy, result type, loss)
+CASES = {
+    "rnn": ("", "  use r = rnn[H]\n  return r(x)", lambda p, x, k, m: rnn(p, "r", x)),
+    "lstm": ("", "  use r = lstm[H]\n  return r(x)", lambda p, x, k, m: lstm(p, "r", x)),
+    "gru": ("", "  use r = gru[H]\n  return r(x)", lambda p, x, k, m: gru(p, "r", x)),
+    "two layers": (
+        "",
+        "  param e: f32[V, I] ~ normal(0.5)\n  use r = lstm[H], s = gru[H]\n  return s(r(x + e[k]))",
+        lambda p, x, k, m: gru(p, "s", lstm(p, "r", x + p["e"][k])),
+    ),
+    "both ways": (
+        "",
+        "  use r = lstm[H], s = lstm[H]\n  return r(x) + reverse(s(reverse(x, axis = 1)), axis = 1)",
+        backwards,
+    ),
+    "product in the cell": (
+        CELL + "  param b: f32[H, H] ~ normal(0.5)\n  param g: f32[H] ~ uniform(2)\n  return tanh((x @ a + h @ b) * g)\n}",
+        "  use c = cell\n  return scan[T] c(0, x)",
+        own_weights,
+    ),
+    "two states, three slices": (
+        "layer cell(h: f32[B, H], s: f32[B, H], e: f32[B, H], q: f32[H], x: f32[B, I]) -> (f32[B, H], f32[B, H]) {\n"
+        "  param g: f32[H] ~ normal(1)\n  n = tanh(h * g + e + q)\n  z[b] = sum[i] x[b, i] ^ 2\n"
+        "  y[b, j] = s[b, j] + n[b, j] * z[b]\n  return n, y\n}",
+        "  param e: f32[V, H] ~ normal(0.5)\n  param q: f32[T, H] ~ normal(0.5)\n  use c = cell\n"
+        "  _, s = scan[T] c(m[:, 0], m[:, 1], e[k], q, x)\n  return s",
+        two_slices,
+    ),
+    "look-up in the cell": (
+        "layer cell(h: f32[B, H], k: i32[B] below V) -> f32[B, H] {\n  param b: f32[H, H] ~ normal(0.5)\n"
+        "  param e: f32[V, H] ~ normal(0.5)\n  return tanh(h @ b + e[k])\n}",
+        "  use c = cell\n  return scan[T] c(0, k)",
+        lookup,
+    ),
+    "attention to a memory": (
+        "layer cell(h: f32[B, H], x: f32[B, I], mem: f32[B, S, H]) -> f32[B, H] {\n  param a: f32[I, H] ~ normal(0.5)\n"
+        "  score[b, s] = sum[h1] h[b, h1] * mem[b, s, h1]\n  p = softmax(score)\n"
+        "  r[b, h1] = sum[s] p[b, s] * mem[b, s, h1]\n  return tanh(r + x @ a + h * 0.5)\n}",
+        "  param v: f32[H, H] ~ normal(0.7)\n  use c = cell\n  return scan[T] c(0, x, m @ v)",
+        memory,
+    ),
+    "a loop in a loop": (
+        "layer inner(s: f32[B, H], m: f32[B, H], z: f32[B, H]) -> f32[B, H] {\n  param g: f32[H] ~ normal(1)\n"
+        "  return tanh(s * g + m + z)\n}\n"
+        "layer cell(h: f32[B, H], x: f32[B, I], m: f32[B, S, H]) -> f32[B, H] {\n  param a: f32[I, H] ~ normal(0.5)\n"
+        "  use d = inner\n  s = scan[S] d(h, m, x @ a)\n  return s[:, S - 1] + 0.25 * h\n}",
+        "  use c = cell\n  return scan[T] c(0, x, m)",
+        nested,
+    ),
+    "one layer four times": (
+        "layer step(h: f32[B, H], m: f32[B, H]) -> f32[B, H] {\n  use l = linear[H]\n  return h + tanh(l(h)) * m\n}",
+        "  param a: f32[I, H] ~ normal(0.5)\n  use b = repeat 4 shared step\n  return b(x[:, 0] @ a, m[:, 1])",
+        shared,
+    ),
+    "a function of parameters alone": (
+        "layer cell(s: f32[H], q: f32[H]) -> f32[H] {\n  param g: f32[H] ~ normal(1)\n  return tanh(s * g + q)\n}",
+        "  param a: f32[I, H] ~ normal(0.5)\n  param s: f32[H] ~ normal(1)\n  param q: f32[T, H] ~ normal(0.5)\n  use c = cell\n"
+        "  return (x @ a) * scan[T] c(s, q)",
+        of_parameters,
+    ),
+    "a norm in the cell": (
+        CELL + "  use n = layer_norm\n  return tanh(n(x @ a + h))\n}",
+        "  use c = cell\n  return scan[T] c(0, x)",
+        normed,
+    ),
+    "examples last": (
+        "layer cell(h: f32[H, B], x: f32[H, B]) -> f32[H, B] {\n  param b: f32[H, H] ~ normal(0.5)\n  return tanh(b @ h + x)\n}",
+        "  param a: f32[I, H] ~ normal(0.5)\n  use c = cell\n  y[h, t, b] = sum[i] x[b, t, i] * a[i, h]\n"
+        "  s[h, b] = m[b, 0, h] * 0.5\n  z = scan[T] c(s, y)\n  r[b, t, h] = z[h, t, b]\n  return r",
+        last_axis,
+    ),
+}
+verdicts = programs.Verdicts()
+
+
+def program_of(name, drop=""):
+    layers, model, _ = CASES[name]
+    final = name == "one layer four times"
+    model = model.replace("return ", "return dropout(", 1) + ", 0.3)" if drop and not layers else model
+    if drop and layers:
+        at = layers.rindex("return ")
+        layers = layers[:at] + layers[at:].replace("tanh(", "dropout(tanh(", 1).replace("\n}", "\n}", 1)
+    return PROGRAM % {
+        "layers": layers,
+        "model": model,
+        "result": "f32[B, H]" if final else "f32[B, T, H]",
+        "loss": "sum[H] h * w[:, 0]" if final else "sum[T, H] (h + h ^ 2) * w",
+    }
+
+
+def make_data():
+    rng = np.random.default_rng(7)
+    folder = programs.FOLDER / "data"
+    folder.mkdir()
+    data = {
+        "x": rng.normal(size=(12, 5, 3)).astype(np.float32),
+        "k": rng.integers(0, 7, (12, 5)).astype(np.int32),
+        "m": rng.normal(size=(12, 2, 4)).astype(np.float32),
+        "w": rng.normal(size=(12, 5, 4)).astype(np.float32),
+    }
+    for field, values in data.items():
+        np.save(folder / (field + ".npy"), values)
+    return folder, [v[:6].astype(v.dtype if v.dtype == np.int32 else np.float64) for v in data.values()]
+
+
+def loss_of(name, p, data):
+    x, k, m, w = data
+    h = CASES[name][2](p, x, k, m)
+    if name == "one layer four times":
+        return (h * w[:, 0]).sum() / 6
+    return ((h + h**2) * w).sum() / 6
+
+
+def in_f64(name, folder, data):
+    program = programs.source("f64-" + name.replace(" ", "-"), program_of(name))
+    exe = programs.compiled(program, program.stem, "--set", "train.precision=f64", "--microbatch", "2")
+    start = programs.run(exe, folder, 0).parameters
+    result = programs.run(exe, folder, 1)
+    expected = loss_of(name, start, data)
+    verdicts.expect(
+        abs(result.losses[0] - expected) <= 1e-11 * max(1, abs(expected)),
+        "%s: the loss is %r, NumPy says %r" % (name, result.losses[0], expected),
+    )
+    for path, value in start.items():
+        gradient = np.zeros_like(value)
+        for at in np.ndindex(value.shape):
+            sides = []
+            for step in (1e-5, -1e-5):
+                moved = {other: v.copy() for other, v in start.items()}
+                moved[path][at] += step
+                sides.append(loss_of(name, moved, data))
+            gradient[at] = (sides[0] - sides[1]) / 2e-5
+        error = np.abs(value - result.parameters[path] - gradient).max()
+        verdicts.expect(
+            error <= 1e-7 * max(1e-2, np.abs(gradient).max()), "%s: gradient of %s is off by %.3g" % (name, path, error)
+        )
+
+
+def same_bits(name, folder, drop):
+    program = programs.source("bits-%s%s" % (name.replace(" ", "-"), drop), program_of(name))
+    first = None
+    for number, flags in enumerate(
+        (
+            ["--microbatch", "6", "--remat", "none"],
+            ["--microbatch", "1", "--remat", "all"],
+            ["--microbatch", "3", "--remat", "sqrt", "--order-seed", "3"],
+            ["--microbatch", "2", "--cpu", "haswell"],
+        )
+    ):
+        exe = programs.compiled(program, program.stem + str(number), "--max-threads", "3", *flags)
+        result = programs.run(exe, folder, 2, "--threads", str(1 + number % 3))
+        first = first or result
+        verdicts.expect(
+            result.bytes == first.bytes and result.losses == first.losses, "%s under %s: other bits" % (name, " ".join(flags))
+        )
+    refusal = programs.compiled(program, "refused", "--memory-budget", "1KiB", allowed=(1,))
+    least = int(programs.re.search(r"smallest budget that compiles: (\d+) bytes", refusal.stdout).group(1))
+    result = programs.run(programs.compiled(program, program.stem + "-least", "--memory-budget", str(least)), folder, 2)
+    verdicts.expect(result.bytes == first.bytes and result.losses == first.losses, name + " at the smallest budget: other bits")
+    verdicts.expect(result.peak <= least, "%s: peak %d above the budget %d" % (name, result.peak, least))
+
+
+def main():
+    folder, data = make_data()
+    programs.in_parallel(lambda name: in_f64(name, folder, data), CASES)
+    programs.in_parallel(lambda name: same_bits(name, folder, ""), CASES)
+
+
+verdicts.run(main)
