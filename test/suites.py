@@ -76,6 +76,7 @@ def quick_suites():
         python("execute/calibrate.py"),
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
+        python("frontend/format.py"),
     ]
     suites += [Suite("unit/" + path.stem, [BUILD / "bin" / path.stem]) for path in sorted((ROOT / "test/unit").glob("*.cpp"))]
     return suites + lit_suites()

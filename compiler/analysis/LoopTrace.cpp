@@ -237,7 +237,7 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     LoopNode node;
     node.op = LoopOp::RunValue;
     node.elem = Elem::F64;
-    node.number = double(value.getPlace());
+    node.number = double(value.getWhich());
     return add(node);
   }
   if (isa<nn::RangeOp>(op))

@@ -93,14 +93,14 @@ def NN_TotalStepsOp : NN_Op<"total_steps", [NN_NoGradient]> {
 def NN_RunValueOp : NN_Op<"run_value", [NN_NoGradient]> {
   let summary = "a number that the trained binary is given when it starts";
   let description = [{
-    Value `place` in the list of the run's values (compiler/frontend/RunValues.h). `number` is what the program says it is, if
+    Value `which` in the list of the run's values (compiler/frontend/RunValues.h). `number` is what the program says it is, if
     nobody gives another one; no kernel depends on it.
 
         %lr = nn.run_value 0 of 3.000000e-04
   }];
-  let arguments = (ins I64Attr:$place, F64Attr:$number);
+  let arguments = (ins I64Attr:$which, F64Attr:$number);
   let results = (outs NN_F64Scalar:$result);
-  let assemblyFormat = "$place `of` $number attr-dict";
+  let assemblyFormat = "$which `of` $number attr-dict";
   let cost = "0";
 }
 
