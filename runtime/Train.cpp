@@ -181,6 +181,9 @@ void doWhatIsDue() {
 
 void sayStart() {
   const Meta &meta = run.meta;
+  if (int64_t examples = run.datasets[meta.trainDataset].examples; examples < meta.batch)
+    warn("data `%s` has %lld example%s, fewer than the batch of %lld: a batch holds some of them more than once",
+         meta.datasets[meta.trainDataset].name, (long long)examples, examples == 1 ? "" : "s", (long long)meta.batch);
   char arena[40];
   if (!run.options.quiet)
     say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %lld thread%s, arena %s", meta.program,

@@ -248,7 +248,23 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
                           object);
 }
 
-static std::string mebibytes(int64_t bytes) { return llvm::formatv("{0:F1} MiB", double(bytes) / (1 << 20)); }
+// In the unit that leaves one to four digits before the point.
+static std::string bytesText(int64_t bytes) {
+  static const char *units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes) / 1024;
+  int unit = 0;
+  for (; value >= 1024 && unit < 3; ++unit)
+    value /= 1024;
+  return llvm::formatv("{0:F1} {1}", value, units[unit]);
+}
+
+static std::string secondsText(double seconds) {
+  if (seconds < 1e-3)
+    return llvm::formatv("{0:F0} us", seconds * 1e6);
+  if (seconds < 1)
+    return llvm::formatv("{0:F1} ms", seconds * 1e3);
+  return llvm::formatv("{0:F2} s", seconds);
+}
 
 std::vector<std::string> Compilation::summary() const {
   const EntryPlan &step = entries.front();
@@ -256,17 +272,20 @@ std::vector<std::string> Compilation::summary() const {
   const solve::Decision &decision = result.plan.decision;
   std::vector<std::string> lines;
   lines.push_back(llvm::formatv("memory       {0} = arena {1} + {2} for code, stacks and runtime{3}",
-                                mebibytes(arenaBytes() + allowance()), mebibytes(arenaBytes()), mebibytes(allowance()),
-                                options.budget > 0 ? "; budget " + mebibytes(options.budget) : std::string()));
-  lines.push_back(llvm::formatv("             {0} parameters and state, peak of live bytes {1}, proven lower bound {2}",
-                                mebibytes(persistentBytes()), mebibytes(result.plan.peakLive),
-                                mebibytes(result.bound)));
+                                bytesText(arenaBytes() + allowance()), bytesText(arenaBytes()), bytesText(allowance()),
+                                options.budget > 0 ? "; budget " + bytesText(options.budget) : std::string()));
+  lines.push_back(llvm::formatv("             {0} parameters and state, peak of live bytes {1}; proven lower bound of any budget {2}",
+                                bytesText(persistentBytes()), bytesText(result.plan.peakLive), bytesText(budgetBound())));
   lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples", decision.count, decision.microbatch));
-  lines.push_back(llvm::formatv("kept         {0}: {1} of {2} kernel runs in the loop are recomputation, {3:F1} % of the step",
-                                result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
-                                100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
-  lines.push_back(llvm::formatv("step         {0:F3} s predicted, {1:F3} s proven lower bound; {2}, {3} threads",
-                                result.plan.seconds, result.secondsBound, options.costs.source, options.costs.threads(options.maxThreads)));
+  if (result.plan.recomputed == 0)
+    lines.push_back(llvm::formatv("recomputed   nothing: every value that the backward sweep needs is kept (strategy {0})", result.name));
+  else
+    lines.push_back(llvm::formatv("recomputed   {1} of {2} kernel runs of the loop are done again instead of keeping their results, "
+                                  "{3:F1} % of the step (strategy {0})",
+                                  result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
+                                  100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
+  lines.push_back(llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}, {3} threads", secondsText(result.plan.seconds),
+                                secondsText(result.secondsBound), options.costs.source, options.costs.threads(options.maxThreads)));
   return lines;
 }
 
