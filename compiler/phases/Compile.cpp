@@ -11,10 +11,12 @@
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -214,6 +216,38 @@ bool Compilation::lower() {
   return succeeded(target::verifyKernelNumbers(*kernels));
 }
 
+bool Compilation::compileKernels(int threads) {
+  kernelObjects = target::compileKernels(*kernels, options.cpu, target::KernelCache(options.kernelCache), threads);
+  if (kernelObjects.error.empty())
+    return true;
+  emitError(UnknownLoc::get(&context)) << "internal error: phase 'llvm': " << kernelObjects.error;
+  return false;
+}
+
+// Kernels that have objects of their own are declared, under the names that they have there.
+static void declareKernels(ModuleOp module, const target::KernelObjects &objects) {
+  if (objects.symbolOf.empty())
+    return;
+  MLIRContext *context = module.getContext();
+  OpBuilder builder(context);
+  auto pointer = LLVM::LLVMPointerType::get(context);
+  Type i64 = builder.getI64Type();
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointer, pointer, pointer, i64, i64});
+  builder.setInsertionPointToStart(module.getBody());
+  llvm::StringSet<> declared;
+  for (const target::KernelObjects::Object &object : objects.objects)
+    if (declared.insert(object.symbol).second)
+      LLVM::LLVMFuncOp::create(builder, module.getLoc(), object.symbol, type);
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](FlatSymbolRefAttr reference) -> std::optional<Attribute> {
+    auto found = objects.symbolOf.find(reference.getValue());
+    if (found == objects.symbolOf.end())
+      return std::nullopt;
+    return FlatSymbolRefAttr::get(context, found->second);
+  });
+  replacer.recursivelyReplaceElementsIn(module);
+}
+
 bool Compilation::lowerToLLVM() {
   if (failed(target::lowerKernels(*kernels)))
     return false;
@@ -224,10 +258,14 @@ bool Compilation::lowerToLLVM() {
   const std::string text = metadata();
   metadataBytes = int64_t(text.size());
   host->addText("cinch_meta", text);
+  declareKernels(*kernels, kernelObjects);
+  llvm::StringSet<> apart;
+  for (const target::KernelObjects::Object &object : kernelObjects.objects)
+    apart.insert(object.symbol);
   // The only outside calls are those of runtime.h.
   static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
-    if (function.isExternal() && !llvm::is_contained(known, function.getName())) {
+    if (function.isExternal() && !llvm::is_contained(known, function.getName()) && !apart.contains(function.getName())) {
       emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()
                                    << "', which is not in runtime.h";
       return false;

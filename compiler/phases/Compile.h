@@ -6,6 +6,7 @@
 #include "compiler/frontend/Source.h"
 #include "compiler/phases/HostCode.h"
 #include "compiler/phases/Phase.h"
+#include "compiler/target/KernelObjects.h"
 #include "compiler/transforms/Decision.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -27,6 +28,7 @@ struct CompileOptions {
   bool tradeOff = false;    // the curve of budget against time is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
+  std::string kernelCache;  // folder of objects; "": none
   analysis::MachineCosts costs;
 };
 
@@ -51,6 +53,8 @@ public:
   bool decide();
   bool applyPlan(Phase upTo); // -> planned, scheduled
   bool lower();         // -> lowered: kernels and host code
+  // Kernels become objects, on so many threads; without this they stay in the module of `lowerToLLVM`.
+  bool compileKernels(int threads);
   bool lowerToLLVM();   // -> llvm dialect
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
 
@@ -72,6 +76,7 @@ public:
   bool refused = false;
   std::string refusal;      // why, if it is not the budget
   std::unique_ptr<HostCode> host;
+  target::KernelObjects kernelObjects; // of compileKernels
   std::string programHash;
 
 private:

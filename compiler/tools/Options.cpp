@@ -83,6 +83,8 @@ struct Flags {
                                         cl::value_desc("PHASE"), cl::cat(category)};
   cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
+  cl::opt<bool> noKernelCache{"no-kernel-cache", cl::desc("generate all code anew, keep nothing in $XDG_CACHE_HOME/cinch/kernels"),
+                              cl::cat(category)};
   cl::opt<bool> noPlanCache{"no-plan-cache", cl::desc("search anew, keep nothing in $XDG_CACHE_HOME/cinch"), COMPILING};
   cl::opt<std::string> report{"report", cl::desc("write a page about the plan: what is kept, recomputed, alive when"),
                               cl::value_desc("FILE.html"), COMPILING};
@@ -321,6 +323,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.profile.getNumOccurrences() && line.profile.empty())
     usage("--profile expects the name of a file, or none");
   line.planCache = !f.noPlanCache;
+  line.kernelCache = !f.noKernelCache;
   line.report = f.report;
   if (f.report.getNumOccurrences() && line.report.empty())
     usage("--report expects the name of a file");

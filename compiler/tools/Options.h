@@ -30,7 +30,7 @@ struct CommandLine {
   std::string emit = "exe";
   Options check;                   // -D, --set
   bool json = false;               // plan --json
-  bool planCache = true;
+  bool planCache = true, kernelCache = true;
   std::string profile;             // --profile: a file, "none", or "": the stored one if there is one
   std::string report;              // page to write; "": none
   bool jsonDiagnostics = false;

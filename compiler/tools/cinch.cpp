@@ -146,6 +146,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
     return 2;
   if (line.planCache)
     options.planCache = solve::PlanCache::defaultFolder();
+  if (std::string folder = solve::PlanCache::defaultFolder(); line.kernelCache && !folder.empty())
+    options.kernelCache = folder + "/kernels";
   bool limited = line.budget.has_value() || program.plan.memory > 0;
   if (limited && options.budget == 0)
     options.budget = 1; // a budget of 0 is refused like any other that is too small
@@ -204,6 +206,12 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return kInternal;
   if (stops(Phase::Lowered) || (line.emit == "kernels" && !line.stopAfter))
     return printModule(line, *compilation.kernels);
+  bool executable = !line.stopAfter && line.emit == "exe";
+  {
+    Waiting waiting("generating code for " + line.input);
+    if (executable && !compilation.compileKernels(processors()))
+      return kInternal;
+  }
   if (!compilation.lowerToLLVM())
     return kInternal;
   if (stops(Phase::LLVM) || line.emit == "llvm")
@@ -222,7 +230,17 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   llvm::FileRemover remover(objectPath);
   if (int status = writeOutput(objectPath.str().str(), llvm::StringRef(object.data(), object.size())))
     return status;
-  std::string error = target::linkExecutable({objectPath.str().str()}, runtimeArchive(self), line.output,
+  llvm::SmallString<128> kernelsPath;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", "a", kernelsPath)) {
+    llvm::errs() << "cinch: cannot make a temporary file: " << error.message() << "\n";
+    return 5;
+  }
+  llvm::FileRemover kernelsRemover(kernelsPath);
+  if (std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath.str().str()); !problem.empty()) {
+    llvm::errs() << "cinch: cannot write '" << kernelsPath << "': " << problem << "\n";
+    return 5;
+  }
+  std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; });
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
