@@ -116,6 +116,8 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
     object.read("token_bits", dataset.tokenBits);
     object.read("csv_header", dataset.csvHeader);
     object.read("separator", dataset.separator);
+    if (object.is("missing"))
+      dataset.hasMissing = json.readNumber(dataset.missing);
     object.read("shuffle", dataset.shuffle);
     object.readEach("fields", dataset.fields, readField);
   }

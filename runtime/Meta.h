@@ -59,7 +59,8 @@ struct DatasetSpec {
   const char *folder = nullptr; // where its files are; null: --data
   const char *source = ""; // idx npy npz safetensors csv text tokens
   const char *separator = ",";
-  bool csvHeader = true;
+  bool csvHeader = true, hasMissing = false;
+  double missing = 0; // csv: what a cell without a number counts as
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
   bool shuffle = true;

@@ -94,6 +94,7 @@ struct Dataset {
   int64_t window = 0, stride = 0, header = 0; // Text, Tokens
   int tokenBits = 16;
   bool csvHeader = true; std::string separator = ",";
+  bool hasMissing = false; double missing = 0; // Csv: what a cell without a number counts as
   bool shuffle = true;
   Span span;
 };

@@ -85,6 +85,8 @@ static void datasets(OStream &out, const Program &program) {
     out.attribute("token_bits", data.tokenBits);
     out.attribute("csv_header", data.csvHeader);
     out.attribute("separator", data.separator);
+    if (data.hasMissing)
+      out.attribute("missing", data.missing);
     out.attribute("shuffle", data.shuffle);
   });
 }

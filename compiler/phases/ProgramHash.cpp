@@ -56,6 +56,8 @@ std::string hashOfTraining(ModuleOp module, const Program &program) {
   const Dataset &data = program.datasets[program.train.dataset];
   out << "\n" << int(data.source) << " " << data.window << " " << data.stride << " " << data.header << " " << data.tokenBits
       << " " << data.shuffle;
+  if (data.hasMissing)
+    out << llvm::formatv(" missing {0:E17}", data.missing);
   for (const Field &field : data.fields)
     out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale);
   return llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));

@@ -28,7 +28,7 @@ def run(*command):
 
 def metadata(obj):
     data = obj.read_bytes()
-    begin = data.index(b'{"allowance"')
+    begin = data.index(b'{"program"')
     return json.loads(data[begin:data.index(b"\0", begin)])
 
 
