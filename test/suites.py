@@ -73,6 +73,7 @@ def quick_suites():
         python("execute/examples.py"),
         python("execute/report.py"),
         python("execute/plan_cache.py"),
+        python("execute/install.py"),
         python("execute/kernel_cache.py"),
         python("execute/calibrate.py"),
         python("runtime/run.py", name="runtime"),
