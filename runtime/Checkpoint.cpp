@@ -15,6 +15,7 @@ namespace cinch::rt {
 static TensorList parameters, everything;
 static List<Path> folders; // under OUT, without doubles
 static int *folderOfRule;  // one a rule of meta.every
+static List<Note> notes;     // of the run that saves
 static List<DataMark> marks; // one a field of the data that the program trains on
 static int64_t savedStep = -1;
 static double *bestOfRule; // NaN: none yet
@@ -128,12 +129,15 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   info.last[1] = run.norm;
   info.last[2] = run.learningRate;
   info.data = marks;
+  notes.size = 0;
+  takeNotes(notes);
+  info.notes = notes;
   size_t used = 0;
   for (int64_t i = 0; i < run.meta.every.size; ++i)
     if (bestOfRule[i] == bestOfRule[i] && used < sizeof info.best) {
       char number[40];
-      used += size_t(snprintf(info.best + used, sizeof info.best - used, "%lld:%s ", (long long)i,
-                              exact(number, bestOfRule[i], false)));
+      used += size_t(snprintf(info.best + used, sizeof info.best - used, "%lld:%s:%s ", (long long)i,
+                              run.meta.every[i].best, exact(number, bestOfRule[i], false)));
     }
   int folder = rule >= 0 ? folderOfRule[rule] : 0;
   Path path;
@@ -230,14 +234,21 @@ void restoreBest(const char *text) {
   while (*text) {
     char *end;
     long long rule = strtoll(text, &end, 10);
-    if (*end != ':' || rule < 0 || rule >= run.meta.every.size)
+    const char *metric = end + 1, *number = *end == ':' ? strchr(metric, ':') : nullptr;
+    if (!number)
       return;
-    bestOfRule[rule] = strtod(end + 1, &end);
-    text = *end == ' ' ? end + 1 : end;
+    double value = strtod(number + 1, &end);
+    // Rules may have changed since.
+    if (rule >= 0 && rule < run.meta.every.size && size_t(number - metric) == strlen(run.meta.every[rule].best) &&
+        strncmp(metric, run.meta.every[rule].best, size_t(number - metric)) == 0)
+      bestOfRule[rule] = value;
+    if (*end != ' ')
+      return;
+    text = end + 1;
   }
 }
 
-bool loadNewest(TensorList &wanted, const char *ignored, const char *&name, TensorFileInfo &info) {
+bool loadNewest(TensorList &wanted, const Taking &taking, const char *&name, TensorFileInfo &info) {
   Candidates candidates;
   for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
     listFolder(folders[candidates.folder].text, gather, &candidates);
@@ -248,11 +259,13 @@ bool loadNewest(TensorList &wanted, const char *ignored, const char *&name, Tens
     Problem problem;
     for (const DataMark &mark : marks)
       file.info.data.add().field = mark.field;
-    bool good = file.open(path.text, wanted, ignored, problem);
+    takeNotes(file.info.notes);
+    for (Note &note : file.info.notes)
+      note.text[0] = 0;
+    bool good = file.open(path.text, wanted, taking, problem);
     Problem damage;
     if (file.info.hash[0] && strcmp(file.info.hash, run.meta.hash) != 0 && file.verify(damage))
-      fail(kData, "the checkpoint %s is of another program: `%s` with hash %s; this is `%s` with hash %s", path.text,
-           file.info.program, file.info.hash, run.meta.program, run.meta.hash);
+      refuseProgram(path.text, file.info.notes, problem.text);
     if (good && (file.info.step < 0 || !file.info.check[0])) {
       problem.set("it has no position: it is no checkpoint of a training");
       good = false;
@@ -290,9 +303,10 @@ int64_t lastSavedStep() { return savedStep; }
 
 bool resumeNewest(const char *&name) {
   TensorFileInfo info;
-  if (!loadNewest(everything, nullptr, name, info))
+  if (!loadNewest(everything, Taking(), name, info))
     return false;
   checkSameData(name, info.data);
+  adoptValues(name, info.notes);
   run.step = info.step;
   savedStep = info.step;
   run.pending = info.pending;
@@ -305,15 +319,12 @@ bool resumeNewest(const char *&name) {
 
 bool loadNewestParameters(const char *&name) {
   TensorFileInfo info;
-  return loadNewest(parameters, "optimizer/", name, info);
+  Taking taking;
+  taking.ignored = "optimizer/";
+  return loadNewest(parameters, taking, name, info);
 }
 
-void loadParameterFile(const char *path) {
-  TensorFile file;
-  Problem problem;
-  if (!file.open(path, parameters, "optimizer/", problem) || !file.verify(problem) || !file.load(parameters, problem))
-    fail(kData, "%s: %s", path, problem.text);
-}
+TensorList &parameterTensors() { return parameters; }
 
 void writeFinal() {
   Path path;

@@ -27,8 +27,8 @@ int64_t lastSavedStep();
 bool resumeNewest(const char *&name);
 // The parameters alone, of the newest sound checkpoint.
 bool loadNewestParameters(const char *&name);
-// The parameters of any safetensors file; leaves with kData if it does not fit.
-void loadParameterFile(const char *path);
+// The parameters and states of the program, where they lie in the arena.
+struct TensorList &parameterTensors();
 // OUT/final.safetensors: the parameters and nothing else. Leaves with kResources if it cannot be written.
 void writeFinal();
 // What an earlier run left under OUT is moved to `.previous`.

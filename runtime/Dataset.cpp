@@ -23,7 +23,7 @@ void openDataFile(FieldFile &file, const char *folder, const char *name, const D
   file.fd = openToRead(file.path.text, file.size, why);
   if (file.fd < 0)
     fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, why,
-         errno == ENOENT ? " (--data names the folder of the data files)" : "");
+         errno == ENOENT && !spec.folder ? " (--data names the folder of the data files)" : "");
   file.dataEnd = file.size;
 }
 
@@ -90,6 +90,8 @@ void beginDataset(Dataset &dataset, const DatasetSpec &spec, const DatasetSpec &
 
 void openField(Dataset &dataset, int number, const char *folder, const char *out) {
   const DatasetSpec &spec = *dataset.spec;
+  if (spec.folder)
+    folder = spec.folder;
   const FieldSpec &field = spec.fields[number];
   FieldFile &file = dataset.fields[number];
   if (file.fd >= 0)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,8 +18,9 @@ namespace {
 
 constexpr int64_t kHeadSize = 128;
 constexpr int64_t kRowMax = 65536; // values a row
+const char *const kMissingWords[] = {"", "NA", "N/A", "NaN", "null", "None", "?"};
 
-// Cells, one after another, with quotes undone.
+// Cells, one after another, with quotes undone and without blanks around them.
 class CsvReader {
 public:
   CsvReader(const FieldFile &file, char separator) : file(file), separator(separator) {
@@ -34,6 +36,8 @@ public:
     for (;;) {
       int c = take();
       if (c < 0) {
+        while (size && text[size - 1] == ' ' && !quoted)
+          --size;
         text[size] = 0;
         return any ? Row : File;
       }
@@ -55,11 +59,14 @@ public:
       if (c == separator || c == '\n') {
         if (c == '\n' && size && text[size - 1] == '\r' && !quoted)
           --size;
+        while (size && text[size - 1] == ' ' && !quoted)
+          --size;
         text[size] = 0;
         line += c == '\n';
         return c == '\n' ? Row : Cell;
       }
-      if (c != '\r' || !quoted)
+      bool blank = c == ' ' && (quoted || size == 0); // around a cell, and around its quotes
+      if (!blank && (c != '\r' || !quoted))
         put(size, c);
     }
   }
@@ -155,8 +162,22 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
     }
 }
 
-double readCell(const char *text, const FieldFile &file, int64_t line, int64_t column) {
+// What tables write where there is no number.
+bool isMissing(const char *text) {
+  for (const char *word : kMissingWords)
+    if (strcasecmp(text, word) == 0)
+      return true;
+  return false;
+}
+
+double readCell(const char *text, const DatasetSpec &spec, const FieldFile &file, int64_t line, int64_t column) {
   char *end;
+  if (isMissing(text)) {
+    if (!spec.hasMissing)
+      fail(kData, "%s: line %lld, column %lld: `%s` is no number; `missing = ..` of csv(..) says what such cells count as",
+           file.path.text, (long long)line, (long long)column + 1, text);
+    return spec.missing;
+  }
   double value = strtod(text, &end);
   bool any = end != text;
   while (*end == ' ')
@@ -193,7 +214,7 @@ int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const Field
         break; // an empty line
       for (int64_t v = column < columns.columns ? columns.first[column] : -1; v >= 0; v = columns.values[v].next) {
         char where[64];
-        row[v] = readCell(reader.text, file, line, column);
+        row[v] = readCell(reader.text, spec, file, line, column);
         snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
         bool whole = row[v] >= -0x1p53 && row[v] <= 0x1p53 && double(int64_t(row[v])) == row[v];
         checkNumber(file, field, {whole ? int64_t(row[v]) : 0, row[v], whole}, where);
@@ -236,6 +257,9 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   Text asked;
   asked.add("%s %d %d %d %lld %d %lld", spec.separator, spec.csvHeader, int(field.elem), field.hasBelow,
             (long long)field.below, field.hasExcept, (long long)field.except);
+  char missing[40];
+  if (spec.hasMissing)
+    asked.add(" missing %s", exact(missing, spec.missing, false));
   uint64_t hash = hashText(asked.data);
   for (const char *from : field.from)
     hash = hash * 31 + hashText(from);

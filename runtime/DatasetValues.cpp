@@ -14,6 +14,14 @@
 
 namespace cinch::rt {
 
+double halfToDouble(uint64_t bits) {
+  int exponent = int(bits >> 10 & 31), fraction = int(bits & 1023);
+  double value = exponent == 0    ? fraction * 0x1p-24
+                 : exponent == 31 ? (fraction ? __builtin_nan("") : __builtin_inf())
+                                  : (1024 + fraction) * 0x1p-25 * double(uint64_t(1) << exponent);
+  return bits & 0x8000 ? -value : value;
+}
+
 namespace {
 
 uint64_t rawBits(const char *at, int64_t unit, bool bigEndian) {
@@ -21,14 +29,6 @@ uint64_t rawBits(const char *at, int64_t unit, bool bigEndian) {
   for (int64_t i = 0; i < unit; ++i)
     bits |= uint64_t(static_cast<unsigned char>(at[bigEndian ? unit - 1 - i : i])) << 8 * i;
   return bits;
-}
-
-double halfToDouble(uint64_t bits) {
-  int exponent = int(bits >> 10 & 31), fraction = int(bits & 1023);
-  double value = exponent == 0    ? fraction * 0x1p-24
-                 : exponent == 31 ? (fraction ? __builtin_nan("") : __builtin_inf())
-                                  : (1024 + fraction) * 0x1p-25 * double(uint64_t(1) << exponent);
-  return bits & 0x8000 ? -value : value;
 }
 
 Number ofReal(double value) { // tables of text hold whole numbers as floating-point ones

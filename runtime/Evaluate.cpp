@@ -71,6 +71,36 @@ static int chosenDataset() {
   return meta.trainDataset;
 }
 
+// --data-file: that file in the place of the one that `entry` reads of the data set, which is called as the file is.
+static void takeDataFile(int dataset, const Entry &entry) {
+  const char *file = run.options.dataFile;
+  if (!file)
+    return;
+  DatasetSpec &spec = run.meta.datasets[dataset];
+  int64_t read = 0, count = 0; // the file that is read, and how many are
+  for (const EntryField &field : entry.fields)
+    for (int64_t own = 0; own < spec.fields.size && spec.files.size > 1; ++own)
+      if (strcmp(spec.fields[own].name, run.meta.datasets[run.meta.trainDataset].fields[field.index].name) == 0)
+        read = own, ++count;
+  if (spec.files.size > 1 && count != 1) {
+    Text files;
+    for (const char *each : spec.files)
+      files.add("%s%s", files.size ? ", " : "", each);
+    fail(kUsage,
+         "--data-file %s: %s reads more than one file of data `%s` (%s); put files of these names into a folder, and name "
+         "that with --data",
+         file, entry.name, spec.name, files.data);
+  }
+  const char *slash = strrchr(file, '/');
+  const char *base = slash ? slash + 1 : file, *dot = strrchr(base, '.');
+  size_t length = dot && dot > base ? size_t(dot - base) : strlen(base);
+  if (length == 0)
+    fail(kUsage, "--data-file %s: it is not the name of a file", file);
+  spec.files[read] = file;
+  spec.folder = ""; // from where we are
+  spec.name = copyText(base, length);
+}
+
 // Standard output in pieces: a metric may have any number of values.
 namespace {
 struct LongLine {
@@ -108,6 +138,7 @@ void evalCommand() {
   if (!eval)
     fail(kUsage, "this program has no metrics to evaluate");
   int dataset = chosenDataset();
+  takeDataFile(dataset, *eval);
   openData(dataset, eval);
   prepareArena(false);
   loadParameters();
@@ -189,6 +220,7 @@ void predictCommand() {
   if (!predict || !cinch_predict)
     fail(kUsage, "this program has no results to write");
   int dataset = chosenDataset();
+  takeDataFile(dataset, *predict);
   openData(dataset, predict);
   prepareArena(false);
   loadParameters();

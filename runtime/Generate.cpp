@@ -129,9 +129,10 @@ void write(int32_t token, bool bytes) {
 void generateCommand() {
   const Meta &meta = run.meta;
   const Entry *predict = meta.entry("predict");
-  if (meta.textField < 0 || !predict || !cinch_predict || predict->results.size == 0)
-    fail(kUsage, "this program does not generate: that needs a model from a window of tokens to logits over the next");
-  const EntryValue &result = predict->results[0];
+  if (meta.textField < 0 || !predict || !cinch_predict || predict->results.size <= meta.textResult)
+    fail(kUsage, "this program does not generate: that needs a model from a window of tokens to logits over the next, and "
+                 "if it has `predict` clauses, one for these logits");
+  const EntryValue &result = predict->results[meta.textResult];
   const int64_t vocabulary = meta.textVocabulary, places = result.shape.count() / (vocabulary > 0 ? vocabulary : 1);
   if (vocabulary < 1 || places < 1 || places * vocabulary != result.shape.count() || places > meta.textLength)
     failInternal("logits of shape %s meet a window of %lld and a vocabulary of %lld", describe(result.shape).text,

@@ -1,6 +1,7 @@
 // Info.cpp: `info`: what this program is. Nothing is opened or allocated for it.
 #include "runtime/Output.h"
 #include "runtime/Run.h"
+#include "runtime/Values.h"
 
 namespace cinch::rt {
 
@@ -26,10 +27,14 @@ void infoCommand() {
   else
     say("training     batch %lld, %lld epochs of `%s`", (long long)meta.batch, (long long)meta.epochs,
         meta.datasets[meta.trainDataset].name);
+  listValues();
   for (const DatasetSpec &spec : meta.datasets)
     for (int64_t i = 0; i < spec.fields.size; ++i)
       say("data         %s.%s: %s%s from %s(%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
           describe(spec.fields[i].shape).text, spec.source, i < spec.files.size ? spec.files[i] : spec.files[0]);
+  if (const Entry *predict = meta.entry("predict"))
+    for (const EntryValue &result : predict->results)
+      say("predict      %s: %s%s", result.name, nameOf(result.elem), describe(result.shape).text);
   say("threads      at most %lld", (long long)meta.maxThreads);
   say("memory       arena %lld bytes (%s), allowance %lld", (long long)meta.arenaBytes,
       humanBytes(human, meta.arenaBytes), (long long)meta.allowance);

@@ -81,7 +81,7 @@ bool KernelBody::read(const List<int64_t> &numbers, const List<int64_t> &placesO
     if (node.op == LoopOp::Load || node.op == LoopOp::LoadAt) {
       view(node.view);
       node.atStrides = in.take(node.op == LoopOp::LoadAt ? node.argCount : 0);
-    } else if (node.op == LoopOp::Const) {
+    } else if (node.op == LoopOp::Const || node.op == LoopOp::RunValue) {
       node.number = in.real();
     } else if (node.op == LoopOp::Index) {
       index(node.view);
@@ -185,6 +185,11 @@ Cell KernelBody::compute(Node &node) {
   case LoopOp::Index: return host::make(Elem::I32, double(indexOf(node.view)));
   case LoopOp::Step: return host::make(node.elem, double(context[kStep]));
   case LoopOp::TotalSteps: return host::make(node.elem, double(context[kTotalSteps]));
+  case LoopOp::RunValue: {
+    double value;
+    memcpy(&value, context + kRunValues + int64_t(node.number), 8);
+    return host::make(node.elem, value);
+  }
   case LoopOp::ReduceCols: case LoopOp::ArgMaxCols: case LoopOp::ArgMinCols: return reduceCols(node);
   case LoopOp::ReduceChain: return reduceChain(node);
   default: break;

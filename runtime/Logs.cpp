@@ -60,6 +60,21 @@ static int64_t lengthOfRows(int fd, int64_t size, int64_t lastStep, bool json) {
   return kept;
 }
 
+static void headerOf(Text &header) {
+  header.add("step");
+  for (int i = 0; i < columns; ++i)
+    header.add(",%s", names[i]);
+  header.add("\n");
+}
+
+// Whether the rows of a csv log have the columns that ours will have.
+static bool sameColumns(int fd, int64_t size) {
+  Text header;
+  char there[sizeof header.data];
+  headerOf(header);
+  return size >= int64_t(header.size) && readAt(fd, there, header.size, 0) && memcmp(there, header.data, header.size) == 0;
+}
+
 static int openLog(const char *name, int64_t lastStep, int kind) {
   Path path;
   joinPath(path, run.options.out, name);
@@ -74,6 +89,11 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
     complain(path.text);
     return -1;
   }
+  if (kind == kCsv && status.st_size > 0 && !sameColumns(fd, status.st_size) && setAside(path.text)) {
+    say("%s has other columns: it is kept as %s.previous, and a new one begins", path.text, path.text);
+    close(fd);
+    return openLog(name, lastStep, kind);
+  }
   int64_t kept = kind == kTensorBoard ? lengthOfEvents(fd, status.st_size, lastStep)
                                       : lengthOfRows(fd, status.st_size, lastStep, kind == kJsonl);
   if (kept < status.st_size && ftruncate(fd, kept) != 0)
@@ -82,10 +102,7 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
     beginEvents(fd);
   if (kept == 0 && kind == kCsv) {
     Text header;
-    header.add("step");
-    for (int i = 0; i < columns; ++i)
-      header.add(",%s", names[i]);
-    header.add("\n");
+    headerOf(header);
     if (!writeAll(fd, header.data, header.size))
       complain(path.text);
   }

@@ -1,8 +1,10 @@
 // Main.cpp: the entry of a trained binary, and what all commands need first.
 #include "runtime/Checkpoint.h"
+#include "runtime/InitFile.h"
 #include "runtime/Output.h"
 #include "runtime/Pool.h"
 #include "runtime/Run.h"
+#include "runtime/Values.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -90,7 +92,7 @@ const Dataset &openData(int index, const Entry *entry) {
 void prepareArena(bool touch) {
   run.context.arena = makeArena(run.meta.arenaBytes, touch);
   run.context.threads = int32_t(run.options.threads);
-  run.context.words[kSeed] = int64_t(run.meta.seed);
+  storeValues();
   run.context.words[kHorizon] = run.horizon;
   startPool(int(run.options.threads));
 }
@@ -100,7 +102,9 @@ void loadParameters() {
   Path path;
   joinPath(path, run.options.out, "final.safetensors");
   const char *name = run.options.init ? run.options.init : path.text;
-  if (run.options.init || exists(path.text)) {
+  if (run.options.init || run.options.names) {
+    loadInitFile();
+  } else if (exists(path.text)) {
     loadParameterFile(name);
   } else if (!loadNewestParameters(name)) {
     fail(kData, "no parameters: neither %s nor a checkpoint is there; train first, or name a file with --init",
@@ -131,8 +135,9 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); // whoever reads the output may go away; the run goes on
   signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is a failed write, not the end
   readMeta(run.meta, cinch_meta);
-  run.horizon = run.meta.steps;
   readOptions(run.options, run.meta, argc, argv);
+  applySettings();
+  run.horizon = run.meta.steps;
   switch (run.options.command) {
   case Options::Train: train(); break;
   case Options::Eval: evalCommand(); break;

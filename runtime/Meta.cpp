@@ -116,8 +116,61 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
     object.read("token_bits", dataset.tokenBits);
     object.read("csv_header", dataset.csvHeader);
     object.read("separator", dataset.separator);
+    if (object.is("missing"))
+      dataset.hasMissing = json.readNumber(dataset.missing);
     object.read("shuffle", dataset.shuffle);
     object.readEach("fields", dataset.fields, readField);
+  }
+}
+
+void readRunValue(JsonReader &json, RunValue &value) {
+  Object object(json);
+  while (object.next()) {
+    object.read("key", value.key);
+    object.read("place", value.place);
+    object.read("value", value.file);
+    object.read("zero_decides", value.zeroDecides);
+    if (!object.is("kind") || !json.readString())
+      continue;
+    static const char *names[] = {"at_least_0", "positive", "below_1", "count", "whole"};
+    for (int i = 0; i < 5; ++i)
+      if (strcmp(json.text, names[i]) == 0)
+        value.kind = RunValue::Kind(i);
+  }
+  value.now = value.file;
+}
+
+void readDescribed(JsonReader &json, Described &described) {
+  Object object(json);
+  while (object.next()) {
+    object.read("key", described.key);
+    object.read("text", described.text);
+    object.read("decides", described.decides);
+  }
+}
+
+void readNameMapping(JsonReader &json, NameMapping &mapping) {
+  Object object(json);
+  while (object.next()) {
+    object.read("ours", mapping.ours);
+    object.read("theirs", mapping.theirs);
+    object.read("transposed", mapping.transposed);
+  }
+}
+
+void readNameMap(JsonReader &json, NameMap &map) {
+  Object object(json);
+  while (object.next()) {
+    object.read("name", map.name);
+    object.readEach("mappings", map.mappings, readNameMapping);
+  }
+}
+
+void readInit(JsonReader &json, Meta &meta) {
+  Object object(json);
+  while (object.next()) {
+    object.read("file", meta.initFile);
+    object.read("names", meta.initNames);
   }
 }
 
@@ -198,6 +251,7 @@ void readModelText(JsonReader &json, Meta &meta) {
     object.read("field", meta.textField);
     object.read("length", meta.textLength);
     object.read("vocab", meta.textVocabulary);
+    object.read("result", meta.textResult);
   }
 }
 
@@ -230,6 +284,11 @@ void checkMeta(const Meta &meta) {
     for (const EntryField &field : entry.fields)
       if (field.index < 0 || field.index >= meta.datasets[meta.trainDataset].fields.size)
         failInternal("the entry %s reads field %d", entry.name, field.index);
+  for (const RunValue &value : meta.values)
+    if (value.place < 0 || value.place >= kRunValueWords)
+      failInternal("the value `%s` has the place %lld", value.key, (long long)value.place);
+  if (meta.initNames < -1 || meta.initNames >= meta.names.size)
+    failInternal("the program starts from a file through name map %d of %lld", meta.initNames, (long long)meta.names.size);
   if (meta.batch < 1)
     failInternal("the program has a batch of %lld", (long long)meta.batch);
 }
@@ -274,6 +333,11 @@ void readMeta(Meta &meta, const char *text) {
       readGate(json, meta);
     if (object.is("model_text"))
       readModelText(json, meta);
+    object.readEach("values", meta.values, readRunValue);
+    object.readEach("described", meta.described, readDescribed);
+    object.readEach("names", meta.names, readNameMap);
+    if (object.is("init"))
+      readInit(json, meta);
     skip(object, "launches", meta.launchesAt);
     skip(object, "bodies", meta.bodiesAt);
     skip(object, "operations", meta.operationsAt);

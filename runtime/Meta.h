@@ -8,6 +8,8 @@ namespace cinch::rt {
 
 class JsonReader;
 
+constexpr int64_t kRunValueWords = 120; // of the context, behind kRunValues (Run.h)
+
 enum class Elem : uint8_t { F32, F64, I32, Bool };
 inline int64_t bytesOf(Elem elem) { return elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : 4; }
 const char *nameOf(Elem); // as in METADATA.md
@@ -54,13 +56,40 @@ struct FieldSpec {
 
 struct DatasetSpec {
   const char *name = "";
+  const char *folder = nullptr; // where its files are; null: --data
   const char *source = ""; // idx npy npz safetensors csv text tokens
   const char *separator = ",";
-  bool csvHeader = true;
+  bool csvHeader = true, hasMissing = false;
+  double missing = 0; // csv: what a cell without a number counts as
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
   bool shuffle = true;
   List<FieldSpec> fields;
+};
+
+// A line of a `names` block: what parameters are called in a file of another framework. `*` may stand in both.
+struct NameMapping {
+  const char *ours = "", *theirs = ""; // ours "_": not wanted
+  bool transposed = false;             // the last two axes are swapped there
+};
+struct NameMap {
+  const char *name = "";
+  List<NameMapping> mappings;
+};
+
+// A number of the program that --set replaces.
+struct RunValue {
+  enum Kind { AtLeast0, Positive, Below1, Count, Whole } kind = AtLeast0; // Count: whole, from 1
+  const char *key = "";
+  int64_t place = 0;        // kernels read it from word kRunValues + place of the context
+  double file = 0, now = 0; // of the program; of this run
+  bool given = false;       // by --set
+  bool zeroDecides = false; // whether it is 0 was decided by the compiler
+};
+// Something that `hash` is made of, in words.
+struct Described {
+  const char *key = "", *text = "";
+  bool decides = true; // false: it may differ from what a checkpoint says
 };
 
 struct Every {
@@ -106,8 +135,14 @@ struct Meta {
   Elem gateElem = Elem::F32;
   // Where in the text these stand: they are read only when a launch is to be named.
   int64_t launchesAt = -1, bodiesAt = -1, operationsAt = -1;
+  List<RunValue> values;
+  List<Described> described;
   List<const char *> plan;
+  List<NameMap> names;
+  const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
+  int initNames = -1;
   int textField = -1;
+  int textResult = 0; // the logits, among the results of `predict`
   int64_t textLength = 0, textVocabulary = 0;
 
   const Entry *entry(const char *name) const; // null: there is none

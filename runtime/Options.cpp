@@ -25,14 +25,20 @@ const Flag flags[] = {
     {"--data", "DIR", "where the data files are (default: the current folder)", kFolder, kTrain | kEval | kPredict},
     {"--out", "DIR", "where checkpoints, logs and results go (default: out)", kFolder, kRunning},
     {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
+    {"--set", "KEY=VALUE", "another learning rate, seed, ..: `info` lists the keys and their values", kText, kTrain},
     {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain},
     {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
+    {"--partial", nullptr, "with --init: the file may lack parameters and have others; lists which", kNothing, kTrain},
+    {"--names", "MAP", "with --init: what parameters are called in the file, by a `names` block of the program", kText,
+     kRunning},
     {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount,
      kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
+    {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile,
+     kEval | kPredict},
     {"--batches", "N", "the first N batches only", kCount, kEval | kPredict},
     {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate},
     {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate},
@@ -47,7 +53,7 @@ const struct {
 } commands[] = {
     {"train", "train the model (the default)", kTrain},
     {"eval", "print the metrics of a trained model, also as one JSON line", kEval},
-    {"predict", "write the model's results: OUT/predict/SET/NAME.npy, SET being the data set", kPredict},
+    {"predict", "write the results: OUT/predict/SET/NAME.npy, SET being the data set", kPredict},
     {"generate", "let a text model write", kGenerate},
     {"info", "what this program is: model, parameters, memory", kInfo},
 };
@@ -141,6 +147,12 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.resume = true;
   if (is("--init"))
     options.init = value;
+  if (is("--set"))
+    options.settings.add() = value;
+  if (is("--partial"))
+    options.partial = true;
+  if (is("--names"))
+    options.names = value;
   if (is("--threads")) {
     if (count < 1)
       fail(kUsage, "--threads needs a whole number from 1, got `%s`", value);
@@ -154,6 +166,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.quiet = true;
   if (is("--on"))
     options.on = value;
+  if (is("--data-file"))
+    options.dataFile = value;
   if (is("--batches"))
     options.batches = count;
   if (is("--prompt"))

@@ -7,11 +7,12 @@ namespace cinch::rt {
 
 struct Options {
   enum Command { Train, Eval, Predict, Generate, Info } command = Train;
-  const char *data = ".", *out = "out", *init = nullptr, *on = nullptr, *kernelTimes = nullptr, *prompt = "";
+  const char *data = ".", *out = "out", *init = nullptr, *names = nullptr, *on = nullptr, *dataFile = nullptr, *kernelTimes = nullptr, *prompt = "";
+  List<const char *> settings; // of --set: KEY=VALUE
   int64_t steps = -1, threads = 0, batches = 0, length = 200, topK = 0;
   uint64_t seed = 0;
   double temperature = 1;
-  bool resume = false, quiet = false;
+  bool resume = false, partial = false, quiet = false;
   bool logGiven = false, csv = false, jsonl = false, tensorboard = false;
 };
 

@@ -16,7 +16,7 @@ void cinch_predict(cinch_ctx *, int64_t microbatches) __attribute__((weak));
 namespace cinch::rt {
 
 // Words of cinch_ctx.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4, kRunValues = 8 };
 
 struct Run {
   Meta meta;

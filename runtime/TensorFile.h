@@ -2,8 +2,13 @@
 #ifndef CINCH_RUNTIME_TENSORFILE_H
 #define CINCH_RUNTIME_TENSORFILE_H
 #include "runtime/Meta.h"
+#include "runtime/Values.h"
 
 namespace cinch::rt {
+
+// How the values of a tensor are written in a file.
+enum class FileType : uint8_t { F32, F64, F16, BF16, I32, Bool };
+int64_t bytesOf(FileType);
 
 // A tensor in memory that a file shall hold or fill.
 struct Tensor {
@@ -13,9 +18,12 @@ struct Tensor {
   char *data = nullptr;
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
-  // Filled in by readTensorHeader: where its values lie in the file.
+  // Filled in by TensorFile::open: what it is called in the file, and where its values lie in it.
+  const char *nameInFile = "";
+  bool transposed = false; // its last two axes are swapped there
+  uint32_t next = 0;       // number + 1 of another tensor with the same name in the file
   bool found = false;
-  Elem fileElem = Elem::F32;
+  FileType fileType = FileType::F32;
   int64_t fileOffset = 0;
 };
 struct TensorList {
@@ -40,6 +48,7 @@ struct TensorFileInfo {
   bool pending = false; // what was due after that step (evaluation, log) was not done yet; it needs
   double last[3] = {};  // the loss, gradient norm and learning rate of that step
   List<DataMark> data;  // when reading: the fields that are looked for
+  List<Note> notes;     // when reading: the keys that are looked for
 };
 
 // Why a file was not taken.
@@ -51,23 +60,36 @@ struct Problem {
 // Writes the file atomically. False: errno tells why, and nothing changed under the name.
 bool writeTensorFile(const char *path, const TensorList &, const TensorFileInfo &);
 
+// Which tensors a file may have and may lack.
+struct Taking {
+  const char *ignored = nullptr;  // names that begin so are passed over
+  const NameMap *names = nullptr; // what our tensors are called in the file; null: as they are here
+  bool partial = false;           // others may be there and may be missing; one at least is there
+};
+
 class TensorFile {
 public:
   ~TensorFile();
-  // Opens the file and reads its header: every tensor of it that `wanted` names is found there. Other names are a
-  // problem, except those that begin with `ignored` (null: none).
-  bool open(const char *path, TensorList &wanted, const char *ignored, Problem &);
+  // Opens the file and reads its header: every tensor of `wanted` is found there, and there are no others, but as `Taking`
+  // allows.
+  bool open(const char *path, TensorList &wanted, const Taking &, Problem &);
   bool verify(Problem &);                   // the checksum, if there is one
-  bool load(TensorList &wanted, Problem &); // brings the values in, F32 and F64 converted into one another
+  // Brings the values of what was found in, F16, BF16, F32 and F64 converted into what the tensor holds.
+  bool load(TensorList &wanted, Problem &);
+  // Calls `each` with the names that `open` did not ask for, in the order of the file.
+  void unexpected(const TensorList &wanted, const Taking &, void (*each)(void *, const char *), void *closure);
   TensorFileInfo info;
 
 private:
-  bool readHeader(TensorList &wanted, const char *ignored, Problem &);
-  bool readTensor(class JsonReader &, TensorList &wanted, const char *ignored, Problem &);
+  bool nameTensors(TensorList &wanted, const Taking &, Problem &);
+  bool readHeader(TensorList &wanted, const Taking &, Problem &);
+  bool readTensor(class JsonReader &, TensorList &wanted, const Taking &, Problem &);
+  uint64_t slotOf(const TensorList &, const char *nameInFile) const;
+  bool loadTensor(Tensor &);
   bool readInfo(class JsonReader &);
   int fd = -1;
   int64_t size = 0, headerSize = 0, covered = 0;
-  uint32_t *names = nullptr; // hash table over `wanted`: index + 1
+  uint32_t *names = nullptr; // hash table over the names in the file: number in `wanted` + 1
   uint64_t nameMask = 0;
 };
 

@@ -1,8 +1,10 @@
 // TensorFileRead.cpp: any safetensors file is read with suspicion: every length, offset and shape is checked before
 // use.
 #include "runtime/Checksum.h"
+#include "runtime/Dataset.h"
 #include "runtime/Files.h"
 #include "runtime/Json.h"
+#include "runtime/NameMap.h"
 #include "runtime/Random.h"
 #include "runtime/TensorFile.h"
 #include <errno.h>
@@ -50,7 +52,7 @@ TensorFile::~TensorFile() {
 
 static const char *because() { return errno ? strerror(errno) : "unexpected end"; }
 
-bool TensorFile::open(const char *path, TensorList &wanted, const char *ignored, Problem &problem) {
+bool TensorFile::open(const char *path, TensorList &wanted, const Taking &taking, Problem &problem) {
   const char *why;
   fd = openToRead(path, size, why);
   if (fd < 0) {
@@ -77,27 +79,55 @@ bool TensorFile::open(const char *path, TensorList &wanted, const char *ignored,
     return false;
   }
   headerSize = int64_t(length);
+  return nameTensors(wanted, taking, problem) && readHeader(wanted, taking, problem);
+}
+
+// Where a name stands in the table, or the free place where it would.
+uint64_t TensorFile::slotOf(const TensorList &wanted, const char *name) const {
+  uint64_t at = hashText(name) & nameMask;
+  while (names[at] && strcmp(wanted.items[names[at] - 1].nameInFile, name) != 0)
+    at = (at + 1) & nameMask;
+  return at;
+}
+
+bool TensorFile::nameTensors(TensorList &wanted, const Taking &taking, Problem &problem) {
   uint64_t slots = 16;
   while (slots < uint64_t(wanted.count) * 2)
     slots *= 2;
   names = allocateArray<uint32_t>(int64_t(slots));
   nameMask = slots - 1;
   for (int64_t i = 0; i < wanted.count; ++i) {
-    wanted.items[i].found = false;
-    uint64_t at = hashText(wanted.items[i].name) & nameMask;
-    while (names[at])
-      at = (at + 1) & nameMask;
+    Tensor &tensor = wanted.items[i];
+    tensor.found = tensor.transposed = false;
+    tensor.nameInFile = tensor.name;
+    tensor.next = 0;
+    char name[512];
+    if (taking.names && nameInFile(*taking.names, tensor.name, name, tensor.transposed)) {
+      tensor.nameInFile = strcmp(name, tensor.name) == 0 ? tensor.name : copyText(name, strlen(name));
+    } else if (taking.names && (taking.partial || tensor.likeIfMissing)) {
+      continue; // missing
+    } else if (taking.names) {
+      problem.set("`names %s` does not say what `%s` is called in it", taking.names->name, tensor.name);
+      return false;
+    }
+    if (tensor.transposed && tensor.shape->rank < 2) {
+      problem.set("`names %s` transposes `%s`, which has the shape %s", taking.names->name, tensor.name,
+                  describe(*tensor.shape).text);
+      return false;
+    }
+    uint64_t at = slotOf(wanted, tensor.nameInFile);
+    tensor.next = names[at];
     names[at] = uint32_t(i + 1);
   }
-  return readHeader(wanted, ignored, problem);
+  return true;
 }
 
-bool TensorFile::readHeader(TensorList &wanted, const char *ignored, Problem &problem) {
+bool TensorFile::readHeader(TensorList &wanted, const Taking &taking, Problem &problem) {
   JsonReader json(fd, 8, headerSize, transfer, 16384);
   covered = 0;
   json.enterObject();
   while (json.nextKey()) {
-    bool good = strcmp(json.key, "__metadata__") == 0 ? readInfo(json) : readTensor(json, wanted, ignored, problem);
+    bool good = strcmp(json.key, "__metadata__") == 0 ? readInfo(json) : readTensor(json, wanted, taking, problem);
     if (!good && !json.failed())
       return false; // `problem` says why
   }
@@ -112,18 +142,27 @@ bool TensorFile::readHeader(TensorList &wanted, const char *ignored, Problem &pr
                 (long long)dataSize, covered > dataSize ? ": it is truncated" : "");
     return false;
   }
+  bool any = false;
   for (int64_t i = 0; i < wanted.count; ++i) {
     Tensor &tensor = wanted.items[i];
     for (int64_t k = 0; !tensor.found && tensor.likeIfMissing && k < wanted.count; ++k)
       if (wanted.items[k].found && strcmp(wanted.items[k].name, tensor.likeIfMissing) == 0) {
         tensor.found = true;
-        tensor.fileElem = wanted.items[k].fileElem;
+        tensor.transposed = wanted.items[k].transposed;
+        tensor.fileType = wanted.items[k].fileType;
         tensor.fileOffset = wanted.items[k].fileOffset;
       }
-    if (!tensor.found) {
-      problem.set("the tensor `%s` is missing in it", tensor.name);
+    any |= tensor.found;
+    if (!tensor.found && !taking.partial) {
+      bool renamed = strcmp(tensor.name, tensor.nameInFile) != 0;
+      problem.set("the tensor `%s`%s%s%s is missing in it", tensor.nameInFile, renamed ? " (here `" : "",
+                  renamed ? tensor.name : "", renamed ? "`)" : "");
       return false;
     }
+  }
+  if (!any && wanted.count) {
+    problem.set("no tensor of it has the name of a parameter of this program, such as `%s`", wanted.items[0].nameInFile);
+    return false;
   }
   return true;
 }
@@ -146,6 +185,8 @@ bool TensorFile::readInfo(JsonReader &json) {
     for (int i = 0; i < 3; ++i)
       if (strcmp(json.key, numbers[i]) == 0)
         info.last[i] = strtod(json.text, nullptr);
+    for (Note &note : info.notes)
+      keep(note.key, note.text, sizeof note.text);
     for (DataMark &mark : info.data)
       if (strncmp(json.key, "data.", 5) == 0 && strcmp(json.key + 5, mark.field) == 0) {
         const char *space = strchr(json.text, ' ');
@@ -162,6 +203,26 @@ bool TensorFile::readInfo(JsonReader &json) {
   return !json.failed();
 }
 
+int64_t bytesOf(FileType type) {
+  return type == FileType::F64 ? 8 : type == FileType::Bool ? 1 : type == FileType::F16 || type == FileType::BF16 ? 2 : 4;
+}
+
+// Whether a tensor in memory can take values of a safetensors type; then `type` says which.
+static bool takes(const Tensor &tensor, const char *written, FileType &type) {
+  static const struct {
+    const char *name;
+    FileType type;
+  } types[] = {{"F32", FileType::F32}, {"F64", FileType::F64}, {"F16", FileType::F16}, {"BF16", FileType::BF16},
+               {"I32", FileType::I32}, {"BOOL", FileType::Bool}};
+  for (const auto &known : types)
+    if (strcmp(known.name, written) == 0) {
+      type = known.type;
+      bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
+      return real ? type < FileType::I32 : strcmp(written, nameOf(tensor.elem)) == 0;
+    }
+  return false;
+}
+
 // Bytes of a value of a safetensors type, 0 if unknown.
 static int64_t bytesOfType(const char *type) {
   static const struct {
@@ -175,7 +236,7 @@ static int64_t bytesOfType(const char *type) {
   return 0;
 }
 
-bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const char *ignored, Problem &problem) {
+bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const Taking &taking, Problem &problem) {
   char name[512], type[16] = "";
   if (json.cut || strlen(json.key) >= sizeof name) {
     problem.set("a tensor's name is longer than %zu bytes", sizeof name - 1);
@@ -236,45 +297,64 @@ bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const char *ig
     return false;
   }
   covered += end - begin;
-  uint64_t at = hashText(name) & nameMask;
-  while (names[at] && strcmp(wanted.items[names[at] - 1].name, name) != 0)
-    at = (at + 1) & nameMask;
+  uint64_t at = slotOf(wanted, name);
   if (!names[at]) {
-    if (ignored && strncmp(name, ignored, strlen(ignored)) == 0)
+    if (taking.partial || (taking.ignored && strncmp(name, taking.ignored, strlen(taking.ignored)) == 0) ||
+        (taking.names && notWanted(*taking.names, name)))
       return true;
     const char *nearest = nullptr;
     int least = 4;
     for (int64_t i = 0; i < wanted.count; ++i)
-      if (editDistance(wanted.items[i].name, name) < least) {
-        least = editDistance(wanted.items[i].name, name);
-        nearest = wanted.items[i].name;
+      if (editDistance(wanted.items[i].nameInFile, name) < least) {
+        least = editDistance(wanted.items[i].nameInFile, name);
+        nearest = wanted.items[i].nameInFile;
       }
     problem.set("its tensor `%s` is no parameter of this program%s%s%s", name, nearest ? "; did you mean `" : "",
                 nearest ? nearest : "", nearest ? "`?" : "");
     return false;
   }
-  Tensor &tensor = wanted.items[names[at] - 1];
-  if (tensor.found) {
-    problem.set("the tensor `%s` stands in it twice", name);
-    return false;
+  for (uint32_t number = names[at]; number; number = wanted.items[number - 1].next) {
+    Tensor &tensor = wanted.items[number - 1];
+    if (tensor.found) {
+      problem.set("the tensor `%s` stands in it twice", name);
+      return false;
+    }
+    Shape expected = *tensor.shape;
+    if (tensor.transposed) {
+      expected.dims[expected.rank - 1] = tensor.shape->dims[expected.rank - 2];
+      expected.dims[expected.rank - 2] = tensor.shape->dims[expected.rank - 1];
+    }
+    bool sameShape = shape.rank == expected.rank;
+    for (int i = 0; sameShape && i < shape.rank; ++i)
+      sameShape = shape.dims[i] == expected.dims[i];
+    if (!sameShape) {
+      problem.set("the tensor `%s` has shape %s in it, expected %s%s", name, describe(shape).text, describe(expected).text,
+                  tensor.transposed ? ", which is transposed" : "");
+      return false;
+    }
+    if (!takes(tensor, type, tensor.fileType)) {
+      bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
+      problem.set("the tensor `%s` is %s in it, expected %s", name, type, real ? "F32, F64, F16 or BF16" : nameOf(tensor.elem));
+      return false;
+    }
+    tensor.found = true;
+    tensor.fileOffset = 8 + headerSize + begin;
   }
-  bool sameShape = shape.rank == tensor.shape->rank;
-  for (int i = 0; sameShape && i < shape.rank; ++i)
-    sameShape = shape.dims[i] == tensor.shape->dims[i];
-  if (!sameShape) {
-    problem.set("the tensor `%s` has shape %s in it, expected %s", name, describe(shape).text,
-                describe(*tensor.shape).text);
-    return false;
-  }
-  bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
-  if (real ? strcmp(type, "F32") != 0 && strcmp(type, "F64") != 0 : strcmp(type, nameOf(tensor.elem)) != 0) {
-    problem.set("the tensor `%s` is %s in it, expected %s", name, type, real ? "F32 or F64" : nameOf(tensor.elem));
-    return false;
-  }
-  tensor.found = true;
-  tensor.fileElem = strcmp(type, "F64") == 0 ? Elem::F64 : strcmp(type, "F32") == 0 ? Elem::F32 : tensor.elem;
-  tensor.fileOffset = 8 + headerSize + begin;
   return true;
+}
+
+void TensorFile::unexpected(const TensorList &wanted, const Taking &taking, void (*each)(void *, const char *),
+                            void *closure) {
+  JsonReader json(fd, 8, headerSize, transfer, 16384);
+  json.enterObject();
+  while (json.nextKey()) {
+    bool known = strcmp(json.key, "__metadata__") == 0 || names[slotOf(wanted, json.key)] ||
+                 (taking.ignored && strncmp(json.key, taking.ignored, strlen(taking.ignored)) == 0) ||
+                 (taking.names && notWanted(*taking.names, json.key));
+    if (!known)
+      each(closure, json.key);
+    json.skipValue();
+  }
 }
 
 bool TensorFile::verify(Problem &problem) {
@@ -307,35 +387,61 @@ bool TensorFile::verify(Problem &problem) {
   return true;
 }
 
-bool TensorFile::load(TensorList &wanted, Problem &problem) {
-  for (int64_t i = 0; i < wanted.count; ++i) {
-    Tensor &tensor = wanted.items[i];
-    bool good = true;
-    if (tensor.fileElem == tensor.elem) {
-      good = readAt(fd, tensor.data, size_t(tensor.bytes()), tensor.fileOffset);
-    } else {
-      int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileElem),
-              perChunk = int64_t(sizeof transfer) / unit;
-      for (int64_t done = 0; good && done < count; done += perChunk) {
-        int64_t now = count - done < perChunk ? count - done : perChunk;
-        good = readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + done * unit);
-        for (int64_t k = 0; good && k < now; ++k)
-          if (tensor.elem == Elem::F64) {
-            float value;
-            memcpy(&value, transfer + 4 * k, 4);
-            reinterpret_cast<double *>(tensor.data)[done + k] = double(value);
-          } else {
-            double value;
-            memcpy(&value, transfer + 8 * k, 8);
-            reinterpret_cast<float *>(tensor.data)[done + k] = float(value);
-          }
-      }
+static double realAt(FileType type, const char *at) {
+  uint16_t half;
+  float single;
+  double value;
+  switch (type) {
+  case FileType::F16: memcpy(&half, at, 2); return halfToDouble(half);
+  case FileType::BF16: {
+    memcpy(&half, at, 2);
+    uint32_t bits = uint32_t(half) << 16;
+    memcpy(&single, &bits, 4);
+    return double(single);
+  }
+  case FileType::F64: memcpy(&value, at, 8); return value;
+  default: memcpy(&single, at, 4); return double(single);
+  }
+}
+
+bool TensorFile::loadTensor(Tensor &tensor) {
+  const bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
+  const bool same = !real || (tensor.fileType == FileType::F64) == (tensor.elem == Elem::F64);
+  const bool halves = tensor.fileType == FileType::F16 || tensor.fileType == FileType::BF16;
+  if (same && !halves && !tensor.transposed)
+    return readAt(fd, tensor.data, size_t(tensor.bytes()), tensor.fileOffset);
+  // Element k of the file belongs to place k, or with the last two axes swapped: matrix, row, column there.
+  int rank = tensor.shape->rank;
+  int64_t rows = tensor.transposed ? tensor.shape->dims[rank - 1] : 1, cols = tensor.transposed ? tensor.shape->dims[rank - 2] : 1;
+  auto placeOf = [&](int64_t k) { return k / (rows * cols) * (rows * cols) + k % cols * rows + k / cols % rows; };
+  const int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileType), own = bytesOf(tensor.elem);
+  const int64_t perChunk = int64_t(sizeof transfer) / unit;
+  for (int64_t done = 0; done < count; done += perChunk) {
+    int64_t now = count - done < perChunk ? count - done : perChunk;
+    if (!readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + done * unit))
+      return false;
+    for (int64_t k = 0; k < now; ++k) {
+      const char *from = transfer + k * unit;
+      char *into = tensor.data + placeOf(done + k) * own;
+      double value = real ? realAt(tensor.fileType, from) : 0;
+      float narrow = float(value);
+      if (!real)
+        memcpy(into, from, size_t(own));
+      else if (tensor.elem == Elem::F64)
+        memcpy(into, &value, 8);
+      else
+        memcpy(into, &narrow, 4);
     }
-    if (!good) {
+  }
+  return true;
+}
+
+bool TensorFile::load(TensorList &wanted, Problem &problem) {
+  for (int64_t i = 0; i < wanted.count; ++i)
+    if (wanted.items[i].found && !loadTensor(wanted.items[i])) {
       problem.set("cannot read it: %s", because());
       return false;
     }
-  }
   return true;
 }
 

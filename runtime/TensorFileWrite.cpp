@@ -89,6 +89,8 @@ void produceHeader(HeaderSink &sink, const TensorList &tensors, const TensorFile
       char value[40];
       sink.pair(names[i], exact(value, info.last[i], false));
     }
+    for (const Note &note : info.notes)
+      sink.pair(note.key, note.text);
     for (const DataMark &mark : info.data) {
       char value[48];
       snprintf(value, sizeof value, "%s %lld %08x", mark.type, (long long)mark.bytes, mark.crc);

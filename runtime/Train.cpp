@@ -1,11 +1,13 @@
 // Train.cpp: the command `train`: where to start, the step loop, and what is due after a step.
 #include "runtime/Checkpoint.h"
+#include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
 #include "runtime/Output.h"
 #include "runtime/Progress.h"
 #include "runtime/Run.h"
 #include "runtime/Times.h"
+#include "runtime/Values.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,11 +37,7 @@ unsigned sinksOf(const Every &every) {
 
 // Lengths: `steps` of the file, or epochs of whole batches.
 void findLength() {
-  const Meta &meta = run.meta;
-  int64_t examples = run.datasets[meta.trainDataset].examples;
-  if (!meta.steps && meta.epochs > INT64_MAX / examples)
-    fail(kData, "%lld epochs of %lld examples are too many to count", (long long)meta.epochs, (long long)examples);
-  run.horizon = meta.steps ? meta.steps : meta.epochs * examples / meta.batch;
+  run.horizon = programSteps(run.datasets[run.meta.trainDataset].examples);
   run.total = run.horizon;
   if (run.options.steps > run.horizon)
     warn("--steps %lld: the program ends after %lld steps", (long long)run.options.steps, (long long)run.horizon);
@@ -54,14 +52,16 @@ void findStart() {
     if (resumeNewest(name)) {
       if (!run.options.quiet)
         say("resumed at step %lld from %s", (long long)run.step, name);
+      if (programSteps(run.datasets[run.meta.trainDataset].examples) != run.horizon)
+        findLength(); // as long as the checkpoint's run
+      storeValues();
       return;
     }
     say("there is no checkpoint under %s to resume from: starting afresh", run.options.out);
   }
   setEarlierRunAside();
   initialize(run.meta, run.context.arena);
-  if (run.options.init)
-    loadParameterFile(run.options.init);
+  loadInitFile();
 }
 
 void prepareColumns() {
@@ -181,6 +181,9 @@ void doWhatIsDue() {
 
 void sayStart() {
   const Meta &meta = run.meta;
+  if (int64_t examples = run.datasets[meta.trainDataset].examples; examples < meta.batch)
+    warn("data `%s` has %lld example%s, fewer than the batch of %lld: a batch holds some of them more than once",
+         meta.datasets[meta.trainDataset].name, (long long)examples, examples == 1 ? "" : "s", (long long)meta.batch);
   char arena[40];
   if (!run.options.quiet)
     say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %lld thread%s, arena %s", meta.program,

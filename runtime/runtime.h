@@ -18,10 +18,11 @@ extern "C" {
  *   0  step (0 in eval and predict)
  *   1  first example of the micro-batch, counted within the batch (eval and predict: within the data set)
  *   2  seed
- *   3  steps of the whole training as the file says (from epochs: known at run time only): the horizon of schedules
- *   4  first position of a block of positions; 0 outside loops over blocks of rows, which set words 1 and 4 themselves */
+ *   3  steps of the whole training: the horizon of schedules
+ *   4  first position of a block of positions; 0 outside loops over blocks of rows, which set words 1 and 4 themselves
+ *   8 and behind: the run's values, f64, as meta.values numbers them */
 typedef struct cinch_ctx {
-  int64_t words[8];
+  int64_t words[128];
   char *arena;      /* 2 MiB-aligned, meta.arena_bytes long */
   int32_t threads;
   int32_t checking; /* replay after a failed gate. 1: every launch's outputs are scanned for NaN and infinity; 2: launches with

@@ -68,14 +68,20 @@ def quick_suites():
         python("execute/resume.py"),
         python("execute/state.py"),
         python("execute/datasets.py"),
+        python("execute/predict.py"),
+        python("execute/values.py"),
+        python("execute/finetune.py"),
         python("execute/examples.py"),
         python("execute/report.py"),
         python("execute/plan_cache.py"),
+        python("execute/install.py"),
+        python("execute/kernel_cache.py"),
         python("execute/calibrate.py"),
         python("execute/solve_stages.py"),
         python("execute/solve_cluster.py"),
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
+        python("frontend/format.py"),
     ]
     suites += [Suite("unit/" + path.stem, [BUILD / "bin" / path.stem]) for path in sorted((ROOT / "test/unit").glob("*.cpp"))]
     return suites + lit_suites()

@@ -233,6 +233,13 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
     node.elem = Elem::F64;
     return add(node);
   }
+  if (auto value = dyn_cast<nn::RunValueOp>(op)) {
+    LoopNode node;
+    node.op = LoopOp::RunValue;
+    node.elem = Elem::F64;
+    node.number = double(value.getWhich());
+    return add(node);
+  }
   if (isa<nn::RangeOp>(op))
     return index(flatIndex(map, shapeOf(value, extent), sizes.size()));
   if (auto vector = dyn_cast<nn::VectorOp>(op)) {

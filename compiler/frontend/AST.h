@@ -179,6 +179,7 @@ enum class StatementKind {
   Update,      // names[0] = values[0]
   Return,      // values
   Metric,      // names[0] = values[0] (train only)
+  Predict,     // names[0] = values[0] (train only)
   Setting,     // setting (train only)
 };
 struct Statement {

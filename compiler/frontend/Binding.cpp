@@ -279,6 +279,20 @@ bool Elaborator::inferSizes(const Type &type, const Argument &arg, const std::st
   return true;
 }
 
+// The size that the axis `fromRight` of a parameter's type names, if arguments decide it and the call gives it nevertheless.
+static const SizeParameter *takenFromArgument(const Call &call, const ast::Type &type, size_t fromRight) {
+  if (fromRight > type.axes.size())
+    return nullptr;
+  const Axis &axis = type.axes[type.axes.size() - fromRight];
+  for (size_t i = 0; i < call.layer.sizes.size(); ++i) {
+    const SizeParameter &size = call.layer.sizes[i];
+    bool given = i < call.sizes.size();
+    if (given && size.inferred && axis.size && axis.size->kind == ExprKind::Name && axis.size->text == size.name.text)
+      return &size;
+  }
+  return nullptr;
+}
+
 bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller,
                                const Call &call) {
   const Type &type = *parameter.type;
@@ -333,6 +347,8 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
     d.label(type.span, "declared as " + textOf(type.span), originOf((*axes)[i]));
     if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
       d.help(equalValuesHelp((*axes)[i], tensor.axes[i]));
+    else if (const SizeParameter *size = takenFromArgument(call, type, axes->size() - i))
+      d.help("leave `" + size->name.text + "` out: what comes in is taken from the argument");
     else
       d.help("declare `" + name + ": " + typeOf(tensor) + "`, or pass a tensor of the declared type");
     return false;

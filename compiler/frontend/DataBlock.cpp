@@ -1,5 +1,6 @@
 // DataBlock.cpp: `data name = source(..) -> (field: type ..)`.
 #include "compiler/frontend/Elaborator.h"
+#include "compiler/frontend/TrainKeys.h"
 
 #include <algorithm>
 
@@ -12,7 +13,7 @@ static const std::vector<std::string> sourceNames = {"idx", "npy", "npz", "csv",
 static std::vector<std::string> optionsOf(Dataset::Source source) {
   switch (source) {
   case Dataset::Csv:
-    return {"shuffle", "header", "separator"};
+    return {"shuffle", "header", "separator", "missing"};
   case Dataset::Text:
     return {"shuffle", "window", "stride"};
   case Dataset::Tokens:
@@ -106,6 +107,11 @@ void Elaborator::checkData(const DataItem &item) {
         data.header = *number.integer();
     } else if (name == "header") {
       boolOption(arg, data.csvHeader);
+    } else if (name == "missing") {
+      if (std::optional<Number> value = settingNumber(*arg.value, "missing", Range{Range::Any}, frame)) {
+        data.hasMissing = true;
+        data.missing = value->real;
+      }
     } else if (name == "separator") {
       if (arg.value->kind == ExprKind::String && arg.value->text.size() == 1)
         data.separator = arg.value->text;

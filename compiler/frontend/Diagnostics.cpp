@@ -1,5 +1,7 @@
 // Diagnostics.cpp: collecting, sorting, codes, spelling. How they are printed: PrintDiagnostics.cpp.
 #include "compiler/frontend/Diagnostics.h"
+#include "compiler/frontend/CodeExamples.h"
+#include "compiler/frontend/ForeignWords.h"
 
 #include <algorithm>
 #include <map>
@@ -26,10 +28,22 @@ std::string explainCode(std::string_view name) {
     c = (c >= 'a' && c <= 'z') ? c - 0x20 : c;
   if (!wanted.empty() && wanted[0] >= '0' && wanted[0] <= '9')
     wanted = "E" + std::string(wanted.size() < 4 ? 4 - wanted.size() : 0, '0') + wanted;
-  for (const CodeText &entry : codeTexts)
-    if (wanted == entry.name)
-      return std::string(entry.name) + ": " + entry.title + "\n\n" + entry.text;
+  for (Code code : allCodes()) {
+    const CodeText &entry = codeTexts[static_cast<size_t>(code)];
+    if (wanted != entry.name)
+      continue;
+    std::string example = exampleText(code);
+    return std::string(entry.name) + ": " + entry.title + "\n\n" + entry.text + (example.empty() ? "" : "\n" + example);
+  }
   return "";
+}
+
+std::vector<Code> allCodes() {
+  return {
+#define DIAGNOSTIC(NAME, TITLE, TEXT) Code::NAME,
+#include "compiler/frontend/ErrorCodes.def"
+#undef DIAGNOSTIC
+  };
 }
 
 std::string listCodes() {
@@ -97,8 +111,12 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
     else if (result[it->second].paths != diagnostic.paths)
       ++result[it->second].instances;
   }
-  for (Diagnostic &diagnostic : result)
+  for (Diagnostic &diagnostic : result) {
+    if (diagnostic.span.file > 0) // the user's text
+      if (const ForeignWord *word = foreignWord(diagnostic.code, sources.text(diagnostic.span.file), diagnostic.span.begin))
+        diagnostic.helps = {word->help};
     shorten(diagnostic);
+  }
   // The user's files before the prelude (file 0), each from the top.
   auto place = [](const Diagnostic &d) {
     return std::make_tuple(d.span.file == 0, d.span.file, d.span.begin, d.span.end);

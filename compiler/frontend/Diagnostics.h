@@ -35,6 +35,7 @@ std::string_view codeName(Code code);  // "E0203"
 std::string_view codeTitle(Code code); // one line
 // What `cinch explain` prints for "E0203" (or "e203", "203"); empty if there is no such code.
 std::string explainCode(std::string_view name);
+std::vector<Code> allCodes();
 std::string listCodes(); // every code with its title, a line each
 
 enum class Severity { Error, Warning };

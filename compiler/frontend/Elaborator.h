@@ -13,7 +13,8 @@
 // block if it calls a `repeat`. The number of a call: calls of a body (a name with parentheses behind it, or `range`,
 // `random_..` with brackets only; in definitions, metrics, `update` and `return`) are counted from 0 in the order of
 // the names in the text. In `train` equal calls are one and have the number of the first, in the order of the text, the
-// loss and all that it needs coming before the metrics.
+// loss and all that it needs coming before the metrics. A draw in a loop (`scan`, `repeat .. shared`) draws for all trips at once, the
+// trips being its first axes.
 #ifndef CINCH_COMPILER_FRONTEND_ELABORATOR_H
 #define CINCH_COMPILER_FRONTEND_ELABORATOR_H
 
@@ -303,7 +304,11 @@ private:
   void startTrain(Frame &frame);
   void elaborateStep();
   void elaborateEvaluation();
+  // ---- Predictions.cpp
   void elaboratePrediction();
+  Tensor examplesFirst(const Tensor &tensor, Span span, Frame &frame);
+  std::vector<NamedValue> modelResults(Frame &frame);
+  void predictClause(const ast::Statement &statement, Frame &frame);
   int evalLoss(Frame &frame);
   void checkLoss(int op, Frame &frame);
   void checkTrained();
@@ -326,11 +331,15 @@ private:
   void readClip(const ast::Setting &setting, Frame &frame);
   void readPrecision(const ast::Setting &setting, Frame &frame);
   bool oneWord(const ast::Setting &setting, const char *form, Frame &frame);
+  std::string settingWithEqual(const char *key, const char *other) const;
   void applySettings();
   void checkKeys();
   void checkPlan();
   void checkGrain();
+  // ---- NamesBlock.cpp
   void checkNamesBlock(const ast::NamesItem &item);
+  void checkNameMaps();
+  void readInit(const ast::Setting &setting, Frame &frame);
   void orderParameters();
   void addAverages();
 

@@ -10,7 +10,7 @@ namespace cinch {
 const std::vector<std::string> &reservedWords() {
   static const std::vector<std::string> words = {
       "if",   "then", "else", "and",  "or",   "not",   "true",  "false", "where",  "sum",    "mean",   "max", "min",
-      "prod", "any",  "all",  "scan", "param", "state", "use",   "update", "return", "metric", "repeat", "as"};
+      "prod", "any",  "all",  "scan", "param", "state", "use",   "update", "return", "metric", "predict", "repeat", "as"};
   return words;
 }
 

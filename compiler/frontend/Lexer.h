@@ -12,7 +12,7 @@ enum class TokenKind {
   Error, // reported already; no rule accepts it
   // Reserved words, in the order of reservedWords().
   If, Then, Else, And, Or, Not, True, False, Where, Sum, Mean, Max, Min, Prod, Any, All, Scan,
-  Param, State, Use, Update, Return, Metric, Repeat, As,
+  Param, State, Use, Update, Return, Metric, Predict, Repeat, As,
   // ( ) [ ] { } , : ? ~ @ ' = -> .. == != < <= > >= + - * / ^
   LPar, RPar, LSquare, RSquare, LBrace, RBrace, Comma, Colon, Query, Tilde, At, Prime, Assign, Arrow, Dots,
   EQ, NE, LT, LE, GT, GE, Plus, Minus, Star, Slash, Caret,

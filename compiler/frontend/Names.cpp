@@ -75,6 +75,9 @@ struct Checker {
   std::set<std::string> told; // unknown names of this body that were reported
   bool fieldsUnknown = false; // a `train` whose data does not exist
   bool numbering = false;
+  // Calls in `predict` clauses have numbers of their own: such a clause changes no draw of the training.
+  bool inPredict = false;
+  int predictCalls = 1 << 30;
   bool inSlot = false;                   // between the brackets of an operand
 
   // ---- Definitions
@@ -175,6 +178,8 @@ struct Checker {
     inSlot = outer;
   }
 
+  int nextCall() { return inPredict ? predictCalls++ : calls++; }
+
   void expr(const Expr *e) {
     if (!e)
       return;
@@ -187,7 +192,7 @@ struct Checker {
       return mention(e->text, e->span);
     case ExprKind::Call:
       if (numbering)
-        tables.callNumbers[e] = calls++;
+        tables.callNumbers[e] = nextCall();
       if (e->children[0]->kind == ExprKind::Index && e->children[0]->children[0]->kind == ExprKind::Name) {
         expr(e->children[0]->children[0].get());
         slots(e->children[0]->slots);
@@ -197,7 +202,7 @@ struct Checker {
       return args(e->args);
     case ExprKind::Index:
       if (numbering && e->children[0]->kind == ExprKind::Name && isBracketCall(e->children[0]->text))
-        tables.callNumbers[e] = calls++;
+        tables.callNumbers[e] = nextCall();
       expr(e->children[0].get());
       return slots(e->slots);
     case ExprKind::Reduction:
@@ -272,7 +277,7 @@ struct Checker {
 
   // ---- Bodies
   static void namesOf(const Statement &s, std::vector<Name> &names) {
-    if (s.kind == StatementKind::Update || s.kind == StatementKind::Metric)
+    if (s.kind == StatementKind::Update || s.kind == StatementKind::Metric || s.kind == StatementKind::Predict)
       return;
     for (const Name &name : s.names)
       names.push_back(name);
@@ -341,12 +346,14 @@ struct Checker {
     case StatementKind::Update:
     case StatementKind::Return:
     case StatementKind::Metric:
+    case StatementKind::Predict:
+      inPredict = s.kind == StatementKind::Predict;
       if (s.kind == StatementKind::Update)
         mention(s.names[0].text, s.names[0].span);
       numbering = true;
       for (const ExprPtr &value : s.values)
         expr(value.get());
-      numbering = false;
+      numbering = inPredict = false;
       return;
     case StatementKind::Setting:
       mentionWords(s.setting);
@@ -471,12 +478,17 @@ struct Checker {
       if (other->kind == ItemKind::Data && other->name.text == item.data.text)
         for (const ast::Field &field : static_cast<const DataItem &>(*other).fields)
           define(body, field.name, Known::Field);
-    std::map<std::string, Span> metrics;
+    std::map<std::string, Span> metrics, results;
     for (const Statement &s : item.clauses)
       if (s.kind == StatementKind::Metric) {
         auto [entry, isNew] = metrics.try_emplace(s.names[0].text, s.names[0].span);
         if (!isNew || s.names[0].text == "loss")
           diags.error(Code::E0102, s.names[0].span, "metric `" + s.names[0].text + "` is defined twice");
+      } else if (s.kind == StatementKind::Predict) {
+        auto [entry, isNew] = results.try_emplace(s.names[0].text, s.names[0].span);
+        if (!isNew)
+          diags.error(Code::E0102, s.names[0].span, "two results of `predict` are called `" + s.names[0].text + "`")
+              .label(entry->second, "the other one");
       }
     statements(item.clauses);
     auto loss = body.find("loss");

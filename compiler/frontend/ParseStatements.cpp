@@ -45,8 +45,8 @@ Statement Parser::parseStatement() {
     if (!statement.hints.empty() && !at(TokenKind::RBrace) && !at(TokenKind::End))
       failAt(Code::E0010, peek().span, "expected a statement after the hint",
              "a line that begins with `@` is a hint; in a product over two lines the `@` ends the first");
-    else if (at(TokenKind::Metric))
-      failAt(Code::E0010, peek().span, "`metric` stands in `train` only");
+    else if (at(TokenKind::Metric) || at(TokenKind::Predict))
+      failAt(Code::E0010, peek().span, describe(peek().kind) + " stands in `train` only");
     else
       fail("a statement: a definition, param, state, use, update or return");
   }
@@ -84,7 +84,7 @@ void Parser::parseDefinition(Statement &statement) {
       // A word of a statement, misspelt?
       std::string help;
       if (statement.names.size() == 1 && at(TokenKind::Name))
-        help = didYouMean(statement.names[0].text, {"param", "state", "use", "update", "return", "metric"});
+        help = didYouMean(statement.names[0].text, {"param", "state", "use", "update", "return", "metric", "predict"});
       if (!help.empty())
         failAt(Code::E0010, statement.names[0].span, "expected a statement, got `" + statement.names[0].text + "`",
                help);
@@ -160,14 +160,15 @@ ExprPtr Parser::parseCount() {
   return finish(std::move(count));
 }
 
-// clause = definition | "metric" NAME "=" expr | setting
+// clause = definition | ( "metric" | "predict" ) NAME "=" expr | setting
 Statement Parser::parseClause() {
   Statement clause;
   uint32_t begin = here();
-  if (accept(TokenKind::Metric)) {
-    clause.kind = StatementKind::Metric;
-    clause.names.push_back(expectName("a metric's name"));
-    expect(TokenKind::Assign, "after the metric's name");
+  if (at(TokenKind::Metric) || at(TokenKind::Predict)) {
+    bool isMetric = take().kind == TokenKind::Metric;
+    clause.kind = isMetric ? StatementKind::Metric : StatementKind::Predict;
+    clause.names.push_back(expectName(isMetric ? "a metric's name" : "a result's name"));
+    expect(TokenKind::Assign, isMetric ? "after the metric's name" : "after the result's name");
     clause.values.push_back(parseExpr());
   } else if (at(TokenKind::Name) &&
              (at(TokenKind::Assign, 1) || at(TokenKind::Comma, 1) || at(TokenKind::LSquare, 1))) {

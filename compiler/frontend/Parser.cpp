@@ -161,7 +161,7 @@ bool Parser::failUnclosed() {
     else if (kind == TokenKind::RPar || kind == TokenKind::RSquare)
       --depth;
     else if (kind == TokenKind::LBrace || kind == TokenKind::RBrace || kind == TokenKind::End || startsItem(i) ||
-             (kind >= TokenKind::Param && kind <= TokenKind::Metric))
+             (kind >= TokenKind::Param && kind <= TokenKind::Predict))
       break;
     if (depth == 0)
       return false;
@@ -276,7 +276,7 @@ void Parser::skipToBody() {
     TokenKind kind = tokens[i].kind;
     if (kind == TokenKind::LBrace)
       return relex(i);
-    if (kind == TokenKind::RBrace || (kind >= TokenKind::Param && kind <= TokenKind::Metric))
+    if (kind == TokenKind::RBrace || (kind >= TokenKind::Param && kind <= TokenKind::Predict))
       return;
   }
 }

@@ -94,6 +94,7 @@ struct Dataset {
   int64_t window = 0, stride = 0, header = 0; // Text, Tokens
   int tokenBits = 16;
   bool csvHeader = true; std::string separator = ",";
+  bool hasMissing = false; double missing = 0; // Csv: what a cell without a number counts as
   bool shuffle = true;
   Span span;
 };
@@ -110,6 +111,17 @@ struct Schedule {
   ScheduleKind kind = ScheduleKind::Constant;
   double warmup = 0, end = 0, power = 1, factor = 1, every = 0, decay = 0;
   std::vector<int64_t> at;
+};
+
+struct NameMap {             // `names`: what parameters are called in a file of another framework
+  struct Mapping {
+    std::string ours, theirs; // `*` may stand in both; ours "_": not wanted
+    bool transposed = false;  // the last two axes are swapped there
+    Span span;
+  };
+  std::string name;
+  std::vector<Mapping> mappings; // the first that matches counts
+  Span span;
 };
 
 struct Every {               // `every N ..` or `every epoch ..`
@@ -139,6 +151,8 @@ struct Train {
   bool f64 = false;          // precision
   int64_t grain = 0;
   std::vector<Every> every;
+  std::string initFile;      // `init`: parameters start from this file; "": none
+  int initNames = -1;        // index into Program::nameMaps; -1: they are called there as here
 };
 
 struct PlanSettings {        // what the file asks for; the command line overrides
@@ -166,6 +180,7 @@ struct Program {
   std::vector<Instance> instances;
   std::vector<Parameter> parameters; // in order of definition along the paths
   std::vector<Dataset> datasets;
+  std::vector<NameMap> nameMaps;
   Train train;
   PlanSettings plan;
 
@@ -179,8 +194,9 @@ struct Program {
                              // over all batches and computing the rest once gives the metrics of the whole set.
   std::vector<NamedValue> metrics; // ops of `evaluation`; the first is "loss"
 
-  Graph prediction;          // training = false: the calls of the model in `train`, its metrics left out
-  std::vector<NamedValue> results; // ops of `prediction`, all with the batch axis
+  Graph prediction;          // training = false: the `predict` clauses of `train` or, without any, its calls of the model
+  std::vector<NamedValue> results; // ops of `prediction`, all with the batch axis, which comes first
+  int modelResult = -1;      // the one of `results` that is what the model returns, if that is one tensor
 };
 
 } // namespace cinch

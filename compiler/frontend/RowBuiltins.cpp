@@ -132,6 +132,9 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
   if (y.tensor.unmasked)
     return failure(Code::E0211, taken[1]->span, "these labels were computed from data that may hold its `except` value",
                    frame);
+  if (graph->at(x.op).kind == OpKind::Softmax)
+    diags.warning(Code::W0102, span, "`cross_entropy` takes logits, and these are a softmax already")
+        .help("leave the softmax out");
   Op op(OpKind::CrossEntropy, {x.op, y.tensor.op}, {{Key::Axis, int64_t(*axis)}});
   if (y.tensor.hasExcept)
     op.set(Key::Except, y.tensor.except);

@@ -1,4 +1,5 @@
-// Settings.cpp: the simple keys of `train`, the `plan` and `names` blocks, and --set.
+// Settings.cpp: the simple keys of `train`, the `plan` block, and --set.
+#include "compiler/frontend/RunValues.h"
 #include "compiler/frontend/TrainKeys.h"
 
 #include <algorithm>
@@ -45,6 +46,14 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
   else
     report(Code::E0603, word.span, "unknown precision `" + textOf(word.span) + "`", frame)
         .help(didYouMean(word.text, {"f32", "f64", "bf16"}));
+}
+
+// `epochs = 10` defines a name.
+std::string Elaborator::settingWithEqual(const char *key, const char *other) const {
+  for (const Statement &statement : train->clauses)
+    if (statement.kind == StatementKind::Define && (statement.names[0].text == key || statement.names[0].text == other))
+      return "settings have no `=`: write `" + statement.names[0].text + " " + textOf(statement.values[0]->span) + "`";
+  return "";
 }
 
 // ---- The keys of train --------------------------------------------------------------------------------------------
@@ -118,8 +127,7 @@ void Elaborator::checkKeys() {
           settings.ema = number->real;
         }
     } else if (key == "init") {
-      report(Code::E0709, setting.span, "`init` is not there yet", frame)
-          .help("give the file to the trained binary, --init FILE");
+      readInit(setting, frame);
     }
   }
   if (seen.count("steps") && seen.count("epochs"))
@@ -127,10 +135,11 @@ void Elaborator::checkKeys() {
         .label(seen["steps"], "steps are given here");
   applySettings();
   checkGrain();
+  checkNameMaps();
   if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
-    report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame);
+    report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame).help(settingWithEqual("steps", "epochs"));
   if (!seen.count("optimizer"))
-    report(Code::E0604, train->header, "`train` needs an `optimizer`", frame);
+    report(Code::E0604, train->header, "`train` needs an `optimizer`", frame).help(settingWithEqual("optimizer", "optimizer"));
   if (settings.optimizers.empty())
     return;
   for (size_t i = 0; i < program.parameters.size(); ++i) {
@@ -149,43 +158,61 @@ void Elaborator::checkKeys() {
 }
 
 // ---- --set --------------------------------------------------------------------------------------------------------
+static Range rangeOf(RunValue::Kind kind) {
+  switch (kind) {
+  case RunValue::AtLeast0: case RunValue::Whole: return Range{Range::AtLeast0};
+  case RunValue::Positive: return Range{Range::Positive};
+  case RunValue::Below1: return Range{Range::Below1};
+  case RunValue::Count: return Range{Range::Count};
+  }
+  return {};
+}
+
 void Elaborator::applySettings() {
   Train &t = program.train;
-  const Range whole{Range::Count}, least0{Range::AtLeast0}, above0{Range::Positive};
+  const Range whole{Range::Count}, least0{Range::AtLeast0};
   struct Key {
     std::vector<double *> reals;
     int64_t *integer;
     Range range;
   };
   std::map<std::string, Key> keys = {
-      {"train.warmup", {{&t.schedule.warmup}, nullptr, least0}},
-      {"train.end", {{&t.schedule.end}, nullptr, least0}},
-      {"train.clip", {{&t.clipNorm}, nullptr, above0}},
-      {"train.clip_value", {{&t.clipValue}, nullptr, above0}},
-      {"train.steps", {{}, &t.steps, whole}},
-      {"train.epochs", {{}, &t.epochs, whole}},
-      {"train.grain", {{}, &t.grain, whole}},
-      {"train.seed", {{}, nullptr, least0}},
-      {"train.precision", {{}, nullptr, least0}},
+      {"train.steps", {{}, &t.steps, whole}},   {"train.epochs", {{}, &t.epochs, whole}},
+      {"train.grain", {{}, &t.grain, whole}},   {"train.seed", {{}, nullptr, least0}},
+      {"train.precision", {{}, nullptr, least0}}, {"train.end", {{&t.schedule.end}, nullptr, least0}},
   };
   // Numbers that an optimizer has; some other optimizer may have them.
   for (const OptimizerRule &rule : optimizerRules())
     for (const Hyperparameter &each : rule.hyperparameters)
       if (each.kind == Hyperparameter::AtLeast0 || each.kind == Hyperparameter::Below1)
         keys["train." + std::string(each.name)] = {{}, nullptr, rangeOf(each)};
-  for (Optimizer &optimizer : t.optimizers)
-    for (const Hyperparameter &each : optimizer.rule->hyperparameters)
-      if (auto key = keys.find("train." + std::string(each.name)); key != keys.end())
-        key->second.reals.push_back(&optimizer.values[optimizer.rule->placeOf(each.name)]);
+  std::vector<RunValue> values = runValues(t);
+  std::vector<double *> fields = runValueFields(t);
+  for (size_t place = 0; place < values.size(); ++place) {
+    if (values[place].key.empty())
+      continue;
+    Key &key = keys.try_emplace("train." + values[place].key, Key{{}, nullptr, rangeOf(values[place].kind)}).first->second;
+    if (std::find(key.reals.begin(), key.reals.end(), fields[place]) == key.reals.end())
+      key.reals.push_back(fields[place]);
+    if (key.reals.size() > 1) // `lr.2`: of the second optimizer that has one
+      keys["train." + values[place].key + "." + std::to_string(key.reals.size())] = {{fields[place]}, nullptr, key.range};
+  }
+  if (values.size() > kMostRunValues)
+    report(Code::E0603, train->header,
+           "the optimizers have " + std::to_string(values.size()) + " numbers; there is room for " +
+               std::to_string(kMostRunValues),
+           fileFrame)
+        .help("let one optimizer take more parameters");
   std::vector<std::string> names;
   for (const auto &[name, key] : keys)
     names.push_back(name);
   Span none; // the command line
-  for (const auto &[name, text] : options.settings) {
+  for (const auto &[written, text] : options.settings) {
+    const std::string name = written.rfind("train.", 0) == 0 ? written : "train." + written;
     auto key = keys.find(name);
-    std::string given = "--set " + name + "=" + text;
+    std::string given = "--set " + written + "=" + text;
     if (key == keys.end()) {
-      diags.error(Code::E0608, none, given + ": unknown key `" + name + "`").help(didYouMean(name, names));
+      diags.error(Code::E0608, none, given + ": unknown key `" + written + "`").help(didYouMean(name, names));
       continue;
     }
     if (name == "train.precision") {
@@ -199,6 +226,10 @@ void Elaborator::applySettings() {
     std::optional<Fraction> value = Fraction::parse(text);
     if (!value || !key->second.range.holds(Number(*value))) {
       diags.error(Code::E0608, none, given + ": `" + name + "` must be " + key->second.range.text());
+      continue;
+    }
+    if (name == "train.warmup" && !value->isWhole()) {
+      diags.error(Code::E0608, none, given + ": `warmup` counts steps");
       continue;
     }
     if (name == "train.seed") {
@@ -347,18 +378,6 @@ void Elaborator::checkGrain() {
       report(Code::E0603, setting.words[0].span,
              "`microbatch` must be a multiple of `grain`, but " + std::to_string(microbatch) + " is none of " +
                  std::to_string(grain),
-             fileFrame);
-}
-
-// ---- names --------------------------------------------------------------------------------------------------------
-void Elaborator::checkNamesBlock(const NamesItem &item) {
-  auto stars = [](const std::string &text) { return std::count(text.begin(), text.end(), '*'); };
-  for (const NameMapping &mapping : item.mappings)
-    if (mapping.ours != "_" && stars(mapping.ours) != stars(mapping.theirs))
-      report(Code::E0607, mapping.span,
-             "both names need the same number of `*`, but `" + mapping.ours + "` has " +
-                 std::to_string(stars(mapping.ours)) + " and `" + mapping.theirs + "` has " +
-                 std::to_string(stars(mapping.theirs)),
              fileFrame);
 }
 

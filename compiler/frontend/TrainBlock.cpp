@@ -1,4 +1,4 @@
-// TrainBlock.cpp: the three graphs of a program and the rules for the loss and the metrics.
+// TrainBlock.cpp: training and evaluation, and the rules for the loss and the metrics.
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
@@ -152,42 +152,6 @@ void Elaborator::elaborateEvaluation() {
   for (NamedValue &metric : program.metrics)
     ops.push_back(&metric.op);
   program.evaluation = builder.finish(ops);
-}
-
-// The calls of the model that the loss and the metrics have made, by the names their results have in `train`.
-void Elaborator::elaboratePrediction() {
-  GraphBuilder builder;
-  graph = &builder;
-  mode = GraphMode::Prediction;
-  training = false;
-  Frame frame;
-  startTrain(frame);
-  std::set<int> seen;
-  std::set<std::string> names;
-  for (const Expr *site : std::vector<const Expr *>(modelSites)) {
-    const Statement *definition = nullptr;
-    for (const Statement &statement : train->clauses)
-      if (statement.kind == StatementKind::Define && statement.values[0].get() == site)
-        definition = &statement;
-    evaluateInOrder(train->clauses, {site}, frame);
-    Value value = eval(*site, frame);
-    std::vector<Value> results = value.kind == Value::Tuple ? value.items : std::vector<Value>{value};
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (!results[i].isTensor() || batchAxis(results[i].tensor.axes) < 0 || !seen.insert(results[i].tensor.op).second)
-        continue;
-      std::string name = definition && i < definition->names.size() ? definition->names[i].text : "_";
-      if (name == "_" || (definition && results.size() != definition->names.size()))
-        name = train->name.text + (results.size() > 1 ? "." + std::to_string(i) : "");
-      std::string unique = name;
-      for (int n = 2; !names.insert(unique).second; ++n)
-        unique = name + "." + std::to_string(n);
-      program.results.push_back({unique, results[i].tensor.op});
-    }
-  }
-  std::vector<int *> ops;
-  for (NamedValue &result : program.results)
-    ops.push_back(&result.op);
-  program.prediction = builder.finish(ops);
 }
 
 void Elaborator::checkTrain() {

@@ -40,10 +40,10 @@ const char *Range::text() const {
   return "";
 }
 
-bool matchesPattern(std::string_view pattern, std::string_view text) {
+bool matchesPattern(std::string_view pattern, std::string_view text, char one) {
   size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
+    if (p < pattern.size() && (pattern[p] == one || pattern[p] == text[t]) && pattern[p] != '*') {
       ++p, ++t;
     } else if (p < pattern.size() && pattern[p] == '*') {
       star = p++;

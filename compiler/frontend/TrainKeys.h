@@ -17,7 +17,9 @@ struct Range {
 Range rangeOf(const Hyperparameter &); // of one number
 
 // "*.bias" and "blocks.?.w": `*` stands for any text, `?` for one character.
-bool matchesPattern(std::string_view pattern, std::string_view text);
+bool matchesPattern(std::string_view pattern, std::string_view text, char one = '?');
+// In a name map only `*` is special.
+inline bool matchesStars(std::string_view pattern, std::string_view text) { return matchesPattern(pattern, text, '*'); }
 
 } // namespace cinch
 #endif

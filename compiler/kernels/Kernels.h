@@ -83,7 +83,7 @@ struct LoopNode {
   View view;                       // Load, LoadAt, Index, ReduceChain's init (hasInit)
   std::vector<int64_t> atStrides;  // LoadAt
   Level level = Level::Full;       // Load, LoadAt, Index, Random*
-  double number = 0;               // Const; RandomBool's p; RandomInt's n
+  double number = 0;               // Const; RandomBool's p; RandomInt's n; RunValue's place
   LoopReduce reduce = LoopReduce::Sum;
   bool hasInit = false;
   // Random*: a pure function of (context seed, context step, example, key, element). `view.strides/offset` give the element's

@@ -180,6 +180,10 @@ Value LoopEmitter::evaluateScalar(int node) {
     return arith::IndexCastOp::create(b, loc, b.getI32Type(), base(n.view.offset, n.view.strides));
   case LoopOp::Step: return stepAs(b, loc, step, n.elem);
   case LoopOp::TotalSteps: return stepAs(b, loc, totalSteps, n.elem);
+  case LoopOp::RunValue: {
+    Value word = memref::LoadOp::create(b, loc, context, ValueRange{index(kRunValues + int64_t(n.number))});
+    return arith::BitcastOp::create(b, loc, valueType(b, n.elem), word);
+  }
   default: break;
   }
   if (plan.isDraw(node))

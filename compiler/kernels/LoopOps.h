@@ -8,7 +8,8 @@ namespace cinch::kernels {
 enum class Elem { F32, F64, I32, Bool }; // Bool is one byte, 0 or 1
 
 // Words of a kernel's context.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kFirstPosition = 4, kContextWords = 8 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kFirstPosition = 4,
+                   kRunValues = 8, kContextWords = 128 }; // from kRunValues on: the run's values, f64
 
 enum class LoopOp {
   Load,      // view; `level`
@@ -17,6 +18,7 @@ enum class LoopOp {
   Index,     // i32: offset + sum(d_i * strides[i]) of `view` (nothing is loaded): for range[N]
   Step,      // the step's number, as elem (i32 or f64)
   TotalSteps, // the number of steps of the run (context word kTotalSteps), as elem (i32 or f64)
+  RunValue,  // `number` counts the values of the run (context word kRunValues and those behind it); f64
   // f32/f64 (and i32 where it makes sense): functions of one or two numbers, Neg, Exp .. Min
 #define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT) KIND,
 #include "dialects/ops/Ops.inc"

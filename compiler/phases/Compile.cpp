@@ -2,6 +2,7 @@
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/Allowance.h"
 #include "compiler/solve/StepBound.h"
+#include "compiler/phases/ProgramHash.h"
 
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -12,15 +13,16 @@
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
-#include "llvm/Support/xxhash.h"
 #include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
@@ -51,17 +53,7 @@ bool Compilation::differentiate() {
   manager.addPass(createDifferentiate());
   if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
     return false;
-  // Everything that decides the numbers, and nothing of the plan.
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  module->print(out);
-  out << "\nseed " << program.train.seed;
-  for (const Dataset &data : program.datasets) {
-    out << "\n" << data.name << " " << int(data.source) << " " << data.window << " " << data.stride << " " << data.shuffle;
-    for (const Field &field : data.fields)
-      out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale);
-  }
-  programHash = llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));
+  programHash = hashOfTraining(*module, program);
   PassManager decompose(&context);
   decompose.enableVerifier(false);
   decompose.addPass(createDecomposeOps());
@@ -304,6 +296,38 @@ bool Compilation::lower() {
   return succeeded(target::verifyKernelNumbers(*kernels));
 }
 
+bool Compilation::compileKernels(int threads) {
+  kernelObjects = target::compileKernels(*kernels, options.cpu, target::KernelCache(options.kernelCache), threads);
+  if (kernelObjects.error.empty())
+    return true;
+  emitError(UnknownLoc::get(&context)) << "internal error: phase 'llvm': " << kernelObjects.error;
+  return false;
+}
+
+// Kernels that have objects of their own are declared, under the names that they have there.
+static void declareKernels(ModuleOp module, const target::KernelObjects &objects) {
+  if (objects.symbolOf.empty())
+    return;
+  MLIRContext *context = module.getContext();
+  OpBuilder builder(context);
+  auto pointer = LLVM::LLVMPointerType::get(context);
+  Type i64 = builder.getI64Type();
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointer, pointer, pointer, i64, i64});
+  builder.setInsertionPointToStart(module.getBody());
+  llvm::StringSet<> declared;
+  for (const target::KernelObjects::Object &object : objects.objects)
+    if (declared.insert(object.symbol).second)
+      LLVM::LLVMFuncOp::create(builder, module.getLoc(), object.symbol, type);
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](FlatSymbolRefAttr reference) -> std::optional<Attribute> {
+    auto found = objects.symbolOf.find(reference.getValue());
+    if (found == objects.symbolOf.end())
+      return std::nullopt;
+    return FlatSymbolRefAttr::get(context, found->second);
+  });
+  replacer.recursivelyReplaceElementsIn(module);
+}
+
 bool Compilation::lowerToLLVM() {
   if (failed(target::lowerKernels(*kernels)))
     return false;
@@ -320,10 +344,14 @@ bool Compilation::lowerToLLVM() {
   module = nullptr;
   for (EntryPlan &entry : entries)
     entry.outcome = {};
+  declareKernels(*kernels, kernelObjects);
+  llvm::StringSet<> apart;
+  for (const target::KernelObjects::Object &object : kernelObjects.objects)
+    apart.insert(object.symbol);
   // The only outside calls are those of runtime.h.
   static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
-    if (function.isExternal() && !llvm::is_contained(known, function.getName())) {
+    if (function.isExternal() && !llvm::is_contained(known, function.getName()) && !apart.contains(function.getName())) {
       emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()
                                    << "', which is not in runtime.h";
       return false;
@@ -344,7 +372,23 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
                           object);
 }
 
-static std::string mebibytes(int64_t bytes) { return llvm::formatv("{0:F1} MiB", double(bytes) / (1 << 20)); }
+// In the unit that leaves one to four digits before the point.
+static std::string bytesText(int64_t bytes) {
+  static const char *units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes) / 1024;
+  int unit = 0;
+  for (; value >= 1024 && unit < 3; ++unit)
+    value /= 1024;
+  return llvm::formatv("{0:F1} {1}", value, units[unit]);
+}
+
+static std::string secondsText(double seconds) {
+  if (seconds < 1e-3)
+    return llvm::formatv("{0:F0} us", seconds * 1e6);
+  if (seconds < 1)
+    return llvm::formatv("{0:F1} ms", seconds * 1e3);
+  return llvm::formatv("{0:F2} s", seconds);
+}
 
 std::vector<std::string> Compilation::summary() const {
   if (!said.empty())
@@ -354,20 +398,23 @@ std::vector<std::string> Compilation::summary() const {
   const solve::Decision &decision = result.plan.decision;
   std::vector<std::string> lines;
   lines.push_back(llvm::formatv("memory       {0} = arena {1} + {2} for code, stacks and runtime{3}",
-                                mebibytes(arenaBytes() + allowance()), mebibytes(arenaBytes()), mebibytes(allowance()),
-                                options.budget ? "; budget " + mebibytes(*options.budget) : std::string()));
-  lines.push_back(llvm::formatv("             {0} parameters and state, peak of live bytes {1}, proven lower bound {2}",
-                                mebibytes(persistentBytes()), mebibytes(result.plan.peakLive),
-                                mebibytes(result.bound)));
+                                bytesText(arenaBytes() + allowance()), bytesText(arenaBytes()), bytesText(allowance()),
+                                options.budget ? "; budget " + bytesText(*options.budget) : std::string()));
+  lines.push_back(llvm::formatv("             {0} parameters and state, peak of live bytes {1}; proven lower bound of any budget {2}",
+                                bytesText(persistentBytes()), bytesText(result.plan.peakLive), bytesText(budgetBound())));
   lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples", decision.count, decision.microbatch));
-  lines.push_back(llvm::formatv("kept         {0}: {1} of {2} kernel runs in the loop are recomputation, {3:F1} % of the step",
-                                result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
-                                100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
+  if (result.plan.recomputed == 0)
+    lines.push_back(llvm::formatv("recomputed   nothing: every value that the backward sweep needs is kept (strategy {0})", result.name));
+  else
+    lines.push_back(llvm::formatv("recomputed   {1} of {2} kernel runs of the loop are done again instead of keeping their results, "
+                                  "{3:F1} % of the step (strategy {0})",
+                                  result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
+                                  100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
   if (loopLevels > 0)
     lines.push_back(std::string("loops        states are kept before each run of trips") + (loopLevels > 1 ? ", and before runs of these" : "") +
                     "; the trips of a run are computed again");
-  lines.push_back(llvm::formatv("step         {0:F3} s predicted, {1:F3} s proven lower bound; {2}, {3} threads",
-                                result.plan.seconds, result.secondsBound, options.costs.source, options.costs.threads(options.maxThreads)));
+  lines.push_back(llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}, {3} threads", secondsText(result.plan.seconds),
+                                secondsText(result.secondsBound), options.costs.source, options.costs.threads(options.maxThreads)));
   return lines;
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/frontend/Source.h"
 #include "compiler/phases/HostCode.h"
 #include "compiler/phases/Phase.h"
+#include "compiler/target/KernelObjects.h"
 #include "compiler/transforms/Decision.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -28,6 +29,7 @@ struct CompileOptions {
   bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
+  std::string kernelCache;  // folder of objects; "": none
   analysis::MachineCosts costs;
 };
 
@@ -52,6 +54,8 @@ public:
   bool decide();
   bool applyPlan(Phase upTo); // -> planned, scheduled
   bool lower();         // -> lowered: kernels and host code
+  // Kernels become objects, on so many threads; without this they stay in the module of `lowerToLLVM`.
+  bool compileKernels(int threads);
   bool lowerToLLVM();   // -> llvm dialect; plans and functions are gone then
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
 
@@ -74,6 +78,7 @@ public:
   std::string refusal;      // why, if it is not the budget
   std::optional<double> fixedBound; // if asked for: seconds that no plan with this micro-batch and these blocks of rows goes below
   std::unique_ptr<HostCode> host;
+  target::KernelObjects kernelObjects; // of compileKernels
   std::string programHash;
 
 private:

@@ -51,7 +51,7 @@ std::vector<int64_t> kernelBody(const LoopSpec &spec, int words, int batchDim, i
       w.view(node.view);
       w.all(node.atStrides);
       break;
-    case LoopOp::Const: w.number(node.number); break;
+    case LoopOp::Const: case LoopOp::RunValue: w.number(node.number); break;
     case LoopOp::Index: w.index(node.view); break;
     case LoopOp::RandomUniform: case LoopOp::RandomNormal: case LoopOp::RandomInt: case LoopOp::RandomBool:
       w.number(node.number);

@@ -1,6 +1,9 @@
 // Metadata.cpp: what the runtime is told, as the JSON text described in runtime/METADATA.md.
 #include "compiler/phases/Compile.h"
+#include "compiler/phases/ProgramHash.h"
 #include "compiler/phases/Version.h"
+
+#include "compiler/frontend/RunValues.h"
 
 #include "compiler/analysis/LoopTrace.h"
 #include "dialects/nn/NN.h"
@@ -82,6 +85,8 @@ static void datasets(OStream &out, const Program &program) {
     out.attribute("token_bits", data.tokenBits);
     out.attribute("csv_header", data.csvHeader);
     out.attribute("separator", data.separator);
+    if (data.hasMissing)
+      out.attribute("missing", data.missing);
     out.attribute("shuffle", data.shuffle);
   });
 }
@@ -282,18 +287,64 @@ static void gate(OStream &out, func::FuncOp train, const Program &program) {
   out.attribute("dtype", program.train.f64 ? "F64" : "F32");
 }
 
+// What --set replaces, and what a resumed run is compared with.
+static void runValueList(OStream &out, const Program &program) {
+  static const char *kinds[] = {"at_least_0", "positive", "below_1", "count", "whole"};
+  std::vector<RunValue> values = runValues(program.train);
+  out.attributeArray("values", [&] {
+    for (size_t place = 0; place < values.size(); ++place)
+      if (const RunValue &value = values[place]; !value.key.empty())
+        out.object([&] {
+          out.attribute("key", value.key);
+          out.attribute("place", int64_t(place));
+          out.attribute("value", value.value);
+          out.attribute("kind", kinds[value.kind]);
+          out.attribute("zero_decides", value.zeroDecides);
+        });
+  });
+  Described described = describedTraining(program);
+  out.attributeArray("described", [&] {
+    for (bool decides : {true, false})
+      for (const auto &[key, text] : decides ? described.decides : described.besides)
+        out.object([&, &key = key, &text = text] {
+          out.attribute("key", key);
+          out.attribute("text", text);
+          out.attribute("decides", decides);
+        });
+  });
+}
+
+// Files of parameters that the program starts from, and what they are called there.
+static void startingFiles(OStream &out, const Program &program) {
+  if (!program.nameMaps.empty())
+    objects(out, "names", program.nameMaps, [&](const NameMap &map) {
+      out.attribute("name", map.name);
+      objects(out, "mappings", map.mappings, [&](const NameMap::Mapping &mapping) {
+        out.attribute("ours", mapping.ours);
+        out.attribute("theirs", mapping.theirs);
+        out.attribute("transposed", mapping.transposed);
+      });
+    });
+  if (!program.train.initFile.empty())
+    out.attributeObject("init", [&] {
+      out.attribute("file", program.train.initFile);
+      out.attribute("names", program.train.initNames);
+    });
+}
+
 // Text goes in, logits over the same positions come out: such a model can write.
 static void modelText(OStream &out, const Program &program) {
   const Dataset &data = program.datasets[program.train.dataset];
-  if ((data.source != Dataset::Text && data.source != Dataset::Tokens) || program.results.size() != 1)
+  if ((data.source != Dataset::Text && data.source != Dataset::Tokens) || program.modelResult < 0)
     return;
-  const TensorType &logits = program.prediction.ops[program.results[0].op].type;
+  const TensorType &logits = program.prediction.ops[program.results[program.modelResult].op].type;
   if (logits.dtype != DType::F32 || logits.shape.size() != 3 || logits.batch != 0 || logits.shape[1] > data.window)
     return;
   out.attributeObject("model_text", [&] {
     out.attribute("field", 0);
     out.attribute("length", logits.shape[1]);
     out.attribute("vocab", logits.shape[2]);
+    out.attribute("result", program.modelResult);
   });
 }
 
@@ -326,6 +377,8 @@ std::string metadataText(const MetadataInput &in) {
     out.attributeObject("train", [&] { trainSettings(out, program.train); });
     objects(out, "entries", in.entries, [&](const EntryPlan &plan) { entry(out, functionOf(plan), plan, program); });
     out.attributeObject("gate", [&] { gate(out, train, program); });
+    runValueList(out, program);
+    startingFiles(out, program);
     objects(out, "launches", in.host.launches, [&](const LaunchInfo &each) { launch(out, each, source); });
     out.attributeArray("bodies", [&] {
       for (const std::vector<int64_t> &body : in.host.bodies)

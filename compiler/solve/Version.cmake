@@ -1,4 +1,5 @@
-# Writes OUT: solverVersion(), a hash of FILES (separated by |), so that plans found by other solvers are not taken over.
+# Writes OUT: the function NAME in NAMESPACE, declared in HEADER, which returns a hash of FILES (separated by |), so that what other
+# versions of these sources have made is not taken over.
 string(REPLACE "|" ";" FILES "${FILES}")
 set(all "")
 foreach(file ${FILES})
@@ -6,5 +7,5 @@ foreach(file ${FILES})
   string(APPEND all ${hash})
 endforeach()
 string(SHA256 version "${all}")
-file(WRITE ${OUT} "// Made by compiler/solve/Version.cmake.\n#include \"compiler/solve/PlanCache.h\"\n"
-                  "const char *cinch::solve::solverVersion() { return \"${version}\"; }\n")
+file(WRITE ${OUT} "// Made by compiler/solve/Version.cmake.\n#include \"${HEADER}\"\n"
+                  "const char *${NAMESPACE}::${NAME}() { return \"${version}\"; }\n")

@@ -20,6 +20,8 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
+#include <mutex>
+
 using namespace llvm;
 
 namespace cinch::target {
@@ -27,8 +29,11 @@ namespace cinch::target {
 static bool isHost(const std::string &cpu) { return cpu.empty() || cpu == "native"; }
 
 std::unique_ptr<TargetMachine> createMachine(const std::string &cpu, std::string *error) {
-  InitializeNativeTarget();
-  InitializeNativeTargetAsmPrinter();
+  static std::once_flag once; // several threads ask for machines
+  std::call_once(once, [] {
+    InitializeNativeTarget();
+    InitializeNativeTargetAsmPrinter();
+  });
   Triple triple(sys::getDefaultTargetTriple());
   const Target *target = TargetRegistry::lookupTarget(triple, *error);
   if (!target)

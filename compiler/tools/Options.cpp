@@ -25,12 +25,14 @@ struct Flags {
   cl::SubCommand planCommand{"plan", "print the plan and its price, generate no code"};
   cl::SubCommand checkCommand{"check", "report errors in the program, nothing else"};
   cl::SubCommand calibrateCommand{"calibrate", "measure this machine's kernels once, store a cost profile"};
+  cl::SubCommand fmtCommand{"fmt", "format programs in their place"};
   cl::SubCommand explainCommand{"explain", "print the long text of an error code"};
   cl::SubCommand solveCommand{"solve", "the planners on anybody's problem (compiler/solve/README.md)"};
   // By their names: "" compiles.
   std::vector<std::pair<StringRef, cl::SubCommand *>> commands{{"", &cl::SubCommand::getTopLevel()},
                                                                {"plan", &planCommand},
                                                                {"check", &checkCommand},
+                                                               {"fmt", &fmtCommand},
                                                                {"explain", &explainCommand},
                                                                {"solve", &solveCommand},
                                                                {"calibrate", &calibrateCommand}};
@@ -40,6 +42,10 @@ struct Flags {
 
   cl::opt<std::string> input{cl::Positional, cl::desc("FILE.cinch"), READING};
   cl::opt<std::string> code{cl::Positional, cl::desc("CODE"), cl::cat(category), cl::sub(explainCommand)};
+  cl::list<std::string> files{cl::Positional, cl::desc("FILE.cinch .. (-: standard input to standard output)"), cl::cat(category),
+                              cl::sub(fmtCommand)};
+  cl::opt<bool> fmtCheck{"check", cl::desc("write nothing; name the files that would change, and exit with 1 if there are any"),
+                         cl::cat(category), cl::sub(fmtCommand)};
   cl::opt<std::string> output{"o", cl::desc("executable to write (default a.out)"), cl::value_desc("EXE"),
                                      cl::init("a.out"), cl::cat(category)};
   cl::opt<std::string> profileOutput{"o", cl::desc("profile to write (default: $XDG_CONFIG_HOME/cinch/profile.json)"),
@@ -77,6 +83,8 @@ struct Flags {
                                         cl::value_desc("PHASE"), cl::cat(category)};
   cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
+  cl::opt<bool> noKernelCache{"no-kernel-cache", cl::desc("generate all code anew, keep nothing in $XDG_CACHE_HOME/cinch/kernels"),
+                              cl::cat(category)};
   cl::opt<bool> noPlanCache{"no-plan-cache", cl::desc("search anew, keep nothing in $XDG_CACHE_HOME/cinch"), COMPILING};
   cl::opt<std::string> report{"report", cl::desc("write a page about the plan: what is kept, recomputed, alive when"),
                               cl::value_desc("FILE.html"), COMPILING};
@@ -112,7 +120,7 @@ struct Flags {
   cl::opt<std::string> solveRecompute{"recompute", cl::desc("cluster: none, selective or full"), cl::value_desc("WHAT"), SOLVING};
   cl::opt<bool> solveTable{"table", cl::desc("stages: print the table for people"), SOLVING};
   cl::opt<std::string> color{"color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
-                                    READING};
+                                    READING, cl::sub(fmtCommand)};
 };
 } // namespace
 
@@ -169,7 +177,7 @@ static void refuseFlag(const Flags &flags, StringRef command, StringRef written)
 
 // What the command takes beside flags.
 static void checkWords(const Flags &flags, StringRef command, ArrayRef<StringRef> words) {
-  if (command == "solve" || words.empty())
+  if (command == "solve" || command == "fmt" || words.empty())
     return;
   if (command == "calibrate")
     usage("calibrate takes no file, got `" + words[0] + "`");
@@ -255,7 +263,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
     exit(2);
   }
   line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain
-                 : f.calibrateCommand ? Command::Calibrate : f.solveCommand ? Command::Solve : Command::Compile;
+                 : f.fmtCommand ? Command::Format : f.calibrateCommand ? Command::Calibrate : f.solveCommand ? Command::Solve : Command::Compile;
   if (line.command == Command::Solve) {
     line.rest.assign(argv + 2, argv + argc);
     return line;
@@ -263,6 +271,14 @@ CommandLine parseCommandLine(int argc, char **argv) {
   line.input = line.command == Command::Explain ? f.code : f.input;
   if (line.command == Command::Calibrate) {
     line.output = f.profileOutput;
+    return line;
+  }
+  if (line.command == Command::Format) {
+    line.rest.assign(f.files.begin(), f.files.end());
+    line.formatCheck = f.fmtCheck;
+    line.color = f.color;
+    if (line.rest.empty())
+      usage("fmt expects programs, or - for standard input");
     return line;
   }
   if (line.input.empty())
@@ -334,6 +350,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.profile.getNumOccurrences() && line.profile.empty())
     usage("--profile expects the name of a file, or none");
   line.planCache = !f.noPlanCache;
+  line.kernelCache = !f.noKernelCache;
   line.report = f.report;
   if (f.report.getNumOccurrences() && line.report.empty())
     usage("--report expects the name of a file");

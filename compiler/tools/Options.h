@@ -11,12 +11,13 @@
 
 namespace cinch {
 
-enum class Command { Compile, Plan, Check, Explain, Solve, Calibrate };
+enum class Command { Compile, Plan, Check, Format, Explain, Solve, Calibrate };
 
 struct CommandLine {
   Command command = Command::Compile;
   std::string input;               // the file, or the code to explain
-  std::vector<std::string> rest;   // solve: its own arguments
+  std::vector<std::string> rest;   // solve: its own arguments; fmt: the files
+  bool formatCheck = false;        // fmt --check
   std::string output = "a.out";
   std::optional<int64_t> budget;   // --memory-budget
   std::string remat;               // "": as the file says
@@ -31,7 +32,7 @@ struct CommandLine {
   bool json = false;               // plan --json
   bool bound = false;              // plan --bound
   std::string cluster;             // plan --cluster: a file; "": this machine
-  bool planCache = true;
+  bool planCache = true, kernelCache = true;
   std::string profile;             // --profile: a file, "none", or "": the stored one if there is one
   std::string report;              // page to write; "": none
   bool jsonDiagnostics = false;

@@ -18,6 +18,7 @@
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
+#include "compiler/tools/Fmt.h"
 #include "compiler/tools/Options.h"
 #include "compiler/tools/Refusal.h"
 #include "compiler/tools/Waiting.h"
@@ -151,6 +152,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
     return 2;
   if (line.planCache)
     options.planCache = solve::PlanCache::defaultFolder();
+  if (std::string folder = solve::PlanCache::defaultFolder(); line.kernelCache && !folder.empty())
+    options.kernelCache = folder + "/kernels";
   int status = 0;
   int64_t missing = 0;
   do {
@@ -206,6 +209,12 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return kInternal;
   if (stops(Phase::Lowered) || (line.emit == "kernels" && !line.stopAfter))
     return printModule(line, *compilation.kernels);
+  bool executable = !line.stopAfter && line.emit == "exe";
+  {
+    Waiting waiting("generating code for " + line.input);
+    if (executable && !compilation.compileKernels(processors()))
+      return kInternal;
+  }
   if (!compilation.lowerToLLVM())
     return kInternal;
   if (stops(Phase::LLVM) || line.emit == "llvm")
@@ -225,7 +234,17 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   llvm::FileRemover remover(objectPath);
   if (int status = writeOutput(objectPath.str().str(), llvm::StringRef(object.data(), object.size())))
     return status;
-  std::string error = target::linkExecutable({objectPath.str().str()}, runtimeArchive(self), line.output,
+  llvm::SmallString<128> kernelsPath;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", "a", kernelsPath)) {
+    llvm::errs() << "cinch: cannot make a temporary file: " << error.message() << "\n";
+    return 5;
+  }
+  llvm::FileRemover kernelsRemover(kernelsPath);
+  if (std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath.str().str()); !problem.empty()) {
+    llvm::errs() << "cinch: cannot write '" << kernelsPath << "': " << problem << "\n";
+    return 5;
+  }
+  std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; });
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
@@ -261,6 +280,8 @@ int main(int argc, char **argv) {
     std::string self = llvm::sys::fs::getMainExecutable(argv[0], reinterpret_cast<void *>(&runtimeArchive));
     return calibrate::calibrate(self, line.output.empty() ? analysis::defaultProfilePath() : line.output, processors());
   }
+  if (line.command == Command::Format)
+    return formatFiles(line.rest, line.formatCheck, line.color);
   if (line.command == Command::Explain) {
     std::string text = explainCode(line.input);
     if (text.empty()) {

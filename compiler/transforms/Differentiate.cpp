@@ -84,6 +84,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
       op->walk([&](Operation *inner) { inner->setAttr(nn::kBackwardAttr, UnitAttr::get(&getContext())); });
     eraseDead(step.getBody().front());
     step->removeAttr(nn::kTrainingAttr);
+    step->removeAttr(nn::kRunValuesAttr);
     step.setName(nn::kTrainName);
   }
 };

@@ -316,6 +316,7 @@ OwningOpRef<ModuleOp> Emitter::run() {
   if (failed(emitFunction(nn::kStepName, program.step, loss, false)))
     return nullptr;
   function->setAttr(nn::kTrainingAttr, trainingAttribute(builder, program.train));
+  function->setAttr(nn::kRunValuesAttr, runValuesAttribute(builder, program.train));
   if (program.train.grain > 0)
     function->setAttr(nn::kGrainAttr, builder.getI64IntegerAttr(program.train.grain));
   if (failed(emitFunction(nn::kEvaluationName, program.evaluation, program.metrics, true)) ||

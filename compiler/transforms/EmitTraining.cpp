@@ -1,6 +1,8 @@
 // EmitTraining.cpp: the settings behind EmitTraining.h.
 #include "compiler/transforms/EmitTraining.h"
 
+#include "compiler/frontend/RunValues.h"
+
 using namespace mlir;
 
 namespace cinch {
@@ -38,8 +40,16 @@ nn::TrainingAttr trainingAttribute(Builder &builder, const Train &train) {
   const Schedule &s = train.schedule;
   auto schedule = nn::ScheduleAttr::get(context, nn::ScheduleKind(s.kind), APFloat(s.warmup), APFloat(s.end),
                                         APFloat(s.power), APFloat(s.factor), APFloat(s.every), APFloat(s.decay), s.at);
-  return nn::TrainingAttr::get(context, optimizers, schedule, train.steps, APFloat(train.clipNorm),
+  // The horizon is known when the run starts.
+  return nn::TrainingAttr::get(context, optimizers, schedule, 0, APFloat(train.clipNorm),
                                APFloat(train.clipValue));
+}
+
+DenseI64ArrayAttr runValuesAttribute(Builder &builder, const Train &train) {
+  RunValuePlaces places = runValuePlaces(train);
+  SmallVector<int64_t> list(places.optimizers.begin(), places.optimizers.end());
+  list.append({places.schedule, places.clipNorm, places.clipValue, places.ema});
+  return builder.getDenseI64ArrayAttr(list);
 }
 
 } // namespace cinch

@@ -9,6 +9,8 @@ namespace cinch {
 
 mlir::DictionaryAttr parameterAttributes(mlir::Builder &, const Program &, const Parameter &);
 nn::TrainingAttr trainingAttribute(mlir::Builder &, const Train &);
+// Where the parts of Train lie among the run's values: each optimizer, the schedule, clip norm, clip value, averages.
+mlir::DenseI64ArrayAttr runValuesAttribute(mlir::Builder &, const Train &);
 
 } // namespace cinch
 #endif

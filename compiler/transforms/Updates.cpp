@@ -24,12 +24,16 @@ struct Named {
 class UpdateBuilder {
 public:
   UpdateBuilder(func::FuncOp function, nn::TrainingAttr training, nn::GradientBuilder &builder)
-      : function(function), training(training), builder(builder), attributes(function.getContext()) {}
+      : function(function), training(training), builder(builder), attributes(function.getContext()) {
+    if (auto given = function->getAttrOfType<DenseI64ArrayAttr>(nn::kRunValuesAttr))
+      places = given.asArrayRef();
+  }
 
   Value norm(ArrayRef<Value> gradients);
   void update(BlockArgument parameter, Value gradient, Value factor);
   void average(BlockArgument average, DictionaryAttr rule);
   Value rate(unsigned optimizer);
+  IntegerAttr clipNormPlace() { return placeOf(places.size() - 3); }
   // The function's type and the attributes of its arguments, once all slots are there: its type is written out anew for each change.
   void finish(TypeRange results);
 
@@ -37,12 +41,17 @@ public:
 
 private:
   Value slot(BlockArgument parameter, StringRef name);
+  // `like` filled with a number, or with value `part` of the run if the program has such.
+  Value filled(Value like, double number, size_t part);
+  // Where the values of a part of the program begin among those of the run (RunValuePlaces); null: they are constants.
+  IntegerAttr placeOf(size_t part) { return places.empty() ? IntegerAttr() : attributes.getI64IntegerAttr(places[part]); }
 
   func::FuncOp function;
   nn::TrainingAttr training;
   nn::GradientBuilder &builder;
   Builder attributes;
   DenseMap<unsigned, Value> rates;
+  ArrayRef<int64_t> places; // of the optimizers, the schedule, clip norm, clip value, averages; empty: all are constants
   SmallVector<DictionaryAttr> slotAttributes; // one an argument behind those of the function's type
 };
 } // namespace
@@ -59,9 +68,14 @@ Value UpdateBuilder::norm(ArrayRef<Value> gradients) {
 
 Value UpdateBuilder::rate(unsigned optimizer) {
   Value &rate = rates[optimizer];
-  if (!rate)
-    rate = builder.make<nn::LearningRateOp>(attributes.getF64FloatAttr(training.getOptimizers()[optimizer].value("lr")),
-                                            training.getSchedule(), attributes.getI64IntegerAttr(training.getSteps()));
+  if (!rate) {
+    nn::OptimizerAttr by = training.getOptimizers()[optimizer];
+    DenseI64ArrayAttr given;
+    if (!places.empty())
+      given = attributes.getDenseI64ArrayAttr({places[optimizer] + int64_t(by.rule().placeOf("lr")), places[places.size() - 4]});
+    rate = builder.make<nn::LearningRateOp>(attributes.getF64FloatAttr(by.value("lr")), training.getSchedule(),
+                                            attributes.getI64IntegerAttr(training.getSteps()), given);
+  }
   return rate;
 }
 
@@ -81,6 +95,18 @@ void UpdateBuilder::finish(TypeRange results) {
   function.setAllArgAttrs(all);
 }
 
+Value UpdateBuilder::filled(Value like, double number, size_t part) {
+  if (places.empty())
+    return builder.like(like, number);
+  auto type = nn::tensorOf(like);
+  Value value = builder.make<nn::RunValueOp>(placeOf(part), attributes.getF64FloatAttr(std::abs(number)));
+  if (number < 0)
+    value = builder.make<nn::NegOp>(value);
+  if (value.getType() != nn::withElement(nn::tensorOf(value), type.getElementType()))
+    value = builder.make<nn::CastOp>(nn::withElement(nn::tensorOf(value), type.getElementType()), value);
+  return builder.broadcast(value, {}, type);
+}
+
 void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor) {
   unsigned number = parameter.getArgNumber();
   auto path = cast<StringAttr>(function.getArgAttr(number, nn::kPathAttr)).getValue();
@@ -90,8 +116,8 @@ void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor
   if (!function.getArgAttr(number, nn::kDecaysAttr))
     optimizer = optimizer.with("decay", 0);
   if (double limit = training.getClipValue().convertToDouble())
-    gradient = builder.make<nn::MinOp>(builder.make<nn::MaxOp>(gradient, builder.like(gradient, -limit)).getResult(),
-                                       builder.like(gradient, limit));
+    gradient = builder.make<nn::MinOp>(builder.make<nn::MaxOp>(gradient, filled(gradient, -limit, places.size() - 2)).getResult(),
+                                       filled(gradient, limit, places.size() - 2));
   SmallVector<Value> state;
   SmallVector<std::string> names;
   for (const StateSlot &each : optimizer.rule().slotsWith(optimizer.getValues().asArrayRef())) {
@@ -99,7 +125,8 @@ void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor
     state.push_back(slot(parameter, names.back()));
   }
   SmallVector<Type> types(state.size(), parameter.getType());
-  auto op = builder.make<nn::UpdateOp>(parameter.getType(), types, parameter, gradient, rate(index), factor, state, optimizer);
+  auto op = builder.make<nn::UpdateOp>(parameter.getType(), types, parameter, gradient, rate(index), factor, state, optimizer,
+                                      placeOf(index));
   parameters.push_back({op.getResult(), nn::kPathAttr, path.str()});
   for (auto [name, value] : llvm::zip_equal(names, op.getNewState()))
     slots.push_back({value, nn::kSlotAttr, name});
@@ -112,8 +139,17 @@ void UpdateBuilder::average(BlockArgument average, DictionaryAttr rule) {
   const Named *parameter = llvm::find_if(parameters, [&](const Named &named) { return named.name == of; });
   if (parameter == parameters.end())
     return;
-  Value before = builder.make<nn::MulOp>(average, builder.like(average, decay));
-  Value now = builder.make<nn::MulOp>(parameter->value, builder.like(average, 1 - decay));
+  Value share = filled(average, decay, places.size() - 1), rest = builder.like(average, 1 - decay);
+  if (!places.empty()) { // 1 - decay in f64, as the compiler computes it, then rounded
+    Value scalar = builder.make<nn::RunValueOp>(placeOf(places.size() - 1), attributes.getF64FloatAttr(decay));
+    auto type = nn::tensorOf(average);
+    rest = builder.make<nn::SubOp>(builder.like(scalar, 1), scalar);
+    if (!type.getElementType().isF64())
+      rest = builder.make<nn::CastOp>(nn::withElement(nn::tensorOf(rest), type.getElementType()), rest);
+    rest = builder.broadcast(rest, {}, type);
+  }
+  Value before = builder.make<nn::MulOp>(average, share);
+  Value now = builder.make<nn::MulOp>(parameter->value, rest);
   auto path = function.getArgAttrOfType<StringAttr>(average.getArgNumber(), nn::kPathAttr);
   averages.push_back({builder.make<nn::AddOp>(before, now).getResult(), nn::kPathAttr, path.str()});
 }
@@ -133,7 +169,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
   double limit = training.getClipNorm().convertToDouble();
   Builder attributes(function.getContext());
   if (limit > 0)
-    factor = builder.make<nn::ClipFactorOp>(norm, attributes.getF64FloatAttr(limit));
+    factor = builder.make<nn::ClipFactorOp>(norm, attributes.getF64FloatAttr(limit), updates.clipNormPlace());
   if (norm.getType() != loss.getType())
     norm = builder.make<nn::CastOp>(loss.getType(), norm);
   Value rate = updates.rate(0);

@@ -31,7 +31,8 @@ inline constexpr llvm::StringLiteral kPathAttr = "nn.path", kInitAttr = "nn.init
                                      kAverageAttr = "nn.average",
                                      kSlotAttr = "nn.slot",
                                      kFieldAttr = "nn.field", kValidRowsAttr = "nn.valid_rows", kNameAttr = "nn.name",
-                                     kTrainingAttr = "nn.training", kKeepAttr = "nn.keep",
+                                     kTrainingAttr = "nn.training", kRunValuesAttr = "nn.run_values",
+                                     kKeepAttr = "nn.keep",
                                      kRecomputeAttr = "nn.recompute", kBlockAttr = "nn.block",
                                      kBlockEndAttr = "nn.block_end", kBackwardAttr = "nn.backward";
 

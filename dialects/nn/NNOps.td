@@ -84,9 +84,23 @@ def NN_StepOp : NN_Op<"step", [NN_NoGradient]> {
 }
 
 def NN_TotalStepsOp : NN_Op<"total_steps", [NN_NoGradient]> {
-  let summary = "the number of steps of the whole run, when it follows from the number of examples";
+  let summary = "the number of steps of the whole run, the horizon of schedules";
   let results = (outs NN_F64Scalar:$result);
   let assemblyFormat = "attr-dict";
+  let cost = "0";
+}
+
+def NN_RunValueOp : NN_Op<"run_value", [NN_NoGradient]> {
+  let summary = "a number that the trained binary is given when it starts";
+  let description = [{
+    Value `which` in the list of the run's values (compiler/frontend/RunValues.h). `number` is what the program says it is, if
+    nobody gives another one; no kernel depends on it.
+
+        %lr = nn.run_value 0 of 3.000000e-04
+  }];
+  let arguments = (ins I64Attr:$which, F64Attr:$number);
+  let results = (outs NN_F64Scalar:$result);
+  let assemblyFormat = "$which `of` $number attr-dict";
   let cost = "0";
 }
 

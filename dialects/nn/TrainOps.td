@@ -71,9 +71,10 @@ def NN_SumSquaresOp : NN_Op<"sum_squares"> {
 
 def NN_ClipFactorOp : NN_Op<"clip_factor", [DeclareOpInterfaceMethods<NN_Decomposable>]> {
   let summary = "min(1, limit / (norm + 1e-6))";
-  let arguments = (ins NN_F64Scalar:$norm, F64Attr:$limit);
+  let description = "`values`: the limit is this value of the run (nn.run_value).";
+  let arguments = (ins NN_F64Scalar:$norm, F64Attr:$limit, OptionalAttr<I64Attr>:$values);
   let results = (outs NN_F64Scalar:$result);
-  let assemblyFormat = "$norm `limit` $limit attr-dict";
+  let assemblyFormat = "$norm `limit` $limit (`values` $values^)? attr-dict";
 }
 
 // ==== State ================================================================================================================
@@ -108,10 +109,13 @@ def NN_LearningRateOp : NN_Op<"learning_rate", [DeclareOpInterfaceMethods<NN_Dec
     | step | factor^(floor(s / every)), or factor^(number of entries of `at` that are <= s) |
     | exponential | factor^(s / every) |
     | wsd | 1 while s < N - decay, then 1 - (1 - end) * ((s - (N - decay)) / decay) |
+
+    `values`: lr and the numbers of the schedule are values of the run: the place of lr, and that of warmup, behind which end,
+    power, factor, every and decay follow (nn.run_value).
   }];
-  let arguments = (ins F64Attr:$lr, NN_ScheduleAttr:$schedule, I64Attr:$horizon);
+  let arguments = (ins F64Attr:$lr, NN_ScheduleAttr:$schedule, I64Attr:$horizon, OptionalAttr<DenseI64ArrayAttr>:$values);
   let results = (outs NN_F64Scalar:$result);
-  let assemblyFormat = "$lr $schedule `horizon` $horizon attr-dict";
+  let assemblyFormat = "$lr $schedule `horizon` $horizon (`values` $values^)? attr-dict";
 }
 
 def NN_UpdateOp : NN_Op<"update", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<NN_Decomposable>]> {
@@ -119,14 +123,15 @@ def NN_UpdateOp : NN_Op<"update", [AttrSizedOperandSegments, DeclareOpInterfaceM
   let description = [{
     The formula of the rule in dialects/ops/Optimizers.cpp, with g = gradient * factor (if given). Scalars are f64 and are rounded
     to the parameter's type where they meet a tensor. `state` and the further results are the rule's slots, in its order.
+    `values`: the hyperparameters are values of the run, from this place on (nn.run_value); only whether one is 0 counts here.
     C1: gradient and state have the parameter's type, without batch axis. C2: the old and the new state of each slot that the
     rule has with these hyperparameters.
   }];
   let arguments = (ins NN_Float:$parameter, NN_Float:$gradient, NN_F64Scalar:$lr, Optional<NN_F64Scalar>:$factor,
-                       Variadic<NN_Float>:$state, NN_OptimizerAttr:$optimizer);
+                       Variadic<NN_Float>:$state, NN_OptimizerAttr:$optimizer, OptionalAttr<I64Attr>:$values);
   let results = (outs NN_Float:$result, Variadic<NN_Float>:$newState);
   let assemblyFormat = [{
-    $parameter `,` $gradient `lr` $lr (`factor` $factor^)? (`state` $state^)? `by` $optimizer attr-dict `:`
+    $parameter `,` $gradient `lr` $lr (`factor` $factor^)? (`state` $state^)? `by` $optimizer (`values` $values^)? attr-dict `:`
     functional-type(operands, results)
   }];
   let moreChecks = "verifySlots(*this)";

@@ -16,6 +16,9 @@ struct Arithmetic {
   RankedTensorType type;
 
   Value number(double value) { return ConstantOp::create(builder, location, type, builder.getF64FloatAttr(value)); }
+  Value runValue(int64_t place, double value) {
+    return RunValueOp::create(builder, location, uint64_t(place), llvm::APFloat(value));
+  }
   template <typename Op> Value make(Value a, Value b) { return Op::create(builder, location, a, b); }
   Value add(Value a, Value b) { return make<AddOp>(a, b); }
   Value sub(Value a, Value b) { return make<SubOp>(a, b); }
@@ -35,48 +38,64 @@ static Arithmetic scalars(OpBuilder &builder, Location location) {
   return {builder, location, RankedTensorType::get({}, builder.getF64Type())};
 }
 
+namespace {
+// The numbers of a schedule: constants, or values of the run.
+struct Course {
+  Arithmetic a;
+  ScheduleAttr schedule;
+  int64_t place; // of warmup among the values of the run; -1: constants
+
+  Value value(int i, double number) { return place < 0 ? a.number(number) : a.runValue(place + i, number); }
+  Value warmup() { return value(0, schedule.getWarmup().convertToDouble()); }
+  Value end() { return value(1, schedule.getEnd().convertToDouble()); }
+  Value power() { return value(2, schedule.getPower().convertToDouble()); }
+  Value factor() { return value(3, schedule.getFactor().convertToDouble()); }
+  Value every() { return value(4, schedule.getEvery().convertToDouble()); }
+  Value decay() { return value(5, schedule.getDecay().convertToDouble()); }
+  bool mayWarmUp() const { return place >= 0 || schedule.getWarmup().convertToDouble() > 0; }
+};
+} // namespace
+
 // The share of the learning rate behind the warm-up.
-static Value courseOf(Arithmetic a, LearningRateOp op, Value step) {
-  auto schedule = op.getSchedule();
-  double warmup = schedule.getWarmup().convertToDouble(), end = schedule.getEnd().convertToDouble();
-  double decay = schedule.getDecay().convertToDouble(), every = schedule.getEvery().convertToDouble();
-  Value one = a.number(1), factor = a.number(schedule.getFactor().convertToDouble());
+static Value courseOf(Course c, uint64_t horizonSteps, Value step) {
+  Arithmetic a = c.a;
+  Value one = a.number(1);
   auto horizon = [&]() -> Value {
-    if (op.getHorizon())
-      return a.number(double(op.getHorizon()));
+    if (horizonSteps)
+      return a.number(double(horizonSteps));
     return TotalStepsOp::create(a.builder, a.location);
   };
   auto progress = [&] { // t = (s - w) / max(N - w, 1), cut to [0, 1]
-    Value t = a.div(a.sub(step, a.number(warmup)), a.max(a.sub(horizon(), a.number(warmup)), one));
+    Value t = a.div(a.sub(step, c.warmup()), a.max(a.sub(horizon(), c.warmup()), one));
     return a.min(a.max(t, a.number(0)), one);
   };
-  switch (schedule.getKind()) {
+  switch (c.schedule.getKind()) {
   case ScheduleKind::Constant: return one;
-  case ScheduleKind::Linear: return a.sub(one, a.mul(a.number(1 - end), progress()));
+  case ScheduleKind::Linear: return a.sub(one, a.mul(a.sub(one, c.end()), progress()));
   case ScheduleKind::Cosine: {
     Value cosine = CosOp::create(a.builder, a.location, a.mul(a.number(M_PI), progress()));
-    return a.add(a.number(end), a.mul(a.number(1 - end), a.mul(a.number(0.5), a.add(one, cosine))));
+    return a.add(c.end(), a.mul(a.sub(one, c.end()), a.mul(a.number(0.5), a.add(one, cosine))));
   }
   case ScheduleKind::Polynomial: {
-    Value power = a.pow(a.sub(one, progress()), a.number(schedule.getPower().convertToDouble()));
-    return a.add(a.number(end), a.mul(a.number(1 - end), power));
+    Value power = a.pow(a.sub(one, progress()), c.power());
+    return a.add(c.end(), a.mul(a.sub(one, c.end()), power));
   }
   case ScheduleKind::Inverse_Sqrt: {
-    Value start = a.number(std::max(warmup, 1.0));
+    Value start = a.max(c.warmup(), one);
     return a.sqrt(a.div(start, a.max(a.add(step, one), start)));
   }
   case ScheduleKind::Step: {
-    if (schedule.getAt().empty())
-      return a.pow(factor, a.floor(a.div(step, a.number(every))));
+    if (c.schedule.getAt().empty())
+      return a.pow(c.factor(), a.floor(a.div(step, c.every())));
     Value passed = a.number(0);
-    for (int64_t at : schedule.getAt())
+    for (int64_t at : c.schedule.getAt())
       passed = a.add(passed, a.where(a.less(step, a.number(double(at))), a.number(0), one));
-    return a.pow(factor, passed);
+    return a.pow(c.factor(), passed);
   }
-  case ScheduleKind::Exponential: return a.pow(factor, a.div(step, a.number(every)));
+  case ScheduleKind::Exponential: return a.pow(c.factor(), a.div(step, c.every()));
   case ScheduleKind::WSD: {
-    Value start = a.sub(horizon(), a.number(decay));
-    Value share = a.sub(one, a.mul(a.number(1 - end), a.div(a.sub(step, start), a.number(decay))));
+    Value start = a.sub(horizon(), c.decay());
+    Value share = a.sub(one, a.mul(a.sub(one, c.end()), a.div(a.sub(step, start), c.decay())));
     return a.where(a.less(step, start), one, share);
   }
   }
@@ -85,20 +104,24 @@ static Value courseOf(Arithmetic a, LearningRateOp op, Value step) {
 
 SmallVector<Value> LearningRateOp::decompose(OpBuilder &builder) {
   Arithmetic a = scalars(builder, getLoc());
-  double warmup = getSchedule().getWarmup().convertToDouble();
-  Value rate = a.number(getLr().convertToDouble());
-  if (warmup == 0 && getSchedule().getKind() == ScheduleKind::Constant)
+  bool given = getValues().has_value();
+  Course course{a, getSchedule(), given ? (*getValues())[1] : -1};
+  double lr = getLr().convertToDouble();
+  Value rate = given ? a.runValue((*getValues())[0], lr) : a.number(lr);
+  if (!course.mayWarmUp() && getSchedule().getKind() == ScheduleKind::Constant)
     return {rate};
   Value step = StepOp::create(builder, getLoc());
-  Value share = courseOf(a, *this, step);
-  if (warmup > 0)
-    share = a.where(a.less(step, a.number(warmup)), a.div(a.add(step, a.number(1)), a.number(warmup)), share);
+  Value share = courseOf(course, getHorizon(), step);
+  if (course.mayWarmUp()) // a warm-up of 0 steps is behind every step
+    share = a.where(a.less(step, course.warmup()), a.div(a.add(step, a.number(1)), course.warmup()), share);
   return {a.mul(rate, share)};
 }
 
 SmallVector<Value> ClipFactorOp::decompose(OpBuilder &builder) {
   Arithmetic a = scalars(builder, getLoc());
-  return {a.min(a.number(1), a.div(a.number(getLimit().convertToDouble()), a.add(getNorm(), a.number(1e-6))))};
+  double number = getLimit().convertToDouble();
+  Value limit = getValues() ? a.runValue(int64_t(*getValues()), number) : a.number(number);
+  return {a.min(a.number(1), a.div(limit, a.add(getNorm(), a.number(1e-6))))};
 }
 
 namespace {
@@ -127,7 +150,12 @@ SmallVector<Value> UpdateOp::decompose(OpBuilder &builder) {
   Value step = StepOp::create(builder, getLoc());
   if (Attribute backward = getOperation()->getDiscardableAttr(kBackwardAttr)) // and so is what is computed from it
     step.getDefiningOp()->setDiscardableAttr(kBackwardAttr, backward);
-  Update update{getOptimizer().rule(), values, maker.term(getParameter()), gradient, maker.term(getLr()), maker.term(step), {}};
+  std::vector<Quantity> hyperparameters(values.begin(), values.end());
+  Arithmetic arithmetic = scalars(builder, getLoc());
+  for (size_t i = 0; getValues() && i < values.size(); ++i)
+    hyperparameters[i] = maker.term(arithmetic.runValue(int64_t(*getValues() + i), values[i]));
+  Update update{getOptimizer().rule(), values, hyperparameters, maker.term(getParameter()), gradient, maker.term(getLr()),
+                maker.term(step), {}};
   for (Value state : getState())
     update.state.push_back(maker.term(state));
   update.p = update.rule.formula(update);
@@ -136,6 +164,10 @@ SmallVector<Value> UpdateOp::decompose(OpBuilder &builder) {
     results.push_back(Value::getFromOpaquePointer(state.node));
   if (step.use_empty())
     step.getDefiningOp()->erase();
+  for (const Quantity &each : hyperparameters) // those that the formula does without
+    if (each.maker)
+      if (Value value = Value::getFromOpaquePointer(each.node); value.use_empty())
+        value.getDefiningOp()->erase();
   return results;
 }
 

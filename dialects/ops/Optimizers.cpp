@@ -6,23 +6,23 @@ namespace cinch {
 
 static Quantity sgd(Update &u) {
   Quantity g = u.g;
-  if (u["decay"] != 0)
+  if (u.has("decay"))
     g = g + u["decay"] * u.p;
-  if (u["momentum"] != 0) {
+  if (u.has("momentum")) {
     Quantity &v = u.state[0];
     v = u["momentum"] * v + g;
-    g = u["nesterov"] ? g + u["momentum"] * v : v;
+    g = u.has("nesterov") ? g + u["momentum"] * v : v;
   }
   return u.p - u.rate * g;
 }
 
 static Quantity adam(Update &u, bool decoupled) {
-  double beta1 = u("betas", 0), beta2 = u("betas", 1), decay = u["decay"];
+  Quantity beta1 = u("betas", 0), beta2 = u("betas", 1), decay = u["decay"];
   Quantity t = u.step + 1, rate = u.rate / (1 - pow(beta1, t)), root = sqrt(1 - pow(beta2, t));
   Quantity p = u.p, g = u.g, &m = u.state[0], &v = u.state[1];
-  if (decay != 0 && decoupled)
+  if (u.has("decay") && decoupled)
     p = p * (1 - u.rate * decay);
-  else if (decay != 0)
+  else if (u.has("decay"))
     g = g + decay * p;
   m = beta1 * m + (1 - beta1) * g;
   v = beta2 * v + (1 - beta2) * g * g;
@@ -30,11 +30,11 @@ static Quantity adam(Update &u, bool decoupled) {
 }
 
 static Quantity lion(Update &u) {
-  double beta1 = u("betas", 0), beta2 = u("betas", 1);
+  Quantity beta1 = u("betas", 0), beta2 = u("betas", 1);
   Quantity &m = u.state[0], between = beta1 * m + (1 - beta1) * u.g;
   Quantity sign = choose(Comparison::GT, between, 0, 1, choose(Comparison::LT, between, 0, -1, 0));
   m = beta2 * m + (1 - beta2) * u.g;
-  return u.p - u.rate * (u["decay"] != 0 ? sign + u["decay"] * u.p : sign);
+  return u.p - u.rate * (u.has("decay") ? sign + u["decay"] * u.p : sign);
 }
 
 const std::vector<OptimizerRule> &optimizerRules() {
@@ -86,6 +86,8 @@ static Quantity brought(const Quantity &x, NodeMaker &maker, const TensorType &t
 }
 
 static Quantity binary(OpKind kind, const Quantity &a, const Quantity &b) {
+  if (!a.maker && !b.maker) // 1 - beta
+    return kind == OpKind::Add ? a.number + b.number : kind == OpKind::Sub ? a.number - b.number : a.number * b.number;
   bool aIsWider = a.maker && (!b.maker || a.type != TensorType{DType::F64, {}, -1}); // not a number, not a scalar at a tensor
   const Quantity &wider = aIsWider ? a : b;
   Quantity x = brought(a, *wider.maker, wider.type), y = brought(b, *wider.maker, wider.type);
@@ -107,8 +109,9 @@ Quantity choose(Comparison comparison, const Quantity &a, const Quantity &b, con
 }
 
 // ---- Look-ups ---------------------------------------------------------------------------------------------------------
-double Update::operator[](const char *hyperparameter) const { return (*this)(hyperparameter, 0); }
-double Update::operator()(const char *pair, size_t i) const { return values[rule.placeOf(pair) + i]; }
+bool Update::has(const char *hyperparameter) const { return values[rule.placeOf(hyperparameter)] != 0; }
+const Quantity &Update::operator[](const char *hyperparameter) const { return (*this)(hyperparameter, 0); }
+const Quantity &Update::operator()(const char *pair, size_t i) const { return hyperparameters[rule.placeOf(pair) + i]; }
 
 size_t OptimizerRule::placeOf(std::string_view name) const {
   size_t place = 0;

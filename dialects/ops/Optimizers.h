@@ -46,12 +46,14 @@ struct OptimizerRule;
 // The update of one parameter. `g` is the gradient, clipped; `rate` the learning rate of this step; `step` counts from 0.
 struct Update {
   const OptimizerRule &rule;
-  const std::vector<double> &values;
+  const std::vector<double> &values;    // of the hyperparameters: which of them are 0 decides what the formula is
+  std::vector<Quantity> hyperparameters; // the same as parts of the formula: numbers, or scalars that the run is given
   Quantity p, g, rate, step;
   std::vector<Quantity> state; // of the slots that there are: the old values, and in their place the new ones
 
-  double operator[](const char *hyperparameter) const;
-  double operator()(const char *pair, size_t i) const;
+  bool has(const char *hyperparameter) const; // it is not 0
+  const Quantity &operator[](const char *hyperparameter) const;
+  const Quantity &operator()(const char *pair, size_t i) const;
 };
 
 struct StateSlot {

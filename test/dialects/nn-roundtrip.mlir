@@ -19,6 +19,8 @@ func.func @constants() {
   %6 = nn.step
   // CHECK: nn.total_steps
   %7 = nn.total_steps
+  // CHECK: nn.run_value 3 of 1.000000e-01
+  %8 = nn.run_value 3 of 0.1
   return
 }
 

@@ -20,7 +20,7 @@ int main(void) { test(); return 0; }
 #endif
 
 static char arena[ARENA] __attribute__((aligned(64)));
-static struct { i64 words[8]; char *arena; int threads, checking; } context;
+static struct { i64 words[128]; char *arena; int threads, checking; } context;
 static u64 state = 88172645463325252ul;
 static u32 next(void) { state ^= state << 13; state ^= state >> 7; state ^= state << 17; return (u32)(state >> 16); }
 
@@ -42,6 +42,7 @@ void cinch_train_step(void *);
 static void test(void) {
   for (i64 i = 0; i < PARAMETER_BYTES / 4; i++) ((float *)arena)[i] = (float)(int)next() / 2147483648.0f * 0.3f;
   context.arena = arena; context.words[2] = 7; context.words[3] = 10; context.threads = 2;
+  for (int i = 0; i < VALUES; i++) memcpy(&context.words[8 + values[i].place], &values[i].value, 8);
   u64 hash = 0;
   for (int step = 0; step < 2; step++) {
     context.words[0] = step;

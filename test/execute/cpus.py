@@ -28,7 +28,7 @@ def run(*command):
 
 def metadata(obj):
     data = obj.read_bytes()
-    begin = data.index(b'{"allowance"')
+    begin = data.index(b'{"program"')
     return json.loads(data[begin:data.index(b"\0", begin)])
 
 
@@ -47,8 +47,10 @@ def table(meta):
 #define PERSISTENT_BYTES %d
 #define LOSS %d
 static const struct { long offset, count; int below; } fields[] = {%s};
+static const struct { long place; double value; } values[] = {%s};
+#define VALUES %d
 """ % (meta["arena_bytes"], train["microbatch"], len(rows), parameters, meta["persistent_bytes"], meta["gate"]["loss"],
-       ", ".join(rows))
+       ", ".join(rows), ", ".join("{%d, %r}" % (v["place"], float(v["value"])) for v in meta["values"]), len(meta["values"]))
 
 
 def size(shape):

@@ -72,6 +72,18 @@ def main():
     refused("eval", "store", "t.npz", "no array `y`")
     refused("eval", "table", "t.csv", "the column `y`")
 
+    # A table with holes: what they count as.
+    holes = [",".join("NA" if v < -1 else repr(float(v)) for v in row) for row in x]
+    (data / "t.csv").write_text("\n".join(["a, b ,c,d,e,f"] + holes) + "\n")
+    refused("predict", "table", "t.csv", "`NA` is no number", "`missing = ..` of csv(..)")
+    filled = PROGRAM.replace('csv("t.csv")', 'csv("t.csv", missing = 1/4)')
+    exe = programs.compiled(programs.source("filled", filled), "filled")
+    call("predict", "--on", "table")
+    np.save(data / "x.npy", np.where(x < -1, np.float32(0.25), x))
+    call("predict", "--on", "test")
+    verdicts.expect((x < -1).any() and np.array_equal(result("table"), result("test")), "missing = 1/4")
+    np.save(data / "x.npy", x)
+
     # Fields that nothing reads: not of the step, and not of any entry.
     loose = programs.source("loose", PROGRAM.replace("cross_entropy(logits, y)", "sum[C] logits ^ 2")
                             .replace("  metric acc = mean[B] (argmax(logits) == y)\n", ""))

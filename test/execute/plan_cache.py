@@ -42,7 +42,7 @@ def scheduled(name, *flags, **changes):
 
 
 def entries(folder):
-    return sorted((folder / "cinch").glob("*")) if (folder / "cinch").exists() else []
+    return sorted(p for p in (folder / "cinch").glob("*") if p.is_file()) if (folder / "cinch").exists() else []
 
 
 fresh = binary("fresh", "--no-plan-cache", *FLAGS, XDG_CACHE_HOME=programs.FOLDER / "unused")

@@ -15,7 +15,7 @@ STREAMS, TEXTS, SEED = 20000, 6000, 1
 
 SOFT = "dim const data reversible layer model train on seed plan batch scale from below except builtin names".split()
 HARD = ("if then else and or not true false where sum mean max min prod any all scan "
-        "param state use update return metric repeat as").split()
+        "param state use update return metric predict repeat as").split()
 PUNCT = {"(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", "{": "LBRACE", "}": "RBRACE", ",": "COMMA", ":": "COLON",
          "?": "QUERY", "~": "TILDE", "@": "AT", "'": "PRIME", "=": "ASSIGN", "->": "ARROW", "..": "DOTS", "==": "EQ",
          "!=": "NE", "<": "LT", "<=": "LE", ">": "GT", ">=": "GE", "+": "PLUS", "-": "MINUS", "*": "STAR", "/": "SLASH",

@@ -5,6 +5,7 @@
 //   - a safetensors file that was taken loads in full.
 // Leaving (`fail`) becomes a jump back here; memory that the runtime never frees is freed after each input.
 #include "runtime/Dataset.h"
+#include "runtime/NameMap.h"
 #include "runtime/Output.h"
 #include "runtime/TensorFile.h"
 
@@ -119,13 +120,26 @@ static void readTensors(const char *path) {
   tensors[1].shape = &shapes[1];
   tensors[1].data = reinterpret_cast<char *>(scalar);
   TensorList list{tensors, 2};
-  Problem problem;
-  TensorFile file;
-  if (!file.open(path, list, "optimizer.", problem) || !file.verify(problem)) {
-    require(problem.text[0], "a refusal has a reason");
-    return;
+  NameMap map;
+  map.mappings.add() = {"*.weight", "*.kernel", true};
+  map.mappings.add() = {"_", "*.mask", false};
+  map.mappings.add() = {"*", "*", false};
+  for (int way = 0; way < 4; ++way) {
+    Taking taking;
+    taking.ignored = "optimizer.";
+    taking.partial = way & 1;
+    taking.names = way & 2 ? &map : nullptr;
+    Problem problem;
+    TensorFile file;
+    if (!file.open(path, list, taking, problem) || !file.verify(problem)) {
+      require(problem.text[0], "a refusal has a reason");
+      continue;
+    }
+    require(file.load(list, problem), "a file that was taken loads");
+    int64_t letters = 0;
+    file.unexpected(list, taking, [](void *sum, const char *name) { *static_cast<int64_t *>(sum) += int64_t(strlen(name)); },
+                    &letters);
   }
-  require(file.load(list, problem), "a file that was taken loads");
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -315,13 +315,16 @@ private:
     }
     default: {
       static const LoopOp ops[] = {LoopOp::Const, LoopOp::Index, LoopOp::Step, LoopOp::TotalSteps, LoopOp::LoadAt,
-                                   LoopOp::LoadAt};
-      node.op = ops[below(6)];
+                                   LoopOp::LoadAt, LoopOp::RunValue};
+      node.op = ops[below(7)];
       if (node.op == LoopOp::Const) {
         node.elem = below(3) ? Elem::F32 : Elem::I32;
         node.number = below(7) - 3;
       } else if (node.op == LoopOp::Step || node.op == LoopOp::TotalSteps) {
         node.elem = below(2) ? Elem::F64 : Elem::I32;
+      } else if (node.op == LoopOp::RunValue) {
+        node.elem = Elem::F64;
+        node.number = below(kContextWords - kRunValues);
       } else if (node.op == LoopOp::Index) {
         node.elem = Elem::I32;
         node.view = dense(Elem::I32, anyLevel(), true);

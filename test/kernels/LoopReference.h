@@ -207,6 +207,11 @@ private:
     case LoopOp::Index: return make(Elem::I32, double(number(n.view.offset, n.view.strides, p)));
     case LoopOp::Step: return make(n.elem, double(context[kStep]));
     case LoopOp::TotalSteps: return make(n.elem, double(context[kTotalSteps]));
+    case LoopOp::RunValue: {
+      double value;
+      std::memcpy(&value, context + kRunValues + int64_t(n.number), 8);
+      return make(n.elem, value);
+    }
     case LoopOp::RandomUniform:
     case LoopOp::RandomNormal:
     case LoopOp::RandomInt:

@@ -206,6 +206,7 @@ static Arrays compute(Operation *op, ArrayRef<const Array *> x, const RunState &
       .Case([&](nn::RangeOp) { return Arrays{build(shape, [](const Shape &index) { return double(index[0]); })}; })
       .Case([&](nn::RandomOp random) { return Arrays{randomOf(random, run)}; })
       .Case([&](nn::StepOp) { return Arrays{Array::filled({}, double(run.step))}; })
+      .Case([&](nn::RunValueOp value) { return Arrays{Array::filled({}, value.getNumber().convertToDouble())}; })
       .Case([&](nn::TotalStepsOp) { return Arrays{Array::filled({}, double(run.totalSteps))}; })
       .Case([&](nn::CastOp) { return Arrays{*x[0]}; })
       .Case([&](nn::WhereOp) {

@@ -103,6 +103,19 @@ def test_csv(t):
         walk(t, t.recorder(plain, 2, 8), "plain", 2, 8) == WHOLE,
         "columns by number, another separator, no last newline",
     )
+    spaced = "id , a,b , name\n" + "".join('%d , %d,   %d  , "n" \n' % (e, a, b) for e, (a, b) in enumerate(WHOLE))
+    programs.write(t.path("x.csv"), spaced.encode())
+    t.check(walk(t, program, "out", 2, 8) == WHOLE, "blanks around names and numbers")
+    holes = "a,b\n" + "".join("%s,%d\n" % ("NA" if e == 1 else "" if e == 2 else " ?" if e == 3 else a, b)
+                                for e, (a, b) in enumerate(WHOLE))
+    programs.write(t.path("x.csv"), holes.encode())
+    t.refused(3, ["line 3, column 1: `NA` is no number", "`missing = ..` of csv(..)"], program, "--data", ".", "--out", "out")
+    filled = dict(source, missing=7)
+    t.check(
+        walk(t, t.recorder(filled, 2, 8), "filled", 2, 8)
+        == [[7, b] if e in (1, 2, 3) else [a, b] for e, (a, b) in enumerate(WHOLE)],
+        "missing numbers",
+    )
     mark = b"\xef\xbb\xbf"
     rows = "".join("%d,%d\n" % (a, b) for a, b in WHOLE).encode()
     programs.write(t.path("x.csv"), mark + b"a,b\n" + rows)

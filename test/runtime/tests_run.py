@@ -186,6 +186,16 @@ def test_what_a_command_reads(t):
     t.refused(3, ["valid-labels"], *command("eval", "valid"))
 
 
+def test_few_examples(t):
+    """Fewer examples than the batch: said, and trained."""
+    programs.digits(t.folder, "train", 20, 1)
+    programs.digits(t.folder, "valid", 50, 2)
+    code, out, err = t.call(t.linear(), "--data", t.folder, "--out", "a")
+    t.check(
+        code == 0 and "warning: data `train` has 20 examples, fewer than the batch of 32" in err, "a small data set", out + err
+    )
+
+
 def test_large_metric(t):
     programs.write(t.path("text"), bytes(range(256)) * 4)
     field = dict(name="text", dtype="I32", shape=[9], below=256)

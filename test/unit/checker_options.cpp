@@ -102,7 +102,7 @@ static void overrides() {
     expect(t.grain == 4 && t.seed == 99 && t.f64 && t.clipNorm == 2, "--set of single values");
   }
   const std::pair<const char *, const char *> wrong[] = {{"train.lrr", "did you mean `train.lr`?"},
-                                                         {"lr", "unknown key"},
+                                                         {"leraning", "unknown key `leraning`"},
                                                          {"train.steps", "at least 1"},
                                                          {"train.grain", "must divide"},
                                                          {"train.momentum", "[0, 1)"},

@@ -186,10 +186,10 @@ static void products() {
   predicts("contraction with a permuted result", "", "f32[3, B, A, T, K]",
            "  param w: f32[3, D, A, K] ~ zeros\n  r[j, b, a, t, k] = sum[d] x[b, t, d] * w[j, d, a, k]\n",
            [](const Run &run) {
-             return like({3, B, A, T, K}, [&](const Index &at) {
+             return like({B, 3, A, T, K}, [&](const Index &at) { // results of `predict` have the batch axis first
                double sum = 0;
                for (int64_t d = 0; d < D; ++d)
-                 sum += run.field("x")[{at[1], at[3], d}] * run.parameter("w")[{at[0], d, at[2], at[4]}];
+                 sum += run.field("x")[{at[0], at[3], d}] * run.parameter("w")[{at[1], d, at[2], at[4]}];
                return sum;
              });
            });

@@ -1,0 +1,113 @@
+// ProgramHash.cpp: @train is printed without what does not count, and the text is hashed.
+#include "compiler/phases/ProgramHash.h"
+#include "dialects/nn/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+// Numbers that the run is given become 1, or stay 0 where that makes another computation.
+static void forgetValues(func::FuncOp function) {
+  Builder b(function.getContext());
+  APFloat none(0.0), one(1.0);
+  function.walk([&](Operation *op) {
+    for (StringRef hint : {nn::kKeepAttr, nn::kRecomputeAttr, nn::kBlockAttr, nn::kBlockEndAttr})
+      op->removeDiscardableAttr(hint);
+    if (auto rate = dyn_cast<nn::LearningRateOp>(op)) {
+      auto schedule = rate.getSchedule();
+      rate.setLrAttr(b.getF64FloatAttr(1));
+      rate.setScheduleAttr(nn::ScheduleAttr::get(b.getContext(), schedule.getKind(), none, none, one, one, one, one,
+                                                 schedule.getAt()));
+    } else if (auto clip = dyn_cast<nn::ClipFactorOp>(op)) {
+      clip.setLimitAttr(b.getF64FloatAttr(1));
+    } else if (auto value = dyn_cast<nn::RunValueOp>(op)) {
+      value.setNumberAttr(b.getF64FloatAttr(1));
+    } else if (auto update = dyn_cast<nn::UpdateOp>(op)) {
+      nn::OptimizerAttr optimizer = update.getOptimizer();
+      SmallVector<double> values(optimizer.getValues().asArrayRef());
+      size_t place = 0;
+      for (const Hyperparameter &each : optimizer.rule().hyperparameters)
+        for (size_t i = 0; i < each.size(); ++i, ++place) {
+          bool zeroDecides = each.kind == Hyperparameter::Flag || StringRef(each.name) == "decay" || StringRef(each.name) == "momentum";
+          values[place] = zeroDecides ? values[place] != 0 : 0;
+        }
+      update.setOptimizerAttr(nn::OptimizerAttr::get(b.getContext(), optimizer.getName(), b.getDenseF64ArrayAttr(values)));
+    }
+  });
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    function.removeArgAttr(i, nn::kInitAttr);
+    if (auto rule = function.getArgAttrOfType<DictionaryAttr>(i, nn::kAverageAttr))
+      function.setArgAttr(i, nn::kAverageAttr, rule.get("of"));
+  }
+}
+
+std::string hashOfTraining(ModuleOp module, const Program &program) {
+  auto train = module.lookupSymbol<func::FuncOp>(nn::kTrainName);
+  OwningOpRef<func::FuncOp> copy = train.clone();
+  forgetValues(*copy);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  copy->print(out);
+  const Dataset &data = program.datasets[program.train.dataset];
+  out << "\n" << int(data.source) << " " << data.window << " " << data.stride << " " << data.header << " " << data.tokenBits
+      << " " << data.shuffle;
+  if (data.hasMissing)
+    out << llvm::formatv(" missing {0:E17}", data.missing);
+  for (const Field &field : data.fields)
+    out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale);
+  return llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));
+}
+
+Described describedTraining(const Program &program) {
+  const Train &train = program.train;
+  const Dataset &data = program.datasets[train.dataset];
+  static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+  auto listed = [](const auto &list, auto text) {
+    std::string all;
+    for (const auto &each : list)
+      if (std::string one = text(each); !one.empty())
+        all += (all.empty() ? "" : ", ") + one;
+    return all.empty() ? std::string("none") : all;
+  };
+  Described d;
+  auto &is = d.decides;
+  is.push_back({"model", program.modelName});
+  is.push_back({"batch", std::to_string(program.batch)});
+  is.push_back({"precision", train.f64 ? "f64" : "f32"});
+  is.push_back({"grain", std::to_string(train.grain)});
+  is.push_back({"optimizer", listed(train.optimizers, [](const Optimizer &o) {
+                  std::string text = o.rule->name;
+                  for (const char *each : {"momentum", "decay"})
+                    if (o.rule->placeOf(each) != std::string::npos && o.value(each) != 0)
+                      text += std::string(" with ") + each;
+                  return text;
+                })});
+  is.push_back({"schedule", nameOf(train.schedule.kind)});
+  is.push_back({"schedule.at", listed(train.schedule.at, [](int64_t at) { return std::to_string(at); })});
+  is.push_back({"clip", std::string(train.clipNorm > 0 ? "norm" : "") + (train.clipNorm > 0 && train.clipValue > 0 ? ", " : "") +
+                            (train.clipValue > 0 ? "value" : "")});
+  if (is.back().second.empty())
+    is.back().second = "none";
+  is.push_back({"averages", train.hasEma ? "yes" : "no"});
+  is.push_back({"frozen", listed(program.parameters, [](const Parameter &p) { return p.frozen ? p.path : std::string(); })});
+  std::string how = sources[data.source];
+  if (data.window)
+    how += " of " + std::to_string(data.window) + " every " + std::to_string(data.stride);
+  is.push_back({"data", how + (data.shuffle ? ", shuffled" : ", in order")});
+  is.push_back({"fields", listed(data.fields, [](const Field &f) {
+                  return f.name + (f.scale == 1 ? std::string() : llvm::formatv(" scale {0}", f.scale).str());
+                })});
+  d.besides.push_back({"metrics", listed(program.metrics, [](const NamedValue &m) { return m.name; })});
+  d.besides.push_back({"every", listed(train.every, [](const Every &e) {
+                       static const char *kinds[] = {"eval", "checkpoint", "log"};
+                       return std::string(kinds[e.kind]) + " every " + (e.steps ? std::to_string(e.steps) : std::string("epoch"));
+                     })});
+  return d;
+}
+
+} // namespace cinch

@@ -1,0 +1,119 @@
+// InitFile.cpp: see InitFile.h.
+#include "runtime/InitFile.h"
+#include "runtime/Checkpoint.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include "runtime/TensorFile.h"
+#include <string.h>
+
+namespace cinch::rt {
+
+namespace {
+
+// Names, as many lines of them as it takes.
+class NameList {
+public:
+  explicit NameList(const char *title) : title(title) {}
+  void add(const char *name) {
+    if (line.size && line.size + strlen(name) > 110)
+      flush();
+    line.add("%s%s", line.size ? ", " : "", name);
+  }
+  void flush() {
+    if (line.size)
+      say("  %-10s %s", title, line.data);
+    line = Text();
+    title = "";
+  }
+
+private:
+  const char *title;
+  Text line;
+};
+
+void addName(void *closure, const char *name) { static_cast<NameList *>(closure)->add(name); }
+
+void list(const char *path, TensorFile &file, const TensorList &tensors, const Taking &taking) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < tensors.count; ++i)
+    found += tensors.items[i].found;
+  say("%s: %lld of %lld tensors loaded", path, (long long)found, (long long)tensors.count);
+  NameList loaded("loaded"), missing("missing"), unexpected("unexpected");
+  for (int64_t i = 0; i < tensors.count; ++i)
+    if (tensors.items[i].found)
+      loaded.add(tensors.items[i].name);
+  loaded.flush();
+  for (int64_t i = 0; i < tensors.count; ++i)
+    if (!tensors.items[i].found)
+      missing.add(tensors.items[i].name);
+  missing.flush();
+  file.unexpected(tensors, taking, addName, &unexpected);
+  unexpected.flush();
+  if (found < tensors.count)
+    say("what is missing keeps its initial values");
+}
+
+const NameMap *mapNamed(const char *name) {
+  const Meta &meta = run.meta;
+  Text names;
+  for (const NameMap &map : meta.names) {
+    if (strcmp(map.name, name) == 0)
+      return &map;
+    names.add("%s%s", names.size ? ", " : "", map.name);
+  }
+  if (!names.size)
+    fail(kUsage, "--names %s: the program has no `names` block", name);
+  fail(kUsage, "--names %s: there is no such map; the program has %s", name, names.data);
+}
+
+void load(const char *path, const Taking &taking) {
+  TensorList &tensors = parameterTensors();
+  TensorFile file;
+  Problem problem;
+  if (!file.open(path, tensors, taking, problem) || !file.verify(problem) || !file.load(tensors, problem)) {
+    bool other = !taking.names && run.meta.names.size && !file.info.kind[0];
+    fail(kData, "%s: %s%s%s%s", path, problem.text, other ? " (a file of another framework is read with --names " : "",
+         other ? run.meta.names[0].name : "", other ? ")" : "");
+  }
+  if (taking.partial && !run.options.quiet)
+    list(path, file, tensors, taking);
+}
+
+} // namespace
+
+bool loadInitFile() {
+  const Meta &meta = run.meta;
+  const Options &options = run.options;
+  Taking taking;
+  taking.ignored = "optimizer/";
+  taking.partial = options.partial;
+  if (options.names && !options.init)
+    fail(kUsage, "--names says what parameters are called in the file of --init; name one");
+  if (options.names)
+    taking.names = mapNamed(options.names);
+  if (options.init) {
+    load(options.init, taking);
+    return true;
+  }
+  if (!meta.initFile) {
+    if (options.partial)
+      fail(kUsage, "--partial says how the file of --init is read; name one");
+    return false;
+  }
+  if (meta.initNames >= 0)
+    taking.names = &meta.names[meta.initNames];
+  Path path;
+  joinPath(path, options.data, meta.initFile);
+  load(path.text, taking);
+  if (!options.quiet)
+    say("parameters from %s", path.text);
+  return true;
+}
+
+void loadParameterFile(const char *path) {
+  Taking taking;
+  taking.ignored = "optimizer/";
+  load(path, taking);
+}
+
+} // namespace cinch::rt

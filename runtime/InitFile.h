@@ -1,0 +1,15 @@
+// InitFile.h: parameters from a safetensors file: of this program, of a like one, or of another framework.
+#ifndef CINCH_RUNTIME_INITFILE_H
+#define CINCH_RUNTIME_INITFILE_H
+
+namespace cinch::rt {
+
+// Brings the parameters of --init FILE or, without it, of `init` of the program into the arena, through --names and with
+// --partial as they say; false: neither is given. Leaves with kData if the file does not fit, kUsage if the flags do not.
+bool loadInitFile();
+
+// The parameters of a file that this program has written itself; leaves with kData if it does not fit.
+void loadParameterFile(const char *path);
+
+} // namespace cinch::rt
+#endif

@@ -1,0 +1,326 @@
+// Values.cpp: see Values.h.
+#include "runtime/Values.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include "runtime/TensorFile.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+namespace {
+
+bool seedGiven = false, stepsGiven = false;
+uint64_t fileSeed = 0;
+int64_t fileSteps = 0; // of the program itself, from its epochs or not
+
+// A number as the language writes it: digits, perhaps a point with digits behind it, perhaps an exponent.
+bool readNumber(const char *text, double &value) {
+  const char *at = text;
+  auto digits = [&] {
+    const char *begin = at;
+    while (*at >= '0' && *at <= '9')
+      ++at;
+    return at > begin;
+  };
+  if (!digits() || (*at == '.' && (++at, !digits())))
+    return false;
+  if (*at == 'e' || *at == 'E') {
+    ++at;
+    if (*at == '+' || *at == '-')
+      ++at;
+    if (!digits())
+      return false;
+  }
+  if (*at)
+    return false;
+  value = strtod(text, nullptr);
+  return __builtin_isfinite(value);
+}
+
+bool holds(RunValue::Kind kind, double value) {
+  bool whole = value <= 0x1p53 && value == double(int64_t(value));
+  switch (kind) {
+  case RunValue::AtLeast0: return value >= 0;
+  case RunValue::Positive: return value > 0;
+  case RunValue::Below1: return value >= 0 && value < 1;
+  case RunValue::Count: return whole && value >= 1;
+  case RunValue::Whole: return whole && value >= 0;
+  }
+  return false;
+}
+
+const char *nameOf(RunValue::Kind kind) {
+  static const char *names[] = {"a number of at least 0", "a number above 0", "a number in [0, 1)",
+                                "a whole number of at least 1", "a whole number of at least 0"};
+  return names[int(kind)];
+}
+
+// How a value is called alone: `lr`, and that of the second optimizer that has one `lr.2`.
+void labelOf(int64_t number, char (&label)[48]) {
+  const List<RunValue> &values = run.meta.values;
+  int same = 1;
+  for (int64_t i = 0; i < number; ++i)
+    same += strcmp(values[i].key, values[number].key) == 0;
+  snprintf(label, sizeof label, same > 1 ? "%s.%d" : "%s", values[number].key, same);
+}
+
+void setValue(const char *written, const char *key, const char *text) {
+  Meta &meta = run.meta;
+  double value = 0;
+  bool number = readNumber(text, value), any = false;
+  for (int64_t i = 0; i < meta.values.size; ++i) {
+    RunValue &each = meta.values[i];
+    char label[48];
+    labelOf(i, label);
+    if (strcmp(each.key, key) != 0 && strcmp(label, key) != 0)
+      continue;
+    any = true;
+    if (!number || !holds(each.kind, value))
+      fail(kUsage, "--set %s: `%s` must be %s, as in a program", written, key, nameOf(each.kind));
+    if (each.zeroDecides && (value == 0) != (each.file == 0)) {
+      char now[40];
+      fail(kUsage,
+           "--set %s: this program was compiled with %s %s, and whether that is 0 makes another computation; compile again, "
+           "with --set %s",
+           written, key, exact(now, each.file, false), written);
+    }
+    each.now = value;
+    each.given = true;
+  }
+  if (any)
+    return;
+  static const char *const compiled[] = {"grain", "precision", "momentum", "decay", "clip", "clip_value", "eps", "alpha",
+                                         "beta1", "beta2", "ema", "end", "power", "factor"};
+  for (int i = 0; i < int(sizeof compiled / sizeof *compiled); ++i)
+    if (const char *each = compiled[i]; strcmp(each, key) == 0)
+      fail(kUsage, "--set %s: `%s` %s; change the program and compile again", written, key,
+           strcmp(key, "grain") == 0 || strcmp(key, "precision") == 0 ? "is decided when compiling" : "is no value of this program");
+  const char *nearest = nullptr;
+  int least = 4;
+  auto offer = [&](const char *known) {
+    int distance = editDistance(key, known);
+    if (distance < least)
+      least = distance, nearest = known;
+  };
+  for (const RunValue &each : meta.values)
+    offer(each.key);
+  offer("seed");
+  offer("steps");
+  offer("epochs");
+  fail(kUsage, "--set %s: unknown key `%s`%s%s%s (`info` lists them)", written, key, nearest ? "; did you mean `" : "",
+       nearest ? nearest : "", nearest ? "`?" : "");
+}
+
+void setSeed(const char *written, const char *text) {
+  char *end;
+  errno = 0;
+  unsigned long long seed = strtoull(text, &end, 10);
+  if (text[0] < '0' || text[0] > '9' || *end || errno)
+    fail(kUsage, "--set %s: the seed must be a whole number below 2^64", written);
+  run.meta.seed = seed;
+  seedGiven = true;
+}
+
+void setLength(const char *written, const char *key, const char *text, int64_t &length, int64_t &other) {
+  double value;
+  if (!readNumber(text, value) || !holds(RunValue::Count, value))
+    fail(kUsage, "--set %s: `%s` must be a whole number of at least 1", written, key);
+  length = int64_t(value);
+  other = 0;
+  stepsGiven = true;
+}
+
+const char *noteOf(const List<Note> &notes, const char *kind, const char *key) {
+  char name[64];
+  snprintf(name, sizeof name, "%s.%s", kind, key);
+  for (const Note &note : notes)
+    if (strcmp(note.key, name) == 0)
+      return note.text;
+  return "";
+}
+
+void add(List<Note> &notes, const char *kind, const char *key, const char *text) {
+  Note &note = notes.add();
+  snprintf(note.key, sizeof note.key, "%s.%s", kind, key);
+  snprintf(note.text, sizeof note.text, "%s", text);
+}
+
+// What becomes of one value when a checkpoint is resumed from.
+enum class Fate { Same, AsCheckpoint, AsGiven, Unclear };
+// `then`: of the run that saved it, and of its program; `now`: of this program, and as --set says.
+Fate fateOf(const char *runThen, const char *fileThen, const char *fileNow, bool given, const char *givenNow) {
+  if (given)
+    return strcmp(givenNow, runThen) == 0 ? Fate::Same : Fate::AsGiven;
+  if (strcmp(fileNow, runThen) == 0)
+    return Fate::Same;
+  return strcmp(fileNow, fileThen) == 0 ? Fate::AsCheckpoint : Fate::Unclear;
+}
+
+void sayLine(const char *what, const char *then, const char *now, const char *why) {
+  if (!run.options.quiet)
+    say("  %s: %s in the checkpoint, %s here%s", what, then, now, why);
+}
+
+} // namespace
+
+int64_t programSteps(int64_t examples) {
+  const Meta &meta = run.meta;
+  if (!meta.steps && meta.epochs > INT64_MAX / examples)
+    fail(kData, "%lld epochs of %lld examples are too many to count", (long long)meta.epochs, (long long)examples);
+  int64_t steps = meta.steps ? meta.steps : meta.epochs * examples / meta.batch;
+  if (!stepsGiven)
+    fileSteps = steps;
+  return steps;
+}
+
+void applySettings() {
+  Meta &meta = run.meta;
+  fileSeed = meta.seed;
+  fileSteps = meta.steps;
+  for (const char *written : run.options.settings) {
+    const char *equal = strchr(written, '=');
+    char key[64];
+    const char *name = strncmp(written, "train.", 6) == 0 ? written + 6 : written;
+    if (!equal || equal == name)
+      fail(kUsage, "--set expects KEY=VALUE, got `%s`", written);
+    snprintf(key, sizeof key, "%.*s", int(equal - name < 63 ? equal - name : 63), name);
+    if (strcmp(key, "seed") == 0)
+      setSeed(written, equal + 1);
+    else if (strcmp(key, "steps") == 0)
+      setLength(written, key, equal + 1, meta.steps, meta.epochs);
+    else if (strcmp(key, "epochs") == 0)
+      setLength(written, key, equal + 1, meta.epochs, meta.steps);
+    else
+      setValue(written, key, equal + 1);
+  }
+}
+
+void storeValues() {
+  run.context.words[kSeed] = int64_t(run.meta.seed);
+  for (const RunValue &value : run.meta.values)
+    memcpy(&run.context.words[kRunValues + value.place], &value.now, 8);
+}
+
+void takeNotes(List<Note> &notes) {
+  char label[48], number[40];
+  for (int64_t i = 0; i < run.meta.values.size; ++i) {
+    labelOf(i, label);
+    add(notes, "run", label, exact(number, run.meta.values[i].now, false));
+    add(notes, "file", label, exact(number, run.meta.values[i].file, false));
+  }
+  const uint64_t seeds[] = {run.meta.seed, fileSeed};
+  const int64_t steps[] = {run.horizon, fileSteps};
+  static const char *const kinds[] = {"run", "file"};
+  for (int i = 0; i < 2; ++i) {
+    snprintf(number, sizeof number, "%llu", (unsigned long long)seeds[i]);
+    add(notes, kinds[i], "seed", number);
+    snprintf(number, sizeof number, "%lld", (long long)steps[i]);
+    add(notes, kinds[i], "steps", number);
+  }
+  for (const Described &each : run.meta.described)
+    add(notes, "is", each.key, each.text);
+}
+
+void adoptValues(const char *checkpoint, const List<Note> &notes) {
+  Meta &meta = run.meta;
+  Text unclear, flags;
+  auto differs = [&](const char *what, const char *key, const char *then, const char *now) {
+    unclear.add("\n  %s: %s in the checkpoint, %s here", what, then, now);
+    flags.add(" --set %s=%s", key, now);
+  };
+  for (int64_t i = 0; i < meta.values.size; ++i) {
+    RunValue &value = meta.values[i];
+    char label[48], file[40], given[40];
+    labelOf(i, label);
+    const char *then = noteOf(notes, "run", label);
+    if (!then[0])
+      continue;
+    switch (fateOf(then, noteOf(notes, "file", label), exact(file, value.file, false), value.given,
+                   exact(given, value.now, false))) {
+    case Fate::Same: break;
+    case Fate::AsGiven: sayLine(label, then, given, " (--set)"); break;
+    case Fate::AsCheckpoint:
+      value.now = strtod(then, nullptr);
+      if (!run.options.quiet)
+        say("  %s: %s, as in the checkpoint (%s in the program)", label, then, file);
+      break;
+    case Fate::Unclear: differs(label, label, then, file); break;
+    }
+  }
+  char file[40], given[40];
+  const char *then = noteOf(notes, "run", "steps");
+  snprintf(file, sizeof file, "%lld", (long long)fileSteps);
+  snprintf(given, sizeof given, "%lld", (long long)run.horizon);
+  if (then[0])
+    switch (fateOf(then, noteOf(notes, "file", "steps"), file, stepsGiven, given)) {
+    case Fate::Same: break;
+    case Fate::AsGiven: sayLine("steps", then, given, " (--set)"); break;
+    case Fate::AsCheckpoint:
+      meta.steps = strtoll(then, nullptr, 10);
+      meta.epochs = 0;
+      stepsGiven = true; // by the checkpoint: what the program says stays known
+      if (!run.options.quiet)
+        say("  steps: %s, as in the checkpoint (%s in the program)", then, file);
+      break;
+    case Fate::Unclear: differs("steps", "steps", then, file); break;
+    }
+  then = noteOf(notes, "run", "seed");
+  snprintf(file, sizeof file, "%llu", (unsigned long long)fileSeed);
+  snprintf(given, sizeof given, "%llu", (unsigned long long)meta.seed);
+  if (then[0])
+    switch (fateOf(then, noteOf(notes, "file", "seed"), file, seedGiven, given)) {
+    case Fate::Same: break;
+    case Fate::AsCheckpoint: meta.seed = strtoull(then, nullptr, 10); break;
+    case Fate::AsGiven:
+    case Fate::Unclear:
+      fail(kData,
+           "the checkpoint %s was trained with another seed:\n  seed: %s in the checkpoint, %s here\nIts examples and random "
+           "draws would not go on; bring the old seed back, or start from its parameters with --init",
+           checkpoint, then, seedGiven ? given : file);
+    }
+  if (unclear.size)
+    fail(kData, "the program's values are not those of the checkpoint %s:%s\nGo on with the new ones:%s; or with the old ones: "
+                "--set them so",
+         checkpoint, unclear.data, flags.data);
+  for (const Described &each : meta.described) {
+    const char *before = noteOf(notes, "is", each.key);
+    if (!each.decides && before[0] && strncmp(before, each.text, sizeof Note().text - 1) != 0)
+      sayLine(each.key, before, each.text, "; the numbers of the training do not depend on it");
+  }
+}
+
+void refuseProgram(const char *checkpoint, const List<Note> &notes, const char *problem) {
+  Text text;
+  for (const Described &each : run.meta.described) {
+    const char *before = noteOf(notes, "is", each.key);
+    if (each.decides && before[0] && strncmp(before, each.text, sizeof Note().text - 1) != 0)
+      text.add("\n  %s: %s in the checkpoint, %s here", each.key, before, each.text);
+  }
+  if (problem[0])
+    text.add("\n  %s", problem);
+  if (!text.size)
+    text.add("\n  the model, the loss or the types of the data: the step computes something else");
+  fail(kData,
+       "the checkpoint %s is of another program; what differs:%s\nIts training cannot go on here; its parameters can be where "
+       "this one starts: --init %s, with --partial if only some of them fit",
+       checkpoint, text.data, checkpoint);
+}
+
+void listValues() {
+  const Meta &meta = run.meta;
+  Text line;
+  char label[48], number[40];
+  for (int64_t i = 0; i < meta.values.size; ++i) {
+    labelOf(i, label);
+    line.add("%s%s %s", line.size ? ", " : "", label, exact(number, meta.values[i].file, false));
+  }
+  line.add("%sseed %llu, %s %lld", line.size ? ", " : "", (unsigned long long)meta.seed, meta.steps ? "steps" : "epochs",
+           (long long)(meta.steps ? meta.steps : meta.epochs));
+  say("values       %s", line.data);
+  say("             another one: --set KEY=VALUE");
+}
+
+} // namespace cinch::rt
