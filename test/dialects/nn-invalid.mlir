@@ -267,3 +267,37 @@ func.func @group_mean_of_no_examples(%x: tensor<4x6xf32>) {
   %0 = nn.group_mean %x group 2 : tensor<4x6xf32>
   return
 }
+
+// -----
+// C2
+func.func @parts(%h: tensor<4x8xf32>, %x: tensor<3x4x8xf32>) {
+  // expected-error @+1 {{has no 2 parts along its first axis}}
+  %r = nn.scan trips 2 from(%h) slices(%x) : (tensor<4x8xf32>, tensor<3x4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>):
+    nn.yield %a : tensor<4x8xf32>
+  }
+  return
+}
+
+// -----
+// C3
+func.func @carried(%h: tensor<4x8xf32>, %x: tensor<2x4x8xf32>) {
+  // expected-error @+1 {{has body arguments that differ from its operands}}
+  %r = nn.scan trips 2 from(%h) slices(%x) : (tensor<4x8xf32>, tensor<2x4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%a: tensor<8xf32>, %b: tensor<4x8xf32>):
+    nn.yield %b : tensor<4x8xf32>
+  }
+  return
+}
+
+// -----
+// C4
+func.func @sums(%h: tensor<8xf32>, %x: tensor<2x4x8xf32, #nn.batch<1>>) {
+  %r = nn.scan trips 2 from(%h) slices(%x) : (tensor<8xf32>, tensor<2x4x8xf32, #nn.batch<1>>) -> tensor<8xf32> {
+  ^bb0(%a: tensor<8xf32>, %b: tensor<4x8xf32, #nn.batch<0>>):
+    // expected-error @+1 {{sums over the batch inside a loop}}
+    %s = nn.reduce sum %b [0] : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<8xf32>
+    nn.yield %s : tensor<8xf32>
+  }
+  return
+}

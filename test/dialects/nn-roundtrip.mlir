@@ -121,3 +121,23 @@ func.func @updates(%p: tensor<4x3xf32>, %m: tensor<4x3xf32>, %v: tensor<4x3xf32>
   %7, %8, %9 = nn.update %p, %p lr %2 state %m, %v by <adamw, lr = 0.1, betas = (0.9, 0.99), decay = 0.1> : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<f64>, tensor<4x3xf32>, tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>)
   return
 }
+
+// CHECK-LABEL: func.func @loop
+// CHECK: nn.scan trips 3 reverse from(%{{.*}}) slices(%{{.*}}, %{{.*}}) before(%{{.*}}) first(%{{.*}}) with(%{{.*}})
+// CHECK-NEXT: ^bb0(%{{.*}}: tensor<4x8xf32, #nn.batch<0>>, %{{.*}}: tensor<4x8xf32, #nn.batch<0>>, %{{.*}}: tensor<2x4x8xf32, #nn.batch<1>>,
+// CHECK: nn.yield
+func.func @loop(%h: tensor<4x8xf32, #nn.batch<0>>, %x: tensor<3x4x8xf32, #nn.batch<1>>, %y: tensor<6x4x8xf32, #nn.batch<1>>, %w: tensor<8xf32>)
+    -> (tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>) {
+  %r:3 = nn.scan trips 3 reverse from(%h) slices(%x, %y) before(%x) first(%h) with(%w)
+      : (tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>, tensor<3x4x8xf32, #nn.batch<1>>,
+         tensor<4x8xf32, #nn.batch<0>>, tensor<8xf32>)
+        -> (tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>) {
+  ^bb0(%a: tensor<4x8xf32, #nn.batch<0>>, %b: tensor<4x8xf32, #nn.batch<0>>, %c: tensor<2x4x8xf32, #nn.batch<1>>,
+       %d: tensor<4x8xf32, #nn.batch<0>>, %v: tensor<8xf32>):
+    %s = nn.add %a, %b : tensor<4x8xf32, #nn.batch<0>>
+    %p = nn.mul %s, %d : tensor<4x8xf32, #nn.batch<0>>
+    %q = nn.neg %c : tensor<2x4x8xf32, #nn.batch<1>>
+    nn.yield %s, %p, %q : tensor<4x8xf32, #nn.batch<0>>, tensor<4x8xf32, #nn.batch<0>>, tensor<2x4x8xf32, #nn.batch<1>>
+  }
+  return %r#0, %r#1, %r#2 : tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>
+}
