@@ -3,7 +3,7 @@
 share of planning in the compile time of the examples and of GPT-2's shape under several budgets, and what depth and odd numbers cost:
 many layers, many operands, many parameters, a prime batch.
 
-    bench/compile.py [--quick] [--rounds N]
+    bench/compile.py [--quick] [--rounds N] [--numbers]
 
 The search over micro-batches and recomputation is part of it: the budget, 8 GiB for 12 blocks, grows with the blocks. Medians of
 rounds. Planning is what a compilation takes that stops behind it, less one that stops before it, in seconds of the processor.
@@ -141,7 +141,12 @@ def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one block and four, narrow, one round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--numbers", action="store_true", help="only what depth and odd numbers cost")
     arguments = parser.parse_args()
+    if arguments.numbers:
+        for name, figure in odd_numbers(arguments.quick).items():
+            programs.result(name, figure)
+        return
     if arguments.quick:
         blocks, per_block, narrow, rounds = [1, 4], 64, ["-D", "D=64", "-D", "A=2", "-D", "T=32", "-D", "V=500", "-D", "B=4"], 1
     else:

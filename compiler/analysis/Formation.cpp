@@ -174,7 +174,7 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
       // The anchor has to be there when the kernel is built.
       if (!tracer.computed.contains(anchor.getDefiningOp()))
         return false;
-      blocker = readTooLate(stores, at, tracer, [&](Value value) { return number.contains(value) ? number.lookup(value) : -1; });
+      blocker = readTooLate(stores, at, tracer, reads.getArrayRef());
       if (blocker)
         return false;
       trial.reads = std::move(reads);
@@ -187,14 +187,16 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
   return true;
 }
 
-Value Formation::readTooLate(ArrayRef<Value> stores, int at, const LoopTracer &tracer, llvm::function_ref<int(Value)> bufferOf) {
+Value Formation::readTooLate(ArrayRef<Value> stores, int at, const LoopTracer &tracer, ArrayRef<Value> reads) {
   if (!home.count(stores.front()))
     return {};
-  for (BlockArgument argument : func::FuncOp(function).getArguments()) {
+  SmallVector<std::pair<BlockArgument, int>> arguments; // that are read, and which buffers they are
+  for (auto [buffer, value] : llvm::enumerate(reads))
+    if (auto argument = dyn_cast<BlockArgument>(value); argument && updated.contains(argument))
+      arguments.push_back({argument, int(buffer)});
+  llvm::sort(arguments, [](auto &a, auto &b) { return a.first.getArgNumber() < b.first.getArgNumber(); });
+  for (auto [argument, buffer] : arguments) {
     Value next = updated.lookup(argument);
-    int buffer = next ? bufferOf(argument) : -1;
-    if (buffer < 0)
-      continue;
     const Value *own = llvm::find(stores, next);
     auto written = producer.find(next);
     if (own != stores.end() ? readsWhereItWrites(tracer.spec, buffer, int(1000 + (own - stores.begin())))
@@ -204,12 +206,12 @@ Value Formation::readTooLate(ArrayRef<Value> stores, int at, const LoopTracer &t
       Value copied = isa<nn::NewStateOp>(op) ? op->getOperand(0) : Value();
       while (copied && copied.getDefiningOp() && isView(copied.getDefiningOp()))
         copied = copied.getDefiningOp()->getOperand(0);
-      if (copied == argument) // nothing is computed on the way: what is read is copied
+      if (copied == Value(argument)) // nothing is computed on the way: what is read is copied
         return op->getOperand(0);
       if (!isView(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
             while (operand.getDefiningOp() && isView(operand.getDefiningOp()))
               operand = operand.getDefiningOp()->getOperand(0);
-            return operand == argument;
+            return operand == Value(argument);
           }) && !llvm::is_contained(stores, op->getResult(0)))
         return op->getResult(0);
     }

@@ -57,7 +57,7 @@ private:
   bool tryOwn(KernelGroup &group, mlir::Operation *op, const Extent &extent, mlir::Value &blocker);
   // Updates run one after the other and in place. So a group of updates may read a parameter or a state that no earlier group
   // updates, and its own where it is written. Otherwise: the value to store before, on the way from what is read too late.
-  mlir::Value readTooLate(mlir::ArrayRef<mlir::Value> stores, int at, const LoopTracer &, llvm::function_ref<int(mlir::Value)> bufferOf);
+  mlir::Value readTooLate(mlir::ArrayRef<mlir::Value> stores, int at, const LoopTracer &, llvm::ArrayRef<mlir::Value> reads);
   bool sameDomain(mlir::Value a, mlir::Value b) const;
   bool rowsOf(mlir::Value rows, mlir::Value anchor) const;
   int partOf(mlir::Operation *op) const { return sweeps.part.lookup(op); }

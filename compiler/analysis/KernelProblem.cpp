@@ -149,7 +149,7 @@ bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref
   analysis::describe(op, kernel);
   kernel.cheap = kindOf(op) == KernelKind::Loop;
   if (kindOf(op) == KernelKind::Scan)
-    return describeScan(op, inLoop, kernel);
+    return describeScan(op, inLoop, inMemory, bufferOf, kernel);
   const Specs *specs = find(op, inLoop);
   if (!specs) {
     error = "a kernel has no spec at some micro-batch: " + kernel.name;
@@ -180,10 +180,44 @@ int64_t ScanProblem::slotBytes(int64_t microbatch) const {
   return bytes;
 }
 
-bool KernelProblems::describeScan(plan::KernelOp op, bool inLoop, solve::Kernel &kernel) {
+// Does a trip read its part of the slice `read` only before it writes its part of the stacked result `written`? Then the result may take the
+// bytes of the operand, part by part.
+static bool diesPartByPart(nn::ScanOp scan, unsigned read, Value written) {
+  Value part = scan.part(read);
+  Operation *writer = written.getDefiningOp();
+  return llvm::all_of(part.getUsers(), [&](Operation *user) {
+    return user->getBlock() == writer->getBlock() && user->isBeforeInBlock(writer);
+  });
+}
+
+static void findPartByPart(plan::KernelOp op, llvm::function_ref<Value(Value)> inMemory, KernelProblems::BufferOf bufferOf,
+                           solve::Kernel &kernel) {
+  nn::ScanOp scan = scanOf(op);
+  Block &body = op.getBody().front();
+  for (auto [result, returned] : llvm::zip(op.getOutputs(), body.getTerminator()->getOperands())) {
+    unsigned number = cast<OpResult>(returned).getResultNumber();
+    if (number < scan.carriedCount())
+      continue;
+    Value written = scan.yield()->getOperand(number);
+    for (auto [i, slice] : llvm::enumerate(scan.getSlices())) {
+      auto argument = dyn_cast<BlockArgument>(slice);
+      Value read = argument ? inMemory(op.getInputs()[argument.getArgNumber()]) : Value();
+      bool once = argument && llvm::count(scan->getOperands(), slice) == 1 && llvm::count(op.getInputs(), op.getInputs()[argument.getArgNumber()]) == 1;
+      if (!once || !read.getDefiningOp<plan::KernelOp>() || read.getType() != result.getType() || batchAxisOf(read) < 0)
+        continue;
+      if (diesPartByPart(scan, unsigned(i), written))
+        kernel.inPlace.push_back({bufferOf(result), bufferOf(read)});
+    }
+  }
+}
+
+bool KernelProblems::describeScan(plan::KernelOp op, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
+                                  solve::Kernel &kernel) {
   std::unique_ptr<ScanProblem> problem = buildTrip(scanOf(op), inLoop, kernel);
   if (!problem)
     return false;
+  if (inLoop)
+    findPartByPart(op, inMemory, bufferOf, kernel);
   int64_t unit = int64_t(64) * context.threads; // scratch is counted a thread
   for (int64_t b : microbatches)
     kernel.scratch.exactly.push_back({b, (problem->scratchBytes(b) + unit - 1) / unit * 64});

@@ -55,7 +55,7 @@ private:
   };
   const Specs *find(plan::KernelOp, bool inLoop);
   void findInPlace(plan::KernelOp, const Specs &, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
-  bool describeScan(plan::KernelOp, bool inLoop, solve::Kernel &);
+  bool describeScan(plan::KernelOp, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   std::unique_ptr<ScanProblem> buildTrip(nn::ScanOp, bool inLoop, solve::Kernel &trips);
 
   KernelContext context;

@@ -2,9 +2,11 @@
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/Allowance.h"
 #include "compiler/phases/ProgramHash.h"
+#include "compiler/solve/StepBound.h"
 
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
+#include "compiler/transforms/CutLoops.h"
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
@@ -84,7 +86,7 @@ static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
   for (BlockArgument argument : function.getArguments())
     if (function.getArgAttr(argument.getArgNumber(), kind)) {
       auto type = nn::tensorOf(argument);
-      bytes += (type.getNumElements() * int64_t(type.getElementTypeBitWidth() / 8) + 63) / 64 * 64;
+      bytes += solve::roundUp(type.getNumElements() * int64_t(type.getElementTypeBitWidth() / 8));
     }
   return bytes;
 }
@@ -94,7 +96,76 @@ int64_t Compilation::persistentBytes() const {
   return bytesOfArguments(train, nn::kPathAttr) + bytesOfArguments(train, nn::kSlotAttr);
 }
 
+// What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. Each is a step of
+// its own to the planner.
+std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strategy) {
+  std::vector<func::FuncOp> ways{module->lookupSymbol<func::FuncOp>(nn::kTrainName)};
+  bool free = strategy.kind == solve::Strategy::Auto || strategy.kind == solve::Strategy::Optimal;
+  for (int levels : {1, 2}) {
+    if (!free || ways.front().getOps<nn::ScanOp>().empty())
+      break;
+    auto copy = cast<func::FuncOp>(ways.front()->clone());
+    copy.setName((nn::kTrainName + "_in_runs_" + Twine(levels)).str());
+    module->push_back(copy);
+    if (cutLoops(copy, levels))
+      ways.push_back(copy);
+    else
+      copy.erase();
+  }
+  return ways;
+}
+
+// The ladders of several steps together: the plans that no other beats.
+static void join(std::vector<solve::LadderPoint> &ladder, const std::vector<solve::LadderPoint> &other) {
+  ladder.insert(ladder.end(), other.begin(), other.end());
+  llvm::stable_sort(ladder, [](const solve::LadderPoint &a, const solve::LadderPoint &b) {
+    return std::tie(a.arenaBytes, a.seconds) < std::tie(b.arenaBytes, b.seconds);
+  });
+  std::vector<solve::LadderPoint> kept;
+  for (const solve::LadderPoint &point : ladder)
+    if (kept.empty() || point.seconds < kept.back().seconds)
+      kept.push_back(point);
+  ladder = std::move(kept);
+}
+
+DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const DecideOptions &wanted) {
+  DecideOutcome best = decidePlan(ways.front(), wanted);
+  size_t chosen = 0;
+  for (size_t i = 1; i < ways.size() && !best.internal && best.result.error.empty(); ++i) {
+    // Computing trips again costs time: nothing beats a plan that no plan of the plain step beats.
+    bool fastest = best.result.feasible && best.result.plan.seconds <= best.result.secondsBound;
+    if (fastest && !wanted.tradeOff)
+      break;
+    DecideOutcome other = decidePlan(ways[i], wanted);
+    if (other.internal)
+      return other;
+    bool better = other.result.feasible != best.result.feasible ? other.result.feasible
+                  : best.result.feasible ? other.result.plan.seconds < best.result.plan.seconds
+                                         : other.result.smallestArena < best.result.smallestArena;
+    if (!other.result.error.empty())
+      continue;
+    if (better)
+      std::swap(best, other), chosen = i;
+    best.result.smallestArena = std::min(best.result.smallestArena, other.result.smallestArena);
+    best.result.bound = std::min(best.result.bound, other.result.bound);
+    best.result.secondsBound = std::min(best.result.secondsBound, other.result.secondsBound);
+    join(best.tradeOff, other.tradeOff);
+  }
+  loopLevels = int(chosen);
+  for (size_t i = 0; i < ways.size(); ++i)
+    if (i != chosen)
+      ways[i].erase();
+  ways[chosen].setName(nn::kTrainName);
+  return best;
+}
+
 bool Compilation::decide() {
+  solve::Strategy strategy;
+  if (!solve::parseStrategy(options.remat, strategy, refusal)) {
+    refused = true;
+    return true;
+  }
+  std::vector<func::FuncOp> ways = waysToTrain(strategy);
   if (!runPasses([](OpPassManager &functions) { functions.addPass(createFormKernels()); }))
     return false;
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
@@ -113,11 +184,8 @@ bool Compilation::decide() {
   forTrain.search.microbatch = options.microbatch;
   forTrain.tradeOff = options.tradeOff;
   forTrain.planCache = options.planCache;
-  if (!solve::parseStrategy(options.remat, forTrain.search.strategy, refusal)) {
-    refused = true;
-    return true;
-  }
-  step.outcome = decidePlan(train, forTrain);
+  forTrain.search.strategy = strategy;
+  step.outcome = decideTraining(std::move(ways), forTrain);
   if (step.outcome.internal)
     return false;
   step.arenaBytes = step.outcome.result.plan.decision.arenaBytes;
@@ -127,6 +195,17 @@ bool Compilation::decide() {
     return true;
   }
   refused = !step.outcome.result.feasible;
+  if (options.bound && !refused) {
+    const solve::Plan &plan = step.outcome.result.plan;
+    solve::StepBound bound =
+        solve::stepBound(step.outcome.rows.graph, plan.decision.microbatch,
+                         room < 0 ? std::nullopt : std::optional<int64_t>(room), plan.seconds);
+    if (!bound.fault.empty()) {
+      emitError(UnknownLoc::get(&context)) << "internal error: the bound on the time: " << bound.fault;
+      return false;
+    }
+    fixedBound = bound.seconds;
+  }
   int64_t chosen = step.outcome.result.plan.decision.microbatch;
   int64_t roomForOthers = refused ? step.outcome.result.smallestArena : step.arenaBytes;
   entries.push_back(std::move(step));
@@ -262,6 +341,12 @@ bool Compilation::lowerToLLVM() {
   llvm::StringSet<> apart;
   for (const target::KernelObjects::Object &object : kernelObjects.objects)
     apart.insert(object.symbol);
+  said = summary();
+  // All that the object needs is in `kernels` now: LLVM takes the memory of the rest.
+  host.reset();
+  module = nullptr;
+  for (EntryPlan &entry : entries)
+    entry.outcome = {};
   // The only outside calls are those of runtime.h.
   static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
@@ -305,6 +390,8 @@ static std::string secondsText(double seconds) {
 }
 
 std::vector<std::string> Compilation::summary() const {
+  if (!said.empty())
+    return said;
   const EntryPlan &step = entries.front();
   const solve::SearchResult &result = step.outcome.result;
   const solve::Decision &decision = result.plan.decision;
@@ -322,6 +409,9 @@ std::vector<std::string> Compilation::summary() const {
                                   "{3:F1} % of the step (strategy {0})",
                                   result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
                                   100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
+  if (loopLevels > 0)
+    lines.push_back(std::string("loops        states are kept before each run of trips") + (loopLevels > 1 ? ", and before runs of these" : "") +
+                    "; the trips of a run are computed again");
   lines.push_back(llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}, {3} threads", secondsText(result.plan.seconds),
                                 secondsText(result.secondsBound), options.costs.source, options.costs.threads(options.maxThreads)));
   return lines;

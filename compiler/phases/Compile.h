@@ -26,6 +26,7 @@ struct CompileOptions {
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
   bool tradeOff = false;    // the curve of budget against time is wanted
+  bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
   std::string kernelCache;  // folder of objects; "": none
@@ -55,7 +56,7 @@ public:
   bool lower();         // -> lowered: kernels and host code
   // Kernels become objects, on so many threads; without this they stay in the module of `lowerToLLVM`.
   bool compileKernels(int threads);
-  bool lowerToLLVM();   // -> llvm dialect
+  bool lowerToLLVM();   // -> llvm dialect; plans and functions are gone then
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
 
   // Bytes that the budget grants to code, stacks and the runtime beside the arena.
@@ -75,6 +76,7 @@ public:
   std::vector<EntryPlan> entries;
   bool refused = false;
   std::string refusal;      // why, if it is not the budget
+  std::optional<double> fixedBound; // if asked for: seconds that no plan with this micro-batch and these blocks of rows goes below
   std::unique_ptr<HostCode> host;
   target::KernelObjects kernelObjects; // of compileKernels
   std::string programHash;
@@ -83,6 +85,9 @@ private:
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
   kernels::TargetInfo machineTarget() const;
   bool verify(Phase phase);
+  std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
+  // The best of the ways; the others are erased.
+  DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();
   void countOperations();
@@ -92,7 +97,9 @@ private:
   const SourceList &sources;
   CompileOptions options;
   int64_t stateBytes = 0;   // optimizer state, behind the parameters
+  int loopLevels = 0;       // of runs in which loops along an axis compute trips again
   int64_t metadataBytes = 0; // from lowerToLLVM on
+  std::vector<std::string> said; // the summary, likewise
   int64_t operations = 0;   // of all functions
   int64_t differentOperations = 0; // that no other one equals but for its operands: each gets code of its own
 };

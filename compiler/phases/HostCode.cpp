@@ -402,8 +402,8 @@ private:
   }
   // Part number `at` of a stacked operand or result.
   Value part(nn::ScanOp scan, Value stacked, Value at) {
-    auto type = nn::ScanOp::partOf(stacked.getType());
-    int64_t bytes = type.getNumElements() * std::max<int64_t>(8, type.getElementTypeBitWidth()) / 8;
+    auto type = nn::tensorOf(stacked);
+    int64_t bytes = type.getNumElements() / int64_t(scan.getTrips()) * std::max<int64_t>(8, type.getElementTypeBitWidth()) / 8;
     return e.plus(ofOperand(scan, stacked), at, bytes);
   }
   // An operand or result of the loop, as the kernel that it is has it.

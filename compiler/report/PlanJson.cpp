@@ -109,7 +109,7 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
   const DecideOutcome &outcome = compilation.entries.front().outcome;
   const SearchResult &result = outcome.result;
   const Plan &plan = result.plan;
-  const StepGraph &graph = outcome.graph;
+  const StepGraph &graph = outcome.rows.graph;
   const Decision &decision = plan.decision;
   int64_t allowance = compilation.allowance(), accumulators = 0;
   auto at = occupancy(graph, decision);
@@ -175,6 +175,8 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
                 {"kernels", kernelArray(graph, decision)},
                 {"trade_off", std::move(curve)},
                 {"strategies", std::move(named)}};
+  if (compilation.fixedBound)
+    object["fixed_seconds_bound"] = *compilation.fixedBound;
   addTables(object, graph, decision);
   return object;
 }

@@ -85,10 +85,13 @@ static void printRows(llvm::raw_ostream &out, const SourceList &sources, const E
 void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
   const EntryPlan &step = compilation.entries.front();
   const solve::Plan &plan = step.outcome.result.plan;
-  const solve::StepGraph &graph = step.outcome.graph;
+  const solve::StepGraph &graph = step.outcome.rows.graph;
   const solve::Decision &decision = plan.decision;
   for (const std::string &line : compilation.summary())
     out << line << "\n";
+  if (compilation.fixedBound)
+    out << llvm::formatv("bound        {0:F4} s proven for this micro-batch and these blocks of rows; the plan takes {1:F2} % more\n",
+                         *compilation.fixedBound, 100 * (plan.seconds / *compilation.fixedBound - 1));
   out << "\nlargest alive at the peak\n";
   printLive(out, sources, solve::largestLive(graph, plan, plan.peakRun, 10));
   auto kept = solve::keptValues(graph, decision);

@@ -14,6 +14,7 @@
 // blocks is one of the buffers. What is taken for less likely is drawn anew for each seed, and so is how far it goes;
 // every other seed only counts the members, since what is right on one instance misleads on another.
 #include "compiler/solve/Memory.h"
+#include "compiler/solve/Random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +32,7 @@ struct Block {
 class Glue {
 public:
   Glue(const ArenaProblem &p, uint64_t seed)
-      : rng(seed * 0x9e3779b97f4a7c15ull + 1), noise(seed == 1 ? 0 : seed % 3 ? 4 : 2),
+      : random{seed * Random::kSpread + 1}, noise(seed == 1 ? 0 : seed % 3 ? 4 : 2),
         most(seed % 5 == 4 ? 6000 : seed % 2 ? 1000 : 2000), limit(seed % 3 == 1 ? 0.03 : seed % 3 ? 1 : 0.2),
         byMembers(seed % 2 == 0) {
     if (byMembers)
@@ -39,7 +40,7 @@ public:
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const ArenaBuffer &b = p.buffers[i];
       if (b.size > 0)
-        add({(b.size + p.alignment - 1) / p.alignment * p.alignment, {{int(i), 0}}}, b.lower, b.upper);
+        add({roundUp(b.size, p.alignment), {{int(i), 0}}}, b.lower, b.upper);
     }
   }
 
@@ -117,12 +118,8 @@ private:
   double draw() {
     if (noise == 0)
       return 1;
-    double x = fraction() * noise;
+    double x = random.unit() * noise;
     return std::ldexp(1 + (x - double(int(x))), int(x));
-  }
-  double fraction() {
-    rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
-    return double(rng >> 11) / 9007199254740992.0;
   }
 
   void add(Block b, int64_t lower, int64_t upper) {
@@ -192,7 +189,7 @@ private:
         ++from;
       for (size_t k = from; k < rightSums.size() && rightSums[k].sum == l.sum; ++k) {
         const Sum &r = rightSums[k];
-        double chance = byMembers ? std::ldexp(fraction() + 1, __builtin_popcountll(l.members) +
+        double chance = byMembers ? std::ldexp(random.unit() + 1, __builtin_popcountll(l.members) +
                                                                    __builtin_popcountll(r.members))
                                   : draw() * l.subsets * r.subsets / double(l.sum);
         if (chance < best.chance)
@@ -203,7 +200,7 @@ private:
     return best;
   }
 
-  uint64_t rng;
+  Random random;
   double noise; // chances are scaled by up to two to the power of this
   size_t most;  // subsets of a class
   double limit; // fits of a larger chance are not glued

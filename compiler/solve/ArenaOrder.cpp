@@ -6,6 +6,7 @@
 // finds what gluing and branch and bound do not. Half of the buffers are so small that all of them together are less
 // than the waste that is allowed. They would only be in the way, so they are placed last, into what is left.
 #include "compiler/solve/Memory.h"
+#include "compiler/solve/Random.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,22 +15,13 @@ namespace cinch::solve {
 
 namespace {
 
-struct Random { // xorshift64
-  explicit Random(uint64_t seed) : state(0x9e3779b97f4a7c15ull * (seed + 1)) {}
-  uint64_t next() {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return state >> 11;
-  }
-  int64_t below(int64_t n) { return int64_t(next() % uint64_t(std::max<int64_t>(n, 1))); }
-  // Nearly exponentially distributed; no logarithm, which is not the same on every machine.
-  double exponential() {
-    double halvings = 0;
-    for (uint64_t bits = next() | uint64_t(1) << 52; !(bits & 1); bits >>= 1)
-      halvings += 1;
-    return 0.7 * (halvings + double(next()) / 9007199254740992.0);
-  }
-  uint64_t state;
-};
+// Nearly exponentially distributed; no logarithm, which is not the same on every machine.
+double exponential(Random &random) {
+  double halvings = 0;
+  for (uint64_t bits = random.next() | uint64_t(1) << 52; !(bits & 1); bits >>= 1)
+    halvings += 1;
+  return 0.7 * (halvings + random.unit());
+}
 
 // Places buffers in an order, each at the lowest offset that is free over its whole life. What is alive all the time
 // lies at the bottom, as it can in every placement; fixed buffers lie where they are.
@@ -39,7 +31,7 @@ public:
     std::vector<int64_t> times;
     for (const ArenaBuffer &b : p.buffers) {
       times.push_back(b.lower), times.push_back(b.upper);
-      bytes.push_back((b.size + p.alignment - 1) / p.alignment * p.alignment);
+      bytes.push_back(roundUp(b.size, p.alignment));
     }
     std::sort(times.begin(), times.end());
     times.erase(std::unique(times.begin(), times.end()), times.end());
@@ -153,7 +145,7 @@ struct Lowest {
 Lowest squeakyWheel(Placer &placer, uint64_t seed, int64_t &steps, double deadline) {
   constexpr int kPatience = 50, kKicked = 6;
   constexpr int64_t kRank = 1024; // between neighbours of the first order
-  Random random(seed);
+  Random random = Random::seeded(seed);
   Lowest lowest;
   std::vector<int> order = firstOrder(placer, seed), previous;
   int64_t n = int64_t(order.size()), here = INT64_MAX;
@@ -209,7 +201,7 @@ std::vector<int> tight(const Placer &placer) {
 Lowest anneal(Placer &placer, uint64_t seed, int64_t &steps, double deadline) {
   constexpr int kPatience = 3000;
   constexpr double kWarmth = 0.02; // of the least area found
-  Random random(seed);
+  Random random = Random::seeded(seed);
   struct State {
     std::vector<int> order, outside;
     std::vector<int64_t> offsets;
@@ -242,7 +234,7 @@ Lowest anneal(Placer &placer, uint64_t seed, int64_t &steps, double deadline) {
     steps -= n / 4;
     placer.offsets = here.offsets;
     lowest.offer(placer.place(order, size_t(first), steps), placer);
-    if (placer.area < here.area || placer.area - here.area <= random.exponential() * kWarmth * best.area)
+    if (placer.area < here.area || placer.area - here.area <= exponential(random) * kWarmth * best.area)
       here = {order, placer.outside, placer.offsets, placer.area};
     if (here.area < best.area)
       best = here, sinceBetter = 0;

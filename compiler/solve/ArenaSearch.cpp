@@ -13,6 +13,7 @@
 // equal first, by buffers that end there and buffers that start there: a subset-sum test that sees most wrong turns
 // at once.
 #include "compiler/solve/Memory.h"
+#include "compiler/solve/Random.h"
 
 #include <algorithm>
 #include <map>
@@ -41,7 +42,7 @@ public:
     std::vector<int64_t> total(sections, 0);
     for (int i : ids) {
       const ArenaBuffer &b = p.buffers[i];
-      int64_t size = (b.size + p.alignment - 1) / p.alignment * p.alignment;
+      int64_t size = roundUp(b.size, p.alignment);
       items.push_back({size, at(b.lower), at(b.upper), 0, false, 0, 0});
       for (int s = items.back().from; s < items.back().to; ++s)
         total[s] += size;
@@ -99,8 +100,7 @@ private:
     for (size_t i = 0; i < items.size(); ++i) {
       const Item &x = items[i];
       double life = x.to - x.from, size = double(x.size);
-      rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
-      double noise = round < 8 ? 0 : double(rng >> 11) / 9007199254740992.0;
+      double drawn = random.unit(), noise = round < 8 ? 0 : drawn;
       switch (round / 2 % 4) {
       case 0: weight[i] = size * life; break;
       case 1: weight[i] = life; break;
@@ -321,7 +321,7 @@ private:
   int64_t &work;
   double deadline;
   int64_t limit = 0, steps = 0;
-  uint64_t rng = 0x9e3779b97f4a7c15ull;
+  Random random = Random::seeded(0);
   std::vector<int> ids;
   std::vector<Item> items;
   int sections = 0, unplaced = 0, classes = 0;

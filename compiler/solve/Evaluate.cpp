@@ -118,7 +118,7 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
   ArenaLimits enough = limits;
   if (enough.capacity < 0) {
     int64_t bound = lowerBound(problem);
-    enough.capacity = bound + (bound + d.persistentBytes) / 2000 / 64 * 64;
+    enough.capacity = bound + roundDown((bound + d.persistentBytes) / 2000);
   }
   ArenaSolution solution = solve(problem, enough);
   plan.error = verify(problem, solution);

@@ -131,7 +131,7 @@ void Planner::refineMicrobatch(int64_t b) {
   int64_t refused = low - 1;
   for (int i = points - 1; i >= 0; --i) {
     double share = double(i) / points;
-    int64_t target = low + int64_t(double(high - low) * share * share) / 64 * 64;
+    int64_t target = low + roundDown(int64_t(double(high - low) * share * share));
     if (attempt(target))
       continue;
     refused = target;

@@ -9,8 +9,6 @@
 namespace cinch::solve {
 namespace {
 
-int64_t roundUp(int64_t value, int64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
-
 // Bytes alive just after each moment at which something starts or ends.
 std::map<int64_t, int64_t> liveProfile(const ArenaProblem &p) {
   std::map<int64_t, int64_t> delta;

@@ -7,7 +7,8 @@
 #ifndef CINCH_COMPILER_SOLVE_MEMORY_H
 #define CINCH_COMPILER_SOLVE_MEMORY_H
 
-#include <cstdint>
+#include "compiler/solve/Bytes.h"
+
 #include <string>
 #include <vector>
 

@@ -3,9 +3,9 @@
 // of the two runs. It stays where the most that is alive on the whole stretch it could walk is least, and of those
 // places where the sum is. Nothing outside the stretch changes, so the peak never rises.
 #include "compiler/solve/Reorder.h"
+#include "compiler/solve/Random.h"
 
 #include <algorithm>
-#include <random>
 
 namespace cinch::solve {
 namespace {
@@ -119,10 +119,10 @@ public:
       if (!missing[t])
         ready[sweepOf(t)].push_back(t);
     }
-    std::mt19937_64 random(seed);
+    Random random = Random::seeded(seed);
     for (int p = 0; p < n; ++p) {
       std::vector<int> &from = ready[p >= turn];
-      size_t i = size_t(random() % from.size());
+      size_t i = size_t(random.below(int64_t(from.size())));
       int t = from[i];
       from.erase(from.begin() + i);
       result.push_back(kernels[t]);

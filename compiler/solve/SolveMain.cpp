@@ -1,5 +1,5 @@
 // SolveMain.cpp: `solve remat` and `solve arena`: anybody's graphs and buffers from a file, answers on standard output.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
 
 #include "llvm/ADT/DenseMap.h"

@@ -3,7 +3,8 @@
 #ifndef CINCH_COMPILER_SOLVE_STEPGRAPH_H
 #define CINCH_COMPILER_SOLVE_STEPGRAPH_H
 
-#include <cstdint>
+#include "compiler/solve/Bytes.h"
+
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct Buffer {
   int producer = -1;         // kernel that writes it; -1: input
   std::string name;          // for people: "blocks.3.ff.up matmul"
   int line = 0;              // source line, 0: none
-  int64_t bytes(int64_t b) const { return (fixedBytes + perExampleBytes * b + 63) / 64 * 64; }
+  int64_t bytes(int64_t b) const { return roundUp(fixedBytes + perExampleBytes * b); }
 };
 
 enum class Section { Prologue, Loop, Epilogue }; // before, inside, after the micro-batch loop
@@ -72,7 +73,7 @@ struct StepGraph {
   int64_t positions = 1;            // rows of an example
   int threads = 1;
   // Scratch of all threads of a kernel at a micro-batch.
-  int64_t scratchBytes(const Kernel &kernel, int64_t b) const { return (kernel.scratch.at(b) * threads + 63) / 64 * 64; }
+  int64_t scratchBytes(const Kernel &kernel, int64_t b) const { return roundUp(kernel.scratch.at(b) * threads); }
 };
 
 } // namespace cinch::solve

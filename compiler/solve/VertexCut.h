@@ -13,8 +13,8 @@ struct CutNode {
   std::vector<int> operands; // earlier nodes
 };
 
-// The cut of least cost that separates the sources from the nodes `wanted`, which may lie in it; of several such cuts the one nearest to
-// `wanted`, so that the least is computed again. Ascending.
+// The cut of least cost that separates the sources from the nodes `wanted`, which may lie in it; of several such cuts the one nearest to the
+// sources: one wide value is kept rather than the narrow ones that are computed from it, and its gradient may take its bytes. Ascending.
 std::vector<int> cheapestCut(const std::vector<CutNode> &, const std::vector<int> &wanted);
 
 } // namespace cinch::solve

@@ -89,21 +89,36 @@ struct Flags {
   cl::opt<std::string> report{"report", cl::desc("write a page about the plan: what is kept, recomputed, alive when"),
                               cl::value_desc("FILE.html"), COMPILING};
   cl::opt<bool> json{"json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand)};
+  cl::opt<bool> bound{"bound", cl::desc("prove how fast a plan with this micro-batch and these blocks of rows can be; takes seconds"),
+                      cl::cat(category), cl::sub(planCommand)};
   cl::opt<std::string> format{"diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
                                      cl::init("text"), READING};
   cl::opt<std::string> remarks{"remarks",
                                cl::desc("say why, on standard error: plan, remat, kernels or all (a regular expression)"),
                                cl::value_desc("REGEX"), COMPILING};
-  // `solve` reads these itself, remat and arena apart.
+  cl::opt<std::string> cluster{"cluster", cl::desc("plan for these machines; FILE is then a GPT's sizes (compiler/solve/README.md)"),
+                               cl::value_desc("CLUSTER.json"), cl::cat(category), cl::sub(planCommand)};
+  // `solve` reads these itself, each of its commands apart.
 #define SOLVING cl::cat(category), cl::sub(solveCommand)
-  cl::list<std::string> problem{cl::Positional, cl::desc("remat G.json | arena B.csv"), SOLVING};
-  cl::opt<std::string> solveBudget{"budget", cl::desc("remat: most bytes in use"), cl::value_desc("BYTES"), SOLVING};
+  cl::list<std::string> problem{cl::Positional, cl::desc("remat G.json | arena B.csv | stages C.json | cluster MODEL.json"), SOLVING};
+  cl::opt<std::string> solveBudget{"budget", cl::desc("remat: most bytes in use; stages: of each worker"), cl::value_desc("BYTES"),
+                                   SOLVING};
   cl::opt<std::string> solveOrder{"order", cl::desc("remat: of first computations, free or given"), cl::value_desc("ORDER"),
                                   SOLVING};
   cl::opt<std::string> solveCapacity{"capacity", cl::desc("arena: its height"), cl::value_desc("BYTES"), SOLVING};
   cl::opt<std::string> solveTime{"time-limit", cl::desc("for the search"), cl::value_desc("SECONDS"), SOLVING};
   cl::opt<std::string> solveWork{"work-limit", cl::desc("elementary steps of the search; deterministic"), cl::value_desc("N"),
                                  SOLVING};
+  cl::opt<std::string> solveSchedule{"schedule", cl::desc("stages, cluster: naive, gpipe, 1f1b, 2bw, interleaved, zb-h1 or zbv"),
+                                     cl::value_desc("NAME"), SOLVING};
+  cl::opt<std::string> solveStages{"stages", cl::desc("stages: workers"), cl::value_desc("P"), SOLVING};
+  cl::opt<std::string> solveChunks{"chunks", cl::desc("stages, cluster: stages of a worker"), cl::value_desc("V"), SOLVING};
+  cl::opt<std::string> solveMicrobatches{"microbatches", cl::desc("stages: of a step"), cl::value_desc("M"), SOLVING};
+  cl::opt<std::string> solveCluster{"cluster", cl::desc("cluster: the machines"), cl::value_desc("CLUSTER.json"), SOLVING};
+  cl::opt<std::string> solveGrid{"grid", cl::desc("cluster: stages x shards x replicas"), cl::value_desc("PxTxD"), SOLVING};
+  cl::opt<std::string> solveMicrobatch{"microbatch", cl::desc("cluster: examples"), cl::value_desc("N"), SOLVING};
+  cl::opt<std::string> solveRecompute{"recompute", cl::desc("cluster: none, selective or full"), cl::value_desc("WHAT"), SOLVING};
+  cl::opt<bool> solveTable{"table", cl::desc("stages: print the table for people"), SOLVING};
   cl::opt<std::string> color{"color", cl::desc("auto, always or never"), cl::value_desc("WHEN"), cl::init("auto"),
                                     READING, cl::sub(fmtCommand)};
 };
@@ -269,6 +284,17 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (line.input.empty())
     usage(line.command == Command::Explain ? "explain expects an error code, such as E0203"
                                            : "no input file (cinch --help says what to write)");
+  if (f.cluster.getNumOccurrences()) {
+    if (f.cluster.empty())
+      usage("--cluster expects the name of a file");
+    if (StringRef(line.input).ends_with(".cinch"))
+      usage("plan --cluster reads the sizes of a GPT from a JSON file (compiler/solve/README.md), not from a program yet");
+    for (cl::Option *option : std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report})
+      if (option->getNumOccurrences())
+        usage("--" + option->ArgStr + " does not go with --cluster");
+    line.cluster = f.cluster, line.json = f.json;
+    return line;
+  }
   line.output = f.output;
   if (f.budget.getNumOccurrences()) {
     line.budget = parseBytes(f.budget);
@@ -319,6 +345,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (!is_contained(kinds, StringRef(line.emit)))
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
   line.json = f.json;
+  line.bound = f.bound;
   line.profile = f.profile;
   if (f.profile.getNumOccurrences() && line.profile.empty())
     usage("--profile expects the name of a file, or none");

@@ -30,6 +30,8 @@ struct CommandLine {
   std::string emit = "exe";
   Options check;                   // -D, --set
   bool json = false;               // plan --json
+  bool bound = false;              // plan --bound
+  std::string cluster;             // plan --cluster: a file; "": this machine
   bool planCache = true, kernelCache = true;
   std::string profile;             // --profile: a file, "none", or "": the stored one if there is one
   std::string report;              // page to write; "": none

@@ -11,8 +11,10 @@
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/PlanCache.h"
+#include "compiler/solve/cluster/Cluster.h"
+#include "compiler/solve/stages/Split.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -36,6 +38,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 using namespace cinch;
@@ -142,6 +145,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
+  options.bound = line.bound;
   if (!chooseCosts(line, options.costs))
     return 2;
   if (line.planCache)
@@ -216,6 +220,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return kInternal;
   if (stops(Phase::LLVM) || line.emit == "llvm")
     return printModule(line, *compilation.kernels);
+  malloc_trim(0); // of what the planned program held; LLVM asks for blocks of other sizes
   llvm::SmallVector<char> object;
   if (failed(compilation.emitObject(object, line.emit == "asm")))
     return kInternal;
@@ -255,6 +260,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
 
 int main(int argc, char **argv) {
   catchFatalErrors();
+  mallopt(M_ARENA_MAX, 1); // passes over several functions run side by side, and none takes bytes that another one has freed
   CommandLine line = parseCommandLine(argc, argv);
   if (line.command == Command::Solve) {
     std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());
@@ -262,9 +268,15 @@ int main(int argc, char **argv) {
       return solve::solveRematMain(arguments);
     if (!line.rest.empty() && line.rest[0] == "arena")
       return solve::solveArenaMain(arguments);
-    llvm::errs() << "cinch: solve expects remat or arena\n";
+    if (!line.rest.empty() && line.rest[0] == "stages")
+      return solve::solveStagesMain(arguments);
+    if (!line.rest.empty() && line.rest[0] == "cluster")
+      return solve::solveClusterMain(arguments);
+    llvm::errs() << "cinch: solve expects remat, arena, stages or cluster\n";
     return 2;
   }
+  if (line.command == Command::Plan && !line.cluster.empty())
+    return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json);
   if (line.command == Command::Calibrate) {
     std::string self = llvm::sys::fs::getMainExecutable(argv[0], reinterpret_cast<void *>(&runtimeArchive));
     return calibrate::calibrate(self, line.output.empty() ? analysis::defaultProfilePath() : line.output, processors());

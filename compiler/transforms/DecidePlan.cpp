@@ -66,7 +66,7 @@ private:
 
   // Offsets of the buffers that a run reads and writes.
   DenseMap<int, int64_t> offsetsOf(const solve::Run &run) const {
-    const solve::Kernel &kernel = outcome.graph.kernels[run.kernel];
+    const solve::Kernel &kernel = outcome.rows.graph.kernels[run.kernel];
     DenseMap<int, int64_t> offsets;
     for (auto [i, buffer] : llvm::enumerate(kernel.reads))
       offsets[buffer] = decision.instances[run.reads[i]].offset;
@@ -204,7 +204,7 @@ static std::string checkScan(const analysis::ScanProblem &scan, int64_t microbat
 static void remarkOn(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOutcome &outcome) {
   func::FuncOp function = step.function;
   const std::vector<int> &original = outcome.rows.original;
-  const solve::StepGraph &graph = outcome.graph;
+  const solve::StepGraph &graph = outcome.rows.graph;
   const solve::SearchResult &result = outcome.result;
   const solve::Decision &decision = result.plan.decision;
   auto remark = [&](Location loc, StringRef name, StringRef category, const std::string &text) {
@@ -288,13 +288,12 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   auto take = [&](solve::SearchResult result) {
     outcome.result = std::move(result);
     outcome.rows = planner.variant(chosen).rows;
-    outcome.graph = outcome.rows.graph;
   };
   // Empty if the plan is proved.
   auto wrongWithIt = [&]() {
-    solve::ScheduledProgram program = solve::scheduledProgram(outcome.graph, outcome.result.plan.decision);
+    solve::ScheduledProgram program = solve::scheduledProgram(outcome.rows.graph, outcome.result.plan.decision);
     program.peakLive = outcome.result.plan.peakLive;
-    std::string wrong = solve::checkPlan(outcome.graph, program);
+    std::string wrong = solve::checkPlan(outcome.rows.graph, program);
     for (const solve::RowKernel &range : outcome.rows.ranges)
       if (wrong.empty())
         wrong = solve::checkRowKernel(range);
@@ -326,7 +325,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     cache.keep(graphs, options.search, options.orderSeed, {chosen, outcome.result, outcome.tradeOff});
   }
   if (options.tradeOff)
-    outcome.named = solve::namedStrategies(outcome.graph);
+    outcome.named = solve::namedStrategies(outcome.rows.graph);
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
   std::string wrong = wrongWithIt();

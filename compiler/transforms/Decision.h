@@ -57,8 +57,7 @@ struct DecideOptions {
 struct DecideOutcome {
   bool internal = false; // an internal error was reported
   solve::SearchResult result;
-  solve::StepGraph graph;  // of the chosen variant: a range in row blocks is one kernel
-  solve::RowBlocked rows;  // how it came about
+  solve::RowBlocked rows;  // the graph of the chosen variant, where a range in row blocks is one kernel, and how it came about
   // If asked for: the curve of memory against time, and the strategies that have names.
   std::vector<solve::LadderPoint> tradeOff, named;
 };

@@ -139,10 +139,11 @@ private:
   // What leaves the loop: sums that something behind it, or the caller, reads.
   LogicalResult writeSweep(int part) {
     llvm::SetVector<Value> sums;
+    llvm::DenseSet<Value> behind = readBehind(part);
     for (const analysis::KernelGroup &group : formation.groups)
       if (group.part == part)
         for (Value value : group.stores)
-          if (!nn::hasBatch(value) && readBehind(value, part))
+          if (!nn::hasBatch(value) && behind.contains(value))
             sums.insert(value);
     auto loop = plan::MicrobatchesOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
                                              uint64_t(nn::batchOf(function)));
@@ -158,11 +159,13 @@ private:
     return success();
   }
 
-  bool readBehind(Value value, int part) const {
+  // What groups behind a part, or the caller, read.
+  llvm::DenseSet<Value> readBehind(int part) const {
+    llvm::DenseSet<Value> read(exit->operand_begin(), exit->operand_end());
     for (const analysis::KernelGroup &group : formation.groups)
-      if (group.part > part && group.reads.contains(value))
-        return true;
-    return llvm::is_contained(exit->getOperands(), value);
+      if (group.part > part)
+        read.insert(group.reads.begin(), group.reads.end());
+    return read;
   }
 
   LogicalResult writeMarker(analysis::KernelGroup::Kind kind) {

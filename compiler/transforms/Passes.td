@@ -47,6 +47,23 @@ def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
+def CutLoops : Pass<"cut-loops", "::mlir::func::FuncOp"> {
+  let summary = "loops along an axis keep states now and then, and the backward loop computes the trips between them again";
+  let description = [{
+        %h, %all, %kept = nn.scan trips 64 ..                     a part of %kept for every trip
+        %d, %dz = nn.scan trips 64 reverse .. slices(.., %kept)
+     -> runs of 8 trips:
+        %h, %all, %states = nn.scan trips 8 .. { nn.scan trips 8 .. }
+        %d, %dz = nn.scan trips 8 reverse .. before(%states) {
+          %kept = nn.scan trips 8 ..                              from the state before the run
+          nn.scan trips 8 reverse .. slices(.., %kept)
+        }
+    With two levels the inner pair is cut once more. Assumes loops as Differentiate leaves them; no bit changes.
+  }];
+  let options = [Option<"levels", "levels", "int", "1", "1: runs; 2: runs of runs">];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
   let summary = "groups the ops of a function into kernels around one loop over the micro-batches";
   let description = [{

@@ -433,6 +433,9 @@ def NN_ScanOp : Op<NN_Dialect, "scan", [Pure, IsolatedFromAbove, SingleBlock, At
     It yields the next carried values and, behind them, values that are stacked. Results: the carried values after the last trip, then the
     stacked ones with a new first axis.
 
+    A part may also be *several in a row*: of an operand with n * trips parts, the body sees n along the same axis, and n that it yields in
+    a row lie so in the result. The types say which.
+
         %last, %all = nn.scan trips 3 from (%h) slices (%x) : .. {
         ^bb0(%before: tensor<4x8xf32, #nn.batch<0>>, %part: tensor<4x8xf32, #nn.batch<0>>):
           %sum = nn.add %before, %part : tensor<4x8xf32, #nn.batch<0>>
@@ -440,7 +443,7 @@ def NN_ScanOp : Op<NN_Dialect, "scan", [Pure, IsolatedFromAbove, SingleBlock, At
         }
     In `plan` the body is made of kernels.
 
-    C1: trips >= 1. C2: slices and stacks have `trips` parts along their first axis, which is not the batch axis; `firsts` are parts of
+    C1: trips >= 1. C2: slices and stacks have `trips` parts, or n * trips, along their first axis, which is not the batch axis; `firsts` are parts of
     stacks. C3: body arguments, yielded values and results are of the types that this says. C4: an op of the body neither draws nor sums
     over the batch.
   }];
@@ -458,6 +461,9 @@ def NN_ScanOp : Op<NN_Dialect, "scan", [Pure, IsolatedFromAbove, SingleBlock, At
     // The part of a stacked type, and back.
     static ::mlir::RankedTensorType partOf(::mlir::Type stacked);
     static ::mlir::RankedTensorType stackedType(::mlir::Type part, int64_t trips);
+    // The same for parts that are several in a row.
+    static ::mlir::RankedTensorType runOf(::mlir::Type stacked, int64_t trips);
+    static ::mlir::RankedTensorType joinedType(::mlir::Type run, int64_t trips);
 
     ::mlir::Block &block() { return getBody().front(); }
     ::mlir::Operation *yield() { return block().getTerminator(); }

@@ -8,6 +8,14 @@ using namespace mlir;
 
 namespace cinch::nn {
 
+static int64_t tensorFirst(Type type) { return cast<RankedTensorType>(type).getDimSize(0); }
+static RankedTensorType withFirst(Type of, int64_t size) {
+  auto type = cast<RankedTensorType>(of);
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] = size;
+  return tensorType(shape, type.getElementType(), batchAxis(type));
+}
+
 RankedTensorType ScanOp::partOf(Type stacked) {
   auto type = cast<RankedTensorType>(stacked);
   int64_t batch = batchAxis(type);
@@ -22,6 +30,9 @@ RankedTensorType ScanOp::stackedType(Type part, int64_t trips) {
   return tensorType(shape, type.getElementType(), batch < 0 ? -1 : batch + 1);
 }
 
+RankedTensorType ScanOp::runOf(Type stacked, int64_t trips) { return withFirst(stacked, tensorFirst(stacked) / trips); }
+RankedTensorType ScanOp::joinedType(Type run, int64_t trips) { return withFirst(run, tensorFirst(run) * trips); }
+
 double ScanOp::flops() {
   double trip = 0;
   block().walk([&](Cost op) { trip += op.flops(); });
@@ -34,14 +45,21 @@ LogicalResult ScanOp::verify() {
     return emitOpError("needs at least 1 trip, got ") << trips;
   for (ValueRange values : {ValueRange(getSlices()), ValueRange(getStacks())}) // C2
     for (Value value : values)
-      if (auto type = tensorOf(value); type.getRank() < 1 || type.getDimSize(0) != trips || batchAxis(type) == 0)
+      if (auto type = tensorOf(value); type.getRank() < 1 || type.getDimSize(0) % trips || batchAxis(type) == 0)
         return emitOpError("an operand of type ") << type << " has no " << trips << " parts along its first axis";
   if (getStacks().size() != getFirsts().size())
     return emitOpError("has ") << getStacks().size() << " stacks, but " << getFirsts().size() << " first parts";
   SmallVector<Type> arguments(getInits().getTypes());
-  for (Value value : getSlices())
-    arguments.push_back(partOf(value.getType()));
+  for (auto [i, value] : llvm::enumerate(getSlices())) {
+    size_t number = arguments.size();
+    bool inRuns = number < block().getNumArguments() && block().getArgument(unsigned(number)).getType() == runOf(value.getType(), trips);
+    if (!inRuns && tensorFirst(value.getType()) != trips)
+      return emitOpError("slice ") << i << " of type " << value.getType() << " has no " << trips << " parts";
+    arguments.push_back(inRuns ? runOf(value.getType(), trips) : partOf(value.getType()));
+  }
   for (auto [stack, first] : llvm::zip(getStacks(), getFirsts())) {
+    if (tensorFirst(stack.getType()) != trips)
+      return emitOpError("a stack of type ") << stack.getType() << " has no " << trips << " parts";
     arguments.push_back(partOf(stack.getType()));
     if (first.getType() != arguments.back())
       return emitOpError("a first part is of type ") << first.getType() << ", expected " << arguments.back();
@@ -55,7 +73,9 @@ LogicalResult ScanOp::verify() {
   for (unsigned i = 0; i < getNumResults(); ++i) {
     Type want = end.getOperand(i).getType();
     if (i >= carriedCount())
-      want = stackedType(want, trips);
+      want = tensorOf(getResult(i)).getRank() == cast<RankedTensorType>(want).getRank() && cast<RankedTensorType>(want).getRank() > 0
+                 ? joinedType(want, trips)
+                 : stackedType(want, trips);
     else if (want != getInits()[i].getType())
       return emitOpError("yields the carried value ") << i << " of type " << want << ", it began as " << getInits()[i].getType();
     if (getResult(i).getType() != want)
@@ -140,8 +160,12 @@ ScanOp createScan(OpBuilder &builder, Location loc, const ScanParts &parts, Bloc
   separate(yields, unsigned(parts.inits.size()), end, loc);
   YieldOp::create(end, loc, yields);
   SmallVector<Type> results;
-  for (auto [i, value] : llvm::enumerate(yields))
-    results.push_back(i < parts.inits.size() ? Type(value.getType()) : ScanOp::stackedType(value.getType(), parts.trips));
+  for (auto [i, value] : llvm::enumerate(yields)) {
+    bool carried = i < parts.inits.size(), inRuns = !carried && !parts.inRuns.empty() && parts.inRuns[i - parts.inits.size()];
+    results.push_back(carried  ? Type(value.getType())
+                      : inRuns ? ScanOp::joinedType(value.getType(), parts.trips)
+                               : ScanOp::stackedType(value.getType(), parts.trips));
+  }
   auto scan = ScanOp::create(builder, loc, results, parts.inits, parts.slices, parts.stacks, parts.firsts, captures.wholes,
                              uint64_t(parts.trips), parts.reverse);
   scan.getBody().push_back(body);
@@ -154,6 +178,9 @@ static ScanOp rebuilt(ScanOp scan, ValueRange yields, ArrayRef<int> resultOf) {
   SmallVector<Type> results;
   for (auto [i, value] : llvm::enumerate(yields))
     results.push_back(i < scan.carriedCount() ? value.getType() : Type(ScanOp::stackedType(value.getType(), scan.getTrips())));
+  for (auto [i, now] : llvm::enumerate(resultOf))
+    if (now >= 0)
+      results[now] = scan.getResult(unsigned(i)).getType();
   scan.yield()->setOperands(yields);
   auto other = ScanOp::create(builder, scan.getLoc(), results, scan.getInits(), scan.getSlices(), scan.getStacks(), scan.getFirsts(),
                               scan.getWholes(), scan.getTrips(), scan.getReverse());

@@ -13,6 +13,7 @@ struct ScanParts {
   bool reverse = false;
   llvm::SmallVector<mlir::Value> inits, slices, stacks, firsts;
   llvm::SmallVector<mlir::Value> yields; // carried values, then stacked ones; values of the block or from outside
+  llvm::SmallVector<bool> inRuns;        // of the stacked ones: what a trip yields is several parts in a row; absent: none is
 };
 
 // Takes the block. Constants from outside, and what is the same for all examples but for a broadcast along them, are computed in the body:

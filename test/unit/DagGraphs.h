@@ -4,7 +4,7 @@
 #ifndef CINCH_TEST_UNIT_DAGGRAPHS_H
 #define CINCH_TEST_UNIT_DAGGRAPHS_H
 
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 // verifier rejects wrong schedules; larger graphs give right schedules and bounds. Arguments: graphs, nodes: only the
 // comparison.
 #include "test/unit/Expect.h"
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "test/unit/DagGraphs.h"
 
 #include <algorithm>

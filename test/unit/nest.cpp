@@ -2,7 +2,7 @@
 // Schedules by nested structure: levels of known graphs; what their borders say counted again from the graph; schedules
 // right and within the budget, for both orders; as cheap as exact search on most small chains of blocks, never cheaper;
 // equal layers found once.
-#include "compiler/solve/DagNest.h"
+#include "compiler/solve/dag/DagNest.h"
 #include "compiler/solve/Memory.h"
 #include "test/unit/DagGraphs.h"
 

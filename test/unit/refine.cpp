@@ -4,7 +4,7 @@
 // `cinch solve remat`; and the whole search is monotone at random budgets, whatever was asked before.
 #include "test/unit/Expect.h"
 #include "TrainingGraphs.h"
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Refine.h"
 #include "compiler/solve/Reorder.h"

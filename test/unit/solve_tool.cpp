@@ -1,7 +1,8 @@
 // LINK: cinch_solve
-// The commands `solve remat` and `solve arena` as a program of their own, for tests of the planners alone. Without
+// The commands `solve remat`, `solve arena` and `solve stages` as a program of their own, for tests of the planners alone. Without
 // arguments it runs a few wrong command lines, each of which must be refused as a wrong usage.
-#include "compiler/solve/Dag.h"
+#include "compiler/solve/dag/Dag.h"
+#include "compiler/solve/stages/Split.h"
 
 #include <cstdio>
 
@@ -10,6 +11,8 @@ int main(int argc, char **argv) {
   std::string command = argc > 1 ? argv[1] : "";
   if (command == "remat")
     return cinch::solve::solveRematMain(arguments);
+  if (command == "stages")
+    return cinch::solve::solveStagesMain(arguments);
   if (command == "arena")
     return cinch::solve::solveArenaMain(arguments);
   int failed = 0, passed = 0;
@@ -24,6 +27,16 @@ int main(int argc, char **argv) {
                                                  {"a", "b", "--budget=1"}};
   for (auto &line : wrong)
     (cinch::solve::solveRematMain(line) == 2 ? passed : failed)++;
+  wrong = {{},
+           {"no-such-file.json"},
+           {"c.json", "--stages"},
+           {"c.json", "--stages", "-1"},
+           {"c.json", "--schedule", "pipedream"},
+           {"c.json", "--budget", "1MiB"},
+           {"c.json", "--order", "free"},
+           {"a", "b"}};
+  for (auto &line : wrong)
+    (cinch::solve::solveStagesMain(line) == 2 ? passed : failed)++;
   std::printf("%d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

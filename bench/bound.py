@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""bound: how far the plans of the examples are from what is proven to be impossible, at eight budgets each.
+
+    bench/bound.py [--quick]
+
+Budgets lie evenly between the smallest that compiles and what is needed if everything is kept; the micro-batch and the blocks of
+rows are the planner's, or given (the whole batch, where recomputation matters most). The bound holds for the micro-batch and
+the blocks of rows of the plan (`cinch plan --bound`): whatever the order, and whatever is computed again.
+"""
+import argparse
+import sys
+import time
+import pathlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from harness import programs
+
+ROOT = programs.BENCH.parent
+
+
+def body():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="two budgets of the small example")
+    quick = parser.parse_args().quick
+    # Of the whole batch the smallest plan of examples/mlp is 64 bytes smaller than the largest: there is nothing between them.
+    fixed = {"examples/gpt": "32"}
+    names, points = (["examples/mlp"], 2) if quick else (["examples/mlp", "examples/gpt"], 8)
+    print(f"{'':22}{'budget MiB':>11}{'micro-batch':>12}{'plan s':>10}{'proven s':>10}{'above':>9}{'without':>10}{'took s':>8}")
+    results = []
+    for name, setting in ((name, setting) for name in names for setting in ("chosen", "given")):
+        if setting == "given" and name not in fixed:
+            continue
+        path, options = programs.MODELS[name]
+        source, options = ROOT / path, [*options, "--profile", "none", "--max-threads", "4"]
+        if setting == "given":
+            options += ["--microbatch", fixed[name], "--row-blocks", "none"]
+        low = programs.smallest_budget(source, *options)
+        high = programs.plan(source, *options, "--remat", "none", "--memory-budget", "1024GiB")["memory"]
+        gaps = []
+        for i in range(points):
+            budget = low + (high - low) * i // max(1, points - 1)
+            limit = ["--memory-budget", f"{budget / 1024:.10f}KiB"]
+            begin = time.perf_counter()
+            found = programs.plan(source, *options, *limit, "--bound")
+            taken = time.perf_counter() - begin
+            gaps.append(found["seconds"] / found["fixed_seconds_bound"] - 1)
+            plain = found["seconds"] / (found["seconds"] - found["recompute_seconds"]) - 1
+            print(f"{name + ', ' + setting:22}{budget / 2**20:11.2f}{found['microbatch']:12}{found['seconds']:10.5f}{found['fixed_seconds_bound']:10.5f}"
+                  f"{100 * gaps[-1]:7.2f} %{100 * plain:8.2f} %{taken:8.1f}", flush=True)
+        results += [(f"bound.{name.split('/')[-1]}.{setting}.within_5_percent", sum(gap <= 0.05 for gap in gaps)),
+                    (f"bound.{name.split('/')[-1]}.{setting}.worst", max(gaps))]
+    for name, value in results:
+        programs.result(name, value)
+
+
+programs.main(body)

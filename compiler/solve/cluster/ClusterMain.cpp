@@ -1,0 +1,253 @@
+// ClusterMain.cpp: the commands `solve cluster` and `plan --cluster`.
+#include "compiler/solve/cluster/Cluster.h"
+#include "compiler/solve/stages/JsonFields.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+
+namespace cinch::solve {
+
+namespace {
+
+using detail::JsonFields;
+
+constexpr int kDone = 0, kNone = 1, kUsage = 2;
+constexpr const char *kUsageLine =
+    "usage: solve cluster MODEL.json --cluster CLUSTER.json [--grid PxTxD] [--microbatch N] [--schedule NAME] [--chunks V] "
+    "[--recompute none|selective|full] [--work-limit N]";
+constexpr size_t kAlternatives = 12; // printed
+
+int usageError(const std::string &message) {
+  llvm::errs() << "error: " << message << "\n";
+  return kUsage;
+}
+
+// `80GB`, `80GiB`, or a number of bytes.
+void readBytes(JsonFields &f, llvm::StringRef key, int64_t &to) {
+  const llvm::json::Value *v = f.any(key);
+  std::optional<llvm::StringRef> word = v ? v->getAsString() : std::nullopt;
+  if (!word)
+    return f.integer(key, to);
+  static const std::pair<const char *, double> units[] = {{"TiB", double(int64_t(1) << 40)}, {"GiB", 1 << 30}, {"MiB", 1 << 20},
+                                                          {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"B", 1}};
+  for (auto &[unit, factor] : units) {
+    double number;
+    if (!word->ends_with(unit))
+      continue;
+    if (word->drop_back(std::string(unit).size()).trim().getAsDouble(number) || !(number > 0) || number * factor > 1e15)
+      break;
+    to = int64_t(number * factor);
+    return;
+  }
+  f.fail("expected bytes for `" + key.str() + "`, such as \"80GB\", got `" + word->str() + "`");
+}
+
+void readLink(JsonFields &f, llvm::StringRef key, const std::string &place, NetworkLink &link, std::string &error) {
+  f.require(key);
+  JsonFields fields(f.any(key), place + key.str(), error);
+  fields.require("bandwidth");
+  fields.number("bandwidth", link.bandwidth), fields.number("latency", link.latency);
+  fields.end();
+}
+
+std::string readCluster(const llvm::json::Value &value, Cluster &c) {
+  std::string error;
+  JsonFields f(&value, "", error);
+  f.require("groups");
+  if (const llvm::json::Array *groups = f.array("groups"))
+    for (const llvm::json::Value &v : *groups) {
+      DeviceGroup g;
+      std::string place = "group " + std::to_string(c.groups.size());
+      JsonFields fields(&v, place, error);
+      for (const char *key : {"devices", "memory", "flops", "bandwidth"})
+        fields.require(key);
+      fields.integer("nodes", g.nodes), fields.integer("devices", g.devices);
+      readBytes(fields, "memory", g.memory);
+      const llvm::json::Value *flops = fields.any("flops");
+      if (const llvm::json::Object *rates = flops ? flops->getAsObject() : nullptr) {
+        for (auto &[precision, rate] : *rates)
+          if (rate.getAsNumber())
+            g.flops[precision.str()] = *rate.getAsNumber();
+          else
+            fields.fail("expected a number for the flops of " + precision.str());
+      } else
+        fields.fail("expected `flops` by precision, such as {\"bf16\": 312e12}");
+      fields.number("efficiency", g.efficiency), fields.number("attention_efficiency", g.attentionEfficiency);
+      fields.number("bandwidth", g.bandwidth), fields.number("traffic_efficiency", g.trafficEfficiency);
+      if (g.devices > 1 || fields.has("link"))
+        readLink(fields, "link", place + ", ", g.link, error);
+      else
+        g.link.bandwidth = 1; // one device a node: nothing travels inside
+      fields.end();
+      c.groups.push_back(g);
+    }
+  readLink(f, "network", "", c.network, error);
+  f.end();
+  return error;
+}
+
+std::string readModel(const llvm::json::Value &value, GptModel &m) {
+  std::string error;
+  JsonFields f(&value, "", error);
+  for (const char *key : {"layers", "hidden", "heads", "sequence", "vocabulary", "batch"})
+    f.require(key);
+  f.integer("layers", m.layers), f.integer("hidden", m.hidden), f.integer("heads", m.heads), f.integer("sequence", m.sequence);
+  f.integer("vocabulary", m.vocabulary), f.integer("batch", m.batch), f.text("precision", m.precision);
+  if (m.precision == "f32")
+    m.parameterBytes = m.gradientBytes = 4, m.stateBytes = 8; // Adam's two moments beside the parameter itself
+  f.integer("parameter_bytes", m.parameterBytes), f.integer("gradient_bytes", m.gradientBytes);
+  f.integer("state_bytes", m.stateBytes);
+  f.end();
+  return error;
+}
+
+template <typename T> std::string readFile(const std::string &file, T &to, std::string (*read)(const llvm::json::Value &, T &)) {
+  auto buffer = llvm::MemoryBuffer::getFile(file);
+  if (!buffer)
+    return "cannot read `" + file + "`: " + buffer.getError().message();
+  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse((*buffer)->getBuffer());
+  std::string error = parsed ? read(*parsed, to) : llvm::toString(parsed.takeError());
+  return error.empty() ? "" : file + ": " + error;
+}
+
+struct Flags {
+  std::string model, cluster;
+  ClusterRequest request;
+  int64_t work = 60'000'000;
+};
+
+std::string parseFlags(const std::vector<std::string> &arguments, Flags &flags) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string name = arguments[i], value;
+    if (name.rfind("--", 0) != 0) {
+      if (!flags.model.empty())
+        return "expected one file, got `" + flags.model + "` and `" + name + "`";
+      flags.model = name;
+      continue;
+    }
+    if (size_t equals = name.find('='); equals != std::string::npos) {
+      value = name.substr(equals + 1), name = name.substr(0, equals);
+    } else {
+      if (i + 1 == arguments.size())
+        return "expected a value after `" + name + "`";
+      value = arguments[++i];
+    }
+    ClusterRequest &r = flags.request;
+    auto count = [](llvm::StringRef word, int &to) { return !word.getAsInteger(10, to) && to >= 1; };
+    bool ok = true;
+    if (name == "--cluster")
+      flags.cluster = value;
+    else if (name == "--grid") {
+      llvm::SmallVector<llvm::StringRef> parts;
+      llvm::StringRef(value).split(parts, 'x');
+      ok = parts.size() == 3 && count(parts[0], r.stages) && count(parts[1], r.shards) && count(parts[2], r.replicas);
+    } else if (name == "--microbatch")
+      ok = count(value, r.microbatch);
+    else if (name == "--chunks")
+      ok = count(value, r.chunks);
+    else if (name == "--schedule") {
+      Schedule schedule;
+      ok = parseSchedule(value, schedule) && schedule != Schedule::TwoBW; // its gradients are late: another program
+      r.schedules = {schedule};
+    } else if (name == "--recompute") {
+      Recompute recompute;
+      ok = parseRecompute(value, recompute);
+      r.recomputes = {recompute};
+    } else if (name == "--work-limit")
+      ok = !llvm::StringRef(value).getAsInteger(10, flags.work) && flags.work >= 0;
+    else
+      return "unknown flag `" + name + "`; expected --cluster, --grid, --microbatch, --schedule, --chunks, --recompute or --work-limit";
+    if (!ok)
+      return "`" + value + "` is no value for `" + name + "`";
+  }
+  return flags.model.empty() ? "expected a model" : flags.cluster.empty() ? "expected --cluster CLUSTER.json" : "";
+}
+
+double teraflops(const GptModel &m, const Cluster &c, const Prediction &p) { return m.flops() / p.seconds / c.devices() / 1e12; }
+
+void printPrediction(llvm::raw_ostream &out, const GptModel &m, const Cluster &c, const Prediction &p) {
+  const Layout &l = p.layout;
+  out << "{\"stages\":" << l.stages << ",\"shards\":" << l.shards << ",\"replicas\":" << l.replicas << ",\"microbatch\":"
+      << l.microbatch << ",\"schedule\":\"" << name(l.schedule) << "\",\"chunks\":" << l.chunks << ",\"recompute\":\""
+      << name(l.recompute) << "\""
+      << llvm::format(",\"seconds\":%.9g,\"teraflops\":%.9g,\"tokens_per_second\":%.9g", p.seconds, teraflops(m, c, p),
+                      double(m.batch) * double(m.sequence) / p.seconds)
+      << llvm::format(",\"bubble\":%.6g,\"update\":%.6g,\"bytes\":%lld}", p.bubble, p.update, (long long)p.bytes);
+}
+
+void printJson(const GptModel &m, const Cluster &c, const ClusterPlan &plan, double seconds) {
+  llvm::raw_ostream &out = llvm::outs();
+  bool has = !plan.ranked.empty();
+  out << "{\"status\":\"" << (!has ? "infeasible" : plan.proved ? "optimal" : "feasible") << "\",\"devices\":" << c.devices()
+      << llvm::format(",\"parameters\":%.9g,\"flops\":%.9g", m.parameters(), m.flops()) << ",\"candidates\":" << plan.candidates
+      << ",\"too_large\":" << plan.tooLarge << ",\"simulated\":" << plan.simulated
+      << llvm::format(",\"search_seconds\":%.3f", seconds) << ",\"least_bytes\":" << plan.leastBytes;
+  for (size_t i = 0; i < std::min(plan.ranked.size(), kAlternatives + 1); ++i) {
+    out << (i == 0 ? ",\"best\":" : i == 1 ? ",\"alternatives\":[" : ",");
+    printPrediction(out, m, c, plan.ranked[i]);
+  }
+  out << (plan.ranked.size() > 1 ? "]" : has ? ",\"alternatives\":[]" : "") << "}\n";
+}
+
+void printText(const GptModel &m, const Cluster &c, const ClusterPlan &plan) {
+  llvm::raw_ostream &out = llvm::outs();
+  out << llvm::format("model    %.3g parameters, ", m.parameters()) << m.layers << " layers of " << m.hidden << ", batch " << m.batch
+      << " x " << m.sequence << ", " << m.precision << "\n";
+  out << "cluster  " << c.devices() << " devices\n\n";
+  out << "stages x shards x replicas  micro-batch  schedule        recompute    s a step  TFLOP/s a device  GB a device  waited\n";
+  for (size_t i = 0; i < std::min(plan.ranked.size(), kAlternatives + 1); ++i) {
+    const Prediction &p = plan.ranked[i];
+    std::string grid = std::to_string(p.layout.stages) + " x " + std::to_string(p.layout.shards) + " x " +
+                       std::to_string(p.layout.replicas);
+    std::string schedule = p.layout.stages == 1 ? "-" : name(p.layout.schedule);
+    if (p.layout.schedule == Schedule::Interleaved && p.layout.stages > 1)
+      schedule += "/" + std::to_string(p.layout.chunks);
+    out << llvm::format("%-26s  %11d  %-14s  %-9s  %10.3f  %16.1f  %11.1f  %4.1f %%\n", grid.c_str(), p.layout.microbatch,
+                        schedule.c_str(), name(p.layout.recompute), p.seconds, teraflops(m, c, p), double(p.bytes) / 1e9,
+                        100 * p.bubble);
+  }
+  out << "\n" << plan.candidates << " layouts, " << plan.tooLarge << " of them too large, " << plan.simulated << " simulated; "
+      << (plan.proved ? "none of the others can be faster than the first\n" : "the search was cut off: others may be faster\n");
+  out << "TFLOP/s: 96 B s l h^2 (1 + s / 6h + V / 16 l h) a step, which counts one recomputation, whatever the layout does\n";
+}
+
+} // namespace
+
+int solveClusterMain(const std::vector<std::string> &arguments, bool text) {
+  Flags flags;
+  if (std::string error = parseFlags(arguments, flags); !error.empty())
+    return usageError(error + "\n" + kUsageLine);
+  Cluster c;
+  GptModel m;
+  std::string error = readFile(flags.cluster, c, readCluster);
+  if (error.empty())
+    if (error = check(c); !error.empty())
+      error = flags.cluster + ": " + error;
+  if (error.empty())
+    error = readFile(flags.model, m, readModel);
+  if (error.empty())
+    if (error = check(m, c); !error.empty())
+      error = flags.model + ": " + error;
+  if (!error.empty())
+    return usageError(error);
+  auto begin = std::chrono::steady_clock::now();
+  ClusterPlan best = plan(m, c, flags.request, flags.work);
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (best.candidates == 0)
+    return usageError("no layout of " + std::to_string(c.devices()) + " devices fits the model's sizes and these flags");
+  if (text && !best.ranked.empty())
+    printText(m, c, best);
+  else
+    printJson(m, c, best, seconds);
+  llvm::outs().flush();
+  if (best.ranked.empty())
+    llvm::errs() << "error: no layout fits into the devices' memory\n  the smallest found needs "
+                 << llvm::format("%.1f GB a device\n", double(best.leastBytes) / 1e9);
+  return best.ranked.empty() ? kNone : kDone;
+}
+
+} // namespace cinch::solve

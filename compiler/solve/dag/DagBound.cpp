@@ -1,0 +1,155 @@
+// DagBound.cpp: a lower bound on the cost of repetition, from single moments.
+//
+// Take the moment at which node t is computed for the first time. Its ancestors (with a given order: everything
+// listed before it) have been computed, its descendants (everything listed after it) have not. What these will read
+// is either held at this moment, within the budget, or computed again later, for which its own sources must be held
+// or computed again in turn:
+//
+//     minimise   sum of cost(u) over repeated u      subject to   sum of bytes(u) over held u <= budget - bytes(t)
+//
+// With a price on the bytes in place of the budget this is a closure problem, solved by a minimum cut; every price
+// gives a bound, and the best of them over all moments is returned.
+#include "compiler/solve/dag/Dag.h"
+#include "compiler/solve/dag/DagFlow.h"
+#include "compiler/solve/Memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cinch::solve {
+double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work, double deadline) {
+  int n = d.size();
+  // Everything is scaled so that numbers lie near 1.
+  double costScale = std::max(detail::totalCost(d) / std::max(n, 1), 1e-300), byteScale = 1;
+  for (const Dag::Node &node : d.nodes)
+    byteScale = std::max(byteScale, double(node.bytes));
+
+  struct Moment {
+    int node;
+    int64_t slack; // budget less what would be held without any repetition: the tightest first
+  };
+  std::vector<char> before(n), after(n);
+  auto split = [&](int t) {
+    before = everBeside(d, order, t, true), after = everBeside(d, order, t, false);
+  };
+  auto readLater = [&](int u) {
+    for (int w : d.nodes[u].users)
+      if (after[w])
+        return true;
+    return false;
+  };
+  // Of many nodes those that leave the fewest bytes to others.
+  std::vector<std::pair<int64_t, int>> nodes;
+  for (int t = 0; t < n; ++t) {
+    int64_t bytes = d.nodes[t].needs();
+    for (int u : d.nodes[t].sources)
+      bytes += d.nodes[u].bytes;
+    nodes.push_back({-bytes, t});
+  }
+  if (n > 512)
+    std::sort(nodes.begin(), nodes.end());
+  nodes.resize(std::min(n, 512));
+  std::vector<Moment> moments;
+  for (auto &[bytes, t] : nodes) {
+    split(t);
+    work -= n;
+    int64_t held = d.nodes[t].needs();
+    for (int u = 0; u < n; ++u)
+      if (before[u] && (readLater(u) ||
+                        std::find(d.nodes[t].sources.begin(), d.nodes[t].sources.end(), u) != d.nodes[t].sources.end()))
+        held += d.nodes[u].bytes;
+    if (held > budget)
+      moments.push_back({t, budget - held});
+  }
+  std::stable_sort(moments.begin(), moments.end(), [](const Moment &a, const Moment &b) { return a.slack < b.slack; });
+
+  detail::Flow flow;
+  double best = 0;
+  int looked = 0;
+  for (const Moment &m : moments) {
+    if (work <= 0 || (deadline > 0 && detail::secondsNow() > deadline) || ++looked > 64)
+      break;
+    int t = m.node;
+    split(t);
+    std::vector<char> held(n, 0);
+    double room = double(budget - d.nodes[t].needs());
+    for (int u : d.nodes[t].sources)
+      held[u] = 1, room -= double(d.nodes[u].bytes);
+    room /= byteScale;
+    // a(u): u must exist after the moment; x(u): it is repeated. Minimise sum of price * bytes * a + (cost - price *
+    // bytes) * x with x(u) -> a(u) and x(u) -> a(p) for every source p. What t itself holds exists for free.
+    auto value = [&](double price, double &heldBytes) {
+      flow.reset(2 * n + 2);
+      int source = 2 * n, sink = 2 * n + 1;
+      double constant = 0;
+      for (int u = 0; u < n; ++u) {
+        if (!before[u] || held[u])
+          continue;
+        double b = double(d.nodes[u].bytes) / byteScale, c = d.nodes[u].cost / costScale;
+        // Source side = 1. A variable with positive cost: edge to the sink; with negative: edge from the source and a
+        // constant.
+        flow.add(u, sink, price * b);
+        double x = c - price * b;
+        if (x >= 0) {
+          flow.add(n + u, sink, x);
+        } else {
+          constant += x;
+          flow.add(source, n + u, -x);
+        }
+        flow.add(n + u, u, 1e290);
+        for (int p : d.nodes[u].sources)
+          if (!held[p])
+            flow.add(n + u, p, 1e290);
+        if (readLater(u))
+          flow.add(source, u, 1e290);
+      }
+      double total = flow.run(source, sink, work) + constant;
+      heldBytes = 0;
+      for (int u = 0; u < n; ++u)
+        if (before[u] && !held[u] && flow.reached(u) && !flow.reached(n + u))
+          heldBytes += double(d.nodes[u].bytes) / byteScale;
+      return total - price * room;
+    };
+    // Concave in the price: climb by bisection on the slope.
+    double low = 0, high = 1, bytes = 0;
+    for (int i = 0; i < 9 && work > 0; ++i) { // higher prices would drown the value in rounding
+      best = std::max(best, value(high, bytes) * costScale);
+      if (bytes <= room)
+        break;
+      low = high, high *= 4;
+    }
+    for (int i = 0; i < 12 && work > 0; ++i) {
+      double middle = low == 0 ? high / 4 : std::sqrt(low * high);
+      best = std::max(best, value(middle, bytes) * costScale);
+      (bytes > room ? low : high) = middle;
+    }
+  }
+  return std::max(0.0, best * (1 - 1e-9) - 1e-8 * costScale);
+}
+
+
+double detail::repetitionBound(const Dag &d, Order order, int64_t budget, double target, const DagLimits &limits) {
+  using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
+  // Of the work that is left, which share each may take: the last one is the strongest and takes what there is.
+  static const struct {
+    Bound bound;
+    int64_t share;
+  } methods[] = {{[](const Dag &d, Order order, int64_t budget, double, int64_t &work, double deadline) {
+                    return cutBound(d, order, budget, work, deadline);
+                  },
+                  16},
+                 {dualBound, 8},
+                 {windowBound, 4},
+                 {intervalBound, 1}};
+  double deadline = limits.seconds > 0 ? secondsNow() + limits.seconds : 0, proof = 0;
+  int64_t left = limits.work;
+  for (auto &[bound, share] : methods) {
+    int64_t given = left / share, rest = given;
+    if (proof < target)
+      proof = std::max(proof, bound(d, order, budget, target, rest, deadline));
+    left -= given - rest;
+  }
+  return proof;
+}
+
+} // namespace cinch::solve

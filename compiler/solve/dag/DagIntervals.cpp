@@ -1,0 +1,314 @@
+// DagIntervals.cpp: a lower bound on the cost of repetition from many moments and all intervals between them.
+//
+// Moments m_0 < m_1 < ... are first computations of nodes that follow each other in every order; window j lies between
+// m_j and m_(j+1), the last one reaches to the end. For a value u computed for certain before m_a:
+//
+//     h[a, u]      it is held at m_a
+//     y[j, u]      it is computed again in window j
+//     Y[a, t, u]   it is computed again in at least one of the windows a .. t; Y[a, a, u] = y[a, u]
+//
+//     Y[a, t, u] <= Y[a, t - 1, u] + y[t, u]
+//     Y[a, t, u] <= h[a, p] + Y[a, t, p]          for every source p of u
+//     h[a, u] + Y[a, t, u] >= 1                   if a node first computed for certain in window t reads u
+//     h[a, u] + y[a, u] >= h[a + 1, u]
+//     bytes(m_a) + sum of bytes(u) h[a, u] <= budget
+//
+// and the sum of cost(u) y[j, u] is what repetition costs. Every schedule obeys this with values 0 and 1, since what
+// exists in an interval was held when it began or computed in it, and then so were its sources. With windows alone the
+// linear relaxation is weak: fractions of a value computed in many windows add up to a whole one, while each needs no
+// more than the same fraction of its sources, held from the beginning. The intervals forbid that: a whole one in the
+// interval needs its sources whole (the inequalities of lot sizing, for every pair of moments).
+//
+// Because h is 0 or 1, a value that does not fit beside the node of the moment and its sources is not held, the room is
+// rounded down to a sum of bytes that can be held, and bytes are also counted in coarse units: with w(u) = bytes(u) *
+// (q + 1) / room, made a little smaller and rounded down, the sum of w(u) h[a, u] is at most q (Chvatal and Gomory).
+//
+// The program is solved approximately; its prices prove the bound (DagLinear).
+#include "compiler/solve/dag/Dag.h"
+#include "compiler/solve/dag/DagLinear.h"
+#include "compiler/solve/Memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace cinch::solve {
+namespace {
+
+using Marks = std::vector<char>;
+
+class Intervals {
+public:
+  Intervals(const Dag &d, Order order, int64_t budget)
+      : d(d), order(order), budget(budget), n(d.size()), path(detail::longestPath(d, order)) {
+    scale = std::max(detail::totalCost(d) / std::max(n, 1), 1e-300);
+    // A moment says something if without repetition more would be held than fits.
+    for (int m : path) {
+      int64_t bytes = bytesAt(m);
+      Marks before = detail::everBeside(d, order, m, true), after = detail::everBeside(d, order, m, false);
+      for (int u = 0; u < n; ++u)
+        if (before[u] && !isSource(u, m) &&
+            std::any_of(d.nodes[u].users.begin(), d.nodes[u].users.end(), [&](int w) { return after[w]; }))
+          bytes += d.nodes[u].bytes;
+      if (bytes > budget)
+        tight.push_back(m);
+    }
+  }
+
+  double scale;
+  int most() const { return int(tight.size()); }
+
+  // With about this many moments, spread evenly or more of them where there is least room.
+  detail::LinearProgram program(int cells, bool evenly) {
+    choose(cells, evenly);
+    detail::LinearProgram p;
+    y.assign(K, std::vector<int>(n, -1)), held = y;
+    for (int a = 0; a < K; ++a)
+      memory(p, a);
+    for (int a = 0; a < K; ++a) {
+      std::vector<int> again = y[a], last; // of the interval, and of the one a window shorter
+      relate(p, a, a, again);
+      for (int t = a + 1; t < K; ++t) {
+        last = again;
+        Marks wanted = closure(demand[t]);
+        for (int u = 0; u < n; ++u) {
+          again[u] = relevant[a][u] && wanted[u] ? p.variable(0) : -1;
+          if (again[u] < 0)
+            continue;
+          p.row(0), p.term(again[u], -1);
+          if (last[u] >= 0)
+            p.term(last[u], 1);
+          for (int j = last[u] >= 0 ? t : a; j <= t; ++j)
+            if (y[j][u] >= 0)
+              p.term(y[j][u], 1);
+        }
+        relate(p, a, t, again);
+      }
+    }
+    return p;
+  }
+
+private:
+  bool isSource(int u, int of) const {
+    return std::find(d.nodes[of].sources.begin(), d.nodes[of].sources.end(), u) != d.nodes[of].sources.end();
+  }
+  int64_t bytesAt(int v) const {
+    int64_t bytes = d.nodes[v].needs();
+    for (int u : d.nodes[v].sources)
+      bytes += d.nodes[u].bytes;
+    return bytes;
+  }
+
+  // What is wanted and all it may take to compute that.
+  Marks closure(Marks wanted) const {
+    std::vector<int> stack;
+    for (int u = 0; u < n; ++u)
+      if (wanted[u])
+        stack.push_back(u);
+    while (!stack.empty()) {
+      int v = stack.back();
+      stack.pop_back();
+      for (int u : d.nodes[v].sources)
+        if (!wanted[u])
+          wanted[u] = 1, stack.push_back(u);
+    }
+    return wanted;
+  }
+
+  // Where little room is left to others, moments may be worth more.
+  double weight(int m, bool evenly) const {
+    return evenly ? 1 : 1 / (double(budget - bytesAt(m)) + 0.02 * double(budget));
+  }
+
+  // Of each of about `cells` stretches of the path, of equal weight, the moment that leaves the fewest bytes to others.
+  void choose(int cells, bool evenly) {
+    std::vector<int> moments;
+    double all = 0, sum = 0;
+    for (int m : tight)
+      all += weight(m, evenly);
+    for (size_t from = 0, to = 0; from < tight.size(); from = to) {
+      double end = (std::floor(sum / all * cells * (1 + 1e-12)) + 1) * all / cells;
+      do
+        sum += weight(tight[to++], evenly);
+      while (to < tight.size() && sum + 0.5 * weight(tight[to], evenly) < end);
+      moments.push_back(*std::max_element(tight.begin() + from, tight.begin() + to,
+                                          [&](int u, int v) { return bytesAt(u) < bytesAt(v); }));
+    }
+    K = int(moments.size());
+    std::vector<Marks> before(K), after(K);
+    for (int k = 0; k < K; ++k) {
+      before[k] = detail::everBeside(d, order, moments[k], true);
+      after[k] = detail::everBeside(d, order, moments[k], false);
+    }
+    demand.assign(K, Marks(n, 0)), relevant = sure = demand;
+    room.assign(K, 0);
+    Marks later(n, 0); // wanted in a window or a later one
+    for (int k = K - 1; k >= 0; --k) {
+      room[k] = budget - bytesAt(moments[k]);
+      for (int u : d.nodes[moments[k]].sources)
+        sure[k][u] = 1;
+      for (int w = 0; w < n; ++w)
+        if (after[k][w] && (k + 1 == K || before[k + 1][w] || w == moments[k + 1]))
+          for (int u : d.nodes[w].sources)
+            demand[k][u] = 1;
+      for (int u = 0; u < n; ++u)
+        later[u] |= demand[k][u];
+      later = closure(std::move(later));
+      for (int u = 0; u < n; ++u)
+        relevant[k][u] = before[k][u] && later[u] && !sure[k][u];
+    }
+  }
+
+  // Variables of moment a and what they may hold.
+  void memory(detail::LinearProgram &p, int a) {
+    std::vector<std::pair<int, int64_t>> list;
+    for (int u = 0; u < n; ++u)
+      if (relevant[a][u]) {
+        y[a][u] = p.variable(d.nodes[u].cost / scale);
+        if (d.nodes[u].bytes <= room[a])
+          held[a][u] = p.variable(0), list.push_back({held[a][u], d.nodes[u].bytes});
+      }
+    int64_t bytes = usable(list, room[a]);
+    double unit = double(std::max<int64_t>(bytes, 1));
+    p.row(-double(bytes) / unit);
+    for (auto [variable, size] : list)
+      p.term(variable, -double(size) / unit);
+    for (int q = 1; q <= 3 && bytes > 0; ++q) {
+      auto coarse = [&](int64_t size) { return std::floor(double(size) / unit * (q + 1 - 1e-6)); };
+      // Only if it counts some values for more than the bytes do.
+      if (std::none_of(list.begin(), list.end(),
+                       [&](auto &v) { return coarse(v.second) > double(v.second) / unit * q + 1e-9; }))
+        continue;
+      p.row(-1);
+      for (auto [variable, size] : list)
+        if (coarse(size) > 0)
+          p.term(variable, -coarse(size) / q);
+    }
+  }
+
+  // Rows of the interval from moment a to window t.
+  void relate(detail::LinearProgram &p, int a, int t, const std::vector<int> &again) {
+    for (int u = 0; u < n; ++u) {
+      if (again[u] < 0)
+        continue;
+      for (int s : d.nodes[u].sources)
+        if (!sure[a][s]) {
+          p.row(0), p.term(again[u], -1), p.term(again[s], 1);
+          if (held[a][s] >= 0)
+            p.term(held[a][s], 1);
+        }
+      bool next = t == a && t + 1 < K && held[t + 1][u] >= 0;
+      if (!demand[t][u] && !next)
+        continue;
+      p.row(demand[t][u] ? 1 : 0), p.term(again[u], 1);
+      if (held[a][u] >= 0)
+        p.term(held[a][u], 1);
+      if (!demand[t][u])
+        p.term(held[t + 1][u], -1);
+    }
+  }
+
+  // The most of `bytes` that values of these sizes can fill, if few sums are possible.
+  static int64_t usable(const std::vector<std::pair<int, int64_t>> &list, int64_t bytes) {
+    std::set<int64_t> sums{0};
+    for (auto [variable, size] : list) {
+      std::vector<int64_t> more;
+      for (int64_t sum : sums)
+        if (sum + size <= bytes)
+          more.push_back(sum + size);
+      sums.insert(more.begin(), more.end());
+      if (sums.size() > 256)
+        return bytes;
+    }
+    return *sums.rbegin();
+  }
+
+  const Dag &d;
+  Order order;
+  int64_t budget;
+  int n, K = 0;
+  std::vector<int> path, tight;
+  std::vector<Marks> demand, relevant, sure; // by moment; sure: source of the node of the moment, held for certain
+  std::vector<int64_t> room;
+  std::vector<std::vector<int>> y, held; // variables, -1: none
+};
+
+} // namespace
+
+namespace {
+
+// A value c that only u reads, while u reads nothing else and is no larger, is never worth holding: u is. So both are
+// one node, computed when c is. In every schedule without needless computations whatever comes from c comes from u, and
+// u is computed at least as often; where c is held, u could count as held, and is no larger. Its moment is the first
+// computation of c.
+Dag merged(const Dag &d) {
+  int n = d.size();
+  std::vector<int> into(n), number(n, -1);
+  for (int v = 0; v < n; ++v)
+    into[v] = v;
+  auto target = [&](int v) {
+    while (into[v] != v)
+      v = into[v];
+    return v;
+  };
+  for (int c = 0; c < n; ++c)
+    if (const std::vector<int> &users = d.nodes[c].users; users.size() == 1)
+      if (const Dag::Node &u = d.nodes[users[0]]; u.sources.size() == 1 && u.bytes <= d.nodes[c].bytes)
+        into[c] = users[0];
+  Dag result;
+  for (int v = 0; v < n; ++v)
+    if (into[v] == v) {
+      number[v] = result.size();
+      result.nodes.push_back(d.nodes[v]);
+      result.nodes.back().cost = 0;
+      result.nodes.back().sources.clear(), result.nodes.back().users.clear();
+    }
+  for (int v = 0; v < n; ++v) {
+    int t = number[target(v)];
+    result.nodes[t].cost += d.nodes[v].cost;
+    // Its moment is that of one of those which are one now.
+    result.nodes[t].working = std::min(result.nodes[t].working, d.nodes[v].needs() - result.nodes[t].bytes);
+    for (int s : d.nodes[v].sources)
+      if (into[s] == s) // else v and s are one
+        result.nodes[t].sources.push_back(number[s]), result.nodes[number[s]].users.push_back(t);
+  }
+  return result;
+}
+
+} // namespace
+
+double detail::intervalBound(const Dag &whole, Order order, int64_t budget, double target, int64_t &work,
+                             double deadline) {
+  if (whole.size() == 0 || budget < memoryBound(whole))
+    return 0;
+  Dag d = order == Order::Free ? merged(whole) : whole;
+  Intervals intervals(d, order, budget);
+  work -= int64_t(d.size()) * d.size();
+  target /= intervals.scale;
+  // The more moments the better, as long as there is work for the steps that a program of that size takes. First more
+  // of them where there is least room, then evenly.
+  double best = 0;
+  int64_t given = work;
+  for (bool evenly : {false, true}) {
+    int64_t mine = std::min(work, evenly ? given : given * 2 / 5);
+    if (best >= target || mine <= 0 || intervals.most() == 0)
+      break;
+    int cells = 0;
+    LinearProgram p;
+    for (int more : {3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96}) {
+      LinearProgram larger = intervals.program(std::min(more, intervals.most()), evenly);
+      work -= 8 * larger.terms();
+      if (cells && larger.stepWork() * 2000 > mine)
+        break;
+      cells = more, p = std::move(larger);
+      if (more >= intervals.most())
+        break;
+    }
+    int64_t left = std::min(work, mine), before = left;
+    best = std::max(best, p.bound(target, left, deadline));
+    work -= before - left;
+  }
+  return std::max(0.0, best * (1 - 1e-9) - 1e-8) * intervals.scale;
+}
+
+} // namespace cinch::solve

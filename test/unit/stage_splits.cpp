@@ -1,0 +1,288 @@
+// LINK: cinch_solve
+// Splits into stages: equal to brute force over all cuts and all ways on 3,000 random chains and 500 graphs with skips, all under
+// memory limits; refusals at the smallest budget; the verifier rejects wrong answers. Arguments: chains, graphs, seed.
+#include "compiler/solve/stages/Split.h"
+#include "test/unit/Expect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+using namespace cinch::solve;
+
+struct Rng {
+  uint64_t state;
+  int below(int n) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return int((state >> 33) % uint64_t(n));
+  }
+};
+
+static SplitProblem randomProblem(Rng &rng, bool skips) {
+  static const Schedule schedules[] = {Schedule::GPipe, Schedule::OneFOneB, Schedule::OneFOneB,    Schedule::ZBH1,
+                                       Schedule::TwoBW, Schedule::ZBV,      Schedule::Interleaved, Schedule::Naive};
+  SplitProblem p;
+  ScheduleRequest &r = p.request;
+  r.schedule = schedules[rng.below(8)];
+  bool chunks = r.schedule == Schedule::ZBV || r.schedule == Schedule::Interleaved;
+  r.workers = 1 + rng.below(chunks ? 2 : 4), r.chunks = chunks ? 2 : 1;
+  r.microbatches = r.schedule == Schedule::Naive ? 1 : 1 + rng.below(8);
+  if (r.schedule == Schedule::TwoBW)
+    r.microbatches = std::max(r.microbatches, r.workers), r.steps = 1 + rng.below(2), r.gate = rng.below(2);
+  int n = r.workers * r.chunks + rng.below(chunks ? 3 : 4), product = 1;
+  bool whole = rng.below(2); // whole seconds make ties
+  auto seconds = [&](int most) { return whole ? rng.below(most) : rng.below(1000 * most) / 1000.0; };
+  for (int k = 0; k < n; ++k) {
+    Segment s;
+    s.name = std::to_string(k);
+    s.forward = seconds(6), s.input = seconds(6), s.weight = seconds(4), s.update = rng.below(3) ? 0 : seconds(3);
+    s.fixed = rng.below(40), s.parameters = rng.below(10), s.late = rng.below(4);
+    s.ways.clear();
+    for (int ways = product < 48 ? 1 + rng.below(3) : 1; ways > 0; --ways)
+      s.ways.push_back({rng.below(2) ? seconds(6) : 0.0, rng.below(12), rng.below(3) ? 0 : rng.below(12)});
+    product *= int(s.ways.size());
+    p.segments.push_back(s);
+    if (k)
+      p.values.push_back({k - 1, {k}, rng.below(5), rng.below(8) ? rng.below(5) : -1});
+  }
+  if (skips) {
+    for (int count = 1 + rng.below(4); count > 0 && n > 2; --count) {
+      SegmentValue v;
+      v.source = rng.below(n - 2);
+      for (int target = v.source + 1; target < n; ++target)
+        if (rng.below(3) == 0 || (target == n - 1 && v.targets.empty()))
+          v.targets.push_back(target);
+      v.bytes = rng.below(6), v.gradientBytes = rng.below(4) ? v.bytes : -1;
+      p.values.push_back(v);
+    }
+    p.shared.push_back({rng.below(30), {0, n - 1}});
+  }
+  p.latency = rng.below(2) ? 0 : rng.below(10) / 10.0;
+  if (rng.below(2))
+    p.bandwidth = 1 + rng.below(20);
+  return p;
+}
+
+struct Truth {
+  double makespan = std::numeric_limits<double>::infinity();
+  int64_t least = INT64_MAX, most = 0;
+};
+
+// Every cut with every way of every segment.
+static Truth bruteForce(const SplitProblem &p, bool underBudget) {
+  Truth truth;
+  ScheduleTable table = generate(p.request);
+  int stages = table.stages(), n = p.size();
+  Split split;
+  for (int s = 1; s < stages; ++s)
+    split.cuts.push_back(s);
+  for (;;) {
+    split.ways.assign(n, 0);
+    for (;;) {
+      TableCosts costs = costsOf(p, table, split);
+      int64_t most = 0;
+      bool fits = true;
+      for (int w = 0; w < p.request.workers; ++w) {
+        int64_t bytes = bytesOf(table, costs, w);
+        most = std::max(most, bytes);
+        fits &= underBudget && bytes <= p.budgets[w];
+      }
+      truth.least = std::min(truth.least, most), truth.most = std::max(truth.most, most);
+      if (fits)
+        truth.makespan = std::min(truth.makespan, makespan(table, costs));
+      int k = 0;
+      while (k < n && ++split.ways[k] == int(p.segments[k].ways.size()))
+        split.ways[k++] = 0;
+      if (k == n)
+        break;
+    }
+    int c = stages - 2; // the next combination of cuts
+    while (c >= 0 && split.cuts[c] == n - (stages - 1 - c))
+      --c;
+    if (c < 0)
+      break;
+    ++split.cuts[c];
+    for (int d = c + 1; d < stages - 1; ++d)
+      split.cuts[d] = split.cuts[d - 1] + 1;
+  }
+  return truth;
+}
+
+static std::string describe(const SplitProblem &p, int number) {
+  return "problem " + std::to_string(number) + " (" + name(p.request.schedule) + ", " + std::to_string(p.request.workers) + " x " +
+         std::to_string(p.request.chunks) + ", m=" + std::to_string(p.request.microbatches) + ", " + std::to_string(p.size()) +
+         " segments)";
+}
+
+static void againstBruteForce(int count, bool skips, uint64_t seed) {
+  Rng rng{seed};
+  int feasible = 0, infeasible = 0;
+  for (int number = 0; number < count; ++number) {
+    SplitProblem p = randomProblem(rng, skips);
+    p.budgets.assign(p.request.workers, 0);
+    Truth sizes = bruteForce(p, false);
+    int64_t range = sizes.most - sizes.least;
+    for (int64_t &budget : p.budgets)
+      budget = std::max<int64_t>(0, sizes.least - range / 8 + rng.below(int(range / 2 + range / 4 + 2)));
+    if (rng.below(3)) // the same for all
+      p.budgets.assign(p.request.workers, p.budgets[0]);
+    std::string who = describe(p, number);
+    if (std::string wrong = check(p); !wrong.empty()) {
+      expect(false, who + ": " + wrong);
+      continue;
+    }
+    Truth truth = bruteForce(p, true);
+    SplitSolution s = solve(p);
+    std::string wrong = verify(p, s);
+    bool exists = !std::isinf(truth.makespan);
+    exists ? ++feasible : ++infeasible;
+    if (wrong.empty() && s.status != (exists ? SplitSolution::Optimal : SplitSolution::Infeasible))
+      wrong = "status " + std::to_string(s.status) + ", a split " + (exists ? "exists" : "does not exist");
+    if (wrong.empty() && exists && std::abs(s.makespan - truth.makespan) > 1e-9 * std::max(1.0, truth.makespan))
+      wrong = "makespan " + std::to_string(s.makespan) + ", brute force " + std::to_string(truth.makespan);
+    if (wrong.empty() && (s.leastBudget != truth.least || !s.leastProved))
+      wrong = "smallest budget " + std::to_string(s.leastBudget) + ", brute force " + std::to_string(truth.least);
+    expect(wrong.empty(), who + ": " + wrong);
+  }
+  expect(feasible > count / 2 && infeasible > count / 50,
+         std::to_string(feasible) + " of " + std::to_string(count) + " had a split, too many or too few to tell");
+}
+
+// Three equal layers on two workers under 1f1b, in numbers that can be checked by hand.
+static SplitProblem byHand() {
+  SplitProblem p;
+  for (int k = 0; k < 3; ++k) {
+    Segment s;
+    s.name = "layer" + std::to_string(k), s.forward = 1, s.input = 1, s.weight = 1, s.fixed = 100;
+    s.ways = {{0, 10, 0}, {1, 2, 5}};
+    p.segments.push_back(s);
+  }
+  p.values = {{0, {1}, 4, 4}, {1, {2}, 4, 4}, {0, {2}, 3, -1}};
+  p.request = {Schedule::OneFOneB, 2, 4, 1, 1, true};
+  p.budgets = {1000, 1000};
+  return p;
+}
+
+static void costsByHand() {
+  SplitProblem p = byHand();
+  ScheduleTable table = generate(p.request);
+  TableCosts c = costsOf(p, table, {{1}, {1, 0, 1}});
+  // Stage 0: layer 0, two slots of 2, sent 4 + 3, gradient received 4, work 5.
+  expect(bytesOf(table, c, 0) == 100 + 2 * 2 + 7 + 4 + 5, "bytes of stage 0: " + std::to_string(bytesOf(table, c, 0)));
+  // Stage 1: layers 1 and 2, one slot of 10 + 2 and of what it reads, 4 and 3; 7 once more, gradient sent 4, work 5.
+  expect(bytesOf(table, c, 1) == 200 + (12 + 7) + 7 + 4 + 5, "bytes of stage 1: " + std::to_string(bytesOf(table, c, 1)));
+  expect(c.stages[0].input == 2 && c.stages[1].input == 3 && c.stages[1].forward == 2, "seconds of the stages");
+  expect(c.transfers[0].bytes == 7 && c.transfers[0].gradientBytes == 4, "bytes over the cut");
+  // A value read two stages later is handed on by the stage between, which holds one.
+  p.request.workers = 3, p.budgets.push_back(1000);
+  ScheduleTable three = generate(p.request);
+  c = costsOf(p, three, {{1, 2}, {0, 0, 0}});
+  expect(bytesOf(three, c, 1) == 100 + 2 * (10 + 4) + 4 + 4 + 7 + 4, "bytes of a stage that hands on: " +
+                                                                         std::to_string(bytesOf(three, c, 1)));
+  // 2bw with a gate: one more version and one more accumulator.
+  p = byHand(), p.request = {Schedule::TwoBW, 2, 4, 1, 1, true};
+  for (Segment &s : p.segments)
+    s.parameters = 30;
+  ScheduleTable delayed = generate(p.request);
+  expect(costsOf(p, delayed, {{1}, {0, 0, 0}}).stages[1].fixed == 200 + 120 + 7 + 4, "fixed bytes of 2bw");
+}
+
+// With less memory the first stage, which holds more in flight, computes again; with more nobody does.
+static void earlyStagesRecompute() {
+  SplitProblem p = byHand();
+  p.values = {{0, {1}, 0, 0}, {1, {2}, 0, 0}, {2, {3}, 0, 0}};
+  p.segments.push_back(p.segments[0]);
+  SplitSolution s = solve(p);
+  expect(s.status == SplitSolution::Optimal && s.split.cuts == std::vector<int>{2} && s.split.ways == std::vector<int>(4, 0),
+         "with enough memory nothing is computed again");
+  p.budgets = {230, 230}; // stage 0 keeps 2 x (10 + 10) = 40, or 2 x (10 + 2) + 5 = 29
+  s = solve(p);
+  expect(verify(p, s).empty() && s.split.cuts == std::vector<int>{2} && s.split.ways[0] + s.split.ways[1] == 1 &&
+             s.split.ways[2] + s.split.ways[3] == 0,
+         "the first stage computes one layer again");
+  p.budgets = {212, 212};
+  s = solve(p);
+  expect(s.status == SplitSolution::Infeasible && s.leastBudget == 213 && s.leastProved,
+         "refused with the smallest budget, got " + std::to_string(s.leastBudget));
+  p.budgets = {213, 213};
+  expect(solve(p).status == SplitSolution::Optimal, "the smallest budget is enough");
+}
+
+static void wrongAnswers() {
+  SplitProblem p = byHand();
+  p.budgets = {300, 300};
+  SplitSolution right = solve(p);
+  expect(right.status == SplitSolution::Optimal && verify(p, right).empty(), "the right answer: " + verify(p, right));
+  auto rejects = [&](const std::string &what, auto change, const std::string &why) {
+    SplitSolution s = right;
+    change(s);
+    std::string wrong = verify(p, s);
+    expect(wrong.find(why) != std::string::npos, what + ": expected `" + why + "`, got `" + wrong + "`");
+  };
+  rejects("an empty stage", [](SplitSolution &s) { s.split.cuts[0] = 3; }, "empty stage");
+  rejects("an empty first stage", [](SplitSolution &s) { s.split.cuts[0] = 0; }, "empty stage");
+  rejects("a cut too many", [](SplitSolution &s) { s.split.cuts.push_back(2); }, "expected 1 cuts");
+  rejects("no such way", [](SplitSolution &s) { s.split.ways[1] = 2; }, "has no way");
+  rejects("a way too few", [](SplitSolution &s) { s.split.ways.pop_back(); }, "a way for each");
+  rejects("a makespan too small", [](SplitSolution &s) { s.makespan -= 1; }, "claimed");
+  rejects("a bound too large", [](SplitSolution &s) { s.bound += 1; }, "bound contradicts");
+  p.budgets = {150, 150};
+  rejects("above the budget", [](SplitSolution &) {}, "its budget is 150");
+}
+
+static void wrongProblems() {
+  auto refused = [](const std::string &why, auto change) {
+    SplitProblem p = byHand();
+    change(p);
+    std::string wrong = check(p);
+    expect(wrong.find(why) != std::string::npos, "expected a refusal with `" + why + "`, got `" + wrong + "`");
+  };
+  refused("never empty", [](SplitProblem &p) { p.request.workers = 4, p.budgets = {1, 1, 1, 1}; });
+  refused("not negative", [](SplitProblem &p) { p.segments[1].forward = -1; });
+  refused("not negative", [](SplitProblem &p) { p.segments[1].forward = NAN; });
+  refused("at least one way", [](SplitProblem &p) { p.segments[1].ways.clear(); });
+  refused("a later one", [](SplitProblem &p) { p.values[0].targets = {0}; });
+  refused("2^50", [](SplitProblem &p) { p.segments[0].ways[0].held = INT64_MAX, p.values[0].bytes = INT64_MAX; });
+  refused("a budget for each", [](SplitProblem &p) { p.budgets.pop_back(); });
+  refused("positive bandwidth", [](SplitProblem &p) { p.bandwidth = 0; });
+  refused("does not exist", [](SplitProblem &p) { p.shared = {{5, {7}}}; });
+  refused("one chunk", [](SplitProblem &p) { p.request.chunks = 2; });
+}
+
+// A larger model: blocks of a transformer, an embedding before and a loss behind; the answer holds what it says and is near its bound.
+static void largerModels() {
+  for (int blocks : {16, 48})
+    for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe, Schedule::ZBH1}) {
+      SplitProblem p;
+      for (int k = 0; k < blocks + 2; ++k) {
+        Segment s;
+        bool end = k == 0 || k == blocks + 1;
+        s.name = std::to_string(k), s.forward = end ? 0.4 + k * 0.05 : 1, s.input = s.forward, s.weight = s.forward;
+        s.fixed = end ? 500 : 100, s.ways = {{0, 34, 0}, {0.2, 20, 14}, {1, 2, 34}};
+        p.segments.push_back(s);
+        if (k)
+          p.values.push_back({k - 1, {k}, 2, 2});
+      }
+      p.request = {schedule, 8, 32, 1, 1, true};
+      p.budgets.assign(8, 100 * blocks / 8 + 900), p.latency = 0.01, p.bandwidth = 1000;
+      SplitSolution s = solve(p);
+      std::string wrong = verify(p, s);
+      expect(wrong.empty() && (s.status == SplitSolution::Optimal || s.status == SplitSolution::Feasible) &&
+                 s.makespan <= 1.1 * s.bound,
+             std::to_string(blocks) + " blocks, " + name(schedule) + ": " + wrong + " " + std::to_string(s.makespan) + ", bound " +
+                 std::to_string(s.bound));
+    }
+}
+
+int main(int argc, char **argv) {
+  int chains = argc > 1 ? std::atoi(argv[1]) : 3000, graphs = argc > 2 ? std::atoi(argv[2]) : 500;
+  uint64_t seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
+  costsByHand();
+  earlyStagesRecompute();
+  wrongAnswers();
+  wrongProblems();
+  largerModels();
+  againstBruteForce(chains, false, 88172645463325252ull * seed);
+  againstBruteForce(graphs, true, 1234567891011ull * seed);
+  return tally();
+}
