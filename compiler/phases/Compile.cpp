@@ -1,8 +1,8 @@
 // Compile.cpp: the phases, in order. What each leaves behind stands in Phase.h and in the README's table.
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/Allowance.h"
-#include "compiler/solve/StepBound.h"
 #include "compiler/phases/ProgramHash.h"
+#include "compiler/solve/StepBound.h"
 
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
