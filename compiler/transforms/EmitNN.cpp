@@ -173,6 +173,39 @@ static SmallVector<int> homesOf(const Graph &graph) {
   return homes;
 }
 
+// x with its axes permuted, where what computes x can give them so: a product labels its result otherwise, and sums of products and of what
+// is repeated follow. Null: it cannot. No bit depends on the order of the axes of a result.
+static Value withAxes(Value x, ArrayRef<int64_t> order, OpBuilder &builder) {
+  Operation *op = x.getDefiningOp();
+  if (!op || !x.hasOneUse())
+    return {};
+  auto type = nn::tensorOf(x);
+  SmallVector<int64_t> place(order.size()), shape;
+  int64_t batch = -1;
+  for (auto [i, axis] : llvm::enumerate(order)) {
+    place[axis] = int64_t(i);
+    shape.push_back(type.getDimSize(unsigned(axis)));
+    if (axis == nn::batchAxis(type))
+      batch = int64_t(i);
+  }
+  auto permuted = nn::tensorType(shape, type.getElementType(), batch);
+  auto moved = [&](ArrayRef<int64_t> labels) {
+    return llvm::map_to_vector(labels, [&](int64_t label) { return label < int64_t(place.size()) ? place[label] : label; });
+  };
+  if (auto contract = dyn_cast<nn::ContractOp>(op))
+    return nn::ContractOp::create(builder, op->getLoc(), permuted, contract.getLhs(), contract.getRhs(), moved(contract.getLhsLabels()),
+                                  moved(contract.getRhsLabels()));
+  if (auto broadcast = dyn_cast<nn::BroadcastOp>(op)) {
+    SmallVector<int64_t> axes = moved(broadcast.getAxes());
+    return llvm::is_sorted(axes) ? nn::BroadcastOp::create(builder, op->getLoc(), permuted, broadcast.getX(), axes) : Value();
+  }
+  if (auto add = dyn_cast<nn::AddOp>(op)) {
+    Value a = withAxes(add.getA(), order, builder), b = a ? withAxes(add.getB(), order, builder) : Value();
+    return b ? nn::AddOp::create(builder, op->getLoc(), a, b) : Value();
+  }
+  return {};
+}
+
 // The loop whose results op number `result` and others are, with all that belongs to it.
 LogicalResult Emitter::emitLoop(const Graph &graph, int loop, int result) {
   const Op &first = graph.ops[result];
@@ -185,7 +218,11 @@ LogicalResult Emitter::emitLoop(const Graph &graph, int loop, int result) {
       if (op.kind != kind || op.integer(Key::Index) != loop)
         continue;
       values[number] = block->addArgument(type(op.type), location(op.span, ""));
-      (kind == OpKind::LoopState ? parts.inits : parts.slices).push_back(values[op.operands[0]]);
+      Value operand = values[op.operands[0]];
+      if (auto transpose = operand.getDefiningOp<nn::TransposeOp>(); transpose && kind == OpKind::LoopSlice)
+        if (Value straight = withAxes(transpose.getX(), transpose.getPermutation(), builder))
+          operand = straight;
+      (kind == OpKind::LoopState ? parts.inits : parts.slices).push_back(operand);
       if (kind == OpKind::LoopState)
         places.push_back(int(op.integer(Key::Place)));
     }
