@@ -4,17 +4,20 @@
 Step time and peak memory as bench/gpt measures them (programs take turns; medians; VmHWM of each process; peers that are not installed are
 left out). Then what only this compiler has to answer for: compile time and binary at many and at few time steps, and how the smallest
 arena at a fixed micro-batch grows with the number of steps, beside the bytes that the products behind the loops need of every step.
+If PyTorch is there, nn.LSTM computes logits from our parameters, too: `lstm.torch_difference` is the largest difference, as a share of
+the largest logit.
 """
 import argparse
 import pathlib
 import random
+import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from harness import programs
-from harness.peers import Peer, installed
+from harness.peers import PEERS, PYTHON, Peer, installed
 
 MODEL = programs.BENCH / "models" / "lstm.cinch"
 FULL = {"layers": 2, "width": 256, "heads": 1, "length": 128, "vocabulary": 256, "batch": 64}
@@ -100,6 +103,24 @@ def growth(folder, sizes, lengths):
             ("lstm.beyond_growth", (last[3] - last[4]) / max(1, first[3] - first[4]))]
 
 
+def beside_torch(folder, sizes):
+    """nn.LSTM from our parameters: how far its logits are from ours."""
+    here = folder / "weights"
+    here.mkdir()
+    (here / "text.txt").write_bytes((folder / "text.txt").read_bytes()[: sizes["batch"] * sizes["length"] + 1])
+    programs.compile(MODEL, here / "exe", *defines(sizes))
+    programs.train(here / "exe", here, here / "out", 2, 2)
+    done = subprocess.run([str(here / "exe"), "predict", "--data", str(here), "--out", str(here / "out")], capture_output=True, text=True)
+    found = sorted((here / "out" / "predict").glob("**/*.npy"))
+    if done.returncode or len(found) != 1:
+        raise programs.Failed("predict: " + (done.stdout + done.stderr)[-1000:])
+    found[0].rename(here / "logits.npy")
+    done = subprocess.run([str(PYTHON), str(PEERS / "torch_lstm.py"), "--compare", str(here), str(sizes["length"])], capture_output=True, text=True)
+    if done.returncode:
+        raise programs.Failed("nn.LSTM: " + done.stderr[-1000:])
+    return [("lstm.torch_difference", float(done.stdout))]
+
+
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
@@ -112,6 +133,8 @@ def body():
         draw = random.Random(3)
         (folder / "text.txt").write_bytes(bytes(draw.randrange(256) for _ in range(400000)))
         results = compare(folder, sizes, 2, 2 if arguments.quick else arguments.rounds)
+        if installed("torch"):
+            results += beside_torch(folder, QUICK)
         results += growth(folder, sizes, (8, 16) if arguments.quick else (64, 256, 1024))
     for result in results:
         programs.result(*result)

@@ -193,6 +193,69 @@ static ScanOp rebuilt(ScanOp scan, ValueRange yields, ArrayRef<int> resultOf) {
   return other;
 }
 
+ScanOp hoistProducts(ScanOp scan) {
+  unsigned carried = scan.carriedCount(), sliced = unsigned(scan.getSlices().size());
+  SmallVector<Value> slices(scan.getSlices());
+  OpBuilder builder(scan);
+  Block &block = scan.block();
+  // The operand of the loop that a value of the body is, or a part of; null: it is computed in the trip.
+  auto outside = [&](Value value, bool &part) -> Value {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getArgNumber() < carried)
+      return {};
+    unsigned number = argument.getArgNumber() - carried;
+    part = number < slices.size();
+    if (part) // parts that are several in a row stay
+      return tensorOf(slices[number]).getRank() == tensorOf(value).getRank() + 1 ? slices[number] : Value();
+    return number >= slices.size() + scan.getStacks().size()
+               ? scan.getWholes()[number - slices.size() - scan.getStacks().size()]
+               : Value();
+  };
+  for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
+    auto contract = dyn_cast<ContractOp>(op);
+    bool lhsPart = false, rhsPart = false;
+    Value lhs = contract ? outside(contract.getLhs(), lhsPart) : Value(), rhs = lhs ? outside(contract.getRhs(), rhsPart) : Value();
+    if (!rhs || (!lhsPart && !rhsPart))
+      continue;
+    auto labels = [](ArrayRef<int64_t> inTrip, bool part) {
+      SmallVector<int64_t> all;
+      if (part)
+        all.push_back(0);
+      for (int64_t label : inTrip)
+        all.push_back(label + 1);
+      return all;
+    };
+    auto type = ScanOp::stackedType(contract.getType(), scan.getTrips());
+    auto product = ContractOp::create(builder, op.getLoc(), type, lhs, rhs, labels(contract.getLhsLabels(), lhsPart),
+                                      labels(contract.getRhsLabels(), rhsPart));
+    product->setDiscardableAttrs(op.getDiscardableAttrDictionary());
+    contract.getResult().replaceAllUsesWith(block.insertArgument(carried + unsigned(slices.size()), contract.getType(), op.getLoc()));
+    slices.push_back(product);
+    op.erase();
+  }
+  if (slices.size() == sliced)
+    return scan;
+  for (unsigned i = sliced; i-- > 0;) // what only the products read
+    if (block.getArgument(carried + i).use_empty()) {
+      block.eraseArgument(carried + i);
+      slices.erase(slices.begin() + i);
+    }
+  SmallVector<Value> wholes(scan.getWholes());
+  unsigned before = carried + unsigned(slices.size() + scan.getStacks().size());
+  for (unsigned i = unsigned(wholes.size()); i-- > 0;)
+    if (block.getArgument(before + i).use_empty()) {
+      block.eraseArgument(before + i);
+      wholes.erase(wholes.begin() + i);
+    }
+  auto other = ScanOp::create(builder, scan.getLoc(), scan.getResultTypes(), scan.getInits(), slices, scan.getStacks(), scan.getFirsts(),
+                              wholes, scan.getTrips(), scan.getReverse());
+  other->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
+  other.getBody().takeBody(scan.getBody());
+  scan->replaceAllUsesWith(other);
+  scan.erase();
+  return other;
+}
+
 ScanOp separateYields(ScanOp scan) {
   SmallVector<Value> yields;
   SmallVector<int> resultOf;

@@ -20,6 +20,10 @@ struct ScanParts {
 // so a sum of its gradient over the examples can leave the loop.
 ScanOp createScan(mlir::OpBuilder &, mlir::Location, const ScanParts &, mlir::Block *body);
 
+// Products of slices, and of slices with what is the same in every trip, leave the loop: they are one product over all trips, of which a trip
+// gets its part. The op may be replaced and erased.
+ScanOp hoistProducts(ScanOp);
+
 // Copies what is yielded for two purposes (equal values may have become one), and drops stacked results that nobody reads. The op may be
 // replaced and erased.
 ScanOp separateYields(ScanOp);
