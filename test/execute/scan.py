@@ -329,8 +329,64 @@ def same_bits(name, folder):
         verdicts.expect(result.peak <= least, "%s: peak %d above the budget %d" % (name, result.peak, least))
 
 
+def lstm_gradients(p, x, w):
+    """Loss and gradients of one LSTM layer by backpropagation through time, written out for itself."""
+    n, rows, steps = 4, len(x), x.shape[1]
+    u = linear(p, "r.inputs", x)
+    h = c = np.zeros((rows, n))
+    kept, loss = [], 0
+    for t in range(steps):
+        g = u[:, t] + linear(p, "r.cell.hidden", h)
+        i, f, a, o = sigmoid(g[:, :n]), sigmoid(g[:, n : 2 * n]), np.tanh(g[:, 2 * n : 3 * n]), sigmoid(g[:, 3 * n :])
+        kept.append((h, c, i, f, a, o))
+        c = f * c + i * a
+        h = o * np.tanh(c)
+        loss += ((h + h**2) * w[:, t]).sum() / rows
+    grads = {path: np.zeros_like(value) for path, value in p.items()}
+    dh, dc = np.zeros((rows, n)), np.zeros((rows, n))
+    for t in reversed(range(steps)):
+        before, cell, i, f, a, o = kept[t]
+        after = f * cell + i * a
+        top = np.tanh(after)
+        dh = dh + (1 + 2 * o * top) * w[:, t] / rows
+        dc = dc + dh * o * (1 - top**2)
+        dg = np.concatenate([dc * a * i * (1 - i), dc * cell * f * (1 - f), dc * i * (1 - a**2), dh * top * o * (1 - o)], 1)
+        grads["r.inputs.weight"] += dg.T @ x[:, t]
+        grads["r.cell.hidden.weight"] += dg.T @ before
+        for path in ("r.inputs.bias", "r.cell.hidden.bias"):
+            grads[path] += dg.sum(0)
+        dh, dc = dg @ p["r.cell.hidden.weight"], dc * f
+    return loss, grads
+
+
+def ten_steps(folder):
+    """Adam with a clipped norm against NumPy, in f64."""
+    text = program_of("lstm").replace("sgd(lr = 1)", "adam(lr = 0.01)\n  clip norm(0.5)").replace("steps 2", "steps 10")
+    program = programs.source("ten-steps", text)
+    exe = programs.compiled(program, "ten-steps", "--set", "train.precision=f64", "--microbatch", "3")
+    p = programs.run(exe, folder, 0).parameters
+    result = programs.run(exe, folder, 10)
+    x, w = (np.load(folder / (name + ".npy")).astype(np.float64) for name in "xw")
+    first, second = ({path: np.zeros_like(value) for path, value in p.items()} for _ in range(2))
+    for step in range(10):
+        rows = slice(6 * (step % 2), 6 * (step % 2) + 6)
+        loss, grads = lstm_gradients(p, x[rows], w[rows])
+        verdicts.expect(abs(result.losses[step] - loss) <= 1e-9 * max(1, abs(loss)), "ten steps: loss %d is %r, NumPy says %r" % (step, result.losses[step], loss))
+        norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
+        for path, g in grads.items():
+            g = g * min(1, 0.5 / (norm + 1e-6))
+            first[path] = 0.9 * first[path] + 0.1 * g
+            second[path] = 0.999 * second[path] + 0.001 * g**2
+            m, v = first[path] / (1 - 0.9 ** (step + 1)), second[path] / (1 - 0.999 ** (step + 1))
+            p[path] = p[path] - 0.01 * m / (np.sqrt(v) + 1e-8)
+    for path, value in p.items():
+        error = np.abs(value - result.parameters[path]).max()
+        verdicts.expect(error <= 1e-9, "ten steps: %s is off by %.3g" % (path, error))
+
+
 def main():
     folder, data = make_data()
+    ten_steps(folder)
     programs.in_parallel(lambda name: in_f64(name, folder, data), CASES)
     programs.in_parallel(lambda name: same_bits(name, folder), {**CASES, **DRAWS})
 
