@@ -118,9 +118,12 @@ private:
     loop.getBody().cloneInto(&copy.getBody(), mapping);
     copy.yield()->setOperands(llvm::map_to_vector(yields, [&](Value value) { return mapping.lookupOrDefault(value); }));
     // What only the other results needed.
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(copy.block().without_terminator())))
-      if (op.use_empty())
-        op.erase();
+    SmallVector<Operation *> ops;
+    for (Operation &op : copy.block().without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : llvm::reverse(ops))
+      if (op->use_empty())
+        op->erase();
     return copy;
   }
 

@@ -48,6 +48,17 @@ def text():
     return data
 
 
+def recurrent():
+    """The LSTM on the same text, under a budget at which its loops compute steps again."""
+    flags = ["-D", "H=48", "-D", "T=32", "-D", "B=16", "--set", "train.steps=150", "--set", "train.warmup=10"]
+    program = ROOT / "examples/lstm/lstm.cinch"
+    exe = programs.compiled(program, "lstm", *flags)
+    result = programs.run(exe, programs.FOLDER / "text", 150)
+    verdicts.expect(result.losses[0] > 5 and result.losses[-1] < 3.4, "lstm: the loss goes from %s to %s" % (result.losses[0], result.losses[-1]))
+    written = programs.call([exe, "generate", "--out", result.out, "--length", 60, "--prompt", "The ", "--seed", 5]).stdout
+    verdicts.expect("The " in written and len(written) > 60, "lstm: writes %r" % written)
+
+
 def further(script, program, data, *arguments):
     """A test of this folder on an example; its tally is added to ours."""
     done = subprocess.run([PYTHON, programs.HERE / script, "--program", ROOT / program, "--data", data, *arguments],
@@ -62,6 +73,7 @@ def further(script, program, data, *arguments):
 
 def main():
     pictures, letters = digits(), text()
+    recurrent()
     if "--long" in sys.argv:
         for program, data, flags in (("examples/mlp/mlp.cinch", pictures, []), ("examples/gpt/gpt.cinch", letters, SMALL)):
             further("bits.py", program, data, "--pairs", "--flags", " ".join(flags))
