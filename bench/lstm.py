@@ -93,9 +93,9 @@ def growth(folder, sizes, lengths):
             programs.compile(MODEL, folder / "grown", *defines(here))
             seconds.append(time.perf_counter() - start)
         least = programs.smallest_budget(MODEL, *defines(here), "--microbatch", str(here["batch"]))
-        # Of each layer and step: the states, and of one layer the gradients of the gates; inputs are states or embeddings. The output
-        # layer needs its logits.
-        words = here["batch"] * length * (here["width"] * (sizes["layers"] + 1 + 4) + sizes["vocabulary"])
+        # Of every step: the states of each layer and the embeddings, which are their inputs, and of one layer the gradients of the
+        # gates. The output layer works in blocks of rows.
+        words = here["batch"] * length * here["width"] * (sizes["layers"] + 1 + 4)
         rows.append((length, programs.median(seconds), (folder / "grown").stat().st_size, least, 4 * words))
         print(f"{length:6} {rows[-1][1]:9.2f} {rows[-1][2]:9} {least / 2**20:12.1f} {4 * words / 2**20:21.1f} {(least - 4 * words) / 2**20:10.1f}")
     first, last = rows[0], rows[-1]
