@@ -414,8 +414,24 @@ def ten_steps(folder):
         verdicts.expect(error <= 1e-9, "ten steps: %s is off by %.3g" % (path, error))
 
 
+def bad_number(folder):
+    """A number that is not finite is named with its op and example, in whichever trip it comes up."""
+    layers = "layer cell(h: f32[B, H], m: f32[B, H]) -> f32[B, H] {\n  param a: f32[H] ~ constant(30)\n  return exp(h * a + m)\n}"
+    text = PROGRAM % {
+        "layers": layers,
+        "model": "  use c = cell\n  return scan[T] c(0, expand[T, B, H](m[:, 0]))",
+        "result": "f32[T, B, H]",
+        "loss": "sum[T, H] h",
+    }
+    exe = programs.compiled(programs.source("bad-number", text), "bad-number", "--microbatch", "3")
+    done = programs.call([exe, "--data", folder, "--out", programs.FOLDER / "out-bad"], allowed=(4,))
+    said = done.stdout + (done.stderr or "")
+    verdicts.expect("exp made the first number that is not finite" in said and "of the batch" in said, "a bad number in a loop: " + said[-400:])
+
+
 def main():
     folder, data = make_data()
+    bad_number(folder)
     ten_steps(folder)
     programs.in_parallel(lambda name: in_f64(name, folder, data), CASES)
     programs.in_parallel(lambda name: same_bits(name, folder), {**CASES, **DRAWS})
