@@ -81,17 +81,21 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
         after.push_back(item.tensor);
     return after.size() == states.size() && items.size() == states.size();
   };
-  // A state that is given as a number is a tensor of what the first trip makes of it.
-  if (std::any_of(states.begin(), states.end(), [&](int state) { return !args[state].value.isTensor(); })) {
+  // A state that is given as a number is a tensor of what the first trip makes of it; an integer holds what any trip leaves.
+  auto isOpen = [&](int state) { return !args[state].value.isTensor() || args[state].value.tensor.dtype == DType::I32; };
+  if (std::any_of(states.begin(), states.end(), isOpen)) {
     if (!run())
       return leave(false);
-    for (size_t i = 0; i < states.size(); ++i)
-      if (Argument &arg = args[states[i]]; !arg.value.isTensor()) {
+    for (size_t i = 0; i < states.size(); ++i) {
+      Argument &arg = args[states[i]];
+      if (!arg.value.isTensor()) {
         std::optional<Tensor> filled = fill(arg.value, after[i].dtype, after[i].axes, arg.span, frame);
         if (!filled)
           return leave(false);
         arg.value = Value::of(*filled);
       }
+      arg.value.tensor.range = joinIntervals(arg.value.tensor.range, after[i].range);
+    }
   }
   std::vector<Tensor> before;
   for (size_t i = 0; i < states.size(); ++i) {
@@ -99,7 +103,6 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
     Op op(OpKind::LoopState, {state.op},
           {{Key::Index, int64_t(loop.number)}, {Key::Place, int64_t(i)}, {Key::Trips, loop.count}});
     state.op = emit(std::move(op), state.dtype, state.axes, span, frame).op;
-    state.range = {};
     before.push_back(state);
   }
   if (!run())

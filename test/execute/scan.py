@@ -7,7 +7,7 @@ import numpy as np
 
 import programs
 
-PROGRAM = """dim B = 6 batch, T = 8, I = 3, H = 4, S = 2, V = 7
+PROGRAM = """dim B = 6 batch, T = 8, I = 3, H = 4, S = 2, V = 7, ONE = 1
 data train = npy("x.npy", "k.npy", "m.npy", "w.npy", shuffle = false)
   -> (x: f32[B, T, I], k: i32[B, T] below V, m: f32[B, S, H], w: f32[B, T, H])
 %(layers)s
@@ -142,6 +142,15 @@ def backwards(p, x, k, m):
     return lstm(p, "r", x) + lstm(p, "s", x[:, ::-1])[:, ::-1]
 
 
+def largest(p, x, k, m):
+    n, h, out = np.zeros(len(x), int), np.zeros((len(x), 4)), []
+    for t in range(8):
+        h = np.tanh(h * 0.5 + p["c.e"][n])
+        n = np.maximum(k[:, t], n)
+        out.append(h)
+    return np.stack(out, 1)
+
+
 def last_axis(p, x, k, m):
     h, out = m[:, 0].T * 0.5, []
     for t in range(8):
@@ -216,6 +225,12 @@ CASES = {
         "  use c = cell\n  return scan[T] c(0, x)",
         normed,
     ),
+    "an integer is carried": (
+        "layer cell(n: i32[B] below V, h: f32[B, H], k: i32[B] below V) -> (i32[B] below V, f32[B, H]) {\n"
+        "  param e: f32[V, H] ~ normal(0.5)\n  return where(k > n, k, n), tanh(h * 0.5 + e[n])\n}",
+        "  use c = cell\n  _, h = scan[T] c(0, 0, k)\n  return h",
+        largest,
+    ),
     "examples last": (
         "layer cell(h: f32[H, B], x: f32[H, B]) -> f32[H, B] {\n  param b: f32[H, H] ~ normal(0.5)\n  return tanh(b @ h + x)\n}",
         "  param a: f32[I, H] ~ normal(0.5)\n  use c = cell\n  y[h, t, b] = sum[i] x[b, t, i] * a[i, h]\n"
@@ -231,6 +246,21 @@ DRAWS = {
     "dropout in the cell": (
         CELL + "  return dropout(tanh(x @ a + h), 0.4)\n}",
         "  use c = cell\n  return dropout(scan[T] c(0, x), 0.2)",
+        None,
+    ),
+    "masks, blocks, one trip, draws without examples": (
+        "layer masked(h: f32[B, H], seen: bool[B], x: f32[B, H], on: bool[B]) -> (f32[B, H], bool[B]) {\n"
+        "  use g = gru_cell[H], q = linear[3 * H]\n  n = g(h, q(x))\n  y[b, j] = where(on[b], n[b, j], h[b, j])\n"
+        "  return y, on or seen\n}\n"
+        "layer one(h: f32[B, H], x: f32[B, H]) -> f32[B, H] {\n  use l = linear[H]\n  return h + tanh(l(x))\n}\n"
+        "layer block(x: f32[B, T, H]) -> f32[B, T, H] {\n  use r = gru[H], n = layer_norm\n  return n(x + r(x))\n}\n"
+        "layer wave(s: f32[H], z: f32[H]) -> f32[H] {\n  param a: f32[H] ~ normal(1)\n  return s * a + dropout(z, 0.5)\n}",
+        "  use c = masked, o = one, bs = repeat 3 block, w = wave, sh = repeat 5 shared one\n"
+        "  param a: f32[I, H] ~ normal(1)\n  param z: f32[T, H] ~ normal(1)\n  v = x @ a\n  on[b, t] = k[b, t] > 1\n"
+        "  h, seen = scan[T] c(0, false, v, on)\n  first = scan[ONE] o(0, h[:, 0:ONE])\n  u = scan[T] w(1, z)\n"
+        "  q = sh(h[:, 0], h[:, 1])\n"
+        "  g[b, t, j] = h[b, t, j] * u[t, j] + first[b, 0, j] * f32(seen[b, t]) + q[b, j]\n"
+        "  return bs(g) + dropout(h, 0.1)",
         None,
     ),
     "draws in a loop in a loop": (
@@ -384,8 +414,24 @@ def ten_steps(folder):
         verdicts.expect(error <= 1e-9, "ten steps: %s is off by %.3g" % (path, error))
 
 
+def bad_number(folder):
+    """A number that is not finite is named with its op and example, in whichever trip it comes up."""
+    layers = "layer cell(h: f32[B, H], m: f32[B, H]) -> f32[B, H] {\n  param a: f32[H] ~ constant(30)\n  return exp(h * a + m)\n}"
+    text = PROGRAM % {
+        "layers": layers,
+        "model": "  use c = cell\n  return scan[T] c(0, expand[T, B, H](m[:, 0]))",
+        "result": "f32[T, B, H]",
+        "loss": "sum[T, H] h",
+    }
+    exe = programs.compiled(programs.source("bad-number", text), "bad-number", "--microbatch", "3")
+    done = programs.call([exe, "--data", folder, "--out", programs.FOLDER / "out-bad"], allowed=(4,))
+    said = done.stdout + (done.stderr or "")
+    verdicts.expect("exp made the first number that is not finite" in said and "of the batch" in said, "a bad number in a loop: " + said[-400:])
+
+
 def main():
     folder, data = make_data()
+    bad_number(folder)
     ten_steps(folder)
     programs.in_parallel(lambda name: in_f64(name, folder, data), CASES)
     programs.in_parallel(lambda name: same_bits(name, folder), {**CASES, **DRAWS})
