@@ -214,8 +214,9 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
   double dropout = training ? rate.number.real : 0;
   if (dropout > 0 && drawsForbidden > 0)
     return failure(Code::E0405, span, "a layer called in index notation may not draw", frame);
-  if (dropout > 0 && !activeLoops.empty()) {
-    report(Code::E0710, span, "dropout of `attend` in a `scan` is not there yet", frame).help("apply `dropout` to its result");
+  if (!activeLoops.empty() && (dropout > 0 || biasArg)) {
+    report(Code::E0710, span, std::string(dropout > 0 ? "dropout" : "a bias") + " of `attend` in a `scan` is not there yet", frame)
+        .help(dropout > 0 ? "apply `dropout` to its result" : "leave the bias out, or write the attention with `softmax`");
     return {};
   }
   auto operand = [&](const char *name, bool given = true) { return given ? callee.names[name].value.tensor.op : -1; };

@@ -252,7 +252,7 @@ LogicalResult Emitter::emitLoop(const Graph &graph, int loop, int result) {
     parts.yields.push_back(values[graph.ops[number].operands[graph.ops[number].integer(Key::Place)]]);
   nn::ScanOp scan = nn::createScan(builder, location(first.span, program.instances[first.instance].path, first.instance), parts,
                                    block.release());
-  scan = nn::hoistProducts(scan);
+  scan = nn::hoistProducts(nn::splitSharedWork(scan));
   if (first.block >= 0)
     scan->setAttr(nn::kBlockAttr, builder.getI64IntegerAttr(first.block));
   for (auto [i, number] : llvm::enumerate(stacks))

@@ -3,6 +3,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -193,6 +194,74 @@ static ScanOp rebuilt(ScanOp scan, ValueRange yields, ArrayRef<int> resultOf) {
   return other;
 }
 
+// The loop with these slices, for which its body has arguments; slices and wholes that nothing reads any more go.
+static ScanOp withSlices(ScanOp scan, SmallVector<Value> slices) {
+  Block &block = scan.block();
+  SmallVector<Value> wholes(scan.getWholes());
+  auto dropUnread = [&](SmallVector<Value> &operands, unsigned first) {
+    for (unsigned i = unsigned(operands.size()); i-- > 0;)
+      if (block.getArgument(first + i).use_empty()) {
+        block.eraseArgument(first + i);
+        operands.erase(operands.begin() + i);
+      }
+  };
+  dropUnread(wholes, scan.carriedCount() + unsigned(slices.size() + scan.getStacks().size()));
+  dropUnread(slices, scan.carriedCount());
+  OpBuilder builder(scan);
+  auto other = ScanOp::create(builder, scan.getLoc(), scan.getResultTypes(), scan.getInits(), slices, scan.getStacks(), scan.getFirsts(),
+                              wholes, scan.getTrips(), scan.getReverse());
+  other->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
+  other.getBody().takeBody(scan.getBody());
+  scan->replaceAllUsesWith(other);
+  scan.erase();
+  return other;
+}
+
+ScanOp splitSharedWork(ScanOp scan) {
+  Block &block = scan.block();
+  llvm::SetVector<Operation *> shared;
+  bool ofExamples = llvm::any_of(block.getArgumentTypes(), [](Type type) { return batchAxis(type) >= 0; });
+  for (Operation &op : block.without_terminator())
+    if (ofExamples && !touchesBatch(&op) && !isa<ConstantOp, VectorOp, RangeOp>(op))
+      shared.insert(&op);
+  if (shared.empty())
+    return scan;
+  ScanParts parts;
+  parts.trips = int64_t(scan.getTrips());
+  auto body = std::make_unique<Block>();
+  IRMapping inside;
+  for (unsigned i = 0; i < scan.getSlices().size(); ++i)
+    if (!hasBatch(scan.part(i))) {
+      parts.slices.push_back(scan.getSlices()[i]);
+      inside.map(scan.part(i), body->addArgument(scan.part(i).getType(), scan.getLoc()));
+    }
+  for (unsigned i = 0; i < scan.getWholes().size(); ++i)
+    inside.map(scan.whole(i), scan.getWholes()[i]);
+  OpBuilder copies(scan.getContext());
+  copies.setInsertionPointToEnd(body.get());
+  SmallVector<Value> leaving;
+  for (Operation *op : shared) {
+    copies.clone(*op, inside);
+    for (Value result : op->getResults())
+      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !shared.contains(user); })) {
+        leaving.push_back(result);
+        parts.yields.push_back(inside.lookup(result));
+      }
+  }
+  OpBuilder builder(scan);
+  ScanOp before = createScan(builder, scan.getLoc(), parts, body.release());
+  before->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
+  SmallVector<Value> slices(scan.getSlices());
+  for (auto [i, value] : llvm::enumerate(leaving)) {
+    Value part = block.insertArgument(scan.carriedCount() + unsigned(slices.size()), value.getType(), value.getLoc());
+    value.replaceUsesWithIf(part, [&](OpOperand &use) { return !shared.contains(use.getOwner()); });
+    slices.push_back(before.stackedResult(unsigned(i)));
+  }
+  for (Operation *op : llvm::reverse(shared.getArrayRef()))
+    op->erase();
+  return withSlices(scan, std::move(slices));
+}
+
 ScanOp hoistProducts(ScanOp scan) {
   unsigned carried = scan.carriedCount(), sliced = unsigned(scan.getSlices().size());
   SmallVector<Value> slices(scan.getSlices());
@@ -233,27 +302,7 @@ ScanOp hoistProducts(ScanOp scan) {
     slices.push_back(product);
     op.erase();
   }
-  if (slices.size() == sliced)
-    return scan;
-  for (unsigned i = sliced; i-- > 0;) // what only the products read
-    if (block.getArgument(carried + i).use_empty()) {
-      block.eraseArgument(carried + i);
-      slices.erase(slices.begin() + i);
-    }
-  SmallVector<Value> wholes(scan.getWholes());
-  unsigned before = carried + unsigned(slices.size() + scan.getStacks().size());
-  for (unsigned i = unsigned(wholes.size()); i-- > 0;)
-    if (block.getArgument(before + i).use_empty()) {
-      block.eraseArgument(before + i);
-      wholes.erase(wholes.begin() + i);
-    }
-  auto other = ScanOp::create(builder, scan.getLoc(), scan.getResultTypes(), scan.getInits(), slices, scan.getStacks(), scan.getFirsts(),
-                              wholes, scan.getTrips(), scan.getReverse());
-  other->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
-  other.getBody().takeBody(scan.getBody());
-  scan->replaceAllUsesWith(other);
-  scan.erase();
-  return other;
+  return slices.size() == sliced ? scan : withSlices(scan, std::move(slices));
 }
 
 ScanOp separateYields(ScanOp scan) {

@@ -20,6 +20,10 @@ struct ScanParts {
 // so a sum of its gradient over the examples can leave the loop.
 ScanOp createScan(mlir::OpBuilder &, mlir::Location, const ScanParts &, mlir::Block *body);
 
+// Work of a loop over examples that is the same for all of them (what is computed from a slice of a parameter) becomes a loop of its own,
+// before it, so that every sum over the examples in the gradient can leave the loop. The op may be replaced and erased.
+ScanOp splitSharedWork(ScanOp);
+
 // Products of slices, and of slices with what is the same in every trip, leave the loop: they are one product over all trips, of which a trip
 // gets its part. The op may be replaced and erased.
 ScanOp hoistProducts(ScanOp);

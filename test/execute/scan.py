@@ -151,6 +151,15 @@ def largest(p, x, k, m):
     return np.stack(out, 1)
 
 
+def by_step(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(8):
+        q = p["q"][t]
+        h = np.tanh(h @ p["w"][t] + x[:, t] @ p["a"] + 2 * np.tanh(q) + np.concatenate([q[:2], q[2:] ** 2]) + p["e"][t][k[:, t]])
+        out.append(h)
+    return np.stack(out, 1)
+
+
 def last_axis(p, x, k, m):
     h, out = m[:, 0].T * 0.5, []
     for t in range(8):
@@ -224,6 +233,13 @@ CASES = {
         CELL + "  use n = layer_norm\n  return tanh(n(x @ a + h))\n}",
         "  use c = cell\n  return scan[T] c(0, x)",
         normed,
+    ),
+    "work on slices of parameters": (
+        "layer cell(h: f32[B, H], x: f32[B, H], q: f32[H], w: f32[H, H], e: f32[V, H], k: i32[B] below V) -> f32[B, H] {\n"
+        "  return tanh(h @ w + x + 2 * tanh(q) + concat(q[0:2], q[2:4] ^ 2, axis = 0) + e[k])\n}",
+        "  param a: f32[I, H] ~ normal(0.5)\n  param q: f32[T, H] ~ normal(0.5)\n  param w: f32[T, H, H] ~ normal(0.5)\n"
+        "  param e: f32[T, V, H] ~ normal(0.5)\n  use c = cell\n  return scan[T] c(0, x @ a, q, w, e, k)",
+        by_step,
     ),
     "an integer is carried": (
         "layer cell(n: i32[B] below V, h: f32[B, H], k: i32[B] below V) -> (i32[B] below V, f32[B, H]) {\n"
