@@ -396,7 +396,7 @@ private:
 
   Value outsideContract(const Leaving &leaving, SmallVectorImpl<Value> &operands, ArrayRef<bool> timeless) {
     auto op = cast<nn::ContractOp>(leaving.op);
-    int64_t rank = op.getType().getRank(), shift = leaving.keepsTrips ? 1 : 0;
+    int64_t rank = op.getType().getRank();
     bool sumsBatch = !nn::hasBatch(op.getResult()) && nn::hasBatch(op.getLhs());
     // Behind the labels of the result: the batch, the trips, the others.
     int64_t trip = leaving.keepsTrips ? 0 : rank + (sumsBatch ? 1 : 0);
@@ -408,15 +408,16 @@ private:
         result.push_back(leaving.keepsTrips ? label + 1 : label < trip ? label : label + 1);
       return result;
     };
-    bool sums = !leaving.keepsTrips;
+    // A summed label stands in both operands, one of the result in at least one.
+    bool inBoth = !leaving.keepsTrips || (timeless[0] && timeless[1]);
     for (unsigned i = 0; i < 2; ++i)
-      if (timeless[i] && (sums || (timeless[0] && timeless[1])))
+      if (timeless[i] && inBoth)
         operands[i] = withTrips(operands[i]);
-    bool lhsTrip = !timeless[0] || sums || (timeless[0] && timeless[1]), rhsTrip = !timeless[1] || sums || (timeless[0] && timeless[1]);
     auto type = op.getType();
-    if (shift)
+    if (leaving.keepsTrips)
       type = nn::ScanOp::stackedType(type, trips);
-    return b.make<nn::ContractOp>(type, operands[0], operands[1], renamed(op.getLhsLabels(), lhsTrip), renamed(op.getRhsLabels(), rhsTrip));
+    return b.make<nn::ContractOp>(type, operands[0], operands[1], renamed(op.getLhsLabels(), inBoth || !timeless[0]),
+                                  renamed(op.getRhsLabels(), inBoth || !timeless[1]));
   }
 
   Value outsideSum(const Leaving &leaving, Value x) {
