@@ -33,10 +33,10 @@ std::string nameOf(Value value) {
   return name;
 }
 
-int lineOf(Value value) {
-  if (isa<BlockArgument>(value))
-    return 0;
-  auto place = nn::userPlace(value.getLoc());
+int lineOf(Value value) { return isa<BlockArgument>(value) ? 0 : lineOf(value.getLoc()); }
+
+int lineOf(Location loc) {
+  auto place = nn::userPlace(loc);
   // A line of the prelude is no line of the user's file.
   return place && place.getFilename().getValue() != "prelude.cinch" ? int(place.getLine()) : 0;
 }

@@ -46,6 +46,7 @@ public:
   // buffer. Fills everything but reads, writes and section. False, with `error`, if the kernel has no spec at some micro-batch.
   bool describe(plan::KernelOp, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   std::string error;
+  const MachineRates &machine() const { return context.machine; }
   // Of kernels that are loops.
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<ScanProblem>> scans;
 
@@ -68,6 +69,7 @@ mlir::Value computedBy(mlir::OpResult);
 // "blocks.3.ff: mul" and the source line, for people.
 std::string nameOf(mlir::Value);
 int lineOf(mlir::Value);
+int lineOf(mlir::Location);
 // `value` lies in the buffer; people know it as `named`.
 solve::Buffer bufferFor(mlir::Value value, mlir::Value named, int64_t batch);
 

@@ -3,6 +3,7 @@
 
 #include "compiler/analysis/RowWise.h"
 #include "compiler/solve/Evaluate.h"
+#include "compiler/solve/Timeline.h"
 #include "dialects/nn/NN.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -23,6 +24,9 @@ Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(functi
     }
     parts.push_back({&op, 2 * int(loops.size())});
   }
+  // A worker may have no value of the examples at all.
+  if (!loops.empty() && loops.back().getCount() > 0)
+    batch = int64_t(loops.back().getCount() * loops.back().getSize());
   llvm::StringMap<BlockArgument> byName;
   for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr}) {
     for (BlockArgument argument : function.getArguments())
@@ -45,6 +49,70 @@ Value Step::inMemory(Value value) const {
   return value;
 }
 
+// ---- Several workers ---------------------------------------------------------------------------------------------------
+std::vector<solve::PartAction> actionsOf(plan::MicrobatchesOp loop) {
+  std::vector<solve::PartAction> list;
+  if (auto actions = loop.getActions())
+    for (size_t i = 0; i + 1 < actions->size(); i += 2)
+      list.push_back({int((*actions)[i]), (*actions)[i + 1]});
+  return list;
+}
+
+// The gate, results, parts of the loop body and messages: no kernels, but they have their place in the order.
+static void describeMarker(Operation *op, const StepProblem &problem, solve::Kernel &kernel) {
+  kernel.recomputable = false;
+  kernel.work = solve::Kernel::Nothing;
+  kernel.newPart = isa<plan::PartOp>(op);
+  kernel.name = isa<plan::GateOp>(op) ? "gate" : isa<plan::PartOp>(op) ? "part" : "results";
+  if (auto send = dyn_cast<plan::SendOp>(op))
+    kernel.name = ("send " + send.getLabel()).str();
+  if (auto receive = dyn_cast<plan::ReceiveOp>(op))
+    kernel.name = ("receive " + receive.getLabel()).str();
+  if (!isa<plan::SendOp, plan::ReceiveOp>(op))
+    return;
+  kernel.line = lineOf(op->getLoc());
+  const solve::Buffer &message = problem.graph.buffers[isa<plan::SendOp>(op) ? kernel.reads.front() : kernel.writes.front()];
+  double copied = 2 / problem.kernels->machine().bytes; // each byte is read and written
+  kernel.seconds = {double(message.fixedBytes) * copied, double(message.perExampleBytes) * copied};
+  kernel.traffic = {2 * double(message.fixedBytes), 2 * double(message.perExampleBytes)};
+}
+
+// Messages keep their order and stay in their part of the loop body, whatever else moves: each reads a mark, a buffer without bytes, of the
+// one before it. The dry run of the channels counts on it (solve/stages/Channels.h). Sums stay in their part, too: the work of the first
+// part shall be done there, and not with the second's, where nobody would wait for it any longer. Parts that take turns need no marks.
+static void keepParts(const Step &step, solve::StepGraph &graph) {
+  if (solve::copiesBetweenParts(graph.actions).empty())
+    return;
+  int before = -1, part = -1;   // marks of the last message or part, and of the last part
+  std::vector<int> sums;        // marks of the part's sums
+  auto mark = [&](size_t k) {
+    solve::Buffer buffer;
+    buffer.producer = int(k);
+    buffer.name = graph.kernels[k].name;
+    graph.kernels[k].writes.push_back(int(graph.buffers.size()));
+    graph.buffers.push_back(buffer);
+    return graph.kernels[k].writes.back();
+  };
+  for (size_t k = 0; k < graph.kernels.size(); ++k) {
+    solve::Kernel &kernel = graph.kernels[k];
+    if (kernel.section != solve::Section::Loop)
+      continue;
+    bool sum = llvm::any_of(kernel.writes, [&](int b) { return graph.buffers[b].kind == solve::Buffer::Accumulator; });
+    if (isa<plan::SendOp, plan::ReceiveOp, plan::PartOp>(step.parts[k].op)) {
+      if (before >= 0)
+        kernel.reads.push_back(before);
+      if (kernel.newPart)
+        kernel.reads.insert(kernel.reads.end(), sums.begin(), sums.end()), sums.clear();
+      before = mark(k);
+      part = kernel.newPart ? before : part;
+    } else if (sum) {
+      if (part >= 0)
+        kernel.reads.push_back(part);
+      sums.push_back(mark(k));
+    }
+  }
+}
+
 // ---- The graph ---------------------------------------------------------------------------------------------------------
 StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedBytes, const kernels::TargetInfo &target,
                              const MachineCosts *costs) {
@@ -53,6 +121,8 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   graph.batch = step.batch;
   graph.grain = step.grain;
   graph.threads = threads;
+  if (!step.loops.empty())
+    graph.actions = actionsOf(step.loops.back());
   // Parameters first, state behind them: every function of a program finds them at the same bytes.
   func::FuncOp function = step.function;
   auto addArguments = [&](auto &&wanted) {
@@ -79,16 +149,14 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   addArguments([](bool parameter, bool slot) { return !parameter && !slot; });
   for (auto [i, part] : llvm::enumerate(step.parts)) {
     plan::KernelOp op = part.kernel();
-    if (!op)
-      continue;
-    for (OpResult result : op->getResults()) {
+    for (OpResult result : part.op->getResults()) {
       if (BlockArgument argument = step.homeOf(result)) {
         problem.buffer[result] = problem.buffer.lookup(argument);
         continue;
       }
       problem.buffer[result] = int(graph.buffers.size());
-      solve::Buffer buffer = bufferFor(result, computedBy(result), step.batch);
-      bool sum = op.getAccumulates() && (*op.getAccumulates())[result.getResultNumber()];
+      solve::Buffer buffer = bufferFor(result, op ? computedBy(result) : Value(result), step.batch);
+      bool sum = op && op.getAccumulates() && (*op.getAccumulates())[result.getResultNumber()];
       buffer.kind = sum ? solve::Buffer::Accumulator : solve::Buffer::Value;
       buffer.producer = int(i);
       graph.buffers.push_back(buffer);
@@ -119,12 +187,11 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
         return problem;
       }
     } else {
-      kernel.recomputable = false;
-      kernel.work = solve::Kernel::Nothing;
-      kernel.name = isa<plan::GateOp>(part.op) ? "gate" : "results";
+      describeMarker(part.op, problem, kernel);
     }
     graph.kernels.push_back(std::move(kernel));
   }
+  keepParts(step, graph);
   solve::FoldedStep folded = solve::foldSweeps(graph, sweepOf);
   problem.error = folded.error;
   problem.graph = std::move(folded.graph);

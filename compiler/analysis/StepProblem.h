@@ -35,6 +35,9 @@ private:
   llvm::DenseMap<mlir::Value, mlir::BlockArgument> home;
 };
 
+// What a worker of several runs of a loop, in order; empty: its body as a whole.
+std::vector<solve::PartAction> actionsOf(plan::MicrobatchesOp);
+
 // The solvers' graph. Buffers: first the function's arguments, then what kernels write.
 struct StepProblem {
   solve::StepGraph graph;                 // loops before the last one are one kernel each

@@ -8,7 +8,7 @@ namespace cinch::kernels {
 enum class Elem { F32, F64, I32, Bool }; // Bool is one byte, 0 or 1
 
 // Words of a kernel's context.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kFirstPosition = 4,
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kFirstPosition = 4, kWorker = 5,
                    kRunValues = 8, kContextWords = 128 }; // from kRunValues on: the run's values, f64
 
 enum class LoopOp {

@@ -92,8 +92,15 @@ static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
 }
 
 int64_t Compilation::persistentBytes() const {
-  auto train = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(nn::kTrainName);
-  return bytesOfArguments(train, nn::kPathAttr) + bytesOfArguments(train, nn::kSlotAttr);
+  int64_t bytes = 0;
+  for (const EntryPlan &entry : entries)
+    if (auto function = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function); entry.name == "train")
+      bytes += bytesOfArguments(function, nn::kPathAttr) + bytesOfArguments(function, nn::kSlotAttr);
+  return bytes;
+}
+
+int64_t Compilation::bytesOfState(StringRef function) const {
+  return bytesOfArguments(mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(function), nn::kSlotAttr);
 }
 
 // What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. Each is a step of
@@ -165,7 +172,9 @@ bool Compilation::decide() {
     refused = true;
     return true;
   }
-  std::vector<func::FuncOp> ways = waysToTrain(strategy);
+  std::vector<func::FuncOp> ways;
+  if (options.stages == 1)
+    ways = waysToTrain(strategy);
   if (!runPasses([](OpPassManager &functions) { functions.addPass(createFormKernels()); }))
     return false;
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
@@ -179,8 +188,10 @@ bool Compilation::decide() {
   base.rowBlocks = options.rowBlocks;
   base.target = machineTarget();
   base.costs = options.costs;
+  if (options.stages > 1)
+    return decideStages(base, strategy);
 
-  EntryPlan step{"train", nn::kTrainName, {}, 0};
+  EntryPlan step{"train", nn::kTrainName.str(), {}, 0, 0};
   DecideOptions forTrain = base;
   forTrain.search.arenaBudget = room;
   forTrain.search.microbatch = options.microbatch;
@@ -217,7 +228,7 @@ bool Compilation::decide() {
     auto func = module->lookupSymbol<func::FuncOp>(function);
     if (!func)
       continue;
-    EntryPlan entry{name, function, {}, 0};
+    EntryPlan entry{name, function.str(), {}, 0, 0};
     for (int64_t size : llvm::reverse(sizes)) {
       if (size > chosen)
         continue;
@@ -249,6 +260,8 @@ bool Compilation::decide() {
 }
 
 int64_t Compilation::arenaBytes() const {
+  if (!workers.each.empty())
+    return workers.each.back().at + workers.each.back().bytes;
   int64_t bytes = 64;
   for (const EntryPlan &entry : entries)
     bytes = std::max(bytes, entry.arenaBytes);
@@ -256,6 +269,8 @@ int64_t Compilation::arenaBytes() const {
 }
 
 int64_t Compilation::smallestBudget() const {
+  if (workers.count > 1) // a worker's
+    return workers.smallest + allowance();
   int64_t arena = entries.front().outcome.result.smallestArena;
   for (size_t i = 1; i < entries.size(); ++i)
     arena = std::max(arena, entries[i].arenaBytes);
@@ -332,9 +347,13 @@ bool Compilation::lowerToLLVM() {
   if (failed(target::lowerKernels(*kernels)))
     return false;
   host->addTables();
-  for (auto [i, entry] : llvm::enumerate(entries))
-    host->addEntry(functionOf(entry), entry.name == "train" ? "cinch_train_step" : "cinch_" + entry.name, int(i),
-                   entry.name != "train");
+  for (size_t i = 0, entry = 0; i < entries.size(); ++entry) {
+    std::string name = entries[i].name;
+    SmallVector<func::FuncOp> functions; // of the workers
+    for (; i < entries.size() && entries[i].name == name; ++i)
+      functions.push_back(functionOf(entries[i]));
+    host->addEntry(functions, name == "train" ? "cinch_train_step" : "cinch_" + name, int(entry), name != "train");
+  }
   const std::string text = metadata();
   metadataBytes = int64_t(text.size());
   host->addText("cinch_meta", text);
@@ -349,7 +368,7 @@ bool Compilation::lowerToLLVM() {
   for (const target::KernelObjects::Object &object : kernelObjects.objects)
     apart.insert(object.symbol);
   // The only outside calls are those of runtime.h.
-  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate"};
+  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
     if (function.isExternal() && !llvm::is_contained(known, function.getName()) && !apart.contains(function.getName())) {
       emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()
@@ -393,6 +412,8 @@ static std::string secondsText(double seconds) {
 std::vector<std::string> Compilation::summary() const {
   if (!said.empty())
     return said;
+  if (workers.count > 1)
+    return summaryOfWorkers();
   const EntryPlan &step = entries.front();
   const solve::SearchResult &result = step.outcome.result;
   const solve::Decision &decision = result.plan.decision;
@@ -418,13 +439,41 @@ std::vector<std::string> Compilation::summary() const {
   return lines;
 }
 
+std::vector<std::string> Compilation::summaryOfWorkers() const {
+  const solve::Decision &decision = entries.front().outcome.result.plan.decision;
+  int64_t most = 0;
+  double busy = 0;
+  for (const WorkersPlan::Worker &worker : workers.each) {
+    most = std::max(most, worker.bytes);
+    busy += worker.busy / double(workers.each.size());
+  }
+  std::vector<std::string> lines;
+  lines.push_back(llvm::formatv("memory       {0} workers, each with {1} at most = arena {2} + {3} for code, stacks and runtime{4}",
+                                workers.count, bytesText(most + allowance()), bytesText(most), bytesText(allowance()),
+                                options.budget ? "; budget " + bytesText(*options.budget) + " a worker" : std::string()));
+  lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples, schedule {2}", decision.count, decision.microbatch,
+                                solve::name(options.schedule)));
+  for (size_t w = 0; w < workers.each.size(); ++w) {
+    const WorkersPlan::Worker &worker = workers.each[w];
+    const solve::Plan &plan = entries[w].outcome.result.plan;
+    lines.push_back(llvm::formatv("worker {0,-5} arena {1}, forward {2} and backward {3} a micro-batch, {4} of {5} kernel runs done again: {6} .. {7}",
+                                  w, bytesText(worker.bytes), secondsText(worker.forward), secondsText(worker.backward), plan.recomputed,
+                                  plan.decision.loopEnd - plan.decision.loopBegin, worker.begins, worker.ends));
+  }
+  lines.push_back(llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}, {3} threads a worker",
+                                secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), options.costs.source,
+                                options.costs.threads(options.maxThreads)));
+  return lines;
+}
+
 int64_t Compilation::outgrownBy(int64_t fileBytes) {
   int64_t missing = allowanceFor(fileBytes + metadataBytes, options.maxThreads) - allowance();
   return missing > 0 ? missing + kAllowanceRound : missing; // the binary of another plan may be a little larger
 }
 
 std::string Compilation::metadata() {
-  return metadataText({program, sources, *module, entries, *host, arenaBytes(), options.budget.value_or(0), allowance(),
+  return metadataText({program, sources, *module, entries, *host, workers,
+                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, arenaBytes(), options.budget.value_or(0), allowance(),
                        persistentBytes(), options.maxThreads, programHash, summary()});
 }
 

@@ -7,7 +7,9 @@
 #include "compiler/phases/HostCode.h"
 #include "compiler/phases/Phase.h"
 #include "compiler/target/KernelObjects.h"
+#include "compiler/solve/stages/Schedule.h"
 #include "compiler/transforms/Decision.h"
+#include "compiler/transforms/PartitionStages.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -25,6 +27,9 @@ struct CompileOptions {
   int64_t rowBlocks = 0;    // rows of a block; 0: the search chooses, < 0: no row blocks
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
+  int stages = 1;           // workers; each has a stage of the model, or several (schedules with chunks)
+  solve::Schedule schedule = solve::Schedule::OneFOneB;
+  int chunks = 1;           // stages a worker
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
@@ -33,12 +38,35 @@ struct CompileOptions {
   analysis::MachineCosts costs;
 };
 
-// One of the functions of a program, and its place in the runtime's list.
+// One of the functions of a program, and its place in the runtime's list. With several workers an entry is a function each, one behind
+// the other.
 struct EntryPlan {
-  std::string name;         // "train", "eval", "predict"
-  llvm::StringRef function; // @train, @evaluation, @prediction
+  std::string name;     // "train", "eval", "predict"
+  std::string function; // @train, @evaluation, @prediction; @train_0 ..
   DecideOutcome outcome;
   int64_t arenaBytes = 0;
+  int worker = 0;
+};
+
+// How several workers share a step. The whole arena holds theirs one behind the other; behind what its plans need, a worker has the
+// boxes of the channels that it reads, and room for one message of each channel that it writes. The entries take turns there.
+struct WorkersPlan {
+  int count = 1;
+  std::vector<Channel> channels; // of all entries, as the code numbers them
+  struct Place {
+    int64_t boxes = 0, staging = 0; // offsets in the whole arena
+  };
+  std::vector<Place> places; // of the channels
+  struct Worker {
+    int64_t at = 0, bytes = 0;                  // its part of the whole arena
+    int64_t planned = 0, messages = 0;          // of them for plans; for channels
+    double busy = 0;                            // seconds of a step
+    double forward = 0, backward = 0;           // of a micro-batch
+    std::string begins, ends;                   // the work of its stages, for people
+  };
+  std::vector<Worker> each;
+  double seconds = 0;        // of a step, by running the tables with the plans' seconds
+  int64_t smallest = 0;      // if the budget is refused: bytes of the arena of the neediest worker in the smallest plan found
 };
 
 // What compilation knows of a program, phase by phase.
@@ -74,6 +102,7 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan
   mlir::OwningOpRef<mlir::ModuleOp> kernels; // from `lower` on
   std::vector<EntryPlan> entries;
+  WorkersPlan workers;
   bool refused = false;
   std::string refusal;      // why, if it is not the budget
   std::optional<double> fixedBound; // if asked for: seconds that no plan with this micro-batch and these blocks of rows goes below
@@ -88,8 +117,12 @@ private:
   std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
   // The best of the ways; the others are erased.
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
+  friend class StagePlanner;
+  bool decideStages(const DecideOptions &base, const solve::Strategy &);
+  int64_t bytesOfState(llvm::StringRef function) const; // optimizer state among its arguments
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();
+  std::vector<std::string> summaryOfWorkers() const;
   void countOperations();
 
   mlir::MLIRContext &context;
@@ -111,6 +144,8 @@ struct MetadataInput {
   mlir::ModuleOp module; // scheduled
   const std::vector<EntryPlan> &entries;
   const HostCode &host;
+  const WorkersPlan &workers;
+  double seconds; // of a training step, predicted
   int64_t arenaBytes, budget, allowance, persistentBytes;
   int maxThreads;
   std::string hash;

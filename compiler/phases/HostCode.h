@@ -55,7 +55,8 @@ public:
   // After all kernels were added and lowered to the LLVM dialect: the tables, and the functions that walk them; then the entry
   // points of the functions, one by one. `entry` is its number for the runtime; if `counted`, the number of micro-batches is an argument.
   void addTables();
-  void addEntry(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
+  // Several functions: one a worker, of which a call runs that of the worker whose context it is given.
+  void addEntry(llvm::ArrayRef<mlir::func::FuncOp> functions, llvm::StringRef symbol, int entry, bool counted);
   // A constant string under a global name.
   void addText(llvm::StringRef symbol, llvm::StringRef text);
 
@@ -75,6 +76,8 @@ private:
     llvm::SmallVector<mlir::Value> values, zeroedValues;
   };
   friend class ScanEmitter;
+  friend class BodyEmitter;
+  void addFunction(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
   mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
   void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);

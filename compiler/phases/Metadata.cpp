@@ -118,12 +118,19 @@ struct Result {
   bool perExample; // handed out in the loop, one an example, or behind it
 };
 
-static std::vector<Result> resultsOf(func::FuncOp function) {
+// A function of an entry, and where the arena of its worker begins in the whole one.
+struct Part {
+  func::FuncOp function;
+  const EntryPlan *plan;
+  int64_t base;
+};
+
+static std::vector<Result> resultsOf(const Part &part) {
   std::vector<Result> results;
-  function.walk([&](plan::ResultsOp op) {
+  func::FuncOp(part.function).walk([&](plan::ResultsOp op) {
     bool inLoop = isa<plan::MicrobatchesOp>(op->getParentOp());
     for (auto [value, name, offset] : llvm::zip(op.getValues(), op.getNames(), *op.getReads()))
-      results.push_back({value, cast<StringAttr>(name).getValue(), offset, inLoop});
+      results.push_back({value, cast<StringAttr>(name).getValue(), part.base + offset, inLoop});
   });
   return results;
 }
@@ -141,8 +148,8 @@ static void results(OStream &out, StringRef key, llvm::ArrayRef<Result> list, bo
   });
 }
 
-static int64_t offsetOf(func::FuncOp function, unsigned argument) {
-  return function.getArgAttrOfType<IntegerAttr>(argument, "plan.offset").getInt();
+static int64_t offsetOf(const Part &part, unsigned argument) {
+  return part.base + func::FuncOp(part.function).getArgAttrOfType<IntegerAttr>(argument, "plan.offset").getInt();
 }
 
 // The names of the values that depend on a field.
@@ -166,36 +173,57 @@ static std::vector<std::string> dependents(const Graph &graph, const std::vector
   return names;
 }
 
-static void entry(OStream &out, func::FuncOp function, const EntryPlan &plan, const Program &program) {
-  int64_t valid = -1;
-  const solve::Decision &decision = plan.outcome.result.plan.decision;
-  out.attribute("name", plan.name);
+static void entryFields(OStream &out, const Part &part, const Program &program, int64_t &valid) {
+  func::FuncOp function = part.function;
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned number = argument.getArgNumber();
+    if (function.getArgAttr(number, nn::kValidRowsAttr))
+      valid = offsetOf(part, number);
+    auto index = function.getArgAttrOfType<IntegerAttr>(number, nn::kFieldAttr);
+    if (!index)
+      continue;
+    out.object([&] {
+      out.attribute("index", index.getInt());
+      out.attribute("offset", offsetOf(part, number));
+      out.attribute("bytes", analysis::elementsOf(argument) * kernels::bytesOf(analysis::elemOf(argument)));
+      if (part.plan->name == "eval")
+        texts(out, "needed_by", dependents(program.evaluation, program.metrics, index.getInt()));
+      if (part.plan->name == "predict")
+        texts(out, "needed_by", dependents(program.prediction, program.results, index.getInt()));
+    });
+  }
+}
+
+// `parts`: of the workers.
+static void entry(OStream &out, llvm::ArrayRef<Part> parts, const Program &program) {
+  int64_t valid = -1, bytes = 0;
+  llvm::SmallVector<int64_t> valids; // of the workers that know which rows count
+  const EntryPlan &first = *parts.front().plan;
+  const solve::Decision &decision = first.outcome.result.plan.decision;
+  out.attribute("name", first.name);
   out.attribute("microbatch", decision.microbatch);
-  out.attribute("count", plan.name == "train" ? decision.count : 0);
+  out.attribute("count", first.name == "train" ? decision.count : 0);
   out.attributeArray("fields", [&] {
-    for (BlockArgument argument : function.getArguments()) {
-      unsigned number = argument.getArgNumber();
-      if (function.getArgAttr(number, nn::kValidRowsAttr))
-        valid = offsetOf(function, number);
-      auto index = function.getArgAttrOfType<IntegerAttr>(number, nn::kFieldAttr);
-      if (!index)
-        continue;
-      out.object([&] {
-        out.attribute("index", index.getInt());
-        out.attribute("offset", offsetOf(function, number));
-        out.attribute("bytes", analysis::elementsOf(argument) * kernels::bytesOf(analysis::elemOf(argument)));
-        if (plan.name == "eval")
-          texts(out, "needed_by", dependents(program.evaluation, program.metrics, index.getInt()));
-        if (plan.name == "predict")
-          texts(out, "needed_by", dependents(program.prediction, program.results, index.getInt()));
-      });
+    for (const Part &part : parts) {
+      int64_t here = -1;
+      entryFields(out, part, program, here);
+      if (here >= 0)
+        valids.push_back(here);
     }
   });
+  if (!valids.empty())
+    valid = valids.front();
   out.attribute("valid", valid);
-  std::vector<Result> handedOut = resultsOf(function);
+  if (parts.size() > 1)
+    numbers(out, "valids", valids);
+  std::vector<Result> handedOut;
+  for (const Part &part : parts) {
+    llvm::append_range(handedOut, resultsOf(part));
+    bytes += part.plan->arenaBytes;
+  }
   results(out, "scalars", handedOut, false);
   results(out, "results", handedOut, true);
-  out.attribute("bytes", plan.arenaBytes);
+  out.attribute("bytes", bytes);
 }
 
 static void buffers(OStream &out, StringRef key, const std::vector<LaunchInfo::Buffer> &list) {
@@ -240,27 +268,41 @@ static void launch(OStream &out, const LaunchInfo &launch, const std::string &so
     out.attribute("examples", launch.examples);
 }
 
-static void stored(OStream &out, func::FuncOp train, BlockArgument argument, StringRef path) {
+static void stored(OStream &out, const Part &train, BlockArgument argument, StringRef path) {
   out.attribute("path", path);
   out.attribute("dtype", dtypeOf(analysis::elemOf(argument)));
   numbers(out, "shape", analysis::shapeOf(argument));
   out.attribute("offset", offsetOf(train, argument.getArgNumber()));
 }
 
-static void parametersAndSlots(OStream &out, func::FuncOp train, const Program &program) {
-  llvm::StringMap<const Parameter *> named;
-  for (const Parameter &parameter : program.parameters)
-    named[parameter.path] = &parameter;
-  auto argumentsWith = [&](StringRef attribute, auto write) {
-    for (BlockArgument argument : train.getArguments())
-      if (auto name = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attribute))
-        write(argument, name.getValue());
-  };
+// An argument of a training step that stays from step to step, on the worker that has it.
+struct Lasting {
+  const Part *part;
+  BlockArgument argument;
+};
+
+// In the order of the program, whichever worker has them.
+static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const Program &program) {
+  llvm::StringMap<Lasting> arguments, slots;
+  std::vector<StringRef> slotOrder;
+  for (const Part &part : train) {
+    func::FuncOp function = part.function;
+    for (BlockArgument argument : function.getArguments()) {
+      if (auto path = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kPathAttr))
+        arguments[path.getValue()] = {&part, argument};
+      if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kSlotAttr)) {
+        slots[name.getValue()] = {&part, argument};
+        slotOrder.push_back(name.getValue());
+      }
+    }
+  }
   out.attributeArray("parameters", [&] {
-    argumentsWith(nn::kPathAttr, [&](BlockArgument argument, StringRef path) {
-      const Parameter &parameter = *named.at(path);
+    for (const Parameter &parameter : program.parameters) {
+      auto found = arguments.find(parameter.path);
+      if (found == arguments.end())
+        continue;
       out.object([&] {
-        stored(out, train, argument, path);
+        stored(out, *found->second.part, found->second.argument, parameter.path);
         out.attribute("frozen", parameter.frozen);
         out.attribute("state", parameter.state);
         out.attributeObject("init", [&] {
@@ -270,21 +312,58 @@ static void parametersAndSlots(OStream &out, func::FuncOp train, const Program &
         if (parameter.averageOf >= 0)
           out.attribute("average_of", program.parameters[parameter.averageOf].path);
       });
-    });
+    }
   });
+  // State in the order of its parameters.
+  llvm::StringMap<size_t> place;
+  for (auto [i, parameter] : llvm::enumerate(program.parameters))
+    place[parameter.path] = i;
+  if (train.size() > 1)
+    llvm::stable_sort(slotOrder, [&](StringRef a, StringRef b) {
+      return place.lookup(a.rsplit('.').first) < place.lookup(b.rsplit('.').first);
+    });
   out.attributeArray("slots", [&] {
-    argumentsWith(nn::kSlotAttr, [&](BlockArgument argument, StringRef path) { out.object([&] { stored(out, train, argument, path); }); });
+    for (StringRef name : slotOrder)
+      out.object([&] { stored(out, *slots[name].part, slots[name].argument, name); });
   });
 }
 
-// Where the gate and the logs find their scalars.
-static void gate(OStream &out, func::FuncOp train, const Program &program) {
+// Where the gate and the logs find their scalars. All workers test the same loss and norm; the first one's are told.
+static void gate(OStream &out, llvm::ArrayRef<Part> train, const Program &program) {
   std::map<std::string, int64_t> offsets{{"loss", -1}, {"norm", -1}, {"lr", -1}};
-  for (const Result &result : resultsOf(train))
+  for (const Result &result : resultsOf(train.front()))
     offsets[result.name.str()] = result.offset;
   for (auto &[name, offset] : offsets)
     out.attribute(name, offset);
   out.attribute("dtype", program.train.f64 ? "F64" : "F32");
+  if (train.size() == 1)
+    return;
+  objects(out, "gates", train, [&](const Part &part) {
+    func::FuncOp(part.function).walk([&](plan::GateOp op) {
+      out.attribute("loss", part.base + op.getReads()->front());
+      out.attribute("norm", op.getNorm() ? part.base + (*op.getReads())[1] : int64_t(-1));
+    });
+  });
+}
+
+// How several workers share the arena, and what they tell one another.
+static void workers(OStream &out, const WorkersPlan &plan) {
+  objects(out, "workers", plan.each, [&](const WorkersPlan::Worker &worker) {
+    out.attribute("at", worker.at);
+    out.attribute("bytes", worker.bytes);
+  });
+  out.attributeArray("channels", [&] {
+    for (auto [channel, place] : llvm::zip(plan.channels, plan.places))
+      out.object([&, &channel = channel, &place = place] {
+        out.attribute("from", channel.from);
+        out.attribute("to", channel.to);
+        out.attribute("bytes", channel.messageBytes);
+        out.attribute("boxes", channel.boxes);
+        out.attribute("at", place.boxes);
+        out.attribute("staging", place.staging);
+        out.attribute("name", channel.label);
+      });
+  });
 }
 
 // What --set replaces, and what a resumed run is compared with.
@@ -350,10 +429,14 @@ static void modelText(OStream &out, const Program &program) {
 
 std::string metadataText(const MetadataInput &in) {
   const Program &program = in.program;
-  auto functionOf = [&](const EntryPlan &plan) {
-    return cast<func::FuncOp>(SymbolTable::lookupSymbolIn(in.module, plan.function));
-  };
-  func::FuncOp train = functionOf(in.entries.front());
+  std::vector<std::vector<Part>> entries; // of the workers
+  for (const EntryPlan &plan : in.entries) {
+    if (entries.empty() || entries.back().front().plan->name != plan.name)
+      entries.emplace_back();
+    auto function = cast<func::FuncOp>(SymbolTable::lookupSymbolIn(in.module, plan.function));
+    entries.back().push_back({function, &plan, in.workers.each.empty() ? 0 : in.workers.each[size_t(plan.worker)].at});
+  }
+  const std::vector<Part> &train = entries.front();
   std::string source(in.sources.name(1)), text;
   llvm::raw_string_ostream stream(text);
   OStream out(stream);
@@ -372,10 +455,14 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("allowance", in.allowance);
     out.attribute("max_threads", in.maxThreads);
     out.attribute("persistent_bytes", in.persistentBytes);
+    if (in.workers.count > 1) {
+      out.attribute("step_seconds", in.seconds);
+      workers(out, in.workers);
+    }
     parametersAndSlots(out, train, program);
     datasets(out, program);
     out.attributeObject("train", [&] { trainSettings(out, program.train); });
-    objects(out, "entries", in.entries, [&](const EntryPlan &plan) { entry(out, functionOf(plan), plan, program); });
+    objects(out, "entries", entries, [&](const std::vector<Part> &parts) { entry(out, parts, program); });
     out.attributeObject("gate", [&] { gate(out, train, program); });
     runValueList(out, program);
     startingFiles(out, program);

@@ -16,7 +16,8 @@ namespace cinch::solve {
 struct Instance {
   int buffer = -1;          // of the StepGraph; -1: scratch of run `run`
   int run = -1;             // the run that writes it; -1: persistent, or an accumulator (many runs write it)
-  int64_t bytes = 0;        // rounded up to 64
+  int64_t bytes = 0;        // of one copy, rounded up to 64
+  int64_t copies = 1;       // micro-batch k has its copy at offset + (k mod copies) * bytes
   int lower = 0, upper = 0; // alive in runs [lower, upper)
   int storage = -1;
   int64_t offset = 0; // in the arena

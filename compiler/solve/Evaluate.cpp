@@ -98,7 +98,7 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
   d.storages.resize(line.storageBytes.size());
   for (size_t i = 0; i < line.instances.size(); ++i) {
     const Timeline::Life &life = line.instances[i];
-    d.instances.push_back({life.buffer, life.run, line.bytes(int(i)), life.lower, life.upper, life.storage, 0});
+    d.instances.push_back({life.buffer, life.run, line.bytes(int(i)), life.copies, life.lower, life.upper, life.storage, 0});
     Storage &s = d.storages[life.storage];
     s = {line.storageBytes[life.storage], line.storageLower[life.storage], line.storageUpper[life.storage], -1};
   }

@@ -51,16 +51,18 @@ struct Bytes {
   }
   void put(const Kernel &kernel) {
     const auto &[reads, writes, section, everyMicrobatch, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
-                 recomputeHint, rows, block, blockEnd, inPlace, scratch, name, line] = kernel;
+                 recomputeHint, rows, block, blockEnd, inPlace, scratch, newPart, name, line] = kernel;
     (void)flops, (void)traffic, (void)work, (void)name, (void)line;
     put(reads), put(writes), put(section), put(everyMicrobatch), put(seconds), put(recomputable), put(cheap), put(backward);
-    put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch);
+    put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart);
     for (auto &[to, from] : inPlace)
       put(to), put(from);
   }
   void put(const StepGraph &graph) {
-    const auto &[buffers, kernels, batch, grain, positions, threads] = graph;
-    put(buffers.size()), put(kernels.size()), put(batch), put(grain), put(positions), put(threads);
+    const auto &[buffers, kernels, batch, grain, positions, threads, actions] = graph;
+    put(buffers.size()), put(kernels.size()), put(batch), put(grain), put(positions), put(threads), put(actions.size());
+    for (const auto &[part, microbatch] : actions)
+      put(part), put(microbatch);
     for (const Buffer &buffer : buffers)
       put(buffer);
     for (const Kernel &kernel : kernels)

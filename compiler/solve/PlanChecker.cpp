@@ -10,7 +10,7 @@ namespace cinch::solve {
 ScheduledProgram scheduledProgram(const StepGraph &g, const Decision &d) {
   ScheduledProgram p;
   p.arenaBytes = d.arenaBytes, p.microbatch = d.microbatch, p.count = d.count;
-  auto place = [&](int i) { return Place{d.instances[i].buffer, d.instances[i].offset, d.instances[i].bytes}; };
+  auto place = [&](int i) { return Place{d.instances[i].buffer, d.instances[i].offset, d.instances[i].bytes, d.instances[i].copies}; };
   for (size_t i = 0; i < d.instances.size(); ++i) {
     int b = d.instances[i].buffer;
     if (b >= 0 &&
@@ -87,7 +87,7 @@ private:
 
 class Checker {
 public:
-  Checker(const StepGraph &g, const ScheduledProgram &p) : g(g), p(p), rounds(std::min<int64_t>(p.count, 3)) {}
+  Checker(const StepGraph &g, const ScheduledProgram &p) : g(g), p(p), rounds(g.actions.empty() ? std::min<int64_t>(p.count, 3) : p.count) {}
 
   std::string run() {
     if (p.microbatch < 1 || p.count < 1 || p.microbatch * p.count != g.batch)
@@ -97,6 +97,8 @@ public:
       return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of " + std::to_string(g.grain) +
              ", the examples that belong together";
     if (std::string e = checkShape(); !e.empty())
+      return e;
+    if (std::string e = checkActions(); !e.empty())
       return e;
     runGraph();
     if (std::string e = runProgram(); !e.empty())
@@ -125,16 +127,17 @@ private:
   std::string checkRange(const Place &place, const std::string &where) {
     if (place.offset < 0 || place.offset % 64)
       return where + ": offset " + std::to_string(place.offset) + " is no multiple of 64";
-    if (place.bytes < 0 || place.offset + place.bytes > p.arenaBytes)
-      return where + ": bytes [" + std::to_string(place.offset) + ", " + std::to_string(place.offset + place.bytes) +
-             ") lie outside the arena of " + std::to_string(p.arenaBytes);
+    int64_t end = place.offset + place.bytes * place.copies;
+    if (place.bytes < 0 || place.copies < 1 || end > p.arenaBytes)
+      return where + ": bytes [" + std::to_string(place.offset) + ", " + std::to_string(end) + ") lie outside the arena of " +
+             std::to_string(p.arenaBytes);
     if (place.bytes > 0)
-      touched = std::max(touched, place.offset + place.bytes);
+      touched = std::max(touched, end);
     return "";
   }
 
   static bool overlap(const Place &a, const Place &b) {
-    return a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+    return a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes * b.copies && b.offset < a.offset + a.bytes * a.copies;
   }
 
   std::string checkLaunch(const Launch &l, Section section, const std::string &where) {
@@ -298,10 +301,45 @@ private:
     final = std::move(content);
   }
 
+  // What the worker runs of the loop body, in order.
+  std::vector<PartAction> actionsOfStep() const {
+    std::vector<PartAction> actions = g.actions;
+    for (int64_t round = 0; actions.size() < size_t(rounds) && g.actions.empty(); ++round)
+      actions.push_back({0, round});
+    return actions;
+  }
+
+  // Every part runs once for each micro-batch, in ascending order. That what a part reads is there then, the symbols show.
+  std::string checkActions() const {
+    if (g.actions.empty())
+      return "";
+    int parts = 1;
+    for (const Launch &l : p.loop)
+      parts += l.kernel >= 0 && l.kernel < int(g.kernels.size()) && g.kernels[l.kernel].newPart;
+    std::vector<int64_t> ended(size_t(parts), 0);
+    for (const PartAction &action : g.actions) {
+      std::string who = "the action of part " + std::to_string(action.part) + " on micro-batch " + std::to_string(action.microbatch);
+      if (action.part < 0 || action.part >= parts)
+        return who + ": the loop body has " + std::to_string(parts) + " parts";
+      if (action.microbatch != ended[action.part]++)
+        return who + " is out of order";
+    }
+    for (int64_t count : ended)
+      if (count != p.count)
+        return "a part of the loop body runs for " + std::to_string(count) + " of " + std::to_string(p.count) + " micro-batches";
+    return "";
+  }
+
+  // Where a place lies in a micro-batch.
+  static Place placeIn(Place place, int64_t round) {
+    place.offset += round % place.copies * place.bytes;
+    return place;
+  }
+
   std::string runLaunch(const Launch &l, int64_t round, const std::string &where) {
     std::vector<Symbol> inputs;
     for (size_t i = 0; i < l.reads.size(); ++i) {
-      const Place &r = l.reads[i];
+      const Place r = placeIn(l.reads[i], round);
       Symbol expected = reads[l.kernel][round][i];
       Symbol got = r.bytes ? memory.read(r.offset, r.offset + r.bytes) : expected;
       if (got != expected)
@@ -312,7 +350,7 @@ private:
     }
     std::vector<Symbol> results;
     for (size_t w = 0; w < l.writes.size(); ++w) {
-      const Place &to = l.writes[w];
+      const Place to = placeIn(l.writes[w], round);
       Symbol before = 0;
       if (g.buffers[to.buffer].kind != Buffer::Value) {
         before = memory.read(to.offset, to.offset + to.bytes);
@@ -323,8 +361,10 @@ private:
     }
     if (l.hasScratch)
       memory.write(l.scratch.offset, l.scratch.offset + l.scratch.bytes, 0);
-    for (size_t w = 0; w < l.writes.size(); ++w)
-      memory.write(l.writes[w].offset, l.writes[w].offset + l.writes[w].bytes, results[w]);
+    for (size_t w = 0; w < l.writes.size(); ++w) {
+      const Place to = placeIn(l.writes[w], round);
+      memory.write(to.offset, to.offset + to.bytes, results[w]);
+    }
     return "";
   }
 
@@ -342,13 +382,18 @@ private:
         return e;
     for (const Place &place : p.zeroed)
       memory.write(place.offset, place.offset + place.bytes, zero());
-    for (int64_t round = 0; round < rounds; ++round) {
+    for (const PartAction &action : actionsOfStep()) {
       for (const Place &place : p.persistent)
         if (isData(place.buffer))
-          memory.write(place.offset, place.offset + place.bytes, data(place.buffer, round));
-      for (size_t i = 0; i < p.loop.size(); ++i)
-        if (std::string e = runLaunch(p.loop[i], round, who(p.loop[i], "loop", i)); !e.empty())
+          memory.write(place.offset, place.offset + place.bytes, data(place.buffer, action.microbatch));
+      int part = 0;
+      for (size_t i = 0; i < p.loop.size(); ++i) {
+        part += !g.actions.empty() && g.kernels[p.loop[i].kernel].newPart;
+        if (part != action.part)
+          continue;
+        if (std::string e = runLaunch(p.loop[i], action.microbatch, who(p.loop[i], "loop", i)); !e.empty())
           return e;
+      }
     }
     for (size_t i = 0; i < p.epilogue.size(); ++i)
       if (std::string e = runLaunch(p.epilogue[i], 0, who(p.epilogue[i], "epilogue", i)); !e.empty())
@@ -373,6 +418,21 @@ private:
     if (std::string e = results(p.loop); !e.empty())
       return e;
     return results(p.epilogue);
+  }
+
+  // Is what launch t of the loop writes there read in a later part of the loop body?
+  bool waits(const Place &w, int t, const std::vector<const Launch *> &all, int loopEnd) const {
+    bool later = false;
+    for (int u = t + 1; u < loopEnd; ++u) {
+      later |= g.kernels[all[u]->kernel].newPart;
+      for (const Place &r : all[u]->reads)
+        if (later && r.buffer == w.buffer && r.offset == w.offset)
+          return true;
+      for (const Place &other : all[u]->writes)
+        if (other.buffer == w.buffer && other.offset == w.offset)
+          return false;
+    }
+    return false;
   }
 
   // Bytes alive, from the launches alone: a place lives from the write to the last read before the next write.
@@ -402,6 +462,10 @@ private:
       lives.push_back({place.offset, place.bytes, loopBegin,
                        readAfter[place.buffer] ? loopBegin + 1 : std::max(end, loopBegin + 1)});
     }
+    // Two parts in turns are the body as a whole: nothing waits for other micro-batches.
+    bool inTurns = true;
+    for (size_t i = 0; i < g.actions.size(); ++i)
+      inTurns &= g.actions[i].part == int(i % 2);
     for (int t = 0; t < end; ++t) {
       bool inLoop = t >= loopBegin && t < loopEnd;
       auto use = [&](const Place &place) {
@@ -424,7 +488,10 @@ private:
           continue;
         }
         current[{w.buffer, w.offset}] = int(lives.size());
-        lives.push_back({w.offset, w.bytes, t, accumulator && !readAfter[w.buffer] ? std::max(end, t + 1) : t + 1});
+        if (inLoop && !inTurns && waits(w, t, all, loopEnd)) // from part to part: through the whole loop
+          lives.push_back({w.offset, w.bytes * w.copies, loopBegin, loopEnd});
+        else
+          lives.push_back({w.offset, w.bytes, t, accumulator && !readAfter[w.buffer] ? std::max(end, t + 1) : t + 1});
       }
       if (all[t]->hasScratch)
         lives.push_back({all[t]->scratch.offset, all[t]->scratch.bytes, t, t + 1});

@@ -6,7 +6,8 @@
 // byte that it reads. A value that was overwritten, never computed, computed from something else, freed and reused,
 // or left over from the last micro-batch is a different symbol. At the end every persistent buffer and every
 // accumulator must hold the symbols of the first run. The loop body is run up to three times: what holds from the
-// second to the third holds from each to the next.
+// second to the third holds from each to the next. The loop body of a worker of several is run by its whole list of actions
+// (StepGraph::actions).
 //
 // Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes
 // what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the
@@ -24,6 +25,7 @@ namespace cinch::solve {
 struct Place {
   int buffer = -1; // of the StepGraph; -1: scratch
   int64_t offset = 0, bytes = 0;
+  int64_t copies = 1; // micro-batch k has its own at offset + (k mod copies) * bytes
 };
 
 struct Launch {

@@ -62,7 +62,15 @@ struct Kernel {
   // Pairs of buffers: (w, r).
   std::vector<std::pair<int, int>> inPlace;
   ByteTable scratch;                  // a thread
+  bool newPart = false;               // no work: the next part of the loop body begins here
   std::string name; int line = 0;
+};
+
+// One entry of the list that a worker goes through in a step: a part of the loop body, for one micro-batch.
+struct PartAction {
+  int part = 0;
+  int64_t microbatch = 0;
+  bool operator==(const PartAction &o) const { return part == o.part && microbatch == o.microbatch; }
 };
 
 struct StepGraph {
@@ -72,6 +80,9 @@ struct StepGraph {
   int64_t grain = 1;                // the micro-batch is a multiple of this and divides B: examples that belong together
   int64_t positions = 1;            // rows of an example
   int threads = 1;
+  // Empty: the loop body runs as a whole, once a micro-batch. Else a worker of several runs these, in this order; every part takes the
+  // micro-batches in ascending order. They belong to one number of micro-batches: a search must be told the micro-batch.
+  std::vector<PartAction> actions;
   // Scratch of all threads of a kernel at a micro-batch.
   int64_t scratchBytes(const Kernel &kernel, int64_t b) const { return roundUp(kernel.scratch.at(b) * threads); }
 };

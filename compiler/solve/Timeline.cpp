@@ -5,6 +5,23 @@
 
 namespace cinch::solve {
 
+std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartAction> &actions) {
+  int parts = 0;
+  for (const PartAction &action : actions)
+    parts = std::max(parts, action.part + 1);
+  std::vector<std::vector<int64_t>> copies(parts, std::vector<int64_t>(parts, 1));
+  std::vector<int64_t> ended(parts, 0);
+  for (const PartAction &action : actions) {
+    for (int later = action.part + 1; later < parts; ++later)
+      copies[action.part][later] = std::max(copies[action.part][later], ended[action.part] + 1 - ended[later]);
+    ++ended[action.part];
+  }
+  // Two parts in turns are the body as a whole.
+  if (parts < 2 || (parts == 2 && copies[0][1] == 1))
+    copies.clear();
+  return copies;
+}
+
 GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
   size_t buffers = g.buffers.size(), kernels = g.kernels.size();
   mayRecompute.assign(kernels, false);
@@ -72,6 +89,7 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
       may &= !mutableInLoop[b];
     mayRecompute[k] = may;
   }
+  copies = copiesBetweenParts(g.actions);
   if (g.batch < 1 || g.grain < 1 || g.batch % g.grain)
     error = "the grain " + std::to_string(g.grain) + " does not divide the batch " + std::to_string(g.batch);
 }
@@ -112,6 +130,30 @@ void Timeline::startAt(int64_t b) {
   // One storage each.
   for (const Life &life : instances)
     storageBytes.push_back(ofBuffer[life.buffer]);
+}
+
+// What is written in one part of the loop body and read in a later one waits while other micro-batches run: it has its places from the
+// begin of the loop to its end.
+void Timeline::holdBetweenParts() {
+  std::vector<int> partOf(size_t(end), 0);
+  for (int t = loopBegin, part = 0; t < loopEnd; ++t)
+    partOf[t] = part += index.graph.kernels[runs[t]].newPart;
+  for (size_t i = size_t(accumulatorEnd); i < instances.size(); ++i) {
+    Life &life = instances[i];
+    if (life.buffer < 0 || life.run < loopBegin || life.run >= loopEnd)
+      continue;
+    int from = partOf[life.run], to = partOf[life.upper - 1];
+    if (from == to)
+      continue;
+    life.copies = index.copies[from][to];
+    life.lower = loopBegin, life.upper = loopEnd;
+    pinned[i] = 1;
+  }
+}
+
+bool Timeline::heldBetweenParts(int instance) const {
+  const Life &life = instances[instance];
+  return !index.copies.empty() && life.run >= loopBegin && life.run < loopEnd && pinned[instance];
 }
 
 bool Timeline::build(int64_t b, const std::vector<int> &loop) {
@@ -193,13 +235,16 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
     instances[i].upper = readAfter ? std::max(instances[i].upper, instances[i].lower + 1) : last;
   }
 
+  if (!index.copies.empty())
+    holdBetweenParts();
+
   // Storages: one an instance, but for in-place work.
   storageLower.clear(), storageUpper.clear();
   for (int i = 0; i < accumulatorEnd; ++i)
     storageLower.push_back(instances[i].lower), storageUpper.push_back(instances[i].upper);
   auto fresh = [&](int i) {
     instances[i].storage = int(storageBytes.size());
-    storageBytes.push_back(bytes(i));
+    storageBytes.push_back(bytes(i) * instances[i].copies);
     storageLower.push_back(instances[i].lower);
     storageUpper.push_back(instances[i].upper);
   };
@@ -210,7 +255,7 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
       if (instances[i].storage >= 0)
         continue;
       for (auto &[to, from] : kernel.inPlace) {
-        if (to != kernel.writes[w])
+        if (to != kernel.writes[w] || heldBetweenParts(i))
           continue;
         for (size_t r = 0; r < kernel.reads.size(); ++r) {
           int source = readInstances[firstRead[t] + r];

@@ -8,6 +8,9 @@
 
 namespace cinch::solve {
 
+// GraphIndex::copies for a list of actions.
+std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartAction> &);
+
 // What never changes about a graph, computed once.
 struct GraphIndex {
   explicit GraphIndex(const StepGraph &);
@@ -18,6 +21,9 @@ struct GraphIndex {
   std::vector<Section> bornIn;               // of buffers: section of the producer (persistent: Prologue)
   std::vector<std::vector<int>> readers;     // of buffers
   std::vector<char> values;                  // of buffers: made by a kernel, neither persistent nor an accumulator
+  // copies[f][t]: micro-batches at most that have begun part f of the loop body and not ended part t; what waits from f to t needs so
+  // many places. Empty: the loop body runs as a whole.
+  std::vector<std::vector<int64_t>> copies;
   // What kernel k reads and writes: entries [first[k], first[k + 1]). A search walks these very often.
   std::vector<int> firstRead, reads, firstWrite, writes;
   std::string error;                         // empty if the graph is sane
@@ -27,6 +33,7 @@ class Timeline {
 public:
   struct Life {
     int buffer, run, lower, upper, storage;
+    int64_t copies = 1; // places one behind the other, taken in turns by the micro-batches
   };
   explicit Timeline(const GraphIndex &index) : index(index) {}
 
@@ -50,13 +57,15 @@ public:
   int peakRun = 0;
   std::string error;
 
-  int64_t bytes(int instance) const;
+  int64_t bytes(int instance) const; // of one copy
   int64_t bufferBytes(int buffer) const { return ofBuffer[buffer]; }
   // Bytes alive during each run.
   std::vector<int64_t> profile() const;
 
 private:
   void startAt(int64_t microbatch);
+  void holdBetweenParts();
+  bool heldBetweenParts(int instance) const;
 
   int64_t started = 0;                             // the micro-batch of the following
   std::vector<int64_t> ofBuffer;                   // bytes

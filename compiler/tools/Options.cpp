@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/Diagnostics.h"
 #include "compiler/phases/Version.h"
+#include "compiler/solve/stages/Schedule.h"
 #include "compiler/solve/Remat.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -66,7 +67,11 @@ struct Flags {
   cl::opt<std::string> rowBlocks{"row-blocks",
                                  cl::desc("rows that work on single positions runs on at a time, none, or auto (the default)"),
                                  cl::value_desc("N|none|auto"), COMPILING};
-  cl::opt<std::string> stages{"stages", cl::desc("pipeline stages (1)"), cl::value_desc("N"), COMPILING};
+  cl::opt<std::string> stages{"stages", cl::desc("workers that share a step, each with a part of the model (1); budget and threads are a worker's"),
+                              cl::value_desc("P"), COMPILING};
+  cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), interleaved, zb-h1 or zbv"),
+                                cl::value_desc("NAME"), COMPILING};
+  cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
   cl::opt<std::string> target{"target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
   cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
                                   cl::value_desc("NAME"), COMPILING};
@@ -242,6 +247,24 @@ static int64_t positive(const std::string &text, const char *flag) {
   return number;
 }
 
+// --stages, --schedule, --chunks.
+static void readStages(const Flags &f, CommandLine &line) {
+  if (f.stages.getNumOccurrences())
+    line.stages = int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
+  if (f.schedule.getNumOccurrences()) {
+    line.schedule = f.schedule;
+    solve::Schedule known;
+    if (!solve::parseSchedule(line.schedule, known))
+      usage("--schedule: nothing is called '" + line.schedule + "'; these are: " + solve::scheduleNames());
+    if (line.schedule == "2bw")
+      usage("--schedule 2bw changes numbers and needs `delay 1` in the program, which is not there yet; 1f1b changes none");
+  }
+  bool several = line.schedule == "interleaved" || line.schedule == "zbv";
+  line.chunks = f.chunks.getNumOccurrences() ? int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks"))) : several ? 2 : 1;
+  if (f.stages.getNumOccurrences() == 0 && (f.schedule.getNumOccurrences() || f.chunks.getNumOccurrences()))
+    usage("--schedule and --chunks need --stages P with at least two workers");
+}
+
 CommandLine parseCommandLine(int argc, char **argv) {
   CommandLine line;
   cl::ResetCommandLineParser();
@@ -314,13 +337,14 @@ CommandLine parseCommandLine(int argc, char **argv) {
   line.orderSeed = f.orderSeed;
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
-  if (f.stages.getNumOccurrences() && f.stages != "1" && f.stages != "auto")
-    usage("--stages " + f.stages + ": more than one stage is not there yet");
+  readStages(f, line);
   if (f.target != "cpu")
     usage("--target " + f.target + " is not there yet; cpu is");
   line.cpu = f.cpu;
+  int processors = int(std::thread::hardware_concurrency());
   line.maxThreads = f.maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")))
-                                                   : std::max(4, int(std::thread::hardware_concurrency()));
+                    : line.stages > 1                ? std::max(2, processors / line.stages)
+                                                     : std::max(4, processors);
   for (const std::string &text : f.defines) {
     auto pair = parseAssignment(text);
     if (!pair)

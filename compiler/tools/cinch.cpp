@@ -144,6 +144,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.rowBlocks = line.rowBlocks;
   options.maxThreads = line.maxThreads;
+  options.stages = line.stages, options.chunks = line.chunks;
+  solve::parseSchedule(line.schedule, options.schedule);
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();

@@ -63,27 +63,43 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
           return failure();
         for (auto [result, value] : llvm::zip(rows.getResults(), body.getTerminator()->getOperands()))
           offsets[result] = offsets.lookup(value);
+      } else if (auto send = dyn_cast<plan::SendOp>(op)) {
+        send.setReadsAttr(read(op.getOperands()));
+      } else if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
+        const DecidedRun &run = runOf(&op, decided);
+        offsets[receive.getValue()] = run.writes.front();
+        receive.setWritesAttr(attributes.getDenseI64ArrayAttr(run.writes.front()));
+        setCopies(&op, run);
       } else if (auto gate = dyn_cast<plan::GateOp>(op)) {
         gate.setReadsAttr(read(op.getOperands()));
       } else if (auto results = dyn_cast<plan::ResultsOp>(op)) {
         results.setReadsAttr(read(op.getOperands()));
       } else if (auto kernel = dyn_cast<plan::KernelOp>(op)) {
-        const DecidedRun &run = decided.runs[op.getAttrOfType<IntegerAttr>(kRunAttr).getInt()];
-        if (run.writes.size() != kernel.getNumResults())
+        const DecidedRun &run = runOf(&op, decided);
+        if (run.writes.size() < kernel.getNumResults()) // marks may follow (StepProblem.cpp)
           return op.emitError("internal error: the decision places ") << run.writes.size() << " results, not "
                                                                       << kernel.getNumResults();
         for (Value input : kernel.getInputs())
           if (!llvm::is_contained(run.reads, offsets.lookup(input)))
             return op.emitError("internal error: reads offset ") << offsets.lookup(input) << ", which the decision does not";
-        if (failed(place(kernel, run, run.writes)))
+        if (failed(place(kernel, run, ArrayRef(run.writes).take_front(kernel.getNumResults()))))
           return failure();
       }
     }
     return success();
   }
 
+  static const DecidedRun &runOf(Operation *op, const Decided &decided) {
+    return decided.runs[op->getAttrOfType<IntegerAttr>(kRunAttr).getInt()];
+  }
+  static void setCopies(Operation *op, const DecidedRun &run) {
+    if (!run.copies.empty())
+      op->setAttr(kCopiesAttr, DenseI64ArrayAttr::get(op->getContext(), ArrayRef(run.copies).take_front(op->getNumResults())));
+  }
+
   LogicalResult place(plan::KernelOp kernel, const DecidedRun &run, ArrayRef<int64_t> writes) {
     Builder attributes(&getContext());
+    setCopies(kernel, run);
     kernel.setReadsAttr(attributes.getDenseI64ArrayAttr(
         llvm::map_to_vector(kernel.getInputs(), [&](Value value) { return offsets.lookup(value); })));
     kernel.setWritesAttr(attributes.getDenseI64ArrayAttr(writes));

@@ -64,15 +64,23 @@ private:
     }
   }
 
-  // Offsets of the buffers that a run reads and writes.
-  DenseMap<int, int64_t> offsetsOf(const solve::Run &run) const {
+  // The instances of the buffers that a run reads and writes.
+  DenseMap<int, const solve::Instance *> instancesOf(const solve::Run &run) const {
     const solve::Kernel &kernel = outcome.rows.graph.kernels[run.kernel];
-    DenseMap<int, int64_t> offsets;
+    DenseMap<int, const solve::Instance *> instances;
     for (auto [i, buffer] : llvm::enumerate(kernel.reads))
-      offsets[buffer] = decision.instances[run.reads[i]].offset;
+      instances[buffer] = &decision.instances[run.reads[i]];
     for (auto [i, buffer] : llvm::enumerate(kernel.writes))
-      offsets[buffer] = decision.instances[run.writes[i]].offset;
-    return offsets;
+      instances[buffer] = &decision.instances[run.writes[i]];
+    return instances;
+  }
+
+  static void addWrite(DecidedRun &run, int64_t offset, int64_t copies) {
+    run.writes.push_back(offset);
+    if (copies > 1)
+      run.copies.resize(run.writes.size() - 1, 1), run.copies.push_back(copies);
+    else if (!run.copies.empty())
+      run.copies.push_back(1);
   }
 
   // A loop over the micro-batches before the main one: its values lie inside its scratch, everything else where the step has it.
@@ -82,34 +90,34 @@ private:
       if (candidate.kernel == original[run.kernel])
         sweep = &candidate;
     solve::Plan plan = sweep->plan(decision.microbatch);
-    DenseMap<int, int64_t> offsets = offsetsOf(run);
+    auto instances = instancesOf(run);
     int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
     DecidedLoop loop;
     loop.first = int64_t(decided.runs.size());
     for (const solve::Run &inner : plan.decision.runs)
       decided.runs.push_back(describeInside(inner, plan.decision, scratch, int64_t(sweep->kernels[inner.kernel]), [&](int buffer) {
-        return sweep->local[buffer] ? int64_t(-1) : offsets.lookup(sweep->buffers[buffer]);
+        return sweep->local[buffer] ? nullptr : instances.lookup(sweep->buffers[buffer]);
       }));
     loop.last = int64_t(decided.runs.size());
     for (int sum : sweep->sums)
-      loop.zeroed.append({offsets.lookup(sum), problem.graph.buffers[sum].bytes(decision.microbatch)});
+      loop.zeroed.append({instances.lookup(sum)->offset, problem.graph.buffers[sum].bytes(decision.microbatch)});
     decided.loops.push_back(std::move(loop));
   }
 
-  // A run of a plan that lies in scratch. `outside` gives the offset of a buffer that lies elsewhere, -1 for those inside.
+  // A run of a plan that lies in scratch. `outside` gives the instance of a buffer that lies elsewhere, null for those inside.
   static DecidedRun describeInside(const solve::Run &run, const solve::Decision &inner, int64_t scratch, int64_t kernel,
-                                   llvm::function_ref<int64_t(int)> outside) {
+                                   llvm::function_ref<const solve::Instance *(int)> outside) {
     auto place = [&](int instance) {
       const solve::Instance &at = inner.instances[instance];
-      int64_t offset = outside(at.buffer);
-      return offset >= 0 ? offset : scratch + at.offset;
+      const solve::Instance *elsewhere = outside(at.buffer);
+      return elsewhere ? std::pair(elsewhere->offset, elsewhere->copies) : std::pair(scratch + at.offset, int64_t(1));
     };
     DecidedRun placed;
     placed.kernel = kernel;
     for (int instance : run.reads)
-      placed.reads.push_back(place(instance));
+      placed.reads.push_back(place(instance).first);
     for (int instance : run.writes)
-      placed.writes.push_back(place(instance));
+      addWrite(placed, place(instance).first, place(instance).second);
     if (run.scratch >= 0) {
       placed.scratch = scratch + inner.instances[run.scratch].offset;
       placed.scratchBytes = inner.instances[run.scratch].bytes;
@@ -124,7 +132,7 @@ private:
     for (int instance : run.reads)
       placed.reads.push_back(decision.instances[instance].offset);
     for (int instance : run.writes)
-      placed.writes.push_back(decision.instances[instance].offset);
+      addWrite(placed, decision.instances[instance].offset, decision.instances[instance].copies);
     if (run.scratch >= 0) {
       placed.scratch = decision.instances[run.scratch].offset;
       placed.scratchBytes = decision.instances[run.scratch].bytes;
@@ -169,14 +177,14 @@ private:
       if (candidate.kernel == run.kernel)
         rows = &candidate;
     const solve::Decision &inner = rows->plan.decision;
-    DenseMap<int, int64_t> offsets = offsetsOf(run);
+    auto instances = instancesOf(run);
     int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
     decided.rows.push_back({int64_t(decided.runs.size()), int64_t(decided.runs.size() + inner.runs.size()),
                             outcome.rows.block.examples, outcome.rows.block.positions});
     for (const solve::Run &part : inner.runs) {
       int64_t kernel = problem.original[rows->range.kernels[part.kernel]];
       decided.runs.push_back(describeInside(part, inner, scratch, kernel, [&](int buffer) {
-        return rows->local[buffer] ? int64_t(-1) : offsets.lookup(rows->buffers[buffer]);
+        return rows->local[buffer] ? nullptr : instances.lookup(rows->buffers[buffer]);
       }));
       decided.runs.back().recompute = run.recomputed || part.kernel < rows->range.again;
     }

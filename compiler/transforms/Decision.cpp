@@ -13,7 +13,7 @@ static plan::RunAttr attributeOf(const DecidedRun &run, MLIRContext *context) {
   for (const DecidedRun &inner : run.inside)
     inside.push_back(attributeOf(inner, context));
   return plan::RunAttr::get(context, run.kernel, run.recompute, list(run.reads), list(run.writes), run.scratch, run.scratchBytes,
-                            run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
+                            run.copies.empty() ? DenseI64ArrayAttr() : list(run.copies), run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
                             inside.empty() ? ArrayAttr() : ArrayAttr::get(context, inside));
 }
 
@@ -23,8 +23,8 @@ static bool readRun(Attribute attribute, DecidedRun &run) {
   auto written = dyn_cast<plan::RunAttr>(attribute);
   if (!written || written.getKernel() < 0)
     return false;
-  run = {written.getKernel(), written.getRecompute(), list(written.getReads()), list(written.getWrites()), written.getScratch(),
-         written.getScratchBytes(), list(written.getSlots()), {}};
+  run = {written.getKernel(), written.getRecompute(), list(written.getReads()), list(written.getWrites()), list(written.getCopies()),
+         written.getScratch(), written.getScratchBytes(), list(written.getSlots()), {}};
   if (ArrayAttr inside = written.getInside())
     for (Attribute inner : inside)
       if (!readRun(inner, run.inside.emplace_back()))

@@ -10,6 +10,7 @@ namespace cinch {
 
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
                                      kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed",
+                                     kCopiesAttr = "plan.copies", // of what an op writes, if there are several
                                      kSlotsAttr = "plan.slots"; // of an nn.scan, as plan.run has them
 
 // The decision as plan.decision holds it (PlanOps.td). Kernels are numbered as analysis::Step numbers them.
@@ -17,6 +18,7 @@ struct DecidedRun {
   int64_t kernel = 0;
   bool recompute = false;
   llvm::SmallVector<int64_t> reads, writes; // byte offsets
+  llvm::SmallVector<int64_t> copies;        // of each write; empty: one each
   int64_t scratch = -1, scratchBytes = 0;   // of all threads together
   llvm::SmallVector<int64_t> slots;         // of a loop along an axis: two offsets for each carried value that is not stacked
   std::vector<DecidedRun> inside;           // its trip; an offset of -1: not in its scratch
@@ -33,7 +35,7 @@ struct DecidedLoop {
 struct Decided {
   int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0;
   llvm::SmallVector<DecidedLoop> loops;
-  llvm::SmallVector<DecidedRun> runs;
+  std::vector<DecidedRun> runs;
   llvm::SmallVector<DecidedRows> rows;
   int64_t rowPositions = 1; // of an example
   llvm::SmallVector<int64_t> arguments; // byte offset of each argument

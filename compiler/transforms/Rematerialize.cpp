@@ -52,7 +52,8 @@ public:
 private:
   LogicalResult emitLoop(OpBuilder &builder, plan::MicrobatchesOp old, const DecidedLoop &decidedLoop) {
     auto oldYield = cast<plan::YieldOp>(old.getBody().front().getTerminator());
-    auto loop = plan::MicrobatchesOp::create(builder, old.getLoc(), old.getResultTypes(), old.getCount(), old.getSize());
+    auto loop = plan::MicrobatchesOp::create(builder, old.getLoc(), old.getResultTypes(), old.getCount(), old.getSize(),
+                                             old.getActionsAttr(), old.getLagsAttr());
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));
     if (failed(emit(builder, decidedLoop.first, decidedLoop.last)))

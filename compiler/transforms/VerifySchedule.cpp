@@ -5,13 +5,16 @@
 // reads from before it lives to the loop's end, sums over micro-batches live from the loop's begin (they are cleared there) to
 // their last reader behind it, arguments live always. In a loop over blocks of rows it is the same: what it reads from before it
 // lives to its end, what its blocks fill lives from its begin. A kernel may write its result over an operand that dies there if both
-// are the very same bytes.
+// are the very same bytes. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
+// loop, in as many copies as micro-batches wait there.
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/VerifySchedule.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include "llvm/ADT/MapVector.h"
 
 #include <map>
 
@@ -24,6 +27,7 @@ struct Life {
   int64_t offset = 0, bytes = 0;
   int64_t begin = 0, end = 0; // alive in [begin, end], both included
   Value value;
+  int part = 0;               // of the loop body in which it is written
 };
 
 int64_t bytesOf(Value value) {
@@ -149,9 +153,12 @@ private:
         int64_t loopBegin = now++;
         DenseSet<Value> outer;
         std::swap(outer, readByLoop);
+        waiting.clear(), part = 0;
         if (failed(number(loop.getBody().front())))
           return failure();
         int64_t loopEnd = now++;
+        if (failed(holdWaiting(loop, loopBegin, loopEnd)))
+          return failure();
         for (Value value : readByLoop) // its next pass reads it again
           lives[value].end = std::max(lives[value].end, loopEnd);
         std::swap(outer, readByLoop);
@@ -173,12 +180,18 @@ private:
       int64_t time = now++;
       auto loop = dyn_cast_or_null<plan::MicrobatchesOp>(loopOf(&op));
       bool inLoop = bool(loop);
+      part += isa<plan::PartOp>(op);
       for (Value operand : op.getOperands()) {
         Value value = resolve(operand);
         auto it = lives.find(value);
         if (it == lives.end())
           return op.emitOpError("reads a value that has no place in memory");
         bool fromOutside = inLoop && !loop.getBody().isAncestor(value.getParentRegion());
+        if (inLoop && !fromOutside && it->second.part < part)
+          {
+          int &last = waiting[value];
+          last = std::max(last, part);
+        }
         if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp()); rows && value.getParentBlock() != op.getBlock())
           readByRows.insert(value); // lives to the end of that loop at least
         if (isa<func::ReturnOp>(op))
@@ -193,9 +206,16 @@ private:
       if (isa<plan::ResultsOp>(op) && !inLoop)
         for (Value operand : op.getOperands())
           lives[resolve(operand)].end = kForever;
+      if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
+        if (!receive.getWrites())
+          return op.emitOpError("has no offsets");
+        Value value = receive.getValue();
+        lives[value] = {receive.getWrites()->front(), bytesOf(value), time, time, value, part};
+        continue;
+      }
       auto kernel = dyn_cast<plan::KernelOp>(op);
       if (!kernel) {
-        if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp>(op))
+        if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp, plan::SendOp, plan::PartOp>(op))
           return op.emitOpError("does not belong to phase 'scheduled'");
         continue;
       }
@@ -207,7 +227,7 @@ private:
       if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
         scratches.push_back({int64_t(*kernel.getScratch()), bytes.getInt(), time, time, kernel.getResult(0)});
       for (auto [result, offset] : llvm::zip(kernel.getOutputs(), *kernel.getWrites())) {
-        Life life{offset, bytesOf(result), time, time, result};
+        Life life{offset, bytesOf(result), time, time, result, part};
         lives[result] = life;
         kernels[time] = kernel;
       }
@@ -216,6 +236,53 @@ private:
           return failure();
     }
     return success();
+  }
+
+  // What a later part of the loop body reads has its bytes through the whole loop.
+  LogicalResult holdWaiting(plan::MicrobatchesOp loop, int64_t loopBegin, int64_t loopEnd) {
+    if (waiting.empty() || inTurns(loop))
+      return success();
+    DenseSet<Value> sums; // no micro-batch has one of its own
+    for (Value yielded : loop.getBody().front().getTerminator()->getOperands())
+      sums.insert(resolve(yielded));
+    for (auto &[value, last] : waiting) {
+      Life &life = lives[value];
+      if (sums.contains(value))
+        continue;
+      Operation *writer = value.getDefiningOp();
+      auto copies = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
+      int64_t there = copies ? copies[cast<OpResult>(value).getResultNumber()] : 1, needed = mostWaiting(loop, life.part, last);
+      if (there < needed)
+        return error(value) << "has " << there << " copies, but waits for a later part in " << needed << " micro-batches at once";
+      life.bytes = (life.bytes + 63) / 64 * 64 * there;
+      life.begin = loopBegin, life.end = loopEnd;
+    }
+    return success();
+  }
+  // Two parts that take turns are the body as a whole.
+  static bool inTurns(plan::MicrobatchesOp loop) {
+    if (auto lags = loop.getLags())
+      return lags->size() == 2 && lags->back() == 0;
+    if (!loop.getActions())
+      return true;
+    ArrayRef<int64_t> actions = *loop.getActions();
+    for (size_t i = 0; i < actions.size(); i += 2)
+      if (actions[i] != int64_t(i / 2 % 2))
+        return false;
+    return true;
+  }
+  // Micro-batches that have begun one part and not ended a later one, at most.
+  static int64_t mostWaiting(plan::MicrobatchesOp loop, int from, int to) {
+    if (auto lags = loop.getLags())
+      return (*lags)[to] - (*lags)[from] + 1;
+    int64_t begun = 0, most = 0;
+    ArrayRef<int64_t> actions = *loop.getActions();
+    for (size_t i = 0; i < actions.size(); i += 2) {
+      begun += actions[i] == from;
+      most = std::max(most, begun);
+      begun -= actions[i] == to;
+    }
+    return most;
   }
 
   // A loop over blocks of rows.
@@ -341,6 +408,8 @@ private:
   DenseMap<Value, int64_t> lastArgumentUse;
   DenseSet<Value> readByLoop; // from outside the loop over micro-batches that is being numbered
   DenseMap<Value, Value> overwrites; // new states -> old ones
+  llvm::MapVector<Value, int> waiting; // values of a part of the loop body that is being numbered -> the last part that reads them
+  int part = 0;                        // of it
   DenseSet<Value> readByRows; // from outside the loop over blocks that is being numbered
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches;

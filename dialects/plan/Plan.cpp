@@ -38,6 +38,14 @@ LogicalResult MicrobatchesOp::verify() {
   for (Type type : getSums().getTypes()) // C3
     if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getEncoding())
       return emitOpError("has a result with a batch axis: ") << type;
+  auto marks = getBody().front().getOps<PartOp>();
+  if ((getActions() || getLags()) && marks.empty()) // C4
+    return emitOpError("lists actions, but its body has no parts");
+  if (auto lags = getLags(); lags && (int64_t(lags->size()) != 1 + std::distance(marks.begin(), marks.end()) ||
+                                      lags->front() != 0 || !llvm::is_sorted(*lags)))
+    return emitOpError("needs one lag a part of its body, ascending from 0");
+  if (getActions() && getActions()->size() % 2)
+    return emitOpError("lists actions that are no pairs of a part and a micro-batch");
   return success();
 }
 

@@ -51,11 +51,15 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
     `kernel` numbers the kernels, gates and results of the function in the order in which they stand. `scratch` is the offset of
     the scratch of all threads together, -1 if there is none.
 
+    `copies` (absent: one each) says for what the run writes how many copies of it there are, one behind the other from its offset on, which
+    the micro-batches take in turns (plan.microbatches, `actions`).
+
     A kernel that is a loop along an axis (nn.scan) has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
     runs of a trip, whose kernels are those of the body. Among their offsets, -1 is what lies outside of the loop's scratch.
   }];
   let parameters = (ins "int64_t":$kernel, "bool":$recompute, "::mlir::DenseI64ArrayAttr":$reads,
                         "::mlir::DenseI64ArrayAttr":$writes, "int64_t":$scratch, "int64_t":$scratch_bytes,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$copies,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots, OptionalParameter<"::mlir::ArrayAttr">:$inside);
 }
 
@@ -94,14 +98,22 @@ def Plan_MicrobatchesOp : Plan_Op<"microbatches", [
     contraction, a reduction over the batch axis or a scatter-add that goes on, in each pass, from what the pass before left
     (exactly the additions of the undivided batch).
 
+    A worker of several (`plan.send`, `plan.receive`) does not run the body as a whole. `plan.part` cuts it into parts, and `actions` lists
+    pairs of a part and a micro-batch in the order in which they run: every part takes all micro-batches, in ascending order. What one
+    part leaves for a later one waits while other micro-batches run. Where the caller says how many micro-batches there are, part i
+    runs `lags[i]` micro-batches behind the first one: at tick t it takes micro-batch t - lags[i].
+
     C1: count >= 0 and size >= 1.
     C2: results and yielded values agree in number and type.
     C3: no result has a batch axis.
+    C4: `actions` and `lags` are there only if the body has a `plan.part`; `actions` are pairs, `lags` one a part, ascending from 0.
   }];
-  let arguments = (ins I64Attr:$count, I64Attr:$size);
+  let arguments = (ins I64Attr:$count, I64Attr:$size, OptionalAttr<DenseI64ArrayAttr>:$actions, OptionalAttr<DenseI64ArrayAttr>:$lags);
   let results = (outs Variadic<AnyType>:$sums);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`count` $count `size` $size (`->` type($sums)^)? $body attr-dict";
+  let assemblyFormat = [{
+    `count` $count `size` $size (`actions` $actions^)? (`lags` $lags^)? (`->` type($sums)^)? $body attr-dict
+  }];
   let hasVerifier = 1;
 }
 
@@ -187,6 +199,36 @@ def Plan_ReturnOp : Plan_Op<"return", [Pure, Terminator, HasParent<"KernelOp">]>
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let builders = [OpBuilder<(ins)>];
+}
+
+//===- Several workers --------------------------------------------------------------------------------------------------===//
+
+def Plan_PartOp : Plan_Op<"part", [HasParent<"MicrobatchesOp">]> {
+  let summary = "the next part of the loop body begins here";
+  let description = [{
+    The loop's `actions` number the parts from 0 on.
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Plan_SendOp : Plan_Op<"send"> {
+  let summary = "hands a value to another worker";
+  let description = [{
+    `channel` numbers the channels of the program. A channel leads from one worker to one other, and is first in, first out. After
+    memory assignment `reads` holds the byte offset of the value.
+  }];
+  let arguments = (ins AnyType:$value, I64Attr:$channel, StrAttr:$label, OptionalAttr<DenseI64ArrayAttr>:$reads);
+  let assemblyFormat = "$label $value `:` type($value) `channel` $channel (`reads` $reads^)? attr-dict";
+}
+
+def Plan_ReceiveOp : Plan_Op<"receive"> {
+  let summary = "waits for the next value of a channel";
+  let description = [{
+    The value is one that another worker computes. After memory assignment `writes` holds the byte offset where it is left.
+  }];
+  let arguments = (ins I64Attr:$channel, StrAttr:$label, OptionalAttr<DenseI64ArrayAttr>:$writes);
+  let results = (outs AnyType:$value);
+  let assemblyFormat = "$label `channel` $channel `:` type($value) (`writes` $writes^)? attr-dict";
 }
 
 def Plan_ResultsOp : Plan_Op<"results"> {

@@ -1,0 +1,171 @@
+// StageProblem.cpp: seconds, bytes and values of segments.
+#include "compiler/analysis/StageProblem.h"
+
+#include "dialects/nn/NN.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace mlir;
+
+namespace cinch::analysis {
+namespace {
+
+// More units would not change the cut by more than the time of one: under a hundredth of the step.
+constexpr int kMostUnits = 128;
+
+class Builder {
+public:
+  Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch)
+      : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch) {}
+
+  StageProblem build(int units) {
+    size_t count = homes.segments.size();
+    segments.resize(count);
+    partOf.assign(graph.kernels.size(), -1);
+    for (size_t k = 0; k < graph.kernels.size(); ++k)
+      partOf[k] = problem.original[k];
+    for (size_t k = 0; k < graph.kernels.size(); ++k)
+      addKernel(k);
+    for (size_t b = 0; b < graph.buffers.size(); ++b)
+      addBuffer(int(b));
+    func::FuncOp function = step.function;
+    for (BlockArgument argument : function.getArguments())
+      if (int owner = homes.ownerOf(argument); owner >= 0)
+        segments[size_t(owner)].fixed += graph.buffers[problem.buffer.lookup(argument)].bytes(microbatch);
+    return merge(units);
+  }
+
+private:
+  void addKernel(size_t k) {
+    int part = partOf[k];
+    if (part < 0 || homes.home[size_t(part)] < 0) // an early loop, or done everywhere
+      return;
+    const solve::Kernel &kernel = graph.kernels[k];
+    solve::Segment &segment = segments[size_t(homes.home[size_t(part)])];
+    double seconds = kernel.seconds.at(double(microbatch));
+    if (kernel.section != solve::Section::Loop)
+      segment.update += seconds;
+    else if (kernel.backward)
+      segment.input += seconds;
+    else
+      segment.forward += seconds;
+  }
+
+  // What later segments and the backward sweep read.
+  void addBuffer(int b) {
+    const solve::Buffer &buffer = graph.buffers[size_t(b)];
+    if (buffer.producer < 0 || partOf[size_t(buffer.producer)] < 0)
+      return;
+    int home = homes.home[size_t(partOf[size_t(buffer.producer)])];
+    const solve::Kernel &producer = graph.kernels[size_t(buffer.producer)];
+    if (home < 0 || producer.section != solve::Section::Loop)
+      return;
+    int64_t bytes = buffer.bytes(microbatch);
+    solve::Segment &segment = segments[size_t(home)];
+    if (buffer.kind == solve::Buffer::Accumulator) {
+      segment.fixed += bytes;
+      return;
+    }
+    if (producer.backward)
+      return;
+    solve::SegmentValue value;
+    value.source = home;
+    bool saved = false;
+    for (size_t k = 0; k < graph.kernels.size(); ++k)
+      if (llvm::is_contained(graph.kernels[k].reads, b)) {
+        saved |= graph.kernels[k].backward;
+        int reader = partOf[k] < 0 ? -1 : homes.home[size_t(partOf[k])];
+        if (reader > home && !llvm::is_contained(value.targets, reader))
+          value.targets.push_back(reader);
+      }
+    if (saved)
+      segment.ways.front().held += bytes;
+    if (value.targets.empty())
+      return;
+    llvm::sort(value.targets);
+    value.bytes = value.gradientBytes = bytes;
+    values.push_back(value);
+  }
+
+  // The step's time is divided into windows; a cut is offered in each, where least crosses.
+  StageProblem merge(int units) {
+    size_t count = segments.size();
+    std::vector<int64_t> crossing(count + 1, 0); // before segment i
+    for (const solve::SegmentValue &value : values)
+      for (int i = value.source + 1; i <= value.targets.back(); ++i)
+        crossing[size_t(i)] += value.bytes;
+    double all = 0, before = 0;
+    for (const solve::Segment &segment : segments)
+      all += segment.forward + segment.input;
+    int windows = std::max(kMostUnits, units);
+    StageProblem out;
+    out.first.assign(1, 0);
+    int last = -1; // window of the last cut
+    for (size_t i = 1; i < count; ++i) {
+      before += segments[i - 1].forward + segments[i - 1].input;
+      int window = int(count) <= windows ? int(i) : std::min(windows - 1, int(before / std::max(all, 1e-12) * windows));
+      if (window != last)
+        out.first.push_back(int(i));
+      else if (crossing[i] < crossing[size_t(out.first.back())])
+        out.first.back() = int(i);
+      last = window;
+    }
+    if (int(out.first.size()) < units) { // very uneven segments: everywhere
+      out.first.resize(count);
+      std::iota(out.first.begin(), out.first.end(), 0);
+    }
+    std::vector<int> unitOf(count, 0);
+    for (size_t u = 0; u < out.first.size(); ++u)
+      for (size_t i = size_t(out.first[u]); i < (u + 1 < out.first.size() ? size_t(out.first[u + 1]) : count); ++i)
+        unitOf[i] = int(u);
+    out.split.segments.resize(out.first.size());
+    for (size_t i = 0; i < count; ++i) {
+      solve::Segment &unit = out.split.segments[size_t(unitOf[i])];
+      unit.forward += segments[i].forward, unit.input += segments[i].input, unit.update += segments[i].update;
+      unit.fixed += segments[i].fixed;
+      unit.ways.front().held += segments[i].ways.front().held;
+    }
+    for (solve::Segment &unit : out.split.segments) {
+      solve::Segment::Way keep = unit.ways.front();
+      if (keep.held > 0) // computed again from what the stage received
+        unit.ways.push_back({unit.forward, 0, keep.held});
+    }
+    for (solve::SegmentValue value : values) {
+      value.source = unitOf[size_t(value.source)];
+      std::vector<int> targets;
+      for (int target : value.targets)
+        if (unitOf[size_t(target)] > value.source && (targets.empty() || targets.back() != unitOf[size_t(target)]))
+          targets.push_back(unitOf[size_t(target)]);
+      value.targets = std::move(targets);
+      if (!value.targets.empty())
+        out.split.values.push_back(std::move(value));
+    }
+    return out;
+  }
+
+  const Step &step;
+  const solve::StepGraph &graph;
+  const StepProblem &problem;
+  const StageHomes &homes;
+  int64_t microbatch;
+  std::vector<int> partOf; // of the graph's kernels
+  std::vector<solve::Segment> segments;
+  std::vector<solve::SegmentValue> values;
+};
+
+} // namespace
+
+std::vector<int> StageProblem::stagesOf(const solve::Split &cuts, int segments) const {
+  std::vector<int> stages(size_t(segments), 0);
+  for (int cut : cuts.cuts)
+    for (int i = first[size_t(cut)]; i < segments; ++i)
+      ++stages[size_t(i)];
+  return stages;
+}
+
+StageProblem buildStageProblem(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int units) {
+  return Builder(step, problem, homes, microbatch).build(units);
+}
+
+} // namespace cinch::analysis

@@ -1,0 +1,22 @@
+// StageProblem.h: a step as the solver of stage splits sees it (solve/stages/Split.h).
+#ifndef CINCH_COMPILER_ANALYSIS_STAGEPROBLEM_H
+#define CINCH_COMPILER_ANALYSIS_STAGEPROBLEM_H
+
+#include "compiler/analysis/StageHomes.h"
+#include "compiler/solve/stages/Split.h"
+
+namespace cinch::analysis {
+
+// The segments of a step (StageHomes) at one micro-batch. Cuts are offered at some places only, where little crosses, so
+// several segments may be one unit here.
+struct StageProblem {
+  solve::SplitProblem split; // request, budgets and links are the caller's
+  std::vector<int> first;    // of each unit: its first segment
+  // The stage of every segment, if the units are cut so.
+  std::vector<int> stagesOf(const solve::Split &, int segments) const;
+};
+// At least `units` units, if there are so many segments.
+StageProblem buildStageProblem(const Step &, const StepProblem &, const StageHomes &, int64_t microbatch, int units);
+
+} // namespace cinch::analysis
+#endif

@@ -1,0 +1,548 @@
+// Stages.cpp: decides how several workers share a program: where the model is cut, the micro-batch, and what each worker keeps.
+//
+// For each micro-batch, `solve` for stage splits proposes the cut from the kernels' seconds and bytes. The step is divided there, each
+// worker's part is planned by the one planner, with as many micro-batches in flight as the schedule's table has, and what is chosen is the
+// micro-batch with which the table ends first when it is run with the plans' seconds.
+#include "compiler/phases/Compile.h"
+
+#include "compiler/analysis/StageProblem.h"
+#include "compiler/solve/Evaluate.h"
+#include "compiler/solve/stages/Channels.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace cinch {
+namespace {
+
+// A function that is divided among the workers.
+struct Divided {
+  StageLayout layout;
+  std::vector<func::FuncOp> functions; // of each worker
+  std::vector<Channel> channels;       // numbered from `first` on
+  size_t first = 0;
+};
+
+plan::MicrobatchesOp mainLoop(func::FuncOp function) {
+  plan::MicrobatchesOp last;
+  for (plan::MicrobatchesOp loop : function.getOps<plan::MicrobatchesOp>())
+    last = loop;
+  return last;
+}
+
+// Messages of each part of a worker's main loop, in order.
+std::vector<std::vector<solve::ChannelProblem::Message>> messagesOf(func::FuncOp function, size_t first) {
+  std::vector<std::vector<solve::ChannelProblem::Message>> parts(1);
+  for (Operation &op : mainLoop(function).getBody().front()) {
+    if (isa<plan::PartOp>(op))
+      parts.emplace_back();
+    if (auto send = dyn_cast<plan::SendOp>(op))
+      parts.back().push_back({int(send.getChannel() - first), true});
+    if (auto receive = dyn_cast<plan::ReceiveOp>(op))
+      parts.back().push_back({int(receive.getChannel() - first), false});
+  }
+  return parts;
+}
+
+// The list of actions of one worker, by the parts of its loop body.
+std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &table, const StageLayout &layout, int worker) {
+  std::vector<int> chunkOf(table.workerOf.size(), 0);
+  int chunks = 0;
+  for (size_t stage = 0; stage < table.workerOf.size(); ++stage)
+    if (table.workerOf[stage] == worker)
+      chunkOf[stage] = chunks++;
+  std::vector<solve::PartAction> actions;
+  for (const solve::Action &action : table.rows[size_t(worker)]) {
+    if (action.kind == solve::Action::Update)
+      continue;
+    int chunk = chunkOf[size_t(action.stage)];
+    int part = action.kind == solve::Action::Forward          ? layout.forwardPart(chunks, chunk)
+               : action.kind == solve::Action::WeightGradient ? layout.weightPart(chunks, chunk)
+                                                              : layout.backwardPart(chunks, chunk);
+    actions.push_back({part, action.microbatch});
+  }
+  return actions;
+}
+
+// How far the parts of a loop run behind its first one: a worker's next chunk when the first one's work has gone round all workers, and what
+// is handed out when it has gone through all chunks.
+std::vector<int64_t> lagsOf(int parts, int workers) {
+  std::vector<int64_t> lags;
+  for (int part = 0; part < parts; ++part)
+    lags.push_back(int64_t(part) * workers);
+  return lags;
+}
+
+std::vector<solve::PartAction> actionsOfLags(ArrayRef<int64_t> lags, int64_t count) {
+  std::vector<solve::PartAction> actions;
+  for (int64_t tick = 0; tick < count + lags.back(); ++tick)
+    for (auto [part, lag] : llvm::enumerate(lags))
+      if (tick >= lag && tick - lag < count)
+        actions.push_back({int(part), tick - lag});
+  return actions;
+}
+
+DenseI64ArrayAttr attributeOf(MLIRContext *context, ArrayRef<solve::PartAction> actions) {
+  SmallVector<int64_t> numbers;
+  for (const solve::PartAction &action : actions)
+    numbers.append({action.part, action.microbatch});
+  return DenseI64ArrayAttr::get(context, numbers);
+}
+
+// Seconds of each part of the loop body, and of what stands around the loop, by a plan.
+struct PlanSeconds {
+  std::vector<double> parts;
+  double around = 0;
+};
+PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
+  const solve::Decision &decision = outcome.result.plan.decision;
+  const solve::StepGraph &graph = outcome.rows.graph;
+  PlanSeconds seconds;
+  seconds.parts.assign(parts, 0);
+  size_t part = 0;
+  for (int t = 0; t < int(decision.runs.size()); ++t) {
+    const solve::Kernel &kernel = graph.kernels[size_t(decision.runs[size_t(t)].kernel)];
+    double once = kernel.seconds.at(double(decision.microbatch));
+    bool inLoop = t >= decision.loopBegin && t < decision.loopEnd;
+    if (inLoop)
+      part += kernel.newPart;
+    if (inLoop)
+      seconds.parts[part] += once;
+    else
+      seconds.around += once * double(kernel.everyMicrobatch ? decision.count : 1);
+  }
+  return seconds;
+}
+
+// The main loops of a divided function, for a dry run.
+solve::ChannelProblem channelProblem(const Divided &divided, const std::vector<std::vector<solve::PartAction>> &actions,
+                                     std::vector<std::vector<double>> seconds) {
+  solve::ChannelProblem problem;
+  problem.actions = actions;
+  problem.seconds = std::move(seconds);
+  problem.travel.assign(divided.channels.size(), 0);
+  for (func::FuncOp function : divided.functions)
+    problem.messages.push_back(messagesOf(function, divided.first));
+  return problem;
+}
+
+// Bytes of a worker for messages: boxes of what it reads, one of each that it writes.
+int64_t messageBytes(const std::vector<Channel> &channels, ArrayRef<int> boxes, int worker, int64_t microbatch) {
+  int64_t bytes = 0;
+  for (auto [channel, box] : llvm::zip(channels, boxes)) {
+    int64_t message = solve::roundUp(channel.bytes(microbatch));
+    bytes += channel.to == worker ? message * box : 0;
+    bytes += channel.from == worker ? message : 0;
+  }
+  return bytes;
+}
+
+// A plan of all workers for one micro-batch.
+struct Candidate {
+  size_t divided = 0;
+  int64_t microbatch = 1;
+  std::vector<std::vector<solve::PartAction>> actions; // of each worker
+  std::vector<int> boxes;                              // of each channel
+  std::vector<DecideOutcome> outcomes;
+  std::vector<Attribute> decisions;
+  std::vector<PlanSeconds> seconds;
+  solve::ChannelRun run;
+  double makespan = 0;
+};
+
+} // namespace
+
+class StagePlanner {
+public:
+  StagePlanner(Compilation &compilation, const DecideOptions &base, const solve::Strategy &strategy)
+      : c(compilation), options(compilation.options), base(base), strategy(strategy),
+        train(c.module->lookupSymbol<func::FuncOp>(nn::kTrainName)), step(train), homes(step),
+        problem(analysis::buildStepProblem(step, base.threads, 0, base.target, &base.costs)) {
+    if (options.budget)
+      room = std::max<int64_t>(0, *options.budget - c.allowance());
+  }
+
+  // False after an internal error was reported.
+  bool run() {
+    if (!problem.error.empty())
+      return internal(problem.error);
+    c.workers.count = options.stages;
+    c.workers.smallest = INT64_MAX;
+    std::vector<int64_t> sizes = sizesToTry();
+    for (int64_t microbatch : llvm::reverse(sizes))
+      if (!c.refused && !tryMicrobatch(microbatch))
+        return false;
+    if (c.refused)
+      return true;
+    if (best)
+      return choose();
+    if (c.workers.smallest == INT64_MAX)
+      return refuse(whyNot.empty() ? "no cut of the model into " + std::to_string(stages()) + " stages was found" : whyNot);
+    c.refused = true;
+    c.entries.push_back({"train", nn::kTrainName.str(), std::move(neediest), 0, 0});
+    return true;
+  }
+
+private:
+  int stages() const { return options.stages * options.chunks; }
+  int segments() const { return int(homes.segments.size()); }
+  bool internal(const Twine &what) {
+    train.emitError() << "internal error: stages: " << what;
+    return false;
+  }
+  bool refuse(std::string why) {
+    c.refusal = std::move(why);
+    return c.refused = true;
+  }
+
+  std::vector<int64_t> sizesToTry() {
+    if (segments() < stages()) {
+      refuse(llvm::formatv("the forward pass of the model has {0} kernel{1}, too few for {2} stages; expected at most --stages {3}",
+                           segments(), segments() == 1 ? "" : "s", stages(), segments() / options.chunks));
+      return {};
+    }
+    std::vector<int64_t> sizes = solve::microbatches(problem.graph);
+    if (options.microbatch > 0) {
+      if (!llvm::is_contained(sizes, options.microbatch))
+        refuse(solve::evaluate(problem.graph, {options.microbatch, solve::plainLoop(problem.graph)}).error);
+      return {options.microbatch};
+    }
+    if (options.schedule == solve::Schedule::Naive) // one micro-batch, by definition
+      return {problem.graph.batch};
+    return sizes;
+  }
+
+  bool tryMicrobatch(int64_t microbatch) {
+    solve::ScheduleRequest request;
+    request.schedule = options.schedule;
+    request.workers = options.stages, request.chunks = options.chunks;
+    request.microbatches = int(problem.graph.batch / microbatch);
+    if (std::string wrong = solve::check(request); !wrong.empty()) {
+      whyNot = wrong;
+      return true;
+    }
+    solve::ScheduleTable table = solve::generate(request);
+    if (std::string wrong = solve::verify(table); !wrong.empty())
+      return internal("the schedule's table: " + wrong);
+    analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages());
+    stageProblem.split.request = request;
+    solve::SplitSolution split = splitInto(stageProblem);
+    bool cut = int(split.split.cuts.size()) == stages() - 1;
+    if (!cut || (best && split.bound >= best->makespan))
+      return true;
+    StageLayout layout{options.stages, stageProblem.stagesOf(split.split, segments()), table.workerOf,
+                       solve::splitsBackward(options.schedule)};
+    Candidate candidate;
+    candidate.microbatch = microbatch;
+    if (!divide(layout, candidate))
+      return false;
+    for (int w = 0; w < options.stages; ++w)
+      candidate.actions.push_back(actionsOf(table, layout, w));
+    candidate.boxes = solve::findBoxes(
+        channelProblem(divisions[candidate.divided], candidate.actions, guessedSeconds(table, layout, stageProblem.split, split.split)));
+    if (candidate.boxes.size() != divisions[candidate.divided].channels.size())
+      return internal("the workers of a schedule wait for one another");
+    return plan(candidate);
+  }
+
+  // The best cut by the kernels' seconds and bytes; without one that fits by these, the one that needs least.
+  solve::SplitSolution splitInto(analysis::StageProblem &stageProblem) const {
+    solve::SplitLimits limits;
+    limits.work = 2'000'000; // simulated actions: a second at most
+    stageProblem.split.budgets.assign(size_t(options.stages), room.value_or(INT64_MAX / 4));
+    solve::SplitSolution split = solve::solve(stageProblem.split, limits);
+    if (int(split.split.cuts.size()) == stages() - 1 || split.leastBudget <= 0)
+      return split;
+    stageProblem.split.budgets.assign(size_t(options.stages), std::max(split.leastBudget, room.value_or(0)));
+    return solve::solve(stageProblem.split, limits);
+  }
+
+  // The step divided by this layout, once.
+  bool divide(const StageLayout &layout, Candidate &candidate) {
+    auto [place, fresh] = divisionOf.try_emplace(layout.stageOf, divisions.size());
+    candidate.divided = place->second;
+    if (!fresh)
+      return true;
+    Divided divided{layout, {}, {}, 0};
+    auto functions = partitionStages(step, homes, layout, divided.channels);
+    if (failed(functions))
+      return false;
+    divided.functions = *functions;
+    for (func::FuncOp function : divided.functions) // several divisions stand side by side for a while
+      function.setName((function.getName() + "_of_" + Twine(divisions.size())).str());
+    divisions.push_back(std::move(divided));
+    return true;
+  }
+
+  // Seconds of the parts of each worker's loop, before there are plans.
+  std::vector<std::vector<double>> guessedSeconds(const solve::ScheduleTable &table, const StageLayout &layout,
+                                                  const solve::SplitProblem &split, const solve::Split &cuts) const {
+    solve::TableCosts costs = solve::costsOf(split, table, cuts);
+    std::vector<std::vector<double>> seconds(size_t(options.stages),
+                                             std::vector<double>(size_t(options.chunks * (layout.splitsBackward ? 3 : 2)), 0));
+    std::vector<int> chunk(size_t(options.stages), 0);
+    for (size_t stage = 0; stage < table.workerOf.size(); ++stage) {
+      size_t w = size_t(table.workerOf[stage]);
+      seconds[w][size_t(layout.forwardPart(options.chunks, chunk[w]))] = costs.stages[stage].forward;
+      seconds[w][size_t(layout.backwardPart(options.chunks, chunk[w]++))] = costs.stages[stage].input;
+    }
+    return seconds;
+  }
+
+  bool plan(Candidate &candidate) {
+    Divided &divided = divisions[candidate.divided];
+    bool fits = true;
+    int64_t smallest = 0;
+    for (int w = 0; w < options.stages; ++w) {
+      func::FuncOp function = divided.functions[size_t(w)];
+      mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
+      int64_t messages = messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch);
+      DecideOptions wanted = base;
+      wanted.search.microbatch = candidate.microbatch;
+      wanted.search.strategy = strategy;
+      wanted.planCache = options.planCache;
+      if (room)
+        wanted.search.arenaBudget = std::max<int64_t>(0, *room - messages);
+      DecideOutcome outcome = decidePlan(function, wanted);
+      if (outcome.internal)
+        return false;
+      if (!outcome.result.error.empty())
+        return refuse(outcome.result.error);
+      fits &= outcome.result.feasible;
+      smallest = std::max(smallest, outcome.result.smallestArena + messages);
+      candidate.outcomes.push_back(std::move(outcome));
+      candidate.decisions.push_back(function->getAttr(kDecisionAttr));
+    }
+    if (smallest < c.workers.smallest) {
+      c.workers.smallest = smallest;
+      for (DecideOutcome &outcome : candidate.outcomes)
+        if (!outcome.result.feasible)
+          neediest = outcome;
+    }
+    if (!fits)
+      return true;
+    price(candidate);
+    if (!best || candidate.makespan < best->makespan)
+      best = std::move(candidate);
+    return true;
+  }
+
+  // When the table ends with the seconds of these plans.
+  void price(Candidate &candidate) const {
+    const Divided &divided = divisions[candidate.divided];
+    std::vector<std::vector<double>> seconds;
+    double around = 0;
+    for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
+      candidate.seconds.push_back(secondsOf(outcome, messagesOf(function, divided.first).size()));
+      seconds.push_back(candidate.seconds.back().parts);
+      around = std::max(around, candidate.seconds.back().around);
+    }
+    candidate.run = solve::run(channelProblem(divided, candidate.actions, seconds), candidate.boxes);
+    candidate.makespan = candidate.run.makespan + around;
+  }
+
+  // The best candidate takes the place of the step, and the other entries are divided likewise.
+  bool choose() {
+    for (size_t i = 0; i < divisions.size(); ++i)
+      if (i != best->divided)
+        for (func::FuncOp function : divisions[i].functions)
+          function.erase();
+    Divided chosen = std::move(divisions[best->divided]);
+    WorkersPlan &workers = c.workers;
+    workers.seconds = best->makespan;
+    workers.each.resize(size_t(options.stages));
+    describeStages(chosen.layout);
+    for (auto [channel, boxes] : llvm::zip(chosen.channels, best->boxes))
+      channel.boxes = boxes;
+    workers.channels = chosen.channels;
+    for (int w = 0; w < options.stages; ++w) {
+      func::FuncOp function = chosen.functions[size_t(w)];
+      function.setName((nn::kTrainName + "_" + Twine(w)).str());
+      mainLoop(function).setActionsAttr(attributeOf(&c.context, best->actions[size_t(w)]));
+      function->setAttr(kDecisionAttr, best->decisions[size_t(w)]);
+      c.entries.push_back({"train", function.getName().str(), std::move(best->outcomes[size_t(w)]),
+                           best->outcomes[size_t(w)].result.plan.decision.arenaBytes, w});
+      workers.each[size_t(w)].planned = c.entries.back().arenaBytes;
+      workers.each[size_t(w)].messages = messageBytes(chosen.channels, best->boxes, w, best->microbatch);
+    }
+    entryOf.assign(chosen.channels.size(), best->microbatch);
+    for (auto [name, function] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}})
+      if (auto func = c.module->lookupSymbol<func::FuncOp>(function))
+        if (!divideEntry(name, func, chosen.layout))
+          return false;
+    train.erase();
+    placeWorkers();
+    return true;
+  }
+
+  void describeStages(const StageLayout &layout) {
+    for (int w = 0; w < options.stages; ++w) {
+      WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
+      worker.busy = best->run.busy[size_t(w)];
+      const std::vector<double> &parts = best->seconds[size_t(w)].parts;
+      for (size_t part = 0; part < parts.size(); ++part)
+        (int(part) < options.chunks ? worker.forward : worker.backward) += parts[part];
+      for (int segment = 0; segment < segments(); ++segment) {
+        if (layout.worker(segment) != w)
+          continue;
+        auto kernel = cast<plan::KernelOp>(step.parts[size_t(homes.segments[size_t(segment)])].op);
+        worker.ends = analysis::nameOf(analysis::computedBy(kernel->getResult(0)));
+        if (worker.begins.empty())
+          worker.begins = worker.ends;
+      }
+    }
+  }
+
+  // Evaluation and prediction have their own functions, with the parameters where the step has them: the largest micro-batch, up to that
+  // of training, that fits where the step lies.
+  bool divideEntry(StringRef name, func::FuncOp function, const StageLayout &layout) {
+    Divided divided;
+    divided.layout = layout;
+    divided.first = c.workers.channels.size();
+    firstOfEntry.push_back(divided.first);
+    {
+      analysis::Step entryStep(function);
+      analysis::StageHomes entryHomes(entryStep, &homes.owners);
+      std::vector<Channel> channels = c.workers.channels;
+      auto functions = partitionStages(entryStep, entryHomes, layout, channels);
+      if (failed(functions))
+        return false;
+      divided.functions = *functions;
+      divided.channels.assign(channels.begin() + int64_t(divided.first), channels.end());
+    }
+    std::vector<int64_t> sizes = solve::divisors(problem.graph.batch);
+    for (int64_t size : llvm::reverse(sizes)) {
+      if (size > best->microbatch)
+        continue;
+      bool last = size == 1, fits = true;
+      std::vector<EntryPlan> plans;
+      if (!planEntry(name, divided, size, last, plans, fits))
+        return false;
+      if (!fits && !last)
+        continue;
+      for (EntryPlan &plan : plans) {
+        WorkersPlan::Worker &worker = c.workers.each[size_t(plan.worker)];
+        worker.planned = std::max(worker.planned, plan.arenaBytes);
+        worker.messages = std::max(worker.messages, messageBytes(divided.channels, boxesOf(divided), plan.worker, size));
+        c.entries.push_back(std::move(plan));
+      }
+      llvm::append_range(c.workers.channels, divided.channels);
+      entryOf.resize(c.workers.channels.size(), size);
+      break;
+    }
+    function.erase();
+    return true;
+  }
+
+  static std::vector<int> boxesOf(const Divided &divided) {
+    std::vector<int> boxes;
+    for (const Channel &channel : divided.channels)
+      boxes.push_back(channel.boxes);
+    return boxes;
+  }
+
+  bool planEntry(StringRef name, Divided &divided, int64_t size, bool last, std::vector<EntryPlan> &plans, bool &fits) {
+    int64_t count = problem.graph.batch / size;
+    std::vector<std::vector<solve::PartAction>> actions;
+    std::vector<std::vector<double>> seconds;
+    for (func::FuncOp function : divided.functions) {
+      int parts = int(messagesOf(function, divided.first).size());
+      std::vector<int64_t> lags = lagsOf(parts, options.stages);
+      actions.push_back(actionsOfLags(lags, count));
+      seconds.push_back(std::vector<double>(size_t(parts), 1.0));
+      if (parts > 1) {
+        mainLoop(function).setLagsAttr(DenseI64ArrayAttr::get(&c.context, lags));
+        mainLoop(function).setActionsAttr(attributeOf(&c.context, actions.back()));
+      }
+    }
+    std::vector<int> boxes = solve::findBoxes(channelProblem(divided, actions, seconds));
+    if (boxes.size() != divided.channels.size())
+      return internal("the workers of an evaluation wait for one another");
+    for (auto [channel, box] : llvm::zip(divided.channels, boxes))
+      channel.boxes = box;
+    for (int w = 0; w < options.stages; ++w) {
+      const WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
+      int64_t messages = messageBytes(divided.channels, boxes, w, size);
+      DecideOptions wanted = base;
+      wanted.search.microbatch = size;
+      wanted.search.strategy.kind = solve::Strategy::None;
+      wanted.reservedBytes = c.bytesOfState(nn::kTrainName.str() + "_" + std::to_string(w));
+      wanted.callerCounts = true;
+      wanted.rowBlocks = -1;
+      wanted.search.arenaBudget = std::max<int64_t>(0, worker.planned + worker.messages - messages);
+      EntryPlan plan{name.str(), divided.functions[size_t(w)].getName().str(), decidePlan(divided.functions[size_t(w)], wanted), 0, w};
+      if (plan.outcome.internal)
+        return false;
+      if (!plan.outcome.result.error.empty())
+        return internal(plan.outcome.result.error);
+      if (!plan.outcome.result.feasible && last) { // then the arena is its
+        wanted.search.arenaBudget = plan.outcome.result.smallestArena;
+        plan.outcome = decidePlan(divided.functions[size_t(w)], wanted);
+      }
+      fits &= plan.outcome.result.feasible;
+      if (!fits && !last)
+        return true;
+      plan.arenaBytes = plan.outcome.result.plan.decision.arenaBytes;
+      plans.push_back(std::move(plan));
+    }
+    return true;
+  }
+
+  // Where the workers' arenas lie in the whole one, and the channels in them.
+  void placeWorkers() {
+    WorkersPlan &workers = c.workers;
+    int64_t at = 0;
+    for (WorkersPlan::Worker &worker : workers.each) {
+      worker.at = at;
+      worker.bytes = worker.planned + worker.messages;
+      at += worker.bytes;
+      c.refused |= room && worker.bytes > *room;
+    }
+    workers.places.resize(workers.channels.size());
+    std::vector<int64_t> taken(workers.each.size(), 0);
+    for (size_t i = 0; i < workers.channels.size(); ++i) {
+      if (i > 0 && isOtherEntry(i))
+        taken.assign(workers.each.size(), 0);
+      const Channel &channel = workers.channels[i];
+      int64_t message = solve::roundUp(channel.bytes(entryOf[i]));
+      auto take = [&](int w, int64_t bytes) {
+        const WorkersPlan::Worker &worker = workers.each[size_t(w)];
+        int64_t offset = worker.at + worker.planned + taken[size_t(w)];
+        taken[size_t(w)] += bytes;
+        return offset;
+      };
+      workers.channels[i].messageBytes = channel.bytes(entryOf[i]);
+      workers.places[i].boxes = take(channel.to, message * channel.boxes);
+      workers.places[i].staging = take(channel.from, message);
+    }
+  }
+  bool isOtherEntry(size_t channel) const { return llvm::is_contained(firstOfEntry, channel); }
+
+  Compilation &c;
+  const CompileOptions &options;
+  const DecideOptions &base;
+  const solve::Strategy &strategy;
+  func::FuncOp train;
+  analysis::Step step;
+  analysis::StageHomes homes;
+  analysis::StepProblem problem;
+  std::optional<int64_t> room; // for a worker's arena
+  std::vector<Divided> divisions;
+  std::map<std::vector<int>, size_t> divisionOf;
+  std::optional<Candidate> best;
+  DecideOutcome neediest;              // of the smallest plan, if none fits
+  std::string whyNot;                  // there is no table
+  std::vector<int64_t> entryOf;        // of each channel: the micro-batch of its entry
+  std::vector<size_t> firstOfEntry;    // channels
+};
+
+bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy &strategy) {
+  return StagePlanner(*this, base, strategy).run();
+}
+
+} // namespace cinch

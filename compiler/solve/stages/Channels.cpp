@@ -1,0 +1,113 @@
+// Channels.cpp: the workers run side by side, each as far as it can, until none can go on.
+#include "compiler/solve/stages/Channels.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace cinch::solve {
+namespace {
+
+class Runner {
+public:
+  Runner(const ChannelProblem &problem, const std::vector<int> &boxes) : p(problem) {
+    workers.resize(p.actions.size());
+    full.resize(p.travel.size()), empty.resize(p.travel.size());
+    for (size_t channel = 0; channel < p.travel.size(); ++channel)
+      empty[channel].assign(size_t(boxes[channel]), 0.0);
+  }
+
+  ChannelRun run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t w = 0; w < workers.size(); ++w)
+        while (step(int(w)))
+          moved = true;
+    }
+    ChannelRun result;
+    result.finished = true;
+    for (size_t w = 0; w < workers.size(); ++w) {
+      result.finished &= workers[w].action == p.actions[w].size();
+      result.makespan = std::max(result.makespan, workers[w].now);
+      result.busy.push_back(workers[w].busy);
+    }
+    return result;
+  }
+
+private:
+  struct Worker {
+    size_t action = 0, message = 0; // where it is
+    bool worked = false;            // the work of the action is done
+    double now = 0, busy = 0;
+  };
+
+  void work(int w, int part) {
+    Worker &worker = workers[size_t(w)];
+    if (worker.worked)
+      return;
+    worker.worked = true;
+    worker.now += p.seconds[size_t(w)][size_t(part)];
+    worker.busy += p.seconds[size_t(w)][size_t(part)];
+  }
+
+  // The next message of the worker, or the end of its action; false if it must wait.
+  bool step(int w) {
+    Worker &worker = workers[size_t(w)];
+    if (worker.action == p.actions[size_t(w)].size())
+      return false;
+    int part = p.actions[size_t(w)][worker.action].part;
+    const std::vector<ChannelProblem::Message> &messages = p.messages[size_t(w)][size_t(part)];
+    if (worker.message == messages.size()) {
+      work(w, part);
+      ++worker.action;
+      worker.message = 0, worker.worked = false;
+      return true;
+    }
+    auto [channel, sent] = messages[worker.message];
+    if (sent)
+      work(w, part);
+    std::deque<double> &from = sent ? empty[size_t(channel)] : full[size_t(channel)];
+    if (from.empty())
+      return false;
+    worker.now = std::max(worker.now, from.front());
+    from.pop_front();
+    if (sent)
+      full[size_t(channel)].push_back(worker.now + p.travel[size_t(channel)]);
+    else
+      empty[size_t(channel)].push_back(worker.now);
+    ++worker.message;
+    return true;
+  }
+
+  const ChannelProblem &p;
+  std::vector<Worker> workers;
+  std::vector<std::deque<double>> full, empty; // when its messages arrive; when its empty boxes became empty
+};
+
+} // namespace
+
+ChannelRun run(const ChannelProblem &problem, const std::vector<int> &boxes) { return Runner(problem, boxes).run(); }
+
+std::vector<int> findBoxes(const ChannelProblem &problem) {
+  int most = 1; // a channel never holds more than all messages of a step
+  for (const std::vector<PartAction> &actions : problem.actions)
+    for (const PartAction &action : actions)
+      most = std::max(most, int(action.microbatch) + 1);
+  std::vector<int> boxes(problem.travel.size(), most);
+  ChannelRun best = run(problem, boxes);
+  if (!best.finished)
+    return {};
+  // Fewer boxes never end sooner, so each channel's number is found by halving.
+  for (int &box : boxes) {
+    int low = 1, high = box;
+    while (low < high) {
+      box = low + (high - low) / 2;
+      ChannelRun tried = run(problem, boxes);
+      bool good = tried.finished && tried.makespan <= best.makespan * (1 + 1e-9);
+      (good ? high : low) = good ? box : box + 1;
+    }
+    box = low;
+  }
+  return boxes;
+}
+
+} // namespace cinch::solve

@@ -1,0 +1,37 @@
+// Channels.h: how many messages each channel must hold, so that workers that wait for full and empty channels make progress.
+//
+// A worker goes through its actions in order, and in each part of its loop body through the messages of that part in order: it takes one
+// out of a channel, and waits while that is empty, or it puts one in, and waits while that is full. Its work is done before it first puts
+// one in. Actions and messages and their order are fixed, so whether the workers come to their end depends on the capacities alone, never on the timing (a Kahn network with bounded
+// channels); when they do depends on both.
+#ifndef CINCH_COMPILER_SOLVE_STAGES_CHANNELS_H
+#define CINCH_COMPILER_SOLVE_STAGES_CHANNELS_H
+
+#include "compiler/solve/StepGraph.h"
+
+namespace cinch::solve {
+
+struct ChannelProblem {
+  std::vector<std::vector<PartAction>> actions;   // of each worker
+  std::vector<std::vector<double>> seconds;       // [worker][part]: of one micro-batch
+  struct Message {
+    int channel = 0;
+    bool sent = false; // else received
+  };
+  std::vector<std::vector<std::vector<Message>>> messages; // [worker][part], in order
+  std::vector<double> travel;                              // of each channel: seconds of a message
+};
+
+struct ChannelRun {
+  bool finished = false;  // false: the workers wait for one another for ever
+  double makespan = 0;
+  std::vector<double> busy; // of each worker
+};
+ChannelRun run(const ChannelProblem &, const std::vector<int> &boxes);
+
+// The fewest boxes (the sum over the channels, found one channel after the other) with which the workers finish, and no later than with
+// boxes without limit. Empty: not even those help.
+std::vector<int> findBoxes(const ChannelProblem &);
+
+} // namespace cinch::solve
+#endif

@@ -1,0 +1,44 @@
+// PartitionStages.h: a function of kernels becomes one function a worker, with messages between them.
+#ifndef CINCH_COMPILER_TRANSFORMS_PARTITIONSTAGES_H
+#define CINCH_COMPILER_TRANSFORMS_PARTITIONSTAGES_H
+
+#include "compiler/analysis/StageHomes.h"
+
+namespace cinch {
+
+// Which worker has which segments. A worker may have several stages, its chunks.
+struct StageLayout {
+  int workers = 1;
+  std::vector<int> stageOf;  // of each segment (StageHomes), ascending
+  std::vector<int> workerOf; // of each stage
+  bool splitsBackward = false; // what only gradients of parameters need is a part of its own
+  int worker(int segment) const { return workerOf[size_t(stageOf[size_t(segment)])]; }
+  int chunks(int worker) const;    // stages that it has
+  int chunk(int segment) const;    // the how manieth stage of its worker
+  // Of a training step: the part of its worker's loop body in which a stage's chunk runs.
+  int forwardPart(int, int chunk) const { return chunk; }
+  int backwardPart(int chunks, int chunk) const { return 2 * chunks - 1 - chunk; }
+  int weightPart(int chunks, int chunk) const { return 3 * chunks - 1 - chunk; }
+};
+
+// From one worker to another, first in, first out.
+struct Channel {
+  int from = 0, to = 0;
+  int64_t fixedBytes = 0, perExampleBytes = 0; // of a message
+  bool inLoop = false;                         // a message each micro-batch, else one a call
+  int fromPart = 0, toPart = 0;                // of the workers' loop bodies, if inLoop and in the main loop; -1: another loop
+  int boxes = 1;                               // messages that may lie there unread
+  int64_t messageBytes = 0;                    // once the micro-batch is chosen
+  std::string label;
+  int64_t bytes(int64_t microbatch) const { return fixedBytes + perExampleBytes * microbatch; }
+};
+
+// Makes @NAME_0, @NAME_1 .. beside @NAME and numbers its channels from channels.size() on. The parts of a worker's main loop are, with
+// c chunks: forward of each, then backward of each, last chunk first, then, if the backward is split, the gradients of parameters of each,
+// last chunk first. A function without a backward part has the forward parts; results that the loop hands out are one more of the first worker.
+// Fails after an internal error was reported.
+mlir::FailureOr<std::vector<mlir::func::FuncOp>> partitionStages(const analysis::Step &, const analysis::StageHomes &,
+                                                                const StageLayout &, std::vector<Channel> &channels);
+
+} // namespace cinch
+#endif
