@@ -447,7 +447,8 @@ private:
   }
 
   bool planEntry(StringRef name, Divided &divided, int64_t size, bool last, std::vector<EntryPlan> &plans, bool &fits) {
-    int64_t count = problem.graph.batch / size;
+    // There may be more micro-batches than a batch has: at least as many as are in flight at once.
+    int64_t count = std::max<int64_t>(problem.graph.batch / size, int64_t(options.chunks + 1) * options.stages + 2);
     std::vector<std::vector<solve::PartAction>> actions;
     std::vector<std::vector<double>> seconds;
     for (func::FuncOp function : divided.functions) {

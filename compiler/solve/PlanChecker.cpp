@@ -87,7 +87,12 @@ private:
 
 class Checker {
 public:
-  Checker(const StepGraph &g, const ScheduledProgram &p) : g(g), p(p), rounds(g.actions.empty() ? std::min<int64_t>(p.count, 3) : p.count) {}
+  Checker(const StepGraph &g, const ScheduledProgram &p) : g(g), p(p), rounds(std::min<int64_t>(p.count, 3)) {
+    if (!g.actions.empty())
+      rounds = 0;
+    for (const PartAction &action : g.actions)
+      rounds = std::max(rounds, action.microbatch + 1);
+  }
 
   std::string run() {
     if (p.microbatch < 1 || p.count < 1 || p.microbatch * p.count != g.batch)
@@ -325,8 +330,9 @@ private:
         return who + " is out of order";
     }
     for (int64_t count : ended)
-      if (count != p.count)
-        return "a part of the loop body runs for " + std::to_string(count) + " of " + std::to_string(p.count) + " micro-batches";
+      if (count != rounds || rounds < p.count)
+        return "a part of the loop body runs for " + std::to_string(count) + " of " + std::to_string(std::max(rounds, p.count)) +
+               " micro-batches";
     return "";
   }
 

@@ -81,7 +81,8 @@ struct StepGraph {
   int64_t positions = 1;            // rows of an example
   int threads = 1;
   // Empty: the loop body runs as a whole, once a micro-batch. Else a worker of several runs these, in this order; every part takes the
-  // micro-batches in ascending order. They belong to one number of micro-batches: a search must be told the micro-batch.
+  // micro-batches in ascending order. They belong to one number of micro-batches (more, if the caller says how many there are): a
+  // search must be told the micro-batch.
   std::vector<PartAction> actions;
   // Scratch of all threads of a kernel at a micro-batch.
   int64_t scratchBytes(const Kernel &kernel, int64_t b) const { return roundUp(kernel.scratch.at(b) * threads); }
