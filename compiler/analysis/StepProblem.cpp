@@ -79,10 +79,9 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
 
 // Messages keep their order and stay in their part of the loop body, whatever else moves: each reads a mark, a buffer without bytes, of the
 // one before it. The dry run of the channels counts on it (solve/stages/Channels.h). Sums stay in their part, too: the work of the first
-// part shall be done there, and not with the second's, where nobody would wait for it any longer. Parts that take turns need no marks.
+// part shall be done there, and not with the second's, where nobody would wait for it any longer. Where parts take turns it is all one.
 static void keepParts(const Step &step, solve::StepGraph &graph) {
-  if (solve::copiesBetweenParts(graph.actions).empty())
-    return;
+  bool keepSums = !solve::copiesBetweenParts(graph.actions).empty();
   int before = -1, part = -1;   // marks of the last message or part, and of the last part
   std::vector<int> sums;        // marks of the part's sums
   auto mark = [&](size_t k) {
@@ -97,7 +96,7 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
     solve::Kernel &kernel = graph.kernels[k];
     if (kernel.section != solve::Section::Loop)
       continue;
-    bool sum = llvm::any_of(kernel.writes, [&](int b) { return graph.buffers[b].kind == solve::Buffer::Accumulator; });
+    bool sum = keepSums && llvm::any_of(kernel.writes, [&](int b) { return graph.buffers[b].kind == solve::Buffer::Accumulator; });
     if (isa<plan::SendOp, plan::ReceiveOp, plan::PartOp>(step.parts[k].op)) {
       if (before >= 0)
         kernel.reads.push_back(before);

@@ -277,7 +277,11 @@ int64_t Compilation::smallestBudget() const {
   return arena + allowance();
 }
 
-int64_t Compilation::budgetBound() const { return entries.front().outcome.result.bound + allowance(); }
+int64_t Compilation::budgetBound() const {
+  if (workers.count > 1)
+    return workers.bound + allowance();
+  return entries.front().outcome.result.bound + allowance();
+}
 
 bool Compilation::runPasses(llvm::function_ref<void(OpPassManager &)> onFunctions) {
   PassManager manager(&context);

@@ -22,10 +22,32 @@ namespace {
 
 // A function that is divided among the workers.
 struct Divided {
-  StageLayout layout;
+  std::string name;                    // of the entry
   std::vector<func::FuncOp> functions; // of each worker
   std::vector<Channel> channels;       // numbered from `first` on
   size_t first = 0;
+  void erase() {
+    for (func::FuncOp function : functions)
+      function.erase();
+  }
+};
+
+// Bytes of a worker's arena: of its plans, and for messages.
+struct Need {
+  int64_t planned = 0, messages = 0;
+  int64_t total() const { return planned + messages; }
+  void include(const Need &other) {
+    planned = std::max(planned, other.planned);
+    messages = std::max(messages, other.messages);
+  }
+};
+
+// The program cut at one layout.
+struct Division {
+  StageLayout layout;
+  Divided train;
+  std::vector<Divided> others;  // evaluation and prediction
+  std::vector<Need> othersNeed; // of each worker, at one example at a time
 };
 
 plan::MicrobatchesOp mainLoop(func::FuncOp function) {
@@ -144,7 +166,7 @@ int64_t messageBytes(const std::vector<Channel> &channels, ArrayRef<int> boxes, 
 
 // A plan of all workers for one micro-batch.
 struct Candidate {
-  size_t divided = 0;
+  size_t division = 0;
   int64_t microbatch = 1;
   std::vector<std::vector<solve::PartAction>> actions; // of each worker
   std::vector<int> boxes;                              // of each channel
@@ -173,10 +195,13 @@ public:
       return internal(problem.error);
     c.workers.count = options.stages;
     c.workers.smallest = INT64_MAX;
+    c.workers.bound = boundOfAnyCut();
     std::vector<int64_t> sizes = sizesToTry();
-    for (int64_t microbatch : llvm::reverse(sizes))
-      if (!c.refused && !tryMicrobatch(microbatch))
-        return false;
+    // Cuts for this budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
+    for (bool least : {false, true})
+      for (int64_t microbatch : llvm::reverse(sizes))
+        if (!c.refused && !(least && best) && !tryMicrobatch(microbatch, least))
+          return false;
     if (c.refused)
       return true;
     if (best)
@@ -217,7 +242,17 @@ private:
     return sizes;
   }
 
-  bool tryMicrobatch(int64_t microbatch) {
+  // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
+  int64_t boundOfAnyCut() const {
+    int64_t bytes = 0;
+    for (const solve::Buffer &buffer : problem.graph.buffers)
+      if (buffer.perExampleBytes == 0 &&
+          (buffer.kind == solve::Buffer::Accumulator || (buffer.kind == solve::Buffer::Persistent && buffer.producer < 0)))
+        bytes += buffer.fixedBytes;
+    return bytes / options.stages;
+  }
+
+  bool tryMicrobatch(int64_t microbatch, bool least) {
     solve::ScheduleRequest request;
     request.schedule = options.schedule;
     request.workers = options.stages, request.chunks = options.chunks;
@@ -231,7 +266,7 @@ private:
       return internal("the schedule's table: " + wrong);
     analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages());
     stageProblem.split.request = request;
-    solve::SplitSolution split = splitInto(stageProblem);
+    solve::SplitSolution split = splitInto(stageProblem, least);
     bool cut = int(split.split.cuts.size()) == stages() - 1;
     if (!cut || (best && split.bound >= best->makespan))
       return true;
@@ -244,38 +279,64 @@ private:
     for (int w = 0; w < options.stages; ++w)
       candidate.actions.push_back(actionsOf(table, layout, w));
     candidate.boxes = solve::findBoxes(
-        channelProblem(divisions[candidate.divided], candidate.actions, guessedSeconds(table, layout, stageProblem.split, split.split)));
-    if (candidate.boxes.size() != divisions[candidate.divided].channels.size())
+        channelProblem(divisions[candidate.division].train, candidate.actions, guessedSeconds(table, layout, stageProblem.split, split.split)));
+    if (candidate.boxes.size() != divisions[candidate.division].train.channels.size())
       return internal("the workers of a schedule wait for one another");
-    return plan(candidate);
+    return plan(candidate, least);
   }
 
-  // The best cut by the kernels' seconds and bytes; without one that fits by these, the one that needs least.
-  solve::SplitSolution splitInto(analysis::StageProblem &stageProblem) const {
+  // The best cut by the kernels' seconds and bytes, under the budget or under the least for which there is one.
+  solve::SplitSolution splitInto(analysis::StageProblem &stageProblem, bool least) const {
     solve::SplitLimits limits;
     limits.work = 2'000'000; // simulated actions: a second at most
-    stageProblem.split.budgets.assign(size_t(options.stages), room.value_or(INT64_MAX / 4));
+    stageProblem.split.budgets.assign(size_t(options.stages), least ? 1 : room.value_or(INT64_MAX / 4));
     solve::SplitSolution split = solve::solve(stageProblem.split, limits);
-    if (int(split.split.cuts.size()) == stages() - 1 || split.leastBudget <= 0)
+    if (!least || split.leastBudget <= 0)
       return split;
-    stageProblem.split.budgets.assign(size_t(options.stages), std::max(split.leastBudget, room.value_or(0)));
+    stageProblem.split.budgets.assign(size_t(options.stages), split.leastBudget);
     return solve::solve(stageProblem.split, limits);
   }
 
-  // The step divided by this layout, once.
+  // The program divided by this layout, once.
   bool divide(const StageLayout &layout, Candidate &candidate) {
     auto [place, fresh] = divisionOf.try_emplace(layout.stageOf, divisions.size());
-    candidate.divided = place->second;
+    candidate.division = place->second;
     if (!fresh)
       return true;
-    Divided divided{layout, {}, {}, 0};
-    auto functions = partitionStages(step, homes, layout, divided.channels);
+    Division division{layout, {}, {}, std::vector<Need>(size_t(options.stages))};
+    if (!divideFunction("train", step, homes, layout, 0, division.train))
+      return false;
+    size_t channels = division.train.channels.size();
+    for (auto [name, symbol] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}})
+      if (auto function = c.module->lookupSymbol<func::FuncOp>(symbol)) {
+        analysis::Step entryStep(function);
+        analysis::StageHomes entryHomes(entryStep, &homes.owners);
+        Divided &divided = division.others.emplace_back();
+        if (!divideFunction(name, entryStep, entryHomes, layout, channels, divided))
+          return false;
+        channels += divided.channels.size();
+        std::vector<EntryPlan> plans;
+        if (!planEntry(divided, division.train.functions, 1, {}, plans))
+          return false;
+        for (auto [w, plan] : llvm::enumerate(plans))
+          division.othersNeed[w].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), int(w), 1)});
+      }
+    divisions.push_back(std::move(division));
+    return true;
+  }
+
+  bool divideFunction(StringRef name, const analysis::Step &whole, const analysis::StageHomes &wholeHomes, const StageLayout &layout,
+                      size_t first, Divided &divided) {
+    divided.name = name.str();
+    divided.first = first;
+    std::vector<Channel> channels(first);
+    auto functions = partitionStages(whole, wholeHomes, layout, channels);
     if (failed(functions))
       return false;
     divided.functions = *functions;
+    divided.channels.assign(channels.begin() + int64_t(first), channels.end());
     for (func::FuncOp function : divided.functions) // several divisions stand side by side for a while
       function.setName((function.getName() + "_of_" + Twine(divisions.size())).str());
-    divisions.push_back(std::move(divided));
     return true;
   }
 
@@ -294,35 +355,38 @@ private:
     return seconds;
   }
 
-  bool plan(Candidate &candidate) {
-    Divided &divided = divisions[candidate.divided];
+  bool plan(Candidate &candidate, bool least) {
+    Division &division = divisions[candidate.division];
+    Divided &divided = division.train;
     bool fits = true;
     int64_t smallest = 0;
     for (int w = 0; w < options.stages; ++w) {
       func::FuncOp function = divided.functions[size_t(w)];
       mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
-      int64_t messages = messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch);
+      Need need = division.othersNeed[size_t(w)];
+      need.include({0, messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch)});
       DecideOptions wanted = base;
       wanted.search.microbatch = candidate.microbatch;
       wanted.search.strategy = strategy;
       wanted.planCache = options.planCache;
       if (room)
-        wanted.search.arenaBudget = std::max<int64_t>(0, *room - messages);
+        wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
       DecideOutcome outcome = decidePlan(function, wanted);
       if (outcome.internal)
         return false;
       if (!outcome.result.error.empty())
         return refuse(outcome.result.error);
-      fits &= outcome.result.feasible;
-      smallest = std::max(smallest, outcome.result.smallestArena + messages);
+      need.include({outcome.result.smallestArena, 0});
+      smallest = std::max(smallest, need.total());
+      fits &= outcome.result.feasible && (!room || need.total() <= *room);
       candidate.outcomes.push_back(std::move(outcome));
       candidate.decisions.push_back(function->getAttr(kDecisionAttr));
     }
-    if (smallest < c.workers.smallest) {
+    if (least && smallest < c.workers.smallest) {
       c.workers.smallest = smallest;
-      for (DecideOutcome &outcome : candidate.outcomes)
-        if (!outcome.result.feasible)
-          neediest = outcome;
+      neediest = *llvm::max_element(candidate.outcomes, [](const DecideOutcome &a, const DecideOutcome &b) {
+        return a.result.smallestArena < b.result.smallestArena;
+      });
     }
     if (!fits)
       return true;
@@ -334,7 +398,7 @@ private:
 
   // When the table ends with the seconds of these plans.
   void price(Candidate &candidate) const {
-    const Divided &divided = divisions[candidate.divided];
+    const Divided &divided = divisions[candidate.division].train;
     std::vector<std::vector<double>> seconds;
     double around = 0;
     for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
@@ -346,38 +410,60 @@ private:
     candidate.makespan = candidate.run.makespan + around;
   }
 
-  // The best candidate takes the place of the step, and the other entries are divided likewise.
+  // The best candidate's division takes the place of the program.
   bool choose() {
+    Division chosen = std::move(divisions[best->division]);
     for (size_t i = 0; i < divisions.size(); ++i)
-      if (i != best->divided)
-        for (func::FuncOp function : divisions[i].functions)
-          function.erase();
-    Divided chosen = std::move(divisions[best->divided]);
+      if (i != best->division) {
+        divisions[i].train.erase();
+        for (Divided &divided : divisions[i].others)
+          divided.erase();
+      }
     WorkersPlan &workers = c.workers;
     workers.seconds = best->makespan;
     workers.each.resize(size_t(options.stages));
     describeStages(chosen.layout);
-    for (auto [channel, boxes] : llvm::zip(chosen.channels, best->boxes))
+    needs = chosen.othersNeed;
+    for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
       channel.boxes = boxes;
-    workers.channels = chosen.channels;
-    for (int w = 0; w < options.stages; ++w) {
-      func::FuncOp function = chosen.functions[size_t(w)];
-      function.setName((nn::kTrainName + "_" + Twine(w)).str());
-      mainLoop(function).setActionsAttr(attributeOf(&c.context, best->actions[size_t(w)]));
-      function->setAttr(kDecisionAttr, best->decisions[size_t(w)]);
-      c.entries.push_back({"train", function.getName().str(), std::move(best->outcomes[size_t(w)]),
-                           best->outcomes[size_t(w)].result.plan.decision.arenaBytes, w});
-      workers.each[size_t(w)].planned = c.entries.back().arenaBytes;
-      workers.each[size_t(w)].messages = messageBytes(chosen.channels, best->boxes, w, best->microbatch);
-    }
-    entryOf.assign(chosen.channels.size(), best->microbatch);
-    for (auto [name, function] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}})
-      if (auto func = c.module->lookupSymbol<func::FuncOp>(function))
-        if (!divideEntry(name, func, chosen.layout))
-          return false;
-    train.erase();
+    takeStep(chosen.train);
+    for (Divided &divided : chosen.others)
+      if (!chooseEntry(divided, chosen.train.functions))
+        return false;
+    for (StringRef name : {StringRef(nn::kTrainName), StringRef(nn::kEvaluationName), StringRef(nn::kPredictionName)})
+      if (auto function = c.module->lookupSymbol<func::FuncOp>(name))
+        function.erase();
     placeWorkers();
     return true;
+  }
+
+  void takeStep(Divided &divided) {
+    for (int w = 0; w < options.stages; ++w) {
+      func::FuncOp function = divided.functions[size_t(w)];
+      mainLoop(function).setActionsAttr(attributeOf(&c.context, best->actions[size_t(w)]));
+      function->setAttr(kDecisionAttr, best->decisions[size_t(w)]);
+      EntryPlan plan{"train", "", std::move(best->outcomes[size_t(w)]), 0, w};
+      plan.arenaBytes = plan.outcome.result.plan.decision.arenaBytes;
+      take(std::move(plan), divided, best->microbatch);
+    }
+    addChannels(divided, best->microbatch);
+  }
+
+  // Its function gets the name that it keeps.
+  void take(EntryPlan plan, const Divided &divided, int64_t microbatch) {
+    auto function = func::FuncOp(divided.functions[size_t(plan.worker)]);
+    plan.function = function.getName().split("_of_").first.str();
+    function.setName(plan.function);
+    needs[size_t(plan.worker)].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), plan.worker, microbatch)});
+    c.entries.push_back(std::move(plan));
+  }
+
+  void addChannels(const Divided &divided, int64_t microbatch) {
+    for (Channel channel : divided.channels) {
+      channel.messageBytes = channel.bytes(microbatch);
+      c.workers.channels.push_back(std::move(channel));
+    }
+    lastOfEntry.push_back(c.workers.channels.size());
   }
 
   void describeStages(const StageLayout &layout) {
@@ -399,44 +485,23 @@ private:
   }
 
   // Evaluation and prediction have their own functions, with the parameters where the step has them: the largest micro-batch, up to that
-  // of training, that fits where the step lies.
-  bool divideEntry(StringRef name, func::FuncOp function, const StageLayout &layout) {
-    Divided divided;
-    divided.layout = layout;
-    divided.first = c.workers.channels.size();
-    firstOfEntry.push_back(divided.first);
-    {
-      analysis::Step entryStep(function);
-      analysis::StageHomes entryHomes(entryStep, &homes.owners);
-      std::vector<Channel> channels = c.workers.channels;
-      auto functions = partitionStages(entryStep, entryHomes, layout, channels);
-      if (failed(functions))
-        return false;
-      divided.functions = *functions;
-      divided.channels.assign(channels.begin() + int64_t(divided.first), channels.end());
-    }
+  // of training, that fits where the step lies; one example at a time is known to fit.
+  bool chooseEntry(Divided &divided, ArrayRef<func::FuncOp> steps) {
     std::vector<int64_t> sizes = solve::divisors(problem.graph.batch);
     for (int64_t size : llvm::reverse(sizes)) {
       if (size > best->microbatch)
         continue;
-      bool last = size == 1, fits = true;
       std::vector<EntryPlan> plans;
-      if (!planEntry(name, divided, size, last, plans, fits))
+      if (!planEntry(divided, steps, size, size == 1 ? ArrayRef<Need>() : ArrayRef<Need>(needs), plans))
         return false;
-      if (!fits && !last)
+      if (plans.empty())
         continue;
-      for (EntryPlan &plan : plans) {
-        WorkersPlan::Worker &worker = c.workers.each[size_t(plan.worker)];
-        worker.planned = std::max(worker.planned, plan.arenaBytes);
-        worker.messages = std::max(worker.messages, messageBytes(divided.channels, boxesOf(divided), plan.worker, size));
-        c.entries.push_back(std::move(plan));
-      }
-      llvm::append_range(c.workers.channels, divided.channels);
-      entryOf.resize(c.workers.channels.size(), size);
-      break;
+      for (EntryPlan &plan : plans)
+        take(std::move(plan), divided, size);
+      addChannels(divided, size);
+      return true;
     }
-    function.erase();
-    return true;
+    return internal("an entry has no plan");
   }
 
   static std::vector<int> boxesOf(const Divided &divided) {
@@ -446,7 +511,43 @@ private:
     return boxes;
   }
 
-  bool planEntry(StringRef name, Divided &divided, int64_t size, bool last, std::vector<EntryPlan> &plans, bool &fits) {
+  // Plans of all workers for `size` examples at a time. `within`: no worker may need more; empty: each as little as it can. No plans: they
+  // do not fit.
+  bool planEntry(Divided &divided, ArrayRef<func::FuncOp> steps, int64_t size, ArrayRef<Need> within, std::vector<EntryPlan> &plans) {
+    if (!setLags(divided, size))
+      return false;
+    for (int w = 0; w < options.stages; ++w) {
+      func::FuncOp function = divided.functions[size_t(w)];
+      int64_t messages = messageBytes(divided.channels, boxesOf(divided), w, size);
+      DecideOptions wanted = base;
+      wanted.search.microbatch = size;
+      wanted.search.strategy.kind = solve::Strategy::None;
+      wanted.reservedBytes = c.bytesOfState(func::FuncOp(steps[size_t(w)]).getName());
+      wanted.callerCounts = true;
+      wanted.rowBlocks = -1;
+      bool fits = within.empty() || messages <= within[size_t(w)].messages;
+      wanted.search.arenaBudget = within.empty() ? 0 : within[size_t(w)].planned;
+      DecideOutcome outcome = decidePlan(function, wanted);
+      if (!outcome.internal && outcome.result.error.empty() && within.empty()) {
+        wanted.search.arenaBudget = outcome.result.smallestArena;
+        outcome = decidePlan(function, wanted);
+      }
+      if (outcome.internal)
+        return false;
+      if (!outcome.result.error.empty())
+        return internal(outcome.result.error);
+      if (!fits || !outcome.result.feasible) {
+        plans.clear();
+        return true;
+      }
+      plans.push_back({divided.name, function.getName().str(), std::move(outcome), 0, w});
+      plans.back().arenaBytes = plans.back().outcome.result.plan.decision.arenaBytes;
+    }
+    return true;
+  }
+
+  // The order in which the workers run their parts, and the boxes that it needs.
+  bool setLags(Divided &divided, int64_t size) {
     // There may be more micro-batches than a batch has: at least as many as are in flight at once.
     int64_t count = std::max<int64_t>(problem.graph.batch / size, int64_t(options.chunks + 1) * options.stages + 2);
     std::vector<std::vector<solve::PartAction>> actions;
@@ -466,63 +567,37 @@ private:
       return internal("the workers of an evaluation wait for one another");
     for (auto [channel, box] : llvm::zip(divided.channels, boxes))
       channel.boxes = box;
-    for (int w = 0; w < options.stages; ++w) {
-      const WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
-      int64_t messages = messageBytes(divided.channels, boxes, w, size);
-      DecideOptions wanted = base;
-      wanted.search.microbatch = size;
-      wanted.search.strategy.kind = solve::Strategy::None;
-      wanted.reservedBytes = c.bytesOfState(nn::kTrainName.str() + "_" + std::to_string(w));
-      wanted.callerCounts = true;
-      wanted.rowBlocks = -1;
-      wanted.search.arenaBudget = std::max<int64_t>(0, worker.planned + worker.messages - messages);
-      EntryPlan plan{name.str(), divided.functions[size_t(w)].getName().str(), decidePlan(divided.functions[size_t(w)], wanted), 0, w};
-      if (plan.outcome.internal)
-        return false;
-      if (!plan.outcome.result.error.empty())
-        return internal(plan.outcome.result.error);
-      if (!plan.outcome.result.feasible && last) { // then the arena is its
-        wanted.search.arenaBudget = plan.outcome.result.smallestArena;
-        plan.outcome = decidePlan(divided.functions[size_t(w)], wanted);
-      }
-      fits &= plan.outcome.result.feasible;
-      if (!fits && !last)
-        return true;
-      plan.arenaBytes = plan.outcome.result.plan.decision.arenaBytes;
-      plans.push_back(std::move(plan));
-    }
     return true;
   }
 
-  // Where the workers' arenas lie in the whole one, and the channels in them.
+  // Where the workers' arenas lie in the whole one, and the channels in them. Entries take turns in the bytes for messages.
   void placeWorkers() {
     WorkersPlan &workers = c.workers;
     int64_t at = 0;
-    for (WorkersPlan::Worker &worker : workers.each) {
+    for (auto [worker, need] : llvm::zip(workers.each, needs)) {
       worker.at = at;
-      worker.bytes = worker.planned + worker.messages;
+      worker.planned = need.planned, worker.messages = need.messages;
+      worker.bytes = need.total();
       at += worker.bytes;
       c.refused |= room && worker.bytes > *room;
     }
     workers.places.resize(workers.channels.size());
     std::vector<int64_t> taken(workers.each.size(), 0);
     for (size_t i = 0; i < workers.channels.size(); ++i) {
-      if (i > 0 && isOtherEntry(i))
+      if (llvm::is_contained(lastOfEntry, i))
         taken.assign(workers.each.size(), 0);
       const Channel &channel = workers.channels[i];
-      int64_t message = solve::roundUp(channel.bytes(entryOf[i]));
+      int64_t message = solve::roundUp(channel.messageBytes);
       auto take = [&](int w, int64_t bytes) {
         const WorkersPlan::Worker &worker = workers.each[size_t(w)];
         int64_t offset = worker.at + worker.planned + taken[size_t(w)];
         taken[size_t(w)] += bytes;
         return offset;
       };
-      workers.channels[i].messageBytes = channel.bytes(entryOf[i]);
       workers.places[i].boxes = take(channel.to, message * channel.boxes);
       workers.places[i].staging = take(channel.from, message);
     }
   }
-  bool isOtherEntry(size_t channel) const { return llvm::is_contained(firstOfEntry, channel); }
 
   Compilation &c;
   const CompileOptions &options;
@@ -533,13 +608,13 @@ private:
   analysis::StageHomes homes;
   analysis::StepProblem problem;
   std::optional<int64_t> room; // for a worker's arena
-  std::vector<Divided> divisions;
+  std::vector<Division> divisions;
   std::map<std::vector<int>, size_t> divisionOf;
   std::optional<Candidate> best;
-  DecideOutcome neediest;              // of the smallest plan, if none fits
-  std::string whyNot;                  // there is no table
-  std::vector<int64_t> entryOf;        // of each channel: the micro-batch of its entry
-  std::vector<size_t> firstOfEntry;    // channels
+  DecideOutcome neediest;          // of the smallest plan, if none fits
+  std::string whyNot;              // there is no table
+  std::vector<Need> needs;         // of each worker, as far as the entries are chosen
+  std::vector<size_t> lastOfEntry; // channels: behind which the next entry's begin
 };
 
 bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy &strategy) {

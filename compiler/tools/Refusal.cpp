@@ -15,15 +15,20 @@ static std::string size(int64_t bytes) {
 void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget) {
   const solve::SearchResult &result = compilation.entries.front().outcome.result;
   int64_t smallest = compilation.smallestBudget();
-  out << "error: the program does not fit into a memory budget of " << size(budget) << "\n";
-  out << "  smallest budget that compiles: " << smallest << " bytes ("
+  bool several = compilation.workers.count > 1;
+  out << "error: the program does not fit into a memory budget of " << size(budget);
+  if (several)
+    out << " for each of " << compilation.workers.count << " workers";
+  out << "\n  smallest budget that compiles: " << smallest << " bytes ("
       << llvm::formatv("{0:F1}", double(smallest) / (1 << 20)) << " MiB)\n";
   out << "  proven lower bound:            " << size(compilation.budgetBound()) << "\n";
   out << "  of these for code, stacks and runtime: " << size(compilation.allowance()) << "\n";
-  out << "  largest at the peak of the smallest plan:\n";
+  out << (several ? "  largest at the peak of the worker that needs most:\n" : "  largest at the peak of the smallest plan:\n");
   report::printLive(out, sources, result.holders);
   if (!result.advice.empty())
     out << "  help: " << result.advice << " would fit\n";
+  if (several)
+    out << "  help: more workers may need less each: --stages " << 2 * compilation.workers.count << "\n";
   out << "  help: --memory-budget " << (smallest + (1 << 20) - 1) / (1 << 20) << "MiB\n";
 }
 

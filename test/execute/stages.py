@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+"""Several workers never change a bit: the programs of the tree (tree_programs.py), an LSTM, masked losses and a classifier with states are
+divided into stages under every schedule, and their parameters after a few steps are those of one worker.
+
+usage: stages.py [--all] [NAME...]      --all: every schedule and number of workers for every program
+"""
+import argparse
+import itertools
+import json
+import random
+import re
+import subprocess
+
+import programs
+import recorded_bits
+import tree_programs
+
+STEPS = recorded_bits.STEPS
+SCHEDULES = ["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zbv"]
+TOO_FEW = "too few for"  # stages of a small model
+verdicts = programs.Verdicts()
+
+
+class Setting:
+    def __init__(self, workers, schedule, microbatch, least=False, threads=1, chunks=None):
+        self.least, self.threads = least, threads
+        self.flags = ["--stages", str(workers), "--schedule", schedule]
+        if microbatch and schedule != "naive":
+            self.flags += ["--microbatch", str(microbatch)]
+        if chunks and schedule == "interleaved":
+            self.flags += ["--chunks", str(chunks)]
+
+    def __str__(self):
+        return " ".join(self.flags) + (", smallest budget" if self.least else "") + ", %d threads a worker" % self.threads
+
+
+def chosen(number, together):
+    """Two settings for a program: all schedules, numbers of workers and micro-batches come up over the programs."""
+    rng = random.Random("stages %d" % number)
+    first = Setting(2 + number % 3, SCHEDULES[number % 6], together * rng.choice([1, 2]), threads=rng.choice([1, 2]))
+    second = Setting(2 + (number + 1) % 3, SCHEDULES[(number + 3) % 6], rng.choice([None, together]), number % 3 == 0, chunks=3)
+    return [first, second]
+
+
+def every(together):
+    return [Setting(workers, schedule, microbatch) for workers, schedule, microbatch in
+            itertools.product([2, 3, 4], SCHEDULES, [None, together, 2 * together])]
+
+
+def compiled(source, name, flags, setting):
+    """(executable, budget of a worker), or None if the model is too small for so many stages."""
+    flags = [*flags, *setting.flags, "--max-threads", "2"]
+    budget = None
+    if setting.least:
+        refused = programs.compiled(source, name, *flags, "--memory-budget", "1KiB", allowed=(1,))
+        if TOO_FEW in refused.stdout:
+            return None
+        budget = int(re.search(r"smallest budget that compiles: (\d+) bytes", refused.stdout).group(1))
+        flags += ["--memory-budget", str(budget)]
+    exe = programs.compiled(source, name, *flags, allowed=(0, 1))
+    if not hasattr(exe, "stdout"):
+        return exe, budget
+    if TOO_FEW not in exe.stdout:
+        raise programs.Failure(exe.stdout[-2000:])
+    return None
+
+
+def check(program, number, settings, expected):
+    """`expected`: hashes by path."""
+    source, folder = tree_programs.prepared(program, "stages%d" % number)
+    for i, setting in enumerate(settings):
+        label = "%s (%s %s)" % (program.name, " ".join(program.flags), setting)
+        try:
+            made = compiled(source, "stages%d-%d" % (number, i), program.flags, setting)
+            if made is None:
+                continue
+            result = programs.run(made[0], folder, STEPS, "--threads", str(setting.threads), timeout=60)
+        except (programs.Failure, subprocess.TimeoutExpired) as failure:
+            verdicts.expect(False, "%s: %s" % (label, failure))
+            continue
+        found = recorded_bits.hashes(result.parameters)
+        wrong = sorted(path for path in {*expected, *found} if expected.get(path) != found.get(path))
+        verdicts.expect(not wrong, "%s: other bits than one worker's in %d of %d tensors: %s" % (
+            label, len(wrong), len(expected), ", ".join(wrong[:5])))
+        workers = int(setting.flags[1])
+        if made[1]:
+            verdicts.expect(result.peak <= workers * made[1], "%s: a peak of %d bytes, above %d x %d" % (label, result.peak, workers, made[1]))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    record = json.loads(recorded_bits.RECORD.read_text())
+    picked = [(p, i) for i, p in enumerate(tree_programs.all_programs()) if not options.names or any(n in p.name for n in options.names)]
+
+    def one(entry):
+        program, number = entry
+        together = 2 if tree_programs.GRAIN[1] in program.flags else 1
+        settings = every(together) if options.all else chosen(number, together)
+        check(program, number, settings, record[program.name])
+
+    programs.in_parallel(one, picked)
+    verdicts.finish()
+
+
+if __name__ == "__main__":
+    main()
