@@ -18,7 +18,8 @@ static int *folderOfRule;  // one a rule of meta.every
 static List<Note> notes;     // of the run that saves
 static List<DataMark> marks; // one a field of the data that the program trains on
 static int64_t savedStep = -1;
-static double *bestOfRule; // NaN: none yet
+static double *bestOfRule;    // NaN: none yet
+static int64_t *waitedOfRule; // evaluations since the best one, of a rule with `patience`
 
 static int folderNumber(const char *dir) {
   Path path;
@@ -52,8 +53,10 @@ void prepareCheckpoints() {
   parameters = {everything.items, meta.parameters.size};
   folderOfRule = allocateArray<int>(meta.every.size);
   bestOfRule = allocateArray<double>(meta.every.size);
+  waitedOfRule = allocateArray<int64_t>(meta.every.size);
   for (int64_t i = 0; i < meta.every.size; ++i) {
     bestOfRule[i] = __builtin_nan("");
+    waitedOfRule[i] = 0;
     if (meta.every[i].kind == Every::Checkpoint)
       folderOfRule[i] = folderNumber(meta.every[i].dir);
   }
@@ -128,16 +131,20 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   info.last[0] = run.loss;
   info.last[1] = run.norm;
   info.last[2] = run.learningRate;
+  info.last[3] = run.lossSum;
+  info.last[4] = double(run.lossCount);
   info.data = marks;
   notes.size = 0;
   takeNotes(notes);
   info.notes = notes;
   size_t used = 0;
   for (int64_t i = 0; i < run.meta.every.size; ++i)
-    if (bestOfRule[i] == bestOfRule[i] && used < sizeof info.best) {
-      char number[40];
-      used += size_t(snprintf(info.best + used, sizeof info.best - used, "%lld:%s:%s ", (long long)i,
-                              run.meta.every[i].best, exact(number, bestOfRule[i], false)));
+    if ((bestOfRule[i] == bestOfRule[i] || waitedOfRule[i]) && used < sizeof info.best) {
+      char number[40], waited[24] = "";
+      if (run.meta.every[i].patience)
+        snprintf(waited, sizeof waited, ":%lld", (long long)waitedOfRule[i]);
+      used += size_t(snprintf(info.best + used, sizeof info.best - used, "%lld:%s:%s%s ", (long long)i,
+                              run.meta.every[i].best, exact(number, bestOfRule[i], false), waited));
     }
   int folder = rule >= 0 ? folderOfRule[rule] : 0;
   Path path;
@@ -160,6 +167,22 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
 static bool isBetter(int rule, double value) {
   double best = bestOfRule[rule];
   return value == value && (best != best || (run.meta.every[rule].bestIsMax ? value > best : value < best));
+}
+
+void countEvaluation(int rule, double value) {
+  if (isBetter(rule, value)) {
+    bestOfRule[rule] = value;
+    waitedOfRule[rule] = 0;
+  } else {
+    ++waitedOfRule[rule];
+  }
+}
+
+int ruleOutOfPatience() {
+  for (int64_t i = 0; i < run.meta.every.size; ++i)
+    if (run.meta.every[i].patience && waitedOfRule[i] >= run.meta.every[i].patience)
+      return int(i);
+  return -1;
 }
 
 bool saveWithBest(int rule, double value) {
@@ -238,10 +261,13 @@ void restoreBest(const char *text) {
     if (!number)
       return;
     double value = strtod(number + 1, &end);
+    long long waited = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
     // Rules may have changed since.
     if (rule >= 0 && rule < run.meta.every.size && size_t(number - metric) == strlen(run.meta.every[rule].best) &&
-        strncmp(metric, run.meta.every[rule].best, size_t(number - metric)) == 0)
+        strncmp(metric, run.meta.every[rule].best, size_t(number - metric)) == 0) {
       bestOfRule[rule] = value;
+      waitedOfRule[rule] = waited;
+    }
     if (*end != ' ')
       return;
     text = end + 1;
@@ -313,6 +339,8 @@ bool resumeNewest(const char *&name) {
   run.loss = info.last[0];
   run.norm = info.last[1];
   run.learningRate = info.last[2];
+  run.lossSum = info.last[3];
+  run.lossCount = int64_t(info.last[4]);
   restoreBest(info.best);
   return true;
 }

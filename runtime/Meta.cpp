@@ -182,6 +182,7 @@ void readEvery(JsonReader &json, Every &every) {
     object.read("batches", every.batches);
     object.read("dir", every.dir);
     object.read("keep", every.keep);
+    object.read("patience", every.patience);
     object.read("best", every.best);
     object.read("best_is_max", every.bestIsMax);
     object.read("csv", every.csv);

@@ -96,7 +96,7 @@ struct Every {
   enum Kind { Eval, Checkpoint, Log } kind = Log;
   int64_t steps = 0; // 0: every epoch
   int dataset = -1;
-  int64_t batches = 0, keep = 0;
+  int64_t batches = 0, keep = 0, patience = 0; // patience 0: it stops nothing
   const char *dir = "", *best = "";
   bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false;
 };

@@ -65,13 +65,14 @@ void drawBar() {
   showBar(bar);
 }
 
-void printLine(double speed) {
+void printLine(double mean, double speed) {
   if (run.options.quiet)
     return;
   bool single = !run.meta.f64;
   char number[40];
   Text line;
   line.add("step %lld/%lld  loss %s", (long long)run.step, (long long)run.total, exact(number, run.loss, single));
+  line.add("  mean %s", exact(number, mean, true));
   if (run.learningRate == run.learningRate)
     line.add("  lr %s", exact(number, run.learningRate, true));
   if (run.meta.normAt >= 0)

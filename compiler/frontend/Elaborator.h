@@ -324,6 +324,7 @@ private:
   void readOptimizer(const ast::Setting &setting, Frame &frame, std::vector<int> &owner);
   void readSchedule(const ast::Setting &setting, Frame &frame);
   void readEvery(const ast::Setting &setting, Frame &frame);
+  void readBestMetric(const ast::Expr &e, Every &every, Frame &frame);
   bool sameField(size_t field, int dataset, size_t other) const;
   void checkSameFields(int dataset, Span span, Frame &frame);
   int lackingField(const Graph &reader, int dataset) const;

@@ -129,6 +129,7 @@ struct Every {               // `every N ..` or `every epoch ..`
   enum Kind { Eval, Checkpoint, Log } kind = Eval;
   int dataset = -1;          // Eval
   int64_t batches = 0;       // Eval; 0: all
+  int64_t patience = 0;      // Eval: training ends when so many brought no better `best`; 0: it does not
   std::string dir;           // Checkpoint
   int64_t keep = 0;          // 0: all
   std::string best;          // metric name or "loss"; "" none

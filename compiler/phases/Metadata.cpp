@@ -102,6 +102,7 @@ static void trainSettings(OStream &out, const Train &train) {
     out.attribute("batches", item.batches);
     out.attribute("dir", item.dir);
     out.attribute("keep", item.keep);
+    out.attribute("patience", item.patience);
     out.attribute("best", item.best);
     out.attribute("best_is_max", item.bestIsMax);
     out.attribute("csv", item.csv);

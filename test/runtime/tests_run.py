@@ -64,7 +64,7 @@ def test_logs(t):
     t.call(t.linear(), "--data", data, "--out", "a")
     rows = open(t.path("a", "log.csv")).read().splitlines()
     t.check(
-        rows[0] == "step,loss,lr,norm,examples_per_second,seconds,valid.acc" and len(rows) == 13, "log.csv", rows[0]
+        rows[0] == "step,loss,mean_loss,lr,norm,examples_per_second,seconds,valid.acc" and len(rows) == 13, "log.csv", rows[0]
     )
     crc_table = []
     for i in range(256):
