@@ -1,6 +1,7 @@
 // Checkpoint.cpp: see Checkpoint.h. A slot of the optimizer is called `optimizer/PATH`: no parameter has a slash in its
 // path.
 #include "runtime/Checkpoint.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include "runtime/TensorFile.h"
@@ -33,7 +34,7 @@ static int folderNumber(const char *dir) {
 
 void prepareCheckpoints() {
   const Meta &meta = run.meta;
-  everything.items = allocateArray<Tensor>(meta.parameters.size + meta.slots.size);
+  everything.items = allocateArray<Tensor>(meta.parameters.size + 2 * normals().size + meta.slots.size);
   auto add = [&](const Stored &stored, const char *prefix) {
     Tensor &tensor = everything.items[everything.count++];
     Text name;
@@ -48,9 +49,20 @@ void prepareCheckpoints() {
     add(parameter, "");
     everything.items[everything.count - 1].likeIfMissing = parameter.averageOf; // training without `ema` saved none
   }
+  for (const Normal &normal : normals())
+    for (int part = 0; part < 2; ++part) {
+      bool isMean = part == 0;
+      Tensor &tensor = everything.items[everything.count++];
+      tensor = Tensor();
+      tensor.name = isMean ? normal.meanName : normal.deviationName;
+      tensor.elem = Elem::F64;
+      tensor.shape = &normal.shape;
+      tensor.data = reinterpret_cast<char *>(isMean ? normal.mean : normal.deviation);
+      tensor.optional = run.options.command == Options::Train; // else they are those of the training data
+    }
+  parameters = {everything.items, everything.count};
   for (const Stored &slot : meta.slots)
     add(slot, "optimizer/");
-  parameters = {everything.items, meta.parameters.size};
   folderOfRule = allocateArray<int>(meta.every.size);
   bestOfRule = allocateArray<double>(meta.every.size);
   waitedOfRule = allocateArray<int64_t>(meta.every.size);

@@ -98,6 +98,8 @@ static void takeDataFile(int dataset, const Entry &entry) {
     fail(kUsage, "--data-file %s: it is not the name of a file", file);
   spec.files[read] = file;
   spec.folder = ""; // from where we are
+  spec.holdOut = 0; // all of its rows
+  spec.held = false;
   spec.name = copyText(base, length);
 }
 

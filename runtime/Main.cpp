@@ -3,6 +3,7 @@
 #include "runtime/InitFile.h"
 #include "runtime/Output.h"
 #include "runtime/Pool.h"
+#include "runtime/Normalize.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
 #include <errno.h>
@@ -137,6 +138,7 @@ int main(int argc, char **argv) {
   readMeta(run.meta, cinch_meta);
   readOptions(run.options, run.meta, argc, argv);
   applySettings();
+  prepareNormals(run.meta);
   run.horizon = run.meta.steps;
   switch (run.options.command) {
   case Options::Train: train(); break;

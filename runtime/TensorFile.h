@@ -17,6 +17,7 @@ struct Tensor {
   const Shape *shape = nullptr;
   char *data = nullptr;
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
+  bool optional = false;               // a file need not have it: then it stays what it is
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
   // Filled in by TensorFile::open: what it is called in the file, and where its values lie in it.
   const char *nameInFile = "";

@@ -3,6 +3,7 @@
 #include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Progress.h"
 #include "runtime/Run.h"
@@ -246,7 +247,7 @@ void train() {
   if (!cinch_train_step)
     failInternal("the program has no training step");
   prepareOut();
-  openData(run.meta.trainDataset, nullptr);
+  findNormals(openData(run.meta.trainDataset, nullptr));
   for (const Every &every : run.meta.every)
     if (every.kind == Every::Eval)
       openData(every.dataset, nullptr);

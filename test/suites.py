@@ -67,6 +67,7 @@ def quick_suites():
         python("execute/overflow.py"),
         python("execute/resume.py"),
         python("execute/state.py"),
+        python("execute/tables.py"),
         python("execute/datasets.py"),
         python("execute/predict.py"),
         python("execute/values.py"),

@@ -300,6 +300,7 @@ private:
 
   // ---- TrainBlock.cpp, TrainKeys.cpp, DataBlock.cpp, PlanBlock.cpp
   void checkData(const ast::DataItem &item);
+  void readTableWord(const ast::FieldModifier &modifier, const Dataset &data, cinch::Field &field, Frame &frame);
   void checkTrain();
   void startTrain(Frame &frame);
   void elaborateStep();

@@ -108,6 +108,10 @@ static std::string dataText(const Dataset &data) {
     text += "  " + field.name + ": " + typeText(field.type);
     if (field.scale != 1)
       text += " scale " + real(field.scale);
+    if (field.normalize)
+      text += " normalize";
+    for (const std::string &name : field.names)
+      text += " \"" + name + "\"";
     if (field.hasBelow)
       text += " below " + std::to_string(field.below);
     if (field.hasExcept)

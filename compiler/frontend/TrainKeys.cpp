@@ -480,7 +480,8 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
 bool Elaborator::sameField(size_t field, int dataset, size_t other) const {
   const cinch::Field &a = program.datasets[program.train.dataset].fields[field], &b = program.datasets[dataset].fields[other];
   bool same = a.name == b.name && a.type.dtype == b.type.dtype && a.type.shape == b.type.shape && a.hasBelow == b.hasBelow &&
-              a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except;
+              a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except &&
+              a.names == b.names && a.normalize == b.normalize;
   for (size_t k = 0; same && k < fieldAxes[dataset][other].size(); ++k)
     same = sameSize(fieldAxes[program.train.dataset][field][k], fieldAxes[dataset][other][k]);
   return same;

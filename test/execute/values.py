@@ -42,7 +42,7 @@ CASES = {
                 "steps {steps=9}", dict(lr="2e-3", alpha="0.9", momentum="0.1", eps="1e-4")),
     "adagrad": ("optimizer adagrad(lr = {lr=1e-2}, decay = {decay=0.1}); steps {steps=9}", dict(lr="2e-3", decay="0.2")),
     "muon": ("optimizer muon(lr = {lr=1e-2}, momentum = {momentum=0.9}, decay = {decay=0.1}) on (\"*.weight\"); "
-             "optimizer sgd(lr = {lr.2=0.1}); steps {steps=9}",
+             "optimizer sgd(lr = {lr.2=0.1}, momentum = {momentum=0.9}, decay = {decay=0.1}); steps {steps=9}",
              {"lr": "3e-2", "momentum": "0.5", "decay": "0.2", "lr.2": "0.2"}),
     "two": ("optimizer sgd(lr = {lr=0.1}) on (\"fc.*\"); optimizer adam(lr = {lr.2=0.01}); steps {steps=9}",
             {"lr": "0.7", "lr.2": "0.03"}),
