@@ -1,8 +1,8 @@
 // Main.cpp: the entry of a trained binary, and what all commands need first.
+#include "runtime/Channels.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/InitFile.h"
 #include "runtime/Output.h"
-#include "runtime/Pool.h"
 #include "runtime/Normalize.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
@@ -26,7 +26,10 @@ static const FieldSpec *fieldNamed(const DatasetSpec &spec, const char *name) {
 
 static bool sameType(const FieldSpec &a, const FieldSpec &b) {
   bool same = a.elem == b.elem && a.shape.rank == b.shape.rank && a.hasBelow == b.hasBelow && a.below == b.below &&
-              a.hasExcept == b.hasExcept && a.except == b.except;
+              a.hasExcept == b.hasExcept && a.except == b.except &&
+              a.normalize == b.normalize && a.names.size == b.names.size;
+  for (int64_t i = 0; same && i < a.names.size; ++i)
+    same = strcmp(a.names[i], b.names[i]) == 0;
   for (int i = 0; same && i < a.shape.rank; ++i)
     same = a.shape.dims[i] == b.shape.dims[i];
   return same;
@@ -38,6 +41,10 @@ static void addType(Text &text, const FieldSpec &field) {
     text.add(" below %lld", (long long)field.below);
   if (field.hasExcept)
     text.add(" except %lld", (long long)field.except);
+  if (field.names.size)
+    text.add(" with %lld names", (long long)field.names.size);
+  if (field.normalize)
+    text.add(" normalize");
 }
 
 // The first field of `entry` that the data set lacks or has with another type; null: it serves.
@@ -91,11 +98,10 @@ const Dataset &openData(int index, const Entry *entry) {
 }
 
 void prepareArena(bool touch) {
-  run.context.arena = makeArena(run.meta.arenaBytes, touch);
-  run.context.threads = int32_t(run.options.threads);
+  startWorkers(-1, run.options.threads, touch);
+  prepareChannels();
   storeValues();
-  run.context.words[kHorizon] = run.horizon;
-  startPool(int(run.options.threads));
+  setWord(kHorizon, run.horizon);
 }
 
 void loadParameters() {
