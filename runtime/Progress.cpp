@@ -72,11 +72,11 @@ void printLine(double mean, double speed) {
   char number[40];
   Text line;
   line.add("step %lld/%lld  loss %s", (long long)run.step, (long long)run.total, exact(number, run.loss, single));
-  line.add("  mean %s", exact(number, mean, true));
   if (run.learningRate == run.learningRate)
     line.add("  lr %s", exact(number, run.learningRate, true));
   if (run.meta.normAt >= 0)
     line.add("  norm %s", exact(number, run.norm, single));
+  line.add("  mean %s", exact(number, mean, true));
   line.add("  %.0f examples/s", speed);
   line.add("  %s left", humanTime(number, secondsLeft()));
   line.add("  peak %s", humanBytes(number, peakMemory()));
