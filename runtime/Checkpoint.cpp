@@ -41,7 +41,7 @@ void prepareCheckpoints() {
     tensor.name = prefix[0] ? copyText(name.data, name.size) : stored.path;
     tensor.elem = stored.elem;
     tensor.shape = &stored.shape;
-    tensor.data = run.context.arena + stored.offset;
+    tensor.data = arenaAt(stored.offset);
   };
   for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");

@@ -18,8 +18,8 @@ static int64_t beginReading(const Entry &entry, int dataset, int64_t batches) {
   run.examples = source.examples;
   if (batches > 0 && batches < (source.examples + run.meta.batch - 1) / run.meta.batch)
     run.examples = batches * run.meta.batch;
-  run.context.words[kStep] = 0; // randomness of an evaluation does not depend on when it happens
-  run.context.words[kFirstExample] = 0;
+  setWord(kStep, 0); // randomness of an evaluation does not depend on when it happens
+  setWord(kFirstExample, 0);
   return (run.examples + entry.microbatch - 1) / entry.microbatch;
 }
 
@@ -32,7 +32,7 @@ int64_t evalValueCount() {
 }
 
 static double valueAt(const EntryValue &value, int64_t i) {
-  const char *at = run.context.arena + value.offset;
+  const char *at = arenaAt(value.offset);
   switch (value.elem) {
   case Elem::F64: return reinterpret_cast<const double *>(at)[i];
   case Elem::F32: return double(reinterpret_cast<const float *>(at)[i]);
@@ -47,7 +47,7 @@ void evaluate(int dataset, int64_t batches, double *values) {
   if (!eval || !cinch_eval)
     failInternal("the program has no evaluation");
   int64_t microbatches = beginReading(*eval, dataset, batches);
-  cinch_eval(&run.context, microbatches);
+  callWorkers(EntryCall::Eval, microbatches);
   for (const EntryValue &scalar : eval->scalars)
     for (int64_t i = 0; i < scalar.shape.count(); ++i)
       *values++ = valueAt(scalar, i);
@@ -210,7 +210,7 @@ void writeResults(const Entry &entry, int64_t index) {
   for (int64_t i = 0; i < entry.results.size && rows > 0; ++i) {
     const EntryValue &result = entry.results[i];
     int64_t rowBytes = result.shape.count() * bytesOf(result.elem);
-    if (!writeAll(resultFiles[i].fd, run.context.arena + result.offset, size_t(rows * rowBytes)))
+    if (!writeAll(resultFiles[i].fd, arenaAt(result.offset), size_t(rows * rowBytes)))
       resultFailed(resultFiles[i]);
   }
 }
@@ -234,7 +234,7 @@ void predictCommand() {
   resultFiles = allocateArray<AtomicFile>(predict->results.size);
   for (int64_t i = 0; i < predict->results.size; ++i)
     beginResult(i, predict->results[i], folder.text);
-  cinch_predict(&run.context, microbatches);
+  callWorkers(EntryCall::Predict, microbatches);
   for (int64_t i = 0; i < predict->results.size; ++i) {
     if (!commitFile(resultFiles[i]))
       fail(kResources, "cannot write %s: %s", resultFiles[i].path.text, strerror(errno));

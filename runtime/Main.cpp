@@ -1,8 +1,8 @@
 // Main.cpp: the entry of a trained binary, and what all commands need first.
+#include "runtime/Channels.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/InitFile.h"
 #include "runtime/Output.h"
-#include "runtime/Pool.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
 #include <errno.h>
@@ -90,11 +90,10 @@ const Dataset &openData(int index, const Entry *entry) {
 }
 
 void prepareArena(bool touch) {
-  run.context.arena = makeArena(run.meta.arenaBytes, touch);
-  run.context.threads = int32_t(run.options.threads);
+  startWorkers(-1, run.options.threads, touch);
+  prepareChannels();
   storeValues();
-  run.context.words[kHorizon] = run.horizon;
-  startPool(int(run.options.threads));
+  setWord(kHorizon, run.horizon);
 }
 
 void loadParameters() {

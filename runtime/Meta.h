@@ -119,6 +119,20 @@ struct Entry {
   List<EntryValue> scalars, results;
 };
 
+// Programs of several workers. Each has a part of the arena.
+struct WorkerSpec {
+  int64_t at = 0, bytes = 0;
+  int64_t lossAt = -1, normAt = -1; // its copies of what the gate looks at
+};
+struct ChannelSpec {
+  int from = 0, to = 0; // workers
+  int64_t bytes = 0, boxes = 1;
+  int64_t at = -1;      // of the mailboxes, in the part of `to`
+  int64_t staging = -1; // of one message on its way to another process, in the part of `from`
+  const char *name = "";
+  int64_t boxBytes() const { return (bytes + 63) / 64 * 64; }
+};
+
 struct Meta {
   const char *program = "", *hash = "", *source = "", *version = "";
   uint64_t seed = 0;
@@ -139,6 +153,9 @@ struct Meta {
   List<Described> described;
   List<const char *> plan;
   List<NameMap> names;
+  List<WorkerSpec> workers; // empty: one, which has the whole arena
+  List<ChannelSpec> channels;
+  double stepSeconds = 0; // predicted; 0: not known
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;
   int textField = -1;

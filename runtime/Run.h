@@ -4,6 +4,7 @@
 #include "runtime/Dataset.h"
 #include "runtime/Meta.h"
 #include "runtime/Options.h"
+#include "runtime/Worker.h"
 #include "runtime/runtime.h"
 
 extern "C" {
@@ -16,12 +17,11 @@ void cinch_predict(cinch_ctx *, int64_t microbatches) __attribute__((weak));
 namespace cinch::rt {
 
 // Words of cinch_ctx.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4, kRunValues = 8 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4, kWorker = 5, kRunValues = 8 };
 
 struct Run {
   Meta meta;
   Options options;
-  cinch_ctx context;
   Dataset *datasets = nullptr;
 
   // What cinch_fill reads from.
@@ -70,8 +70,8 @@ void infoCommand();
 
 // Called by cinch_emit and cinch_launch.
 void writeResults(const Entry &, int64_t index);
-void checkBefore(int32_t launch, const int64_t *offsets);
-void checkAfter(int32_t launch, const int64_t *offsets);
+void checkBefore(Worker &, int32_t launch, const int64_t *offsets);
+void checkAfter(Worker &, int32_t launch, const int64_t *offsets);
 // Replays the step in checking mode, says what is wrong, saves what is sound and leaves with 4.
 [[noreturn]] void reportFailedGate();
 

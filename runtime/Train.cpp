@@ -43,7 +43,7 @@ void findLength() {
     warn("--steps %lld: the program ends after %lld steps", (long long)run.options.steps, (long long)run.horizon);
   else if (run.options.steps >= 0)
     run.total = run.options.steps;
-  run.context.words[kHorizon] = run.horizon;
+  setWord(kHorizon, run.horizon);
 }
 
 void findStart() {
@@ -60,7 +60,7 @@ void findStart() {
     say("there is no checkpoint under %s to resume from: starting afresh", run.options.out);
   }
   setEarlierRunAside();
-  initialize(run.meta, run.context.arena);
+  initialize(run.meta);
   loadInitFile();
 }
 
@@ -185,11 +185,14 @@ void sayStart() {
     warn("data `%s` has %lld example%s, fewer than the batch of %lld: a batch holds some of them more than once",
          meta.datasets[meta.trainDataset].name, (long long)examples, examples == 1 ? "" : "s", (long long)meta.batch);
   char arena[40];
+  Text who;
+  if (programWorkers() > 1)
+    who.add("%lld workers with ", (long long)programWorkers());
+  who.add("%lld thread%s%s", (long long)run.options.threads, run.options.threads == 1 ? "" : "s", programWorkers() > 1 ? " each" : "");
   if (!run.options.quiet)
-    say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %lld thread%s, arena %s", meta.program,
+    say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %s, arena %s", meta.program,
         (long long)meta.parameterCount(), (long long)meta.batch, (long long)run.datasets[meta.trainDataset].examples,
-        (long long)run.step, (long long)run.total, (long long)run.options.threads, run.options.threads == 1 ? "" : "s",
-        humanBytes(arena, meta.arenaBytes));
+        (long long)run.step, (long long)run.total, who.data, humanBytes(arena, meta.arenaBytes));
 }
 
 void sayEnd() {
@@ -236,9 +239,9 @@ void train() {
   while (run.step < run.total) {
     run.mode = Run::Training;
     run.source = &run.datasets[run.meta.trainDataset];
-    run.context.words[kStep] = run.step;
-    run.context.words[kFirstExample] = 0;
-    cinch_train_step(&run.context);
+    setWord(kStep, run.step);
+    setWord(kFirstExample, 0);
+    callWorkers(EntryCall::Train, 0);
     if (run.gateFailed)
       reportFailedGate();
     run.learningRate = learningRate();
