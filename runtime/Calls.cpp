@@ -1,6 +1,5 @@
 // Calls.cpp: the functions that the compiled program calls (runtime.h).
 #include "runtime/Output.h"
-#include "runtime/Pool.h"
 #include "runtime/Run.h"
 #include "runtime/Shuffle.h"
 #include "runtime/Times.h"
@@ -38,9 +37,10 @@ void runZero(void *closure, int64_t thread, int64_t threads) {
 }
 
 struct FillCall {
-  char *arena;
+  const Worker *worker;
   const Entry *entry;
   int64_t first;
+  char *valid; // null: not of this worker
   int failedField = -1; // written by at most a few threads, with equal meaning
   int error = 0;
 };
@@ -52,9 +52,11 @@ Elem elemOf(const EntryField &field, const Entry &entry, const FieldSpec &spec) 
 
 // The example at place `place` of the whole training, or -1 for a row that only fills the last batch of an evaluation.
 int64_t exampleAt(int64_t place) {
-  const Dataset &source = *run.source;
+  if (run.given && run.mode == Run::Training)
+    return place;
   if (run.mode != Run::Training)
     return place < run.examples ? place : -1;
+  const Dataset &source = *run.source;
   place += run.step * run.meta.batch;
   int64_t epoch = place / source.examples, within = place % source.examples;
   return source.spec->shuffle ? shuffled(run.meta.seed, epoch, source.examples, within) : within;
@@ -67,14 +69,18 @@ void runFill(void *closure, int64_t thread, int64_t threads) {
   share(entry.microbatch, thread, threads, begin, end);
   for (int64_t row = begin; row < end; ++row) {
     int64_t example = exampleAt(call.first + row);
-    if (entry.valid >= 0)
-      call.arena[entry.valid + row] = example >= 0;
+    if (call.valid)
+      call.valid[row] = example >= 0;
     for (const EntryField &field : entry.fields) {
+      if (!call.worker->has(field.offset))
+        continue;
       const int64_t rowBytes = field.bytes / entry.microbatch;
-      const int index = run.source->fieldOf[field.index];
-      char *into = call.arena + field.offset + row * rowBytes;
+      const int index = run.given ? field.index : run.source->fieldOf[field.index];
+      char *into = arenaAt(field.offset) + row * rowBytes;
       if (example < 0)
         memset(into, 0, size_t(rowBytes));
+      else if (run.given)
+        memcpy(into, static_cast<const char *>(run.given[index]) + example * rowBytes, size_t(rowBytes));
       else if (!readExample(*run.source, index, example, elemOf(field, entry, run.source->spec->fields[index]), into)) {
         call.error = errno;
         __atomic_store_n(&call.failedField, index, __ATOMIC_RELEASE);
@@ -83,34 +89,35 @@ void runFill(void *closure, int64_t thread, int64_t threads) {
   }
 }
 
-void fillWindow(const Entry &entry, char *arena) {
+void fillWindow(const Worker &worker, const Entry &entry, char *valid) {
   for (const EntryField &field : entry.fields) {
-    memset(arena + field.offset, 0, size_t(field.bytes));
+    if (!worker.has(field.offset))
+      continue;
+    memset(arenaAt(field.offset), 0, size_t(field.bytes));
     if (field.index == run.meta.textField)
-      memcpy(arena + field.offset, run.window, size_t(field.bytes / entry.microbatch));
+      memcpy(arenaAt(field.offset), run.window, size_t(field.bytes / entry.microbatch));
   }
-  if (entry.valid >= 0) {
-    memset(arena + entry.valid, 0, size_t(entry.microbatch));
-    arena[entry.valid] = 1;
+  if (valid) {
+    memset(valid, 0, size_t(entry.microbatch));
+    valid[0] = 1;
   }
 }
 
-double readScalar(const char *arena, int64_t offset, Elem elem) {
+double readScalar(int64_t offset, Elem elem) {
   if (elem == Elem::F64) {
     double value;
-    memcpy(&value, arena + offset, 8);
+    memcpy(&value, arenaAt(offset), 8);
     return value;
   }
   float value;
-  memcpy(&value, arena + offset, 4);
+  memcpy(&value, arenaAt(offset), 4);
   return double(value);
 }
 
 } // namespace
 
 double learningRate() {
-  return run.meta.learningRateAt < 0 ? __builtin_nan("")
-                                     : readScalar(run.context.arena, run.meta.learningRateAt, Elem::F64);
+  return run.meta.learningRateAt < 0 ? __builtin_nan("") : readScalar(run.meta.learningRateAt, Elem::F64);
 }
 
 } // namespace cinch::rt
@@ -119,35 +126,37 @@ using namespace cinch::rt;
 
 void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const int64_t *offsets) {
   if (__builtin_expect(context->checking, 0))
-    checkBefore(launch, offsets);
+    checkBefore(workerOf(context), launch, offsets);
   LaunchCall call = {context, kernel, offsets};
   int64_t begin = __builtin_expect(timing, 0) ? nanoseconds() : 0;
-  runOnPool(runKernel, &call);
+  workerOf(context).pool.run(runKernel, &call);
   if (__builtin_expect(timing, 0))
     addTime(launch, nanoseconds() - begin);
   if (__builtin_expect(context->checking, 0))
-    checkAfter(launch, offsets);
+    checkAfter(workerOf(context), launch, offsets);
 }
 
 void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {
   ZeroCall call = {context->arena + offset, bytes};
   if (bytes >= int64_t(1) << 18)
-    runOnPool(runZero, &call);
+    workerOf(context).pool.run(runZero, &call);
   else
     memset(call.at, 0, size_t(bytes));
 }
 
 void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
+  Worker &worker = workerOf(context);
   const Entry &entry = run.meta.entries[number];
+  char *valid = entry.valid >= 0 && worker.has(entry.valid) ? arenaAt(entry.valid) : nullptr;
   context->words[kFirstExample] = index * entry.microbatch;
   if (run.mode == Run::Generating) {
-    fillWindow(entry, context->arena);
+    fillWindow(worker, entry, valid);
     return;
   }
-  if (run.training && stopRequested() && !context->checking)
+  if (run.training && worker.number == 0 && stopRequested() && !context->checking)
     saveAndLeave();
-  FillCall call = {context->arena, &entry, index * entry.microbatch};
-  runOnPool(runFill, &call);
+  FillCall call = {&worker, &entry, index * entry.microbatch, valid};
+  worker.pool.run(runFill, &call);
   if (call.failedField >= 0)
     fail(kData, "cannot read %s: %s", run.source->fields[call.failedField].path.text,
          call.error ? strerror(call.error) : "it became shorter during the run");
@@ -160,8 +169,16 @@ void cinch_emit(cinch_ctx *, int32_t number, int64_t index) {
 
 int32_t cinch_gate(cinch_ctx *context) {
   const Meta &meta = run.meta;
-  run.loss = readScalar(context->arena, meta.lossAt, meta.gateElem);
-  run.norm = meta.normAt < 0 ? 0 : readScalar(context->arena, meta.normAt, meta.gateElem);
-  run.gateFailed = !__builtin_isfinite(run.loss) || !__builtin_isfinite(run.norm);
-  return !run.gateFailed;
+  Worker &worker = workerOf(context);
+  bool several = meta.workers.size != 0; // each looks at its own copies, which hold the same bits
+  int64_t lossAt = several ? meta.workers[worker.number].lossAt : meta.lossAt;
+  int64_t normAt = several ? meta.workers[worker.number].normAt : meta.normAt;
+  double loss = readScalar(lossAt, meta.gateElem), norm = normAt < 0 ? 0 : readScalar(normAt, meta.gateElem);
+  worker.gateFailed = !__builtin_isfinite(loss) || !__builtin_isfinite(norm);
+  if (worker.number == 0) {
+    run.loss = loss;
+    run.norm = norm;
+    run.gateFailed = worker.gateFailed;
+  }
+  return !worker.gateFailed;
 }

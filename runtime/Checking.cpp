@@ -6,88 +6,49 @@
 // numbers that were read, from an op that made it of good ones (a *cause*, a bit), or from nothing to blame: an infinity that is
 // written in the program, as in a mask. The causes of what a launch stores are kept, so that in the end those of the loss and of
 // the norm are known: what a later op ignored or masked is not among them.
-#include "runtime/Checkpoint.h"
-#include "runtime/KernelBody.h"
-#include "runtime/Output.h"
+//
+// Several workers replay their parts at the same time, and a message passes the causes of its numbers on: to the receiver it
+// is one cause, which stands for those of the sender.
+#include "runtime/Checking.h"
 #include "runtime/Run.h"
-#include <stdlib.h>
-#include <string.h>
+#include <pthread.h>
 
 namespace cinch::rt {
 
 namespace {
 
-// A bad number that a launch will store. Of an output, the first NaN and the first infinity of each sign are noted.
-struct Suspect {
-  int64_t call = 0; // number of the launch in the step, repetitions counted
-  int output = 0;
-  int64_t index = 0;
-  double number = 0;
-};
-// Bytes of the arena that a bad launch wrote.
-struct Spoiled {
-  int64_t begin = 0, end = 0;
-  Causes causes = 0;
-};
-struct Cause {
-  int32_t launch = -1;
-  BadNode node; // node.node < 0: the kernel is not described inside
-  int output = 0;
-  int64_t index = 0, firstExample = 0, firstPosition = 0;
-  double number = 0;
-};
-
 constexpr int64_t kMostSuspects = 4096; // more are hardly ever of use: the first causes come first
 constexpr int kMostCauses = 64;
 
-List<Suspect> suspects;
-List<Spoiled> spoiled;
-List<Cause> causes;
-Cause firstBad; // the first bad number that was stored, for the case that no cause is found
-int64_t calls, nextSuspect;
+// One worker at a time: what follows is too large for one each, and nobody waits for a message inside.
+struct Turn {
+  static pthread_mutex_t mutex;
+  explicit Turn(Worker &worker);
+  ~Turn() { pthread_mutex_unlock(&mutex); }
+};
+pthread_mutex_t Turn::mutex = PTHREAD_MUTEX_INITIALIZER;
+Worker *worker; // whose turn it is
+Replay *replay;
 Launch launch;
 KernelBody body;
+
+Turn::Turn(Worker &whose) {
+  pthread_mutex_lock(&mutex);
+  worker = &whose;
+  replay = whose.replay;
+}
 
 int64_t offsetOf(const LaunchBuffer &buffer, const int64_t *offsets) {
   return buffer.word >= 0 ? offsets[buffer.word] : buffer.offset;
 }
 
-struct BadPlaces {
-  int64_t index[3] = {-1, -1, -1}; // of the first NaN, inf, -inf
-  double number[3];
-};
-
-BadPlaces badPlaces(int64_t offset, const LaunchBuffer &buffer) {
-  BadPlaces bad;
-  if (buffer.elem != Elem::F32 && buffer.elem != Elem::F64)
-    return bad;
-  const char *at = run.context.arena + offset;
-  for (int64_t i = 0; i < buffer.count; ++i) {
-    double value = buffer.elem == Elem::F64 ? reinterpret_cast<const double *>(at)[i]
-                                            : double(reinterpret_cast<const float *>(at)[i]);
-    if (__builtin_isfinite(value))
-      continue;
-    int kind = value != value ? 0 : value > 0 ? 1 : 2;
-    if (bad.index[kind] < 0) {
-      bad.index[kind] = i;
-      bad.number[kind] = value;
-    }
-  }
-  return bad;
-}
-
-Causes causesAt(int64_t byte) {
-  for (int64_t i = spoiled.size; i-- > 0;)
-    if (spoiled[i].begin <= byte && byte < spoiled[i].end)
-      return spoiled[i].causes;
-  return 0;
-}
+Causes causesHere(int64_t byte) { return causesAt(*replay, byte); }
 
 Causes newCause(const Cause &cause) {
-  if (causes.size == kMostCauses)
+  if (replay->causes.size == kMostCauses)
     return 0;
-  causes.add() = cause;
-  return Causes(1) << (causes.size - 1);
+  replay->causes.add() = cause;
+  return Causes(1) << (replay->causes.size - 1);
 }
 
 Cause causeOf(int32_t number, const Suspect &suspect) {
@@ -96,8 +57,9 @@ Cause causeOf(int32_t number, const Suspect &suspect) {
   cause.output = suspect.output;
   cause.index = suspect.index;
   cause.number = suspect.number;
-  cause.firstExample = run.context.words[kFirstExample];
-  cause.firstPosition = run.context.words[kFirstPosition];
+  cause.firstExample = worker->context.words[kFirstExample];
+  cause.clock = replay->clock;
+  cause.firstPosition = worker->context.words[kFirstPosition];
   return cause;
 }
 
@@ -106,7 +68,8 @@ Causes explainBody(int32_t number, const int64_t *offsets, int64_t begin, int64_
   if (!readBody(run.meta, cinch_meta, launch, numbers) || !readNodeOperations(run.meta, cinch_meta, launch, places) ||
       !body.read(numbers, places))
     return 0;
-  body.begin(run.context.arena, offsets, run.context.words, causesAt);
+  body.begin(worker->context.arena, offsets, worker->context.words, causesHere);
+  const List<Suspect> &suspects = replay->suspects;
   Causes found = 0;
   BadNode node;
   bool any = false;
@@ -130,43 +93,75 @@ Causes explainWhole(int32_t number, const int64_t *offsets, int64_t begin) {
   for (int i = 0; i < launch.inputCount; ++i) {
     const LaunchBuffer &input = launch.inputs[i];
     int64_t offset = offsetOf(input, offsets);
-    BadPlaces bad = badPlaces(offset, input);
+    BadPlaces bad = badPlaces(worker->context.arena + offset, input);
     for (int64_t index : bad.index)
       if (index >= 0)
-        found |= causesAt(offset + index * bytesOf(input.elem));
+        found |= causesHere(offset + index * bytesOf(input.elem));
   }
-  return found ? found : newCause(causeOf(number, suspects[begin]));
+  return found ? found : newCause(causeOf(number, replay->suspects[begin]));
 }
 
 } // namespace
 
-void checkBefore(int32_t number, const int64_t *offsets) {
-  if (run.context.checking != 2 || nextSuspect == suspects.size || suspects[nextSuspect].call != calls)
+BadPlaces badPlaces(const char *at, const LaunchBuffer &buffer) {
+  BadPlaces bad;
+  if (buffer.elem != Elem::F32 && buffer.elem != Elem::F64)
+    return bad;
+  for (int64_t i = 0; i < buffer.count; ++i) {
+    double value = buffer.elem == Elem::F64 ? reinterpret_cast<const double *>(at)[i]
+                                            : double(reinterpret_cast<const float *>(at)[i]);
+    if (__builtin_isfinite(value))
+      continue;
+    int kind = value != value ? 0 : value > 0 ? 1 : 2;
+    if (bad.index[kind] < 0) {
+      bad.index[kind] = i;
+      bad.number[kind] = value;
+    }
+  }
+  return bad;
+}
+
+Causes causesAt(const Replay &replay, int64_t byte) {
+  for (int64_t i = replay.spoiled.size; i-- > 0;)
+    if (replay.spoiled[i].begin <= byte && byte < replay.spoiled[i].end)
+      return replay.spoiled[i].causes;
+  return 0;
+}
+
+void checkBefore(Worker &whose, int32_t number, const int64_t *offsets) {
+  Turn turn(whose);
+  const List<Suspect> &suspects = replay->suspects;
+  int64_t &next = replay->nextSuspect;
+  if (whose.context.checking != 2 || next == suspects.size || suspects[next].call != replay->calls)
     return;
-  int64_t begin = nextSuspect;
-  while (nextSuspect < suspects.size && suspects[nextSuspect].call == calls)
-    ++nextSuspect;
+  int64_t begin = next;
+  while (next < suspects.size && suspects[next].call == replay->calls)
+    ++next;
   if (!readLaunch(run.meta, cinch_meta, number, launch) || launch.operations < 0)
     return;
-  Causes found = launch.body >= 0 ? explainBody(number, offsets, begin, nextSuspect) : explainWhole(number, offsets, begin);
-  for (int64_t i = begin; i < nextSuspect; ++i) {
+  Causes found = launch.body >= 0 ? explainBody(number, offsets, begin, next) : explainWhole(number, offsets, begin);
+  for (int64_t i = begin; i < next; ++i) {
     const LaunchBuffer &output = launch.outputs[suspects[i].output];
     if (i > begin && suspects[i].output == suspects[i - 1].output)
       continue;
-    Spoiled &bytes = spoiled.add();
+    Spoiled &bytes = replay->spoiled.add();
     bytes.begin = offsetOf(output, offsets);
     bytes.end = bytes.begin + output.count * bytesOf(output.elem);
     bytes.causes = found;
   }
 }
 
-void checkAfter(int32_t number, const int64_t *offsets) {
-  int64_t call = calls++;
-  if (run.context.checking != 1 || suspects.size >= kMostSuspects || !readLaunch(run.meta, cinch_meta, number, launch))
+void checkAfter(Worker &whose, int32_t number, const int64_t *offsets) {
+  Turn turn(whose);
+  List<Suspect> &suspects = replay->suspects;
+  int64_t call = replay->calls++;
+  ++replay->clock;
+  if (whose.context.checking != 1 || suspects.size >= kMostSuspects || !readLaunch(run.meta, cinch_meta, number, launch))
     return;
   bool first = suspects.size == 0;
+  Cause &firstBad = replay->firstBad;
   for (int i = 0; i < launch.outputCount; ++i) {
-    BadPlaces bad = badPlaces(offsetOf(launch.outputs[i], offsets), launch.outputs[i]);
+    BadPlaces bad = badPlaces(whose.context.arena + offsetOf(launch.outputs[i], offsets), launch.outputs[i]);
     for (int kind = 0; kind < 3; ++kind) {
       if (bad.index[kind] < 0)
         continue;
@@ -181,166 +176,58 @@ void checkAfter(int32_t number, const int64_t *offsets) {
   }
 }
 
-// ---- The message --------------------------------------------------------------------------------------------------------
-static bool parametersAreFinite(const char *&path) {
-  for (const Parameter &parameter : run.meta.parameters) {
-    LaunchBuffer all;
-    all.count = parameter.shape.count();
-    all.elem = parameter.elem;
-    for (int64_t index : badPlaces(parameter.offset, all).index)
-      if (index >= 0) {
-        path = parameter.path;
-        return false;
-      }
+MessageTag checkSend(Worker &whose, int64_t offset, int64_t bytes) {
+  Turn turn(whose);
+  MessageTag tag;
+  for (int64_t i = replay->spoiled.size; i-- > 0;) {
+    const Spoiled &record = replay->spoiled[i];
+    int64_t begin = record.begin > offset ? record.begin : offset;
+    if (begin < record.end && begin < offset + bytes && causesAt(*replay, begin) == record.causes) // not written over since
+      tag.causes |= record.causes;
   }
-  return true;
+  tag.clock = ++replay->clock;
+  return tag;
 }
 
-static const char *badWord(double number) { return number != number ? "nan" : number > 0 ? "inf" : "-inf"; }
-
-static void addNumber(Text &text, double number, bool single) {
-  char buffer[40];
-  text.add("%s", __builtin_isfinite(number) ? exact(buffer, number, single) : badWord(number));
-}
-
-// "log(0) = -inf".
-static void addEquation(Text &text, const BadNode &node) {
-  using kernels::LoopOp;
-  static const char *const reductions[] = {"a sum", "a product", "a maximum", "a minimum", "any", "all"};
-  struct Word {
-    LoopOp op;
-    const char *word;
-  };
-  static const Word words[] = {{LoopOp::Add, " + "},       {LoopOp::Sub, " - "},         {LoopOp::Mul, " * "},
-                               {LoopOp::Div, " / "},       {LoopOp::Pow, " ^ "},         {LoopOp::Neg, "-"},
-                               {LoopOp::Exp, "exp"},       {LoopOp::Expm1, "expm1"},     {LoopOp::Log, "log"},
-                               {LoopOp::Log1p, "log1p"},   {LoopOp::Sqrt, "sqrt"},       {LoopOp::Sin, "sin"},
-                               {LoopOp::Cos, "cos"},       {LoopOp::Tanh, "tanh"},       {LoopOp::Erf, "erf"},
-                               {LoopOp::Sigmoid, "sigmoid"}, {LoopOp::Softplus, "softplus"}, {LoopOp::Abs, "abs"},
-                               {LoopOp::Floor, "floor"},   {LoopOp::Max, "max"},         {LoopOp::Min, "min"},
-                               {LoopOp::Cast, "f32"}};
-  bool single = node.elem == kernels::Elem::F32;
-  if (node.gathered) {
-    text.add("%s of finite numbers", reductions[int(node.reduce)]);
-  } else {
-    const char *word = "";
-    for (const Word &known : words)
-      if (known.op == node.op)
-        word = known.word;
-    bool infix = word[0] == ' ';
-    if (!infix)
-      text.add("%s(", word);
-    for (int i = 0; i < node.argCount; ++i) {
-      text.add("%s", i == 0 ? "" : infix ? word : ", ");
-      addNumber(text, node.args[i], single);
-    }
-    if (!infix)
-      text.add(")");
-  }
-  text.add(" = ");
-  addNumber(text, node.result, single);
-}
-
-// Which example, and which element of the tensors of an example.
-static void addPlace(Text &text, const Cause &cause) {
-  const BadNode &node = cause.node;
-  if (node.node < 0) {
-    int64_t each = launch.examples ? launch.outputs[cause.output].count / launch.examples : 0;
-    if (each)
-      text.add(", example %lld of the batch", (long long)(cause.firstExample + cause.index / each));
+void checkReceive(Worker &whose, int from, int64_t offset, int64_t bytes, const MessageTag &tag) {
+  Turn turn(whose);
+  replay->clock = (tag.clock > replay->clock ? tag.clock : replay->clock) + 1;
+  if (!tag.causes)
     return;
+  Causes bit = 0;
+  for (int64_t i = 0; i < replay->causes.size; ++i)
+    if (replay->causes[i].from == from && replay->causes[i].passed == tag.causes)
+      bit = Causes(1) << i;
+  Cause message;
+  message.from = from;
+  message.passed = tag.causes;
+  message.clock = replay->clock;
+  Spoiled &record = replay->spoiled.add();
+  record.begin = offset;
+  record.end = offset + bytes;
+  record.causes = bit ? bit : newCause(message);
+}
+
+Replay &replayOf(int64_t number) {
+  static Replay *replays;
+  if (!replays) {
+    replays = allocateArray<Replay>(programWorkers());
+    for (int64_t i = 0; i < programWorkers(); ++i)
+      replays[i] = Replay();
   }
-  text.add(", example %lld of the batch", (long long)(cause.firstExample + node.example));
-  bool any = false;
-  for (int i = 0; i < node.dims; ++i)
-    if (node.at[i] >= 0) {
-      text.add("%s%lld", any ? ", " : ", element [", (long long)(node.at[i] + (i == node.positionDim ? cause.firstPosition : 0)));
-      any = true;
-    }
-  if (any)
-    text.add("]");
+  return replays[number];
 }
 
-static void nameCause(const Cause &cause) {
-  Text text;
-  LaunchOperation operation;
-  readLaunch(run.meta, cinch_meta, cause.launch, launch);
-  bool described = launch.operations >= 0;
-  int64_t number = 0;
-  if (cause.node.node >= 0) {
-    static List<int64_t> places;
-    readNodeOperations(run.meta, cinch_meta, launch, places);
-    number = cause.node.node < places.size ? places[cause.node.node] : -1;
+void replayStep(int checking) {
+  for (int64_t i = 0; i < workerCount; ++i) {
+    Worker &each = workers[i];
+    each.replay = &replayOf(each.number);
+    each.replay->calls = each.replay->nextSuspect = each.replay->clock = 0;
+    each.context.checking = checking;
   }
-  described = described && &cause != &firstBad && readOperation(run.meta, cinch_meta, launch, number, operation);
-  if (!described) {
-    warn("%s:%lld: %s (kernel %s): value %lld of output %d is %s, the first number that is not finite; micro-batch from "
-         "example %lld of the batch",
-         launch.file[0] ? launch.file : run.meta.source, (long long)launch.line, launch.text, launch.kernel,
-         (long long)cause.index, cause.output, badWord(cause.number), (long long)cause.firstExample);
-    return;
-  }
-  text.add("%s:%lld: %s made the first number that is not finite: ", operation.file[0] ? operation.file : run.meta.source,
-           (long long)operation.line, operation.name);
-  if (cause.node.node >= 0)
-    addEquation(text, cause.node);
-  else
-    text.add("a value is %s, and what it read is finite", badWord(cause.number));
-  if (operation.ofExamples)
-    addPlace(text, cause);
-  text.add(" (in kernel %s, %s)", launch.kernel, launch.text);
-  warn("%s", text.data);
-}
-
-// Of the causes that reached the loss or, if that is finite, the norm of the gradients: the one that came first.
-static const Cause *firstCause() {
-  const Meta &meta = run.meta;
-  int64_t at = __builtin_isfinite(run.loss) ? meta.normAt : meta.lossAt;
-  Causes reached = at < 0 ? 0 : causesAt(at);
-  if (reached)
-    return &causes[__builtin_ctzll(reached)];
-  return causes.size ? &causes[0] : firstBad.launch >= 0 ? &firstBad : nullptr;
-}
-
-static void replay(int checking) {
-  calls = nextSuspect = 0;
-  run.context.checking = checking;
-  cinch_train_step(&run.context);
-  run.context.checking = 0;
-}
-
-void reportFailedGate() {
-  const Meta &meta = run.meta;
-  char loss[40], norm[40];
-  bool single = meta.gateElem == Elem::F32;
-  exact(loss, run.loss, single);
-  exact(norm, run.norm, single);
-  const char *path = "";
-  bool sound = parametersAreFinite(path);
-  replay(1);
-  replay(2);
-
-  Text text;
-  text.add("step %lld: the loss is %s", (long long)run.step, loss);
-  if (meta.normAt >= 0)
-    text.add(" and the gradient norm is %s", norm);
-  text.add("; the update was not made");
-  warn("%s", text.data);
-  if (const Cause *cause = firstCause())
-    nameCause(*cause);
-  else
-    warn("every kernel's outputs were finite when the step was replayed%s",
-         meta.launchesAt < 0 ? " (none is described)" : "");
-  if (!sound)
-    fail(kNumeric,
-         "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "
-         "high?); no checkpoint was written",
-         path);
-  Path saved;
-  if (run.step > 0 && saveCheckpoint(-1, false, &saved))
-    fail(kNumeric, "stopped at step %lld; the parameters are intact, saved in %s", (long long)run.step, saved.text);
-  fail(kNumeric, "stopped at step %lld; the parameters are intact%s", (long long)run.step,
-       run.step > 0 ? ", but could not be saved" : "");
+  callWorkers(EntryCall::Train, 0);
+  for (int64_t i = 0; i < workerCount; ++i)
+    workers[i].context.checking = 0;
 }
 
 } // namespace cinch::rt

@@ -18,8 +18,8 @@ static int64_t beginReading(const Entry &entry, int dataset, int64_t batches) {
   run.examples = source.examples;
   if (batches > 0 && batches < (source.examples + run.meta.batch - 1) / run.meta.batch)
     run.examples = batches * run.meta.batch;
-  run.context.words[kStep] = 0; // randomness of an evaluation does not depend on when it happens
-  run.context.words[kFirstExample] = 0;
+  setWord(kStep, 0); // randomness of an evaluation does not depend on when it happens
+  setWord(kFirstExample, 0);
   return (run.examples + entry.microbatch - 1) / entry.microbatch;
 }
 
@@ -32,7 +32,7 @@ int64_t evalValueCount() {
 }
 
 static double valueAt(const EntryValue &value, int64_t i) {
-  const char *at = run.context.arena + value.offset;
+  const char *at = arenaAt(value.offset);
   switch (value.elem) {
   case Elem::F64: return reinterpret_cast<const double *>(at)[i];
   case Elem::F32: return double(reinterpret_cast<const float *>(at)[i]);
@@ -42,15 +42,19 @@ static double valueAt(const EntryValue &value, int64_t i) {
   return 0;
 }
 
+void readMetrics(const Entry &eval, double *values) {
+  for (const EntryValue &scalar : eval.scalars)
+    for (int64_t i = 0; i < scalar.shape.count(); ++i)
+      *values++ = valueAt(scalar, i);
+}
+
 void evaluate(int dataset, int64_t batches, double *values) {
   const Entry *eval = run.meta.entry("eval");
   if (!eval || !cinch_eval)
     failInternal("the program has no evaluation");
   int64_t microbatches = beginReading(*eval, dataset, batches);
-  cinch_eval(&run.context, microbatches);
-  for (const EntryValue &scalar : eval->scalars)
-    for (int64_t i = 0; i < scalar.shape.count(); ++i)
-      *values++ = valueAt(scalar, i);
+  callWorkers(EntryCall::Eval, microbatches);
+  readMetrics(*eval, values);
 }
 
 // --on, else the data set that training evaluates, else the one it trains on.
@@ -98,6 +102,8 @@ static void takeDataFile(int dataset, const Entry &entry) {
     fail(kUsage, "--data-file %s: it is not the name of a file", file);
   spec.files[read] = file;
   spec.folder = ""; // from where we are
+  spec.holdOut = 0; // all of its rows
+  spec.held = false;
   spec.name = copyText(base, length);
 }
 
@@ -210,7 +216,12 @@ void writeResults(const Entry &entry, int64_t index) {
   for (int64_t i = 0; i < entry.results.size && rows > 0; ++i) {
     const EntryValue &result = entry.results[i];
     int64_t rowBytes = result.shape.count() * bytesOf(result.elem);
-    if (!writeAll(resultFiles[i].fd, run.context.arena + result.offset, size_t(rows * rowBytes)))
+    if (run.givenResults) {
+      if (run.givenResults[i])
+        memcpy(static_cast<char *>(run.givenResults[i]) + first * rowBytes, arenaAt(result.offset), size_t(rows * rowBytes));
+      continue;
+    }
+    if (!writeAll(resultFiles[i].fd, arenaAt(result.offset), size_t(rows * rowBytes)))
       resultFailed(resultFiles[i]);
   }
 }
@@ -234,7 +245,7 @@ void predictCommand() {
   resultFiles = allocateArray<AtomicFile>(predict->results.size);
   for (int64_t i = 0; i < predict->results.size; ++i)
     beginResult(i, predict->results[i], folder.text);
-  cinch_predict(&run.context, microbatches);
+  callWorkers(EntryCall::Predict, microbatches);
   for (int64_t i = 0; i < predict->results.size; ++i) {
     if (!commitFile(resultFiles[i]))
       fail(kResources, "cannot write %s: %s", resultFiles[i].path.text, strerror(errno));

@@ -153,10 +153,9 @@ void generateCommand() {
   if (bytes)
     (void)writeAll(1, run.options.prompt, strlen(run.options.prompt));
   for (int64_t i = 0; i < run.options.length; ++i) {
-    run.context.words[kStep] = 0;
-    cinch_predict(&run.context, 1);
-    Logits logits = {run.context.arena + result.offset + (count - 1) * vocabulary * bytesOf(result.elem), result.elem,
-                     vocabulary};
+    setWord(kStep, 0);
+    callWorkers(EntryCall::Predict, 1);
+    Logits logits = {arenaAt(result.offset) + (count - 1) * vocabulary * bytesOf(result.elem), result.elem, vocabulary};
     double u = uniform53(philox(key, uint32_t(i), uint32_t(uint64_t(i) >> 32), 0, kGeneration), 0);
     int32_t token = drawToken(logits, run.options.temperature, run.options.topK, heap, u);
     write(token, bytes);

@@ -35,7 +35,9 @@ void infoCommand() {
   if (const Entry *predict = meta.entry("predict"))
     for (const EntryValue &result : predict->results)
       say("predict      %s: %s%s", result.name, nameOf(result.elem), describe(result.shape).text);
-  say("threads      at most %lld", (long long)meta.maxThreads);
+  if (programWorkers() > 1)
+    say("workers      %lld, %lld channels", (long long)programWorkers(), (long long)meta.channels.size);
+  say("threads      at most %lld%s", (long long)meta.maxThreads, programWorkers() > 1 ? " a worker" : "");
   say("memory       arena %lld bytes (%s), allowance %lld", (long long)meta.arenaBytes,
       humanBytes(human, meta.arenaBytes), (long long)meta.allowance);
   if (meta.budget)

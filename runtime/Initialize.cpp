@@ -1,7 +1,7 @@
 // Initialize.cpp: drawn in f64 and rounded once, so that a program in f32 and one in f64 start from the same numbers.
 #include "runtime/Initialize.h"
-#include "runtime/Pool.h"
 #include "runtime/Random.h"
+#include "runtime/Worker.h"
 #include <string.h>
 
 namespace cinch::rt {
@@ -105,21 +105,31 @@ void orthogonalize(const Parameter &parameter, char *base) {
 
 } // namespace
 
-void initialize(const Meta &meta, char *arena) {
-  for (const Parameter &parameter : meta.parameters) {
-    if (parameter.averageOf)
-      continue;
-    Drawing drawing = {&parameter, arena + parameter.offset, streamKey(meta.seed, parameter.path)};
-    runOnPool(draw, &drawing);
-    if (parameter.init.kind == InitialValue::Orthogonal)
-      orthogonalize(parameter, drawing.base);
-  }
-  for (const Parameter &average : meta.parameters)
-    for (const Parameter &parameter : meta.parameters)
-      if (average.averageOf && strcmp(parameter.path, average.averageOf) == 0)
-        memcpy(arena + average.offset, arena + parameter.offset, size_t(parameter.bytes()));
-  for (const Stored &slot : meta.slots)
-    memset(arena + slot.offset, 0, size_t(slot.bytes()));
+// Averages start where the parameter does of which they are the average.
+static const Parameter &sourceOf(const Meta &meta, const Parameter &parameter) {
+  for (const Parameter &other : meta.parameters)
+    if (parameter.averageOf && strcmp(other.path, parameter.averageOf) == 0)
+      return other;
+  return parameter;
 }
+
+static void initializeWorker(void *closure, int64_t number, int64_t) {
+  const Meta &meta = *static_cast<const Meta *>(closure);
+  Worker &worker = workers[number];
+  for (const Parameter &parameter : meta.parameters) {
+    if (!worker.has(parameter.offset))
+      continue;
+    const Parameter &source = sourceOf(meta, parameter);
+    Drawing drawing = {&source, arenaAt(parameter.offset), streamKey(meta.seed, source.path)};
+    worker.pool.run(draw, &drawing);
+    if (source.init.kind == InitialValue::Orthogonal)
+      orthogonalize(source, drawing.base);
+  }
+  for (const Stored &slot : meta.slots)
+    if (worker.has(slot.offset))
+      memset(arenaAt(slot.offset), 0, size_t(slot.bytes()));
+}
+
+void initialize(const Meta &meta) { runWorkers(initializeWorker, const_cast<Meta *>(&meta)); }
 
 } // namespace cinch::rt

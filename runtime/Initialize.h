@@ -6,7 +6,8 @@
 namespace cinch::rt {
 
 // Every element is a pure function of (seed, path, its row-major number): the pool's threads only share the work.
-void initialize(const Meta &, char *arena);
+// Of the workers of this process.
+void initialize(const Meta &);
 
 } // namespace cinch::rt
 #endif

@@ -97,6 +97,8 @@ void readField(JsonReader &json, FieldSpec &field) {
     object.read("shape", field.shape);
     object.read("scale", field.scale);
     object.read("from", field.from);
+    object.read("names", field.names);
+    object.read("normalize", field.normalize);
     if (object.is("below"))
       field.hasBelow = json.readInteger(field.below);
     if (object.is("except"))
@@ -118,6 +120,10 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
     object.read("separator", dataset.separator);
     if (object.is("missing"))
       dataset.hasMissing = json.readNumber(dataset.missing);
+    if (object.is("hold_out"))
+      json.readNumber(dataset.holdOut);
+    object.read("hold_seed", dataset.holdSeed);
+    object.read("held", dataset.held);
     object.read("shuffle", dataset.shuffle);
     object.readEach("fields", dataset.fields, readField);
   }
@@ -182,6 +188,7 @@ void readEvery(JsonReader &json, Every &every) {
     object.read("batches", every.batches);
     object.read("dir", every.dir);
     object.read("keep", every.keep);
+    object.read("patience", every.patience);
     object.read("best", every.best);
     object.read("best_is_max", every.bestIsMax);
     object.read("csv", every.csv);
@@ -235,12 +242,42 @@ void readTrain(JsonReader &json, Meta &meta) {
   }
 }
 
-void readGate(JsonReader &json, Meta &meta) {
+void readWorker(JsonReader &json, WorkerSpec &worker) {
+  Object object(json);
+  while (object.next()) {
+    object.read("at", worker.at);
+    object.read("bytes", worker.bytes);
+  }
+}
+
+void readChannel(JsonReader &json, ChannelSpec &channel) {
+  Object object(json);
+  while (object.next()) {
+    object.read("from", channel.from);
+    object.read("to", channel.to);
+    object.read("bytes", channel.bytes);
+    object.read("boxes", channel.boxes);
+    object.read("at", channel.at);
+    object.read("staging", channel.staging);
+    object.read("name", channel.name);
+  }
+}
+
+void readWorkerGate(JsonReader &json, WorkerSpec &gate) {
+  Object object(json);
+  while (object.next()) {
+    object.read("loss", gate.lossAt);
+    object.read("norm", gate.normAt);
+  }
+}
+
+void readGate(JsonReader &json, Meta &meta, List<WorkerSpec> &gates) {
   Object object(json);
   while (object.next()) {
     object.read("loss", meta.lossAt);
     object.read("norm", meta.normAt);
     object.read("lr", meta.learningRateAt);
+    object.readEach("gates", gates, readWorkerGate);
     object.read("dtype", meta.gateElem);
   }
 }
@@ -255,16 +292,59 @@ void readModelText(JsonReader &json, Meta &meta) {
   }
 }
 
+// Every tensor lies in the part of one worker.
+void checkWorkers(const Meta &meta) {
+  auto inside = [&](int64_t worker, int64_t offset, int64_t bytes, const char *what) {
+    bool exists = worker >= 0 && worker < meta.workers.size;
+    int64_t begin = exists ? meta.workers[worker].at : 0, end = exists ? begin + meta.workers[worker].bytes : 0;
+    if (!exists || offset < begin || bytes < 0 || bytes > end - offset)
+      failInternal("%s lies at %lld with %lld bytes, outside the part of worker %lld of %lld", what, (long long)offset,
+                   (long long)bytes, (long long)worker, (long long)meta.workers.size);
+  };
+  auto owned = [&](const Stored &stored) {
+    int64_t owner = 0;
+    while (owner + 1 < meta.workers.size && stored.offset >= meta.workers[owner + 1].at)
+      ++owner;
+    inside(owner, stored.offset, stored.bytes(), stored.path);
+  };
+  if (!meta.workers.size)
+    return;
+  int64_t end = 0;
+  for (const WorkerSpec &worker : meta.workers) {
+    if (worker.at < end || worker.bytes < 0 || worker.bytes > meta.arenaBytes - worker.at)
+      failInternal("the part of a worker lies at %lld with %lld bytes", (long long)worker.at, (long long)worker.bytes);
+    end = worker.at + worker.bytes;
+  }
+  for (const Parameter &parameter : meta.parameters)
+    owned(parameter);
+  for (const Stored &slot : meta.slots)
+    owned(slot);
+  for (int64_t i = 0; i < meta.workers.size; ++i) {
+    inside(i, meta.workers[i].lossAt, bytesOf(meta.gateElem), "a worker's loss");
+    if (meta.normAt >= 0)
+      inside(i, meta.workers[i].normAt, bytesOf(meta.gateElem), "a worker's norm");
+  }
+  for (const ChannelSpec &channel : meta.channels) {
+    if (channel.boxes < 1 || channel.bytes < 1 || channel.from == channel.to)
+      failInternal("the channel `%s` has %lld boxes of %lld bytes", channel.name, (long long)channel.boxes,
+                   (long long)channel.bytes);
+    inside(channel.to, channel.at, channel.boxes * channel.boxBytes(), channel.name);
+    if (channel.staging >= 0)
+      inside(channel.from, channel.staging, channel.bytes, channel.name);
+  }
+}
+
 void checkMeta(const Meta &meta) {
   auto inside = [&](int64_t offset, int64_t bytes, int64_t end, const char *what) {
     if (offset < 0 || bytes < 0 || offset > end || bytes > end - offset)
       failInternal("%s lies at %lld with %lld bytes, outside its %lld bytes of the arena", what, (long long)offset,
                    (long long)bytes, (long long)end);
   };
+  const int64_t persistent = meta.workers.size ? meta.arenaBytes : meta.persistentBytes; // each worker's part begins with its own
   for (const Parameter &parameter : meta.parameters)
-    inside(parameter.offset, parameter.bytes(), meta.persistentBytes, parameter.path);
+    inside(parameter.offset, parameter.bytes(), persistent, parameter.path);
   for (const Stored &slot : meta.slots)
-    inside(slot.offset, slot.bytes(), meta.persistentBytes, slot.path);
+    inside(slot.offset, slot.bytes(), persistent, slot.path);
   for (const Entry &entry : meta.entries) {
     for (const EntryField &field : entry.fields)
       inside(field.offset, field.bytes, meta.arenaBytes, entry.name);
@@ -306,6 +386,7 @@ static void skip(Object &object, const char *name, int64_t &at) {
 void readMeta(Meta &meta, const char *text) {
   JsonReader json(text, int64_t(strlen(text)));
   Object object(json);
+  List<WorkerSpec> gates; // one a worker
   while (object.next()) {
     object.read("program", meta.program);
     object.read("hash", meta.hash);
@@ -330,7 +411,7 @@ void readMeta(Meta &meta, const char *text) {
     if (object.is("train"))
       readTrain(json, meta);
     if (object.is("gate"))
-      readGate(json, meta);
+      readGate(json, meta, gates);
     if (object.is("model_text"))
       readModelText(json, meta);
     object.readEach("values", meta.values, readRunValue);
@@ -338,6 +419,9 @@ void readMeta(Meta &meta, const char *text) {
     object.readEach("names", meta.names, readNameMap);
     if (object.is("init"))
       readInit(json, meta);
+    object.readEach("workers", meta.workers, readWorker);
+    object.readEach("channels", meta.channels, readChannel);
+    object.read("step_seconds", meta.stepSeconds);
     skip(object, "launches", meta.launchesAt);
     skip(object, "bodies", meta.bodiesAt);
     skip(object, "operations", meta.operationsAt);
@@ -345,7 +429,12 @@ void readMeta(Meta &meta, const char *text) {
   json.finish();
   if (json.failed())
     failInternal("the program's description is damaged at byte %lld: %s", (long long)json.position(), json.why());
+  for (int64_t i = 0; i < gates.size && i < meta.workers.size; ++i) {
+    meta.workers[i].lossAt = gates[i].lossAt;
+    meta.workers[i].normAt = gates[i].normAt;
+  }
   checkMeta(meta);
+  checkWorkers(meta);
 }
 
 } // namespace cinch::rt

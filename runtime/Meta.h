@@ -52,6 +52,8 @@ struct FieldSpec {
   List<const char *> from; // npz, safetensors: the array; csv: one column a value
   bool hasBelow = false, hasExcept = false;
   int64_t below = 0, except = 0;
+  List<const char *> names; // csv: what stands in a cell for 0, 1, ..
+  bool normalize = false;
 };
 
 struct DatasetSpec {
@@ -63,6 +65,9 @@ struct DatasetSpec {
   double missing = 0; // csv: what a cell without a number counts as
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
+  double holdOut = 0; // csv: so many of the rows are held out, drawn with holdSeed; held: this set has those
+  int64_t holdSeed = 0;
+  bool held = false;
   bool shuffle = true;
   List<FieldSpec> fields;
 };
@@ -96,7 +101,7 @@ struct Every {
   enum Kind { Eval, Checkpoint, Log } kind = Log;
   int64_t steps = 0; // 0: every epoch
   int dataset = -1;
-  int64_t batches = 0, keep = 0;
+  int64_t batches = 0, keep = 0, patience = 0; // patience 0: it stops nothing
   const char *dir = "", *best = "";
   bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false;
 };
@@ -119,6 +124,20 @@ struct Entry {
   List<EntryValue> scalars, results;
 };
 
+// Programs of several workers. Each has a part of the arena.
+struct WorkerSpec {
+  int64_t at = 0, bytes = 0;
+  int64_t lossAt = -1, normAt = -1; // its copies of what the gate looks at
+};
+struct ChannelSpec {
+  int from = 0, to = 0; // workers
+  int64_t bytes = 0, boxes = 1;
+  int64_t at = -1;      // of the mailboxes, in the part of `to`
+  int64_t staging = -1; // of one message on its way to another process, in the part of `from`
+  const char *name = "";
+  int64_t boxBytes() const { return (bytes + 63) / 64 * 64; }
+};
+
 struct Meta {
   const char *program = "", *hash = "", *source = "", *version = "";
   uint64_t seed = 0;
@@ -139,6 +158,9 @@ struct Meta {
   List<Described> described;
   List<const char *> plan;
   List<NameMap> names;
+  List<WorkerSpec> workers; // empty: one, which has the whole arena
+  List<ChannelSpec> channels;
+  double stepSeconds = 0; // predicted; 0: not known
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;
   int textField = -1;

@@ -2,8 +2,8 @@
 #include "runtime/Options.h"
 #include "runtime/Output.h"
 #include "runtime/TensorFile.h"
+#include "runtime/Waiting.h"
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ const Flag flags[] = {
     {"--partial", nullptr, "with --init: the file may lack parameters and have others; lists which", kNothing, kTrain},
     {"--names", "MAP", "with --init: what parameters are called in the file, by a `names` block of the program", kText,
      kRunning},
-    {"--threads", "N", "work with N threads (default: the processors, at most what was compiled for)", kCount,
+    {"--threads", "N", "work with N threads, each worker (default: the processors divided by the workers, at most what was compiled for)", kCount,
      kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
@@ -232,16 +232,17 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
       fail(kUsage, "%s needs a value: %s %s", name, name, found->value);
     take(options, *found, equals ? equals + 1 : argv[++i]);
   }
+  options.workersHere = meta.workers.size ? meta.workers.size : 1;
   if (options.threads > meta.maxThreads)
     fail(kUsage, "--threads %lld: this program was compiled for at most %lld (compile with --max-threads)",
          (long long)options.threads, (long long)meta.maxThreads);
   if (!options.threads) {
-    cpu_set_t allowed;
-    int64_t cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-    options.threads = cpus < meta.maxThreads ? cpus : meta.maxThreads;
+    int64_t each = processors() / options.workersHere;
+    options.threads = each < meta.maxThreads ? each : meta.maxThreads;
     if (options.threads < 1)
       options.threads = 1;
   }
+  allowSpinning(options.threads * options.workersHere);
 }
 
 } // namespace cinch::rt

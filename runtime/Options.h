@@ -10,6 +10,7 @@ struct Options {
   const char *data = ".", *out = "out", *init = nullptr, *names = nullptr, *on = nullptr, *dataFile = nullptr, *kernelTimes = nullptr, *prompt = "";
   List<const char *> settings; // of --set: KEY=VALUE
   int64_t steps = -1, threads = 0, batches = 0, length = 200, topK = 0;
+  int64_t workersHere = 1; // that share this machine
   uint64_t seed = 0;
   double temperature = 1;
   bool resume = false, partial = false, quiet = false;

@@ -1,87 +1,22 @@
-// Pool.cpp: one generation counter wakes the workers, one counter of the unfinished wakes the caller.
+// Pool.cpp: one generation counter wakes the threads, the last to finish tells the caller.
 #include "runtime/Pool.h"
+#include "runtime/Memory.h"
 #include "runtime/Output.h"
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 namespace cinch::rt {
 
-static int threadCount = 1;
-static int mostSpins = 0;
-alignas(64) static uint32_t generation = 0;
-alignas(64) static uint32_t unfinished = 0;
-alignas(64) static uint32_t sleepers = 0;
-alignas(64) static uint32_t callerSleeps = 0;
-static Job job;
-static void *jobClosure;
-
-static void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
-
-static void sleepWhile(uint32_t *word, uint32_t value) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-}
-static void wake(uint32_t *word, int count) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
-}
-
 void setFloatingPointMode() {
 #if defined(__x86_64__)
   _mm_setcsr(0x1f80);
 #endif
-}
-
-// How long a thread spins before it sleeps: doubled where spinning was enough, halved where it was in vain (other
-// processes have the processors, or the work is uneven).
-struct Patience {
-  int spins = 256;
-  void wasEnough() { spins = 2 * spins < mostSpins ? 2 * spins : mostSpins; }
-  void wasInVain() { spins = spins / 2 > 32 ? spins / 2 : 32; }
-};
-
-// Returns once *word differs from `value`.
-static void await(uint32_t *word, uint32_t value, uint32_t *sleeping, Patience &patience) {
-  for (int i = 0; i < patience.spins && i < mostSpins; ++i) {
-    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
-      patience.wasEnough();
-      return;
-    }
-    relax();
-  }
-  patience.wasInVain();
-  __atomic_add_fetch(sleeping, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value)
-    sleepWhile(word, value);
-  __atomic_sub_fetch(sleeping, 1, __ATOMIC_SEQ_CST);
-}
-
-static void *work(void *number) {
-  setFloatingPointMode();
-  int64_t thread = reinterpret_cast<int64_t>(number);
-  uint32_t seen = 0;
-  Patience patience;
-  for (;;) {
-    await(&generation, seen, &sleepers, patience);
-    seen += 1;
-    job(jobClosure, thread, threadCount);
-    if (__atomic_sub_fetch(&unfinished, 1, __ATOMIC_SEQ_CST) == 0 && __atomic_load_n(&callerSleeps, __ATOMIC_SEQ_CST))
-      wake(&unfinished, 1);
-  }
-  return nullptr;
 }
 
 // A mapping with a guard page below; without huge pages, which would make a stack of a few touched pages 2 MiB.
@@ -95,56 +30,73 @@ static void *makeStack(size_t size) {
   return static_cast<char *>(space) + 4096;
 }
 
-void startPool(int threads) {
-  threadCount = threads;
-  cpu_set_t allowed;
-  int cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  mostSpins = threads <= cpus ? 4096 : 0; // more threads than processors: spinning would keep the others from working
-  const size_t stackSize = size_t(512) << 10;
-  // Signals are the main thread's.
+void startThread(void *(*main)(void *), void *argument, int64_t bytes, const char *what) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int64_t i = 1; i < threads; ++i) {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstack(&attributes, makeStack(stackSize), stackSize);
-    int error = pthread_create(&thread, &attributes, work, reinterpret_cast<void *>(i));
-    if (error)
-      fail(kResources, "cannot start thread %lld of %d: %s", (long long)i + 1, threads, strerror(error));
-    pthread_attr_destroy(&attributes);
-  }
+  pthread_attr_t attributes;
+  pthread_t thread;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, makeStack(size_t(bytes)), size_t(bytes));
+  int error = pthread_create(&thread, &attributes, main, argument);
+  if (error)
+    fail(kResources, "cannot start %s: %s", what, strerror(error));
+  pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-int poolThreads() { return threadCount; }
+namespace {
+struct Start {
+  Pool *pool;
+  int64_t thread;
+};
+} // namespace
 
-void runOnPool(Job newJob, void *closure) {
-  if (threadCount == 1) {
-    newJob(closure, 0, 1);
+void *Pool::begin(void *argument) {
+  setFloatingPointMode();
+  const Start &start = *static_cast<Start *>(argument);
+  start.pool->work(start.thread);
+  return nullptr;
+}
+
+void Pool::work(int64_t thread) {
+  uint32_t seen = 0;
+  Patience patience;
+  for (;;) {
+    await(&generation, seen, &sleepers, patience);
+    seen += 1;
+    job(closure, thread, count);
+    if (__atomic_sub_fetch(&unfinished, 1, __ATOMIC_SEQ_CST) == 0) {
+      __atomic_store_n(&finished, seen, __ATOMIC_SEQ_CST);
+      wakeSleepers(&finished, &callerSleeps);
+    }
+  }
+}
+
+void Pool::start(int64_t threads) {
+  count = threads;
+  for (int64_t i = 1; i < threads; ++i) {
+    Start *start = allocateArray<Start>(1);
+    *start = {this, i};
+    Text what;
+    what.add("thread %lld of %lld", (long long)i + 1, (long long)threads);
+    startThread(begin, start, int64_t(512) << 10, what.data);
+  }
+}
+
+void Pool::run(Job newJob, void *newClosure) {
+  if (count == 1) {
+    newJob(newClosure, 0, 1);
     return;
   }
   job = newJob;
-  jobClosure = closure;
-  __atomic_store_n(&unfinished, threadCount - 1, __ATOMIC_RELAXED);
-  __atomic_add_fetch(&generation, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST))
-    wake(&generation, INT_MAX);
-  newJob(closure, 0, threadCount);
-  static Patience patience;
-  for (int i = 0; i < patience.spins && i < mostSpins; ++i) {
-    if (__atomic_load_n(&unfinished, __ATOMIC_ACQUIRE) == 0) {
-      patience.wasEnough();
-      return;
-    }
-    relax();
-  }
-  patience.wasInVain();
-  __atomic_store_n(&callerSleeps, 1, __ATOMIC_SEQ_CST);
-  for (uint32_t left; (left = __atomic_load_n(&unfinished, __ATOMIC_SEQ_CST)) != 0;)
-    sleepWhile(&unfinished, left);
-  __atomic_store_n(&callerSleeps, 0, __ATOMIC_SEQ_CST);
+  closure = newClosure;
+  __atomic_store_n(&unfinished, uint32_t(count - 1), __ATOMIC_RELAXED);
+  uint32_t before = generation;
+  __atomic_store_n(&generation, before + 1, __ATOMIC_SEQ_CST);
+  wakeSleepers(&generation, &sleepers);
+  newJob(newClosure, 0, count);
+  await(&finished, before, &callerSleeps, patience);
 }
 
 } // namespace cinch::rt

@@ -4,6 +4,7 @@
 #include "runtime/Dataset.h"
 #include "runtime/Meta.h"
 #include "runtime/Options.h"
+#include "runtime/Worker.h"
 #include "runtime/runtime.h"
 
 extern "C" {
@@ -16,18 +17,19 @@ void cinch_predict(cinch_ctx *, int64_t microbatches) __attribute__((weak));
 namespace cinch::rt {
 
 // Words of cinch_ctx.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4, kRunValues = 8 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4, kWorker = 5, kRunValues = 8 };
 
 struct Run {
   Meta meta;
   Options options;
-  cinch_ctx context;
   Dataset *datasets = nullptr;
 
   // What cinch_fill reads from.
   enum Mode { Training, Reading, Generating } mode = Training;
   const Dataset *source = nullptr;
   int64_t examples = 0;            // Reading: so many, then rows that do not count
+  const void *const *given = nullptr;   // of a library: the values of each field, in the place of `source`
+  void *const *givenResults = nullptr;  // and where results go
   const int32_t *window = nullptr; // Generating: the text so far
 
   // Training.
@@ -35,6 +37,8 @@ struct Run {
   int64_t step = 0, total = 0, horizon = 0;
   bool pending = false;                        // what is due after `step` is not done yet
   double loss = 0, norm = 0, learningRate = 0; // of the step done last; learningRate NaN: the program has none
+  double lossSum = 0;                          // since the last line of the logs, over
+  int64_t lossCount = 0;                       // so many steps
   bool gateFailed = false;
 };
 extern Run run;
@@ -59,6 +63,7 @@ bool stopRequested();
 [[noreturn]] void saveAndLeave();
 
 // Numbers of `eval` over one data set: one array over all scalars of the entry, in order.
+void readMetrics(const Entry &eval, double *values);
 void evaluate(int dataset, int64_t batches, double *values);
 int64_t evalValueCount();
 
@@ -70,8 +75,8 @@ void infoCommand();
 
 // Called by cinch_emit and cinch_launch.
 void writeResults(const Entry &, int64_t index);
-void checkBefore(int32_t launch, const int64_t *offsets);
-void checkAfter(int32_t launch, const int64_t *offsets);
+void checkBefore(Worker &, int32_t launch, const int64_t *offsets);
+void checkAfter(Worker &, int32_t launch, const int64_t *offsets);
 // Replays the step in checking mode, says what is wrong, saves what is sound and leaves with 4.
 [[noreturn]] void reportFailedGate();
 

@@ -4,6 +4,7 @@
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -26,6 +27,8 @@ int64_t nanoseconds() {
 }
 
 void addTime(int32_t launch, int64_t taken) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // each worker runs launches of its own; the list grows
+  pthread_mutex_lock(&mutex);
   while (times.size <= launch)
     times.add();
   LaunchTime &time = times[launch];
@@ -34,6 +37,7 @@ void addTime(int32_t launch, int64_t taken) {
     time.least = taken;
   ++time.calls;
   time.sum += taken;
+  pthread_mutex_unlock(&mutex);
 }
 
 static int64_t medianOf(LaunchTime &time) {

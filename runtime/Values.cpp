@@ -199,9 +199,12 @@ void applySettings() {
 }
 
 void storeValues() {
-  run.context.words[kSeed] = int64_t(run.meta.seed);
-  for (const RunValue &value : run.meta.values)
-    memcpy(&run.context.words[kRunValues + value.place], &value.now, 8);
+  setWord(kSeed, int64_t(run.meta.seed));
+  for (const RunValue &value : run.meta.values) {
+    int64_t bits;
+    memcpy(&bits, &value.now, 8);
+    setWord(int(kRunValues + value.place), bits);
+  }
 }
 
 void takeNotes(List<Note> &notes) {

@@ -20,10 +20,11 @@ extern "C" {
  *   2  seed
  *   3  steps of the whole training: the horizon of schedules
  *   4  first position of a block of positions; 0 outside loops over blocks of rows, which set words 1 and 4 themselves
+ *   5  number of the worker (0 in programs of one)
  *   8 and behind: the run's values, f64, as meta.values numbers them */
 typedef struct cinch_ctx {
   int64_t words[128];
-  char *arena;      /* 2 MiB-aligned, meta.arena_bytes long */
+  char *arena;      /* the worker's; of a program of one worker 2 MiB-aligned, meta.arena_bytes long */
   int32_t threads;
   int32_t checking; /* replay after a failed gate. 1: every launch's outputs are scanned for NaN and infinity; 2: launches with
                        bad ones are explained before they run */
@@ -36,13 +37,22 @@ typedef void (*cinch_kernel)(char *arena, const int64_t *offsets, int64_t *conte
 void cinch_launch(cinch_ctx *, int32_t launch, cinch_kernel, const int64_t *offsets);
 /* Sets `bytes` bytes at `offset` of the arena to 0 (accumulators at the start of a step). */
 void cinch_zero(cinch_ctx *, int64_t offset, int64_t bytes);
-/* Brings micro-batch `index` of the current batch into the entry's field buffers and sets words[1] to its first example. */
+/* Brings micro-batch `index` of the current batch into the entry's field buffers that lie in the worker's arena and sets
+ * words[1] to its first example. Micro-batches may come in any order, and more than once. */
 void cinch_fill(cinch_ctx *, int32_t entry, int64_t index);
 /* Hands the results of micro-batch `index` of cinch_predict to whoever asked (reads meta.entries[entry].results). */
 void cinch_emit(cinch_ctx *, int32_t entry, int64_t index);
 /* The gate of P5: loss and gradient norm (f32 or f64 scalars as meta says) lie at the byte offsets meta.gate gives. Returns 1
- * if both are finite: the update follows. 0: the parameters are untouched, the step ends. */
+ * if both are finite: the update follows. 0: the parameters are untouched, the step ends. All workers call it, with the same
+ * bits, and get the same answer. */
 int32_t cinch_gate(cinch_ctx *);
+
+/* Programs of several workers: each runs its part of the same entry at the same time, with a context and an arena of its own.
+ * Hands over the bytes of a channel (meta.channels) at `offset` of the worker's arena; on return they may be overwritten. Waits
+ * while the channel holds as many messages as it has boxes. */
+void cinch_send(cinch_ctx *, int32_t channel, int64_t offset);
+/* Waits for the next message of the channel, first in, first out, and leaves it at `offset`. */
+void cinch_receive(cinch_ctx *, int32_t channel, int64_t offset);
 
 #ifdef __cplusplus
 }

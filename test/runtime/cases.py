@@ -6,6 +6,7 @@ import time
 import traceback
 
 import programs
+import stages_program
 
 
 class Cases:
@@ -44,6 +45,15 @@ class Cases:
             self.built[key] = programs.build(
                 self.base, self.archive, "linear.c", meta, layout, "linear%d" % len(self.built)
             )
+        return self.built[key]
+
+    def stages(self, workers, defines=None, **more):
+        """stages.c for so many workers, built once for every set of arguments."""
+        key = "stages" + repr((workers, defines, sorted(more.items(), key=lambda item: item[0])))
+        if key not in self.built:
+            meta, layout = stages_program.stages_meta(workers, **more)
+            layout.update(defines or {})
+            self.built[key] = programs.build(self.base, self.archive, "stages.c", meta, layout, "stages%d" % len(self.built))
         return self.built[key]
 
     def recorder(self, *arguments, **more):

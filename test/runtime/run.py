@@ -12,6 +12,7 @@ import tests_data
 import tests_run
 import tests_state
 import tests_system
+import tests_workers
 from cases import Cases
 from programs import ROOT
 
@@ -23,7 +24,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="cinch-runtime-")
     cases = Cases(folder, archive)
     try:
-        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system):
+        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers):
             for name, test in list(vars(module).items()):
                 if name.startswith("test_") and (not only or any(o in name for o in only)):
                     cases.run(name, test)

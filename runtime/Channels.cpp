@@ -1,0 +1,101 @@
+// Channels.cpp: cinch_send and cinch_receive.
+#include "runtime/Channels.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include <new>
+#include <string.h>
+
+namespace cinch::rt {
+
+Channel *channels;
+
+void prepareChannels() {
+  const Meta &meta = run.meta;
+  if (!meta.channels.size)
+    return;
+  uintptr_t space = reinterpret_cast<uintptr_t>(allocate(size_t(meta.channels.size) * sizeof(Channel) + 64));
+  channels = reinterpret_cast<Channel *>((space + 63) & ~uintptr_t(63));
+  for (int64_t i = 0; i < meta.channels.size; ++i) {
+    Channel &channel = *new (&channels[i]) Channel();
+    channel.spec = &meta.channels[i];
+    channel.tags = allocateArray<MessageTag>(channel.spec->boxes);
+  }
+}
+
+void checkChannelsEmpty() {
+  for (int64_t i = 0; i < run.meta.channels.size; ++i)
+    if (channels[i].sent != channels[i].received)
+      failInternal("%u messages were sent but not received over the channel `%s` from worker %d to worker %d",
+                   channels[i].sent - channels[i].received, channels[i].spec->name, channels[i].spec->from,
+                   channels[i].spec->to);
+}
+
+namespace {
+
+struct Copy {
+  char *into;
+  const char *from;
+  int64_t bytes;
+};
+
+void copyPart(void *closure, int64_t thread, int64_t threads) {
+  const Copy &copy = *static_cast<Copy *>(closure);
+  int64_t begin, end;
+  share((copy.bytes + 4095) / 4096, thread, threads, begin, end);
+  begin *= 4096;
+  end = end * 4096 < copy.bytes ? end * 4096 : copy.bytes;
+  if (begin < end)
+    memcpy(copy.into + begin, copy.from + begin, size_t(end - begin));
+}
+
+void copyMessage(Worker &worker, char *into, const char *from, int64_t bytes) {
+  Copy copy = {into, from, bytes};
+  if (bytes >= int64_t(1) << 18)
+    worker.pool.run(copyPart, &copy);
+  else
+    memcpy(into, from, size_t(bytes));
+}
+
+Channel &channelOf(const Worker &worker, int32_t number, bool sends) {
+  if (number < 0 || number >= run.meta.channels.size)
+    failInternal("worker %lld uses channel %d of %lld", (long long)worker.number, number, (long long)run.meta.channels.size);
+  Channel &channel = channels[number];
+  if ((sends ? channel.spec->from : channel.spec->to) != worker.number)
+    failInternal("worker %lld %s over the channel `%s`, which goes from worker %d to worker %d", (long long)worker.number,
+                 sends ? "sends" : "receives", channel.spec->name, channel.spec->from, channel.spec->to);
+  return channel;
+}
+
+} // namespace
+
+} // namespace cinch::rt
+
+using namespace cinch::rt;
+
+void cinch_send(cinch_ctx *context, int32_t number, int64_t offset) {
+  Worker &worker = workerOf(context);
+  Channel &channel = channelOf(worker, number, true);
+  const ChannelSpec &spec = *channel.spec;
+  uint32_t message = channel.sent; // only this thread changes it
+  for (uint32_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint32_t(spec.boxes);)
+    await(&channel.received, received, &channel.waitingSenders, channel.senderPatience);
+  copyMessage(worker, channel.box(message), context->arena + offset, spec.bytes);
+  if (__builtin_expect(context->checking, 0))
+    channel.tags[message % uint32_t(spec.boxes)] = checkSend(worker, offset, spec.bytes);
+  __atomic_store_n(&channel.sent, message + 1, __ATOMIC_SEQ_CST);
+  wakeSleepers(&channel.sent, &channel.waitingReceivers);
+}
+
+void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset) {
+  Worker &worker = workerOf(context);
+  Channel &channel = channelOf(worker, number, false);
+  const ChannelSpec &spec = *channel.spec;
+  uint32_t message = channel.received; // only this thread changes it
+  if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
+    await(&channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
+  copyMessage(worker, context->arena + offset, channel.box(message), spec.bytes);
+  if (__builtin_expect(context->checking, 0))
+    checkReceive(worker, spec.from, offset, spec.bytes, channel.tags[message % uint32_t(spec.boxes)]);
+  __atomic_store_n(&channel.received, message + 1, __ATOMIC_SEQ_CST);
+  wakeSleepers(&channel.received, &channel.waitingSenders);
+}

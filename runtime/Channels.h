@@ -1,0 +1,32 @@
+// Channels.h: what workers hand to one another: messages of a fixed size, first in, first out, through mailboxes that lie in the
+// arena of the worker that receives.
+#ifndef CINCH_RUNTIME_CHANNELS_H
+#define CINCH_RUNTIME_CHANNELS_H
+#include "runtime/Checking.h"
+#include "runtime/Waiting.h"
+#include "runtime/Worker.h"
+
+namespace cinch::rt {
+
+// Both counters run around. Messages `received` to `sent` lie in the mailboxes, message i in box i modulo `boxes`.
+struct Channel {
+  const ChannelSpec *spec = nullptr;
+  MessageTag *tags = nullptr; // one a box, in the replay of a failed step
+  alignas(64) uint32_t sent = 0;
+  uint32_t waitingReceivers = 0;
+  Patience receiverPatience;
+  alignas(64) uint32_t received = 0;
+  uint32_t waitingSenders = 0;
+  Patience senderPatience;
+
+  char *box(uint32_t message) const { return arenaAt(spec->at) + int64_t(message % uint32_t(spec->boxes)) * spec->boxBytes(); }
+};
+extern Channel *channels; // as meta.channels numbers them
+
+// After the workers were started.
+void prepareChannels();
+// When every worker is done with an entry, no message is left behind.
+void checkChannelsEmpty();
+
+} // namespace cinch::rt
+#endif

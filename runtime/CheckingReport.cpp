@@ -1,0 +1,226 @@
+// CheckingReport.cpp: the message about a failed gate: what made the first bad number, where, on which example.
+#include "runtime/Checking.h"
+#include "runtime/Checkpoint.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include <stdlib.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+static Launch launch; // that is named
+
+static bool parametersAreFinite(const char *&path) {
+  for (const Parameter &parameter : run.meta.parameters) {
+    LaunchBuffer all;
+    all.count = parameter.shape.count();
+    all.elem = parameter.elem;
+    for (int64_t index : badPlaces(arenaAt(parameter.offset), all).index)
+      if (index >= 0) {
+        path = parameter.path;
+        return false;
+      }
+  }
+  return true;
+}
+
+static const char *badWord(double number) { return number != number ? "nan" : number > 0 ? "inf" : "-inf"; }
+
+static void addNumber(Text &text, double number, bool single) {
+  char buffer[40];
+  text.add("%s", __builtin_isfinite(number) ? exact(buffer, number, single) : badWord(number));
+}
+
+// "log(0) = -inf".
+static void addEquation(Text &text, const BadNode &node) {
+  using kernels::LoopOp;
+  static const char *const reductions[] = {"a sum", "a product", "a maximum", "a minimum", "any", "all"};
+  struct Word {
+    LoopOp op;
+    const char *word;
+  };
+  static const Word words[] = {{LoopOp::Add, " + "},       {LoopOp::Sub, " - "},         {LoopOp::Mul, " * "},
+                               {LoopOp::Div, " / "},       {LoopOp::Pow, " ^ "},         {LoopOp::Neg, "-"},
+                               {LoopOp::Exp, "exp"},       {LoopOp::Expm1, "expm1"},     {LoopOp::Log, "log"},
+                               {LoopOp::Log1p, "log1p"},   {LoopOp::Sqrt, "sqrt"},       {LoopOp::Sin, "sin"},
+                               {LoopOp::Cos, "cos"},       {LoopOp::Tanh, "tanh"},       {LoopOp::Erf, "erf"},
+                               {LoopOp::Sigmoid, "sigmoid"}, {LoopOp::Softplus, "softplus"}, {LoopOp::Abs, "abs"},
+                               {LoopOp::Floor, "floor"},   {LoopOp::Max, "max"},         {LoopOp::Min, "min"},
+                               {LoopOp::Cast, "f32"}};
+  bool single = node.elem == kernels::Elem::F32;
+  if (node.gathered) {
+    text.add("%s of finite numbers", reductions[int(node.reduce)]);
+  } else {
+    const char *word = "";
+    for (const Word &known : words)
+      if (known.op == node.op)
+        word = known.word;
+    bool infix = word[0] == ' ';
+    if (!infix)
+      text.add("%s(", word);
+    for (int i = 0; i < node.argCount; ++i) {
+      text.add("%s", i == 0 ? "" : infix ? word : ", ");
+      addNumber(text, node.args[i], single);
+    }
+    if (!infix)
+      text.add(")");
+  }
+  text.add(" = ");
+  addNumber(text, node.result, single);
+}
+
+// Which example, and which element of the tensors of an example.
+static void addPlace(Text &text, const Cause &cause) {
+  const BadNode &node = cause.node;
+  if (node.node < 0) {
+    int64_t each = launch.examples ? launch.outputs[cause.output].count / launch.examples : 0;
+    if (each)
+      text.add(", example %lld of the batch", (long long)(cause.firstExample + cause.index / each));
+    return;
+  }
+  text.add(", example %lld of the batch", (long long)(cause.firstExample + node.example));
+  bool any = false;
+  for (int i = 0; i < node.dims; ++i)
+    if (node.at[i] >= 0) {
+      text.add("%s%lld", any ? ", " : ", element [", (long long)(node.at[i] + (i == node.positionDim ? cause.firstPosition : 0)));
+      any = true;
+    }
+  if (any)
+    text.add("]");
+}
+
+static bool isFirstBad(const Cause &cause) {
+  for (int64_t worker = 0; worker < programWorkers(); ++worker)
+    if (&cause == &replayOf(worker).firstBad)
+      return true;
+  return false;
+}
+
+static void nameCause(const Cause &cause) {
+  Text text;
+  LaunchOperation operation;
+  readLaunch(run.meta, cinch_meta, cause.launch, launch);
+  bool described = launch.operations >= 0;
+  int64_t number = 0;
+  if (cause.node.node >= 0) {
+    static List<int64_t> places;
+    readNodeOperations(run.meta, cinch_meta, launch, places);
+    number = cause.node.node < places.size ? places[cause.node.node] : -1;
+  }
+  described = described && !isFirstBad(cause) && readOperation(run.meta, cinch_meta, launch, number, operation);
+  if (!described) {
+    warn("%s:%lld: %s (kernel %s): value %lld of output %d is %s, the first number that is not finite; micro-batch from "
+         "example %lld of the batch",
+         launch.file[0] ? launch.file : run.meta.source, (long long)launch.line, launch.text, launch.kernel,
+         (long long)cause.index, cause.output, badWord(cause.number), (long long)cause.firstExample);
+    return;
+  }
+  text.add("%s:%lld: %s made the first number that is not finite: ", operation.file[0] ? operation.file : run.meta.source,
+           (long long)operation.line, operation.name);
+  if (cause.node.node >= 0)
+    addEquation(text, cause.node);
+  else
+    text.add("a value is %s, and what it read is finite", badWord(cause.number));
+  if (operation.ofExamples)
+    addPlace(text, cause);
+  text.add(" (in kernel %s, %s)", launch.kernel, launch.text);
+  warn("%s", text.data);
+}
+
+// Which of two comes first, in the order (micro-batch, program).
+static bool isBefore(const Cause &a, int64_t workerOfA, const Cause &b, int64_t workerOfB) {
+  const Entry *entry = run.meta.entry("train");
+  int64_t microbatch = entry ? entry->microbatch : 1;
+  int64_t ofA = a.firstExample / microbatch, ofB = b.firstExample / microbatch;
+  if (ofA != ofB)
+    return ofA < ofB;
+  return a.clock != b.clock ? a.clock < b.clock : workerOfA < workerOfB;
+}
+
+// The causes that `reached` names of each worker, and of those that sent them messages: the first of them.
+static const Cause *firstReached(Causes *reached) {
+  const int64_t count = programWorkers();
+  for (bool more = true; more;) {
+    more = false;
+    for (int64_t worker = 0; worker < count; ++worker)
+      for (int64_t i = 0; i < replayOf(worker).causes.size; ++i) {
+        const Cause &cause = replayOf(worker).causes[i];
+        if (cause.from >= 0 && (reached[worker] >> i & 1) && (cause.passed & ~reached[cause.from])) {
+          reached[cause.from] |= cause.passed;
+          more = true;
+        }
+      }
+  }
+  const Cause *first = nullptr;
+  int64_t its = 0;
+  for (int64_t worker = 0; worker < count; ++worker)
+    for (int64_t i = 0; i < replayOf(worker).causes.size; ++i) {
+      const Cause &cause = replayOf(worker).causes[i];
+      if (cause.from < 0 && (reached[worker] >> i & 1) && (!first || (count > 1 && isBefore(cause, worker, *first, its)))) {
+        first = &cause;
+        its = worker;
+      }
+    }
+  return first;
+}
+
+// Of the causes that reached the loss or, if that is finite, the norm of the gradients: the one that came first.
+static const Cause *firstCause() {
+  const Meta &meta = run.meta;
+  const int64_t count = programWorkers();
+  int64_t at = __builtin_isfinite(run.loss) ? meta.normAt : meta.lossAt;
+  Causes *reached = allocateArray<Causes>(count);
+  reached[0] = at < 0 ? 0 : causesAt(replayOf(0), at - workers[0].at);
+  if (const Cause *cause = firstReached(reached))
+    return cause;
+  for (int64_t i = 0; i < count; ++i)
+    reached[i] = ~Causes(0);
+  if (const Cause *cause = firstReached(reached))
+    return cause;
+  const Cause *first = nullptr;
+  int64_t its = 0;
+  for (int64_t worker = 0; worker < count; ++worker) {
+    const Cause &bad = replayOf(worker).firstBad;
+    if (bad.launch >= 0 && (!first || isBefore(bad, worker, *first, its))) {
+      first = &bad;
+      its = worker;
+    }
+  }
+  return first;
+}
+
+void reportFailedGate() {
+  const Meta &meta = run.meta;
+  char loss[40], norm[40];
+  bool single = meta.gateElem == Elem::F32;
+  exact(loss, run.loss, single);
+  exact(norm, run.norm, single);
+  const char *path = "";
+  bool sound = parametersAreFinite(path);
+  replayStep(1);
+  replayStep(2);
+
+  Text text;
+  text.add("step %lld: the loss is %s", (long long)run.step, loss);
+  if (meta.normAt >= 0)
+    text.add(" and the gradient norm is %s", norm);
+  text.add("; the update was not made");
+  warn("%s", text.data);
+  if (const Cause *cause = firstCause())
+    nameCause(*cause);
+  else
+    warn("every kernel's outputs were finite when the step was replayed%s",
+         meta.launchesAt < 0 ? " (none is described)" : "");
+  if (!sound)
+    fail(kNumeric,
+         "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "
+         "high?); no checkpoint was written",
+         path);
+  Path saved;
+  if (run.step > 0 && saveCheckpoint(-1, false, &saved))
+    fail(kNumeric, "stopped at step %lld; the parameters are intact, saved in %s", (long long)run.step, saved.text);
+  fail(kNumeric, "stopped at step %lld; the parameters are intact%s", (long long)run.step,
+       run.step > 0 ? ", but could not be saved" : "");
+}
+
+} // namespace cinch::rt

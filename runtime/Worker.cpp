@@ -1,0 +1,102 @@
+// Worker.cpp: see Worker.h.
+#include "runtime/Worker.h"
+#include "runtime/Channels.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include <new>
+
+namespace cinch::rt {
+
+static Worker onlyWorker; // nothing is allocated for a program of one
+static Pool team;         // thread i runs worker i
+static char *wholeArena;  // where offset 0 of the whole arena lies, or would lie
+
+Worker *workers = &onlyWorker;
+int64_t workerCount = 1;
+
+int64_t programWorkers() { return run.meta.workers.size ? run.meta.workers.size : 1; }
+
+static void makeWorkers(int64_t number) {
+  const Meta &meta = run.meta;
+  onlyWorker.bytes = meta.arenaBytes;
+  if (!meta.workers.size)
+    return;
+  if (number < 0) {
+    workerCount = meta.workers.size;
+    uintptr_t space = reinterpret_cast<uintptr_t>(allocate(size_t(workerCount) * sizeof(Worker) + 64));
+    workers = reinterpret_cast<Worker *>((space + 63) & ~uintptr_t(63));
+  }
+  for (int64_t i = 0; i < workerCount; ++i) {
+    Worker *worker = number < 0 ? new (&workers[i]) Worker() : &onlyWorker;
+    worker->number = number < 0 ? i : number;
+    worker->at = meta.workers[worker->number].at;
+    worker->bytes = meta.workers[worker->number].bytes;
+    worker->context.words[kWorker] = worker->number;
+  }
+}
+
+void startWorkers(int64_t number, int64_t threads, bool touch) {
+  makeWorkers(number);
+  bool all = !run.meta.workers.size || number < 0;
+  wholeArena = all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
+  for (int64_t i = 0; i < workerCount; ++i) {
+    workers[i].context.arena = wholeArena + workers[i].at;
+    workers[i].context.threads = int32_t(threads);
+    workers[i].pool.start(threads);
+  }
+  team.start(workerCount);
+}
+
+char *arenaAt(int64_t offset) { return wholeArena + offset; }
+
+bool isHere(int64_t offset) {
+  for (int64_t i = 0; i < workerCount; ++i)
+    if (workers[i].has(offset))
+      return true;
+  return false;
+}
+
+int64_t ownerOf(int64_t offset) {
+  for (int64_t i = 0; i < run.meta.workers.size; ++i)
+    if (offset >= run.meta.workers[i].at && offset < run.meta.workers[i].at + run.meta.workers[i].bytes)
+      return i;
+  return 0;
+}
+
+void setWord(int word, int64_t value) {
+  for (int64_t i = 0; i < workerCount; ++i)
+    workers[i].context.words[word] = value;
+}
+
+int64_t wordOf(int word) { return workers[0].context.words[word]; }
+
+void runWorkers(Job job, void *closure) { team.run(job, closure); }
+
+namespace {
+struct Call {
+  EntryCall entry;
+  int64_t microbatches;
+};
+} // namespace
+
+static void runEntry(void *closure, int64_t worker, int64_t) {
+  const Call &call = *static_cast<Call *>(closure);
+  cinch_ctx *context = &workers[worker].context;
+  switch (call.entry) {
+  case EntryCall::Train: cinch_train_step(context); break;
+  case EntryCall::Eval: cinch_eval(context, call.microbatches); break;
+  case EntryCall::Predict: cinch_predict(context, call.microbatches); break;
+  }
+}
+
+void callWorkers(EntryCall entry, int64_t microbatches) {
+  Call call = {entry, microbatches};
+  team.run(runEntry, &call);
+  if (workerCount > 1)
+    checkChannelsEmpty();
+  for (int64_t i = 1; i < workerCount; ++i)
+    if (entry == EntryCall::Train && workers[i].gateFailed != workers[0].gateFailed)
+      failInternal("the workers 0 and %lld differ in whether the step's loss and norm are finite", (long long)i);
+}
+
+} // namespace cinch::rt
