@@ -265,6 +265,9 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
     hash = hash * 31 + hashText(from);
   struct stat status;
   char name[256], head[kHeadSize + 1], wanted[kHeadSize + 1];
+  const bool kept = out[0]; // else the values lie in a file without a name
+  if (!kept)
+    out = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
   if (fstat(file.fd, &status) != 0 || !makeFolders(out))
     fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
   snprintf(wanted, sizeof wanted, "csv %016llx %lld %lld.%09ld %016llx", (unsigned long long)hash,
@@ -273,6 +276,8 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   for (size_t i = strlen(wanted); i < sizeof wanted; ++i)
     wanted[i] = i + 2 == sizeof wanted ? '\n' : i + 1 == sizeof wanted ? 0 : ' ';
   snprintf(name, sizeof name, "%.100s.%.100s.csv-values", spec.name, field.name);
+  if (!kept)
+    snprintf(name, sizeof name, "cinch-%lld.csv-values", (long long)getpid());
   Path path;
   joinPath(path, out, name);
   const char *why;
@@ -293,6 +298,8 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
     if (!commitFile(into))
       fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
     fd = openToRead(path.text, size, why);
+    if (!kept)
+      unlink(path.text);
   }
   if (fd < 0)
     fail(kResources, "cannot read %s: %s", path.text, why);

@@ -4,6 +4,7 @@
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Progress.h"
 #include "runtime/Run.h"
 #include "runtime/Times.h"
@@ -61,6 +62,8 @@ void findStart() {
   }
   setEarlierRunAside();
   initialize(run.meta);
+  if (peers)
+    peers->initialize();
   loadInitFile();
 }
 
