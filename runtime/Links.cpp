@@ -178,9 +178,8 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
     // What worker 0 says was said by itself; it repeats what others could not go on for.
     if (ownWorker == 0 && head.number != kDone)
       sayLastWords("worker %lld ended the run: %.*s", (long long)link.worker, int(head.bytes), payload);
-    if (ownWorker == 0 && wire) { // not everybody has a link to the one who left
+    if (wire) // nobody is to take the end of this process for a loss
       wire->farewell(head, payload);
-    }
     _exit(head.number);
   }
   }

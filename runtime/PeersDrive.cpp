@@ -214,6 +214,13 @@ void fetchReplays() {
   });
 }
 
+int64_t peakElsewhere(int64_t worker) {
+  Request request;
+  request.kind = Request::Peak;
+  ask(links[worker], request);
+  return answerOf(links[worker]);
+}
+
 void stopEverywhere() {
   Request request;
   forEachPeer([&](Link &link) { ask(link, request); });
@@ -226,7 +233,7 @@ void stopEverywhere() {
 
 } // namespace
 
-const Peers driving = {openDataEverywhere, prepareEverywhere, initializeEverywhere, beginCall,     endCall,    readElsewhere,
-                       storeElsewhere,     firstBadElsewhere, fetchReplays,         stopEverywhere, sendToPeer, receiveFromPeer};
+const Peers driving = {openDataEverywhere, prepareEverywhere, initializeEverywhere, beginCall,      endCall,    readElsewhere,  storeElsewhere,
+                       firstBadElsewhere,  fetchReplays,      peakElsewhere,        stopEverywhere, sendToPeer, receiveFromPeer};
 
 } // namespace cinch::rt

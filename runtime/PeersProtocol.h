@@ -7,7 +7,7 @@
 namespace cinch::rt {
 
 struct Request {
-  enum Kind : int32_t { OpenData, Prepare, Initialize, Call, Read, Store, Finite, Replays, Stop } kind = Stop;
+  enum Kind : int32_t { OpenData, Prepare, Initialize, Call, Read, Store, Finite, Replays, Peak, Stop } kind = Stop;
   int32_t dataset = -1, entry = -1;
   int64_t offset = 0, bytes = 0; // Read; Store: bytes of the values that follow as bulk
   // Store: count values of a tensor from the first on, as they are in a file.

@@ -115,6 +115,7 @@ void serve() {
     case Request::Store: store(request); break;
     case Request::Finite: answer(firstBadParameter()); break;
     case Request::Replays: sendReplay(request); break;
+    case Request::Peak: answer(peakMemory()); break;
     case Request::Stop: answer(kStopped); break;
     }
   }
@@ -200,7 +201,7 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset) {
   postFrame(link, credit);
 }
 
-const Peers serving = {nullptr, nullptr, nullptr, [](EntryCall, int64_t) {}, [] {}, nullptr, nullptr, nullptr, nullptr, nullptr,
+const Peers serving = {nullptr, nullptr, nullptr, [](EntryCall, int64_t) {}, [] {}, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                        sendToPeer, receiveFromPeer};
 
 } // namespace cinch::rt
