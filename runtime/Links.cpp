@@ -16,7 +16,9 @@ double workerTimeout;
 const Wire *wire;
 WireChannel *wireChannels;
 
-static uint32_t leaving; // this process is: what happens to others is no loss any more
+static uint32_t leaving;
+
+bool isLeaving() { return __atomic_load_n(&leaving, __ATOMIC_SEQ_CST); }
 
 [[noreturn]] void waitForTheEnd() {
   for (;;)
@@ -174,7 +176,7 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
   case FrameKind::Alive: break;
   case FrameKind::Leaving: {
     if (__atomic_exchange_n(&leaving, 1, __ATOMIC_SEQ_CST))
-      waitForTheEnd();
+      break; // so are we, and who leaves is waiting for this thread to read the others' last words
     // What worker 0 says was said by itself; it repeats what others could not go on for.
     if (ownWorker == 0 && head.number != kDone)
       sayLastWords("worker %lld ended the run: %.*s", (long long)link.worker, int(head.bytes), payload);
@@ -186,7 +188,7 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
 }
 
 void lostWorker(int64_t worker) {
-  if (__atomic_load_n(&leaving, __ATOMIC_SEQ_CST))
+  if (isLeaving())
     waitForTheEnd();
   char when[64] = "before the first step";
   if (run.training)

@@ -105,6 +105,7 @@ char *placeOf(Link &, const FrameHead &);
 void delivered(Link &, const FrameHead &, const char *payload);
 // Ends the run: that worker is not there any more.
 [[noreturn]] void lostWorker(int64_t worker);
+bool isLeaving(); // this process is: whatever happens to others is no loss any more
 [[noreturn]] void waitForTheEnd(); // somebody else is ending this process
 
 // TCP: finds the others; every link is open then. MPI: the same.

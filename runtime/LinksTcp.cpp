@@ -103,13 +103,14 @@ bool readFrames(Link &link) {
 void *move(void *) {
   const int64_t count = programWorkers();
   pollfd *polled = allocateArray<pollfd>(count + 1);
-  const double beat = workerTimeout / 4 < 1 ? workerTimeout / 4 : 1;
+  // Who waits for a message gives up after workerTimeout, and blames whom it waits for. Who is silent is found out before.
+  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = workerTimeout * 3 / 4;
   for (double now = monotonicSeconds();; now = monotonicSeconds()) {
     polled[count] = {wakeUp, POLLIN, 0};
     for (int64_t i = 0; i < count; ++i) {
       Link &link = links[i];
       polled[i] = {link.open ? link.fd : -1, POLLIN, 0};
-      if (!link.open)
+      if (!link.open || isLeaving())
         continue;
       pthread_mutex_lock(&link.mutex);
       if (link.count)
@@ -121,13 +122,19 @@ void *move(void *) {
     if (polled[count].revents)
       (void)!read(wakeUp, &ignored, 8);
     double woken = monotonicSeconds();
-    bool slept = woken - now > beat + workerTimeout / 2; // this process was stopped: the others could not be heard
+    bool slept = woken - now > beat + silence / 2; // this process was stopped: the others could not be heard
     for (int64_t i = 0; i < count; ++i) {
       Link &link = links[i];
       if (!link.open)
         continue;
-      if ((polled[i].revents & (POLLIN | POLLHUP | POLLERR)) && !readFrames(link))
-        lostWorker(i);
+      if ((polled[i].revents & (POLLIN | POLLHUP | POLLERR)) && !readFrames(link)) {
+        if (!isLeaving())
+          lostWorker(i);
+        __atomic_store_n(&link.open, false, __ATOMIC_SEQ_CST);
+        continue;
+      }
+      if (isLeaving()) // whoever leaves writes
+        continue;
       pthread_mutex_lock(&link.mutex);
       if (woken - link.lastSaid >= beat && link.count == 0) {
         OutFrame alive;
@@ -140,50 +147,42 @@ void *move(void *) {
       pthread_mutex_unlock(&link.mutex);
       if (slept)
         link.lastHeard = woken;
-      if (!good || woken - link.lastHeard > workerTimeout)
+      if (!good || woken - link.lastHeard > silence)
         lostWorker(i);
     }
   }
   return nullptr;
 }
 
-// Writes what is under way and the last words, for half a second at most, and waits until the others have read them: a socket
-// that is closed before may take them along.
+// Writes what is under way and the last words, for half a second at most, and waits until the others are gone, too: a socket
+// that is closed before they have read them may take them along.
 void farewell(const FrameHead &head, const char *words) {
   const double until = monotonicSeconds() + 0.5;
   const int64_t count = programWorkers();
   for (int64_t i = 0; i < count; ++i) {
     Link &link = links[i];
-    if (!link.open)
+    if (!__atomic_load_n(&link.open, __ATOMIC_SEQ_CST))
       continue;
     bool mine = false;
-    while (!mine && monotonicSeconds() < until) {
-      mine = pthread_mutex_trylock(&link.mutex) == 0; // its owner may be the thread that waits for the end
-      if (!mine)
-        usleep(500);
-    }
+    while (!(mine = pthread_mutex_trylock(&link.mutex) == 0) && monotonicSeconds() < until)
+      usleep(500); // its owner may be a thread that waits for the end
     if (!mine)
       continue;
-    while (link.count && monotonicSeconds() < until) {
-      if (!writeFrames(link))
-        break;
+    while (link.count && monotonicSeconds() < until && writeFrames(link)) {
       pollfd polled = {link.fd, POLLOUT, 0};
       if (link.count)
         poll(&polled, 1, 20);
     }
     if (!link.count && send(link.fd, &head, sizeof head, MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t(sizeof head) && head.bytes)
-      (void)send(link.fd, words, size_t(head.bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+      (void)!send(link.fd, words, size_t(head.bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
     shutdown(link.fd, SHUT_WR);
+    pthread_mutex_unlock(&link.mutex);
   }
   if (pthread_equal(mover, pthread_self()))
     return;
-  for (int64_t i = 0; i < count; ++i) {
-    char rest[4096];
-    pollfd polled = {links[i].fd, POLLIN, 0};
-    while (links[i].open && monotonicSeconds() < until && poll(&polled, 1, 50) >= 0)
-      if (polled.revents && recv(links[i].fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
-        break;
-  }
+  for (int64_t i = 0; i < count; ++i)
+    while (__atomic_load_n(&links[i].open, __ATOMIC_SEQ_CST) && monotonicSeconds() < until)
+      usleep(500);
 }
 
 void *begin(void *) {

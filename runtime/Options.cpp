@@ -295,7 +295,6 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
     if (options.threads < 1)
       options.threads = 1;
   }
-  allowSpinning(options.threads * options.workersHere);
 }
 
 } // namespace cinch::rt

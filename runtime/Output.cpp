@@ -81,9 +81,21 @@ void sayLastWords(const char *format, ...) {
   va_end(args);
 }
 
+void (*onFailure)(int code, const char *text) = nullptr;
+
+// Hands the text to onFailure, if there is one.
+static void handOver(int code, const char *format, va_list args) {
+  if (!onFailure)
+    return;
+  static char text[1024];
+  vsnprintf(text, sizeof text, format, args);
+  onFailure(code, text);
+}
+
 void fail(int code, const char *format, ...) {
   va_list args;
   va_start(args, format);
+  handOver(code, format, args);
   sayLast(code, "error: ", format, args);
   va_end(args);
   _exit(code);
@@ -98,6 +110,7 @@ void leave(int code) {
 void failInternal(const char *format, ...) {
   va_list args;
   va_start(args, format);
+  handOver(kInternal, format, args);
   sayLast(kInternal, "internal error: ", format, args);
   va_end(args);
   static const char advice[] =

@@ -17,6 +17,9 @@ struct Text {
   void add(const char *format, ...) __attribute__((format(printf, 2, 3)));
 };
 
+// If it is set, failures go there instead of ending the process; it does not return.
+extern void (*onFailure)(int code, const char *text);
+
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Prints `error: ..` and leaves with `code`.

@@ -12,6 +12,7 @@ struct Peers {
   // All of worker 0, in this order: fields of a data set (`entry` null: all of it) are opened by whoever reads them, and what
   // several read is the same everywhere; the workers allocate; a step, an evaluation, ..
   void (*openData)(int dataset, const Entry *entry);
+  void (*findNormals)(); // of fields that worker 0 does not read
   void (*prepareArena)(bool touch);
   void (*initialize)();
   void (*beginCall)(EntryCall, int64_t microbatches);

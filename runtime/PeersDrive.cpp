@@ -1,5 +1,6 @@
 // PeersDrive.cpp: worker 0's questions to the other processes.
 #include "runtime/Checking.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/PeersProtocol.h"
@@ -91,6 +92,41 @@ void openDataEverywhere(int dataset, const Entry *entry) {
   mergeReports(run.datasets[dataset], reports, fields);
 }
 
+void findNormalsEverywhere() {
+  if (!normalNumbers())
+    return;
+  double *numbers = allocateArray<double>(normalNumbers());
+  Request request;
+  request.kind = Request::GetNormals;
+  forEachPeer([&](Link &link) {
+    expectBulk(link, reinterpret_cast<char *>(numbers), 8 * normalNumbers());
+    ask(link, request);
+    awaitBulk(link);
+    unpackNormals(numbers, true);
+  });
+}
+
+// What is known now, from the data or from the file of the parameters, holds for the whole run.
+void tellNormals() {
+  static bool told = false;
+  if (told || !normalNumbers())
+    return;
+  told = true;
+  double *numbers = allocateArray<double>(normalNumbers());
+  packNormals(numbers);
+  Request request;
+  request.kind = Request::SetNormals;
+  OutFrame frame;
+  frame.head.kind = FrameKind::Bulk;
+  frame.head.bytes = 8 * normalNumbers();
+  frame.payload = reinterpret_cast<const char *>(numbers);
+  forEachPeer([&](Link &link) {
+    ask(link, request);
+    postFrame(link, frame);
+    answerOf(link);
+  });
+}
+
 void prepareEverywhere(bool touch) {
   Request request;
   request.kind = Request::Prepare;
@@ -115,6 +151,7 @@ int64_t windowWidth() {
 }
 
 void beginCall(EntryCall entry, int64_t microbatches) {
+  tellNormals();
   Request request;
   request.kind = Request::Call;
   request.entry = int32_t(entry);
@@ -233,7 +270,7 @@ void stopEverywhere() {
 
 } // namespace
 
-const Peers driving = {openDataEverywhere, prepareEverywhere, initializeEverywhere, beginCall,      endCall,    readElsewhere,  storeElsewhere,
+const Peers driving = {openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,      endCall,    readElsewhere,  storeElsewhere,
                        firstBadElsewhere,  fetchReplays,      peakElsewhere,        stopEverywhere, sendToPeer, receiveFromPeer};
 
 } // namespace cinch::rt

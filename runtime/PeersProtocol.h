@@ -7,7 +7,7 @@
 namespace cinch::rt {
 
 struct Request {
-  enum Kind : int32_t { OpenData, Prepare, Initialize, Call, Read, Store, Finite, Replays, Peak, Stop } kind = Stop;
+  enum Kind : int32_t { OpenData, Prepare, Initialize, Call, Read, Store, Finite, Replays, Peak, GetNormals, SetNormals, Stop } kind = Stop;
   int32_t dataset = -1, entry = -1;
   int64_t offset = 0, bytes = 0; // Read; Store: bytes of the values that follow as bulk
   // Store: count values of a tensor from the first on, as they are in a file.
@@ -35,7 +35,7 @@ struct FieldReport {
 void openOwnFields(int dataset, const Entry *entry, FieldReport *reports);
 
 constexpr int64_t kPieceBytes = 65536; // of a tensor on its way
-extern const Peers driving, serving;
+extern const Peers driving;
 [[noreturn]] void serve();
 
 // Both sides: channels.

@@ -3,6 +3,7 @@
 #include "runtime/Checking.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/Initialize.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/PeersProtocol.h"
@@ -41,6 +42,8 @@ static void openAndReport(const Request &request) {
   if (request.entry >= 0 && (run.options.command == Options::Eval || run.options.command == Options::Predict))
     takeDataFile(request.dataset, run.meta.entries[request.entry]);
   openOwnFields(request.dataset, request.entry >= 0 ? &run.meta.entries[request.entry] : nullptr, all);
+  if (request.dataset == run.meta.trainDataset && request.entry < 0)
+    findNormals(run.datasets[request.dataset]);
   sendBulk(all, fields * int64_t(sizeof(FieldReport)));
 }
 
@@ -98,6 +101,12 @@ static void sendReplay(const Request &request) {
   sendBulk(causes, (replay.causes.size + 1) * int64_t(sizeof(Cause)));
 }
 
+static void sendNormals() {
+  double *numbers = allocateArray<double>(normalNumbers());
+  packNormals(numbers);
+  sendBulk(numbers, 8 * normalNumbers());
+}
+
 void serve() {
   for (;;) {
     Request request;
@@ -115,6 +124,12 @@ void serve() {
     case Request::Store: store(request); break;
     case Request::Finite: answer(firstBadParameter()); break;
     case Request::Replays: sendReplay(request); break;
+    case Request::GetNormals: sendNormals(); break;
+    case Request::SetNormals:
+      awaitBulk(links[0]);
+      unpackNormals(reinterpret_cast<const double *>(piece), false);
+      answer(0);
+      break;
     case Request::Peak: answer(peakMemory()); break;
     case Request::Stop: answer(kStopped); break;
     }
@@ -201,8 +216,14 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset) {
   postFrame(link, credit);
 }
 
-const Peers serving = {nullptr, nullptr, nullptr, [](EntryCall, int64_t) {}, [] {}, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                       sendToPeer, receiveFromPeer};
+static Peers makeServing() {
+  Peers result = {};
+  result.beginCall = [](EntryCall, int64_t) {};
+  result.endCall = [] {};
+  result.send = sendToPeer;
+  result.receive = receiveFromPeer;
+  return result;
+}
 
 } // namespace cinch::rt
 
@@ -223,10 +244,13 @@ void cinch_join_peers() {
     peers = &driving;
     return;
   }
+  static const Peers serving = makeServing();
   peers = &serving;
   ignoreSignals();
   run.options.out = "";
-  pieceBytes = kPieceBytes > 4 * run.meta.textLength + 4096 ? kPieceBytes : 4 * run.meta.textLength + 4096;
+  pieceBytes = kPieceBytes;
+  for (int64_t more : (const int64_t[]){4 * run.meta.textLength + 4096, 8 * normalNumbers()})
+    pieceBytes = more > pieceBytes ? more : pieceBytes;
   piece = static_cast<char *>(allocate(size_t(pieceBytes)));
   expectBulk(links[0], piece, pieceBytes);
   serve();

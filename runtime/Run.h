@@ -29,6 +29,8 @@ struct Run {
   enum Mode { Training, Reading, Generating } mode = Training;
   const Dataset *source = nullptr;
   int64_t examples = 0;            // Reading: so many, then rows that do not count
+  const void *const *given = nullptr;   // of a library: the values of each field, in the place of `source`
+  void *const *givenResults = nullptr;  // and where results go
   const int32_t *window = nullptr; // Generating: the text so far
 
   // Training.
@@ -36,6 +38,8 @@ struct Run {
   int64_t step = 0, total = 0, horizon = 0;
   bool pending = false;                        // what is due after `step` is not done yet
   double loss = 0, norm = 0, learningRate = 0; // of the step done last; learningRate NaN: the program has none
+  double lossSum = 0;                          // since the last line of the logs, over
+  int64_t lossCount = 0;                       // so many steps
   bool gateFailed = false;
 };
 extern Run run;
@@ -65,6 +69,7 @@ bool stopRequested();
 [[noreturn]] void saveAndLeave();
 
 // Numbers of `eval` over one data set: one array over all scalars of the entry, in order.
+void readMetrics(const Entry &eval, double *values);
 void evaluate(int dataset, int64_t batches, double *values);
 int64_t evalValueCount();
 void takeDataFile(int dataset, const Entry &); // of --data-file

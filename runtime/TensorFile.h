@@ -18,6 +18,7 @@ struct Tensor {
   char *data = nullptr;    // null: it lies in another process,
   int64_t offset = 0;      // there in the whole arena
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
+  bool optional = false;               // a file need not have it: then it stays what it is
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
   // Filled in by TensorFile::open: what it is called in the file, and where its values lie in it.
   const char *nameInFile = "";
@@ -47,7 +48,7 @@ struct TensorFileInfo {
   char program[256] = "", hash[32] = "", best[256] = "";
   int64_t step = -1;
   bool pending = false; // what was due after that step (evaluation, log) was not done yet; it needs
-  double last[3] = {};  // the loss, gradient norm and learning rate of that step
+  double last[5] = {};  // the loss, gradient norm and learning rate of that step; sum and number of the losses since the last line
   List<DataMark> data;  // when reading: the fields that are looked for
   List<Note> notes;     // when reading: the keys that are looked for
 };

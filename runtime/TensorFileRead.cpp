@@ -105,7 +105,7 @@ bool TensorFile::nameTensors(TensorList &wanted, const Taking &taking, Problem &
     char name[512];
     if (taking.names && nameInFile(*taking.names, tensor.name, name, tensor.transposed)) {
       tensor.nameInFile = strcmp(name, tensor.name) == 0 ? tensor.name : copyText(name, strlen(name));
-    } else if (taking.names && (taking.partial || tensor.likeIfMissing)) {
+    } else if (taking.names && (taking.partial || tensor.optional || tensor.likeIfMissing)) {
       continue; // missing
     } else if (taking.names) {
       problem.set("`names %s` does not say what `%s` is called in it", taking.names->name, tensor.name);
@@ -154,7 +154,7 @@ bool TensorFile::readHeader(TensorList &wanted, const Taking &taking, Problem &p
         tensor.fileOffset = wanted.items[k].fileOffset;
       }
     any |= tensor.found;
-    if (!tensor.found && !taking.partial) {
+    if (!tensor.found && !taking.partial && !tensor.optional) {
       bool renamed = strcmp(tensor.name, tensor.nameInFile) != 0;
       problem.set("the tensor `%s`%s%s%s is missing in it", tensor.nameInFile, renamed ? " (here `" : "",
                   renamed ? tensor.name : "", renamed ? "`)" : "");
@@ -182,8 +182,8 @@ bool TensorFile::readInfo(JsonReader &json) {
     keep("program", info.program, sizeof info.program);
     keep("hash", info.hash, sizeof info.hash);
     keep("best", info.best, sizeof info.best);
-    static const char *const numbers[] = {"loss", "norm", "lr"};
-    for (int i = 0; i < 3; ++i)
+    static const char *const numbers[] = {"loss", "norm", "lr", "loss_sum", "loss_count"};
+    for (int i = 0; i < 5; ++i)
       if (strcmp(json.key, numbers[i]) == 0)
         info.last[i] = strtod(json.text, nullptr);
     for (Note &note : info.notes)

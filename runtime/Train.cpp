@@ -3,6 +3,7 @@
 #include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Progress.h"
@@ -123,40 +124,73 @@ void evaluateNow(int dataset, int64_t batches) {
     say("%s", line.data);
 }
 
+// A metric of the last evaluation of a data set; null: no metric is called so.
+const double *metricOf(int dataset, const char *name) {
+  int64_t at = 0;
+  for (const EntryValue &scalar : run.meta.entry("eval")->scalars) {
+    if (strcmp(scalar.name, name) == 0)
+      return valuesOf(dataset) + at;
+    at += scalar.shape.count();
+  }
+  return nullptr;
+}
+
 // What `best` of a checkpoint goes by: the metric over the data set that training evaluates, now; NaN if there is none.
 double bestValue(const Every &rule) {
-  const Entry *eval = run.meta.entry("eval");
   for (const Every &every : run.meta.every) {
-    if (every.kind != Every::Eval || !eval)
+    if (every.kind != Every::Eval || !run.meta.entry("eval"))
       continue;
     evaluateNow(every.dataset, every.batches);
-    int64_t at = 0;
-    for (const EntryValue &scalar : eval->scalars) {
-      if (strcmp(scalar.name, rule.best) == 0)
-        return valuesOf(every.dataset)[at];
-      at += scalar.shape.count();
-    }
+    if (const double *value = metricOf(every.dataset, rule.best))
+      return *value;
   }
   return strcmp(rule.best, "loss") == 0 ? run.loss : __builtin_nan("");
+}
+
+// For `patience`: behind all evaluations of this step, so that a run that is stopped in one of them counts them once.
+void countEvaluations() {
+  for (int64_t i = 0; i < run.meta.every.size; ++i) {
+    const Every &every = run.meta.every[i];
+    if (every.kind == Every::Eval && every.patience && run.meta.entry("eval") && isDue(every.steps))
+      if (const double *value = metricOf(every.dataset, every.best))
+        countEvaluation(int(i), *value);
+  }
+}
+
+// Whether a rule's patience is at its end; says so.
+bool stopsEarly() {
+  int rule = ruleOutOfPatience();
+  if (rule < 0 || run.step >= run.total)
+    return false;
+  const Every &every = run.meta.every[rule];
+  say("step %lld: the last %lld evaluations of %s brought no better %s: training stops early", (long long)run.step,
+      (long long)every.patience, run.meta.datasets[every.dataset].name, every.best);
+  return true;
 }
 
 // Evaluation first, then the row of the logs, then the checkpoint: a resumed run finds what was written before it.
 void doWhatIsDue() {
   const Meta &meta = run.meta;
   bool line = plainEvery && (run.step % plainEvery == 0 || run.step == 1 || run.step == run.total);
+  bool endsMean = line; // a line that is there because --steps stops here does not: the mean goes on in the resumed run
   unsigned sinks = 0;
   run.pending = true;
   memset(evaluatedNow, 0, size_t(meta.datasets.size));
   for (const Every &every : meta.every)
     if (every.kind == Every::Log && (isDue(every.steps) || run.step == run.total)) {
       line = true;
+      endsMean |= isDue(every.steps);
       sinks |= sinksOf(every);
     }
   if (plainEvery && line)
     sinks |= sinksOf(Every());
   if (line) {
     double speed = speedSinceMark();
+    double mean = run.lossCount ? run.lossSum / double(run.lossCount) : run.loss;
+    if (endsMean)
+      run.lossSum = 0, run.lossCount = 0;
     setColumn(kLoss, run.loss);
+    setColumn(kMeanLoss, mean);
     if (run.learningRate == run.learningRate)
       setColumn(kLearningRate, run.learningRate);
     if (meta.normAt >= 0)
@@ -164,7 +198,7 @@ void doWhatIsDue() {
     setColumn(kSpeed, speed);
     setColumn(kSeconds, secondsSoFar());
     if (!onTerminal())
-      printLine(speed);
+      printLine(mean, speed);
   }
   for (const Every &every : meta.every)
     if (every.kind == Every::Eval && meta.entry("eval") && isDue(every.steps)) {
@@ -174,6 +208,7 @@ void doWhatIsDue() {
   for (const Every &every : meta.every)
     if (every.kind == Every::Checkpoint && every.best[0] && isDue(every.steps))
       (void)bestValue(every); // before the row: it may evaluate
+  countEvaluations();
   if (sinks)
     writeRow(run.step, sinks, !meta.f64);
   run.pending = false;
@@ -228,7 +263,9 @@ void train() {
   if (!cinch_train_step)
     failInternal("the program has no training step");
   prepareOut();
-  openData(run.meta.trainDataset, nullptr);
+  findNormals(openData(run.meta.trainDataset, nullptr));
+  if (peers)
+    peers->findNormals();
   for (const Every &every : run.meta.every)
     if (every.kind == Every::Eval)
       openData(every.dataset, nullptr);
@@ -249,7 +286,7 @@ void train() {
     say("step %lld of %lld is reached already: there is nothing to do", (long long)run.step, (long long)run.total);
   if (run.pending && run.step <= run.total)
     doWhatIsDue();
-  while (run.step < run.total) {
+  while (run.step < run.total && !stopsEarly()) {
     run.mode = Run::Training;
     run.source = &run.datasets[run.meta.trainDataset];
     setWord(kStep, run.step);
@@ -259,6 +296,8 @@ void train() {
       reportFailedGate();
     run.learningRate = learningRate();
     ++run.step;
+    run.lossSum += run.loss;
+    ++run.lossCount;
     worked = true;
     doWhatIsDue();
     drawBar();

@@ -159,7 +159,10 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
     llvm::SetVector<Value> reads;
     llvm::DenseMap<Value, int> number;
     auto bufferOf = [&](Value value) {
-      if (llvm::is_contained(stores, value) || !inMemory(value))
+      // What updates a parameter or a state is written behind the gate. A kernel before the gate that needs it (the products of
+      // muon read the new momentum) computes it again from the old one.
+      bool behindGate = home.count(value) && !home.count(stores.front());
+      if (llvm::is_contained(stores, value) || !inMemory(value) || behindGate)
         return -1;
       reads.insert(value);
       return number.try_emplace(value, int(number.size())).first->second;

@@ -300,6 +300,7 @@ private:
 
   // ---- TrainBlock.cpp, TrainKeys.cpp, DataBlock.cpp, PlanBlock.cpp
   void checkData(const ast::DataItem &item);
+  void readTableWord(const ast::FieldModifier &modifier, const Dataset &data, cinch::Field &field, Frame &frame);
   void checkTrain();
   void startTrain(Frame &frame);
   void elaborateStep();
@@ -324,6 +325,7 @@ private:
   void readOptimizer(const ast::Setting &setting, Frame &frame, std::vector<int> &owner);
   void readSchedule(const ast::Setting &setting, Frame &frame);
   void readEvery(const ast::Setting &setting, Frame &frame);
+  void readBestMetric(const ast::Expr &e, Every &every, Frame &frame);
   bool sameField(size_t field, int dataset, size_t other) const;
   void checkSameFields(int dataset, Span span, Frame &frame);
   int lackingField(const Graph &reader, int dataset) const;
