@@ -2,7 +2,7 @@
 // the proven bound, on graphs of training steps at budgets from 0.9 of the keep-all peak down to 1.05 of what any
 // schedule needs; seconds for graphs of 1,000 and of 10,000 nodes; heights of arenas whose perfect height is known.
 //
-//   bench_solve [--quick] [--only TEXT] [--arena] [--work N] [--seconds S] [--best FILE] [--record METHOD]
+//   bench_solve [--quick] [--only TEXT] [--arena] [--work N] [--seconds S] [--seed N] [--best FILE] [--record METHOD]
 //
 // The best known costs lie in solve_best.txt beside this file: one line `graph budget cost method` each. --record
 // writes what this run improves into it.
@@ -27,6 +27,7 @@ struct Options {
   bool quick = false, remat = true, arena = true;
   std::string only, best = CINCH_BEST_KNOWN, record;
   int64_t work = -1;
+  int64_t seed = 1; // of the arenas that are drawn
   double seconds = 0;
 };
 
@@ -170,41 +171,69 @@ void benchRemat(const Options &o) {
                 double(large.found) / large.total, std::exp(large.logBound / std::max(large.found, 1)));
 }
 
-void benchArena(const Options &o) {
-  std::printf("%-20s %8s %8s %8s %8s\n", "perfect arenas", "found", "of", "worst", "cpu s");
+// Perfect arenas of one kind: how many are packed without a gap, at worst how high, and how long the slowest took.
+struct ArenaTally {
   int found = 0, total = 0;
   double worst = 1, slowest = 0;
+  void add(const ArenaTally &o) {
+    found += o.found, total += o.total, worst = std::max(worst, o.worst), slowest = std::max(slowest, o.slowest);
+  }
+  void print(const std::string &name) const {
+    std::printf("RESULT solve.%s.found %.4f\nRESULT solve.%s.worst %.4f\nRESULT solve.%s.slowest %.2f\n", name.c_str(),
+                double(found) / std::max(total, 1), name.c_str(), worst, name.c_str(), slowest);
+  }
+};
+
+template <class Next> ArenaTally packPerfect(const Options &o, const std::string &label, int count, int64_t work, Next next) {
+  ArenaTally tally;
+  if (!o.only.empty() && label.find(o.only) == std::string::npos)
+    return tally;
+  for (int k = 0; k < count; ++k) {
+    ArenaProblem p = next();
+    ArenaLimits limits;
+    limits.work = o.work > 0 ? o.work : work;
+    limits.seconds = o.seconds;
+    double begin = cpuSeconds();
+    ArenaSolution s = solve(p, limits);
+    tally.slowest = std::max(tally.slowest, cpuSeconds() - begin);
+    ++tally.total;
+    if (std::string wrong = verify(p, s); !wrong.empty()) {
+      std::printf("WRONG %s: %s\n", label.c_str(), wrong.c_str());
+      continue;
+    }
+    int64_t perfect = lowerBound(p);
+    tally.found += s.height == perfect;
+    tally.worst = std::max(tally.worst, double(s.height) / double(perfect));
+  }
+  std::printf("%-24s %8d %8d %8.4f %8.2f\n", label.c_str(), tally.found, count, tally.worst, tally.slowest);
+  std::fflush(stdout);
+  return tally;
+}
+
+void benchArena(const Options &o) {
+  std::printf("%-24s %8s %8s %8s %8s\n", "perfect arenas", "found", "of", "worst", "cpu s");
+  ArenaTally all;
   for (int buffers : {150, 250, 350, 450})
     for (int64_t ticks : {20, 30, 40, 100, 300, 1000}) {
-      std::string label = std::to_string(buffers) + "x" + std::to_string(ticks);
-      if (!o.only.empty() && label.find(o.only) == std::string::npos)
-        continue;
       PerfectArenas make(uint64_t(buffers * 10007 + ticks));
-      int here = 0, count = o.quick ? 2 : 8;
-      double worstHere = 1, slowestHere = 0;
-      for (int k = 0; k < count; ++k) {
-        ArenaProblem p = make.next(buffers, ticks, 1 << 20);
-        ArenaLimits limits;
-        limits.work = o.work > 0 ? o.work : 2'500'000'000;
-        limits.seconds = o.seconds;
-        double begin = cpuSeconds();
-        ArenaSolution s = solve(p, limits);
-        slowestHere = std::max(slowestHere, cpuSeconds() - begin);
-        if (std::string wrong = verify(p, s); !wrong.empty()) {
-          std::printf("WRONG %s: %s\n", label.c_str(), wrong.c_str());
-          continue;
-        }
-        here += s.height == 1 << 20;
-        worstHere = std::max(worstHere, double(s.height) / double(1 << 20));
-      }
-      std::printf("%-20s %8d %8d %8.4f %8.2f\n", label.c_str(), here, count, worstHere, slowestHere);
-      std::fflush(stdout);
-      found += here, total += count, worst = std::max(worst, worstHere), slowest = std::max(slowest, slowestHere);
+      all.add(packPerfect(o, std::to_string(buffers) + "x" + std::to_string(ticks), o.quick ? 2 : 8, 2'500'000'000,
+                          [&] { return make.next(buffers, ticks, 1 << 20); }));
     }
-  if (!total)
-    return;
-  std::printf("RESULT solve.arena.found %.4f\nRESULT solve.arena.worst %.4f\nRESULT solve.arena.slowest %.2f\n",
-              double(found) / total, worst, slowest);
+  if (all.total)
+    all.print("arena");
+  // Drawn from the seed, with the work of the command: nothing was tuned on them while the seed is a new one.
+  ArenaTally drawn;
+  for (int pinwheels : {0, 40})
+    for (int buffers : {100, 150, 200, 250})
+      for (int64_t ticks : {25, 50, 100, 200}) {
+        PerfectArenas make(uint64_t(o.seed * 1000003 + buffers * 10007 + ticks * 17 + pinwheels));
+        for (int warm = 0; warm < 8; ++warm)
+          make.below(2);
+        drawn.add(packPerfect(o, std::string(pinwheels ? "pinwheels " : "drawn ") + std::to_string(buffers) + "x" + std::to_string(ticks),
+                              o.quick ? 1 : 4, kArenaCommandWork, [&] { return make.next(buffers, ticks, 1 << 20, 0, pinwheels); }));
+      }
+  if (drawn.total)
+    drawn.print("drawn_arena");
 }
 
 } // namespace
@@ -226,6 +255,8 @@ int main(int argc, char **argv) {
       o.work = std::atoll(value());
     else if (flag == "--seconds")
       o.seconds = std::atof(value());
+    else if (flag == "--seed")
+      o.seed = std::atoll(value());
     else if (flag == "--best")
       o.best = value();
     else if (flag == "--record")

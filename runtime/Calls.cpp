@@ -52,9 +52,11 @@ Elem elemOf(const EntryField &field, const Entry &entry, const FieldSpec &spec) 
 
 // The example at place `place` of the whole training, or -1 for a row that only fills the last batch of an evaluation.
 int64_t exampleAt(int64_t place) {
-  const Dataset &source = *run.source;
+  if (run.given && run.mode == Run::Training)
+    return place;
   if (run.mode != Run::Training)
     return place < run.examples ? place : -1;
+  const Dataset &source = *run.source;
   place += run.step * run.meta.batch;
   int64_t epoch = place / source.examples, within = place % source.examples;
   return source.spec->shuffle ? shuffled(run.meta.seed, epoch, source.examples, within) : within;
@@ -73,10 +75,12 @@ void runFill(void *closure, int64_t thread, int64_t threads) {
       if (!call.worker->has(field.offset))
         continue;
       const int64_t rowBytes = field.bytes / entry.microbatch;
-      const int index = run.source->fieldOf[field.index];
+      const int index = run.given ? field.index : run.source->fieldOf[field.index];
       char *into = arenaAt(field.offset) + row * rowBytes;
       if (example < 0)
         memset(into, 0, size_t(rowBytes));
+      else if (run.given)
+        memcpy(into, static_cast<const char *>(run.given[index]) + example * rowBytes, size_t(rowBytes));
       else if (!readExample(*run.source, index, example, elemOf(field, entry, run.source->spec->fields[index]), into)) {
         call.error = errno;
         __atomic_store_n(&call.failedField, index, __ATOMIC_RELEASE);

@@ -1,6 +1,7 @@
 // Checkpoint.cpp: see Checkpoint.h. A slot of the optimizer is called `optimizer/PATH`: no parameter has a slash in its
 // path.
 #include "runtime/Checkpoint.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include "runtime/TensorFile.h"
@@ -18,7 +19,8 @@ static int *folderOfRule;  // one a rule of meta.every
 static List<Note> notes;     // of the run that saves
 static List<DataMark> marks; // one a field of the data that the program trains on
 static int64_t savedStep = -1;
-static double *bestOfRule; // NaN: none yet
+static double *bestOfRule;    // NaN: none yet
+static int64_t *waitedOfRule; // evaluations since the best one, of a rule with `patience`
 
 static int folderNumber(const char *dir) {
   Path path;
@@ -32,7 +34,7 @@ static int folderNumber(const char *dir) {
 
 void prepareCheckpoints() {
   const Meta &meta = run.meta;
-  everything.items = allocateArray<Tensor>(meta.parameters.size + meta.slots.size);
+  everything.items = allocateArray<Tensor>(meta.parameters.size + 2 * normals().size + meta.slots.size);
   auto add = [&](const Stored &stored, const char *prefix) {
     Tensor &tensor = everything.items[everything.count++];
     Text name;
@@ -41,19 +43,33 @@ void prepareCheckpoints() {
     tensor.name = prefix[0] ? copyText(name.data, name.size) : stored.path;
     tensor.elem = stored.elem;
     tensor.shape = &stored.shape;
-    tensor.data = arenaAt(stored.offset);
+    tensor.offset = stored.offset;
+    tensor.data = isHere(stored.offset) ? arenaAt(stored.offset) : nullptr;
   };
   for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");
     everything.items[everything.count - 1].likeIfMissing = parameter.averageOf; // training without `ema` saved none
   }
+  for (const Normal &normal : normals())
+    for (int part = 0; part < 2; ++part) {
+      bool isMean = part == 0;
+      Tensor &tensor = everything.items[everything.count++];
+      tensor = Tensor();
+      tensor.name = isMean ? normal.meanName : normal.deviationName;
+      tensor.elem = Elem::F64;
+      tensor.shape = &normal.shape;
+      tensor.data = reinterpret_cast<char *>(isMean ? normal.mean : normal.deviation);
+      tensor.optional = run.options.command == Options::Train; // else they are those of the training data
+    }
+  parameters = {everything.items, everything.count};
   for (const Stored &slot : meta.slots)
     add(slot, "optimizer/");
-  parameters = {everything.items, meta.parameters.size};
   folderOfRule = allocateArray<int>(meta.every.size);
   bestOfRule = allocateArray<double>(meta.every.size);
+  waitedOfRule = allocateArray<int64_t>(meta.every.size);
   for (int64_t i = 0; i < meta.every.size; ++i) {
     bestOfRule[i] = __builtin_nan("");
+    waitedOfRule[i] = 0;
     if (meta.every[i].kind == Every::Checkpoint)
       folderOfRule[i] = folderNumber(meta.every[i].dir);
   }
@@ -128,16 +144,20 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   info.last[0] = run.loss;
   info.last[1] = run.norm;
   info.last[2] = run.learningRate;
+  info.last[3] = run.lossSum;
+  info.last[4] = double(run.lossCount);
   info.data = marks;
   notes.size = 0;
   takeNotes(notes);
   info.notes = notes;
   size_t used = 0;
   for (int64_t i = 0; i < run.meta.every.size; ++i)
-    if (bestOfRule[i] == bestOfRule[i] && used < sizeof info.best) {
-      char number[40];
-      used += size_t(snprintf(info.best + used, sizeof info.best - used, "%lld:%s:%s ", (long long)i,
-                              run.meta.every[i].best, exact(number, bestOfRule[i], false)));
+    if ((bestOfRule[i] == bestOfRule[i] || waitedOfRule[i]) && used < sizeof info.best) {
+      char number[40], waited[24] = "";
+      if (run.meta.every[i].patience)
+        snprintf(waited, sizeof waited, ":%lld", (long long)waitedOfRule[i]);
+      used += size_t(snprintf(info.best + used, sizeof info.best - used, "%lld:%s:%s%s ", (long long)i,
+                              run.meta.every[i].best, exact(number, bestOfRule[i], false), waited));
     }
   int folder = rule >= 0 ? folderOfRule[rule] : 0;
   Path path;
@@ -160,6 +180,22 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
 static bool isBetter(int rule, double value) {
   double best = bestOfRule[rule];
   return value == value && (best != best || (run.meta.every[rule].bestIsMax ? value > best : value < best));
+}
+
+void countEvaluation(int rule, double value) {
+  if (isBetter(rule, value)) {
+    bestOfRule[rule] = value;
+    waitedOfRule[rule] = 0;
+  } else {
+    ++waitedOfRule[rule];
+  }
+}
+
+int ruleOutOfPatience() {
+  for (int64_t i = 0; i < run.meta.every.size; ++i)
+    if (run.meta.every[i].patience && waitedOfRule[i] >= run.meta.every[i].patience)
+      return int(i);
+  return -1;
 }
 
 bool saveWithBest(int rule, double value) {
@@ -238,10 +274,13 @@ void restoreBest(const char *text) {
     if (!number)
       return;
     double value = strtod(number + 1, &end);
+    long long waited = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
     // Rules may have changed since.
     if (rule >= 0 && rule < run.meta.every.size && size_t(number - metric) == strlen(run.meta.every[rule].best) &&
-        strncmp(metric, run.meta.every[rule].best, size_t(number - metric)) == 0)
+        strncmp(metric, run.meta.every[rule].best, size_t(number - metric)) == 0) {
       bestOfRule[rule] = value;
+      waitedOfRule[rule] = waited;
+    }
     if (*end != ' ')
       return;
     text = end + 1;
@@ -313,6 +352,8 @@ bool resumeNewest(const char *&name) {
   run.loss = info.last[0];
   run.norm = info.last[1];
   run.learningRate = info.last[2];
+  run.lossSum = info.last[3];
+  run.lossCount = int64_t(info.last[4]);
   restoreBest(info.best);
   return true;
 }
@@ -325,6 +366,7 @@ bool loadNewestParameters(const char *&name) {
 }
 
 TensorList &parameterTensors() { return parameters; }
+TensorList &allTensors() { return everything; }
 
 void writeFinal() {
   Path path;

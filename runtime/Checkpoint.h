@@ -19,6 +19,10 @@ bool saveCheckpoint(int rule, bool pending, Path *saved);
 // The same for a rule that is due: deletes the old ones beyond `keep`; if `value` (NaN: none) is better than any
 // before, the file is OUT/DIR/best.safetensors too.
 bool saveWithBest(int rule, double value);
+// An evaluation gave `value` to what rule `rule` with a `patience` looks at.
+void countEvaluation(int rule, double value);
+// A rule of meta.every whose last `patience` evaluations were none better than the one before; -1: none.
+int ruleOutOfPatience();
 // The step of the checkpoint that this process wrote or read last; -1: none.
 int64_t lastSavedStep();
 
@@ -29,6 +33,7 @@ bool resumeNewest(const char *&name);
 bool loadNewestParameters(const char *&name);
 // The parameters and states of the program, where they lie in the arena.
 struct TensorList &parameterTensors();
+struct TensorList &allTensors(); // and the state of the optimizer behind them
 // OUT/final.safetensors: the parameters and nothing else. Leaves with kResources if it cannot be written.
 void writeFinal();
 // What an earlier run left under OUT is moved to `.previous`.

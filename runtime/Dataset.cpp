@@ -1,6 +1,7 @@
 // Dataset.cpp: opening, and reading with pread through a small buffer on the stack: a mapped file would count as
 // memory.
 #include "runtime/Dataset.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include <errno.h>
 #include <string.h>
@@ -122,9 +123,13 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
       Shape shape = idx       ? readIdxHeader(file)
                     : npy     ? readNpyHeader(file)
                     : tensors ? findTensor(file, field.from[0])
-                              : findNpzArray(file, field.from[0]);
+                              : findNpzArray(file, field.from[0], spec.name, field.name, out);
       matchRows(file, field, shape);
     }
+  }
+  if (const Normal *normal = field.normalize ? normalOf(field.name) : nullptr) {
+    file.mean = normal->mean;
+    file.deviation = normal->deviation;
   }
   if (dataset.counted < 0) {
     dataset.counted = number;
@@ -148,7 +153,7 @@ bool readExample(const Dataset &dataset, int field, int64_t example, Elem elem, 
     int64_t now = file.count - done < perChunk ? file.count - done : perChunk;
     if (!readAt(file.fd, buffer, size_t(now * unit), file.dataOffset + example * file.exampleStep + done * unit))
       return false;
-    convertValues(file, spec, buffer, now, elem, into + done * bytesOf(elem));
+    convertValues(file, spec, buffer, done, now, elem, into + done * bytesOf(elem));
   }
   return true;
 }

@@ -20,6 +20,7 @@ struct FieldFile {
   int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, count = 0, examples = 0;
   RawType raw = RawType::U8;
   bool bigEndian = false;
+  const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of an example
   uint32_t crc = 0; // of the bytes from dataOffset to dataEnd
 };
 
@@ -49,7 +50,8 @@ void openDataFile(FieldFile &, const char *folder, const char *name, const Datas
 // file, examples first.
 Shape readIdxHeader(FieldFile &);
 Shape readNpyHeader(FieldFile &);
-Shape findNpzArray(FieldFile &, const char *name);
+// A compressed array is unpacked to a file under `out`, which then is the field's.
+Shape findNpzArray(FieldFile &, const char *name, const char *set, const char *field, const char *out);
 Shape findTensor(FieldFile &, const char *name);
 // `size` bytes of the header at dataOffset + offset.
 void readDataHeader(const FieldFile &, void *into, int64_t size, int64_t offset, const char *format);
@@ -68,8 +70,8 @@ struct Number {
 // Leaves with kData if the field may not hold this.
 void checkNumber(const FieldFile &, const FieldSpec &, Number, const char *where);
 
-// Converts `count` raw values.
-void convertValues(const FieldFile &, const FieldSpec &, const char *raw, int64_t count, Elem elem, char *into);
+// Converts `count` raw values, the first of them being value `first` of its example.
+void convertValues(const FieldFile &, const FieldSpec &, const char *raw, int64_t first, int64_t count, Elem elem, char *into);
 
 } // namespace cinch::rt
 #endif

@@ -1,10 +1,13 @@
-// DatasetArchives.cpp: arrays inside NPZ (a ZIP of NPY files, stored, as numpy.savez writes it) and safetensors files.
-#include "runtime/Dataset.h"
+// DatasetArchives.cpp: arrays inside NPZ (a ZIP of NPY files, as numpy.savez and savez_compressed write it) and safetensors files.
+#include "runtime/DatasetKept.h"
+#include "runtime/Inflate.h"
 #include "runtime/Json.h"
 #include "runtime/Output.h"
+#include "runtime/Random.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 namespace cinch::rt {
 
@@ -46,9 +49,29 @@ Directory findDirectory(const FieldFile &file) {
   return {int64_t(number(wide + 48, 8)), int64_t(number(wide + 32, 8))};
 }
 
+// A compressed array has no example at a place that is known: it is unpacked once, to OUT/SET.FIELD.npz-values.
+void unpack(FieldFile &file, const char *name, int64_t begin, int64_t end, int64_t size, uint32_t checksum, const char *set,
+            const char *field, const char *out) {
+  KeptFile kept;
+  findKept(kept, out, set, field, "npz-values", hashText(name), file);
+  if (kept.fd < 0) {
+    AtomicFile into;
+    beginKept(kept, into);
+    if (const char *why = inflate(file, begin, end, into, size, checksum)) {
+      abandonFile(into);
+      fail(kData, "%s: `%s` is damaged: %s", file.path.text, name, why);
+    }
+    endKept(kept, into);
+  }
+  close(file.fd);
+  file.fd = kept.fd;
+  file.size = file.dataEnd = kept.size;
+  file.dataOffset = kKeptHead;
+}
+
 } // namespace
 
-Shape findNpzArray(FieldFile &file, const char *name) {
+Shape findNpzArray(FieldFile &file, const char *name, const char *set, const char *field, const char *out) {
   char wanted[300];
   snprintf(wanted, sizeof wanted, "%.250s.npy", name);
   Directory directory = findDirectory(file);
@@ -71,9 +94,9 @@ Shape findNpzArray(FieldFile &file, const char *name) {
       at += 46 + nameSize + extraSize + int64_t(number(entry + 32, 2));
       continue;
     }
-    if (number(entry + 10, 2) != 0)
-      fail(kData, "%s: `%s` is compressed; save it with numpy.savez, not savez_compressed", file.path.text, name);
-    uint64_t size = number(entry + 24, 4), start = number(entry + 42, 4);
+    uint64_t method = number(entry + 10, 2), size = number(entry + 24, 4), packed = number(entry + 20, 4), start = number(entry + 42, 4);
+    if (method != 0 && method != 8)
+      fail(kData, "%s: `%s` is compressed in a way that is not known; save it with numpy.savez", file.path.text, name);
     int64_t extraTaken = extraSize < int64_t(sizeof extra) ? extraSize : int64_t(sizeof extra);
     readDataHeader(file, extra, extraTaken, at + 46 + nameSize, "NPZ");
     for (int64_t e = 0; e + 4 <= extraTaken;) { // 64-bit values stand here, those that do not fit above
@@ -81,8 +104,8 @@ Shape findNpzArray(FieldFile &file, const char *name) {
       if (number(extra + e, 2) == 1 && next + length <= extraTaken) {
         if (size == 0xffffffff && length >= 8)
           size = number(extra + next, 8), next += 8;
-        if (number(entry + 20, 4) == 0xffffffff)
-          next += 8;
+        if (packed == 0xffffffff && next + 8 <= e + 4 + length)
+          packed = number(extra + next, 8), next += 8;
         if (start == 0xffffffff && next + 8 <= e + 4 + length)
           start = number(extra + next, 8);
       }
@@ -93,10 +116,13 @@ Shape findNpzArray(FieldFile &file, const char *name) {
       fail(kData, "%s: its ZIP directory is damaged", file.path.text);
     readDataHeader(file, local, 30, int64_t(start), "NPZ");
     uint64_t data = start + 30 + number(local + 26, 2) + number(local + 28, 2);
-    if (number(local, 4) != 0x04034b50 || data > uint64_t(file.size) || size > uint64_t(file.size) - data)
+    if (number(local, 4) != 0x04034b50 || data > uint64_t(file.size) || packed > uint64_t(file.size) - data || (method == 0 && size != packed) ||
+        size > uint64_t(1) << 50)
       fail(kData, "%s: `%s` is truncated or damaged", file.path.text, name);
     file.dataOffset = int64_t(data);
     file.dataEnd = int64_t(data + size);
+    if (method == 8)
+      unpack(file, name, int64_t(data), int64_t(data + packed), int64_t(size), uint32_t(number(entry + 16, 4)), set, field, out);
     return readNpyHeader(file);
   }
   fail(kData, "%s: there is no array `%s` in it; it has %s", file.path.text, name, names.size ? names.data : "none");

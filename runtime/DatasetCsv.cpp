@@ -1,7 +1,7 @@
 // DatasetCsv.cpp: tables of text. Rows of a csv file cannot be found without reading all before them, so its values are
 // written once, as f64, to a file a field, OUT/NAME.FIELD.csv-values, checked on the way, and read from there like any
-// other file; the first line of that file says what it was made of.
-#include "runtime/Dataset.h"
+// other file.
+#include "runtime/DatasetKept.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include <errno.h>
@@ -9,14 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace cinch::rt {
 
 namespace {
 
-constexpr int64_t kHeadSize = 128;
 constexpr int64_t kRowMax = 65536; // values a row
 const char *const kMissingWords[] = {"", "NA", "N/A", "NaN", "null", "None", "?"};
 
@@ -170,14 +168,33 @@ bool isMissing(const char *text) {
   return false;
 }
 
-double readCell(const char *text, const DatasetSpec &spec, const FieldFile &file, int64_t line, int64_t column) {
+double ofName(const char *text, const FieldSpec &field, const FieldFile &file, int64_t line, int64_t column) {
+  Text names;
+  for (int64_t i = 0; i < field.names.size; ++i) {
+    if (strcmp(text, field.names[i]) == 0)
+      return double(i);
+    names.add("%s%s", i ? ", " : "", field.names[i]);
+  }
+  fail(kData, "%s: line %lld, column %lld: `%s` is none of the names of field `%s`: %s", file.path.text, (long long)line,
+       (long long)column + 1, text, field.name, names.data);
+}
+
+double readCell(const char *text, const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, int64_t line,
+                int64_t column) {
   char *end;
-  if (isMissing(text)) {
+  bool isName = false;
+  for (const char *name : field.names)
+    isName |= strcmp(text, name) == 0;
+  if (!isName && isMissing(text) && (spec.hasMissing || !field.names.size)) {
     if (!spec.hasMissing)
       fail(kData, "%s: line %lld, column %lld: `%s` is no number; `missing = ..` of csv(..) says what such cells count as",
            file.path.text, (long long)line, (long long)column + 1, text);
     return spec.missing;
   }
+  if (field.names.size)
+    return ofName(text, field, file, line, column);
+  if (field.elem == Elem::Bool && (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0))
+    return strcasecmp(text, "true") == 0;
   double value = strtod(text, &end);
   bool any = end != text;
   while (*end == ' ')
@@ -188,13 +205,19 @@ double readCell(const char *text, const DatasetSpec &spec, const FieldFile &file
   return value;
 }
 
+// Whether a row is one of those held out: a draw of its own for each, whatever else is in the file.
+bool isHeld(const DatasetSpec &spec, uint64_t key, int64_t row) {
+  return double(mix64(key + uint64_t(row) * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-53 < spec.holdOut;
+}
+
 // Writes the rows behind the head of `into`; returns how many.
 int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, const Columns &columns,
                     AtomicFile &into) {
   static double buffer[4096];
   CsvReader reader(file, spec.separator[0]);
   double *row = allocateArray<double>(columns.count);
-  int64_t rows = 0, used = 0;
+  int64_t rows = 0, used = 0, inFile = 0;
+  uint64_t key = streamKey(uint64_t(spec.holdSeed), "hold_out");
   auto flush = [&] {
     if (!writeAll(into.fd, buffer, size_t(used) * 8))
       fail(kResources, "cannot write %s: %s", into.temporary.text, strerror(errno));
@@ -205,6 +228,7 @@ int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const Field
       continue;
   for (;;) {
     int64_t line = reader.line, column = 0;
+    bool ours = isHeld(spec, key, inFile) == spec.held;
     CsvReader::End end;
     do {
       end = reader.next();
@@ -212,9 +236,9 @@ int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const Field
         break;
       if (end != CsvReader::Cell && column == 0 && columns.columns > 1 && !reader.text[0])
         break; // an empty line
-      for (int64_t v = column < columns.columns ? columns.first[column] : -1; v >= 0; v = columns.values[v].next) {
+      for (int64_t v = ours && column < columns.columns ? columns.first[column] : -1; v >= 0; v = columns.values[v].next) {
         char where[64];
-        row[v] = readCell(reader.text, spec, file, line, column);
+        row[v] = readCell(reader.text, spec, field, file, line, column);
         snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
         bool whole = row[v] >= -0x1p53 && row[v] <= 0x1p53 && double(int64_t(row[v])) == row[v];
         checkNumber(file, field, {whole ? int64_t(row[v]) : 0, row[v], whole}, where);
@@ -229,6 +253,9 @@ int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const Field
     if (column != columns.columns)
       fail(kData, "%s: line %lld has %lld cells, expected %lld", file.path.text, (long long)line, (long long)column,
            (long long)columns.columns);
+    ++inFile;
+    if (!ours)
+      continue;
     for (int64_t v = 0; v < columns.count; ++v) {
       if (used == int64_t(sizeof buffer / 8))
         flush();
@@ -260,51 +287,35 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   char missing[40];
   if (spec.hasMissing)
     asked.add(" missing %s", exact(missing, spec.missing, false));
+  if (spec.holdOut > 0)
+    asked.add(" hold %s %lld %d", exact(missing, spec.holdOut, false), (long long)spec.holdSeed, spec.held);
   uint64_t hash = hashText(asked.data);
-  for (const char *from : field.from)
-    hash = hash * 31 + hashText(from);
-  struct stat status;
-  char name[256], head[kHeadSize + 1], wanted[kHeadSize + 1];
-  if (fstat(file.fd, &status) != 0 || !makeFolders(out))
-    fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
-  snprintf(wanted, sizeof wanted, "csv %016llx %lld %lld.%09ld %016llx", (unsigned long long)hash,
-           (long long)status.st_size, (long long)status.st_ctim.tv_sec, long(status.st_ctim.tv_nsec),
-           (unsigned long long)hashText(file.path.text));
-  for (size_t i = strlen(wanted); i < sizeof wanted; ++i)
-    wanted[i] = i + 2 == sizeof wanted ? '\n' : i + 1 == sizeof wanted ? 0 : ' ';
-  snprintf(name, sizeof name, "%.100s.%.100s.csv-values", spec.name, field.name);
-  Path path;
-  joinPath(path, out, name);
-  const char *why;
-  int64_t size;
-  int fd = openToRead(path.text, size, why);
-  head[kHeadSize] = 0;
-  if (fd < 0 || !readAt(fd, head, kHeadSize, 0) || strcmp(head, wanted) != 0) {
-    if (fd >= 0)
-      close(fd);
+  for (const char *text : field.from)
+    hash = hash * 31 + hashText(text);
+  for (const char *text : field.names)
+    hash = hash * 37 + hashText(text);
+  KeptFile kept;
+  findKept(kept, out, spec.name, field.name, "csv-values", hash, file);
+  if (kept.fd < 0) {
     AtomicFile into;
     findColumns(columns, spec, field, file);
-    if (!beginFile(into, path.text) || !writeAll(into.fd, wanted, kHeadSize))
-      fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
+    beginKept(kept, into);
     if (convertRows(spec, field, file, columns, into) == 0) {
       abandonFile(into);
-      fail(kData, "%s: there is no example in it", file.path.text);
+      fail(kData, "%s: there is no example in it%s", file.path.text,
+           spec.holdOut > 0 ? spec.held ? " that is held out" : " that is not held out" : "");
     }
-    if (!commitFile(into))
-      fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
-    fd = openToRead(path.text, size, why);
+    endKept(kept, into);
   }
-  if (fd < 0)
-    fail(kResources, "cannot read %s: %s", path.text, why);
   close(file.fd);
   FieldFile &values = dataset.fields[number];
-  values.fd = fd;
-  values.path = path;
-  values.size = values.dataEnd = size;
-  values.dataOffset = kHeadSize;
+  values.fd = kept.fd;
+  values.path = kept.path;
+  values.size = values.dataEnd = kept.size;
+  values.dataOffset = kKeptHead;
   values.count = columns.count;
   values.exampleStep = 8 * values.count;
-  values.examples = (size - kHeadSize) / values.exampleStep;
+  values.examples = (kept.size - kKeptHead) / values.exampleStep;
   values.raw = RawType::F64;
 }
 

@@ -79,8 +79,18 @@ template <typename Read> void convertTo(Elem elem, double scale, int64_t count, 
 
 } // namespace
 
-void convertValues(const FieldFile &file, const FieldSpec &field, const char *raw, int64_t count, Elem elem,
+void convertValues(const FieldFile &file, const FieldSpec &field, const char *raw, int64_t first, int64_t count, Elem elem,
                    char *into) {
+  if (file.mean) {
+    for (int64_t i = 0; i < count; ++i) {
+      double value = (decode(file.raw, raw + 8 * i, false).real - file.mean[first + i]) / file.deviation[first + i];
+      if (elem == Elem::F64)
+        reinterpret_cast<double *>(into)[i] = value;
+      else
+        reinterpret_cast<float *>(into)[i] = float(value);
+    }
+    return;
+  }
   if (file.raw == RawType::U8) { // the common case, worth its own loop
     convertTo(elem, field.scale, count, into, [&](int64_t i) {
       int64_t value = static_cast<unsigned char>(raw[i]);

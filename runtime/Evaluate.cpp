@@ -42,15 +42,19 @@ static double valueAt(const EntryValue &value, int64_t i) {
   return 0;
 }
 
+void readMetrics(const Entry &eval, double *values) {
+  for (const EntryValue &scalar : eval.scalars)
+    for (int64_t i = 0; i < scalar.shape.count(); ++i)
+      *values++ = valueAt(scalar, i);
+}
+
 void evaluate(int dataset, int64_t batches, double *values) {
   const Entry *eval = run.meta.entry("eval");
   if (!eval || !cinch_eval)
     failInternal("the program has no evaluation");
   int64_t microbatches = beginReading(*eval, dataset, batches);
   callWorkers(EntryCall::Eval, microbatches);
-  for (const EntryValue &scalar : eval->scalars)
-    for (int64_t i = 0; i < scalar.shape.count(); ++i)
-      *values++ = valueAt(scalar, i);
+  readMetrics(*eval, values);
 }
 
 // --on, else the data set that training evaluates, else the one it trains on.
@@ -72,7 +76,7 @@ static int chosenDataset() {
 }
 
 // --data-file: that file in the place of the one that `entry` reads of the data set, which is called as the file is.
-static void takeDataFile(int dataset, const Entry &entry) {
+void takeDataFile(int dataset, const Entry &entry) {
   const char *file = run.options.dataFile;
   if (!file)
     return;
@@ -98,6 +102,8 @@ static void takeDataFile(int dataset, const Entry &entry) {
     fail(kUsage, "--data-file %s: it is not the name of a file", file);
   spec.files[read] = file;
   spec.folder = ""; // from where we are
+  spec.holdOut = 0; // all of its rows
+  spec.held = false;
   spec.name = copyText(base, length);
 }
 
@@ -210,6 +216,11 @@ void writeResults(const Entry &entry, int64_t index) {
   for (int64_t i = 0; i < entry.results.size && rows > 0; ++i) {
     const EntryValue &result = entry.results[i];
     int64_t rowBytes = result.shape.count() * bytesOf(result.elem);
+    if (run.givenResults) {
+      if (run.givenResults[i])
+        memcpy(static_cast<char *>(run.givenResults[i]) + first * rowBytes, arenaAt(result.offset), size_t(rows * rowBytes));
+      continue;
+    }
     if (!writeAll(resultFiles[i].fd, arenaAt(result.offset), size_t(rows * rowBytes)))
       resultFailed(resultFiles[i]);
   }

@@ -15,7 +15,7 @@
 namespace cinch::rt {
 
 constexpr int kColumnsMax = 64;
-static const char *names[kColumnsMax] = {"loss", "lr", "norm", "examples_per_second", "seconds"};
+static const char *names[kColumnsMax] = {"loss", "mean_loss", "lr", "norm", "examples_per_second", "seconds"};
 static double values[kColumnsMax];
 static bool present[kColumnsMax];
 static int columns = kFirstMetric;
@@ -130,7 +130,7 @@ void setColumn(int column, double value) {
 }
 
 static bool isSingle(int column, bool single) {
-  return single && (column == kLoss || column == kNorm || column >= kFirstMetric);
+  return single && (column == kLoss || column == kMeanLoss || column == kNorm || column >= kFirstMetric);
 }
 
 void writeRow(int64_t step, unsigned sinks, bool single) {

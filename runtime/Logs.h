@@ -9,7 +9,7 @@ namespace cinch::rt {
 enum Sink : unsigned { kCsv = 1, kJsonl = 2, kTensorBoard = 4 };
 
 // Columns: the fixed ones, then whatever is added before the logs are opened.
-enum Column { kLoss, kLearningRate, kNorm, kSpeed, kSeconds, kFirstMetric };
+enum Column { kLoss, kMeanLoss, kLearningRate, kNorm, kSpeed, kSeconds, kFirstMetric };
 int addColumn(const char *name);
 
 // Opens the files of these sinks. Rows of steps beyond `lastStep` are cut off (a resumed run writes them anew).

@@ -1,131 +1,9 @@
-// Main.cpp: the entry of a trained binary, and what all commands need first.
-#include "runtime/Channels.h"
-#include "runtime/Checkpoint.h"
-#include "runtime/InitFile.h"
+// Main.cpp: the entry of a trained binary. A library (Library.cpp) has none.
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-namespace cinch::rt {
-
-Run run;
-
-static const FieldSpec *fieldNamed(const DatasetSpec &spec, const char *name) {
-  for (const FieldSpec &field : spec.fields)
-    if (strcmp(field.name, name) == 0)
-      return &field;
-  return nullptr;
-}
-
-static bool sameType(const FieldSpec &a, const FieldSpec &b) {
-  bool same = a.elem == b.elem && a.shape.rank == b.shape.rank && a.hasBelow == b.hasBelow && a.below == b.below &&
-              a.hasExcept == b.hasExcept && a.except == b.except;
-  for (int i = 0; same && i < a.shape.rank; ++i)
-    same = a.shape.dims[i] == b.shape.dims[i];
-  return same;
-}
-
-static void addType(Text &text, const FieldSpec &field) {
-  text.add("%s%s", nameOf(field.elem), describe(field.shape).text);
-  if (field.hasBelow)
-    text.add(" below %lld", (long long)field.below);
-  if (field.hasExcept)
-    text.add(" except %lld", (long long)field.except);
-}
-
-// The first field of `entry` that the data set lacks or has with another type; null: it serves.
-static const EntryField *lacking(const DatasetSpec &spec, const Entry &entry) {
-  const DatasetSpec &trained = run.meta.datasets[run.meta.trainDataset];
-  for (const EntryField &field : entry.fields) {
-    const FieldSpec *found = fieldNamed(spec, trained.fields[field.index].name);
-    if (!found || !sameType(*found, trained.fields[field.index]))
-      return &field;
-  }
-  return nullptr;
-}
-
-[[noreturn]] static void refuseData(const DatasetSpec &spec, const Entry &entry, const EntryField &missing) {
-  const FieldSpec &wanted = run.meta.datasets[run.meta.trainDataset].fields[missing.index];
-  const FieldSpec *found = fieldNamed(spec, wanted.name);
-  Text needs, type, other, serving;
-  for (const char *name : missing.neededBy)
-    needs.add("%s%s", needs.size ? ", " : " for ", name);
-  for (const DatasetSpec &candidate : run.meta.datasets)
-    if (!lacking(candidate, entry))
-      serving.add("%s%s", serving.size ? ", " : "", candidate.name);
-  addType(type, wanted);
-  if (found)
-    addType(other, *found);
-  if (found)
-    fail(kData, "field `%s` of data `%s` is %s, but %s needs %s%s; declare it so, or name another data set with --on: %s",
-         wanted.name, spec.name, other.data, entry.name, type.data, needs.data, serving.data);
-  fail(kData, "data `%s` has no field `%s`, which %s needs%s; declare it, or name another data set with --on: %s",
-       spec.name, wanted.name, entry.name, needs.data, serving.data);
-}
-
-const Dataset &openData(int index, const Entry *entry) {
-  if (index < 0 || index >= run.meta.datasets.size)
-    failInternal("there is no data set %d", index);
-  if (!run.datasets)
-    run.datasets = allocateArray<Dataset>(run.meta.datasets.size);
-  Dataset &dataset = run.datasets[index];
-  const DatasetSpec &spec = run.meta.datasets[index];
-  if (!dataset.spec)
-    beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset]);
-  if (!entry || entry->fields.size == 0) // what reads nothing still counts the examples
-    for (int64_t i = 0; i < spec.fields.size; ++i)
-      openField(dataset, int(i), run.options.data, run.options.out);
-  else if (const EntryField *missing = lacking(spec, *entry))
-    refuseData(spec, *entry, *missing);
-  else
-    for (const EntryField &field : entry->fields)
-      openField(dataset, dataset.fieldOf[field.index], run.options.data, run.options.out);
-  return dataset;
-}
-
-void prepareArena(bool touch) {
-  startWorkers(-1, run.options.threads, touch);
-  prepareChannels();
-  storeValues();
-  setWord(kHorizon, run.horizon);
-}
-
-void loadParameters() {
-  prepareCheckpoints();
-  Path path;
-  joinPath(path, run.options.out, "final.safetensors");
-  const char *name = run.options.init ? run.options.init : path.text;
-  if (run.options.init || run.options.names) {
-    loadInitFile();
-  } else if (exists(path.text)) {
-    loadParameterFile(name);
-  } else if (!loadNewestParameters(name)) {
-    fail(kData, "no parameters: neither %s nor a checkpoint is there; train first, or name a file with --init",
-         path.text);
-  }
-  if (!run.options.quiet && run.options.command != Options::Generate)
-    say("parameters from %s", name);
-}
-
-void prepareOut() {
-  if (!makeFolders(run.options.out))
-    fail(kResources, "cannot make the folder %s: %s", run.options.out, strerror(errno));
-  Path lock;
-  joinPath(lock, run.options.out, ".lock");
-  int fd = open(lock.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666); // held until the process ends
-  if (fd < 0)
-    fail(kResources, "cannot write to %s: %s", run.options.out, strerror(errno));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    fail(kResources, "another run is writing to %s; choose another folder with --out", run.options.out);
-}
-
-} // namespace cinch::rt
 
 using namespace cinch::rt;
 
@@ -135,14 +13,21 @@ int main(int argc, char **argv) {
   signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is a failed write, not the end
   readMeta(run.meta, cinch_meta);
   readOptions(run.options, run.meta, argc, argv);
+  run.number = run.options.rank;
   applySettings();
+  prepareNormals(run.meta);
   run.horizon = run.meta.steps;
+  if (run.options.transport != Transport::Threads && run.options.command != Options::Info)
+    joinPeers();
   switch (run.options.command) {
   case Options::Train: train(); break;
   case Options::Eval: evalCommand(); break;
   case Options::Predict: predictCommand(); break;
   case Options::Generate: generateCommand(); break;
-  case Options::Info: infoCommand(); break;
+  case Options::Info:
+    if (run.number == 0) // of several processes one says it
+      infoCommand();
+    break;
   }
-  return kDone;
+  leave(kDone);
 }

@@ -97,6 +97,8 @@ void readField(JsonReader &json, FieldSpec &field) {
     object.read("shape", field.shape);
     object.read("scale", field.scale);
     object.read("from", field.from);
+    object.read("names", field.names);
+    object.read("normalize", field.normalize);
     if (object.is("below"))
       field.hasBelow = json.readInteger(field.below);
     if (object.is("except"))
@@ -118,6 +120,10 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
     object.read("separator", dataset.separator);
     if (object.is("missing"))
       dataset.hasMissing = json.readNumber(dataset.missing);
+    if (object.is("hold_out"))
+      json.readNumber(dataset.holdOut);
+    object.read("hold_seed", dataset.holdSeed);
+    object.read("held", dataset.held);
     object.read("shuffle", dataset.shuffle);
     object.readEach("fields", dataset.fields, readField);
   }
@@ -182,6 +188,7 @@ void readEvery(JsonReader &json, Every &every) {
     object.read("batches", every.batches);
     object.read("dir", every.dir);
     object.read("keep", every.keep);
+    object.read("patience", every.patience);
     object.read("best", every.best);
     object.read("best_is_max", every.bestIsMax);
     object.read("csv", every.csv);

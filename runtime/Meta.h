@@ -52,6 +52,8 @@ struct FieldSpec {
   List<const char *> from; // npz, safetensors: the array; csv: one column a value
   bool hasBelow = false, hasExcept = false;
   int64_t below = 0, except = 0;
+  List<const char *> names; // csv: what stands in a cell for 0, 1, ..
+  bool normalize = false;
 };
 
 struct DatasetSpec {
@@ -63,6 +65,9 @@ struct DatasetSpec {
   double missing = 0; // csv: what a cell without a number counts as
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
+  double holdOut = 0; // csv: so many of the rows are held out, drawn with holdSeed; held: this set has those
+  int64_t holdSeed = 0;
+  bool held = false;
   bool shuffle = true;
   List<FieldSpec> fields;
 };
@@ -96,7 +101,7 @@ struct Every {
   enum Kind { Eval, Checkpoint, Log } kind = Log;
   int64_t steps = 0; // 0: every epoch
   int dataset = -1;
-  int64_t batches = 0, keep = 0;
+  int64_t batches = 0, keep = 0, patience = 0; // patience 0: it stops nothing
   const char *dir = "", *best = "";
   bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false;
 };

@@ -65,7 +65,7 @@ void drawBar() {
   showBar(bar);
 }
 
-void printLine(double speed) {
+void printLine(double mean, double speed) {
   if (run.options.quiet)
     return;
   bool single = !run.meta.f64;
@@ -76,6 +76,7 @@ void printLine(double speed) {
     line.add("  lr %s", exact(number, run.learningRate, true));
   if (run.meta.normAt >= 0)
     line.add("  norm %s", exact(number, run.norm, single));
+  line.add("  mean %s", exact(number, mean, true));
   line.add("  %.0f examples/s", speed);
   line.add("  %s left", humanTime(number, secondsLeft()));
   line.add("  peak %s", humanBytes(number, peakMemory()));

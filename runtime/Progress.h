@@ -10,7 +10,7 @@ double secondsSoFar();
 // Examples a second since the last call, and the call's mark is set.
 double speedSinceMark();
 void drawBar();               // at most ten times a second
-void printLine(double speed); // the step just done
+void printLine(double mean, double speed); // the step just done
 
 } // namespace cinch::rt
 #endif

@@ -22,12 +22,16 @@ enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirst
 struct Run {
   Meta meta;
   Options options;
+  int64_t number = 0; // of this process's worker, if every worker has a process
+  int64_t transportBytes = 0; // that an MPI library took
   Dataset *datasets = nullptr;
 
   // What cinch_fill reads from.
   enum Mode { Training, Reading, Generating } mode = Training;
   const Dataset *source = nullptr;
   int64_t examples = 0;            // Reading: so many, then rows that do not count
+  const void *const *given = nullptr;   // of a library: the values of each field, in the place of `source`
+  void *const *givenResults = nullptr;  // and where results go
   const int32_t *window = nullptr; // Generating: the text so far
 
   // Training.
@@ -35,6 +39,8 @@ struct Run {
   int64_t step = 0, total = 0, horizon = 0;
   bool pending = false;                        // what is due after `step` is not done yet
   double loss = 0, norm = 0, learningRate = 0; // of the step done last; learningRate NaN: the program has none
+  double lossSum = 0;                          // since the last line of the logs, over
+  int64_t lossCount = 0;                       // so many steps
   bool gateFailed = false;
 };
 extern Run run;
@@ -42,10 +48,14 @@ extern Run run;
 // Opens what `entry` reads of a data set (null: all of it), unless it is open, and checks its values. Leaves with kData
 // if the data set lacks some of it, or something is wrong with the files.
 const Dataset &openData(int index, const Entry *entry);
+// The same for what this process reads itself.
+const Dataset &openFields(int index, const Entry *entry);
 // Allocates the arena, starts the pool.
 void prepareArena(bool touch);
 // Brings parameters in for eval, predict and generate: --init, else the final ones, else the newest checkpoint.
 void loadParameters();
+// With one process a worker: finds the others; only worker 0 returns.
+void joinPeers();
 // Lays claim to the folder for results: exists, can be written, no other run writes there.
 void prepareOut();
 
@@ -54,13 +64,16 @@ double learningRate();
 
 // A request to stop (SIGINT, SIGTERM).
 void catchSignals();
+void ignoreSignals(); // worker 0 decides for all
 bool stopRequested();
 // Saves what was reached and leaves with 75.
 [[noreturn]] void saveAndLeave();
 
 // Numbers of `eval` over one data set: one array over all scalars of the entry, in order.
+void readMetrics(const Entry &eval, double *values);
 void evaluate(int dataset, int64_t batches, double *values);
 int64_t evalValueCount();
+void takeDataFile(int dataset, const Entry &); // of --data-file
 
 void train();
 void evalCommand();

@@ -15,8 +15,10 @@ struct Tensor {
   const char *name = "";
   Elem elem = Elem::F32;
   const Shape *shape = nullptr;
-  char *data = nullptr;
+  char *data = nullptr;    // null: it lies in another process,
+  int64_t offset = 0;      // there in the whole arena
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
+  bool optional = false;               // a file need not have it: then it stays what it is
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
   // Filled in by TensorFile::open: what it is called in the file, and where its values lie in it.
   const char *nameInFile = "";
@@ -46,7 +48,7 @@ struct TensorFileInfo {
   char program[256] = "", hash[32] = "", best[256] = "";
   int64_t step = -1;
   bool pending = false; // what was due after that step (evaluation, log) was not done yet; it needs
-  double last[3] = {};  // the loss, gradient norm and learning rate of that step
+  double last[5] = {};  // the loss, gradient norm and learning rate of that step; sum and number of the losses since the last line
   List<DataMark> data;  // when reading: the fields that are looked for
   List<Note> notes;     // when reading: the keys that are looked for
 };
@@ -67,6 +69,9 @@ struct Taking {
   bool partial = false;           // others may be there and may be missing; one at least is there
 };
 
+// Brings `count` values of a tensor, as they are in a file, from value `first` on to their places, converted.
+void storeFromFile(Tensor &, int64_t first, int64_t count, const char *values);
+
 class TensorFile {
 public:
   ~TensorFile();
@@ -85,7 +90,7 @@ private:
   bool readHeader(TensorList &wanted, const Taking &, Problem &);
   bool readTensor(class JsonReader &, TensorList &wanted, const Taking &, Problem &);
   uint64_t slotOf(const TensorList &, const char *nameInFile) const;
-  bool loadTensor(Tensor &);
+  bool loadTensor(TensorList &, int64_t number);
   bool readInfo(class JsonReader &);
   int fd = -1;
   int64_t size = 0, headerSize = 0, covered = 0;

@@ -3,7 +3,9 @@
 #include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
+#include "runtime/Normalize.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Progress.h"
 #include "runtime/Run.h"
 #include "runtime/Times.h"
@@ -61,6 +63,8 @@ void findStart() {
   }
   setEarlierRunAside();
   initialize(run.meta);
+  if (peers)
+    peers->initialize();
   loadInitFile();
 }
 
@@ -120,40 +124,73 @@ void evaluateNow(int dataset, int64_t batches) {
     say("%s", line.data);
 }
 
+// A metric of the last evaluation of a data set; null: no metric is called so.
+const double *metricOf(int dataset, const char *name) {
+  int64_t at = 0;
+  for (const EntryValue &scalar : run.meta.entry("eval")->scalars) {
+    if (strcmp(scalar.name, name) == 0)
+      return valuesOf(dataset) + at;
+    at += scalar.shape.count();
+  }
+  return nullptr;
+}
+
 // What `best` of a checkpoint goes by: the metric over the data set that training evaluates, now; NaN if there is none.
 double bestValue(const Every &rule) {
-  const Entry *eval = run.meta.entry("eval");
   for (const Every &every : run.meta.every) {
-    if (every.kind != Every::Eval || !eval)
+    if (every.kind != Every::Eval || !run.meta.entry("eval"))
       continue;
     evaluateNow(every.dataset, every.batches);
-    int64_t at = 0;
-    for (const EntryValue &scalar : eval->scalars) {
-      if (strcmp(scalar.name, rule.best) == 0)
-        return valuesOf(every.dataset)[at];
-      at += scalar.shape.count();
-    }
+    if (const double *value = metricOf(every.dataset, rule.best))
+      return *value;
   }
   return strcmp(rule.best, "loss") == 0 ? run.loss : __builtin_nan("");
+}
+
+// For `patience`: behind all evaluations of this step, so that a run that is stopped in one of them counts them once.
+void countEvaluations() {
+  for (int64_t i = 0; i < run.meta.every.size; ++i) {
+    const Every &every = run.meta.every[i];
+    if (every.kind == Every::Eval && every.patience && run.meta.entry("eval") && isDue(every.steps))
+      if (const double *value = metricOf(every.dataset, every.best))
+        countEvaluation(int(i), *value);
+  }
+}
+
+// Whether a rule's patience is at its end; says so.
+bool stopsEarly() {
+  int rule = ruleOutOfPatience();
+  if (rule < 0 || run.step >= run.total)
+    return false;
+  const Every &every = run.meta.every[rule];
+  say("step %lld: the last %lld evaluations of %s brought no better %s: training stops early", (long long)run.step,
+      (long long)every.patience, run.meta.datasets[every.dataset].name, every.best);
+  return true;
 }
 
 // Evaluation first, then the row of the logs, then the checkpoint: a resumed run finds what was written before it.
 void doWhatIsDue() {
   const Meta &meta = run.meta;
   bool line = plainEvery && (run.step % plainEvery == 0 || run.step == 1 || run.step == run.total);
+  bool endsMean = line; // a line that is there because --steps stops here does not: the mean goes on in the resumed run
   unsigned sinks = 0;
   run.pending = true;
   memset(evaluatedNow, 0, size_t(meta.datasets.size));
   for (const Every &every : meta.every)
     if (every.kind == Every::Log && (isDue(every.steps) || run.step == run.total)) {
       line = true;
+      endsMean |= isDue(every.steps);
       sinks |= sinksOf(every);
     }
   if (plainEvery && line)
     sinks |= sinksOf(Every());
   if (line) {
     double speed = speedSinceMark();
+    double mean = run.lossCount ? run.lossSum / double(run.lossCount) : run.loss;
+    if (endsMean)
+      run.lossSum = 0, run.lossCount = 0;
     setColumn(kLoss, run.loss);
+    setColumn(kMeanLoss, mean);
     if (run.learningRate == run.learningRate)
       setColumn(kLearningRate, run.learningRate);
     if (meta.normAt >= 0)
@@ -161,7 +198,7 @@ void doWhatIsDue() {
     setColumn(kSpeed, speed);
     setColumn(kSeconds, secondsSoFar());
     if (!onTerminal())
-      printLine(speed);
+      printLine(mean, speed);
   }
   for (const Every &every : meta.every)
     if (every.kind == Every::Eval && meta.entry("eval") && isDue(every.steps)) {
@@ -171,6 +208,7 @@ void doWhatIsDue() {
   for (const Every &every : meta.every)
     if (every.kind == Every::Checkpoint && every.best[0] && isDue(every.steps))
       (void)bestValue(every); // before the row: it may evaluate
+  countEvaluations();
   if (sinks)
     writeRow(run.step, sinks, !meta.f64);
   run.pending = false;
@@ -195,18 +233,31 @@ void sayStart() {
         (long long)run.step, (long long)run.total, who.data, humanBytes(arena, meta.arenaBytes));
 }
 
-void sayEnd() {
+// The budget is a worker's: a process of all workers may hold that of each.
+void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt, int64_t transportBytes) {
   const Meta &meta = run.meta;
   char human[40], budget[40];
-  int64_t peak = peakMemory();
+  const int64_t allowed = meta.budget * workersInIt;
   Text line;
-  line.add("peak memory %lld bytes (%s), arena %lld, allowance %lld", (long long)peak, humanBytes(human, peak),
-           (long long)meta.arenaBytes, (long long)meta.allowance);
-  if (meta.budget)
-    line.add(", budget %lld (%s)", (long long)meta.budget, humanBytes(budget, meta.budget));
+  line.add("%speak memory %lld bytes (%s), arena %lld, allowance %lld", whose, (long long)peak, humanBytes(human, peak),
+           (long long)arena, (long long)(meta.allowance * workersInIt));
+  if (allowed)
+    line.add(", budget %lld (%s)", (long long)allowed, humanBytes(budget, allowed));
+  if (transportBytes)
+    line.add(", beside it %lld of the MPI library", (long long)transportBytes);
   say("%s", line.data);
-  if (meta.budget && peak > meta.budget)
+  if (allowed && peak - transportBytes > allowed)
     warn("the peak of memory was above the budget");
+}
+
+void sayEnd() {
+  sayPeak("", peakMemory(), peers ? workers[0].bytes : run.meta.arenaBytes, peers ? 1 : programWorkers(), run.transportBytes);
+  for (int64_t i = 1; peers && i < programWorkers(); ++i) {
+    Text whose;
+    whose.add("worker %lld: ", (long long)i);
+    int64_t transportBytes = 0, peak = peers->peakMemory(i, transportBytes);
+    sayPeak(whose.data, peak, run.meta.workers[i].bytes, 1, transportBytes);
+  }
 }
 
 } // namespace
@@ -215,7 +266,9 @@ void train() {
   if (!cinch_train_step)
     failInternal("the program has no training step");
   prepareOut();
-  openData(run.meta.trainDataset, nullptr);
+  findNormals(openData(run.meta.trainDataset, nullptr));
+  if (peers)
+    peers->findNormals();
   for (const Every &every : run.meta.every)
     if (every.kind == Every::Eval)
       openData(every.dataset, nullptr);
@@ -236,7 +289,7 @@ void train() {
     say("step %lld of %lld is reached already: there is nothing to do", (long long)run.step, (long long)run.total);
   if (run.pending && run.step <= run.total)
     doWhatIsDue();
-  while (run.step < run.total) {
+  while (run.step < run.total && !stopsEarly()) {
     run.mode = Run::Training;
     run.source = &run.datasets[run.meta.trainDataset];
     setWord(kStep, run.step);
@@ -246,6 +299,8 @@ void train() {
       reportFailedGate();
     run.learningRate = learningRate();
     ++run.step;
+    run.lossSum += run.loss;
+    ++run.lossCount;
     worked = true;
     doWhatIsDue();
     drawBar();

@@ -31,7 +31,7 @@ Formation::Formation(func::FuncOp function, Sweeps given) : function(function), 
 
 bool Formation::accumulates(Value value) const {
   Operation *op = value.getDefiningOp();
-  return op && isa<nn::ReduceOp, nn::ContractOp, nn::ScatterAddOp, nn::AttendGradOp>(op) && batchAxisOf(value) < 0 &&
+  return op && isa<nn::ReduceOp, nn::ContractOp, nn::ConvOp, nn::ScatterAddOp, nn::AttendGradOp>(op) && batchAxisOf(value) < 0 &&
          nn::touchesBatch(op);
 }
 
@@ -159,7 +159,10 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
     llvm::SetVector<Value> reads;
     llvm::DenseMap<Value, int> number;
     auto bufferOf = [&](Value value) {
-      if (llvm::is_contained(stores, value) || !inMemory(value))
+      // What updates a parameter or a state is written behind the gate. A kernel before the gate that needs it (the products of
+      // muon read the new momentum) computes it again from the old one.
+      bool behindGate = home.count(value) && !home.count(stores.front());
+      if (llvm::is_contained(stores, value) || !inMemory(value) || behindGate)
         return -1;
       reads.insert(value);
       return number.try_emplace(value, int(number.size())).first->second;
@@ -360,6 +363,14 @@ bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, 
     kernels::AttendSpec spec;
     return attendSpec(attend, bufferOf, spec, blocker, &group.ops, extent);
   }
+  if (auto conv = dyn_cast<nn::ConvOp>(op)) {
+    kernels::ConvSpec spec;
+    return convSpec(conv, bufferOf, false, spec, blocker, &group.ops, extent);
+  }
+  if (isPool(op)) {
+    kernels::PoolSpec spec;
+    return poolSpec(op, bufferOf, spec, blocker, &group.ops, extent);
+  }
   kernels::AttendGradSpec spec;
   return attendGradSpec(cast<nn::AttendGradOp>(op), bufferOf, spec, blocker, &group.ops, extent);
 }
@@ -484,6 +495,10 @@ LogicalResult Formation::form() {
       good = placeOwn(op, KernelGroup::Attend);
     else if (isa<nn::AttendGradOp>(op))
       good = placeOwn(op, KernelGroup::AttendGrad);
+    else if (isa<nn::ConvOp>(op))
+      good = placeOwn(op, KernelGroup::Conv);
+    else if (isPool(op))
+      good = placeOwn(op, KernelGroup::Pool);
     else if (isa<nn::ScanOp>(op))
       good = placeOwn(op, KernelGroup::Scan);
     else

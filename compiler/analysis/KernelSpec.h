@@ -19,7 +19,7 @@ namespace cinch::analysis {
 
 // The kinds of kernels. Those before Scan come in the order of the alternatives of KernelSpec::work; a Scan is a loop over kernels of its
 // own and has no spec (ScanProblem.h). Each is described once, in KernelSpec.cpp.
-enum class KernelKind { Loop, Product, Attention, AttentionGrad, Scan };
+enum class KernelKind { Loop, Product, Attention, AttentionGrad, Convolution, Pool, Scan };
 
 struct KernelTraits {
   solve::Kernel::Work work;      // whose rate of the machine counts
@@ -35,7 +35,9 @@ KernelKind kindOf(plan::KernelOp);
 nn::ScanOp scanOf(plan::KernelOp);
 
 struct KernelSpec {
-  std::variant<kernels::LoopSpec, kernels::ContractSpec, kernels::AttendSpec, kernels::AttendGradSpec> work;
+  std::variant<kernels::LoopSpec, kernels::ContractSpec, kernels::AttendSpec, kernels::AttendGradSpec, kernels::ConvSpec,
+               kernels::PoolSpec>
+      work;
   // Buffers of the spec, as numbers of the kernel's inputs and, behind them, its outputs.
   llvm::SmallVector<int> buffers;
   // Keys of its draws. They are words of the launch, so that kernels which differ in nothing else share their code.

@@ -225,9 +225,9 @@ struct ConstItem : Item {
 };
 
 struct FieldModifier {
-  enum Kind { Scale, From } kind = Scale;
+  enum Kind { Scale, From, Names, Normalize } kind = Scale;
   ExprPtr scale;            // Scale
-  std::vector<Arg> from;    // From: one argument that is a String, or what stands in the parentheses
+  std::vector<Arg> list;    // From, Names: one argument that is a String, or what stands in the parentheses
   Span span;
 };
 struct Field {

@@ -13,7 +13,7 @@ static const std::vector<std::string> sourceNames = {"idx", "npy", "npz", "csv",
 static std::vector<std::string> optionsOf(Dataset::Source source) {
   switch (source) {
   case Dataset::Csv:
-    return {"shuffle", "header", "separator", "missing"};
+    return {"shuffle", "header", "separator", "missing", "hold_out", "hold_seed", "held"};
   case Dataset::Text:
     return {"shuffle", "window", "stride"};
   case Dataset::Tokens:
@@ -21,6 +21,43 @@ static std::vector<std::string> optionsOf(Dataset::Source source) {
   default:
     return {"shuffle"};
   }
+}
+
+// `names (..)` and `normalize` of a field of a table.
+void Elaborator::readTableWord(const FieldModifier &modifier, const Dataset &data, cinch::Field &field, Frame &frame) {
+  bool normalizes = modifier.kind == FieldModifier::Normalize;
+  if (data.source != Dataset::Csv) {
+    report(Code::E0601, modifier.span, std::string(normalizes ? "`normalize`" : "`names`") + " is for csv", frame)
+        .help(normalizes ? "in other files: subtract the mean and divide by the deviation in the model" : "");
+    return;
+  }
+  if (normalizes) {
+    if (field.type.dtype != DType::F32)
+      report(Code::E0601, modifier.span, "`normalize` is for f32 fields", frame);
+    field.normalize = true;
+    return;
+  }
+  if (field.type.dtype != DType::I32) {
+    report(Code::E0601, modifier.span, "`names` is for i32 fields: the first name is 0, the next one 1, ..", frame);
+    return;
+  }
+  std::set<std::string> seen;
+  for (const Arg &arg : modifier.list) {
+    if (arg.value->kind != ExprKind::String || arg.name)
+      report(Code::E0601, arg.span, "`names` takes strings, but this is `" + textOf(arg.span) + "`", frame);
+    else if (!seen.insert(arg.value->text).second)
+      report(Code::E0603, arg.span, "the name \"" + arg.value->text + "\" is given twice", frame);
+    else
+      field.names.push_back(arg.value->text);
+  }
+  int64_t count = int64_t(field.names.size());
+  if (field.hasBelow && field.below != count)
+    report(Code::E0601, modifier.span,
+           std::to_string(count) + " names are values below " + std::to_string(count) + ", but the field is declared below " +
+               std::to_string(field.below),
+           frame);
+  field.hasBelow = true;
+  field.below = count;
 }
 
 void Elaborator::checkData(const DataItem &item) {
@@ -112,6 +149,13 @@ void Elaborator::checkData(const DataItem &item) {
         data.hasMissing = true;
         data.missing = value->real;
       }
+    } else if (name == "hold_out") {
+      if (std::optional<Number> value = settingNumber(*arg.value, "hold_out", Range{Range::Below1}, frame))
+        data.holdOut = value->real;
+    } else if (name == "hold_seed" && wholeOption(arg, 0, number)) {
+      data.holdSeed = uint64_t(*number.integer());
+    } else if (name == "held") {
+      boolOption(arg, data.held);
     } else if (name == "separator") {
       if (arg.value->kind == ExprKind::String && arg.value->text.size() == 1)
         data.separator = arg.value->text;
@@ -119,6 +163,11 @@ void Elaborator::checkData(const DataItem &item) {
         report(Code::E0603, arg.value->span, "`separator` is a string of one character", frame);
     }
   }
+  if (!given.count("hold_out"))
+    for (const Arg &arg : item.args)
+      if (arg.name && (arg.name.text == "hold_seed" || arg.name.text == "held"))
+        report(Code::E0604, arg.name.span, "`" + arg.name.text + "` needs `hold_out = ..` beside it", frame)
+            .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
   size_t files = oneFileAField ? item.fields.size() : 1;
   if (data.files.size() != files)
     report(Code::E0601, item.source.span,
@@ -155,8 +204,6 @@ void Elaborator::checkData(const DataItem &item) {
     field.below = range.known ? range.high + 1 : 0;
     if (!dtype || !axes)
       continue;
-    if (*dtype == DType::Bool)
-      report(Code::E0601, declared.type.span, "a field is f32 or i32", frame);
     if (axes->empty() || !isBatch((*axes)[0])) {
       report(Code::E0601, declared.type.span,
              "the first axis of a field is the batch dim, but `" + field.name + "` is " + typeText(*dtype, *axes, dims),
@@ -190,10 +237,14 @@ void Elaborator::checkData(const DataItem &item) {
           field.scale = scale->real;
         continue;
       }
+      if (modifier.kind == FieldModifier::Names || modifier.kind == FieldModifier::Normalize) {
+        readTableWord(modifier, data, field, frame);
+        continue;
+      }
       if (data.source != Dataset::Npz && data.source != Dataset::Csv && data.source != Dataset::Safetensors)
         report(Code::E0601, modifier.span,
                "`from` is for npz, csv and safetensors; files of `" + item.source.text + "` are taken in order", frame);
-      for (const Arg &arg : modifier.from) {
+      for (const Arg &arg : modifier.list) {
         bool column = data.source == Dataset::Csv && !data.csvHeader && arg.value->kind == ExprKind::Number;
         if (arg.value->kind != ExprKind::String && !column)
           report(Code::E0601, arg.span,
@@ -207,6 +258,8 @@ void Elaborator::checkData(const DataItem &item) {
       if (field.from.size() > 1 && data.source != Dataset::Csv)
         report(Code::E0601, modifier.span, "one array a field", frame);
     }
+    if (field.normalize && field.scale != 1)
+      report(Code::E0601, declared.span, "`normalize` and `scale` exclude each other: normalized values have deviation 1", frame);
     if (data.source == Dataset::Csv) {
       if (field.from.empty() && data.csvHeader)
         field.from.push_back(field.name);

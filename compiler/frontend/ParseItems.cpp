@@ -89,31 +89,34 @@ std::unique_ptr<Item> Parser::parseData() {
   return item;
 }
 
-// field = NAME ":" type { "scale" sum | "from" ( STRING | "(" args ")" ) }
+// field = NAME ":" type { "scale" sum | ( "from" | "names" ) ( STRING | "(" args ")" ) | "normalize" }
 ast::Field Parser::parseField() {
   ast::Field field;
   uint32_t begin = here();
   field.name = expectName("a field's name");
   expect(TokenKind::Colon, "and a type after the field's name");
   field.type = parseType();
-  while (atWord("scale") || atWord("from")) {
+  while (atWord("scale") || atWord("from") || atWord("names") || atWord("normalize")) {
     FieldModifier modifier;
     uint32_t start = here();
-    if (take().text == "scale") {
+    std::string word = take().text;
+    if (word == "scale") {
       modifier.scale = parseSum();
+    } else if (word == "normalize") {
+      modifier.kind = FieldModifier::Normalize;
     } else {
-      modifier.kind = FieldModifier::From;
+      modifier.kind = word == "from" ? FieldModifier::From : FieldModifier::Names;
       if (at(TokenKind::String)) {
         Arg arg;
         arg.value = node(ExprKind::String, here());
         arg.value->text = take().text;
         arg.value = finish(std::move(arg.value));
         arg.span = arg.value->span;
-        modifier.from.push_back(std::move(arg));
+        modifier.list.push_back(std::move(arg));
       } else if (at(TokenKind::LPar)) {
-        modifier.from = parseParenthesizedArgs("after `from`");
+        modifier.list = parseParenthesizedArgs(word == "from" ? "after `from`" : "after `names`");
       } else {
-        fail("a string or `(` after `from`");
+        fail(word == "from" ? "a string or `(` after `from`" : "a string or `(` after `names`");
       }
     }
     modifier.span = since(start);

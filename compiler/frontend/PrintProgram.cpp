@@ -108,6 +108,10 @@ static std::string dataText(const Dataset &data) {
     text += "  " + field.name + ": " + typeText(field.type);
     if (field.scale != 1)
       text += " scale " + real(field.scale);
+    if (field.normalize)
+      text += " normalize";
+    for (const std::string &name : field.names)
+      text += " \"" + name + "\"";
     if (field.hasBelow)
       text += " below " + std::to_string(field.below);
     if (field.hasExcept)
@@ -159,7 +163,8 @@ static std::string trainText(const Program &program) {
   for (const Every &e : train.every) {
     text += "  every " + (e.steps ? std::to_string(e.steps) : std::string("epoch"));
     if (e.kind == Every::Eval)
-      text += " eval " + program.datasets[e.dataset].name + (e.batches ? " batches " + std::to_string(e.batches) : "");
+      text += " eval " + program.datasets[e.dataset].name + (e.batches ? " batches " + std::to_string(e.batches) : "") +
+              (e.patience ? " patience " + std::to_string(e.patience) + (e.bestIsMax ? " best max " : " best min ") + e.best : "");
     else if (e.kind == Every::Checkpoint)
       text += " checkpoint \"" + e.dir + "\" keep " + std::to_string(e.keep) +
               (e.best.empty() ? "" : std::string(" best ") + (e.bestIsMax ? "max " : "min ") + e.best);

@@ -83,6 +83,8 @@ struct Field {
   std::vector<std::string> from;
   bool hasBelow = false;  int64_t below = 0;
   bool hasExcept = false; int64_t except = 0;
+  std::vector<std::string> names; // csv: what stands in a cell for 0, 1, ..
+  bool normalize = false;         // csv: mean and deviation of the training data go
   Span span;
 };
 
@@ -95,6 +97,7 @@ struct Dataset {
   int tokenBits = 16;
   bool csvHeader = true; std::string separator = ",";
   bool hasMissing = false; double missing = 0; // Csv: what a cell without a number counts as
+  double holdOut = 0; uint64_t holdSeed = 0; bool held = false; // Csv: a share of the rows is held out; held: those rows
   bool shuffle = true;
   Span span;
 };
@@ -129,6 +132,7 @@ struct Every {               // `every N ..` or `every epoch ..`
   enum Kind { Eval, Checkpoint, Log } kind = Eval;
   int dataset = -1;          // Eval
   int64_t batches = 0;       // Eval; 0: all
+  int64_t patience = 0;      // Eval: training ends when so many brought no better `best`; 0: it does not
   std::string dir;           // Checkpoint
   int64_t keep = 0;          // 0: all
   std::string best;          // metric name or "loss"; "" none

@@ -154,6 +154,16 @@ void Elaborator::checkKeys() {
       break;
     }
     parameter.decays = !sparedBy.count({parameter.optimizer, static_cast<int>(i)});
+    const OptimizerRule &rule = *settings.optimizers[parameter.optimizer].rule;
+    if (size_t axes = parameter.type.shape.size(); axes < rule.leastAxes && !parameter.frozen) {
+      report(Code::E0603, settings.optimizers[parameter.optimizer].span,
+             "`" + std::string(rule.name) + "` is for parameters of " + std::to_string(rule.leastAxes) + " axes or more, but `" +
+                 parameter.path + "` has " + std::to_string(axes),
+             frame)
+          .help("choose which it takes, optimizer " + std::string(rule.name) +
+                "(..) on (\"*.weight\"), and give the others another optimizer");
+      break;
+    }
   }
 }
 

@@ -207,17 +207,11 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector
   std::vector<std::string> there;
   for (const OptimizerRule &rule : optimizerRules())
     there.push_back(rule.name);
-  const std::vector<std::string> &later = optimizersToCome();
   if (setting.words.empty() || setting.words[0].kind != SettingWord::Name) {
     report(Code::E0603, setting.span, "`optimizer` needs one, " + listed(there, "(..)", " or "), frame);
     return;
   }
   const SettingWord &word = setting.words[0];
-  if (std::find(later.begin(), later.end(), word.text) != later.end()) {
-    report(Code::E0708, word.textSpan, "the optimizer `" + word.text + "` is not there yet", frame)
-        .help("there are " + listed(there, "", " and "));
-    return;
-  }
   const OptimizerRule *rule = optimizerNamed(word.text);
   if (!rule) {
     report(Code::E0602, word.textSpan, "unknown optimizer `" + word.text + "`", frame)
@@ -348,6 +342,28 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
     report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
 }
 
+void Elaborator::readBestMetric(const Expr &e, Every &every, Frame &frame) {
+  bool good = e.kind == ExprKind::Call && e.children[0]->kind == ExprKind::Name &&
+              (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 && !e.args[0].name &&
+              e.args[0].value->kind == ExprKind::Name;
+  if (!good) {
+    report(Code::E0603, e.span, "`best` is max(m) or min(m) of a metric or the loss", frame);
+    return;
+  }
+  every.best = e.args[0].value->text;
+  every.bestIsMax = e.children[0]->text == "max";
+  std::vector<std::string> metrics = {"loss"};
+  for (const Statement &statement : train->clauses)
+    if (statement.kind == StatementKind::Metric)
+      metrics.push_back(statement.names[0].text);
+  if (std::find(metrics.begin(), metrics.end(), every.best) == metrics.end())
+    report(Code::E0101, e.args[0].value->span, "unknown metric `" + every.best + "`", frame)
+        .help(didYouMean(every.best, metrics));
+  for (const NamedValue &metric : program.metrics)
+    if (metric.name == every.best && metric.op >= 0 && !program.evaluation.ops[metric.op].type.shape.empty())
+      report(Code::E0603, e.span, "`best` needs one number, but metric `" + every.best + "` has axes", frame);
+}
+
 void Elaborator::readEvery(const Setting &setting, Frame &frame) {
   Every every;
   if (setting.words.size() != 2 || setting.words[1].kind != SettingWord::Name) {
@@ -388,13 +404,25 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
       if (!given.count(name))
         report(Code::E0604, what.span, "`" + what.text + "` needs `" + name + " = ..`", frame);
   };
+  auto readBest = [&](const Arg &arg) { readBestMetric(*arg.value, every, frame); };
   if (what.text == "eval") {
     every.kind = Every::Eval;
+    readers["patience"] = [&](const Arg &arg) {
+      if (std::optional<Number> number = settingNumber(*arg.value, "patience", count, frame))
+        every.patience = *number->integer();
+    };
+    readers["best"] = readBest;
     readers["batches"] = [&](const Arg &arg) {
       if (std::optional<Number> number = settingNumber(*arg.value, "batches", count, frame))
         every.batches = *number->integer();
     };
     readNamed({});
+    auto isGiven = [&](const char *name) {
+      return std::any_of(what.args.begin(), what.args.end(), [&](const Arg &arg) { return arg.name.text == name; });
+    };
+    if (isGiven("patience") != isGiven("best"))
+      report(Code::E0604, what.span, "`patience` and `best` of `eval` go together", frame)
+          .help("eval(valid, patience = 5, best = min(loss)) ends training when five evaluations brought no better loss");
     if (plain.size() != 1 || plain[0]->value->kind != ExprKind::Name) {
       report(Code::E0603, what.span, "`eval` takes one dataset, eval(valid)", frame);
       return;
@@ -417,28 +445,7 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
       if (std::optional<Number> number = settingNumber(*arg.value, "keep", count, frame))
         every.keep = *number->integer();
     };
-    readers["best"] = [&](const Arg &arg) {
-      const Expr &e = *arg.value;
-      bool good = e.kind == ExprKind::Call && e.children[0]->kind == ExprKind::Name &&
-                  (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 &&
-                  !e.args[0].name && e.args[0].value->kind == ExprKind::Name;
-      if (!good) {
-        report(Code::E0603, e.span, "`best` is max(m) or min(m) of a metric or the loss", frame);
-        return;
-      }
-      every.best = e.args[0].value->text;
-      every.bestIsMax = e.children[0]->text == "max";
-      std::vector<std::string> metrics = {"loss"};
-      for (const Statement &statement : train->clauses)
-        if (statement.kind == StatementKind::Metric)
-          metrics.push_back(statement.names[0].text);
-      if (std::find(metrics.begin(), metrics.end(), every.best) == metrics.end())
-        report(Code::E0101, e.args[0].value->span, "unknown metric `" + every.best + "`", frame)
-            .help(didYouMean(every.best, metrics));
-      for (const NamedValue &metric : program.metrics)
-        if (metric.name == every.best && metric.op >= 0 && !program.evaluation.ops[metric.op].type.shape.empty())
-          report(Code::E0603, e.span, "`best` needs one number, but metric `" + every.best + "` has axes", frame);
-    };
+    readers["best"] = readBest;
     readNamed({"keep"});
     if (plain.size() != 1 || plain[0]->value->kind != ExprKind::String || plain[0]->value->text.empty()) {
       report(Code::E0603, what.span, "`checkpoint` takes a directory, checkpoint(\"run\", keep = 3)", frame);
@@ -473,7 +480,8 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
 bool Elaborator::sameField(size_t field, int dataset, size_t other) const {
   const cinch::Field &a = program.datasets[program.train.dataset].fields[field], &b = program.datasets[dataset].fields[other];
   bool same = a.name == b.name && a.type.dtype == b.type.dtype && a.type.shape == b.type.shape && a.hasBelow == b.hasBelow &&
-              a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except;
+              a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except &&
+              a.names == b.names && a.normalize == b.normalize;
   for (size_t k = 0; same && k < fieldAxes[dataset][other].size(); ++k)
     same = sameSize(fieldAxes[program.train.dataset][field][k], fieldAxes[dataset][other][k]);
   return same;

@@ -78,6 +78,10 @@ static void datasets(OStream &out, const Program &program) {
         out.attribute("below", field.below);
       if (field.hasExcept)
         out.attribute("except", field.except);
+      if (!field.names.empty())
+        texts(out, "names", field.names);
+      if (field.normalize)
+        out.attribute("normalize", true);
     });
     out.attribute("window", data.window);
     out.attribute("stride", data.stride);
@@ -87,6 +91,11 @@ static void datasets(OStream &out, const Program &program) {
     out.attribute("separator", data.separator);
     if (data.hasMissing)
       out.attribute("missing", data.missing);
+    if (data.holdOut > 0) {
+      out.attribute("hold_out", data.holdOut);
+      out.attribute("hold_seed", int64_t(data.holdSeed));
+      out.attribute("held", data.held);
+    }
     out.attribute("shuffle", data.shuffle);
   });
 }
@@ -102,6 +111,7 @@ static void trainSettings(OStream &out, const Train &train) {
     out.attribute("batches", item.batches);
     out.attribute("dir", item.dir);
     out.attribute("keep", item.keep);
+    out.attribute("patience", item.patience);
     out.attribute("best", item.best);
     out.attribute("best_is_max", item.bestIsMax);
     out.attribute("csv", item.csv);

@@ -58,8 +58,13 @@ std::string hashOfTraining(ModuleOp module, const Program &program) {
       << " " << data.shuffle;
   if (data.hasMissing)
     out << llvm::formatv(" missing {0:E17}", data.missing);
-  for (const Field &field : data.fields)
-    out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale);
+  if (data.holdOut > 0)
+    out << llvm::formatv(" hold {0:E17} {1} {2}", data.holdOut, data.holdSeed, data.held);
+  for (const Field &field : data.fields) {
+    out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale) << (field.normalize ? " normalize" : "");
+    for (const std::string &name : field.names)
+      out << " \"" << name << "\"";
+  }
   return llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));
 }
 
@@ -98,9 +103,13 @@ Described describedTraining(const Program &program) {
   std::string how = sources[data.source];
   if (data.window)
     how += " of " + std::to_string(data.window) + " every " + std::to_string(data.stride);
+  if (data.holdOut > 0)
+    how += llvm::formatv(", {0} {1} of the rows (hold_seed {2})", data.held ? "the held out" : "but a held out", data.holdOut, data.holdSeed).str();
   is.push_back({"data", how + (data.shuffle ? ", shuffled" : ", in order")});
   is.push_back({"fields", listed(data.fields, [](const Field &f) {
-                  return f.name + (f.scale == 1 ? std::string() : llvm::formatv(" scale {0}", f.scale).str());
+                  return f.name + (f.scale == 1 ? std::string() : llvm::formatv(" scale {0}", f.scale).str()) +
+                         (f.normalize ? " normalize" : "") +
+                         (f.names.empty() ? std::string() : llvm::formatv(" of {0} names", f.names.size()).str());
                 })});
   d.besides.push_back({"metrics", listed(program.metrics, [](const NamedValue &m) { return m.name; })});
   d.besides.push_back({"every", listed(train.every, [](const Every &e) {

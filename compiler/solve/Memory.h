@@ -32,6 +32,9 @@ struct ArenaLimits {
   std::optional<int64_t> capacity; // a height up to this is good enough
 };
 
+// What `cinch solve arena` spends without a limit: some ten seconds where nothing is found.
+constexpr int64_t kArenaCommandWork = 1'000'000'000;
+
 struct ArenaSolution {
   std::vector<int64_t> offsets;
   int64_t height = 0;

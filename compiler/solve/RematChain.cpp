@@ -21,6 +21,14 @@
 namespace cinch::solve {
 namespace {
 
+struct ChainLimits {
+  size_t units = 96; // the table grows with their cube; more are taken together evenly
+  int slots = 200;   // of memory, rounded up for each unit: a hundred units lose half of them at worst; the table grows with them
+  // Budgets up to these shares of what keeping everything takes: the smaller ones in finer slots, where every slot counts.
+  double tops[3] = {1.0, 0.35, 0.12};
+};
+constexpr ChainLimits kLimits;
+
 struct Option {
   double bytes = 0, repeat = 0; // kept bytes, seconds repeated in the backward sweep
   std::vector<int> keep;
@@ -37,8 +45,7 @@ public:
   ChainProgram(const Sweep &sweep, int64_t microbatch, const std::vector<std::vector<int>> &orders)
       : sweep(sweep), g(sweep.index.graph), b(microbatch) {
     std::vector<int> cuts = sweep.units;
-    // At most so many units: the table grows with their cube.
-    size_t most = 96;
+    size_t most = kLimits.units;
     if (cuts.size() + 1 > most) {
       std::vector<int> fewer;
       for (size_t i = 1; i < most; ++i)
@@ -121,7 +128,7 @@ public:
   }
 
 private:
-  static constexpr int kSlots = 200;
+  static constexpr int kSlots = kLimits.slots;
   struct Cell {
     float cost = std::numeric_limits<float>::infinity();
     short choice = 0; // -1: a single unit; -2 - k: option k; else j
@@ -278,8 +285,7 @@ std::vector<Policy> chainPolicies(const Sweep &sweep, int64_t microbatch, const 
   if (sweep.turn == 0)
     return result;
   ChainProgram program(sweep, microbatch, orders);
-  // Half of the range in the finer slots of a small table, where every slot counts.
-  for (double top : {1.0, 0.35, 0.12}) {
+  for (double top : kLimits.tops) {
     program.solve(program.mostBytes() * top);
     for (int i = 1; i <= count; ++i) {
       Policy p;

@@ -11,6 +11,21 @@
 namespace cinch::solve {
 namespace {
 
+// At how many points the families of schedules are tried: local search (Refine.h) closes what gaps that leaves.
+struct CandidatePoints {
+  size_t longLoop = 1500; // kernels: longer loops take long to build, so every second point is left out
+  int64_t runs = 16, runsBeside = 1024; // most runs, in times of the loop: treeverse is among the candidates and stays far below
+  int64_t eachUntil = 24; // every:N for each N up to here, then in steps of an eighth: neighbours hardly differ
+  int units = 32;         // a trajectory over single units, whose segments are the finest
+  int segments = 8;       // over longer segments: there are several lengths of them
+  int nested = 4;         // over segments with units inside
+  int halves = 16;        // over half units
+  int unitsHalved = 8;
+  int chain = 20;         // budgets that the dynamic program answers
+  int64_t longestInRoots = 2; // segments longer than so many roots of the number of units cost more memory and more time
+};
+constexpr CandidatePoints kPoints;
+
 // One set of level-0 cuts, and what recomputing inside its segments costs for a set of kept values. What crosses a
 // cut is kept, so that segments do not affect each other.
 class Segments {
@@ -131,8 +146,7 @@ std::vector<int> trajectory(Segments &segments, bool dropping) {
 class Collector {
 public:
   Collector(const Sweep &sweep, int64_t microbatch) : sweep(sweep), b(microbatch) {
-    // More runs than this are not worth their time: treeverse is among the candidates and stays far below.
-    limit = 16 * int64_t(sweep.index.loop.size()) + 1024;
+    limit = kPoints.runs * int64_t(sweep.index.loop.size()) + kPoints.runsBeside;
   }
 
   void add(const std::string &name, std::vector<int> loop, bool named = false) {
@@ -222,12 +236,11 @@ std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
 
   std::vector<int> fine = sweep.units;
   int64_t units = int64_t(fine.size()) + 1;
-  // Loops that take long are tried at fewer points; local search closes what gaps that leaves.
-  int coarse = sweep.index.loop.size() > 1500 ? 2 : 1;
+  int coarse = sweep.index.loop.size() > kPoints.longLoop ? 2 : 1;
   std::vector<int64_t> lengths;
   for (int64_t n = 1; n < units; n = std::max(n + 1, n * (coarse > 1 ? 2 : 4) / (coarse > 1 ? 1 : 3)))
     lengths.push_back(n);
-  for (int64_t n = 1; n < units; n = n < 24 ? n + 1 : n * 9 / 8)
+  for (int64_t n = 1; n < units; n = n < kPoints.eachUntil ? n + 1 : n * 9 / 8)
     out.add("every:" + std::to_string(n), schedule(sweep, {Strategy::Every, n}), true);
   int64_t root = std::max<int64_t>(1, int64_t(std::ceil(std::sqrt(double(units)))));
   for (int64_t n : lengths) {
@@ -235,20 +248,19 @@ std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
     for (size_t i = size_t(n) - 1; i < fine.size(); i += size_t(n))
       cuts.push_back(fine[i]);
     std::string name = "segments of " + std::to_string(n);
-    // Far longer segments than the root cost more memory and more time.
-    if (n <= 2 * root)
-      out.addTrajectories(name, cuts, {}, (n == 1 ? 32 : 8) / coarse);
+    if (n <= kPoints.longestInRoots * root)
+      out.addTrajectories(name, cuts, {}, (n == 1 ? kPoints.units : kPoints.segments) / coarse);
     if (n > 1)
-      out.addTrajectories(name + " nested", cuts, fine, 4 / coarse);
+      out.addTrajectories(name + " nested", cuts, fine, kPoints.nested / coarse);
   }
   if (lengths.empty())
-    out.addTrajectories("one segment", {}, {}, 32);
+    out.addTrajectories("one segment", {}, {}, kPoints.units);
   std::vector<int> halves = halfUnits(sweep, microbatch);
-  out.addTrajectories("half segments", halves, {}, 16 / coarse);
-  out.addTrajectories("segments, halved", fine, halves, 8 / coarse);
+  out.addTrajectories("half segments", halves, {}, kPoints.halves / coarse);
+  out.addTrajectories("segments, halved", fine, halves, kPoints.unitsHalved / coarse);
   Segments single(sweep, microbatch, fine);
   int number = 0;
-  for (Policy &policy : chainPolicies(sweep, microbatch, {trajectory(single, false)}, 20 / coarse))
+  for (Policy &policy : chainPolicies(sweep, microbatch, {trajectory(single, false)}, kPoints.chain / coarse))
     out.addPolicy("dynamic program " + std::to_string(++number), std::move(policy));
   for (int64_t n = 2; n < units; n *= 2) {
     Policy policy; // three levels: segments, units, halves

@@ -134,7 +134,7 @@ public:
   }
 
 private:
-  static constexpr int kReach = 96; // farthest walk
+  static constexpr int kReach = 96; // farthest walk of a run: blocks of a network are shorter, and the price of a look grows with it
 
   struct Copy {
     int run;

@@ -237,7 +237,7 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
   ArenaLimits limits;
   if (flags.capacity >= 0)
     limits.capacity = flags.capacity;
-  limits.work = flags.work >= 0 ? flags.work : flags.seconds > 0 ? INT64_MAX / 4 : 1'000'000'000;
+  limits.work = flags.work >= 0 ? flags.work : flags.seconds > 0 ? INT64_MAX / 4 : kArenaCommandWork;
   limits.seconds = flags.seconds;
   ArenaSolution s = solve(p, limits);
   if (std::string wrong = verify(p, s); !wrong.empty())

@@ -48,13 +48,13 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
     for (int w : kernel.writes)
       if (index.values[w])
         written.push_back(w), all += g.buffers[w].bytes(b);
-    auto add = [&](int buffer, int64_t bytes, double share) {
+    auto add = [&](int buffer, int64_t bytes, double share, int64_t others) {
       Dag::Node node;
       node.id = loop.dag.size();
       node.name = kernel.name;
       node.cost = kernel.seconds.at(double(b)) * share;
       node.bytes = bytes;
-      node.working = working;
+      node.working = working + others;
       node.sources = sources;
       for (int s : sources)
         loop.dag.nodes[s].users.push_back(loop.dag.size());
@@ -63,9 +63,11 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
       loop.dag.nodes.push_back(std::move(node));
     };
     if (written.empty())
-      add(-1, 0, 1);
-    for (int w : written)
-      add(w, g.buffers[w].bytes(b), all ? double(g.buffers[w].bytes(b)) / double(all) : 1.0 / double(written.size()));
+      add(-1, 0, 1, 0);
+    for (int w : written) {
+      int64_t bytes = g.buffers[w].bytes(b);
+      add(w, bytes, all ? double(bytes) / double(all) : 1.0 / double(written.size()), w == written.front() ? all - bytes : 0);
+    }
   }
   return loop;
 }

@@ -13,8 +13,8 @@ namespace cinch::solve {
 
 // The loop as a graph for the bounds of dag/, and what of the arena its values may take. Its schedules that fit cost no more than
 // those of the loop:
-//   - A node is a value. What a kernel of several values costs is shared out among them by their bytes; run one after the other in
-//     its place they need no more than it does.
+//   - A node is a value. What a kernel of several values costs is shared out among them by their bytes. Run one after the other in
+//     its place they need no more than it does: the first one all the bytes that the kernel writes, the others their own.
 //   - A kernel without values of its own (a sum over the examples) is a node of no bytes.
 //   - Scratch counts while a node is computed, and bytes that it may take over from a value that dies there do not (Node::working).
 //   - What lives through the whole loop is taken off the arena: persistent buffers, sums, values of the prologue that the loop reads.

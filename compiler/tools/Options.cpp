@@ -86,7 +86,7 @@ struct Flags {
                                         cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
                                                  "lowered, llvm"),
                                         cl::value_desc("PHASE"), cl::cat(category)};
-  cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj or exe (the default)"),
+  cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj, lib (-o DIR/NAME: libNAME.a, libNAME.so, NAME.h) or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
   cl::opt<bool> noKernelCache{"no-kernel-cache", cl::desc("generate all code anew, keep nothing in $XDG_CACHE_HOME/cinch/kernels"),
                               cl::cat(category)};
@@ -365,9 +365,9 @@ CommandLine parseCommandLine(int argc, char **argv) {
       usage("--stop-after: no phase is called '" + f.stopAfter + "'");
   }
   line.emit = f.emit;
-  static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "obj", "exe"};
+  static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "obj", "lib", "exe"};
   if (!is_contained(kinds, StringRef(line.emit)))
-    usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, exe)");
+    usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, lib, exe)");
   line.json = f.json;
   line.bound = f.bound;
   line.profile = f.profile;

@@ -8,6 +8,7 @@
 #include "compiler/frontend/VerifyProgram.h"
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/InternalError.h"
+#include "compiler/phases/LibraryHeader.h"
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
@@ -15,6 +16,7 @@
 #include "compiler/solve/PlanCache.h"
 #include "compiler/solve/cluster/Cluster.h"
 #include "compiler/solve/stages/Split.h"
+#include "compiler/target/Library.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -168,6 +170,35 @@ static int compile(const CommandLine &line, const Program &program, const Source
   return status;
 }
 
+// --emit=lib -o DIR/NAME: DIR/libNAME.a, DIR/libNAME.so, DIR/NAME.h.
+static int writeLibrary(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object,
+                        const std::vector<std::string> &objects, const std::string &runtime) {
+  llvm::SmallString<256> folder(line.output == "a.out" ? program.modelName : line.output);
+  std::string name = llvm::sys::path::filename(folder).str();
+  llvm::sys::path::remove_filename(folder);
+  auto in = [&](const std::string &file) {
+    llvm::SmallString<256> path(folder);
+    llvm::sys::path::append(path, file);
+    return path.str().str();
+  };
+  std::string archive = in("lib" + name + ".a"), shared = in("lib" + name + ".so"), header = in(name + ".h");
+  std::string where = archive, error = target::writeStaticLibrary(object, compilation.kernelObjects, runtime, archive);
+  if (error.empty()) {
+    where = shared;
+    error = target::linkSharedLibrary(objects, runtime, shared);
+  }
+  if (!error.empty()) {
+    llvm::errs() << "cinch: cannot write '" << where << "': " << error << "\n";
+    return 5;
+  }
+  if (int status = writeOutput(header, libraryHeader(program, line.input, compilation.arenaBytes())))
+    return status;
+  for (const std::string &text : compilation.summary())
+    llvm::outs() << text << "\n";
+  llvm::outs() << "library      " << archive << ", " << shared << ", " << header << "\n";
+  return 0;
+}
+
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing) {
   Compilation compilation(context, program, sources, options);
@@ -211,7 +242,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return kInternal;
   if (stops(Phase::Lowered) || (line.emit == "kernels" && !line.stopAfter))
     return printModule(line, *compilation.kernels);
-  bool executable = !line.stopAfter && line.emit == "exe";
+  bool executable = !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
   {
     Waiting waiting("generating code for " + line.input);
     if (executable && !compilation.compileKernels(processors()))
@@ -246,6 +277,9 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     llvm::errs() << "cinch: cannot write '" << kernelsPath << "': " << problem << "\n";
     return 5;
   }
+  if (line.emit == "lib")
+    return writeLibrary(line, program, compilation, llvm::StringRef(object.data(), object.size()),
+                        {objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self));
   std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; });
   if (!error.empty()) {

@@ -1,6 +1,8 @@
 // Optimizers.cpp: the update rules. The formulas are PyTorch's and define the bits: every operation is rounded, in the order
 // written.
 #include "dialects/ops/Optimizers.h"
+#include <algorithm>
+#include <cmath>
 
 namespace cinch {
 
@@ -37,6 +39,51 @@ static Quantity lion(Update &u) {
   return u.p - u.rate * (u.has("decay") ? sign + u["decay"] * u.p : sign);
 }
 
+static Quantity rmsprop(Update &u) {
+  Quantity alpha = u["alpha"], g = u.has("decay") ? u.g + u["decay"] * u.p : u.g, &v = u.state[0];
+  v = alpha * v + (1 - alpha) * g * g;
+  Quantity d = g / (sqrt(v) + u["eps"]);
+  if (u.has("momentum"))
+    d = u.state[1] = u["momentum"] * u.state[1] + d;
+  return u.p - u.rate * d;
+}
+
+static Quantity adagrad(Update &u) {
+  Quantity g = u.has("decay") ? u.g + u["decay"] * u.p : u.g, &sum = u.state[0];
+  sum = sum + g * g;
+  return u.p - u.rate * (g / (sqrt(sum) + u["eps"]));
+}
+
+// Five steps of the Newton-Schulz iteration x = a x + (b s + c s s) x, s = x x', which brings all singular values of x near 1. A
+// matrix with more rows than columns goes as its transposed, by the labels of the products.
+static Quantity orthogonalized(const Quantity &matrix) {
+  constexpr double a = 3.4445, b = -4.775, c = 2.0315, least = 1e-7;
+  bool tall = matrix.type.shape[0] > matrix.type.shape[1];
+  Quantity x = matrix / max(sqrt(sum(sum(matrix * matrix, 1), 0)), least);
+  for (int step = 0; step < 5; ++step) {
+    Quantity s = tall ? contract(x, {2, 0}, x, {2, 1}) : contract(x, {0, 2}, x, {1, 2});
+    Quantity t = b * s + c * contract(s, {0, 2}, s, {2, 1});
+    x = a * x + (tall ? contract(x, {0, 2}, t, {2, 1}) : contract(t, {0, 2}, x, {2, 1}));
+  }
+  return x;
+}
+
+static Quantity muon(Update &u) {
+  Quantity g = u.g, p = u.p;
+  if (u.has("momentum")) {
+    Quantity beta = u["momentum"], &m = u.state[0];
+    m = beta * m + (1 - beta) * g;
+    g = u.has("nesterov") ? (1 - beta) * g + beta * m : m;
+  }
+  int64_t rows = p.type.shape[0], columns = 1;
+  for (size_t axis = 1; axis < p.type.shape.size(); ++axis)
+    columns *= p.type.shape[axis];
+  g = reshape(orthogonalized(reshape(g, {rows, columns})), p.type.shape);
+  if (u.has("decay"))
+    p = p * (1 - u.rate * u["decay"]);
+  return p - u.rate * std::sqrt(std::max(1.0, double(rows) / double(columns))) * g;
+}
+
 const std::vector<OptimizerRule> &optimizerRules() {
   using H = Hyperparameter;
   static const H lr{"lr", H::AtLeast0, {}}, decay{"decay", H::AtLeast0, {0}}, betas{"betas", H::Pair, {0.9, 0.999}},
@@ -58,13 +105,20 @@ const std::vector<OptimizerRule> &optimizerRules() {
        24,
        [](Update &u) { return adam(u, true); }},
       {"lion", {lr, {"betas", H::Pair, {0.9, 0.99}}, decay}, {{"m", nullptr}}, 10, lion},
+      {"rmsprop",
+       {lr, {"alpha", H::Below1, {0.99}}, {"momentum", H::Below1, {0}}, eps, decay},
+       {{"v", nullptr}, {"m", "momentum"}},
+       20,
+       rmsprop},
+      {"adagrad", {lr, {"eps", H::AtLeast0, {1e-10}}, decay}, {{"v", nullptr}}, 16, adagrad},
+      {"muon",
+       {lr, {"momentum", H::Below1, {0.95}}, {"nesterov", H::Flag, {1}}, decay},
+       {{"m", "momentum"}},
+       60, // and the products
+       muon,
+       2},
   };
   return rules;
-}
-
-const std::vector<std::string> &optimizersToCome() {
-  static const std::vector<std::string> names = {"rmsprop", "adagrad", "muon"};
-  return names;
 }
 
 // ---- Quantities ------------------------------------------------------------------------------------------------------------
@@ -98,7 +152,32 @@ Quantity operator-(const Quantity &a, const Quantity &b) { return binary(OpKind:
 Quantity operator*(const Quantity &a, const Quantity &b) { return binary(OpKind::Mul, a, b); }
 Quantity operator/(const Quantity &a, const Quantity &b) { return binary(OpKind::Div, a, b); }
 Quantity pow(const Quantity &base, const Quantity &exponent) { return binary(OpKind::Pow, base, exponent); }
+Quantity max(const Quantity &a, const Quantity &b) { return binary(OpKind::Max, a, b); }
 Quantity sqrt(const Quantity &x) { return make(*x.maker, OpKind::Sqrt, {x.node}, x.type); }
+
+Quantity sum(const Quantity &x, int64_t axis) {
+  TensorType type = x.type;
+  type.shape.erase(type.shape.begin() + axis);
+  return make(*x.maker, OpKind::Reduce, {x.node}, type, {int64_t(Reduction::Sum), std::vector<int64_t>{axis}});
+}
+
+Quantity reshape(const Quantity &x, std::vector<int64_t> shape) {
+  if (x.type.shape == shape)
+    return x;
+  TensorType type{x.type.dtype, std::move(shape), -1};
+  return make(*x.maker, OpKind::Reshape, {x.node}, type);
+}
+
+Quantity contract(const Quantity &a, const std::vector<int64_t> &aLabels, const Quantity &b, const std::vector<int64_t> &bLabels) {
+  TensorType type{a.type.dtype, {0, 0}, -1};
+  for (size_t i = 0; i < 2; ++i) {
+    if (aLabels[i] < 2)
+      type.shape[aLabels[i]] = a.type.shape[i];
+    if (bLabels[i] < 2)
+      type.shape[bLabels[i]] = b.type.shape[i];
+  }
+  return make(*a.maker, OpKind::Contract, {a.node, b.node}, type, {aLabels, bLabels});
+}
 
 Quantity choose(Comparison comparison, const Quantity &a, const Quantity &b, const Quantity &then, const Quantity &otherwise) {
   Quantity x = brought(a, *a.maker, a.type), y = brought(b, *a.maker, a.type);

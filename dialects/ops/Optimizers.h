@@ -38,7 +38,12 @@ Quantity operator-(const Quantity &, const Quantity &);
 Quantity operator*(const Quantity &, const Quantity &);
 Quantity operator/(const Quantity &, const Quantity &);
 Quantity pow(const Quantity &base, const Quantity &exponent);
+Quantity max(const Quantity &, const Quantity &);
 Quantity sqrt(const Quantity &);
+Quantity sum(const Quantity &, int64_t axis);
+Quantity reshape(const Quantity &, std::vector<int64_t> shape);
+// A sum of products of two matrices; labels 0 and 1 are the result's axes, 2 is summed.
+Quantity contract(const Quantity &, const std::vector<int64_t> &labels, const Quantity &, const std::vector<int64_t> &otherLabels);
 Quantity choose(Comparison, const Quantity &a, const Quantity &b, const Quantity &then, const Quantity &otherwise);
 
 struct OptimizerRule;
@@ -66,6 +71,7 @@ struct OptimizerRule {
   std::vector<StateSlot> slots;
   double cost; // operations an element
   Quantity (*formula)(Update &); // the new parameter
+  size_t leastAxes = 0;          // of a parameter that it can update
 
   size_t placeOf(std::string_view hyperparameter) const; // of its first value; std::string::npos: it has none
   std::vector<double> defaults() const;                  // 0 for those that must be given
@@ -73,7 +79,6 @@ struct OptimizerRule {
 };
 const std::vector<OptimizerRule> &optimizerRules();
 const OptimizerRule *optimizerNamed(std::string_view name);
-const std::vector<std::string> &optimizersToCome(); // defined by the language, and not there yet
 
 } // namespace cinch
 #endif

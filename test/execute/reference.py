@@ -67,6 +67,33 @@ VARIANTS = [
         lambda: training.Lion(training.rate("linear", 1e-3, 10, end=0.2), (0.8, 0.95), 0.05, ("*.bias",)),
         None,
     ),
+    (
+        "optimizer rmsprop(lr = 1e-3, alpha = 0.9, momentum = 0.8, decay = 0.01)",
+        lambda: training.RMSprop(training.rate("constant", 1e-3, 10), 0.9, 0.8, decay=0.01),
+        None,
+    ),
+    ("optimizer rmsprop(lr = 1e-3, eps = 1e-6)", lambda: training.RMSprop(training.rate("constant", 1e-3, 10), eps=1e-6), None),
+    (
+        "optimizer adagrad(lr = 1e-2, decay = 0.01); schedule linear(end = 0)",
+        lambda: training.Adagrad(training.rate("linear", 1e-2, 10, end=0), decay=0.01),
+        None,
+    ),
+    (
+        'optimizer muon(lr = 1e-2, decay = 0.1) on ("*.weight"); optimizer sgd(lr = 0.1); schedule linear(end = 0.5)',
+        lambda: training.Parts(
+            ("*.weight", training.Muon(training.rate("linear", 1e-2, 10, end=0.5), decay=0.1)),
+            ("*", training.SGD(training.rate("linear", 0.1, 10, end=0.5))),
+        ),
+        None,
+    ),
+    (
+        'optimizer muon(lr = 1e-2, momentum = 0.8, nesterov = false) on ("*.weight"); optimizer sgd(lr = 0.1); clip norm(0.5)',
+        lambda: training.Parts(
+            ("*.weight", training.Muon(training.rate("constant", 1e-2, 10), 0.8, False)),
+            ("*", training.SGD(training.rate("constant", 0.1, 10))),
+        ),
+        0.5,
+    ),
 ]
 
 

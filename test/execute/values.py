@@ -38,6 +38,12 @@ CASES = {
     "inverse": ("optimizer sgd(lr = {lr=0.1}); schedule inverse_sqrt(warmup = {warmup=3}); steps {steps=9}", dict(warmup="1")),
     "exponential": ("optimizer sgd(lr = {lr=0.1}); schedule exponential(every = {schedule.every=3}, factor = {factor=0.5}); "
                     "steps {steps=9}", {"schedule.every": "1", "factor": "0.9"}),
+    "rmsprop": ("optimizer rmsprop(lr = {lr=1e-3}, alpha = {alpha=0.99}, momentum = {momentum=0.5}, eps = {eps=1e-8}); "
+                "steps {steps=9}", dict(lr="2e-3", alpha="0.9", momentum="0.1", eps="1e-4")),
+    "adagrad": ("optimizer adagrad(lr = {lr=1e-2}, decay = {decay=0.1}); steps {steps=9}", dict(lr="2e-3", decay="0.2")),
+    "muon": ("optimizer muon(lr = {lr=1e-2}, momentum = {momentum=0.9}, decay = {decay=0.1}) on (\"*.weight\"); "
+             "optimizer sgd(lr = {lr.2=0.1}, momentum = {momentum=0.9}, decay = {decay=0.1}); steps {steps=9}",
+             {"lr": "3e-2", "momentum": "0.5", "decay": "0.2", "lr.2": "0.2"}),
     "two": ("optimizer sgd(lr = {lr=0.1}) on (\"fc.*\"); optimizer adam(lr = {lr.2=0.01}); steps {steps=9}",
             {"lr": "0.7", "lr.2": "0.03"}),
 }

@@ -122,9 +122,65 @@ static void lion(nn::OptimizerAttr h, double lr, double, double &p, double g, Ar
   *state[0] = beta2 * *state[0] + (1 - beta2) * g;
 }
 
+static void rmsprop(nn::OptimizerAttr h, double lr, double, double &p, double g, ArrayRef<double *> state) {
+  double d = g + h.value("decay") * p, alpha = h.value("alpha"), momentum = h.value("momentum");
+  *state[0] = alpha * *state[0] + (1 - alpha) * d * d;
+  d /= std::sqrt(*state[0]) + h.value("eps");
+  if (momentum != 0)
+    d = *state[1] = momentum * *state[1] + d;
+  p -= lr * d;
+}
+
+static void adagrad(nn::OptimizerAttr h, double lr, double, double &p, double g, ArrayRef<double *> state) {
+  double d = g + h.value("decay") * p;
+  *state[0] += d * d;
+  p -= lr * d / (std::sqrt(*state[0]) + h.value("eps"));
+}
+
+// The whole matrix: x + (b s + c s s) x with s = x x', written for rows of x as they are, however many there are.
+static void orthogonalize(std::vector<double> &x, int64_t rows, int64_t columns) {
+  auto product = [](const std::vector<double> &a, const std::vector<double> &b, int64_t n, int64_t k, int64_t m) {
+    std::vector<double> r(size_t(n * m), 0);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t l = 0; l < k; ++l)
+        for (int64_t j = 0; j < m; ++j)
+          r[size_t(i * m + j)] += a[size_t(i * k + l)] * b[size_t(l * m + j)];
+    return r;
+  };
+  double squares = 0;
+  for (double v : x)
+    squares += v * v;
+  for (double &v : x)
+    v /= std::max(std::sqrt(squares), 1e-7);
+  for (int step = 0; step < 5; ++step) {
+    std::vector<double> transposed(x.size());
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        transposed[size_t(j * rows + i)] = x[size_t(i * columns + j)];
+    std::vector<double> s = product(x, transposed, rows, columns, rows), ss = product(s, s, rows, rows, rows);
+    std::vector<double> sx = product(s, x, rows, rows, columns), ssx = product(ss, x, rows, rows, columns);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = 3.4445 * x[i] - 4.775 * sx[i] + 2.0315 * ssx[i];
+  }
+}
+
+static void muon(nn::OptimizerAttr h, double lr, Array &p, Array g, Array *m) {
+  double momentum = h.value("momentum");
+  for (int64_t i = 0; i < p.size() && m; ++i) {
+    m->data[i] = momentum * m->data[i] + (1 - momentum) * g.data[i];
+    g.data[i] = h.value("nesterov") ? (1 - momentum) * g.data[i] + momentum * m->data[i] : m->data[i];
+  }
+  int64_t rows = p.shape[0], columns = p.size() / rows;
+  orthogonalize(g.data, rows, columns);
+  for (int64_t i = 0; i < p.size(); ++i)
+    p.data[i] = p.data[i] * (1 - lr * h.value("decay")) - lr * std::sqrt(std::max(1.0, double(rows) / columns)) * g.data[i];
+}
+
 static Element elementOf(StringRef rule) {
   return llvm::StringSwitch<Element>(rule)
       .Case("sgd", sgd)
+      .Case("rmsprop", rmsprop)
+      .Case("adagrad", adagrad)
       .Case("lion", lion)
       .Case("adam", [](nn::OptimizerAttr h, double lr, double t, double &p, double g,
                        ArrayRef<double *> s) { adam(false, h, lr, t, p, g, *s[0], *s[1]); })
@@ -135,13 +191,21 @@ static Element elementOf(StringRef rule) {
 
 Arrays updateOf(nn::UpdateOp op, ArrayRef<const Array *> x, const RunState &run) {
   Element update = elementOf(op.getOptimizer().getName());
-  if (!update)
+  bool wholeMatrix = op.getOptimizer().getName() == "muon";
+  if (!update && !wholeMatrix)
     return {};
   size_t firstState = op.getFactor() ? 4 : 3;
   double factor = op.getFactor() ? x[3]->data[0] : 1;
   Arrays results{*x[0]};
   for (size_t i = firstState; i < x.size(); ++i)
     results.push_back(*x[i]);
+  if (wholeMatrix) {
+    Array gradient = *x[1];
+    for (double &each : gradient.data)
+      each *= factor;
+    muon(op.getOptimizer(), x[2]->data[0], results[0], gradient, results.size() > 1 ? &results[1] : nullptr);
+    return results;
+  }
   for (int64_t i = 0; i < results[0].size(); ++i) {
     SmallVector<double *> state;
     for (size_t s = 1; s < results.size(); ++s)

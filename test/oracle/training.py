@@ -103,3 +103,66 @@ class Lion:
             decay = self.decay if decays(name, self.exceptions) else 0.0
             parameters[name] = p - self.rate(step) * (np.sign(b1 * m + (1 - b1) * g) + decay * p)
             self.m[name] = b2 * m + (1 - b2) * g
+
+
+class RMSprop:
+    def __init__(self, rate, alpha=0.99, momentum=0.0, eps=1e-8, decay=0.0):
+        self.rate, self.alpha, self.momentum, self.eps, self.decay = rate, alpha, momentum, eps, decay
+        self.v, self.m = {}, {}
+
+    def update(self, parameters, gradients, step):
+        for name, p in parameters.items():
+            g = gradients[name] + self.decay * p
+            v = self.v[name] = self.alpha * self.v.get(name, 0.0) + (1 - self.alpha) * g**2
+            d = self.m[name] = self.momentum * self.m.get(name, 0.0) + g / (np.sqrt(v) + self.eps)
+            parameters[name] = p - self.rate(step) * d
+
+
+class Adagrad:
+    def __init__(self, rate, eps=1e-10, decay=0.0):
+        self.rate, self.eps, self.decay = rate, eps, decay
+        self.v = {}
+
+    def update(self, parameters, gradients, step):
+        for name, p in parameters.items():
+            g = gradients[name] + self.decay * p
+            v = self.v[name] = self.v.get(name, 0.0) + g**2
+            parameters[name] = p - self.rate(step) * g / (np.sqrt(v) + self.eps)
+
+
+class Muon:
+    def __init__(self, rate, momentum=0.95, nesterov=True, decay=0.0):
+        self.rate, self.momentum, self.nesterov, self.decay = rate, momentum, nesterov, decay
+        self.m = {}
+
+    def update(self, parameters, gradients, step):
+        for name, p in parameters.items():
+            g, beta = gradients[name], self.momentum
+            m = self.m[name] = beta * self.m.get(name, 0.0) + (1 - beta) * g
+            x = ((1 - beta) * g + beta * m if self.nesterov else m).reshape(len(p), -1)
+            rows, columns = x.shape
+            x = x / max(np.sqrt((x**2).sum()), 1e-7)
+            for _ in range(5):
+                s = x @ x.T
+                x = 3.4445 * x + (-4.775 * s + 2.0315 * s @ s) @ x
+            lr = self.rate(step)
+            scale = math.sqrt(max(1.0, rows / columns))
+            parameters[name] = p * (1 - lr * self.decay) - lr * scale * x.reshape(p.shape)
+
+
+class Parts:
+    """Each parameter goes to the first optimizer whose pattern it matches."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def update(self, parameters, gradients, step):
+        for i, (pattern, optimizer) in enumerate(self.parts):
+            mine = [
+                name
+                for name in parameters
+                if next(k for k, (p, _) in enumerate(self.parts) if fnmatch.fnmatchcase(name, p)) == i
+            ]
+            own = {name: parameters[name] for name in mine}
+            optimizer.update(own, gradients, step)
+            parameters.update(own)

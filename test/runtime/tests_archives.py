@@ -45,7 +45,7 @@ def test_npz(t):
         programs.write(t.path("x.npz"), content_)
         t.refused(3, ["x.npz"] + parts, program, "--data", ".", "--out", "a", "--steps", 1)
 
-    wrong(["compressed", "numpy.savez"], npz(arrays, zipfile.ZIP_DEFLATED))
+    wrong(["compressed", "numpy.savez"], npz(arrays, zipfile.ZIP_BZIP2))
     wrong(["no array `x`", "other, y"], npz({"other": arrays["other"], "y": arrays["x"]}))
     wrong(["truncated"], sound[:-1])
     wrong(["truncated"], sound[:10])
@@ -56,6 +56,32 @@ def test_npz(t):
         at = draw.randrange(len(sound))
         programs.write(t.path("x.npz"), sound[:at] + bytes([draw.randrange(256)]) + sound[at + 1 :])
         code = t.call(program, "--data", ".", "--out", "a", "--steps", 1)[0]
+        t.check(code in (0, 3), "byte %d changed" % at, str(code))
+
+
+def test_compressed(t):
+    """Unpacked once, under OUT; every kind of block, and damage that ends with 3."""
+    program = t.recorder(dataset("npz", "x.npz"), 2, 8)
+    for zip64 in (False, True):
+        programs.write(t.path("x.npz"), npz({"x": programs.npy("<i8", [8, 2], FLAT, "q")}, zipfile.ZIP_DEFLATED, zip64))
+        t.check(walk(t, program, "out", 2, 8) == WHOLE, "a compressed array")
+    draw = random.Random(3)
+    noise = [draw.randrange(1 << 31) for _ in range(60000)]
+    text = [[7, 7, 7, 8][i % 4] if i % 1000 else i for i in range(60000)]
+    for level in (0, 1, 6, 9):
+        for values in (noise, text, [5] * 60000, noise[:200] * 300):
+            target = io.BytesIO()
+            with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
+                archive.writestr("x.npy", programs.npy("<i4", [30000, 2], values, "i"))
+            programs.write(t.path("x.npz"), target.getvalue())
+            code, out, err = t.call(program, "--data", ".", "--out", "a", "--steps", 1)
+            kept = content(t.path("a", "train.x.npz-values"))[128:]
+            t.check(code == 0 and kept == programs.npy("<i4", [30000, 2], values, "i"), "level %d" % level, err)
+    sound = npz({"x": programs.npy("<i8", [8, 2], FLAT, "q")}, zipfile.ZIP_DEFLATED)
+    for i in range(300):
+        at = draw.randrange(len(sound))
+        programs.write(t.path("x.npz"), sound[:at] + bytes([draw.randrange(256)]) + sound[at + 1 :])
+        code = t.call(program, "--data", ".", "--out", "b", "--steps", 1)[0]
         t.check(code in (0, 3), "byte %d changed" % at, str(code))
 
 

@@ -19,7 +19,7 @@ def test_train(t):
     program = t.linear()
     code, out, err = t.call(program, "--data", data, "--out", "a", "--threads", 1)
     t.check(code == 0, "training ends with 0", out + err)
-    losses = re.findall(r"step (\d+)/60  loss (\S+)  lr (\S+)  norm (\S+)  \d+ examples/s", out)
+    losses = re.findall(r"step (\d+)/60  loss (\S+)  lr (\S+)  norm (\S+)  mean \S+  \d+ examples/s", out)
     t.check(len(losses) == 12 and float(losses[-1][1]) < 0.6 * float(losses[0][1]), "the loss falls", out)
     peak = re.search(r"peak memory (\d+) bytes \(.*\), arena (\d+), allowance (\d+)", out)
     t.check(peak and int(peak[1]) < int(peak[2]) + int(peak[3]), "the peak stays below arena and allowance", out)
@@ -64,7 +64,7 @@ def test_logs(t):
     t.call(t.linear(), "--data", data, "--out", "a")
     rows = open(t.path("a", "log.csv")).read().splitlines()
     t.check(
-        rows[0] == "step,loss,lr,norm,examples_per_second,seconds,valid.acc" and len(rows) == 13, "log.csv", rows[0]
+        rows[0] == "step,loss,mean_loss,lr,norm,examples_per_second,seconds,valid.acc" and len(rows) == 13, "log.csv", rows[0]
     )
     crc_table = []
     for i in range(256):

@@ -53,7 +53,7 @@ def test_resume(t):
     t.call(program, "--data", data, "--out", "whole")
     whole = content(t.path("whole", "final.safetensors"))
     log = [line.rsplit(",", 3)[0] for line in open(t.path("whole", "log.csv"))]
-    log = [line.split(",")[:4] for line in open(t.path("whole", "log.csv"))]
+    log = [line.split(",")[:5] for line in open(t.path("whole", "log.csv"))]
     code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 13)
     t.check(code == 0 and "starting afresh" in out, "--resume without a checkpoint says so", out + err)
     t.check(checkpoints(t, "a")[-1] == "step-00000013.safetensors", "the last step is saved", str(checkpoints(t, "a")))
@@ -75,6 +75,62 @@ def test_resume(t):
     code, out, err = t.call(program, "--data", data, "--out", "a", "--steps", 100)
     t.check(code == 0 and "--steps 100" in err, "--steps beyond the end", err)
     t.check(os.path.exists(t.path("a", "run.previous", "step-00000060.safetensors")), "an earlier run is not lost")
+
+
+def test_early_stop(t):
+    """`patience` counts evaluations without a better metric; the count is part of a checkpoint."""
+    data = t.digits()
+    every = [
+        dict(steps=1, kind="eval", dataset=1, batches=0, patience=3, best="acc", best_is_max=True),
+        dict(steps=5, kind="checkpoint", dir="run", keep=0, best="", best_is_max=False),
+        dict(steps=4, kind="log", csv=False, jsonl=True, tensorboard=False),
+    ]
+    program = t.linear(steps=400, every=every)
+    code, out, err = t.call(program, "--data", data, "--out", "whole")
+    rows = [json.loads(line) for line in open(t.path("whole", "log.jsonl"))]
+    accuracies = [row["valid.acc"] for row in rows if "valid.acc" in row]
+    best = accuracies.index(max(accuracies))
+    last = len(accuracies)
+    t.check(code == 0 and last == best + 1 + 3 and last < 400, "stopped three evaluations after the best one", str(accuracies))
+    t.check("training stops early" in out and "step %d:" % last in out, "it says so", out)
+    t.check(
+        all(max(accuracies[: i + 1]) > max(accuracies[:i], default=-1) for i in range(1) if i)
+        and all(len(accuracies[: i + 1]) - 1 - accuracies.index(max(accuracies[: i + 1])) < 3 for i in range(last - 1)),
+        "not before",
+        str(accuracies),
+    )
+    whole = content(t.path("whole", "final.safetensors"))
+    code, out, err = t.call(program, "--data", data, "--out", "whole", "--resume")
+    t.check(
+        code == 0 and "stops early" in out and content(t.path("whole", "final.safetensors")) == whole,
+        "resuming starts nothing",
+        out + err,
+    )
+    for stop in (1, last - 3, last - 1):  # the count goes on where it was
+        t.call(program, "--data", data, "--out", "a", "--resume", "--steps", stop)
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume")
+    t.check("step %d:" % last in out and content(t.path("a", "final.safetensors")) == whole, "resumed: stops at the same step", out)
+    strip = lambda name: [{k: v for k, v in json.loads(line).items() if k not in ("seconds", "examples_per_second")}
+                          for line in open(t.path(name, "log.jsonl"))]
+    rows = strip("a")
+    t.check([row for row in rows if row["step"] % 4 == 0] == [row for row in strip("whole") if row["step"] % 4 == 0],
+            "mean losses go on, too", str(rows))
+    every[0]["patience"] = 1000
+    code, out, err = t.call(t.linear(steps=400, every=every), "--data", data, "--out", "a", "--resume", "--steps", last + 2)
+    t.check(code == 0 and "stops early" not in out and "step %d/" % (last + 2) in out, "more patience: it goes on", out + err)
+
+
+def test_mean_loss(t):
+    data = t.digits()
+    for steps, out in ((1, "each"), (7, "some")):
+        every = [dict(steps=steps, kind="log", csv=False, jsonl=True, tensorboard=False)]
+        t.call(t.linear(steps=35, every=every), "--data", data, "--out", out)
+    each = [json.loads(line) for line in open(t.path("each", "log.jsonl"))]
+    some = [json.loads(line) for line in open(t.path("some", "log.jsonl"))]
+    t.check(all(row["mean_loss"] == row["loss"] for row in each), "a line a step: the mean is the loss")
+    for i, row in enumerate(some):
+        mean = sum(other["loss"] for other in each[7 * i : 7 * i + 7]) / 7
+        t.check(abs(row["mean_loss"] - mean) < 1e-6 * mean, "the mean since the last line", str(row))
 
 
 def test_kills(t):
@@ -110,7 +166,7 @@ def test_kills(t):
         kills += 1
     t.check(process.returncode == 0 and kills >= 5, "killed %d times, then done" % kills)
     t.check(content(t.path("a", "final.safetensors")) == whole, "killed and resumed: the same bits")
-    strip = lambda name: [line.split(",")[:4] for line in open(t.path(name, "log.csv"))]
+    strip = lambda name: [line.split(",")[:5] for line in open(t.path(name, "log.csv"))]
     t.check(strip("a") == strip("whole"), "the log is the same, too")
     t.check(not [n for n in os.listdir(t.path("a", "run")) if n.endswith(".tmp")], "no temporary files are left")
 

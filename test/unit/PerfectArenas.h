@@ -1,5 +1,6 @@
-// PerfectArenas.h: arena problems whose least height is known: a rectangle (time x bytes) cut into buffers by straight
-// cuts (guillotine cuts) packs again without any gap.
+// PerfectArenas.h: arena problems whose least height is known: a rectangle (time x bytes) cut into buffers packs again
+// without any gap. Cuts go straight through a piece (guillotine cuts), or make a pinwheel of five out of it, which no
+// straight cut takes apart.
 #ifndef CINCH_TEST_UNIT_PERFECTARENAS_H
 #define CINCH_TEST_UNIT_PERFECTARENAS_H
 
@@ -18,8 +19,9 @@ public:
     return int64_t((state >> 11) % uint64_t(n));
   }
 
-  // `balance`: 0 cuts anywhere, more keeps cuts away from the edges (in percent of the length).
-  ArenaProblem next(int count, int64_t width, int64_t height, int64_t balance = 0) {
+  // `balance`: 0 cuts anywhere, more keeps cuts away from the edges (in percent of the length). `pinwheels`: so many of a
+  // hundred cuts are pinwheels.
+  ArenaProblem next(int count, int64_t width, int64_t height, int64_t balance = 0, int64_t pinwheels = 0) {
     struct Piece {
       int64_t t0, t1, h0, h1;
     };
@@ -35,6 +37,22 @@ public:
         if ((pieces[j].t1 - pieces[j].t0) * (pieces[j].h1 - pieces[j].h0) >
             (pieces[i].t1 - pieces[i].t0) * (pieces[i].h1 - pieces[i].h0))
           i = j;
+      }
+      if (pinwheels && below(100) < pinwheels && int(pieces.size()) + 4 <= count) {
+        Piece x = pieces[i];
+        if (x.t1 - x.t0 < 3 || x.h1 - x.h0 < 3)
+          continue;
+        // Four arms around a middle, this way round or the other.
+        int64_t a = x.t0 + 1 + below(x.t1 - x.t0 - 2), c = a + 1 + below(x.t1 - a - 1);
+        int64_t low = x.h0 + 1 + below(x.h1 - x.h0 - 2), high = low + 1 + below(x.h1 - low - 1);
+        bool mirrored = below(2);
+        auto add = [&](int64_t t0, int64_t t1, int64_t h0, int64_t h1) {
+          pieces.push_back(mirrored ? Piece{t0, t1, x.h0 + x.h1 - h1, x.h0 + x.h1 - h0} : Piece{t0, t1, h0, h1});
+        };
+        add(x.t0, a, x.h0, high), add(a, x.t1, x.h0, low), add(c, x.t1, low, x.h1), add(x.t0, c, high, x.h1);
+        pieces[i] = pieces.back(), pieces.pop_back();
+        add(a, c, low, high);
+        continue;
       }
       Piece &x = pieces[i], y = x;
       bool time = below(2);

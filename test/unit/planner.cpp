@@ -36,6 +36,7 @@ static void testGraph(const std::string &name, const StepGraph &g, bool verbose)
     std::string error;
     expect(parseStrategy(text, options.strategy, error), name + ": " + text + " parses");
     for (int64_t b : microbatches(g)) {
+      Case one;
       options.microbatch = b;
       double start = now();
       SearchResult r = planner.search(options);
@@ -68,6 +69,7 @@ static void testGraph(const std::string &name, const StepGraph &g, bool verbose)
   expect(!planner.search({low - 1, 0, {}}).feasible, name + ": one byte less than the smallest is refused");
   double last = 1e300;
   for (int i = 0; i <= 12; ++i) {
+    Case one;
     int64_t budget = low + (high - low) * i / 12;
     start = now();
     SearchResult r = planner.search({budget, 0, {}});

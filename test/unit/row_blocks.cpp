@@ -304,6 +304,7 @@ static void testVariants() {
     double before = 1e300;
     bool blocked = false;
     for (int64_t budget = least.smallestArena; budget <= plainLeast.smallestArena * 4; budget += 512) {
+      Case one;
       options.arenaBudget = budget;
       SearchResult r = all.search(options, true, chosen), p = plain.search(options);
       int again = 0;

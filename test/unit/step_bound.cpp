@@ -88,6 +88,7 @@ int main(int argc, char **argv) {
   Random random = Random::seeded(11);
   int plans = 0, exact = 0, repeats = 0;
   for (int i = 0; i < graphs; ++i) {
+    Case one;
     StepGraph g = randomStep(random);
     Planner planner(g);
     for (int64_t b : {int64_t(1), int64_t(4)}) {

@@ -174,11 +174,15 @@ private:
 
 } // namespace
 
+// How much cost, bytes and the time to the next use count when room is made: no rule is best on all graphs, and each is tried.
+constexpr double kExponents[][3] = {{1, 1, 1},   {1, 1, 0.5}, {0.5, 1, 1},  {0.5, 1, 0.5}, {1, 0.5, 1},
+                                    {0, 1, 1},   {0, 0, 1},   {1, 1, 0},    {0.3, 0.3, 1}, {1, 1, 2},
+                                    {0.5, 0, 1}, {0.2, 1, 2}, {0.5, 0.5, 2}};
+constexpr size_t kMostFound = 6; // schedules that are kept and varied
+constexpr double kWidest = 6;    // a changed value becomes up to e^3 times as dear, or as cheap
+
 std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work,
                                        double deadline) {
-  static const double exponents[][3] = {{1, 1, 1},   {1, 1, 0.5}, {0.5, 1, 1},  {0.5, 1, 0.5}, {1, 0.5, 1},
-                                        {0, 1, 1},   {0, 0, 1},   {1, 1, 0},    {0.3, 0.3, 1}, {1, 1, 2},
-                                        {0.5, 0, 1}, {0.2, 1, 2}, {0.5, 0.5, 2}};
   int n = d.size();
   Evicting evicting(d, order, budget, work);
   // The best few, the cheapest first.
@@ -196,15 +200,15 @@ std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &ord
     if (at != found.begin() && std::prev(at)->runs == f.runs)
       return;
     found.insert(at, std::move(f));
-    if (found.size() > 6)
+    if (found.size() > kMostFound)
       found.pop_back();
   };
   auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
   std::vector<double> factors(n, 1);
-  for (const double *e : exponents)
+  for (const double *e : kExponents)
     for (int flags = 0; flags < 4 && !late(); ++flags) {
       Weights weights{e[0], e[1], e[2], (flags & 1) != 0, (flags & 2) != 0};
-      if (evicting.run(weights, factors, found.size() < 6 ? 1e300 : found.back().extra))
+      if (evicting.run(weights, factors, found.size() < kMostFound ? 1e300 : found.back().extra))
         note(weights, factors);
     }
   // Then the factors of a few values at a time are changed, in the best of them and in the others by turns.
@@ -215,7 +219,7 @@ std::vector<Runs> detail::evictingRuns(const Dag &d, const std::vector<int> &ord
     Weights weights = from.weights;
     int changes = 1 << int(rng.unit() * 6);
     for (int k = 0; k < changes; ++k)
-      trial[int(rng.unit() * n)] *= std::exp(6 * (rng.unit() - 0.5));
+      trial[int(rng.unit() * n)] *= std::exp(kWidest * (rng.unit() - 0.5));
     if (evicting.run(weights, trial, found.back().extra))
       note(weights, trial);
   }

@@ -17,6 +17,22 @@
 namespace cinch::solve::detail {
 namespace {
 
+// How finely the rows of blocks are searched. A point is a pair of peak and cost; every row of blocks has a list of them.
+struct NestLimits {
+  int largeBlock = 26;     // values: ways through larger blocks are not found anew for each depth
+  double tight = 0.85;     // share of the budget that a block alone takes: there getting back what comes in is looked at
+  int manyLevels = 120;    // more levels than these are taken together in rows first
+  int longestRow = 48;     // blocks in such a row
+  int fewSlots = 24;       // points a row that are worth having: below it shorter rows come first
+  int manyRows = 400'000;  // different rows: no lists worth having for so many
+  int splitsLooked = 90;   // of a row on average, to tell the work
+  int allSplits = 96;      // up to this length a row is split everywhere, beyond it near its ends and at even distances
+  int64_t mostPoints = 12'000'000; // of all rows: memory
+  int64_t mostSlots = 256; // points a row: what is left out between two of them is small, and the time of a row grows with them
+  size_t rowPoints = 24;   // of a row that becomes one block
+};
+constexpr NestLimits kNest;
+
 class Nest {
 public:
   Nest(const Dag &d, const std::vector<int> &order, int64_t budget, int64_t &work, double deadline)
@@ -58,10 +74,10 @@ public:
     blockWays = ways, blockKinds = kinds;
     if (!coarse)
       start(count);
-    if (coarse ? count <= kManyLevels : slots < kFewSlots)
+    if (coarse ? count <= kNest.manyLevels : slots < kNest.fewSlots)
       return false;
     if (coarse) {
-      start(kLongestRow);
+      start(kNest.longestRow);
       if (slots == 0)
         return false;
       coarsen();
@@ -90,7 +106,7 @@ private:
   const BlockWays &wayOf(int j) const { return ways[kinds[j]]; }
   bool late() const { return work <= 0 || (deadline > 0 && secondsNow() > deadline); }
 
-  bool isLarge(int j) const { return blocks[j].values > 26; }
+  bool isLarge(int j) const { return blocks[j].values > kNest.largeBlock; }
 
   // Where a block alone nearly needs the budget, and what the next level inside hands out stands in the way of what
   // comes in: ways that get it back from the start. They are dearer the deeper the block lies, so equal blocks differ.
@@ -98,7 +114,7 @@ private:
     Refetch way{0, 0};
     for (int j = 0; j < count; ++j) {
       const BlockWays &known = wayOf(j);
-      bool tight = !known.possible || double(known.alone[0].front().peak) > kTight * double(budget);
+      bool tight = !known.possible || double(known.alone[0].front().peak) > kNest.tight * double(budget);
       if (j && blocks[j].in && tight && way.peak <= budget && !isLarge(j)) {
         BlockWays more = known;
         addRefetching(more, blocks[j], inOrder, way, budget, work);
@@ -129,7 +145,7 @@ private:
         rows[a][length] = it->second;
       }
       work -= 8 * most;
-      if (rowCount > kManyRows) { // no lists worth having for so many
+      if (rowCount > kNest.manyRows) { // no lists worth having for so many
         slots = 0;
         return;
       }
@@ -137,8 +153,8 @@ private:
     fronts.assign(size_t(rowCount) * 3, Front());
     done.assign(size_t(rowCount) * 3, 0);
     // As many points as the work allows, and the memory.
-    int64_t pairs = int64_t(std::max(rowCount, 1)) * std::min({count, longest, 90});
-    slots = int(std::clamp<int64_t>(std::min(work / 3 / pairs, 12'000'000 / int64_t(std::max(rowCount, 1))), 1, 256));
+    int64_t pairs = int64_t(std::max(rowCount, 1)) * std::min({count, longest, kNest.splitsLooked});
+    slots = int(std::clamp<int64_t>(std::min(work / 3 / pairs, kNest.mostPoints / int64_t(std::max(rowCount, 1))), 1, kNest.mostSlots));
   }
 
   // Rows of blocks become blocks: the levels between them are those with the lightest borders, and where these lie far
@@ -149,13 +165,13 @@ private:
       weights.push_back(inBytes[j] + outBytes[j]);
     std::vector<int64_t> sorted = weights;
     std::sort(sorted.begin(), sorted.end());
-    size_t light = sorted.size() > kManyLevels ? kManyLevels : sorted.size() - 1;
+    size_t light = sorted.size() > size_t(kNest.manyLevels) ? kNest.manyLevels : sorted.size() - 1;
     int64_t limit = sorted[light]; // those below it are no more than that
     std::vector<int> cuts{0};
     for (int j = 1; j <= count; ++j)
       if (j == count || weights[j - 1] < limit) {
-        int from = cuts.back(), parts = (j - from + kLongestRow - 1) / kLongestRow;
-        parts = std::max(parts, int(int64_t(kManyLevels) * (j - from) / count));
+        int from = cuts.back(), parts = (j - from + kNest.longestRow - 1) / kNest.longestRow;
+        parts = std::max(parts, int(int64_t(kNest.manyLevels) * (j - from) / count));
         for (int k = 1; k <= std::min(parts, j - from); ++k)
           if (int cut = from + (j - from) * k / std::min(parts, j - from); cut > cuts.back())
             cuts.push_back(cut);
@@ -196,7 +212,7 @@ private:
     runs.insert(runs.begin(), wayOf(from).forward[1].runs.begin(), wayOf(from).forward[1].runs.end());
     for (int keeps = 0; keeps < 3; ++keeps) {
       const Front &front = cell(from, to, keeps);
-      size_t points = std::min<size_t>(front.size(), 24);
+      size_t points = std::min<size_t>(front.size(), kNest.rowPoints);
       for (size_t i = 0; i < points; ++i) {
         const Point &p = front[points > 1 ? i * (front.size() - 1) / (points - 1) : front.size() - 1];
         Passage passage{p.peak, p.cost, {}};
@@ -247,9 +263,6 @@ private:
     return list[j - a - 1];
   }
 
-  static constexpr double kTight = 0.85; // share of the budget
-  static constexpr int kManyLevels = 120, kLongestRow = 48, kFewSlots = 24, kManyRows = 400'000;
-
   struct Split {
     int64_t floor, beside;
     int inside; // how much of what the level j reads must stay
@@ -270,7 +283,7 @@ private:
   // Levels to split at; in long rows not all of them.
   int nextSplit(int a, int j, int b) const {
     int length = b - a;
-    if (length <= 96)
+    if (length <= kNest.allSplits)
       return j + 1;
     int from = std::min(j - a, b - j);
     return j + std::max(1, std::min(length / 64, from / 6));

@@ -95,8 +95,11 @@ std::vector<Border> longestRow(const std::vector<Border> &list) {
 
 } // namespace
 
+// Nodes of a block that is not divided further: the search inside of it takes all subsets. Values that cross a border: with more
+// of them the block on either side is too large for that.
+constexpr int kMostNodes = 20, kMostValues = 40;
+
 std::vector<Level> findLevels(const Dag &d, const std::vector<int> &order, int64_t &work) {
-  constexpr int kMostNodes = 20, kMostValues = 40; // of a block that is not divided; crossing a border
   int n = d.size();
   if (n < 8)
     return {};

@@ -14,7 +14,13 @@
 namespace cinch::solve::detail {
 namespace {
 
-constexpr int kLabels = 200'000, kForwardLabels = 5'000; // of one search
+struct WayLimits {
+  int labels = 200'000;        // of one search through a block: memory; most take some hundreds
+  int forwardLabels = 5'000;   // of one that only goes forward: there are as many searches as sets that may be kept
+  size_t options = 64;         // a block, the best of them: the lists across the blocks grow with it
+  int prices = 16;             // on bytes, at which each block of a row chooses for itself
+};
+constexpr WayLimits kWays;
 
 int lowest(uint64_t set) { return __builtin_ctzll(set); }
 uint64_t bit(int v) { return uint64_t(1) << v; }
@@ -168,7 +174,6 @@ bool Block::sameAs(const Block &o) const {
 }
 
 BlockWays waysOf(const Block &b, bool inOrder, int64_t budget, int64_t &work) {
-  constexpr size_t kOptions = 64;
   BlockWays w;
   bool hasInner = b.inner || b.innerIn || b.forward;
   Regression search(b, inOrder, budget, work);
@@ -179,7 +184,7 @@ BlockWays waysOf(const Block &b, bool inOrder, int64_t budget, int64_t &work) {
     if (it == known.end()) {
       Passage p;
       p.peak = -1;
-      search.run(goal, b.forward, b.forward, kForwardLabels);
+      search.run(goal, b.forward, b.forward, kWays.forwardLabels);
       for (int at : search.closed) {
         const Regression::Label &l = search.labels[at];
         if (!(l.set & ~b.in) && !l.ceiling) {
@@ -200,7 +205,7 @@ BlockWays waysOf(const Block &b, bool inOrder, int64_t budget, int64_t &work) {
       w.alone[keeps] = w.alone[keeps - 1], w.options[keeps] = w.options[keeps - 1];
       continue;
     }
-    search.run(b.out | stay, b.backward, b.forward | b.backward, kLabels);
+    search.run(b.out | stay, b.backward, b.forward | b.backward, kWays.labels);
     std::vector<Regression::Label> ends;
     std::vector<int> at;
     for (int label : search.closed)
@@ -249,10 +254,10 @@ BlockWays waysOf(const Block &b, bool inOrder, int64_t budget, int64_t &work) {
         kept.push_back(std::move(o));
     unbeaten(kept);
     // Too many: those that are alike go, the cheapest and the smallest stay.
-    if (kept.size() > kOptions) {
+    if (kept.size() > kWays.options) {
       std::vector<BlockOption> fewer;
-      for (size_t i = 0; i < kOptions; ++i)
-        fewer.push_back(std::move(kept[i * (kept.size() - 1) / (kOptions - 1)]));
+      for (size_t i = 0; i < kWays.options; ++i)
+        fewer.push_back(std::move(kept[i * (kept.size() - 1) / (kWays.options - 1)]));
       kept = std::move(fewer);
     }
     w.options[keeps] = std::move(kept);
@@ -264,7 +269,7 @@ BlockWays waysOf(const Block &b, bool inOrder, int64_t budget, int64_t &work) {
 void addRefetching(BlockWays &w, const Block &b, bool inOrder, const Refetch &refetch, int64_t budget, int64_t &work) {
   Regression search(b, inOrder, budget, work);
   for (int keeps = 0; keeps < 3; ++keeps) {
-    search.run(b.out | stays(b, keeps), b.backward, b.forward | b.backward, kLabels, &refetch);
+    search.run(b.out | stays(b, keeps), b.backward, b.forward | b.backward, kWays.labels, &refetch);
     for (int label : search.closed)
       if (const auto &l = search.labels[label]; !(l.set & ~(b.in | b.inner)) && !l.ceiling)
         w.alone[keeps].push_back({l.peak, l.cost, search.path(label)});
@@ -294,10 +299,9 @@ BlockWays waysOfRow(const std::vector<const BlockWays *> &row, int64_t budget) {
           double price = (b.cost() - a.cost()) / double(a.beside - b.beside);
           high = std::max(high, price), low = std::min(low, price);
         }
-  constexpr int kPrices = 16;
   for (int keeps = 0; keeps < 3; ++keeps)
-    for (int k = 0; k <= kPrices; ++k) {
-      double price = k == 0 || high <= 0 ? 0 : 0.9 * low * std::pow(1.2 * high / low, double(k - 1) / (kPrices - 1));
+    for (int k = 0; k <= kWays.prices; ++k) {
+      double price = k == 0 || high <= 0 ? 0 : 0.9 * low * std::pow(1.2 * high / low, double(k - 1) / (kWays.prices - 1));
       BlockOption whole;
       std::vector<const BlockOption *> chosen;
       int inside = keeps;

@@ -274,6 +274,22 @@ struct Move {
   bool on = false;
 };
 
+struct AnnealingLimits {
+  int stageTries = 12;           // to hit a stage that breaks the budget
+  int letGo = 35, letGoOver = 75; // of a hundred moves give up a value: more of them while the budget is broken
+  int swaps = 20;                // of a hundred moves give up one value for another
+  // Walk along the border: every so many moves bytes become dearer if the budget was mostly broken, cheaper if mostly kept.
+  int check = 200, mostlyBroken = 140, mostlyKept = 60;
+  double dearer = 1.15, cheaper = 0.92;
+  // Steps of one annealing for each node, and at least; while nothing fits longer ones, so that the price of bytes has time to rise.
+  int64_t steps = 20'000, leastSteps = 200'000, stepsUnfit = 400'000;
+  int64_t timesUnfit = 8, shareOfWork = 8;
+  // Temperatures in mean costs of a node: at first, while nothing fits, and then in turn; at the end.
+  double hotFirst = 0.1, hotUnfit = 0.3, hotInTurn[6] = {0.05, 0.15, 0.1, 0.25, 0.05, 0.1};
+  double cold = 0.003, coldUnfit = 0.01;
+};
+constexpr AnnealingLimits kAnneal;
+
 class Annealer {
 public:
   Annealer(Retention &r, Random &rng) : r(r), rng(rng) {}
@@ -281,7 +297,7 @@ public:
   // A stage that breaks the budget, if there is one and luck has it; else any.
   int pickStage(bool broken) {
     if (broken)
-      for (int tries = 0; tries < 12; ++tries) {
+      for (int tries = 0; tries < kAnneal.stageTries; ++tries) {
         int t = rng.below(r.n);
         if (r.stages[t].peak > r.budget)
           return t;
@@ -379,17 +395,16 @@ public:
       r.steps += 8;
       bool over = r.totalOver > 0.5;
       int choice = rng.below(100);
-      bool swaps = rng.below(100) < swapShare;
+      bool swaps = rng.below(100) < kAnneal.swaps;
       Move m;
       if (!swaps)
-        m = choice < (over ? 75 : 35) ? letGo(pickStage(over)) : keep(rng.below(r.n));
+        m = choice < (over ? kAnneal.letGoOver : kAnneal.letGo) ? letGo(pickStage(over)) : keep(rng.below(r.n));
       broken += over;
-      if (++sinceCheck == 200) {
-        // Walk along the border: dearer while mostly broken, cheaper while mostly kept.
-        if (broken > 140)
-          price *= 1.15;
-        else if (broken < 60)
-          price *= 0.92;
+      if (++sinceCheck == kAnneal.check) {
+        if (broken > kAnneal.mostlyBroken)
+          price *= kAnneal.dearer;
+        else if (broken < kAnneal.mostlyKept)
+          price *= kAnneal.cheaper;
         current = r.totalCost + price * r.totalOver;
         sinceCheck = broken = 0;
         if (int64_t peak = r.peak(); peak < smallestPeak) {
@@ -417,7 +432,6 @@ public:
   }
 
 private:
-  static constexpr int swapShare = 20; // of a hundred moves
   Retention &r;
   Random &rng;
 };
@@ -447,20 +461,19 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
   // longer.
   Runs promising;
   double promisingScore = 1e300;
-  int64_t quota = std::clamp<int64_t>(20'000 * int64_t(r.n), 200'000, std::max<int64_t>(work / 8, 1));
-  static const double heat[] = {0.05, 0.15, 0.1, 0.25, 0.05, 0.1};
+  int64_t quota = std::clamp<int64_t>(kAnneal.steps * int64_t(r.n), kAnneal.leastSteps, std::max<int64_t>(work / kAnneal.shareOfWork, 1));
   int count = int(starts.size());
   for (int round = 0; work > 0 && count > 0; ++round) {
     if (deadline > 0 && detail::secondsNow() > deadline)
       break;
     int turn = round - count;
-    double hot = turn < 0 ? 0.1 : heat[turn % 6];
-    // As long as nothing fits: hotter and much longer, so that the price of bytes has time to rise.
+    double hot = turn < 0 ? kAnneal.hotFirst : kAnneal.hotInTurn[turn % 6];
     bool fits = !best.empty();
     int64_t allowance =
-        fits ? quota : std::max<int64_t>(8 * quota, std::min<int64_t>(work / 8, 400'000 * int64_t(r.n)));
+        fits ? quota
+             : std::max<int64_t>(kAnneal.timesUnfit * quota, std::min<int64_t>(work / kAnneal.shareOfWork, kAnneal.stepsUnfit * int64_t(r.n)));
     if (!fits)
-      hot = 0.3;
+      hot = kAnneal.hotUnfit;
     if (turn < 0 || turn % 3 == 2)
       r.load(starts[turn < 0 ? round : turn / 3 % count]);
     else
@@ -468,7 +481,7 @@ Runs detail::searchRetention(const Dag &d, const std::vector<int> &order, int64_
     note();
     double price = basePrice;
     int64_t before = r.steps;
-    annealer.run(std::min(allowance, work), r.mean * hot, r.mean * (fits ? 0.003 : 0.01), price, best, bestCost,
+    annealer.run(std::min(allowance, work), r.mean * hot, r.mean * (fits ? kAnneal.cold : kAnneal.coldUnfit), price, best, bestCost,
                  smallestPeak, smallest, deadline);
     work -= r.steps - before;
     double score = r.totalCost + 3 * price * r.totalOver;

@@ -1,0 +1,58 @@
+// DatasetKept.cpp: see DatasetKept.h.
+#include "runtime/DatasetKept.h"
+#include "runtime/Output.h"
+#include "runtime/Random.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+void findKept(KeptFile &kept, const char *out, const char *set, const char *field, const char *kind, uint64_t asked,
+              const FieldFile &source) {
+  struct stat status;
+  char name[256], there[kKeptHead];
+  kept.named = out[0] != 0;
+  if (!kept.named)
+    out = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+  if (fstat(source.fd, &status) != 0 || !makeFolders(out))
+    fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
+  snprintf(kept.head, sizeof kept.head, "%s %016llx %lld %lld.%09ld %016llx", kind, (unsigned long long)asked,
+           (long long)status.st_size, (long long)status.st_ctim.tv_sec, long(status.st_ctim.tv_nsec),
+           (unsigned long long)hashText(source.path.text));
+  size_t used = strlen(kept.head);
+  memset(kept.head + used, ' ', kKeptHead - used);
+  kept.head[kKeptHead - 1] = '\n';
+  kept.head[kKeptHead] = 0;
+  snprintf(name, sizeof name, "%.100s.%.100s.%s", set, field, kind);
+  if (!kept.named)
+    snprintf(name, sizeof name, "cinch-%lld.%s", (long long)getpid(), kind);
+  joinPath(kept.path, out, name);
+  const char *why;
+  kept.fd = openToRead(kept.path.text, kept.size, why);
+  if (kept.fd >= 0 && (!readAt(kept.fd, there, kKeptHead, 0) || memcmp(there, kept.head, kKeptHead) != 0)) {
+    close(kept.fd);
+    kept.fd = -1;
+  }
+}
+
+void beginKept(KeptFile &kept, AtomicFile &into) {
+  if (!beginFile(into, kept.path.text) || !writeAll(into.fd, kept.head, kKeptHead))
+    fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
+}
+
+void endKept(KeptFile &kept, AtomicFile &into) {
+  const char *why;
+  if (!commitFile(into))
+    fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
+  kept.fd = openToRead(kept.path.text, kept.size, why);
+  if (!kept.named)
+    unlink(kept.path.text);
+  if (kept.fd < 0)
+    fail(kResources, "cannot read %s: %s", kept.path.text, why);
+}
+
+} // namespace cinch::rt

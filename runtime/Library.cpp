@@ -1,0 +1,274 @@
+// Library.cpp: the functions of library.h. What ends the process in an executable comes back here as a code: `fail` jumps to the
+// call that is running.
+#include "runtime/library.h"
+#include "runtime/Checkpoint.h"
+#include "runtime/InitFile.h"
+#include "runtime/Initialize.h"
+#include "runtime/Normalize.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include "runtime/TensorFile.h"
+#include "runtime/Values.h"
+#include <errno.h>
+#include <immintrin.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+namespace {
+
+char message[1024] = "";
+jmp_buf place;
+pthread_t caller;
+bool described = false, ready = false; // the description was read; the memory is there
+
+void takeFailure(int code, const char *text) {
+  if (!pthread_equal(caller, pthread_self())) { // one of our own threads cannot give up alone
+    (void)writeAll(2, text, strlen(text));
+    _exit(code);
+  }
+  snprintf(message, sizeof message, "%s", text);
+  longjmp(place, code);
+}
+
+void readDescription() {
+  if (described)
+    return;
+  readMeta(run.meta, cinch_meta);
+  run.options.quiet = true;
+  applySettings();
+  prepareNormals(run.meta);
+  described = true;
+}
+
+void needMemory() {
+  if (!ready)
+    fail(kUsage, "cinch_model_init has to be called first");
+}
+
+// Runs `body` so that its failures are ours to return, with the floating-point mode of the caller restored behind it.
+template <typename Body> int guarded(Body body) {
+  unsigned mode = _mm_getcsr();
+  setFloatingPointMode();
+  caller = pthread_self();
+  onFailure = takeFailure;
+  int code = setjmp(place);
+  if (code == 0)
+    body();
+  onFailure = nullptr;
+  run.given = nullptr;
+  run.givenResults = nullptr;
+  _mm_setcsr(mode);
+  return code;
+}
+
+const DatasetSpec &trained() { return run.meta.datasets[run.meta.trainDataset]; }
+
+template <typename Value> void checkFloats(const FieldSpec &field, const Value *values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if (!__builtin_isfinite(values[i]))
+      fail(kData, "field `%s` has %g in example %lld; every value must be finite", field.name, double(values[i]),
+           (long long)(i / field.shape.count()));
+}
+
+void checkIntegers(const FieldSpec &field, const int32_t *values, int64_t count) {
+  for (int64_t i = 0; field.hasBelow && i < count; ++i)
+    if ((values[i] < 0 || values[i] >= field.below) && !(field.hasExcept && values[i] == field.except))
+      fail(kData, "field `%s` is declared below %lld, but has %d in example %lld", field.name, (long long)field.below, values[i],
+           (long long)(i / field.shape.count()));
+}
+
+// What the entry reads, value by value: an index beyond its axis must not reach a kernel.
+void checkFields(const Entry &entry, const void *const *fields, int64_t examples) {
+  for (const EntryField &read : entry.fields) {
+    const FieldSpec &field = trained().fields[read.index];
+    const void *values = fields ? fields[read.index] : nullptr;
+    int64_t count = examples * field.shape.count();
+    if (!values)
+      fail(kUsage, "field `%s` is NULL", field.name);
+    if (field.elem == Elem::F32 && run.meta.f64)
+      checkFloats(field, static_cast<const double *>(values), count);
+    else if (field.elem == Elem::F32)
+      checkFloats(field, static_cast<const float *>(values), count);
+    else if (field.elem == Elem::F64)
+      checkFloats(field, static_cast<const double *>(values), count);
+    else if (field.elem == Elem::I32)
+      checkIntegers(field, static_cast<const int32_t *>(values), count);
+    else
+      for (int64_t i = 0; i < count; ++i)
+        if (static_cast<const unsigned char *>(values)[i] > 1)
+          fail(kData, "field `%s` is bool, but has %d", field.name, static_cast<const unsigned char *>(values)[i]);
+  }
+}
+
+const Entry &beginCall(const char *name, bool there, const void *const *fields, int64_t examples) {
+  needMemory();
+  const Entry *entry = run.meta.entry(name);
+  if (!entry || !there)
+    fail(kUsage, "this program has nothing to %s", name);
+  if (examples < 1)
+    fail(kUsage, "%lld examples are none", (long long)examples);
+  checkFields(*entry, fields, examples);
+  run.given = fields;
+  run.examples = examples;
+  setWord(kFirstExample, 0);
+  return *entry;
+}
+
+const char *typeOf(Elem elem) { return nameOf(elem == Elem::F32 && run.meta.f64 ? Elem::F64 : elem); }
+
+void fill(cinch_value &value, const char *name, const char *dtype, const Shape &shape, void *data) {
+  value.name = name;
+  value.dtype = dtype;
+  value.rank = shape.rank;
+  for (int i = 0; i < 12; ++i)
+    value.shape[i] = i < shape.rank ? shape.dims[i] : 0;
+  value.data = data;
+}
+
+} // namespace
+
+} // namespace cinch::rt
+
+using namespace cinch::rt;
+
+const char *cinch_model_error(void) { return message; }
+
+int cinch_model_init(int64_t threads) {
+  return guarded([&] {
+    readDescription();
+    if (threads < 0 || threads > run.meta.maxThreads)
+      fail(kUsage, "%lld threads: this program was compiled for at most %lld", (long long)threads, (long long)run.meta.maxThreads);
+    if (!ready) {
+      int64_t each = processors() / programWorkers();
+      run.options.threads = threads ? threads : each < 1 ? 1 : each < run.meta.maxThreads ? each : run.meta.maxThreads;
+      run.horizon = run.meta.steps;
+      prepareArena(false);
+      prepareCheckpoints();
+      ready = true;
+    } else if (threads && threads != run.options.threads) {
+      fail(kUsage, "%lld threads: the library works with %lld already", (long long)threads, (long long)run.options.threads);
+    }
+    run.step = 0;
+    storeValues();
+    initialize(run.meta);
+  });
+}
+
+int cinch_model_set(const char *setting) {
+  return guarded([&] {
+    readDescription();
+    run.options.settings.size = 0;
+    run.options.settings.add() = copyText(setting, strlen(setting)); // messages and values refer to it
+    applySettings();
+    run.horizon = run.meta.steps;
+    if (ready) {
+      storeValues();
+      setWord(kHorizon, run.horizon);
+    }
+  });
+}
+
+int cinch_model_load(const char *path) {
+  return guarded([&] {
+    needMemory();
+    loadParameterFile(path);
+  });
+}
+
+int cinch_model_save(const char *path) {
+  return guarded([&] {
+    needMemory();
+    if (!writeTensorFile(path, parameterTensors(), TensorFileInfo()))
+      fail(kResources, "cannot write %s: %s", path, strerror(errno));
+  });
+}
+
+int cinch_model_step(const void *const *fields, double *loss) {
+  return guarded([&] {
+    beginCall("train", cinch_train_step != nullptr, fields, run.meta.batch);
+    if (!run.horizon)
+      fail(kUsage, "the program's length is in epochs, and a library does not know how much data there is: "
+                   "cinch_model_set(\"steps=..\") says how long it is");
+    run.mode = Run::Training;
+    setWord(kStep, run.step);
+    callWorkers(EntryCall::Train, 0);
+    if (loss)
+      *loss = run.loss;
+    if (run.gateFailed)
+      fail(kNumeric, "step %lld: the loss is %g and the norm of the gradient %g; the parameters are as they were",
+           (long long)run.step + 1, run.loss, run.norm);
+    ++run.step;
+  });
+}
+
+int cinch_model_evaluate(const void *const *fields, int64_t examples, double *metrics) {
+  return guarded([&] {
+    const Entry &entry = beginCall("eval", cinch_eval != nullptr, fields, examples);
+    run.mode = Run::Reading;
+    setWord(kStep, 0);
+    callWorkers(EntryCall::Eval, (examples + entry.microbatch - 1) / entry.microbatch);
+    readMetrics(entry, metrics);
+  });
+}
+
+int cinch_model_predict(const void *const *fields, int64_t examples, void *const *results) {
+  return guarded([&] {
+    const Entry &entry = beginCall("predict", cinch_predict != nullptr, fields, examples);
+    run.mode = Run::Reading;
+    run.givenResults = results;
+    setWord(kStep, 0);
+    callWorkers(EntryCall::Predict, (examples + entry.microbatch - 1) / entry.microbatch);
+  });
+}
+
+int64_t cinch_model_batch(void) {
+  guarded([] { readDescription(); });
+  return run.meta.batch;
+}
+
+int64_t cinch_model_steps_done(void) { return run.step; }
+
+int cinch_model_value(int kind, int64_t index, cinch_value *value) {
+  return guarded([&] {
+    readDescription();
+    if (kind == CINCH_PARAMETER) {
+      needMemory();
+      const TensorList &tensors = parameterTensors();
+      if (index < 0 || index >= tensors.count)
+        fail(kUsage, "there are %lld parameters", (long long)tensors.count);
+      const Tensor &tensor = tensors.items[index];
+      fill(*value, tensor.name, nameOf(tensor.elem), *tensor.shape, tensor.data);
+    } else if (kind == CINCH_FIELD) {
+      if (index < 0 || index >= trained().fields.size)
+        fail(kUsage, "there are %lld fields", (long long)trained().fields.size);
+      const FieldSpec &field = trained().fields[index];
+      fill(*value, field.name, typeOf(field.elem), field.shape, nullptr);
+    } else if (kind == CINCH_METRIC || kind == CINCH_RESULT) {
+      const Entry *entry = run.meta.entry(kind == CINCH_METRIC ? "eval" : "predict");
+      const List<EntryValue> none, &list = !entry ? none : kind == CINCH_METRIC ? entry->scalars : entry->results;
+      if (index < 0 || index >= list.size)
+        fail(kUsage, "there are %lld of them", (long long)list.size);
+      fill(*value, list[index].name, nameOf(list[index].elem), list[index].shape, nullptr);
+    } else {
+      fail(kUsage, "there is no kind %d", kind);
+    }
+  });
+}
+
+int cinch_model_parameter(const char *path, cinch_value *value) {
+  return guarded([&] {
+    needMemory();
+    const TensorList &tensors = parameterTensors();
+    for (int64_t i = 0; i < tensors.count; ++i)
+      if (strcmp(tensors.items[i].name, path) == 0) {
+        fill(*value, tensors.items[i].name, nameOf(tensors.items[i].elem), *tensors.items[i].shape, tensors.items[i].data);
+        return;
+      }
+    fail(kUsage, "no parameter is called `%s`", path);
+  });
+}

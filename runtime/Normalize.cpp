@@ -1,0 +1,109 @@
+// Normalize.cpp: see Normalize.h.
+#include "runtime/Normalize.h"
+#include "runtime/Output.h"
+#include <errno.h>
+#include <string.h>
+
+namespace cinch::rt {
+
+static List<Normal> list;
+
+List<Normal> &normals() { return list; }
+
+void prepareNormals(const Meta &meta) {
+  const DatasetSpec &trained = meta.datasets[meta.trainDataset];
+  for (const FieldSpec &field : trained.fields) {
+    if (!field.normalize)
+      continue;
+    Normal &normal = list.add();
+    Text mean, deviation;
+    mean.add("data.%s.%s.mean", trained.name, field.name);
+    deviation.add("data.%s.%s.std", trained.name, field.name);
+    normal.field = field.name;
+    normal.meanName = copyText(mean.data, mean.size);
+    normal.deviationName = copyText(deviation.data, deviation.size);
+    normal.shape.rank = 1;
+    normal.shape.dims[0] = field.shape.count();
+    normal.mean = allocateArray<double>(normal.shape.dims[0]);
+    normal.deviation = allocateArray<double>(normal.shape.dims[0]);
+    for (int64_t i = 0; i < normal.shape.dims[0]; ++i)
+      normal.deviation[i] = 1;
+  }
+}
+
+const Normal *normalOf(const char *field) {
+  for (const Normal &normal : list)
+    if (strcmp(normal.field, field) == 0)
+      return &normal;
+  return nullptr;
+}
+
+// Adds up f(value, column) over the rows of a file of f64 values.
+template <typename Function> static void addRows(const FieldFile &file, double *sums, Function f) {
+  static double buffer[2048];
+  for (int64_t column = 0; column < file.count; ++column)
+    sums[column] = 0;
+  int64_t total = file.examples * file.count;
+  for (int64_t done = 0, column = 0; done < total;) {
+    int64_t now = total - done < 2048 ? total - done : 2048;
+    if (!readAt(file.fd, buffer, size_t(now) * 8, file.dataOffset + done * 8))
+      fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+    for (int64_t i = 0; i < now; ++i) {
+      sums[column] += f(buffer[i], column);
+      column = column + 1 == file.count ? 0 : column + 1;
+    }
+    done += now;
+  }
+}
+
+void findNormals(const Dataset &trained) {
+  for (Normal &normal : list)
+    for (int64_t i = 0; i < trained.spec->fields.size; ++i) {
+      if (strcmp(trained.spec->fields[i].name, normal.field) != 0 || trained.fields[i].fd < 0)
+        continue;
+      normal.found = true;
+      const FieldFile &file = trained.fields[i];
+      double rows = double(file.examples);
+      addRows(file, normal.mean, [](double value, int64_t) { return value; });
+      for (int64_t column = 0; column < file.count; ++column)
+        normal.mean[column] /= rows;
+      addRows(file, normal.deviation, [&](double value, int64_t column) {
+        double d = value - normal.mean[column];
+        return d * d;
+      });
+      for (int64_t column = 0; column < file.count; ++column) {
+        double deviation = __builtin_sqrt(normal.deviation[column] / rows);
+        normal.deviation[column] = deviation > 0 ? deviation : 1;
+      }
+    }
+}
+
+int64_t normalNumbers() {
+  int64_t count = 0;
+  for (const Normal &normal : list)
+    count += 1 + 2 * normal.shape.dims[0];
+  return count;
+}
+
+void packNormals(double *numbers) {
+  for (const Normal &normal : list) {
+    const int64_t columns = normal.shape.dims[0];
+    *numbers++ = normal.found;
+    memcpy(numbers, normal.mean, size_t(columns) * 8);
+    memcpy(numbers + columns, normal.deviation, size_t(columns) * 8);
+    numbers += 2 * columns;
+  }
+}
+
+void unpackNormals(const double *numbers, bool onlyFound) {
+  for (const Normal &normal : list) {
+    const int64_t columns = normal.shape.dims[0];
+    if (*numbers++ != 0 || !onlyFound) {
+      memcpy(normal.mean, numbers, size_t(columns) * 8);
+      memcpy(normal.deviation, numbers + columns, size_t(columns) * 8);
+    }
+    numbers += 2 * columns;
+  }
+}
+
+} // namespace cinch::rt

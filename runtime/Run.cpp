@@ -1,0 +1,183 @@
+// Run.cpp: what all commands of a trained binary need first.
+#include "runtime/Channels.h"
+#include "runtime/Checkpoint.h"
+#include "runtime/InitFile.h"
+#include "runtime/Normalize.h"
+#include "runtime/Output.h"
+#include "runtime/Peers.h"
+#include "runtime/Run.h"
+#include "runtime/Values.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+Run run;
+
+static const FieldSpec *fieldNamed(const DatasetSpec &spec, const char *name) {
+  for (const FieldSpec &field : spec.fields)
+    if (strcmp(field.name, name) == 0)
+      return &field;
+  return nullptr;
+}
+
+static bool sameType(const FieldSpec &a, const FieldSpec &b) {
+  bool same = a.elem == b.elem && a.shape.rank == b.shape.rank && a.hasBelow == b.hasBelow && a.below == b.below &&
+              a.hasExcept == b.hasExcept && a.except == b.except &&
+              a.normalize == b.normalize && a.names.size == b.names.size;
+  for (int64_t i = 0; same && i < a.names.size; ++i)
+    same = strcmp(a.names[i], b.names[i]) == 0;
+  for (int i = 0; same && i < a.shape.rank; ++i)
+    same = a.shape.dims[i] == b.shape.dims[i];
+  return same;
+}
+
+static void addType(Text &text, const FieldSpec &field) {
+  text.add("%s%s", nameOf(field.elem), describe(field.shape).text);
+  if (field.hasBelow)
+    text.add(" below %lld", (long long)field.below);
+  if (field.hasExcept)
+    text.add(" except %lld", (long long)field.except);
+  if (field.names.size)
+    text.add(" with %lld names", (long long)field.names.size);
+  if (field.normalize)
+    text.add(" normalize");
+}
+
+// The first field of `entry` that the data set lacks or has with another type; null: it serves.
+static const EntryField *lacking(const DatasetSpec &spec, const Entry &entry) {
+  const DatasetSpec &trained = run.meta.datasets[run.meta.trainDataset];
+  for (const EntryField &field : entry.fields) {
+    const FieldSpec *found = fieldNamed(spec, trained.fields[field.index].name);
+    if (!found || !sameType(*found, trained.fields[field.index]))
+      return &field;
+  }
+  return nullptr;
+}
+
+[[noreturn]] static void refuseData(const DatasetSpec &spec, const Entry &entry, const EntryField &missing) {
+  const FieldSpec &wanted = run.meta.datasets[run.meta.trainDataset].fields[missing.index];
+  const FieldSpec *found = fieldNamed(spec, wanted.name);
+  Text needs, type, other, serving;
+  for (const char *name : missing.neededBy)
+    needs.add("%s%s", needs.size ? ", " : " for ", name);
+  for (const DatasetSpec &candidate : run.meta.datasets)
+    if (!lacking(candidate, entry))
+      serving.add("%s%s", serving.size ? ", " : "", candidate.name);
+  addType(type, wanted);
+  if (found)
+    addType(other, *found);
+  if (found)
+    fail(kData, "field `%s` of data `%s` is %s, but %s needs %s%s; declare it so, or name another data set with --on: %s",
+         wanted.name, spec.name, other.data, entry.name, type.data, needs.data, serving.data);
+  fail(kData, "data `%s` has no field `%s`, which %s needs%s; declare it, or name another data set with --on: %s",
+       spec.name, wanted.name, entry.name, needs.data, serving.data);
+}
+
+// With one process a worker: whether this one reads the field of a data set. What nobody reads, worker 0 opens.
+static bool readsField(const FieldSpec &field, const Entry *only) {
+  if (run.options.transport == Transport::Threads)
+    return true;
+  const DatasetSpec &trained = run.meta.datasets[run.meta.trainDataset];
+  bool anybody = false;
+  for (const Entry &entry : run.meta.entries)
+    for (const EntryField &read : entry.fields) {
+      if ((only && only->fields.size && only != &entry) || strcmp(trained.fields[read.index].name, field.name) != 0)
+        continue;
+      if (ownerOf(read.offset) == run.number)
+        return true;
+      anybody = true;
+    }
+  return !anybody && run.number == 0;
+}
+
+const Dataset &openFields(int index, const Entry *entry) {
+  if (index < 0 || index >= run.meta.datasets.size)
+    failInternal("there is no data set %d", index);
+  if (!run.datasets)
+    run.datasets = allocateArray<Dataset>(run.meta.datasets.size);
+  Dataset &dataset = run.datasets[index];
+  const DatasetSpec &spec = run.meta.datasets[index];
+  if (!dataset.spec)
+    beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset]);
+  if (!entry || entry->fields.size == 0) { // what reads nothing still counts the examples
+    for (int64_t i = 0; i < spec.fields.size; ++i)
+      if (readsField(spec.fields[i], entry))
+        openField(dataset, int(i), run.options.data, run.options.out);
+  } else if (const EntryField *missing = lacking(spec, *entry)) {
+    refuseData(spec, *entry, *missing);
+  } else {
+    for (const EntryField &field : entry->fields)
+      if (readsField(spec.fields[dataset.fieldOf[field.index]], entry))
+        openField(dataset, dataset.fieldOf[field.index], run.options.data, run.options.out);
+  }
+  return dataset;
+}
+
+const Dataset &openData(int index, const Entry *entry) {
+  static List<const Entry *> everywhere; // what all workers opened already: data set i with entry [i], null: none
+  if (!peers)
+    return openFields(index, entry);
+  if (index < 0 || index >= run.meta.datasets.size)
+    failInternal("there is no data set %d", index);
+  while (everywhere.size < run.meta.datasets.size)
+    everywhere.add() = nullptr;
+  static const Entry all;
+  if (entry && entry->fields.size)
+    if (const EntryField *missing = lacking(run.meta.datasets[index], *entry))
+      refuseData(run.meta.datasets[index], *entry, *missing);
+  if (everywhere[index] != (entry ? entry : &all)) {
+    peers->openData(index, entry);
+    everywhere[index] = entry ? entry : &all;
+  }
+  return run.datasets[index];
+}
+
+void prepareArena(bool touch) {
+  startWorkers(peers ? 0 : -1, run.options.threads, touch);
+  prepareChannels();
+  storeValues();
+  setWord(kHorizon, run.horizon);
+  if (peers)
+    peers->prepareArena(touch);
+}
+
+void loadParameters() {
+  prepareCheckpoints();
+  Path path;
+  joinPath(path, run.options.out, "final.safetensors");
+  const char *name = run.options.init ? run.options.init : path.text;
+  if (run.options.init || run.options.names) {
+    loadInitFile();
+  } else if (exists(path.text)) {
+    loadParameterFile(name);
+  } else if (!loadNewestParameters(name)) {
+    fail(kData, "no parameters: neither %s nor a checkpoint is there; train first, or name a file with --init",
+         path.text);
+  }
+  if (!run.options.quiet && run.options.command != Options::Generate)
+    say("parameters from %s", name);
+}
+
+void joinPeers() {
+  if (!cinch_join_peers)
+    failInternal("the program has %lld workers, but was linked for threads only", (long long)programWorkers());
+  cinch_join_peers();
+}
+
+void prepareOut() {
+  if (!makeFolders(run.options.out))
+    fail(kResources, "cannot make the folder %s: %s", run.options.out, strerror(errno));
+  Path lock;
+  joinPath(lock, run.options.out, ".lock");
+  int fd = open(lock.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666); // held until the process ends
+  if (fd < 0)
+    fail(kResources, "cannot write to %s: %s", run.options.out, strerror(errno));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail(kResources, "another run is writing to %s; choose another folder with --out", run.options.out);
+}
+
+} // namespace cinch::rt

@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+"""examples/embed: the static and the shared library train to the bits of the executable, from C and from Python; what is wrong comes back
+as a code with a message and leaves the model as it was."""
+import os
+import shutil
+import sys
+
+import numpy as np
+import programs
+import tensorfile
+
+EXAMPLE = programs.HERE.parent.parent / "examples" / "embed"
+verdicts = programs.Verdicts()
+
+
+def build(folder):
+    shutil.copytree(EXAMPLE, folder)
+    run = lambda *command, **more: programs.call([*command], cwd=folder, **more).stdout
+    run(sys.executable, "points.py")
+    said = run(programs.CINCH, "moons.cinch", "--emit=lib", "-o", "moons")
+    verdicts.expect("libmoons.a" in said and "moons.h" in said, said)
+    run(programs.CINCH, "moons.cinch", "-o", "moons-exe")
+    run("./moons-exe", "--data", ".", "--out", "out", "--quiet")
+    return run
+
+
+def examples(folder, run):
+    final = (folder / "out/final.safetensors").read_bytes()
+    run("cc", "-Wall", "-Wextra", "-Werror", "train.c", "-I.", "libmoons.a", "-lpthread", "-o", "train-c")
+    printed = run("./train-c")
+    verdicts.expect((folder / "from-c.safetensors").read_bytes() == final, "the static library: other bits")
+    (folder / "from-c.safetensors").unlink()
+    run("cc", "train.c", "-I.", "-L.", "-lmoons", "-Wl,-rpath,.", "-o", "train-shared")
+    verdicts.expect(run("./train-shared") == printed, "the shared library prints something else")
+    verdicts.expect((folder / "from-c.safetensors").read_bytes() == final, "the shared library: other bits")
+    verdicts.expect(run(sys.executable, "train.py", "./libmoons.so") == printed, "Python prints something else")
+    verdicts.expect((folder / "from-python.safetensors").read_bytes() == final, "Python: other bits")
+    verdicts.expect("100.0 % right" in printed or "99." in printed, printed)
+    seen = run("nm", "-D", "--defined-only", "libmoons.so").split("\n")
+    verdicts.expect(all("cinch_model_" in line for line in seen if line), "seen from outside: %s" % seen)
+    (folder / "cxx.cpp").write_text('#include "moons.h"\nint main() { return cinch_model_init(1); }\n')
+    run("c++", "-Wall", "-Werror", "cxx.cpp", "-I.", "libmoons.a", "-lpthread", "-o", "cxx")
+    run("./cxx")
+
+
+def refused(model, code, words, call):
+    try:
+        call()
+        verdicts.expect(False, "not refused: " + words)
+    except RuntimeError as error:
+        verdicts.expect(words in str(error) and "(%d)" % code in str(error), "%s: %s" % (words, error))
+
+
+def from_python(folder):
+    sys.path.insert(0, str(folder))
+    import train
+
+    os.chdir(folder)
+    table = np.loadtxt("points.csv", delimiter=",", skiprows=1)
+    x, label = table[:, :2].astype(np.float32), table[:, 2].astype(np.int32)
+    model = train.Model("./libmoons.so", threads=2)
+    verdicts.expect(model.fields == {"x": (np.float32, (2,)), "label": (np.int32, ())}, str(model.fields))
+    verdicts.expect(list(model.metrics) == ["loss", "right"] and list(model.results) == ["share"], "metrics, results")
+    batch = dict(x=x[:32], label=label[:32])
+    start = model.parameter("a.weight").copy()
+    bad = x[:32].copy()
+    bad[3, 1] = np.nan
+    refused(model, 3, "field `x` has nan in example 3", lambda: model.step(x=bad, label=label[:32]))
+    refused(model, 3, "declared below 2, but has 2 in example 5", lambda: model.step(x=x[:32], label=np.full(32, 2) * (np.arange(32) == 5)))
+    refused(model, 2, "field `label` is NULL", lambda: model.step(x=x[:32]))
+    refused(model, 2, "no parameter is called `c`", lambda: model.parameter("c"))
+    refused(model, 2, "did you mean `lr`", lambda: model.set("lt=1"))
+    refused(model, 3, "missing.safetensors", lambda: model.load("missing.safetensors"))
+    verdicts.expect(np.array_equal(model.parameter("a.weight"), start), "refused calls change nothing")
+    weights = model.parameter("out.weight")
+    kept = weights.copy()
+    weights[:] = 3e38
+    refused(model, 4, "the parameters are as they were", lambda: model.step(**batch))
+    verdicts.expect(np.all(model.parameter("out.weight") == np.float32(3e38)), "behind the gate nothing changed")
+    weights[:] = kept
+    first = model.step(**batch)
+    model.call("init", 0)
+    verdicts.expect(np.array_equal(model.parameter("a.weight"), start), "init starts anew")
+    verdicts.expect(model.step(**batch) == first, "and computes the same")
+    model.set("lr=0")
+    before = model.parameter("a.weight").copy()
+    model.step(**batch)
+    verdicts.expect(np.array_equal(model.parameter("a.weight"), before), "set lr=0")
+    # Any number of examples; parameters of a trained model; rows do not depend on one another.
+    model.load("out/final.safetensors")
+    whole = model.predict(x=x)["share"]
+    for count in (1, 5, 32, 33):
+        verdicts.expect(np.array_equal(model.predict(x=x[:count])["share"], whole[:count]), "%d examples" % count)
+    final = tensorfile.read("out/final.safetensors")
+    h = np.tanh(np.tanh(x @ final["a.weight"].T + final["a.bias"]) @ final["b.weight"].T + final["b.bias"])
+    logits = h @ final["out.weight"].T + final["out.bias"]
+    share = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    verdicts.expect(np.abs(share - whole).max() < 1e-5, "predicted shares are NumPy's")
+    verdicts.expect(abs(model.evaluate(x=x, label=label)["right"] - (share.argmax(axis=1) == label).mean()) < 1e-6, "evaluate")
+
+
+def other_programs():
+    """f64, bool, metrics with axes, several results, epochs: what a header says is what comes."""
+    folder = programs.FOLDER / "other"
+    folder.mkdir()
+    (folder / "p.cinch").write_text("""dim B = 4 batch, I = 3, C = 2
+data train = npz("t.npz") -> (x: f32[B, I], y: i32[B] below C, on: bool[B])
+model net(x: f32[B, I]) -> f32[B, C] { use l = linear[C]; return l(x) }
+train net on train seed 1 {
+  logits = net(x)
+  loss = mean[B] where(on, cross_entropy(logits, y), 0)
+  metric table = sum[B] confusion[C](argmax(logits), y)
+  predict twice = 2 * logits
+  predict on = on
+  optimizer sgd(lr = 0.1, momentum = 0.9)
+  precision f64
+  epochs 2
+}
+""")
+    programs.call([programs.CINCH, "p.cinch", "--emit=lib", "-o", folder / "p", "--memory-budget", "4MiB"], cwd=folder)
+    header = (folder / "p.h").read_text()
+    for words in ("double x[examples][3]", "unsigned char on[examples]", "table[2][2]", 'double "l.weight"[2][3]', "batch 4"):
+        verdicts.expect(words in header, "%s in\n%s" % (words, header[:900]))
+    import train
+
+    model = train.Model(str(folder / "libp.so"))
+    x, y, on = np.random.default_rng(1).normal(size=(7, 3)), np.arange(7) % 2, np.arange(7) % 3 > 0
+    refused(model, 2, "steps", lambda: model.step(x=x[:4], y=y[:4], on=on[:4]))
+    model.set("steps=5")
+    model.step(x=x[:4], y=y[:4], on=on[:4])
+    got = model.predict(x=x, on=on)
+    logits = x @ model.parameter("l.weight").T + model.parameter("l.bias")
+    verdicts.expect(np.allclose(got["twice"], 2 * logits, rtol=1e-13), "f64 results")
+    verdicts.expect(np.array_equal(got["on"], on), "bool results")
+    table = np.zeros((2, 2))
+    np.add.at(table, (logits.argmax(axis=1), y), 1)
+    measured = model.evaluate(x=x, y=y, on=on)["table"]
+    verdicts.expect(np.array_equal(measured, table) or np.array_equal(measured, table.T), "a metric with axes: %s" % measured)
+
+
+def main():
+    folder = programs.FOLDER / "embed"
+    run = build(folder)
+    examples(folder, run)
+    from_python(folder)
+    other_programs()
+
+
+verdicts.run(main)

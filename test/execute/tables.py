@@ -1,0 +1,160 @@
+#!/usr/bin/python3
+"""Tables as people have them: words as classes, columns brought to mean 0 and deviation 1, rows held out, yes and no, classes that
+weigh more; compressed npz. What the program reads is what `predict` writes, compared with NumPy."""
+import csv
+
+import numpy as np
+import programs
+import tensorfile
+
+HEAD = """
+dim B = 8 batch, I = 3, C = 3
+%s
+model net(x: f32[B, I]) -> f32[B, C] { use l = linear[C]; return l(x) }
+train net on train seed 1 {
+  logits = net(x)
+  loss = mean[B] cross_entropy(logits, y)
+  predict x = x
+  predict y = y
+%s
+  optimizer sgd(lr = 0.1)
+  steps 5
+}
+"""
+CSV = """data train = csv("t.csv", hold_out = 0.3, hold_seed = 7) -> (
+  x: f32[B, I] from ("a", "b", "c") normalize, y: i32[B] names ("red", "green", "NA"), bought: bool[B])
+data valid = csv("t.csv", hold_out = 0.3, hold_seed = 7, held = true) -> (
+  x: f32[B, I] from ("a", "b", "c") normalize, y: i32[B] names ("red", "green", "NA"), bought: bool[B])
+"""
+WORDS = ["red", "green", "NA"]
+verdicts = programs.Verdicts()
+
+
+def write(path, x, y, bought):
+    with open(path, "w") as file:
+        file.write("a, b ,bought,y,c\n")
+        for row, label, flag in zip(x, y, bought):
+            file.write("%r, %r,%s , %s,%r\n" % (row[0], row[1], flag, WORDS[label], row[2]))
+
+
+def mix64(x):
+    mask = (1 << 64) - 1
+    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & mask
+    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & mask
+    return x ^ x >> 31
+
+
+def held_rows(count, share, seed):
+    """FORMULAS.md, `hold_out`."""
+    mask = (1 << 64) - 1
+    h = 0xCBF29CE484222325
+    for byte in b"hold_out":
+        h = ((h ^ byte) * 0x100000001B3) & mask
+    key = mix64(mix64((seed + 0x9E3779B97F4A7C15) & mask) ^ h)
+    return np.array([(mix64((key + i * 0x9E3779B97F4A7C15) & mask) >> 11) * 2.0**-53 < share for i in range(count)])
+
+
+def table(data):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(60, 3)) * [1e-3, 1, 1e6] + [5, -1, 3e6]
+    x[:, 2] = np.round(x[:, 2])
+    y, bought = rng.integers(0, 3, 60), rng.integers(0, 2, 60)
+    spelled = [["false", "0", "False"][i % 3] if not b else ["true", "1", "TRUE"][i % 3] for i, b in enumerate(bought)]
+    write(data / "t.csv", [[float(v) for v in row] for row in x], y, spelled)
+    held = held_rows(60, 0.3, 7)
+    verdicts.expect(8 < held.sum() < 30, "%d rows are held out" % held.sum())
+    for precision in ("f32", "f64"):
+        out = programs.FOLDER / ("out-" + precision)
+        exe = programs.compiled(programs.source("table", HEAD % (CSV, "  predict bought = i32(bought)\n  every 2 eval(valid)")),
+                                "table-" + precision, "--set", "precision=" + precision)
+        call = lambda *words, allowed=(0,): programs.call([exe, *words, "--data", data, "--out", out], allowed=allowed)
+        call("train")
+        mean = x[~held].mean(axis=0)
+        deviation = np.sqrt(((x[~held] - mean) ** 2).mean(axis=0))
+        saved = tensorfile.read(out / "final.safetensors")
+        for name, value in (("mean", mean), ("std", deviation)):
+            got = saved["data.train.x." + name]
+            verdicts.expect(got.dtype == np.float64 and np.allclose(got, value, rtol=1e-12), "%s: %s" % (name, got))
+        normal = ((x - saved["data.train.x.mean"]) / saved["data.train.x.std"]).astype(np.float32 if precision == "f32" else np.float64)
+        for name, rows in (("train", ~held), ("valid", held)):
+            call("predict", "--on", name)
+            got = {k: np.load(out / "predict" / name / (k + ".npy")) for k in ("x", "y", "bought")}
+            verdicts.expect(np.array_equal(got["x"], normal[rows]), "%s: x in %s" % (precision, name))
+            verdicts.expect(np.array_equal(got["y"], y[rows]), "%s: y in %s" % (precision, name))
+            verdicts.expect(np.array_equal(got["bought"], bought[rows]), "%s: bought in %s" % (precision, name))
+        # A file in its place: all of its rows, and the mean of the training data.
+        write(data / "new.csv", [[float(v) for v in row] for row in x[:5] + 1], y[:5], spelled[:5])
+        call("predict", "--on", "valid", "--data-file", data / "new.csv")
+        got = np.load(out / "predict" / "new" / "x.npy")
+        want = ((x[:5] + 1) - saved["data.train.x.mean"]) / saved["data.train.x.std"]
+        verdicts.expect(np.array_equal(got, want.astype(got.dtype)), "%s: a file of new rows" % precision)
+        # A run that is resumed, and one that starts from the file, keep them.
+        whole = (out / "final.safetensors").read_bytes()
+        call("train", "--steps", "3")
+        call("train", "--resume")
+        verdicts.expect((out / "final.safetensors").read_bytes() == whole, precision + ": resumed")
+    (data / "t.csv").write_text((data / "t.csv").read_text().replace("green", "blue", 1))
+    said = call("train", allowed=(3,)).stdout
+    verdicts.expect("`blue` is none of the names of field `y`: red, green, NA" in said, said)
+
+
+def from_other_data(data):
+    """Fine-tuning on other rows goes on with the mean that the parameters were trained with."""
+    exe = programs.FOLDER / "table-f32"
+    rng = np.random.default_rng(9)
+    other = programs.FOLDER / "other"
+    other.mkdir()
+    write(other / "t.csv", [[float(v) for v in row] for row in rng.normal(size=(30, 3))], rng.integers(0, 3, 30), ["0"] * 30)
+    out = programs.FOLDER / "tuned"
+    first = programs.FOLDER / "out-f32" / "final.safetensors"
+    programs.call([exe, "--data", other, "--out", out, "--init", first])
+    before, after = tensorfile.read(first), tensorfile.read(out / "final.safetensors")
+    verdicts.expect(np.array_equal(before["data.train.x.mean"], after["data.train.x.mean"]), "the mean of --init")
+    verdicts.expect(not np.array_equal(before["l.weight"], after["l.weight"]), "it was trained")
+
+
+def compressed(data):
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(20, 3)).astype(np.float32), rng.integers(0, 3, 20)
+    np.savez_compressed(data / "c.npz", x=x, y=y, flag=y > 1)
+    text = 'data train = npz("c.npz") -> (x: f32[B, I], y: i32[B] below C, flag: bool[B])\n'
+    out = programs.FOLDER / "out-npz"
+    exe = programs.compiled(programs.source("npz", HEAD % (text, "  predict flag = f32(flag)")), "npz")
+    for command in (["train"], ["predict"]):
+        programs.call([exe, *command, "--data", data, "--out", out])
+    for name, value in (("x", x), ("y", y), ("flag", y > 1)):
+        verdicts.expect(np.array_equal(np.load(out / "predict" / "train" / (name + ".npy")), value), "compressed: " + name)
+
+
+def weighted(data):
+    """Classes that weigh more, as nn.CrossEntropyLoss(weight = ..) has it: a weighted mean."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(8, 3)), rng.integers(0, 3, 8).astype(np.int32)
+    np.save(data / "wx.npy", x)
+    np.save(data / "wy.npy", y)
+    text = (HEAD % ('data train = npy("wx.npy", "wy.npy") -> (x: f32[B, I], y: i32[B] below C)', "  every 1 log(csv)")).replace(
+        "loss = mean[B] cross_entropy(logits, y)",
+        "w = vector(1, 2, 5)\n  loss = (sum[B] w[y] * cross_entropy(logits, y)) / sum[B] w[y]").replace("steps 5", "steps 1")
+    exe = programs.compiled(programs.source("weighted", text), "weighted", "--set", "precision=f64")
+    out = programs.FOLDER / "out-weighted"
+    programs.call([exe, "--data", data, "--out", out, "--steps", "0"])
+    start = tensorfile.read(out / "final.safetensors")
+    programs.call([exe, "--data", data, "--out", out])
+    logits = x @ start["l.weight"].T + start["l.bias"]
+    each = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(8), y]
+    w = np.array([1, 2, 5])[y]
+    with open(out / "log.csv") as file:
+        loss = float(next(csv.DictReader(file))["loss"])
+    verdicts.expect(abs(loss - (w * each).sum() / w.sum()) < 1e-12, "weighted: %r" % loss)
+
+
+def main():
+    data = programs.FOLDER / "data"
+    data.mkdir()
+    table(data)
+    from_other_data(data)
+    compressed(data)
+    weighted(data)
+
+
+verdicts.run(main)
