@@ -338,6 +338,8 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   readStages(f, line);
+  if (line.stages > 1 && f.emit == "lib")
+    usage("--emit lib makes a library of one worker; --stages needs an executable");
   if (f.target != "cpu")
     usage("--target " + f.target + " is not there yet; cpu is");
   line.cpu = f.cpu;

@@ -281,7 +281,8 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return writeLibrary(line, program, compilation, llvm::StringRef(object.data(), object.size()),
                         {objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self));
   std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
-                                             [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; });
+                                             [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
+                                             options.stages > 1);
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
     return 5;
