@@ -42,6 +42,7 @@ StageHomes::StageHomes(const Step &step, const llvm::StringMap<int> *known) : st
     placeBefore();
     placeEarlyLoops();
     placeBefore(); // what reads the sums of the early loops, or only makes something for them
+    keepTogether();
     placeBackward();
   } else {
     owners = *known;
@@ -111,6 +112,24 @@ void StageHomes::placeOwners() {
         own(argument, home[reader]);
         break;
       }
+  }
+  keepTogether();
+}
+
+// Single numbers may be updated by one kernel together: they lie together.
+void StageHomes::keepTogether() {
+  for (const Step::Part &part : step.parts) {
+    SmallVector<StringRef> together;
+    int first = kUnplaced;
+    for (OpResult result : part.op->getResults())
+      if (BlockArgument argument = step.homeOf(result)) {
+        together.push_back(nameOfArgument(step, argument));
+        if (int owner = ownerOf(argument); owner >= 0 && (first < 0 || owner < first))
+          first = owner;
+      }
+    if (first >= 0)
+      for (StringRef name : together)
+        owners[name] = first;
   }
 }
 

@@ -41,6 +41,7 @@ private:
   void findData();
   void findSegments();
   void placeOwners();
+  void keepTogether();
   void placeBefore();
   void placeEarlyLoops();
   void placeForward();

@@ -78,7 +78,8 @@ void Compilation::countOperations() {
 kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf(options.cpu)}; }
 
 int64_t Compilation::allowance() const {
-  return allowanceFor(guessedBinaryBytes(operations, differentOperations), options.maxThreads) + options.granted;
+  int64_t libraries = options.stages > 1 ? kSharedLibraries : 0;
+  return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted;
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {

@@ -52,6 +52,7 @@ struct EntryPlan {
 // boxes of the channels that it reads, and room for one message of each channel that it writes. The entries take turns there.
 struct WorkersPlan {
   int count = 1;
+  solve::ScheduleRequest request; // of the step's table
   std::vector<Channel> channels; // of all entries, as the code numbers them
   struct Place {
     int64_t boxes = 0, staging = 0; // offsets in the whole arena

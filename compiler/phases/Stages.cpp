@@ -421,6 +421,9 @@ private:
       }
     WorkersPlan &workers = c.workers;
     workers.seconds = best->makespan;
+    workers.request.schedule = options.schedule;
+    workers.request.workers = options.stages, workers.request.chunks = options.chunks;
+    workers.request.microbatches = int(problem.graph.batch / best->microbatch);
     workers.each.resize(size_t(options.stages));
     describeStages(chosen.layout);
     needs = chosen.othersNeed;

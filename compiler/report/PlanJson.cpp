@@ -143,6 +143,11 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
     again.push_back(Object{{"name", graph.kernels[r.kernel].name}, {"line", graph.kernels[r.kernel].line},
                            {"kernel", r.kernel}, {"times", r.times}, {"bytes", r.bytes}, {"seconds", r.seconds}});
 
+  Array workers;
+  for (const WorkersPlan::Worker &worker : compilation.workers.each)
+    workers.push_back(Object{{"arena", worker.bytes}, {"messages", worker.messages}, {"busy", worker.busy},
+                             {"forward", worker.forward}, {"backward", worker.backward}});
+  bool several = compilation.workers.count > 1;
   Object object{{"source", std::string(sources.name(1))},
                 {"source_lines", sourceLines(graph, sources)},
                 {"budget", budget},
@@ -163,7 +168,8 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
                 {"remat", result.name},
                 {"costs", compilation.costs().source},
                 {"recomputed_runs", plan.recomputed},
-                {"seconds", plan.seconds},
+                {"seconds", several ? compilation.workers.seconds : plan.seconds},
+                {"workers", std::move(workers)},
                 {"seconds_bound", result.secondsBound},
                 {"recompute_seconds", plan.recomputeSeconds},
                 {"loop", Array{decision.loopBegin, decision.loopEnd}},

@@ -82,7 +82,32 @@ static void printRows(llvm::raw_ostream &out, const SourceList &sources, const E
                          verb, rest.count);
 }
 
+// Several workers: what each holds, and who does what when.
+static void printWorkers(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
+  const WorkersPlan &workers = compilation.workers;
+  for (int w = 0; w < workers.count; ++w) {
+    const DecideOutcome &outcome = compilation.entries[size_t(w)].outcome;
+    const solve::Plan &plan = outcome.result.plan;
+    out << llvm::formatv("\nworker {0}: arena {1:F1} MiB, {2:F1} of them for messages; largest alive at the peak\n", w,
+                         double(workers.each[size_t(w)].bytes) / (1 << 20), double(workers.each[size_t(w)].messages) / (1 << 20));
+    printLive(out, sources, solve::largestLive(outcome.rows.graph, plan, plan.peakRun, 5));
+  }
+  // A long table is shown with fewer micro-batches: its middle repeats itself.
+  solve::ScheduleRequest request = workers.request;
+  int shown = std::min(request.microbatches, 4 * request.workers);
+  out << "\nschedule of a step, if forward and backward of every stage took one and two units of time";
+  if (shown < request.microbatches)
+    out << " (" << shown << " of its " << request.microbatches << " micro-batches)";
+  request.microbatches = shown;
+  out << "\n" << (solve::check(request).empty() ? solve::print(solve::generate(request)) : std::string());
+}
+
 void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
+  if (compilation.workers.count > 1) {
+    for (const std::string &line : compilation.summary())
+      out << line << "\n";
+    return printWorkers(out, compilation, sources);
+  }
   const EntryPlan &step = compilation.entries.front();
   const solve::Plan &plan = step.outcome.result.plan;
   const solve::StepGraph &graph = step.outcome.rows.graph;

@@ -138,17 +138,15 @@ void Timeline::holdBetweenParts() {
   std::vector<int> partOf(size_t(end), 0);
   for (int t = loopBegin, part = 0; t < loopEnd; ++t)
     partOf[t] = part += index.graph.kernels[runs[t]].newPart;
-  for (size_t i = size_t(accumulatorEnd); i < instances.size(); ++i) {
-    Life &life = instances[i];
-    if (life.buffer < 0 || life.run < loopBegin || life.run >= loopEnd)
-      continue;
-    int from = partOf[life.run], to = partOf[life.upper - 1];
-    if (from == to)
-      continue;
-    life.copies = index.copies[from][to];
-    life.lower = loopBegin, life.upper = loopEnd;
-    pinned[i] = 1;
-  }
+  for (int t = loopBegin; t < loopEnd; ++t)
+    for (int r = firstRead[t]; r < firstRead[t + 1]; ++r) {
+      Life &life = instances[readInstances[r]];
+      if (readInstances[r] < accumulatorEnd || life.run < loopBegin || partOf[life.run] == partOf[t])
+        continue;
+      life.copies = std::max(life.copies, index.copies[partOf[life.run]][partOf[t]]);
+      life.lower = loopBegin, life.upper = loopEnd;
+      pinned[readInstances[r]] = 1;
+    }
 }
 
 bool Timeline::heldBetweenParts(int instance) const {

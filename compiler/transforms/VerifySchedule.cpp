@@ -17,6 +17,7 @@
 #include "llvm/ADT/MapVector.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -188,10 +189,7 @@ private:
           return op.emitOpError("reads a value that has no place in memory");
         bool fromOutside = inLoop && !loop.getBody().isAncestor(value.getParentRegion());
         if (inLoop && !fromOutside && it->second.part < part)
-          {
-          int &last = waiting[value];
-          last = std::max(last, part);
-        }
+          waiting[value].insert(part);
         if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp()); rows && value.getParentBlock() != op.getBlock())
           readByRows.insert(value); // lives to the end of that loop at least
         if (isa<func::ReturnOp>(op))
@@ -245,13 +243,15 @@ private:
     DenseSet<Value> sums; // no micro-batch has one of its own
     for (Value yielded : loop.getBody().front().getTerminator()->getOperands())
       sums.insert(resolve(yielded));
-    for (auto &[value, last] : waiting) {
+    for (auto &[value, readers] : waiting) {
       Life &life = lives[value];
       if (sums.contains(value))
         continue;
       Operation *writer = value.getDefiningOp();
       auto copies = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
-      int64_t there = copies ? copies[cast<OpResult>(value).getResultNumber()] : 1, needed = mostWaiting(loop, life.part, last);
+      int64_t there = copies ? copies[cast<OpResult>(value).getResultNumber()] : 1, needed = 0;
+      for (int reader : readers)
+        needed = std::max(needed, mostWaiting(loop, life.part, reader));
       if (there < needed)
         return error(value) << "has " << there << " copies, but waits for a later part in " << needed << " micro-batches at once";
       life.bytes = (life.bytes + 63) / 64 * 64 * there;
@@ -408,7 +408,7 @@ private:
   DenseMap<Value, int64_t> lastArgumentUse;
   DenseSet<Value> readByLoop; // from outside the loop over micro-batches that is being numbered
   DenseMap<Value, Value> overwrites; // new states -> old ones
-  llvm::MapVector<Value, int> waiting; // values of a part of the loop body that is being numbered -> the last part that reads them
+  llvm::MapVector<Value, std::set<int>> waiting; // values of the loop body that is being numbered -> later parts that read them
   int part = 0;                        // of it
   DenseSet<Value> readByRows; // from outside the loop over blocks that is being numbered
   DenseMap<int64_t, plan::KernelOp> kernels;

@@ -127,3 +127,36 @@ func.func @row_blocks_result(%x: tensor<2x4xf32, #nn.batch<0>>) {
   }
   return
 }
+
+// -----
+
+func.func @actions_without_parts() {
+  // expected-error @+1 {{lists actions, but its body has no parts}}
+  plan.microbatches count 2 size 1 actions [0, 0, 0, 1] {
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @actions_in_pairs() {
+  // expected-error @+1 {{lists actions that are no pairs of a part and a micro-batch}}
+  plan.microbatches count 2 size 1 actions [0, 0, 0] {
+    plan.part
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @lags() {
+  // expected-error @+1 {{needs one lag a part of its body, ascending from 0}}
+  plan.microbatches count 0 size 1 lags [0, 2, 1] {
+    plan.part
+    plan.part
+    plan.yield
+  }
+  return
+}

@@ -42,3 +42,26 @@ func.func @rows(%x: tensor<2x4x3xf32, #nn.batch<0>>, %l: tensor<2x5xi32, #nn.bat
   }
   return
 }
+
+// A loop body in two parts, of which a worker of several runs one after the other on each micro-batch, and its messages.
+// CHECK-LABEL: func.func @worker
+// CHECK: plan.microbatches count 3 size 2 actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
+// CHECK: %[[X:.*]] = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>> writes [64]
+// CHECK: plan.part
+// CHECK: plan.send "y" %[[X]] : tensor<2x3xf32, #nn.batch<0>> channel 1 reads [64]
+// CHECK: plan.microbatches count 0 size 2 lags [0, 4] {
+func.func @worker() {
+  plan.microbatches count 3 size 2 actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
+    %x = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>> writes [64]
+    plan.part
+    plan.send "y" %x : tensor<2x3xf32, #nn.batch<0>> channel 1 reads [64]
+    plan.yield
+  }
+  plan.microbatches count 0 size 2 lags [0, 4] {
+    %x = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>>
+    plan.part
+    plan.send "y" %x : tensor<2x3xf32, #nn.batch<0>> channel 1
+    plan.yield
+  }
+  return
+}

@@ -23,6 +23,8 @@ from random_program.graph import Invalid
 
 STRATEGIES = ["none", "all", "sqrt", "every:1", "every:2", "marked", "cheap", "auto"]
 ROWS = ["auto"] * 4 + ["none", "1", "2", "5"]
+SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zbv"]
+STAGED = 0.25  # of the plans have several workers
 F64 = ["--set", "train.precision=f64"]
 SHRINKING = 60  # seconds a failing program
 verdicts = programs.Verdicts()
@@ -56,6 +58,8 @@ class Plan:
             self.flags += ["--row-blocks", rows]
         if rng.random() < 0.4:
             self.flags += ["--order-seed", str(rng.randrange(1, 1000))]
+        if rng.random() < STAGED:
+            self.flags += ["--stages", str(rng.choice([2, 2, 3, 4])), "--schedule", rng.choice(SCHEDULES)]
 
 
 def kind_of(text):
@@ -67,7 +71,7 @@ def kind_of(text):
 
 
 def compiled(source, exe, flags):
-    """(finished process, flags): rows that no work of this program can be cut into are left out."""
+    """(finished process, flags): rows that no work of this program can be cut into are left out, and stages of too small a model."""
     command = [programs.CINCH, source, "-o", exe]
     done = programs.call([*command, *flags], allowed=range(-64, 256))
     refusals = programs.NO_ROWS, "expected blocks of rows", "expected a micro-batch that divides the batch"
@@ -75,7 +79,15 @@ def compiled(source, exe, flags):
         at = flags.index("--row-blocks")
         flags = flags[:at] + flags[at + 2:]
         done = programs.call([*command, *flags], allowed=range(-64, 256))
+    if done.returncode == 1 and "too few for" in done.stdout:
+        at = flags.index("--stages")
+        flags = flags[:at] + flags[at + 4:]
+        return compiled(source, exe, flags)
     return done, flags
+
+
+def workers_of(flags):
+    return int(flags[flags.index("--stages") + 1]) if "--stages" in flags else 1
 
 
 def under(plan, source, exe, more=()):
@@ -142,7 +154,7 @@ class Trial:
                     raise Wrong("not finite under one plan only", "%s with %s" % (result, said))
                 first = result
                 continue
-            if budget and result.peak > budget:
+            if budget and result.peak > budget * workers_of(flags):
                 raise Wrong("a peak above the budget", "%s: a peak of %d bytes" % (said, result.peak))
             rows = [{key: value for key, value in row.items() if "second" not in key} for row in result.rows]
             if first is None:
@@ -259,7 +271,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--one", type=int, help="this seed only; the program is printed")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--staged", type=float, default=STAGED, help="share of the plans that have several workers")
     options = parser.parse_args()
+    globals()["STAGED"] = options.staged
     session = Session(not options.no_shrink)
     begin = time.monotonic()
     if options.one is not None:

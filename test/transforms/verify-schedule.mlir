@@ -142,3 +142,49 @@ func.func @rows_read_again(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0})
   }
   return
 }
+
+// -----
+
+// Part 0 runs on two micro-batches before part 1 runs on the first: what waits between them needs two copies.
+func.func @waits_in_one_copy() attributes {plan.arena = 512} {
+  plan.microbatches count 2 size 2 actions [0, 0, 0, 1, 1, 0, 1, 1] {
+    // expected-error @+1 {{has 1 copies, but waits for a later part in 2 micro-batches at once}}
+    %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
+    plan.part
+    plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+// What waits has the bytes of all its copies through the whole loop, where the work of either part may not reach.
+func.func @waits_elsewhere() attributes {plan.arena = 512} {
+  plan.microbatches count 2 size 2 actions [0, 0, 0, 1, 1, 0, 1, 1] {
+    %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
+    plan.part
+    // expected-error @+1 {{overlaps a value that is still alive: bytes [128, 256) and [0, 256)}}
+    %y = plan.kernel (%x) : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<2x16xf32, #nn.batch<0>> reads [0] writes [128] scratch -1 {
+    ^bb0(%i: tensor<2x16xf32, #nn.batch<0>>):
+      %n = nn.neg %i : tensor<2x16xf32, #nn.batch<0>>
+      plan.return %n : tensor<2x16xf32, #nn.batch<0>>
+    }
+    plan.send "y" %y : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [128]
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+// The same in turns: nothing waits, and one copy is enough.
+func.func @in_turns() attributes {plan.arena = 512} {
+  plan.microbatches count 2 size 2 actions [0, 0, 1, 0, 0, 1, 1, 1] {
+    %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
+    plan.part
+    plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
+    plan.yield
+  }
+  return
+}
