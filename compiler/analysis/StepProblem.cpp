@@ -80,8 +80,9 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
 // Messages keep their order and stay in their part of the loop body, whatever else moves: each reads a mark, a buffer without bytes, of the
 // one before it. The dry run of the channels counts on it (solve/stages/Channels.h). Sums stay in their part, too: the work of the first
 // part shall be done there, and not with the second's, where nobody would wait for it any longer. Where parts take turns it is all one.
+// Where micro-batches differ in the order of the parts, all work stays in its part.
 static void keepParts(const Step &step, solve::StepGraph &graph) {
-  bool keepSums = !solve::copiesBetweenParts(graph.actions).empty();
+  bool keepSums = !solve::copiesBetweenParts(graph.actions).empty(), keepAll = !solve::partsKeepOrder(graph.actions);
   int before = -1, part = -1;   // marks of the last message or part, and of the last part
   std::vector<int> sums;        // marks of the part's sums
   auto mark = [&](size_t k) {
@@ -104,7 +105,7 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
         kernel.reads.insert(kernel.reads.end(), sums.begin(), sums.end()), sums.clear();
       before = mark(k);
       part = kernel.newPart ? before : part;
-    } else if (sum) {
+    } else if (sum || keepAll) {
       if (part >= 0)
         kernel.reads.push_back(part);
       sums.push_back(mark(k));

@@ -22,6 +22,16 @@ std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartActio
   return copies;
 }
 
+bool partsKeepOrder(const std::vector<PartAction> &actions) {
+  std::vector<int> next; // of each micro-batch: the part that it runs next
+  for (const PartAction &action : actions) {
+    next.resize(std::max(next.size(), size_t(action.microbatch) + 1), 0);
+    if (action.part != next[size_t(action.microbatch)]++)
+      return false;
+  }
+  return true;
+}
+
 GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
   size_t buffers = g.buffers.size(), kernels = g.kernels.size();
   mayRecompute.assign(kernels, false);
@@ -80,9 +90,10 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
     writes.insert(writes.end(), kernel.writes.begin(), kernel.writes.end());
   }
   firstRead.push_back(int(reads.size())), firstWrite.push_back(int(writes.size()));
+  bool inOrder = partsKeepOrder(g.actions); // else a later read could find a copy that another micro-batch's order has not made yet
   for (size_t k = 0; k < kernels; ++k) {
     const Kernel &kernel = g.kernels[k];
-    bool may = kernel.recomputable && kernel.section == Section::Loop;
+    bool may = kernel.recomputable && kernel.section == Section::Loop && inOrder;
     for (int b : kernel.writes)
       may &= g.buffers[b].kind == Buffer::Value;
     for (int b : kernel.reads)

@@ -10,6 +10,9 @@ namespace cinch::solve {
 
 // GraphIndex::copies for a list of actions.
 std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartAction> &);
+// Does every micro-batch run the parts in the order in which they stand in the loop body? (With zbv some gradients of parameters come
+// before the input gradients of another chunk, and some behind them.)
+bool partsKeepOrder(const std::vector<PartAction> &);
 
 // What never changes about a graph, computed once.
 struct GraphIndex {
