@@ -80,8 +80,8 @@ private:
   }
 
   LogicalResult write(const analysis::KernelGroup &group) {
-    if (group.kind == analysis::KernelGroup::Gate || group.kind == analysis::KernelGroup::Results)
-      return writeMarker(group.kind);
+    if (group.marker != analysis::KernelGroup::Kernel)
+      return writeMarker(group.marker);
     SmallVector<Operation *> ops(group.ops.begin(), group.ops.end());
     llvm::sort(ops, [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
     llvm::SetVector<Value> inputs;
@@ -168,7 +168,7 @@ private:
     return read;
   }
 
-  LogicalResult writeMarker(analysis::KernelGroup::Kind kind) {
+  LogicalResult writeMarker(analysis::KernelGroup::Marker marker) {
     SmallVector<Value> values;
     llvm::StringMap<Value> byName;
     for (auto [value, name] : llvm::zip(handed, names)) {
@@ -177,7 +177,7 @@ private:
         return internal(value, "a result is read before it is computed");
       byName[cast<StringAttr>(name).getValue()] = values.back();
     }
-    if (kind == analysis::KernelGroup::Results)
+    if (marker == analysis::KernelGroup::Results)
       plan::ResultsOp::create(builder, function.getLoc(), values, builder.getArrayAttr(names), DenseI64ArrayAttr());
     else
       plan::GateOp::create(builder, function.getLoc(), byName.lookup("loss"), byName.lookup("norm"), DenseI64ArrayAttr());
