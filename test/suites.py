@@ -62,6 +62,7 @@ def quick_suites():
         python("execute/grain.py"),
         python("execute/masked.py"),
         python("execute/scan.py"),
+        python("execute/convs.py"),
         python("execute/cpus.py"),
         python("execute/deep.py"),
         python("execute/overflow.py"),

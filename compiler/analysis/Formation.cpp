@@ -31,7 +31,7 @@ Formation::Formation(func::FuncOp function, Sweeps given) : function(function), 
 
 bool Formation::accumulates(Value value) const {
   Operation *op = value.getDefiningOp();
-  return op && isa<nn::ReduceOp, nn::ContractOp, nn::ScatterAddOp, nn::AttendGradOp>(op) && batchAxisOf(value) < 0 &&
+  return op && isa<nn::ReduceOp, nn::ContractOp, nn::ConvOp, nn::ScatterAddOp, nn::AttendGradOp>(op) && batchAxisOf(value) < 0 &&
          nn::touchesBatch(op);
 }
 
@@ -362,6 +362,14 @@ bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, 
   if (auto attend = dyn_cast<nn::AttendOp>(op)) {
     kernels::AttendSpec spec;
     return attendSpec(attend, bufferOf, spec, blocker, &group.ops, extent);
+  }
+  if (auto conv = dyn_cast<nn::ConvOp>(op)) {
+    kernels::ConvSpec spec;
+    return convSpec(conv, bufferOf, false, spec, blocker, &group.ops, extent);
+  }
+  if (isPool(op)) {
+    kernels::PoolSpec spec;
+    return poolSpec(op, bufferOf, spec, blocker, &group.ops, extent);
   }
   kernels::AttendGradSpec spec;
   return attendGradSpec(cast<nn::AttendGradOp>(op), bufferOf, spec, blocker, &group.ops, extent);

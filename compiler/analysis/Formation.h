@@ -1,6 +1,6 @@
 // Formation.h: the ops of a function fall into kernels.
 //
-// Products and attention are kernels of their own. Everything else is fused: a value is *stored* if it must lie in memory
+// Products, attention, convolutions and pools are kernels of their own. Everything else is fused: a value is *stored* if it must lie in memory
 // (a kernel of another kind reads it, it leaves the function, it sums over the batch, it crosses into or out of the
 // micro-batch loop) or if computing it again for each reader would cost more than reading it; all other values are computed
 // inside the kernels that need them. Stored values over the same domain share a kernel where one feeds the other row by row.

@@ -8,7 +8,7 @@ namespace cinch::analysis {
 
 // Those before Scan come in the order of the alternatives of KernelSpec::work; a Scan is a loop over kernels of its own and has no spec
 // (KernelProblem.h). Each is described once, in KernelSpec.cpp.
-enum class KernelKind { Loop, Product, Attention, AttentionGrad, Scan };
+enum class KernelKind { Loop, Product, Attention, AttentionGrad, Convolution, Pool, Scan };
 
 // The kind that serves an op: loops serve whatever has no kernel of its own.
 KernelKind kindOf(mlir::Operation *);

@@ -16,6 +16,8 @@ const KernelTraits &traitsOf(KernelKind kind) {
       {solve::Kernel::Product, &MachineRates::product, true},
       {solve::Kernel::Attention, &MachineRates::attend, false},
       {solve::Kernel::AttentionGrad, &MachineRates::attendGrad, false},
+      {solve::Kernel::Product, &MachineRates::product, false},
+      {solve::Kernel::Loop, &MachineRates::loop, false},
       {solve::Kernel::Nothing, &MachineRates::loop, false},
   };
   return traits[size_t(kind)];
@@ -25,6 +27,8 @@ KernelKind kindOf(Operation *op) {
   return isa<nn::ContractOp>(op)     ? KernelKind::Product
          : isa<nn::AttendOp>(op)     ? KernelKind::Attention
          : isa<nn::AttendGradOp>(op) ? KernelKind::AttentionGrad
+         : isa<nn::ConvOp>(op)       ? KernelKind::Convolution
+         : isPool(op)                ? KernelKind::Pool
          : isa<nn::ScanOp>(op)       ? KernelKind::Scan
                                      : KernelKind::Loop;
 }
@@ -101,6 +105,15 @@ struct Tracer {
     return attendGradSpec(cast<nn::AttendGradOp>(root), [&](Value v) { return bufferOf(v); }, spec, blocker, nullptr,
                           extent);
   }
+  bool trace(ConvSpec &spec) {
+    Value blocker;
+    return convSpec(cast<nn::ConvOp>(root), [&](Value v) { return bufferOf(v); }, accumulates(0), spec, blocker, nullptr,
+                    extent);
+  }
+  bool trace(PoolSpec &spec) {
+    Value blocker;
+    return poolSpec(root, [&](Value v) { return bufferOf(v); }, spec, blocker, nullptr, extent);
+  }
 };
 
 // Draw keys become words of the launch.
@@ -124,13 +137,19 @@ void moveKeys(AttendSpec &spec, SmallVectorImpl<int64_t> &keys) {
   spec.key = 0;
 }
 void moveKeys(AttendGradSpec &spec, SmallVectorImpl<int64_t> &keys) { moveKeys(spec.forward, keys); }
-void moveKeys(ContractSpec &, SmallVectorImpl<int64_t> &) {}
+template <typename Spec> void moveKeys(Spec &, SmallVectorImpl<int64_t> &) {}
 
 // The builder of products wants A, B, C as buffers 0, 1, 2; the others take them as the kernel has them.
 void numberBuffers(ContractSpec &spec, SmallVectorImpl<int> &buffers, int) {
   for (View *view : {&spec.a, &spec.b, &spec.c}) {
     buffers.push_back(view->buffer);
     view->buffer = int(buffers.size()) - 1;
+  }
+}
+void numberBuffers(ConvSpec &spec, SmallVectorImpl<int> &buffers, int count) {
+  for (ContractSpec &part : spec.parts) {
+    buffers.clear();
+    numberBuffers(part, buffers, count);
   }
 }
 template <typename Spec> void numberBuffers(Spec &, SmallVectorImpl<int> &buffers, int count) {
@@ -159,6 +178,8 @@ std::optional<KernelSpec> specOf(plan::KernelOp kernel, const Extent &extent) {
     case KernelKind::Product: return traceInto<ContractSpec>(tracer, spec);
     case KernelKind::Attention: return traceInto<AttendSpec>(tracer, spec);
     case KernelKind::AttentionGrad: return traceInto<AttendGradSpec>(tracer, spec);
+    case KernelKind::Convolution: return traceInto<ConvSpec>(tracer, spec);
+    case KernelKind::Pool: return traceInto<PoolSpec>(tracer, spec);
     case KernelKind::Scan: return false;
     }
     return false;
@@ -172,6 +193,8 @@ std::optional<KernelSpec> specOf(plan::KernelOp kernel, const Extent &extent) {
 int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {
   if (auto *contract = std::get_if<ContractSpec>(&work))
     return kernels::scratchBytesPerThread(*contract, target);
+  if (auto *conv = std::get_if<ConvSpec>(&work))
+    return kernels::scratchBytesPerThread(*conv, target);
   return std::visit([](auto &spec) { return kernels::scratchBytesPerThread(spec); }, work);
 }
 
@@ -182,6 +205,10 @@ func::FuncOp KernelSpec::build(OpBuilder &builder, ModuleOp module, const std::s
     return buildContract(builder, module, name, *contract, target);
   if (auto *attend = std::get_if<AttendSpec>(&work))
     return buildAttend(builder, module, name, *attend, target);
+  if (auto *conv = std::get_if<ConvSpec>(&work))
+    return buildConv(builder, module, name, *conv, target);
+  if (auto *pool = std::get_if<PoolSpec>(&work))
+    return buildPool(builder, module, name, *pool, target);
   return buildAttendGrad(builder, module, name, std::get<AttendGradSpec>(work), target);
 }
 
@@ -221,9 +248,22 @@ struct Key {
     const auto &[outer, chain, cols, grain, nodes, stores, addAt] = spec;
     all(outer, chain, cols, grain, nodes, stores, addAt);
   }
+  void add(const Bound &bound) {
+    const auto &[offset, size, strides] = bound;
+    all(offset, size, strides);
+  }
   void add(const ContractSpec &spec) {
-    const auto &[elem, batch, m, n, k, a, b, c, accumulate, grain] = spec;
-    all(elem, batch, m, n, k, a, b, c, accumulate, grain);
+    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain] = spec;
+    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain);
+  }
+  void add(const ConvSpec &spec) {
+    const auto &[parts] = spec;
+    add(parts);
+  }
+  void add(const int64_t (&pair)[2]) { all(pair[0], pair[1]); }
+  void add(const PoolSpec &spec) {
+    const auto &[kind, elem, lead, C, image, places, window, stride, pad, x, y, place] = spec;
+    all(kind, elem, lead, C, image, places, window, stride, pad, x, y, place);
   }
   void add(const AttendSpec &spec) {
     const auto &[elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys,

@@ -28,7 +28,9 @@ const KernelTraits &traitsOf(KernelKind);
 nn::ScanOp scanOf(plan::KernelOp);
 
 struct KernelSpec {
-  std::variant<kernels::LoopSpec, kernels::ContractSpec, kernels::AttendSpec, kernels::AttendGradSpec> work;
+  std::variant<kernels::LoopSpec, kernels::ContractSpec, kernels::AttendSpec, kernels::AttendGradSpec, kernels::ConvSpec,
+               kernels::PoolSpec>
+      work;
   // Buffers of the spec, as numbers of the kernel's inputs and, behind them, its outputs.
   llvm::SmallVector<int> buffers;
   // Keys of its draws. They are words of the launch, so that kernels which differ in nothing else share their code.

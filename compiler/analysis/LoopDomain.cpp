@@ -153,7 +153,10 @@ bool isView(Operation *op) {
   return isa<nn::BroadcastOp, nn::TransposeOp, nn::ReshapeOp, nn::SliceOp, nn::ReverseOp, nn::StopGradientOp>(op);
 }
 
-bool isLoopOp(Operation *op) { return !isa<nn::ContractOp, nn::AttendOp, nn::AttendGradOp, nn::ScanOp>(op); }
+bool isLoopOp(Operation *op) {
+  return !isa<nn::ContractOp, nn::AttendOp, nn::AttendGradOp, nn::ConvOp, nn::MaxPoolOp, nn::MaxPoolGradOp, nn::SumPoolOp,
+              nn::SumPoolGradOp, nn::ScanOp>(op);
+}
 
 std::optional<IndexMap> throughView(Operation *op, const IndexMap &map, const Shape &domain, const Extent &extent) {
   Shape result = shapeOf(op->getResult(0), extent), operand = shapeOf(op->getOperand(0), extent);

@@ -46,6 +46,13 @@ std::vector<LinearIndex> identity(size_t rank) {
 
 } // namespace
 
+bool locateAxes(Value value, llvm::function_ref<int(Value)> bufferOf, bool unitLast, View &view, Value &blocker,
+                llvm::SetVector<Operation *> *passed, const Extent &extent) {
+  Shape shape = shapeOf(value, extent);
+  Locator locator{shape, bufferOf, blocker, passed, extent};
+  return locator.locate(value, identity(shape.size()), view, unitLast);
+}
+
 bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bool accumulate, ContractSpec &spec,
                   Value &blocker, llvm::SetVector<Operation *> *passed, const Extent &extent) {
   ArrayRef<int64_t> lhs = op.getLhsLabels(), rhs = op.getRhsLabels();
@@ -140,9 +147,7 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
   spec.key = uint64_t(op.getKey());
   spec.batchDim = batchAxisOf(op.getQ());
   auto place = [&](Value value, View &view, bool unitLast) {
-    Shape shape = shapeOf(value, extent);
-    Locator locator{shape, bufferOf, blocker, passed, extent};
-    return locator.locate(value, identity(shape.size()), view, unitLast);
+    return locateAxes(value, bufferOf, unitLast, view, blocker, passed, extent);
   };
   if (!place(op.getQ(), spec.q, true) || !place(op.getK(), spec.k, true) || !place(op.getV(), spec.v, true) ||
       !place(o, spec.o, true) || !place(lse, spec.lse, false))
@@ -170,9 +175,7 @@ bool attendGradSpec(nn::AttendGradOp op, llvm::function_ref<int(Value)> bufferOf
   if (!attendOperands(op, bufferOf, op.getO(), op.getLse(), spec.forward, blocker, passed, extent))
     return false;
   auto place = [&](Value value, View &view, bool unitLast) {
-    Shape shape = shapeOf(value, extent);
-    Locator locator{shape, bufferOf, blocker, passed, extent};
-    return locator.locate(value, identity(shape.size()), view, unitLast);
+    return locateAxes(value, bufferOf, unitLast, view, blocker, passed, extent);
   };
   if (!place(op.getDout(), spec.dout, true) || !place(op.getDq(), spec.dq, true) || !place(op.getDk(), spec.dk, true) ||
       !place(op.getDv(), spec.dv, true))

@@ -166,15 +166,10 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
                               const std::vector<Argument> &args, uint64_t key, Frame &frame) {
   const std::string &name = item.name.text;
   Span span = site.span;
-  static const std::vector<std::string> shaped = {"range",         "expand",     "reshape",     "random_uniform",
-                                                  "random_normal", "random_int", "random_bool", "resize_bilinear"};
+  static const std::vector<std::string> shaped = {"range",         "expand",     "reshape",    "random_uniform",
+                                                  "random_normal", "random_int", "random_bool"};
   if ((dots || !sizes.empty()) && std::find(shaped.begin(), shaped.end(), name) == shaped.end())
     return failure(Code::E0304, span, "`" + name + "` has no sizes", frame);
-  static const std::vector<std::string> convolutions = {"conv1d",           "conv2d",     "conv_transpose1d",
-                                                        "conv_transpose2d", "max_pool1d", "avg_pool1d",
-                                                        "max_pool2d",       "avg_pool2d", "resize_bilinear"};
-  if (std::find(convolutions.begin(), convolutions.end(), name) != convolutions.end())
-    return failure(Code::E0701, span, "`" + name + "` is not there yet", frame);
   std::optional<OpKind> kind = opNamed(name);
   if (kind && isUnaryFunction(infoOf(*kind))) {
     std::vector<const Argument *> taken;
@@ -215,6 +210,10 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
     return builtinGroupMean(args, span, frame);
   if (name == "attend")
     return builtinAttend(item, site, args, key, frame);
+  if (name.rfind("conv", 0) == 0)
+    return builtinConvolution(item, args, span, frame);
+  if (name.rfind("max_pool", 0) == 0 || name.rfind("avg_pool", 0) == 0)
+    return builtinPool(item, args, span, frame);
   if (name.rfind("random_", 0) == 0)
     return builtinRandom(name, sizes, dots, args, key, span, frame);
   return failure(Code::E0710, span, "`" + name + "` is not there yet", frame);

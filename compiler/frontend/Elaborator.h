@@ -270,6 +270,14 @@ private:
   Value builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinAttend(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &args,
                       uint64_t key, Frame &frame);
+  bool bindBuiltin(const ast::LayerItem &item, const std::vector<Argument> &args, Span span, Frame &frame, Frame &callee);
+  // ---- WindowBuiltins.cpp
+  Value builtinConvolution(const ast::LayerItem &item, const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinPool(const ast::LayerItem &item, const std::vector<Argument> &args, Span span, Frame &frame);
+  std::optional<int64_t> wholeArgument(const Frame &callee, const char *name, int64_t least, Span span, Frame &frame);
+  bool windowSizes(const Frame &callee, const std::vector<const char *> &names, const std::string &builtin, Span span, Frame &frame);
+  Tensor channelsLast(const Tensor &x, bool columnsOnly, Span span, Frame &frame);
+  Tensor channelsFirst(Tensor y, bool columnsOnly, Span span, Frame &frame);
   std::optional<std::vector<Number>> sizeList(const std::vector<Argument> &sizes, bool dots, Frame &frame);
   std::optional<size_t> axisArgument(const Argument *arg, const Tensor &x, int64_t fallback, Span span, Frame &frame,
                                      const char *what);

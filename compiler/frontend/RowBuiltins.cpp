@@ -150,15 +150,28 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
   return Value::of(result);
 }
 
-Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const std::vector<Argument> &args,
-                                uint64_t key, Frame &frame) {
-  Span span = site.span;
+// Arguments against a built-in's signature, by the rules of a layer's.
+bool Elaborator::bindBuiltin(const LayerItem &item, const std::vector<Argument> &args, Span span, Frame &frame, Frame &callee) {
   Call call{item};
   call.args = args;
   call.direct = true;
   call.node = frame.node;
   call.span = call.viaSpan = span;
-  call.via = "attend(..)";
+  call.via = item.name.text + "(..)";
+  callee.file = item.span.file;
+  callee.layer = &item;
+  callee.node = frame.node;
+  callee.caller = &frame;
+  callee.callSpan = callee.viaSpan = span;
+  callee.via = call.via;
+  callee.block = frame.block;
+  callee.depth = frame.depth + 1;
+  return bindCall(call, callee, frame);
+}
+
+Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const std::vector<Argument> &args,
+                                uint64_t key, Frame &frame) {
+  Span span = site.span;
   // Absent `keys` and `bias` are no operands; so is `true` for `keys` and 0 for `bias`.
   const Argument *keysArg = nullptr, *biasArg = nullptr;
   size_t position = 0;
@@ -172,15 +185,7 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
     position += arg.name.empty();
   }
   Frame callee;
-  callee.file = item.span.file;
-  callee.layer = &item;
-  callee.node = frame.node;
-  callee.caller = &frame;
-  callee.callSpan = callee.viaSpan = span;
-  callee.via = call.via;
-  callee.block = frame.block;
-  callee.depth = frame.depth + 1;
-  if (!bindCall(call, callee, frame))
+  if (!bindBuiltin(item, args, span, frame, callee))
     return {};
   for (const char *name : {"A", "G", "T", "S", "K", "E"})
     if (isBatch(callee.names[name].value.number))

@@ -137,6 +137,15 @@ Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, 
   bool fits = product(x.axes, 0, x.axes.size()) == wanted;
   if (dots) {
     fits = false;
+    // What `..` of the signature stands for, if that fits; else as many leading axes as do.
+    size_t own = frame.dots.size();
+    bool startsWithOwn = frame.hasDots && own <= x.axes.size() && product(x.axes, own, x.axes.size()) == wanted;
+    for (size_t i = 0; startsWithOwn && i < own; ++i)
+      startsWithOwn = sameSize(frame.dots[i], x.axes[i]);
+    if (startsWithOwn) {
+      axes.insert(axes.begin(), x.axes.begin(), x.axes.begin() + own);
+      fits = true;
+    }
     for (size_t lead = x.axes.size() + 1; lead-- > 0 && !fits;)
       if (product(x.axes, lead, x.axes.size()) == wanted) {
         axes.insert(axes.begin(), x.axes.begin(), x.axes.begin() + lead);

@@ -69,9 +69,17 @@ ContractEmitter::Range ContractEmitter::innerRange(Range units, Value outer, int
   return {mul(first, unit), min(mul(last, unit), size)};
 }
 
+// To a place among these dims.
+void ContractEmitter::moveA(Origin &origin, const ContractDims &dims, Value linear) {
+  origin.a = add(origin.a, offsetIn(dims, &ContractDim::a, linear));
+  int64_t ContractDim::*const strides[] = {&ContractDim::bound0, &ContractDim::bound1};
+  for (size_t i = 0; i < plan.bounds.size(); ++i)
+    origin.bound[i] = add(origin.bound[i], offsetIn(dims, strides[i], linear));
+}
+
 // ---- Loops ----------------------------------------------------------------------------------------------------------
 
-void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value threads) {
+void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value threads, int64_t scratchBytes) {
   auto bufferAt = [&](int buffer) {
     Value bytes = memref::LoadOp::create(builder, loc, offsets, number(buffer));
     return viewOf(arena, arith::IndexCastOp::create(builder, loc, builder.getIndexType(), bytes));
@@ -79,9 +87,13 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
   memA = bufferAt(plan.a.buffer);
   memB = bufferAt(plan.b.buffer);
   memC = bufferAt(plan.c.buffer);
+  if (plan.nothing)
+    return emitZeros(thread, threads);
+  if (plan.overLanes)
+    return emitLanes(thread, threads);
   if (plan.scratchElems() > 0) {
     scratch = bufferAt(3);
-    threadScratch = mul(thread, plan.scratchElems());
+    threadScratch = mul(thread, scratchBytes / plan.bytes);
   }
 
   Range batches, m, n;
@@ -89,7 +101,10 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
   int64_t unitsN = unitsOf(1, plan.n.size, plan.nr());
   forLoop(batches.first, batches.second, 1, [&](Value batch) {
     Origin origin;
-    origin.a = add(offsetIn(plan.batch, &ContractDim::a, batch), plan.a.offset);
+    origin.a = number(plan.a.offset);
+    for (size_t i = 0; i < plan.bounds.size(); ++i)
+      origin.bound[i] = number(plan.bounds[i].offset);
+    moveA(origin, plan.batch, batch);
     origin.b = add(offsetIn(plan.batch, &ContractDim::b, batch), plan.b.offset);
     origin.c = add(offsetIn(plan.batch, &ContractDim::c, batch), plan.c.offset);
     bool single = plan.outerN.empty();
@@ -112,7 +127,7 @@ void ContractEmitter::emitColumns(Origin origin, Range n, Range mUnits) {
     auto blocks = [&](Range band) {
       forLoop(number(0), number(plan.grain.size), 1, [&](Value grain) {
         Origin inner = origin;
-        inner.a = add(inner.a, mul(grain, plan.grain.a));
+        moveA(inner, {plan.grain}, grain);
         inner.b = add(inner.b, mul(grain, plan.grain.b));
         inner.unit = sub(number(0), band.first);
         emitReduction(inner, columns, band);
@@ -158,14 +173,14 @@ void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock blo
   Value lastOuter = single ? number(1) : div(add(mUnits.second, units - 1), units);
   forLoop(firstOuter, lastOuter, 1, [&](Value outer) {
     Origin inner = origin;
-    inner.a = add(inner.a, offsetIn(plan.outerM, &ContractDim::a, outer));
+    moveA(inner, plan.outerM, outer);
     inner.c = add(inner.c, offsetIn(plan.outerM, &ContractDim::c, outer));
     if (plan.sumUnits > 0)
       inner.unit = add(inner.unit, mul(outer, units));
     Range m = innerRange(mUnits, outer, units, plan.mr, plan.m.size);
     forLoop(m.first, m.second, plan.mc, [&](Value row) {
       Range rows = {row, min(add(row, plan.mc), m.second)};
-      packA(inner.a, rows, block);
+      packA(inner, rows, block);
       emitTiles(inner, rows, n, block);
     });
   });
@@ -226,24 +241,31 @@ int64_t scratchBytesPerThread(const ContractSpec &spec, const TargetInfo &target
   return plan.scratchElems() * plan.bytes;
 }
 
-func::FuncOp buildContract(OpBuilder &builder, ModuleOp module, const std::string &name, const ContractSpec &spec,
-                           const TargetInfo &target) {
+func::FuncOp contractFunction(OpBuilder &builder, ModuleOp module, const std::string &name, bool hasScratch) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToEnd(module.getBody());
   Location loc = builder.getUnknownLoc();
-  ContractPlan plan = planContract(spec, target);
-  int64_t buffers = plan.scratchElems() > 0 ? 4 : 3;
   Type index = builder.getIndexType(), word = builder.getI64Type();
-  auto type =
-      builder.getFunctionType({MemRefType::get({kArenaBytes}, builder.getI8Type()), MemRefType::get({buffers}, word),
-                               MemRefType::get({kContextWords}, word), index, index},
-                              {});
+  auto type = builder.getFunctionType(
+      {MemRefType::get({kArenaBytes}, builder.getI8Type()), MemRefType::get({hasScratch ? 4 : 3}, word),
+       MemRefType::get({kContextWords}, word), index, index},
+      {});
   auto function = func::FuncOp::create(builder, loc, name, type);
-  Block *entry = function.addEntryBlock();
-  builder.setInsertionPointToStart(entry);
-  ContractEmitter(builder, loc, plan)
-      .emitBody(entry->getArgument(0), entry->getArgument(1), entry->getArgument(3), entry->getArgument(4));
+  builder.setInsertionPointToStart(function.addEntryBlock());
   func::ReturnOp::create(builder, loc);
+  return function;
+}
+
+func::FuncOp buildContract(OpBuilder &builder, ModuleOp module, const std::string &name, const ContractSpec &spec,
+                           const TargetInfo &target) {
+  OpBuilder::InsertionGuard guard(builder);
+  ContractPlan plan = planContract(spec, target);
+  func::FuncOp function = contractFunction(builder, module, name, plan.scratchElems() > 0);
+  Block &entry = function.getBody().front();
+  builder.setInsertionPoint(entry.getTerminator());
+  ContractEmitter(builder, builder.getUnknownLoc(), plan)
+      .emitBody(entry.getArgument(0), entry.getArgument(1), entry.getArgument(3), entry.getArgument(4),
+                plan.scratchElems() * plan.bytes);
   return function;
 }
 

@@ -13,13 +13,17 @@
 
 namespace cinch::kernels {
 
+// An empty function over A, B, C and, if there is any, scratch.
+mlir::func::FuncOp contractFunction(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, bool hasScratch);
+
 class ContractEmitter {
 public:
   ContractEmitter(mlir::OpBuilder &builder, mlir::Location loc, const ContractPlan &plan)
       : builder(builder), loc(loc), plan(plan) {}
 
-  // The body of the kernel; the arguments of the function as the kernel ABI has them.
-  void emitBody(mlir::Value arena, mlir::Value offsets, mlir::Value thread, mlir::Value threads);
+  // The body of the kernel; the arguments of the function as the kernel ABI has them. Bytes of scratch a thread: of the whole
+  // kernel, of which this may be a part.
+  void emitBody(mlir::Value arena, mlir::Value offsets, mlir::Value thread, mlir::Value threads, int64_t scratchBytes);
 
 private:
   using Value = mlir::Value;
@@ -36,6 +40,7 @@ private:
   // Where a block of outputs begins in each operand, in elements.
   struct Origin {
     Value a, b, c;
+    Value bound[2]; // where A is beside its bounds, if it has them
     Value unit; // of a grained reduction: the number of the first row of tiles in its band
   };
 
@@ -70,6 +75,7 @@ private:
   Value zeros(int64_t lanes);
 
   // The loops around the tiles (Contract.cpp).
+  void moveA(Origin &, const ContractDims &, Value linear);
   void splitThreads(Value thread, Value threads, Range &batch, Range &m, Range &n);
   Range innerRange(Range units, Value outer, int64_t unitsPerOuter, int64_t unit, int64_t size);
   void emitColumns(Origin origin, Range n, Range mUnits);
@@ -79,13 +85,27 @@ private:
 
   // Packing (ContractPack.cpp). Origins are those of the block's first row or column and of k = 0.
   Value offsetOfRun(KBlock, Value run, int64_t ContractDim::*stride);
-  void packA(Value base, Range m, KBlock);
-  void packRowsA(Value base, Range m, KBlock);
-  void packColsA(Value base, Range m, KBlock);
+  void packA(const Origin &, Range m, KBlock);
+  void packRowsA(const Origin &, Range m, KBlock);
+  void packColsA(const Origin &, Range m, KBlock);
+  void copyRunA(Value from, Value to, Value length);
+  void packWindowRows(const Origin &, Range m, KBlock);
+  void packWindowColumns(const Origin &, Range m, KBlock);
+  Value exists(Value bound0, Value bound1);
+  void ifElse(Value condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
   void packB(Value base, Range n, KBlock);
   void copyRowB(Value from, Value to, int64_t columns);
   void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
   mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
+
+  // A batch dim in the lanes (ContractLanes.cpp).
+  void emitZeros(Value thread, Value threads);
+  void emitLanes(Value thread, Value threads);
+  void laneTile(const Origin &, int64_t rows, Value alive);
+  mlir::SmallVector<Value> laneChains(const Origin &, int64_t rows, size_t dim, Value alive,
+                                      mlir::ValueRange accumulators);
+  Value laneMask(Value alive);
+  Range share(Value thread, Value threads, int64_t items);
 
   // The register tile (ContractTile.cpp).
   struct Tile {

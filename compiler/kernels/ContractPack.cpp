@@ -13,34 +13,40 @@ Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim:
 
 // ---- A --------------------------------------------------------------------------------------------------------------
 
-void ContractEmitter::packA(Value base, Range m, KBlock block) {
+void ContractEmitter::packA(const Origin &origin, Range m, KBlock block) {
+  bool windows = !plan.bounds.empty();
   if (plan.packA == PackedA::Rows)
-    packRowsA(base, m, block);
+    windows ? packWindowRows(origin, m, block) : packRowsA(origin, m, block);
   else if (plan.packA == PackedA::Cols)
-    packColsA(base, m, block);
+    windows ? packWindowColumns(origin, m, block) : packColsA(origin, m, block);
 }
 
-// Rows are copied as they are; the last vector of a run starts earlier, so that it touches nothing behind it.
-void ContractEmitter::packRowsA(Value base, Range m, KBlock block) {
+// The last vector of a run starts earlier, so that it touches nothing behind it. A null `from`: zeros.
+void ContractEmitter::copyRunA(Value from, Value to, Value length) {
   int64_t lanes = plan.lanes;
+  bool isShort = plan.k.size < lanes; // and then a run is never cut
+  forLoop(number(0), length, lanes, [&](Value step) {
+    Value k = isShort || isMultiple(length, lanes) ? step : min(step, sub(length, number(lanes)));
+    int64_t alive = isShort ? plan.k.size : lanes;
+    storeVector(from ? loadVector(memA, add(from, k), lanes, alive) : zeros(lanes), scratch, add(to, k), alive);
+  });
+}
+
+// Rows are copied as they are.
+void ContractEmitter::packRowsA(const Origin &origin, Range m, KBlock block) {
   forLoop(m.first, m.second, 1, [&](Value row) {
     Value target = add(threadScratch, mul(sub(row, m.first), plan.rowPitchA()));
-    Value source = add(base, mul(row, plan.m.a));
+    Value source = add(origin.a, mul(row, plan.m.a));
     forLoop(number(0), block.runs, 1, [&](Value run) {
-      Value from = add(source, offsetOfRun(block, run, &ContractDim::a));
-      Value to = add(target, mul(run, block.length));
-      forLoop(number(0), block.length, lanes, [&](Value step) {
-        Value k = isMultiple(block.length, lanes) ? step : min(step, sub(block.length, number(lanes)));
-        storeVector(loadVector(memA, add(from, k), lanes, lanes), scratch, add(to, k), lanes);
-      });
+      copyRunA(add(source, offsetOfRun(block, run, &ContractDim::a)), add(target, mul(run, block.length)), block.length);
     });
   });
 }
 
-void ContractEmitter::packColsA(Value base, Range m, KBlock block) {
+void ContractEmitter::packColsA(const Origin &origin, Range m, KBlock block) {
   int64_t fullEnd = plan.m.size / plan.mr * plan.mr, edge = plan.m.size % plan.mr;
   forLoop(number(0), block.runs, 1, [&](Value run) {
-    Value source = add(base, offsetOfRun(block, run, &ContractDim::a));
+    Value source = add(origin.a, offsetOfRun(block, run, &ContractDim::a));
     forLoop(number(0), block.length, 1, [&](Value k) {
       Value from = add(source, mul(k, plan.k.a));
       Value to = add(threadScratch, mul(add(mul(run, block.length), k), plan.mr));
@@ -59,6 +65,85 @@ void ContractEmitter::packColsA(Value base, Range m, KBlock block) {
       forTiles(
           m.first, m.second, plan.mr, fullEnd, [&](Value row) { panel(row, plan.mr); },
           edge ? Body(edgePanel) : Body());
+    });
+  });
+}
+
+// ---- A with bounds --------------------------------------------------------------------------------------------------
+Value ContractEmitter::exists(Value bound0, Value bound1) {
+  Value inside;
+  Value places[] = {bound0, bound1};
+  for (size_t i = 0; i < plan.bounds.size(); ++i) {
+    Value here = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, places[i], number(plan.bounds[i].size));
+    inside = inside ? Value(arith::AndIOp::create(builder, loc, inside, here)) : here;
+  }
+  return inside;
+}
+
+void ContractEmitter::ifElse(Value condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no) {
+  auto branch = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  yes();
+  builder.setInsertionPointToStart(branch.elseBlock());
+  no();
+}
+
+// Runs of k exist as a whole or not at all.
+void ContractEmitter::packWindowRows(const Origin &origin, Range m, KBlock block) {
+  forLoop(m.first, m.second, 1, [&](Value row) {
+    Origin ofRow = origin;
+    moveA(ofRow, plan.rows, row);
+    Value target = add(threadScratch, mul(sub(row, m.first), plan.rowPitchA()));
+    forLoop(number(0), block.runs, 1, [&](Value run) {
+      Origin at = ofRow;
+      moveA(at, plan.outerK, add(block.firstRun, run));
+      Value to = add(target, mul(run, block.length)), from = add(at.a, block.start);
+      ifElse(
+          exists(at.bound[0], at.bound[1]), [&] { copyRunA(from, to, block.length); },
+          [&] { copyRunA({}, to, block.length); });
+    });
+  });
+}
+
+// Step by step of k: so do the rows of a panel, or each is asked for by itself.
+void ContractEmitter::packWindowColumns(const Origin &origin, Range m, KBlock block) {
+  int64_t fullEnd = plan.m.size / plan.mr * plan.mr, edge = plan.m.size % plan.mr;
+  bool together = plan.m.a == 1 && !plan.m.isBounded();
+  forLoop(number(0), block.runs, 1, [&](Value run) {
+    Origin ofRun = origin;
+    moveA(ofRun, plan.outerK, add(block.firstRun, run));
+    forLoop(number(0), block.length, 1, [&](Value k) {
+      Origin at = ofRun;
+      moveA(at, {plan.k}, add(block.start, k));
+      Value to = add(threadScratch, mul(add(mul(run, block.length), k), plan.mr));
+      auto target = [&](Value row) { return add(to, mul(div(sub(row, m.first), plan.mr), plan.panelA())); };
+      auto forPanels = [&](llvm::function_ref<void(Value, int64_t)> panel) {
+        auto edgePanel = [&](Value row) { panel(row, edge); };
+        forTiles(
+            m.first, m.second, plan.mr, fullEnd, [&](Value row) { panel(row, plan.mr); },
+            edge ? Body(edgePanel) : Body());
+      };
+      if (together) {
+        auto panels = [&](bool there) {
+          forPanels([&](Value row, int64_t rows) {
+            Value values = there ? loadVector(memA, add(at.a, row), rows, rows) : zeros(rows);
+            storeVector(values, scratch, target(row), rows);
+          });
+        };
+        return ifElse(exists(at.bound[0], at.bound[1]), [&] { panels(true); }, [&] { panels(false); });
+      }
+      forPanels([&](Value row, int64_t rows) {
+        Value panel = target(row);
+        forLoop(number(0), number(rows), 1, [&](Value i) {
+          Origin element = at;
+          moveA(element, {plan.m}, add(row, i));
+          ifElse(
+              exists(element.bound[0], element.bound[1]),
+              [&] { storeScalar(loadScalar(memA, element.a), scratch, add(panel, i)); },
+              [&] { storeScalar(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(elementType())), scratch, add(panel, i)); });
+        });
+      });
     });
   });
 }

@@ -33,12 +33,14 @@ int64_t ContractPlan::scratchTile() const {
   return scratchB() + (packB == PackedB::No ? 0 : roundUp((nc + nr() - 1) / nr() * panelB(), 16));
 }
 int64_t ContractPlan::scratchSums() const { return scratchTile() + (directC ? 0 : roundUp(mr * nr(), 16)); }
-int64_t ContractPlan::scratchElems() const { return scratchSums() + sumUnits * tilesN() * mr * nr(); }
+int64_t ContractPlan::scratchElems() const {
+  return overLanes || nothing ? 0 : scratchSums() + sumUnits * tilesN() * mr * nr();
+}
 
 // ---- Dims -----------------------------------------------------------------------------------------------------------
 
 static ContractDims groupOf(const std::vector<int64_t> &sizes, const View *a, size_t atA, const View *b, size_t atB,
-                            const View *c, size_t atC) {
+                            const View *c, size_t atC, const std::vector<Bound> &bounds) {
   ContractDims dims;
   for (size_t i = 0; i < sizes.size(); ++i) {
     ContractDim dim;
@@ -46,13 +48,16 @@ static ContractDims groupOf(const std::vector<int64_t> &sizes, const View *a, si
     dim.a = a ? a->strides[atA + i] : 0;
     dim.b = b ? b->strides[atB + i] : 0;
     dim.c = c ? c->strides[atC + i] : 0;
+    dim.bound0 = a && bounds.size() > 0 ? bounds[0].strides[atA + i] : 0;
+    dim.bound1 = a && bounds.size() > 1 ? bounds[1].strides[atA + i] : 0;
     dims.push_back(dim);
   }
   return dims;
 }
 
 static bool continues(const ContractDim &outer, const ContractDim &inner) {
-  return outer.a == inner.a * inner.size && outer.b == inner.b * inner.size && outer.c == inner.c * inner.size;
+  return outer.a == inner.a * inner.size && outer.b == inner.b * inner.size && outer.c == inner.c * inner.size &&
+         outer.bound0 == inner.bound0 * inner.size && outer.bound1 == inner.bound1 * inner.size;
 }
 
 // Drops dims of size 1 and merges neighbours that are one range in every operand.
@@ -118,14 +123,64 @@ static int64_t contiguousRun(const ContractDims &dims) {
   return run;
 }
 
+// Windows: k and m end with the dim that is copied as a run, even if it is one element long; k is not merged further.
+static void formWindows(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
+  auto endsWithRun = [](const ContractDims &dims) {
+    return !dims.empty() && !dims.back().isBounded() && (dims.back().a == 1 || dims.back().size == 1);
+  };
+  auto withoutOnes = [](ContractDims &dims) {
+    dims.erase(std::remove_if(dims.begin(), dims.end(), [](const ContractDim &dim) { return dim.size == 1; }), dims.end());
+  };
+  auto take = [&](ContractDims &dims, bool run) {
+    ContractDim last;
+    if (run) {
+      last = takeAt(dims, dims.size() - 1);
+      if (last.size == 1)
+        last.a = 1;
+      withoutOnes(dims);
+      return last;
+    }
+    withoutOnes(dims);
+    return dims.empty() ? last : takeAt(dims, dims.size() - 1);
+  };
+  bool runsOfK = endsWithRun(k), runsOfM = !runsOfK && endsWithRun(m);
+  plan.k = take(k, runsOfK);
+  plan.outerK = k;
+  plan.m = take(m, runsOfM);
+  plan.rows = {plan.m};
+  while (runsOfK && !m.empty() && m.back().c == plan.m.c * plan.m.size) {
+    plan.m.size *= m.back().size;
+    plan.rows.insert(plan.rows.begin(), takeAt(m, m.size() - 1));
+  }
+  plan.outerM = m;
+  plan.n = takeInner(n, /*contiguousInC=*/true);
+  plan.outerN = n;
+}
+
+// Lanes: C is contiguous along a batch dim, as are A and B, and neither along m nor n.
+static bool formLanes(ContractPlan &plan, ContractDims batch, ContractDims m, ContractDims n, ContractDims k) {
+  auto contiguous = [](const ContractDim &dim) { return dim.c == 1 && dim.a == 1 && dim.b == 1 && !dim.isBounded(); };
+  auto lanes = std::find_if(batch.begin(), batch.end(), contiguous);
+  if (lanes == batch.end() || countOf(n) != 1)
+    return false;
+  plan.overLanes = true;
+  plan.n = *lanes;
+  batch.erase(lanes);
+  plan.batch = batch;
+  plan.m = m.empty() ? ContractDim() : takeAt(m, m.size() - 1);
+  plan.outerM = m;
+  plan.outerK = k;
+  return true;
+}
+
 static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   size_t nb = spec.batch.size(), nm = spec.m.size(), nk = spec.k.size();
-  ContractDims m = groupOf(spec.m, &spec.a, nb, nullptr, 0, &spec.c, nb);
-  ContractDims n = groupOf(spec.n, nullptr, 0, &spec.b, nb + nk, &spec.c, nb + nm);
-  ContractDims k = groupOf(spec.k, &spec.a, nb + nm, &spec.b, nb, nullptr, 0);
-  ContractDims batch;
+  ContractDims m = groupOf(spec.m, &spec.a, nb, nullptr, 0, &spec.c, nb, spec.bounds);
+  ContractDims n = groupOf(spec.n, nullptr, 0, &spec.b, nb + nk, &spec.c, nb + nm, spec.bounds);
+  ContractDims k = groupOf(spec.k, &spec.a, nb + nm, &spec.b, nb, nullptr, 0, spec.bounds);
+  ContractDims batch, windowsM = m, windowsK = k;
   // A batch dim that one operand lacks belongs to the other's rows.
-  for (const ContractDim &dim : groupOf(spec.batch, &spec.a, 0, &spec.b, 0, &spec.c, 0))
+  for (const ContractDim &dim : groupOf(spec.batch, &spec.a, 0, &spec.b, 0, &spec.c, 0, spec.bounds))
     (dim.b == 0 ? m : dim.a == 0 ? n : batch).push_back(dim);
   sortAndMerge(batch);
   sortAndMerge(m);
@@ -134,8 +189,19 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   if (plan.grained) {
     plan.grain = {k[0].size / spec.grain, k[0].a * spec.grain, k[0].b * spec.grain, 0};
     k[0].size = spec.grain;
+    windowsK = k;
   }
   merge(k); // in reduction order
+  if (formLanes(plan, batch, m, n, k))
+    return;
+  if (!plan.bounds.empty()) {
+    plan.batch = batch;
+    formWindows(plan, windowsM, n, windowsK);
+    if (plan.n.size == 1)
+      plan.n.b = plan.n.c = 1;
+    plan.directC = plan.n.c == 1;
+    return;
+  }
 
   int64_t alongM = contiguousRun(m), alongN = contiguousRun(n);
   bool exchange = alongM > alongN && (alongN == 0 || alongM >= 4 * alongN);
@@ -249,9 +315,10 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
     plan.packB = PackedB::Gather;
 
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
-  if (single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
+  bool windows = !plan.bounds.empty();
+  if (!windows && single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
     plan.packA = PackedA::No;
-  else if (plan.k.a == 1 && plan.k.size >= plan.lanes)
+  else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;
   else
     plan.packA = PackedA::Cols;
@@ -277,8 +344,21 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   }
 }
 
-ContractPlan planContract(const ContractSpec &spec, const TargetInfo &target) {
+// Of C alone.
+static ContractSpec withoutSum(ContractSpec spec) {
+  spec.bounds.clear();
+  spec.k = {1};
+  spec.a.strides.assign(spec.batch.size() + spec.m.size() + 1, 0);
+  spec.b.strides.assign(spec.batch.size() + 1 + spec.n.size(), 0);
+  for (View *view : {&spec.a, &spec.b}) // a batch dim stays one
+    std::fill(view->strides.begin(), view->strides.begin() + spec.batch.size(), 1);
+  return spec;
+}
+
+ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   ContractPlan plan;
+  plan.nothing = std::find(given.k.begin(), given.k.end(), 0) != given.k.end();
+  const ContractSpec &spec = plan.nothing ? withoutSum(given) : given;
   plan.elem = spec.elem;
   plan.bytes = spec.elem == Elem::F64 ? 8 : 4;
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
@@ -286,8 +366,15 @@ ContractPlan planContract(const ContractSpec &spec, const TargetInfo &target) {
   plan.a = spec.a;
   plan.b = spec.b;
   plan.c = spec.c;
+  plan.bounds = spec.bounds;
   formDims(plan, spec);
   bool manyRegisters = target.lanes >= 16;
+  if (plan.nothing)
+    return plan;
+  if (plan.overLanes) {
+    plan.mr = int(std::min<int64_t>(plan.m.size, manyRegisters ? 12 : 6));
+    return plan;
+  }
   chooseTile(plan, manyRegisters);
   chooseBlocks(plan, manyRegisters);
   return plan;

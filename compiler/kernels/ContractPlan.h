@@ -13,6 +13,12 @@
 // A grained reduction has one more loop outside of kc, over its blocks. Sums of a block that takes several k blocks lie in
 // scratch, tile by tile, and that many rows of tiles are walked at a time; the last k block adds them to C.
 //
+// Windows (an A with bounds): A is always packed, row by row if its k is contiguous, and zeros take the place of what does not exist.
+// The rows of such an A need not be one range, as long as those of C are: a row's number is taken apart when it is packed.
+//
+// Lanes (a C that is contiguous along a batch dim alone, as in a convolution of each channel by itself): no panels; a vector
+// holds elements of that batch dim, a tile some rows of m, and k is walked in plain loops.
+//
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 #define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
@@ -24,6 +30,8 @@ namespace cinch::kernels {
 // The dims of one group, slowest first, each with its stride in A, B and C (0 where the operand lacks the group).
 struct ContractDim {
   int64_t size = 1, a = 0, b = 0, c = 0;
+  int64_t bound0 = 0, bound1 = 0; // strides of A's bounds
+  bool isBounded() const { return bound0 || bound1; }
 };
 using ContractDims = std::vector<ContractDim>;
 int64_t countOf(const ContractDims &);
@@ -50,6 +58,10 @@ struct ContractPlan {
   // Batch, then the outer dims of m, n, k, and the inner one of each, which is tiled.
   ContractDims batch, outerM, outerN, outerK;
   ContractDim m, n, k;
+  std::vector<Bound> bounds; // of A; their strides stand in the dims
+  ContractDims rows;         // Windows: the dims that `m` consists of; m.a is then of no use
+  bool nothing = false;      // nothing is summed: C is +0.0
+  bool overLanes = false;    // Lanes: n is the batch dim that vectors run along, b and c of it are 1
   // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
   bool grained = false;
   ContractDim grain;

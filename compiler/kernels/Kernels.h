@@ -50,11 +50,19 @@ struct TargetInfo {
 // C[batch, m, n] (+)= sum over k of A[batch, m, k] * B[batch, k, n]; each of the four is a group of zero or more indices, any
 // strides. k is in reduction order, slowest first. Every C element is ONE chain of FMAs over k in that order, started from
 // +0.0, or from what C holds if `accumulate`.
+// Nothing to sum (a k of size 0): C is +0.0.
 // Buffers: 0 = A, 1 = B, 2 = C, 3 = scratch (packing).
+// Where A reaches beyond what there is (the padding of a convolution): its element exists where 0 <= offset + sum(d_i * strides[i])
+// < size, strides over A's indices. Any other is +0.0, and is in the chain.
+struct Bound {
+  int64_t offset = 0, size = 0;
+  std::vector<int64_t> strides;
+};
 struct ContractSpec {
   Elem elem = Elem::F32; // F32 or F64
   std::vector<int64_t> batch, m, n, k;
   View a, b, c;          // strides over (batch.., m.., k..), (batch.., k.., n..), (batch.., m.., n..)
+  std::vector<Bound> bounds; // of A, two at most; all of them hold where an element exists. Not along k's or m's last index.
   bool accumulate = false;
   // > 0 (with `accumulate` only; divides k[0]): C goes on in blocks of so many steps of k[0]. The chain of a block starts from
   // +0.0, and its sum is added to C.
@@ -63,6 +71,39 @@ struct ContractSpec {
 int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,
                                  const TargetInfo & = {});
+
+// ---- Convolution -----------------------------------------------------------------------------------------------------------
+// Any of the three tensors of a convolution as contractions with windows (compiler/analysis/ConvSpecs.cpp), one after the other. They
+// write disjoint parts of one C. Buffers as those of a contraction.
+struct ConvSpec {
+  std::vector<ContractSpec> parts;
+};
+int64_t scratchBytesPerThread(const ConvSpec &, const TargetInfo & = {});
+mlir::func::FuncOp buildConv(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ConvSpec &,
+                             const TargetInfo & = {});
+
+// ---- Pools -----------------------------------------------------------------------------------------------------------------
+// Windows of `window` elements over the rows and columns of an image [lead.., H, W, C], at p * stride - pad; there are P x Q of them.
+// Views have strides over (lead.., row, column, channel); those of channels are 1. What lies outside of the image counts for nothing.
+enum class PoolKind {
+  Max,    // y = the largest of x in the window, place = its number in the window, the first of several
+  Sum,    // y = the chain of x over the window
+  MaxGrad, // y = the chain of the x of the windows in which an element is at `place`
+  SumGrad // y = the chain of the x of the windows that an element lies in, by its number in them
+};
+struct PoolSpec {
+  PoolKind kind = PoolKind::Max;
+  Elem elem = Elem::F32;
+  std::vector<int64_t> lead;
+  int64_t C = 1;
+  int64_t image[2] = {1, 1}, places[2] = {1, 1}, window[2] = {1, 1}, stride[2] = {1, 1}, pad[2] = {0, 0}; // rows, columns
+  View x, y, place; // place is i32; of Max an output, of MaxGrad an input
+  bool gradient() const { return kind == PoolKind::MaxGrad || kind == PoolKind::SumGrad; }
+  bool hasPlace() const { return kind == PoolKind::Max || kind == PoolKind::MaxGrad; }
+};
+inline int64_t scratchBytesPerThread(const PoolSpec &) { return 0; }
+mlir::func::FuncOp buildPool(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const PoolSpec &,
+                             const TargetInfo & = {});
 
 // ---- Loops -----------------------------------------------------------------------------------------------------------------
 // A fused DAG of element-wise operations and reductions over one rectangular domain

@@ -16,6 +16,12 @@ double contractFlops(ContractOp op) {
   return 2 * products;
 }
 
+// Every tap of every output, those in the padding too.
+double convFlops(ConvOp op) {
+  auto filter = tensorOf(op.part(ConvPart::Filter)).getShape();
+  return 2 * elementsOf(op.part(ConvPart::Output)) * double(filter[0] * filter[1] * filter[2]);
+}
+
 // Two products a score (causal: half of them), and the softmax.
 static double scores(Value q, Value k, bool causal) {
   auto type = tensorOf(q);

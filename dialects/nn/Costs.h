@@ -8,6 +8,7 @@ namespace cinch::nn {
 
 double elementsOf(mlir::Value);
 double contractFlops(ContractOp);
+double convFlops(ConvOp);
 double attendFlops(AttendOp);
 double attendGradFlops(AttendGradOp);
 

@@ -270,6 +270,45 @@ Values GatherOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
   return grads;
 }
 
+// ---- Convolutions and pools -----------------------------------------------------------------------------------------
+// Each of the three tensors of a convolution is linear in each of the other two: gradients are convolutions that give the
+// operand, from dy in the place of the result and the other operand.
+Values ConvOp::savedValues(Wanted wanted) {
+  Values saved;
+  if (wanted[0])
+    saved.push_back(getRhs());
+  if (wanted[1])
+    saved.push_back(getLhs());
+  return saved;
+}
+Values ConvOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy, Wanted wanted) {
+  auto gradient = [&](Value of, Value other, Value otherValue) {
+    llvm::SmallDenseMap<int, Value> values; // by part
+    ConvPart wants = ConvPart::Output;
+    for (ConvPart each : {ConvPart::Output, ConvPart::Image, ConvPart::Filter}) {
+      Value value = part(each);
+      if (each == getGives())
+        values[int(each)] = dy[0];
+      else if (value == other)
+        values[int(each)] = otherValue;
+      else
+        wants = each;
+    }
+    Value first = values.lookup(int(wants == ConvPart::Image ? ConvPart::Output : ConvPart::Image));
+    Value second = values.lookup(int(wants == ConvPart::Filter ? ConvPart::Output : ConvPart::Filter));
+    return b.make<ConvOp>(of.getType(), first, second, wants, getStride(), getPad(), getDilate(), getGroups()).getResult();
+  };
+  return {wanted[0] ? gradient(getLhs(), getRhs(), saved.front()) : Value(),
+          wanted[1] ? gradient(getRhs(), getLhs(), saved.back()) : Value()};
+}
+
+Values MaxPoolOp::savedValues(Wanted) { return {getPlace()}; }
+Values MaxPoolOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange grads, Wanted) {
+  return {b.make<MaxPoolGradOp>(getX().getType(), saved[0], grads[0], getWindow(), getStride(), getPad())};
+}
+
+UNARY(SumPoolOp, SAVE(), b.make<SumPoolGradOp>(getX().getType(), dy, getWindow(), getStride(), getPad()))
+
 // ---- Losses and attention -------------------------------------------------------------------------------------------
 Values CrossEntropyOp::savedValues(Wanted) { return {getLogits(), getY()}; }
 Values CrossEntropyOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy, Wanted) {

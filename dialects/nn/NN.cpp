@@ -91,6 +91,7 @@ std::string nameOf(Operation *op) {
       .Case<DivOp>([](auto) { return "/"; })
       .Case<PowOp>([](auto) { return "^"; })
       .Case<ContractOp>([](auto) { return "product"; })
+      .Case<ConvOp>([](auto) { return "convolution"; })
       .Case<GatherOp>([](auto) { return "indexing"; })
       .Case<ReduceOp>([](ReduceOp reduce) { return stringifyReduction(reduce.getReduction()).str(); })
       .Case<CastOp>([](CastOp cast) { return cast.getType().getElementType().isInteger() ? "i32" : "f32"; })
@@ -215,6 +216,12 @@ Attribute OptimizerAttr::parse(AsmParser &parser, Type) {
     return {};
   return parser.getChecked<OptimizerAttr>(at, parser.getContext(), name,
                                           DenseF64ArrayAttr::get(parser.getContext(), values));
+}
+
+// Operands stand in the order image, output, filter or image, output.
+Value ConvOp::part(ConvPart part) {
+  ConvPart first = getGives() == ConvPart::Image ? ConvPart::Output : ConvPart::Image;
+  return part == getGives() ? getResult() : part == first ? getLhs() : getRhs();
 }
 
 // C2 of update.

@@ -22,7 +22,7 @@ def NN_Dialect : Dialect {
 
     **The example axis is part of a tensor's type**: `tensor<16x8xf32, #nn.batch<0>>` holds 16 examples of 8 numbers. The
     size is that of the whole batch. A tensor without the encoding is the same for all examples. No op mixes examples but
-    those whose result has no batch axis (`reduce`, `contract`, `scatter_add`, the `dbias` of `attend_grad`), which are the
+    those whose result has no batch axis (`reduce`, `contract`, `conv filter`, `scatter_add`, the `dbias` of `attend_grad`), which are the
     values that accumulate over micro-batches, and `group_mean`, whose groups no micro-batch cuts.
 
     **Numbers.** Every op is defined down to the bit: an element-wise op is one correctly rounded operation or one of our
@@ -70,6 +70,9 @@ def NN_ReductionAttr : NN_EnumAttr<NN_Reduction, "reduction">;
 def NN_Draw : NN_Enum<"Draw", "kind of random numbers",
   [NN_Case<0, "Uniform">, NN_Case<1, "Normal">, NN_Case<2, "Int">, NN_Case<3, "Bool">]>;
 def NN_DrawAttr : NN_EnumAttr<NN_Draw, "draw">;
+def NN_ConvPart : NN_Enum<"ConvPart", "one of the three tensors of a convolution",
+  [NN_Case<0, "Output">, NN_Case<1, "Image">, NN_Case<2, "Filter">]>;
+def NN_ConvPartAttr : NN_EnumAttr<NN_ConvPart, "conv_part">;
 def NN_InitKind : NN_Enum<"InitKind", "distribution of initial values",
   [NN_Case<0, "Constant">, NN_Case<1, "Normal">, NN_Case<2, "Truncated_Normal">, NN_Case<3, "Uniform">,
    NN_Case<4, "Orthogonal">]>;

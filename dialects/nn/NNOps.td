@@ -393,6 +393,74 @@ def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Derivative, Infers]> {
   let cost = "14 * elementsOf(getLogits())";
 }
 
+// ==== Convolutions and pools ===============================================================================================
+def NN_ConvOp : NN_Op<"conv", [Derivative]> {
+  let summary = "one of the three tensors of a convolution from the other two";
+  let description = [{
+    A convolution relates an image x[.., H, W, C], a filter w[R, S, C / groups, O] and an output y[.., P, Q, O]: output (p, q) meets
+    image (h, w) at tap (r, s) where h + pad[0] = p * stride[0] + r * dilate[0] and w + pad[1] = q * stride[1] + s * dilate[1], and
+    channels meet where they are of one group (C / groups and O / groups channels in a row). `gives` names what is computed, from the
+    other two in the order image, output, filter or image, output:
+
+        y[.., p, q, o] = sum over r, s, c of x * w         `output`  a convolution
+        x[.., h, w, c] = sum over r, s, o of y * w         `image`   its data gradient; a transposed convolution
+        w[r, s, c, o]  = sum over .., p, q of x * y        `filter`  its weight gradient
+
+    Each element is one chain of FMAs from +0.0 in the order written, the first index slowest (of the leading axes the batch axis, then
+    the others in order), all of them ascending. Where the element of the other image or output lies outside of it, +0.0 takes its
+    place; an h that no p meets (stride > 1) is not in the chain.
+
+        %y = nn.conv output %x, %w stride [2, 2] pad [1, 1] dilate [1, 1]
+           : (tensor<8x32x32x16xf32, #nn.batch<0>>, tensor<3x3x16x32xf32>) -> tensor<8x16x16x32xf32, #nn.batch<0>>
+
+    C1: image and output have the same leading axes, the batch axis among them; the filter has four axes, none of them the batch's. C2: two
+    strides and dilations >= 1, two paddings >= 0, groups >= 1. C3: channels fit as above. C4: P = floor((H + 2 pad[0] - dilate[0] (R - 1)
+    - 1) / stride[0]) + 1, and Q likewise. C5: one element type.
+  }];
+  let arguments = (ins NN_Float:$lhs, NN_Float:$rhs, NN_ConvPartAttr:$gives, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$pad,
+                       DenseI64ArrayAttr:$dilate, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = [{
+    $gives $lhs `,` $rhs `stride` $stride `pad` $pad `dilate` $dilate (`groups` $groups^)? attr-dict `:`
+    functional-type(operands, $result)
+  }];
+  let cost = "convFlops(*this)";
+  let extraClassDeclaration = [{
+    ::mlir::Value part(ConvPart); // operand or result
+  }];
+}
+
+// `window`, `stride` and `pad` of the axes H and W of x[.., H, W, C]. C1: at least three axes, the batch axis before the last three.
+// C2: two numbers each, window and stride >= 1, 0 <= pad < window, so that no window lies in the padding alone. C3: the result is
+// [.., P, Q, C], P = floor((H + 2 pad[0] - window[0]) / stride[0]) + 1, and Q likewise.
+class NN_PoolOp<string name, list<Trait> traits> : NN_Op<name, traits> {
+  dag windows = (ins DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$pad);
+  string form = "`window` $window `stride` $stride `pad` $pad attr-dict `:`";
+}
+
+def NN_MaxPoolOp : NN_PoolOp<"max_pool", [Derivative, Infers]> {
+  let summary = "the largest of each window";
+  let description = [{
+    y is the largest element of the window at (p * stride - pad), of those that lie inside x; `place` says which: its number in the
+    window, row-major, the first of several. If an element is a NaN, y is one. C1 to C3: NN_PoolOp.
+  }];
+  let arguments = !con((ins NN_Float:$x), windows);
+  let results = (outs NN_Float:$y, NN_Int:$place);
+  let assemblyFormat = "$x " # form # " functional-type(operands, results)";
+  let cost = "elementsOf(getY()) * getWindow()[0] * getWindow()[1]";
+}
+
+def NN_SumPoolOp : NN_PoolOp<"sum_pool", [Derivative, Infers]> {
+  let summary = "the sum of each window";
+  let description = [{
+    One chain from +0.0 over the window, row-major, of the elements that lie inside x. C1 to C3: NN_PoolOp.
+  }];
+  let arguments = !con((ins NN_Float:$x), windows);
+  let results = (outs NN_Float:$result);
+  let assemblyFormat = "$x " # form # " functional-type(operands, $result)";
+  let cost = "elementsOf(getResult()) * getWindow()[0] * getWindow()[1]";
+}
+
 // ==== Attention ============================================================================================================
 def NN_AttendOp : NN_Op<"attend", [Derivative, Infers, AttrSizedOperandSegments]> {
   let summary = "scaled dot-product attention with grouped key heads";

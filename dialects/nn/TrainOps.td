@@ -55,6 +55,30 @@ def NN_AttendGradOp : NN_Op<"attend_grad", [AttrSizedOperandSegments]> {
   let cost = "attendGradFlops(*this)";
 }
 
+def NN_MaxPoolGradOp : NN_PoolOp<"max_pool_grad", []> {
+  let summary = "gradient of max_pool";
+  let description = [{
+    Each element is one chain from +0.0 over the numbers that it may have in a window, ascending: dy of that window is added where
+    `place` is that number. C1 to C3: NN_PoolOp, the result being x. C4: `place` has the shape of dy.
+  }];
+  let arguments = !con((ins NN_Int:$place, NN_Float:$dy), windows);
+  let results = (outs NN_Float:$dx);
+  let assemblyFormat = "$place `,` $dy " # form # " functional-type(operands, $dx)";
+  let cost = "2 * elementsOf(getDy()) * getWindow()[0] * getWindow()[1]";
+}
+
+def NN_SumPoolGradOp : NN_PoolOp<"sum_pool_grad", []> {
+  let summary = "gradient of sum_pool";
+  let description = [{
+    Each element is one chain from +0.0 over the numbers that it may have in a window, ascending, of dy of that window. C1 to C3:
+    NN_PoolOp, the result being x.
+  }];
+  let arguments = !con((ins NN_Float:$dy), windows);
+  let results = (outs NN_Float:$dx);
+  let assemblyFormat = "$dy " # form # " functional-type(operands, $dx)";
+  let cost = "elementsOf(getDy()) * getWindow()[0] * getWindow()[1]";
+}
+
 // ==== The gradient's norm ==================================================================================================
 def NN_SumSquaresOp : NN_Op<"sum_squares"> {
   let summary = "a parameter's contribution to the squared norm of the gradient";

@@ -213,6 +213,78 @@ func.func @attend(%q: tensor<3x4x8xf32>, %k: tensor<2x4x8xf32>) {
 }
 
 // -----
+func.func @conv_filter_of_examples(%x: tensor<2x5x5x4xf32>, %w: tensor<3x3x4x2xf32, #nn.batch<3>>) {
+  // expected-error@+1 {{expected a filter of four axes without the examples'}}
+  %0 = nn.conv output %x, %w stride [1, 1] pad [0, 0] dilate [1, 1] : (tensor<2x5x5x4xf32>, tensor<3x3x4x2xf32, #nn.batch<3>>) -> tensor<2x3x3x2xf32>
+  return
+}
+
+// -----
+func.func @conv_batch_of_rows(%x: tensor<5x5x4xf32, #nn.batch<0>>, %w: tensor<3x3x4x2xf32>) {
+  // expected-error@+1 {{expected rows, columns and channels behind the leading axes}}
+  %0 = nn.conv output %x, %w stride [1, 1] pad [0, 0] dilate [1, 1] : (tensor<5x5x4xf32, #nn.batch<0>>, tensor<3x3x4x2xf32>) -> tensor<3x3x2xf32>
+  return
+}
+
+// -----
+func.func @conv_leading(%x: tensor<2x5x5x4xf32>, %w: tensor<3x3x4x2xf32>) {
+  // expected-error@+1 {{expected the same leading axes}}
+  %0 = nn.conv output %x, %w stride [1, 1] pad [0, 0] dilate [1, 1] : (tensor<2x5x5x4xf32>, tensor<3x3x4x2xf32>) -> tensor<3x3x3x2xf32>
+  return
+}
+
+// -----
+func.func @conv_stride(%x: tensor<2x5x5x4xf32>, %w: tensor<3x3x4x2xf32>) {
+  // expected-error@+1 {{expected strides and dilations of at least 1}}
+  %0 = nn.conv output %x, %w stride [0, 1] pad [0, 0] dilate [1, 1] : (tensor<2x5x5x4xf32>, tensor<3x3x4x2xf32>) -> tensor<2x3x3x2xf32>
+  return
+}
+
+// -----
+func.func @conv_groups(%x: tensor<2x5x5x4xf32>, %w: tensor<3x3x4x3xf32>) {
+  // expected-error@+1 {{expected a filter from 4 to 3 channels in 2 groups}}
+  %0 = nn.conv output %x, %w stride [1, 1] pad [0, 0] dilate [1, 1] groups 2 : (tensor<2x5x5x4xf32>, tensor<3x3x4x3xf32>) -> tensor<2x3x3x3xf32>
+  return
+}
+
+// -----
+func.func @conv_places(%x: tensor<2x5x5x4xf32>, %w: tensor<3x3x4x2xf32>) {
+  // expected-error@+1 {{expected 3 places of the filter along axis 1}}
+  %0 = nn.conv output %x, %w stride [1, 1] pad [0, 0] dilate [1, 1] : (tensor<2x5x5x4xf32>, tensor<3x3x4x2xf32>) -> tensor<2x4x3x2xf32>
+  return
+}
+
+// -----
+func.func @conv_elements(%x: tensor<2x5x5x4xf32>, %w: tensor<3x3x4x2xf64>) {
+  // expected-error@+1 {{expected one element type}}
+  %0 = nn.conv output %x, %w stride [1, 1] pad [0, 0] dilate [1, 1] : (tensor<2x5x5x4xf32>, tensor<3x3x4x2xf64>) -> tensor<2x3x3x2xf32>
+  return
+}
+
+// -----
+func.func @pool_padding(%x: tensor<2x5x5x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{expected windows and strides of at least 1 and a padding from 0 to below the window}}
+  %0 = nn.sum_pool %x window [2, 2] stride [1, 1] pad [2, 0] : (tensor<2x5x5x4xf32>) -> tensor<2x8x4x4xf32>
+  return
+}
+
+// -----
+func.func @pool_window(%x: tensor<2x5x5x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{a window of 6 x 1 does not fit into}}
+  %0 = nn.sum_pool %x window [6, 1] stride [1, 1] pad [0, 0] : (tensor<2x5x5x4xf32>) -> tensor<2x1x5x4xf32>
+  return
+}
+
+// -----
+func.func @pool_places(%p: tensor<2x4x4x3xi32>, %x: tensor<2x4x4x4xf32>) {
+  // expected-error@+1 {{expected places of type}}
+  %0 = nn.max_pool_grad %p, %x window [2, 2] stride [1, 1] pad [0, 0] : (tensor<2x4x4x3xi32>, tensor<2x4x4x4xf32>) -> tensor<2x5x5x4xf32>
+  return
+}
+
+// -----
 func.func @sgd(%p: tensor<4xf32>, %lr: tensor<f64>) {
   // expected-error@+1 {{expected the old and the new state of 1 slots, got 0 and 0}}
   %0 = nn.update %p, %p lr %lr by <sgd, lr = 0.1, momentum = 0.9> : (tensor<4xf32>, tensor<4xf32>, tensor<f64>) -> tensor<4xf32>

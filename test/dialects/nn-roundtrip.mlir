@@ -95,6 +95,25 @@ func.func @attention(%q: tensor<2x4x3x8xf32, #nn.batch<0>>, %k: tensor<2x2x5x8xf
   return
 }
 
+// CHECK-LABEL: func.func @windows
+func.func @windows(%x: tensor<2x9x8x4xf32, #nn.batch<0>>, %w: tensor<3x3x2x6xf32>) {
+  // CHECK: nn.conv output %{{.*}}, %{{.*}} stride [2, 1] pad [1, 0] dilate [1, 2] groups 2 :
+  %y = nn.conv output %x, %w stride [2, 1] pad [1, 0] dilate [1, 2] groups 2 : (tensor<2x9x8x4xf32, #nn.batch<0>>, tensor<3x3x2x6xf32>) -> tensor<2x5x4x6xf32, #nn.batch<0>>
+  // CHECK: nn.conv image
+  %dx = nn.conv image %y, %w stride [2, 1] pad [1, 0] dilate [1, 2] groups 2 : (tensor<2x5x4x6xf32, #nn.batch<0>>, tensor<3x3x2x6xf32>) -> tensor<2x9x8x4xf32, #nn.batch<0>>
+  // CHECK: nn.conv filter {{.*}} stride [2, 1] pad [1, 0] dilate [1, 2] groups 2 : {{.*}} -> tensor<3x3x2x6xf32>
+  %dw = nn.conv filter %x, %y stride [2, 1] pad [1, 0] dilate [1, 2] groups 2 : (tensor<2x9x8x4xf32, #nn.batch<0>>, tensor<2x5x4x6xf32, #nn.batch<0>>) -> tensor<3x3x2x6xf32>
+  // CHECK: nn.max_pool %{{.*}} window [3, 2] stride [2, 2] pad [1, 0] :
+  %m, %place = nn.max_pool %x window [3, 2] stride [2, 2] pad [1, 0] : (tensor<2x9x8x4xf32, #nn.batch<0>>) -> (tensor<2x5x4x4xf32, #nn.batch<0>>, tensor<2x5x4x4xi32, #nn.batch<0>>)
+  // CHECK: nn.max_pool_grad %{{.*}}, %{{.*}} window [3, 2]
+  %dm = nn.max_pool_grad %place, %m window [3, 2] stride [2, 2] pad [1, 0] : (tensor<2x5x4x4xi32, #nn.batch<0>>, tensor<2x5x4x4xf32, #nn.batch<0>>) -> tensor<2x9x8x4xf32, #nn.batch<0>>
+  // CHECK: nn.sum_pool %{{.*}} window [3, 2]
+  %s = nn.sum_pool %x window [3, 2] stride [2, 2] pad [1, 0] : (tensor<2x9x8x4xf32, #nn.batch<0>>) -> tensor<2x5x4x4xf32, #nn.batch<0>>
+  // CHECK: nn.sum_pool_grad %{{.*}} window [3, 2]
+  %ds = nn.sum_pool_grad %s window [3, 2] stride [2, 2] pad [1, 0] : (tensor<2x5x4x4xf32, #nn.batch<0>>) -> tensor<2x9x8x4xf32, #nn.batch<0>>
+  return
+}
+
 // CHECK-LABEL: func.func @state
 func.func @state(%s: tensor<6xf32>, %x: tensor<8x6xf32, #nn.batch<0>>) {
   // CHECK: nn.new_state "norm.mean" %{{.*}} : tensor<6xf32>

@@ -230,6 +230,8 @@ static Arrays compute(Operation *op, ArrayRef<const Array *> x, const RunState &
       })
       .Case([&](nn::ReduceOp reduce) { return Arrays{reduceOf(reduce, *x[0], shape)}; })
       .Case([&](nn::ContractOp contract) { return Arrays{contractOf(contract, *x[0], *x[1], shape)}; })
+      .Case([&](nn::ConvOp conv) { return Arrays{convOf(conv, *x[0], *x[1], shape)}; })
+      .Case<nn::MaxPoolOp, nn::MaxPoolGradOp, nn::SumPoolOp, nn::SumPoolGradOp>([&](auto pool) { return poolOf(pool, x); })
       .Case([&](nn::GatherOp gather) { return Arrays{gatherOf(gather, x, shape)}; })
       .Case([&](nn::ScatterAddOp scatter) { return Arrays{scatterOf(scatter, x, shape)}; })
       .Case([&](nn::SoftmaxOp softmax) { return Arrays{softmaxOf(*x[0], softmax.getAxis(), false)}; })
@@ -275,7 +277,7 @@ static Array examplesOf(const Array &x, int64_t axis, int64_t first, int64_t cou
 // What sums over the batch does so in blocks of the function's grain.
 static Arrays computeInBlocks(Operation *op, ArrayRef<const Array *> x, const RunState &run) {
   auto reduce = dyn_cast<nn::ReduceOp>(op);
-  bool sums = isa<nn::ContractOp, nn::ScatterAddOp>(op) || (reduce && reduce.getReduction() == nn::Reduction::Sum);
+  bool sums = isa<nn::ContractOp, nn::ConvOp, nn::ScatterAddOp>(op) || (reduce && reduce.getReduction() == nn::Reduction::Sum);
   int64_t grain = nn::grainOf(op);
   if (grain == 0 || !sums || !nn::touchesBatch(op) || nn::hasBatch(op->getResult(0)))
     return compute(op, x, run);

@@ -17,6 +17,8 @@ bool drawBool(const RunState &, uint64_t key, int64_t example, int64_t element, 
 
 Array reduceOf(nn::ReduceOp, const Array &x, const Shape &resultShape);
 Array contractOf(nn::ContractOp, const Array &a, const Array &b, const Shape &resultShape);
+Array convOf(nn::ConvOp, const Array &a, const Array &b, const Shape &resultShape);
+Arrays poolOf(mlir::Operation *, llvm::ArrayRef<const Array *> operands);
 Array gatherOf(nn::GatherOp, llvm::ArrayRef<const Array *> operands, const Shape &resultShape);
 Array scatterOf(nn::ScatterAddOp, llvm::ArrayRef<const Array *> operands, const Shape &resultShape);
 Array softmaxOf(const Array &x, int64_t axis, bool logarithm);

@@ -352,6 +352,29 @@ std::vector<Case> attention() {
   return cases;
 }
 
+std::vector<Case> windows() {
+  std::vector<Case> cases;
+  const char *x = "tensor<2x5x4x4xf64, #b>";
+  auto conv = [&](std::string name, const char *gives, const char *a, const char *b, const char *type, std::string options) {
+    cases.push_back({"conv " + name, {{a, -1, 1}, {b, -1, 1}},
+                     std::string("%r = nn.conv ") + gives + " %0, %1 " + options + " : (" + a + ", " + b + ") -> " + type, type});
+  };
+  conv("output", "output", x, "tensor<3x2x4x3xf64>", "tensor<2x3x5x3xf64, #b>", "stride [2, 1] pad [1, 1] dilate [1, 1]");
+  conv("output, groups", "output", x, "tensor<2x2x2x6xf64>", "tensor<2x3x2x6xf64, #b>",
+       "stride [1, 1] pad [0, 0] dilate [2, 2] groups 2");
+  conv("image", "image", "tensor<2x3x2x6xf64, #b>", "tensor<3x2x4x6xf64>", x, "stride [2, 2] pad [1, 0] dilate [1, 1]");
+  conv("filter", "filter", x, "tensor<2x5x4x2xf64, #b>", "tensor<3x3x4x2xf64>", "stride [1, 1] pad [1, 1] dilate [1, 1]");
+  auto pool = [&](const char *name, const char *result, const char *types) {
+    cases.push_back({name, {{x, -1, 1}},
+                     std::string("%r") + result + " = nn." + name + " %0 window [3, 2] stride [2, 1] pad [1, 0] : (" + x + ") -> " +
+                         types,
+                     "tensor<2x3x3x4xf64, #b>"});
+  };
+  pool("max_pool", ", %place", "(tensor<2x3x3x4xf64, #b>, tensor<2x3x3x4xi32, #b>)");
+  pool("sum_pool", "", "tensor<2x3x3x4xf64, #b>");
+  return cases;
+}
+
 std::vector<Case> severalUses() {
   return {
       {"a batch-free value used three times",
@@ -409,7 +432,7 @@ int main() {
   MLIRContext context;
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
   int passed = 0, failed = 0;
-  for (auto group : {elementWise(), shapes(), reductions(), contractions(), rows(), attention(), severalUses()})
+  for (auto group : {elementWise(), shapes(), reductions(), contractions(), rows(), attention(), windows(), severalUses()})
     for (const Case &test : group)
       ++(check(context, test) ? passed : failed);
   std::printf("%d passed, %d failed\n", passed, failed);

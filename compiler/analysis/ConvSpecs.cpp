@@ -1,0 +1,223 @@
+// ConvSpecs.cpp: convolutions and pools as kernel specs.
+//
+// Image row h, output row p and tap r meet where h = p * stride + r * dilate - pad. What gives the output or the filter walks p
+// and r, and h follows; it may lie outside. What gives the image walks h, and p = (h + pad - r * dilate) / stride is whole for every
+// so many taps only, which depend on h mod stride: for each such remainder, the image's rows and columns of it are a
+// contraction of their own, over its taps.
+#include "compiler/analysis/Specs.h"
+
+#include "dialects/nn/Grain.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cinch::kernels;
+
+namespace cinch::analysis {
+namespace {
+
+// A dim of a contraction: its size, and its strides in the three tensors and in the bounds of rows and columns.
+struct Dim {
+  int64_t size, image, filter, output, row = 0, column = 0;
+};
+using Dims = std::vector<Dim>;
+
+struct Convolution {
+  ArrayRef<int64_t> stride, pad, dilate; // of rows and of columns
+  int batch;                             // which of the leading axes counts examples; -1: none
+  View image, filter, output; // strides over their axes
+  Shape imageShape, filterShape, outputShape;
+  size_t leads = 0;
+  int64_t groups = 1;
+
+  int64_t groupIn() const { return filterShape[2]; }
+  int64_t groupOut() const { return filterShape[3] / groups; }
+  // Strides of axis 0 (rows), 1 (columns) or 2 (channels).
+  int64_t ofImage(int axis) const { return image.strides[leads + axis]; }
+  int64_t ofOutput(int axis) const { return output.strides[leads + axis]; }
+  int64_t imageSize(int axis) const { return imageShape[leads + axis]; }
+  int64_t outputSize(int axis) const { return outputShape[leads + axis]; }
+
+  // The leading axes; in a chain the batch is the slowest.
+  Dims leading(bool batchFirst) const {
+    Dims dims;
+    for (size_t axis = 0; axis < leads; ++axis) {
+      Dim dim{imageShape[axis], image.strides[axis], 0, output.strides[axis]};
+      dims.insert(batchFirst && int(axis) == batch ? dims.begin() : dims.end(), dim);
+    }
+    return dims;
+  }
+  Dims group() const {
+    if (groups == 1)
+      return {};
+    return {{groups, groupIn() * channelStride(image, imageShape), groupOut() * channelStride(filter, filterShape),
+             groupOut() * channelStride(output, outputShape)}};
+  }
+  // The views say 0 of an axis of one element.
+  static int64_t channelStride(const View &view, const Shape &shape) { return shape.back() == 1 ? 1 : view.strides.back(); }
+
+  Dim place(int axis) const { // p or q
+    return {outputSize(axis), stride[axis] * ofImage(axis), 0, ofOutput(axis), axis == 0 ? stride[0] : 0, axis == 1 ? stride[1] : 0};
+  }
+  Dim tap(int axis) const { // r or s
+    return {filterShape[axis], dilate[axis] * ofImage(axis), filter.strides[axis], 0, axis == 0 ? dilate[0] : 0, axis == 1 ? dilate[1] : 0};
+  }
+  Dim channelsIn() const { return {groupIn(), ofImage(2), filter.strides[2], 0}; }
+  Dim channelsOut() const { return {groupOut(), 0, filter.strides[3], ofOutput(2)}; }
+};
+
+ContractSpec contraction(Elem elem, View a, View b, View c, int64_t Dim::*inA, int64_t Dim::*inB, int64_t Dim::*inC,
+                         const Dims &batch, const Dims &m, const Dims &n, const Dims &k) {
+  ContractSpec spec;
+  spec.elem = elem;
+  auto sizes = [](const Dims &dims) {
+    return llvm::to_vector(llvm::map_range(dims, [](const Dim &dim) { return dim.size; }));
+  };
+  auto stridesOf = [](std::initializer_list<const Dims *> groups, int64_t Dim::*stride) {
+    std::vector<int64_t> all;
+    for (const Dims *dims : groups)
+      for (const Dim &dim : *dims)
+        all.push_back(dim.size == 1 ? 0 : dim.*stride);
+    return all;
+  };
+  for (auto [to, from] : {std::pair{&spec.batch, &batch}, {&spec.m, &m}, {&spec.n, &n}, {&spec.k, &k}}) {
+    auto list = sizes(*from);
+    to->assign(list.begin(), list.end());
+  }
+  a.strides = stridesOf({&batch, &m, &k}, inA);
+  b.strides = stridesOf({&batch, &k, &n}, inB);
+  c.strides = stridesOf({&batch, &m, &n}, inC);
+  spec.a = a, spec.b = b, spec.c = c;
+  return spec;
+}
+
+// Adds a bound, unless nothing can be beyond it.
+void addBound(ContractSpec &spec, const Dims &batch, const Dims &m, const Dims &k, int64_t offset, int64_t size, int64_t Dim::*stride) {
+  Bound bound{offset, size, {}};
+  int64_t least = offset, most = offset;
+  for (const Dims *dims : {&batch, &m, &k})
+    for (const Dim &dim : *dims) {
+      bound.strides.push_back(dim.size == 1 ? 0 : dim.*stride);
+      int64_t reach = (dim.size - 1) * (dim.*stride);
+      (reach < 0 ? least : most) += reach;
+    }
+  if (least < 0 || most >= size)
+    spec.bounds.push_back(bound);
+}
+
+ContractSpec givingOutputOrFilter(const Convolution &c, bool filter) {
+  View a = c.image;
+  for (int axis : {0, 1})
+    a.offset -= c.pad[axis] * c.ofImage(axis);
+  Dims group = c.group(), places = c.leading(filter), taps{c.tap(0), c.tap(1), c.channelsIn()};
+  places.push_back(c.place(0));
+  places.push_back(c.place(1));
+  const Dims &m = filter ? taps : places, &k = filter ? places : taps;
+  ContractSpec spec = filter ? contraction(c.image.elem, a, c.output, c.filter, &Dim::image, &Dim::output, &Dim::filter, group,
+                                           m, {c.channelsOut()}, k)
+                             : contraction(c.image.elem, a, c.filter, c.output, &Dim::image, &Dim::filter, &Dim::output, group,
+                                           m, {c.channelsOut()}, k);
+  addBound(spec, group, m, k, -c.pad[0], c.imageSize(0), &Dim::row);
+  addBound(spec, group, m, k, -c.pad[1], c.imageSize(1), &Dim::column);
+  return spec;
+}
+
+// Rows (or columns) of the image with one remainder by the stride.
+struct Phase {
+  Dim places, taps;
+  int64_t begin, firstTap, firstOutput; // the first row of the image; its first tap, and the output row that it meets there
+};
+
+Phase phaseOf(const Convolution &c, int axis, int64_t remainder) {
+  int64_t stride = c.stride[axis], dilate = c.dilate[axis], pad = c.pad[axis];
+  int64_t step = stride / std::gcd(stride, dilate), taps = c.filterShape[axis], first = 0;
+  while (first < taps && (remainder + pad - first * dilate) % stride != 0)
+    ++first;
+  Phase phase;
+  phase.begin = remainder;
+  phase.firstTap = first;
+  phase.firstOutput = first < taps ? (remainder + pad - first * dilate) / stride : 0;
+  int64_t count = first < taps ? (taps - first + step - 1) / step : 0, back = -(step * dilate / stride);
+  int64_t rows = (c.imageSize(axis) - remainder + stride - 1) / stride;
+  phase.places = {rows, stride * c.ofImage(axis), 0, c.ofOutput(axis), axis == 0, axis == 1};
+  phase.taps = {count, 0, step * c.filter.strides[axis], back * c.ofOutput(axis), axis == 0 ? back : 0,
+                axis == 1 ? back : 0};
+  return phase;
+}
+
+ContractSpec givingImage(const Convolution &c, int64_t row, int64_t column) {
+  Phase phases[] = {phaseOf(c, 0, row), phaseOf(c, 1, column)};
+  View a = c.output, b = c.filter, to = c.image;
+  Dims m = c.leading(false), k;
+  for (int axis : {0, 1}) {
+    a.offset += phases[axis].firstOutput * c.ofOutput(axis);
+    b.offset += phases[axis].firstTap * c.filter.strides[axis];
+    to.offset += phases[axis].begin * c.ofImage(axis);
+    m.push_back(phases[axis].places);
+    k.push_back(phases[axis].taps);
+  }
+  k.push_back(c.channelsOut());
+  Dims group = c.group();
+  ContractSpec spec = contraction(c.image.elem, a, b, to, &Dim::output, &Dim::filter, &Dim::image, group, m, {c.channelsIn()}, k);
+  addBound(spec, group, m, k, phases[0].firstOutput, c.outputSize(0), &Dim::row);
+  addBound(spec, group, m, k, phases[1].firstOutput, c.outputSize(1), &Dim::column);
+  return spec;
+}
+
+} // namespace
+
+bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accumulate, ConvSpec &spec, Value &blocker,
+              llvm::SetVector<Operation *> *passed, const Extent &extent) {
+  Convolution c{op.getStride(), op.getPad(), op.getDilate(), batchAxisOf(op.part(nn::ConvPart::Image))};
+  auto place = [&](nn::ConvPart part, View &view, Shape &shape) {
+    shape = shapeOf(op.part(part), extent);
+    return locateAxes(op.part(part), bufferOf, true, view, blocker, passed, extent);
+  };
+  if (!place(nn::ConvPart::Image, c.image, c.imageShape) || !place(nn::ConvPart::Filter, c.filter, c.filterShape) ||
+      !place(nn::ConvPart::Output, c.output, c.outputShape))
+    return false;
+  c.leads = c.imageShape.size() - 3;
+  c.groups = int64_t(op.getGroups());
+  if (op.getGives() != nn::ConvPart::Image) {
+    ContractSpec only = givingOutputOrFilter(c, op.getGives() == nn::ConvPart::Filter);
+    only.accumulate = accumulate;
+    only.grain = accumulate ? nn::grainOf(op) : 0;
+    spec.parts.push_back(std::move(only));
+    return true;
+  }
+  for (int64_t row = 0; row < std::min(c.stride[0], c.imageSize(0)); ++row)
+    for (int64_t column = 0; column < std::min(c.stride[1], c.imageSize(1)); ++column)
+      spec.parts.push_back(givingImage(c, row, column));
+  return true;
+}
+
+bool isPool(Operation *op) { return isa<nn::MaxPoolOp, nn::SumPoolOp, nn::MaxPoolGradOp, nn::SumPoolGradOp>(op); }
+
+bool poolSpec(Operation *op, llvm::function_ref<int(Value)> bufferOf, PoolSpec &spec, Value &blocker,
+              llvm::SetVector<Operation *> *passed, const Extent &extent) {
+  spec.kind = isa<nn::MaxPoolOp>(op)       ? PoolKind::Max
+              : isa<nn::SumPoolOp>(op)     ? PoolKind::Sum
+              : isa<nn::MaxPoolGradOp>(op) ? PoolKind::MaxGrad
+                                           : PoolKind::SumGrad;
+  Value from = op->getOperands().back(), to = op->getResult(0);
+  Value place = spec.kind == PoolKind::Max ? op->getResult(1) : spec.kind == PoolKind::MaxGrad ? op->getOperand(0) : Value();
+  auto locate = [&](Value value, View &view) { return locateAxes(value, bufferOf, true, view, blocker, passed, extent); };
+  if (!locate(from, spec.x) || !locate(to, spec.y) || (place && !locate(place, spec.place)))
+    return false;
+  Shape image = shapeOf(spec.gradient() ? to : from, extent), places = shapeOf(spec.gradient() ? from : to, extent);
+  size_t leads = image.size() - 3;
+  spec.elem = elemOf(to);
+  spec.lead.assign(image.begin(), image.begin() + leads);
+  spec.C = image.back();
+  auto numbers = [&](const char *name) { return op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef(); };
+  for (size_t axis : {0, 1}) {
+    spec.image[axis] = image[leads + axis];
+    spec.places[axis] = places[leads + axis];
+    spec.window[axis] = numbers("window")[axis];
+    spec.stride[axis] = numbers("stride")[axis];
+    spec.pad[axis] = numbers("pad")[axis];
+  }
+  return true;
+}
+
+} // namespace cinch::analysis
