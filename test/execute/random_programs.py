@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Random well-typed programs (random_program/; loops, states and masked losses among them): each is compiled under a random plan and under the smallest budget that its
-refusal names, and both must leave the same bits and losses within the budget; in f64 the loss and the gradients of the first step
-are compared with NumPy, the gradients as central differences. Programs that once failed lie in programs/random, with their flags.
+"""Random well-typed programs (random_program/), with loops, states and masked losses among them: each is compiled under a random plan
+and under the smallest budget that its refusal names, and both must leave the same bits and losses within the budget; in f64 the loss
+and the gradients of the first step are compared with NumPy, the gradients as central differences. Programs that once failed lie in programs/random, with their flags.
 
 usage: random_programs.py [--count N] [--seed S] [--one SEED]       a failing program is made smaller and printed with its flags
 """
