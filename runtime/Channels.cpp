@@ -1,6 +1,7 @@
 // Channels.cpp: cinch_send and cinch_receive.
 #include "runtime/Channels.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include <new>
 #include <string.h>
@@ -24,7 +25,7 @@ void prepareChannels() {
 
 void checkChannelsEmpty() {
   for (int64_t i = 0; i < run.meta.channels.size; ++i)
-    if (channels[i].sent != channels[i].received)
+    if (isHere(channels[i].spec->at) && channels[i].sent != channels[i].received)
       failInternal("%u messages were sent but not received over the channel `%s` from worker %d to worker %d",
                    channels[i].sent - channels[i].received, channels[i].spec->name, channels[i].spec->from,
                    channels[i].spec->to);
@@ -48,14 +49,6 @@ void copyPart(void *closure, int64_t thread, int64_t threads) {
     memcpy(copy.into + begin, copy.from + begin, size_t(end - begin));
 }
 
-void copyMessage(Worker &worker, char *into, const char *from, int64_t bytes) {
-  Copy copy = {into, from, bytes};
-  if (bytes >= int64_t(1) << 18)
-    worker.pool.run(copyPart, &copy);
-  else
-    memcpy(into, from, size_t(bytes));
-}
-
 Channel &channelOf(const Worker &worker, int32_t number, bool sends) {
   if (number < 0 || number >= run.meta.channels.size)
     failInternal("worker %lld uses channel %d of %lld", (long long)worker.number, number, (long long)run.meta.channels.size);
@@ -68,6 +61,14 @@ Channel &channelOf(const Worker &worker, int32_t number, bool sends) {
 
 } // namespace
 
+void copyMessage(Worker &worker, char *into, const char *from, int64_t bytes) {
+  Copy copy = {into, from, bytes};
+  if (bytes >= int64_t(1) << 18)
+    worker.pool.run(copyPart, &copy);
+  else
+    memcpy(into, from, size_t(bytes));
+}
+
 } // namespace cinch::rt
 
 using namespace cinch::rt;
@@ -76,6 +77,8 @@ void cinch_send(cinch_ctx *context, int32_t number, int64_t offset) {
   Worker &worker = workerOf(context);
   Channel &channel = channelOf(worker, number, true);
   const ChannelSpec &spec = *channel.spec;
+  if (peers)
+    return peers->send(worker, number, offset);
   uint32_t message = channel.sent; // only this thread changes it
   for (uint32_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint32_t(spec.boxes);)
     await(&channel.received, received, &channel.waitingSenders, channel.senderPatience);
@@ -90,6 +93,8 @@ void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset) {
   Worker &worker = workerOf(context);
   Channel &channel = channelOf(worker, number, false);
   const ChannelSpec &spec = *channel.spec;
+  if (peers)
+    return peers->receive(worker, number, offset);
   uint32_t message = channel.received; // only this thread changes it
   if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
     await(&channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);

@@ -23,6 +23,9 @@ struct Channel {
 };
 extern Channel *channels; // as meta.channels numbers them
 
+// On all threads of the worker, if that is worth it.
+void copyMessage(Worker &, char *into, const char *from, int64_t bytes);
+
 // After the workers were started.
 void prepareChannels();
 // When every worker is done with an entry, no message is left behind.

@@ -218,13 +218,17 @@ Replay &replayOf(int64_t number) {
   return replays[number];
 }
 
-void replayStep(int checking) {
+void beginReplay(int checking) {
   for (int64_t i = 0; i < workerCount; ++i) {
     Worker &each = workers[i];
     each.replay = &replayOf(each.number);
     each.replay->calls = each.replay->nextSuspect = each.replay->clock = 0;
     each.context.checking = checking;
   }
+}
+
+void replayStep(int checking) {
+  beginReplay(checking);
   callWorkers(EntryCall::Train, 0);
   for (int64_t i = 0; i < workerCount; ++i)
     workers[i].context.checking = 0;

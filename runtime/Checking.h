@@ -60,6 +60,10 @@ struct BadPlaces {
 };
 BadPlaces badPlaces(const char *at, const LaunchBuffer &);
 
+// Before the step runs again in checking mode.
+void beginReplay(int checking);
+// The number of the first parameter of this process that is not finite; -1: all are.
+int64_t firstBadParameter();
 // Runs the step again on all workers. 1: notes which launches store bad numbers; 2: finds out why.
 void replayStep(int checking);
 

@@ -2,6 +2,7 @@
 #include "runtime/Checking.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +11,19 @@ namespace cinch::rt {
 
 static Launch launch; // that is named
 
-static bool parametersAreFinite(const char *&path) {
-  for (const Parameter &parameter : run.meta.parameters) {
+int64_t firstBadParameter() {
+  for (int64_t i = 0; i < run.meta.parameters.size; ++i) {
+    const Parameter &parameter = run.meta.parameters[i];
     LaunchBuffer all;
     all.count = parameter.shape.count();
     all.elem = parameter.elem;
+    if (!isHere(parameter.offset))
+      continue;
     for (int64_t index : badPlaces(arenaAt(parameter.offset), all).index)
-      if (index >= 0) {
-        path = parameter.path;
-        return false;
-      }
+      if (index >= 0)
+        return i;
   }
-  return true;
+  return -1;
 }
 
 static const char *badWord(double number) { return number != number ? "nan" : number > 0 ? "inf" : "-inf"; }
@@ -195,10 +197,13 @@ void reportFailedGate() {
   bool single = meta.gateElem == Elem::F32;
   exact(loss, run.loss, single);
   exact(norm, run.norm, single);
-  const char *path = "";
-  bool sound = parametersAreFinite(path);
+  int64_t bad = firstBadParameter(), elsewhere = peers ? peers->firstBadParameter() : -1;
+  if (elsewhere >= 0 && (bad < 0 || elsewhere < bad))
+    bad = elsewhere;
   replayStep(1);
   replayStep(2);
+  if (peers)
+    peers->fetchReplays();
 
   Text text;
   text.add("step %lld: the loss is %s", (long long)run.step, loss);
@@ -211,11 +216,11 @@ void reportFailedGate() {
   else
     warn("every kernel's outputs were finite when the step was replayed%s",
          meta.launchesAt < 0 ? " (none is described)" : "");
-  if (!sound)
+  if (bad >= 0)
     fail(kNumeric,
          "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "
          "high?); no checkpoint was written",
-         path);
+         meta.parameters[bad].path);
   Path saved;
   if (run.step > 0 && saveCheckpoint(-1, false, &saved))
     fail(kNumeric, "stopped at step %lld; the parameters are intact, saved in %s", (long long)run.step, saved.text);

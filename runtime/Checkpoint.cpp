@@ -43,7 +43,8 @@ void prepareCheckpoints() {
     tensor.name = prefix[0] ? copyText(name.data, name.size) : stored.path;
     tensor.elem = stored.elem;
     tensor.shape = &stored.shape;
-    tensor.data = arenaAt(stored.offset);
+    tensor.offset = stored.offset;
+    tensor.data = isHere(stored.offset) ? arenaAt(stored.offset) : nullptr;
   };
   for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");
@@ -365,6 +366,7 @@ bool loadNewestParameters(const char *&name) {
 }
 
 TensorList &parameterTensors() { return parameters; }
+TensorList &allTensors() { return everything; }
 
 void writeFinal() {
   Path path;

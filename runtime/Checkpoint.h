@@ -33,6 +33,7 @@ bool resumeNewest(const char *&name);
 bool loadNewestParameters(const char *&name);
 // The parameters and states of the program, where they lie in the arena.
 struct TensorList &parameterTensors();
+struct TensorList &allTensors(); // and the state of the optimizer behind them
 // OUT/final.safetensors: the parameters and nothing else. Leaves with kResources if it cannot be written.
 void writeFinal();
 // What an earlier run left under OUT is moved to `.previous`.

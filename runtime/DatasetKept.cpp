@@ -4,6 +4,7 @@
 #include "runtime/Random.h"
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,9 @@ void findKept(KeptFile &kept, const char *out, const char *set, const char *fiel
               const FieldFile &source) {
   struct stat status;
   char name[256], there[kKeptHead];
+  kept.named = out[0] != 0;
+  if (!kept.named)
+    out = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
   if (fstat(source.fd, &status) != 0 || !makeFolders(out))
     fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
   snprintf(kept.head, sizeof kept.head, "%s %016llx %lld %lld.%09ld %016llx", kind, (unsigned long long)asked,
@@ -24,6 +28,8 @@ void findKept(KeptFile &kept, const char *out, const char *set, const char *fiel
   kept.head[kKeptHead - 1] = '\n';
   kept.head[kKeptHead] = 0;
   snprintf(name, sizeof name, "%.100s.%.100s.%s", set, field, kind);
+  if (!kept.named)
+    snprintf(name, sizeof name, "cinch-%lld.%s", (long long)getpid(), kind);
   joinPath(kept.path, out, name);
   const char *why;
   kept.fd = openToRead(kept.path.text, kept.size, why);
@@ -43,6 +49,8 @@ void endKept(KeptFile &kept, AtomicFile &into) {
   if (!commitFile(into))
     fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
   kept.fd = openToRead(kept.path.text, kept.size, why);
+  if (!kept.named)
+    unlink(kept.path.text);
   if (kept.fd < 0)
     fail(kResources, "cannot read %s: %s", kept.path.text, why);
 }

@@ -9,6 +9,7 @@ namespace cinch::rt {
 constexpr int64_t kKeptHead = 128; // bytes of the first line
 
 struct KeptFile {
+  bool named = true; // false: there is no folder for results, and it goes away with the process
   Path path;
   char head[kKeptHead + 1]; // of the file that is wanted
   int fd = -1;              // -1: it has to be written

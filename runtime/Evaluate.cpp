@@ -76,7 +76,7 @@ static int chosenDataset() {
 }
 
 // --data-file: that file in the place of the one that `entry` reads of the data set, which is called as the file is.
-static void takeDataFile(int dataset, const Entry &entry) {
+void takeDataFile(int dataset, const Entry &entry) {
   const char *file = run.options.dataFile;
   if (!file)
     return;

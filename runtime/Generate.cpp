@@ -121,7 +121,7 @@ void write(int32_t token, bool bytes) {
   char text[16];
   int n = bytes ? (text[0] = char(token), 1) : snprintf(text, sizeof text, "%d ", token);
   if (!writeAll(1, text, size_t(n)))
-    exit(kResources);
+    leave(kResources);
 }
 
 } // namespace

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <immintrin.h>
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -145,9 +144,8 @@ int cinch_model_init(int64_t threads) {
     if (threads < 0 || threads > run.meta.maxThreads)
       fail(kUsage, "%lld threads: this program was compiled for at most %lld", (long long)threads, (long long)run.meta.maxThreads);
     if (!ready) {
-      cpu_set_t allowed;
-      int64_t cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-      run.options.threads = threads ? threads : cpus < run.meta.maxThreads ? cpus : run.meta.maxThreads;
+      int64_t each = processors() / programWorkers();
+      run.options.threads = threads ? threads : each < 1 ? 1 : each < run.meta.maxThreads ? each : run.meta.maxThreads;
       run.horizon = run.meta.steps;
       prepareArena(false);
       prepareCheckpoints();

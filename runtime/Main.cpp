@@ -13,15 +13,21 @@ int main(int argc, char **argv) {
   signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is a failed write, not the end
   readMeta(run.meta, cinch_meta);
   readOptions(run.options, run.meta, argc, argv);
+  run.number = run.options.rank;
   applySettings();
   prepareNormals(run.meta);
   run.horizon = run.meta.steps;
+  if (run.options.transport != Transport::Threads && run.options.command != Options::Info)
+    joinPeers();
   switch (run.options.command) {
   case Options::Train: train(); break;
   case Options::Eval: evalCommand(); break;
   case Options::Predict: predictCommand(); break;
   case Options::Generate: generateCommand(); break;
-  case Options::Info: infoCommand(); break;
+  case Options::Info:
+    if (run.number == 0) // of several processes one says it
+      infoCommand();
+    break;
   }
-  return kDone;
+  leave(kDone);
 }

@@ -57,10 +57,11 @@ template <typename Function> static void addRows(const FieldFile &file, double *
 }
 
 void findNormals(const Dataset &trained) {
-  for (const Normal &normal : list)
+  for (Normal &normal : list)
     for (int64_t i = 0; i < trained.spec->fields.size; ++i) {
-      if (strcmp(trained.spec->fields[i].name, normal.field) != 0)
+      if (strcmp(trained.spec->fields[i].name, normal.field) != 0 || trained.fields[i].fd < 0)
         continue;
+      normal.found = true;
       const FieldFile &file = trained.fields[i];
       double rows = double(file.examples);
       addRows(file, normal.mean, [](double value, int64_t) { return value; });
@@ -75,6 +76,34 @@ void findNormals(const Dataset &trained) {
         normal.deviation[column] = deviation > 0 ? deviation : 1;
       }
     }
+}
+
+int64_t normalNumbers() {
+  int64_t count = 0;
+  for (const Normal &normal : list)
+    count += 1 + 2 * normal.shape.dims[0];
+  return count;
+}
+
+void packNormals(double *numbers) {
+  for (const Normal &normal : list) {
+    const int64_t columns = normal.shape.dims[0];
+    *numbers++ = normal.found;
+    memcpy(numbers, normal.mean, size_t(columns) * 8);
+    memcpy(numbers + columns, normal.deviation, size_t(columns) * 8);
+    numbers += 2 * columns;
+  }
+}
+
+void unpackNormals(const double *numbers, bool onlyFound) {
+  for (const Normal &normal : list) {
+    const int64_t columns = normal.shape.dims[0];
+    if (*numbers++ != 0 || !onlyFound) {
+      memcpy(normal.mean, numbers, size_t(columns) * 8);
+      memcpy(normal.deviation, numbers + columns, size_t(columns) * 8);
+    }
+    numbers += 2 * columns;
+  }
 }
 
 } // namespace cinch::rt

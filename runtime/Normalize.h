@@ -10,6 +10,7 @@ struct Normal {
   const char *field = "", *meanName = "", *deviationName = "";
   Shape shape; // [columns]
   double *mean = nullptr, *deviation = nullptr;
+  bool found = false; // from data that this process reads
 };
 
 // Makes the list of `meta`, deviations 1.
@@ -18,7 +19,12 @@ List<Normal> &normals();
 // Of the field of this name; null: it is not normalized.
 const Normal *normalOf(const char *field);
 // Fills them in from the data that is trained on: in f64, row by row, a 0 for the deviation being 1.
+// Fields that other processes read are left alone.
 void findNormals(const Dataset &trained);
+// All of them as one list of numbers, for other processes; of those, `onlyFound` takes what was found there.
+int64_t normalNumbers();
+void packNormals(double *numbers);
+void unpackNormals(const double *numbers, bool onlyFound);
 
 } // namespace cinch::rt
 #endif

@@ -33,6 +33,9 @@ const Flag flags[] = {
      kRunning},
     {"--threads", "N", "work with N threads, each worker (default: the processors divided by the workers, at most what was compiled for)", kCount,
      kRunning},
+    {"--transport", "NAME", "several workers: as threads, or one process each over tcp or mpi (default: what started it says)", kText,
+     kRunning},
+    {"--worker-timeout", "SECONDS", "how long a worker may be silent (default: the larger of 5 and 20 predicted steps)", kNumber, kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
@@ -120,6 +123,49 @@ void readSinks(Options &options, const char *list) {
   }
 }
 
+void readTransport(Options &options, const char *name) {
+  static const char *const names[] = {"threads", "tcp", "mpi"};
+  Nearest nearest = {name};
+  for (int i = 0; i < 3; ++i) {
+    nearest.offer(names[i]);
+    if (strcmp(names[i], name) == 0) {
+      options.transport = Transport(i);
+      options.transportGiven = true;
+      return;
+    }
+  }
+  unknown("transport", name, nearest.name);
+}
+
+// Which worker this process is, and how it meets the others.
+void chooseTransport(Options &options, const Meta &meta) {
+  const int64_t count = meta.workers.size ? meta.workers.size : 1;
+  options.workersHere = count;
+  if (count == 1) {
+    if (options.transportGiven && options.transport != Transport::Threads)
+      fail(kUsage, "--transport: this program has one worker (compile with --stages for more)");
+    return;
+  }
+  Launcher launcher = findLauncher();
+  if (!options.transportGiven)
+    options.transport = launcher.world > 1 ? launcher.transport : Transport::Threads;
+  if (options.transport == Transport::Threads)
+    return;
+  if (!launcher.who && options.transport == Transport::Tcp)
+    fail(kUsage, "--transport tcp: every process needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them");
+  if (!launcher.who)
+    fail(kUsage, "--transport mpi: start the program with mpirun or srun, one process a worker: mpirun -np %lld ..", (long long)count);
+  if (launcher.world != count)
+    fail(kUsage, "the program has %lld workers, but %s started %lld processes; start %lld, or use --transport threads in one",
+         (long long)count, launcher.who, (long long)launcher.world, (long long)count);
+  if (launcher.rank >= count)
+    fail(kUsage, "%s made this process number %lld of %lld", launcher.who, (long long)launcher.rank, (long long)count);
+  options.rank = launcher.rank;
+  const char *master = getenv("MASTER_ADDR");
+  bool oneMachine = master && (strcmp(master, "localhost") == 0 || strncmp(master, "127.", 4) == 0 || strcmp(master, "::1") == 0);
+  options.workersHere = launcher.worldHere > 0 ? launcher.worldHere : oneMachine ? count : 1;
+}
+
 void take(Options &options, const Flag &flag, const char *value) {
   auto is = [&](const char *name) { return strcmp(flag.name, name) == 0; };
   int64_t count = 0;
@@ -157,6 +203,13 @@ void take(Options &options, const Flag &flag, const char *value) {
     if (count < 1)
       fail(kUsage, "--threads needs a whole number from 1, got `%s`", value);
     options.threads = count;
+  }
+  if (is("--transport"))
+    readTransport(options, value);
+  if (is("--worker-timeout")) {
+    if (number <= 0)
+      fail(kUsage, "--worker-timeout needs a number of seconds above 0, got `%s`", value);
+    options.workerTimeout = number;
   }
   if (is("--log"))
     readSinks(options, value);
@@ -232,7 +285,7 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
       fail(kUsage, "%s needs a value: %s %s", name, name, found->value);
     take(options, *found, equals ? equals + 1 : argv[++i]);
   }
-  options.workersHere = meta.workers.size ? meta.workers.size : 1;
+  chooseTransport(options, meta);
   if (options.threads > meta.maxThreads)
     fail(kUsage, "--threads %lld: this program was compiled for at most %lld (compile with --max-threads)",
          (long long)options.threads, (long long)meta.maxThreads);
@@ -242,7 +295,6 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
     if (options.threads < 1)
       options.threads = 1;
   }
-  allowSpinning(options.threads * options.workersHere);
 }
 
 } // namespace cinch::rt

@@ -1,6 +1,7 @@
 // Options.h: the command line of a trained binary.
 #ifndef CINCH_RUNTIME_OPTIONS_H
 #define CINCH_RUNTIME_OPTIONS_H
+#include "runtime/Launcher.h"
 #include "runtime/Meta.h"
 
 namespace cinch::rt {
@@ -10,6 +11,10 @@ struct Options {
   const char *data = ".", *out = "out", *init = nullptr, *names = nullptr, *on = nullptr, *dataFile = nullptr, *kernelTimes = nullptr, *prompt = "";
   List<const char *> settings; // of --set: KEY=VALUE
   int64_t steps = -1, threads = 0, batches = 0, length = 200, topK = 0;
+  Transport transport = Transport::Threads;
+  bool transportGiven = false;
+  double workerTimeout = 0; // seconds; 0: from the predicted time of a step
+  int64_t rank = 0; // which worker this process is, with one process each
   int64_t workersHere = 1; // that share this machine
   uint64_t seed = 0;
   double temperature = 1;

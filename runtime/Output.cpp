@@ -11,6 +11,9 @@
 namespace cinch::rt {
 
 static bool barShown = false;
+static bool onlyErrors = false;
+static char speaker[32] = "";
+void (*beforeLeaving)(int code, const char *message) = nullptr;
 
 void Text::add(const char *format, ...) {
   va_list args;
@@ -33,7 +36,14 @@ static void sayTo(int fd, const char *prefix, const char *format, va_list args) 
   (void)writeAll(fd, line, size);
 }
 
+void speakAs(int64_t worker) {
+  onlyErrors = true;
+  snprintf(speaker, sizeof speaker, "worker %lld: ", (long long)worker);
+}
+
 void say(const char *format, ...) {
+  if (onlyErrors)
+    return;
   va_list args;
   va_start(args, format);
   sayTo(1, "", format, args);
@@ -41,9 +51,33 @@ void say(const char *format, ...) {
 }
 
 void warn(const char *format, ...) {
+  if (onlyErrors)
+    return;
   va_list args;
   va_start(args, format);
   sayTo(2, "warning: ", format, args);
+  va_end(args);
+}
+
+// The last words, and whoever else is part of this run hears them.
+static void sayLast(int code, const char *kind, const char *format, va_list args) {
+  Text prefix;
+  prefix.add("%s%s", kind, speaker);
+  va_list again;
+  va_copy(again, args);
+  sayTo(2, prefix.data, format, args);
+  if (beforeLeaving && code >= 0) {
+    char words[1024];
+    vsnprintf(words, sizeof words, format, again);
+    beforeLeaving(code, words);
+  }
+  va_end(again);
+}
+
+void sayLastWords(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  sayLast(-1, "error: ", format, args);
   va_end(args);
 }
 
@@ -62,16 +96,22 @@ void fail(int code, const char *format, ...) {
   va_list args;
   va_start(args, format);
   handOver(code, format, args);
-  sayTo(2, "error: ", format, args);
+  sayLast(code, "error: ", format, args);
   va_end(args);
   _exit(code);
+}
+
+void leave(int code) {
+  if (beforeLeaving)
+    beforeLeaving(code, "");
+  exit(code);
 }
 
 void failInternal(const char *format, ...) {
   va_list args;
   va_start(args, format);
   handOver(kInternal, format, args);
-  sayTo(2, "internal error: ", format, args);
+  sayLast(kInternal, "internal error: ", format, args);
   va_end(args);
   static const char advice[] =
       "This is a fault of Cinch, not of your program or your data. Another plan may avoid it and gives the same numbers:\n"

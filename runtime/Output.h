@@ -28,6 +28,15 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // kInternal.
 [[noreturn]] void failInternal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// Leaves with `code`, and a message was printed already if it is not kDone.
+[[noreturn]] void leave(int code);
+// Called by fail, failInternal and leave, with what was printed: tells the other processes of the run. Null: there are none.
+extern void (*beforeLeaving)(int code, const char *message);
+// Prints `error: ..` and returns.
+void sayLastWords(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// Workers other than 0 only say what is wrong, and who they are.
+void speakAs(int64_t worker);
+
 // The progress bar of a terminal: redrawn in place, wiped before anything else is said.
 void showBar(const Text &);
 void wipeBar();

@@ -2,8 +2,9 @@
 #include "runtime/Channels.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/InitFile.h"
-#include "runtime/Output.h"
 #include "runtime/Normalize.h"
+#include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
 #include <errno.h>
@@ -76,7 +77,24 @@ static const EntryField *lacking(const DatasetSpec &spec, const Entry &entry) {
        spec.name, wanted.name, entry.name, needs.data, serving.data);
 }
 
-const Dataset &openData(int index, const Entry *entry) {
+// With one process a worker: whether this one reads the field of a data set. What nobody reads, worker 0 opens.
+static bool readsField(const FieldSpec &field, const Entry *only) {
+  if (run.options.transport == Transport::Threads)
+    return true;
+  const DatasetSpec &trained = run.meta.datasets[run.meta.trainDataset];
+  bool anybody = false;
+  for (const Entry &entry : run.meta.entries)
+    for (const EntryField &read : entry.fields) {
+      if ((only && only->fields.size && only != &entry) || strcmp(trained.fields[read.index].name, field.name) != 0)
+        continue;
+      if (ownerOf(read.offset) == run.number)
+        return true;
+      anybody = true;
+    }
+  return !anybody && run.number == 0;
+}
+
+const Dataset &openFields(int index, const Entry *entry) {
   if (index < 0 || index >= run.meta.datasets.size)
     failInternal("there is no data set %d", index);
   if (!run.datasets)
@@ -85,22 +103,46 @@ const Dataset &openData(int index, const Entry *entry) {
   const DatasetSpec &spec = run.meta.datasets[index];
   if (!dataset.spec)
     beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset]);
-  if (!entry || entry->fields.size == 0) // what reads nothing still counts the examples
+  if (!entry || entry->fields.size == 0) { // what reads nothing still counts the examples
     for (int64_t i = 0; i < spec.fields.size; ++i)
-      openField(dataset, int(i), run.options.data, run.options.out);
-  else if (const EntryField *missing = lacking(spec, *entry))
+      if (readsField(spec.fields[i], entry))
+        openField(dataset, int(i), run.options.data, run.options.out);
+  } else if (const EntryField *missing = lacking(spec, *entry)) {
     refuseData(spec, *entry, *missing);
-  else
+  } else {
     for (const EntryField &field : entry->fields)
-      openField(dataset, dataset.fieldOf[field.index], run.options.data, run.options.out);
+      if (readsField(spec.fields[dataset.fieldOf[field.index]], entry))
+        openField(dataset, dataset.fieldOf[field.index], run.options.data, run.options.out);
+  }
   return dataset;
 }
 
+const Dataset &openData(int index, const Entry *entry) {
+  static List<const Entry *> everywhere; // what all workers opened already: data set i with entry [i], null: none
+  if (!peers)
+    return openFields(index, entry);
+  if (index < 0 || index >= run.meta.datasets.size)
+    failInternal("there is no data set %d", index);
+  while (everywhere.size < run.meta.datasets.size)
+    everywhere.add() = nullptr;
+  static const Entry all;
+  if (entry && entry->fields.size)
+    if (const EntryField *missing = lacking(run.meta.datasets[index], *entry))
+      refuseData(run.meta.datasets[index], *entry, *missing);
+  if (everywhere[index] != (entry ? entry : &all)) {
+    peers->openData(index, entry);
+    everywhere[index] = entry ? entry : &all;
+  }
+  return run.datasets[index];
+}
+
 void prepareArena(bool touch) {
-  startWorkers(-1, run.options.threads, touch);
+  startWorkers(peers ? 0 : -1, run.options.threads, touch);
   prepareChannels();
   storeValues();
   setWord(kHorizon, run.horizon);
+  if (peers)
+    peers->prepareArena(touch);
 }
 
 void loadParameters() {
@@ -118,6 +160,12 @@ void loadParameters() {
   }
   if (!run.options.quiet && run.options.command != Options::Generate)
     say("parameters from %s", name);
+}
+
+void joinPeers() {
+  if (!cinch_join_peers)
+    failInternal("the program has %lld workers, but was linked for threads only", (long long)programWorkers());
+  cinch_join_peers();
 }
 
 void prepareOut() {

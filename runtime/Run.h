@@ -22,6 +22,7 @@ enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirst
 struct Run {
   Meta meta;
   Options options;
+  int64_t number = 0; // of this process's worker, if every worker has a process
   Dataset *datasets = nullptr;
 
   // What cinch_fill reads from.
@@ -46,10 +47,14 @@ extern Run run;
 // Opens what `entry` reads of a data set (null: all of it), unless it is open, and checks its values. Leaves with kData
 // if the data set lacks some of it, or something is wrong with the files.
 const Dataset &openData(int index, const Entry *entry);
+// The same for what this process reads itself.
+const Dataset &openFields(int index, const Entry *entry);
 // Allocates the arena, starts the pool.
 void prepareArena(bool touch);
 // Brings parameters in for eval, predict and generate: --init, else the final ones, else the newest checkpoint.
 void loadParameters();
+// With one process a worker: finds the others; only worker 0 returns.
+void joinPeers();
 // Lays claim to the folder for results: exists, can be written, no other run writes there.
 void prepareOut();
 
@@ -58,6 +63,7 @@ double learningRate();
 
 // A request to stop (SIGINT, SIGTERM).
 void catchSignals();
+void ignoreSignals(); // worker 0 decides for all
 bool stopRequested();
 // Saves what was reached and leaves with 75.
 [[noreturn]] void saveAndLeave();
@@ -66,6 +72,7 @@ bool stopRequested();
 void readMetrics(const Entry &eval, double *values);
 void evaluate(int dataset, int64_t batches, double *values);
 int64_t evalValueCount();
+void takeDataFile(int dataset, const Entry &); // of --data-file
 
 void train();
 void evalCommand();

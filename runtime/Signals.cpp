@@ -1,6 +1,7 @@
 // Signals.cpp: SIGINT, SIGTERM and the end of the terminal ask the run to save and leave; a second one ends it at once.
 #include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -27,24 +28,32 @@ void catchSignals() {
     sigaction(SIGHUP, &action, nullptr);
 }
 
+void ignoreSignals() {
+  signal(SIGINT, SIG_IGN);
+  signal(SIGTERM, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
+}
+
 bool stopRequested() { return requested != 0; }
 
 void saveAndLeave() {
+  if (peers)
+    peers->stop();
   // The parameters only change after the last micro-batch of a step: what is here now is the state after run.step
   // steps.
   if (run.step == 0) {
     say("stopped before the first step was done; nothing is to be saved");
-    exit(kSaved);
+    leave(kSaved);
   }
   Path saved;
   if (!run.pending && lastSavedStep() == run.step) {
     say("stopped at step %lld, which is saved already; go on with --resume", (long long)run.step);
-    exit(kSaved);
+    leave(kSaved);
   }
   if (!saveCheckpoint(-1, run.pending, &saved))
     fail(kResources, "stopped at step %lld, and the state could not be saved", (long long)run.step);
   say("stopped at step %lld, saved in %s; go on with --resume", (long long)run.step, saved.text);
-  exit(kSaved);
+  leave(kSaved);
 }
 
 } // namespace cinch::rt

@@ -15,7 +15,8 @@ struct Tensor {
   const char *name = "";
   Elem elem = Elem::F32;
   const Shape *shape = nullptr;
-  char *data = nullptr;
+  char *data = nullptr;    // null: it lies in another process,
+  int64_t offset = 0;      // there in the whole arena
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   bool optional = false;               // a file need not have it: then it stays what it is
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
@@ -68,6 +69,9 @@ struct Taking {
   bool partial = false;           // others may be there and may be missing; one at least is there
 };
 
+// Brings `count` values of a tensor, as they are in a file, from value `first` on to their places, converted.
+void storeFromFile(Tensor &, int64_t first, int64_t count, const char *values);
+
 class TensorFile {
 public:
   ~TensorFile();
@@ -86,7 +90,7 @@ private:
   bool readHeader(TensorList &wanted, const Taking &, Problem &);
   bool readTensor(class JsonReader &, TensorList &wanted, const Taking &, Problem &);
   uint64_t slotOf(const TensorList &, const char *nameInFile) const;
-  bool loadTensor(Tensor &);
+  bool loadTensor(TensorList &, int64_t number);
   bool readInfo(class JsonReader &);
   int fd = -1;
   int64_t size = 0, headerSize = 0, covered = 0;

@@ -6,6 +6,7 @@
 #include "runtime/Json.h"
 #include "runtime/NameMap.h"
 #include "runtime/Random.h"
+#include "runtime/Peers.h"
 #include "runtime/TensorFile.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -404,41 +405,50 @@ static double realAt(FileType type, const char *at) {
   }
 }
 
-bool TensorFile::loadTensor(Tensor &tensor) {
+void storeFromFile(Tensor &tensor, int64_t first, int64_t count, const char *values) {
   const bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
-  const bool same = !real || (tensor.fileType == FileType::F64) == (tensor.elem == Elem::F64);
-  const bool halves = tensor.fileType == FileType::F16 || tensor.fileType == FileType::BF16;
-  if (same && !halves && !tensor.transposed)
-    return readAt(fd, tensor.data, size_t(tensor.bytes()), tensor.fileOffset);
   // Element k of the file belongs to place k, or with the last two axes swapped: matrix, row, column there.
   int rank = tensor.shape->rank;
   int64_t rows = tensor.transposed ? tensor.shape->dims[rank - 1] : 1, cols = tensor.transposed ? tensor.shape->dims[rank - 2] : 1;
   auto placeOf = [&](int64_t k) { return k / (rows * cols) * (rows * cols) + k % cols * rows + k / cols % rows; };
-  const int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileType), own = bytesOf(tensor.elem);
-  const int64_t perChunk = int64_t(sizeof transfer) / unit;
-  for (int64_t done = 0; done < count; done += perChunk) {
-    int64_t now = count - done < perChunk ? count - done : perChunk;
-    if (!readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + done * unit))
+  const int64_t unit = bytesOf(tensor.fileType), own = bytesOf(tensor.elem);
+  for (int64_t k = 0; k < count; ++k) {
+    const char *from = values + k * unit;
+    char *into = tensor.data + placeOf(first + k) * own;
+    double value = real ? realAt(tensor.fileType, from) : 0;
+    float narrow = float(value);
+    if (!real)
+      memcpy(into, from, size_t(own));
+    else if (tensor.elem == Elem::F64)
+      memcpy(into, &value, 8);
+    else
+      memcpy(into, &narrow, 4);
+  }
+}
+
+bool TensorFile::loadTensor(TensorList &tensors, int64_t number) {
+  Tensor &tensor = tensors.items[number];
+  const bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
+  const bool same = !real || (tensor.fileType == FileType::F64) == (tensor.elem == Elem::F64);
+  const bool halves = tensor.fileType == FileType::F16 || tensor.fileType == FileType::BF16;
+  if (tensor.data && same && !halves && !tensor.transposed)
+    return readAt(fd, tensor.data, size_t(tensor.bytes()), tensor.fileOffset);
+  const int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileType), perPiece = int64_t(sizeof transfer) / unit;
+  for (int64_t first = 0; first < count; first += perPiece) {
+    int64_t now = count - first < perPiece ? count - first : perPiece;
+    if (!readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + first * unit))
       return false;
-    for (int64_t k = 0; k < now; ++k) {
-      const char *from = transfer + k * unit;
-      char *into = tensor.data + placeOf(done + k) * own;
-      double value = real ? realAt(tensor.fileType, from) : 0;
-      float narrow = float(value);
-      if (!real)
-        memcpy(into, from, size_t(own));
-      else if (tensor.elem == Elem::F64)
-        memcpy(into, &value, 8);
-      else
-        memcpy(into, &narrow, 4);
-    }
+    if (tensor.data)
+      storeFromFile(tensor, first, now, transfer);
+    else
+      peers->store(tensors, number, first, now, transfer, now * unit);
   }
   return true;
 }
 
 bool TensorFile::load(TensorList &wanted, Problem &problem) {
   for (int64_t i = 0; i < wanted.count; ++i)
-    if (wanted.items[i].found && !loadTensor(wanted.items[i])) {
+    if (wanted.items[i].found && !loadTensor(wanted, i)) {
       problem.set("cannot read it: %s", because());
       return false;
     }

@@ -2,6 +2,7 @@
 #include "runtime/Checksum.h"
 #include "runtime/Files.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/TensorFile.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -119,10 +120,27 @@ void produceHeader(HeaderSink &sink, const TensorList &tensors, const TensorFile
 
 } // namespace
 
+// Calls take(data, bytes) with the values of a tensor; with pieces of them if it lies in another process.
+template <typename F> static bool forEachPiece(const Tensor &tensor, F take) {
+  static char piece[65536];
+  if (tensor.data)
+    return take(tensor.data, size_t(tensor.bytes()));
+  for (int64_t at = 0, bytes = tensor.bytes(); at < bytes; at += int64_t(sizeof piece)) {
+    int64_t now = bytes - at < int64_t(sizeof piece) ? bytes - at : int64_t(sizeof piece);
+    peers->read(tensor.offset + at, piece, now);
+    if (!take(piece, size_t(now)))
+      return false;
+  }
+  return true;
+}
+
 bool writeTensorFile(const char *path, const TensorList &tensors, const TensorFileInfo &info) {
   uint32_t dataCrc = 0;
   for (int64_t i = 0; i < tensors.count; ++i)
-    dataCrc = crc32c(dataCrc, tensors.items[i].data, size_t(tensors.items[i].bytes()));
+    forEachPiece(tensors.items[i], [&](const char *data, size_t bytes) {
+      dataCrc = crc32c(dataCrc, data, bytes);
+      return true;
+    });
   HeaderSink measured;
   produceHeader(measured, tensors, info, "0000000000000000");
   char check[17];
@@ -141,7 +159,7 @@ bool writeTensorFile(const char *path, const TensorList &tensors, const TensorFi
     good = sink.good;
   }
   for (int64_t i = 0; good && i < tensors.count; ++i)
-    good = writeAll(file.fd, tensors.items[i].data, size_t(tensors.items[i].bytes()));
+    good = forEachPiece(tensors.items[i], [&](const char *data, size_t bytes) { return writeAll(file.fd, data, bytes); });
   if (!good) {
     abandonFile(file);
     return false;

@@ -5,6 +5,7 @@
 #include "runtime/Logs.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Progress.h"
 #include "runtime/Run.h"
 #include "runtime/Times.h"
@@ -62,6 +63,8 @@ void findStart() {
   }
   setEarlierRunAside();
   initialize(run.meta);
+  if (peers)
+    peers->initialize();
   loadInitFile();
 }
 
@@ -230,18 +233,28 @@ void sayStart() {
         (long long)run.step, (long long)run.total, who.data, humanBytes(arena, meta.arenaBytes));
 }
 
-void sayEnd() {
+// The budget is a worker's: a process of all workers may hold that of each.
+void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt) {
   const Meta &meta = run.meta;
   char human[40], budget[40];
-  int64_t peak = peakMemory();
+  const int64_t allowed = meta.budget * workersInIt;
   Text line;
-  line.add("peak memory %lld bytes (%s), arena %lld, allowance %lld", (long long)peak, humanBytes(human, peak),
-           (long long)meta.arenaBytes, (long long)meta.allowance);
-  if (meta.budget)
-    line.add(", budget %lld (%s)", (long long)meta.budget, humanBytes(budget, meta.budget));
+  line.add("%speak memory %lld bytes (%s), arena %lld, allowance %lld", whose, (long long)peak, humanBytes(human, peak),
+           (long long)arena, (long long)(meta.allowance * workersInIt));
+  if (allowed)
+    line.add(", budget %lld (%s)", (long long)allowed, humanBytes(budget, allowed));
   say("%s", line.data);
-  if (meta.budget && peak > meta.budget)
+  if (allowed && peak > allowed)
     warn("the peak of memory was above the budget");
+}
+
+void sayEnd() {
+  sayPeak("", peakMemory(), peers ? workers[0].bytes : run.meta.arenaBytes, peers ? 1 : programWorkers());
+  for (int64_t i = 1; peers && i < programWorkers(); ++i) {
+    Text whose;
+    whose.add("worker %lld: ", (long long)i);
+    sayPeak(whose.data, peers->peakMemory(i), run.meta.workers[i].bytes, 1);
+  }
 }
 
 } // namespace
@@ -251,6 +264,8 @@ void train() {
     failInternal("the program has no training step");
   prepareOut();
   findNormals(openData(run.meta.trainDataset, nullptr));
+  if (peers)
+    peers->findNormals();
   for (const Every &every : run.meta.every)
     if (every.kind == Every::Eval)
       openData(every.dataset, nullptr);

@@ -35,15 +35,21 @@ static void sleepWhile(uint32_t *word, uint32_t value, const timespec *atMost) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, atMost, nullptr, 0);
 }
 
-void await(uint32_t *word, uint32_t value, uint32_t *sleepers, Patience &patience) {
+bool awaitSpinning(uint32_t *word, uint32_t value, Patience &patience) {
   for (int i = 0; i < patience.spins && i < mostSpins; ++i) {
     if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
       patience.wasEnough();
-      return;
+      return true;
     }
     relax();
   }
   patience.wasInVain();
+  return false;
+}
+
+void await(uint32_t *word, uint32_t value, uint32_t *sleepers, Patience &patience) {
+  if (awaitSpinning(word, value, patience))
+    return;
   __atomic_add_fetch(sleepers, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value)
     sleepWhile(word, value, nullptr);

@@ -20,7 +20,9 @@ struct Patience {
 
 // Returns once *word differs from `value`. Who changes it then calls wakeSleepers with the same count of sleepers.
 void await(uint32_t *word, uint32_t value, uint32_t *sleepers, Patience &);
-// The same, but not longer than `seconds`, without spinning. False: the word is what it was.
+// Spins only. False: the word is what it was.
+bool awaitSpinning(uint32_t *word, uint32_t value, Patience &);
+// Sleeps, but not longer than `seconds`. False: the word is what it was.
 bool awaitFor(uint32_t *word, uint32_t value, uint32_t *sleepers, double seconds);
 // Wakes those who sleep on the word, if there are any.
 void wakeSleepers(uint32_t *word, uint32_t *sleepers);

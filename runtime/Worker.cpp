@@ -2,6 +2,7 @@
 #include "runtime/Worker.h"
 #include "runtime/Channels.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include <new>
 
@@ -11,6 +12,7 @@ static Worker onlyWorker; // nothing is allocated for a program of one
 static Pool team;         // thread i runs worker i
 static char *wholeArena;  // where offset 0 of the whole arena lies, or would lie
 
+const Peers *peers = nullptr;
 Worker *workers = &onlyWorker;
 int64_t workerCount = 1;
 
@@ -39,6 +41,7 @@ void startWorkers(int64_t number, int64_t threads, bool touch) {
   makeWorkers(number);
   bool all = !run.meta.workers.size || number < 0;
   wholeArena = all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
+  allowSpinning(threads * (run.options.workersHere > workerCount ? run.options.workersHere : workerCount));
   for (int64_t i = 0; i < workerCount; ++i) {
     workers[i].context.arena = wholeArena + workers[i].at;
     workers[i].context.threads = int32_t(threads);
@@ -91,12 +94,16 @@ static void runEntry(void *closure, int64_t worker, int64_t) {
 
 void callWorkers(EntryCall entry, int64_t microbatches) {
   Call call = {entry, microbatches};
+  if (peers)
+    peers->beginCall(entry, microbatches);
   team.run(runEntry, &call);
-  if (workerCount > 1)
+  if (run.meta.channels.size)
     checkChannelsEmpty();
   for (int64_t i = 1; i < workerCount; ++i)
     if (entry == EntryCall::Train && workers[i].gateFailed != workers[0].gateFailed)
       failInternal("the workers 0 and %lld differ in whether the step's loss and norm are finite", (long long)i);
+  if (peers)
+    peers->endCall();
 }
 
 } // namespace cinch::rt

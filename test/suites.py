@@ -79,6 +79,7 @@ def quick_suites():
         python("execute/install.py"),
         python("execute/kernel_cache.py"),
         python("execute/embed.py"),
+        python("execute/documents.py"),
         python("execute/calibrate.py"),
         python("execute/solve_stages.py"),
         python("execute/solve_cluster.py"),

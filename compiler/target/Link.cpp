@@ -32,8 +32,14 @@ static std::vector<std::string> gccFolders() {
   return found;
 }
 
+// Of the C library and the loader, what a process holds at most.
+constexpr int64_t kLibraryBytes = 2 << 20;
+// Pulls the part of the runtime archive in that meets workers in other processes (runtime/Peers.h).
+constexpr const char *kJoinPeers = "cinch_join_peers";
+
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
-                           const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts) {
+                           const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts,
+                           bool severalWorkers) {
   // Beside the output, so that the last step is a rename; for a device, among the temporary files.
   SmallString<128> temporary(output);
   if (sys::fs::exists(output) && !sys::fs::is_regular_file(output)) {
@@ -43,19 +49,28 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     temporary += ".tmp";
   }
   std::string crt = folderOf("crt1.o", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
-  std::string libc = folderOf("libc.a", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
+  std::string libc = folderOf(severalWorkers ? "libc.so" : "libc.a", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
   std::string gcc = folderOf("libgcc.a", gccFolders());
   std::string message;
   int status = 1;
   int64_t shared = 0; // bytes of libraries
   if (!crt.empty() && !libc.empty() && !gcc.empty()) {
-    std::vector<std::string> args = {"ld.lld", "-static", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack",
-                                     "-z", "now", "--strip-debug", "-o", temporary.str().str(), crt + "/crt1.o",
-                                     crt + "/crti.o", gcc + "/crtbeginT.o"};
+    std::vector<std::string> args = {"ld.lld", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
+                                     "--strip-debug", "-o", temporary.str().str()};
+    auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
+    if (severalWorkers)
+      add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-u", kJoinPeers});
+    else
+      add({"-static"});
+    add({crt + "/crt1.o", crt + "/crti.o", gcc + (severalWorkers ? "/crtbegin.o" : "/crtbeginT.o")});
     args.insert(args.end(), objects.begin(), objects.end());
-    for (const char *last : {"--start-group", "-lgcc", "-lgcc_eh", "-lc", "--end-group"})
-      args.push_back(last);
-    args.insert(args.end() - 5, {runtimeArchive, "-L" + gcc, "-L" + libc});
+    add({runtimeArchive, "-L" + gcc, "-L" + libc});
+    if (severalWorkers)
+      add({"-lgcc", "-lc", "-lgcc"});
+    else
+      add({"--start-group", "-lgcc", "-lgcc_eh", "-lc", "--end-group"});
+    if (severalWorkers)
+      shared = kLibraryBytes;
     args.push_back(gcc + "/crtend.o");
     args.push_back(crt + "/crtn.o");
     std::vector<const char *> argv;
@@ -68,8 +83,10 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     for (const std::string &object : objects)
       args.push_back(object);
     args.push_back(runtimeArchive);
+    if (severalWorkers)
+      args.insert(args.end(), {"-u", kJoinPeers, "-ldl"});
     args.push_back("-lpthread");
-    shared = 2 << 20; // the C library
+    shared = kLibraryBytes;
     status = sys::ExecuteAndWait(*cc, args, std::nullopt, {}, 0, 0, &message);
   } else {
     return "no C start files (crt1.o, libc.a, libgcc.a) and no `cc` found; install libc6-dev and gcc";

@@ -59,6 +59,40 @@ def recurrent():
     verdicts.expect("The " in written and len(written) > 60, "lstm: writes %r" % written)
 
 
+# The small ones, shortened: flags, commands that make data, what the last line of the log says, words of a metric.
+SMALLER = {
+    "houses": (["--set", "steps=900"], "data-houses", "valid.error", 10),
+    "vae": (["--set", "steps=150"], "digits", "valid.loss", 215),
+    "masked": (["-D", "D=32", "--set", "steps=60"], "text", "valid.loss", 4.5),
+    "mixer": (["-D", "D=16", "--set", "steps=60"], "digits", "valid.acc", -0.5),
+    "gru": (["-D", "H=32", "--set", "steps=100"], "digits", "valid.acc", -0.6),
+    "siamese": (["--set", "steps=300"], "digits", "valid.acc", -0.75),
+    "word2vec": (["--set", "steps=500"], "data-words", "loss", 2),
+}
+
+
+def small():
+    call = lambda script, *arguments: programs.call([PYTHON, ROOT / "examples" / script, *arguments])
+    call("houses/houses.py", programs.FOLDER / "data-houses")
+    call("siamese/pairs.py", programs.FOLDER / "digits")
+    call("word2vec/words.py", programs.FOLDER / "data-words")
+    for name, (flags, data, metric, limit) in SMALLER.items():
+        exe = programs.compiled(ROOT / "examples" / name / (name + ".cinch"), name, *flags)
+        out = programs.FOLDER / ("out-" + name)
+        programs.call([exe, "--data", programs.FOLDER / data, "--out", out, "--quiet", "--log", "jsonl"])
+        rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+        last = [row[metric] for row in rows if metric in row]
+        if not last and metric.startswith("valid."):
+            said = programs.call([exe, "eval", "--on", "valid", "--data", programs.FOLDER / data, "--out", out, "--quiet"]).stdout
+            last = [json.loads(said.splitlines()[-1])[metric[6:]]]
+        verdicts.expect(last[-1] < limit if limit > 0 else last[-1] > -limit, "%s: %s is %s" % (name, metric, last[-1]))
+    new = programs.FOLDER / "data-houses" / "new.csv"
+    said = programs.call([programs.FOLDER / "houses", "predict", "--on", "valid", "--data-file", new, "--out", programs.FOLDER / "out-houses"]).stdout
+    verdicts.expect("predict/new/price.npy: 5 examples" in said, said)
+    said = call("word2vec/nearest.py", programs.FOLDER / "out-word2vec/final.safetensors", programs.FOLDER / "data-words/words.txt", "software").stdout
+    verdicts.expect(said.startswith("software: ") and len(said.split()) == 6, said)
+
+
 def further(script, program, data, *arguments):
     """A test of this folder on an example; its tally is added to ours."""
     done = subprocess.run([PYTHON, programs.HERE / script, "--program", ROOT / program, "--data", data, *arguments],
@@ -74,6 +108,7 @@ def further(script, program, data, *arguments):
 def main():
     pictures, letters = digits(), text()
     recurrent()
+    small()
     if "--long" in sys.argv:
         for program, data, flags in (("examples/mlp/mlp.cinch", pictures, []), ("examples/gpt/gpt.cinch", letters, SMALL)):
             further("bits.py", program, data, "--pairs", "--flags", " ".join(flags))

@@ -1,6 +1,7 @@
 """cases.py: counting, folders, and running a program under a time limit."""
 
 import os
+import socket
 import subprocess
 import time
 import traceback
@@ -79,6 +80,37 @@ class Cases:
             **more
         )
         return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+    def together(self, programs_, *arguments, env=None, kill=None, limit=60):
+        """Runs one process a worker over TCP: a list of (exit code, output, errors). `programs_`: one a worker. kill: (worker,
+        seconds, signal)."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        world = len(programs_)
+        processes = []
+        for rank, program in enumerate(programs_):
+            own = dict(env or os.environ, RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            if isinstance(program, tuple):
+                program, changes = program
+                own.update(changes)
+            processes.append(
+                subprocess.Popen([program, *map(str, arguments)], cwd=self.folder, env=own, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            )
+        if kill:
+            time.sleep(kill[1])
+            processes[kill[0]].send_signal(kill[2])
+        results, until = [], time.time() + limit
+        for process in processes:
+            try:
+                out, err = process.communicate(timeout=max(0.1, until - time.time()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                err += b" (it hung)"
+            results.append((process.returncode, out.decode(errors="replace"), err.decode(errors="replace")))
+        return results
 
     def refused(self, code, parts, program, *arguments, **more):
         """The program must end with `code` and a message with all `parts`."""

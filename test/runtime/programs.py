@@ -51,6 +51,7 @@ def build(folder, archive, source, meta, defines, name="program"):
             ROOT,
             os.path.join(HERE, source),
             archive,
+            *(["-Wl,-u,cinch_join_peers"] if "workers" in meta else []),  # as the compiler links it
             "-lpthread",
             "-o",
             path,

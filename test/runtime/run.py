@@ -13,6 +13,7 @@ import tests_run
 import tests_state
 import tests_system
 import tests_workers
+import tests_workers_tcp
 from cases import Cases
 from programs import ROOT
 
@@ -24,7 +25,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="cinch-runtime-")
     cases = Cases(folder, archive)
     try:
-        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers):
+        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers, tests_workers_tcp):
             for name, test in list(vars(module).items()):
                 if name.startswith("test_") and (not only or any(o in name for o in only)):
                     cases.run(name, test)

@@ -18,7 +18,7 @@ using namespace cinch::kernels;
 
 enum class Layout { Separate, Stacked, Interleaved };
 
-struct Case {
+struct AttendCase {
   std::string name;
   std::vector<int64_t> lead;
   int64_t A, G, T, S, K, E;
@@ -54,11 +54,11 @@ static View contiguous(int buffer, Elem elem, const std::vector<int64_t> &sizes)
 }
 
 struct Problem {
-  const Case &c;
+  const AttendCase &c;
   AttendGradSpec grad;
   std::vector<int64_t> bytes;
 
-  Problem(const Case &c, Elem elem) : c(c), bytes(Buffers) {
+  Problem(const AttendCase &c, Elem elem) : c(c), bytes(Buffers) {
     AttendSpec &f = grad.forward;
     int64_t size = elem == Elem::F64 ? 8 : 4, leads = product(c.lead);
     f.elem = elem;
@@ -149,7 +149,7 @@ struct Draws {
 
 // Which probabilities are kept, by [lead.., head, query, key].
 static std::vector<bool> keptShares(const Problem &p) {
-  const Case &c = p.c;
+  const AttendCase &c = p.c;
   std::vector<bool> kept;
   if (c.dropout == 0)
     return kept;
@@ -192,7 +192,7 @@ template <class T> struct Reference {
   }
 
   void run(const unsigned char *keys, const std::vector<bool> &kept) {
-    const Case &c = p.c;
+    const AttendCase &c = p.c;
     int64_t leads = product(c.lead);
     auto size = [&](const View &view) { return size_t(p.bytes[view.buffer] / sizeof(T)); };
     out.assign(size(f.o), 0);
@@ -214,7 +214,7 @@ template <class T> struct Reference {
 
   void row(const std::vector<int64_t> &lead, int64_t l, int64_t a, int64_t t, const unsigned char *keys,
            const std::vector<bool> &kept) {
-    const Case &c = p.c;
+    const AttendCase &c = p.c;
     int64_t g = a * c.G / c.A;
     std::vector<double> score(c.S), share(c.S), slope(c.S);
     double top = -INFINITY, sum = 0, delta = 0;
@@ -284,8 +284,8 @@ template <class T> struct Run {
   }
 };
 
-static int64_t lastForward(const Case &c) { return c.bias ? Bias : c.keys ? Keys : Lse; }
-static int64_t lastBackward(const Case &c) { return c.bias ? DBias : DV; }
+static int64_t lastForward(const AttendCase &c) { return c.bias ? Bias : c.keys ? Keys : Lse; }
+static int64_t lastBackward(const AttendCase &c) { return c.bias ? DBias : DV; }
 
 template <class T> static double worst(const T *got, const std::vector<double> &expected) {
   double scale = 1e-30, error = 0;
@@ -301,7 +301,7 @@ template <class T> static double worst(const T *got, const std::vector<double> &
   return error;
 }
 
-template <class T> static void check(const Case &c) {
+template <class T> static void check(const AttendCase &c) {
   constexpr bool isDouble = sizeof(T) == 8;
   std::string label = c.name + (isDouble ? " f64" : " f32");
   Problem p(c, isDouble ? Elem::F64 : Elem::F32);
@@ -402,7 +402,7 @@ template <class T> static void check(const Case &c) {
 }
 
 int main() {
-  std::vector<Case> cases = {
+  std::vector<AttendCase> cases = {
       {"plain", {2}, 2, 2, 64, 64, 64, 64},
       {"ragged", {3}, 2, 2, 37, 53, 24, 24},
       {"long ragged", {}, 1, 1, 130, 201, 64, 64},
@@ -425,7 +425,7 @@ int main() {
       {"dropout, key as a word", {2}, 2, 2, 40, 77, 16, 16, true, false, false, 0.1, 0, Layout::Separate, true},
       {"dropout, no batch", {2}, 1, 1, 20, 130, 8, 8, true, false, false, 0.5, -1, Layout::Interleaved},
   };
-  for (const Case &c : cases) {
+  for (const AttendCase &c : cases) {
     check<float>(c);
     check<double>(c);
   }

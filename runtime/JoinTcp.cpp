@@ -1,0 +1,322 @@
+// JoinTcp.cpp: how processes find one another: all call worker 0 at MASTER_ADDR:MASTER_PORT, which checks that they belong
+// together and tells everybody where the others listen; then those call one another that have a channel in common.
+#include "runtime/Checksum.h"
+#include "runtime/LinksTcp.h"
+#include "runtime/Output.h"
+#include "runtime/Run.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+namespace {
+
+// Where a worker listens.
+struct Place {
+  char host[64];
+  int32_t port;
+};
+
+// What a process says of itself when it calls.
+struct Card {
+  char magic[8];
+  int32_t rank, world, port;
+  uint32_t description; // checksum of cinch_meta: two plans of one program cannot work together
+  uint64_t meeting;     // of worker 0, so that calls of another run are told apart
+  char program[64], hash[24], host[64];
+};
+// What worker 0 answers.
+struct Verdict {
+  int32_t accepted;
+  uint64_t meeting;
+  char words[512]; // why not
+};
+
+constexpr char kMagic[8] = {'c', 'i', 'n', 'c', 'h', 'w', 'k', '1'};
+double deadline, joinSeconds;
+
+Card ownCard() {
+  Card card = {};
+  memcpy(card.magic, kMagic, 8);
+  card.rank = int32_t(ownWorker);
+  card.world = int32_t(programWorkers());
+  card.description = crc32c(0, cinch_meta, strlen(cinch_meta));
+  snprintf(card.program, sizeof card.program, "%.63s", run.meta.program);
+  snprintf(card.hash, sizeof card.hash, "%.23s", run.meta.hash);
+  if (gethostname(card.host, sizeof card.host - 1) != 0)
+    snprintf(card.host, sizeof card.host, "?");
+  return card;
+}
+
+// Whole transfers until the deadline.
+bool transfer(int fd, void *data, size_t size, bool writes) {
+  char *at = static_cast<char *>(data);
+  while (size) {
+    pollfd polled = {fd, short(writes ? POLLOUT : POLLIN), 0};
+    double left = deadline - monotonicSeconds();
+    if (left <= 0 || poll(&polled, 1, int(left * 1000) + 1) <= 0)
+      return false;
+    ssize_t n = writes ? send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, at, size, MSG_DONTWAIT);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+      continue;
+    if (n <= 0)
+      return false;
+    at += n;
+    size -= size_t(n);
+  }
+  return true;
+}
+
+// Listens on all addresses of this machine; port 0: any, which is `given`.
+int listenAt(int port, int &given) {
+  int error = 0;
+  const int families[] = {AF_INET6, AF_INET};
+  for (int family : families) {
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, zero = 0;
+    if (fd < 0)
+      continue;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero); // IPv4's calls come in, too
+    sockaddr_storage any = {};
+    any.ss_family = sa_family_t(family);
+    socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    in_port_t &bytes = family == AF_INET6 ? reinterpret_cast<sockaddr_in6 &>(any).sin6_port : reinterpret_cast<sockaddr_in &>(any).sin_port;
+    bytes = htons(uint16_t(port));
+    if (bind(fd, reinterpret_cast<sockaddr *>(&any), size) == 0 && listen(fd, 128) == 0 &&
+        getsockname(fd, reinterpret_cast<sockaddr *>(&any), &size) == 0) {
+      given = ntohs(bytes);
+      return fd;
+    }
+    error = errno;
+    close(fd);
+    if (error == EADDRINUSE)
+      break;
+  }
+  fail(kResources, "worker %lld cannot listen at port %d: %s", (long long)ownWorker, port, strerror(error));
+}
+
+void tune(int fd) {
+  int one = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+// A connection to one of the addresses; -1 when the deadline has come.
+int call(const char *host, const char *port, const char *&why) {
+  addrinfo wanted = {}, *found = nullptr;
+  wanted.ai_socktype = SOCK_STREAM;
+  why = "";
+  while (monotonicSeconds() < deadline) {
+    if (int error = getaddrinfo(host, port, &wanted, &found)) {
+      why = gai_strerror(error);
+      usleep(200000);
+      continue;
+    }
+    for (addrinfo *each = found; each; each = each->ai_next) {
+      int fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      if (fd >= 0 && connect(fd, each->ai_addr, each->ai_addrlen) == 0) {
+        freeaddrinfo(found);
+        tune(fd);
+        return fd;
+      }
+      why = strerror(errno);
+      if (fd >= 0)
+        close(fd);
+    }
+    freeaddrinfo(found);
+    usleep(50000);
+  }
+  return -1;
+}
+
+int accepted(int listener) {
+  pollfd polled = {listener, POLLIN, 0};
+  double left = deadline - monotonicSeconds();
+  if (left <= 0 || poll(&polled, 1, int(left * 1000) + 1) <= 0)
+    return -1;
+  int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd >= 0)
+    tune(fd);
+  return fd;
+}
+
+// The address at the other end of a connection, as a number.
+void addressOf(int fd, char (&text)[64]) {
+  sockaddr_storage other = {};
+  socklen_t size = sizeof other;
+  text[0] = 0;
+  if (getpeername(fd, reinterpret_cast<sockaddr *>(&other), &size) == 0)
+    getnameinfo(reinterpret_cast<sockaddr *>(&other), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+}
+
+// Why a caller does not belong to this run; empty: it does.
+void judge(const Card &own, const Card &card, Text &why) {
+  const char *here = own.host, *there = card.host;
+  if (strcmp(card.hash, own.hash) != 0)
+    why.add("worker %d at %s runs `%s` with hash %s, worker 0 at %s runs `%s` with hash %s: start the same program everywhere",
+            card.rank, there, card.program, card.hash, here, own.program, own.hash);
+  else if (card.description != own.description)
+    why.add("worker %d at %s and worker 0 at %s run `%s` compiled with different plans (%08x, %08x): start the same file everywhere",
+            card.rank, there, here, own.program, card.description, own.description);
+  else if (card.world != own.world)
+    why.add("worker %d at %s was started as one of %d, worker 0 at %s as one of %d", card.rank, there, card.world, here, own.world);
+  else if (card.rank < 1 || card.rank >= own.world)
+    why.add("a process at %s was started as worker %d of %d, but worker 0 at %s needs 1 to %d", there, card.rank, own.world, here,
+            own.world - 1);
+  else if (links[card.rank].fd >= 0)
+    why.add("two processes were started as worker %d: one calls from %s, another came to worker 0 at %s before", card.rank, there,
+            here);
+}
+
+void open(int64_t worker, int fd) {
+  links[worker].fd = fd;
+  links[worker].open = true;
+}
+
+[[noreturn]] void refuseAll(int caller, const char *why) {
+  Verdict verdict = {};
+  snprintf(verdict.words, sizeof verdict.words, "%s", why);
+  deadline = monotonicSeconds() + 1;
+  if (caller >= 0)
+    transfer(caller, &verdict, sizeof verdict, true);
+  for (int64_t i = 1; i < programWorkers(); ++i)
+    if (links[i].fd >= 0)
+      transfer(links[i].fd, &verdict, sizeof verdict, true);
+  usleep(100000); // for them to read it
+  fail(kUsage, "%s", why);
+}
+
+// Worker 0: everybody calls.
+void receiveAll(int port) {
+  const int64_t count = programWorkers();
+  Card own = ownCard();
+  Verdict verdict = {};
+  verdict.accepted = 1;
+  verdict.meeting = uint64_t(monotonicSeconds() * 1e9) * 0x9e3779b97f4a7c15u ^ uint64_t(getpid());
+  Place *places = allocateArray<Place>(count);
+  int given, listener = listenAt(port, given);
+  for (int64_t come = 1; come < count;) {
+    int fd = accepted(listener);
+    if (fd < 0) {
+      Text missing;
+      for (int64_t i = 1; i < count; ++i)
+        if (links[i].fd < 0)
+          missing.add("%s%lld", missing.size ? ", " : "", (long long)i);
+      Text why;
+      why.add("worker 0 at %s waited %.0f s at port %d: of %lld workers %s did not call", own.host, joinSeconds, given,
+              (long long)count, missing.data);
+      refuseAll(-1, why.data);
+    }
+    Card card;
+    double whole = deadline;
+    deadline = monotonicSeconds() + 2; // whoever calls is quick, or no worker
+    bool good = transfer(fd, &card, sizeof card, false) && memcmp(card.magic, kMagic, 8) == 0;
+    deadline = whole;
+    if (!good) {
+      close(fd);
+      continue;
+    }
+    card.program[63] = card.hash[23] = card.host[63] = 0;
+    Text why;
+    judge(own, card, why);
+    if (why.size)
+      refuseAll(fd, why.data);
+    links[card.rank].fd = fd;
+    addressOf(fd, places[card.rank].host);
+    places[card.rank].port = card.port;
+    ++come;
+  }
+  close(listener);
+  for (int64_t i = 1; i < count; ++i) {
+    if (!transfer(links[i].fd, &verdict, sizeof verdict, true) || !transfer(links[i].fd, places, size_t(count) * sizeof(Place), true))
+      lostWorker(i);
+    open(i, links[i].fd);
+  }
+}
+
+// Another: calls worker 0, then those below that it has a channel with, and is called by those above.
+void callOthers(const char *host, const char *port) {
+  const int64_t count = programWorkers();
+  Card own = ownCard();
+  int listener = listenAt(0, own.port);
+  const char *why;
+  int fd = call(host, port, why);
+  if (fd < 0)
+    fail(kResources, "worker %lld cannot reach worker 0 at %s:%s within %.0f s: %s", (long long)ownWorker, host, port, joinSeconds, why);
+  Verdict verdict;
+  Place *places = allocateArray<Place>(count);
+  if (!transfer(fd, &own, sizeof own, true) || !transfer(fd, &verdict, sizeof verdict, false))
+    fail(kResources, "worker 0 at %s:%s did not answer worker %lld", host, port, (long long)ownWorker);
+  verdict.words[sizeof verdict.words - 1] = 0;
+  if (!verdict.accepted)
+    fail(kUsage, "%s", verdict.words);
+  if (!transfer(fd, places, size_t(count) * sizeof(Place), false))
+    lostWorker(0);
+  open(0, fd);
+  own.meeting = verdict.meeting;
+  int64_t awaited = 0;
+  for (int64_t i = 1; i < count; ++i) {
+    if (i == ownWorker || !needsLink(i, ownWorker))
+      continue;
+    if (i > ownWorker) {
+      ++awaited;
+      continue;
+    }
+    char number[16];
+    snprintf(number, sizeof number, "%d", places[i].port);
+    int peer = call(places[i].host, number, why);
+    if (peer < 0 || !transfer(peer, &own, sizeof own, true))
+      fail(kResources, "worker %lld cannot reach worker %lld at %s:%s: %s", (long long)ownWorker, (long long)i, places[i].host, number, why);
+    open(i, peer);
+  }
+  while (awaited) {
+    int peer = accepted(listener);
+    Card card;
+    if (peer < 0)
+      fail(kResources, "worker %lld was not called by %lld of the workers above it", (long long)ownWorker, (long long)awaited);
+    if (!transfer(peer, &card, sizeof card, false) || card.meeting != own.meeting || card.rank <= ownWorker || card.rank >= count ||
+        links[card.rank].open) {
+      close(peer);
+      continue;
+    }
+    open(card.rank, peer);
+    --awaited;
+  }
+  close(listener);
+}
+
+} // namespace
+
+void joinByTcp() {
+  const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+  if (!host || !*host || !port || !*port)
+    fail(kUsage, "%s is not set: every process needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them",
+         host && *host ? "MASTER_PORT" : "MASTER_ADDR");
+  char *end;
+  long number = strtol(port, &end, 10);
+  if (*end || number < 1 || number > 65534)
+    fail(kUsage, "MASTER_PORT is `%s`, which is no port", port);
+  // torchrun's own agent listens at that port then.
+  const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent && strcmp(agent, "True") == 0)
+    ++number;
+  char given[16];
+  snprintf(given, sizeof given, "%ld", number);
+  joinSeconds = workerTimeout > 60 ? workerTimeout : 60;
+  deadline = monotonicSeconds() + joinSeconds;
+  if (ownWorker == 0)
+    receiveAll(int(number));
+  else
+    callOthers(host, given);
+  startTcpLinks();
+}
+
+} // namespace cinch::rt

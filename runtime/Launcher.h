@@ -1,0 +1,20 @@
+// Launcher.h: whether this process is one of several, and which, as whoever started it says.
+#ifndef CINCH_RUNTIME_LAUNCHER_H
+#define CINCH_RUNTIME_LAUNCHER_H
+#include <stdint.h>
+
+namespace cinch::rt {
+
+enum class Transport { Threads, Tcp, Mpi };
+
+struct Launcher {
+  Transport transport = Transport::Threads;
+  const char *who = nullptr;     // that says so: "torchrun (RANK, WORLD_SIZE)"; null: nobody
+  int64_t rank = 0, world = 1;
+  int64_t worldHere = 0;         // processes on this machine; 0: not said
+};
+// The first of torchrun's variables, Open MPI's, MPICH's, Slurm's that are set.
+Launcher findLauncher();
+
+} // namespace cinch::rt
+#endif

@@ -1,0 +1,161 @@
+"""tests_workers_tcp.py: programs of several workers, one process each, over TCP: the bits of one worker, and how a run ends."""
+
+import os
+import re
+import shutil
+import signal
+import time
+
+import programs
+from cases import content
+from tests_workers import final, slow
+
+
+def codes(results):
+    return [code for code, out, err in results]
+
+
+def test_tcp_same_bits(t):
+    data = t.digits()
+    t.call(t.stages(1), "--data", data, "--out", "one")
+    number = 0
+    for workers in (2, 3):
+        for one_f_one_b, boxes, microbatch in ((False, 1, 4), (True, 2, 2), (True, 1, 16)):
+            number += 1
+            program = t.stages(workers, one_f_one_b=one_f_one_b, boxes=boxes, microbatch=microbatch)
+            results = t.together([program] * workers, "--data", data, "--out", number, env=slow(100))
+            if not t.check(codes(results) == [0] * workers and final(t, str(number)) == final(t, "one"), "%d processes" % workers, repr(results)):
+                return
+            t.check(all(out == err == "" for code, out, err in results[1:]), "only worker 0 speaks", repr(results))
+            for folder in sorted(os.listdir(t.path(str(number), "run"))):
+                t.check(content(t.path(str(number), "run", folder)) == content(t.path("one", "run", folder)), "the same checkpoint " + folder)
+
+
+def test_tcp_large_messages(t):
+    data = t.digits()
+    wide = dict(width=1 << 18, microbatch=4, batch=8, steps=2, every=[])
+    t.call(t.stages(1, **wide), "--data", data, "--out", "one")
+    for workers in (2, 3):
+        for schedule in (False, True):
+            results = t.together([t.stages(workers, one_f_one_b=schedule, **wide)] * workers, "--data", data, "--out", workers)
+            t.check(codes(results) == [0] * workers and final(t, str(workers)) == final(t, "one"), "messages of 4 MiB", repr(results))
+
+
+def test_tcp_other_commands(t):
+    data = t.digits()
+    one, three = t.stages(1), t.stages(3)
+    t.call(one, "--data", data, "--out", "one")
+    shutil.copytree(t.path("one"), t.path("three"))
+    shutil.rmtree(t.path("three", "predict"), ignore_errors=True)
+    t.call(one, "predict", "--data", data, "--out", "one")
+    expected = t.call(one, "eval", "--data", data, "--out", "one", "--quiet")
+    results = t.together([three] * 3, "eval", "--data", data, "--out", "three", "--quiet")
+    t.check(codes(results) == [0] * 3 and results[0][1] == expected[1], "eval", repr((results, expected)))
+    results = t.together([three] * 3, "predict", "--data", data, "--out", "three")
+    t.check(codes(results) == [0] * 3, "predict", repr(results))
+    t.check(content(t.path("three", "predict", "valid", "logits.npy")) == content(t.path("one", "predict", "valid", "logits.npy")), "the same results")
+    results = t.together([three] * 3, "info")
+    t.check(codes(results) == [0] * 3 and results[1][1] == "" and "workers      3" in results[0][1], "info starts no transport", repr(results))
+
+
+def test_tcp_stop_and_resume(t):
+    data = t.digits()
+    t.call(t.stages(1), "--data", data, "--out", "one")
+    for workers in (2, 3):
+        folder = "s%d" % workers
+        program = t.stages(workers)
+        results = t.together([program] * workers, "--data", data, "--out", folder, env=slow(4000), kill=(0, 0.7, signal.SIGTERM))
+        t.check(codes(results) == [75] * workers and "go on with --resume" in results[0][1], "SIGTERM to worker 0 ends all with 75", repr(results))
+        results = t.together([program] * workers, "--data", data, "--out", folder, "--resume")
+        t.check(codes(results) == [0] * workers and final(t, folder) == final(t, "one"), "resumed", repr(results))
+    # Others leave the decision to worker 0.
+    results = t.together([t.stages(2)] * 2, "--data", data, "--out", "t", env=slow(1000), kill=(1, 0.4, signal.SIGTERM))
+    t.check(codes(results) == [0, 0] and final(t, "t") == final(t, "one"), "SIGTERM to another worker changes nothing", repr(results))
+
+
+def test_tcp_lost_worker(t):
+    data = t.digits()
+    t.call(t.stages(1), "--data", data, "--out", "one")
+    for victim, after, how in ((1, 0.5, signal.SIGKILL), (2, 0.8, signal.SIGKILL), (0, 0.6, signal.SIGKILL), (1, 0.5, signal.SIGSTOP)):
+        folder = "k%d%d" % (victim, how)
+        program = t.stages(3)
+        start = time.time()
+        results = t.together([program] * 3, "--data", data, "--out", folder, "--worker-timeout", 2, env=slow(5000), kill=(victim, after, how), limit=9)
+        seconds = time.time() - start
+        others = [results[i] for i in range(3) if i != victim]
+        t.check(codes(others) == [5, 5] and seconds < 10, "a lost worker ends the run with 5", "%.1f s %r" % (seconds, results))
+        t.check(re.search(r"worker %d \(stage %d\) lost in step \d+" % (victim, victim), others[0][2]), "it is named", repr(results))
+        results = t.together([t.stages(2)] * 2, "--data", data, "--out", folder, "--resume")
+        t.check(codes(results) == [0, 0] and final(t, folder) == final(t, "one"), "resumed on another grid", repr(results))
+
+
+def test_tcp_gate(t):
+    data = t.digits()
+    for plant in ("{2, 4}", "{0, 12, 1, 8, 2, 8}"):
+        defines = dict(PLANT_STEP=7, PLANTS=plant)
+        expected = t.call(t.stages(1, defines=defines), "--data", data, "--out", "a")[2]
+        for workers in (2, 3):
+            program = t.stages(workers, one_f_one_b=True, defines=defines)
+            results = t.together([program] * workers, "--data", data, "--out", "a", env=slow(200))
+            t.check(codes(results) == [4] * workers and results[0][2] == expected, "exit 4 everywhere, the same op", repr((results, expected)))
+
+
+def test_tcp_wrong_start(t):
+    data = t.digits()
+    two, three = t.stages(2), t.stages(3)
+    arguments = ("--data", data, "--out", "w")
+
+    def refused(results, who, parts, what):
+        t.check(all(results[i][0] == 2 and all(part in results[i][2] for part in parts) for i in who), what, repr(results))
+
+    refused(t.together([two] * 3, *arguments), (0, 1, 2), ["the program has 2 workers", "started 3 processes"], "too many processes")
+    refused(t.together([three] * 2, *arguments), (0, 1), ["the program has 3 workers", "started 2 processes"], "too few processes")
+    twice = [three, (three, dict(RANK="1")), (three, dict(RANK="1"))]
+    refused(t.together(twice, *arguments), (0, 1, 2), ["two processes were started as worker 1"], "a number twice")
+    other = t.stages(2, hash="00000000deadbee0")
+    refused(t.together([two, other], *arguments), (0, 1), ["00000000deadbeef", "00000000deadbee0", "worker 1", "worker 0"], "another program")
+    plan = t.stages(2, boxes=2)
+    refused(t.together([two, plan], *arguments), (0, 1), ["different plans", "worker 1", "worker 0"], "another plan")
+    t.refused(2, ["MASTER_ADDR"], two, *arguments, env=dict(os.environ, RANK="0", WORLD_SIZE="2"))
+    t.refused(2, ["--transport tcp", "RANK"], two, "--transport", "tcp")
+    t.refused(2, ["did you mean `threads`"], two, "--transport", "thread")
+    t.refused(2, ["one worker"], t.stages(1), "--transport", "tcp")
+    code, out, err = t.call(two, *arguments, "--transport", "threads", env=dict(os.environ, RANK="0", WORLD_SIZE="2"))
+    t.check(code == 0, "threads in spite of the variables", out + err)
+
+
+def test_tcp_data(t):
+    """A worker's files are its own; what differs, or is missing, ends all with 3."""
+    data = t.digits()
+    os.makedirs(t.path("other"))
+    for name in ("train-labels", "valid-labels", "train-images", "valid-images"):
+        shutil.copy(t.path(name), t.path("other", name))
+    two = t.stages(2)
+    t.call(two, "--data", data, "--out", "one")
+
+    def run(out):
+        here = os.path.join(t.folder, "start")
+        programs.write(here, b"#!/bin/sh\n[ $RANK = 0 ] && exec %s --data . --out %s\nexec %s --data other --out %s\n" % (two.encode(), out, two.encode(), out))
+        os.chmod(here, 0o755)
+        return t.together([here, here])
+
+    os.remove(t.path("other", "train-images"))  # worker 1 reads labels only
+    results = run(b"a")
+    t.check(codes(results) == [0, 0] and final(t, "a") == final(t, "one"), "each worker reads its own fields", repr(results))
+    labels = bytearray(content(t.path("other", "train-labels")))
+    programs.write(t.path("other", "train-labels"), labels[:4] + (149).to_bytes(4, "big") + labels[8:-1])
+    results = run(b"b")
+    t.check(codes(results) == [3, 3] and "150 examples" in results[0][2] and "149" in results[0][2], "numbers of examples differ", repr(results))
+    os.remove(t.path("other", "train-labels"))
+    results = run(b"c")
+    t.check(codes(results) == [3, 3] and "train-labels" in results[1][2], "a file is missing", repr(results))
+
+
+def test_tcp_memory(t):
+    """Each process holds its own part only."""
+    data = t.digits()
+    program = t.stages(2, padding=24 << 20)
+    results = t.together([program] * 2, "--data", data, "--out", "m", "--steps", 3, "--threads", 1)
+    peaks = [int(peak) for peak in re.findall(r"peak memory (\d+)", results[0][1])]
+    t.check(codes(results) == [0, 0] and len(peaks) == 2, "the peak of each process is said", repr(results))
+    t.check(all((24 << 20) <= peak < (27 << 20) for peak in peaks), "each holds its own part of the arena", repr(peaks))
