@@ -242,6 +242,28 @@ void copyArgumentsHandedOut(func::FuncOp function) {
       operand.set(nn::StopGradientOp::create(builder, operand.get().getLoc(), operand.get().getType(), operand.get()));
 }
 
+// Of a loop that stands in several sweeps each copy stacks only what its own sweep reads.
+nn::ScanOp dropUnread(nn::ScanOp scan) {
+  scan = nn::separateYields(scan);
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(scan.block().without_terminator())))
+    if (op.use_empty())
+      op.erase();
+    else if (auto inner = dyn_cast<nn::ScanOp>(op))
+      dropUnread(inner);
+  return scan;
+}
+
+void dropUnread(analysis::Sweeps &sweeps) {
+  SmallVector<std::pair<nn::ScanOp, int>> loops;
+  for (auto [op, part] : sweeps.part)
+    if (auto scan = dyn_cast<nn::ScanOp>(op))
+      loops.push_back({scan, part});
+  for (auto [scan, part] : loops)
+    sweeps.part.erase(scan);
+  for (auto [scan, part] : loops)
+    sweeps.part[dropUnread(scan)] = part;
+}
+
 struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
@@ -251,6 +273,7 @@ struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
     for (nn::ScanOp scan : loops)
       nn::separateYields(scan);
     analysis::Sweeps sweeps = analysis::separateSweeps(function);
+    dropUnread(sweeps);
     analysis::Formation formation(function, std::move(sweeps));
     if (failed(formation.form()) || failed(Writer(function, formation).write()))
       signalPassFailure();
