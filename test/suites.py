@@ -86,6 +86,7 @@ def quick_suites():
         python("runtime/run.py", name="runtime"),
         python("frontend/grammar_verdicts.py"),
         python("frontend/format.py"),
+        python("frontend/lsp.py"),
     ]
     suites += [Suite("unit/" + path.stem, [BUILD / "bin" / path.stem]) for path in sorted((ROOT / "test/unit").glob("*.cpp"))]
     return suites + lit_suites()
