@@ -194,6 +194,7 @@ void readEvery(JsonReader &json, Every &every) {
     object.read("csv", every.csv);
     object.read("jsonl", every.jsonl);
     object.read("tensorboard", every.tensorboard);
+    object.read("html", every.html);
     if (object.is("kind") && json.readString())
       every.kind = strcmp(json.text, "eval") == 0         ? Every::Eval
                    : strcmp(json.text, "checkpoint") == 0 ? Every::Checkpoint

@@ -103,7 +103,7 @@ struct Every {
   int dataset = -1;
   int64_t batches = 0, keep = 0, patience = 0; // patience 0: it stops nothing
   const char *dir = "", *best = "";
-  bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false;
+  bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false, html = false;
 };
 
 struct EntryField {

@@ -137,7 +137,7 @@ struct Every {               // `every N ..` or `every epoch ..`
   int64_t keep = 0;          // 0: all
   std::string best;          // metric name or "loss"; "" none
   bool bestIsMax = false;
-  bool csv = false, jsonl = false, tensorboard = false; // Log
+  bool csv = false, jsonl = false, tensorboard = false, html = false; // Log
 };
 
 struct Train {

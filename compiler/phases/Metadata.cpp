@@ -117,6 +117,7 @@ static void trainSettings(OStream &out, const Train &train) {
     out.attribute("csv", item.csv);
     out.attribute("jsonl", item.jsonl);
     out.attribute("tensorboard", item.tensorboard);
+    out.attribute("html", item.html);
   });
 }
 
