@@ -1,6 +1,6 @@
 // JoinTcp.cpp: how processes find one another: all call worker 0 at MASTER_ADDR:MASTER_PORT, which checks that they belong
 // together and tells everybody where the others listen; then those call one another that have a channel in common.
-#include "runtime/Checksum.h"
+#include "runtime/Join.h"
 #include "runtime/LinksTcp.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -26,36 +26,7 @@ struct Place {
   int32_t port;
 };
 
-// What a process says of itself when it calls.
-struct Card {
-  char magic[8];
-  int32_t rank, world, port;
-  uint32_t description; // checksum of cinch_meta: two plans of one program cannot work together
-  uint64_t meeting;     // of worker 0, so that calls of another run are told apart
-  char program[64], hash[24], host[64];
-};
-// What worker 0 answers.
-struct Verdict {
-  int32_t accepted;
-  uint64_t meeting;
-  char words[512]; // why not
-};
-
-constexpr char kMagic[8] = {'c', 'i', 'n', 'c', 'h', 'w', 'k', '1'};
 double deadline, joinSeconds;
-
-Card ownCard() {
-  Card card = {};
-  memcpy(card.magic, kMagic, 8);
-  card.rank = int32_t(ownWorker);
-  card.world = int32_t(programWorkers());
-  card.description = crc32c(0, cinch_meta, strlen(cinch_meta));
-  snprintf(card.program, sizeof card.program, "%.63s", run.meta.program);
-  snprintf(card.hash, sizeof card.hash, "%.23s", run.meta.hash);
-  if (gethostname(card.host, sizeof card.host - 1) != 0)
-    snprintf(card.host, sizeof card.host, "?");
-  return card;
-}
 
 // Whole transfers until the deadline.
 bool transfer(int fd, void *data, size_t size, bool writes) {
@@ -157,25 +128,6 @@ void addressOf(int fd, char (&text)[64]) {
     getnameinfo(reinterpret_cast<sockaddr *>(&other), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
 }
 
-// Why a caller does not belong to this run; empty: it does.
-void judge(const Card &own, const Card &card, Text &why) {
-  const char *here = own.host, *there = card.host;
-  if (strcmp(card.hash, own.hash) != 0)
-    why.add("worker %d at %s runs `%s` with hash %s, worker 0 at %s runs `%s` with hash %s: start the same program everywhere",
-            card.rank, there, card.program, card.hash, here, own.program, own.hash);
-  else if (card.description != own.description)
-    why.add("worker %d at %s and worker 0 at %s run `%s` compiled with different plans (%08x, %08x): start the same file everywhere",
-            card.rank, there, here, own.program, card.description, own.description);
-  else if (card.world != own.world)
-    why.add("worker %d at %s was started as one of %d, worker 0 at %s as one of %d", card.rank, there, card.world, here, own.world);
-  else if (card.rank < 1 || card.rank >= own.world)
-    why.add("a process at %s was started as worker %d of %d, but worker 0 at %s needs 1 to %d", there, card.rank, own.world, here,
-            own.world - 1);
-  else if (links[card.rank].fd >= 0)
-    why.add("two processes were started as worker %d: one calls from %s, another came to worker 0 at %s before", card.rank, there,
-            here);
-}
-
 void open(int64_t worker, int fd) {
   links[worker].fd = fd;
   links[worker].open = true;
@@ -218,15 +170,14 @@ void receiveAll(int port) {
     Card card;
     double whole = deadline;
     deadline = monotonicSeconds() + 2; // whoever calls is quick, or no worker
-    bool good = transfer(fd, &card, sizeof card, false) && memcmp(card.magic, kMagic, 8) == 0;
+    bool good = transfer(fd, &card, sizeof card, false) && isCard(card);
     deadline = whole;
     if (!good) {
       close(fd);
       continue;
     }
-    card.program[63] = card.hash[23] = card.host[63] = 0;
     Text why;
-    judge(own, card, why);
+    judge(own, card, links[card.rank < 0 || card.rank >= own.world ? 0 : card.rank].fd >= 0, why);
     if (why.size)
       refuseAll(fd, why.data);
     links[card.rank].fd = fd;

@@ -77,6 +77,7 @@ extern double workerTimeout;
 // What a transport does. `post` puts a frame into the link's ring, or writes it at once; the link's mutex is held.
 struct Wire {
   void (*post)(Link &, const OutFrame &);
+  void (*arenaReady)(); // mailboxes are there from now on; null: it does not matter
   void (*farewell)(const FrameHead &, const char *words); // says the last words to all; others will not be heard any more
 };
 extern const Wire *wire;

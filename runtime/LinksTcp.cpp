@@ -190,7 +190,7 @@ void *begin(void *) {
   return move(nullptr);
 }
 
-const Wire tcp = {post, farewell};
+const Wire tcp = {post, nullptr, farewell};
 
 } // namespace
 

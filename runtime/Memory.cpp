@@ -76,7 +76,7 @@ char *makeArena(int64_t bytes, bool touch) {
   return arena;
 }
 
-int64_t peakMemory() {
+static int64_t statusBytes(const char *key) {
   char status[4096];
   int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd < 0)
@@ -86,8 +86,11 @@ int64_t peakMemory() {
   if (n <= 0)
     return 0;
   status[n] = 0;
-  const char *line = strstr(status, "VmHWM:");
-  return line ? strtoll(line + 6, nullptr, 10) * 1024 : 0;
+  const char *line = strstr(status, key);
+  return line ? strtoll(line + strlen(key), nullptr, 10) * 1024 : 0;
 }
+
+int64_t peakMemory() { return statusBytes("VmHWM:"); }
+int64_t residentMemory() { return statusBytes("VmRSS:"); }
 
 } // namespace cinch::rt

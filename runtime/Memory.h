@@ -41,6 +41,7 @@ char *makeArena(int64_t bytes, bool touch);
 
 // The peak of the resident set (VmHWM) in bytes, 0 if the kernel does not tell. `ru_maxrss` would inherit the parent's.
 int64_t peakMemory();
+int64_t residentMemory(); // now (VmRSS)
 
 } // namespace cinch::rt
 #endif

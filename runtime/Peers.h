@@ -23,7 +23,7 @@ struct Peers {
   void (*store)(const TensorList &, int64_t number, int64_t first, int64_t count, const char *values, int64_t bytes);
   int64_t (*firstBadParameter)();
   void (*fetchReplays)();
-  int64_t (*peakMemory)(int64_t worker);
+  int64_t (*peakMemory)(int64_t worker, int64_t &transportBytes);
   void (*stop)(); // in the middle of a step: they wait for what comes next
   // Of every worker.
   void (*send)(Worker &, int32_t channel, int64_t offset);

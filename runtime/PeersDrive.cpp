@@ -128,6 +128,8 @@ void tellNormals() {
 }
 
 void prepareEverywhere(bool touch) {
+  if (wire->arenaReady)
+    wire->arenaReady();
   Request request;
   request.kind = Request::Prepare;
   request.touch = touch;
@@ -251,11 +253,14 @@ void fetchReplays() {
   });
 }
 
-int64_t peakElsewhere(int64_t worker) {
+int64_t peakElsewhere(int64_t worker, int64_t &transportBytes) {
   Request request;
   request.kind = Request::Peak;
   ask(links[worker], request);
-  return answerOf(links[worker]);
+  Answer answer;
+  receiveControl(links[worker], &answer, sizeof answer, 0);
+  transportBytes = answer.more;
+  return answer.number;
 }
 
 void stopEverywhere() {

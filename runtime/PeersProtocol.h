@@ -21,7 +21,7 @@ struct Request {
 };
 constexpr int64_t kStopped = 2; // answer to Stop
 struct Answer {
-  int64_t number = 0;
+  int64_t number = 0, more = 0;
 };
 static_assert(sizeof(Request) <= size_t(kControlBytes), "a request is one control frame");
 

@@ -15,9 +15,10 @@ namespace cinch::rt {
 static char *piece; // bulk from worker 0
 static int64_t pieceBytes;
 
-static void answer(int64_t number) {
+static void answer(int64_t number, int64_t more = 0) {
   Answer answer;
   answer.number = number;
+  answer.more = more;
   sendControl(links[0], &answer, sizeof answer);
 }
 
@@ -51,6 +52,8 @@ static void prepare(const Request &request) {
   startWorkers(ownWorker, run.options.threads, request.touch);
   prepareChannels();
   prepareCheckpoints(); // the list of tensors
+  if (wire->arenaReady)
+    wire->arenaReady();
   answer(0);
 }
 
@@ -130,7 +133,7 @@ void serve() {
       unpackNormals(reinterpret_cast<const double *>(piece), false);
       answer(0);
       break;
-    case Request::Peak: answer(peakMemory()); break;
+    case Request::Peak: answer(peakMemory(), run.transportBytes); break;
     case Request::Stop: answer(kStopped); break;
     }
   }
@@ -236,10 +239,13 @@ void cinch_join_peers() {
   prepareLinks();
   if (ownWorker != 0)
     speakAs(ownWorker);
+  int64_t before = residentMemory();
   if (options.transport == Transport::Mpi)
     joinByMpi();
   else
     joinByTcp();
+  if (options.transport == Transport::Mpi)
+    run.transportBytes = residentMemory() - before;
   if (ownWorker == 0) {
     peers = &driving;
     return;

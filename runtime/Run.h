@@ -23,6 +23,7 @@ struct Run {
   Meta meta;
   Options options;
   int64_t number = 0; // of this process's worker, if every worker has a process
+  int64_t transportBytes = 0; // that an MPI library took
   Dataset *datasets = nullptr;
 
   // What cinch_fill reads from.

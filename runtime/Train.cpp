@@ -234,7 +234,7 @@ void sayStart() {
 }
 
 // The budget is a worker's: a process of all workers may hold that of each.
-void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt) {
+void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt, int64_t transportBytes) {
   const Meta &meta = run.meta;
   char human[40], budget[40];
   const int64_t allowed = meta.budget * workersInIt;
@@ -243,17 +243,20 @@ void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt
            (long long)arena, (long long)(meta.allowance * workersInIt));
   if (allowed)
     line.add(", budget %lld (%s)", (long long)allowed, humanBytes(budget, allowed));
+  if (transportBytes)
+    line.add(", beside it %lld of the MPI library", (long long)transportBytes);
   say("%s", line.data);
-  if (allowed && peak > allowed)
+  if (allowed && peak - transportBytes > allowed)
     warn("the peak of memory was above the budget");
 }
 
 void sayEnd() {
-  sayPeak("", peakMemory(), peers ? workers[0].bytes : run.meta.arenaBytes, peers ? 1 : programWorkers());
+  sayPeak("", peakMemory(), peers ? workers[0].bytes : run.meta.arenaBytes, peers ? 1 : programWorkers(), run.transportBytes);
   for (int64_t i = 1; peers && i < programWorkers(); ++i) {
     Text whose;
     whose.add("worker %lld: ", (long long)i);
-    sayPeak(whose.data, peers->peakMemory(i), run.meta.workers[i].bytes, 1);
+    int64_t transportBytes = 0, peak = peers->peakMemory(i, transportBytes);
+    sayPeak(whose.data, peak, run.meta.workers[i].bytes, 1, transportBytes);
   }
 }
 

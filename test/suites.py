@@ -83,7 +83,8 @@ def quick_suites():
         python("execute/calibrate.py"),
         python("execute/solve_stages.py"),
         python("execute/solve_cluster.py"),
-        python("runtime/run.py", name="runtime"),
+        python("runtime/run.py", "--except=test_workers", "--except=test_tcp", "--except=test_mpi", name="runtime"),
+        python("runtime/run.py", "--only=test_workers", "--only=test_tcp", "--only=test_mpi", name="runtime/workers"),
         python("frontend/grammar_verdicts.py"),
         python("frontend/format.py"),
     ]

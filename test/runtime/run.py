@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py ARCHIVE [--only NAME]: tests of the runtime with hand-written programs. Prints `N passed, N failed`."""
+"""run.py [ARCHIVE] [--only=NAME].. [--except=NAME]..: tests of the runtime with hand-written programs. Prints `N passed, N failed`."""
 
 import os
 import shutil
@@ -13,21 +13,23 @@ import tests_run
 import tests_state
 import tests_system
 import tests_workers
+import tests_workers_mpi
 import tests_workers_tcp
 from cases import Cases
 from programs import ROOT
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if not a.startswith("--only")]
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    left_out = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--except=")]
     only = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--only=")]
     archive = arguments[0] if arguments else os.path.join(ROOT, "build", "lib", "libcinchrt.a")
     folder = tempfile.mkdtemp(prefix="cinch-runtime-")
     cases = Cases(folder, archive)
     try:
-        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers, tests_workers_tcp):
+        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers, tests_workers_tcp, tests_workers_mpi):
             for name, test in list(vars(module).items()):
-                if name.startswith("test_") and (not only or any(o in name for o in only)):
+                if name.startswith("test_") and (not only or any(o in name for o in only)) and not any(o in name for o in left_out):
                     cases.run(name, test)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

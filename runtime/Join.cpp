@@ -1,0 +1,50 @@
+// Join.cpp: see Join.h.
+#include "runtime/Join.h"
+#include "runtime/Checksum.h"
+#include "runtime/Links.h"
+#include "runtime/Run.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+static constexpr char kMagic[8] = {'c', 'i', 'n', 'c', 'h', 'w', 'k', '1'};
+
+Card ownCard() {
+  Card card = {};
+  memcpy(card.magic, kMagic, 8);
+  card.rank = int32_t(ownWorker);
+  card.world = int32_t(programWorkers());
+  card.description = crc32c(0, cinch_meta, strlen(cinch_meta));
+  snprintf(card.program, sizeof card.program, "%.63s", run.meta.program);
+  snprintf(card.hash, sizeof card.hash, "%.23s", run.meta.hash);
+  if (gethostname(card.host, sizeof card.host - 1) != 0)
+    snprintf(card.host, sizeof card.host, "?");
+  return card;
+}
+
+bool isCard(Card &card) {
+  card.program[sizeof card.program - 1] = card.hash[sizeof card.hash - 1] = card.host[sizeof card.host - 1] = 0;
+  return memcmp(card.magic, kMagic, 8) == 0;
+}
+
+void judge(const Card &own, const Card &card, bool before, Text &why) {
+  const char *here = own.host, *there = card.host;
+  if (strcmp(card.hash, own.hash) != 0)
+    why.add("worker %d at %s runs `%s` with hash %s, worker 0 at %s runs `%s` with hash %s: start the same program everywhere",
+            card.rank, there, card.program, card.hash, here, own.program, own.hash);
+  else if (card.description != own.description)
+    why.add("worker %d at %s and worker 0 at %s run `%s` compiled with different plans (%08x, %08x): start the same file everywhere",
+            card.rank, there, here, own.program, card.description, own.description);
+  else if (card.world != own.world)
+    why.add("worker %d at %s was started as one of %d, worker 0 at %s as one of %d", card.rank, there, card.world, here, own.world);
+  else if (card.rank < 1 || card.rank >= own.world)
+    why.add("a process at %s was started as worker %d of %d, but worker 0 at %s needs 1 to %d", there, card.rank, own.world, here,
+            own.world - 1);
+  else if (before)
+    why.add("two processes were started as worker %d: one calls from %s, another came to worker 0 at %s before", card.rank, there,
+            here);
+}
+
+} // namespace cinch::rt
