@@ -120,6 +120,7 @@ struct EntryValue { // a metric of `eval`, a result of `predict`
 struct Entry {
   const char *name = "";
   int64_t microbatch = 1, count = 0, valid = -1;
+  List<int64_t> valids; // one a worker that asks which rows count; empty: `valid` is the only one
   List<EntryField> fields;
   List<EntryValue> scalars, results;
 };

@@ -3,7 +3,7 @@
 #define CINCH_COMPILER_TOOLS_OPTIONS_H
 
 #include "compiler/frontend/Check.h"
-#include "compiler/phases/Phase.h"
+#include "compiler/transforms/Phase.h"
 
 #include <optional>
 #include <string>
