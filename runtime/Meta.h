@@ -59,7 +59,7 @@ struct FieldSpec {
 struct DatasetSpec {
   const char *name = "";
   const char *folder = nullptr; // where its files are; null: --data
-  const char *source = ""; // idx npy npz safetensors csv text tokens
+  const char *source = ""; // idx npy npz safetensors csv text tokens records
   const char *separator = ",";
   bool csvHeader = true, hasMissing = false;
   double missing = 0; // csv: what a cell without a number counts as

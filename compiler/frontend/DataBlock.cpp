@@ -8,7 +8,7 @@ namespace cinch {
 
 using namespace ast;
 
-static const std::vector<std::string> sourceNames = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+static const std::vector<std::string> sourceNames = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens", "records"};
 
 static std::vector<std::string> optionsOf(Dataset::Source source) {
   switch (source) {
@@ -18,6 +18,8 @@ static std::vector<std::string> optionsOf(Dataset::Source source) {
     return {"shuffle", "window", "stride"};
   case Dataset::Tokens:
     return {"shuffle", "window", "stride", "header"};
+  case Dataset::Records:
+    return {"shuffle", "header"};
   default:
     return {"shuffle"};
   }
@@ -139,7 +141,7 @@ void Elaborator::checkData(const DataItem &item) {
     } else if (name == "stride" && wholeOption(arg, 1, number)) {
       data.stride = *number.integer();
       hasStride = true;
-    } else if (name == "header" && data.source == Dataset::Tokens) {
+    } else if (name == "header" && data.source != Dataset::Csv) {
       if (wholeOption(arg, 0, number))
         data.header = *number.integer();
     } else if (name == "header") {
@@ -169,7 +171,9 @@ void Elaborator::checkData(const DataItem &item) {
         report(Code::E0604, arg.name.span, "`" + arg.name.text + "` needs `hold_out = ..` beside it", frame)
             .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
   size_t files = oneFileAField ? item.fields.size() : 1;
-  if (data.files.size() != files)
+  if (data.source == Dataset::Records && data.files.empty())
+    report(Code::E0601, item.source.span, "`records` takes one file or more", frame);
+  if (data.source != Dataset::Records && data.files.size() != files)
     report(Code::E0601, item.source.span,
            "`" + item.source.text + "` takes " +
                (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields"

@@ -5,7 +5,7 @@
 
 namespace cinch {
 
-static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens", "records"};
 static const char *const dtypeNames[] = {"f32", "i32", "bool"};
 
 static std::string real(double value) {

@@ -90,10 +90,11 @@ struct Field {
 
 struct Dataset {
   std::string name;
-  enum Source { Idx, Npy, Npz, Csv, Safetensors, Text, Tokens } source = Idx;
+  enum Source { Idx, Npy, Npz, Csv, Safetensors, Text, Tokens, Records } source = Idx;
   std::vector<std::string> files;
   std::vector<Field> fields;
-  int64_t window = 0, stride = 0, header = 0; // Text, Tokens
+  int64_t window = 0, stride = 0; // Text, Tokens
+  int64_t header = 0;             // Tokens, Records: bytes before the first
   int tokenBits = 16;
   bool csvHeader = true; std::string separator = ",";
   bool hasMissing = false; double missing = 0; // Csv: what a cell without a number counts as

@@ -61,7 +61,7 @@ static std::vector<int64_t> exampleShape(Value value) {
 }
 
 static void datasets(OStream &out, const Program &program) {
-  static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+  static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens", "records"};
   const char *floating = program.train.f64 ? "F64" : "F32";
   objects(out, "datasets", program.datasets, [&](const Dataset &data) {
     out.attribute("name", data.name);
