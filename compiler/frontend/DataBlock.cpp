@@ -8,7 +8,7 @@ namespace cinch {
 
 using namespace ast;
 
-static const std::vector<std::string> sourceNames = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+static const std::vector<std::string> sourceNames = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens", "records"};
 
 static std::vector<std::string> optionsOf(Dataset::Source source) {
   switch (source) {
@@ -18,6 +18,8 @@ static std::vector<std::string> optionsOf(Dataset::Source source) {
     return {"shuffle", "window", "stride"};
   case Dataset::Tokens:
     return {"shuffle", "window", "stride", "header"};
+  case Dataset::Records:
+    return {"shuffle", "header"};
   default:
     return {"shuffle"};
   }
@@ -154,7 +156,7 @@ private:
       return boolOption(arg, data.shuffle);
     if (name == "held")
       return boolOption(arg, data.held);
-    if (name == "header" && data.source != Dataset::Tokens)
+    if (name == "header" && data.source == Dataset::Csv)
       return boolOption(arg, data.csvHeader);
     if (name == "header")
       return (void)whole(0, data.header);
@@ -192,7 +194,9 @@ private:
               .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
     bool oneFileAField = data.source == Dataset::Idx || data.source == Dataset::Npy;
     size_t files = oneFileAField ? item.fields.size() : 1;
-    if (data.files.size() != files)
+    if (data.source == Dataset::Records && data.files.empty())
+      report(Code::E0601, item.source.span, "`records` takes one file or more");
+    if (data.source != Dataset::Records && data.files.size() != files)
       report(Code::E0601, item.source.span,
              sourceText() + " takes " + (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields" : std::string("one file")) +
                  ", but " + std::to_string(data.files.size()) + " are given");

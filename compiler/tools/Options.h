@@ -11,7 +11,7 @@
 
 namespace cinch {
 
-enum class Command { Compile, Plan, Check, Format, Explain, Solve, Calibrate };
+enum class Command { Compile, Plan, Check, Format, Explain, Solve, Calibrate, Serve };
 
 struct CommandLine {
   Command command = Command::Compile;
