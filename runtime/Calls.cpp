@@ -103,6 +103,14 @@ void fillWindow(const Worker &worker, const Entry &entry, char *valid) {
   }
 }
 
+// Where the worker is told which rows count; null: it does not ask.
+char *validOf(const Worker &worker, const Entry &entry) {
+  for (int64_t valid : entry.valids)
+    if (worker.has(valid))
+      return arenaAt(valid);
+  return entry.valid >= 0 && worker.has(entry.valid) ? arenaAt(entry.valid) : nullptr;
+}
+
 double readScalar(int64_t offset, Elem elem) {
   if (elem == Elem::F64) {
     double value;
@@ -147,7 +155,7 @@ void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {
 void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
   Worker &worker = workerOf(context);
   const Entry &entry = run.meta.entries[number];
-  char *valid = entry.valid >= 0 && worker.has(entry.valid) ? arenaAt(entry.valid) : nullptr;
+  char *valid = validOf(worker, entry);
   context->words[kFirstExample] = index * entry.microbatch;
   if (run.mode == Run::Generating) {
     fillWindow(worker, entry, valid);

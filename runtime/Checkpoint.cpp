@@ -376,7 +376,7 @@ void writeFinal() {
 }
 
 void setEarlierRunAside() {
-  const char *names[] = {"final.safetensors", "log.csv", "log.jsonl", "tensorboard"};
+  const char *names[] = {"final.safetensors", "log.csv", "log.jsonl", "log.html", "tensorboard"};
   Path path;
   bool any = false;
   for (const char *name : names) {

@@ -74,6 +74,40 @@ static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
   file.examples = (length - spec.window) / spec.stride + 1;
 }
 
+// One byte an element, the fields of a record one behind the other.
+static void openRecords(FieldFile &file, const DatasetSpec &spec, int number) {
+  int64_t before = 0, record = 0;
+  for (int64_t i = 0; i < spec.fields.size; ++i) {
+    if (i < number)
+      before += spec.fields[i].shape.count();
+    record += spec.fields[i].shape.count();
+  }
+  file.raw = RawType::U8;
+  file.count = spec.fields[number].shape.count();
+  file.exampleStep = record;
+  file.dataOffset = spec.header + before;
+  if (file.size < spec.header || (file.size - spec.header) % record)
+    fail(kData, "%s: %lld bytes are no header of %lld and whole records of %lld bytes", file.path.text, (long long)file.size,
+         (long long)spec.header, (long long)record);
+  file.examples = file.here = (file.size - spec.header) / record;
+}
+
+// All files of a field, as one.
+static void openAllRecords(FieldFile &first, const DatasetSpec &spec, int number, const char *folder) {
+  FieldFile *last = &first;
+  for (int64_t i = 0; i < spec.files.size; ++i) {
+    if (i > 0) {
+      last->next = allocateArray<FieldFile>(1);
+      *last->next = FieldFile();
+      last = last->next;
+    }
+    openDataFile(*last, folder, spec.files[i], spec);
+    openRecords(*last, spec, number);
+    if (i > 0)
+      first.examples += last->examples;
+  }
+}
+
 void beginDataset(Dataset &dataset, const DatasetSpec &spec, const DatasetSpec &trained) {
   dataset = Dataset();
   dataset.spec = &spec;
@@ -100,15 +134,17 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
   bool text = strcmp(spec.source, "text") == 0, tokens = strcmp(spec.source, "tokens") == 0;
   bool idx = strcmp(spec.source, "idx") == 0, npy = strcmp(spec.source, "npy") == 0;
   bool npz = strcmp(spec.source, "npz") == 0, tensors = strcmp(spec.source, "safetensors") == 0;
-  bool csv = strcmp(spec.source, "csv") == 0;
+  bool csv = strcmp(spec.source, "csv") == 0, records = strcmp(spec.source, "records") == 0;
   bool oneFile = npz || tensors || csv;
-  if (!text && !tokens && !idx && !npy && !oneFile)
+  if (!text && !tokens && !idx && !npy && !oneFile && !records)
     failInternal("data `%s` is read from `%s`, which is no format", spec.name, spec.source);
   if (((text || tokens) && (spec.fields.size != 1 || spec.window < 1 || spec.stride < 1)) || spec.fields.size == 0 ||
-      spec.files.size != (oneFile ? 1 : spec.fields.size))
+      (records ? spec.files.size == 0 : spec.files.size != (oneFile ? 1 : spec.fields.size)))
     failInternal("data `%s` is described wrongly", spec.name);
   if (csv) {
     openCsv(dataset, number, folder, out);
+  } else if (records) {
+    openAllRecords(file, spec, number, folder);
   } else {
     openDataFile(file, folder, spec.files[oneFile ? 0 : number], spec);
     if (oneFile && field.from.size != 1)
@@ -145,7 +181,7 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
 }
 
 bool readExample(const Dataset &dataset, int field, int64_t example, Elem elem, char *into) {
-  const FieldFile &file = dataset.fields[field];
+  const FieldFile &file = fileOf(dataset.fields[field], example);
   const FieldSpec &spec = dataset.spec->fields[field];
   alignas(8) char buffer[16384];
   int64_t unit = bytesOf(file.raw), perChunk = int64_t(sizeof buffer) / unit;

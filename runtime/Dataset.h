@@ -12,7 +12,8 @@ const char *nameOf(RawType);
 double halfToDouble(uint64_t bits);
 inline bool isFloat(RawType type) { return type >= RawType::F16; }
 
-// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep, below dataEnd.
+// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep, below dataEnd. Records may lie in
+// several files: `examples` counts those of all, and this one has the first `here` of them.
 struct FieldFile {
   int fd = -1;
   Path path;
@@ -21,8 +22,18 @@ struct FieldFile {
   RawType raw = RawType::U8;
   bool bigEndian = false;
   const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of an example
-  uint32_t crc = 0; // of the bytes from dataOffset to dataEnd
+  FieldFile *next = nullptr; // where the examples behind these lie
+  int64_t here = 0;
+  uint32_t crc = 0; // of the bytes from dataOffset to dataEnd; of records: of the field's values, in all files
 };
+
+// The file that holds an example; it becomes its number there.
+inline const FieldFile &fileOf(const FieldFile &first, int64_t &example) {
+  const FieldFile *file = &first;
+  for (; file->next && example >= file->here; file = file->next)
+    example -= file->here;
+  return *file;
+}
 
 struct Dataset {
   const DatasetSpec *spec = nullptr;

@@ -150,15 +150,16 @@ static bool cannotFail(const FieldFile &file, const FieldSpec &field) {
   return field.elem == Elem::I32 && isUnsigned && (!field.hasBelow || field.below >= int64_t(1) << 8 * width);
 }
 
-static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool windows) {
+// The bytes [at, end), whose first value is number `index` of the file's. Goes on with the checksum.
+static uint32_t checkRange(const FieldFile &file, const FieldSpec &field, bool windows, int64_t at, int64_t end, int64_t index,
+                           uint32_t crc) {
   static char buffer[65536];
-  int64_t unit = bytesOf(file.raw), index = 0;
+  int64_t unit = bytesOf(file.raw);
   bool skip = cannotFail(file, field);
-  uint32_t crc = 0;
   // The narrow unsigned types are compared in a loop that the compiler vectorises; the slow way names the value.
   int64_t limit = field.hasBelow && !field.hasExcept && field.elem == Elem::I32 ? field.below : 0;
-  for (int64_t at = file.dataOffset; at < file.dataEnd;) {
-    int64_t now = file.dataEnd - at < int64_t(sizeof buffer) ? file.dataEnd - at : int64_t(sizeof buffer);
+  while (at < end) {
+    int64_t now = end - at < int64_t(sizeof buffer) ? end - at : int64_t(sizeof buffer);
     now -= now % unit;
     if (now == 0)
       break;
@@ -186,6 +187,19 @@ static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool wi
     }
     index += now / unit;
     at += now;
+  }
+  return crc;
+}
+
+// Values that lie apart are checked example by example.
+static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool windows) {
+  int64_t bytes = file.count * bytesOf(file.raw);
+  if (windows || file.exampleStep == bytes)
+    return checkRange(file, field, windows, file.dataOffset, file.dataEnd, 0, 0);
+  uint32_t crc = 0;
+  for (int64_t example = 0; example < file.here; ++example) {
+    int64_t at = file.dataOffset + example * file.exampleStep;
+    crc = checkRange(file, field, false, at, at + bytes, example * file.count, crc);
   }
   return crc;
 }
@@ -238,10 +252,7 @@ static void remember(const char *out, uint64_t asked, int64_t size, long long ti
   close(fd);
 }
 
-void checkValues(Dataset &dataset, int number, const char *out) {
-  const DatasetSpec &spec = *dataset.spec;
-  FieldFile &file = dataset.fields[number];
-  const FieldSpec &field = spec.fields[number];
+static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldFile &file, const char *out) {
   bool windows = strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
   struct stat status;
   if (fstat(file.fd, &status) != 0)
@@ -249,9 +260,9 @@ void checkValues(Dataset &dataset, int number, const char *out) {
   // The time of modification can be set back, by people and by programs that copy; this one cannot.
   long long time = (long long)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
   Text asked;
-  asked.add("%s %d %lld %d %d %lld %d %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
+  asked.add("%s %d %lld %d %d %lld %d %lld %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
             int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
-            (long long)file.count);
+            (long long)file.count, (long long)file.exampleStep);
   uint64_t hash = hashText(asked.data);
   bool keep = exists(out);
   if (keep && isRemembered(out, hash, file.size, time, file.path.text, file.crc))
@@ -259,6 +270,15 @@ void checkValues(Dataset &dataset, int number, const char *out) {
   file.crc = checkFile(file, field, windows);
   if (keep)
     remember(out, hash, file.size, time, file.crc, file.path.text);
+}
+
+void checkValues(Dataset &dataset, int number, const char *out) {
+  const DatasetSpec &spec = *dataset.spec;
+  FieldFile &first = dataset.fields[number];
+  for (FieldFile *file = &first; file; file = file->next)
+    checkOneFile(spec, spec.fields[number], *file, out);
+  for (FieldFile *file = first.next; file; file = file->next)
+    first.crc = crc32c(first.crc, reinterpret_cast<const char *>(&file->crc), sizeof file->crc);
 }
 
 } // namespace cinch::rt

@@ -1,6 +1,8 @@
 // Logs.cpp: every row is written at once, with one write: a run that is killed leaves whole rows, and at most one torn
 // one, which the resumed run cuts off. A log that cannot be written is a warning, once.
 #include "runtime/Logs.h"
+#include "runtime/LogPage.h"
+#include "runtime/Progress.h"
 #include "runtime/Files.h"
 #include "runtime/Memory.h"
 #include "runtime/Output.h"
@@ -20,7 +22,8 @@ static double values[kColumnsMax];
 static bool present[kColumnsMax];
 static int columns = kFirstMetric;
 static int csvFile = -1, jsonlFile = -1, eventFile = -1;
-static bool warned = false;
+static bool warned = false, hasPage = false;
+static double nextPage = 0; // seconds since the start
 
 int addColumn(const char *name) {
   if (columns == kColumnsMax)
@@ -109,7 +112,24 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
   return fd;
 }
 
+// The page is written anew now and then, so that a browser shows a run while it goes on; of long logs more rarely.
+static void writePage() {
+  double before = secondsSoFar();
+  if (!writeLogPage())
+    complain("log.html");
+  double after = secondsSoFar(), took = after - before;
+  nextPage = after + (took > 0.02 ? 100 * took : 2);
+}
+
+void closeLogs() {
+  if (hasPage && csvFile >= 0)
+    writePage();
+}
+
 void openLogs(unsigned sinks, int64_t lastStep) {
+  hasPage = (sinks & kHtml) != 0;
+  if (hasPage)
+    sinks |= kCsv;
   if (sinks & kCsv)
     csvFile = openLog("log.csv", lastStep, kCsv);
   if (sinks & kJsonl)
@@ -135,7 +155,7 @@ static bool isSingle(int column, bool single) {
 
 void writeRow(int64_t step, unsigned sinks, bool single) {
   char number[40];
-  if (sinks & kCsv && csvFile >= 0) {
+  if (sinks & (kCsv | kHtml) && csvFile >= 0) {
     Text row;
     row.add("%lld", (long long)step);
     for (int i = 0; i < columns; ++i)
@@ -158,6 +178,8 @@ void writeRow(int64_t step, unsigned sinks, bool single) {
   if (sinks & kTensorBoard && eventFile >= 0)
     appendEvent(eventFile, step, names, values, present, columns);
   memset(present, 0, sizeof present);
+  if (sinks & kHtml && hasPage && secondsSoFar() >= nextPage)
+    writePage();
 }
 
 } // namespace cinch::rt

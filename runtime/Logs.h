@@ -6,7 +6,7 @@
 
 namespace cinch::rt {
 
-enum Sink : unsigned { kCsv = 1, kJsonl = 2, kTensorBoard = 4 };
+enum Sink : unsigned { kCsv = 1, kJsonl = 2, kTensorBoard = 4, kHtml = 8 }; // kHtml: a page of the rows of kCsv
 
 // Columns: the fixed ones, then whatever is added before the logs are opened.
 enum Column { kLoss, kMeanLoss, kLearningRate, kNorm, kSpeed, kSeconds, kFirstMetric };
@@ -16,6 +16,7 @@ int addColumn(const char *name);
 void openLogs(unsigned sinks, int64_t lastStep);
 void setColumn(int column, double value); // of the row that comes next
 void writeRow(int64_t step, unsigned sinks, bool single);
+void closeLogs(); // the page with its last rows
 
 // TensorBoard.cpp
 void appendEvent(int fd, int64_t step, const char *const *tags, const double *values, const bool *present, int count);

@@ -194,6 +194,7 @@ void readEvery(JsonReader &json, Every &every) {
     object.read("csv", every.csv);
     object.read("jsonl", every.jsonl);
     object.read("tensorboard", every.tensorboard);
+    object.read("html", every.html);
     if (object.is("kind") && json.readString())
       every.kind = strcmp(json.text, "eval") == 0         ? Every::Eval
                    : strcmp(json.text, "checkpoint") == 0 ? Every::Checkpoint
@@ -228,6 +229,11 @@ void readEntry(JsonReader &json, Entry &entry) {
     object.read("microbatch", entry.microbatch);
     object.read("count", entry.count);
     object.read("valid", entry.valid);
+    if (object.is("valids")) {
+      json.enterArray();
+      while (json.nextItem())
+        json.readInteger(entry.valids.add());
+    }
     object.readEach("fields", entry.fields, readEntryField);
     object.readEach("scalars", entry.scalars, readEntryValue);
     object.readEach("results", entry.results, readEntryValue);
@@ -355,6 +361,8 @@ void checkMeta(const Meta &meta) {
              result.name);
     if (entry.valid >= 0)
       inside(entry.valid, entry.microbatch, meta.arenaBytes, entry.name);
+    for (int64_t valid : entry.valids)
+      inside(valid, entry.microbatch, meta.arenaBytes, entry.name);
     if (entry.microbatch < 1)
       failInternal("the entry %s has a micro-batch of %lld", entry.name, (long long)entry.microbatch);
   }

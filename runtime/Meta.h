@@ -59,7 +59,7 @@ struct FieldSpec {
 struct DatasetSpec {
   const char *name = "";
   const char *folder = nullptr; // where its files are; null: --data
-  const char *source = ""; // idx npy npz safetensors csv text tokens
+  const char *source = ""; // idx npy npz safetensors csv text tokens records
   const char *separator = ",";
   bool csvHeader = true, hasMissing = false;
   double missing = 0; // csv: what a cell without a number counts as
@@ -103,7 +103,7 @@ struct Every {
   int dataset = -1;
   int64_t batches = 0, keep = 0, patience = 0; // patience 0: it stops nothing
   const char *dir = "", *best = "";
-  bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false;
+  bool bestIsMax = false, csv = false, jsonl = false, tensorboard = false, html = false;
 };
 
 struct EntryField {
@@ -120,6 +120,7 @@ struct EntryValue { // a metric of `eval`, a result of `predict`
 struct Entry {
   const char *name = "";
   int64_t microbatch = 1, count = 0, valid = -1;
+  List<int64_t> valids; // one a worker that asks which rows count; empty: `valid` is the only one
   List<EntryField> fields;
   List<EntryValue> scalars, results;
 };

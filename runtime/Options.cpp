@@ -36,7 +36,7 @@ const Flag flags[] = {
     {"--transport", "NAME", "several workers: as threads, or one process each over tcp or mpi (default: what started it says)", kText,
      kRunning},
     {"--worker-timeout", "SECONDS", "how long a worker may be silent (default: the larger of 5 and 20 predicted steps)", kNumber, kRunning},
-    {"--log", "LIST", "any of csv,jsonl,tensorboard, or none", kSinks, kTrain},
+    {"--log", "LIST", "any of csv,jsonl,tensorboard,html, or none", kSinks, kTrain},
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
@@ -112,9 +112,11 @@ void readSinks(Options &options, const char *list) {
       options.jsonl = true;
     } else if (strcmp(name, "tensorboard") == 0) {
       options.tensorboard = true;
+    } else if (strcmp(name, "html") == 0) {
+      options.html = true;
     } else if (strcmp(name, "none") != 0) {
       Nearest nearest = {name};
-      static const char *const sinks[] = {"csv", "jsonl", "tensorboard", "none"};
+      static const char *const sinks[] = {"csv", "jsonl", "tensorboard", "html", "none"};
       for (const char *known : sinks)
         nearest.offer(known);
       unknown("log", name, nearest.name);

@@ -19,7 +19,7 @@ struct Options {
   uint64_t seed = 0;
   double temperature = 1;
   bool resume = false, partial = false, quiet = false;
-  bool logGiven = false, csv = false, jsonl = false, tensorboard = false;
+  bool logGiven = false, csv = false, jsonl = false, tensorboard = false, html = false;
 };
 
 // Leaves with kUsage and a message if the line is wrong, with 0 after --help.

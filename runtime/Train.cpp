@@ -33,8 +33,10 @@ bool isDue(int64_t steps) {
 unsigned sinksOf(const Every &every) {
   const Options &options = run.options;
   if (options.logGiven)
-    return (options.csv ? kCsv : 0) | (options.jsonl ? kJsonl : 0) | (options.tensorboard ? kTensorBoard : 0);
-  return (every.csv ? kCsv : 0) | (every.jsonl ? kJsonl : 0) | (every.tensorboard ? kTensorBoard : 0);
+    return (options.csv ? kCsv : 0) | (options.jsonl ? kJsonl : 0) | (options.tensorboard ? kTensorBoard : 0) |
+           (options.html ? kHtml : 0);
+  return (every.csv ? kCsv : 0) | (every.jsonl ? kJsonl : 0) | (every.tensorboard ? kTensorBoard : 0) |
+         (every.html ? kHtml : 0);
 }
 
 // Lengths: `steps` of the file, or epochs of whole batches.
@@ -308,6 +310,7 @@ void train() {
       saveAndLeave();
   }
   wipeBar();
+  closeLogs();
   run.training = false;
   if (timing)
     writeTimes(run.options.kernelTimes);

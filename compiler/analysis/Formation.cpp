@@ -264,7 +264,7 @@ bool Formation::place(Value value) {
       latest = std::max(latest, it->second);
   auto join = [&](int candidate) {
     KernelGroup &group = groups[candidate];
-    if (group.kind != KernelGroup::Loop || group.part != part || group.backward != backward ||
+    if (!group.isLoop() || group.part != part || group.backward != backward ||
         group.stores.size() >= 12 || isa<nn::ScatterAddOp>(op) ||
         isa<nn::ScatterAddOp>(group.stores.front().getDefiningOp()))
       return false;
@@ -316,7 +316,7 @@ bool Formation::place(Value value) {
        --candidate) {
     if (isSweep(part) && !reduces)
       break;
-    if (groups[candidate].kind != KernelGroup::Loop || groups[candidate].part != part || !sameDomain(value, groups[candidate].anchor))
+    if (!groups[candidate].isLoop() || groups[candidate].part != part || !sameDomain(value, groups[candidate].anchor))
       continue;
     bool shares = false;
     for (Value read : alone.reads)
@@ -375,7 +375,7 @@ bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, 
   return attendGradSpec(cast<nn::AttendGradOp>(op), bufferOf, spec, blocker, &group.ops, extent);
 }
 
-bool Formation::placeOwn(Operation *op, KernelGroup::Kind kind) {
+bool Formation::placeOwn(Operation *op, KernelKind kind) {
   KernelGroup group;
   group.kind = kind;
   group.part = partOf(op);
@@ -393,7 +393,7 @@ bool Formation::placeOwn(Operation *op, KernelGroup::Kind kind) {
   }
   group.ops.insert(op);
   for (Value result : op->getResults()) {
-    if (result.use_empty() && kind == KernelGroup::Scan) // a carried value that ends with the loop
+    if (result.use_empty() && kind == KernelKind::Scan) // a carried value that ends with the loop
       continue;
     group.stores.push_back(result);
     producer[result] = int(groups.size());
@@ -411,7 +411,7 @@ void Formation::prune() {
       for (Value value : group.reads)
         read.insert(value);
     for (KernelGroup &group : groups) {
-      if (group.kind != KernelGroup::Loop)
+      if (!group.isLoop())
         continue;
       llvm::SmallVector<Value> kept;
       for (Value value : group.stores)
@@ -455,13 +455,13 @@ static void runNarrowEarly(std::vector<KernelGroup> &groups) {
       if (!isa<BlockArgument>(value) && batchAxisOf(value) >= 0)
         widest = std::max(widest, elementsOf(value));
     size_t at = ordered.size();
-    if (group.kind == KernelGroup::Loop && isSweep(group.part) && 8 * written <= widest) {
+    if (group.isLoop() && isSweep(group.part) && 8 * written <= widest) {
       auto needs = [&](const KernelGroup &other) {
         return other.part != group.part || other.backward != group.backward ||
                llvm::any_of(other.stores, [&](Value value) { return group.reads.contains(value); });
       };
       auto narrow = [&](const KernelGroup &other) { // runs early itself: the order among them stays
-        return other.kind == KernelGroup::Loop && other.stores.size() == group.stores.size() &&
+        return other.isLoop() && other.stores.size() == group.stores.size() &&
                elementsOf(other.stores.front()) == elementsOf(group.stores.front());
       };
       while (at > 0 && !needs(ordered[at - 1]) && !narrow(ordered[at - 1]))
@@ -489,18 +489,8 @@ LogicalResult Formation::form() {
   chooseStored();
   for (Operation *op : ops) {
     bool good = true;
-    if (isa<nn::ContractOp>(op))
-      good = placeOwn(op, KernelGroup::Contract);
-    else if (isa<nn::AttendOp>(op))
-      good = placeOwn(op, KernelGroup::Attend);
-    else if (isa<nn::AttendGradOp>(op))
-      good = placeOwn(op, KernelGroup::AttendGrad);
-    else if (isa<nn::ConvOp>(op))
-      good = placeOwn(op, KernelGroup::Conv);
-    else if (isPool(op))
-      good = placeOwn(op, KernelGroup::Pool);
-    else if (isa<nn::ScanOp>(op))
-      good = placeOwn(op, KernelGroup::Scan);
+    if (KernelKind kind = kindOf(op); kind != KernelKind::Loop)
+      good = placeOwn(op, kind);
     else
       for (Value result : op->getResults())
         if (stored.contains(result))
@@ -515,9 +505,9 @@ LogicalResult Formation::form() {
 
   // Order: parts apart, in each the order of formation; then gate, updates, results.
   KernelGroup gate, results;
-  gate.kind = KernelGroup::Gate;
+  gate.marker = KernelGroup::Gate;
   gate.part = sweeps.last();
-  results.kind = KernelGroup::Results;
+  results.marker = KernelGroup::Results;
   bool batchResults = false, named = false;
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     if (!function.getResultAttr(unsigned(i), nn::kNameAttr))

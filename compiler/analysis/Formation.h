@@ -12,6 +12,7 @@
 #ifndef CINCH_COMPILER_ANALYSIS_FORMATION_H
 #define CINCH_COMPILER_ANALYSIS_FORMATION_H
 
+#include "compiler/analysis/KernelKind.h"
 #include "compiler/analysis/LoopTrace.h"
 #include "compiler/analysis/Sweeps.h"
 
@@ -22,7 +23,9 @@
 namespace cinch::analysis {
 
 struct KernelGroup {
-  enum Kind { Loop, Contract, Attend, AttendGrad, Conv, Pool, Scan, Gate, Results } kind = Loop;
+  KernelKind kind = KernelKind::Loop;
+  enum Marker { Kernel, Gate, Results } marker = Kernel; // a place in the order that is no kernel: the gate, the results with names
+  bool isLoop() const { return marker == Kernel && kind == KernelKind::Loop; }
   int part = 1;
   mlir::Value anchor;                     // Loop: the value over whose natural domain the kernel runs; one that it computes
   llvm::SmallVector<mlir::Value> stores; // values written, in order
@@ -50,7 +53,7 @@ public:
 private:
   void chooseStored();
   bool place(mlir::Value value);
-  bool placeOwn(mlir::Operation *op, KernelGroup::Kind kind);
+  bool placeOwn(mlir::Operation *op, KernelKind kind);
   // `at`: where the group stands.
   bool tryGroup(KernelGroup &group, mlir::Value anchor, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker,
                 int at = INT_MAX);

@@ -5,6 +5,7 @@
 #ifndef CINCH_COMPILER_ANALYSIS_KERNELSPEC_H
 #define CINCH_COMPILER_ANALYSIS_KERNELSPEC_H
 
+#include "compiler/analysis/KernelKind.h"
 #include "compiler/analysis/LoopTrace.h"
 #include "compiler/analysis/Rates.h"
 #include "compiler/solve/StepGraph.h"
@@ -17,20 +18,12 @@
 
 namespace cinch::analysis {
 
-// The kinds of kernels. Those before Scan come in the order of the alternatives of KernelSpec::work; a Scan is a loop over kernels of its
-// own and has no spec (ScanProblem.h). Each is described once, in KernelSpec.cpp.
-enum class KernelKind { Loop, Product, Attention, AttentionGrad, Convolution, Pool, Scan };
-
 struct KernelTraits {
   solve::Kernel::Work work;      // whose rate of the machine counts
   double MachineRates::*rate;
   bool rows;                     // may work on blocks of rows
 };
 const KernelTraits &traitsOf(KernelKind);
-// The kind that serves an op: loops serve whatever has no kernel of its own.
-KernelKind kindOf(mlir::Operation *);
-// The kind of a kernel is that of the op whose result it returns first.
-KernelKind kindOf(plan::KernelOp);
 // The loop that a kernel is; null for the other kinds.
 nn::ScanOp scanOf(plan::KernelOp);
 

@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/AST.h"
 #include "compiler/frontend/Diagnostics.h"
+#include "compiler/frontend/Facts.h"
 #include "compiler/frontend/Program.h"
 
 #include <optional>
@@ -17,6 +18,7 @@ namespace cinch {
 struct Options {
   std::vector<std::pair<std::string, std::string>> defines;  // -D NAME=VALUE: new values of `dim` names and `const`s
   std::vector<std::pair<std::string, std::string>> settings; // --set KEY=VALUE: train.steps, train.lr, ..
+  Facts *facts = nullptr; // takes what the checker finds out, for editors
 };
 
 // Nothing if there are errors; they are in `diags`. `file` and `prelude` come from the parser.

@@ -80,6 +80,7 @@ void Elaborator::defineDim(const Dim &dim) {
     dims.abbreviations.push_back({dim.name.text, dim.name.span, value->form});
   if (whole)
     binding.value = Value::of(*value);
+  noteFact(dim.name.span, binding.value);
 }
 
 void Elaborator::defineConst(const ConstItem &item) {
@@ -98,6 +99,7 @@ void Elaborator::defineConst(const ConstItem &item) {
   Binding &binding = fileFrame.names[item.name.text];
   binding.span = item.name.span;
   binding.value = value;
+  noteFact(item.name.span, value);
 }
 
 void Elaborator::defineDims() {
@@ -219,6 +221,7 @@ void Elaborator::runDefinition(const Statement &statement, Frame &frame) {
     binding.value = count == 1 ? value : value.kind == Value::Tuple ? value.items[i] : Value();
     binding.done = true;
     binding.busy = false;
+    noteFact(statement.names[i].span, binding.value);
   }
 }
 

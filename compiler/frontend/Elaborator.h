@@ -130,6 +130,7 @@ public:
   std::optional<Program> run();
 
 private:
+  friend class DataReader; // DataBlock.cpp
   // ---- Elaborator.cpp: file level, names, definitions
   void defineDims();
   void defineDim(const ast::Dim &dim);
@@ -151,6 +152,7 @@ private:
 
   // ---- Expressions.cpp
   Value eval(const ast::Expr &expr, Frame &frame);
+  void noteFact(Span span, const Value &value);
   Value evalWhole(const ast::Expr &expr, Frame &frame); // index notation suspended
   Value evalIf(const ast::Expr &expr, Frame &frame);
   Value evalUnary(const ast::Expr &expr, Frame &frame);

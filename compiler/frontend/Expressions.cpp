@@ -1,6 +1,8 @@
 // Expressions.cpp: one function for each kind of expression. Constants are computed, tensors become ops.
 #include "compiler/frontend/Elaborator.h"
 
+#include <cmath>
+
 namespace cinch {
 
 using namespace ast;
@@ -77,7 +79,33 @@ Value Elaborator::eval(const Expr &expr, Frame &frame) {
     break;
   }
   --evalDepth;
-  return bad == badOps ? value : Value();
+  if (bad != badOps)
+    return {};
+  noteFact(expr.span, value);
+  return value;
+}
+
+// For editors: what a piece of the user's text is, in the step or, where the step has none of it, elsewhere.
+void Elaborator::noteFact(Span span, const Value &value) {
+  if (!options.facts || span.file != file.id || value.isError() || value.kind == Value::Tuple)
+    return;
+  std::string text = describe(value, dims);
+  if (value.isTensor()) {
+    double bytes = value.tensor.dtype == DType::Bool ? 1 : 4;
+    std::string sizes;
+    for (const Number &axis : value.tensor.axes) {
+      bytes *= axis.real;
+      sizes += (sizes.empty() ? "" : " x ") + countText(axis.real);
+    }
+    char human[40];
+    const char *units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; bytes >= 1024 && unit < 4; ++unit)
+      bytes /= 1024;
+    snprintf(human, sizeof human, unit || bytes != std::floor(bytes) ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    text += (sizes.empty() ? "" : " = " + sizes) + ", " + human;
+  }
+  options.facts->note(span, text);
 }
 
 Value Elaborator::evalWhole(const Expr &expr, Frame &frame) {

@@ -75,7 +75,7 @@ std::unique_ptr<Item> Parser::parseData() {
   take();
   item->name = expectName("a dataset's name");
   expect(TokenKind::Assign, "after the dataset's name");
-  item->source = expectName("a data source: idx, npy, npz, safetensors, csv, text or tokens");
+  item->source = expectName("a data source: idx, npy, npz, safetensors, csv, text, tokens or records");
   open(TokenKind::LPar, "after the data source");
   if (!at(TokenKind::RPar))
     item->args = parseArgs();

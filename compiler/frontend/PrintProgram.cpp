@@ -5,7 +5,7 @@
 
 namespace cinch {
 
-static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+static const char *const sourceNames[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens", "records"};
 static const char *const dtypeNames[] = {"f32", "i32", "bool"};
 
 static std::string real(double value) {
@@ -170,7 +170,7 @@ static std::string trainText(const Program &program) {
               (e.best.empty() ? "" : std::string(" best ") + (e.bestIsMax ? "max " : "min ") + e.best);
     else
       text += std::string(" log") + (e.csv ? " csv" : "") + (e.jsonl ? " jsonl" : "") +
-              (e.tensorboard ? " tensorboard" : "");
+              (e.tensorboard ? " tensorboard" : "") + (e.html ? " html" : "");
     text += "\n";
   }
   const PlanSettings &p = program.plan;

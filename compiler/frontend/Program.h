@@ -90,10 +90,11 @@ struct Field {
 
 struct Dataset {
   std::string name;
-  enum Source { Idx, Npy, Npz, Csv, Safetensors, Text, Tokens } source = Idx;
+  enum Source { Idx, Npy, Npz, Csv, Safetensors, Text, Tokens, Records } source = Idx;
   std::vector<std::string> files;
   std::vector<Field> fields;
-  int64_t window = 0, stride = 0, header = 0; // Text, Tokens
+  int64_t window = 0, stride = 0; // Text, Tokens
+  int64_t header = 0;             // Tokens, Records: bytes before the first
   int tokenBits = 16;
   bool csvHeader = true; std::string separator = ",";
   bool hasMissing = false; double missing = 0; // Csv: what a cell without a number counts as
@@ -137,7 +138,7 @@ struct Every {               // `every N ..` or `every epoch ..`
   int64_t keep = 0;          // 0: all
   std::string best;          // metric name or "loss"; "" none
   bool bestIsMax = false;
-  bool csv = false, jsonl = false, tensorboard = false; // Log
+  bool csv = false, jsonl = false, tensorboard = false, html = false; // Log
 };
 
 struct Train {

@@ -454,20 +454,21 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
     every.dir = plain[0]->value->text;
   } else if (what.text == "log") {
     every.kind = Every::Log;
-    static const std::vector<std::string> kinds = {"csv", "jsonl", "tensorboard"};
+    static const std::vector<std::string> kinds = {"csv", "jsonl", "tensorboard", "html"};
     readNamed({});
     for (const Arg *arg : plain) {
       const std::string text = arg->value->kind == ExprKind::Name ? arg->value->text : "";
       every.csv |= text == "csv";
       every.jsonl |= text == "jsonl";
       every.tensorboard |= text == "tensorboard";
+      every.html |= text == "html";
       if (std::find(kinds.begin(), kinds.end(), text) == kinds.end())
         report(Code::E0602, arg->span,
-               "`log` takes csv, jsonl and tensorboard, but this is `" + textOf(arg->span) + "`", frame)
+               "`log` takes csv, jsonl, tensorboard and html, but this is `" + textOf(arg->span) + "`", frame)
             .help(didYouMean(text, kinds));
     }
     if (plain.empty())
-      report(Code::E0603, what.span, "`log` needs csv, jsonl or tensorboard", frame);
+      report(Code::E0603, what.span, "`log` needs csv, jsonl, tensorboard or html", frame);
   } else {
     report(Code::E0602, what.textSpan, "unknown action `" + what.text + "`", frame)
         .help(didYouMean(what.text, {"eval", "checkpoint", "log"}));

@@ -50,6 +50,7 @@ bool Compilation::parse() {
 bool Compilation::differentiate() {
   PassManager manager(&context);
   manager.enableVerifier(false);
+  manager.addPass(createChooseLayouts()); // gradients are of the layouts that are chosen
   manager.addPass(createDifferentiate());
   if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
     return false;

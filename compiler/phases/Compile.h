@@ -5,7 +5,7 @@
 #include "compiler/frontend/Program.h"
 #include "compiler/frontend/Source.h"
 #include "compiler/phases/HostCode.h"
-#include "compiler/phases/Phase.h"
+#include "compiler/transforms/Phase.h"
 #include "compiler/target/KernelObjects.h"
 #include "compiler/solve/stages/Schedule.h"
 #include "compiler/transforms/Decision.h"

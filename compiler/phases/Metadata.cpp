@@ -61,7 +61,7 @@ static std::vector<int64_t> exampleShape(Value value) {
 }
 
 static void datasets(OStream &out, const Program &program) {
-  static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+  static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens", "records"};
   const char *floating = program.train.f64 ? "F64" : "F32";
   objects(out, "datasets", program.datasets, [&](const Dataset &data) {
     out.attribute("name", data.name);
@@ -117,6 +117,7 @@ static void trainSettings(OStream &out, const Train &train) {
     out.attribute("csv", item.csv);
     out.attribute("jsonl", item.jsonl);
     out.attribute("tensorboard", item.tensorboard);
+    out.attribute("html", item.html);
   });
 }
 

@@ -71,7 +71,7 @@ std::string hashOfTraining(ModuleOp module, const Program &program) {
 Described describedTraining(const Program &program) {
   const Train &train = program.train;
   const Dataset &data = program.datasets[train.dataset];
-  static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens"};
+  static const char *sources[] = {"idx", "npy", "npz", "csv", "safetensors", "text", "tokens", "records"};
   auto listed = [](const auto &list, auto text) {
     std::string all;
     for (const auto &each : list)

@@ -1,4 +1,5 @@
 // SolveMain.cpp: `solve remat` and `solve arena`: anybody's graphs and buffers from a file, answers on standard output.
+#include "compiler/solve/CommandFlags.h"
 #include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
 
@@ -15,13 +16,6 @@
 namespace cinch::solve {
 namespace {
 
-constexpr int kDone = 0, kNone = 1, kUsage = 2;
-
-int usageError(const std::string &message) {
-  llvm::errs() << "error: " << message << "\n";
-  return kUsage;
-}
-
 // Flags of both commands.
 struct Flags {
   std::string file;
@@ -30,48 +24,27 @@ struct Flags {
   Order order = Order::Free;
 };
 
-bool parseCount(const std::string &text, int64_t &value) {
-  return !llvm::StringRef(text).getAsInteger(10, value) && value >= 0;
-}
-
-std::string parseFlags(const std::vector<std::string> &arguments, bool remat, Flags &flags) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    std::string name = arguments[i], value;
-    if (name.rfind("--", 0) != 0) {
-      if (!flags.file.empty())
-        return "expected one file, got `" + flags.file + "` and `" + name + "`";
-      flags.file = name;
-      continue;
-    }
-    if (size_t equals = name.find('='); equals != std::string::npos) {
-      value = name.substr(equals + 1), name = name.substr(0, equals);
-    } else {
-      if (i + 1 == arguments.size())
-        return "expected a value after `" + name + "`";
-      value = arguments[++i];
-    }
-    bool ok = true;
-    if (name == "--time-limit")
-      ok = !llvm::StringRef(value).getAsDouble(flags.seconds) && flags.seconds > 0 && std::isfinite(flags.seconds);
-    else if (name == "--work-limit")
-      ok = parseCount(value, flags.work);
-    else if (remat && name == "--budget")
-      ok = parseCount(value, flags.budget);
-    else if (remat && name == "--order")
-      ok = value == "free" || value == "given", flags.order = value == "given" ? Order::Given : Order::Free;
-    else if (!remat && name == "--capacity")
-      ok = parseCount(value, flags.capacity);
-    else
-      return "unknown flag `" + name + "`; expected " +
-             (remat ? "--budget, --order, --time-limit or --work-limit" : "--capacity, --time-limit or --work-limit");
-    if (!ok)
-      return "`" + value + "` is no value for `" + name + "`";
+std::string parse(const std::vector<std::string> &arguments, bool remat, Flags &flags) {
+  std::vector<CommandFlag> known;
+  if (remat) {
+    known.push_back({"--budget", countInto(flags.budget, 0)});
+    known.push_back({"--order", [&](llvm::StringRef value) {
+                       flags.order = value == "given" ? Order::Given : Order::Free;
+                       return value == "free" || value == "given";
+                     }});
+  } else {
+    known.push_back({"--capacity", countInto(flags.capacity, 0)});
   }
-  if (flags.file.empty())
-    return "expected a file";
-  if (remat && flags.budget < 0)
-    return "expected --budget BYTES";
-  return "";
+  known.push_back({"--time-limit", [&](llvm::StringRef value) {
+                     return !value.getAsDouble(flags.seconds) && flags.seconds > 0 && std::isfinite(flags.seconds);
+                   }});
+  known.push_back({"--work-limit", countInto(flags.work, 0)});
+  std::string error = parseFlags(arguments, known, flags.file);
+  if (error.empty() && flags.file.empty())
+    error = "expected a file";
+  if (error.empty() && remat && flags.budget < 0)
+    error = "expected --budget BYTES";
+  return error;
 }
 
 // Node-link JSON to a graph; the message is empty if it is one.
@@ -139,7 +112,7 @@ std::string quoted(const std::string &path) { return "`" + path + "`"; }
 
 int solveRematMain(const std::vector<std::string> &arguments) {
   Flags flags;
-  if (std::string error = parseFlags(arguments, true, flags); !error.empty())
+  if (std::string error = parse(arguments, true, flags); !error.empty())
     return usageError(
         error +
         "\nusage: solve remat G.json --budget BYTES [--order free|given] [--time-limit SECONDS] [--work-limit N]");
@@ -191,7 +164,7 @@ int solveRematMain(const std::vector<std::string> &arguments) {
 
 int solveArenaMain(const std::vector<std::string> &arguments) {
   Flags flags;
-  if (std::string error = parseFlags(arguments, false, flags); !error.empty())
+  if (std::string error = parse(arguments, false, flags); !error.empty())
     return usageError(error + "\nusage: solve arena B.csv [--capacity BYTES] [--time-limit SECONDS] [--work-limit N]");
   auto buffer = llvm::MemoryBuffer::getFile(flags.file);
   if (!buffer)

@@ -27,6 +27,7 @@ struct Flags {
   cl::SubCommand checkCommand{"check", "report errors in the program, nothing else"};
   cl::SubCommand calibrateCommand{"calibrate", "measure this machine's kernels once, store a cost profile"};
   cl::SubCommand fmtCommand{"fmt", "format programs in their place"};
+  cl::SubCommand lspCommand{"lsp", "serve an editor: the language server protocol on standard input and output"};
   cl::SubCommand explainCommand{"explain", "print the long text of an error code"};
   cl::SubCommand solveCommand{"solve", "the planners on anybody's problem (compiler/solve/README.md)"};
   // By their names: "" compiles.
@@ -34,6 +35,7 @@ struct Flags {
                                                                {"plan", &planCommand},
                                                                {"check", &checkCommand},
                                                                {"fmt", &fmtCommand},
+                                                               {"lsp", &lspCommand},
                                                                {"explain", &explainCommand},
                                                                {"solve", &solveCommand},
                                                                {"calibrate", &calibrateCommand}};
@@ -184,8 +186,8 @@ static void refuseFlag(const Flags &flags, StringRef command, StringRef written)
 static void checkWords(const Flags &flags, StringRef command, ArrayRef<StringRef> words) {
   if (command == "solve" || command == "fmt" || words.empty())
     return;
-  if (command == "calibrate")
-    usage("calibrate takes no file, got `" + words[0] + "`");
+  if (command == "calibrate" || command == "lsp")
+    usage(command + " takes no file, got `" + words[0] + "`");
   if (command == "explain") {
     if (words.size() > 1)
       usage("explain takes one code, got `" + words[0] + "` and `" + words[1] + "`");
@@ -286,7 +288,9 @@ CommandLine parseCommandLine(int argc, char **argv) {
     exit(2);
   }
   line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain
-                 : f.fmtCommand ? Command::Format : f.calibrateCommand ? Command::Calibrate : f.solveCommand ? Command::Solve : Command::Compile;
+                 : f.lspCommand ? Command::Serve : f.fmtCommand ? Command::Format : f.calibrateCommand ? Command::Calibrate : f.solveCommand ? Command::Solve : Command::Compile;
+  if (line.command == Command::Serve)
+    return line;
   if (line.command == Command::Solve) {
     line.rest.assign(argv + 2, argv + argc);
     return line;

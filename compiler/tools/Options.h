@@ -3,7 +3,7 @@
 #define CINCH_COMPILER_TOOLS_OPTIONS_H
 
 #include "compiler/frontend/Check.h"
-#include "compiler/phases/Phase.h"
+#include "compiler/transforms/Phase.h"
 
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace cinch {
 
-enum class Command { Compile, Plan, Check, Format, Explain, Solve, Calibrate };
+enum class Command { Compile, Plan, Check, Format, Explain, Solve, Calibrate, Serve };
 
 struct CommandLine {
   Command command = Command::Compile;

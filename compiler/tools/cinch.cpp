@@ -21,6 +21,7 @@
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
 #include "compiler/tools/Fmt.h"
+#include "compiler/tools/LanguageServer.h"
 #include "compiler/tools/Options.h"
 #include "compiler/tools/Refusal.h"
 #include "compiler/tools/Waiting.h"
@@ -317,6 +318,8 @@ int main(int argc, char **argv) {
     std::string self = llvm::sys::fs::getMainExecutable(argv[0], reinterpret_cast<void *>(&runtimeArchive));
     return calibrate::calibrate(self, line.output.empty() ? analysis::defaultProfilePath() : line.output, processors());
   }
+  if (line.command == Command::Serve)
+    return serveLanguage();
   if (line.command == Command::Format)
     return formatFiles(line.rest, line.formatCheck, line.color);
   if (line.command == Command::Explain) {

@@ -94,10 +94,13 @@ private:
     int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
     DecidedLoop loop;
     loop.first = int64_t(decided.runs.size());
-    for (const solve::Run &inner : plan.decision.runs)
-      decided.runs.push_back(describeInside(inner, plan.decision, scratch, int64_t(sweep->kernels[inner.kernel]), [&](int buffer) {
+    for (const solve::Run &inner : plan.decision.runs) {
+      DecidedRun placed = describeInside(inner, plan.decision, scratch, int64_t(sweep->kernels[inner.kernel]), [&](int buffer) {
         return sweep->local[buffer] ? nullptr : instances.lookup(sweep->buffers[buffer]);
-      }));
+      });
+      describeLoop(placed);
+      decided.runs.push_back(std::move(placed));
+    }
     loop.last = int64_t(decided.runs.size());
     for (int sum : sweep->sums)
       loop.zeroed.append({instances.lookup(sum)->offset, problem.graph.buffers[sum].bytes(decision.microbatch)});
@@ -137,10 +140,15 @@ private:
       placed.scratch = decision.instances[run.scratch].offset;
       placed.scratchBytes = decision.instances[run.scratch].bytes;
     }
+    describeLoop(placed);
+    return placed;
+  }
+
+  // If the kernel is a loop along an axis: what lies where inside of it.
+  void describeLoop(DecidedRun &placed) const {
     auto scan = problem.kernels->scans.find(step.parts[placed.kernel].op);
     if (scan != problem.kernels->scans.end())
       describeTrip(*scan->second, placed);
-    return placed;
   }
 
   // What a loop along an axis has in its scratch: slots of carried values, and behind them the work of a trip.

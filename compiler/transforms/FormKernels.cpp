@@ -80,8 +80,8 @@ private:
   }
 
   LogicalResult write(const analysis::KernelGroup &group) {
-    if (group.kind == analysis::KernelGroup::Gate || group.kind == analysis::KernelGroup::Results)
-      return writeMarker(group.kind);
+    if (group.marker != analysis::KernelGroup::Kernel)
+      return writeMarker(group.marker);
     SmallVector<Operation *> ops(group.ops.begin(), group.ops.end());
     llvm::sort(ops, [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
     llvm::SetVector<Value> inputs;
@@ -168,7 +168,7 @@ private:
     return read;
   }
 
-  LogicalResult writeMarker(analysis::KernelGroup::Kind kind) {
+  LogicalResult writeMarker(analysis::KernelGroup::Marker marker) {
     SmallVector<Value> values;
     llvm::StringMap<Value> byName;
     for (auto [value, name] : llvm::zip(handed, names)) {
@@ -177,7 +177,7 @@ private:
         return internal(value, "a result is read before it is computed");
       byName[cast<StringAttr>(name).getValue()] = values.back();
     }
-    if (kind == analysis::KernelGroup::Results)
+    if (marker == analysis::KernelGroup::Results)
       plan::ResultsOp::create(builder, function.getLoc(), values, builder.getArrayAttr(names), DenseI64ArrayAttr());
     else
       plan::GateOp::create(builder, function.getLoc(), byName.lookup("loss"), byName.lookup("norm"), DenseI64ArrayAttr());
@@ -242,6 +242,28 @@ void copyArgumentsHandedOut(func::FuncOp function) {
       operand.set(nn::StopGradientOp::create(builder, operand.get().getLoc(), operand.get().getType(), operand.get()));
 }
 
+// Of a loop that stands in several sweeps each copy stacks only what its own sweep reads.
+nn::ScanOp dropUnread(nn::ScanOp scan) {
+  scan = nn::separateYields(scan);
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(scan.block().without_terminator())))
+    if (op.use_empty())
+      op.erase();
+    else if (auto inner = dyn_cast<nn::ScanOp>(op))
+      dropUnread(inner);
+  return scan;
+}
+
+void dropUnread(analysis::Sweeps &sweeps) {
+  SmallVector<std::pair<nn::ScanOp, int>> loops;
+  for (auto [op, part] : sweeps.part)
+    if (auto scan = dyn_cast<nn::ScanOp>(op))
+      loops.push_back({scan, part});
+  for (auto [scan, part] : loops)
+    sweeps.part.erase(scan);
+  for (auto [scan, part] : loops)
+    sweeps.part[dropUnread(scan)] = part;
+}
+
 struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
@@ -251,6 +273,7 @@ struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
     for (nn::ScanOp scan : loops)
       nn::separateYields(scan);
     analysis::Sweeps sweeps = analysis::separateSweeps(function);
+    dropUnread(sweeps);
     analysis::Formation formation(function, std::move(sweeps));
     if (failed(formation.form()) || failed(Writer(function, formation).write()))
       signalPassFailure();

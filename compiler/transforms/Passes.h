@@ -2,7 +2,7 @@
 #ifndef CINCH_COMPILER_TRANSFORMS_PASSES_H
 #define CINCH_COMPILER_TRANSFORMS_PASSES_H
 
-#include "compiler/phases/Phase.h"
+#include "compiler/transforms/Phase.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

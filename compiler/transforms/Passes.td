@@ -4,6 +4,23 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ChooseLayouts : Pass<"choose-layouts", "::mlir::ModuleOp"> {
+  let summary = "images keep their channels last between convolutions and pools";
+  let description = [{
+    Work on a transposed image is done on the image, and its result is transposed:
+
+        %t = nn.transpose %y [0, 3, 1, 2]    %y: an image of a convolution
+        %r = nn.tanh %t
+     ->
+        %u = nn.tanh %y
+        %r = nn.transpose %u [0, 3, 1, 2]
+
+    through element-wise work, reductions, broadcasts, slices, padding, and reshapes of axes that lie together; a transpose and
+    its inverse are none.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let summary = "makes gradients, their norm, clipping and the optimizer's update explicit";
   let description = [{

@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 import programs
-from tape import Node, backward, lift
+from tape import Node, backward, cross_entropy, lift, relu, sqrt
 from windows import conv2d, conv_transpose2d, places, pool2d
 
 B = 6
@@ -241,10 +241,83 @@ def same_bits(name, folder):
             verdicts.expect(got.bytes == want, "%s: bits differ with %s, %s threads" % (name, " ".join(flags), threads))
 
 
+# ---- A whole model: ten steps of a small ResNet, batch norms included, against NumPy.
+RESNET = """dim B = 6 batch, C = 5, S = 8, F = 4
+data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, 3, S, S], y: i32[B] below C)
+layer basic[Co, s = 1, Ci?, H?, W?](x: f32[B, Ci, H, W]) -> f32[B, Co, H / s, W / s] {
+  use a = conv_bn[Co, 3, s](group = B), b = conv_bn[Co, 3](group = B), p = conv_bn[Co, 1, s](group = B)
+  skip = if s == 1 and Ci == Co then x else p(x)
+  return relu(b(relu(a(x))) + skip)
+}
+model net(x: f32[B, 3, S, S]) -> f32[B, C] {
+  use stem = conv_bn[F, 3](group = B), one = basic[F], two = basic[2 * F, 2], three = basic[3 * F, 2], head = linear[C]
+  return head(global_avg_pool(three(two(one(max_pool2d(relu(stem(x)), 3, stride = 1, pad = 1))))))
+}
+train net on train seed 5 {
+  loss = mean[B] cross_entropy(net(x), y)
+  optimizer sgd(lr = 0.05, momentum = 0.9)
+  steps 10
+}
+"""
+
+
+def conv_bn(p, name, x, stride, pad):
+    y = conv2d(x, p[name + ".c.weight"], (stride, stride), (pad, pad))
+    centred = y - y.mean((0, 2, 3), True)
+    variance = (centred * centred).mean((0, 2, 3), True)
+    shape = (1, y.shape[1], 1, 1)
+    return centred / sqrt(variance + 1e-5) * p[name + ".bn.weight"].reshape(*shape) + p[name + ".bn.bias"].reshape(*shape)
+
+
+def basic(p, name, x, stride):
+    h = conv_bn(p, name + ".b", relu(conv_bn(p, name + ".a", x, stride, 1)), 1, 1)
+    return relu(h + (x if stride == 1 else conv_bn(p, name + ".p", x, stride, 0)))
+
+
+def resnet_loss(p, x, y):
+    h = pool2d(relu(conv_bn(p, "stem", lift(x), 1, 1)), (3, 3), (1, 1), (1, 1), True)
+    h = basic(p, "three", basic(p, "two", basic(p, "one", h, 1), 2), 2)
+    return cross_entropy(h.mean(-1).mean(-1) @ p["head.weight"].t + p["head.bias"], y).mean()
+
+
+def resnet(_):
+    folder = programs.FOLDER / "resnet"
+    folder.mkdir()
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(12, 3, 8, 8)).astype(np.float32), rng.integers(0, 5, 12).astype(np.int32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", y)
+    exe = programs.compiled(programs.source("resnet", RESNET), "resnet-f64", "--set", "precision=f64")
+    start = programs.run(exe, folder, 0).parameters
+    after = programs.run(exe, folder, 10)
+    trained = [name for name in start if "running" not in name]
+    values, speed, losses = {name: start[name] for name in trained}, {name: 0 for name in trained}, []
+    for step in range(10):
+        p = {name: Node(value) for name, value in values.items()}
+        part = slice(0, 6) if step % 2 == 0 else slice(6, 12)
+        loss = resnet_loss(p, x[part].astype(np.float64), y[part])
+        backward(loss)
+        losses.append(float(loss.value))
+        for name in trained:
+            speed[name] = 0.9 * speed[name] + p[name].grad
+            values[name] = values[name] - 0.05 * speed[name]
+    verdicts.expect(np.allclose(losses, after.losses, rtol=1e-9), "resnet: losses %s, NumPy %s" % (after.losses, losses))
+    for name in trained:
+        moved = np.abs(values[name] - start[name]).max()
+        error = np.abs(after.parameters[name] - values[name]).max() / moved
+        verdicts.expect(error < 1e-9, "resnet: %s differs by %.1e of its movement" % (name, error))
+    program = programs.source("resnet-f32", RESNET)
+    wants = [programs.run(programs.compiled(program, "resnet-%d" % i, *flags), folder, 10, "--threads", "2").bytes
+             for i, flags in enumerate((["--remat", "none"], ["--remat", "all"], ["--remat", "sqrt", "--cpu", "haswell"]))]
+    verdicts.expect(wants[0] == wants[1] == wants[2], "resnet: bits differ")
+
+
 def test(name):
+    if name == "resnet":
+        return resnet(name)
     folder, data = make_data(name)
     in_f64(name, folder, data)
     same_bits(name, folder)
 
 
-verdicts.run(lambda: programs.in_parallel(test, PROGRAMS))
+verdicts.run(lambda: programs.in_parallel(test, ["resnet", *PROGRAMS]))

@@ -59,6 +59,21 @@ def recurrent():
     verdicts.expect("The " in written and len(written) > 60, "lstm: writes %r" % written)
 
 
+def images():
+    """The ResNet at a sixteenth of its width, under a budget at which it computes again; records of label and image."""
+    data = programs.FOLDER / "pictures"
+    programs.call([PYTHON, ROOT / "examples/resnet/images.py", data, "--train", 1000, "--test", 100])
+    sizes = [(data / name).stat().st_size for name in ("data_batch_5.bin", "test_batch.bin")]
+    verdicts.expect(sizes == [200 * 3073, 100 * 3073], "resnet: sizes of the data files, got %s" % sizes)
+    flags = ["-D", "F=4", "-D", "B=32", "-D", "G=16", "--set", "epochs=5", "--set", "warmup=10", "--memory-budget", "10MiB"]
+    exe = programs.compiled(ROOT / "examples/resnet/resnet.cinch", "resnet", *flags)
+    result = programs.run(exe, data, 155)
+    verdicts.expect(result.peak <= 10 << 20, "resnet: a peak of %d bytes under 10 MiB" % result.peak)
+    losses = [row["loss"] for row in result.rows if "loss" in row]
+    first, last = sum(losses[:10]) / 10, sum(losses[-10:]) / 10
+    verdicts.expect(first > 2.2 and last < first - 0.1, "resnet: the loss goes from %s to %s" % (first, last))
+
+
 # The small ones, shortened: flags, commands that make data, what the last line of the log says, words of a metric.
 SMALLER = {
     "houses": (["--set", "steps=900"], "data-houses", "valid.error", 10),
@@ -109,6 +124,7 @@ def main():
     pictures, letters = digits(), text()
     recurrent()
     small()
+    images()
     if "--long" in sys.argv:
         for program, data, flags in (("examples/mlp/mlp.cinch", pictures, []), ("examples/gpt/gpt.cinch", letters, SMALL)):
             further("bits.py", program, data, "--pairs", "--flags", " ".join(flags))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Random well-typed programs (random_program/): each is compiled under a random plan and under the smallest budget that its
-refusal names, and both must leave the same bits and losses within the budget; in f64 the loss and the gradients of the first step
-are compared with NumPy, the gradients as central differences. Programs that once failed lie in programs/random, with their flags.
+"""Random well-typed programs (random_program/), with loops, states and masked losses among them: each is compiled under a random plan
+and under the smallest budget that its refusal names, and both must leave the same bits and losses within the budget; in f64 the loss
+and the gradients of the first step are compared with NumPy, the gradients as central differences. Programs that once failed lie in programs/random, with their flags.
 
 usage: random_programs.py [--count N] [--seed S] [--one SEED]       a failing program is made smaller and printed with its flags
 """
@@ -117,7 +117,7 @@ class Trial:
         self.text = program.text()
         for i, values in enumerate(program.data()):
             np.save(self.folder / ("x%d.npy" % i), values)
-        self.parameters = program.parameters()
+        self.parameters = {**program.parameters(), **program.states()}
 
     def write_parameters(self, dtype):
         path = self.folder / ("init-%s.safetensors" % dtype.__name__)
@@ -179,7 +179,7 @@ class Trial:
         if not np.isclose(result.losses[0], loss, rtol=1e-9, atol=1e-9):
             raise Wrong("another loss than NumPy's", "%s: %.15g, by NumPy %.15g" % (" ".join(flags), result.losses[0], loss))
         draw, compared = np.random.RandomState(self.program.seed), 0
-        for path, value in sorted(self.parameters.items()):
+        for path, value in sorted(self.program.parameters().items()):
             got = value - result.parameters[path]
             single = np.zeros(value.shape)
             single.flat[draw.randint(single.size)] = 1

@@ -40,6 +40,7 @@ def stages_meta(workers=1, layers=3, width=24, microbatch=4, batch=16, one_f_one
     field_x = parts.place(0, microbatch * INPUTS * 4)
     field_y = parts.place(last, microbatch * 4)
     valid = parts.place(last, microbatch)
+    other_valid = parts.place(0, microbatch)
     links = [(w, w + 1, rows, "forward %d" % w) for w in range(last)]
     links += [(w + 1, w, rows, "backward %d" % w) for w in range(last)]
     links += [(w, 0, 8 * layers + 64, "sums %d" % w) for w in range(1, workers)]
@@ -110,11 +111,12 @@ def stages_meta(workers=1, layers=3, width=24, microbatch=4, batch=16, one_f_one
         ]),
         entries=[
             entry("train", microbatches, [x, y]),
-            entry("eval", 0, [needed(x, "acc"), needed(y, "acc")], [dict(name="acc", dtype="F32", offset=where(0, acc))], valid=where(last, valid)),
+            entry("eval", 0, [needed(x, "acc"), needed(y, "acc")], [dict(name="acc", dtype="F32", offset=where(0, acc))], valid=where(0, other_valid)),
             entry("predict", 0, [needed(x, "logits")], (), [dict(name="logits", dtype="F32", shape=[width], offset=where(0, results))]),
         ],
         gate=gate, launches=launches, operations=operations, plan=[],
     )
+    meta["entries"][1]["valids"] = [where(0, other_valid), where(last, valid)] if workers > 1 else [where(0, valid)]
     if workers == 1:
         meta["persistent_bytes"] = meta["arena_bytes"]
     else:

@@ -1,4 +1,4 @@
-"""tests_archives.py: npz, safetensors and csv as sources of data."""
+"""tests_archives.py: npz, safetensors, csv and records as sources of data."""
 
 import io
 import os
@@ -104,6 +104,30 @@ def test_tensors_as_data(t):
     ):
         programs.write(t.path("x"), content_)
         t.refused(3, parts, program, "--data", ".", "--out", "a", "--steps", 1)
+
+
+def test_records(t):
+    """One byte an element; files one behind the other, each with its header."""
+    source = dataset("records", "a.bin")
+    source.update(files=["a.bin", "b.bin", "c.bin"], header=3)
+    program = t.recorder(source, 2, 8)
+    write = lambda name, rows, head=b"HEA": programs.write(t.path(name), head + bytes(v for row in rows for v in row))
+    write("a.bin", WHOLE[:3])
+    write("b.bin", WHOLE[3:4])
+    write("c.bin", WHOLE[4:])
+    t.check(walk(t, program, "out", 2, 8) == WHOLE, "records of three files")
+    t.check(walk(t, program, "out", 2, 8) == WHOLE, "records that were checked before")
+    refused = lambda parts: t.refused(3, parts, program, "--data", ".", "--out", "a", "--steps", 1)
+    programs.write(t.path("b.bin"), b"HEA\1\2\3")
+    refused(["b.bin", "6 bytes", "header of 3", "records of 2 bytes"])
+    programs.write(t.path("b.bin"), b"HE")
+    refused(["b.bin", "2 bytes"])
+    os.remove(t.path("b.bin"))
+    refused(["cannot open", "b.bin"])
+    below = dataset("records", "a.bin", below=20)
+    below.update(header=3)
+    write("a.bin", WHOLE)
+    t.refused(3, ["a.bin", "below 20", "example 7, value 0"], t.recorder(below, 2, 8), "--data", ".", "--out", "b", "--steps", 1)
 
 
 def test_csv(t):

@@ -59,6 +59,20 @@ def test_train(t):
     )
 
 
+def test_page(t):
+    """--log html: one file, with the rows of log.csv in it and nothing from elsewhere; a resumed run has all rows."""
+    data = t.digits()
+    program = t.linear()
+    t.call(program, "--data", data, "--out", "a", "--log", "html", "--steps", 31)
+    t.call(program, "--data", data, "--out", "a", "--log", "html,jsonl", "--resume")
+    page, rows = content(t.path("a", "log.html")).decode(), content(t.path("a", "log.csv")).decode()
+    t.check(rows in page and len(rows.splitlines()) >= 13, "the rows are in the page")
+    t.check("http" not in page.replace("http://www.w3.org/2000/svg", "") and "src=" not in page, "nothing from elsewhere")
+    t.check('data-program="linear, linear.cinch"' in page and page.rstrip().endswith("</html>"), "the whole page")
+    code, out, err = t.call(program, "--data", data, "--out", "b", "--log", "htm")
+    t.check(code == 2 and "did you mean `html`" in err, "html is known", err)
+
+
 def test_logs(t):
     data = t.digits()
     t.call(t.linear(), "--data", data, "--out", "a")

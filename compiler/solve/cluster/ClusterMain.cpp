@@ -1,4 +1,5 @@
 // ClusterMain.cpp: the commands `solve cluster` and `plan --cluster`.
+#include "compiler/solve/CommandFlags.h"
 #include "compiler/solve/cluster/Cluster.h"
 #include "compiler/solve/stages/JsonFields.h"
 
@@ -15,16 +16,10 @@ namespace {
 
 using detail::JsonFields;
 
-constexpr int kDone = 0, kNone = 1, kUsage = 2;
 constexpr const char *kUsageLine =
     "usage: solve cluster MODEL.json --cluster CLUSTER.json [--grid PxTxD] [--microbatch N] [--schedule NAME] [--chunks V] "
     "[--recompute none|selective|full] [--work-limit N]";
 constexpr size_t kAlternatives = 12; // printed
-
-int usageError(const std::string &message) {
-  llvm::errs() << "error: " << message << "\n";
-  return kUsage;
-}
 
 // `80GB`, `80GiB`, or a number of bytes.
 void readBytes(JsonFields &f, llvm::StringRef key, int64_t &to) {
@@ -120,50 +115,38 @@ struct Flags {
   int64_t work = 60'000'000;
 };
 
-std::string parseFlags(const std::vector<std::string> &arguments, Flags &flags) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    std::string name = arguments[i], value;
-    if (name.rfind("--", 0) != 0) {
-      if (!flags.model.empty())
-        return "expected one file, got `" + flags.model + "` and `" + name + "`";
-      flags.model = name;
-      continue;
-    }
-    if (size_t equals = name.find('='); equals != std::string::npos) {
-      value = name.substr(equals + 1), name = name.substr(0, equals);
-    } else {
-      if (i + 1 == arguments.size())
-        return "expected a value after `" + name + "`";
-      value = arguments[++i];
-    }
-    ClusterRequest &r = flags.request;
-    auto count = [](llvm::StringRef word, int &to) { return !word.getAsInteger(10, to) && to >= 1; };
-    bool ok = true;
-    if (name == "--cluster")
-      flags.cluster = value;
-    else if (name == "--grid") {
-      llvm::SmallVector<llvm::StringRef> parts;
-      llvm::StringRef(value).split(parts, 'x');
-      ok = parts.size() == 3 && count(parts[0], r.stages) && count(parts[1], r.shards) && count(parts[2], r.replicas);
-    } else if (name == "--microbatch")
-      ok = count(value, r.microbatch);
-    else if (name == "--chunks")
-      ok = count(value, r.chunks);
-    else if (name == "--schedule") {
-      Schedule schedule;
-      ok = parseSchedule(value, schedule) && schedule != Schedule::TwoBW; // its gradients are late: another program
-      r.schedules = {schedule};
-    } else if (name == "--recompute") {
-      Recompute recompute;
-      ok = parseRecompute(value, recompute);
-      r.recomputes = {recompute};
-    } else if (name == "--work-limit")
-      ok = !llvm::StringRef(value).getAsInteger(10, flags.work) && flags.work >= 0;
-    else
-      return "unknown flag `" + name + "`; expected --cluster, --grid, --microbatch, --schedule, --chunks, --recompute or --work-limit";
-    if (!ok)
-      return "`" + value + "` is no value for `" + name + "`";
-  }
+std::string parse(const std::vector<std::string> &arguments, Flags &flags) {
+  ClusterRequest &r = flags.request;
+  auto count = [](int &to) { return countInto(to, 1, int64_t(1) << 31); };
+  std::string error = parseFlags(
+      arguments,
+      {{"--cluster", [&](llvm::StringRef value) { return flags.cluster = value.str(), true; }},
+       {"--grid",
+        [&](llvm::StringRef value) {
+          llvm::SmallVector<llvm::StringRef> parts;
+          value.split(parts, 'x');
+          return parts.size() == 3 && count(r.stages)(parts[0]) && count(r.shards)(parts[1]) && count(r.replicas)(parts[2]);
+        }},
+       {"--microbatch", count(r.microbatch)},
+       {"--schedule",
+        [&](llvm::StringRef value) {
+          Schedule schedule;
+          bool ok = parseSchedule(value.str(), schedule) && schedule != Schedule::TwoBW; // its gradients are late: another program
+          r.schedules = {schedule};
+          return ok;
+        }},
+       {"--chunks", count(r.chunks)},
+       {"--recompute",
+        [&](llvm::StringRef value) {
+          Recompute recompute;
+          bool ok = parseRecompute(value.str(), recompute);
+          r.recomputes = {recompute};
+          return ok;
+        }},
+       {"--work-limit", countInto(flags.work, 0)}},
+      flags.model);
+  if (!error.empty())
+    return error;
   return flags.model.empty() ? "expected a model" : flags.cluster.empty() ? "expected --cluster CLUSTER.json" : "";
 }
 
@@ -219,7 +202,7 @@ void printText(const GptModel &m, const Cluster &c, const ClusterPlan &plan) {
 
 int solveClusterMain(const std::vector<std::string> &arguments, bool text) {
   Flags flags;
-  if (std::string error = parseFlags(arguments, flags); !error.empty())
+  if (std::string error = parse(arguments, flags); !error.empty())
     return usageError(error + "\n" + kUsageLine);
   Cluster c;
   GptModel m;

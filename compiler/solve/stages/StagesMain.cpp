@@ -1,4 +1,5 @@
 // StagesMain.cpp: the command `solve stages`: a chain or graph of segments from a file, the split and its table on standard output.
+#include "compiler/solve/CommandFlags.h"
 #include "compiler/solve/stages/JsonFields.h"
 #include "compiler/solve/stages/Split.h"
 
@@ -15,16 +16,10 @@ namespace {
 
 using detail::JsonFields;
 
-constexpr int kDone = 0, kNone = 1, kUsage = 2;
 constexpr int64_t kUnlimited = int64_t(1) << 60; // no budget: as much as it takes
 constexpr const char *kUsageLine = "usage: solve stages C.json [--schedule NAME] [--stages P] [--chunks V] [--microbatches M] "
                                    "[--budget BYTES] [--work-limit N] [--table]\n"
                                    "       solve stages --table [--schedule NAME] [--stages P] [--chunks V] [--microbatches M]";
-
-int usageError(const std::string &message) {
-  llvm::errs() << "error: " << message << "\n";
-  return kUsage;
-}
 
 Segment readSegment(const llvm::json::Value &value, size_t index, int64_t &output, std::string &error) {
   Segment s;
@@ -105,49 +100,23 @@ struct Flags {
   bool table = false;
 };
 
-std::string parseFlags(const std::vector<std::string> &arguments, Flags &flags) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    std::string name = arguments[i], value;
-    if (name.rfind("--", 0) != 0) {
-      if (!flags.file.empty())
-        return "expected one file, got `" + flags.file + "` and `" + name + "`";
-      flags.file = name;
-      continue;
-    }
-    if (name == "--table") {
-      flags.table = true;
-      continue;
-    }
-    if (size_t equals = name.find('='); equals != std::string::npos) {
-      value = name.substr(equals + 1), name = name.substr(0, equals);
-    } else {
-      if (i + 1 == arguments.size())
-        return "expected a value after `" + name + "`";
-      value = arguments[++i];
-    }
-    auto count = [&](int64_t least) {
-      int64_t number = -1;
-      return !llvm::StringRef(value).getAsInteger(10, number) && number >= least && number < int64_t(1) << 52 ? number : -1;
-    };
-    bool ok = true;
-    if (Schedule schedule; name == "--schedule")
-      ok = parseSchedule(value, schedule), flags.schedule = value;
-    else if (name == "--stages")
-      ok = (flags.stages = count(1)) > 0 && flags.stages < 1 << 16;
-    else if (name == "--chunks")
-      ok = (flags.chunks = count(1)) > 0 && flags.chunks < 1 << 16;
-    else if (name == "--microbatches")
-      ok = (flags.microbatches = count(1)) > 0 && flags.microbatches < 1 << 20;
-    else if (name == "--budget")
-      ok = (flags.budget = count(0)) >= 0;
-    else if (name == "--work-limit")
-      ok = (flags.work = count(0)) >= 0;
-    else
-      return "unknown flag `" + name + "`; expected --schedule, --stages, --chunks, --microbatches, --budget, --work-limit or --table";
-    if (!ok)
-      return "`" + value + "` is no value for `" + name + "`";
-  }
-  return flags.file.empty() && !flags.table ? "expected a file" : "";
+std::string parse(const std::vector<std::string> &arguments, Flags &flags) {
+  constexpr int64_t kMostCount = int64_t(1) << 52;
+  std::string error = parseFlags(arguments,
+                                 {{"--schedule",
+                                   [&](llvm::StringRef value) {
+                                     Schedule schedule;
+                                     flags.schedule = value.str();
+                                     return parseSchedule(flags.schedule, schedule);
+                                   }},
+                                  {"--stages", countInto(flags.stages, 1, 1 << 16)},
+                                  {"--chunks", countInto(flags.chunks, 1, 1 << 16)},
+                                  {"--microbatches", countInto(flags.microbatches, 1, 1 << 20)},
+                                  {"--budget", countInto(flags.budget, 0, kMostCount)},
+                                  {"--work-limit", countInto(flags.work, 0, kMostCount)},
+                                  {"--table", [&](llvm::StringRef) { return flags.table = true; }, true}},
+                                 flags.file);
+  return error.empty() && flags.file.empty() && !flags.table ? "expected a file" : error;
 }
 
 // Without a file: a segment a stage, each worker's share of the model takes one second for F, I and W each.
@@ -284,7 +253,7 @@ int stagesThatFit(SplitProblem p) {
 
 int solveStagesMain(const std::vector<std::string> &arguments) {
   Flags flags;
-  if (std::string error = parseFlags(arguments, flags); !error.empty())
+  if (std::string error = parse(arguments, flags); !error.empty())
     return usageError(error + "\n" + kUsageLine);
   SplitProblem p;
   int64_t budget = -1;

@@ -3,7 +3,7 @@ import numpy as np
 
 from .elementwise import Op, gelu
 from .graph import BATCH, Instance, Invalid, Type, evaluate
-from .rows import attended
+from .rows import Attend, attended
 
 
 def linear(context, path, x, bias=True):
@@ -75,8 +75,9 @@ class Call(Op):
     def value(self, context, node, values):
         use, x, number = self.instance, values[0], getattr(node, "number", 0)
         for block in range(use.repeat) if use.repeat else [None]:
-            path = use.name if block is None else "%s.%d" % (use.name, block)
-            chain = (number,) if block is None else (number, block)
+            own = block is not None and not use.shared
+            path = "%s.%d" % (use.name, block) if own else use.name
+            chain = (number, block) if own else (number,)
             if use.body:
                 before = context.inside(path + ".", chain)
                 x = evaluate(use.body, [x, *values[1:]], context)[0]
@@ -104,6 +105,62 @@ class Call(Op):
         m = x + dropped(context, chain + (0, 1), h, rate, axes)
         f = feed_forward(context, path + ".ff", norm(context, path + ".ln2", m))
         return m + dropped(context, chain + (3, 1), f, rate, axes)
+
+
+class Scan(Call):
+    """scan[T] of an instance of a layer: its first argument is the state."""
+
+    def expression(self, arguments, mark, node):
+        start = self.options["start"]
+        return "scan[%s] %s%s(%s)" % (self.options["axis"], mark, self.instance.name, ", ".join([start] * (start is not None) + arguments))
+
+    def split(self, values):
+        """(state or None, what is cut, what goes to every step)"""
+        first = self.options["start"] is None
+        return (values[0] if first else None), values[first], values[first + 1:]
+
+    def result(self, dims, types):
+        axis, arguments = self.options["axis"], [a.type for a in self.instance.body.arguments]
+        state, cut, whole = self.split(types)
+        if cut.axes.count(axis) != 1 or axis.isdigit() or any(axis in t.axes for t in whole):
+            raise Invalid("what is cut")
+        part = Type(cut.dtype, [a for a in cut.axes if a != axis], cut.below)
+        made = self.instance.body.results[0].type
+        if [arguments[0] if state is None else state, part, *whole] != arguments or made != arguments[0] or made.batch < 0:
+            raise Invalid("arguments")
+        if not fits_loop(self.instance.body):
+            raise Invalid("no work for a loop")
+        at = cut.axes.index(axis)
+        if at > len(made.axes):
+            raise Invalid("no place for the steps")
+        return Type("f32", made.axes[:at] + (axis,) + made.axes[at:])
+
+    def value(self, context, node, values):
+        use, body = self.instance, self.instance.body
+        state, cut, whole = self.split(values)
+        at = self.split([o.type for o in node.operands])[1].axes.index(self.options["axis"])
+        if state is None:
+            state = np.full(body.arguments[0].type.shape(context.dims), float(self.options["start"]))
+        found = []
+        before = context.inside(use.name + ".", (getattr(node, "number", 0),))
+        for part in np.moveaxis(cut, at, 0):
+            state = evaluate(body, [state, part, *whole], context)[0]
+            found.append(state)
+        context.leave(before)
+        return np.stack(found, at)
+
+
+def fits_loop(body):
+    """Nothing is drawn in it (the draws of all steps are one), and it holds no attention (a loop refuses some of it by name)."""
+    for node in body.nodes:
+        op = node.op
+        if isinstance(op, Call):
+            use = op.instance
+            if use.kind in ("heads", "block") or op.options.get("rate") or (use.body and not fits_loop(use.body)):
+                return False
+        elif getattr(op, "draws", False) or isinstance(op, Attend):
+            return False
+    return True
 
 
 def linear_parameters(path, out, inner, bias=True):

@@ -53,7 +53,8 @@ def loss_terms(rng, program, results):
         weight = rng.choice([1, 1, 0.5]) if kind == "mean" else 0.01
         by_index = rng.random() < 0.3 and "cross" not in text
         inner = "max" if rng.random() < 0.1 and "cross" not in text else None
-        terms.append(Term(i, text, kind, weight, field, by_index, inner))
+        where = rng.choice([-0.3, 0, 0.2, 50]) if rng.random() < 0.2 else None  # 50: of nothing
+        terms.append(Term(i, text, kind, weight, field, by_index, inner, where))
     return terms
 
 

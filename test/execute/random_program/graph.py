@@ -97,22 +97,29 @@ class Node:
 
 
 class Source:
-    """A node without operands: a field or a layer's argument, by position; or a parameter."""
+    """A node without operands: a field or a layer's argument, by position; a parameter; or a state, which is `updated` to
+    `keep` times itself and the mean over the batch of a value."""
 
     def __init__(self, kind, init=0.5, distribution="normal"):
         self.kind, self.init, self.distribution = kind, init, distribution
+        self.updated, self.keep = None, 0.9
 
 
 class Instance:
-    """`use`: a layer of the prelude (a kind with parameters) or a body of the file, N of them in a chain or one."""
+    """`use`: a layer of the prelude (a kind with parameters) or a body of the file, one, N of them in a chain, or one run N times."""
 
     def __init__(self, kind, text=None, parameters=(), body=None, repeat=0):
         self.kind, self.text, self.parameters, self.body, self.repeat = kind, text, list(parameters), body, repeat
-        self.name = None
+        self.name, self.shared = None, False
 
     def declaration(self):
         what = self.body.name if self.body else self.text
-        return "%s = %s%s" % (self.name, "repeat %d " % self.repeat if self.repeat else "", what)
+        repeat = "repeat %d %s" % (self.repeat, "shared " * self.shared) if self.repeat else ""
+        return "%s = %s%s" % (self.name, repeat, what)
+
+    def blocks(self):
+        """Numbers of the blocks that have parameters of their own; None: it is one."""
+        return range(self.repeat) if self.repeat and not self.shared else [None]
 
 
 class Body:
@@ -129,10 +136,15 @@ class Body:
             if id(node) not in reached:
                 reached.add(id(node))
                 stack += node.operands
+                if isinstance(node.op, Source) and node.op.updated:
+                    stack.append(node.op.updated)
         return [node for node in self.nodes if id(node) in reached]
 
     def parameters(self):
         return [node for node in self.live() if isinstance(node.op, Source) and node.op.kind == "param"]
+
+    def states(self):
+        return [node for node in self.live() if isinstance(node.op, Source) and node.op.kind == "state"]
 
     def instances(self):
         found = []
@@ -146,7 +158,7 @@ class Body:
         """[(path, type, scale)] of the body and the layers in it."""
         found = [(prefix + node.name, node.type, node.op.init) for node in self.parameters()]
         for use in self.instances():
-            for block in range(use.repeat) if use.repeat else [None]:
+            for block in use.blocks():
                 inner = prefix + use.name + ("." if block is None else ".%d." % block)
                 if use.body:
                     found += use.body.all_parameters(inner)

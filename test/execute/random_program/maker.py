@@ -3,7 +3,7 @@ import numpy as np
 
 from . import calls, elementwise, rows
 from .arithmetic import Arithmetic
-from .graph import BATCH, Instance, Invalid
+from .graph import BATCH, Instance, Invalid, Node, Source, Type
 from .moves import Moves
 from .values import ELEMENTS
 
@@ -101,7 +101,7 @@ class Maker(Arithmetic, Moves):
     def name_instance(self, use):
         """A name for now, and values for its parameters."""
         use.name = self.unique("r")
-        for block in range(use.repeat) if use.repeat else [None]:
+        for block in use.blocks():
             inner = use.name + ("." if block is None else ".%d." % block)
             found = use.body.all_parameters(inner) if use.body else [(inner + n, t, s) for n, t, s in use.parameters]
             for path, type_, scale in found:
@@ -131,12 +131,57 @@ class Maker(Arithmetic, Moves):
         use = Instance("layer", body=inner.body)
         if result.type == operands[0].type and r.random() < 0.5:
             use.repeat = r.randint(2, 3)
+            use.shared = r.random() < 0.5 and calls.fits_loop(inner.body)
         self.name_instance(use)
         return self.add(calls.Call(use), operands)
 
+    def looped(self):
+        """scan of a layer of the file: one value is cut along an axis, another may go to every step."""
+        r = self.rng
+        if self.depth >= 2:
+            raise Invalid("deep enough")
+        x = self.pick(lambda n: n.batch >= 0)
+        axis = x.type.axes[self.axis(x, lambda a: not a.isdigit() and x.type.axes.count(a) == 1)]
+        part = Type("f32", [a for a in x.type.axes if a != axis])
+        start = None
+        if r.random() < 0.3:
+            start = self.pick(lambda n: n.type == part)
+        operands = ([start] if start else []) + [x]
+        if r.random() < 0.4:
+            operands.append(self.pick(lambda n: axis not in n.type.axes, r.choice(["f32", "i32"])))
+        inner = Maker(r, self.dims, "layer", self.context, self.depth + 1)
+        state = inner.argument(part, np.zeros(part.shape(self.dims)) if start is None else start.example)
+        inner.argument(part, np.take(x.example, 0, x.type.axes.index(axis)))
+        for operand in operands[1 + bool(start):]:
+            inner.argument(operand.type, operand.example)
+        inner.steps(r.randint(1, 3))
+        result = inner.joined(state, inner.pick(lambda n: n is not state and n.batch >= 0))
+        inner.body.results = [inner.add(elementwise.Elementwise("tanh({0})", elementwise.UNARY["tanh({0})"]), [result])]
+        if not calls.fits_loop(inner.body):
+            raise Invalid("no work for a loop")
+        use = Instance("layer", body=inner.body)
+        self.name_instance(use)
+        return self.add(calls.Scan(use, {"axis": axis, "start": None if start else r.choice(["0", "0.5"])}), operands)
+
+    def remembered(self):
+        """A state of the model that follows the mean of a value, and what reads it."""
+        r = self.rng
+        if self.depth:
+            raise Invalid("a state may be updated once a step")
+        x = self.pick(lambda n: n.batch >= 0 and n.operands and len(set(n.type.axes)) == len(n.type.axes) and not any(
+            axis.isdigit() for axis in n.type.axes))
+        source = Source("state", r.choice([0.5, 1.0]))
+        source.updated, source.keep = x, r.choice([0.9, 0.5])
+        node = Node(source, [], Type("f32", [axis for axis in x.type.axes if axis != BATCH]))
+        node.name = self.unique("s")
+        node.example = np.full(node.type.shape(self.dims), source.init)
+        self.context.parameters[node.name] = node.example
+        self.body.nodes.append(node)
+        return self.joined(self.pick(lambda n: n.batch >= 0), node)
+
     STEPS = [("unary", 5), ("binary", 6), ("index", 10), ("permuted", 3), ("gathered", 2), ("gather", 3), ("matmul", 5),
              ("softmax", 2), ("reduction", 3), ("masked", 2), ("moved", 6), ("draw", 3), ("labels", 4), ("attention", 2),
-             ("prelude", 4), ("joined", 4), ("layer", 2)]
+             ("prelude", 4), ("joined", 4), ("layer", 2), ("looped", 5), ("remembered", 2)]
 
     def steps(self, count):
         names, weights = zip(*self.STEPS)

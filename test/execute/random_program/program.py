@@ -26,9 +26,10 @@ TRANSFORMS = {
 class Term:
     """weight * kind[axes] transform(result): with sizes as axes where each has a name of its own, else in index notation."""
 
-    def __init__(self, result, transform, kind, weight, field=None, by_index=False, inner=None):
+    def __init__(self, result, transform, kind, weight, field=None, by_index=False, inner=None, where=None):
         self.result, self.transform, self.kind, self.weight, self.field = result, transform, kind, weight, field
         self.by_index, self.inner = by_index, inner  # inner: `max` over the last axis before the rest
+        self.where = where  # only where the result is above this
 
     def text(self, names, type_, fields):
         axes = list(type_.axes)
@@ -42,7 +43,8 @@ class Term:
             found = "%s[%s] (%s[%s] (%s))" % (self.kind, ", ".join(axes[:-1]), self.inner, axes[-1],
                                               self.transform.format(names, other))
         elif plain and not self.by_index:
-            found = "%s[%s] %s" % (self.kind, ", ".join(axes), "(%s)" % self.transform.format(names, other))
+            where = " where %s > %g" % (names, self.where) if self.is_masked(axes, plain) else ""
+            found = "%s[%s%s] %s" % (self.kind, ", ".join(axes), where, "(%s)" % self.transform.format(names, other))
         elif self.transform.startswith("cross_entropy"):
             raise Invalid("labels in index notation")
         else:
@@ -51,7 +53,11 @@ class Term:
             found = "%s[%s] (%s)" % (self.kind, ", ".join(index), self.transform.format(names + slots, other + slots))
         return found if self.weight == 1 else "%g * %s" % (self.weight, found)
 
+    def is_masked(self, axes, plain):
+        return self.where is not None and bool(axes) and plain and not self.by_index and not self.inner and not self.transform.startswith("cross")
+
     def value(self, context, x, field, type_):
+        result = x
         x = TRANSFORMS[self.transform](context, x, *([] if self.field is None else [field]))
         axes = list(type_.axes[:-1] if self.transform.startswith("cross_entropy") else type_.axes)
         plain = len(set(axes)) == len(axes) and not any(axis.isdigit() for axis in axes)
@@ -59,6 +65,10 @@ class Term:
             ordered = np.sort(x, -1)
             context.note(np.argmax(x, -1), ordered[..., -1] - ordered[..., -2] if x.shape[-1] > 1 else None)
             x = ordered[..., -1]
+        if self.is_masked(axes, plain):
+            chosen = context.greater(result, self.where)
+            total, count = x[chosen].sum(), chosen.sum()
+            return self.weight * (total / max(count, 1) if self.kind == "mean" else total)
         return self.weight * (x.mean() if self.kind == "mean" else x.sum())
 
 
@@ -124,6 +134,10 @@ class Program:
             found[path] = value.astype(np.float32).astype(np.float64)
         return found
 
+    def states(self):
+        """{path: value} before the first step."""
+        return {node.name: np.full(node.type.shape(self.dims), node.op.init) for node in self.model.states()}
+
     def data(self):
         found = []
         for i, type_ in enumerate(self.fields):
@@ -156,9 +170,9 @@ class Program:
 
     def slopes(self):
         """{path: the derivative along all ones, roughly}: 0 where nothing comes through."""
-        parameters, batch, found = self.parameters(), self.first_batch(), {}
+        parameters, batch, found = {**self.parameters(), **self.states()}, self.first_batch(), {}
         loss, base = self.loss(parameters, batch)
-        for path, value in parameters.items():
+        for path, value in self.parameters().items():
             found[path] = self.loss({**parameters, path: value + 1e-4}, batch, base.frozen)[0] - loss
         return found
 

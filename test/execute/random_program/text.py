@@ -4,7 +4,7 @@ Calls are numbered in each body in the order of the text, from 0, an outer call 
 """
 import re
 
-from .graph import Source
+from .graph import BATCH, Source
 
 MARK = re.compile(r"§(\d+)§")
 # `f(..)`, `f[..](..)`, and `random_uniform[..]`, which may go without parentheses.
@@ -45,7 +45,7 @@ def number_calls(statements):
 def name_all(body):
     """Names of everything that is live; numbers of draws are set."""
     live = body.live()
-    for stem, nodes in (("x", body.arguments), ("p", body.parameters())):
+    for stem, nodes in (("x", body.arguments), ("p", body.parameters()), ("s", body.states())):
         for i, node in enumerate(nodes):
             node.name = "%s%d" % (stem, i)
     for i, use in enumerate(body.instances()):
@@ -76,6 +76,7 @@ def definitions(body):
             mark = "§%d§" % (len(marks) - 1)
         mine = users.get(id(node), [])
         inlined = (node.inline and not node.hint and len(mine) == 1 and mine[0].op.takes_expressions and node not in body.results
+                   and not any(state.op.updated is node for state in body.states())
                    and node.op.is_expression)
         if inlined:
             text[id(node)] = "(%s)" % node.op.expression(arguments, mark, node)
@@ -94,12 +95,17 @@ def body_text(body, signature, indent="  "):
     lines = [signature + " {"]
     for node in body.parameters():
         lines.append("%sparam %s: %s ~ %s" % (indent, node.name, node.type, node.op.text))
+    for node in body.states():
+        lines.append("%sstate %s: %s ~ constant(%g)" % (indent, node.name, node.type, node.op.init))
     for use in body.instances():
         lines.append(indent + "use " + use.declaration())
     for hint, statement in definitions(body):
         if hint:
             lines.append(indent + hint)
         lines.append(indent + statement)
+    for node in body.states():
+        keep = node.op.keep
+        lines.append("%supdate %s = %g * %s + %g * (mean[%s] %s)" % (indent, node.name, keep, node.name, 1 - keep, BATCH, node.op.updated.name))
     lines.append(indent + "return " + ", ".join(result.name for result in body.results))
     return "\n".join(lines + ["}"])
 

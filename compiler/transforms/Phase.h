@@ -1,6 +1,6 @@
 // Phase.h: the phases of a compilation: one enum, one spelling for flags, verifiers, dumps and messages.
-#ifndef CINCH_COMPILER_PHASES_PHASE_H
-#define CINCH_COMPILER_PHASES_PHASE_H
+#ifndef CINCH_COMPILER_TRANSFORMS_PHASE_H
+#define CINCH_COMPILER_TRANSFORMS_PHASE_H
 
 namespace cinch {
 
