@@ -2,25 +2,34 @@
 // their mailboxes, posted before they are sent, one tag a channel; all other frames are small packets, and bulk follows its own.
 //
 // The thread polls, since MPI has no way to sleep until something comes; when nothing does it gives the processor away.
-#include "runtime/Join.h"
-#include "runtime/Launcher.h"
-#include "runtime/Links.h"
-#include "runtime/Mpi.h"
+#include "runtime/LinksMpi.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include <limits.h>
 #include <new>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/prctl.h>
 
 namespace cinch::rt {
 
+Mpi mpi;
+
+void sendBytes(const void *from, int64_t bytes, int64_t worker, int tag, MpiRequest &request) {
+  mpi.isend(from, int(bytes), mpi.byte, int(worker), tag, mpi.world, request.handle);
+}
+void receiveBytes(void *into, int64_t bytes, int64_t worker, int tag, MpiRequest &request) {
+  mpi.irecv(into, int(bytes), mpi.byte, int(worker), tag, mpi.world, request.handle);
+}
+bool isDone(MpiRequest &request) {
+  int done = 0;
+  mpi.test(request.handle, &done, mpi.ignoreStatus);
+  return done != 0;
+}
+
 namespace {
 
-constexpr int kPacketTag = 1, kBulkTag = 2, kJoinTag = 3, kFirstChannelTag = 16, kPackets = 4;
+constexpr int kPackets = 4;
 
 struct Packet {
   FrameHead head;
@@ -45,39 +54,24 @@ struct MpiChannel {
   uint32_t posted = 0, come = 0; // receives
 };
 
-Mpi mpi;
 MpiLink *mpiLinks;
 MpiChannel *mpiChannels;
 pthread_t mover;
-Counter wakeUp, joined, ended;
+Counter wakeUp, ended;
 uint32_t mailboxesThere, mailboxesPosted, finalizing, wantsEnd;
 FrameHead lastHead;
 const char *lastWords;
 
-int process(int64_t worker) { return int(worker); }
-
-void send(const void *from, int64_t bytes, int64_t worker, int tag, MpiRequest &request) {
-  mpi.isend(from, int(bytes), mpi.byte, process(worker), tag, mpi.world, request.handle);
-}
-void receive(void *into, int64_t bytes, int64_t worker, int tag, MpiRequest &request) {
-  mpi.irecv(into, int(bytes), mpi.byte, process(worker), tag, mpi.world, request.handle);
-}
-bool isDone(MpiRequest &request) {
-  int done = 0;
-  mpi.test(request.handle, &done, mpi.ignoreStatus);
-  return done != 0;
-}
-
 void postPacketReceive(int64_t worker) {
   Packet &packet = mpiLinks[worker].in;
-  receive(&packet, sizeof packet.head + sizeof packet.body, worker, kPacketTag, packet.request);
+  receiveBytes(&packet, sizeof packet.head + sizeof packet.body, worker, kPacketTag, packet.request);
 }
 
 void postMailbox(int64_t number) {
   MpiChannel &own = mpiChannels[number];
   const ChannelSpec &spec = *channels[number].spec;
   uint32_t box = own.posted++ % uint32_t(spec.boxes);
-  receive(channels[number].box(box), spec.bytes, spec.from, kFirstChannelTag + int(number), own.in[box]);
+  receiveBytes(channels[number].box(box), spec.bytes, spec.from, kFirstChannelTag + int(number), own.in[box]);
 }
 
 Packet *freePacket(MpiLink &own) {
@@ -92,7 +86,7 @@ void sendPacket(Link &link, Packet &packet, const OutFrame &frame, bool withBody
   packet.busy = true;
   if (withBody)
     memcpy(packet.body, frame.payload, size_t(frame.head.bytes));
-  send(&packet, int64_t(sizeof packet.head) + (withBody ? frame.head.bytes : 0), link.worker, kPacketTag, packet.request);
+  sendBytes(&packet, int64_t(sizeof packet.head) + (withBody ? frame.head.bytes : 0), link.worker, kPacketTag, packet.request);
 }
 
 // The first frame of the link; false: it has to wait. The link's mutex is held.
@@ -104,7 +98,7 @@ bool sendFirst(Link &link, MpiLink &own) {
       return false;
     channel.sends = true;
     channel.done = frame.done;
-    send(frame.payload, frame.head.bytes, link.worker, kFirstChannelTag + frame.head.number, channel.out);
+    sendBytes(frame.payload, frame.head.bytes, link.worker, kFirstChannelTag + frame.head.number, channel.out);
     return true;
   }
   Packet *packet = freePacket(own);
@@ -116,7 +110,7 @@ bool sendFirst(Link &link, MpiLink &own) {
   if (frame.head.kind == FrameKind::Bulk) {
     own.sendsBulk = true;
     own.bulkDone = frame.done;
-    send(frame.payload, frame.head.bytes, link.worker, kBulkTag, own.bulkOut);
+    sendBytes(frame.payload, frame.head.bytes, link.worker, kBulkTag, own.bulkOut);
   } else if (frame.done) {
     frame.done->add(); // the packet holds a copy
   }
@@ -164,7 +158,7 @@ bool moveIn(Link &link) {
       own.receivesBulk = true;
       own.bulkHead = head;
       own.bulkInto = into;
-      receive(into, head.bytes, link.worker, kBulkTag, own.bulkIn);
+      receiveBytes(into, head.bytes, link.worker, kBulkTag, own.bulkIn);
     } else if (head.bytes) {
       memcpy(into, own.in.body, size_t(head.bytes));
     }
@@ -292,7 +286,7 @@ void arenaReady() {
   wakeUp.add();
 }
 
-void move() {
+[[noreturn]] void move() {
   const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = workerTimeout * 3 / 4;
   double before = monotonicSeconds();
   for (int64_t idle = 0;;) {
@@ -343,78 +337,9 @@ void move() {
   }
 }
 
-// Worker 0 looks at everybody's card, and everybody hears what it thinks of them.
-void showCards() {
-  const int64_t count = programWorkers();
-  Card own = ownCard(), *cards = allocateArray<Card>(count);
-  Verdict verdict = {};
-  MpiRequest request;
-  double until = monotonicSeconds() + (workerTimeout > 60 ? workerTimeout : 60);
-  auto await = [&](int64_t worker) {
-    while (!isDone(request)) {
-      if (monotonicSeconds() > until)
-        lostWorker(worker);
-      usleep(200);
-    }
-  };
-  if (ownWorker != 0) {
-    send(&own, sizeof own, 0, kJoinTag, request);
-    await(0);
-    receive(&verdict, sizeof verdict, 0, kJoinTag, request);
-    await(0);
-  } else {
-    verdict.accepted = 1;
-    Text why;
-    for (int64_t i = 1; i < count; ++i) {
-      receive(&cards[i], sizeof cards[i], i, kJoinTag, request);
-      await(i);
-      if (!why.size && !isCard(cards[i]))
-        why.add("process %lld of %s runs another program than worker 0", (long long)i, mpi.name);
-      else if (!why.size)
-        judge(own, cards[i], false, why);
-    }
-    verdict.accepted = why.size == 0;
-    snprintf(verdict.words, sizeof verdict.words, "%.511s", why.data);
-    for (int64_t i = 1; i < count; ++i) {
-      send(&verdict, sizeof verdict, i, kJoinTag, request);
-      await(i);
-    }
-  }
-  if (!verdict.accepted) {
-    mpi.finalize();
-    fail(kUsage, "%s", verdict.words);
-  }
-}
-
-void *begin(void *) {
-  mover = pthread_self();
-  openMpi(mpi);
-  int given = 0, size = 0, rank = 0;
-  const int kFunneled = 1; // in both
-  mpi.initThread(nullptr, nullptr, kFunneled, &given);
-  setFloatingPointMode(); // the library may have changed it
-  mpi.commSize(mpi.world, &size);
-  mpi.commRank(mpi.world, &rank);
-  Launcher launcher = findLauncher();
-  if (size != programWorkers() || rank != ownWorker)
-    fail(kUsage, "%s started this as process %lld of %lld, but the library of %s says %d of %d: is it another MPI's? (CINCH_MPI=openmpi or "
-         "mpich chooses)", launcher.who ? launcher.who : "somebody", (long long)ownWorker, (long long)programWorkers(), mpi.name, rank, size);
-  showCards();
-  for (int64_t i = 0; i < programWorkers(); ++i)
-    if (links[i].frames) {
-      postPacketReceive(i);
-      links[i].open = true;
-      links[i].lastHeard = links[i].lastSaid = monotonicSeconds();
-    }
-  wire = new (allocate(sizeof(Wire))) Wire{post, arenaReady, farewell};
-  joined.add();
-  move();
-  return nullptr;
-}
-
 } // namespace
 
-void joinByMpi() {
+void makeMpiLinks() {
   const int64_t count = programWorkers();
   mpiLinks = allocateArray<MpiLink>(count);
   mpiChannels = allocateArray<MpiChannel>(run.meta.channels.size);
@@ -426,10 +351,21 @@ void joinByMpi() {
       fail(kResources, "a message of %lld bytes is too large for MPI; use --transport tcp", (long long)spec.bytes);
     (new (&mpiChannels[i]) MpiChannel())->in = spec.to == ownWorker ? allocateArray<MpiRequest>(spec.boxes) : nullptr;
   }
-  startThread(begin, nullptr, int64_t(8) << 20, "the thread for messages");
-  while (!joined.now())
-    awaitFor(&joined.value, 0, &joined.sleepers, 60);
-  setFloatingPointMode();
+}
+
+void moveOverMpi(Counter &joined) {
+  mover = pthread_self();
+  prctl(PR_SET_TIMERSLACK, 1000); // its short sleeps are meant
+  for (int64_t i = 0; i < programWorkers(); ++i)
+    if (links[i].frames) {
+      postPacketReceive(i);
+      links[i].open = true;
+      links[i].lastHeard = links[i].lastSaid = monotonicSeconds();
+    }
+  static const Wire overMpi = {post, arenaReady, farewell};
+  wire = &overMpi;
+  joined.add();
+  move();
 }
 
 } // namespace cinch::rt

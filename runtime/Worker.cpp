@@ -41,7 +41,8 @@ void startWorkers(int64_t number, int64_t threads, bool touch) {
   makeWorkers(number);
   bool all = !run.meta.workers.size || number < 0;
   wholeArena = all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
-  allowSpinning(threads * (run.options.workersHere > workerCount ? run.options.workersHere : workerCount));
+  const int64_t here = run.options.workersHere > workerCount ? run.options.workersHere : workerCount;
+  allowSpinning(here * (threads + !all)); // and a thread for messages, where workers have processes
   for (int64_t i = 0; i < workerCount; ++i) {
     workers[i].context.arena = wholeArena + workers[i].at;
     workers[i].context.threads = int32_t(threads);

@@ -62,228 +62,258 @@ void Elaborator::readTableWord(const FieldModifier &modifier, const Dataset &dat
   field.below = count;
 }
 
-void Elaborator::checkData(const DataItem &item) {
-  Frame &frame = fileFrame;
-  Dataset data;
-  data.name = item.name.text;
-  data.span = item.span;
-  auto source = std::find(sourceNames.begin(), sourceNames.end(), item.source.text);
-  if (source == sourceNames.end()) {
-    report(Code::E0602, item.source.span, "unknown data source `" + item.source.text + "`", frame)
-        .help(didYouMean(item.source.text, sourceNames));
-    return;
-  }
-  data.source = static_cast<Dataset::Source>(source - sourceNames.begin());
-  bool windows = data.source == Dataset::Text || data.source == Dataset::Tokens;
-  bool oneFileAField = data.source == Dataset::Idx || data.source == Dataset::Npy;
-  std::vector<std::string> known = optionsOf(data.source);
-  Number window;
-  bool hasWindow = false, hasStride = false, hasBits = false;
-  std::set<std::string> given;
+// One data set: its source, the arguments of the source, then field by field.
+class DataReader {
+public:
+  DataReader(Elaborator &e, const DataItem &item) : e(e), item(item), frame(e.fileFrame) {}
 
-  auto wholeOption = [&](const Arg &arg, int64_t least, Number &number) {
-    std::optional<Number> value = evalConstantNumber(*arg.value, frame, arg.name.text.c_str());
+  void read() {
+    data.name = item.name.text;
+    data.span = item.span;
+    auto source = std::find(sourceNames.begin(), sourceNames.end(), item.source.text);
+    if (source == sourceNames.end()) {
+      e.report(Code::E0602, item.source.span, "unknown data source `" + item.source.text + "`", frame)
+          .help(didYouMean(item.source.text, sourceNames));
+      return;
+    }
+    data.source = static_cast<Dataset::Source>(source - sourceNames.begin());
+    known = optionsOf(data.source);
+    for (const Arg &arg : item.args)
+      arg.name.text.empty() ? readFile(arg) : readOption(arg);
+    checkSource();
+    std::set<std::string> names;
+    for (const ast::Field &declared : item.fields) {
+      if (!names.insert(declared.name.text).second)
+        e.report(Code::E0102, declared.name.span, "field `" + declared.name.text + "` is defined twice", frame);
+      readField(declared);
+    }
+    e.dataComplete.push_back(data.fields.size() == item.fields.size());
+    e.datasetIndex[data.name] = static_cast<int>(e.program.datasets.size());
+    e.program.datasets.push_back(std::move(data));
+    e.fieldAxes.push_back(std::move(allAxes));
+  }
+
+private:
+  bool isWindows() const { return data.source == Dataset::Text || data.source == Dataset::Tokens; }
+  Diagnostic &report(Code code, Span span, const std::string &text) { return e.report(code, span, text, frame); }
+  std::string sourceText() const { return "`" + item.source.text + "`"; }
+
+  // ---- Arguments of the source -----------------------------------------------------------------------------------------
+  void readFile(const Arg &arg) {
+    bool tokens = data.source == Dataset::Tokens;
+    if (arg.value->kind == ExprKind::String) {
+      data.files.push_back(arg.value->text);
+    } else if (tokens && arg.value->kind == ExprKind::Name && (arg.value->text == "u16" || arg.value->text == "u32")) {
+      data.tokenBits = arg.value->text == "u16" ? 16 : 32;
+      hasBits = true;
+    } else {
+      report(Code::E0601, arg.span,
+             (tokens ? "`tokens` takes a file and u16 or u32, but this is `" : "a file is a string, but this is `") + e.textOf(arg.span) + "`");
+    }
+  }
+
+  std::optional<int64_t> wholeOption(const Arg &arg, int64_t least) {
+    std::optional<Number> value = e.evalConstantNumber(*arg.value, frame, arg.name.text.c_str());
     if (!value)
-      return false;
+      return std::nullopt;
     std::optional<int64_t> whole = value->integer();
     if (!whole || *whole < least || *whole > INT32_MAX) {
       report(Code::E0603, arg.value->span,
-             "`" + arg.name.text + "` must be a whole number of at least " + std::to_string(least) + ", but this is " +
-                 sizeText(*value),
-             frame);
-      return false;
+             "`" + arg.name.text + "` must be a whole number of at least " + std::to_string(least) + ", but this is " + e.sizeText(*value));
+      return std::nullopt;
     }
     number = *value;
-    return true;
-  };
-  auto boolOption = [&](const Arg &arg, bool &flag) {
-    Value value = evalWhole(*arg.value, frame);
+    return whole;
+  }
+  void boolOption(const Arg &arg, bool &flag) {
+    Value value = e.evalWhole(*arg.value, frame);
     if (value.isBool())
       flag = value.flag;
     else if (!value.isError())
-      report(Code::E0603, arg.value->span,
-             "`" + arg.name.text + "` is true or false, but this is " + describe(value, dims), frame);
-  };
-  for (const Arg &arg : item.args) {
+      report(Code::E0603, arg.value->span, "`" + arg.name.text + "` is true or false, but this is " + describe(value, e.dims));
+  }
+
+  void readOption(const Arg &arg) {
     const std::string &name = arg.name.text;
-    if (name.empty()) {
-      if (arg.value->kind == ExprKind::String) {
-        data.files.push_back(arg.value->text);
-      } else if (data.source == Dataset::Tokens && arg.value->kind == ExprKind::Name &&
-                 (arg.value->text == "u16" || arg.value->text == "u32")) {
-        data.tokenBits = arg.value->text == "u16" ? 16 : 32;
-        hasBits = true;
-      } else {
-        report(Code::E0601, arg.span,
-               data.source == Dataset::Tokens
-                   ? "`tokens` takes a file and u16 or u32, but this is `" + textOf(arg.span) + "`"
-                   : "a file is a string, but this is `" + textOf(arg.span) + "`",
-               frame);
-      }
-      continue;
-    }
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      report(Code::E0602, arg.name.span, "`" + item.source.text + "` has no option `" + name + "`", frame)
-          .help(didYouMean(name, known));
-      continue;
+      report(Code::E0602, arg.name.span, sourceText() + " has no option `" + name + "`").help(didYouMean(name, known));
+      return;
     }
     if (!given.insert(name).second) {
-      report(Code::E0603, arg.name.span, "`" + name + "` is given twice", frame);
-      continue;
+      report(Code::E0603, arg.name.span, "`" + name + "` is given twice");
+      return;
     }
-    Number number;
-    if (name == "shuffle") {
-      boolOption(arg, data.shuffle);
-    } else if (name == "window" && wholeOption(arg, 2, number)) {
-      window = number;
-      hasWindow = true;
-      data.window = *number.integer();
-    } else if (name == "stride" && wholeOption(arg, 1, number)) {
-      data.stride = *number.integer();
-      hasStride = true;
-    } else if (name == "header" && data.source != Dataset::Csv) {
-      if (wholeOption(arg, 0, number))
-        data.header = *number.integer();
-    } else if (name == "header") {
-      boolOption(arg, data.csvHeader);
-    } else if (name == "missing") {
-      if (std::optional<Number> value = settingNumber(*arg.value, "missing", Range{Range::Any}, frame)) {
-        data.hasMissing = true;
-        data.missing = value->real;
-      }
-    } else if (name == "hold_out") {
-      if (std::optional<Number> value = settingNumber(*arg.value, "hold_out", Range{Range::Below1}, frame))
-        data.holdOut = value->real;
-    } else if (name == "hold_seed" && wholeOption(arg, 0, number)) {
-      data.holdSeed = uint64_t(*number.integer());
-    } else if (name == "held") {
-      boolOption(arg, data.held);
-    } else if (name == "separator") {
-      if (arg.value->kind == ExprKind::String && arg.value->text.size() == 1)
-        data.separator = arg.value->text;
-      else
-        report(Code::E0603, arg.value->span, "`separator` is a string of one character", frame);
-    }
+    takeOption(name, arg);
   }
-  if (!given.count("hold_out"))
-    for (const Arg &arg : item.args)
-      if (arg.name && (arg.name.text == "hold_seed" || arg.name.text == "held"))
-        report(Code::E0604, arg.name.span, "`" + arg.name.text + "` needs `hold_out = ..` beside it", frame)
-            .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
-  size_t files = oneFileAField ? item.fields.size() : 1;
-  if (data.source == Dataset::Records && data.files.empty())
-    report(Code::E0601, item.source.span, "`records` takes one file or more", frame);
-  if (data.source != Dataset::Records && data.files.size() != files)
-    report(Code::E0601, item.source.span,
-           "`" + item.source.text + "` takes " +
-               (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields"
-                              : std::string("one file")) +
-               ", but " + std::to_string(data.files.size()) + " are given",
-           frame);
-  if (windows && !hasWindow && !given.count("window"))
-    report(Code::E0604, item.source.span, "`" + item.source.text + "` needs `window = n`", frame);
-  if (data.source == Dataset::Tokens && !hasBits)
-    report(Code::E0604, item.source.span, "`tokens` needs u16 or u32", frame)
-        .help("write tokens(\"file\", u16, window = ..)");
-  if (windows && !hasStride && hasWindow)
-    data.stride = data.window - 1;
-  if (windows && item.fields.size() != 1)
-    report(Code::E0601, item.source.span,
-           "`" + item.source.text + "` has one field, but " + std::to_string(item.fields.size()) + " are declared",
-           frame);
+  void takeOption(const std::string &name, const Arg &arg) {
+    auto whole = [&](int64_t least, auto &to) {
+      std::optional<int64_t> value = wholeOption(arg, least);
+      if (value)
+        to = std::decay_t<decltype(to)>(*value);
+      return value.has_value();
+    };
+    if (name == "shuffle")
+      return boolOption(arg, data.shuffle);
+    if (name == "held")
+      return boolOption(arg, data.held);
+    if (name == "header" && data.source == Dataset::Csv)
+      return boolOption(arg, data.csvHeader);
+    if (name == "header")
+      return (void)whole(0, data.header);
+    if (name == "hold_seed")
+      return (void)whole(0, data.holdSeed);
+    if (name == "stride")
+      return (void)(hasStride = whole(1, data.stride));
+    if (name == "window") {
+      if ((hasWindow = whole(2, data.window)))
+        window = number;
+      return;
+    }
+    if (name == "missing" || name == "hold_out") {
+      bool missing = name == "missing";
+      std::optional<Number> value = e.settingNumber(*arg.value, name.c_str(), Range{missing ? Range::Any : Range::Below1}, frame);
+      if (value && missing)
+        data.hasMissing = true;
+      if (value)
+        (missing ? data.missing : data.holdOut) = value->real;
+      return;
+    }
+    // separator
+    if (arg.value->kind == ExprKind::String && arg.value->text.size() == 1)
+      data.separator = arg.value->text;
+    else
+      report(Code::E0603, arg.value->span, "`separator` is a string of one character");
+  }
 
-  std::set<std::string> names;
-  std::vector<std::vector<Number>> allAxes;
-  for (const ast::Field &declared : item.fields) {
+  // What the arguments are together.
+  void checkSource() {
+    if (!given.count("hold_out"))
+      for (const Arg &arg : item.args)
+        if (arg.name && (arg.name.text == "hold_seed" || arg.name.text == "held"))
+          report(Code::E0604, arg.name.span, "`" + arg.name.text + "` needs `hold_out = ..` beside it")
+              .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
+    bool oneFileAField = data.source == Dataset::Idx || data.source == Dataset::Npy;
+    size_t files = oneFileAField ? item.fields.size() : 1;
+    if (data.source == Dataset::Records && data.files.empty())
+      report(Code::E0601, item.source.span, "`records` takes one file or more");
+    if (data.source != Dataset::Records && data.files.size() != files)
+      report(Code::E0601, item.source.span,
+             sourceText() + " takes " + (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields" : std::string("one file")) +
+                 ", but " + std::to_string(data.files.size()) + " are given");
+    if (isWindows() && !hasWindow && !given.count("window"))
+      report(Code::E0604, item.source.span, sourceText() + " needs `window = n`");
+    if (data.source == Dataset::Tokens && !hasBits)
+      report(Code::E0604, item.source.span, "`tokens` needs u16 or u32").help("write tokens(\"file\", u16, window = ..)");
+    if (isWindows() && !hasStride && hasWindow)
+      data.stride = data.window - 1;
+    if (isWindows() && item.fields.size() != 1)
+      report(Code::E0601, item.source.span,
+             sourceText() + " has one field, but " + std::to_string(item.fields.size()) + " are declared");
+  }
+
+  // ---- Fields ----------------------------------------------------------------------------------------------------------
+  void readField(const ast::Field &declared) {
     cinch::Field field;
     field.name = declared.name.text;
     field.span = declared.span;
-    if (!names.insert(field.name).second)
-      report(Code::E0102, declared.name.span, "field `" + field.name + "` is defined twice", frame);
-    std::optional<DType> dtype = typeDtype(declared.type, frame);
-    std::optional<std::vector<Number>> axes = typeAxes(declared.type, frame);
-    Interval range;
-    typeBounds(declared.type, frame, range, field.hasExcept, field.except);
-    field.hasBelow = range.known;
-    field.below = range.known ? range.high + 1 : 0;
-    if (!dtype || !axes)
-      continue;
-    if (axes->empty() || !isBatch((*axes)[0])) {
-      report(Code::E0601, declared.type.span,
-             "the first axis of a field is the batch dim, but `" + field.name + "` is " + typeText(*dtype, *axes, dims),
-             frame)
-          .help(batchDim >= 0 ? "write " + dims[batchDim].name + " first" : "declare it, `dim B = 128 batch`");
-      continue;
-    }
-    if (windows && (*dtype != DType::I32 || axes->size() != 2 || (hasWindow && !sameSize((*axes)[1], window)))) {
-      Diagnostic &d = report(Code::E0601, declared.type.span,
-                             "the field of `" + item.source.text + "` is i32[" + dims[batchDim].name +
-                                 ", window], but this is " + typeText(*dtype, *axes, dims),
-                             frame);
-      if (hasWindow)
-        d.note("window = " + sizeText(window));
-    }
-    field.type.dtype = *dtype;
-    field.type.batch = 0;
+    std::optional<std::vector<Number>> axes = readType(declared, field);
+    if (!axes)
+      return;
     double elements = 1;
     for (const Number &axis : *axes) {
       field.type.shape.push_back(*axis.integer());
       elements *= axis.real;
     }
     if (elements * 4 >= 70368744177664.0)
-      report(Code::E0205, declared.type.span, "a tensor must be smaller than 2^46 bytes", frame);
-    for (const FieldModifier &modifier : declared.modifiers) {
-      if (modifier.kind == FieldModifier::Scale) {
-        std::optional<Number> scale = evalConstantNumber(*modifier.scale, frame, "`scale`");
-        if (*dtype != DType::F32)
-          report(Code::E0601, modifier.span, "`scale` is for f32 fields", frame);
-        if (scale)
-          field.scale = scale->real;
-        continue;
-      }
-      if (modifier.kind == FieldModifier::Names || modifier.kind == FieldModifier::Normalize) {
-        readTableWord(modifier, data, field, frame);
-        continue;
-      }
-      if (data.source != Dataset::Npz && data.source != Dataset::Csv && data.source != Dataset::Safetensors)
-        report(Code::E0601, modifier.span,
-               "`from` is for npz, csv and safetensors; files of `" + item.source.text + "` are taken in order", frame);
-      for (const Arg &arg : modifier.list) {
-        bool column = data.source == Dataset::Csv && !data.csvHeader && arg.value->kind == ExprKind::Number;
-        if (arg.value->kind != ExprKind::String && !column)
-          report(Code::E0601, arg.span,
-                 "`from` takes strings" + std::string(data.source == Dataset::Csv ? ", or numbers of columns "
-                                                                                    "without a header"
-                                                                                  : ""),
-                 frame);
-        else
-          field.from.push_back(arg.value->text);
-      }
-      if (field.from.size() > 1 && data.source != Dataset::Csv)
-        report(Code::E0601, modifier.span, "one array a field", frame);
-    }
+      report(Code::E0205, declared.type.span, "a tensor must be smaller than 2^46 bytes");
+    for (const FieldModifier &modifier : declared.modifiers)
+      readModifier(modifier, field);
     if (field.normalize && field.scale != 1)
-      report(Code::E0601, declared.span, "`normalize` and `scale` exclude each other: normalized values have deviation 1", frame);
+      report(Code::E0601, declared.span, "`normalize` and `scale` exclude each other: normalized values have deviation 1");
+    nameColumns(declared, elements / (*axes)[0].real, field);
+    data.fields.push_back(field);
+    allAxes.push_back(*axes);
+  }
+
+  // The axes of the field, if it has a type that its source can give it.
+  std::optional<std::vector<Number>> readType(const ast::Field &declared, cinch::Field &field) {
+    std::optional<DType> dtype = e.typeDtype(declared.type, frame);
+    std::optional<std::vector<Number>> axes = e.typeAxes(declared.type, frame);
+    Interval range;
+    e.typeBounds(declared.type, frame, range, field.hasExcept, field.except);
+    field.hasBelow = range.known;
+    field.below = range.known ? range.high + 1 : 0;
+    if (!dtype || !axes)
+      return std::nullopt;
+    if (axes->empty() || !e.isBatch((*axes)[0])) {
+      report(Code::E0601, declared.type.span,
+             "the first axis of a field is the batch dim, but `" + field.name + "` is " + typeText(*dtype, *axes, e.dims))
+          .help(e.batchDim >= 0 ? "write " + e.dims[e.batchDim].name + " first" : "declare it, `dim B = 128 batch`");
+      return std::nullopt;
+    }
+    if (isWindows() && (*dtype != DType::I32 || axes->size() != 2 || (hasWindow && !e.sameSize((*axes)[1], window)))) {
+      Diagnostic &d = report(Code::E0601, declared.type.span,
+                             "the field of " + sourceText() + " is i32[" + e.dims[e.batchDim].name + ", window], but this is " +
+                                 typeText(*dtype, *axes, e.dims));
+      if (hasWindow)
+        d.note("window = " + e.sizeText(window));
+    }
+    field.type.dtype = *dtype;
+    field.type.batch = 0;
+    return axes;
+  }
+
+  void readModifier(const FieldModifier &modifier, cinch::Field &field) {
+    if (modifier.kind == FieldModifier::Scale) {
+      std::optional<Number> scale = e.evalConstantNumber(*modifier.scale, frame, "`scale`");
+      if (field.type.dtype != DType::F32)
+        report(Code::E0601, modifier.span, "`scale` is for f32 fields");
+      if (scale)
+        field.scale = scale->real;
+      return;
+    }
+    if (modifier.kind == FieldModifier::Names || modifier.kind == FieldModifier::Normalize)
+      return e.readTableWord(modifier, data, field, frame);
+    if (data.source != Dataset::Npz && data.source != Dataset::Csv && data.source != Dataset::Safetensors)
+      report(Code::E0601, modifier.span,
+             "`from` is for npz, csv and safetensors; files of " + sourceText() + " are taken in order");
+    for (const Arg &arg : modifier.list) {
+      bool column = data.source == Dataset::Csv && !data.csvHeader && arg.value->kind == ExprKind::Number;
+      if (arg.value->kind != ExprKind::String && !column)
+        report(Code::E0601, arg.span,
+               std::string("`from` takes strings") + (data.source == Dataset::Csv ? ", or numbers of columns without a header" : ""));
+      else
+        field.from.push_back(arg.value->text);
+    }
+    if (field.from.size() > 1 && data.source != Dataset::Csv)
+      report(Code::E0601, modifier.span, "one array a field");
+  }
+
+  // What a field takes of its file if it does not say so: what has its name.
+  void nameColumns(const ast::Field &declared, double columns, cinch::Field &field) {
     if (data.source == Dataset::Csv) {
       if (field.from.empty() && data.csvHeader)
         field.from.push_back(field.name);
-      double columns = elements / (*axes)[0].real;
       if (static_cast<double>(field.from.size()) != columns)
         report(Code::E0601, declared.span,
-               "`" + field.name + "` takes " + countText(columns) + " columns, but " +
-                   std::to_string(field.from.size()) + " are named",
-               frame)
+               "`" + field.name + "` takes " + countText(columns) + " columns, but " + std::to_string(field.from.size()) + " are named")
             .help("write from (\"a\", \"b\", ..)");
     } else if (field.from.empty() && (data.source == Dataset::Npz || data.source == Dataset::Safetensors)) {
       field.from.push_back(field.name);
     }
-    data.fields.push_back(field);
-    allAxes.push_back(*axes);
   }
-  dataComplete.push_back(data.fields.size() == item.fields.size());
-  datasetIndex[data.name] = static_cast<int>(program.datasets.size());
-  program.datasets.push_back(std::move(data));
-  fieldAxes.push_back(std::move(allAxes));
-}
+
+  Elaborator &e;
+  const DataItem &item;
+  Frame &frame;
+  Dataset data;
+  std::vector<std::string> known;             // options of the source
+  std::set<std::string> given;                // those that are written
+  Number window, number;                      // number: of the last whole option
+  bool hasWindow = false, hasStride = false, hasBits = false;
+  std::vector<std::vector<Number>> allAxes;   // of the fields
+};
+
+void Elaborator::checkData(const DataItem &item) { DataReader(*this, item).read(); }
 
 } // namespace cinch

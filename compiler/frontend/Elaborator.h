@@ -130,6 +130,7 @@ public:
   std::optional<Program> run();
 
 private:
+  friend class DataReader; // DataBlock.cpp
   // ---- Elaborator.cpp: file level, names, definitions
   void defineDims();
   void defineDim(const ast::Dim &dim);

@@ -197,36 +197,14 @@ double Planner::secondsBound(int64_t b, std::optional<int64_t> arenaBytes) const
   return plain + std::max(0.0, again) * (1 - 1e-9) * double(graph.batch / b);
 }
 
-SearchResult Planner::search(const SearchOptions &options) {
-  SearchResult result;
-  bool free = isFree(options);
-  std::vector<int> chosen;
-  if (!free)
-    chosen = rungsOf(options, result.error);
-  std::vector<int64_t> allowed = sizesOf(options, result.error);
-  if (!result.error.empty() || allowed.empty())
-    return result;
-  auto fits = [&](int64_t bytes) { return !options.arenaBudget || bytes <= *options.arenaBudget; };
-
-  result.bound = INT64_MAX, result.secondsBound = INT64_MAX;
-  struct Size {
-    int64_t microbatch, bound;
-    double seconds; // proven: no plan is faster
-  };
-  std::vector<Size> sizes;
-  for (int64_t b : allowed) {
-    sizes.push_back({b, memoryBound(b), secondsBound(b, options.arenaBudget)});
-    result.bound = std::min(result.bound, sizes.back().bound);
-    result.secondsBound = std::min(result.secondsBound, sizes.back().seconds);
-  }
-
-  // The fastest that fits; of equally fast ones the smaller.
+// The fastest plan of the ladder that fits, of equally fast ones the smaller; -1: none that is faster than what is asked for.
+int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size> &sizes, const std::vector<int> &chosen) {
   int best = -1;
+  auto fits = [&](int64_t bytes) { return !options.arenaBudget || bytes <= *options.arenaBudget; };
   auto limit = [&] { return best < 0 ? options.fasterThan : rungs[best].seconds; };
-  auto fastest = [&](const std::vector<int> &ladder) {
-    std::vector<int> list = ladder;
-    sortByTime(list);
-    for (int r : list) {
+  auto look = [&](std::vector<int> ladder) {
+    sortByTime(ladder);
+    for (int r : ladder) {
       if (rungs[r].seconds >= limit())
         return;
       if (fits(rungs[r].peakLive) && packed(r).error.empty() &&
@@ -234,50 +212,106 @@ SearchResult Planner::search(const SearchOptions &options) {
         best = r;
     }
   };
-  if (free) {
-    // Where the bounds rule a micro-batch out, its ladder is not needed.
-    std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.seconds < y.seconds; });
-    for (size_t i = 0; i < sizes.size() && best < 0; ++i)
-      if (fits(sizes[i].bound) && sizes[i].seconds < limit())
-        fastest({plainRung(sizes[i].microbatch)});
-    for (const Size &size : sizes)
-      if (fits(size.bound) && size.seconds < limit()) {
-        addMicrobatch(size.microbatch);
-        fastest(ladderOf(size.microbatch));
-        refineMicrobatch(size.microbatch);
-        fastest(ladderOf(size.microbatch));
-      }
-  } else {
-    fastest(chosen);
+  if (!isFree(options)) {
+    look(chosen);
+    return best;
   }
+  // Where the bounds rule a micro-batch out, its ladder is not needed.
+  auto mayWin = [&](const Size &size) { return fits(size.bound) && size.seconds < limit(); };
+  for (size_t i = 0; i < sizes.size() && best < 0; ++i)
+    if (mayWin(sizes[i]))
+      look({plainRung(sizes[i].microbatch)});
+  for (const Size &size : sizes)
+    if (mayWin(size)) {
+      addMicrobatch(size.microbatch);
+      look(ladderOf(size.microbatch));
+      refineMicrobatch(size.microbatch);
+      look(ladderOf(size.microbatch));
+    }
+  return best;
+}
+
+// The smallest plan of the ladder; -1: none can be packed. `thorough`: nothing fits, so it is what the refusal names.
+int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, const std::vector<int> &chosen, bool thorough) {
+  int smallest = -1;
+  auto bytes = [&] { return packed(smallest).decision.arenaBytes; };
+  auto look = [&](std::vector<int> ladder) {
+    sortByBytes(ladder);
+    for (int r : ladder) {
+      if (smallest >= 0 && rungs[r].peakLive >= bytes()) // what is alive already exceeds the best packing
+        return;
+      if (packed(r, thorough).error.empty() && (smallest < 0 || packed(r).decision.arenaBytes < bytes()))
+        smallest = r;
+    }
+  };
+  if (!isFree(options)) {
+    look(chosen);
+    return smallest;
+  }
+  std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.bound < y.bound; });
+  for (const Size &size : sizes)
+    if (smallest < 0 || size.bound < bytes()) {
+      if (thorough)
+        refineMicrobatch(size.microbatch);
+      look(ladderOf(size.microbatch));
+    }
+  return smallest;
+}
+
+// The cheapest change that makes it fit: give up the fixed strategy, then the fixed micro-batch, then both. Empty: only a larger
+// budget does.
+std::string Planner::adviceFor(const SearchOptions &options) {
+  std::vector<SearchOptions> relaxed;
+  SearchOptions freer = options;
+  if (!isFree(options)) {
+    freer.strategy = {};
+    relaxed.push_back(freer);
+  }
+  if (options.microbatch > 0) {
+    SearchOptions freed = options;
+    freed.microbatch = freer.microbatch = 0;
+    relaxed.push_back(freed);
+    if (!isFree(options))
+      relaxed.push_back(freer);
+  }
+  std::string advice;
+  double least = 0;
+  for (const SearchOptions &o : relaxed) {
+    SearchResult other = search(o);
+    if (!other.feasible || (!advice.empty() && other.plan.seconds >= least))
+      continue;
+    least = other.plan.seconds;
+    advice.clear();
+    if (o.microbatch != options.microbatch)
+      advice = "micro-batch " + std::to_string(other.choice.microbatch) + " instead of " + std::to_string(options.microbatch);
+    if (o.strategy.kind != options.strategy.kind)
+      advice += std::string(advice.empty() ? "" : " and ") + "strategy auto instead of " + str(options.strategy);
+  }
+  return advice;
+}
+
+SearchResult Planner::search(const SearchOptions &options) {
+  SearchResult result;
+  std::vector<int> chosen; // of a named strategy
+  if (!isFree(options))
+    chosen = rungsOf(options, result.error);
+  std::vector<int64_t> allowed = sizesOf(options, result.error);
+  if (!result.error.empty() || allowed.empty())
+    return result;
+  result.bound = INT64_MAX, result.secondsBound = INT64_MAX;
+  std::vector<Size> sizes;
+  for (int64_t b : allowed) {
+    sizes.push_back({b, memoryBound(b), secondsBound(b, options.arenaBudget)});
+    result.bound = std::min(result.bound, sizes.back().bound);
+    result.secondsBound = std::min(result.secondsBound, sizes.back().seconds);
+  }
+  std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.seconds < y.seconds; });
+  int best = fastestWithin(options, sizes, chosen);
   if (best < 0 && !options.smallest) {
     result.smallestArena = INT64_MAX;
     return result;
   }
-  // The smallest: those whose live bytes already exceed the best packing cannot win.
-  int smallest = -1;
-  auto smaller = [&](const std::vector<int> &ladder) {
-    std::vector<int> list = ladder;
-    sortByBytes(list);
-    for (int r : list) {
-      if (smallest >= 0 && rungs[r].peakLive >= packed(smallest).decision.arenaBytes)
-        return;
-      if (packed(r, best < 0).error.empty() &&
-          (smallest < 0 || packed(r).decision.arenaBytes < packed(smallest).decision.arenaBytes))
-        smallest = r;
-    }
-  };
-  if (!free) {
-    smaller(chosen);
-  } else {
-    std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.bound < y.bound; });
-    for (const Size &size : sizes)
-      if (smallest < 0 || size.bound < packed(smallest).decision.arenaBytes) {
-        if (best < 0)
-          refineMicrobatch(size.microbatch);
-        smaller(ladderOf(size.microbatch));
-      }
-  }
+  int smallest = smallestOf(options, sizes, chosen, best < 0);
   if (smallest < 0) {
     result.error = chosen.empty() ? "no schedule can be packed" : packed(chosen.front()).error;
     return result;
@@ -293,39 +327,8 @@ SearchResult Planner::search(const SearchOptions &options) {
       packForShipping(result);
     return result;
   }
-
   result.holders = largestLive(graph, result.plan, result.plan.peakRun, 10);
-  // The cheapest change: give up the fixed strategy, then the fixed micro-batch, then both; else a larger budget.
-  bool fixedStrategy = options.strategy.kind != Strategy::Auto && options.strategy.kind != Strategy::Optimal;
-  std::vector<SearchOptions> relaxed;
-  SearchOptions freer = options;
-  if (fixedStrategy) {
-    freer.strategy = {};
-    relaxed.push_back(freer);
-  }
-  if (options.microbatch > 0) {
-    SearchOptions freed = options;
-    freed.microbatch = 0;
-    relaxed.push_back(freed);
-    if (fixedStrategy) {
-      freer.microbatch = 0;
-      relaxed.push_back(freer);
-    }
-  }
-  double least = 0;
-  for (const SearchOptions &o : relaxed) {
-    SearchResult other = Planner::search(o);
-    if (!other.feasible || (!result.advice.empty() && other.plan.seconds >= least))
-      continue;
-    least = other.plan.seconds;
-    result.advice.clear();
-    if (o.microbatch != options.microbatch)
-      result.advice = "micro-batch " + std::to_string(other.choice.microbatch) + " instead of " +
-                      std::to_string(options.microbatch);
-    if (o.strategy.kind != options.strategy.kind)
-      result.advice +=
-          std::string(result.advice.empty() ? "" : " and ") + "strategy auto instead of " + str(options.strategy);
-  }
+  result.advice = adviceFor(options);
   return result;
 }
 

@@ -75,6 +75,13 @@ private:
     bool packedWell = false;    // no packing of it is known to be lower, or the search for one has been done
     bool asked = false;         // only there because a user named the strategy: no part of the ladder
   };
+  struct Size { // a micro-batch and what is proven of it: no plan needs less, none is faster
+    int64_t microbatch, bound;
+    double seconds;
+  };
+  int fastestWithin(const SearchOptions &, const std::vector<Size> &, const std::vector<int> &chosen);
+  int smallestOf(const SearchOptions &, std::vector<Size>, const std::vector<int> &chosen, bool thorough);
+  std::string adviceFor(const SearchOptions &);
   std::vector<int64_t> sizesOf(const SearchOptions &, std::string &error) const;
   int plainRung(int64_t microbatch);
   void findHeldOver();

@@ -1,0 +1,85 @@
+// JoinMpi.cpp: the launcher has brought the processes together; whether they belong together is seen here.
+#include "runtime/Join.h"
+#include "runtime/Launcher.h"
+#include "runtime/LinksMpi.h"
+#include "runtime/Pool.h"
+#include "runtime/Run.h"
+#include <stdio.h>
+#include <unistd.h>
+
+namespace cinch::rt {
+
+namespace {
+
+Counter joined;
+
+// Worker 0 looks at everybody's card, and everybody hears what it thinks of them.
+void showCards() {
+  const int64_t count = programWorkers();
+  Card own = ownCard(), *cards = allocateArray<Card>(count);
+  Verdict verdict = {};
+  MpiRequest request;
+  double until = monotonicSeconds() + (workerTimeout > 60 ? workerTimeout : 60);
+  auto await = [&](int64_t worker) {
+    while (!isDone(request)) {
+      if (monotonicSeconds() > until)
+        lostWorker(worker);
+      usleep(200);
+    }
+  };
+  if (ownWorker != 0) {
+    sendBytes(&own, sizeof own, 0, kJoinTag, request);
+    await(0);
+    receiveBytes(&verdict, sizeof verdict, 0, kJoinTag, request);
+    await(0);
+  } else {
+    verdict.accepted = 1;
+    Text why;
+    for (int64_t i = 1; i < count; ++i) {
+      receiveBytes(&cards[i], sizeof cards[i], i, kJoinTag, request);
+      await(i);
+      if (!why.size && !isCard(cards[i]))
+        why.add("process %lld of %s runs another program than worker 0", (long long)i, mpi.name);
+      else if (!why.size)
+        judge(own, cards[i], false, why);
+    }
+    verdict.accepted = why.size == 0;
+    snprintf(verdict.words, sizeof verdict.words, "%.511s", why.data);
+    for (int64_t i = 1; i < count; ++i) {
+      sendBytes(&verdict, sizeof verdict, i, kJoinTag, request);
+      await(i);
+    }
+  }
+  if (!verdict.accepted) {
+    mpi.finalize();
+    fail(kUsage, "%s", verdict.words);
+  }
+}
+
+void *begin(void *) { // the thread of MPI
+  openMpi(mpi);
+  int given = 0, size = 0, rank = 0;
+  const int kFunneled = 1; // in both
+  mpi.initThread(nullptr, nullptr, kFunneled, &given);
+  setFloatingPointMode(); // the library may have changed it
+  mpi.commSize(mpi.world, &size);
+  mpi.commRank(mpi.world, &rank);
+  Launcher launcher = findLauncher();
+  if (size != programWorkers() || rank != ownWorker)
+    fail(kUsage, "%s started this as process %lld of %lld, but the library of %s says %d of %d: is it another MPI's? (CINCH_MPI=openmpi or "
+         "mpich chooses)", launcher.who ? launcher.who : "somebody", (long long)ownWorker, (long long)programWorkers(), mpi.name, rank, size);
+  showCards();
+  moveOverMpi(joined);
+}
+
+} // namespace
+
+void joinByMpi() {
+  makeMpiLinks();
+  startThread(begin, nullptr, int64_t(8) << 20, "the thread for messages");
+  while (!joined.now())
+    awaitFor(&joined.value, 0, &joined.sleepers, 60);
+  setFloatingPointMode();
+}
+
+} // namespace cinch::rt

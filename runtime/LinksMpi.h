@@ -1,0 +1,22 @@
+// LinksMpi.h: between finding one another (JoinMpi.cpp) and moving frames (LinksMpi.cpp), all on the thread of MPI.
+#ifndef CINCH_RUNTIME_LINKSMPI_H
+#define CINCH_RUNTIME_LINKSMPI_H
+#include "runtime/Links.h"
+#include "runtime/Mpi.h"
+
+namespace cinch::rt {
+
+extern Mpi mpi; // of this process
+void sendBytes(const void *from, int64_t bytes, int64_t worker, int tag, MpiRequest &);
+void receiveBytes(void *into, int64_t bytes, int64_t worker, int tag, MpiRequest &);
+bool isDone(MpiRequest &);
+
+// Before anything else; messages may be too large for MPI.
+void makeMpiLinks();
+// Moves frames until the end of the process. Every link is open; `joined` counts when it has begun.
+[[noreturn]] void moveOverMpi(Counter &joined);
+
+constexpr int kPacketTag = 1, kBulkTag = 2, kJoinTag = 3, kFirstChannelTag = 16;
+
+} // namespace cinch::rt
+#endif
