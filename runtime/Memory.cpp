@@ -4,6 +4,7 @@
 #include "runtime/Output.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,14 +19,18 @@ namespace cinch::rt {
 
 static char *chunk = nullptr;
 static size_t chunkLeft = 0;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // workers, and the thread for messages, take bytes, too
 
 void *allocate(size_t bytes) {
   bytes = (bytes + 15) & ~size_t(15);
+  pthread_mutex_lock(&mutex);
   if (bytes > chunkLeft) {
     size_t size = bytes > (size_t(1) << 18) ? bytes : size_t(1) << 18;
     void *fresh = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fresh == MAP_FAILED)
+    if (fresh == MAP_FAILED) {
+      pthread_mutex_unlock(&mutex); // whoever hears of it may take bytes
       fail(kResources, "cannot allocate %zu bytes: %s", size, strerror(errno));
+    }
     (void)madvise(fresh, size, MADV_NOHUGEPAGE);
     chunk = static_cast<char *>(fresh);
     chunkLeft = size;
@@ -33,6 +38,7 @@ void *allocate(size_t bytes) {
   void *result = chunk;
   chunk += bytes;
   chunkLeft -= bytes;
+  pthread_mutex_unlock(&mutex);
   return result;
 }
 
