@@ -98,6 +98,7 @@ def long_suites():
     fuzz = ROOT / "test/fuzz/run"
     return [
         python("execute/bits.py", limit=90 * MINUTE),
+        python("execute/package.py"),
         python("execute/opbits.py", "--all", name="execute/opbits (every case)", limit=60 * MINUTE),
         python("execute/examples.py", "--long", name="execute/examples (long)", limit=90 * MINUTE),
         python("execute/fuzz_plans.py", "--count", "300", "--seed", "9", name="execute/fuzz_plans (300)", limit=90 * MINUTE),

@@ -48,9 +48,12 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
   } else {
     temporary += ".tmp";
   }
-  std::string crt = folderOf("crt1.o", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
-  std::string libc = folderOf(severalWorkers ? "libc.so" : "libc.a", {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"});
-  std::string gcc = folderOf("libgcc.a", gccFolders());
+  // A package brings its own beside the runtime (tools/package).
+  std::string ours = (sys::path::parent_path(runtimeArchive) + "/link").str();
+  std::vector<std::string> places{ours, "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, compilers = gccFolders();
+  compilers.insert(compilers.begin(), ours);
+  std::string crt = folderOf("crt1.o", places), gcc = folderOf("libgcc.a", compilers);
+  std::string libc = folderOf(severalWorkers ? "libc.so" : "libc.a", places);
   std::string message;
   int status = 1;
   int64_t shared = 0; // bytes of libraries

@@ -1,0 +1,70 @@
+#!/usr/bin/python3
+"""tools/package: in a root that has the C library, a shell and nothing else (no compiler, no LLVM, no C start files), what is unpacked
+from the tarball and from the .deb compiles a program, which trains and predicts. Needs root, for chroot and mount."""
+import os
+import shutil
+import subprocess
+
+import programs
+
+ROOT = programs.HERE.parent.parent
+PROGRAM = """
+dim B = 4 batch, T = 8, V = 128
+data train = text("t.txt", window = T + 1) -> (text: i32[B, T + 1] below V)
+model lm(x: i32[B, T] below V) -> f32[B, T, V] { use e = embedding[V, V]; return e(x) }
+train lm on train seed 3 {
+  loss = mean[B, T] cross_entropy(lm(text[:, :T]), text[:, 1:])
+  optimizer sgd(lr = 1)
+  steps 5
+}
+"""
+verdicts = programs.Verdicts()
+
+
+def bare(root):
+    """A root with the C library and busy hands only."""
+    for folder in ("bin", "lib64", "lib/x86_64-linux-gnu", "tmp", "work", "usr", "proc"):
+        (root / folder).mkdir(parents=True)
+    for library in ("libc.so.6", "libm.so.6"):
+        shutil.copy("/lib/x86_64-linux-gnu/" + library, root / "lib/x86_64-linux-gnu")
+    shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
+    shutil.copy("/bin/dash", root / "bin/sh")
+    (root / "work/p.cinch").write_text(PROGRAM)
+    (root / "work/t.txt").write_bytes(b"hello world, hello moon. " * 20)
+
+
+def try_in(root, cinch):
+    # /proc says where an executable lies, which the loader wants to know; mounted for this command alone.
+    mounted = 'mount -t proc proc "$0/proc" && exec chroot "$0" /bin/sh -c "$1"'
+    run = lambda command: programs.call(["unshare", "-m", "sh", "-c", mounted, root, "cd /work && export HOME=/tmp && " + command]).stdout
+    said = run("%s p.cinch -o train" % cinch)
+    verdicts.expect("step " in said, said)
+    run("./train --out out")
+    run("./train predict --out out")
+    verdicts.expect((root / "work/out/final.safetensors").exists(), "it trains")
+    run("%s p.cinch --emit=lib -o lm" % cinch)
+    verdicts.expect((root / "work/liblm.so").exists(), "libraries, too")
+    verdicts.expect("E0203" in run("%s explain E0203" % cinch), "explain")
+
+
+def main():
+    if os.geteuid() != 0:
+        print("needs root: not run")
+        return
+    out = programs.FOLDER / "package"
+    programs.call([ROOT / "tools/package", out], timeout=600)
+    (archive,) = out.glob("cinch-*.tar.gz")
+    (deb,) = out.glob("cinch_*.deb")
+    tar = programs.FOLDER / "root-tar"
+    bare(tar)
+    programs.call(["tar", "-C", tar / "work", "-xzf", archive])
+    try_in(tar, "/work/%s/bin/cinch" % archive.name[: -len(".tar.gz")])
+    shutil.rmtree(tar)
+    root = programs.FOLDER / "root-deb"
+    bare(root)
+    subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
+    try_in(root, "/usr/bin/cinch")
+    verdicts.expect("libc6" in programs.call(["dpkg-deb", "-f", deb, "Depends"]).stdout, "the package depends on the C library alone")
+
+
+verdicts.run(main)
