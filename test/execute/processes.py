@@ -86,7 +86,7 @@ def start(exe, workers, transport, arguments, kill=None):
 
 
 def complaints(text):
-    return [line for line in text.splitlines() if line.startswith(("warning", "error"))]
+    return re.findall(r"(?:warning|error): .*", text.replace("\r", "\n"))  # mpirun may draw a bar before them
 
 
 def check_budget(ended, label):
