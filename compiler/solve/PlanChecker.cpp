@@ -250,9 +250,9 @@ private:
     return "";
   }
 
-  // The result of a kernel: what it is, what it read, and for batch data which micro-batch it saw.
-  Symbol resultOf(int kernel, size_t output, const std::vector<Symbol> &inputs, Symbol before) {
-    std::vector<uint64_t> key{1, uint64_t(kernel), output, before};
+  // The result of a kernel: what it is, what it read, and in the loop for which micro-batch (a message or a draw reads nothing).
+  Symbol resultOf(int kernel, size_t output, const std::vector<Symbol> &inputs, Symbol before, int64_t round) {
+    std::vector<uint64_t> key{1, uint64_t(kernel), output, before, uint64_t(round)};
     key.insert(key.end(), inputs.begin(), inputs.end());
     return symbols.of(key);
   }
@@ -285,7 +285,7 @@ private:
         std::vector<Symbol> results;
         for (size_t w = 0; w < kernel.writes.size(); ++w) {
           int to = kernel.writes[w];
-          results.push_back(resultOf(int(k), w, inputs, g.buffers[to].kind == Buffer::Value ? 0 : content[to]));
+          results.push_back(resultOf(int(k), w, inputs, g.buffers[to].kind == Buffer::Value ? 0 : content[to], round));
         }
         for (size_t w = 0; w < kernel.writes.size(); ++w)
           content[kernel.writes[w]] = results[w];
@@ -363,7 +363,7 @@ private:
         if (to.bytes && !before)
           return where + " goes on with " + g.buffers[to.buffer].name + ", which its bytes do not hold";
       }
-      results.push_back(resultOf(l.kernel, w, inputs, to.bytes ? before : 0));
+      results.push_back(resultOf(l.kernel, w, inputs, to.bytes ? before : 0, round));
     }
     if (l.hasScratch)
       memory.write(l.scratch.offset, l.scratch.offset + l.scratch.bytes, 0);

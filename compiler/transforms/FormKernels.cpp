@@ -245,9 +245,12 @@ void copyArgumentsHandedOut(func::FuncOp function) {
 // Of a loop that stands in several sweeps each copy stacks only what its own sweep reads.
 nn::ScanOp dropUnread(nn::ScanOp scan) {
   scan = nn::separateYields(scan);
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(scan.block().without_terminator())))
-    if (op.use_empty())
-      op.erase();
+  SmallVector<Operation *> ops; // the loop below erases
+  for (Operation &op : scan.block().without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops))
+    if (op->use_empty())
+      op->erase();
     else if (auto inner = dyn_cast<nn::ScanOp>(op))
       dropUnread(inner);
   return scan;

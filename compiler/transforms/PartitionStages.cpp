@@ -107,12 +107,19 @@ private:
     return kernel && analysis::computedBy(kernel->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr);
   }
 
+  // The part of a worker's loop body in which an operand of work in `loopPart` must be there. The gradients of parameters of one chunk may
+  // run before or behind the input gradients of another, but always behind those of their own.
+  int readyFor(int loopPart, int w) const {
+    int chunks = layout.chunks(w);
+    return loopPart < 2 * chunks ? loopPart : layout.backwardPart(chunks, 3 * chunks - 1 - loopPart);
+  }
+
   // What is computed from data alone is computed by each worker that reads it.
   void placeWhereRead(int part) {
     for (Value result : step.parts[size_t(part)].op->getResults())
       for (int reader : homes.readersOf(result))
         for (auto [w, loopPart] : at[reader]) {
-          int here = regionOf(reader) == regionOf(part) ? loopPart : 0;
+          int here = regionOf(reader) == regionOf(part) ? readyFor(loopPart, w) : 0;
           auto [known, fresh] = at[part].try_emplace(w, here);
           if (!fresh)
             known->second = std::min(known->second, here);
@@ -157,19 +164,24 @@ private:
       channel.inLoop = writer >= 0 && isLoop(regionOf(writer)) && regionOf(list.front()) == regionOf(writer);
       Message message{int(channels.size()), from, to, list.front()};
       if (channel.inLoop) {
-        // The first reader in the order in which the worker runs its parts.
+        // Before the first reader of the part in which it must be there, or at that part's end.
+        int part = INT_MAX;
         for (int reader : list)
-          if (at[size_t(reader)][to] < at[size_t(message.before)][to])
-            message.before = reader;
+          part = std::min(part, readyFor(at[size_t(reader)][to], to));
+        auto first = llvm::find_if(list, [&](int reader) { return at[size_t(reader)][to] == part; });
+        message.before = first == list.end() ? -1 : *first;
         bool main = regionOf(writer) == mainLoop;
         channel.fromPart = main ? at[size_t(writer)][from] : -1;
-        channel.toPart = main ? at[size_t(message.before)][to] : -1;
+        channel.toPart = main ? part : -1;
+        if (message.before < 0)
+          dueAtEnd[{to, part}].push_back(value);
       } else if (writer < gate && gate < message.before) {
         message.before = gate;
       }
       channels.push_back(channel);
       messages[value].push_back(message);
-      due[{to, message.before}].push_back(value);
+      if (message.before >= 0)
+        due[{to, message.before}].push_back(value);
     }
   }
 
@@ -220,10 +232,12 @@ private:
   }
 
   void receiveBefore(OpBuilder &builder, int part) {
-    auto found = due.find({worker, part});
-    if (found == due.end())
-      return;
-    for (Value value : found->second)
+    if (auto found = due.find({worker, part}); found != due.end())
+      receive(builder, found->second);
+  }
+
+  void receive(OpBuilder &builder, ArrayRef<Value> values) {
+    for (Value value : values)
       for (const Message &message : messages.lookup(value))
         if (message.to == worker)
           current[value] = plan::ReceiveOp::create(builder, named(value).getLoc(), value.getType(), uint64_t(message.channel),
@@ -306,6 +320,8 @@ private:
           plan::PartOp::create(builder, old.getLoc());
         if (failed(writeParts(builder, region, loopPart)))
           return failure();
+        if (region == mainLoop)
+          receive(builder, dueAtEnd.lookup({worker, loopPart}));
       }
       for (Value sum : sums)
         yielded.push_back(current.lookup(sum));
@@ -354,6 +370,7 @@ private:
   std::vector<std::map<int, int>> at; // of the step's parts: worker -> part of its loop body
   llvm::DenseMap<Value, SmallVector<Message>> messages;
   std::map<std::pair<int, int>, SmallVector<Value>> due; // (worker, part of the step) -> what is received right before it
+  llvm::DenseMap<std::pair<int, int>, SmallVector<Value>> dueAtEnd; // (worker, part of its main loop) -> what is received at its end
   llvm::DenseMap<Value, Value> current;                  // values in memory -> in the function that is being written
 };
 

@@ -1,0 +1,228 @@
+// LINK: cinch_solve
+// What one worker of several plans: boxes of channels against a dry run and against the simulated tables, and plans of a loop body in
+// parts, proved by the plan checker, which must refuse them with too few copies, shared bytes or another list of actions.
+#include "compiler/solve/PlanChecker.h"
+#include "compiler/solve/Random.h"
+#include "compiler/solve/Search.h"
+#include "compiler/solve/stages/Channels.h"
+#include "compiler/solve/stages/Simulate.h"
+#include "test/unit/Expect.h"
+
+#include <cmath>
+
+using namespace cinch::solve;
+
+// A chain of stages: every forward takes a message from the stage before and sends one to the stage behind, backward the other way round.
+static ChannelProblem chainOf(const ScheduleTable &table, double forward, double backward) {
+  int p = table.request.workers, v = table.request.chunks, stages = table.stages();
+  bool split = splitsBackward(table.request.schedule);
+  std::vector<int> chunk(size_t(stages), 0), seen(size_t(p), 0);
+  for (int s = 0; s < stages; ++s)
+    chunk[s] = seen[table.workerOf[s]]++;
+  ChannelProblem problem;
+  problem.actions.resize(p), problem.messages.resize(p), problem.seconds.resize(p);
+  for (int w = 0; w < p; ++w) {
+    problem.messages[w].resize(size_t(3 * v));
+    problem.seconds[w].resize(size_t(3 * v));
+    for (int c = 0; c < v; ++c) {
+      problem.seconds[w][c] = forward / v;
+      problem.seconds[w][2 * v - 1 - c] = (split ? backward / 2 : backward) / v;
+      problem.seconds[w][3 * v - 1 - c] = backward / 2 / v;
+    }
+    for (const Action &action : table.rows[w]) {
+      if (action.kind == Action::Update)
+        continue;
+      int c = chunk[action.stage];
+      int part = action.kind == Action::Forward ? c : action.kind == Action::WeightGradient ? 3 * v - 1 - c : 2 * v - 1 - c;
+      problem.actions[w].push_back({part, action.microbatch});
+    }
+  }
+  for (bool back : {false, true})
+    for (int s = 0; s + 1 < stages; ++s) {
+      int from = back ? s + 1 : s, to = back ? s : s + 1, a = table.workerOf[from], b = table.workerOf[to];
+      if (a == b)
+        continue;
+      auto part = [&](int stage) { return back ? 2 * v - 1 - chunk[stage] : chunk[stage]; };
+      int channel = int(problem.travel.size());
+      problem.travel.push_back(0);
+      problem.messages[a][part(from)].push_back({channel, true});
+      auto &received = problem.messages[b][part(to)];
+      received.insert(received.begin(), {channel, false});
+    }
+  return problem;
+}
+
+static void boxesOfTables() {
+  for (Schedule schedule : {Schedule::Naive, Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved, Schedule::ZBH1, Schedule::ZBV})
+    for (int p = 1; p <= 4; ++p)
+      for (int m : {1, 2, 3, 5, 8}) {
+        ScheduleRequest request;
+        request.schedule = schedule, request.workers = p, request.microbatches = m;
+        request.chunks = schedule == Schedule::Interleaved || schedule == Schedule::ZBV ? 2 : 1;
+        if (!check(request).empty())
+          continue;
+        Case one;
+        std::string who = std::string(name(schedule)) + " p=" + std::to_string(p) + " m=" + std::to_string(m);
+        ScheduleTable table = generate(request);
+        ChannelProblem problem = chainOf(table, 1, 2);
+        std::vector<int> boxes = findBoxes(problem);
+        expect(boxes.size() == problem.travel.size(), who + ": no boxes");
+        if (boxes.size() != problem.travel.size())
+          continue;
+        ChannelRun found = run(problem, boxes);
+        TableCosts costs;
+        costs.stages.assign(table.stages(), {});
+        for (StageCost &stage : costs.stages)
+          stage.forward = 1.0 / request.chunks, stage.input = stage.weight = 1.0 / request.chunks;
+        costs.transfers = chainTransfers(table.stages());
+        expect(found.finished, who + ": does not finish");
+        expect(std::abs(found.makespan - makespan(table, costs)) < 1e-9, who + ": ends at " + std::to_string(found.makespan) +
+                                                                             ", the table at " + std::to_string(makespan(table, costs)));
+        for (size_t i = 0; i < boxes.size(); ++i) { // one box fewer is too few
+          if (boxes[i] == 1)
+            continue;
+          --boxes[i];
+          ChannelRun fewer = run(problem, boxes);
+          expect(!fewer.finished || fewer.makespan > found.makespan + 1e-9, who + ": a box too many");
+          ++boxes[i];
+        }
+      }
+}
+
+// Each sends twice before it receives twice.
+static void crossing() {
+  ChannelProblem problem;
+  problem.actions = {{{0, 0}}, {{0, 0}}};
+  problem.seconds = {{1}, {1}};
+  problem.travel = {0, 0};
+  problem.messages = {{{{0, true}, {0, true}, {1, false}, {1, false}}}, {{{1, true}, {1, true}, {0, false}, {0, false}}}};
+  expect(!run(problem, {1, 1}).finished, "two workers that wait for one another finish");
+  expect(run(problem, {2, 1}).finished, "one channel that holds both messages is enough");
+  problem.messages[1][0].erase(problem.messages[1][0].begin(), problem.messages[1][0].begin() + 2);
+  expect(findBoxes(problem).empty(), "a message that nobody sends is received");
+}
+
+// ---- Plans of a body in parts ------------------------------------------------------------------------------------------
+// A chain of forward kernels, a part, and backward kernels that read some of what the forward ones made and add into sums.
+static StepGraph randomBody(Random &random, std::vector<PartAction> actions) {
+  StepGraph g;
+  g.batch = 0;
+  for (const PartAction &action : actions)
+    g.batch = std::max(g.batch, action.microbatch + 1);
+  g.actions = std::move(actions);
+  auto buffer = [&](Buffer::Kind kind, int producer) {
+    Buffer b;
+    b.kind = kind, b.producer = producer, b.fixedBytes = kind == Buffer::Value ? 0 : 64;
+    b.perExampleBytes = kind == Buffer::Value ? int64_t(64) * (1 + int64_t(random.below(4))) : 0;
+    b.name = "b" + std::to_string(g.buffers.size());
+    g.buffers.push_back(b);
+    return int(g.buffers.size()) - 1;
+  };
+  std::vector<int> values;
+  int n = 2 + int(random.below(4));
+  for (int i = 0; i < n; ++i) {
+    Kernel k;
+    k.name = "f" + std::to_string(i), k.seconds.perExample = 1 + double(random.below(5));
+    if (!values.empty())
+      k.reads.push_back(values.back());
+    if (values.size() > 1 && random.below(2))
+      k.reads.push_back(values[size_t(random.below(int64_t(values.size()) - 1))]);
+    k.writes.push_back(buffer(Buffer::Value, i));
+    values.push_back(k.writes.back());
+    g.kernels.push_back(k);
+  }
+  Kernel part;
+  part.newPart = true, part.recomputable = false, part.work = Kernel::Nothing, part.name = "part";
+  part.reads.push_back(values.back()); // as a message of the first part would keep the work before it there
+  part.writes.push_back(buffer(Buffer::Value, n));
+  g.buffers.back().perExampleBytes = 0;
+  g.kernels.push_back(part);
+  int mark = part.writes.front(), gradient = -1;
+  for (int i = n; i-- > 0;) {
+    Kernel k;
+    k.backward = true, k.name = "b" + std::to_string(i), k.seconds.perExample = 1;
+    k.reads = {mark, values[i]};
+    if (gradient >= 0) {
+      k.reads.push_back(gradient);
+    }
+    k.recomputable = false;
+    int producer = int(g.kernels.size());
+    k.writes.push_back(buffer(Buffer::Value, producer));
+    if (gradient >= 0 && g.buffers[gradient].perExampleBytes == g.buffers[k.writes.front()].perExampleBytes)
+      k.inPlace.push_back({k.writes.front(), gradient});
+    gradient = k.writes.front();
+    k.writes.push_back(buffer(Buffer::Accumulator, producer));
+    g.kernels.push_back(k);
+  }
+  return g;
+}
+
+static std::vector<PartAction> twoParts(int64_t count, int64_t ahead) {
+  std::vector<PartAction> actions;
+  for (int64_t tick = 0; tick < count + ahead; ++tick) {
+    if (tick < count)
+      actions.push_back({0, tick});
+    if (tick >= ahead)
+      actions.push_back({1, tick - ahead});
+  }
+  return actions;
+}
+
+static void plansInParts() {
+  Random random = Random::seeded(7);
+  int refused = 0, tried = 0;
+  for (int round = 0; round < 200; ++round) {
+    Case one;
+    int64_t count = 1 + int64_t(random.below(6)), ahead = int64_t(random.below(count));
+    StepGraph g = randomBody(random, twoParts(count, ahead));
+    Planner planner(g);
+    SearchOptions options;
+    options.microbatch = 1;
+    SearchResult free = planner.search(options);
+    expect(free.feasible, "no plan without a budget: " + free.error);
+    for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
+      options.arenaBudget = budget;
+      SearchResult found = planner.search(options);
+      expect(found.feasible, "no plan in " + std::to_string(budget) + " bytes");
+      if (!found.feasible)
+        continue;
+      ScheduledProgram program = scheduledProgram(g, found.plan.decision);
+      program.peakLive = found.plan.peakLive;
+      std::string wrong = checkPlan(g, program);
+      expect(wrong.empty(), "a plan is refused: " + wrong);
+      // Wrong answers: one copy too few of what waits.
+      for (std::vector<Launch> *launches : {&program.loop})
+        for (size_t l = 0; l < launches->size(); ++l)
+          for (size_t w = 0; w < (*launches)[l].writes.size(); ++w) {
+            Place &place = (*launches)[l].writes[w];
+            if (place.copies < 2 || place.bytes == 0)
+              continue;
+            ScheduledProgram mutant = program;
+            for (Launch &launch : mutant.loop)
+              for (std::vector<Place> *list : {&launch.reads, &launch.writes})
+                for (Place &other : *list)
+                  if (other.buffer == place.buffer && other.offset == place.offset)
+                    other.copies = place.copies - 1;
+            mutant.peakLive = -1;
+            ++tried;
+            refused += !checkPlan(g, mutant).empty();
+          }
+      // Actions that skip a micro-batch, or take one twice.
+      StepGraph other = g;
+      other.actions.pop_back();
+      expect(!checkPlan(other, program).empty(), "a list of actions without its last one is accepted");
+      other = g;
+      other.actions.push_back(other.actions.back());
+      expect(!checkPlan(other, program).empty(), "an action that runs twice is accepted");
+    }
+  }
+  expect(tried > 100 && refused == tried, std::to_string(tried - refused) + " of " + std::to_string(tried) +
+                                               " plans with a copy too few are accepted");
+}
+
+int main() {
+  boxesOfTables();
+  crossing();
+  plansInParts();
+  return tally();
+}
