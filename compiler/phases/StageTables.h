@@ -1,0 +1,53 @@
+// StageTables.h: what the main loops of several workers look like to schedules and dry runs, and the other way round.
+#ifndef CINCH_COMPILER_PHASES_STAGETABLES_H
+#define CINCH_COMPILER_PHASES_STAGETABLES_H
+
+#include "compiler/solve/stages/Channels.h"
+#include "compiler/solve/stages/Schedule.h"
+#include "compiler/transforms/Decision.h"
+#include "compiler/transforms/PartitionStages.h"
+
+namespace cinch {
+
+// A function that is divided among the workers.
+struct Divided {
+  std::string name;                    // of the entry
+  std::vector<mlir::func::FuncOp> functions; // of each worker
+  std::vector<Channel> channels;       // numbered from `first` on
+  size_t first = 0;
+  void erase() {
+    for (mlir::func::FuncOp function : functions)
+      function.erase();
+  }
+};
+
+// The last loop over the micro-batches.
+plan::MicrobatchesOp mainLoop(mlir::func::FuncOp);
+
+// Messages of each part of a worker's main loop, in order. `first`: the number of the function's first channel.
+std::vector<std::vector<solve::ChannelProblem::Message>> messagesOf(mlir::func::FuncOp, size_t first);
+
+// The list of actions of one worker, by the parts of its loop body.
+std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &, const StageLayout &, int worker);
+// How far the parts of a loop run behind its first one: a worker's next chunk when the first one's work has gone round all workers, and what
+// is handed out when it has gone through all chunks. And the actions of so many micro-batches that run so.
+std::vector<int64_t> lagsOf(int parts, int workers);
+std::vector<solve::PartAction> actionsOfLags(llvm::ArrayRef<int64_t> lags, int64_t count);
+mlir::DenseI64ArrayAttr attributeOf(mlir::MLIRContext *, llvm::ArrayRef<solve::PartAction>);
+
+// Seconds of each part of the loop body, and of what stands around the loop, by a plan.
+struct PlanSeconds {
+  std::vector<double> parts;
+  double around = 0;
+};
+PlanSeconds secondsOf(const DecideOutcome &, size_t parts);
+
+// The main loops of a divided function, for a dry run.
+solve::ChannelProblem channelProblem(const Divided &, const std::vector<std::vector<solve::PartAction>> &actions,
+                                     std::vector<std::vector<double>> seconds);
+
+// Bytes of a worker for messages: boxes of what it reads, one of each that it writes.
+int64_t messageBytes(const std::vector<Channel> &, llvm::ArrayRef<int> boxes, int worker, int64_t microbatch);
+
+} // namespace cinch
+#endif
