@@ -8,6 +8,7 @@
 
 #include "compiler/analysis/StageProblem.h"
 #include "compiler/solve/Evaluate.h"
+#include "compiler/solve/Search.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -108,7 +109,7 @@ private:
     std::vector<int64_t> sizes = solve::microbatches(problem.graph);
     if (options.microbatch > 0) {
       if (!llvm::is_contained(sizes, options.microbatch))
-        refuse(solve::evaluate(problem.graph, {options.microbatch, solve::plainLoop(problem.graph)}).error);
+        refuse(solve::Planner(problem.graph).search({std::nullopt, options.microbatch, strategy}).error);
       return {options.microbatch};
     }
     if (options.schedule == solve::Schedule::Naive) // one micro-batch, by definition

@@ -265,6 +265,10 @@ static void readStages(const Flags &f, CommandLine &line) {
   line.chunks = f.chunks.getNumOccurrences() ? int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks"))) : several ? 2 : 1;
   if (f.stages.getNumOccurrences() == 0 && (f.schedule.getNumOccurrences() || f.chunks.getNumOccurrences()))
     usage("--schedule and --chunks need --stages P with at least two workers");
+  if (line.stages > 1 && f.bound)
+    usage("--bound is about the step of one worker; with --stages the lines of each worker say what its part takes");
+  if (line.stages > 1 && f.report.getNumOccurrences())
+    usage("--report draws the plan of one worker; with --stages, cinch plan prints what each holds and the table of a step");
 }
 
 CommandLine parseCommandLine(int argc, char **argv) {
