@@ -204,12 +204,10 @@ private:
                       size_t first, Divided &divided) {
     divided.name = name.str();
     divided.first = first;
-    std::vector<Channel> channels(first);
-    auto functions = partitionStages(whole, wholeHomes, layout, channels);
+    auto functions = partitionStages(whole, wholeHomes, layout, first, divided.channels);
     if (failed(functions))
       return false;
     divided.functions = *functions;
-    divided.channels.assign(channels.begin() + int64_t(first), channels.end());
     for (func::FuncOp function : divided.functions) // several divisions stand side by side for a while
       function.setName((function.getName() + "_of_" + Twine(divisions.size())).str());
     return true;
@@ -224,7 +222,7 @@ private:
     std::vector<int> chunk(size_t(options.stages), 0);
     for (size_t stage = 0; stage < table.workerOf.size(); ++stage) {
       size_t w = size_t(table.workerOf[stage]);
-      seconds[w][size_t(layout.forwardPart(options.chunks, chunk[w]))] = costs.stages[stage].forward;
+      seconds[w][size_t(layout.forwardPart(chunk[w]))] = costs.stages[stage].forward;
       seconds[w][size_t(layout.backwardPart(options.chunks, chunk[w]++))] = costs.stages[stage].input;
     }
     return seconds;
