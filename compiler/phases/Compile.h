@@ -30,6 +30,7 @@ struct CompileOptions {
   int stages = 1;           // workers; each has a stage of the model, or several (schedules with chunks)
   solve::Schedule schedule = solve::Schedule::OneFOneB;
   int chunks = 1;           // stages a worker
+  bool onlyFits = false;    // of several workers: only whether they fit the budget is asked
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
