@@ -96,9 +96,14 @@ static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
 int64_t Compilation::persistentBytes() const {
   int64_t bytes = 0;
   for (const EntryPlan &entry : entries)
-    if (auto function = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function); entry.name == "train")
-      bytes += bytesOfArguments(function, nn::kPathAttr) + bytesOfArguments(function, nn::kSlotAttr);
+    if (entry.name == "train")
+      bytes += persistentBytes(entry);
   return bytes;
+}
+
+int64_t Compilation::persistentBytes(const EntryPlan &entry) const {
+  auto function = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function);
+  return bytesOfArguments(function, nn::kPathAttr) + bytesOfArguments(function, nn::kSlotAttr);
 }
 
 int64_t Compilation::bytesOfState(StringRef function) const {

@@ -84,7 +84,7 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
     if (inLoop)
       seconds.parts[part] += once;
     else
-      seconds.around += once * double(kernel.everyMicrobatch ? decision.count : 1);
+      (t < decision.loopBegin ? seconds.before : seconds.behind) += once * double(kernel.everyMicrobatch ? decision.count : 1);
   }
   return seconds;
 }

@@ -273,14 +273,18 @@ private:
   void price(Candidate &candidate) const {
     const Divided &divided = divisions[candidate.division].train;
     std::vector<std::vector<double>> seconds;
-    double around = 0;
+    std::vector<double> begin;
+    double behind = 0; // the gate, where all wait for all, stands between the loop and the updates
     for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
       candidate.seconds.push_back(secondsOf(outcome, messagesOf(function, divided.first).size()));
       seconds.push_back(candidate.seconds.back().parts);
-      around = std::max(around, candidate.seconds.back().around);
+      begin.push_back(candidate.seconds.back().before);
+      behind = std::max(behind, candidate.seconds.back().behind);
     }
-    candidate.run = solve::run(channelProblem(divided, candidate.actions, seconds), candidate.boxes);
-    candidate.makespan = candidate.run.makespan + around;
+    solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds);
+    table.begin = std::move(begin);
+    candidate.run = solve::run(table, candidate.boxes);
+    candidate.makespan = candidate.run.makespan + behind;
   }
 
   // The best candidate's division takes the place of the program.
@@ -298,7 +302,7 @@ private:
     workers.request.workers = options.stages, workers.request.chunks = options.chunks;
     workers.request.microbatches = int(problem.graph.batch / best->microbatch);
     workers.each.resize(size_t(options.stages));
-    describeStages(chosen.layout);
+    describeStages(chosen.layout, solve::generate(workers.request));
     needs = chosen.othersNeed;
     for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
       channel.boxes = boxes;
@@ -342,10 +346,18 @@ private:
     lastOfEntry.push_back(c.workers.channels.size());
   }
 
-  void describeStages(const StageLayout &layout) {
+  void describeStages(const StageLayout &layout, const solve::ScheduleTable &table) {
     for (int w = 0; w < options.stages; ++w) {
       WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
-      worker.busy = best->run.busy[size_t(w)];
+      const PlanSeconds &seconds = best->seconds[size_t(w)];
+      worker.before = seconds.before, worker.behind = seconds.behind;
+      worker.busy = best->run.busy[size_t(w)] + seconds.before + seconds.behind;
+      size_t i = 0;
+      for (const solve::Action &action : table.rows[size_t(w)])
+        if (action.kind != solve::Action::Update) {
+          const solve::ChannelRun::Work &work = best->run.work[size_t(w)][i++];
+          worker.actions.push_back({action, work.begin, work.end});
+        }
       const std::vector<double> &parts = best->seconds[size_t(w)].parts;
       for (size_t part = 0; part < parts.size(); ++part)
         (int(part) < options.chunks ? worker.forward : worker.backward) += parts[part];

@@ -267,8 +267,6 @@ static void readStages(const Flags &f, CommandLine &line) {
     usage("--schedule and --chunks need --stages P with at least two workers");
   if (line.stages > 1 && f.bound)
     usage("--bound is about the step of one worker; with --stages the lines of each worker say what its part takes");
-  if (line.stages > 1 && f.report.getNumOccurrences())
-    usage("--report draws the plan of one worker; with --stages, cinch plan prints what each holds and the table of a step");
 }
 
 CommandLine parseCommandLine(int argc, char **argv) {
