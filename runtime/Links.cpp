@@ -126,7 +126,7 @@ char *placeOf(Link &link, const FrameHead &head) {
   switch (head.kind) {
   case FrameKind::Message:
     if (head.number >= 0 && head.number < channels_ && channels[head.number].spec->to == ownWorker &&
-        head.bytes == channels[head.number].spec->bytes)
+        head.bytes > 0 && head.bytes <= channels[head.number].spec->bytes)
       return channels[head.number].box(channels[head.number].sent);
     break;
   case FrameKind::Control:

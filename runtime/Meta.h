@@ -40,6 +40,7 @@ struct InitialValue {
 
 struct Parameter : Stored {
   bool frozen = false, state = false;
+  List<int64_t> copies; // where further replicas have it
   const char *averageOf = nullptr; // the path of the parameter of which this is the exponential average
   InitialValue init;
 };

@@ -65,6 +65,7 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
   kernel.recomputable = false;
   kernel.work = solve::Kernel::Nothing;
   kernel.newPart = isa<plan::PartOp>(op);
+  kernel.message = isa<plan::SendOp, plan::ReceiveOp>(op);
   kernel.name = isa<plan::GateOp>(op) ? "gate" : isa<plan::PartOp>(op) ? "part" : "results";
   if (auto send = dyn_cast<plan::SendOp>(op))
     kernel.name = ("send " + send.getLabel()).str();

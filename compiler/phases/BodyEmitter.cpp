@@ -82,10 +82,10 @@ private:
     } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
       emitRows(rows);
     } else if (auto send = dyn_cast<plan::SendOp>(op)) {
-      onlyIn(send.getLast() ? lastMicrobatch : Value(),
+      onlyIn(send.getLast() ? lastMicrobatch : kEvery,
              [&] { message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front()); });
     } else if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
-      onlyIn(receive.getBegins() ? e.number(e.i64, 0) : Value(),
+      onlyIn(receive.getBegins() ? 0 : kEvery,
              [&] { message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front()); });
     } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
       e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
@@ -155,7 +155,7 @@ private:
     if (auto ranges = host.clearedBefore(loop); ranges.first < ranges.second)
       e.call("clear_ranges", e.none, {e.context, e.number(e.i64, ranges.first), e.number(e.i64, ranges.second)});
     Value count = counted ? e.argument(0) : e.number(e.i64, int64_t(loop.getCount()));
-    lastMicrobatch = e.number(e.i64, int64_t(loop.getCount()) - 1);
+    lastMicrobatch = int64_t(loop.getCount()) - 1;
     if (loop.getLags() && counted)
       return emitLags(loop, count);
     if (loop.getActions())
@@ -235,12 +235,12 @@ private:
     e.call(call, e.none, {e.context, e.number(e.i32, int64_t(channel)), moved(value, e.number(e.i64, offset)), e.number(e.i64, bytes)});
   }
 
-  // In one micro-batch alone; null: in all.
-  void onlyIn(Value microbatch, llvm::function_ref<void()> emit) {
-    if (microbatch)
-      e.when(e.compare(LLVM::ICmpPredicate::eq, index, microbatch), emit);
-    else
-      emit();
+  // In one micro-batch alone, or in every one.
+  static constexpr int64_t kEvery = -1;
+  void onlyIn(int64_t microbatch, llvm::function_ref<void()> emit) {
+    if (microbatch == kEvery)
+      return emit();
+    e.when(e.compare(LLVM::ICmpPredicate::eq, index, e.number(e.i64, microbatch)), emit);
   }
 
   void emitGate() {
@@ -260,6 +260,7 @@ private:
   bool counted;
   Block *end = nullptr;           // where a closed gate leads
   Value index, example, position; // of the micro-batch; of the block of rows, in blocks
+  int64_t lastMicrobatch = 0;     // of the loop
   int64_t first = 0, behind = 0;  // launches that are still to be called
 };
 } // namespace

@@ -71,6 +71,8 @@ struct Flags {
                                  cl::value_desc("N|none|auto"), COMPILING};
   cl::opt<std::string> stages{"stages", cl::desc("workers that share a step, each with a part of the model (1); budget and threads are a worker's"),
                               cl::value_desc("P"), COMPILING};
+  cl::opt<std::string> replicas{"replicas", cl::desc("copies of these, each with its part of every batch (1); changes no bit"), cl::value_desc("D"),
+                                COMPILING};
   cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
@@ -249,10 +251,12 @@ static int64_t positive(const std::string &text, const char *flag) {
   return number;
 }
 
-// --stages, --schedule, --chunks.
+// --stages, --replicas, --schedule, --chunks.
 static void readStages(const Flags &f, CommandLine &line) {
   if (f.stages.getNumOccurrences())
     line.stages = int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
+  if (f.replicas.getNumOccurrences())
+    line.replicas = int(std::min<int64_t>(1 << 16, positive(f.replicas, "replicas")));
   if (f.schedule.getNumOccurrences()) {
     line.schedule = f.schedule;
     solve::Schedule known;
@@ -265,8 +269,8 @@ static void readStages(const Flags &f, CommandLine &line) {
   line.chunks = f.chunks.getNumOccurrences() ? int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks"))) : several ? 2 : 1;
   if (f.stages.getNumOccurrences() == 0 && (f.schedule.getNumOccurrences() || f.chunks.getNumOccurrences()))
     usage("--schedule and --chunks need --stages P with at least two workers");
-  if (line.stages > 1 && f.bound)
-    usage("--bound is about the step of one worker; with --stages the lines of each worker say what its part takes");
+  if (line.workers() > 1 && f.bound)
+    usage("--bound is about the step of one worker; with several the lines of each worker say what its part takes");
 }
 
 CommandLine parseCommandLine(int argc, char **argv) {
@@ -344,14 +348,14 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   readStages(f, line);
-  if (line.stages > 1 && f.emit == "lib")
-    usage("--emit lib makes a library of one worker; --stages needs an executable");
+  if (line.workers() > 1 && f.emit == "lib")
+    usage("--emit lib makes a library of one worker; --stages and --replicas need an executable");
   if (f.target != "cpu")
     usage("--target " + f.target + " is not there yet; cpu is");
   line.cpu = f.cpu;
   int processors = int(std::thread::hardware_concurrency());
   line.maxThreads = f.maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")))
-                    : line.stages > 1                ? std::max(2, processors / line.stages)
+                    : line.workers() > 1             ? std::max(2, processors / line.workers())
                                                      : std::max(4, processors);
   for (const std::string &text : f.defines) {
     auto pair = parseAssignment(text);

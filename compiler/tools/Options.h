@@ -25,7 +25,8 @@ struct CommandLine {
   uint64_t orderSeed = 0;          // --order-seed; 0: the best order found
   int64_t rowBlocks = 0;           // rows of a block; 0: auto, -1: none
   int maxThreads = 4;
-  int stages = 1;                  // --stages
+  int stages = 1, replicas = 1;    // --stages, --replicas
+  int workers() const { return stages * replicas; }
   std::string schedule = "1f1b";   // --schedule
   int chunks = 1;                  // --chunks
   std::string cpu;

@@ -147,7 +147,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.rowBlocks = line.rowBlocks;
   options.maxThreads = line.maxThreads;
-  options.stages = line.stages, options.chunks = line.chunks;
+  options.stages = line.stages, options.replicas = line.replicas, options.chunks = line.chunks;
   solve::parseSchedule(line.schedule, options.schedule);
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
@@ -283,7 +283,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
                         {objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self));
   std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
-                                             options.stages > 1);
+                                             options.workers() > 1);
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
     return 5;

@@ -7,6 +7,8 @@
 // last one. A sum of a loop begins, on replica d, with what replica d - 1 sends in its last micro-batch.
 #include "compiler/transforms/PartitionStages.h"
 
+#include "compiler/analysis/Cost.h"
+#include "compiler/transforms/Decision.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 

@@ -386,9 +386,12 @@ private:
     return success();
   }
 
-  // `life` is written by a kernel over its own operand `other`, or over the state that it is the new value of, which nobody
+  // `life` is written by a kernel over its own operand `other`, or over the state or parameter that it is the new value of, which nobody
   // reads any more.
   bool inPlace(const Life &life, const Life &other) {
+    if (life.value.getDefiningOp<plan::ReceiveOp>())
+      return life.offset == other.offset && life.bytes == other.bytes && overwrites.lookup(life.value) == other.value &&
+             lastArgumentUse.lookup(other.value) < life.begin;
     auto kernel = kernels.lookup(life.begin);
     // What came from before the loop is read again in the next pass.
     bool again = kernel && loopOf(kernel) && isa<BlockArgument>(other.value);
