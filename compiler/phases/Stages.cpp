@@ -142,10 +142,11 @@ private:
         below = fits;
       else if (above == 0)
         above = fits;
-    std::string which = options.microbatch > 1 ? "micro-batches" : "groups of examples that belong together";
-    return llvm::formatv("a batch of {0} examples{1} is not divided among {2} replicas; expected --replicas {3}{4}", problem.graph.batch,
-                         together > 1 ? llvm::formatv(" in {0} of {1}", which, together).str() : std::string(), options.replicas, below,
-                         above ? llvm::formatv(" or {0}", above).str() : std::string());
+    std::string whole;
+    if (together > 1)
+      whole = llvm::formatv(options.microbatch > 1 ? " in micro-batches of {0}" : " of which {0} belong together (grain, groups)", together);
+    return llvm::formatv("a batch of {0} examples{1} cannot be divided among {2} replicas; expected --replicas {3}{4}", problem.graph.batch, whole,
+                         options.replicas, below, above ? llvm::formatv(" or {0}", above).str() : std::string());
   }
 
   // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
@@ -298,8 +299,8 @@ private:
       wanted.planCache = options.planCache;
       if (room)
         wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
-      // Between the first and the last replica all are alike.
-      bool known = w >= 2 * options.stages && w < workers() - options.stages;
+      // Replicas that have two on either side are alike.
+      bool known = w >= 2 * options.stages && w < workers() - 2 * options.stages;
       if (Attribute decision = known ? candidate.decisions[size_t(w - options.stages)] : Attribute())
         function->setAttr(kDecisionAttr, decision);
       DecideOutcome outcome = known ? candidate.outcomes[size_t(w - options.stages)] : decidePlan(function, wanted);
