@@ -190,4 +190,5 @@ def main():
     nothing_chosen(make_data("none", 0))
 
 
-verdicts.run(main)
+if __name__ == "__main__":
+    verdicts.run(main)
