@@ -174,7 +174,7 @@ private:
     analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages());
     stageProblem.split.request = request;
     solve::SplitSolution split = splitInto(stageProblem, least);
-    bool cut = int(split.split.cuts.size()) == stages() - 1;
+    bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
     if (!cut || (best && split.bound >= best->makespan))
       return true;
     StageLayout layout{options.stages, options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
@@ -218,7 +218,8 @@ private:
     limits.work = 2'000'000; // simulated actions: a second at most
     stageProblem.split.budgets.assign(size_t(options.stages), least ? 1 : room.value_or(INT64_MAX / 4));
     solve::SplitSolution split = solve::solve(stageProblem.split, limits);
-    if (!least || split.leastBudget <= 0)
+    bool onlyWay = stages() == 1 && split.split.ways.empty(); // there is nothing to cut: what its plan needs, the planner says
+    if ((!least && !onlyWay) || split.leastBudget <= 0)
       return split;
     stageProblem.split.budgets.assign(size_t(options.stages), split.leastBudget);
     return solve::solve(stageProblem.split, limits);

@@ -76,7 +76,7 @@ def batch(program):
     for word in program.flags:
         if word.startswith("B="):
             return int(word[2:])
-    return {"sums and roots": 6, "norms": 8}.get(program.name, 12 if program.name.startswith("masked") else 6)
+    return {"sums and roots": 6, "norms": 8}.get(program.name, 12 if program.name.startswith("masked") else 4)
 
 
 class Grid:
