@@ -5,6 +5,7 @@
 #include "compiler/solve/StepBound.h"
 #include "compiler/solve/Units.h"
 
+#include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
 #include "compiler/transforms/CutLoops.h"
@@ -81,7 +82,7 @@ void Compilation::countOperations() {
 kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf(options.cpu)}; }
 
 int64_t Compilation::allowance() const {
-  int64_t libraries = options.workers() > 1 ? kSharedLibraries : 0;
+  int64_t libraries = options.workers() > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
   return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted;
 }
 

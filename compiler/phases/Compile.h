@@ -32,6 +32,7 @@ struct CompileOptions {
   int workers() const { return stages * replicas; }
   solve::Schedule schedule = solve::Schedule::OneFOneB;
   int chunks = 1;           // stages a worker
+  bool onlyFits = false;    // of several workers: only whether they fit the budget is asked
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed

@@ -7,6 +7,7 @@
 // Replicas run the same table on their own examples. A replica's sums wait for those of the one before; its gradients of parameters may
 // wait while later micro-batches go on, for which their operands are kept. How many, is tried from all of them down to none.
 #include "compiler/phases/Compile.h"
+#include "compiler/phases/StageHints.h"
 #include "compiler/phases/StageTables.h"
 
 #include "compiler/analysis/StageProblem.h"
@@ -77,6 +78,10 @@ public:
     c.workers.smallest = INT64_MAX;
     c.workers.bound = boundOfAnyCut();
     std::vector<int64_t> sizes = sizesToTry();
+    if (!c.refused && !readHints())
+      return false;
+    if (!c.refused && options.onlyFits && room && c.workers.bound > *room)
+      return c.refused = true;
     // Cuts for this budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
     for (bool least : {false, true})
       for (int64_t microbatch : llvm::reverse(sizes))
@@ -149,6 +154,20 @@ private:
                          options.replicas, below, above ? llvm::formatv(" or {0}", above).str() : std::string());
   }
 
+  // Where the user's `@stage` hints have stages begin. What no hint can mean is refused.
+  bool readHints() {
+    StageHints hints = stageHints(step, homes, stages());
+    forced = hints.forced;
+    if (!hints.wrong.empty())
+      return refuse(hints.wrong);
+    solve::SplitProblem all;
+    all.segments.resize(size_t(segments()));
+    all.forced = forced;
+    return forced.empty() || all.cutExists(stages()) ||
+           refuse(llvm::formatv("with {0} stages the `@stage` hints of the program leave a stage empty; its forward pass has {1} kernels",
+                                stages(), segments()));
+  }
+
   // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
   int64_t boundOfAnyCut() const {
     int64_t bytes = 0;
@@ -171,7 +190,7 @@ private:
     solve::ScheduleTable table = solve::generate(request);
     if (std::string wrong = solve::verify(table); !wrong.empty())
       return internal("the schedule's table: " + wrong);
-    analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages());
+    analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), forced);
     stageProblem.split.request = request;
     solve::SplitSolution split = splitInto(stageProblem, least);
     bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
@@ -557,6 +576,7 @@ private:
   analysis::StageHomes homes;
   analysis::StepProblem problem;
   std::optional<int64_t> room; // for a worker's arena
+  std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;
   std::map<std::pair<std::vector<int>, bool>, size_t> divisionOf;
   std::optional<Candidate> best;

@@ -24,11 +24,11 @@ struct CommandLine {
   std::optional<int64_t> microbatch; // 0: auto
   uint64_t orderSeed = 0;          // --order-seed; 0: the best order found
   int64_t rowBlocks = 0;           // rows of a block; 0: auto, -1: none
-  int maxThreads = 4;
-  int stages = 1, replicas = 1;    // --stages, --replicas
-  int workers() const { return stages * replicas; }
-  std::string schedule = "1f1b";   // --schedule
-  int chunks = 1;                  // --chunks
+  int maxThreads = 0;              // --max-threads; 0: by processors and workers
+  std::optional<int> stages;       // --stages; 0: auto
+  int replicas = 1;                // --replicas
+  std::string schedule;            // --schedule; "": as the file says
+  int chunks = 0;                  // --chunks; 0: by the schedule
   std::string cpu;
   std::optional<Phase> stopAfter;
   std::string emit = "exe";

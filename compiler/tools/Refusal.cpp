@@ -3,6 +3,7 @@
 
 #include "compiler/report/PlanTable.h"
 #include "compiler/solve/Units.h"
+#include "compiler/tools/Workers.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -13,7 +14,7 @@ static std::string size(int64_t bytes) {
   return text == exact ? exact : exact + " (" + text + ")";
 }
 
-void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget) {
+void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget, int enough) {
   const solve::SearchResult &result = compilation.entries.front().outcome.result;
   int64_t smallest = compilation.smallestBudget();
   bool several = compilation.workers.count > 1;
@@ -27,8 +28,12 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
   report::printLive(out, sources, result.holders);
   if (!result.advice.empty())
     out << "  help: " << result.advice << " would fit\n";
-  if (several)
-    out << "  help: more workers may need less each: --stages " << 2 * compilation.workers.count << "\n";
+  if (enough > 0)
+    out << "  help: --stages " << enough << " fits: each of " << enough * compilation.workers.replicas << " workers has so many bytes then\n";
+  else if (several)
+    out << "  help: more workers, up to " << kMostTried << ", do not fit either\n";
+  else
+    out << "  help: several workers need less each: --stages auto takes as few as fit\n";
   out << "  help: --memory-budget " << (smallest + (1 << 20) - 1) / (1 << 20) << "MiB\n";
 }
 
