@@ -360,7 +360,9 @@ private:
       begin.push_back(candidate.seconds.back().before);
       behind = std::max(behind, candidate.seconds.back().behind);
     }
-    solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds, candidate.seconds);
+    // Replicas hand sums on in the midst of a part's work.
+    solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
+                                                 options.replicas > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
     table.begin = std::move(begin);
     candidate.run = solve::run(table, candidate.boxes);
     candidate.makespan = candidate.run.makespan + behind;
