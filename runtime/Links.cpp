@@ -195,6 +195,10 @@ void lostWorker(int64_t worker) {
     snprintf(when, sizeof when, "in step %lld", (long long)run.step);
   else if (run.options.command != Options::Train)
     snprintf(when, sizeof when, "during %s", run.options.command == Options::Eval ? "eval" : run.options.command == Options::Predict ? "predict" : "generate");
+  const int64_t stages = programWorkers() / run.meta.replicas;
+  if (run.meta.replicas > 1)
+    fail(kResources, "worker %lld (replica %lld, stage %lld) lost %s", (long long)worker, (long long)(worker / stages),
+         (long long)(worker % stages), when);
   fail(kResources, "worker %lld (stage %lld) lost %s", (long long)worker, (long long)worker, when);
 }
 

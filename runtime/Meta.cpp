@@ -438,6 +438,7 @@ void readMeta(Meta &meta, const char *text) {
     object.readEach("workers", meta.workers, readWorker);
     object.readEach("channels", meta.channels, readChannel);
     object.read("step_seconds", meta.stepSeconds);
+    object.read("replicas", meta.replicas);
     skip(object, "launches", meta.launchesAt);
     skip(object, "bodies", meta.bodiesAt);
     skip(object, "operations", meta.operationsAt);

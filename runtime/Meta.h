@@ -163,6 +163,7 @@ struct Meta {
   List<WorkerSpec> workers; // empty: one, which has the whole arena
   List<ChannelSpec> channels;
   double stepSeconds = 0; // predicted; 0: not known
+  int64_t replicas = 1;   // of the stages: worker w has stage w modulo (workers / replicas)
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;
   int textField = -1;

@@ -475,6 +475,7 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("persistent_bytes", in.persistentBytes);
     if (in.workers.count > 1) {
       out.attribute("step_seconds", in.seconds);
+      out.attribute("replicas", in.workers.replicas);
       workers(out, in.workers);
     }
     parametersAndSlots(out, train, program);
