@@ -226,7 +226,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return 1;
   }
   if (compilation.refused) {
-    int enough = options.stages > 1 ? moreWorkers(line, context, program, sources, options) : 0;
+    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options) : 0;
     printRefusal(llvm::errs(), compilation, sources, options.budget.value_or(0), enough);
   }
   if (!line.report.empty()) // of what is refused: the smallest plan
@@ -289,7 +289,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
                         {objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self));
   std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
-                                             options.stages > 1);
+                                             options.workers() > 1);
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
     return 5;

@@ -174,22 +174,26 @@ def reserve(program, transport):
         verdicts.expect(wanted in ended.text, "%s, --transport-reserve %s: %s" % (transport, size, ended.text[-400:]))
 
 
+def write_table(folder):
+    folder.mkdir()
+    rng = random.Random(5)
+    for name, rows in (("train.csv", 200), ("valid.csv", 60)):
+        lines = ["a,b,c,kind"]
+        for _ in range(rows):
+            a, b, c = (rng.gauss(5, 3) for _ in range(3))
+            lines.append("%g,%g,%g,%d" % (a, b, c, (a > 5) + (b > 6)))
+        (folder / name).write_text("\n".join(lines) + "\n")
+
+
 def main():
     everything = "--all" in sys.argv
-    rng = random.Random(5)
     data = programs.FOLDER / "text"
     data.mkdir()
     for name in ("train.txt", "valid.txt"):
         (data / name).write_bytes(programs.byte_text(8192))
     gpt = Program("gpt", ROOT / "examples/gpt/gpt.cinch", data, GPT, 8)
     table = programs.FOLDER / "table"
-    table.mkdir()
-    for name, rows in (("train.csv", 200), ("valid.csv", 60)):
-        lines = ["a,b,c,kind"]
-        for _ in range(rows):
-            a, b, c = (rng.gauss(5, 3) for _ in range(3))
-            lines.append("%g,%g,%g,%d" % (a, b, c, (a > 5) + (b > 6)))
-        (table / name).write_text("\n".join(lines) + "\n")
+    write_table(table)
     net = Program("net", programs.source("net", CSV), table, ["--microbatch", "4", "--max-threads", "2"], 40)
 
     missing = [name for name, command in MPIRUN.items() if not shutil.which(command[0])]
@@ -217,4 +221,5 @@ def main():
         net.check_kill(staged[net, 3], 3, number, others, steps)
 
 
-verdicts.run(main)
+if __name__ == "__main__":
+    verdicts.run(main)
