@@ -162,6 +162,10 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
   call.words.append(spec->keys);
+  if (target.isDevice() && (deviceKernels.empty() || llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; }))) {
+    kernels::Grid grid = spec->grid(target);
+    deviceKernels.push_back({call.kernel, grid.workers, grid.lanes, grid.block, int64_t(call.words.size())});
+  }
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();
   if (auto place = nn::userPlace(kernel.getLoc())) {
@@ -462,6 +466,8 @@ template <typename Integer> static void addTable(ModuleOp module, StringRef symb
 }
 
 void HostCode::addTables() {
+  for (auto [number, kernel] : llvm::enumerate(deviceKernels))
+    addTable<int64_t>(module, kernel.name, {int64_t(number), kernel.blocks(), kernel.block, kernel.words});
   std::vector<int64_t> words;
   std::vector<int32_t> rows;
   llvm::StringMap<int> numbers;

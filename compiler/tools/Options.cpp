@@ -74,7 +74,8 @@ struct Flags {
   cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
-  cl::opt<std::string> target{"target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
+  cl::opt<std::string> target{"target", cl::desc("cpu (the default), or nvidia, nvidia:a100, nvidia:h100 ..; the budget is then the GPU's"),
+                              cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
   cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
                                   cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> maxThreads{"max-threads",
@@ -88,7 +89,7 @@ struct Flags {
                                         cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
                                                  "lowered, llvm"),
                                         cl::value_desc("PHASE"), cl::cat(category)};
-  cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj, lib (-o DIR/NAME: libNAME.a, libNAME.so, NAME.h) or exe (the default)"),
+  cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, nvvm, ptx, obj, lib (-o DIR/NAME: libNAME.a, libNAME.so, NAME.h) or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
   cl::opt<bool> noKernelCache{"no-kernel-cache", cl::desc("generate all code anew, keep nothing in $XDG_CACHE_HOME/cinch/kernels"),
                               cl::cat(category)};
@@ -348,8 +349,16 @@ CommandLine parseCommandLine(int argc, char **argv) {
   readStages(f, line);
   if (line.stages > 1 && f.emit == "lib")
     usage("--emit lib makes a library of one worker; --stages needs an executable");
-  if (f.target != "cpu")
-    usage("--target " + f.target + " is not there yet; cpu is");
+  if (auto target = analysis::parseTarget(f.target, problem))
+    line.target = *target;
+  else
+    usage("--target: " + problem);
+  if (line.target.isDevice() && line.stages > 1)
+    usage("--stages with --target " + f.target + " is not there yet: one GPU runs the whole step");
+  if (line.target.isDevice() && f.emit == "lib")
+    usage("--emit lib with --target " + f.target + " is not there yet; exe is");
+  if (line.target.isDevice() && f.bound)
+    usage("--bound with --target " + f.target + " is not there yet");
   line.cpu = f.cpu;
   int processors = int(std::thread::hardware_concurrency());
   line.maxThreads = f.maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")))
@@ -375,9 +384,11 @@ CommandLine parseCommandLine(int argc, char **argv) {
       usage("--stop-after: no phase is called '" + f.stopAfter + "'");
   }
   line.emit = f.emit;
-  static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "obj", "lib", "exe"};
+  static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "nvvm", "ptx", "obj", "lib", "exe"};
   if (!is_contained(kinds, StringRef(line.emit)))
-    usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, lib, exe)");
+    usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, nvvm, ptx, obj, lib, exe)");
+  if ((line.emit == "ptx" || line.emit == "nvvm") && !line.target.isDevice())
+    usage("--emit " + line.emit + " is about a GPU; it needs --target nvidia");
   line.json = f.json;
   line.bound = f.bound;
   line.profile = f.profile;

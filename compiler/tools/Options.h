@@ -2,6 +2,7 @@
 #ifndef CINCH_COMPILER_TOOLS_OPTIONS_H
 #define CINCH_COMPILER_TOOLS_OPTIONS_H
 
+#include "compiler/analysis/Target.h"
 #include "compiler/frontend/Check.h"
 #include "compiler/transforms/Phase.h"
 
@@ -29,6 +30,7 @@ struct CommandLine {
   std::string schedule = "1f1b";   // --schedule
   int chunks = 1;                  // --chunks
   std::string cpu;
+  analysis::Target target;         // --target
   std::optional<Phase> stopAfter;
   std::string emit = "exe";
   Options check;                   // -D, --set
