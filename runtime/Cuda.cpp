@@ -37,7 +37,8 @@ int turn;
 void addPlace(Text &text) {
   static Launch launch;
   if (failing >= 0 && readLaunch(run.meta, cinch_meta, int32_t(failing), launch))
-    text.add(", starting %s (%s:%lld)", launch.text[0] ? launch.text : launch.kernel, launch.file, (long long)launch.line);
+    text.add(", starting %s (%s:%lld)", launch.text[0] ? launch.text : launch.kernel,
+             launch.file[0] ? launch.file : run.meta.source, (long long)launch.line);
   if (run.training)
     text.add(", in step %lld", (long long)run.step);
 }

@@ -1,8 +1,9 @@
-// nvcpu.cpp: nvcpu KERNELS.ll -o KERNELS.o [--check] [--drop-barrier N]: the LLVM IR that became a program's PTX, as an object for this CPU.
+// nvcpu.cpp: nvcpu KERNELS.ll -o KERNELS.o [--check] [--plant FAULT:N]: the LLVM IR that became a program's PTX, as an object for this CPU.
 //
 // The code of every kernel stays as it is. What only a GPU has becomes a call of the stand-in driver (standin.cpp): which thread this is,
 // barriers, shuffles. With --check, every access to shared memory and to the arena is shown to it first.
-// --drop-barrier leaves out the N-th barrier of the module: a planted fault.
+// Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
+// the N-th access to the arena behind it.
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
@@ -37,8 +38,13 @@ static StringRef replacement(StringRef name) {
   return "";
 }
 
-static void replaceIntrinsics(Module &module, int dropped) {
-  int barriers = 0;
+struct Fault {
+  std::string kind;
+  int left = 0; // places of that kind before it
+  bool isHere(StringRef place) { return kind == place && --left == 0; }
+} fault;
+
+static void replaceIntrinsics(Module &module) {
   for (Function &function : make_early_inc_range(module)) {
     if (!function.isDeclaration() || !function.getName().starts_with("llvm.nvvm."))
       continue;
@@ -52,10 +58,12 @@ static void replaceIntrinsics(Module &module, int dropped) {
       auto *call = cast<CallInst>(user);
       IRBuilder<> b(call);
       if (barrier) {
-        if (++barriers != dropped)
+        if (!fault.isHere("barrier"))
           b.CreateCall(callee);
       } else {
         SmallVector<Value *> arguments(call->args());
+        if (stands.starts_with("standin_shuffle") && fault.isHere("shuffle"))
+          arguments[2] = b.CreateAdd(arguments[2], b.getInt32(1));
         Value *result = b.CreateCall(callee, arguments);
         if (!call->getType()->isVoidTy())
           call->replaceAllUsesWith(result);
@@ -83,6 +91,8 @@ static void showAccesses(Module &module) {
       uint64_t bytes = module.getDataLayout().getTypeStoreSize(getLoadStoreType(&instruction));
       bool isShared = at->getType()->getPointerAddressSpace() == kShared;
       Value *plain = at->getType() == pointer ? at : b.CreateAddrSpaceCast(at, pointer);
+      if (!isShared && fault.isHere("access"))
+        plain = b.CreatePtrAdd(plain, b.getInt64(uint64_t(1) << 40));
       b.CreateCall(isShared ? shared : global, {plain, b.getInt64(bytes), b.getInt64(isa<StoreInst>(instruction))});
     }
 }
@@ -107,19 +117,21 @@ static void makeCallable(Module &module) {
 int main(int argc, char **argv) {
   const char *input = nullptr, *output = nullptr;
   bool check = false;
-  int dropped = 0;
   for (int i = 1; i < argc; ++i) {
     if (!strcmp(argv[i], "-o") && i + 1 < argc)
       output = argv[++i];
     else if (!strcmp(argv[i], "--check"))
       check = true;
-    else if (!strcmp(argv[i], "--drop-barrier") && i + 1 < argc)
-      dropped = atoi(argv[++i]);
+    else if (!strcmp(argv[i], "--plant") && i + 1 < argc && strchr(argv[i + 1], ':')) {
+      StringRef kind, number;
+      std::tie(kind, number) = StringRef(argv[++i]).split(':');
+      fault = {kind.str(), atoi(number.str().c_str())};
+    }
     else
       input = argv[i];
   }
   if (!input || !output)
-    return errs() << "nvcpu KERNELS.ll -o KERNELS.o [--check] [--drop-barrier N]\n", 2;
+    return errs() << "nvcpu KERNELS.ll -o KERNELS.o [--check] [--plant FAULT:N]\n", 2;
   InitializeNativeTarget();
   InitializeNativeTargetAsmPrinter();
   LLVMContext context;
@@ -136,7 +148,7 @@ int main(int argc, char **argv) {
       target->createTargetMachine(triple, sys::getHostCPUName(), features, TargetOptions(), Reloc::PIC_, std::nullopt, CodeGenOptLevel::Less));
   module->setTargetTriple(triple);
   module->setDataLayout(machine->createDataLayout());
-  replaceIntrinsics(*module, dropped);
+  replaceIntrinsics(*module);
   if (check)
     showAccesses(*module);
   makeCallable(*module);
