@@ -72,6 +72,7 @@ def quick_suites():
         python("execute/state.py"),
         python("execute/tables.py"),
         python("execute/datasets.py"),
+        python("execute/images.py"),
         python("execute/predict.py"),
         python("execute/values.py"),
         python("execute/finetune.py"),

@@ -16,8 +16,9 @@ constexpr int kMostUnits = 128;
 
 class Builder {
 public:
-  Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch)
-      : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch) {}
+  Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch,
+          const std::vector<std::pair<int, int>> &forced)
+      : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch), forced(forced) {}
 
   StageProblem build(int units) {
     size_t count = homes.segments.size();
@@ -88,7 +89,11 @@ private:
     values.push_back(value);
   }
 
-  // The step's time is divided into windows; a cut is offered in each, where least crosses.
+  bool isForced(size_t segment) const {
+    return llvm::any_of(forced, [&](auto &f) { return f.first == int(segment); });
+  }
+
+  // The step's time is divided into windows; a cut is offered in each, where least crosses, and wherever one has to be.
   StageProblem merge(int units) {
     size_t count = segments.size();
     std::vector<int64_t> crossing(count + 1, 0); // before segment i
@@ -105,9 +110,9 @@ private:
     for (size_t i = 1; i < count; ++i) {
       before += segments[i - 1].forward + segments[i - 1].input;
       int window = int(count) <= windows ? int(i) : std::min(windows - 1, int(before / std::max(all, 1e-12) * windows));
-      if (window != last)
+      if (window != last || isForced(i))
         out.first.push_back(int(i));
-      else if (crossing[i] < crossing[size_t(out.first.back())])
+      else if (!isForced(size_t(out.first.back())) && crossing[i] < crossing[size_t(out.first.back())])
         out.first.back() = int(i);
       last = window;
     }
@@ -119,6 +124,8 @@ private:
     for (size_t u = 0; u < out.first.size(); ++u)
       for (size_t i = size_t(out.first[u]); i < (u + 1 < out.first.size() ? size_t(out.first[u + 1]) : count); ++i)
         unitOf[i] = int(u);
+    for (auto [segment, stage] : forced)
+      out.split.forced.push_back({unitOf[size_t(segment)], stage});
     out.split.segments.resize(out.first.size());
     for (size_t i = 0; i < count; ++i) {
       solve::Segment &unit = out.split.segments[size_t(unitOf[i])];
@@ -149,6 +156,7 @@ private:
   const StepProblem &problem;
   const StageHomes &homes;
   int64_t microbatch;
+  const std::vector<std::pair<int, int>> &forced;
   std::vector<int> partOf; // of the graph's kernels
   std::vector<solve::Segment> segments;
   std::vector<solve::SegmentValue> values;
@@ -164,8 +172,9 @@ std::vector<int> StageProblem::stagesOf(const solve::Split &cuts, int segments) 
   return stages;
 }
 
-StageProblem buildStageProblem(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int units) {
-  return Builder(step, problem, homes, microbatch).build(units);
+StageProblem buildStageProblem(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int units,
+                               const std::vector<std::pair<int, int>> &forced) {
+  return Builder(step, problem, homes, microbatch, forced).build(units);
 }
 
 } // namespace cinch::analysis

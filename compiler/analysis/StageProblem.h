@@ -15,8 +15,10 @@ struct StageProblem {
   // The stage of every segment, if the units are cut so.
   std::vector<int> stagesOf(const solve::Split &, int segments) const;
 };
-// At least `units` units, if there are so many segments.
-StageProblem buildStageProblem(const Step &, const StepProblem &, const StageHomes &, int64_t microbatch, int units);
+// At least `units` units, if there are so many segments. `forced`: before which segments a stage has to begin, and which one
+// (SplitProblem::forced).
+StageProblem buildStageProblem(const Step &, const StepProblem &, const StageHomes &, int64_t microbatch, int units,
+                               const std::vector<std::pair<int, int>> &forced = {});
 
 } // namespace cinch::analysis
 #endif

@@ -184,6 +184,8 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
   }
   if (name == "f32" || name == "i32")
     return builtinCast(name, args, span, frame);
+  if (name == "weight")
+    return builtinWeight(args, span, frame);
   if (name == "count" && !frame.index)
     return builtinCount(args, span, frame);
   if (frame.index)

@@ -235,17 +235,20 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
     }
     bool stage = name == "stage";
     bool good = stage ? hint.args.size() == 1 && !hint.args[0].name : hint.args.empty();
+    int stageNumber = -1;
     if (good && stage) {
       const Expr &arg = *hint.args[0].value;
       if (arg.kind != ExprKind::Name || arg.text != "auto") {
+        constexpr int64_t most = 1 << 20;
         std::optional<Number> number = evalConstantNumber(arg, frame, "a stage");
-        good = !number || (number->integer() && *number->integer() >= 0);
+        good = !number || (number->integer() && *number->integer() >= 0 && *number->integer() <= most);
+        stageNumber = good && number ? int(*number->integer()) : 0;
       }
     }
     if (!good)
       report(Code::E0308, hint.span, stage ? "`@stage` takes a number or `auto`" : "`@" + name + "` takes nothing",
              frame);
-    if (name != "checkpoint" && name != "recompute")
+    if (name == "offload" || !good)
       continue;
     std::vector<int> ops;
     if (value.isTensor())
@@ -253,6 +256,16 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
     for (const Value &item : value.items)
       if (item.isTensor())
         ops.push_back(item.tensor.op);
+    if (stage) { // of several values the last one
+      if (ops.empty())
+        continue;
+      int last = *std::max_element(ops.begin(), ops.end());
+      graph->at(last).endsStage = stageNumber;
+      if (auto chain = blockChains.find(last); chain != blockChains.end() && stageNumber < 0)
+        for (int end : chain->second)
+          graph->at(end).endsStage = stageNumber;
+      continue;
+    }
     // The result of a `repeat`: every block's end.
     for (size_t i = 0; i < ops.size(); ++i) {
       Op &op = graph->at(ops[i]);

@@ -267,6 +267,11 @@ private:
   Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots,
                       const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame);
   Value builtinGroupMean(const std::vector<Argument> &args, Span span, Frame &frame);
+  // ---- Weights.cpp
+  Value builtinWeight(const std::vector<Argument> &args, Span span, Frame &frame);
+  int parameterAt(const std::string &path) const;
+  void meetModel(Frame &frame);
+  void reportNoParameter(const std::string &text, Span span, Frame &frame);
   Value builtinCast(const std::string &name, const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinAlongAxis(OpKind kind, const std::vector<Argument> &args, Span span, Frame &frame);
   Value builtinCrossEntropy(const std::vector<Argument> &args, Span span, Frame &frame);
@@ -370,6 +375,7 @@ private:
   std::set<std::string> usedOverrides;
   std::set<std::string> reported; // one diagnostic for each code, place and instance, over the three graphs
   std::vector<std::vector<int>> parameterOrder;
+  std::vector<std::vector<Number>> parameterAxes; // in the order in which the parameters were met
   std::vector<std::vector<std::vector<Number>>> fieldAxes; // of every field of every dataset
   int restOptimizer = -1;                                  // the one without `on`
   std::set<std::pair<int, int>> sparedBy;                  // (optimizer, parameter): `decay .. except`

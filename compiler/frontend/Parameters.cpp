@@ -117,6 +117,7 @@ Value Elaborator::parameter(Binding &binding, const std::string &name, Frame &fr
     parameter.state = isState;
     parameter.span = statement.names[0].span;
     program.parameters.push_back(parameter);
+    parameterAxes.push_back(*axes);
     std::vector<int> order = frame.node->order;
     order.push_back(static_cast<int>(binding.span.begin));
     parameterOrder.push_back(order);

@@ -78,6 +78,8 @@ static std::string opText(const Op &op, const Program &program, size_t number) {
   attributes(false);
   text += " : " + typeText(op.type);
   std::string marks = std::string(op.keep ? " keep" : "") + (op.recompute ? " recompute" : "");
+  if (op.endsStage)
+    marks += " stage " + (*op.endsStage < 0 ? std::string("auto") : std::to_string(*op.endsStage));
   if (op.block >= 0)
     marks += " block " + std::to_string(op.block) + (op.blockEnd ? " end" : "");
   const Instance &instance = program.instances[op.instance];

@@ -33,6 +33,7 @@ struct Op {
   const char *written = "";  // what messages call it, if that is not the name of the op: "mean" of the sum that it is made of
   // Hints: they may make a plan slow, never wrong.
   bool keep = false, recompute = false; // @checkpoint, @recompute
+  std::optional<int> endsStage;         // @stage: the number of the stage that ends behind this op, -1: auto
   int block = -1;            // number of the block of a `repeat` this op is in (counted over the file); -1: none.
                              // The op whose value is the result of that block has blockEnd.
   bool blockEnd = false;

@@ -337,8 +337,6 @@ void Elaborator::checkPlan() {
                  "`microbatch` must divide the batch, but " + std::to_string(target) + " does not divide " +
                      program.batchName + " = " + std::to_string(program.batch),
                  frame);
-        if (key == "stages" && target > 1)
-          report(Code::E0710, word.span, "more than one stage is not there yet", frame).help("write `stages 1`");
       }
     } else if (key == "schedule") {
       if (isAuto || (word.kind == SettingWord::String &&

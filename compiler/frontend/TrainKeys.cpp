@@ -102,16 +102,8 @@ std::vector<int> Elaborator::matchPath(bool isString, const std::string &text, S
     if (!program.parameters[i].state &&
         (isString ? matchesPattern(text, program.parameters[i].path) : program.parameters[i].path == text))
       found.push_back(static_cast<int>(i));
-  if (found.empty() && parametersFixed) {
-    std::vector<std::string> paths;
-    for (const cinch::Parameter &parameter : program.parameters)
-      if (!parameter.state)
-        paths.push_back(parameter.path);
-    report(Code::E0607, span, "no parameter is named `" + text + "`", frame)
-        .help(didYouMean(text, paths))
-        .note(paths.empty() ? "the model has no parameters"
-                            : "the parameters are " + paths[0] + (paths.size() > 1 ? ", .., " + paths.back() : ""));
-  }
+  if (found.empty() && parametersFixed)
+    reportNoParameter(text, span, frame);
   return found;
 }
 

@@ -101,8 +101,6 @@ Value Elaborator::builtinConvolution(const LayerItem &item, const std::vector<Ar
   std::optional<std::vector<Number>> axes = typeAxes(item.signature.results[0], callee);
   if (!axes)
     return {};
-  if (!activeLoops.empty())
-    return failure(Code::E0710, span, "`" + name + "` in a `scan` is not there yet", frame);
 
   Tensor x = channelsLast(callee.names.at("x").value.tensor, columnsOnly, span, frame);
   Tensor w = callee.names.at("w").value.tensor; // [O, C, k, l], of a transposed one [C, O, k, l]
@@ -154,8 +152,6 @@ Value Elaborator::builtinPool(const LayerItem &item, const std::vector<Argument>
   std::optional<std::vector<Number>> axes = typeAxes(item.signature.results[0], callee);
   if (!axes)
     return {};
-  if (!activeLoops.empty())
-    return failure(Code::E0710, span, "`" + name + "` in a `scan` is not there yet", frame);
 
   Tensor x = callee.names.at("x").value.tensor;
   size_t leads = x.axes.size() - images.size();

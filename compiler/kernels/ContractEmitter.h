@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <optional>
 
 namespace cinch::kernels {
 
@@ -90,6 +91,8 @@ private:
   void packColsA(const Origin &, Range m, KBlock);
   void copyRunA(Value from, Value to, Value length);
   void packWindowRows(const Origin &, Range m, KBlock);
+  bool runsFollow(int64_t runs);
+  void packRowsOfTaps(const Origin &, Range m, KBlock);
   void packWindowColumns(const Origin &, Range m, KBlock);
   Value exists(Value bound0, Value bound1);
   void ifElse(Value condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
@@ -98,13 +101,25 @@ private:
   void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
   mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
 
-  // A batch dim in the lanes (ContractLanes.cpp).
+  // A batch dim and n in the lanes (ContractLanes.cpp).
   void emitZeros(Value thread, Value threads);
   void emitLanes(Value thread, Value threads);
-  void laneTile(const Origin &, int64_t rows, Value alive);
-  mlir::SmallVector<Value> laneChains(const Origin &, int64_t rows, size_t dim, Value alive,
-                                      mlir::ValueRange accumulators);
-  Value laneMask(Value alive);
+  // `alive`: how many elements the vector of a tile has; null: all. `checked`: it was asked whether it lies within all bounds, and it
+  // is `inside` or not.
+  struct LaneTile {
+    int64_t rows;
+    Value alive;
+    bool inside = false, checked = false;
+  };
+  void laneTile(const Origin &, LaneTile);
+  mlir::SmallVector<Value> laneChains(const Origin &, const LaneTile &, size_t dim, mlir::ValueRange accumulators);
+  mlir::SmallVector<Value> laneStep(const Origin &, const LaneTile &, mlir::ValueRange accumulators);
+  size_t firstCheck();
+  Value isInside(const Origin &, const LaneTile &, size_t dim);
+  std::optional<Value> isThere(const Origin &, bool inside);
+  Value laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there);
+  Value laneSpread(Value memory, Value index, int64_t group, Value alive, Value there);
+  Value laneMask(Value count, Value there);
   Range share(Value thread, Value threads, int64_t items);
 
   // The register tile (ContractTile.cpp).

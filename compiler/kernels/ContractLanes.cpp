@@ -1,5 +1,10 @@
-// ContractLanes.cpp: contractions whose C is contiguous along a batch dim alone, such as a convolution of each channel by
-// itself. A vector holds elements of that dim, a tile some rows of m: one FMA chain an element, walked over k in plain loops.
+// ContractLanes.cpp: contractions whose C is contiguous along a batch dim and n together, such as a convolution of each channel by
+// itself or in groups of four. A vector holds elements of both, a tile some rows of m: one FMA chain an element, walked over k in
+// plain loops. Operands come into the lanes as they lie, or spread:
+//
+//     y[o] of 4 groups of 4      0 1 2 3   4 5 6 7   8 9 a b   c d e f      n.c = 1
+//     meets channel c of         c c c c   4+c ..    8+c ..    12+c ..      n.a = 4, lane.a = 0: one load, one shuffle
+//
 // Also what is written where nothing is summed.
 #include "compiler/kernels/ContractEmitter.h"
 
@@ -40,17 +45,81 @@ void ContractEmitter::emitZeros(Value thread, Value threads) {
   });
 }
 
-Value ContractEmitter::laneMask(Value alive) {
-  return vector::CreateMaskOp::create(builder, loc, VectorType::get({plan.lanes}, builder.getI1Type()), alive);
+// The first `count` lanes, if it is `there` (null: it is); null: all lanes.
+Value ContractEmitter::laneMask(Value count, Value there) {
+  VectorType type = VectorType::get({plan.lanes}, builder.getI1Type());
+  Value first = count ? Value(vector::CreateMaskOp::create(builder, loc, type, count)) : Value();
+  Value all = there ? Value(vector::BroadcastOp::create(builder, loc, type, there)) : Value();
+  return first && all ? Value(arith::AndIOp::create(builder, loc, first, all)) : first ? first : all;
+}
+
+// One vector: lane l holds the element at index + (l / size of a group) * group.
+Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, Value alive, Value there) {
+  int64_t each = plan.lane.size, groups = plan.lanes / each;
+  VectorType type = vectorType(plan.lanes);
+  auto load = [&](Value at, Value count) -> Value {
+    Value mask = laneMask(count, there);
+    return mask ? Value(vector::MaskedLoadOp::create(builder, loc, type, memory, at, mask, zeros(plan.lanes)))
+                : loadVector(memory, at, plan.lanes, plan.lanes);
+  };
+  if (group == 0) {
+    Value element = loadScalar(memory, there ? Value(arith::SelectOp::create(builder, loc, there, index, number(0))) : index);
+    if (there)
+      element = arith::SelectOp::create(builder, loc, there, element, arith::ConstantOp::create(builder, loc, builder.getZeroAttr(elementType())));
+    return vector::BroadcastOp::create(builder, loc, type, element);
+  }
+  // Elements that the living lanes need: the last group's is the last.
+  int64_t reach = (groups - 1) * group + 1;
+  Value count;
+  if (alive)
+    count = add(mul(div(sub(min(alive, plan.lanes), number(1)), each), group), 1);
+  if (each == 1 && group == 1)
+    return load(index, count);
+  Value result;
+  for (int64_t begin = 0; begin < reach; begin += plan.lanes) {
+    int64_t length = std::min<int64_t>(plan.lanes, reach - begin);
+    Value left = count ? max(sub(count, number(begin)), number(0)) : length < plan.lanes ? number(length) : Value();
+    Value part = load(add(index, begin), left);
+    SmallVector<int64_t> lanes;
+    for (int64_t lane = 0; lane < plan.lanes; ++lane) {
+      int64_t at = lane / each * group - begin;
+      bool here = at >= 0 && at < plan.lanes;
+      lanes.push_back(result ? (here ? plan.lanes + at : lane) : here ? at : 0);
+    }
+    result = vector::ShuffleOp::create(builder, loc, result ? result : part, part, lanes);
+  }
+  return result;
+}
+
+// Lane l holds the element at index + (l / size of a group) * group + (l % size of a group) * within.
+Value ContractEmitter::laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there) {
+  int64_t each = plan.lane.size;
+  VectorType type = vectorType(plan.lanes);
+  if (within == 1 && group == each) {
+    Value mask = laneMask(alive, there);
+    return mask ? Value(vector::MaskedLoadOp::create(builder, loc, type, memory, index, mask, zeros(plan.lanes)))
+                : loadVector(memory, index, plan.lanes, plan.lanes);
+  }
+  if (each == 1 || within == 0)
+    return laneSpread(memory, index, group, alive, there);
+  Value result;
+  for (int64_t i = 0; i < each; ++i) {
+    Value part = laneSpread(memory, add(index, i * within), group, alive, there);
+    SmallVector<int64_t> lanes;
+    for (int64_t lane = 0; lane < plan.lanes; ++lane)
+      lanes.push_back(lane % each == i ? plan.lanes + lane : lane);
+    result = result ? Value(vector::ShuffleOp::create(builder, loc, result, part, lanes)) : part;
+  }
+  return result;
 }
 
 // Items are (batch, outer m, tile of rows, vector); vectors fastest, so that neighbours read the same lines.
 void ContractEmitter::emitLanes(Value thread, Value threads) {
   int64_t vectors = (plan.n.size + plan.lanes - 1) / plan.lanes, tiles = (plan.m.size + plan.mr - 1) / plan.mr;
-  int64_t edge = plan.m.size % plan.mr, outer = countOf(plan.outerM);
+  int64_t edge = plan.m.size % plan.mr, outer = countOf(plan.outerM), groups = plan.lanes / plan.lane.size;
   Range mine = share(thread, threads, countOf(plan.batch) * outer * tiles * vectors);
   forLoop(mine.first, mine.second, 1, [&](Value item) {
-    Value column = mul(rem(item, vectors), plan.lanes), rest = div(item, vectors);
+    Value vector = rem(item, vectors), rest = div(item, vectors);
     Value row = mul(rem(rest, tiles), int64_t(plan.mr));
     rest = div(rest, tiles);
     Value outerM = rem(rest, outer), batch = div(rest, outer);
@@ -60,30 +129,33 @@ void ContractEmitter::emitLanes(Value thread, Value threads) {
       origin.bound[i] = number(plan.bounds[i].offset);
     moveA(origin, plan.batch, batch);
     moveA(origin, plan.outerM, outerM);
-    moveA(origin, {plan.m}, row);
-    origin.a = add(origin.a, column);
-    origin.b = add(add(offsetIn(plan.batch, &ContractDim::b, batch), plan.b.offset), column);
+    if (tiles > 1)
+      moveA(origin, plan.rows, row);
+    origin.a = add(origin.a, mul(vector, groups * plan.n.a));
+    origin.b = add(add(offsetIn(plan.batch, &ContractDim::b, batch), plan.b.offset), mul(vector, groups * plan.n.b));
+    Value column = mul(vector, plan.lanes);
     origin.c = add(add(offsetIn(plan.batch, &ContractDim::c, batch), plan.c.offset),
-                   add(offsetIn(plan.outerM, &ContractDim::c, outerM), add(mul(row, plan.m.c), column)));
-    Value alive = laneMask(sub(number(plan.n.size), column));
+                   add(offsetIn(plan.outerM, &ContractDim::c, outerM), add(offsetIn(plan.rows, &ContractDim::c, row), column)));
+    Value alive = plan.n.size % plan.lanes ? sub(number(plan.n.size), column) : Value();
     if (edge == 0 || tiles == 1)
-      return laneTile(origin, edge ? edge : plan.mr, alive);
+      return laneTile(origin, {edge ? edge : plan.mr, alive});
     ifElse(
-        less(row, number(plan.m.size - edge)), [&] { laneTile(origin, plan.mr, alive); },
-        [&] { laneTile(origin, edge, alive); });
+        less(row, number(plan.m.size - edge)), [&] { laneTile(origin, {plan.mr, alive}); },
+        [&] { laneTile(origin, {edge, alive}); });
   });
 }
 
-// `rows` chains of one vector each.
-void ContractEmitter::laneTile(const Origin &origin, int64_t rows, Value alive) {
-  VectorType type = vectorType(plan.lanes);
-  auto placeOf = [&](int64_t row) { return add(origin.c, row * plan.m.c); };
-  SmallVector<Value> sums, fresh(rows, zeros(plan.lanes));
+// Chains of one vector each.
+void ContractEmitter::laneTile(const Origin &origin, LaneTile tile) {
+  auto placeOf = [&](int64_t row) { return add(origin.c, offsetIn(plan.rows, &ContractDim::c, number(row))); };
+  Value mask = laneMask(tile.alive, {});
+  SmallVector<Value> sums, fresh(tile.rows, zeros(plan.lanes));
   if (plan.accumulate)
-    for (int64_t row = 0; row < rows; ++row)
-      sums.push_back(vector::MaskedLoadOp::create(builder, loc, type, memC, placeOf(row), alive, fresh[0]));
+    for (int64_t row = 0; row < tile.rows; ++row)
+      sums.push_back(mask ? Value(vector::MaskedLoadOp::create(builder, loc, vectorType(plan.lanes), memC, placeOf(row), mask, fresh[0]))
+                          : loadVector(memC, placeOf(row), plan.lanes, plan.lanes));
   if (!plan.grained) {
-    sums = laneChains(origin, rows, 0, alive, plan.accumulate ? sums : fresh);
+    sums = laneChains(origin, tile, 0, plan.accumulate ? sums : fresh);
   } else {
     auto loop = scf::ForOp::create(builder, loc, number(0), number(plan.grain.size), number(1), sums);
     OpBuilder::InsertionGuard guard(builder);
@@ -91,45 +163,116 @@ void ContractEmitter::laneTile(const Origin &origin, int64_t rows, Value alive) 
     Origin block = origin;
     moveA(block, {plan.grain}, loop.getInductionVar());
     block.b = add(block.b, mul(loop.getInductionVar(), plan.grain.b));
-    SmallVector<Value> totals = laneChains(block, rows, 0, alive, fresh);
+    SmallVector<Value> totals = laneChains(block, tile, 0, fresh);
     for (auto [total, sum] : llvm::zip_equal(totals, loop.getRegionIterArgs()))
       total = arith::AddFOp::create(builder, loc, sum, total);
     scf::YieldOp::create(builder, loc, totals);
     sums.assign(loop.getResults().begin(), loop.getResults().end());
   }
-  for (int64_t row = 0; row < rows; ++row)
-    vector::MaskedStoreOp::create(builder, loc, memC, placeOf(row), alive, sums[row]);
+  for (int64_t row = 0; row < tile.rows; ++row)
+    mask ? vector::MaskedStoreOp::create(builder, loc, memC, placeOf(row), mask, sums[row])
+         : (storeVector(sums[row], memC, placeOf(row), plan.lanes), nullptr);
+}
+
+// From which dim of k on bounds are asked at once: of few elements from the first on that is bounded, of many (examples and places)
+// at each.
+size_t ContractEmitter::firstCheck() {
+  constexpr int64_t kFew = 64;
+  size_t dim = plan.outerK.size();
+  for (int64_t elements = 1; dim > 0; --dim) {
+    const ContractDim &k = plan.outerK[dim - 1];
+    elements *= k.isBounded() ? k.size : 1;
+    if (elements > kFew)
+      break;
+  }
+  return dim;
+}
+
+static std::optional<int64_t> constantOf(Value value) {
+  auto op = value.getDefiningOp<arith::ConstantIndexOp>();
+  return op ? std::optional<int64_t>(op.value()) : std::nullopt;
+}
+
+// Whether all that a tile reads from dim `dim` of k on lies within the bounds that are not known anyway; null: those are all.
+Value ContractEmitter::isInside(const Origin &origin, const LaneTile &tile, size_t dim) {
+  int64_t ContractDim::*const strides[] = {&ContractDim::bound0, &ContractDim::bound1};
+  Value inside;
+  for (size_t i = 0; i < plan.bounds.size(); ++i) {
+    if (constantOf(origin.bound[i]))
+      continue;
+    int64_t least = 0, most = 0;
+    auto reach = [&](int64_t distance) { (distance < 0 ? least : most) += distance; };
+    for (size_t k = dim; k < plan.outerK.size(); ++k)
+      reach((plan.outerK[k].size - 1) * (plan.outerK[k].*strides[i]));
+    for (const ContractDim &row : plan.rows)
+      reach((std::min(row.size, tile.rows) - 1) * (row.*strides[i]));
+    int64_t room = plan.bounds[i].size - (most - least);
+    Value here = room <= 0 ? Value(arith::ConstantIntOp::create(builder, loc, 0, 1))
+                           : Value(arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, add(origin.bound[i], least), number(room)));
+    inside = inside ? Value(arith::AndIOp::create(builder, loc, inside, here)) : here;
+  }
+  return inside;
+}
+
+// Nothing: outside for certain. Null: inside for certain. `inside`: of the bounds of which it is not known here.
+std::optional<mlir::Value> ContractEmitter::isThere(const Origin &at, bool inside) {
+  Value there;
+  for (size_t i = 0; i < plan.bounds.size(); ++i) {
+    if (std::optional<int64_t> place = constantOf(at.bound[i])) {
+      if (*place < 0 || *place >= plan.bounds[i].size)
+        return std::nullopt;
+      continue;
+    }
+    if (inside)
+      continue;
+    Value here = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, at.bound[i], number(plan.bounds[i].size));
+    there = there ? Value(arith::AndIOp::create(builder, loc, there, here)) : here;
+  }
+  return there;
+}
+
+// One step of all chains. What lies outside is +0.0 in the chain.
+SmallVector<Value> ContractEmitter::laneStep(const Origin &origin, const LaneTile &tile, ValueRange accumulators) {
+  Value b = laneLoad(memB, origin.b, plan.n.b, plan.lane.b, tile.alive, {});
+  SmallVector<Value> results;
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    Origin at = origin;
+    moveA(at, plan.rows, number(row));
+    std::optional<Value> there = isThere(at, tile.inside);
+    Value a = there ? laneLoad(memA, at.a, plan.n.a, plan.lane.a, tile.alive, *there) : zeros(plan.lanes);
+    results.push_back(math::FmaOp::create(builder, loc, a, b, accumulators[row]));
+  }
+  return results;
 }
 
 // The chains over the dims of k from number `dim` on. A short walk is written out.
-SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, int64_t rows, size_t dim, Value alive,
-                                               ValueRange accumulators) {
-  if (dim == plan.outerK.size()) {
-    VectorType type = vectorType(plan.lanes);
-    Value none = zeros(plan.lanes), b = vector::MaskedLoadOp::create(builder, loc, type, memB, origin.b, alive, none);
-    SmallVector<Value> results;
-    for (int64_t row = 0; row < rows; ++row) {
-      Origin at = origin;
-      moveA(at, {plan.m}, number(row));
-      Value mask = alive;
-      if (Value there = exists(at.bound[0], at.bound[1])) {
-        Value everywhere = vector::BroadcastOp::create(builder, loc, alive.getType(), there);
-        mask = arith::AndIOp::create(builder, loc, alive, everywhere);
+SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneTile &tile, size_t dim, ValueRange accumulators) {
+  if (!tile.checked && dim == firstCheck())
+    if (Value inside = isInside(origin, tile, dim)) {
+      auto branch = scf::IfOp::create(builder, loc, accumulators.getTypes(), inside, /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(builder);
+      for (bool yes : {true, false}) {
+        builder.setInsertionPointToStart(yes ? branch.thenBlock() : branch.elseBlock());
+        LaneTile known{tile.rows, tile.alive, yes, true};
+        scf::YieldOp::create(builder, loc, laneChains(origin, known, dim, accumulators));
       }
-      Value a = vector::MaskedLoadOp::create(builder, loc, type, memA, at.a, mask, none);
-      results.push_back(math::FmaOp::create(builder, loc, a, b, accumulators[row]));
+      return {branch.getResults().begin(), branch.getResults().end()};
     }
-    return results;
-  }
+  if (dim == plan.outerK.size())
+    return laneStep(origin, tile, accumulators);
   const ContractDim &k = plan.outerK[dim];
   auto step = [&](Value i, ValueRange values) {
     Origin at = origin;
     moveA(at, {k}, i);
     at.b = add(at.b, mul(i, k.b));
-    return laneChains(at, rows, dim + 1, alive, values);
+    return laneChains(at, tile, dim + 1, values);
   };
-  constexpr int64_t kWrittenOut = 8;
-  if (k.size <= kWrittenOut) {
+  // FMAs that the rest of the walk writes out, if it does.
+  int64_t written = tile.rows;
+  for (size_t d = dim; d < plan.outerK.size(); ++d)
+    written *= plan.outerK[d].size;
+  constexpr int64_t kWrittenOut = 400;
+  if (written <= kWrittenOut) {
     SmallVector<Value> values(accumulators.begin(), accumulators.end());
     for (int64_t i = 0; i < k.size; ++i)
       values = step(number(i), values);

@@ -16,7 +16,9 @@ Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim:
 void ContractEmitter::packA(const Origin &origin, Range m, KBlock block) {
   bool windows = !plan.bounds.empty();
   if (plan.packA == PackedA::Rows)
-    windows ? packWindowRows(origin, m, block) : packRowsA(origin, m, block);
+    !windows                  ? packRowsA(origin, m, block)
+    : runsFollow(plan.runs) ? packRowsOfTaps(origin, m, block)
+                            : packWindowRows(origin, m, block);
   else if (plan.packA == PackedA::Cols)
     windows ? packWindowColumns(origin, m, block) : packColsA(origin, m, block);
 }
@@ -87,6 +89,50 @@ void ContractEmitter::ifElse(Value condition, llvm::function_ref<void()> yes, ll
   yes();
   builder.setInsertionPointToStart(branch.elseBlock());
   no();
+}
+
+// Whether the runs of one dim around k follow each other in A, so that those of a row of taps are one run of which a part exists.
+bool ContractEmitter::runsFollow(int64_t runs) {
+  if (plan.outerK.empty() || plan.bounds.empty() || plan.k.size >= plan.lanes || plan.k.isBounded())
+    return false;
+  const ContractDim &taps = plan.outerK.back();
+  int64_t around = countOf(plan.outerK);
+  bool oneBound = taps.bound0 == 0 ? taps.bound1 == 1 : taps.bound0 == 1 && taps.bound1 == 0;
+  return taps.a == plan.k.size * plan.k.a && plan.k.a == 1 && oneBound && (runs % taps.size == 0 || runs >= around);
+}
+
+void ContractEmitter::packRowsOfTaps(const Origin &origin, Range m, KBlock block) {
+  const ContractDim &taps = plan.outerK.back();
+  size_t moving = taps.bound0 ? 0 : 1;
+  int64_t length = taps.size * plan.k.size, lanes = plan.lanes;
+  VectorType type = vectorType(lanes), flags = VectorType::get({lanes}, builder.getI1Type());
+  forLoop(m.first, m.second, 1, [&](Value row) {
+    Origin ofRow = origin;
+    moveA(ofRow, plan.rows, row);
+    Value target = add(threadScratch, mul(sub(row, m.first), plan.rowPitchA()));
+    forLoop(number(0), block.runs, taps.size, [&](Value run) {
+      Origin at = ofRow;
+      moveA(at, plan.outerK, add(block.firstRun, run));
+      // Taps before `from` and from `to` on lie outside; all do if another bound says so.
+      Value zero = number(0), place = plan.bounds.size() > moving ? at.bound[moving] : zero;
+      int64_t size = plan.bounds.size() > moving ? plan.bounds[moving].size : taps.size;
+      Value from = mul(max(sub(zero, place), zero), plan.k.size);
+      Value to = mul(max(min(sub(number(size), place), taps.size), zero), plan.k.size);
+      for (size_t i = 0; i < plan.bounds.size(); ++i)
+        if (i != moving) {
+          Value here = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, at.bound[i], number(plan.bounds[i].size));
+          to = arith::SelectOp::create(builder, loc, here, to, zero);
+        }
+      for (int64_t first = 0; first < length; first += lanes) {
+        Value before = vector::CreateMaskOp::create(builder, loc, flags, max(sub(from, number(first)), zero));
+        Value until = vector::CreateMaskOp::create(builder, loc, flags, max(sub(to, number(first)), zero));
+        Value there = arith::AndIOp::create(builder, loc, until, arith::XOrIOp::create(builder, loc, before,
+            arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(flags, true))));
+        Value values = vector::MaskedLoadOp::create(builder, loc, type, memA, add(at.a, first), there, zeros(lanes));
+        storeVector(values, scratch, add(add(target, mul(run, plan.k.size)), first), std::min(lanes, length - first));
+      }
+    });
+  });
 }
 
 // Runs of k exist as a whole or not at all.

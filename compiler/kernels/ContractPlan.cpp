@@ -157,18 +157,55 @@ static void formWindows(ContractPlan &plan, ContractDims m, ContractDims n, Cont
   plan.outerN = n;
 }
 
-// Lanes: C is contiguous along a batch dim, as are A and B, and neither along m nor n.
-static bool formLanes(ContractPlan &plan, ContractDims batch, ContractDims m, ContractDims n, ContractDims k) {
-  auto contiguous = [](const ContractDim &dim) { return dim.c == 1 && dim.a == 1 && dim.b == 1 && !dim.isBounded(); };
-  auto lanes = std::find_if(batch.begin(), batch.end(), contiguous);
-  if (lanes == batch.end() || countOf(n) != 1)
-    return false;
-  plan.overLanes = true;
-  plan.n = *lanes;
-  batch.erase(lanes);
-  plan.batch = batch;
-  plan.m = m.empty() ? ContractDim() : takeAt(m, m.size() - 1);
+// The rows of a tile over lanes: the inner dims of m while all of them fit into one tile, else a part of the last one.
+static void formLaneRows(ContractPlan &plan, ContractDims m, int64_t most) {
+  plan.rows = {m.empty() ? ContractDim() : takeAt(m, m.size() - 1)};
+  plan.m = plan.rows[0];
+  while (!m.empty() && plan.m.size * m.back().size <= most) {
+    plan.m.size *= m.back().size;
+    plan.rows.insert(plan.rows.begin(), takeAt(m, m.size() - 1));
+  }
   plan.outerM = m;
+  plan.mr = int(std::min(plan.m.size, most));
+  for (int64_t rows = plan.mr; rows * 2 > most && plan.m.size % plan.mr; --rows) // without an edge, if a tile stays large
+    if (plan.m.size % rows == 0)
+      plan.mr = int(rows);
+}
+
+// A filter's gradient of few channels: its rows are too short to be worth copying into panels. B is read once for each row of taps and
+// each vector of n, so it should stay in a near cache.
+static bool isBetterInPlace(const ContractPlan &plan, const ContractDims &m, const ContractDim &n, const ContractDims &k) {
+  constexpr int64_t kFewChannels = 4, kCache = 1536 * 1024;
+  bool ofFilter = !m.empty() && m.back().a == 1 && !m.back().isBounded() && m.back().size <= kFewChannels;
+  return !plan.bounds.empty() && n.b == 1 && n.size > 1 && ofFilter && countOf(k) * n.size * plan.bytes <= kCache;
+}
+
+// Lanes: C is contiguous along n and a batch dim around it, in vectors of whole groups; or n alone is.
+static bool formLanes(ContractPlan &plan, ContractDims batch, ContractDims m, ContractDims n, ContractDims k) {
+  if (n.size() > 1)
+    return false;
+  ContractDim inner = n.empty() ? ContractDim{1, 0, 0, 1} : n[0];
+  auto around = [&](const ContractDim &dim) { return dim.c == inner.size && !dim.isBounded(); };
+  auto group = std::find_if(batch.begin(), batch.end(), around);
+  if (inner.c != 1 || inner.isBounded())
+    return false;
+  // What one vector needs of an operand comes by a few loads that lie together.
+  auto near = [&](int64_t stride) { return stride >= 0 && stride * (plan.lanes / inner.size - 1) < 4 * plan.lanes; };
+  if (group != batch.end() && inner.size < plan.lanes && plan.lanes % inner.size == 0 && near(group->a) && near(group->b)) {
+    plan.n = *group;
+    plan.n.size *= inner.size;
+    plan.n.c = 1;
+    plan.lane = inner;
+    batch.erase(group);
+  } else if (isBetterInPlace(plan, m, inner, k)) {
+    plan.n = inner;
+    plan.lane = {};
+  } else {
+    return false;
+  }
+  plan.overLanes = true;
+  plan.batch = batch;
+  formLaneRows(plan, m, plan.manyRegisters ? 24 : 10);
   plan.outerK = k;
   return true;
 }
@@ -367,14 +404,12 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.b = spec.b;
   plan.c = spec.c;
   plan.bounds = spec.bounds;
+  bool manyRegisters = plan.manyRegisters = target.lanes >= 16;
   formDims(plan, spec);
-  bool manyRegisters = target.lanes >= 16;
   if (plan.nothing)
     return plan;
-  if (plan.overLanes) {
-    plan.mr = int(std::min<int64_t>(plan.m.size, manyRegisters ? 12 : 6));
+  if (plan.overLanes)
     return plan;
-  }
   chooseTile(plan, manyRegisters);
   chooseBlocks(plan, manyRegisters);
   return plan;

@@ -16,8 +16,9 @@
 // Windows (an A with bounds): A is always packed, row by row if its k is contiguous, and zeros take the place of what does not exist.
 // The rows of such an A need not be one range, as long as those of C are: a row's number is taken apart when it is packed.
 //
-// Lanes (a C that is contiguous along a batch dim alone, as in a convolution of each channel by itself): no panels; a vector
-// holds elements of that batch dim, a tile some rows of m, and k is walked in plain loops.
+// Lanes (a C that is contiguous along a batch dim and n together, as in convolutions in groups of few channels, or along an n that
+// fits one vector, of an A with bounds): no panels; a vector holds elements of that batch dim and n, a tile some rows of m, and k is
+// walked in plain loops. Where a tile lies within all bounds, nothing is asked for each element.
 //
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
@@ -52,6 +53,7 @@ struct ContractPlan {
   Elem elem = Elem::F32;
   int64_t bytes = 4; // of an element
   int lanes = 16;    // elements of a vector
+  bool manyRegisters = false;
   bool accumulate = false;
   View a, b, c; // a and b exchanged if C is contiguous along m
 
@@ -59,9 +61,10 @@ struct ContractPlan {
   ContractDims batch, outerM, outerN, outerK;
   ContractDim m, n, k;
   std::vector<Bound> bounds; // of A; their strides stand in the dims
-  ContractDims rows;         // Windows: the dims that `m` consists of; m.a is then of no use
+  ContractDims rows;         // Windows, Lanes: the dims that `m` consists of; m.a is then of no use
   bool nothing = false;      // nothing is summed: C is +0.0
-  bool overLanes = false;    // Lanes: n is the batch dim that vectors run along, b and c of it are 1
+  bool overLanes = false;    // Lanes: element e of n lies at (e / lane.size) * n.a + (e % lane.size) * lane.a of A, likewise of B
+  ContractDim lane;
   // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
   bool grained = false;
   ContractDim grain;

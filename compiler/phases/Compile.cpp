@@ -3,7 +3,9 @@
 #include "compiler/phases/Allowance.h"
 #include "compiler/phases/ProgramHash.h"
 #include "compiler/solve/StepBound.h"
+#include "compiler/solve/Units.h"
 
+#include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
 #include "compiler/transforms/CutLoops.h"
@@ -28,6 +30,7 @@
 using namespace mlir;
 
 namespace cinch {
+using solve::bytesText, solve::secondsText;
 
 // Ops and phase are checked here and nowhere between: the passes of a phase run without MLIR's check behind each of them,
 // which costs a deep program more than the passes do.
@@ -82,7 +85,7 @@ kernels::TargetInfo Compilation::machineTarget() const { return options.target.k
 int64_t Compilation::allowance() const {
   if (options.target.isDevice())
     return 0;
-  int64_t libraries = options.stages > 1 ? kSharedLibraries : 0;
+  int64_t libraries = options.stages > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
   return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted;
 }
 
@@ -99,9 +102,14 @@ static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
 int64_t Compilation::persistentBytes() const {
   int64_t bytes = 0;
   for (const EntryPlan &entry : entries)
-    if (auto function = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function); entry.name == "train")
-      bytes += bytesOfArguments(function, nn::kPathAttr) + bytesOfArguments(function, nn::kSlotAttr);
+    if (entry.name == "train")
+      bytes += persistentBytes(entry);
   return bytes;
+}
+
+int64_t Compilation::persistentBytes(const EntryPlan &entry) const {
+  auto function = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function);
+  return bytesOfArguments(function, nn::kPathAttr) + bytesOfArguments(function, nn::kSlotAttr);
 }
 
 int64_t Compilation::bytesOfState(StringRef function) const {
@@ -414,24 +422,6 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
     return failure();
   return target::emitCode(*llvmModule, *machine, assembly ? target::CodeFile::Assembly : target::CodeFile::Object,
                           object);
-}
-
-// In the unit that leaves one to four digits before the point.
-static std::string bytesText(int64_t bytes) {
-  static const char *units[] = {"KiB", "MiB", "GiB", "TiB"};
-  double value = double(bytes) / 1024;
-  int unit = 0;
-  for (; value >= 1024 && unit < 3; ++unit)
-    value /= 1024;
-  return llvm::formatv("{0:F1} {1}", value, units[unit]);
-}
-
-static std::string secondsText(double seconds) {
-  if (seconds < 1e-3)
-    return llvm::formatv("{0:F0} us", seconds * 1e6);
-  if (seconds < 1)
-    return llvm::formatv("{0:F1} ms", seconds * 1e3);
-  return llvm::formatv("{0:F2} s", seconds);
 }
 
 std::vector<std::string> Compilation::summary() const {

@@ -32,6 +32,7 @@ struct CompileOptions {
   int stages = 1;           // workers; each has a stage of the model, or several (schedules with chunks)
   solve::Schedule schedule = solve::Schedule::OneFOneB;
   int chunks = 1;           // stages a worker
+  bool onlyFits = false;    // of several workers: only whether they fit the budget is asked
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
@@ -64,6 +65,12 @@ struct WorkersPlan {
     int64_t at = 0, bytes = 0;                  // its part of the whole arena
     int64_t planned = 0, messages = 0;          // of them for plans; for channels
     double busy = 0;                            // seconds of a step
+    double before = 0, behind = 0;              // of them before and behind the loop
+    struct Done {
+      solve::Action action;
+      double begin = 0, end = 0;                // seconds from the begin of the step
+    };
+    std::vector<Done> actions;                  // of the table, in order
     double forward = 0, backward = 0;           // of a micro-batch
     std::string begins, ends;                   // the work of its stages, for people
   };
@@ -101,6 +108,7 @@ public:
   int64_t budgetBound() const;
   std::vector<std::string> summary() const; // the plan in a few lines
   int64_t persistentBytes() const;
+  int64_t persistentBytes(const EntryPlan &) const; // those of one worker
   analysis::MachineCosts costs() const { return options.target.costs(options.costs); }
 
   mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan

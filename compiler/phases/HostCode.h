@@ -64,11 +64,7 @@ public:
   // A constant string under a global name.
   void addText(llvm::StringRef symbol, llvm::StringRef text);
 
-  std::vector<LaunchInfo> launches;
-  std::vector<std::vector<int64_t>> bodies; // KernelBody.h
-  std::vector<KernelOperations> operations;
-
-private:
+  // How a kernel is launched.
   struct Call {
     int launch;
     std::string kernel;
@@ -79,8 +75,15 @@ private:
     // In a loop along an axis: the values whose offsets the first words are, and those whose bytes `zeroed` are.
     llvm::SmallVector<mlir::Value> values, zeroedValues;
   };
-  friend class ScanEmitter;
-  friend class BodyEmitter;
+  const Call &callOf(mlir::Operation *kernel) const { return calls.find(kernel)->second; }
+  // The rows of the table of cleared ranges that a loop over micro-batches begins with: from which to before which.
+  std::pair<int64_t, int64_t> clearedBefore(mlir::Operation *loop) const { return clearedOf.lookup(loop); }
+
+  std::vector<LaunchInfo> launches;
+  std::vector<std::vector<int64_t>> bodies; // KernelBody.h
+  std::vector<KernelOperations> operations;
+
+private:
   void addFunction(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
   mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
   void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
@@ -97,7 +100,7 @@ private:
   llvm::DenseMap<mlir::Operation *, Call> calls;
   llvm::SmallVector<mlir::Operation *> launched; // per number of a launch
   llvm::SmallVector<int64_t> cleared;            // offset, bytes, ..
-  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> clearedBefore; // loops over micro-batches
+  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> clearedOf; // loops over micro-batches
   std::map<std::vector<int64_t>, int> bodyNumbers;
   llvm::StringMap<int> operationsNumbers;
 };

@@ -38,7 +38,7 @@ std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &table, cons
     if (action.kind == solve::Action::Update)
       continue;
     int chunk = chunkOf[size_t(action.stage)];
-    int part = action.kind == solve::Action::Forward          ? layout.forwardPart(chunks, chunk)
+    int part = action.kind == solve::Action::Forward          ? layout.forwardPart(chunk)
                : action.kind == solve::Action::WeightGradient ? layout.weightPart(chunks, chunk)
                                                               : layout.backwardPart(chunks, chunk);
     actions.push_back({part, action.microbatch});
@@ -84,7 +84,7 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
     if (inLoop)
       seconds.parts[part] += once;
     else
-      seconds.around += once * double(kernel.everyMicrobatch ? decision.count : 1);
+      (t < decision.loopBegin ? seconds.before : seconds.behind) += once * double(kernel.everyMicrobatch ? decision.count : 1);
   }
   return seconds;
 }

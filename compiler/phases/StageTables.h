@@ -35,10 +35,10 @@ std::vector<int64_t> lagsOf(int parts, int workers);
 std::vector<solve::PartAction> actionsOfLags(llvm::ArrayRef<int64_t> lags, int64_t count);
 mlir::DenseI64ArrayAttr attributeOf(mlir::MLIRContext *, llvm::ArrayRef<solve::PartAction>);
 
-// Seconds of each part of the loop body, and of what stands around the loop, by a plan.
+// Seconds of each part of the loop body, and of what stands before and behind the loop, by a plan.
 struct PlanSeconds {
   std::vector<double> parts;
-  double around = 0;
+  double before = 0, behind = 0;
 };
 PlanSeconds secondsOf(const DecideOutcome &, size_t parts);
 

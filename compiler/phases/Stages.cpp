@@ -4,6 +4,7 @@
 // worker's part is planned by the one planner, with as many micro-batches in flight as the schedule's table has, and what is chosen is the
 // micro-batch with which the table ends first when it is run with the plans' seconds.
 #include "compiler/phases/Compile.h"
+#include "compiler/phases/StageHints.h"
 #include "compiler/phases/StageTables.h"
 
 #include "compiler/analysis/StageProblem.h"
@@ -72,6 +73,10 @@ public:
     c.workers.smallest = INT64_MAX;
     c.workers.bound = boundOfAnyCut();
     std::vector<int64_t> sizes = sizesToTry();
+    if (!c.refused && !readHints())
+      return false;
+    if (!c.refused && options.onlyFits && room && c.workers.bound > *room)
+      return c.refused = true;
     // Cuts for this budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
     for (bool least : {false, true})
       for (int64_t microbatch : llvm::reverse(sizes))
@@ -117,6 +122,20 @@ private:
     return sizes;
   }
 
+  // Where the user's `@stage` hints have stages begin. What no hint can mean is refused.
+  bool readHints() {
+    StageHints hints = stageHints(step, homes, stages());
+    forced = hints.forced;
+    if (!hints.wrong.empty())
+      return refuse(hints.wrong);
+    solve::SplitProblem all;
+    all.segments.resize(size_t(segments()));
+    all.forced = forced;
+    return forced.empty() || all.cutExists(stages()) ||
+           refuse(llvm::formatv("with {0} stages the `@stage` hints of the program leave a stage empty; its forward pass has {1} kernels",
+                                stages(), segments()));
+  }
+
   // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
   int64_t boundOfAnyCut() const {
     int64_t bytes = 0;
@@ -139,7 +158,7 @@ private:
     solve::ScheduleTable table = solve::generate(request);
     if (std::string wrong = solve::verify(table); !wrong.empty())
       return internal("the schedule's table: " + wrong);
-    analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages());
+    analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), forced);
     stageProblem.split.request = request;
     solve::SplitSolution split = splitInto(stageProblem, least);
     bool cut = int(split.split.cuts.size()) == stages() - 1;
@@ -204,12 +223,10 @@ private:
                       size_t first, Divided &divided) {
     divided.name = name.str();
     divided.first = first;
-    std::vector<Channel> channels(first);
-    auto functions = partitionStages(whole, wholeHomes, layout, channels);
+    auto functions = partitionStages(whole, wholeHomes, layout, first, divided.channels);
     if (failed(functions))
       return false;
     divided.functions = *functions;
-    divided.channels.assign(channels.begin() + int64_t(first), channels.end());
     for (func::FuncOp function : divided.functions) // several divisions stand side by side for a while
       function.setName((function.getName() + "_of_" + Twine(divisions.size())).str());
     return true;
@@ -224,7 +241,7 @@ private:
     std::vector<int> chunk(size_t(options.stages), 0);
     for (size_t stage = 0; stage < table.workerOf.size(); ++stage) {
       size_t w = size_t(table.workerOf[stage]);
-      seconds[w][size_t(layout.forwardPart(options.chunks, chunk[w]))] = costs.stages[stage].forward;
+      seconds[w][size_t(layout.forwardPart(chunk[w]))] = costs.stages[stage].forward;
       seconds[w][size_t(layout.backwardPart(options.chunks, chunk[w]++))] = costs.stages[stage].input;
     }
     return seconds;
@@ -275,14 +292,18 @@ private:
   void price(Candidate &candidate) const {
     const Divided &divided = divisions[candidate.division].train;
     std::vector<std::vector<double>> seconds;
-    double around = 0;
+    std::vector<double> begin;
+    double behind = 0; // the gate, where all wait for all, stands between the loop and the updates
     for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
       candidate.seconds.push_back(secondsOf(outcome, messagesOf(function, divided.first).size()));
       seconds.push_back(candidate.seconds.back().parts);
-      around = std::max(around, candidate.seconds.back().around);
+      begin.push_back(candidate.seconds.back().before);
+      behind = std::max(behind, candidate.seconds.back().behind);
     }
-    candidate.run = solve::run(channelProblem(divided, candidate.actions, seconds), candidate.boxes);
-    candidate.makespan = candidate.run.makespan + around;
+    solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds);
+    table.begin = std::move(begin);
+    candidate.run = solve::run(table, candidate.boxes);
+    candidate.makespan = candidate.run.makespan + behind;
   }
 
   // The best candidate's division takes the place of the program.
@@ -300,7 +321,7 @@ private:
     workers.request.workers = options.stages, workers.request.chunks = options.chunks;
     workers.request.microbatches = int(problem.graph.batch / best->microbatch);
     workers.each.resize(size_t(options.stages));
-    describeStages(chosen.layout);
+    describeStages(chosen.layout, solve::generate(workers.request));
     needs = chosen.othersNeed;
     for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
       channel.boxes = boxes;
@@ -344,10 +365,18 @@ private:
     lastOfEntry.push_back(c.workers.channels.size());
   }
 
-  void describeStages(const StageLayout &layout) {
+  void describeStages(const StageLayout &layout, const solve::ScheduleTable &table) {
     for (int w = 0; w < options.stages; ++w) {
       WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
-      worker.busy = best->run.busy[size_t(w)];
+      const PlanSeconds &seconds = best->seconds[size_t(w)];
+      worker.before = seconds.before, worker.behind = seconds.behind;
+      worker.busy = best->run.busy[size_t(w)] + seconds.before + seconds.behind;
+      size_t i = 0;
+      for (const solve::Action &action : table.rows[size_t(w)])
+        if (action.kind != solve::Action::Update) {
+          const solve::ChannelRun::Work &work = best->run.work[size_t(w)][i++];
+          worker.actions.push_back({action, work.begin, work.end});
+        }
       const std::vector<double> &parts = best->seconds[size_t(w)].parts;
       for (size_t part = 0; part < parts.size(); ++part)
         (int(part) < options.chunks ? worker.forward : worker.backward) += parts[part];
@@ -486,6 +515,7 @@ private:
   analysis::StageHomes homes;
   analysis::StepProblem problem;
   std::optional<int64_t> room; // for a worker's arena
+  std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;
   std::map<std::vector<int>, size_t> divisionOf;
   std::optional<Candidate> best;

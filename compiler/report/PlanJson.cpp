@@ -2,6 +2,7 @@
 #include "compiler/report/PlanJson.h"
 
 #include "compiler/solve/Explain.h"
+#include "compiler/solve/stages/Held.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -105,8 +106,9 @@ static Object sourceLines(const StepGraph &graph, const SourceList &sources) {
   return text;
 }
 
-llvm::json::Object planJson(const Compilation &compilation, const SourceList &sources, int64_t budget) {
-  const DecideOutcome &outcome = compilation.entries.front().outcome;
+// The plan of a worker's step.
+static Object stepJson(const Compilation &compilation, const SourceList &sources, const EntryPlan &entry, int64_t arena) {
+  const DecideOutcome &outcome = entry.outcome;
   const SearchResult &result = outcome.result;
   const Plan &plan = result.plan;
   const StepGraph &graph = outcome.rows.graph;
@@ -143,33 +145,17 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
     again.push_back(Object{{"name", graph.kernels[r.kernel].name}, {"line", graph.kernels[r.kernel].line},
                            {"kernel", r.kernel}, {"times", r.times}, {"bytes", r.bytes}, {"seconds", r.seconds}});
 
-  Array workers;
-  for (const WorkersPlan::Worker &worker : compilation.workers.each)
-    workers.push_back(Object{{"arena", worker.bytes}, {"messages", worker.messages}, {"busy", worker.busy},
-                             {"forward", worker.forward}, {"backward", worker.backward}});
-  bool several = compilation.workers.count > 1;
-  Object object{{"source", std::string(sources.name(1))},
-                {"source_lines", sourceLines(graph, sources)},
-                {"budget", budget},
-                {"memory", compilation.arenaBytes() + allowance},
-                {"arena", compilation.arenaBytes()},
-                {"allowance", allowance},
-                {"persistent", compilation.persistentBytes()},
+  Object object{{"source_lines", sourceLines(graph, sources)},
+                {"memory", arena + allowance},
+                {"arena", arena},
+                {"persistent", compilation.persistentBytes(entry)},
                 {"peak_live", plan.peakLive},
                 {"peak_run", plan.peakRun},
                 {"peak_accumulators", accumulators},
                 {"bound", result.bound},
-                {"smallest_budget", compilation.smallestBudget()},
-                {"budget_bound", compilation.budgetBound()},
-                {"batch", graph.batch},
-                {"microbatch", decision.microbatch},
-                {"count", decision.count},
-                {"threads", graph.threads},
                 {"remat", result.name},
-                {"costs", compilation.costs().source},
                 {"recomputed_runs", plan.recomputed},
-                {"seconds", several ? compilation.workers.seconds : plan.seconds},
-                {"workers", std::move(workers)},
+                {"seconds", plan.seconds},
                 {"seconds_bound", result.secondsBound},
                 {"recompute_seconds", plan.recomputeSeconds},
                 {"loop", Array{decision.loopBegin, decision.loopEnd}},
@@ -181,9 +167,67 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
                 {"kernels", kernelArray(graph, decision)},
                 {"trade_off", std::move(curve)},
                 {"strategies", std::move(named)}};
+  addTables(object, graph, decision);
+  return object;
+}
+
+static Object classBytes(llvm::ArrayRef<ClassBytes> list) {
+  Object columns;
+  for (int c = 0; c < kMemoryClasses; ++c)
+    columns[solve::str(MemoryClass(c))] = column(list, [&](const ClassBytes &bytes) { return bytes[size_t(c)]; });
+  return columns;
+}
+
+// What a worker does and holds in a step. The bytes: before the loop, then during and after each action, then behind the loop.
+static Object workerJson(const Compilation &compilation, const SourceList &sources, size_t w) {
+  const WorkersPlan::Worker &worker = compilation.workers.each[w];
+  const EntryPlan &entry = compilation.entries[w];
+  HeldBytes held = heldBytes(entry.outcome.rows.graph, entry.outcome.result.plan.decision);
+  std::vector<ClassBytes> bytes{held.before};
+  for (const HeldBytes::Action &action : held.actions)
+    bytes.push_back(action.during), bytes.push_back(action.after);
+  bytes.push_back(held.behind);
+  using Done = WorkersPlan::Worker::Done;
+  return Object{{"arena", worker.bytes}, {"messages", worker.messages}, {"busy", worker.busy},
+                {"forward", worker.forward}, {"backward", worker.backward},
+                {"before", worker.before}, {"behind", worker.behind},
+                {"begins", worker.begins}, {"ends", worker.ends},
+                {"actions", Object{{"name", column(worker.actions, [](const Done &done) { return text(done.action); })},
+                                   {"stage", column(worker.actions, [](const Done &done) { return done.action.stage; })},
+                                   {"microbatch", column(worker.actions, [](const Done &done) { return done.action.microbatch; })},
+                                   {"begin", column(worker.actions, [](const Done &done) { return done.begin; })},
+                                   {"end", column(worker.actions, [](const Done &done) { return done.end; })}}},
+                {"held", classBytes(bytes)},
+                {"plan", stepJson(compilation, sources, entry, worker.bytes)}};
+}
+
+llvm::json::Object planJson(const Compilation &compilation, const SourceList &sources, int64_t budget) {
+  const EntryPlan &entry = compilation.entries.front();
+  const StepGraph &graph = entry.outcome.rows.graph;
+  const Decision &decision = entry.outcome.result.plan.decision;
+  Object object = stepJson(compilation, sources, entry, compilation.arenaBytes());
+  object["source"] = std::string(sources.name(1));
+  object["budget"] = budget;
+  object["allowance"] = compilation.allowance();
+  if (compilation.workers.count == 1 || compilation.refused) // of several workers it is sought for a refusal only
+    object["smallest_budget"] = compilation.smallestBudget();
+  object["budget_bound"] = compilation.budgetBound();
+  object["batch"] = graph.batch, object["microbatch"] = decision.microbatch, object["count"] = decision.count;
+  object["threads"] = graph.threads;
+  object["costs"] = compilation.costs().source;
   if (compilation.fixedBound)
     object["fixed_seconds_bound"] = *compilation.fixedBound;
-  addTables(object, graph, decision);
+  Array workers;
+  for (size_t w = 0; w < compilation.workers.each.size(); ++w)
+    workers.push_back(workerJson(compilation, sources, w));
+  if (!workers.empty()) {
+    const ScheduleRequest &request = compilation.workers.request;
+    object["schedule"] = Object{{"name", name(request.schedule)}, {"workers", request.workers}, {"chunks", request.chunks},
+                                {"microbatches", request.microbatches}, {"seconds", compilation.workers.seconds}};
+    object["seconds"] = compilation.workers.seconds;
+    object["persistent"] = compilation.persistentBytes();
+  }
+  object["workers"] = std::move(workers);
   return object;
 }
 

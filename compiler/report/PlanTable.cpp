@@ -2,6 +2,7 @@
 #include "compiler/report/PlanTable.h"
 
 #include "compiler/solve/Explain.h"
+#include "compiler/solve/Units.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -11,10 +12,11 @@
 #include <map>
 
 namespace cinch::report {
+using solve::bytesText, solve::secondsText;
 
 void printLive(llvm::raw_ostream &out, const SourceList &sources, const std::vector<solve::LiveBuffer> &live) {
   for (const solve::LiveBuffer &buffer : live) {
-    out << llvm::formatv("  {0,10:F1} MiB  {1}", double(buffer.bytes) / (1 << 20), buffer.name);
+    out << llvm::formatv("  {0,14}  {1}", bytesText(buffer.bytes), buffer.name);
     if (buffer.line > 0)
       out << " (" << sources.name(1) << ":" << buffer.line << ")";
     if (buffer.recomputed)
@@ -74,12 +76,10 @@ static void printRows(llvm::raw_ostream &out, const SourceList &sources, const E
       rest.count += row.count, rest.bytes += row.bytes, rest.seconds += row.seconds;
       continue;
     }
-    out << llvm::formatv("  {0,9:F1} MiB  {1,10:F2} ms {2}  {3,4} x  {4}\n", double(row.bytes) / (1 << 20), 1e3 * row.seconds,
-                         verb, row.times, row.name);
+    out << llvm::formatv("  {0,13}  {1,10} {2}  {3,4} x  {4}\n", bytesText(row.bytes), secondsText(row.seconds), verb, row.times, row.name);
   }
   if (rest.count > 0)
-    out << llvm::formatv("  {0,9:F1} MiB  {1,10:F2} ms {2}  {3} others\n", double(rest.bytes) / (1 << 20), 1e3 * rest.seconds,
-                         verb, rest.count);
+    out << llvm::formatv("  {0,13}  {1,10} {2}  {3} others\n", bytesText(rest.bytes), secondsText(rest.seconds), verb, rest.count);
 }
 
 // Several workers: what each holds, and who does what when.
@@ -88,8 +88,8 @@ static void printWorkers(llvm::raw_ostream &out, const Compilation &compilation,
   for (int w = 0; w < workers.count; ++w) {
     const DecideOutcome &outcome = compilation.entries[size_t(w)].outcome;
     const solve::Plan &plan = outcome.result.plan;
-    out << llvm::formatv("\nworker {0}: arena {1:F1} MiB, {2:F1} of them for messages; largest alive at the peak\n", w,
-                         double(workers.each[size_t(w)].bytes) / (1 << 20), double(workers.each[size_t(w)].messages) / (1 << 20));
+    out << llvm::formatv("\nworker {0}: arena {1}, {2} of it for messages; largest alive at the peak\n", w,
+                         bytesText(workers.each[size_t(w)].bytes), bytesText(workers.each[size_t(w)].messages));
     printLive(out, sources, solve::largestLive(outcome.rows.graph, plan, plan.peakRun, 5));
   }
   // A long table is shown with fewer micro-batches: its middle repeats itself.
@@ -165,8 +165,8 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
     if (i > 0 && i + 1 < curve.size() && !isThis(point) && last - point.seconds < range / 16)
       continue;
     last = point.seconds;
-    out << llvm::formatv("{0} {1,10:F1} MiB  {2,9:F4} s  {3} x {4}  {5}\n", isThis(point) ? " >" : "  ",
-                         double(point.arenaBytes + compilation.allowance()) / (1 << 20), point.seconds,
+    out << llvm::formatv("{0} {1,14}  {2,10}  {3} x {4}  {5}\n", isThis(point) ? " >" : "  ",
+                         bytesText(point.arenaBytes + compilation.allowance()), secondsText(point.seconds),
                          graph.batch / point.microbatch, point.microbatch, point.name);
   }
 }

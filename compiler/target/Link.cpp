@@ -32,8 +32,6 @@ static std::vector<std::string> gccFolders() {
   return found;
 }
 
-// Of the C library and the loader, what a process holds at most.
-constexpr int64_t kLibraryBytes = 2 << 20;
 // Pulls the part of the runtime archive in that meets workers in other processes (runtime/Peers.h).
 constexpr const char *kJoinPeers = "cinch_join_peers";
 // The same for the part that drives a GPU (runtime/Device.h).

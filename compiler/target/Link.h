@@ -10,6 +10,9 @@
 
 namespace cinch::target {
 
+// Of the C library and the loader, what a process holds at most that links them dynamically.
+constexpr int64_t kLibraryBytes = 2 << 20;
+
 // Links `objects` with the runtime archive into a static executable at `output`. Uses lld as a library where the C library's
 // start files are found, else the system's `cc`. The output appears under its name only when it is whole and `accepts` takes
 // its size, counted with the libraries that it needs at run time. Returns the empty string, or what went wrong.

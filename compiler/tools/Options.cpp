@@ -13,7 +13,6 @@
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <thread>
 
 using namespace llvm;
 
@@ -69,8 +68,9 @@ struct Flags {
   cl::opt<std::string> rowBlocks{"row-blocks",
                                  cl::desc("rows that work on single positions runs on at a time, none, or auto (the default)"),
                                  cl::value_desc("N|none|auto"), COMPILING};
-  cl::opt<std::string> stages{"stages", cl::desc("workers that share a step, each with a part of the model (1); budget and threads are a worker's"),
-                              cl::value_desc("P"), COMPILING};
+  cl::opt<std::string> stages{"stages", cl::desc("workers that share a step, each with a part of the model (1); budget and threads are a worker's; auto: "
+                                                 "as few as fit the budget"),
+                              cl::value_desc("P|auto"), COMPILING};
   cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
@@ -253,7 +253,7 @@ static int64_t positive(const std::string &text, const char *flag) {
 // --stages, --schedule, --chunks.
 static void readStages(const Flags &f, CommandLine &line) {
   if (f.stages.getNumOccurrences())
-    line.stages = int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
+    line.stages = f.stages == "auto" ? 0 : int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
   if (f.schedule.getNumOccurrences()) {
     line.schedule = f.schedule;
     solve::Schedule known;
@@ -262,14 +262,8 @@ static void readStages(const Flags &f, CommandLine &line) {
     if (line.schedule == "2bw")
       usage("--schedule 2bw changes numbers and needs `delay 1` in the program, which is not there yet; 1f1b changes none");
   }
-  bool several = line.schedule == "interleaved" || line.schedule == "zbv";
-  line.chunks = f.chunks.getNumOccurrences() ? int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks"))) : several ? 2 : 1;
-  if (f.stages.getNumOccurrences() == 0 && (f.schedule.getNumOccurrences() || f.chunks.getNumOccurrences()))
-    usage("--schedule and --chunks need --stages P with at least two workers");
-  if (line.stages > 1 && f.bound)
-    usage("--bound is about the step of one worker; with --stages the lines of each worker say what its part takes");
-  if (line.stages > 1 && f.report.getNumOccurrences())
-    usage("--report draws the plan of one worker; with --stages, cinch plan prints what each holds and the table of a step");
+  if (f.chunks.getNumOccurrences())
+    line.chunks = int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks")));
 }
 
 CommandLine parseCommandLine(int argc, char **argv) {
@@ -347,23 +341,19 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   readStages(f, line);
-  if (line.stages > 1 && f.emit == "lib")
-    usage("--emit lib makes a library of one worker; --stages needs an executable");
   if (auto target = analysis::parseTarget(f.target, problem))
     line.target = *target;
   else
     usage("--target: " + problem);
-  if (line.target.isDevice() && line.stages > 1)
+  if (line.target.isDevice() && line.stages != 1)
     usage("--stages with --target " + f.target + " is not there yet: one GPU runs the whole step");
   if (line.target.isDevice() && f.emit == "lib")
     usage("--emit lib with --target " + f.target + " is not there yet; exe is");
   if (line.target.isDevice() && f.bound)
     usage("--bound with --target " + f.target + " is not there yet");
   line.cpu = f.cpu;
-  int processors = int(std::thread::hardware_concurrency());
-  line.maxThreads = f.maxThreads.getNumOccurrences() ? int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")))
-                    : line.stages > 1                ? std::max(2, processors / line.stages)
-                                                     : std::max(4, processors);
+  if (f.maxThreads.getNumOccurrences())
+    line.maxThreads = int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")));
   for (const std::string &text : f.defines) {
     auto pair = parseAssignment(text);
     if (!pair)

@@ -25,10 +25,10 @@ struct CommandLine {
   std::optional<int64_t> microbatch; // 0: auto
   uint64_t orderSeed = 0;          // --order-seed; 0: the best order found
   int64_t rowBlocks = 0;           // rows of a block; 0: auto, -1: none
-  int maxThreads = 4;
-  int stages = 1;                  // --stages
-  std::string schedule = "1f1b";   // --schedule
-  int chunks = 1;                  // --chunks
+  int maxThreads = 0;              // --max-threads; 0: by processors and workers
+  std::optional<int> stages;       // --stages; 0: auto
+  std::string schedule;            // --schedule; "": as the file says
+  int chunks = 0;                  // --chunks; 0: by the schedule
   std::string cpu;
   analysis::Target target;         // --target
   std::optional<Phase> stopAfter;

@@ -2,33 +2,38 @@
 #include "compiler/tools/Refusal.h"
 
 #include "compiler/report/PlanTable.h"
+#include "compiler/solve/Units.h"
+#include "compiler/tools/Workers.h"
 
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace cinch {
 
 static std::string size(int64_t bytes) {
-  return llvm::formatv("{0} bytes ({1:F1} MiB)", bytes, double(bytes) / (1 << 20));
+  std::string exact = std::to_string(bytes) + " bytes", text = solve::bytesText(bytes);
+  return text == exact ? exact : exact + " (" + text + ")";
 }
 
-void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget) {
+void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget, int enough) {
   const solve::SearchResult &result = compilation.entries.front().outcome.result;
   int64_t smallest = compilation.smallestBudget();
   bool several = compilation.workers.count > 1;
   out << "error: the program does not fit into a memory budget of " << size(budget);
   if (several)
     out << " for each of " << compilation.workers.count << " workers";
-  out << "\n  smallest budget that compiles: " << smallest << " bytes ("
-      << llvm::formatv("{0:F1}", double(smallest) / (1 << 20)) << " MiB)\n";
+  out << "\n  smallest budget that compiles: " << size(smallest) << "\n";
   out << "  proven lower bound:            " << size(compilation.budgetBound()) << "\n";
   out << "  of these for code, stacks and runtime: " << size(compilation.allowance()) << "\n";
   out << (several ? "  largest at the peak of the worker that needs most:\n" : "  largest at the peak of the smallest plan:\n");
   report::printLive(out, sources, result.holders);
   if (!result.advice.empty())
     out << "  help: " << result.advice << " would fit\n";
-  if (several)
-    out << "  help: more workers may need less each: --stages " << 2 * compilation.workers.count << "\n";
+  if (enough > 0)
+    out << "  help: --stages " << enough << " fits: each of " << enough << " workers has so many bytes then\n";
+  else if (several)
+    out << "  help: more workers, up to " << kMostTried << ", do not fit either\n";
+  else
+    out << "  help: several workers need less each: --stages auto takes as few as fit\n";
   out << "  help: --memory-budget " << (smallest + (1 << 20) - 1) / (1 << 20) << "MiB\n";
 }
 

@@ -6,8 +6,9 @@
 
 namespace cinch {
 
+// `enough`: a number of workers with which it fits; 0: none is known.
 // The budget, the smallest that compiles, the proven bound, what holds the memory at the peak, and what would help.
-void printRefusal(llvm::raw_ostream &, const Compilation &, const SourceList &, int64_t budget);
+void printRefusal(llvm::raw_ostream &, const Compilation &, const SourceList &, int64_t budget, int enough);
 
 } // namespace cinch
 #endif

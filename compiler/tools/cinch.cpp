@@ -25,6 +25,7 @@
 #include "compiler/tools/Options.h"
 #include "compiler/tools/Refusal.h"
 #include "compiler/tools/Waiting.h"
+#include "compiler/tools/Workers.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -150,9 +151,6 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.rowBlocks = line.rowBlocks;
-  options.maxThreads = line.maxThreads;
-  options.stages = line.stages, options.chunks = line.chunks;
-  solve::parseSchedule(line.schedule, options.schedule);
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
   options.target = line.target;
@@ -164,6 +162,12 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.planCache = solve::PlanCache::defaultFolder();
   if (std::string folder = solve::PlanCache::defaultFolder(); line.kernelCache && !folder.empty())
     options.kernelCache = folder + "/kernels";
+  if (int status = readWorkers(line, program, options))
+    return status;
+  if (options.stages == 0) {
+    Waiting waiting("planning " + line.input);
+    setWorkers(line, fewestWorkers(line, context, program, sources, options), options);
+  }
   int status = 0;
   int64_t missing = 0;
   do {
@@ -226,8 +230,10 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     llvm::errs() << "error: " << compilation.refusal << "\n";
     return 1;
   }
-  if (compilation.refused)
-    printRefusal(llvm::errs(), compilation, sources, options.budget.value_or(0));
+  if (compilation.refused) {
+    int enough = options.stages > 1 ? moreWorkers(line, context, program, sources, options) : 0;
+    printRefusal(llvm::errs(), compilation, sources, options.budget.value_or(0), enough);
+  }
   if (!line.report.empty()) // of what is refused: the smallest plan
     if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, options.budget.value_or(0)))))
       return status;

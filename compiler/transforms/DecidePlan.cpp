@@ -4,6 +4,7 @@
 #include "compiler/solve/Explain.h"
 #include "compiler/solve/PlanCache.h"
 #include "compiler/solve/PlanChecker.h"
+#include "compiler/solve/Units.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/plan/Plan.h"
@@ -226,12 +227,11 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
   auto remark = [&](Location loc, StringRef name, StringRef category, const std::string &text) {
     remark::passed(loc, remark::RemarkOpts::name(name).category(category).function(function.getName())) << text;
   };
-  auto mib = [](double bytes) { return llvm::formatv("{0:F2} MiB", bytes / (1 << 20)).str(); };
   remark(function.getLoc(), "Microbatch", "plan",
          llvm::formatv("{0} micro-batches of {1} examples: of the plans that fit, the least predicted time ({2:F4} s, "
                        "at least {3:F4} s), arena {4}",
                        decision.count, decision.microbatch, result.plan.seconds, result.secondsBound,
-                       mib(double(decision.arenaBytes))));
+                       solve::bytesText(decision.arenaBytes)));
   std::vector<int> runs(graph.kernels.size(), 0);
   for (const solve::Run &run : decision.runs)
     ++runs[run.kernel];
@@ -246,7 +246,7 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
            llvm::formatv("{0} kernels run in {1} blocks of {2} x {3} rows: values of {4} take the place of {5}; that costs "
                          "{6:F3} ms a step",
                          rows.range.kernels.size(), summary.blocks, outcome.rows.block.examples,
-                         outcome.rows.block.positions, mib(double(summary.bytes)), mib(double(summary.instead)),
+                         outcome.rows.block.positions, solve::bytesText(summary.bytes), solve::bytesText(summary.instead),
                          1e3 * summary.seconds));
   }
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
@@ -271,11 +271,11 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
       remark(loc, "Recompute", "remat",
              llvm::formatv("computed {0} times instead of holding {1} until the backward sweep; that "
                            "costs {2:F3} ms a micro-batch",
-                           runs[k], mib(bytes), 1e3 * (runs[k] - 1) * kernel.seconds.at(decision.microbatch)));
+                           runs[k], solve::bytesText(int64_t(bytes)), 1e3 * (runs[k] - 1) * kernel.seconds.at(decision.microbatch)));
     else if (bytes > 0)
       remark(loc, "Keep", "remat",
              llvm::formatv("kept for the backward sweep: {0}; computing it again would cost {1:F3} ms a micro-batch",
-                           mib(bytes), 1e3 * kernel.seconds.at(decision.microbatch)));
+                           solve::bytesText(int64_t(bytes)), 1e3 * kernel.seconds.at(decision.microbatch)));
   }
 }
 

@@ -38,7 +38,7 @@ private:
   LogicalResult emitOps(const Graph &graph, int loop, nn::GradientBuilder &b);
   LogicalResult emitLoop(const Graph &graph, int loop, int result);
   Value emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
-  void noteHints(const Op &op, ArrayRef<Operation *> made, Value result);
+  void noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made, Value result);
   LogicalResult emitFunction(StringRef name, const Graph &graph, ArrayRef<NamedValue> results, bool withValidRows);
 
   const Program &program;
@@ -139,7 +139,7 @@ Value Emitter::emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x) {
   return b.make(op.kind, x, op.attributes, type(op.type))->getResult(0);
 }
 
-void Emitter::noteHints(const Op &op, ArrayRef<Operation *> made, Value result) {
+void Emitter::noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made, Value result) {
   if (op.block >= 0)
     for (Operation *each : made)
       each->setAttr(nn::kBlockAttr, builder.getI64IntegerAttr(op.block));
@@ -152,6 +152,8 @@ void Emitter::noteHints(const Op &op, ArrayRef<Operation *> made, Value result) 
     last->setAttr(nn::kKeepAttr, builder.getUnitAttr());
   if (op.recompute)
     last->setAttr(nn::kRecomputeAttr, builder.getUnitAttr());
+  if (op.endsStage)
+    last->setAttr(nn::kStageAttr, builder.getDenseI64ArrayAttr({*op.endsStage, number}));
 }
 
 // An op belongs to the loops whose states or slices it is computed from. Inner loops have larger numbers.
@@ -297,7 +299,7 @@ LogicalResult Emitter::emitOps(const Graph &graph, int loop, nn::GradientBuilder
       return failure();
     }
     nameOps(op, b.made().drop_front(firstMade));
-    noteHints(op, b.made().drop_front(firstMade), result);
+    noteHints(op, int64_t(number), b.made().drop_front(firstMade), result);
     values[number] = result;
   }
   return success();

@@ -26,6 +26,8 @@ using namespace mlir;
 namespace cinch {
 namespace {
 
+using Axes = SmallVector<int64_t>;
+
 class ScanGradient {
 public:
   ScanGradient(nn::ScanOp scan, unsigned place, ValueRange grads, GradientSweep &outer, nn::GradientBuilder &b)
@@ -64,7 +66,7 @@ private:
   // A contribution that leaves the loop: computed behind it from values of all trips, which `op` computes in one.
   struct Leaving {
     unsigned operand;        // of the forward loop
-    Operation *op = nullptr; // contract, sum or scatter_add, taken out of the loop; null: `value` itself
+    Operation *op = nullptr; // contract, conv filter, sum or scatter_add, taken out of the loop; null: `value` itself
     Value value;
     bool keepsTrips = false; // a part for each trip, or the sum over them
   };
@@ -139,7 +141,9 @@ private:
 
   static bool canLeave(Operation *op) {
     auto reduce = dyn_cast_or_null<nn::ReduceOp>(op);
-    return isa_and_nonnull<nn::ContractOp, nn::ScatterAddOp>(op) || (reduce && reduce.getReduction() == nn::Reduction::Sum);
+    auto conv = dyn_cast_or_null<nn::ConvOp>(op);
+    return isa_and_nonnull<nn::ContractOp, nn::ScatterAddOp>(op) || (reduce && reduce.getReduction() == nn::Reduction::Sum) ||
+           (conv && conv.getGives() == nn::ConvPart::Filter);
   }
 
   void leaveEach(GradientSweep &sweep, Value argument, unsigned operand, bool keepsTrips) {
@@ -214,7 +218,7 @@ private:
     for (unsigned j = 0; j < scan.getSlices().size(); ++j)
       add(scan.part(j), bytesOf(scan.part(j)), true);
     for (Operation &op : scan.block().without_terminator()) {
-      bool again = op.getNumResults() == 1 && !isa<nn::ContractOp, nn::ScanOp, nn::AttendOp>(op);
+      bool again = op.getNumResults() == 1 && !isa<nn::ContractOp, nn::ConvOp, nn::ScanOp, nn::AttendOp>(op);
       for (Value result : op.getResults()) {
         bool kept = savedForOutside.contains(result) || stackOf(result) >= 0;
         add(result, isConstant(result) ? 0 : kept ? 0 : bytesOf(result), !again);
@@ -390,6 +394,7 @@ private:
     }
     Value result = isa<nn::ContractOp>(leaving.op) ? outsideContract(leaving, operands, withoutTrips)
                    : isa<nn::ReduceOp>(leaving.op) ? outsideSum(leaving, operands[0])
+                   : isa<nn::ConvOp>(leaving.op)   ? outsideFilter(leaving, operands, withoutTrips)
                                                    : outsideScatter(leaving, operands, withoutTrips);
     return result;
   }
@@ -418,6 +423,47 @@ private:
       type = nn::ScanOp::stackedType(type, trips);
     return b.make<nn::ContractOp>(type, operands[0], operands[1], renamed(op.getLhsLabels(), inBoth || !timeless[0]),
                                   renamed(op.getRhsLabels(), inBoth || !timeless[1]));
+  }
+
+  // The trips are leading axes of image and output, which a filter's sum walks behind the batch. A filter a trip is a convolution in
+  // groups: the channels of each trip are a group's.
+  Value outsideFilter(const Leaving &leaving, SmallVectorImpl<Value> &operands, ArrayRef<bool> timeless) {
+    auto op = cast<nn::ConvOp>(leaving.op);
+    for (unsigned i = 0; i < 2; ++i)
+      if (timeless[i])
+        operands[i] = withTrips(operands[i]);
+    auto type = op.getType();
+    int64_t groups = int64_t(op.getGroups());
+    if (leaving.keepsTrips) {
+      for (Value &operand : operands)
+        operand = tripsAsChannels(operand);
+      Axes shape(type.getShape());
+      shape.back() *= trips;
+      type = nn::tensorType(shape, type.getElementType(), -1);
+      groups *= trips;
+    }
+    Value filter = b.make<nn::ConvOp>(type, operands[0], operands[1], nn::ConvPart::Filter, op.getStride(), op.getPad(), op.getDilate(),
+                                      uint64_t(groups));
+    if (!leaving.keepsTrips)
+      return filter;
+    Axes split(op.getType().getShape()); // [r, s, c, trip, o], the trips then first
+    split.insert(split.end() - 1, trips);
+    filter = b.reshape(filter, nn::tensorType(split, type.getElementType(), -1));
+    return b.make<nn::TransposeOp>(filter, Axes{3, 0, 1, 2, 4}).getResult();
+  }
+
+  // [trip, .., c] as [.., trip * c].
+  Value tripsAsChannels(Value value) {
+    auto type = nn::tensorOf(value);
+    Axes order;
+    for (int64_t axis = 1; axis < type.getRank(); ++axis)
+      order.push_back(axis);
+    order.insert(order.end() - 1, 0);
+    Value moved = b.make<nn::TransposeOp>(value, order);
+    Axes shape(nn::tensorOf(moved).getShape());
+    int64_t channels = shape.pop_back_val();
+    shape.back() *= channels;
+    return b.reshape(moved, nn::tensorType(shape, type.getElementType(), nn::batchAxis(moved)));
   }
 
   Value outsideSum(const Leaving &leaving, Value x) {

@@ -29,8 +29,9 @@ namespace {
 
 class Partitioner {
 public:
-  Partitioner(const analysis::Step &step, const analysis::StageHomes &homes, const StageLayout &layout, std::vector<Channel> &channels)
-      : step(step), homes(homes), layout(layout), channels(channels), mainLoop(2 * int(step.loops.size()) - 1) {}
+  Partitioner(const analysis::Step &step, const analysis::StageHomes &homes, const StageLayout &layout, size_t firstChannel,
+              std::vector<Channel> &channels)
+      : step(step), homes(homes), layout(layout), firstChannel(firstChannel), channels(channels), mainLoop(2 * int(step.loops.size()) - 1) {}
 
   FailureOr<std::vector<func::FuncOp>> run() {
     placeParts();
@@ -75,7 +76,7 @@ private:
         int w = layout.worker(home), chunk = layout.chunk(home);
         int chunks = layout.chunks(w);
         at[part][w] = regionOf(part) != mainLoop                          ? 0
-                      : !isBackward(op)                                   ? layout.forwardPart(chunks, chunk)
+                      : !isBackward(op)                                   ? layout.forwardPart(chunk)
                       : layout.splitsBackward && onlyWeights[size_t(part)] ? layout.weightPart(chunks, chunk)
                                                                           : layout.backwardPart(chunks, chunk);
       }
@@ -227,7 +228,7 @@ private:
   void send(OpBuilder &builder, Value value) {
     for (const Message &message : messages.lookup(value))
       if (message.from == worker)
-        plan::SendOp::create(builder, value.getLoc(), current.lookup(value), uint64_t(message.channel),
+        plan::SendOp::create(builder, value.getLoc(), current.lookup(value), firstChannel + uint64_t(message.channel),
                              builder.getStringAttr(channels[size_t(message.channel)].label), DenseI64ArrayAttr());
   }
 
@@ -240,7 +241,8 @@ private:
     for (Value value : values)
       for (const Message &message : messages.lookup(value))
         if (message.to == worker)
-          current[value] = plan::ReceiveOp::create(builder, named(value).getLoc(), value.getType(), uint64_t(message.channel),
+          current[value] = plan::ReceiveOp::create(builder, named(value).getLoc(), value.getType(),
+                                                   firstChannel + uint64_t(message.channel),
                                                    builder.getStringAttr(channels[size_t(message.channel)].label), DenseI64ArrayAttr());
   }
 
@@ -362,6 +364,7 @@ private:
   const analysis::Step &step;
   const analysis::StageHomes &homes;
   const StageLayout &layout;
+  size_t firstChannel;
   std::vector<Channel> &channels;
   int mainLoop; // the region of the last loop
   int worker = 0;
@@ -377,8 +380,8 @@ private:
 } // namespace
 
 FailureOr<std::vector<func::FuncOp>> partitionStages(const analysis::Step &step, const analysis::StageHomes &homes,
-                                                     const StageLayout &layout, std::vector<Channel> &channels) {
-  return Partitioner(step, homes, layout, channels).run();
+                                                     const StageLayout &layout, size_t firstChannel, std::vector<Channel> &channels) {
+  return Partitioner(step, homes, layout, firstChannel, channels).run();
 }
 
 } // namespace cinch

@@ -16,7 +16,7 @@ struct StageLayout {
   int chunks(int worker) const;    // stages that it has
   int chunk(int segment) const;    // the how manieth stage of its worker
   // Of a training step: the part of its worker's loop body in which a stage's chunk runs.
-  int forwardPart(int, int chunk) const { return chunk; }
+  int forwardPart(int chunk) const { return chunk; }
   int backwardPart(int chunks, int chunk) const { return 2 * chunks - 1 - chunk; }
   int weightPart(int chunks, int chunk) const { return 3 * chunks - 1 - chunk; }
 };
@@ -33,12 +33,12 @@ struct Channel {
   int64_t bytes(int64_t microbatch) const { return fixedBytes + perExampleBytes * microbatch; }
 };
 
-// Makes @NAME_0, @NAME_1 .. beside @NAME and numbers its channels from channels.size() on. The parts of a worker's main loop are, with
+// Makes @NAME_0, @NAME_1 .. beside @NAME and adds its channels, numbered from `firstChannel` on. The parts of a worker's main loop are, with
 // c chunks: forward of each, then backward of each, last chunk first, then, if the backward is split, the gradients of parameters of each,
 // last chunk first. A function without a backward part has the forward parts; results that the loop hands out are one more of the first worker.
 // Fails after an internal error was reported.
 mlir::FailureOr<std::vector<mlir::func::FuncOp>> partitionStages(const analysis::Step &, const analysis::StageHomes &,
-                                                                const StageLayout &, std::vector<Channel> &channels);
+                                                                const StageLayout &, size_t firstChannel, std::vector<Channel> &channels);
 
 } // namespace cinch
 #endif

@@ -33,7 +33,7 @@ inline constexpr llvm::StringLiteral kPathAttr = "nn.path", kInitAttr = "nn.init
                                      kFieldAttr = "nn.field", kValidRowsAttr = "nn.valid_rows", kNameAttr = "nn.name",
                                      kTrainingAttr = "nn.training", kRunValuesAttr = "nn.run_values",
                                      kKeepAttr = "nn.keep",
-                                     kRecomputeAttr = "nn.recompute", kBlockAttr = "nn.block",
+                                     kRecomputeAttr = "nn.recompute", kStageAttr = "nn.ends_stage", kBlockAttr = "nn.block",
                                      kBlockEndAttr = "nn.block_end", kBackwardAttr = "nn.backward";
 
 // Names of the functions of a program.

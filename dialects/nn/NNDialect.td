@@ -28,7 +28,8 @@ def NN_Dialect : Dialect {
     **Numbers.** Every op is defined down to the bit: an element-wise op is one correctly rounded operation or one of our
     polynomials, sums have the order that the op's description gives. No op may be re-associated or contracted.
 
-    Discardable attributes. On operations: `nn.keep`, `nn.recompute` (hints of the user), `nn.block`, `nn.block_end` (block of
+    Discardable attributes. On operations: `nn.keep`, `nn.recompute` (hints of the user), `nn.ends_stage` (another: the number of the stage
+    that ends with the op, -1: any; and a number that the parts of a decomposed op have in common), `nn.block`, `nn.block_end` (block of
     a `repeat`), `nn.backward` (made by the backward sweep or behind it). On arguments: `nn.path`, `nn.init`,
     `nn.optimizer`, `nn.decays`, `nn.frozen` (a parameter), `nn.state` (beside `nn.path` and `nn.init`: a state of the model, which
     has no gradient), `nn.average` (beside `nn.state`: {of, decay}, the exponential average of a parameter), `nn.slot` (optimizer state), `nn.field` (data),

@@ -254,6 +254,36 @@ def case(browser, name, program, flags):
     verdicts.expect(unnamed == 0, f"{name}: {unnamed} controls or pictures without a name")
 
 
+def workers(browser):
+    """Several workers: every action is drawn where it runs, and the page turns to another worker."""
+    flags = ["--stages", "3", "--schedule", "zb-h1", "--max-threads", "2"]
+    program, path = ROOT / "examples/gpt/gpt.cinch", programs.FOLDER / "workers.html"
+    plan = json.loads(programs.call([programs.CINCH, "plan", program, "--json", *flags]).stdout)
+    programs.call([programs.CINCH, "plan", program, "--report", path, *flags])
+    browser.open(path)
+    drawn = browser.value("[...document.querySelectorAll('#workers rect.action')].map(r => [r.dataset.name, +r.getAttribute('x'), "
+                          "+r.getAttribute('width'), +r.getAttribute('y')])")
+    wanted = [(name, w, begin, end) for w, worker in enumerate(plan["workers"])
+              for name, begin, end in zip(*(worker["actions"][key] for key in ("name", "begin", "end")))]
+    verdicts.expect([d[0] for d in drawn] == [name for name, *_ in wanted], f"workers: {len(drawn)} actions drawn of {len(wanted)}")
+    rows = sorted({d[3] for d in drawn})
+    verdicts.expect(len(rows) == 3, f"workers: rows at {rows}")
+    scale = (drawn[-1][1] - drawn[0][1]) / (wanted[-1][2] - wanted[0][2])
+    wrong = [name for (name, x, width, y), (_, w, begin, end) in zip(drawn, wanted)
+             if rows[w] != y or abs(x - drawn[0][1] - scale * (begin - wanted[0][2])) > .1 or abs(width - max(.5, scale * (end - begin))) > .1]
+    verdicts.expect(not wrong, f"workers: drawn elsewhere: {wrong[:5]}")
+    for w, worker in enumerate(plan["workers"]):
+        if w > 0:
+            browser.click(f"#workers-table tbody tr:nth-child({w + 1}) a")
+            time.sleep(1)
+        own = {**plan, **worker["plan"]}
+        compare(f"workers, worker {w}", own, browser.value(SHOWN), own["peak_run"])
+    verdicts.expect(browser.value("document.querySelectorAll('#workers .idle-line, #workers .late-line').length") == 2, "workers: hatches")
+    browser.picture(PICTURES / "workers.png", "light")
+    said = [e for e in browser.events if e["method"] in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")]
+    verdicts.expect(not said, f"workers: on the console: {json.dumps(said)[:600]}")
+
+
 if not shutil.which("chromium"):
     raise SystemExit("chromium is not installed (tools/prepare with CINCH_BROWSER=1 installs it)")
 PICTURES.mkdir(parents=True, exist_ok=True)
@@ -261,6 +291,7 @@ browser = Browser()
 try:
     for name, (program, flags) in CASES.items():
         case(browser, name, program, flags)
+    workers(browser)
 finally:
     browser.close()
 verdicts.finish()

@@ -103,6 +103,8 @@ PROGRAMS = {
         conv((1, 1, 1), 1, 1),
         conv((1, 5, 5), 2, 2, stride=3),
         conv((3, 2, 3), 2, 5, stride=1, pad=3),
+        conv((2, 9, 20), 33, 5, stride=2, pad=2),
+        conv((4, 6, 6), 17, 3, pad=2),
     ],
     "strides and dilations": [
         conv((4, 9, 8), 6, 3, stride=2, pad=1, dilate=2),
@@ -122,6 +124,11 @@ PROGRAMS = {
         conv((6, 5, 5), 3, 3, pad=2, dilate=2, groups=3),
         conv((18, 8, 3), 18, 5, stride=3, pad=2, groups=18),
         conv((12, 9), 24, 4, stride=2, pad=1, groups=4),
+        conv((36, 5, 7), 36, 3, pad=1, groups=9),
+        conv((10, 6, 5), 40, 3, stride=2, pad=1, groups=10),
+        conv((40, 4, 5), 10, 2, pad=1, groups=10),
+        conv((24, 20, 9), 48, (5, 1), stride=2, pad=2, groups=6),
+        conv((22, 9), 44, 3, pad=2, dilate=2, groups=22),
         conv((20, 13), 20, 3, pad=2, dilate=2, groups=20),
     ],
     "one axis": [

@@ -58,6 +58,7 @@ def main():
     for line in re.findall(r"\]\(([\w.-]*(?:/|\.md)[\w/.-]*)\)", "".join((ROOT / "docs" / page).read_text() for page in os.listdir(ROOT / "docs"))):
         verdicts.expect((ROOT / "docs" / line).exists(), "a link to %s, which is not there" % line)
     shutil.rmtree(run("readme", ROOT / "README.md"))
+    shutil.rmtree(run("language", ROOT / "compiler/frontend/language.md"))
     shutil.rmtree(run("tutorial", ROOT / "docs/tutorial.md"))
     folder = run("tasks", ROOT / "docs/tasks.md")
     verdicts.expect((folder / "page.html").exists() and (folder / "out/final.npz").exists(), "the tasks' files")

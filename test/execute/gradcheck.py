@@ -198,13 +198,46 @@ def norms_and_attention():
     ]
 
 
+def windows():
+    image = "h = reshape[B, I, 2, 3](u)\n  "
+    weight = "w = reshape[J, I, 1, 1](p' * 1)\n  "
+    return [
+        Case("conv1d", "y = conv1d(u, w3, pad = 1)", "B K 6", outside="w1"),
+        Case("conv1d, stride, dilation", "y = conv1d(u, w3, stride = 2, pad = 2, dilate = 2)", "B K 3", outside="w1"),
+        Case("conv1d, groups", "c = concat(u, tanh(u), axis = 1)\n  y = conv1d(c, w6, groups = 2, pad = 1)", "B J 6", outside="w6"),
+        Case("conv2d", image + "y = conv2d(h, w4, pad = 1)", "B K 3 4", outside="w4"),
+        Case("conv2d, stride", image + "y = conv2d(h, w4, stride = 2, pad = 1)", "B K 2 2", outside="w4"),
+        Case("conv2d by a parameter used elsewhere", image + weight + "y = conv2d(h, w)", "B J 2 3"),
+        Case("conv2d, each channel by itself", image + "y = conv2d(h, w5, pad = 1, groups = I)", "B I 2 3", outside="w5"),
+        Case("conv_transpose1d", "y = conv_transpose1d(u, t3, stride = 2, pad = 1)", "B K 11", outside="t3"),
+        Case("conv_transpose2d", image + "y = conv_transpose2d(h, t4, stride = 2)", "B K 4 6", outside="t4"),
+        Case("max_pool2d", image + "y = max_pool2d(h, 2, stride = 1, pad = 1)", "B I 3 4"),
+        Case("avg_pool2d", image + "y = avg_pool2d(h, 2, stride = 1)", "B I 1 2"),
+        Case("max_pool1d", "y = max_pool1d(u, 3, stride = 2)", "B I 2"),
+        Case("global_avg_pool", image + "y = global_avg_pool(h)", "B I"),
+        Case("upsample", image + "y = upsample[2](h)", "B I 4 6"),
+        Case("resize_bilinear", image + "y = resize_bilinear[2](h)", "B I 4 6"),
+        Case("conv", image + "use c = conv[K, 3]\n  y = c(h)", "B K 2 3"),
+        Case("conv_transpose", image + "use c = conv_transpose[K, 2, 2]\n  y = c(h)", "B K 4 6"),
+        Case("group_norm", image + "use n = group_norm[3]\n  y = n(h)", "B I 2 3"),
+        Case("batch_norm of images", image + "use n = batch_norm(group = 2)\n  y = n(h)", "B I 2 3", group=2),
+        Case("conv_bn", image + "use c = conv_bn[K, 3](group = B)\n  y = relu(c(h))", "B K 2 3", group=B),
+    ]
+
+
 def all_cases():
-    return elementwise() + shapes() + reductions() + contractions() + norms_and_attention()
+    return elementwise() + shapes() + reductions() + contractions() + norms_and_attention() + windows()
 
 
 OUTSIDE = {
     "w3": "param w3: f32[I, J, K] ~ normal(0.5)\n  ",
     "bias3": "param bias3: f32[2, I, I] ~ normal(0.5)\n  ",
+    "w1": "param w3: f32[K, I, 3] ~ normal(0.5)\n  ",
+    "w4": "param w4: f32[K, I, 2, 2] ~ normal(0.5)\n  ",
+    "w5": "param w5: f32[I, 1, 3, 3] ~ normal(0.5)\n  ",
+    "w6": "param w6: f32[J, I, 3] ~ normal(0.5)\n  ",
+    "t3": "param t3: f32[I, K, 3] ~ normal(0.5)\n  ",
+    "t4": "param t4: f32[I, K, 2, 2] ~ normal(0.5)\n  ",
     "dense": "",
     "": "",
 }

@@ -48,7 +48,7 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-# name -> (text, the same in NumPy of e, s, w)
+# name -> (text, the same in NumPy of e, s, w, and of the layer's parameters where it is a penalty)
 LOSSES = {
     "chosen": ("  loss = mean[B, T where w > 0.5] e", lambda e, s, w: masked_mean(e, w > 0.5)),
     "weighted": ("  loss = (sum[B, T] w * e) / (sum[B, T] w)", lambda e, s, w: (w * e).sum() / w.sum()),
@@ -62,6 +62,11 @@ LOSSES = {
     "three sums": (
         "  c = s - mean[B, T] s\n  v = mean[B, T] c ^ 2\n  loss = mean[B, T] softplus(c / sqrt(v + 1))",
         lambda e, s, w: three_sums(s),
+    ),
+    # The penalty stands before the call that the parameter exists by, and is a factor, too.
+    "penalty": (
+        '  w1 = weight("l.weight")\n  loss = 0.1 * (sum[V, D] w1 ^ 2) + (mean[B, T] e) * (1 + sum[v] tanh(weight("l.bias")[v] + 0.5))',
+        lambda e, s, w, weight, bias: 0.1 * (weight**2).sum() + e.mean() * (1 + np.tanh(bias + 0.5).sum()),
     ),
 }
 verdicts = programs.Verdicts()
@@ -80,9 +85,13 @@ def make_data(name, chosen):
     return folder, x, y, w
 
 
+def value_of(loss, e, s, w, weight, bias):
+    return loss(e, s, w, weight, bias) if loss.__code__.co_argcount == 5 else loss(e, s, w)
+
+
 def reference(loss, weight, bias, x, y, w):
     p = np.tanh(x.astype(np.float64)) @ weight.T + bias
-    return loss(cross_entropy(p, y), p.sum(-1), w.astype(np.float64))
+    return value_of(loss, cross_entropy(p, y), p.sum(-1), w.astype(np.float64), weight, bias)
 
 
 def differences(loss, parameters, batch):
@@ -123,7 +132,7 @@ def in_f64(name, data):
     p = np.tanh(x.astype(np.float64)) @ result.parameters["l.weight"].T + result.parameters["l.bias"]
     s, f64 = p.sum(-1), w.astype(np.float64)
     metrics = {
-        "loss": loss(cross_entropy(p, y), s, f64),
+        "loss": value_of(loss, cross_entropy(p, y), s, f64, result.parameters["l.weight"], result.parameters["l.bias"]),
         "chosen": masked_mean(p.argmax(-1) == y, w > 0.5),
         "r2": 1 - ((s - f64) ** 2).sum() / ((f64 - f64.mean()) ** 2).sum(),
     }

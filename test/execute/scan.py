@@ -168,6 +168,33 @@ def last_axis(p, x, k, m):
     return np.stack(out, 1)
 
 
+def windows(p, x, k, m):
+    """A cell with a convolution of its own, one by a filter of the step, a grouped one and a pool."""
+    s, out = m, []
+    for t in range(8):
+        z = correlated(s, p["c.w"], 1) + correlated(s, p["f"][t], 1) * (x[:, t].sum(-1))[:, None, None] + correlated(s, p["c.v"], 2, 2)
+        pooled = np.maximum.reduce([np.pad(z, ((0, 0), (0, 0), (1, 1)), constant_values=-np.inf)[:, :, i : i + 4] for i in range(3)])
+        s = np.tanh(s * 0.5 + pooled)
+        out.append(s.sum(1))
+    return np.stack(out, 1)
+
+
+def correlated(x, w, pad, groups=1):
+    """conv1d of x [n, C, L]."""
+    full, length = np.pad(x, ((0, 0), (0, 0), (pad, pad))), x.shape[2] + 2 * pad - w.shape[2] + 1
+    each, made = x.shape[1] // groups, w.shape[0] // groups
+    return np.concatenate(
+        [
+            sum(
+                np.einsum("ncl,oc->nol", full[:, g * each : (g + 1) * each, i : i + length], w[g * made : (g + 1) * made, :, i])
+                for i in range(w.shape[2])
+            )
+            for g in range(groups)
+        ],
+        1,
+    )
+
+
 CELL = "layer cell(h: f32[B, H], x: f32[B, I]) -> f32[B, H] {\n  param a: f32[I, H] ~ normal(0.5)\n"
 # name -> (layers, model, the same in NumPy, result type, loss)
 CASES = {
@@ -246,6 +273,14 @@ CASES = {
         "  param e: f32[V, H] ~ normal(0.5)\n  return where(k > n, k, n), tanh(h * 0.5 + e[n])\n}",
         "  use c = cell\n  _, h = scan[T] c(0, 0, k)\n  return h",
         largest,
+    ),
+    "convolutions and a pool in the cell": (
+        "layer cell(s: f32[B, S, H], x: f32[B, I], f: f32[S, S, 3]) -> f32[B, S, H] {\n  param w: f32[S, S, 3] ~ normal(0.5)\n"
+        "  param v: f32[S, 1, 5] ~ normal(0.3)\n  n = sum[I] x\n  q = conv1d(s, f, pad = 1)\n  p[b, c, l] = q[b, c, l] * n[b]\n"
+        "  z = conv1d(s, w, pad = 1) + p + conv1d(s, v, pad = 2, groups = 2)\n"
+        "  return tanh(0.5 * s + max_pool1d(z, 3, stride = 1, pad = 1))\n}",
+        "  param f: f32[T, S, S, 3] ~ normal(0.2)\n  use c = cell\n  y = scan[T] c(m, x, f)\n  return sum[S] y",
+        windows,
     ),
     "examples last": (
         "layer cell(h: f32[H, B], x: f32[H, B]) -> f32[H, B] {\n  param b: f32[H, H] ~ normal(0.5)\n  return tanh(b @ h + x)\n}",

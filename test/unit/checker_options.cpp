@@ -212,6 +212,13 @@ static void hints() {
       recomputed += op.recompute && op.kind == OpKind::Tanh;
     }
   expect(ends == 3 && kept == 3 && recomputed == 1, "hints: " + outcome.messages);
+  for (auto [hint, wanted] : {std::pair{"auto", 3}, std::pair{"1", 1}}) {
+    Outcome staged = compile(model(std::string("  use l = repeat 3 linear[D]\n  @stage(") + hint + ")\n  h = l(x)\n  return h\n", plain));
+    int marked = 0;
+    for (const Op &op : staged.program ? staged.program->step.ops : std::vector<Op>())
+      marked += op.endsStage && op.blockEnd;
+    expect(marked == wanted, std::string("@stage(") + hint + ") marks " + std::to_string(marked) + " ends: " + staged.messages);
+  }
 }
 
 int main() {

@@ -384,6 +384,31 @@ static void draws() {
       },
       "image");
   trains(
+      "random_flip_vertical", "f32[B, 2, 4, 4]", "  r = random_flip_vertical(image)\n", "image",
+      [](const Run &run) {
+        return like({B, 2, 4, 4}, [&](const Index &at) {
+          bool flip = run.draw(Draw::Bool)[{at[0]}] != 0;
+          return run.field("image")[{at[0], at[1], flip ? 3 - at[2] : at[2], at[3]}];
+        });
+      },
+      "image");
+  trains(
+      "gaussian_noise", "f32[B, T, D]", "  r = gaussian_noise(x, 0.5)\n", "z",
+      [](const Run &run) {
+        return like({B, T, D}, [&](const Index &at) { return run.field("x")[at] + 0.5 * run.draw(Draw::Normal)[at]; });
+      },
+      "z");
+  trains(
+      "random_erase", "f32[B, 2, 4, 4]", "  r = random_erase[2](image)\n", "image",
+      [](const Run &run) {
+        return like({B, 2, 4, 4}, [&](const Index &at) {
+          double i = at[2] - run.draw(Draw::Int, 0)[{at[0]}], j = at[3] - run.draw(Draw::Int, 1)[{at[0]}];
+          bool inside = run.draw(Draw::Bool)[{at[0]}] != 0 && i >= 0 && i < 2 && j >= 0 && j < 2;
+          return inside ? 0 : run.field("image")[at];
+        });
+      },
+      "image");
+  trains(
       "random_crop", "f32[B, 2, 4, 4]", "  r = random_crop[1](image)\n", "image",
       [](const Run &run) {
         return like({B, 2, 4, 4}, [&](const Index &at) {

@@ -68,6 +68,26 @@ struct Truth {
   int64_t least = INT64_MAX, most = 0;
 };
 
+// Some stages have to begin where they are told to; false: no cut does so.
+static bool force(SplitProblem &p, Rng &rng) {
+  int stages = p.request.workers * p.request.chunks;
+  for (int segment = 1; segment < p.size(); ++segment)
+    if (stages > 1 && rng.below(p.size()) == 0)
+      p.forced.push_back({segment, rng.below(2) ? SplitProblem::kAnyStage : 1 + rng.below(stages - 1)});
+  return check(p).empty();
+}
+
+static bool isForced(const SplitProblem &p, const std::vector<int> &cuts) {
+  for (auto [segment, stage] : p.forced) {
+    bool found = false;
+    for (size_t c = 0; c < cuts.size(); ++c)
+      found |= cuts[c] == segment && (stage < 0 || stage == int(c) + 1);
+    if (!found)
+      return false;
+  }
+  return true;
+}
+
 // Every cut with every way of every segment.
 static Truth bruteForce(const SplitProblem &p, bool underBudget) {
   Truth truth;
@@ -78,7 +98,7 @@ static Truth bruteForce(const SplitProblem &p, bool underBudget) {
     split.cuts.push_back(s);
   for (;;) {
     split.ways.assign(n, 0);
-    for (;;) {
+    while (isForced(p, split.cuts)) {
       TableCosts costs = costsOf(p, table, split);
       int64_t most = 0;
       bool fits = true;
@@ -120,6 +140,10 @@ static void againstBruteForce(int count, bool skips, uint64_t seed) {
   for (int number = 0; number < count; ++number) {
     SplitProblem p = randomProblem(rng, skips);
     p.budgets.assign(p.request.workers, 0);
+    if (number % 4 == 0 && !force(p, rng)) {
+      expect(bruteForce(p, false).least == INT64_MAX, describe(p, number) + ": there is a cut as it is told");
+      p.forced.clear();
+    }
     Truth sizes = bruteForce(p, false);
     int64_t range = sizes.most - sizes.least;
     for (int64_t &budget : p.budgets)

@@ -5,10 +5,12 @@
 #include "compiler/solve/Random.h"
 #include "compiler/solve/Search.h"
 #include "compiler/solve/stages/Channels.h"
+#include "compiler/solve/stages/Held.h"
 #include "compiler/solve/stages/Simulate.h"
 #include "test/unit/Expect.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace cinch::solve;
 
@@ -168,6 +170,23 @@ static std::vector<PartAction> twoParts(int64_t count, int64_t ahead) {
   return actions;
 }
 
+// What is held from action to action: never more than the plan's peak, and nothing waits when all is done.
+static void heldInTurn(const StepGraph &g, const Plan &plan) {
+  auto sum = [](const ClassBytes &bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t(0)); };
+  HeldBytes held = heldBytes(g, plan.decision);
+  expect(held.actions.size() == g.actions.size(), "an entry for each action");
+  int64_t most = 0;
+  for (size_t i = 0; i < held.actions.size(); ++i) {
+    most = std::max(most, sum(held.actions[i].during));
+    for (const ClassBytes &bytes : {held.actions[i].during, held.actions[i].after})
+      expect(std::all_of(bytes.begin(), bytes.end(), [](int64_t b) { return b >= 0; }), "less than nothing is held");
+    expect(sum(held.actions[i].after) <= sum(held.actions[i].during), "more is held behind an action than while it runs");
+    expect(i == 0 || sum(held.actions[i - 1].after) <= sum(held.actions[i].during), "bytes vanish between two actions");
+  }
+  expect(most <= plan.peakLive, "more is held than the peak");
+  expect(held.actions.back().after[size_t(MemoryClass::Stored)] == 0, "a value of the forward sweep is left over");
+}
+
 static void plansInParts() {
   Random random = Random::seeded(7);
   int refused = 0, tried = 0;
@@ -190,6 +209,7 @@ static void plansInParts() {
       program.peakLive = found.plan.peakLive;
       std::string wrong = checkPlan(g, program);
       expect(wrong.empty(), "a plan is refused: " + wrong);
+      heldInTurn(g, found.plan);
       // Wrong answers: one copy too few of what waits.
       for (std::vector<Launch> *launches : {&program.loop})
         for (size_t l = 0; l < launches->size(); ++l)

@@ -1,6 +1,10 @@
 // The plan, and small helpers of all parts of the page.
 'use strict';
-const plan = JSON.parse(document.getElementById('plan').textContent);
+const whole = JSON.parse(document.getElementById('plan').textContent);
+// Of several workers the page shows one at a time.
+const workerAsked = () => Math.min(Math.max(0, whole.workers.length - 1), +(/worker=(\d+)/.exec(location.hash) || [0, 0])[1]);
+const shownWorker = workerAsked();
+const plan = whole.workers.length ? {...whole, ...whole.workers[shownWorker].plan} : whole;
 const runCount = plan.runs.kernel.length;
 const classes = [
   ['state', 'parameters, optimizer state, data'],

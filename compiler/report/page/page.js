@@ -9,7 +9,9 @@
     $('node-key').append(element('li', {}, svg, words));
   }
   $('node-key').append(element('li', {}, 'above: forward, to the right; below: backward, to the left'));
+  $('curve-section').hidden = !plan.trade_off.length && plan.workers.length > 0;
   function draw() {
+    workers.draw();
     timeline.draw();
     arena.draw();
     curve.draw();

@@ -28,15 +28,17 @@ const sumOf = (list, key) => list.reduce((sum, e) => sum + e[key], 0);
 function fillTables() {
   document.title = plan.source.split('/').pop() + ': memory plan';
   $('title').textContent = `${plan.source.split('/').pop()}: the memory of one training step`;
+  const several = plan.workers.length > 1;
   const tooSmall = plan.budget && plan.memory > plan.budget;
-  $('subtitle').textContent = `${plan.budget ? 'budget ' + bytesText(plan.budget) : 'no budget'}${tooSmall ? ', which is too small: the smallest plan is shown' : ''}, ${plan.count} micro-batch${plan.count > 1 ? 'es' : ''} of ` +
+  $('subtitle').textContent = `${plan.budget ? 'budget ' + bytesText(plan.budget) + (several ? ' a worker' : '') : 'no budget'}${tooSmall ? ', which is too small: the smallest plan is shown' : ''}, ${plan.count} micro-batch${plan.count > 1 ? 'es' : ''} of ` +
     `${plan.microbatch} example${plan.microbatch > 1 ? 's' : ''}, plan \u201c${plan.remat}\u201d`;
   const loopRuns = plan.loop[1] - plan.loop[0];
   const figure = (name, value, more) => element('div', {}, element('dt', {}, name), element('dd', {}, value, element('small', {}, more)));
   $('figures').append(
-    figure('Memory of the process', bytesText(plan.memory), `arena ${bytesText(plan.arena)} + ${bytesText(plan.allowance)} allowance`),
-    figure('Proven lower bound', bytesText(plan.budget_bound), `smallest budget that compiles ${bytesText(plan.smallest_budget)}`),
-    figure('Predicted step', secondsText(plan.seconds), `no plan below ${secondsText(plan.seconds_bound)}${plan.costs ? '; ' + plan.costs : ''}`),
+    figure(several ? `Memory of worker ${shownWorker}` : 'Memory of the process', bytesText(plan.memory), `arena ${bytesText(plan.arena)} + ${bytesText(plan.allowance)} allowance`),
+    figure('Proven lower bound', bytesText(plan.budget_bound), plan.smallest_budget ? `smallest budget that compiles ${bytesText(plan.smallest_budget)}` : 'of any budget of a worker'),
+    figure('Predicted step', secondsText(whole.seconds), plan.schedule ? `worker ${shownWorker} works ${secondsText(plan.workers[shownWorker].busy)} of it${plan.costs ? '; ' + plan.costs : ''}`
+      : `no plan below ${secondsText(plan.seconds_bound)}${plan.costs ? '; ' + plan.costs : ''}`),
     figure('Computed again', percentText(plan.recompute_seconds / Math.max(plan.seconds, 1e-30)), `${plan.recomputed_runs} of ${loopRuns} kernel runs in the loop`));
 
   $('moments-note').textContent = `One step is ${runCount} kernel runs. The loop over micro-batches stands once and runs ${plan.count} ` +

@@ -11,6 +11,8 @@ class Runner {
 public:
   Runner(const ChannelProblem &problem, const std::vector<int> &boxes) : p(problem) {
     workers.resize(p.actions.size());
+    for (size_t w = 0; w < p.begin.size(); ++w)
+      workers[w].now = p.begin[w];
     full.resize(p.travel.size()), empty.resize(p.travel.size());
     for (size_t channel = 0; channel < p.travel.size(); ++channel)
       empty[channel].assign(size_t(boxes[channel]), 0.0);
@@ -29,6 +31,7 @@ public:
       result.finished &= workers[w].action == p.actions[w].size();
       result.makespan = std::max(result.makespan, workers[w].now);
       result.busy.push_back(workers[w].busy);
+      result.work.push_back(std::move(workers[w].work));
     }
     return result;
   }
@@ -38,6 +41,7 @@ private:
     size_t action = 0, message = 0; // where it is
     bool worked = false;            // the work of the action is done
     double now = 0, busy = 0;
+    std::vector<ChannelRun::Work> work;
   };
 
   void work(int w, int part) {
@@ -45,8 +49,10 @@ private:
     if (worker.worked)
       return;
     worker.worked = true;
-    worker.now += p.seconds[size_t(w)][size_t(part)];
-    worker.busy += p.seconds[size_t(w)][size_t(part)];
+    double seconds = p.seconds[size_t(w)][size_t(part)];
+    worker.work.push_back({worker.now, worker.now + seconds});
+    worker.now += seconds;
+    worker.busy += seconds;
   }
 
   // The next message of the worker, or the end of its action; false if it must wait.

@@ -20,12 +20,17 @@ struct ChannelProblem {
   };
   std::vector<std::vector<std::vector<Message>>> messages; // [worker][part], in order
   std::vector<double> travel;                              // of each channel: seconds of a message
+  std::vector<double> begin;                               // of each worker: when it comes to its first action; empty: all at 0
 };
 
 struct ChannelRun {
   bool finished = false;  // false: the workers wait for one another for ever
   double makespan = 0;
   std::vector<double> busy; // of each worker
+  struct Work {
+    double begin = 0, end = 0;
+  };
+  std::vector<std::vector<Work>> work; // as the workers' actions
 };
 ChannelRun run(const ChannelProblem &, const std::vector<int> &boxes);
 

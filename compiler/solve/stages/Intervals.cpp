@@ -120,7 +120,7 @@ bool Intervals::gradientsReturn() const {
 
 int Intervals::fastest(int i, int j, int stage, int64_t room, int64_t work) const {
   const std::vector<Choice> &front = choices(i, j);
-  for (size_t c = 0; c < front.size(); ++c)
+  for (size_t c = 0; c < front.size() && allows(i, j, stage); ++c)
     if (heldBytes(front[c], stage) + std::max(work, front[c].work) <= room)
       return int(c);
   return -1;

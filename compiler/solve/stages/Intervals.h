@@ -18,6 +18,7 @@ public:
   // Choices that hold more than `most` bytes are left out.
   Intervals(const SplitProblem &, const ScheduleTable &, int64_t most);
 
+  bool allows(int i, int j, int stage) const { return problem.allows(i, j, stage); }
   // Seconds, and all bytes but those of the ways, of the interval as stage `stage`.
   StageCost plain(int i, int j, int stage) const;
   // By seconds, ascending.

@@ -55,6 +55,12 @@ struct SplitProblem {
   std::vector<Shared> shared;
   ScheduleRequest request;
   std::vector<int64_t> budgets; // bytes of each worker
+  // Before which segments a stage has to begin: any of the later stages (kAnyStage), or this one. Empty: nowhere.
+  static constexpr int kAnyStage = -1;
+  std::vector<std::pair<int, int>> forced; // (segment, stage), by segments
+  bool cutExists(int stages) const; // that has stages begin so
+  // May the segments i .. j - 1 be a stage?
+  bool allows(int i, int j, int stage) const;
   double latency = 0, bandwidth = std::numeric_limits<double>::infinity();
 
   int size() const { return int(segments.size()); }

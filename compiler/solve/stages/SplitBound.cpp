@@ -119,8 +119,10 @@ struct Need {
   int64_t bytes, work;
 };
 std::vector<Need> needs(const ScheduleTable &table, const Intervals &intervals, int i, int j, int stage) {
-  StageCost c = intervals.plain(i, j, stage);
   std::vector<Need> list;
+  if (!intervals.allows(i, j, stage))
+    return list;
+  StageCost c = intervals.plain(i, j, stage);
   for (const Choice &choice : intervals.smallest(i, j))
     list.push_back({c.fixed + (c.held + choice.held) * table.slots[stage] + c.late * table.lateSlots[stage], choice.work});
   return list;

@@ -258,6 +258,9 @@ private:
     std::vector<Known> list(stages);
     for (int s = 0; s < stages; ++s)
       list[s] = {s ? cuts[s - 1] : 0, s + 1 < stages ? cuts[s] : n, -1};
+    for (int s = 0; s < stages; ++s)
+      if (!problem.allows(list[s].first, list[s].end, s))
+        return kInfinity;
     for (int w = 0; w < int(table.rows.size()); ++w) {
       std::vector<Together> front = {Together()};
       int64_t room = problem.budgets[w];

@@ -15,6 +15,29 @@ bool isSize(int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; }
 
 } // namespace
 
+bool SplitProblem::allows(int i, int j, int stage) const {
+  for (auto [segment, wanted] : forced) {
+    bool begins = segment == i;
+    if ((segment > i && segment < j) || (begins && stage == 0) || (wanted != kAnyStage && begins != (wanted == stage)))
+      return false;
+  }
+  return true;
+}
+
+// From the first stage on: the segments at which the next stage may begin.
+bool SplitProblem::cutExists(int stages) const {
+  std::vector<char> reached(segments.size() + 1, 0);
+  reached[0] = 1;
+  for (int stage = 0; stage < stages; ++stage) {
+    std::vector<char> next(reached.size(), 0);
+    for (int i = 0; i < size(); ++i)
+      for (int j = i + 1; reached[size_t(i)] && j <= size(); ++j)
+        next[size_t(j)] |= allows(i, j, stage);
+    reached = std::move(next);
+  }
+  return reached[segments.size()];
+}
+
 std::string check(const SplitProblem &p) {
   if (std::string wrong = check(p.request); !wrong.empty())
     return wrong;
@@ -53,6 +76,15 @@ std::string check(const SplitProblem &p) {
       if (k < 0 || k >= p.size())
         return "segment " + std::to_string(k) + ", which shares, does not exist";
   }
+  for (size_t i = 0; i < p.forced.size(); ++i) {
+    auto [segment, stage] = p.forced[i];
+    if (segment <= (i ? p.forced[i - 1].first : 0) || segment >= p.size())
+      return "stages begin at segments in ascending order, from 1 on";
+    if (stage != SplitProblem::kAnyStage && (stage < 1 || stage >= stages))
+      return "stage " + std::to_string(stage) + " does not exist: expected at most " + std::to_string(stages - 1);
+  }
+  if (!p.cutExists(stages))
+    return "no cut has its stages begin where they are told to: a stage is never empty";
   if (int(p.budgets.size()) != p.request.workers)
     return "expected a budget for each of " + std::to_string(p.request.workers) + " workers, got " +
            std::to_string(p.budgets.size());
@@ -137,6 +169,11 @@ std::string verify(const SplitProblem &p, const SplitSolution &s) {
   for (size_t i = 0; i < s.split.cuts.size(); ++i)
     if (s.split.cuts[i] <= (i ? s.split.cuts[i - 1] : 0) || s.split.cuts[i] >= p.size())
       return "cut " + std::to_string(i) + " leaves an empty stage";
+  for (auto [segment, stage] : p.forced) {
+    auto cut = std::find(s.split.cuts.begin(), s.split.cuts.end(), segment);
+    if (cut == s.split.cuts.end() || (stage != SplitProblem::kAnyStage && cut - s.split.cuts.begin() + 1 != stage))
+      return "no stage begins at segment " + std::to_string(segment) + ", or another one";
+  }
   if (int(s.split.ways.size()) != p.size())
     return "expected a way for each segment";
   for (int k = 0; k < p.size(); ++k)

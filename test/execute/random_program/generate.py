@@ -10,7 +10,7 @@ from .program import TRANSFORMS, Program, Term
 from .settings import settings
 from .values import ELEMENTS
 
-SIZES = [1, 2, 3, 5, 13, 17, 33]
+SIZES, SMALL = [1, 2, 3, 5, 13, 17, 33], [1, 2, 3, 4, 5, 6, 7, 9]
 
 
 def trained(node, known=None):
@@ -61,14 +61,16 @@ def loss_terms(rng, program, results):
 def attempt(rng, seed):
     names = rng.sample(["I", "J", "K", "D", "T", "V", "H"], rng.randint(2, 4))
     batch = rng.choice([1, 2, 3, 4, 5, 6, 6, 8, 12, 13])
-    dims = Dims({BATCH: batch, **{name: rng.choice(SIZES) for name in names}})
+    images = rng.random() < 0.25  # a program about images
+    dims = Dims({BATCH: batch, **{name: rng.choice(SMALL if images else SIZES) for name in names}})
     program = Program(dims, seed % 1000)
     program.examples = rng.choice([batch, 2 * batch, 2 * batch + 1, 3 * batch])
     program.shuffle = rng.random() < 0.6
     context = Context(dims, {}, program.seed)
     maker = Maker(rng, dims, "net", context)
+    maker.of_images = images
     for i in range(rng.choice([1, 1, 2, 2, 3])):
-        axes = [BATCH] + rng.choices(names, k=rng.choice([0, 1, 1, 2, 2, 3]))
+        axes = [BATCH] + rng.choices(names, k=3 if images and i == 0 else rng.choice([0, 1, 1, 2, 2, 3]))
         if np.prod([float(dims.value(a)) for a in axes]) > ELEMENTS:
             axes = axes[:2]
         whole = rng.random() < (0.0 if i == 0 else 0.5)

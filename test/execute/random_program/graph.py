@@ -29,17 +29,20 @@ class Dims:
         text = self.text[name]
         if isinstance(text, int):
             return text
-        size = eval(re.sub(r"[A-Z]\w*", lambda match: str(self.value(match.group())), text), {"__builtins__": {}})
-        if size < 1:
-            raise Invalid("%s = %s is %d" % (name, text, size))
-        return size
+        size = self.evaluated(text)
+        if size < 1 or size != int(size):
+            raise Invalid("%s = %s is %s" % (name, text, size))
+        return int(size)
+
+    def evaluated(self, text):
+        text = re.sub(r"[A-Z]\w*", lambda match: str(self.value(match.group())), text)
+        return eval(text, {"__builtins__": {}})
 
     def form(self, text):
         """Equal for equal polynomials: its value where every base dim is a large prime of its own."""
-        while re.search(r"[A-Z]", text):
-            primes = {name: 10007 + 7919 * i for i, name in enumerate(self.text)}
-            text = re.sub(r"[A-Z]\w*", lambda m: "(%s)" % (primes[m.group()] if isinstance(self.text[m.group()], int)
-                                                           else self.text[m.group()]), text)
+        primes = {name: 10007 + 7919 * i for i, name in enumerate(self.text)}
+        text = re.sub(r"[A-Z]\w*", lambda m: "(%s)" % (primes[m.group()] if isinstance(self.text[m.group()], int)
+                                                       else self.form(self.text[m.group()])), text)
         return eval(text, {"__builtins__": {}})
 
     def derive(self, text):

@@ -1,7 +1,7 @@
 """Steps that call layers, of the prelude and of the file, and that build attention."""
 import numpy as np
 
-from . import calls, elementwise, rows
+from . import calls, elementwise, rows, windows
 from .arithmetic import Arithmetic
 from .graph import BATCH, Instance, Invalid, Node, Source, Type
 from .moves import Moves
@@ -98,6 +98,57 @@ class Maker(Arithmetic, Moves):
             raise Invalid("too many parameters")
         return self.add(call, [x])
 
+    def image(self, least):
+        """A value whose last axes may be channels, rows and columns, or fewer of them."""
+        channels = least == 3
+        return self.pick(lambda n: len(n.type.axes) >= least and BATCH not in n.type.axes[-least:] and not (
+            channels and n.type.axes[-least].isdigit()))
+
+    def window(self):
+        """A convolution or a pool of any kind."""
+        r = self.rng
+        kind = r.choice(["conv"] * 3 + ["transposed", "pool", "pool", "larger", "average"] + ["layer"] * 2)
+        if kind == "layer":
+            x = self.image(3)
+            known = [n.op for n in self.pool if isinstance(n.op, windows.Layer)]
+            if known and r.random() < 0.3:  # called twice
+                call = r.choice(known)
+                return self.add(windows.Layer(call.instance, call.options), [x])
+            use, call = windows.layer_call(self.dims, r, x.type.axes, self.some_dim())
+            if use.kind == "group_norm" and r.random() < 0.3:
+                use.repeat = 2
+            self.name_instance(use)
+            return self.add(call, [x])
+        if kind == "larger":
+            return self.add(windows.Larger(r.choice([2, 2, 3]), r.random() < 0.6), [self.image(2)])
+        if kind == "average":
+            return self.add(windows.AveragePool(), [self.image(3)])
+        count = r.choice([1, 2])
+        if kind == "pool":
+            window = r.choice([1, 2, 3, 5])
+            pad = r.choice([0, 0, r.randrange(window)])
+            return self.add(windows.Pool(count, r.random() < 0.5, window, r.choice([1, 2, 3, window]), pad), [self.image(count)])
+        x = self.image(count + 1)
+        if x.type.axes[-1 - count].isdigit():
+            raise Invalid("a numeral")
+        channels, size = x.type.axes[-1 - count], self.dims.value(x.type.axes[-1 - count])
+        stride, pad = r.choice([1, 1, 2, 3]), r.choice([0, 0, 1, 2])
+        options = {name: n for name, n in (("stride", stride), ("pad", pad)) if n != (name == "stride")}
+        window = [str(r.choice([1, 2, 3, 3, 5])) for _ in range(count)]
+        out = self.some_dim()
+        if kind == "transposed":
+            return self.add(windows.Convolution(count, True, **options), [x, self.param([channels, out, *window])])
+        if r.random() < 0.3:
+            options["dilate"] = 2
+        inner = channels
+        if r.random() < 0.5:
+            groups = r.choice([g for g in range(1, size + 1) if size % g == 0])
+            if groups > 1:
+                options["groups"] = groups
+                inner = self.dims.derive("%s / %d" % (channels, groups))
+                out = r.choice([channels, self.dims.derive("2 * " + channels), out])
+        return self.add(windows.Convolution(count, False, **options), [x, self.param([out, inner, *window])])
+
     def name_instance(self, use):
         """A name for now, and values for its parameters."""
         use.name = self.unique("r")
@@ -181,10 +232,12 @@ class Maker(Arithmetic, Moves):
 
     STEPS = [("unary", 5), ("binary", 6), ("index", 10), ("permuted", 3), ("gathered", 2), ("gather", 3), ("matmul", 5),
              ("softmax", 2), ("reduction", 3), ("masked", 2), ("moved", 6), ("draw", 3), ("labels", 4), ("attention", 2),
-             ("prelude", 4), ("joined", 4), ("layer", 2), ("looped", 5), ("remembered", 2)]
+             ("prelude", 4), ("joined", 4), ("layer", 2), ("looped", 5), ("remembered", 2),
+             ("window", 4)]
+    of_images = False  # then windows are what is made most
 
     def steps(self, count):
-        names, weights = zip(*self.STEPS)
+        names, weights = zip(*self.STEPS, *[("window", 30)] * self.of_images)
         made = tries = 0
         while made < count and tries < 60:
             tries += 1

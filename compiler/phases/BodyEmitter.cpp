@@ -1,0 +1,258 @@
+// BodyEmitter.cpp: the body of an entry point: runs of launches, loops over micro-batches and blocks of rows, messages, the gate.
+#include "compiler/phases/BodyEmitter.h"
+
+#include "compiler/phases/ScanEmitter.h"
+#include "compiler/transforms/Decision.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+using namespace kernels;
+
+// Copies of what waits from one part of the loop body to a later one: micro-batch k has its own `stride` bytes times (k mod count) behind
+// the first.
+namespace {
+struct Copies {
+  int64_t count = 1, stride = 0;
+};
+} // namespace
+
+static Copies copiesOf(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto rows = dyn_cast<plan::RowBlocksOp>(argument.getOwner()->getParentOp());
+    return rows ? copiesOf(rows.getRows()[argument.getArgNumber()]) : Copies();
+  }
+  auto result = cast<OpResult>(value);
+  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
+    return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+  auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
+  if (!copies || copies[result.getResultNumber()] == 1)
+    return {};
+  Value whole = value; // rows of one block: of all
+  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()->getParentOp()))
+    if (auto filled = rows.resultFilledBy(value))
+      whole = rows.getResult(*filled);
+  int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
+  return {copies[result.getResultNumber()], (bytes + 63) / 64 * 64};
+}
+
+namespace {
+// Emits the body of an entry point.
+class BodyEmitter {
+public:
+  BodyEmitter(const HostCode &host, EntryEmitter &e, bool counted) : host(host), e(e), b(e.builder), counted(counted) {}
+
+  void emit(Block &block) { emit(block.begin(), block.end()); }
+  void finish() {
+    if (!end)
+      return;
+    LLVM::BrOp::create(b, e.loc, ValueRange{}, end);
+    b.setInsertionPointToEnd(end);
+  }
+
+private:
+  void emit(Block::iterator from, Block::iterator to) {
+    for (Operation &op : llvm::make_range(from, to)) {
+      if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::scanOf(kernel) && !isMoved(kernel)) {
+        int64_t launch = host.callOf(&op).launch;
+        if (launch != behind) {
+          launchAll();
+          first = launch;
+        }
+        behind = launch + 1;
+        continue;
+      }
+      launchAll();
+      emit(op);
+    }
+    launchAll();
+  }
+
+  void emit(Operation &op) {
+    if (auto kernel = dyn_cast<plan::KernelOp>(op)) {
+      if (analysis::scanOf(kernel))
+        emitScan(host, e, kernel, [&](Value value, int64_t offset) { return moved(value, e.number(e.i64, offset)); });
+      else
+        launchMoved(kernel);
+    } else if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
+      emitLoop(loop);
+    } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
+      emitRows(rows);
+    } else if (auto send = dyn_cast<plan::SendOp>(op)) {
+      message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front());
+    } else if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
+      message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front());
+    } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
+      e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
+    } else if (isa<plan::GateOp>(op)) {
+      emitGate();
+    }
+  }
+
+  void launchAll() {
+    if (first < behind)
+      e.call("launch_rows", e.none, {e.context, e.number(e.i64, first), e.number(e.i64, behind)});
+    first = behind;
+  }
+
+  // Are there operands or results that lie elsewhere in each block of rows, or in each micro-batch?
+  static bool isMoved(plan::KernelOp kernel) {
+    auto waits = [](Value value) { return copiesOf(value).count > 1; };
+    return isa<plan::RowBlocksOp>(kernel->getParentOp()) || llvm::any_of(kernel.getInputs(), waits) ||
+           llvm::any_of(kernel.getOutputs(), waits);
+  }
+
+  // The offset of a value in the micro-batch that runs.
+  Value moved(Value value, Value offset) {
+    Copies copies = copiesOf(value);
+    if (copies.count == 1)
+      return offset;
+    Value copy = LLVM::SRemOp::create(b, e.loc, index, e.number(e.i64, copies.count));
+    return e.plus(offset, copy, copies.stride);
+  }
+
+  void launchMoved(plan::KernelOp kernel) {
+    auto rows = dyn_cast<plan::RowBlocksOp>(kernel->getParentOp());
+    const HostCode::Call &call = host.callOf(kernel);
+    for (auto [range, value] : llvm::zip(call.zeroed, call.zeroedValues))
+      e.call("cinch_zero", e.none, {e.context, moved(value, e.number(e.i64, range.first)), e.number(e.i64, range.second)});
+    Value offsets = e.stack(call.words.size());
+    for (auto [i, word] : llvm::enumerate(call.words)) {
+      auto [perExample, perPosition] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
+      Value offset = e.number(e.i64, word);
+      if (i < call.values.size())
+        offset = moved(call.values[i], offset);
+      if (rows)
+        offset = e.plus(e.plus(offset, example, perExample * int64_t(rows.getExamples())), position,
+                        perPosition * int64_t(rows.getPositions()));
+      e.set(offsets, i, offset);
+    }
+    e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
+  }
+
+  void emitRows(plan::RowBlocksOp rows) {
+    int64_t inExample = int64_t(rows.getOf() / rows.getPositions()); // blocks of one example
+    // Draws are numbered by example and position, and a number that is not finite is reported with its example.
+    Value firstExample = e.word(kFirstExample);
+    e.loop(e.number(e.i64, int64_t(rows.getCount())), [&](Value pass) {
+      Value blocks = e.number(e.i64, inExample);
+      example = LLVM::SDivOp::create(b, e.loc, pass, blocks);
+      position = LLVM::SRemOp::create(b, e.loc, pass, blocks);
+      e.set(e.context, kFirstExample, e.plus(firstExample, example, int64_t(rows.getExamples())));
+      e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), position, int64_t(rows.getPositions())));
+      emit(rows.getBody().front());
+    });
+    e.set(e.context, kFirstExample, firstExample);
+    e.set(e.context, kFirstPosition, e.number(e.i64, 0));
+  }
+
+  void emitLoop(plan::MicrobatchesOp loop) {
+    if (auto ranges = host.clearedBefore(loop); ranges.first < ranges.second)
+      e.call("clear_ranges", e.none, {e.context, e.number(e.i64, ranges.first), e.number(e.i64, ranges.second)});
+    Value count = counted ? e.argument(0) : e.number(e.i64, int64_t(loop.getCount()));
+    if (loop.getLags() && counted)
+      return emitLags(loop, count);
+    if (loop.getActions())
+      return emitActions(loop);
+    Block &whole = loop.getBody().front();
+    e.loop(count, [&](Value pass) { emitPart(loop, pass, whole.begin(), whole.end()); });
+  }
+
+  // A part of the loop body for one micro-batch.
+  void emitPart(plan::MicrobatchesOp loop, Value microbatch, Block::iterator from, Block::iterator to) {
+    index = microbatch;
+    auto isData = [](Value value) {
+      auto argument = dyn_cast<BlockArgument>(value);
+      auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+      return function && (function.getArgAttr(argument.getArgNumber(), nn::kFieldAttr) ||
+                          function.getArgAttr(argument.getArgNumber(), nn::kValidRowsAttr));
+    };
+    bool readsData = !loop.getActions(); // a whole body fills what it has
+    for (Operation &op : llvm::make_range(from, to))
+      op.walk([&](Operation *inner) { readsData |= llvm::any_of(inner->getOperands(), isData); });
+    if (readsData)
+      e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), index});
+    else
+      e.set(e.context, kFirstExample, e.plus(e.number(e.i64, 0), index, int64_t(loop.getSize())));
+    emit(from, to);
+    index = {};
+  }
+
+  using Part = std::pair<Block::iterator, Block::iterator>;
+  static SmallVector<Part> partsOf(plan::MicrobatchesOp loop) {
+    Block &body = loop.getBody().front();
+    SmallVector<Part> parts{{body.begin(), body.end()}};
+    for (Operation &op : body)
+      if (isa<plan::PartOp>(op)) {
+        parts.back().second = op.getIterator();
+        parts.push_back({std::next(op.getIterator()), body.end()});
+      }
+    return parts;
+  }
+
+  // The worker goes through its list of actions.
+  void emitActions(plan::MicrobatchesOp loop) {
+    ArrayRef<int64_t> actions = *loop.getActions();
+    std::string table = (e.function.getName() + "_actions").str();
+    addTable<int64_t>(e.module, table, actions);
+    SmallVector<Part> parts = partsOf(loop);
+    e.loop(e.number(e.i64, int64_t(actions.size() / 2)), [&](Value row) {
+      Value at = e.plus(e.number(e.i64, 0), row, 2);
+      Value part = e.entryOf(table, e.i64, at), microbatch = e.entryOf(table, e.i64, e.plus(at, e.number(e.i64, 1), 1));
+      for (auto [number, range] : llvm::enumerate(parts))
+        e.when(e.compare(LLVM::ICmpPredicate::eq, part, e.number(e.i64, int64_t(number))),
+               [&] { emitPart(loop, microbatch, range.first, range.second); });
+    });
+  }
+
+  // Part i runs lags[i] micro-batches behind the first.
+  void emitLags(plan::MicrobatchesOp loop, Value count) {
+    ArrayRef<int64_t> lags = *loop.getLags();
+    SmallVector<Part> parts = partsOf(loop);
+    Value none = e.number(e.i64, 0), ticks = e.plus(count, e.number(e.i64, lags.back()), 1);
+    e.loop(ticks, [&](Value tick) {
+      for (auto [number, range] : llvm::enumerate(parts)) {
+        Value microbatch = LLVM::SubOp::create(b, e.loc, tick, e.number(e.i64, lags[number]));
+        Value begun = e.compare(LLVM::ICmpPredicate::sge, microbatch, none);
+        Value left = e.compare(LLVM::ICmpPredicate::slt, microbatch, count);
+        e.when(LLVM::AndOp::create(b, e.loc, begun, left),
+               [&] { emitPart(loop, microbatch, range.first, range.second); });
+      }
+    });
+  }
+
+  void message(StringRef call, uint64_t channel, Value value, int64_t offset) {
+    e.call(call, e.none, {e.context, e.number(e.i32, int64_t(channel)), moved(value, e.number(e.i64, offset))});
+  }
+
+  void emitGate() {
+    Value open = e.call("cinch_gate", e.i32, {e.context});
+    Value good = e.compare(LLVM::ICmpPredicate::ne, open, e.number(e.i32, 0));
+    Block *here = b.getInsertionBlock(), *update = e.newBlock();
+    if (!end)
+      end = e.newBlock();
+    b.setInsertionPointToEnd(here);
+    LLVM::CondBrOp::create(b, e.loc, good, update, ValueRange{}, end, ValueRange{});
+    b.setInsertionPointToEnd(update);
+  }
+
+  const HostCode &host;
+  EntryEmitter &e;
+  OpBuilder &b;
+  bool counted;
+  Block *end = nullptr;           // where a closed gate leads
+  Value index, example, position; // of the micro-batch; of the block of rows, in blocks
+  int64_t first = 0, behind = 0;  // launches that are still to be called
+};
+} // namespace
+
+void emitBody(const HostCode &host, EntryEmitter &e, Block &block, bool counted) {
+  BodyEmitter body(host, e, counted);
+  body.emit(block);
+  body.finish();
+}
+
+} // namespace cinch

@@ -1,0 +1,80 @@
+// LaunchTables.cpp: launches with constant offsets as rows of tables, and the two functions that walk them.
+#include "compiler/phases/EntryEmitter.h"
+#include "compiler/phases/HostCode.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+// Row l of the table of launches, whose number for the runtime is l: its kernel, where its offsets begin, and which ranges are
+// cleared first.
+enum LaunchColumn { kKernel, kWords, kClearedFirst, kClearedEnd, kColumns };
+
+// A table of the addresses of globals; attributes name functions only.
+static void addAddresses(ModuleOp module, StringRef symbol, ArrayRef<Attribute> symbols) {
+  OpBuilder b(module.getContext());
+  b.setInsertionPointToEnd(module.getBody());
+  Location loc = b.getUnknownLoc();
+  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  Type type = LLVM::LLVMArrayType::get(pointer, symbols.size());
+  auto table = LLVM::GlobalOp::create(b, loc, type, true, LLVM::Linkage::Internal, symbol, Attribute());
+  b.createBlock(&table.getInitializerRegion());
+  Value array = LLVM::UndefOp::create(b, loc, type);
+  for (auto [i, name] : llvm::enumerate(symbols)) {
+    Value address = LLVM::AddressOfOp::create(b, loc, pointer, cast<FlatSymbolRefAttr>(name).getValue());
+    array = LLVM::InsertValueOp::create(b, loc, array, address, int64_t(i));
+  }
+  LLVM::ReturnOp::create(b, loc, ValueRange{array});
+}
+
+void HostCode::addTables() {
+  for (auto [number, kernel] : llvm::enumerate(deviceKernels))
+    addTable<int64_t>(module, kernel.name, {int64_t(number), kernel.blocks(), kernel.block, kernel.words});
+  std::vector<int64_t> words;
+  std::vector<int32_t> rows;
+  llvm::StringMap<int> numbers;
+  SmallVector<Attribute> kernels;
+  for (Operation *op : launched) {
+    const Call &call = calls[op];
+    auto [kernel, fresh] = numbers.try_emplace(call.kernel, int(kernels.size()));
+    if (fresh)
+      kernels.push_back(FlatSymbolRefAttr::get(module.getContext(), call.kernel));
+    auto [first, end] = clearedLater(call.zeroed);
+    rows.insert(rows.end(), {kernel->second, int32_t(words.size()), int32_t(first), int32_t(end)});
+    words.insert(words.end(), call.words.begin(), call.words.end());
+  }
+  if (cleared.empty())
+    cleared.append({0, 0}); // a table has at least one row
+  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  if (target.isDevice())
+    addAddresses(module, "kernels", kernels);
+  else
+    addTable(module, "kernels", LLVM::LLVMArrayType::get(pointer, kernels.size()), ArrayAttr::get(module.getContext(), kernels));
+  addTable<int32_t>(module, "launches", rows);
+  addTable<int64_t>(module, "offsets", words);
+  addTable<int64_t>(module, "cleared", cleared);
+
+  EntryEmitter c(module, "clear_ranges", 0, 2); // first, end
+  c.function.setLinkage(LLVM::Linkage::Internal);
+  c.loop(c.argument(0), c.argument(1), [&](Value range) {
+    Value at = c.plus(c.number(c.i64, 0), range, 2);
+    Value behind = c.plus(at, c.number(c.i64, 1), 1);
+    c.call("cinch_zero", c.none, {c.context, c.entryOf("cleared", c.i64, at), c.entryOf("cleared", c.i64, behind)});
+  });
+  c.finish();
+  EntryEmitter l(module, "launch_rows", 0, 2); // first, end
+  l.function.setLinkage(LLVM::Linkage::Internal);
+  l.loop(l.argument(0), l.argument(1), [&](Value row) {
+    auto column = [&](LaunchColumn column) {
+      Value at = l.plus(l.number(l.i64, column), row, kColumns);
+      return LLVM::SExtOp::create(l.builder, l.loc, l.i64, l.entryOf("launches", l.i32, at)).getResult();
+    };
+    l.call("clear_ranges", l.none, {l.context, column(kClearedFirst), column(kClearedEnd)});
+    l.call("cinch_launch", l.none,
+           {l.context, LLVM::TruncOp::create(l.builder, l.loc, l.i32, row), l.entryOf("kernels", l.pointer, column(kKernel)),
+            l.placeIn("offsets", l.i64, column(kWords))});
+  });
+  l.finish();
+}
+
+} // namespace cinch

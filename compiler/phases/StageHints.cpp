@@ -1,0 +1,86 @@
+// StageHints.cpp: a stage ends behind the forward kernel that computes the marked value.
+#include "compiler/phases/StageHints.h"
+
+#include "compiler/solve/stages/Split.h"
+#include "dialects/nn/NN.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace cinch {
+namespace {
+
+struct Hint {
+  int stage = 0;      // that ends; -1: any
+  int line = 0;       // of the source
+  int segment = -1;   // that computes the value; -1: none does
+};
+
+std::string written(const Hint &hint) {
+  std::string stage = hint.stage < 0 ? "auto" : std::to_string(hint.stage);
+  return llvm::formatv("`@stage({0})`{1}", stage, hint.line > 0 ? " in line " + std::to_string(hint.line) : std::string());
+}
+
+// By the number that the parts of one op have in common. A value may be computed in several kernels; the first one counts, but of the parts
+// of an op the last.
+std::map<int64_t, Hint> findHints(const analysis::Step &step, const analysis::StageHomes &homes) {
+  std::map<int64_t, Hint> hints;
+  for (const analysis::Step::Part &part : step.parts)
+    part.op->walk([&](Operation *op) {
+      if (auto hint = op->getAttrOfType<DenseI64ArrayAttr>(nn::kStageAttr); hint && !op->hasAttr(nn::kBackwardAttr))
+        hints.try_emplace(hint[1], Hint{int(hint[0]), analysis::lineOf(op->getResult(0)), -1});
+    });
+  for (auto [segment, part] : llvm::enumerate(homes.segments)) {
+    plan::KernelOp kernel = step.parts[size_t(part)].kernel();
+    for (OpResult result : kernel->getResults())
+      if (auto hint = analysis::computedBy(result).getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(nn::kStageAttr))
+        hints[hint[1]].segment = int(segment);
+  }
+  // What a kernel does not hand out ends with the kernel that it is a part of.
+  for (auto [segment, part] : llvm::enumerate(homes.segments))
+    step.parts[size_t(part)].op->walk([&](Operation *op) {
+      if (auto hint = op->getAttrOfType<DenseI64ArrayAttr>(nn::kStageAttr); hint && hints[hint[1]].segment < 0)
+        hints[hint[1]].segment = int(segment);
+    });
+  return hints;
+}
+
+} // namespace
+
+StageHints stageHints(const analysis::Step &step, const analysis::StageHomes &homes, int stages) {
+  StageHints out;
+  int last = int(homes.segments.size()) - 1;
+  std::map<int, Hint> at; // by segment
+  for (auto &[number, hint] : findHints(step, homes)) {
+    if (hint.segment < 0)
+      out.wrong = written(hint) + " stands at a value that the forward pass does not compute example by example; no stage ends there";
+    else if (hint.segment == last)
+      out.wrong = written(hint) + " stands at the end of the forward pass: the next stage would be empty";
+    else if (hint.stage >= stages - 1)
+      out.wrong = llvm::formatv("{0}: with {1} stages the last that ends before the model does is {2}", written(hint), stages, stages - 2);
+    else if (auto [other, fresh] = at.try_emplace(hint.segment, hint); !fresh)
+      out.wrong = written(hint) + " and " + written(other->second) + " stand at one kernel: a stage between them would be empty";
+    if (!out.wrong.empty())
+      return out;
+  }
+  int before = -1;
+  Hint previous;
+  for (auto &[segment, hint] : at) {
+    int number = hint.stage < 0 ? before + 1 : hint.stage;
+    if (number <= before)
+      out.wrong = llvm::formatv("{0} stands behind {1}: stages are numbered from 0 in the order in which they are computed", written(hint),
+                                written(previous));
+    else if (number > stages - 2)
+      out.wrong = llvm::formatv("{0} is one `@stage` too many: {1} stages have {2} ends inside the model", written(hint), stages, stages - 1);
+    if (!out.wrong.empty())
+      return out;
+    before = number, previous = hint;
+    out.forced.push_back({segment + 1, hint.stage < 0 ? solve::SplitProblem::kAnyStage : hint.stage + 1});
+  }
+  return out;
+}
+
+} // namespace cinch

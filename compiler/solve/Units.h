@@ -1,0 +1,35 @@
+// Units.h: bytes and seconds as people read them. Every text of the compiler takes them from here.
+#ifndef CINCH_COMPILER_SOLVE_UNITS_H
+#define CINCH_COMPILER_SOLVE_UNITS_H
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace cinch::solve {
+
+// In the unit that leaves one to four digits before the point: `712 bytes`, `89.8 KiB`, `21.8 MiB`.
+inline std::string bytesText(int64_t bytes) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit)
+    value /= 1024;
+  char text[40];
+  snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text;
+}
+
+inline std::string secondsText(double seconds) {
+  char text[40];
+  if (seconds < 1e-3)
+    snprintf(text, sizeof text, "%.0f us", seconds * 1e6);
+  else if (seconds < 1)
+    snprintf(text, sizeof text, "%.1f ms", seconds * 1e3);
+  else
+    snprintf(text, sizeof text, "%.2f s", seconds);
+  return text;
+}
+
+} // namespace cinch::solve
+#endif

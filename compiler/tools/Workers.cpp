@@ -1,0 +1,89 @@
+// Workers.cpp: numbers of workers are tried in turn; those for which the proven bound is above the budget are not planned.
+#include "compiler/tools/Workers.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <thread>
+
+namespace cinch {
+
+static int usage(const std::string &text) {
+  llvm::errs() << "cinch: " << text << "\n";
+  return 2;
+}
+
+static int threadsOf(const CommandLine &line, int workers) {
+  int processors = int(std::thread::hardware_concurrency());
+  return line.maxThreads > 0 ? line.maxThreads : workers > 1 ? std::max(2, processors / workers) : std::max(4, processors);
+}
+
+int readWorkers(const CommandLine &line, const Program &program, CompileOptions &options) {
+  options.stages = line.stages ? *line.stages : int(std::min<int64_t>(1 << 16, program.plan.stages));
+  std::string schedule = !line.schedule.empty() ? line.schedule : program.plan.schedule == "auto" ? "1f1b" : program.plan.schedule;
+  solve::parseSchedule(schedule, options.schedule);
+  options.chunks = line.chunks > 0 ? line.chunks : schedule == "interleaved" || schedule == "zbv" ? 2 : 1;
+  if (options.stages == 0 && !options.budget) {
+    if (line.stages)
+      return usage("--stages auto takes as few workers as fit the budget, and there is none: --memory-budget says it");
+    options.stages = 1;
+  }
+  setWorkers(line, options.stages, options);
+  if (options.stages == 1) {
+    if (!line.schedule.empty() || line.chunks > 0)
+      return usage("--schedule and --chunks need --stages P with at least two workers");
+    return 0;
+  }
+  if (line.bound)
+    return usage("--bound is about the step of one worker; with --stages the lines of each worker say what its part takes");
+  if (line.emit == "lib")
+    return usage("--emit lib makes a library of one worker; --stages needs an executable");
+  return 0;
+}
+
+namespace {
+enum class Trial { Fits, Refused, Impossible }; // impossible: so many stages cannot be made of the model
+} // namespace
+
+static Trial tryWorkers(mlir::MLIRContext &context, const Program &program, const SourceList &sources, const CompileOptions &options) {
+  Compilation compilation(context, program, sources, options);
+  if (!compilation.parse() || !compilation.differentiate() || !compilation.decide() || !compilation.refusal.empty())
+    return Trial::Impossible;
+  return compilation.refused ? Trial::Refused : Trial::Fits;
+}
+
+// The first number that fits, or 0; `largest`: the last one of which stages can be made.
+static int firstThatFits(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
+                         CompileOptions options, int from, int &largest) {
+  options.onlyFits = true, options.tradeOff = false, options.bound = false;
+  int chunks = options.chunks;
+  for (int workers = from; workers <= kMostTried; ++workers) {
+    options.stages = workers, options.maxThreads = threadsOf(line, workers);
+    options.chunks = workers > 1 ? chunks : 1;
+    Trial trial = tryWorkers(context, program, sources, options);
+    if (trial == Trial::Fits)
+      return workers;
+    if (trial == Trial::Refused)
+      largest = workers;
+  }
+  return 0;
+}
+
+int fewestWorkers(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
+                  const CompileOptions &options) {
+  int largest = 1, found = firstThatFits(line, context, program, sources, options, 1, largest);
+  return found ? found : largest;
+}
+
+int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
+                const CompileOptions &options) {
+  int largest = 0;
+  return firstThatFits(line, context, program, sources, options, options.stages + 1, largest);
+}
+
+void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {
+  options.stages = workers, options.maxThreads = threadsOf(line, workers);
+  if (workers == 1)
+    options.chunks = 1;
+}
+
+} // namespace cinch

@@ -1,0 +1,23 @@
+// Workers.h: among how many workers a program is divided: as flags and the program's plan say, or as few as fit the budget.
+#ifndef CINCH_COMPILER_TOOLS_WORKERS_H
+#define CINCH_COMPILER_TOOLS_WORKERS_H
+
+#include "compiler/phases/Compile.h"
+#include "compiler/tools/Options.h"
+
+namespace cinch {
+
+// Sets stages (0: auto), schedule, chunks and threads. The exit code; not 0 after a message.
+int readWorkers(const CommandLine &, const Program &, CompileOptions &);
+
+void setWorkers(const CommandLine &, int workers, CompileOptions &);
+
+constexpr int kMostTried = 16;
+// For `--stages auto`: the smallest number of workers with which the program fits its budget; if none up to kMostTried does, the largest
+// of which stages can be made.
+int fewestWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, const SourceList &, const CompileOptions &);
+// After a refusal with options.stages workers: the next larger number that fits; 0: none up to kMostTried does.
+int moreWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, const SourceList &, const CompileOptions &);
+
+} // namespace cinch
+#endif
