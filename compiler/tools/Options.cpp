@@ -345,8 +345,6 @@ CommandLine parseCommandLine(int argc, char **argv) {
     line.target = *target;
   else
     usage("--target: " + problem);
-  if (line.target.isDevice() && line.stages != 1)
-    usage("--stages with --target " + f.target + " is not there yet: one GPU runs the whole step");
   if (line.target.isDevice() && f.emit == "lib")
     usage("--emit lib with --target " + f.target + " is not there yet; exe is");
   if (line.target.isDevice() && f.bound)

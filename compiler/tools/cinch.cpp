@@ -164,6 +164,10 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.kernelCache = folder + "/kernels";
   if (int status = readWorkers(line, program, options))
     return status;
+  if (options.target.isDevice() && options.stages != 1) {
+    llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1\n";
+    return 1;
+  }
   if (options.stages == 0) {
     Waiting waiting("planning " + line.input);
     setWorkers(line, fewestWorkers(line, context, program, sources, options), options);
