@@ -36,6 +36,7 @@ model mlp(x: f32[B, I]) -> f32[B, C] {
 
 train mlp on train seed 42 {
   loss = mean[B] cross_entropy(mlp(x), y)
+  metric top = max[B, C] mlp(x)
   metric right = mean[B] f32(argmax(mlp(x)) == y)
   optimizer adamw(lr = 0.01, decay = 0.1)
   clip norm(1)
