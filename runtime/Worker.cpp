@@ -1,6 +1,7 @@
 // Worker.cpp: see Worker.h.
 #include "runtime/Worker.h"
 #include "runtime/Channels.h"
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
@@ -41,7 +42,11 @@ static void makeWorkers(int64_t number) {
 void startWorkers(int64_t number, int64_t threads, bool touch) {
   makeWorkers(number);
   bool all = !run.meta.workers.size || number < 0;
-  wholeArena = all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
+  if (cinch_open_device) {
+    cinch_open_device();
+    device->open(run.meta.arenaBytes);
+  }
+  wholeArena = device ? makeMirror(run.meta.arenaBytes) : all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
   const int64_t here = run.options.workersHere > workerCount ? run.options.workersHere : workerCount;
   allowSpinning(here * (threads + !all)); // and a thread for messages, where workers have processes
   for (int64_t i = 0; i < workerCount; ++i) {
