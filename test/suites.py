@@ -64,6 +64,7 @@ def quick_suites():
         python("execute/scan.py"),
         python("execute/stages.py"),
         python("execute/convs.py"),
+        python("execute/reversible.py"),
         python("execute/cpus.py"),
         python("execute/deep.py"),
         python("execute/overflow.py"),
