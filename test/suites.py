@@ -66,6 +66,7 @@ def quick_suites():
         python("execute/stages.py"),
         python("execute/replicas.py"),
         python("execute/convs.py"),
+        python("execute/reversible.py"),
         python("execute/nvidia.py"),
         python("execute/cpus.py"),
         python("execute/deep.py"),
