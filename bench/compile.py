@@ -3,7 +3,10 @@
 share of planning in the compile time of the examples and of GPT-2's shape under several budgets, and what depth and odd numbers cost:
 many layers, many operands, many parameters, a prime batch.
 
-    bench/compile.py [--quick] [--rounds N] [--numbers]
+    bench/compile.py [--quick] [--rounds N] [--numbers] [--again]
+
+`--again`: what compiling a second time takes, with the kernels of the first time at hand: examples/gpt as it is, with another constant (the rate of its
+dropout, another epsilon), and the first time on one processor and on all.
 
 The search over micro-batches and recomputation is part of it: the budget, 8 GiB for 12 blocks, grows with the blocks. Medians of
 rounds. Planning is what a compilation takes that stops behind it, less one that stops before it, in seconds of the processor.
@@ -137,12 +140,47 @@ def odd_numbers(quick):
     return figures
 
 
+def again(rounds, quick):
+    """Seconds by the clock, and of the processor: the first compilation with empty caches, then the same, then with a changed constant."""
+    source = programs.BENCH.parent / "examples/gpt/gpt.cinch"
+    narrow = ["-D", "D=32", "-D", "T=16", "-D", "N=1", "-D", "B=4"] if quick else []
+    ways = {"first_on_one_processor": ["taskset", "-c", "0"], "first": [], "again": [], "changed_constant": []}
+    taken = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as temporary:
+        for number in range(rounds):
+            for way, prefix in ways.items():
+                cache = "one" if way == "first_on_one_processor" else "all"
+                changed = ["-D", f"rate=0.{2 + number}"] if way == "changed_constant" else []
+                command = [*prefix, programs.CINCH, str(source), "-o", f"{temporary}/train", *narrow, *changed]
+                start = time.perf_counter()
+                process = subprocess.Popen(command, env=dict(os.environ, XDG_CACHE_HOME=f"{temporary}/{cache}{number}"),
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                said = process.stderr.read()
+                _, status, usage = os.wait4(process.pid, 0)
+                if status:
+                    raise programs.Failed(f"{' '.join(command)}: exit {status}\n{said.decode()[:2000]}")
+                taken[way].append((time.perf_counter() - start, usage.ru_utime + usage.ru_stime))
+    print(f"{'examples/gpt':26}{'seconds':>10}{'of processor':>14}")
+    figures = {}
+    for way in ways:
+        wall, work = (programs.median([pair[side] for pair in taken[way]]) for side in (0, 1))
+        print(f"{way.replace('_', ' '):26}{wall:10.2f}{work:14.2f}", flush=True)
+        figures[f"compile.gpt.{way}.seconds"] = wall
+    figures["compile.gpt.first_over_one_processor"] = figures["compile.gpt.first.seconds"] / figures["compile.gpt.first_on_one_processor.seconds"]
+    return figures
+
+
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one block and four, narrow, one round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--numbers", action="store_true", help="only what depth and odd numbers cost")
+    parser.add_argument("--again", action="store_true", help="only what compiling again takes")
     arguments = parser.parse_args()
+    if arguments.again:
+        for name, figure in again(arguments.rounds, arguments.quick).items():
+            programs.result(name, figure)
+        return
     if arguments.numbers:
         for name, figure in odd_numbers(arguments.quick).items():
             programs.result(name, figure)
@@ -168,7 +206,7 @@ def body():
             size[count], info[count] = exe.stat().st_size, info_milliseconds(exe)
             print(f"{count:6}{seconds[count]:10.2f}{work:14.2f}{size[count]:14}{info[count]:9.2f}", flush=True)
     worst = planning_shares(rounds, arguments.quick)
-    odd = odd_numbers(arguments.quick)
+    odd = {**odd_numbers(arguments.quick), **again(rounds, arguments.quick)}
     first, last = blocks[0], blocks[-1]
     shape = "tiny" if arguments.quick else "gpt2_124m"
     programs.result(f"compile.{shape}.seconds", seconds[first])

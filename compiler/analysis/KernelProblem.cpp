@@ -41,6 +41,14 @@ int lineOf(Location loc) {
   return place && place.getFilename().getValue() != "prelude.cinch" ? int(place.getLine()) : 0;
 }
 
+// A line of the prelude where the op is written there.
+static int libraryLineOf(Value value) {
+  if (isa<BlockArgument>(value))
+    return 0;
+  auto place = nn::sourcePlace(value.getLoc());
+  return place && place.getFilename().getValue() == "prelude.cinch" ? int(place.getLine()) : 0;
+}
+
 // `value` lies in the buffer; people know it as `named`.
 solve::Buffer bufferFor(Value value, Value named, int64_t batch) {
   solve::Buffer buffer;
@@ -51,6 +59,7 @@ solve::Buffer bufferFor(Value value, Value named, int64_t batch) {
     buffer.fixedBytes = bytes;
   buffer.name = nameOf(named);
   buffer.line = lineOf(named);
+  buffer.libraryLine = libraryLineOf(named);
   return buffer;
 }
 
@@ -142,6 +151,7 @@ static void describe(plan::KernelOp op, solve::Kernel &kernel) {
   kernel.backward = first.getDefiningOp()->hasAttr(nn::kBackwardAttr);
   kernel.name = nameOf(first);
   kernel.line = lineOf(first);
+  kernel.libraryLine = libraryLineOf(first);
 }
 
 bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,

@@ -50,7 +50,7 @@ static Array kernelArray(const StepGraph &graph, const Decision &decision) {
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
     const Kernel &kernel = graph.kernels[k];
     int64_t b = decision.microbatch;
-    kernels.push_back(Object{{"name", kernel.name}, {"line", kernel.line}, {"section", str(kernel.section)},
+    kernels.push_back(Object{{"name", kernel.name}, {"line", kernel.line}, {"library_line", kernel.libraryLine}, {"section", str(kernel.section)},
                              {"backward", kernel.backward}, {"block", kernel.block}, {"runs", runs[k]},
                              {"work", str(kernel.work)}, {"seconds", kernel.seconds.at(b)},
                              {"flops", Array{kernel.flops.fixed, kernel.flops.perExample}},
@@ -63,6 +63,7 @@ static Array kernelArray(const StepGraph &graph, const Decision &decision) {
 static void addTables(Object &object, const StepGraph &graph, const Decision &decision) {
   object["buffers"] = Object{{"name", column(graph.buffers, [](const Buffer &b) { return b.name; })},
                              {"line", column(graph.buffers, [](const Buffer &b) { return b.line; })},
+                             {"library_line", column(graph.buffers, [](const Buffer &b) { return b.libraryLine; })},
                              {"kind", column(graph.buffers, [](const Buffer &b) { return str(b.kind); })},
                              {"kernel", column(graph.buffers, [](const Buffer &b) { return b.producer; })}};
   object["runs"] = Object{{"kernel", column(decision.runs, [](const Run &r) { return r.kernel; })},
@@ -92,18 +93,24 @@ static void addTables(Object &object, const StepGraph &graph, const Decision &de
   object["classes"] = std::move(classes);
 }
 
-// Lines of the file that something in the plan names.
-static Object sourceLines(const StepGraph &graph, const SourceList &sources) {
-  std::set<int> lines;
-  for (const Kernel &kernel : graph.kernels)
-    lines.insert(kernel.line);
-  for (const Buffer &buffer : graph.buffers)
-    lines.insert(buffer.line);
+// Lines of a file that something in the plan names.
+static Object linesOf(const std::set<int> &lines, const SourceList &sources, int file) {
   Object text;
   for (int line : lines)
-    if (line > 0 && line <= sources.lineCount(1))
-      text[std::to_string(line)] = llvm::json::fixUTF8(llvm::StringRef(sources.line(1, line)).trim());
+    if (line > 0 && line <= sources.lineCount(file))
+      text[std::to_string(line)] = llvm::json::fixUTF8(llvm::StringRef(sources.line(file, line)).trim());
   return text;
+}
+
+static void addLines(Object &object, const StepGraph &graph, const SourceList &sources) {
+  std::set<int> lines, library;
+  auto add = [&](const auto &named) { lines.insert(named.line), library.insert(named.libraryLine); };
+  for (const Kernel &kernel : graph.kernels)
+    add(kernel);
+  for (const Buffer &buffer : graph.buffers)
+    add(buffer);
+  object["source_lines"] = linesOf(lines, sources, 1);
+  object["library_lines"] = linesOf(library, sources, 0);
 }
 
 // The plan of a worker's step.
@@ -140,13 +147,13 @@ static Object stepJson(const Compilation &compilation, const SourceList &sources
     named.push_back(point(p));
   for (const KeptValue &value : keptValues(graph, decision))
     kept.push_back(Object{{"name", graph.buffers[value.buffer].name}, {"line", graph.buffers[value.buffer].line},
-                          {"buffer", value.buffer}, {"bytes", value.bytes}, {"seconds", value.seconds}});
+                          {"library_line", graph.buffers[value.buffer].libraryLine}, {"buffer", value.buffer},
+                          {"bytes", value.bytes}, {"seconds", value.seconds}});
   for (const Recomputation &r : recomputations(graph, decision))
     again.push_back(Object{{"name", graph.kernels[r.kernel].name}, {"line", graph.kernels[r.kernel].line},
-                           {"kernel", r.kernel}, {"times", r.times}, {"bytes", r.bytes}, {"seconds", r.seconds}});
+                           {"library_line", graph.kernels[r.kernel].libraryLine}, {"kernel", r.kernel}, {"times", r.times}, {"bytes", r.bytes}, {"seconds", r.seconds}});
 
-  Object object{{"source_lines", sourceLines(graph, sources)},
-                {"memory", arena + allowance},
+  Object object{{"memory", arena + allowance},
                 {"arena", arena},
                 {"persistent", compilation.persistentBytes(entry)},
                 {"peak_live", plan.peakLive},
@@ -167,6 +174,7 @@ static Object stepJson(const Compilation &compilation, const SourceList &sources
                 {"kernels", kernelArray(graph, decision)},
                 {"trade_off", std::move(curve)},
                 {"strategies", std::move(named)}};
+  addLines(object, graph, sources);
   addTables(object, graph, decision);
   return object;
 }

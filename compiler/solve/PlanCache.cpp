@@ -45,14 +45,14 @@ struct Bytes {
       put(item);
   }
   void put(const Buffer &buffer) { // names and lines change nothing
-    const auto &[fixedBytes, perExampleBytes, kind, producer, name, line] = buffer;
-    (void)name, (void)line;
+    const auto &[fixedBytes, perExampleBytes, kind, producer, name, line, libraryLine] = buffer;
+    (void)name, (void)line, (void)libraryLine;
     put(fixedBytes), put(perExampleBytes), put(kind), put(producer);
   }
   void put(const Kernel &kernel) {
     const auto &[reads, writes, section, everyMicrobatch, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
-                 recomputeHint, rows, block, blockEnd, inPlace, scratch, newPart, name, line] = kernel;
-    (void)flops, (void)traffic, (void)work, (void)name, (void)line;
+                 recomputeHint, rows, block, blockEnd, inPlace, scratch, newPart, name, line, libraryLine] = kernel;
+    (void)flops, (void)traffic, (void)work, (void)name, (void)line, (void)libraryLine;
     put(reads), put(writes), put(section), put(everyMicrobatch), put(seconds), put(recomputable), put(cheap), put(backward);
     put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart);
     for (auto &[to, from] : inPlace)

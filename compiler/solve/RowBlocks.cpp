@@ -52,7 +52,7 @@ void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block,
     number[b] = int(mini.buffers.size());
     const Buffer &from = g.buffers[b];
     Buffer buffer;
-    buffer.name = from.name, buffer.line = from.line;
+    buffer.name = from.name, buffer.line = from.line, buffer.libraryLine = from.libraryLine;
     auto it = std::find(kernels.begin(), kernels.end(), from.producer);
     bool inside = from.kind == Buffer::Value && from.producer >= 0 && it != kernels.end();
     bool again = inside && it - kernels.begin() < out.range.again;
@@ -116,7 +116,7 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
     if (kernel.block < 0)
       kernel.block = from.block;
     if (kernel.name.empty())
-      kernel.name = "rows of " + from.name, kernel.line = from.line;
+      kernel.name = "rows of " + from.name, kernel.line = from.line, kernel.libraryLine = from.libraryLine;
   }
   int64_t unit = int64_t(64) * g.threads; // scratch is counted a thread
   kernel.scratch = (part.plan.decision.arenaBytes + unit - 1) / unit * 64;

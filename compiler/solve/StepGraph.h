@@ -37,6 +37,7 @@ struct Buffer {
   int producer = -1;         // kernel that writes it; -1: input
   std::string name;          // for people: "blocks.3.ff.up matmul"
   int line = 0;              // source line, 0: none
+  int libraryLine = 0;       // line of the prelude, where the work is written there; 0: none
   int64_t bytes(int64_t b) const { return roundUp(fixedBytes + perExampleBytes * b); }
 };
 
@@ -63,7 +64,8 @@ struct Kernel {
   std::vector<std::pair<int, int>> inPlace;
   ByteTable scratch;                  // a thread
   bool newPart = false;               // no work: the next part of the loop body begins here
-  std::string name; int line = 0;
+  std::string name;
+  int line = 0, libraryLine = 0; // as of a buffer
 };
 
 // One entry of the list that a worker goes through in a step: a part of the loop body, for one micro-batch.

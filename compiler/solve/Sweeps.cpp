@@ -82,7 +82,7 @@ Kernel summarize(const StepGraph &g, const SweepKernel &sweep, std::string &erro
   for (int b : kernel.writes) // a sum is no operand of its own loop
     kernel.reads.erase(std::remove(kernel.reads.begin(), kernel.reads.end(), b), kernel.reads.end());
   const Kernel &last = sweep.trip.kernels.back();
-  kernel.name = "loop for " + last.name, kernel.line = last.line;
+  kernel.name = "loop for " + last.name, kernel.line = last.line, kernel.libraryLine = last.libraryLine;
   int64_t unit = int64_t(64) * g.threads; // scratch is counted a thread
   for (int64_t b : microbatches(g)) {
     Plan plan = sweep.plan(b);

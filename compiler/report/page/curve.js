@@ -1,6 +1,6 @@
 // Memory against predicted time: the plans that no other beats, this one marked, named strategies as labelled points.
 const curve = (() => {
-  const host = $('curve'), left = 84, right = 24, top = 16, bottom = 44, height = 320;
+  const host = $('curve'), left = 84, right = 24, top = 44, bottom = 44, height = 344;
   // Of each strategy the micro-batch that this budget would take, or else its smallest.
   const budget = plan.budget || Infinity;
   const chosen = [...new Set(plan.strategies.map(s => s.name))].map(name => {
@@ -36,12 +36,13 @@ const curve = (() => {
                shape('text', {x: left, y: 10}, 'predicted time of a step'));
     const vertical = (bytes, kind, text, at) => {
       if (!bytes || bytes > most) return;
-      const end = x(bytes) > width - 200 && kind === 'budget';
-      svg.append(shape('line', {class: kind, x1: x(bytes), x2: x(bytes), y1: top, y2: height - bottom}),
-                 shape('text', {class: 'strong halo', x: x(bytes) + (end ? -5 : 5), y: at, 'text-anchor': end ? 'end' : 'start'}, text));
+      const end = x(bytes) > width - 200;
+      svg.append(shape('line', {class: kind, x1: x(bytes), x2: x(bytes), y1: at + 4, y2: height - bottom}),
+                 shape('text', {class: 'strong', x: x(bytes) + (end ? -5 : 5), y: at, 'text-anchor': end ? 'end' : 'start'}, text));
     };
-    vertical(plan.budget_bound, 'bound', 'proven lower bound', height - bottom - 6);
-    vertical(plan.budget, 'budget', 'budget', height - bottom - (Math.abs(x(plan.budget) - x(plan.budget_bound)) < 130 ? 20 : 6));
+    // Above the picture, each in a row of its own.
+    vertical(plan.budget_bound, 'bound', 'proven lower bound ' + bytesText(plan.budget_bound), 24);
+    vertical(plan.budget, 'budget', 'budget ' + bytesText(plan.budget || 0), 38);
     const line = points.filter(p => p.bytes <= most);
     let path = '';
     line.forEach((p, n) => path += n ? 'H' + x(p.bytes).toFixed(1) + 'V' + y(p.seconds).toFixed(1)

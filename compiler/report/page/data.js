@@ -31,6 +31,22 @@ function secondsText(s) {
 const percentText = part => (100 * part).toFixed(1) + ' %';
 const placeText = line => line > 0 ? plan.source.split('/').pop() + ':' + line : '';
 const lineText = line => plan.source_lines[line] || '';
+const libraryText = line => plan.library_lines[line] || '';
+// Where work of the library is written, and in which part of the model: prelude.cinch:112 in blocks.3
+const libraryPlace = (line, name) => {
+  if (!(line > 0)) return '';
+  const at = name.indexOf(': '), path = at < 0 ? '' : name.slice(0, at).replace(/^(rows of|loop for|scratch of) /, '');
+  return 'prelude.cinch:' + line + (path ? ' in ' + path : '');
+};
+// What people call the ops that kernels are named after.
+const opWords = {contract: 'product', reduce: 'sum or mean', attend: 'attention', attend_grad: 'attention', mul: '*', div: '/', add: '+', sub: '\u2212',
+  compare: '==, <', where: 'where', gather: 'lookup', scatter_add: 'sum at places', transpose: 'axes moved', reshape: 'reshape', broadcast: 'repeated',
+  conv: 'convolution', sum_pool: 'pool', max_pool: 'pool', max_pool_grad: 'pool', sum_pool_grad: 'pool', random: 'draw', cast: 'cast',
+  group_mean: 'mean over a group', update: 'optimizer', sum_squares: 'norm of the gradient', scan: 'loop', new_state: 'state'};
+function wordOf(name) {
+  const op = (/(?:^|: )([a-z_]+)(?: \(gradient\))?$/.exec(name) || [])[1], word = opWords[op];
+  return word && word !== op ? word : '';
+}
 // blocks.3.ff: mul -> blocks.*.ff: mul
 function generalName(name) {
   const at = name.indexOf(': ');
@@ -74,6 +90,8 @@ const nameOfInstance = i => plan.instances.buffer[i] >= 0 ? plan.buffers.name[pl
                                                          : 'scratch of ' + kernelOf(plan.instances.run[i]).name;
 const lineOfInstance = i => plan.instances.buffer[i] >= 0 ? plan.buffers.line[plan.instances.buffer[i]]
                                                          : kernelOf(plan.instances.run[i]).line;
+const libraryLineOfInstance = i => plan.instances.buffer[i] >= 0 ? plan.buffers.library_line[plan.instances.buffer[i]]
+                                                                : kernelOf(plan.instances.run[i]).library_line;
 const classOfInstance = i => plan.classes[plan.instances.class[i]];
 const liveAt = run => classes.reduce((sum, [c]) => sum + plan.timeline[c][run], 0);
 

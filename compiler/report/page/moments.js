@@ -105,7 +105,8 @@ const moments = (() => {
   function describe(k) {
     const kernel = plan.kernels[k], words = {later: 'not run yet', gone: 'nothing of it is held', stored: 'held since the forward sweep',
       recomputed: 'held, computed again', working: 'held', accumulators: 'its sum goes on'};
-    return `${kernel.name} ${placeText(kernel.line)}\n${words[state.get(k)]}\n${kernel.runs} run${kernel.runs > 1 ? 's' : ''} in a micro-batch, ` +
+    const word = wordOf(kernel.name);
+    return `${kernel.name}${word ? ' (' + word + ')' : ''} ${placeText(kernel.line)}\n${kernel.library_line > 0 ? libraryPlace(kernel.library_line, kernel.name) + '\n' : ''}${words[state.get(k)]}\n${kernel.runs} run${kernel.runs > 1 ? 's' : ''} in a micro-batch, ` +
       `${secondsText(kernel.seconds)} each`;
   }
 
@@ -146,7 +147,8 @@ const moments = (() => {
     const kernel = kernelOf(run), again = plan.runs.recomputed[run];
     $('now').replaceChildren(
       element('strong', {}, `Run ${run + 1} of ${runCount}`), `, ${sectionOf(run)}${again ? ', computed again' : ''}: `, kernel.name + ' ',
-      element('span', {class: 'quiet', title: lineText(kernel.line)}, placeText(kernel.line)), ` \u2014 ${secondsText(kernel.seconds)}`);
+      element('span', {class: 'word'}, wordOf(kernel.name) ? wordOf(kernel.name) + ' ' : ''),
+      element('span', {class: 'quiet', title: lineText(kernel.line)}, [placeText(kernel.line), libraryPlace(kernel.library_line, kernel.name)].filter(t => t).join(', ')), ` \u2014 ${secondsText(kernel.seconds)}`);
     numbersAt(run);
     timeline.move(run);
     arena.move(run);
@@ -164,8 +166,8 @@ const moments = (() => {
     $('classes').tBodies[0].replaceChildren(...rows);
     const live = pieces.filter(p => p.lower <= run && run < p.upper).sort((a, b) => b.bytes - a.bytes || a.instance - b.instance).slice(0, 9);
     $('largest').tBodies[0].replaceChildren(...live.map(p => element('tr', {'data-bytes': p.bytes},
-      element('td', {}, element('span', {class: 'swatch', style: `background: var(--${classOfInstance(p.instance)})`}), nameOfInstance(p.instance)),
-      element('td', {}, placeText(lineOfInstance(p.instance))), element('td', {class: 'number'}, bytesText(p.bytes)))));
+      element('td', {}, element('span', {class: 'swatch', style: `background: var(--${classOfInstance(p.instance)})`}), nameCell(nameOfInstance(p.instance))),
+      element('td', {title: libraryPlace(libraryLineOfInstance(p.instance), nameOfInstance(p.instance))}, placeText(lineOfInstance(p.instance))), element('td', {class: 'number'}, bytesText(p.bytes)))));
   }
 
   function play(on) {

@@ -6,18 +6,26 @@ function fillTable(id, heads, rows, foot) {
     element('tbody', {}, ...rows.map(r => element('tr', r.this ? {class: 'this'} : {}, ...r.cells.map((v, n) => cell(v, n, 'td'))))));
   if (foot) table.append(element('tfoot', {}, element('tr', {}, ...foot.map((v, n) => cell(v, n, 'td')))));
 }
-function sourceCell(line) {
+function nameCell(name) {
+  const word = wordOf(name);
+  return word ? element('span', {}, name, element('span', {class: 'word'}, ' ' + word)) : name;
+}
+function sourceCell(line, library, name) {
   const span = element('span', {});
   const text = lineText(line);
   if (line > 0) span.append(placeText(line) + ' ', element('code', {title: text}, text.length > 52 ? text.slice(0, 51) + '\u2026' : text));
+  if (library > 0) {
+    const inside = libraryText(library);
+    span.append(element('span', {class: 'library', title: inside}, libraryPlace(library, name) + ' ', element('code', {}, inside.length > 46 ? inside.slice(0, 45) + '\u2026' : inside)));
+  }
   return span;
 }
 // Equal lines of the blocks of a `repeat` become one row.
 function grouped(list) {
   const rows = new Map();
   for (const e of list) {
-    const name = generalName(e.name), key = name + '\n' + e.line;
-    if (!rows.has(key)) rows.set(key, {name, line: e.line, count: 0, times: 0, bytes: 0, seconds: 0});
+    const name = generalName(e.name), key = name + '\n' + e.line + '\n' + e.library_line;
+    if (!rows.has(key)) rows.set(key, {name, line: e.line, library: e.library_line, count: 0, times: 0, bytes: 0, seconds: 0});
     const row = rows.get(key);
     row.count += 1, row.times += e.times || 0, row.bytes += e.bytes, row.seconds += e.seconds;
   }
@@ -55,12 +63,12 @@ function fillTables() {
   const kept = grouped(plan.kept).sort((a, b) => b.bytes - a.bytes), again = grouped(plan.recomputed).sort((a, b) => b.seconds - a.seconds);
   $('kept-note').textContent = `${plan.kept.length} values of the forward sweep wait for the backward sweep. The price is what running their kernels once more would add to a step.`;
   fillTable('kept', [['value'], ['line'], ['how many', 1], ['bytes', 1], ['price of not keeping', 1]],
-    kept.map(r => ({cells: [r.name, sourceCell(r.line), r.count, bytesText(r.bytes), secondsText(r.seconds)]})),
+    kept.map(r => ({cells: [nameCell(r.name), sourceCell(r.line, r.library, r.name), r.count, bytesText(r.bytes), secondsText(r.seconds)]})),
     ['all', '', plan.kept.length, bytesText(sumOf(kept, 'bytes')), secondsText(sumOf(kept, 'seconds'))]);
   $('again-note').textContent = plan.recomputed.length ? 'Kernels of the forward sweep that run again, in every micro-batch.' : 'Nothing is computed again under this plan.';
   if (plan.recomputed.length)
     fillTable('again', [['kernel'], ['line'], ['times a micro-batch', 1], ['bytes not kept', 1], ['time a step', 1], ['of the step', 1]],
-      again.map(r => ({cells: [r.name, sourceCell(r.line), r.times, bytesText(r.bytes), secondsText(r.seconds), percentText(r.seconds / plan.seconds)]})),
+      again.map(r => ({cells: [nameCell(r.name), sourceCell(r.line, r.library, r.name), r.times, bytesText(r.bytes), secondsText(r.seconds), percentText(r.seconds / plan.seconds)]})),
       ['all', '', sumOf(again, 'times'), bytesText(sumOf(again, 'bytes')), secondsText(sumOf(again, 'seconds')), percentText(sumOf(again, 'seconds') / plan.seconds)]);
   $('rows-section').hidden = !plan.row_blocks.length;
   if (plan.row_blocks.length)
@@ -68,7 +76,7 @@ function fillTables() {
       plan.row_blocks.map(r => ({cells: [r.name, sourceCell(r.line), r.kernels, r.blocks, r.examples + ' \u00d7 ' + r.positions, bytesText(r.bytes), bytesText(r.instead),
         (r.seconds < 0 ? '\u2212' : '+') + secondsText(Math.abs(r.seconds))]})));
   fillTable('peak', [['tensor'], ['line'], ['bytes', 1], ['']],
-    plan.peak.map(p => ({cells: [p.name, sourceCell(p.line), bytesText(p.bytes), p.recomputed ? 'computed again' : '']})));
+    plan.peak.map(p => ({cells: [nameCell(p.name), sourceCell(p.line), bytesText(p.bytes), p.recomputed ? 'computed again' : '']})));
   $('notes').textContent = `The memory of the process is the arena and an allowance of ${bytesText(plan.allowance)} for code, stacks and the runtime. ` +
     'Times are predicted from a model of the machine; bytes are exact.';
 }

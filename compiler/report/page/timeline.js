@@ -1,7 +1,7 @@
 // The memory timeline of one step: bytes of each class at every kernel run, stacked.
 const timeline = (() => {
-  const host = $('timeline'), left = 84, right = 12, top = 22, bottom = 26, height = 300;
-  let width = 0, cursor = null;
+  const host = $('timeline'), left = 84, right = 12, bottom = 26, height = 320;
+  let width = 0, cursor = null, top = 40;
   const stack = ['state', 'accumulators', 'stored', 'recomputed', 'working', 'scratch'];
   const most = Math.max(plan.memory, plan.budget && plan.budget < 2 * plan.memory ? plan.budget : 0) * 1.04;
   const x = run => left + along(run) * (width - left - right);
@@ -22,6 +22,17 @@ const timeline = (() => {
 
   function draw() {
     width = Math.max(320, host.clientWidth);
+    // Above the picture: what its lines are. There the words meet neither the areas nor one another.
+    const lines = [['budget', plan.budget, 'budget'], ['arena-line', plan.memory, 'arena and allowance'], ['bound', plan.budget_bound, 'proven lower bound']]
+      .filter(([, bytes]) => bytes && bytes <= most).map(([kind, bytes, text]) => ({kind, bytes, text: text + ' ' + bytesText(bytes)}));
+    let at = left, row = 0;
+    for (const line of lines) {
+      const room = 28 + line.text.length * 6.6 + 22;
+      if (at > left && at + room > width - right) at = left, ++row;
+      line.at = at, line.row = row;
+      at += room;
+    }
+    top = 28 + 16 * row;
     const svg = shape('svg', {width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', id: 'timeline-picture',
       'aria-label': `memory during one step: peak ${bytesText(plan.peak_live + plan.allowance)}, budget ` +
                     (plan.budget ? bytesText(plan.budget) : 'none')});
@@ -45,19 +56,11 @@ const timeline = (() => {
       if (room > 34) svg.append(shape('text', {x: (x(from) + x(ends[n])) / 2, y: height - 8, 'text-anchor': 'middle'},
                                       room > 90 ? text : word));
     });
-    // Lines and their words from the top; words that would meet move apart.
-    const lines = [['budget', plan.budget, 'budget ' + bytesText(plan.budget)],
-                   ['arena-line', plan.memory, 'arena and allowance ' + bytesText(plan.memory)],
-                   ['bound', plan.budget_bound, 'proven lower bound ' + bytesText(plan.budget_bound)]].sort((a, b) => b[1] - a[1]);
-    let last = -100;
-    for (const [kind, bytes, text] of lines) {
-      if (!bytes || bytes > most) continue;
+    for (const {kind, bytes} of lines)
       svg.append(shape('line', {class: kind, x1: left, x2: width - right, y1: y(bytes), y2: y(bytes)}));
-      let at = y(bytes) - 4;
-      if (at - last < 14) at = Math.max(last + 14, y(bytes) + 12);
-      last = at;
-      svg.append(shape('text', {class: 'strong halo', x: left + 6, y: at}, text));
-    }
+    for (const {kind, text, at, row} of lines)
+      svg.append(shape('line', {class: kind, x1: at, x2: at + 22, y1: 10 + 16 * row, y2: 10 + 16 * row}),
+                 shape('text', {class: 'strong', x: at + 28, y: 14 + 16 * row}, text));
     cursor = shape('line', {class: 'cursor', y1: top - 6, y2: y(0), id: 'cursor'});
     svg.append(cursor);
     svg.addEventListener('pointermove', event => {

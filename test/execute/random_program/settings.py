@@ -14,6 +14,10 @@ def optimizer(rng, names):
         "adam(lr = %s, betas = (0.8, 0.95), decay = 0.01%s)" % (rate, except_),
         "adamw(lr = %s, decay = 0.1%s)" % (rate, except_),
         "adamw(lr = %s, decay = 0.1, betas = (0.8, 0.95), eps = 1e-6)" % rate,
+        "rmsprop(lr = %s)" % rate,
+        "rmsprop(lr = %s, alpha = 0.9, momentum = 0.5, decay = 0.01%s)" % (rate, except_),
+        "adagrad(lr = %s, decay = 0.01)" % rate,
+        "lion(lr = %s, decay = 0.1%s)" % (rate, except_),
     ])
 
 
@@ -31,6 +35,10 @@ def settings(rng, program):
     lines = {"optimizer": "optimizer " + optimizer(rng, names)}
     if len(names) > 1 and rng.random() < 0.2:
         lines["second"] = 'optimizer %s on ("%s")' % (optimizer(rng, names), rng.choice(names))
+    matrices = [path for path, type_, _ in program.model.all_parameters() if len(type_.axes) >= 2]
+    if len(names) > 1 and matrices and "second" not in lines and rng.random() < 0.2:
+        lines["second"] = 'optimizer muon(lr = 0.02, momentum = %s, nesterov = %s%s) on ("%s")' % (
+            rng.choice(["0", "0.9"]), rng.choice(["true", "false"]), rng.choice(["", ", decay = 0.01"]), rng.choice(matrices))
     if rng.random() < 0.5:
         lines["schedule"] = "schedule " + rng.choice(SCHEDULES)
     if rng.random() < 0.4:

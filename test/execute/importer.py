@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+"""Exported PyTorch programs become .cinch programs: the logits that `predict` gives of them are PyTorch's in eval mode, within 1e-4 of the largest.
+
+The graphs of some small models are stored in test/importer, with inputs and PyTorch's logits, and run without PyTorch. With --torch the test is
+run by a Python that has it: all models of test/importer/models.py are exported, saved, and imported by `python -m cinch_import`; refusals; and
+the three lines by which a result is read back in PyTorch. --store writes the stored graphs anew.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+
+import programs
+
+ROOT = programs.HERE.parent.parent
+STORED = ROOT / "test/importer"
+sys.path[:0] = [str(ROOT / "tools"), str(STORED)]
+STORE = ("mlp", "gpt2_by_hand", "bert", "lstm", "unet", "conv_text")
+verdicts = programs.Verdicts()
+
+
+def run(name, source, arrays, logits):
+    """Compiles, starts from the weights, predicts; an unseen label is made up."""
+    folder = source.parent
+    text = source.read_text()
+    fields = text[text.index("-> (") : text.index("\n", text.index("-> ("))]
+    label = next(word for word in ("y", "target", "label") if word not in arrays)
+    whole = "%s: i32" % label in fields
+    shape = logits.shape[:-1] if whole else logits.shape
+    np.savez(folder / "train.npz", **arrays, **{label: np.zeros(shape, np.int32 if whole else np.float32)})
+    exe = programs.compiled(source, name + "-exe")
+    out = folder / "out"
+    programs.call([exe, "--data", folder, "--out", out, "--steps", "0", "--quiet"])
+    programs.call([exe, "predict", "--on", "train", "--data", folder, "--out", out])
+    got = np.load(out / "predict/train/out.npy")
+    far = np.abs(got - logits).max() / np.abs(logits).max() if got.shape == logits.shape else np.inf
+    verdicts.expect(far < 1e-4, "%s: logits are off by %.2g of the largest" % (name, far))
+    programs.call([exe, "--data", folder, "--out", folder / "trained", "--steps", "3", "--quiet"])
+    verdicts.expect(programs.call([programs.CINCH, "fmt", "--check", source], allowed=(0, 1)).returncode == 0, "%s: not formatted" % name)
+    return exe, folder, text
+
+
+def imported(name, file, *flags, code=0):
+    folder = programs.FOLDER / name
+    folder.mkdir(exist_ok=True)
+    path = os.pathsep.join([os.path.dirname(programs.CINCH), os.environ["PATH"]])
+    done = subprocess.run([sys.executable, "-m", "cinch_import", file, "-o", folder / (name + ".cinch"), "--batch", "4", *flags], text=True,
+                          env=dict(os.environ, PYTHONPATH=str(ROOT / "tools"), PATH=path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    verdicts.expect(done.returncode == code, "%s: exit %d\n%s" % (name, done.returncode, done.stdout[-800:]))
+    return folder / (name + ".cinch"), done.stdout
+
+
+def stored(name):
+    source, _ = imported(name, STORED / (name + ".json"))
+    with np.load(STORED / (name + ".logits.npz")) as arrays:
+        inputs = {key: arrays[key] for key in arrays.files if key != "logits"}
+        _, _, text = run(name, source, inputs, arrays["logits"])
+    wanted = {"gpt2_by_hand": ["repeat 3 gpt_block", "linear[72]", "layer_norm"], "unet": ["conv_transpose[8, 2, 2]", "resize_bilinear[2]"],
+              "lstm": ["= lstm[12]"], "mlp": ["batch_norm(group = B)", "gelu("], "bert": ["repeat 2 bert_layer"]}
+    for words in wanted.get(name, []):
+        verdicts.expect(words in text, "%s: no `%s` in\n%s" % (name, words, text))
+
+
+# ---- With PyTorch -----------------------------------------------------------------------------------------------------------
+def with_torch():
+    import models
+    import torch
+    from cinch_import.graph import from_exported, store
+
+    keep = {}
+    for name, module, inputs in models.models():
+        exported = models.export(module, inputs)
+        file = programs.FOLDER / (name + ".pt2")
+        torch.export.save(exported, file)
+        with torch.no_grad():
+            logits = module.eval()(*inputs).numpy()
+        arrays = {each["name"]: tensor.numpy() for each, tensor in zip(from_exported(exported).inputs, inputs)}
+        if "--store" in sys.argv and name in STORE:
+            store(from_exported(exported), STORED / (name + ".json"))
+            np.savez(STORED / (name + ".logits.npz"), logits=logits, **arrays)
+        source, _ = imported(name, file)
+        keep[name] = run(name, source, arrays, logits), module, inputs
+    read_back(*keep["llama"])
+    refusals(models, torch)
+
+
+def read_back(result, module, inputs):
+    """The lines of the README, with the trained parameters."""
+    import torch
+    from safetensors.torch import load_file
+
+    exe, folder, _ = result
+    state = load_file(folder / "trained/final.safetensors")
+    module.load_state_dict(state)
+    with torch.no_grad():
+        logits = module.eval()(*inputs).numpy()
+    programs.call([exe, "predict", "--on", "train", "--data", folder, "--out", folder / "trained"])
+    got = np.load(folder / "trained/predict/train/out.npy")
+    verdicts.expect(np.abs(got - logits).max() < 1e-4 * np.abs(logits).max(), "the trained parameters give other logits in PyTorch")
+
+
+def refusals(models, torch):
+    class Wrong(torch.nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.fc, self.function = torch.nn.Linear(6, 4), function
+
+        def forward(self, x):
+            return self.function(self.fc(x))
+
+    cases = {
+        "cumsum": (lambda y: torch.cumsum(y, 1), "operation `aten.cumsum.default` is not known here"),
+        "over_examples": (lambda y: y - y.mean(0, keepdim=True), "over the examples"),
+        "sorted": (lambda y: torch.sort(y, 1)[0], "aten.sort"),
+        "first_example": (lambda y: y[:1] + y, ""),
+    }
+    for name, (function, words) in cases.items():
+        exported = models.export(Wrong(function), (torch.randn(4, 6),))
+        file = programs.FOLDER / (name + ".pt2")
+        torch.export.save(exported, file)
+        _, said = imported(name, file, code=1)
+        verdicts.expect(words in said and "Traceback" not in said, "%s: %s" % (name, said))
+    _, said = imported("nothing", programs.FOLDER / "nothing.pt2", code=1)
+    verdicts.expect("Traceback" not in said, said[-600:])
+
+
+def python_with_torch():
+    for python in (os.environ.get("PEERS_VENV", str(ROOT / "bench/peers/venv")) + "/bin/python", "/usr/bin/python3"):
+        if pathlib.Path(python).exists() and subprocess.run([python, "-c", "import torch, safetensors"], stderr=subprocess.DEVNULL).returncode == 0:
+            return python
+    return None
+
+
+def main():
+    if "--torch" in sys.argv:
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            python = python_with_torch()
+            if not python:
+                print("no PyTorch here: bench/peers/setup installs it")
+                verdicts.expect(True, "")
+                return
+            sys.stdout.flush()
+            os.execv(python, [python, *sys.argv])
+        with_torch()
+        return
+    for name in STORE:
+        stored(name)
+
+
+verdicts.run(main)

@@ -1,0 +1,201 @@
+"""The exported graph as plain data, which is also what a test stores: nodes with their arguments, shapes and modules.
+
+A shape is a list of whole numbers; {"B": c} stands for c times the batch. An argument is a plain value, a list, {"node": name} for the
+result of another node, or {"B": c}.
+"""
+import json
+
+
+class Refused(Exception):
+    """The program holds something that has no counterpart; the message is for people."""
+
+
+class Node:
+    def __init__(self, data):
+        self.name, self.op = data["name"], data["op"]
+        self.args, self.kwargs = data.get("args", []), data.get("kwargs", {})
+        self.out = data["out"]  # {"shape", "dtype"}, a list of them, or None
+        self.stack = [tuple(entry) for entry in data.get("stack", [])]  # (key of the call, path, class)
+
+    def reads(self):
+        found = []
+
+        def walk(value):
+            if isinstance(value, dict):
+                if "node" in value:
+                    found.append(value["node"])
+            elif isinstance(value, list):
+                for each in value:
+                    walk(each)
+
+        walk(self.args)
+        walk(list(self.kwargs.values()))
+        return found
+
+
+class Graph:
+    def __init__(self, data, weights):
+        self.data, self.weights = data, weights  # path -> numpy array
+        self.inputs = data["inputs"]  # {"name", "shape", "dtype"}
+        self.stored = {each["name"]: each for each in data["stored"]}  # parameters, buffers, constants: {"name", "path", "kind", "shape", "dtype"}
+        self.outputs = data["outputs"]
+        self.nodes = [Node(each) for each in data["nodes"]]
+        self._settle()
+
+    def _settle(self):
+        """Who reads a value that was changed in place reads the new one; what no output needs goes."""
+        now = {}
+
+        for node in self.nodes:
+            node.args = _followed(node.args, now)
+            node.kwargs = {key: _followed(value, now) for key, value in node.kwargs.items()}
+            name = node.op.split(".")[1] if node.op.startswith("aten.") else ""
+            if name.endswith("_") and not name.startswith("_") and node.args and isinstance(node.args[0], dict):
+                old = node.args[0]["node"]
+                now = {key: node.name if value == old else value for key, value in now.items()}
+                now[old] = node.name
+        self.outputs = [now.get(name, name) for name in self.outputs]
+        now = {}
+        self._unite(now)
+        self.outputs = [now.get(name, name) for name in self.outputs]
+        needed, kept = set(self.outputs), []
+        for node in reversed(self.nodes):
+            if node.name in needed:
+                kept.append(node)
+                needed.update(node.reads())
+        self.nodes = kept[::-1]
+
+    def _unite(self, now):
+        """Equal nodes of one call are one: what each block of a row casts anew would stand between them."""
+        known = {}
+        for node in self.nodes:
+            node.args = _followed(node.args, now)
+            node.kwargs = {key: _followed(value, now) for key, value in node.kwargs.items()}
+            if any(word in node.op for word in ("dropout", "attention", "rand", "lstm", "gru", "zeros", "_.")):
+                continue
+            key = (node.op, json.dumps([node.args, node.kwargs], sort_keys=True), node.stack[-1][0] if node.stack else "")
+            if key in known:
+                now[node.name] = known[key]
+            else:
+                known[key] = node.name
+
+
+def _followed(value, now):
+    """An argument with nodes replaced by those that took their place."""
+    if isinstance(value, dict):
+        return {"node": now.get(value["node"], value["node"])} if "node" in value else value
+    return [_followed(each, now) for each in value] if isinstance(value, list) else value
+
+
+# ---- From PyTorch -----------------------------------------------------------------------------------------------------------
+def _plain_size(size):
+    import torch
+
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    expr = size.node.expr
+    if expr.is_number:
+        return int(expr)
+    symbols = list(expr.free_symbols)
+    if len(symbols) == 1 and (expr / symbols[0]).is_number:
+        return {"B": int(expr / symbols[0])}
+    raise Refused("a size is %s; only the batch may be dynamic" % expr)
+
+
+def _plain_type(value):
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {"shape": [_plain_size(size) for size in value.shape], "dtype": str(value.dtype).split(".")[1]}
+    if isinstance(value, (tuple, list)):
+        return [_plain_type(each) for each in value]
+    return None
+
+
+def _plain(value):
+    import torch
+
+    if isinstance(value, torch.fx.Node):
+        inside = value.meta.get("val")
+        return _plain_size(inside) if isinstance(inside, (torch.SymInt, int)) else {"node": value.name}
+    if isinstance(value, torch.SymInt):
+        return _plain_size(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    if isinstance(value, slice):
+        raise Refused("a slice as an argument")
+    return value if isinstance(value, (int, float, bool, str, type(None))) else str(value)
+
+
+def from_exported(program):
+    import torch
+
+    stored, weights, inputs = [], {}, []
+    signature = program.graph_signature
+    specs = {spec.arg.name: spec for spec in signature.input_specs if hasattr(spec.arg, "name")}
+    data = {"nodes": []}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            kind = _plain_type(node.meta["val"])
+            spec = specs[node.name]
+            name = spec.kind.name.lower()
+            if name == "user_input":
+                if kind is None or isinstance(kind, list):
+                    raise Refused("input `%s` is no tensor" % node.name)
+                inputs.append({"name": node.name, **kind})
+                continue
+            tensor = program.state_dict.get(spec.target, program.constants.get(spec.target))
+            stored.append({"name": node.name, "path": spec.target, "kind": name.split("_")[0], **kind})
+            if tensor is not None:
+                weights[spec.target] = tensor.detach().cpu().to(torch.float32 if tensor.is_floating_point() else tensor.dtype).numpy()
+        elif node.op == "call_function":
+            value = node.meta.get("val")
+            if isinstance(value, (torch.SymInt, int)):
+                continue  # a size: those who read it hold the number
+            target = str(node.target) if not callable(node.target) or "aten" in str(node.target) else node.target.__name__
+            stack = [[key, path, cls if isinstance(cls, str) else cls.__module__ + "." + cls.__qualname__]
+                     for key, (path, cls) in node.meta.get("nn_module_stack", {}).items() if not key.startswith("_empty")]
+            data["nodes"].append({"name": node.name, "op": target, "args": _plain(list(node.args)),
+                                  "kwargs": {key: _plain(each) for key, each in node.kwargs.items()}, "out": _plain_type(value), "stack": stack})
+        elif node.op == "output":
+            found = []
+
+            def outputs(value):
+                if isinstance(value, torch.fx.Node):
+                    found.append(value.name)
+                elif isinstance(value, (tuple, list)):
+                    for each in value:
+                        outputs(each)
+                elif isinstance(value, dict):
+                    for each in value.values():
+                        outputs(each)
+
+            outputs(node.args)
+            wanted = {spec.arg.name for spec in signature.output_specs if spec.kind.name == "USER_OUTPUT" and hasattr(spec.arg, "name")}
+            data["outputs"] = [name for name in found if name in wanted]
+        else:
+            raise Refused("the graph has a node of kind %s" % node.op)
+    data["inputs"], data["stored"] = inputs, stored
+    return Graph(data, weights)
+
+
+def load(path):
+    """FILE.pt2, or a graph stored as FILE.json with FILE.npz beside it."""
+    if str(path).endswith(".json"):
+        import numpy
+
+        with open(path) as file:
+            data = json.load(file)
+        with numpy.load(str(path)[:-5] + ".npz") as arrays:
+            return Graph(data, {name: arrays[name] for name in arrays.files})
+    import torch
+
+    return from_exported(torch.export.load(path))
+
+
+def store(graph, path):
+    import numpy
+
+    with open(path, "w") as file:
+        json.dump(graph.data, file, separators=(",", ":"))
+    numpy.savez(str(path)[:-5] + ".npz", **graph.weights)

@@ -1,0 +1,209 @@
+"""Operations that own parameters: layers of the library where they are the same, else the parameters and a built-in."""
+from .graph import Refused
+from .ops import OPS, axis_of, one, op
+from .values import ATOM, PRODUCT, SUM, Value, is_batch, letters, number_text
+
+
+def stored_name(arg):
+    return arg["node"] if isinstance(arg, dict) and "node" in arg else None
+
+
+def part(layer, node, text, members):
+    """`use NAME = text`, once for each set of parameters; None if a parameter of it is read elsewhere, too.
+    members: (path below the instance, argument)."""
+    names = [(path, stored_name(arg)) for path, arg in members if arg is not None]
+    if not all(layer.mine(name, node) for _, name in names):
+        return None
+    key = tuple(name for _, name in names)
+    if key in layer.instances:
+        return layer.instances[key]
+    first = layer.graph.stored[names[0][1]]["path"]
+    local = layer.part_name(first.rsplit(".", 1)[0] if "." in first else node.op.split(".")[1])
+    layer.parts.append((local, text))
+    for path, name in names:
+        layer.paths.append((local + "." + path, layer.graph.stored[name]["path"]))
+    layer.instances[key] = local
+    return local
+
+
+def called(local, x, shape):
+    value = Value("%s(%s)" % (local, x.text), shape, "f32")
+    value.merged = x.merged
+    return value
+
+
+def with_options(name, **options):
+    words = ["%s = %s" % (key, value if isinstance(value, str) else number_text(value)) for key, value in options.items() if value is not None]
+    return name + ("(%s)" % ", ".join(words) if words else "")
+
+
+@op("linear")
+def linear(e, n, x, weight=None, bias=None):
+    raw = n.args + [None] * (3 - len(n.args))
+    out = e.stored_shape(raw[1])[0]
+    local = part(e, n, with_options("linear[%d]" % out, with_bias="false" if raw[2] is None else None), [("weight", raw[1]), ("bias", raw[2])])
+    if local:
+        return called(local, x, x.shape[:-1] + [out])
+    weight, bias = e.get(raw[1]), e.get(raw[2])
+    value = Value("%s @ %s'" % (x.inside(PRODUCT), weight.inside(ATOM)), x.shape[:-1] + [out], "f32", PRODUCT)
+    if bias is not None:
+        value = Value("%s + %s" % (value.text, bias.inside(SUM + 1)), value.shape, "f32", SUM)
+    value.merged = x.merged
+    return value
+
+
+@op("embedding")
+def embedding(e, n, weight, ids, *rest, **more):
+    rows, columns = e.stored_shape(n.args[0])
+    local = part(e, n, "embedding[%d, %d]" % (rows, columns), [("weight", n.args[0])])
+    ids = e.get(n.args[1])
+    shape = ids.shape + [columns]
+    if local:
+        return Value("%s(%s)" % (local, ids.text), shape, "f32")
+    return Value("%s[%s]" % (e.get(n.args[0]).text, ids.text), shape, "f32")
+
+
+@op("layer_norm")
+def layer_norm(e, n, x, axes, weight=None, bias=None, eps=1e-5, *rest):
+    raw = n.args + [None] * (4 - len(n.args))
+    if len(axes) != 1 or raw[2] is None or raw[3] is None:
+        raise Refused("a layer norm over %d axes or without parameters" % len(axes))
+    local = part(e, n, with_options("layer_norm", eps=eps if eps != 1e-5 else None), [("weight", raw[2]), ("bias", raw[3])])
+    if not local:
+        raise Refused("a layer norm whose parameters are read elsewhere")
+    return called(local, x, x.shape)
+
+
+@op("rms_norm")
+def rms_norm(e, n, x, axes, weight=None, eps=None):
+    if len(axes) != 1 or len(n.args) < 3 or n.args[2] is None:
+        raise Refused("an rms norm over %d axes or without parameters" % len(axes))
+    eps = 1.1920928955078125e-07 if eps is None else eps
+    local = part(e, n, with_options("rms_norm", eps=eps if eps != 1e-6 else None), [("weight", n.args[2])])
+    if not local:
+        raise Refused("an rms norm whose parameters are read elsewhere")
+    return called(local, x, x.shape)
+
+
+@op("group_norm")
+def group_norm(e, n, x, groups, weight=None, bias=None, eps=1e-5, *rest):
+    if x.rank != 4 or len(n.args) < 4 or n.args[2] is None:
+        raise Refused("a group norm of %d axes" % x.rank)
+    local = part(e, n, with_options("group_norm[%d]" % groups, eps=eps if eps != 1e-5 else None), [("weight", n.args[2]), ("bias", n.args[3])])
+    if not local:
+        raise Refused("a group norm whose parameters are read elsewhere")
+    return called(local, x, x.shape)
+
+
+@op("batch_norm")
+def batch_norm(e, n, x, weight, bias, mean, variance, training, momentum, eps, *rest):
+    options = with_options("batch_norm", group="B", momentum=momentum if momentum != 0.1 else None, eps=eps if eps != 1e-5 else None)
+    members = list(zip(("weight", "bias", "running_mean", "running_var"), n.args[1:5]))
+    if any(arg is None for _, arg in members):
+        raise Refused("a batch norm without parameters or running statistics")
+    local = part(e, n, options, members)
+    if not local:
+        raise Refused("a batch norm whose parameters are read elsewhere")
+    return called(local, x, x.shape)
+
+
+@op("conv2d", "conv1d")
+def conv(e, n, x, weight=None, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    raw = n.args + [None] * (3 - len(n.args))
+    shape = e.stored_shape(raw[1])
+    if isinstance(padding, str):
+        if padding != "valid" and (one(e, n, stride, "strides") != 1 or any(k % 2 == 0 for k in shape[2:])):
+            raise Refused("`%s` with padding `%s`" % (n.op, padding))
+        padding = 0 if padding == "valid" else [one(e, n, dilation, "dilations") * (k - 1) // 2 for k in shape[2:]]
+    s, p, d = one(e, n, stride, "strides"), one(e, n, padding, "paddings"), one(e, n, dilation, "dilations")
+    k = shape[2]
+    if "conv2d" in n.op and shape[2] == shape[3] and d == 1:
+        sizes = ["%d" % shape[0], "%d" % k]
+        if s != 1 or 2 * p != k - 1:
+            sizes.append("%d" % s)
+        if 2 * p != k - 1:
+            sizes.append("%d" % p)
+        if groups != 1:
+            sizes.append("g = %d" % groups)
+        local = part(e, n, with_options("conv[%s]" % ", ".join(sizes), with_bias="false" if raw[2] is None else None), [("weight", raw[1]), ("bias", raw[2])])
+        if local:
+            return called(local, x, n.out["shape"])
+    weight, bias = e.get(raw[1]), e.get(raw[2])
+    words = [x.text, weight.text] + ["%s = %d" % (key, value) for key, value, usual in (("stride", s, 1), ("pad", p, 0), ("dilate", d, 1), ("groups", groups, 1)) if value != usual]
+    return add_channels(e, n, Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), n.out["shape"], "f32"), bias)
+
+
+def add_channels(e, n, value, bias):
+    if bias is None:
+        return value
+    value, bias = e.named(value), e.named(bias)
+    names = letters(value.shape)
+    channel = names[-3] if "2d" in n.op else names[-2]
+    return e.by_index(value.shape, "f32", names, "%s[%s] + %s[%s]" % (value.text, ", ".join(names), bias.text, channel))
+
+
+@op("conv_transpose2d", "conv_transpose1d")
+def conv_transpose(e, n, x, weight=None, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    raw = n.args + [None] * (3 - len(n.args))
+    shape = e.stored_shape(raw[1])
+    s, p = one(e, n, stride, "strides"), one(e, n, padding, "paddings")
+    if one(e, n, output_padding, "paddings of the output") or groups != 1 or one(e, n, dilation, "dilations") != 1:
+        raise Refused("`%s` with groups, dilation or padding of its output" % n.op)
+    if "2d" in n.op and shape[2] == shape[3] and p == 0 and raw[2] is not None:
+        local = part(e, n, "conv_transpose[%d, %d%s]" % (shape[1], shape[2], ", %d" % s if s != 1 else ""), [("weight", raw[1]), ("bias", raw[2])])
+        if local:
+            return called(local, x, n.out["shape"])
+    weight, bias = e.get(raw[1]), e.get(raw[2])
+    words = [x.text, weight.text] + (["stride = %d" % s] if s != 1 else []) + (["pad = %d" % p] if p else [])
+    return add_channels(e, n, Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), n.out["shape"], "f32"), bias)
+
+
+# ---- Recurrent --------------------------------------------------------------------------------------------------------------
+def starts_at_zero(states):
+    return all(isinstance(s, Value) and (s.text.endswith("(0)") or s.text == "0") for s in states)
+
+
+def recurrent(e, n, kind, x, states, weights, biases, layers, rate, train, both, batch_first):
+    if not biases:
+        raise Refused("`%s` without biases" % n.op)
+    if not starts_at_zero(states):
+        raise Refused("`%s` from other states than zeros" % n.op)
+    if not batch_first:
+        x = e.permute(x, [1, 0, 2])
+    raw = iter(n.args[2])
+    last = []
+    for number in range(layers):
+        sides = []
+        for side in range(2 if both else 1):
+            w_in, w_hidden, b_in, b_hidden = (next(raw) for _ in range(4))
+            hidden = e.stored_shape(w_hidden)[1]
+            members = [("inputs.weight", w_in), ("inputs.bias", b_in), ("cell.hidden.weight", w_hidden), ("cell.hidden.bias", b_hidden)]
+            local = part(e, n, "%s[%d]" % (kind, hidden), members)
+            if not local:
+                raise Refused("`%s` whose parameters are read elsewhere" % n.op)
+            x = e.named(x)
+            shape = x.shape[:-1] + [hidden]
+            if side:
+                h = e.define("reverse(%s(reverse(%s, axis = 1)), axis = 1)" % (local, x.text), shape, "f32")
+                last.append("%s[:, 0]" % h.text)
+            else:
+                h = e.define("%s(%s)" % (local, x.text), shape, "f32")
+                last.append("%s[:, %d]" % (h.text, shape[1] - 1))
+            sides.append(h)
+        x = sides[0] if not both else e.define("concat(%s, %s, axis = -1)" % (sides[0].text, sides[1].text), x.shape[:-1] + [2 * hidden], "f32")
+        if rate and train and number + 1 < layers:
+            x = e.define("dropout(%s, %s)" % (x.text, number_text(rate)), x.shape, "f32")
+    shape = x.shape[:1] + [hidden]
+    one_layer = [Value("reshape[1, B, %d](%s)" % (hidden, text), [1] + shape, "f32") for text in last]
+    final = one_layer[0] if len(last) == 1 else Value("concat(%s, axis = 0)" % ", ".join(v.text for v in one_layer), [len(last)] + shape, "f32")
+    return [x if batch_first else e.permute(x, [1, 0, 2]), final, None][: 3 if kind == "lstm" else 2]
+
+
+@op("lstm")
+def lstm(e, n, x, states, weights, biases, layers, rate, train, both, batch_first):
+    return recurrent(e, n, "lstm", x, states, weights, biases, layers, rate, train, both, batch_first)
+
+
+@op("gru", "rnn_tanh")
+def gru(e, n, x, state, weights, biases, layers, rate, train, both, batch_first):
+    return recurrent(e, n, "gru" if "gru" in n.op else "rnn", x, [state], weights, biases, layers, rate, train, both, batch_first)

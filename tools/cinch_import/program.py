@@ -1,0 +1,93 @@
+"""The whole program around the model, the name map, and the file with the weights."""
+import json
+import re
+import struct
+
+from .scopes import Writer
+from .values import TYPES, Value, type_text
+
+
+def _matches(pattern, path):
+    """What the stars of a pattern stand for in a path, or None: as little as fits, from the left."""
+    found = re.fullmatch("(.*?)".join(re.escape(piece) for piece in pattern.split("*")), path)
+    return found.groups() if found else None
+
+
+def _translated(lines, path):
+    for ours, theirs in lines:
+        stars = _matches(ours, path)
+        if stars is not None:
+            for star in stars:
+                theirs = theirs.replace("*", star, 1)
+            return theirs
+    return path
+
+
+def _general(ours, theirs):
+    """The common end of both becomes a star; so does a number in the middle that is the same on both sides."""
+    a, b = ours.split("."), theirs.split(".")
+    common = 0
+    while common < min(len(a), len(b)) - 1 and a[-1 - common] == b[-1 - common]:
+        common += 1
+    star = ["*"] if common else []
+    a, b = a[:len(a) - common] + star, b[:len(b) - common] + star
+    numbers = [word for word in a if word.isdigit()]
+    if len(numbers) == 1 and b.count(numbers[0]) == 1:
+        a, b = (["*" if word == numbers[0] else word for word in side] for side in (a, b))
+    return ".".join(a), ".".join(b)
+
+
+def map_lines(paths):
+    """Lines of a `names` block for parameters that are called otherwise, the particular ones first."""
+    changed = [pair for pair in paths if pair[0] != pair[1]]
+    lines = sorted(dict.fromkeys(_general(*pair) for pair in changed), key=lambda line: -len(line[0].split(".")))
+    if any(_translated(lines, ours) != theirs for ours, theirs in paths):
+        return changed
+    return lines
+
+
+def program(graph, batch, weights):
+    writer = Writer(graph)
+    inputs = {each["name"]: Value(each["name"], each["shape"], TYPES[each["dtype"]], below=writer.below.get(each["name"])) for each in graph.inputs
+              if any(each["name"] in node.reads() for node in graph.nodes)}
+    name, results, paths, _ = writer.write(writer.root, inputs)
+    fields = ["%s: %s" % (key, type_text(v.shape, v.dtype, v.below)) for key, v in inputs.items()]
+    first = results[0][1]
+    label = next(word for word in ("y", "target", "label") if word not in inputs)
+    classes = first.shape[-1] if first.rank == 2 or (first.rank == 3 and any(v.dtype == "i32" for v in inputs.values())) else 0
+    if classes and first.dtype == "f32":
+        fields.append("%s: %s" % (label, type_text(first.shape[:-1], "i32", classes)))
+        loss = ["  loss = mean[..] cross_entropy(%%s, %s)" % label, "  metric right = mean[..] (argmax(%%s) == %s)" % label]
+    else:
+        fields.append("%s: %s" % (label, type_text(first.shape, "f32")))
+        loss = ["  loss = mean[..] (%%s - %s) ^ 2" % label]
+    names = ["out"] + ["out%d" % number for number in range(2, len(results) + 1)]
+    lines = map_lines(paths)
+    text = ["// From an exported PyTorch program. Data, loss and training are a beginning: make them yours.",
+            "dim B = %d batch" % batch, "",
+            'data train = npz("train.npz") -> (%s)' % ", ".join(fields), ""]
+    text += writer.order
+    if lines:
+        text += ["names pytorch {"] + ['  "%s" = "%s"' % line for line in lines] + ['  "*" = "*"', "}", ""]
+    text += ["train %s on train seed 1 {" % name, '  init "%s"%s' % (weights, " names pytorch" if lines else ""),
+             "  %s = %s(%s)" % (", ".join(names), name, ", ".join(inputs))]
+    text += [line % "out" for line in loss]
+    text += ["  predict %s = %s" % (each, each) for each in names]
+    text += ["  optimizer adamw(lr = 1e-3, decay = 0.01)", "  steps 1000", "}", ""]
+    return "\n".join(text), [theirs for _, theirs in paths]
+
+
+def write_weights(path, graph, wanted):
+    """safetensors: the length of the header, the header, the numbers, all as f32."""
+    import numpy
+
+    header, blobs, at = {}, [], 0
+    for name in wanted:
+        array = numpy.ascontiguousarray(graph.weights[name], dtype="<f4")
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        blobs.append(array.tobytes())
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
