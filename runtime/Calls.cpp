@@ -152,6 +152,12 @@ void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {
     memset(call.at, 0, size_t(bytes));
 }
 
+void cinch_set(cinch_ctx *context, int64_t offset, int64_t bytes, int64_t word) {
+  char *at = context->arena + offset;
+  for (int64_t i = 0; i < bytes; i += 8)
+    memcpy(at + i, &word, size_t(bytes - i < 8 ? bytes - i : 8));
+}
+
 void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
   Worker &worker = workerOf(context);
   const Entry &entry = run.meta.entries[number];

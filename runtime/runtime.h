@@ -37,6 +37,8 @@ typedef void (*cinch_kernel)(char *arena, const int64_t *offsets, int64_t *conte
 void cinch_launch(cinch_ctx *, int32_t launch, cinch_kernel, const int64_t *offsets);
 /* Sets `bytes` bytes at `offset` of the arena to 0 (accumulators at the start of a step). */
 void cinch_zero(cinch_ctx *, int64_t offset, int64_t bytes);
+/* Writes the word over them again and again: what a largest, a smallest or a product starts from. */
+void cinch_set(cinch_ctx *, int64_t offset, int64_t bytes, int64_t word);
 /* Brings micro-batch `index` of the current batch into the entry's field buffers that lie in the worker's arena and sets
  * words[1] to its first example. Micro-batches may come in any order, and more than once. */
 void cinch_fill(cinch_ctx *, int32_t entry, int64_t index);

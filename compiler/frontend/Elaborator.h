@@ -327,6 +327,7 @@ private:
   void predictClause(const ast::Statement &statement, Frame &frame);
   int evalLoss(Frame &frame);
   void checkLoss(int op, Frame &frame);
+  void checkReductions(int loss, Frame &frame);
   void checkTrained();
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
   std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,

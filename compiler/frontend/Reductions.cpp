@@ -3,6 +3,7 @@
 #include "compiler/frontend/Elaborator.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace cinch {
 
@@ -302,15 +303,24 @@ std::optional<Tensor> Elaborator::validRows(Span span, Frame &frame) {
   return emit(Op(OpKind::ValidRows), DType::Bool, {Number::ofDim(batchDim, dims[batchDim].value)}, span, frame);
 }
 
+// What `max`, `min` and `prod` give of nothing.
+static double neutralOf(ReductionOp kind, DType type) {
+  if (kind == ReductionOp::Prod)
+    return 1;
+  double largest = type == DType::I32 ? std::numeric_limits<int32_t>::max() : std::numeric_limits<double>::infinity();
+  double smallest = type == DType::I32 ? std::numeric_limits<int32_t>::min() : -largest;
+  return kind == ReductionOp::Max ? smallest : largest;
+}
+
 // In the step: over the full batch, whose size is known. In an evaluation: sums over the valid rows of this batch, so
 // that the sums of all batches may be added, and the number of valid rows is such a sum too.
 Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
                               Frame &frame) {
   ReductionOp kind = expr.reduction;
   Span span = expr.span;
-  if (kind == ReductionOp::Max || kind == ReductionOp::Min || kind == ReductionOp::Prod)
-    return failure(Code::E0710, expr.op,
-                   std::string("`") + spelling(expr.reduction) + "` over the batch is not there yet", frame);
+  bool picks = kind == ReductionOp::Max || kind == ReductionOp::Min || kind == ReductionOp::Prod; // never with a `where`
+  if (picks && mode != GraphMode::Evaluation)
+    return Value::of(emitReduce(kind, value, axes, span, frame));
   if (mode == GraphMode::Evaluation) {
     Tensor valid = *validRows(span, frame);
     std::vector<int> labels = value.labels;
@@ -320,6 +330,13 @@ Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tens
     if (mask)
       both = elementwise(OpKind::And, {both, Value::of(*mask)}, {span, span}, span, frame);
     mask = both.tensor;
+  }
+  if (picks) { // rows that are no examples change nothing
+    Tensor none = emit(Op(OpKind::Constant, {}, {{Key::Number, neutralOf(kind, value.dtype)}}), value.dtype, value.axes, span, frame);
+    none.labels = value.labels;
+    Tensor valid = value;
+    valid.op = emit(Op(OpKind::Where, {mask->op, value.op, none.op}), value.dtype, value.axes, span, frame).op;
+    return Value::of(emitReduce(kind, valid, axes, span, frame));
   }
   auto cast = [&](const Tensor &flags) {
     Tensor numbers = emit(Op(OpKind::Cast, {flags.op}), DType::F32, flags.axes, span, frame);

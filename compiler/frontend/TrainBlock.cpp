@@ -60,6 +60,33 @@ void Elaborator::checkLoss(int op, Frame &frame) {
   const Expr &expr = *frame.names["loss"].statement->values[0];
   if (!(graph->facts(op) & FromParameter))
     report(Code::E0605, expr.span, "the loss does not depend on any parameter", frame);
+  checkReductions(op, frame);
+}
+
+// Over the batch a loss has sums and means, which its gradient can be seeded from; `max`, `min` and `prod` are a metric's.
+void Elaborator::checkReductions(int loss, Frame &frame) {
+  std::vector<bool> needed(size_t(loss) + 1, false);
+  needed[size_t(loss)] = true;
+  for (int op = loss; op >= 0; --op) {
+    if (!needed[size_t(op)])
+      continue;
+    const Op &reduce = graph->at(op);
+    for (int operand : reduce.operands)
+      if (operand >= 0)
+        needed[size_t(operand)] = true;
+    if (reduce.kind != OpKind::Reduce)
+      continue;
+    auto kind = Reduction(reduce.integer(Key::Reduction));
+    int64_t batch = graph->at(reduce.operands[0]).type.batch;
+    const auto &axes = reduce.integers(Key::Axes);
+    if (kind == Reduction::Sum || batch < 0 || std::find(axes.begin(), axes.end(), batch) == axes.end())
+      continue;
+    const char *name = kind == Reduction::Max ? "max" : kind == Reduction::Min ? "min" : "prod";
+    report(Code::E0605, reduce.span, std::string("the loss depends on `") + name + "` over the batch axis " + dims[batchDim].name, frame)
+        .note("over the batch a loss takes sum, mean, any and all")
+        .help("this may be a metric");
+    return;
+  }
 }
 
 // Whether a gradient of the loss reaches a parameter; `frozen`: those that are frozen count.

@@ -167,6 +167,8 @@ struct LoopSpec {
   std::vector<LoopStore> stores;
   LoopAddAt addAt;
 };
+// Eight bytes of what a chain over micro-batches must find before the first: +0.0 (sum), -inf, .. .
+int64_t firstWord(LoopReduce, Elem);
 int64_t scratchBytesPerThread(const LoopSpec &);
 mlir::func::FuncOp buildLoop(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const LoopSpec &);
 

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
+#include <cstring>
 #include <limits>
 
 using namespace mlir;
@@ -23,24 +24,43 @@ Value LoopEmitter::combine(LoopReduce reduce, Value x, Value y) {
   return {};
 }
 
-Value LoopEmitter::neutral(LoopReduce reduce, Elem elem, bool vector) {
+// What a reduction gives of nothing; a sum of floats -0.0, to which any number may be added without a change.
+static double neutralNumber(LoopReduce reduce, Elem elem) {
   bool isFloat = elem == Elem::F32 || elem == Elem::F64;
-  double inf = std::numeric_limits<double>::infinity();
+  double largest = isFloat              ? std::numeric_limits<double>::infinity()
+                   : elem == Elem::Bool ? 1
+                                        : std::numeric_limits<int32_t>::max();
+  double smallest = isFloat ? -largest : elem == Elem::Bool ? 0 : std::numeric_limits<int32_t>::min();
   switch (reduce) {
-  case LoopReduce::Sum: return emitNumber(b, loc, type(elem, vector), isFloat ? -0.0 : 0);
-  case LoopReduce::Prod: return emitNumber(b, loc, type(elem, vector), 1);
-  case LoopReduce::Max:
-    return isFloat
-               ? emitNumber(b, loc, type(elem, vector), -inf)
-               : emitInteger(b, loc, type(elem, vector), elem == Elem::Bool ? 0 : std::numeric_limits<int32_t>::min());
-  case LoopReduce::Min:
-    return isFloat
-               ? emitNumber(b, loc, type(elem, vector), inf)
-               : emitInteger(b, loc, type(elem, vector), elem == Elem::Bool ? 1 : std::numeric_limits<int32_t>::max());
-  case LoopReduce::Any: return emitInteger(b, loc, type(elem, vector), 0);
-  case LoopReduce::All: return emitInteger(b, loc, type(elem, vector), 1);
+  case LoopReduce::Sum: return isFloat ? -0.0 : 0;
+  case LoopReduce::Prod: return 1;
+  case LoopReduce::Max: return smallest;
+  case LoopReduce::Min: return largest;
+  case LoopReduce::Any: return 0;
+  case LoopReduce::All: return 1;
   }
-  return {};
+  return 0;
+}
+
+int64_t firstWord(LoopReduce reduce, Elem elem) {
+  double number = reduce == LoopReduce::Sum ? 0 : neutralNumber(reduce, elem);
+  auto bits = [](auto value) {
+    uint64_t word = 0;
+    memcpy(&word, &value, sizeof value);
+    return int64_t(sizeof value == 4 ? word << 32 | word : word);
+  };
+  if (elem == Elem::F64)
+    return bits(number);
+  if (elem == Elem::F32)
+    return bits(float(number));
+  return elem == Elem::Bool ? (number != 0 ? 0x0101010101010101 : 0) : bits(int32_t(number));
+}
+
+Value LoopEmitter::neutral(LoopReduce reduce, Elem elem, bool vector) {
+  double number = neutralNumber(reduce, elem);
+  if (elem == Elem::F32 || elem == Elem::F64)
+    return emitNumber(b, loc, type(elem, vector), number);
+  return emitInteger(b, loc, type(elem, vector), int64_t(number));
 }
 
 Value LoopEmitter::chainStart(const LoopNode &node, bool vector) {

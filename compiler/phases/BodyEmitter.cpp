@@ -152,8 +152,12 @@ private:
   }
 
   void emitLoop(plan::MicrobatchesOp loop) {
-    if (auto ranges = host.clearedBefore(loop); ranges.first < ranges.second)
+    HostCode::Start start = host.startOf(loop);
+    if (auto ranges = start.cleared; ranges.first < ranges.second)
       e.call("clear_ranges", e.none, {e.context, e.number(e.i64, ranges.first), e.number(e.i64, ranges.second)});
+    for (const HostCode::Start::Range &range : start.set)
+      e.call("cinch_set", e.none,
+             {e.context, e.number(e.i64, range.offset), e.number(e.i64, range.bytes), e.number(e.i64, range.word)});
     Value count = counted ? e.argument(0) : e.number(e.i64, int64_t(loop.getCount()));
     lastMicrobatch = int64_t(loop.getCount()) - 1;
     if (loop.getLags() && counted)

@@ -205,15 +205,34 @@ std::pair<int64_t, int64_t> HostCode::clearedLater(ArrayRef<std::pair<int64_t, i
   return {first, int64_t(cleared.size()) / 2};
 }
 
+// The bits that what is accumulated at this offset starts from: 0 for a sum.
+static int64_t firstWord(plan::MicrobatchesOp loop, int64_t offset) {
+  int64_t word = 0;
+  loop.walk([&](plan::KernelOp kernel) {
+    auto flags = kernel.getAccumulates();
+    for (size_t i = 0; flags && i < flags->size(); ++i) {
+      Value value = kernel.getBody().front().getTerminator()->getOperand(unsigned(i));
+      auto reduce = value.getDefiningOp<nn::ReduceOp>();
+      if ((*flags)[i] && (*kernel.getWrites())[i] == offset && reduce)
+        word = kernels::firstWord(analysis::reduceOf(reduce.getReduction()), analysis::elemOf(value));
+    }
+  });
+  return word;
+}
+
 LogicalResult HostCode::addKernels(func::FuncOp function) {
   bool replayed = function.getName() == nn::kTrainName || function.getName().starts_with((nn::kTrainName + "_").str());
   WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     replayed = replayed && !isa<plan::GateOp>(op);
     if (auto zeroed = isa<plan::MicrobatchesOp>(op) ? op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr) : DenseI64ArrayAttr()) {
       SmallVector<std::pair<int64_t, int64_t>> ranges;
+      Start &start = starts[op];
       for (size_t i = 0; i + 1 < size_t(zeroed.size()); i += 2)
-        ranges.push_back({zeroed[i], zeroed[i + 1]});
-      clearedOf[op] = clearedLater(ranges);
+        if (int64_t word = firstWord(cast<plan::MicrobatchesOp>(op), zeroed[i]))
+          start.set.push_back({zeroed[i], zeroed[i + 1], word});
+        else
+          ranges.push_back({zeroed[i], zeroed[i + 1]});
+      start.cleared = clearedLater(ranges);
     }
     auto kernel = dyn_cast<plan::KernelOp>(op);
     if (!kernel || analysis::scanOf(kernel)) // a loop is the kernels in it

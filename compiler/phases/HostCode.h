@@ -72,8 +72,16 @@ public:
     llvm::SmallVector<mlir::Value> values, zeroedValues;
   };
   const Call &callOf(mlir::Operation *kernel) const { return calls.find(kernel)->second; }
-  // The rows of the table of cleared ranges that a loop over micro-batches begins with: from which to before which.
-  std::pair<int64_t, int64_t> clearedBefore(mlir::Operation *loop) const { return clearedOf.lookup(loop); }
+  // What a loop over micro-batches begins with: rows of the table of cleared ranges, from which to before which; and what is
+  // accumulated from another start than 0.
+  struct Start {
+    struct Range {
+      int64_t offset, bytes, word; // the word, again and again
+    };
+    std::pair<int64_t, int64_t> cleared;
+    llvm::SmallVector<Range> set;
+  };
+  Start startOf(mlir::Operation *loop) const { return starts.lookup(loop); }
 
   std::vector<LaunchInfo> launches;
   std::vector<std::vector<int64_t>> bodies; // KernelBody.h
@@ -96,7 +104,7 @@ private:
   llvm::DenseMap<mlir::Operation *, Call> calls;
   llvm::SmallVector<mlir::Operation *> launched; // per number of a launch
   llvm::SmallVector<int64_t> cleared;            // offset, bytes, ..
-  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> clearedOf; // loops over micro-batches
+  llvm::DenseMap<mlir::Operation *, Start> starts; // of loops over micro-batches
   std::map<std::vector<int64_t>, int> bodyNumbers;
   llvm::StringMap<int> operationsNumbers;
 };

@@ -2,7 +2,7 @@
 """Losses that need sums over the whole batch before an example has its gradient: means over chosen elements, weighted means, functions
 of means, means of what a mean was taken from. The loss and the metrics are compared with NumPy in f64, gradients with central
 differences of the NumPy loss; and every micro-batch, strategy and number of threads must leave the same bits. One example has no
-chosen element, and one data set none at all.
+chosen element, and one data set none at all. Largest, smallest and product over the batch are what metrics and states may have.
 """
 
 import numpy as np
@@ -183,7 +183,92 @@ def nothing_chosen(data):
     verdicts.expect(start.bytes == result.bytes, "nothing chosen: the parameters moved")
 
 
+EXTREMES = """dim B = 6 batch, T = 3, D = 5, V = 4
+data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, T, D], y: i32[B, T] below V)
+layer watched(x: f32[B, T, D]) -> f32[B, T, D] {
+  state top: f32[D] ~ zeros
+  state low: f32[] ~ zeros
+  update top = max[B, T] x
+  update low = min(low, min[B, T, D] x)
+  return x
+}
+model net(x: f32[B, T, D]) -> f32[B, T, V] {
+  use w = watched, l = linear[V]
+  return l(tanh(w(x)))
+}
+train net on train seed 3 {
+  p = net(x)
+  s = sum[V] p
+  loss = mean[B, T] cross_entropy(p, y)
+  metric largest = max[B, T, D] x
+  metric smallest = min[B, T, D] x
+  metric widest = max[B, T] p
+  metric deepest = min[B] (max[T] s)
+  metric product = prod[B, T] (1 + tanh(s) / 50)
+  metric label = max[B, T] y
+  metric first = min[B, T] y
+  metric below = mean[B, T] (max[B, T] s - s)
+  optimizer sgd(lr = 0.1)
+  steps 3
+}
+"""
+
+
+def extremes():
+    """Largest, smallest and product over the batch, whose elements all lie on one side of 0; 17 rows leave a last batch of 5."""
+    rng = np.random.default_rng(11)
+    folder = programs.FOLDER / "extremes"
+    folder.mkdir()
+    for sign in (-1, 1):
+        x = (sign * (0.5 + rng.random((17, 3, 5)))).astype(np.float32)
+        y = rng.integers(1, 4, (17, 3)).astype(np.int32)
+        np.save(folder / "x.npy", x)
+        np.save(folder / "y.npy", y)
+        program = programs.source("extremes", EXTREMES)
+        first = None
+        for number, flags in enumerate(
+            (
+                ["--microbatch", "6", "--remat", "none"],
+                ["--microbatch", "1", "--remat", "all"],
+                ["--microbatch", "3", "--order-seed", "5"],
+                ["--microbatch", "2", "--cpu", "haswell"],
+                ["--microbatch", "2", "--stages", "2"],
+                ["--set", "train.grain=2", "--microbatch", "2"],
+            )
+        ):
+            label = "extremes under " + " ".join(flags)
+            exe = programs.compiled(program, "extremes%d" % number, "--max-threads", "3", *flags)
+            result = programs.run(exe, folder, 3, "--threads", str(1 + number % 3))
+            done = programs.call([exe, "eval", "--data", folder, "--out", result.out])
+            printed = programs.json.loads(done.stdout.strip().splitlines()[-1])
+            state = {name: result.parameters["w." + name] for name in ("top", "low")}
+            batches = x[np.arange(18) % 17].reshape(3, 6, 3, 5)  # the walk goes on behind the end
+            verdicts.expect((state["top"] == batches[2].max((0, 1))).all(), label + ": top is %s" % state["top"])
+            verdicts.expect(state["low"] == min(0, batches.min()), label + ": low is %s" % state["low"])
+            weights = result.parameters["l.weight"].astype(np.float64), result.parameters["l.bias"].astype(np.float64)
+            p = np.tanh(x.astype(np.float64)) @ weights[0].T + weights[1]
+            s = p.sum(-1)
+            expected = {
+                "largest": x.max(),
+                "smallest": x.min(),
+                "widest": p.max((0, 1)),
+                "deepest": s.max(1).min(),
+                "product": (1 + np.tanh(s) / 50).prod(),
+                "label": y.max(),
+                "first": y.min(),
+                "below": (s.max() - s).mean(),
+            }
+            for metric, value in expected.items():
+                error = np.abs(np.array(printed[metric]) - value).max()
+                verdicts.expect(error <= 1e-5, "%s: %s is %r, NumPy says %r" % (label, metric, printed[metric], value))
+            if "grain" in flags[1]:
+                continue  # another program
+            first = first or (result, printed)
+            verdicts.expect(result.bytes == first[0].bytes and printed == first[1], label + ": other bits")
+
+
 def main():
+    extremes()
     data = make_data("some", 1)
     programs.in_parallel(lambda name: in_f64(name, data), LOSSES)
     programs.in_parallel(lambda name: same_bits(name, data), LOSSES)
