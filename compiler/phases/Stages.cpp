@@ -75,6 +75,7 @@ public:
     if (!problem.error.empty())
       return internal(problem.error);
     c.workers.count = workers(), c.workers.replicas = options.replicas;
+    c.workers.transportReserve = options.transportReserve;
     c.workers.smallest = INT64_MAX;
     c.workers.bound = boundOfAnyCut();
     std::vector<int64_t> sizes = sizesToTry();
@@ -136,6 +137,8 @@ private:
 
   // Every replica has as many examples, whole micro-batches, grains and groups; empty: these do.
   std::string wrongReplicas() const {
+    if (options.replicas > 1 && c.program.train.delay > 0)
+      return "replicas of a program with `delay` are not there yet: each would keep the previous parameters, too; expected --replicas 1";
     int64_t together = std::max<int64_t>(problem.graph.grain, options.microbatch > 0 ? options.microbatch : 1);
     if (problem.graph.batch % together)
       return ""; // said elsewhere
@@ -388,6 +391,9 @@ private:
     needs = chosen.othersNeed;
     for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
       channel.boxes = boxes;
+    for (Channel &channel : chosen.train.channels)
+      if (channel.inLoop && channel.fromPart >= 0)
+        channel.action = actionOfPart(chosen.layout, channel.from, channel.fromPart);
     takeStep(chosen.train);
     for (Divided &divided : chosen.others)
       if (!chooseEntry(divided, chosen.train.functions))

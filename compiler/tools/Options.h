@@ -29,6 +29,7 @@ struct CommandLine {
   int replicas = 1;                // --replicas
   std::string schedule;            // --schedule; "": as the file says
   int chunks = 0;                  // --chunks; 0: by the schedule
+  int64_t transportReserve = 0;    // --transport-reserve
   std::string cpu;
   std::optional<Phase> stopAfter;
   std::string emit = "exe";

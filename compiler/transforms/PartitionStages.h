@@ -37,6 +37,8 @@ struct Channel {
   int64_t messageBytes = 0;                    // once the micro-batch is chosen
   bool pieces = false;                         // many values, each in as many messages as it takes
   std::string label;
+  std::string action;                          // of a training step's main loop: the stage and kind of what sends it ("2F"), message k of a
+                                               // step in micro-batch k
   int64_t bytes(int64_t microbatch) const { return fixedBytes + perExampleBytes * microbatch; }
 };
 
