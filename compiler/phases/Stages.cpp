@@ -393,7 +393,7 @@ private:
       channel.boxes = boxes;
     for (Channel &channel : chosen.train.channels)
       if (channel.inLoop && channel.fromPart >= 0)
-        channel.action = actionOfPart(chosen.layout, channel.from, channel.fromPart);
+        channel.action = actionOfPart(chosen.layout, channel.from % options.stages, channel.fromPart);
     takeStep(chosen.train);
     for (Divided &divided : chosen.others)
       if (!chooseEntry(divided, chosen.train.functions))
