@@ -92,8 +92,10 @@ struct Call {
 // Slots that start as a parameter: when the first step begins, wherever that parameter came from.
 static void startSlots(Worker &worker) {
   for (const Stored &slot : run.meta.slots)
-    if (slot.startsAt >= 0 && worker.has(slot.offset))
+    if (slot.startsAt >= 0 && worker.has(slot.offset)) {
       memcpy(arenaAt(slot.offset), arenaAt(slot.startsAt), size_t(slot.bytes()));
+      toDevice(slot.offset, slot.bytes());
+    }
 }
 
 static void runEntry(void *closure, int64_t worker, int64_t) {
