@@ -3,12 +3,14 @@
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
+#include "runtime/Waiting.h"
 #include <new>
 #include <string.h>
 
 namespace cinch::rt {
 
 Channel *channels;
+bool inStep = false;
 
 void prepareChannels() {
   const Meta &meta = run.meta;
@@ -21,6 +23,12 @@ void prepareChannels() {
     channel.spec = &meta.channels[i];
     channel.tags = allocateArray<MessageTag>(channel.spec->boxes);
   }
+}
+
+void beginStepOfChannels() {
+  for (int64_t i = 0; i < run.meta.channels.size; ++i)
+    channels[i].begun = channels[i].received;
+  inStep = true;
 }
 
 void checkChannelsEmpty() {
@@ -47,6 +55,13 @@ void copyPart(void *closure, int64_t thread, int64_t threads) {
   end = end * 4096 < copy.bytes ? end * 4096 : copy.bytes;
   if (begin < end)
     memcpy(copy.into + begin, copy.from + begin, size_t(end - begin));
+}
+
+// Waits for a counter to change; the worker's time of waiting goes on.
+void awaitOther(Worker &worker, uint32_t *counter, uint32_t seen, uint32_t *sleepers, Patience &patience) {
+  double since = monotonicSeconds();
+  await(counter, seen, sleepers, patience);
+  worker.waited += monotonicSeconds() - since;
 }
 
 Channel &channelOf(const Worker &worker, int32_t number, bool sends) {
@@ -81,7 +96,7 @@ void cinch_send(cinch_ctx *context, int32_t number, int64_t offset) {
     return peers->send(worker, number, offset);
   uint32_t message = channel.sent; // only this thread changes it
   for (uint32_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint32_t(spec.boxes);)
-    await(&channel.received, received, &channel.waitingSenders, channel.senderPatience);
+    awaitOther(worker, &channel.received, received, &channel.waitingSenders, channel.senderPatience);
   copyMessage(worker, channel.box(message), context->arena + offset, spec.bytes);
   if (__builtin_expect(context->checking, 0))
     channel.tags[message % uint32_t(spec.boxes)] = checkSend(worker, offset, spec.bytes);
@@ -97,7 +112,7 @@ void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset) {
     return peers->receive(worker, number, offset);
   uint32_t message = channel.received; // only this thread changes it
   if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
-    await(&channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
+    awaitOther(worker, &channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
   copyMessage(worker, context->arena + offset, channel.box(message), spec.bytes);
   if (__builtin_expect(context->checking, 0))
     checkReceive(worker, spec.from, offset, spec.bytes, channel.tags[message % uint32_t(spec.boxes)]);

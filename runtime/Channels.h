@@ -18,9 +18,11 @@ struct Channel {
   alignas(64) uint32_t received = 0;
   uint32_t waitingSenders = 0;
   Patience senderPatience;
+  uint32_t begun = 0; // messages that had been received when the training step began; only while one runs
 
   char *box(uint32_t message) const { return arenaAt(spec->at) + int64_t(message % uint32_t(spec->boxes)) * spec->boxBytes(); }
 };
+extern bool inStep;       // a training step runs: `begun` counts
 extern Channel *channels; // as meta.channels numbers them
 
 // On all threads of the worker, if that is worth it.
@@ -28,6 +30,7 @@ void copyMessage(Worker &, char *into, const char *from, int64_t bytes);
 
 // After the workers were started.
 void prepareChannels();
+void beginStepOfChannels();
 // When every worker is done with an entry, no message is left behind.
 void checkChannelsEmpty();
 

@@ -4,7 +4,10 @@
 #include "runtime/LinksMpi.h"
 #include "runtime/Pool.h"
 #include "runtime/Run.h"
+#include <sched.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace cinch::rt {
@@ -56,6 +59,36 @@ void showCards() {
   }
 }
 
+// Every link carries its largest message once, each way, before the memory is looked at: libraries take theirs when they need it.
+void tryLinks() {
+  const int64_t count = programWorkers();
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t j = 0; j < count; ++j) {
+      int64_t bytes = 0;
+      for (const ChannelSpec &channel : run.meta.channels)
+        if (channel.from == i && channel.to == j && channel.bytes > bytes)
+          bytes = channel.bytes;
+      if (!bytes || (ownWorker != i && ownWorker != j))
+        continue;
+      void *room = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (room == MAP_FAILED)
+        fail(kResources, "no memory for a message of %lld bytes", (long long)bytes);
+      memset(room, 0, size_t(bytes));
+      MpiRequest request;
+      double until = monotonicSeconds() + (workerTimeout > 60 ? workerTimeout : 60);
+      if (ownWorker == i)
+        sendBytes(room, bytes, j, kJoinTag, request);
+      else
+        receiveBytes(room, bytes, i, kJoinTag, request);
+      while (!isDone(request)) {
+        if (monotonicSeconds() > until)
+          lostWorker(ownWorker == i ? j : i);
+        sched_yield();
+      }
+      munmap(room, size_t(bytes));
+    }
+}
+
 void *begin(void *) { // the thread of MPI
   openMpi(mpi);
   int given = 0, size = 0, rank = 0;
@@ -69,6 +102,7 @@ void *begin(void *) { // the thread of MPI
     fail(kUsage, "%s started this as process %lld of %lld, but the library of %s says %d of %d: is it another MPI's? (CINCH_MPI=openmpi or "
          "mpich chooses)", launcher.who ? launcher.who : "somebody", (long long)ownWorker, (long long)programWorkers(), mpi.name, rank, size);
   showCards();
+  tryLinks();
   moveOverMpi(joined);
 }
 

@@ -187,11 +187,31 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
   }
 }
 
+// Of the messages of this step that the worker still has to send to this one: the one of the earliest micro-batch. The action that sends it
+// did not come to its end.
+static bool unfinishedAction(int64_t worker, char *text, size_t size) {
+  const Entry *train = run.meta.entry("train");
+  uint32_t earliest = train ? uint32_t(train->count) : 0;
+  bool found = false;
+  for (int64_t i = 0; inStep && i < run.meta.channels.size; ++i) {
+    const Channel &channel = channels[i];
+    uint32_t microbatch = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
+    if (channel.spec->from != worker || channel.spec->to != ownWorker || !*channel.spec->action || microbatch >= earliest)
+      continue;
+    earliest = microbatch;
+    found = true;
+    snprintf(text, size, "%s%u", channel.spec->action, microbatch);
+  }
+  return found;
+}
+
 void lostWorker(int64_t worker) {
   if (isLeaving())
     waitForTheEnd();
-  char when[64] = "before the first step";
-  if (run.training)
+  char when[64] = "before the first step", action[24];
+  if (run.training && unfinishedAction(worker, action, sizeof action))
+    snprintf(when, sizeof when, "in %s of step %lld", action, (long long)run.step);
+  else if (run.training)
     snprintf(when, sizeof when, "in step %lld", (long long)run.step);
   else if (run.options.command != Options::Train)
     snprintf(when, sizeof when, "during %s", run.options.command == Options::Eval ? "eval" : run.options.command == Options::Predict ? "predict" : "generate");

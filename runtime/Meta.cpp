@@ -85,8 +85,17 @@ void readParameter(JsonReader &json, Parameter &parameter) {
 
 void readSlot(JsonReader &json, Stored &slot) {
   Object object(json);
-  while (object.next())
+  while (object.next()) {
     readStoredKeys(object, slot);
+    object.read("starts_as", slot.startsAs);
+  }
+}
+
+void findStarts(Meta &meta) {
+  for (Stored &slot : meta.slots)
+    for (const Parameter &parameter : meta.parameters)
+      if (*slot.startsAs && strcmp(parameter.path, slot.startsAs) == 0)
+        slot.startsAt = parameter.offset;
 }
 
 void readField(JsonReader &json, FieldSpec &field) {
@@ -266,6 +275,7 @@ void readChannel(JsonReader &json, ChannelSpec &channel) {
     object.read("at", channel.at);
     object.read("staging", channel.staging);
     object.read("name", channel.name);
+    object.read("action", channel.action);
   }
 }
 
@@ -429,6 +439,7 @@ void readMeta(Meta &meta, const char *text) {
       readInit(json, meta);
     object.readEach("workers", meta.workers, readWorker);
     object.readEach("channels", meta.channels, readChannel);
+    object.read("transport_reserve", meta.transportReserve);
     object.read("step_seconds", meta.stepSeconds);
     skip(object, "launches", meta.launchesAt);
     skip(object, "bodies", meta.bodiesAt);
@@ -441,6 +452,7 @@ void readMeta(Meta &meta, const char *text) {
     meta.workers[i].lossAt = gates[i].lossAt;
     meta.workers[i].normAt = gates[i].normAt;
   }
+  findStarts(meta);
   checkMeta(meta);
   checkWorkers(meta);
 }

@@ -30,6 +30,8 @@ struct Stored {
   Elem elem = Elem::F32;
   Shape shape;
   int64_t offset = 0;
+  const char *startsAs = ""; // of a slot: the parameter, of the same worker, as which it starts; empty: zeros
+  int64_t startsAt = -1;     // where that lies
   int64_t bytes() const { return shape.count() * bytesOf(elem); }
 };
 
@@ -135,7 +137,7 @@ struct ChannelSpec {
   int64_t bytes = 0, boxes = 1;
   int64_t at = -1;      // of the mailboxes, in the part of `to`
   int64_t staging = -1; // of one message on its way to another process, in the part of `from`
-  const char *name = "";
+  const char *name = "", *action = "";
   int64_t boxBytes() const { return (bytes + 63) / 64 * 64; }
 };
 
@@ -162,6 +164,7 @@ struct Meta {
   List<WorkerSpec> workers; // empty: one, which has the whole arena
   List<ChannelSpec> channels;
   double stepSeconds = 0; // predicted; 0: not known
+  int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;
   int textField = -1;

@@ -246,6 +246,9 @@ void cinch_join_peers() {
     joinByTcp();
   if (options.transport == Transport::Mpi)
     run.transportBytes = residentMemory() - before;
+  if (run.meta.transportReserve && run.transportBytes > run.meta.transportReserve)
+    fail(kResources, "the MPI library takes %lld bytes in this process, and the program was compiled with --transport-reserve %lld",
+         (long long)run.transportBytes, (long long)run.meta.transportReserve);
   if (ownWorker == 0) {
     peers = &driving;
     return;

@@ -3,6 +3,7 @@
 #include "runtime/Memory.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
+#include "runtime/Worker.h"
 #include <time.h>
 
 namespace cinch::rt {
@@ -20,6 +21,8 @@ void beginProgress() {
   began = marked = now();
   drawn = 0;
   firstStep = markedStep = run.step;
+  for (int64_t i = 0; i < workerCount; ++i)
+    workers[i].waited = 0;
 }
 
 double secondsSoFar() { return now() - began; }
@@ -34,6 +37,17 @@ double speedSinceMark() {
   marked = now();
   markedStep = run.step;
   return result;
+}
+
+// Of the workers of this process: the one that waited least for the others, for which they wait.
+static void addSlowest(Text &text) {
+  if (workerCount < 2 || secondsSoFar() <= 0)
+    return;
+  int64_t slowest = 0;
+  for (int64_t i = 1; i < workerCount; ++i)
+    if (workers[i].waited < workers[slowest].waited)
+      slowest = i;
+  text.add("  worker %lld slowest, waits %.0f %%", (long long)slowest, 100 * workers[slowest].waited / secondsSoFar());
 }
 
 static double secondsLeft() {
@@ -51,6 +65,7 @@ void drawBar() {
   exact(loss, run.loss, !run.meta.f64);
   tail.add(" %lld/%lld  loss %.8s  %.0f examples/s  %s left", (long long)run.step, (long long)run.total, loss,
            speed(began, firstStep), humanTime(left, secondsLeft()));
+  addSlowest(tail);
   int width = terminalWidth() - int(tail.size) - 3;
   if (width > 50)
     width = 50;

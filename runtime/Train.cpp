@@ -233,6 +233,9 @@ void sayStart() {
     say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %s, arena %s", meta.program,
         (long long)meta.parameterCount(), (long long)meta.batch, (long long)run.datasets[meta.trainDataset].examples,
         (long long)run.step, (long long)run.total, who.data, humanBytes(arena, meta.arenaBytes));
+  if (run.transportBytes && !run.options.quiet)
+    say("the MPI library takes %lld bytes (%s) of this process, %s the budget; every link has carried its largest message",
+        (long long)run.transportBytes, humanBytes(arena, run.transportBytes), meta.transportReserve ? "inside" : "beside");
 }
 
 // The budget is a worker's: a process of all workers may hold that of each.
@@ -246,9 +249,9 @@ void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt
   if (allowed)
     line.add(", budget %lld (%s)", (long long)allowed, humanBytes(budget, allowed));
   if (transportBytes)
-    line.add(", beside it %lld of the MPI library", (long long)transportBytes);
+    line.add(", %s %lld of the MPI library", meta.transportReserve ? "among it" : "beside it", (long long)transportBytes);
   say("%s", line.data);
-  if (allowed && peak - transportBytes > allowed)
+  if (allowed && peak - (meta.transportReserve ? 0 : transportBytes) > allowed)
     warn("the peak of memory was above the budget");
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include <new>
+#include <string.h>
 
 namespace cinch::rt {
 
@@ -83,9 +84,18 @@ struct Call {
 };
 } // namespace
 
+// Slots that start as a parameter: when the first step begins, wherever that parameter came from.
+static void startSlots(Worker &worker) {
+  for (const Stored &slot : run.meta.slots)
+    if (slot.startsAt >= 0 && worker.has(slot.offset))
+      memcpy(arenaAt(slot.offset), arenaAt(slot.startsAt), size_t(slot.bytes()));
+}
+
 static void runEntry(void *closure, int64_t worker, int64_t) {
   const Call &call = *static_cast<Call *>(closure);
   cinch_ctx *context = &workers[worker].context;
+  if (call.entry == EntryCall::Train && context->words[kStep] == 0)
+    startSlots(workers[worker]);
   switch (call.entry) {
   case EntryCall::Train: cinch_train_step(context); break;
   case EntryCall::Eval: cinch_eval(context, call.microbatches); break;
@@ -97,7 +107,10 @@ void callWorkers(EntryCall entry, int64_t microbatches) {
   Call call = {entry, microbatches};
   if (peers)
     peers->beginCall(entry, microbatches);
+  if (entry == EntryCall::Train && run.meta.channels.size)
+    beginStepOfChannels();
   team.run(runEntry, &call);
+  inStep = false;
   if (run.meta.channels.size)
     checkChannelsEmpty();
   for (int64_t i = 1; i < workerCount; ++i)

@@ -16,6 +16,7 @@ struct Worker {
   int64_t number = 0;
   int64_t at = 0, bytes = 0; // its part of the arena
   bool gateFailed = false;   // in the step done last
+  double waited = 0;         // seconds of training so far in which it waited for another worker's message or for room for its own
   Replay *replay = nullptr;
 
   // Whether a byte of the whole arena is in its part.

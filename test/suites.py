@@ -60,6 +60,7 @@ def quick_suites():
         python("execute/monotone.py"),
         python("execute/fuzz_plans.py"),
         python("execute/grain.py"),
+        python("execute/delay.py"),
         python("execute/masked.py"),
         python("execute/scan.py"),
         python("execute/stages.py"),

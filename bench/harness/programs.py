@@ -112,11 +112,13 @@ def peak_of(path):
     return int(found.group(1)) * 1024 if found else None
 
 
-def train(exe, data, out, steps, threads):
-    """Runs a program that logs to CSV; returns the seconds a step between its lines, and the process's peak."""
-    command = [str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps), "--threads", str(threads), "--log", "csv"]
+def train(exe, data, out, steps, threads, *more, started=None):
+    """Runs a program that logs to CSV; returns the seconds a step between its lines, and the process's peak. `started` is told the process."""
+    command = [str(exe), "--data", str(data), "--out", str(out), "--steps", str(steps), "--threads", str(threads), "--log", "csv", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         watch = PeakWatch(process.pid)
+        if started:
+            started(process)
         text = process.stdout.read()
         watch.join()
     if process.returncode:

@@ -52,6 +52,10 @@ public:
 
 private:
   void chooseStored();
+  void force(mlir::Value value);
+  void forceUnderViews(mlir::Value value);
+  void storeAround(mlir::Operation *op);
+  void storeWhatIsDear();
   bool place(mlir::Value value);
   bool placeOwn(mlir::Operation *op, KernelKind kind);
   // `at`: where the group stands.

@@ -101,7 +101,8 @@ void StageHomes::findSegments() {
 
 void StageHomes::own(BlockArgument argument, int segment) { owners.try_emplace(nameOfArgument(step, argument), segment); }
 
-// The first segment that reads a parameter in the main loop has it; slots follow later, with the kernel that updates them.
+// The first segment that reads a parameter in the main loop has it; slots follow later, with the kernel that updates them. Where training
+// has a delay it is the previous parameter that the loop reads: the parameter lies beside it.
 void StageHomes::placeOwners() {
   func::FuncOp function = step.function;
   for (BlockArgument argument : function.getArguments()) {
@@ -113,6 +114,9 @@ void StageHomes::placeOwners() {
         break;
       }
   }
+  for (BlockArgument argument : function.getArguments())
+    if (auto previous = owners.find(nn::previousOf(nameOfArgument(step, argument))); previous != owners.end())
+      own(argument, int(previous->second));
   keepTogether();
 }
 

@@ -162,6 +162,8 @@ static std::string trainText(const Program &program) {
     text += "  ema " + real(train.ema) + "\n";
   if (train.grain)
     text += "  grain " + std::to_string(train.grain) + "\n";
+  if (train.delay)
+    text += "  delay " + std::to_string(train.delay) + "\n";
   for (const Every &e : train.every) {
     text += "  every " + (e.steps ? std::to_string(e.steps) : std::string("epoch"));
     if (e.kind == Every::Eval)

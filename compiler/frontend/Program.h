@@ -157,6 +157,7 @@ struct Train {
   double ema = 0;            // e = ema * e + (1 - ema) * p
   bool f64 = false;          // precision
   int64_t grain = 0;
+  int64_t delay = 0;         // 1: gradients are those at the parameters before the last update
   std::vector<Every> every;
   std::string initFile;      // `init`: parameters start from this file; "": none
   int initNames = -1;        // index into Program::nameMaps; -1: they are called there as here

@@ -60,7 +60,7 @@ std::string Elaborator::settingWithEqual(const char *key, const char *other) con
 void Elaborator::checkKeys() {
   Frame frame = fileFrame;
   static const std::vector<std::string> keys = {"optimizer", "schedule", "steps", "epochs", "clip", "precision",
-                                                "every",     "ema",      "grain", "freeze", "init"};
+                                                "every",     "ema",      "grain", "delay", "freeze", "init"};
   static const std::vector<std::string> planKeys = {"memory", "microbatch", "stages", "remat", "offload"};
   std::vector<int> owner(program.parameters.size(), -1);
   std::map<std::string, Span> seen;
@@ -114,6 +114,15 @@ void Elaborator::checkKeys() {
                    "`grain` must divide the batch, but " + std::to_string(settings.grain) + " does not divide " +
                        std::to_string(program.batch),
                    frame);
+        }
+    } else if (key == "delay") {
+      if (oneWord(setting, "delay 1", frame))
+        if (std::optional<Number> number = wordNumber(setting.words[0], key, whole, frame)) {
+          settings.delay = *number->integer();
+          if (settings.delay != 1)
+            report(Code::E0603, setting.words[0].span, "`delay` is 1: gradients one update late, but this is " + std::to_string(settings.delay),
+                   frame)
+                .help("without `delay` gradients are those at the parameters themselves");
         }
     } else if (key == "freeze") {
       if (setting.key.args.empty() || !setting.words.empty())

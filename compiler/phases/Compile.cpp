@@ -83,7 +83,7 @@ kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf
 
 int64_t Compilation::allowance() const {
   int64_t libraries = options.stages > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
-  return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted;
+  return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted + options.transportReserve;
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
@@ -463,7 +463,7 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
 }
 
 int64_t Compilation::outgrownBy(int64_t fileBytes) {
-  int64_t missing = allowanceFor(fileBytes + metadataBytes, options.maxThreads) - allowance();
+  int64_t missing = allowanceFor(fileBytes + metadataBytes, options.maxThreads) + options.transportReserve - allowance();
   return missing > 0 ? missing + kAllowanceRound : missing; // the binary of another plan may be a little larger
 }
 

@@ -30,6 +30,7 @@ struct CompileOptions {
   int stages = 1;           // workers; each has a stage of the model, or several (schedules with chunks)
   solve::Schedule schedule = solve::Schedule::OneFOneB;
   int chunks = 1;           // stages a worker
+  int64_t transportReserve = 0; // of several workers: bytes of the budget that are an MPI library's
   bool onlyFits = false;    // of several workers: only whether they fit the budget is asked
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
@@ -74,6 +75,7 @@ struct WorkersPlan {
   };
   std::vector<Worker> each;
   double seconds = 0;        // of a step, by running the tables with the plans' seconds
+  int64_t transportReserve = 0; // bytes of each worker's allowance for an MPI library
   int64_t bound = 0;         // proven: some worker's arena has so many bytes, wherever the model is cut
   int64_t smallest = 0;      // if the budget is refused: bytes of the arena of the neediest worker in the smallest plan found
 };

@@ -335,7 +335,12 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
     });
   out.attributeArray("slots", [&] {
     for (StringRef name : slotOrder)
-      out.object([&] { stored(out, *slots[name].part, slots[name].argument, name); });
+      out.object([&] {
+        stored(out, *slots[name].part, slots[name].argument, name);
+        llvm::StringRef path = name.rsplit('.').first;
+        if (program.train.delay && name == nn::previousOf(path))
+          out.attribute("starts_as", path);
+      });
   });
 }
 
@@ -373,6 +378,8 @@ static void workers(OStream &out, const WorkersPlan &plan) {
         out.attribute("at", place.boxes);
         out.attribute("staging", place.staging);
         out.attribute("name", channel.label);
+        if (!channel.action.empty())
+          out.attribute("action", channel.action);
       });
   });
 }
@@ -467,6 +474,8 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("max_threads", in.maxThreads);
     out.attribute("persistent_bytes", in.persistentBytes);
     if (in.workers.count > 1) {
+      if (in.workers.transportReserve > 0)
+        out.attribute("transport_reserve", in.workers.transportReserve);
       out.attribute("step_seconds", in.seconds);
       workers(out, in.workers);
     }

@@ -85,6 +85,8 @@ Described describedTraining(const Program &program) {
   is.push_back({"batch", std::to_string(program.batch)});
   is.push_back({"precision", train.f64 ? "f64" : "f32"});
   is.push_back({"grain", std::to_string(train.grain)});
+  if (train.delay)
+    is.push_back({"delay", std::to_string(train.delay)});
   is.push_back({"optimizer", listed(train.optimizers, [](const Optimizer &o) {
                   std::string text = o.rule->name;
                   for (const char *each : {"momentum", "decay"})

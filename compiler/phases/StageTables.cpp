@@ -46,6 +46,21 @@ std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &table, cons
   return actions;
 }
 
+std::string actionOfPart(const StageLayout &layout, int worker, int part) {
+  int chunks = layout.chunks(worker), chunk = -1;
+  for (size_t stage = 0; stage < layout.workerOf.size(); ++stage) {
+    chunk += layout.workerOf[stage] == worker;
+    if (layout.workerOf[stage] != worker)
+      continue;
+    for (auto [kind, at] : {std::pair{"F", layout.forwardPart(chunk)},
+                            std::pair{layout.splitsBackward ? "I" : "B", layout.backwardPart(chunks, chunk)},
+                            std::pair{"W", layout.weightPart(chunks, chunk)}})
+      if (at == part && (at < 2 * chunks || layout.splitsBackward))
+        return std::to_string(stage) + kind;
+  }
+  return "";
+}
+
 std::vector<int64_t> lagsOf(int parts, int workers) {
   std::vector<int64_t> lags;
   for (int part = 0; part < parts; ++part)

@@ -29,6 +29,8 @@ std::vector<std::vector<solve::ChannelProblem::Message>> messagesOf(mlir::func::
 
 // The list of actions of one worker, by the parts of its loop body.
 std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &, const StageLayout &, int worker);
+// The other way round: the stage and kind of a worker's part of a training step, "2F".
+std::string actionOfPart(const StageLayout &, int worker, int part);
 // How far the parts of a loop run behind its first one: a worker's next chunk when the first one's work has gone round all workers, and what
 // is handed out when it has gone through all chunks. And the actions of so many micro-batches that run so.
 std::vector<int64_t> lagsOf(int parts, int workers);

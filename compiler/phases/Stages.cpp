@@ -70,6 +70,7 @@ public:
     if (!problem.error.empty())
       return internal(problem.error);
     c.workers.count = options.stages;
+    c.workers.transportReserve = options.transportReserve;
     c.workers.smallest = INT64_MAX;
     c.workers.bound = boundOfAnyCut();
     std::vector<int64_t> sizes = sizesToTry();
@@ -325,6 +326,9 @@ private:
     needs = chosen.othersNeed;
     for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
       channel.boxes = boxes;
+    for (Channel &channel : chosen.train.channels)
+      if (channel.inLoop && channel.fromPart >= 0)
+        channel.action = actionOfPart(chosen.layout, channel.from, channel.fromPart);
     takeStep(chosen.train);
     for (Divided &divided : chosen.others)
       if (!chooseEntry(divided, chosen.train.functions))

@@ -36,72 +36,60 @@ Plan evaluate(const StepGraph &g, const Choice &choice, const ArenaLimits &limit
   return evaluate(GraphIndex(g), choice, limits);
 }
 
-Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &limits) {
+// What is wrong with a choice; empty: nothing. Every kernel of the loop runs, those that write accumulators or may not be repeated
+// exactly once.
+static std::string faultOf(const GraphIndex &index, const Choice &choice) {
   const StepGraph &g = index.graph;
-  Plan plan;
   int64_t b = choice.microbatch;
-  plan.error = index.error;
-  if (plan.error.empty() && (b < 1 || g.batch % b || b % g.grain))
-    plan.error = "micro-batch " + std::to_string(b) + " does not divide the batch " + std::to_string(g.batch) +
-                 " or is no multiple of " + std::to_string(g.grain) + ", the examples that belong together (grain, groups)";
-  if (!plan.error.empty())
-    return plan;
-
-  // Every kernel of the loop runs, those that write accumulators or may not be repeated exactly once.
+  if (!index.error.empty())
+    return index.error;
+  if (b < 1 || g.batch % b || b % g.grain)
+    return "micro-batch " + std::to_string(b) + " does not divide the batch " + std::to_string(g.batch) +
+           " or is no multiple of " + std::to_string(g.grain) + ", the examples that belong together (grain, groups)";
   std::vector<int> count(g.kernels.size(), 0);
   for (int k : choice.loop) {
-    if (k < 0 || k >= int(g.kernels.size()) || g.kernels[k].section != Section::Loop) {
-      plan.error = "the schedule runs kernel " + std::to_string(k) + ", which is not in the loop";
-      return plan;
-    }
+    if (k < 0 || k >= int(g.kernels.size()) || g.kernels[k].section != Section::Loop)
+      return "the schedule runs kernel " + std::to_string(k) + ", which is not in the loop";
     ++count[k];
   }
   for (int k : index.loop)
-    if (count[k] == 0 || (count[k] > 1 && !index.mayRecompute[k])) {
-      plan.error =
-          "kernel " + std::to_string(k) + " (" + g.kernels[k].name + ") runs " + std::to_string(count[k]) + " times";
-      return plan;
-    }
+    if (count[k] == 0 || (count[k] > 1 && !index.mayRecompute[k]))
+      return "kernel " + std::to_string(k) + " (" + g.kernels[k].name + ") runs " + std::to_string(count[k]) + " times";
+  return "";
+}
 
-  Timeline line(index);
-  if (!line.build(b, choice.loop)) {
-    plan.error = line.error;
-    return plan;
-  }
+// The runs of the timeline, and what those cost that repeat another.
+static void takeRuns(const Timeline &line, Plan &plan) {
+  const StepGraph &g = line.index.graph;
   Decision &d = plan.decision;
-  d.microbatch = b, d.count = g.batch / b;
-  d.loopBegin = line.loopBegin, d.loopEnd = line.loopEnd;
-  plan.peakLive = line.peak, plan.peakRun = line.peakRun;
-
   std::vector<bool> ran(g.kernels.size(), false);
   for (int t = 0; t < line.end; ++t) {
     Run run;
     run.kernel = line.runs[t];
-    run.reads.assign(line.readInstances.begin() + line.firstRead[t],
-                     line.readInstances.begin() + line.firstRead[t + 1]);
-    run.writes.assign(line.writeInstances.begin() + line.firstWrite[t],
-                      line.writeInstances.begin() + line.firstWrite[t + 1]);
+    run.reads.assign(line.readInstances.begin() + line.firstRead[t], line.readInstances.begin() + line.firstRead[t + 1]);
+    run.writes.assign(line.writeInstances.begin() + line.firstWrite[t], line.writeInstances.begin() + line.firstWrite[t + 1]);
     run.scratch = line.scratch[t];
     run.recomputed = ran[run.kernel];
     ran[run.kernel] = true;
     if (run.recomputed) {
       ++plan.recomputed;
-      plan.recomputeSeconds += g.kernels[run.kernel].seconds.at(b) * double(d.count);
+      plan.recomputeSeconds += g.kernels[run.kernel].seconds.at(d.microbatch) * double(d.count);
     }
     d.runs.push_back(std::move(run));
   }
-  plan.seconds = predictedSeconds(index, b, choice.loop);
+}
 
-  // Persistent storages come first, in their order; the rest is packed above them.
-  ArenaProblem problem;
-  std::vector<int> packed;
+static void takeInstances(const Timeline &line, Decision &d) {
   d.storages.resize(line.storageBytes.size());
   for (size_t i = 0; i < line.instances.size(); ++i) {
     const Timeline::Life &life = line.instances[i];
     d.instances.push_back({life.buffer, life.run, line.bytes(int(i)), life.copies, life.lower, life.upper, life.storage, 0});
-    Storage &s = d.storages[life.storage];
-    s = {line.storageBytes[life.storage], line.storageLower[life.storage], line.storageUpper[life.storage], -1};
+    d.storages[life.storage] = {line.storageBytes[life.storage], line.storageLower[life.storage], line.storageUpper[life.storage], -1};
   }
+}
+
+// Offsets of all storages: persistent ones first, in their order; the rest is packed above them. Returns what is wrong.
+static std::string placeStorages(const GraphIndex &index, const ArenaLimits &limits, Decision &d) {
   for (Instance &i : d.instances) {
     Storage &s = d.storages[i.storage];
     if (i.buffer >= 0 && index.persistent[i.buffer]) {
@@ -109,6 +97,8 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
       d.persistentBytes += s.bytes;
     }
   }
+  ArenaProblem problem;
+  std::vector<int> packed;
   for (size_t s = 0; s < d.storages.size(); ++s)
     if (d.storages[s].offset < 0) {
       problem.buffers.push_back({d.storages[s].bytes, d.storages[s].lower, d.storages[s].upper, -1});
@@ -121,24 +111,48 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
     enough.capacity = bound + roundDown((bound + d.persistentBytes) / 2000);
   }
   ArenaSolution solution = solve(problem, enough);
-  plan.error = verify(problem, solution);
   for (size_t i = 0; i < packed.size(); ++i)
     d.storages[packed[i]].offset = d.persistentBytes + solution.offsets[i];
   d.arenaBytes = d.persistentBytes + solution.height;
   for (Instance &i : d.instances)
     i.offset = d.storages[i.storage].offset;
+  return verify(problem, solution);
+}
 
-  for (size_t i = 0; i < d.instances.size(); ++i) {
-    int buffer = d.instances[i].buffer;
-    if (buffer < 0 || g.buffers[buffer].kind != Buffer::Accumulator)
-      continue;
-    bool started = false;
-    for (int t = 0; t < d.loopBegin; ++t)
-      for (int w : d.runs[t].writes)
-        started |= w == int(i);
-    if (!started)
-      d.zeroed.push_back(int(i));
+// Accumulators that no kernel before the loop has started.
+static std::vector<int> zeroedBefore(const StepGraph &g, const Decision &d) {
+  std::vector<bool> started(d.instances.size(), false);
+  for (int t = 0; t < d.loopBegin; ++t)
+    for (int w : d.runs[t].writes)
+      if (w >= 0)
+        started[w] = true;
+  std::vector<int> zeroed;
+  for (size_t i = 0; i < d.instances.size(); ++i)
+    if (int buffer = d.instances[i].buffer; buffer >= 0 && g.buffers[buffer].kind == Buffer::Accumulator && !started[i])
+      zeroed.push_back(int(i));
+  return zeroed;
+}
+
+Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &limits) {
+  const StepGraph &g = index.graph;
+  Plan plan;
+  plan.error = faultOf(index, choice);
+  if (!plan.error.empty())
+    return plan;
+  Timeline line(index);
+  if (!line.build(choice.microbatch, choice.loop)) {
+    plan.error = line.error;
+    return plan;
   }
+  Decision &d = plan.decision;
+  d.microbatch = choice.microbatch, d.count = g.batch / choice.microbatch;
+  d.loopBegin = line.loopBegin, d.loopEnd = line.loopEnd;
+  plan.peakLive = line.peak, plan.peakRun = line.peakRun;
+  takeRuns(line, plan);
+  plan.seconds = predictedSeconds(index, choice.microbatch, choice.loop);
+  takeInstances(line, d);
+  plan.error = placeStorages(index, limits, d);
+  d.zeroed = zeroedBefore(g, d);
   return plan;
 }
 

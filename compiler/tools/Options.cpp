@@ -74,6 +74,9 @@ struct Flags {
   cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
+  cl::opt<std::string> transportReserve{"transport-reserve",
+                                        cl::desc("bytes of a worker's budget for an MPI library (without it, its memory is beside the budget)"),
+                                        cl::value_desc("SIZE"), COMPILING};
   cl::opt<std::string> target{"target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
   cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
                                   cl::value_desc("NAME"), COMPILING};
@@ -259,7 +262,13 @@ static void readStages(const Flags &f, CommandLine &line) {
     if (!solve::parseSchedule(line.schedule, known))
       usage("--schedule: nothing is called '" + line.schedule + "'; these are: " + solve::scheduleNames());
     if (line.schedule == "2bw")
-      usage("--schedule 2bw changes numbers and needs `delay 1` in the program, which is not there yet; 1f1b changes none");
+      usage("--schedule 2bw, whose steps overlap, is not there yet; a program with `delay 1` trains to its numbers under every other schedule");
+  }
+  if (f.transportReserve.getNumOccurrences()) {
+    auto bytes = parseBytes(f.transportReserve);
+    if (!bytes || *bytes < 1 || *bytes > int64_t(1) << 50)
+      usage("--transport-reserve expects a number of bytes with a unit (16MiB), got '" + f.transportReserve + "'");
+    line.transportReserve = *bytes;
   }
   if (f.chunks.getNumOccurrences())
     line.chunks = int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks")));

@@ -28,6 +28,7 @@ struct CommandLine {
   std::optional<int> stages;       // --stages; 0: auto
   std::string schedule;            // --schedule; "": as the file says
   int chunks = 0;                  // --chunks; 0: by the schedule
+  int64_t transportReserve = 0;    // --transport-reserve
   std::string cpu;
   std::optional<Phase> stopAfter;
   std::string emit = "exe";

@@ -27,8 +27,11 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
       return usage("--stages auto takes as few workers as fit the budget, and there is none: --memory-budget says it");
     options.stages = 1;
   }
+  options.transportReserve = line.transportReserve;
   setWorkers(line, options.stages, options);
   if (options.stages == 1) {
+    if (line.transportReserve > 0)
+      return usage("--transport-reserve is for an MPI library, which a program of one worker does not use; --stages P says how many there are");
     if (!line.schedule.empty() || line.chunks > 0)
       return usage("--schedule and --chunks need --stages P with at least two workers");
     return 0;
@@ -59,6 +62,7 @@ static int firstThatFits(const CommandLine &line, mlir::MLIRContext &context, co
   for (int workers = from; workers <= kMostTried; ++workers) {
     options.stages = workers, options.maxThreads = threadsOf(line, workers);
     options.chunks = workers > 1 ? chunks : 1;
+    options.transportReserve = workers > 1 ? line.transportReserve : 0;
     Trial trial = tryWorkers(context, program, sources, options);
     if (trial == Trial::Fits)
       return workers;
@@ -83,7 +87,7 @@ int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Progr
 void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {
   options.stages = workers, options.maxThreads = threadsOf(line, workers);
   if (workers == 1)
-    options.chunks = 1;
+    options.chunks = 1, options.transportReserve = 0;
 }
 
 } // namespace cinch

@@ -87,6 +87,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
     eraseDead(step.getBody().front());
     step->removeAttr(nn::kTrainingAttr);
     step->removeAttr(nn::kRunValuesAttr);
+    step->removeAttr(nn::kDelayAttr);
     step.setName(nn::kTrainName);
   }
 };

@@ -362,6 +362,8 @@ OwningOpRef<ModuleOp> Emitter::run() {
   function->setAttr(nn::kRunValuesAttr, runValuesAttribute(builder, program.train));
   if (program.train.grain > 0)
     function->setAttr(nn::kGrainAttr, builder.getI64IntegerAttr(program.train.grain));
+  if (program.train.delay > 0)
+    function->setAttr(nn::kDelayAttr, builder.getUnitAttr());
   if (failed(emitFunction(nn::kEvaluationName, program.evaluation, program.metrics, true)) ||
       failed(emitFunction(nn::kPredictionName, program.prediction, program.results, false)) || failed(verify(module)))
     return nullptr;

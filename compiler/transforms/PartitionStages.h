@@ -30,6 +30,8 @@ struct Channel {
   int boxes = 1;                               // messages that may lie there unread
   int64_t messageBytes = 0;                    // once the micro-batch is chosen
   std::string label;
+  std::string action;                          // of a training step's main loop: the stage and kind of what sends it ("2F"), message k of a
+                                               // step in micro-batch k
   int64_t bytes(int64_t microbatch) const { return fixedBytes + perExampleBytes * microbatch; }
 };
 

@@ -32,6 +32,7 @@ public:
   Value norm(ArrayRef<Value> gradients);
   void update(BlockArgument parameter, Value gradient, Value factor);
   void average(BlockArgument average, DictionaryAttr rule);
+  void keepPrevious(BlockArgument parameter);
   Value rate(unsigned optimizer);
   IntegerAttr clipNormPlace() { return placeOf(places.size() - 3); }
   // The function's type and the attributes of its arguments, once all slots are there: its type is written out anew for each change.
@@ -154,6 +155,15 @@ void UpdateBuilder::average(BlockArgument average, DictionaryAttr rule) {
   averages.push_back({builder.make<nn::AddOp>(before, now).getResult(), nn::kPathAttr, path.str()});
 }
 
+// `delay 1`: what is computed of a parameter, and its gradient, is computed of the one before the last update, which is state beside it.
+void UpdateBuilder::keepPrevious(BlockArgument parameter) {
+  auto path = function.getArgAttrOfType<StringAttr>(parameter.getArgNumber(), nn::kPathAttr);
+  std::string name = nn::previousOf(path.getValue());
+  Value previous = slot(parameter, name);
+  parameter.replaceUsesWithIf(previous, [](OpOperand &use) { return !isa<nn::UpdateOp>(use.getOwner()); });
+  slots.push_back({builder.make<nn::MulOp>(parameter, builder.like(parameter, 1)).getResult(), nn::kSlotAttr, name});
+}
+
 void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, const DenseMap<Value, Value> &gradients,
                   nn::GradientBuilder &builder) {
   UpdateBuilder updates(function, training, builder);
@@ -177,6 +187,11 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
     builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
     updates.update(argument, gradient, factor);
   }
+  if (function->hasAttr(nn::kDelayAttr))
+    for (BlockArgument argument : trained) {
+      builder.setLocation(nn::called(argument.getLoc(), "previous " + nn::instancePath(argument.getLoc())));
+      updates.keepPrevious(argument);
+    }
   for (BlockArgument argument : arguments)
     if (auto rule = function.getArgAttrOfType<DictionaryAttr>(argument.getArgNumber(), nn::kAverageAttr)) {
       builder.setLocation(argument.getLoc());

@@ -317,15 +317,17 @@ private:
     return success();
   }
 
-  // The new value of a state lies where the old one lay, whether or not it is computed from it.
+  // The new value of a state, or of a slot, lies where the old one lay, whether or not it is computed from it.
   void findStates() {
-    DenseMap<Attribute, Value> old;
-    for (BlockArgument argument : function.getArguments())
-      if (Attribute path = function.getArgAttr(argument.getArgNumber(), nn::kPathAttr))
-        old[path] = argument;
-    for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
-      if (Attribute path = function.getResultAttr(unsigned(i), nn::kPathAttr))
-        overwrites[value] = old.lookup(path);
+    for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr}) {
+      DenseMap<Attribute, Value> old;
+      for (BlockArgument argument : function.getArguments())
+        if (Attribute name = function.getArgAttr(argument.getArgNumber(), kind))
+          old[name] = argument;
+      for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+        if (Attribute name = function.getResultAttr(unsigned(i), kind))
+          overwrites[value] = old.lookup(name);
+    }
   }
 
   Value resolve(Value value) const {

@@ -32,9 +32,13 @@ inline constexpr llvm::StringLiteral kPathAttr = "nn.path", kInitAttr = "nn.init
                                      kSlotAttr = "nn.slot",
                                      kFieldAttr = "nn.field", kValidRowsAttr = "nn.valid_rows", kNameAttr = "nn.name",
                                      kTrainingAttr = "nn.training", kRunValuesAttr = "nn.run_values",
+                                     kDelayAttr = "nn.delay",
                                      kKeepAttr = "nn.keep",
                                      kRecomputeAttr = "nn.recompute", kStageAttr = "nn.ends_stage", kBlockAttr = "nn.block",
                                      kBlockEndAttr = "nn.block_end", kBackwardAttr = "nn.backward";
+
+// The slot that holds a parameter as it was before the last update, if training has a delay.
+inline std::string previousOf(llvm::StringRef path) { return (path + ".prev").str(); }
 
 // Names of the functions of a program.
 inline constexpr llvm::StringLiteral kStepName = "step", kTrainName = "train", kEvaluationName = "evaluation",

@@ -34,7 +34,8 @@ def NN_Dialect : Dialect {
     `add` of a reversible layer: which operand is the stream that the result goes on; until gradients are made). On arguments: `nn.path`, `nn.init`,
     `nn.optimizer`, `nn.decays`, `nn.frozen` (a parameter), `nn.state` (beside `nn.path` and `nn.init`: a state of the model, which
     has no gradient), `nn.average` (beside `nn.state`: {of, decay}, the exponential average of a parameter), `nn.slot` (optimizer state), `nn.field` (data),
-    `nn.valid_rows`. On results: `nn.name`, `nn.path`, `nn.slot`. On `@step`: `nn.training`.
+    `nn.valid_rows`. On results: `nn.name`, `nn.path`, `nn.slot`. On `@step`: `nn.training`, `nn.delay` (gradients are those
+    at the parameters before the last update).
   }];
   let useDefaultAttributePrinterParser = 1;
 }

@@ -6,16 +6,6 @@ import shutil
 import programs
 
 BUILD = programs.HERE.parent.parent / "build"
-PROGRAM = """
-dim B = 4 batch, T = 8, V = 128
-data train = text("t.txt", window = T + 1) -> (text: i32[B, T + 1] below V)
-model lm(x: i32[B, T] below V) -> f32[B, T, V] { use e = embedding[V, V]; return e(x) }
-train lm on train seed 3 {
-  loss = mean[B, T] cross_entropy(lm(text[:, :T]), text[:, 1:])
-  optimizer sgd(lr = 1)
-  steps 5
-}
-"""
 verdicts = programs.Verdicts()
 
 
@@ -26,8 +16,8 @@ def main():
     for wanted in ("bin/cinch", "lib/libcinchrt.a", "share/doc/cinch/from-pytorch.md", "share/cinch/examples/mlp/mlp.cinch"):
         verdicts.expect(wanted in files, "%s is not there: %s" % (wanted, files))
     shutil.move(prefix, moved)
-    (programs.FOLDER / "t.txt").write_bytes(b"hello world, hello moon. " * 20)
-    source = programs.source("lm", PROGRAM)
+    (programs.FOLDER / "t.txt").write_bytes(programs.BYTES)
+    source = programs.source("lm", programs.BYTES_MODEL)
     exe = programs.FOLDER / "lm"
     programs.call([moved / "bin/cinch", source, "-o", exe], cwd="/")
     programs.call([exe, "--data", programs.FOLDER, "--out", programs.FOLDER / "out"])

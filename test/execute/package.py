@@ -8,16 +8,6 @@ import subprocess
 import programs
 
 ROOT = programs.HERE.parent.parent
-PROGRAM = """
-dim B = 4 batch, T = 8, V = 128
-data train = text("t.txt", window = T + 1) -> (text: i32[B, T + 1] below V)
-model lm(x: i32[B, T] below V) -> f32[B, T, V] { use e = embedding[V, V]; return e(x) }
-train lm on train seed 3 {
-  loss = mean[B, T] cross_entropy(lm(text[:, :T]), text[:, 1:])
-  optimizer sgd(lr = 1)
-  steps 5
-}
-"""
 verdicts = programs.Verdicts()
 
 
@@ -29,8 +19,8 @@ def bare(root):
         shutil.copy("/lib/x86_64-linux-gnu/" + library, root / "lib/x86_64-linux-gnu")
     shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
     shutil.copy("/bin/dash", root / "bin/sh")
-    (root / "work/p.cinch").write_text(PROGRAM)
-    (root / "work/t.txt").write_bytes(b"hello world, hello moon. " * 20)
+    (root / "work/p.cinch").write_text(programs.BYTES_MODEL)
+    (root / "work/t.txt").write_bytes(programs.BYTES)
 
 
 def try_in(root, cinch):

@@ -157,9 +157,21 @@ class Program:
         survivors = {code for rank, code in enumerate(ended.codes) if rank != victim}
         verdicts.expect(survivors == {5} and seconds < 10, "worker %d killed after %.2f s: %s in %.1f s: %s" % (
             victim, after, ended.codes, seconds, ended.text[-500:]))
+        named = r"worker %d \(stage %d\) lost (in \d+[FB]\d+ of step \d+|in step \d+|before the first step)" % (victim, victim)
+        verdicts.expect(re.search(named, ended.text), "worker %d killed: %s" % (victim, ended.text[-300:]))
         again = self.train(others[0], others[1], "threads", "killed", "--resume", steps=steps)
         verdicts.expect(again.all(0) and self.final("killed") == self.final("whole"), "resumed by %d workers: %s" % (
             others[1], again.text[-500:]))
+
+
+def reserve(program, transport):
+    """What MPI takes is said at the start; inside the budget it has to keep what was reserved for it."""
+    for size, code in (("64MiB", 0), ("64KiB", 5)):
+        exe = programs.compiled(program.path, "reserve-" + size, *program.flags, "--stages", "2", "--transport-reserve", size)
+        ended = program.train(exe, 2, transport, "reserve")
+        verdicts.expect(ended.all(code), "%s, --transport-reserve %s: %s %s" % (transport, size, ended.codes, ended.text[-400:]))
+        wanted = "inside the budget; every link has carried" if code == 0 else "was compiled with --transport-reserve 65536"
+        verdicts.expect(wanted in ended.text, "%s, --transport-reserve %s: %s" % (transport, size, ended.text[-400:]))
 
 
 def main():
@@ -196,6 +208,8 @@ def main():
         net.check_command(staged[net, 2], 2, transport, "eval", "--quiet")
         net.check_command(staged[net, 3], 3, transport, "predict")
         gpt.check_bad_number(staged[gpt, 3], 3, transport, "1e18")
+    for transport in [name for name in transports if name != "tcp"]:
+        reserve(net, transport)
     steps = 3000
     net.train(net.one, 1, "threads", "whole", steps=steps)
     for number in range(20 if everything else 3):

@@ -29,6 +29,20 @@ os.environ.setdefault("XDG_CACHE_HOME", str(FOLDER / "plans"))
 os.environ.setdefault("XDG_CONFIG_HOME", str(FOLDER / "config"))
 
 
+# A small model of bytes and what it may read, for tests of what lies around a program.
+BYTES_MODEL = """
+dim B = 4 batch, T = 8, V = 128
+data train = text("t.txt", window = T + 1) -> (text: i32[B, T + 1] below V)
+model lm(x: i32[B, T] below V) -> f32[B, T, V] { use e = embedding[V, V]; return e(x) }
+train lm on train seed 3 {
+  loss = mean[B, T] cross_entropy(lm(text[:, :T]), text[:, 1:])
+  optimizer sgd(lr = 1)
+  steps 5
+}
+"""
+BYTES = b"hello world, hello moon. " * 20
+
+
 class Verdicts:
     """Counts cases; one line a failure, the last line is the tally."""
 

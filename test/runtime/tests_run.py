@@ -314,11 +314,11 @@ def test_info_and_start(t):
     t.check(best < 0.1, "info answers in under 100 ms", "%.3f s" % best)
 
 
-def test_bar_on_a_terminal(t):
-    data = t.digits()
+def on_a_terminal(t, program):
+    """The exit code, and what is drawn."""
     control, terminal = pty.openpty()
     process = subprocess.Popen(
-        [t.linear(), "--data", data, "--out", "a"], stdout=terminal, stderr=terminal, cwd=t.folder
+        [program, "--data", t.digits(), "--out", "a"], stdout=terminal, stderr=terminal, cwd=t.folder
     )
     os.close(terminal)
     seen = b""
@@ -330,11 +330,19 @@ def test_bar_on_a_terminal(t):
         if not part:
             break
         seen += part
+    return process.wait(), seen
+
+
+def test_bar_on_a_terminal(t):
+    code, seen = on_a_terminal(t, t.linear())
     t.check(
-        process.wait() == 0 and b"\r\x1b[K[" in seen and b"60/60" in seen and b"examples/s" in seen,
+        code == 0 and b"\r\x1b[K[" in seen and b"60/60" in seen and b"examples/s" in seen,
         "a bar is drawn",
         repr(seen[:300]),
     )
+    t.check(b"slowest" not in seen, "one worker is not the slowest", repr(seen[:300]))
+    code, seen = on_a_terminal(t, t.stages(3))
+    t.check(code == 0 and b" slowest" in seen, "the bar names the slowest worker", repr(seen[:300]))
 
 
 def test_gate(t):

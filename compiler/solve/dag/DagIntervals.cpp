@@ -240,7 +240,7 @@ namespace {
 // A value c that only u reads, while u reads nothing else and is no larger, is never worth holding: u is. So both are
 // one node, computed when c is. In every schedule without needless computations whatever comes from c comes from u, and
 // u is computed at least as often; where c is held, u could count as held, and is no larger. Its moment is the first
-// computation of c.
+// computation of the head of such a chain, whose sources are all that come from outside.
 Dag merged(const Dag &d) {
   int n = d.size();
   std::vector<int> into(n), number(n, -1);
@@ -266,8 +266,9 @@ Dag merged(const Dag &d) {
   for (int v = 0; v < n; ++v) {
     int t = number[target(v)];
     result.nodes[t].cost += d.nodes[v].cost;
-    // Its moment is that of one of those which are one now.
-    result.nodes[t].working = std::min(result.nodes[t].working, d.nodes[v].needs() - result.nodes[t].bytes);
+    const std::vector<int> &sources = d.nodes[v].sources;
+    if (sources.empty() || into[sources.front()] == sources.front()) // v is the head
+      result.nodes[t].working = d.nodes[v].needs() - result.nodes[t].bytes;
     for (int s : d.nodes[v].sources)
       if (into[s] == s) // else v and s are one
         result.nodes[t].sources.push_back(number[s]), result.nodes[number[s]].users.push_back(t);

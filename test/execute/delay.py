@@ -1,0 +1,130 @@
+#!/usr/bin/python3
+"""`delay 1`: W(t + 1) = W(t) - update(gradient at W(t - 1)), W(-1) = W(0). Against a loop in NumPy in f64; the same bits on one worker and on
+several, under every schedule and micro-batch, killed and resumed on another number of workers, and started from a file.
+"""
+import sys
+
+import numpy as np
+
+import programs
+
+sys.path.insert(0, str(programs.HERE.parent / "oracle"))
+import tensorfile
+import training
+
+verdicts = programs.Verdicts()
+B, I, H, STEPS = 6, 5, 4, 7
+PROGRAM = """dim B = 6 batch, I = 5, H = 4
+data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, I], y: f32[B, I])
+model net(x: f32[B, I]) -> f32[B, I] {
+  use up = linear[H]
+  param down: f32[I, H] ~ normal(0.5)
+  param still: f32[I] ~ normal(1)
+  h = tanh(up(x))
+  return h @ down' + tanh(h @ down') * 0.5 + still
+}
+train net on train seed 4 {
+  loss = mean[B, I] squared_error(net(x), y)
+  %s
+  freeze("still")
+  delay 1
+  steps 7
+  every 2 checkpoint("run", keep = 2)
+}
+"""
+OPTIMIZERS = {
+    "sgd": ("optimizer sgd(lr = 0.3, momentum = 0.8)", lambda: training.SGD(lambda step: 0.3, momentum=0.8), None),
+    "adamw": (
+        "optimizer adamw(lr = 0.02, decay = 0.1)\n  clip norm(0.05)",
+        lambda: training.Adam(lambda step: 0.02, decay=0.1),
+        0.05,
+    ),
+}
+
+
+def gradients(p, x, y):
+    h = np.tanh(x @ p["up.weight"].T + p["up.bias"])
+    z = h @ p["down"].T
+    t = np.tanh(z)
+    error = z + 0.5 * t + p["still"] - y
+    d = 2 * error / error.size * (1 + 0.5 * (1 - t * t))
+    inner = (d @ p["down"]) * (1 - h * h)
+    return (error**2).mean(), {"up.weight": inner.T @ x, "up.bias": inner.sum(0), "down": d.T @ h}
+
+
+def reference(start, x, y, optimizer, limit, steps):
+    now = {name: value.astype(np.float64) for name, value in start.items() if name != "still"}
+    before, losses = {name: value.copy() for name, value in now.items()}, []
+    for step in range(steps):
+        rows = [(step * B + i) % len(x) for i in range(B)]
+        loss, gradient = gradients({**before, "still": start["still"]}, x[rows].astype(np.float64), y[rows].astype(np.float64))
+        losses.append(loss)
+        if limit:
+            gradient, _ = training.clip(gradient, limit)
+        before = {name: value.copy() for name, value in now.items()}
+        optimizer.update(now, gradient, step)
+    return now, before, losses
+
+
+def against_numpy(data, x, y):
+    for name, (text, optimizer, limit) in OPTIMIZERS.items():
+        program = programs.source("f64-" + name, PROGRAM % text)
+        exe = programs.compiled(program, program.stem, "--set", "train.precision=f64")
+        start = programs.run(exe, data, 0).parameters
+        result = programs.run(exe, data, STEPS)
+        expected, before, losses = reference(start, x, y, optimizer(), limit, STEPS)
+        verdicts.expect(np.allclose(result.losses, losses, rtol=1e-12), f"{name}: losses {result.losses}, NumPy says {losses}")
+        for path, value in expected.items():
+            moved = np.abs(value - start[path]).max()
+            error = np.abs(result.parameters[path] - value).max()
+            verdicts.expect(error <= 1e-11 * max(moved, 1e-3), f"{name}: {path} is off by {error:.3g} after a way of {moved:.3g}")
+        saved = tensorfile.read(sorted((result.out / "run").glob("*.safetensors"))[-1])
+        for path in ("up.weight", "up.bias", "down"):
+            held = saved.get(f"optimizer/{path}.prev")
+            verdicts.expect(held is not None and np.abs(held - before[path]).max() <= 1e-11, f"{name}: the checkpoint's {path}.prev")
+        verdicts.expect(not any("prev" in path for path in result.parameters), f"{name}: the final file has {sorted(result.parameters)}")
+
+
+def same_bits(data):
+    program = programs.source("bits", PROGRAM % OPTIMIZERS["adamw"][0])
+    plain = programs.compiled(program, "one", "--microbatch", "6")
+    whole = programs.run(plain, data, STEPS)
+    wanted = (whole.out / "final.safetensors").read_bytes()
+    started = programs.run(plain, data, 4, init=whole.out / "final.safetensors")
+    for number, flags in enumerate((["--microbatch", "1"], ["--microbatch", "2", "--stages", "2"], ["--stages", "2", "--schedule", "zb-h1"],
+                                    ["--stages", "3", "--schedule", "gpipe", "--microbatch", "1"], ["--stages", "2", "--schedule", "interleaved"],
+                                    ["--stages", "2", "--schedule", "zbv", "--microbatch", "3"])):
+        exe = programs.compiled(program, f"bits{number}", *flags)
+        name = " ".join(flags)
+        verdicts.expect((programs.run(exe, data, STEPS).out / "final.safetensors").read_bytes() == wanted, name + ": other bits")
+        again = programs.run(exe, data, 4, init=whole.out / "final.safetensors")
+        verdicts.expect((again.out / "final.safetensors").read_bytes() == (started.out / "final.safetensors").read_bytes(),
+                        name + ": other bits from a file")
+        half = programs.run(plain if number % 2 else exe, data, 3)
+        programs.call([exe if number % 2 else plain, "--data", data, "--out", half.out, "--resume"])
+        verdicts.expect((half.out / "final.safetensors").read_bytes() == wanted, name + ": other bits when resumed")
+
+
+def without():
+    """The delay is part of the program: its checkpoints are not those of another."""
+    text = PROGRAM % OPTIMIZERS["sgd"][0]
+    late = programs.compiled(programs.source("late", text), "late")
+    now = programs.compiled(programs.source("now", text.replace("  delay 1\n", "")), "now")
+    done = programs.run(late, programs.FOLDER / "data", 3)
+    refused = programs.call([now, "--data", programs.FOLDER / "data", "--out", done.out, "--resume"], allowed=(3,))
+    verdicts.expect("up.weight.prev" in refused.stdout, "resumed without the delay: " + refused.stdout[-300:])
+
+
+def main():
+    rng = np.random.default_rng(3)
+    data = programs.FOLDER / "data"
+    data.mkdir()
+    x, y = (rng.normal(size=(17, I)).astype(np.float32) for _ in range(2))
+    np.save(data / "x.npy", x)
+    np.save(data / "y.npy", y)
+    against_numpy(data, x, y)
+    same_bits(data)
+    without()
+
+
+verdicts.run(main)
