@@ -147,8 +147,8 @@ class Program:
         verdicts.expect(expected.all(4) and found.all(4) and complaints(found.text) == complaints(expected.text), "%s over %s: %s %s, expected %s" % (
             self.name, transport, found.codes, complaints(found.text), complaints(expected.text)))
 
-    def check_kill(self, exe, workers, number, others, steps):
-        """`others`: who resumes. The folder `whole` has the result of a run never killed."""
+    def check_kill(self, exe, workers, number, others, steps, stages=None):
+        """`stages`: of each replica, if there are several. `others`: who resumes. The folder `whole` has the result of a run never killed."""
         rng = random.Random(number)
         victim, after = rng.randrange(workers), 0.05 + rng.random()
         begun = time.time()
@@ -157,7 +157,8 @@ class Program:
         survivors = {code for rank, code in enumerate(ended.codes) if rank != victim}
         verdicts.expect(survivors == {5} and seconds < 10, "worker %d killed after %.2f s: %s in %.1f s: %s" % (
             victim, after, ended.codes, seconds, ended.text[-500:]))
-        named = r"worker %d \(stage %d\) lost (in \d+[FB]\d+ of step \d+|in step \d+|before the first step)" % (victim, victim)
+        place = "stage %d" % victim if stages is None else "replica %d, stage %d" % divmod(victim, stages)
+        named = r"worker %d \(%s\) lost (in \d+[FB]\d+ of step \d+|in step \d+|before the first step)" % (victim, place)
         verdicts.expect(re.search(named, ended.text), "worker %d killed: %s" % (victim, ended.text[-300:]))
         again = self.train(others[0], others[1], "threads", "killed", "--resume", steps=steps)
         verdicts.expect(again.all(0) and self.final("killed") == self.final("whole"), "resumed by %d workers: %s" % (

@@ -159,6 +159,7 @@ def check_refusals():
         (["-D", "B=12", "--replicas", "13"], "cannot be divided among 13 replicas; expected --replicas 12"),
         (["-D", "B=12", "--replicas", "4", "--set", "train.grain=2"], "of which 2 belong together (grain, groups) cannot be divided among 4 replicas; expected --replicas 3 or 6"),
         (["-D", "B=12", "--replicas", "3", "--microbatch", "6"], "in micro-batches of 6 cannot be divided among 3 replicas; expected --replicas 2"),
+        (["-D", "B=12", "--replicas", "2", "--set", "train.delay=1"], "delay"),
         (["-D", "B=12", "--replicas", "2", "--microbatch", "5"], "expected a micro-batch that divides the batch of 12"),
     ]:
         done = programs.compiled(source, "refused", *flags, allowed=(0, 1, 2, 70))
@@ -210,7 +211,7 @@ def check_processes(everything):
     net.check_command(netted, 4, "threads", "predict")
     net.train(net.one, 1, "threads", "whole", steps=3000)
     for number in range(6 if everything else 2):
-        net.check_kill(netted, 4, number, [(net.one, 1), (net.grid(2, 2), 4)][number % 2], 3000)
+        net.check_kill(netted, 4, number, [(net.one, 1), (net.grid(2, 2), 4)][number % 2], 3000, stages=1)
     check_stop(net, netted)
 
 
