@@ -1,4 +1,5 @@
 // Calls.cpp: the functions that the compiled program calls (runtime.h).
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include "runtime/Shuffle.h"
@@ -103,6 +104,17 @@ void fillWindow(const Worker &worker, const Entry &entry, char *valid) {
   }
 }
 
+// What a fill brought, on its way to the device.
+void sendFill(const Worker &worker, const Entry &entry, char *valid) {
+  if (!device)
+    return;
+  for (const EntryField &field : entry.fields)
+    if (worker.has(field.offset))
+      toDevice(field.offset, field.bytes);
+  if (valid)
+    toDevice(valid - arenaAt(0), entry.microbatch);
+}
+
 // Where the worker is told which rows count; null: it does not ask.
 char *validOf(const Worker &worker, const Entry &entry) {
   for (int64_t valid : entry.valids)
@@ -112,6 +124,7 @@ char *validOf(const Worker &worker, const Entry &entry) {
 }
 
 double readScalar(int64_t offset, Elem elem) {
+  fromDevice(offset, elem == Elem::F64 ? 8 : 4);
   if (elem == Elem::F64) {
     double value;
     memcpy(&value, arenaAt(offset), 8);
@@ -137,7 +150,12 @@ void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const
     checkBefore(workerOf(context), launch, offsets);
   LaunchCall call = {context, kernel, offsets};
   int64_t begin = __builtin_expect(timing, 0) ? nanoseconds() : 0;
-  workerOf(context).pool.run(runKernel, &call);
+  if (device)
+    device->launch(launch, reinterpret_cast<const int64_t *>(kernel), offsets, context->words);
+  else
+    workerOf(context).pool.run(runKernel, &call);
+  if (__builtin_expect(timing, 0) && device)
+    device->finish();
   if (__builtin_expect(timing, 0))
     addTime(launch, nanoseconds() - begin);
   if (__builtin_expect(context->checking, 0))
@@ -145,6 +163,8 @@ void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const
 }
 
 void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {
+  if (device)
+    return device->zero(offset, bytes);
   ZeroCall call = {context->arena + offset, bytes};
   if (bytes >= int64_t(1) << 18)
     workerOf(context).pool.run(runZero, &call);
@@ -156,6 +176,7 @@ void cinch_set(cinch_ctx *context, int64_t offset, int64_t bytes, int64_t word) 
   char *at = context->arena + offset;
   for (int64_t i = 0; i < bytes; i += 8)
     memcpy(at + i, &word, size_t(bytes - i < 8 ? bytes - i : 8));
+  toDevice(offset, bytes);
 }
 
 void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
@@ -165,6 +186,7 @@ void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
   context->words[kFirstExample] = index * entry.microbatch;
   if (run.mode == Run::Generating) {
     fillWindow(worker, entry, valid);
+    sendFill(worker, entry, valid);
     return;
   }
   if (run.training && worker.number == 0 && stopRequested() && !context->checking)
@@ -174,6 +196,7 @@ void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
   if (call.failedField >= 0)
     fail(kData, "cannot read %s: %s", run.source->fields[call.failedField].path.text,
          call.error ? strerror(call.error) : "it became shorter during the run");
+  sendFill(worker, entry, valid);
 }
 
 void cinch_emit(cinch_ctx *, int32_t number, int64_t index) {

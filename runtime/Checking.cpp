@@ -10,6 +10,7 @@
 // Several workers replay their parts at the same time, and a message passes the causes of its numbers on: to the receiver it
 // is one cause, which stands for those of the sender.
 #include "runtime/Checking.h"
+#include "runtime/Device.h"
 #include "runtime/Run.h"
 #include <pthread.h>
 
@@ -134,6 +135,7 @@ void checkBefore(Worker &whose, int32_t number, const int64_t *offsets) {
   int64_t &next = replay->nextSuspect;
   if (whose.context.checking != 2 || next == suspects.size || suspects[next].call != replay->calls)
     return;
+  fromDevice(0, device ? run.meta.arenaBytes : 0); // what its numbers are computed from may lie anywhere
   int64_t begin = next;
   while (next < suspects.size && suspects[next].call == replay->calls)
     ++next;
@@ -161,6 +163,7 @@ void checkAfter(Worker &whose, int32_t number, const int64_t *offsets) {
   bool first = suspects.size == 0;
   Cause &firstBad = replay->firstBad;
   for (int i = 0; i < launch.outputCount; ++i) {
+    fromDevice(offsetOf(launch.outputs[i], offsets), launch.outputs[i].count * bytesOf(launch.outputs[i].elem));
     BadPlaces bad = badPlaces(whose.context.arena + offsetOf(launch.outputs[i], offsets), launch.outputs[i]);
     for (int kind = 0; kind < 3; ++kind) {
       if (bad.index[kind] < 0)

@@ -1,6 +1,7 @@
 // CheckingReport.cpp: the message about a failed gate: what made the first bad number, where, on which example.
 #include "runtime/Checking.h"
 #include "runtime/Checkpoint.h"
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
@@ -12,6 +13,7 @@ namespace cinch::rt {
 static Launch launch; // that is named
 
 int64_t firstBadParameter() {
+  stateFromDevice();
   for (int64_t i = 0; i < run.meta.parameters.size; ++i) {
     const Parameter &parameter = run.meta.parameters[i];
     LaunchBuffer all;

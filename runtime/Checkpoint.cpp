@@ -1,6 +1,7 @@
 // Checkpoint.cpp: see Checkpoint.h. A slot of the optimizer is called `optimizer/PATH`: no parameter has a slash in its
 // path.
 #include "runtime/Checkpoint.h"
+#include "runtime/Device.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -163,6 +164,7 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   int folder = rule >= 0 ? folderOfRule[rule] : 0;
   Path path;
   nameOfStep(path, folder, run.step);
+  stateFromDevice();
   if (!makeFolders(folders[folder].text) || !writeTensorFile(path.text, everything, info)) {
     warn("step %lld: the checkpoint %s could not be written: %s; training goes on", (long long)run.step, path.text,
          strerror(errno));
@@ -372,6 +374,7 @@ TensorList &allTensors() { return everything; }
 void writeFinal() {
   Path path;
   joinPath(path, run.options.out, "final.safetensors");
+  stateFromDevice();
   if (!writeTensorFile(path.text, parameters, TensorFileInfo()))
     fail(kResources, "the final parameters could not be written to %s: %s", path.text, strerror(errno));
 }

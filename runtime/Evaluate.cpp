@@ -1,5 +1,6 @@
 // Evaluate.cpp: `eval` and `predict`: every example once, in file order; rows that fill the last micro-batch do not
 // count.
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include <errno.h>
@@ -43,6 +44,8 @@ static double valueAt(const EntryValue &value, int64_t i) {
 }
 
 void readMetrics(const Entry &eval, double *values) {
+  for (const EntryValue &scalar : eval.scalars)
+    fromDevice(scalar.offset, scalar.shape.count() * bytesOf(scalar.elem));
   for (const EntryValue &scalar : eval.scalars)
     for (int64_t i = 0; i < scalar.shape.count(); ++i)
       *values++ = valueAt(scalar, i);
@@ -218,6 +221,7 @@ void writeResults(const Entry &entry, int64_t index) {
   for (int64_t i = 0; i < entry.results.size && rows > 0; ++i) {
     const EntryValue &result = entry.results[i];
     int64_t rowBytes = result.shape.count() * bytesOf(result.elem);
+    fromDevice(result.offset, rows * rowBytes);
     if (run.givenResults) {
       if (run.givenResults[i])
         memcpy(static_cast<char *>(run.givenResults[i]) + first * rowBytes, arenaAt(result.offset), size_t(rows * rowBytes));

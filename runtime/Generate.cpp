@@ -1,5 +1,6 @@
 // Generate.cpp: `generate`: the next token is drawn from the model's last logits, again and again. The draw is a
 // function of (seed, position), so the same call writes the same text.
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include "runtime/Run.h"
@@ -155,6 +156,7 @@ void generateCommand() {
   for (int64_t i = 0; i < run.options.length; ++i) {
     setWord(kStep, 0);
     callWorkers(EntryCall::Predict, 1);
+    fromDevice(result.offset, count * vocabulary * bytesOf(result.elem));
     Logits logits = {arenaAt(result.offset) + (count - 1) * vocabulary * bytesOf(result.elem), result.elem, vocabulary};
     double u = uniform53(philox(key, uint32_t(i), uint32_t(uint64_t(i) >> 32), 0, kGeneration), 0);
     int32_t token = drawToken(logits, run.options.temperature, run.options.topK, heap, u);

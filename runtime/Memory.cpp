@@ -82,6 +82,15 @@ char *makeArena(int64_t bytes, bool touch) {
   return arena;
 }
 
+char *makeMirror(int64_t bytes) {
+  const size_t size = bytes > 0 ? size_t(bytes) : 4096;
+  void *space = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (space == MAP_FAILED)
+    fail(kResources, "no addresses for %lld bytes: %s", (long long)bytes, strerror(errno));
+  (void)madvise(space, size, MADV_NOHUGEPAGE);
+  return static_cast<char *>(space);
+}
+
 static int64_t statusBytes(const char *key) {
   char status[4096];
   int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);

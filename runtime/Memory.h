@@ -39,6 +39,9 @@ template <typename T> struct List {
 // step 1.
 char *makeArena(int64_t bytes, bool touch);
 
+// Addresses for the host's mirror of an arena that lies on a device: a page takes memory when it is first written.
+char *makeMirror(int64_t bytes);
+
 // The peak of the resident set (VmHWM) in bytes, 0 if the kernel does not tell. `ru_maxrss` would inherit the parent's.
 int64_t peakMemory();
 int64_t residentMemory(); // now (VmRSS)

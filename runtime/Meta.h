@@ -165,8 +165,8 @@ struct Meta {
   List<WorkerSpec> workers; // empty: one, which has the whole arena
   List<ChannelSpec> channels;
   double stepSeconds = 0; // predicted; 0: not known
-  int64_t replicas = 1;   // of the stages: worker w has stage w modulo (workers / replicas)
   int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
+  int64_t replicas = 1;   // of the stages: worker w has stage w modulo (workers / replicas)
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;
   int textField = -1;

@@ -1,6 +1,7 @@
 // Run.cpp: what all commands of a trained binary need first.
 #include "runtime/Channels.h"
 #include "runtime/Checkpoint.h"
+#include "runtime/Device.h"
 #include "runtime/InitFile.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
@@ -158,6 +159,7 @@ void loadParameters() {
     fail(kData, "no parameters: neither %s nor a checkpoint is there; train first, or name a file with --init",
          path.text);
   }
+  stateToDevice();
   if (!run.options.quiet && run.options.command != Options::Generate)
     say("parameters from %s", name);
 }

@@ -1,5 +1,6 @@
 // Train.cpp: the command `train`: where to start, the step loop, and what is due after a step.
 #include "runtime/Checkpoint.h"
+#include "runtime/Device.h"
 #include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
@@ -68,6 +69,11 @@ void findStart() {
   if (peers)
     peers->initialize();
   loadInitFile();
+}
+
+void findState() {
+  findStart();
+  stateToDevice();
 }
 
 void prepareColumns() {
@@ -228,6 +234,8 @@ void sayStart() {
   Text who;
   if (programWorkers() > 1)
     who.add("%lld workers with ", (long long)programWorkers());
+  if (device)
+    who.add("%s, fed by ", device->name());
   who.add("%lld thread%s%s", (long long)run.options.threads, run.options.threads == 1 ? "" : "s", programWorkers() > 1 ? " each" : "");
   if (!run.options.quiet)
     say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %s, arena %s", meta.program,
@@ -256,6 +264,13 @@ void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt
 }
 
 void sayEnd() {
+  if (device) {
+    char arena[40], used[40];
+    say("device memory %lld bytes (%s) in one piece; %s of %s are taken by all now, with the driver's context and the code; this process %lld bytes",
+        (long long)run.meta.arenaBytes, humanBytes(arena, run.meta.arenaBytes), humanBytes(used, device->usedByAll()), device->name(),
+        (long long)peakMemory());
+    return;
+  }
   sayPeak("", peakMemory(), peers ? workers[0].bytes : run.meta.arenaBytes, peers ? 1 : programWorkers(), run.transportBytes);
   for (int64_t i = 1; peers && i < programWorkers(); ++i) {
     Text whose;
@@ -281,7 +296,7 @@ void train() {
   prepareArena(run.total > 0);
   prepareCheckpoints();
   markTrainingData();
-  findStart();
+  findState();
   prepareColumns();
   openLogs(everySink, run.pending ? run.step - 1 : run.step);
   catchSignals();

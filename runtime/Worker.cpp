@@ -1,6 +1,7 @@
 // Worker.cpp: see Worker.h.
 #include "runtime/Worker.h"
 #include "runtime/Channels.h"
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
@@ -41,7 +42,11 @@ static void makeWorkers(int64_t number) {
 void startWorkers(int64_t number, int64_t threads, bool touch) {
   makeWorkers(number);
   bool all = !run.meta.workers.size || number < 0;
-  wholeArena = all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
+  if (cinch_open_device) {
+    cinch_open_device();
+    device->open(run.meta.arenaBytes);
+  }
+  wholeArena = device ? makeMirror(run.meta.arenaBytes) : all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
   const int64_t here = run.options.workersHere > workerCount ? run.options.workersHere : workerCount;
   allowSpinning(here * (threads + !all)); // and a thread for messages, where workers have processes
   for (int64_t i = 0; i < workerCount; ++i) {
@@ -87,8 +92,10 @@ struct Call {
 // Slots that start as a parameter: when the first step begins, wherever that parameter came from.
 static void startSlots(Worker &worker) {
   for (const Stored &slot : run.meta.slots)
-    if (slot.startsAt >= 0 && worker.has(slot.offset))
+    if (slot.startsAt >= 0 && worker.has(slot.offset)) {
       memcpy(arenaAt(slot.offset), arenaAt(slot.startsAt), size_t(slot.bytes()));
+      toDevice(slot.offset, slot.bytes());
+    }
 }
 
 static void runEntry(void *closure, int64_t worker, int64_t) {

@@ -42,7 +42,10 @@ struct KernelSpec {
   int batchDim = -1, positionDim = -1;
   int64_t examplesOfGroup = 1; // as LoopTracer's
 
+  // On a GPU the plan has one thread, which launches kernels: its scratch is that of all workers of the kernel.
   int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
+  // How it is spread over a GPU.
+  kernels::Grid grid(const kernels::TargetInfo &) const;
   // Everything that decides the code: kernels with equal keys share one function.
   std::string key() const;
   mlir::func::FuncOp build(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const kernels::TargetInfo &) const;

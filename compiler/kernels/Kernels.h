@@ -41,9 +41,20 @@ struct View {
   std::vector<int64_t> strides;
 };
 
-// What code is generated for. It decides tiles and packing, never a number: target::lanesOf(cpu) gives `lanes`.
+// What code is generated for. It decides tiles, packing and who does what, never a number: target::lanesOf(cpu) gives `lanes`.
 struct TargetInfo {
-  int lanes = 16; // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
+  int lanes = 16;     // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
+  int processors = 0; // of a GPU: its multiprocessors; 0: a CPU
+  bool isDevice() const { return processors > 0; }
+};
+
+// How a kernel is spread over a GPU. What it calls its threads are `workers` there: each is one thread of the GPU, a team of them
+// (Simt.h) or a whole block.
+struct Grid {
+  int64_t workers = 1;
+  int lanes = 1;   // threads of the GPU that are one worker
+  int block = 128; // threads of a block
+  int64_t blocks() const { return (workers * lanes + block - 1) / block; }
 };
 
 // ---- Contraction -----------------------------------------------------------------------------------------------------------
@@ -71,6 +82,11 @@ struct ContractSpec {
 int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,
                                  const TargetInfo & = {});
+
+// On a GPU: contractions one after the other, of which none reads what another writes (ContractDevice.cpp). No scratch.
+mlir::func::FuncOp buildContractsOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name,
+                                          const std::vector<ContractSpec> &parts);
+Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &);
 
 // ---- Convolution -----------------------------------------------------------------------------------------------------------
 // Any of the three tensors of a convolution as contractions with windows (compiler/analysis/ConvSpecs.cpp), one after the other. They
@@ -169,8 +185,10 @@ struct LoopSpec {
 };
 // Eight bytes of what a chain over micro-batches must find before the first: +0.0 (sum), -inf, .. .
 int64_t firstWord(LoopReduce, Elem);
-int64_t scratchBytesPerThread(const LoopSpec &);
-mlir::func::FuncOp buildLoop(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const LoopSpec &);
+int64_t scratchBytesPerThread(const LoopSpec &, const TargetInfo & = {});
+mlir::func::FuncOp buildLoop(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const LoopSpec &,
+                             const TargetInfo & = {});
+Grid gridOf(const LoopSpec &, const TargetInfo &);
 
 // ---- Attention -------------------------------------------------------------------------------------------------------------
 // Streaming attention; no T x S matrix is stored. lead = leading dims (batch first if there is one), A query heads, G key
@@ -193,6 +211,7 @@ struct AttendSpec {
 };
 // Forward. Buffers as the views name them, then scratch.
 int64_t scratchBytesPerThread(const AttendSpec &);
+int64_t attendItems(const AttendSpec &); // that threads share
 mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &,
                                const TargetInfo & = {});
 

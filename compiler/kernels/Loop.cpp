@@ -8,8 +8,9 @@ using namespace mlir;
 
 namespace cinch::kernels {
 
-func::FuncOp buildLoop(OpBuilder &builder, ModuleOp module, const std::string &name, const LoopSpec &spec) {
-  LoopPlan plan = planLoop(spec);
+func::FuncOp buildLoop(OpBuilder &builder, ModuleOp module, const std::string &name, const LoopSpec &spec,
+                       const TargetInfo &target) {
+  LoopPlan plan = planLoop(spec, target);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToEnd(module.getBody());
   Location loc = builder.getUnknownLoc();

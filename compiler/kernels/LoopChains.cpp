@@ -162,7 +162,7 @@ void LoopEmitter::runSweep(int sweep) {
 // for.
 void LoopEmitter::prefetchRows(Value column, int vectors, const Preheader &pre) {
   constexpr int64_t kRowsAhead = 8, kFarBytes = 512, kLineBytes = 64;
-  if (spec.chain.empty() || spec.chain.back() < 4 * kRowsAhead)
+  if (plan.teams || spec.chain.empty() || spec.chain.back() < 4 * kRowsAhead)
     return;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];

@@ -5,6 +5,7 @@
 // may be updated in place.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -268,16 +269,20 @@ void LoopEmitter::emit() {
     firstExample = word(kFirstExample);
   if (usesPosition)
     firstPosition = word(kFirstPosition);
-  if (spec.cols % kLoopLanes != 0) {
+  if (plan.teams)
+    lane = simt::lane(b, loc);
+  if (plan.teams && spec.cols % kLoopLanes != 0) {
+    tailMask = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, lane, index(spec.cols % kLoopLanes));
+  } else if (spec.cols % kLoopLanes != 0) {
     SmallVector<bool> live;
     for (int64_t lane = 0; lane < kLoopLanes; ++lane)
       live.push_back(lane < spec.cols % kLoopLanes);
-    tailMask = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(lanesOf(b.getI1Type()), ArrayRef<bool>(live)));
+    tailMask = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(cast<VectorType>(lanesOf(b.getI1Type())), ArrayRef<bool>(live)));
   }
   for (size_t n = 0; n < spec.nodes.size(); ++n)
     if (plan.needed[n] && plan.constant[n])
       scalars[n] = evaluateScalar(int(n));
-  int64_t items = plan.outerCount * plan.blocks;
+  int64_t items = plan.items();
   auto share = [&](Value number) -> Value {
     return arith::DivUIOp::create(b, loc, mulIndex(number, items), threads);
   };

@@ -90,6 +90,7 @@ private:
   Value loadContiguous(Value memory, Value at, Elem, const Lanes &);
   Value drawLanes(int node, const Lanes &);
   void store(const LoopStore &, Value base, Value value, const Lanes *);
+  void addAtPlaces(Value base, Value tableBase, const Lanes *, const Preheader *);
   void emitAddAt(Value base, Value tableBase, const Lanes *, const Preheader *);
   Value tableBase();
   View tableView() const;
@@ -109,7 +110,7 @@ private:
 
   // Small pieces.
   mlir::Type type(Elem elem, bool vector);
-  mlir::VectorType lanesOf(mlir::Type element);
+  mlir::Type lanesOf(mlir::Type element); // of a vector of columns; with teams, of one
   Value index(int64_t);
   Value addIndex(Value, Value);
   Value mulIndex(Value, int64_t);
@@ -124,6 +125,11 @@ private:
   Value basePlus(const View &, const std::vector<int> &args, const std::vector<int64_t> &strides);
   std::vector<Value> split(Value flat, const std::vector<int64_t> &dims);
   Value toI64(Value);
+  // With teams: a mask is one bit; what a thread has no part in is 0, or is not done.
+  Value loadOne(Value memory, Value at, Elem, Value mask);
+  void storeOne(Value value, Value memory, Value at, Value mask);
+  // One number for the whole team is stored by its first thread, when no other needs what was there before.
+  void onFirstLane(llvm::function_ref<void()> body);
 
   mlir::OpBuilder &b;
   mlir::Location loc;
@@ -147,6 +153,7 @@ private:
   std::vector<Value> outerIndex, chainIndex;
   Value columnBegin, columnEnd;             // of the item
   Value tailMask;
+  Value lane;                               // with teams: of this thread (index)
   int pass = 0;                             // over the columns of a context
 };
 

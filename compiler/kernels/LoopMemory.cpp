@@ -1,6 +1,7 @@
 // LoopMemory.cpp: loads, gathers, stores and scatters of a loop kernel, of scalars and of 16 columns.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -29,8 +30,46 @@ static Value toStored(OpBuilder &b, Location loc, Value value, Elem elem) {
   return arith::ExtUIOp::create(b, loc, type, value);
 }
 
+static Value toIndex(OpBuilder &b, Location loc, Value number) {
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+}
+
+Value LoopEmitter::loadOne(Value memory, Value at, Elem elem, Value mask) {
+  if (!mask)
+    return memref::LoadOp::create(b, loc, memory, ValueRange{at});
+  auto branch = scf::IfOp::create(
+      b, loc, mask,
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(b, loc, Value(memref::LoadOp::create(b, loc, memory, ValueRange{at})));
+      },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, emitNumber(b, loc, storedType(b, elem), 0)); });
+  return branch.getResult(0);
+}
+
+void LoopEmitter::storeOne(Value value, Value memory, Value at, Value mask) {
+  if (!mask) {
+    memref::StoreOp::create(b, loc, value, memory, ValueRange{at});
+    return;
+  }
+  scf::IfOp::create(b, loc, mask, [&](OpBuilder &, Location) {
+    memref::StoreOp::create(b, loc, value, memory, ValueRange{at});
+    scf::YieldOp::create(b, loc);
+  });
+}
+
+void LoopEmitter::onFirstLane(llvm::function_ref<void()> body) {
+  simt::syncTeam(b, loc);
+  Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, index(0));
+  scf::IfOp::create(b, loc, first, [&](OpBuilder &, Location) {
+    body();
+    scf::YieldOp::create(b, loc);
+  });
+}
+
 Value LoopEmitter::gather(const View &view, Value at, Value offsets, Elem elem, const Lanes &lanes) {
-  VectorType type = lanesOf(storedType(b, elem));
+  if (plan.teams)
+    return toValue(b, loc, loadOne(buffer(view.buffer, elem), addIndex(at, toIndex(b, loc, offsets)), elem, lanes.mask), elem);
+  auto type = cast<VectorType>(lanesOf(storedType(b, elem)));
   Value mask = lanes.mask ? lanes.mask : emitInteger(b, loc, lanesOf(b.getI1Type()), 1);
   Value loaded = vector::GatherOp::create(b, loc, type, buffer(view.buffer, elem), ValueRange{at}, offsets, mask,
                                           emitNumber(b, loc, type, 0));
@@ -51,7 +90,9 @@ Value LoopEmitter::load(const View &view, Value base, Elem elem, const Lanes *la
 }
 
 Value LoopEmitter::loadContiguous(Value memory, Value at, Elem elem, const Lanes &lanes) {
-  VectorType type = lanesOf(storedType(b, elem));
+  if (plan.teams)
+    return toValue(b, loc, loadOne(memory, addIndex(at, lane), elem, lanes.mask), elem);
+  auto type = cast<VectorType>(lanesOf(storedType(b, elem)));
   Value loaded = lanes.mask ? Value(vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange{at}, lanes.mask,
                                                                  emitNumber(b, loc, type, 0)))
                             : Value(vector::LoadOp::create(b, loc, type, memory, ValueRange{at}));
@@ -71,13 +112,14 @@ void LoopEmitter::store(const LoopStore &store, Value base, Value value, const L
   Elem elem = spec.nodes[store.node].elem;
   Value memory = buffer(store.view.buffer, elem);
   value = toStored(b, loc, value, elem);
-  if (!lanes) {
-    memref::StoreOp::create(b, loc, value, memory, ValueRange{base});
-    return;
-  }
+  auto whole = [&] { memref::StoreOp::create(b, loc, value, memory, ValueRange{base}); };
+  if (!lanes)
+    return plan.teams ? onFirstLane(whole) : whole();
   int64_t stride = plan.columnStride(store.view);
   Value at = addIndex(base, mulIndex(lanes->column, stride));
-  if (stride != 1) {
+  if (plan.teams) {
+    storeOne(value, memory, addIndex(at, mulIndex(lane, stride)), lanes->mask);
+  } else if (stride != 1) {
     Value mask = lanes->mask ? lanes->mask : emitInteger(b, loc, lanesOf(b.getI1Type()), 1);
     vector::ScatterOp::create(b, loc, Type(), memory, ValueRange{at}, laneOffsets(stride), mask, value);
   } else if (lanes->mask) {
@@ -151,6 +193,12 @@ Value LoopEmitter::tableBase() {
 }
 
 void LoopEmitter::emitAddAt(Value base, Value tableBase, const Lanes *lanes, const Preheader *pre) {
+  if (plan.teams && !lanes)
+    return onFirstLane([&] { addAtPlaces(base, tableBase, lanes, pre); });
+  addAtPlaces(base, tableBase, lanes, pre);
+}
+
+void LoopEmitter::addAtPlaces(Value base, Value tableBase, const Lanes *lanes, const Preheader *pre) {
   const LoopAddAt &addAt = spec.addAt;
   Elem elem = spec.nodes[addAt.node].elem;
   // An element (or 16) of the destination or the table.
@@ -175,6 +223,9 @@ void LoopEmitter::emitAddAt(Value base, Value tableBase, const Lanes *lanes, con
   auto write = [&](const Places &places, Value value) {
     if (!places.offsets)
       return store({addAt.node, places.view}, places.at, value, lanes);
+    if (plan.teams)
+      return storeOne(toStored(b, loc, value, elem), buffer(places.view.buffer, elem),
+                      addIndex(places.at, toIndex(b, loc, places.offsets)), lanes->mask);
     Value mask = lanes->mask ? lanes->mask : emitInteger(b, loc, lanesOf(b.getI1Type()), 1);
     vector::ScatterOp::create(b, loc, Type(), buffer(places.view.buffer, elem), ValueRange{places.at}, places.offsets,
                               mask, value);
@@ -199,13 +250,17 @@ void LoopEmitter::emitAddAt(Value base, Value tableBase, const Lanes *lanes, con
 Value LoopEmitter::loadRow(int64_t scratchByte, Elem elem, const Lanes &lanes) {
   Value row = viewAt(addIndex(scratchAt, index(scratchByte)), elem);
   Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
-  VectorType stored = lanesOf(storedType(b, elem));
+  if (plan.teams)
+    return toValue(b, loc, loadOne(row, addIndex(at, lane), elem, Value()), elem);
+  auto stored = cast<VectorType>(lanesOf(storedType(b, elem)));
   return toValue(b, loc, vector::LoadOp::create(b, loc, stored, row, ValueRange{at}), elem);
 }
 
 void LoopEmitter::storeRow(int64_t scratchByte, Elem elem, Value value, const Lanes &lanes) {
   Value row = viewAt(addIndex(scratchAt, index(scratchByte)), elem);
   Value at = arith::SubIOp::create(b, loc, lanes.column, columnBegin);
+  if (plan.teams)
+    return storeOne(toStored(b, loc, value, elem), row, addIndex(at, lane), Value());
   vector::StoreOp::create(b, loc, toStored(b, loc, value, elem), row, ValueRange{at});
 }
 

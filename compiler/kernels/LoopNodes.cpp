@@ -13,7 +13,7 @@ namespace cinch::kernels {
 
 // ---- Small pieces ---------------------------------------------------------------------------------------------------
 
-VectorType LoopEmitter::lanesOf(Type element) { return VectorType::get({kLoopLanes}, element); }
+Type LoopEmitter::lanesOf(Type element) { return plan.teams ? element : Type(VectorType::get({kLoopLanes}, element)); }
 
 Type LoopEmitter::type(Elem elem, bool vector) {
   Type element = valueType(b, elem);
@@ -54,17 +54,21 @@ Value LoopEmitter::toI64(Value x) {
 }
 
 Value LoopEmitter::splat(Value scalar) {
+  if (plan.teams)
+    return scalar;
   if (auto constant = scalar.getDefiningOp<arith::ConstantOp>())
     return arith::ConstantOp::create(b, loc,
-                                     DenseElementsAttr::get(lanesOf(scalar.getType()), Attribute(constant.getValue())));
+                                     DenseElementsAttr::get(cast<VectorType>(lanesOf(scalar.getType())), Attribute(constant.getValue())));
   return vector::BroadcastOp::create(b, loc, lanesOf(scalar.getType()), scalar);
 }
 
 Value LoopEmitter::iota(Type element) {
+  if (plan.teams)
+    return arith::IndexCastOp::create(b, loc, element, lane);
   SmallVector<APInt> numbers;
   for (int64_t lane = 0; lane < kLoopLanes; ++lane)
     numbers.push_back(APInt(element.getIntOrFloatBitWidth(), lane));
-  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(lanesOf(element), numbers));
+  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(cast<VectorType>(lanesOf(element)), numbers));
 }
 
 Value LoopEmitter::base(int64_t offset, const std::vector<int64_t> &strides) {
@@ -159,7 +163,7 @@ Value LoopEmitter::drawLanes(int node, const Lanes &lanes) {
   auto [row, first] = draws[node];
   Type element = cast<MemRefType>(row.getType()).getElementType();
   Value at = addIndex(first, arith::SubIOp::create(b, loc, lanes.column, columnBegin));
-  return drawValue(node, vector::LoadOp::create(b, loc, lanesOf(element), row, ValueRange{at}));
+  return drawValue(node, vector::LoadOp::create(b, loc, cast<VectorType>(lanesOf(element)), row, ValueRange{at}));
 }
 
 // ---- Nodes ----------------------------------------------------------------------------------------------------------
@@ -205,7 +209,8 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
     return loadContiguous(viewAt(index(0), n.elem), addIndex(pre.bases[node], lanes.column), n.elem, lanes);
   switch (n.op) {
   case LoopOp::Load: return load(n.view, pre.bases[node], n.elem, &lanes);
-  case LoopOp::LoadAt: return plan.clamped[node].index >= 0 ? loadClamped(node, lanes, pre) : loadAt(node, lanes, pre);
+  case LoopOp::LoadAt:
+    return plan.clamped[node].index >= 0 && !plan.teams ? loadClamped(node, lanes, pre) : loadAt(node, lanes, pre);
   case LoopOp::Index: {
     int64_t stride = plan.columnStride(n.view);
     Value first = addIndex(pre.bases[node], mulIndex(lanes.column, stride));

@@ -1,5 +1,6 @@
 // LoopPlan.cpp: finds levels and sweeps, chooses blocks and scratch.
 #include "compiler/kernels/LoopPlan.h"
+#include "compiler/kernels/Simt.h"
 
 #include <algorithm>
 #include <functional>
@@ -172,6 +173,8 @@ void findKept(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   size_t count = spec.nodes.size();
   plan.keptBy.assign(count, -1);
+  if (plan.teams) // a row of scratch would be as far away as what the value is computed from
+    return;
   if (spec.addAt.present || anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; }))
     return;
   std::vector<int> depth(count, 0);
@@ -212,6 +215,9 @@ void findKept(LoopPlan &plan) {
   }
 }
 
+// Items that keep the teams of any GPU busy: of the largest there are some 17,000 at a time.
+constexpr int64_t kItemsOfTeams = 1 << 15;
+
 // Columns of the table of places that AddAt sums a block in: few, since there is a table a thread.
 constexpr int64_t kTableCols = 32;
 
@@ -242,13 +248,17 @@ void chooseBlocks(LoopPlan &plan) {
     return;
   if (chains > 0 && plan.sweeps == 1 && !spec.addAt.present && !rowDraws)
     plan.directVectors = chains > 4 || cost > 40 ? 1 : chains > 2 || cost > 15 ? 2 : 4;
-  // Enough items for any number of threads, not so small that starting one shows.
-  constexpr int64_t kItems = 64;
+  // Enough items for any number of threads, not so small that starting one shows. Teams of a GPU are many.
+  const int64_t items = plan.teams ? kItemsOfTeams : 64, round = plan.teams ? kLoopLanes : 64;
   int64_t least = plan.hasChain ? 64 : 512, most = plan.hasChain && !plan.directVectors ? 1024 : 4096;
+  if (plan.teams) {
+    plan.directVectors = std::min(plan.directVectors, 1);
+    least = plan.hasChain ? kLoopLanes : 4 * kLoopLanes;
+  }
   if (plan.tableCols > 0)
     least = most = plan.tableCols;
-  int64_t width = spec.cols * plan.outerCount / kItems;
-  width = std::min(std::max((width + 63) / 64 * 64, least), most);
+  int64_t width = spec.cols * plan.outerCount / items;
+  width = std::min(std::max((width + round - 1) / round * round, least), most);
   plan.scratchCols = std::min(plan.scratchCols, most);
   if (width < spec.cols) {
     plan.blockCols = width;
@@ -274,7 +284,7 @@ void assignScratch(LoopPlan &plan) {
     bool chain = spec.nodes[n].op == LoopOp::ReduceChain && !plan.directVectors;
     if (chain || plan.keptBy[n] >= 0)
       plan.scratchOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
-    else if (plan.isDraw(int(n)))
+    else if (plan.isDraw(int(n)) && !plan.teams)
       plan.scratchOf[n] = take(drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.scratchCols));
     if (chain && plan.blockRows > 0)
       plan.totalOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
@@ -317,12 +327,13 @@ Draw LoopPlan::drawOf(int node) const {
 
 bool LoopPlan::drawsRow(int node) const {
   const LoopNode &n = spec.nodes[node];
-  return isDraw(node) && spec.cols > 1 && n.view.strides.back() == 1 &&
+  return !teams && isDraw(node) && spec.cols > 1 && n.view.strides.back() == 1 &&
          !(n.usesExample && n.exampleStrides.back() != 0);
 }
 
-LoopPlan planLoop(const LoopSpec &original) {
+LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
   LoopPlan plan;
+  plan.teams = target.isDevice();
   plan.spec = original;
   auto names = [&](int buffer) { plan.buffers = std::max(plan.buffers, buffer + 1); };
   for (const LoopNode &node : original.nodes)
@@ -350,6 +361,12 @@ LoopPlan planLoop(const LoopSpec &original) {
   return plan;
 }
 
-int64_t scratchBytesPerThread(const LoopSpec &spec) { return planLoop(spec).scratchBytes; }
+int64_t scratchBytesPerThread(const LoopSpec &spec, const TargetInfo &target) { return planLoop(spec, target).scratchBytes; }
+
+// As many teams as the GPU holds at once, if there is work for them.
+Grid gridOf(const LoopSpec &spec, const TargetInfo &target) {
+  constexpr int64_t kTeamsOfProcessor = 128; // 2048 threads
+  return {std::clamp<int64_t>(planLoop(spec, target).items(), 1, target.processors * kTeamsOfProcessor), simt::kTeam, 128};
+}
 
 } // namespace cinch::kernels

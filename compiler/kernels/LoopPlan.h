@@ -23,6 +23,7 @@ namespace cinch::kernels {
 constexpr int64_t kLoopLanes = 16;
 
 struct LoopPlan {
+  bool teams = false;              // a vector of columns is a team of threads of a GPU (Simt.h)
   LoopSpec spec;                   // simplified; strides are (outer.., chain.., column) of the simplified domain
   bool hasChain = false;           // sweeps exist (their rows may be 1)
   int64_t outerCount = 1, rows = 1;
@@ -49,6 +50,7 @@ struct LoopPlan {
 
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
   int64_t blocks = 1, blockCols = 1;
+  int64_t items() const { return outerCount * blocks; }
   // Columns of a row of scratch: blockCols or more. Fewer examples may merge more dims into longer blocks, but never
   // need longer rows than this, so most kernels of the whole batch need no less than those of a micro-batch. No plan
   // relies on it: scratch is asked for at every micro-batch.
@@ -71,7 +73,7 @@ struct LoopPlan {
   int64_t columnStride(const View &view) const { return view.strides.back(); }
 };
 
-LoopPlan planLoop(const LoopSpec &);
+LoopPlan planLoop(const LoopSpec &, const TargetInfo & = {});
 
 // LoopSimplify.cpp
 void simplifyLoop(LoopSpec &);

@@ -1,6 +1,7 @@
 // LoopReductions.cpp: sums, products, extremes and their places: 16 lanes over the columns, then a fixed tree.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -78,10 +79,16 @@ void LoopEmitter::initialReduction(int node, Values &accumulators) {
   // Lanes without any element (a row shorter than 16) lose every tie.
   auto worst = n.op == LoopOp::ArgMaxCols ? LoopReduce::Max : LoopReduce::Min;
   accumulators.push_back(neutral(worst, spec.nodes[n.args[0]].elem, true));
+  if (plan.teams) {
+    Value number = iota(b.getI32Type()), none = emitInteger(b, loc, b.getI32Type(), std::numeric_limits<int32_t>::max());
+    Value live = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, lane, index(spec.cols));
+    accumulators.push_back(arith::SelectOp::create(b, loc, live, number, none));
+    return;
+  }
   SmallVector<APInt> first;
   for (int64_t lane = 0; lane < kLoopLanes; ++lane)
     first.push_back(APInt(32, lane < spec.cols ? lane : std::numeric_limits<int32_t>::max()));
-  accumulators.push_back(arith::ConstantOp::create(b, loc, DenseElementsAttr::get(lanesOf(b.getI32Type()), first)));
+  accumulators.push_back(arith::ConstantOp::create(b, loc, DenseElementsAttr::get(cast<VectorType>(lanesOf(b.getI32Type())), first)));
 }
 
 // Whether x goes before y: larger (or smaller, for ArgMin), or a NaN before numbers.
@@ -116,7 +123,10 @@ void LoopEmitter::accumulate(int node, MutableArrayRef<Value> accumulators, cons
 
 void LoopEmitter::finishReduction(int node, ArrayRef<Value> accumulators) {
   const LoopNode &n = spec.nodes[node];
+  // Of the tree only what lane 0 gets counts; a team computes some more.
   auto half = [&](Value vector, int64_t from, int64_t count) -> Value {
+    if (plan.teams)
+      return from == 0 ? vector : simt::fromBehind(b, loc, vector, int(from));
     SmallVector<int64_t> lanes;
     for (int64_t lane = from; lane < from + count; ++lane)
       lanes.push_back(lane);
@@ -138,7 +148,8 @@ void LoopEmitter::finishReduction(int node, ArrayRef<Value> accumulators) {
     value = arith::SelectOp::create(b, loc, takeY, y, x);
     number = arith::SelectOp::create(b, loc, takeY, yNumber, xNumber);
   }
-  scalars[node] = vector::ExtractOp::create(b, loc, number ? number : value, ArrayRef<int64_t>{0});
+  Value result = number ? number : value;
+  scalars[node] = plan.teams ? simt::fromFirst(b, loc, result) : vector::ExtractOp::create(b, loc, result, ArrayRef<int64_t>{0});
 }
 
 } // namespace cinch::kernels

@@ -79,9 +79,12 @@ void Compilation::countOperations() {
   differentOperations = different.size();
 }
 
-kernels::TargetInfo Compilation::machineTarget() const { return {target::lanesOf(options.cpu)}; }
+kernels::TargetInfo Compilation::machineTarget() const { return options.target.kernels(target::lanesOf(options.cpu)); }
 
+// The budget of a GPU is for what the plan holds there. Its context and the process on the host are lines of their own.
 int64_t Compilation::allowance() const {
+  if (options.target.isDevice())
+    return 0;
   int64_t libraries = options.workers() > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
   return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted + options.transportReserve;
 }
@@ -193,11 +196,11 @@ bool Compilation::decide() {
   if (options.budget)
     room = std::max<int64_t>(0, *options.budget - allowance());
   DecideOptions base;
-  base.threads = options.maxThreads;
+  base.threads = options.target.planThreads(options.maxThreads);
   base.orderSeed = options.orderSeed;
   base.rowBlocks = options.rowBlocks;
   base.target = machineTarget();
-  base.costs = options.costs;
+  base.costs = costs();
   if (options.workers() > 1)
     return decideStages(base, strategy);
 
@@ -318,14 +321,30 @@ bool Compilation::applyPlan(Phase upTo) {
 
 bool Compilation::lower() {
   kernels = ModuleOp::create(UnknownLoc::get(&context));
-  host = std::make_unique<HostCode>(*kernels, machineTarget(), options.maxThreads);
+  host = std::make_unique<HostCode>(*kernels, machineTarget(), options.target.planThreads(options.maxThreads));
   for (EntryPlan &entry : entries)
     if (failed(host->addKernels(functionOf(entry))))
       return false;
   return succeeded(target::verifyKernelNumbers(*kernels));
 }
 
+bool Compilation::generateDeviceCode() {
+  deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch);
+  if (deviceCode.error.empty()) {
+    std::string names;
+    for (const target::DeviceKernel &kernel : host->deviceKernels)
+      names += kernel.name + "\n";
+    host->addText("cinch_device_code", deviceCode.ptx);
+    host->addText("cinch_device_kernels", names);
+    return true;
+  }
+  emitError(UnknownLoc::get(&context)) << "internal error: phase 'llvm': " << deviceCode.error;
+  return false;
+}
+
 bool Compilation::compileKernels(int threads) {
+  if (options.target.isDevice()) // one text, in the program's object
+    return true;
   kernelObjects = target::compileKernels(*kernels, options.cpu, target::KernelCache(options.kernelCache), threads);
   if (kernelObjects.error.empty())
     return true;
@@ -358,7 +377,7 @@ static void declareKernels(ModuleOp module, const target::KernelObjects &objects
 }
 
 bool Compilation::lowerToLLVM() {
-  if (failed(target::lowerKernels(*kernels)))
+  if (options.target.isDevice() ? !generateDeviceCode() : failed(target::lowerKernels(*kernels)))
     return false;
   host->addTables();
   for (size_t i = 0, entry = 0; i < entries.size(); ++entry) {
@@ -414,9 +433,12 @@ std::vector<std::string> Compilation::summary() const {
   const solve::SearchResult &result = step.outcome.result;
   const solve::Decision &decision = result.plan.decision;
   std::vector<std::string> lines;
-  lines.push_back(llvm::formatv("memory       {0} = arena {1} + {2} for code, stacks and runtime{3}",
-                                bytesText(arenaBytes() + allowance()), bytesText(arenaBytes()), bytesText(allowance()),
-                                options.budget ? "; budget " + bytesText(*options.budget) : std::string()));
+  std::string budget = options.budget ? "; budget " + bytesText(*options.budget) : std::string();
+  if (options.target.isDevice())
+    lines.push_back(llvm::formatv("memory       {0} on the device in one piece{1}; beside it the driver's context and the code", bytesText(arenaBytes()), budget));
+  else
+    lines.push_back(llvm::formatv("memory       {0} = arena {1} + {2} for code, stacks and runtime{3}",
+                                  bytesText(arenaBytes() + allowance()), bytesText(arenaBytes()), bytesText(allowance()), budget));
   lines.push_back(llvm::formatv("             {0} parameters and state, peak of live bytes {1}; proven lower bound of any budget {2}",
                                 bytesText(persistentBytes()), bytesText(result.plan.peakLive), bytesText(budgetBound())));
   lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples", decision.count, decision.microbatch));
@@ -430,8 +452,11 @@ std::vector<std::string> Compilation::summary() const {
   if (loopLevels > 0)
     lines.push_back(std::string("loops        states are kept before each run of trips") + (loopLevels > 1 ? ", and before runs of these" : "") +
                     "; the trips of a run are computed again");
-  lines.push_back(llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}, {3} threads", secondsText(result.plan.seconds),
-                                secondsText(result.secondsBound), options.costs.source, options.costs.threads(options.maxThreads)));
+  std::string price = llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}", secondsText(result.plan.seconds),
+                                   secondsText(result.secondsBound), costs().source);
+  if (!options.target.isDevice())
+    price += llvm::formatv(", {0} threads", options.costs.threads(options.maxThreads)).str();
+  lines.push_back(std::move(price));
   return lines;
 }
 
@@ -469,6 +494,8 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
 }
 
 int64_t Compilation::outgrownBy(int64_t fileBytes) {
+  if (options.target.isDevice())
+    return 0;
   int64_t missing = allowanceFor(fileBytes + metadataBytes, options.maxThreads) + options.transportReserve - allowance();
   return missing > 0 ? missing + kAllowanceRound : missing; // the binary of another plan may be a little larger
 }

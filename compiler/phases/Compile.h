@@ -2,6 +2,7 @@
 #ifndef CINCH_COMPILER_PHASES_COMPILE_H
 #define CINCH_COMPILER_PHASES_COMPILE_H
 
+#include "compiler/analysis/Target.h"
 #include "compiler/frontend/Program.h"
 #include "compiler/frontend/Source.h"
 #include "compiler/phases/HostCode.h"
@@ -27,6 +28,7 @@ struct CompileOptions {
   int64_t rowBlocks = 0;    // rows of a block; 0: the search chooses, < 0: no row blocks
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
+  analysis::Target target;  // a GPU beside it
   int stages = 1;           // workers of a replica; each has a stage of the model, or several (schedules with chunks)
   int replicas = 1;         // each has its part of the batch
   int workers() const { return stages * replicas; }
@@ -112,7 +114,7 @@ public:
   std::vector<std::string> summary() const; // the plan in a few lines
   int64_t persistentBytes() const;
   int64_t persistentBytes(const EntryPlan &) const; // those of one worker
-  const analysis::MachineCosts &costs() const { return options.costs; }
+  analysis::MachineCosts costs() const { return options.target.costs(options.costs); }
 
   mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan
   mlir::OwningOpRef<mlir::ModuleOp> kernels; // from `lower` on
@@ -124,10 +126,12 @@ public:
   std::unique_ptr<HostCode> host;
   target::KernelObjects kernelObjects; // of compileKernels
   std::string programHash;
+  target::DeviceCode deviceCode; // of a GPU: from lowerToLLVM on
 
 private:
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
   kernels::TargetInfo machineTarget() const;
+  bool generateDeviceCode();
   bool verify(Phase phase);
   std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
   // The best of the ways; the others are erased.

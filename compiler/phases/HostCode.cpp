@@ -161,6 +161,10 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
   call.words.append(spec->keys);
+  if (target.isDevice() && llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; })) {
+    kernels::Grid grid = spec->grid(target);
+    deviceKernels.push_back({call.kernel, grid.workers, grid.lanes, grid.block, int64_t(call.words.size())});
+  }
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();
   if (auto place = nn::userPlace(kernel.getLoc())) {

@@ -8,6 +8,7 @@
 #define CINCH_COMPILER_PHASES_HOSTCODE_H
 
 #include "compiler/analysis/KernelSpec.h"
+#include "compiler/target/DeviceCode.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -57,6 +58,9 @@ public:
   void addTables();
   // Several functions: one a worker, of which a call runs that of the worker whose context it is given; null: it has nothing to do.
   void addEntry(llvm::ArrayRef<mlir::func::FuncOp> functions, llvm::StringRef symbol, int entry, bool counted);
+  // The kernels of a GPU, as code is generated for them. The host knows each as a row of numbers: which it is, blocks, threads of a
+  // block, words of a launch.
+  std::vector<target::DeviceKernel> deviceKernels;
   // A constant string under a global name.
   void addText(llvm::StringRef symbol, llvm::StringRef text);
 

@@ -10,7 +10,26 @@ namespace cinch {
 // cleared first.
 enum LaunchColumn { kKernel, kWords, kClearedFirst, kClearedEnd, kColumns };
 
+// A table of the addresses of globals; attributes name functions only.
+static void addAddresses(ModuleOp module, StringRef symbol, ArrayRef<Attribute> symbols) {
+  OpBuilder b(module.getContext());
+  b.setInsertionPointToEnd(module.getBody());
+  Location loc = b.getUnknownLoc();
+  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  Type type = LLVM::LLVMArrayType::get(pointer, symbols.size());
+  auto table = LLVM::GlobalOp::create(b, loc, type, true, LLVM::Linkage::Internal, symbol, Attribute());
+  b.createBlock(&table.getInitializerRegion());
+  Value array = LLVM::UndefOp::create(b, loc, type);
+  for (auto [i, name] : llvm::enumerate(symbols)) {
+    Value address = LLVM::AddressOfOp::create(b, loc, pointer, cast<FlatSymbolRefAttr>(name).getValue());
+    array = LLVM::InsertValueOp::create(b, loc, array, address, int64_t(i));
+  }
+  LLVM::ReturnOp::create(b, loc, ValueRange{array});
+}
+
 void HostCode::addTables() {
+  for (auto [number, kernel] : llvm::enumerate(deviceKernels))
+    addTable<int64_t>(module, kernel.name, {int64_t(number), kernel.blocks(), kernel.block, kernel.words});
   std::vector<int64_t> words;
   std::vector<int32_t> rows;
   llvm::StringMap<int> numbers;
@@ -27,7 +46,10 @@ void HostCode::addTables() {
   if (cleared.empty())
     cleared.append({0, 0}); // a table has at least one row
   auto pointer = LLVM::LLVMPointerType::get(module.getContext());
-  addTable(module, "kernels", LLVM::LLVMArrayType::get(pointer, kernels.size()), ArrayAttr::get(module.getContext(), kernels));
+  if (target.isDevice())
+    addAddresses(module, "kernels", kernels);
+  else
+    addTable(module, "kernels", LLVM::LLVMArrayType::get(pointer, kernels.size()), ArrayAttr::get(module.getContext(), kernels));
   addTable<int32_t>(module, "launches", rows);
   addTable<int64_t>(module, "offsets", words);
   addTable<int64_t>(module, "cleared", cleared);

@@ -392,8 +392,8 @@ private:
     for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
       channel.boxes = boxes;
     for (Channel &channel : chosen.train.channels)
-      if (channel.inLoop && channel.fromPart >= 0)
-        channel.action = actionOfPart(chosen.layout, channel.from % options.stages, channel.fromPart);
+      if (channel.inLoop && channel.fromPart >= 0 && !channel.pieces)
+        channel.action = actionOfPart(chosen.layout, channel.from % chosen.layout.workers, channel.fromPart);
     takeStep(chosen.train);
     for (Divided &divided : chosen.others)
       if (!chooseEntry(divided, chosen.train.functions))

@@ -34,10 +34,14 @@ static std::vector<std::string> gccFolders() {
 
 // Pulls the part of the runtime archive in that meets workers in other processes (runtime/Peers.h).
 constexpr const char *kJoinPeers = "cinch_join_peers";
+// The same for the part that drives a GPU (runtime/Device.h).
+constexpr const char *kOpenDevice = "cinch_open_device";
 
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
                            const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts,
-                           bool severalWorkers) {
+                           Linking linking) {
+  const bool dynamic = linking != Linking::Static;
+  const char *part = linking == Linking::WithDevice ? kOpenDevice : kJoinPeers;
   // Beside the output, so that the last step is a rename; for a device, among the temporary files.
   SmallString<128> temporary(output);
   if (sys::fs::exists(output) && !sys::fs::is_regular_file(output)) {
@@ -51,7 +55,7 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
   std::vector<std::string> places{ours, "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, compilers = gccFolders();
   compilers.insert(compilers.begin(), ours);
   std::string crt = folderOf("crt1.o", places), gcc = folderOf("libgcc.a", compilers);
-  std::string libc = folderOf(severalWorkers ? "libc.so" : "libc.a", places);
+  std::string libc = folderOf(dynamic ? "libc.so" : "libc.a", places);
   std::string message;
   int status = 1;
   int64_t shared = 0; // bytes of libraries
@@ -59,18 +63,18 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     std::vector<std::string> args = {"ld.lld", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
                                      "--strip-debug", "-o", temporary.str().str()};
     auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
-    if (severalWorkers)
-      add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-u", kJoinPeers});
+    if (dynamic)
+      add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-u", part});
     else
       add({"-static"});
-    add({crt + "/crt1.o", crt + "/crti.o", gcc + (severalWorkers ? "/crtbegin.o" : "/crtbeginT.o")});
+    add({crt + "/crt1.o", crt + "/crti.o", gcc + (dynamic ? "/crtbegin.o" : "/crtbeginT.o")});
     args.insert(args.end(), objects.begin(), objects.end());
     add({runtimeArchive, "-L" + gcc, "-L" + libc});
-    if (severalWorkers)
+    if (dynamic)
       add({"-lgcc", "-lc", "-lgcc"});
     else
       add({"--start-group", "-lgcc", "-lgcc_eh", "-lc", "--end-group"});
-    if (severalWorkers)
+    if (dynamic)
       shared = kLibraryBytes;
     args.push_back(gcc + "/crtend.o");
     args.push_back(crt + "/crtn.o");
@@ -84,8 +88,8 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     for (const std::string &object : objects)
       args.push_back(object);
     args.push_back(runtimeArchive);
-    if (severalWorkers)
-      args.insert(args.end(), {"-u", kJoinPeers, "-ldl"});
+    if (dynamic)
+      args.insert(args.end(), {"-u", part, "-ldl"});
     args.push_back("-lpthread");
     shared = kLibraryBytes;
     status = sys::ExecuteAndWait(*cc, args, std::nullopt, {}, 0, 0, &message);

@@ -17,11 +17,12 @@ constexpr int64_t kLibraryBytes = 2 << 20;
 // start files are found, else the system's `cc`. The output appears under its name only when it is whole and `accepts` takes
 // its size, counted with the libraries that it needs at run time. Returns the empty string, or what went wrong.
 //
-// A program of several workers is linked with the C library dynamically, and with the part of the runtime that finds workers in
-// other processes: that opens an MPI library at run time, which needs the very same C library.
+// What opens a library at run time needs the very same C library, and is linked with it dynamically: a program of several workers, with
+// the part of the runtime that finds workers in other processes (MPI), and one for a GPU, with the part that drives it.
+enum class Linking { Static, WithPeers, WithDevice };
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
                            const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts,
-                           bool severalWorkers = false);
+                           Linking = Linking::Static);
 
 } // namespace cinch::target
 #endif

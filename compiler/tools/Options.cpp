@@ -79,7 +79,8 @@ struct Flags {
   cl::opt<std::string> transportReserve{"transport-reserve",
                                         cl::desc("bytes of a worker's budget for an MPI library (without it, its memory is beside the budget)"),
                                         cl::value_desc("SIZE"), COMPILING};
-  cl::opt<std::string> target{"target", cl::desc("cpu"), cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
+  cl::opt<std::string> target{"target", cl::desc("cpu (the default), or nvidia, nvidia:a100, nvidia:h100 ..; the budget is then the GPU's"),
+                              cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
   cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
                                   cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> maxThreads{"max-threads",
@@ -93,7 +94,7 @@ struct Flags {
                                         cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
                                                  "lowered, llvm"),
                                         cl::value_desc("PHASE"), cl::cat(category)};
-  cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, obj, lib (-o DIR/NAME: libNAME.a, libNAME.so, NAME.h) or exe (the default)"),
+  cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, nvvm, ptx, obj, lib (-o DIR/NAME: libNAME.a, libNAME.so, NAME.h) or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
   cl::opt<bool> noKernelCache{"no-kernel-cache", cl::desc("generate all code anew, keep nothing in $XDG_CACHE_HOME/cinch/kernels"),
                               cl::cat(category)};
@@ -353,8 +354,14 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   readStages(f, line);
-  if (f.target != "cpu")
-    usage("--target " + f.target + " is not there yet; cpu is");
+  if (auto target = analysis::parseTarget(f.target, problem))
+    line.target = *target;
+  else
+    usage("--target: " + problem);
+  if (line.target.isDevice() && f.emit == "lib")
+    usage("--emit lib with --target " + f.target + " is not there yet; exe is");
+  if (line.target.isDevice() && f.bound)
+    usage("--bound with --target " + f.target + " is not there yet");
   line.cpu = f.cpu;
   if (f.maxThreads.getNumOccurrences())
     line.maxThreads = int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")));
@@ -378,9 +385,11 @@ CommandLine parseCommandLine(int argc, char **argv) {
       usage("--stop-after: no phase is called '" + f.stopAfter + "'");
   }
   line.emit = f.emit;
-  static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "obj", "lib", "exe"};
+  static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "nvvm", "ptx", "obj", "lib", "exe"};
   if (!is_contained(kinds, StringRef(line.emit)))
-    usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, obj, lib, exe)");
+    usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, nvvm, ptx, obj, lib, exe)");
+  if ((line.emit == "ptx" || line.emit == "nvvm") && !line.target.isDevice())
+    usage("--emit " + line.emit + " is about a GPU; it needs --target nvidia");
   line.json = f.json;
   line.bound = f.bound;
   line.profile = f.profile;

@@ -2,6 +2,7 @@
 #ifndef CINCH_COMPILER_TOOLS_OPTIONS_H
 #define CINCH_COMPILER_TOOLS_OPTIONS_H
 
+#include "compiler/analysis/Target.h"
 #include "compiler/frontend/Check.h"
 #include "compiler/transforms/Phase.h"
 
@@ -31,6 +32,7 @@ struct CommandLine {
   int chunks = 0;                  // --chunks; 0: by the schedule
   int64_t transportReserve = 0;    // --transport-reserve
   std::string cpu;
+  analysis::Target target;         // --target
   std::optional<Phase> stopAfter;
   std::string emit = "exe";
   Options check;                   // -D, --set

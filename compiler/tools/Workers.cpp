@@ -27,15 +27,16 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
       return usage("--stages auto takes as few workers as fit the budget, and there is none: --memory-budget says it");
     options.stages = 1;
   }
-  options.transportReserve = line.transportReserve;
   options.replicas = line.replicas;
+  options.transportReserve = line.transportReserve;
   setWorkers(line, options.stages, options);
-  if (options.workers() == 1 && line.transportReserve > 0)
-    return usage("--transport-reserve is for an MPI library, which a program of one worker does not use; --stages P says how many there are");
   if (options.stages == 1 && (!line.schedule.empty() || line.chunks > 0))
     return usage("--schedule and --chunks need --stages P with at least two workers");
-  if (options.workers() == 1)
+  if (options.workers() == 1) {
+    if (line.transportReserve > 0)
+      return usage("--transport-reserve is for an MPI library, which a program of one worker does not use; --stages P says how many there are");
     return 0;
+  }
   if (line.bound)
     return usage("--bound is about the step of one worker; with several the lines of each worker say what its part takes");
   if (line.emit == "lib")

@@ -64,16 +64,20 @@ static int writeOutput(const std::string &path, llvm::StringRef bytes) {
   return 0;
 }
 
-// Prints a module to -o FILE, or to standard output.
+// Prints to -o FILE, or to standard output.
+static int printText(const CommandLine &line, const std::string &text) {
+  if (line.output != "a.out")
+    return writeOutput(line.output, text);
+  llvm::outs() << text;
+  return 0;
+}
+
 static int printModule(const CommandLine &line, mlir::ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream out(text);
   mlir::OpPrintingFlags flags;
   module->print(out, flags);
-  if (line.output != "a.out")
-    return writeOutput(line.output, text);
-  llvm::outs() << text;
-  return 0;
+  return printText(line, text);
 }
 
 static std::string runtimeArchive(const char *program) {
@@ -149,6 +153,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.rowBlocks = line.rowBlocks;
   options.orderSeed = line.orderSeed;
   options.cpu = line.cpu;
+  options.target = line.target;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
   options.bound = line.bound;
   if (!chooseCosts(line, options.costs))
@@ -159,6 +164,10 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.kernelCache = folder + "/kernels";
   if (int status = readWorkers(line, program, options))
     return status;
+  if (options.target.isDevice() && options.stages != 1) {
+    llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1\n";
+    return 1;
+  }
   if (options.stages == 0) {
     Waiting waiting("planning " + line.input);
     setWorkers(line, fewestWorkers(line, context, program, sources, options), options);
@@ -257,6 +266,8 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   }
   if (!compilation.lowerToLLVM())
     return kInternal;
+  if (line.emit == "ptx" || line.emit == "nvvm")
+    return printText(line, line.emit == "ptx" ? compilation.deviceCode.ptx : compilation.deviceCode.ir);
   if (stops(Phase::LLVM) || line.emit == "llvm")
     return printModule(line, *compilation.kernels);
   malloc_trim(0); // of what the planned program held; LLVM asks for blocks of other sizes
@@ -289,7 +300,9 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
                         {objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self));
   std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
-                                             options.workers() > 1);
+                                             options.target.isDevice() ? target::Linking::WithDevice
+                                             : options.workers() > 1   ? target::Linking::WithPeers
+                                                                       : target::Linking::Static);
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
     return 5;

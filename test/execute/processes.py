@@ -165,6 +165,16 @@ class Program:
             others[1], again.text[-500:]))
 
 
+def reserve(program, transport):
+    """What MPI takes is said at the start; inside the budget it has to keep what was reserved for it."""
+    for size, code in (("64MiB", 0), ("64KiB", 5)):
+        exe = programs.compiled(program.path, "reserve-" + size, *program.flags, "--stages", "2", "--transport-reserve", size)
+        ended = program.train(exe, 2, transport, "reserve")
+        verdicts.expect(ended.all(code), "%s, --transport-reserve %s: %s %s" % (transport, size, ended.codes, ended.text[-400:]))
+        wanted = "inside the budget; every link has carried" if code == 0 else "was compiled with --transport-reserve 65536"
+        verdicts.expect(wanted in ended.text, "%s, --transport-reserve %s: %s" % (transport, size, ended.text[-400:]))
+
+
 def write_table(folder):
     folder.mkdir()
     rng = random.Random(5)
@@ -174,16 +184,6 @@ def write_table(folder):
             a, b, c = (rng.gauss(5, 3) for _ in range(3))
             lines.append("%g,%g,%g,%d" % (a, b, c, (a > 5) + (b > 6)))
         (folder / name).write_text("\n".join(lines) + "\n")
-
-
-def reserve(program, transport):
-    """What MPI takes is said at the start; inside the budget it has to keep what was reserved for it."""
-    for size, code in (("64MiB", 0), ("64KiB", 5)):
-        exe = programs.compiled(program.path, "reserve-" + size, *program.flags, "--stages", "2", "--transport-reserve", size)
-        ended = program.train(exe, 2, transport, "reserve")
-        verdicts.expect(ended.all(code), "%s, --transport-reserve %s: %s %s" % (transport, size, ended.codes, ended.text[-400:]))
-        wanted = "inside the budget; every link has carried" if code == 0 else "was compiled with --transport-reserve 65536"
-        verdicts.expect(wanted in ended.text, "%s, --transport-reserve %s: %s" % (transport, size, ended.text[-400:]))
 
 
 def main():

@@ -1,0 +1,76 @@
+// Target.cpp: the GPUs that are known by name, with the rates that NVIDIA publishes.
+#include "compiler/analysis/Target.h"
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace cinch::analysis {
+
+namespace {
+struct Device {
+  const char *name, *people, *arch;
+  int processors;
+  int64_t gigabytes;
+  double tera, bandwidth; // f32 operations a second on the cores that compute FMAs one by one, in 10^12; bytes a second in 10^9
+};
+} // namespace
+
+// Data sheets of NVIDIA: A100 (2021), H100 (2023), H200 (2023), SXM versions.
+static const Device devices[] = {
+    {"a100", "A100 SXM 80GB", "sm_80", 108, 80, 19.5, 2039},
+    {"a100-40gb", "A100 SXM 40GB", "sm_80", 108, 40, 19.5, 1555},
+    {"h100", "H100 SXM", "sm_90", 132, 80, 67, 3350},
+    {"h200", "H200 SXM", "sm_90", 132, 141, 67, 4800},
+};
+// PTX for one of these runs on it and on all later ones; the GPU that it is priced as.
+static const struct {
+  const char *arch, *device;
+} archs[] = {{"sm_80", "a100"}, {"sm_86", "a100"}, {"sm_89", "a100"}, {"sm_90", "h100"}, {"sm_100", "h200"}, {"sm_120", "h200"}};
+
+MachineCosts Target::costs(const MachineCosts &ofCpu) const {
+  if (!isDevice())
+    return ofCpu;
+  MachineCosts costs;
+  costs.source = "published rates of " + people;
+  costs.measured = {{1, published}};
+  return costs;
+}
+
+static Target targetOf(const Device &device) {
+  Target target;
+  target.device = device.name, target.people = device.people, target.arch = device.arch;
+  target.processors = device.processors, target.memory = device.gigabytes * 1'000'000'000;
+  // A roofline. The peak counts an FMA as two operations, so that additions reach half of it. A launch: what the driver takes at least.
+  const double peak = device.tera * 1e12;
+  target.published = {peak, peak, peak, peak / 2, device.bandwidth * 1e9, 3e-6};
+  return target;
+}
+
+std::optional<Target> parseTarget(const std::string &word, std::string &error) {
+  if (word == "cpu")
+    return Target();
+  llvm::StringRef kind, name;
+  std::tie(kind, name) = llvm::StringRef(word).split(':');
+  std::string known = "cpu, nvidia";
+  for (const Device &device : devices)
+    known += std::string(", nvidia:") + device.name;
+  for (auto &each : archs)
+    known += std::string(", nvidia:") + each.arch;
+  std::string arch;
+  if (kind == "nvidia" && word == "nvidia")
+    name = "sm_80";
+  for (auto &each : archs)
+    if (kind == "nvidia" && name == each.arch)
+      name = each.device, arch = each.arch;
+  for (const Device &device : devices)
+    if (kind == "nvidia" && name == device.name) {
+      Target target = targetOf(device);
+      if (!arch.empty())
+        target.arch = arch;
+      return target;
+    }
+  error = "no target is called '" + word + "'; these are known: " + known;
+  return std::nullopt;
+}
+
+} // namespace cinch::analysis

@@ -1,0 +1,66 @@
+// Simt.cpp: teams of 16 threads, in the NVVM dialect.
+#include "compiler/kernels/Simt.h"
+#include "compiler/kernels/MathEmit.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+using namespace mlir;
+
+namespace cinch::kernels::simt {
+
+static Value thread(OpBuilder &b, Location loc) { return NVVM::ThreadIdXOp::create(b, loc, b.getI32Type()); }
+static Value number(OpBuilder &b, Location loc, int64_t n) { return emitInteger(b, loc, b.getI32Type(), n); }
+
+Value threadOfBlock(OpBuilder &b, Location loc) {
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), thread(b, loc));
+}
+
+Value lane(OpBuilder &b, Location loc) {
+  Value within = arith::AndIOp::create(b, loc, thread(b, loc), number(b, loc, kTeam - 1));
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), within);
+}
+
+// The threads of the warp that the team has: the lower or the upper half.
+static Value team(OpBuilder &b, Location loc) {
+  Value upper = arith::AndIOp::create(b, loc, thread(b, loc), number(b, loc, kTeam));
+  return arith::ShLIOp::create(b, loc, number(b, loc, 0xffff), upper);
+}
+
+void syncTeam(OpBuilder &b, Location loc) { NVVM::SyncWarpOp::create(b, loc, team(b, loc)); }
+void syncBlock(OpBuilder &b, Location loc) { NVVM::Barrier0Op::create(b, loc); }
+
+// The shuffle has 32 bits at a time; segments of 16 lanes (PTX ISA, shfl.sync: bits 8 to 12 of c are the mask of the segment).
+static Value word(OpBuilder &b, Location loc, Value value, NVVM::ShflKind kind, int operand) {
+  return NVVM::ShflOp::create(b, loc, b.getI32Type(), team(b, loc), value, number(b, loc, operand), number(b, loc, (kTeam << 8) | 31),
+                              kind, UnitAttr());
+}
+
+static Value shuffle(OpBuilder &b, Location loc, Value value, NVVM::ShflKind kind, int operand) {
+  Type type = value.getType(), i32 = b.getI32Type(), i64 = b.getI64Type();
+  unsigned bits = type.getIntOrFloatBitWidth();
+  if (bits < 32) {
+    Value wide = word(b, loc, arith::ExtUIOp::create(b, loc, i32, value), kind, operand);
+    return arith::TruncIOp::create(b, loc, type, wide);
+  }
+  if (bits == 32) {
+    Value plain = type.isInteger() ? value : Value(arith::BitcastOp::create(b, loc, i32, value));
+    plain = word(b, loc, plain, kind, operand);
+    return type.isInteger() ? plain : Value(arith::BitcastOp::create(b, loc, type, plain));
+  }
+  Value plain = type.isInteger() ? value : Value(arith::BitcastOp::create(b, loc, i64, value));
+  Value half = emitInteger(b, loc, i64, 32);
+  Value low = word(b, loc, arith::TruncIOp::create(b, loc, i32, plain), kind, operand);
+  Value high = word(b, loc, arith::TruncIOp::create(b, loc, i32, arith::ShRUIOp::create(b, loc, plain, half)), kind, operand);
+  plain = arith::OrIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i64, low),
+                               arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i64, high), half));
+  return type.isInteger() ? plain : Value(arith::BitcastOp::create(b, loc, type, plain));
+}
+
+Value fromBehind(OpBuilder &b, Location loc, Value value, int distance) {
+  return shuffle(b, loc, value, NVVM::ShflKind::down, distance);
+}
+Value fromFirst(OpBuilder &b, Location loc, Value value) { return shuffle(b, loc, value, NVVM::ShflKind::idx, 0); }
+
+} // namespace cinch::kernels::simt

@@ -1,0 +1,168 @@
+// DeviceCode.cpp: the same lowering as for a CPU, then LLVM's code generator for PTX.
+//
+// What a builder makes is a function of (arena, offsets, context, worker, workers), as for a CPU. Around it stands an entry, which
+// finds out which worker this thread belongs to. FMAs are those of the builders: the code generator fuses nothing
+// (FPOpFusion::Standard), and writes mul.rn and add.rn, which ptxas may not fuse either.
+#include "compiler/target/DeviceCode.h"
+#include "compiler/target/LowerKernels.h"
+#include "compiler/target/VerifyNumbers.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+#include <mutex>
+
+using namespace llvm;
+
+extern "C" {
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+namespace cinch::target {
+
+constexpr int64_t kContextWords = 128; // of runtime.h
+
+static std::unique_ptr<TargetMachine> createDeviceMachine(const std::string &arch, std::string &error) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  Triple triple("nvptx64-nvidia-cuda");
+  const Target *target = TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  TargetOptions options;
+  options.AllowFPOpFusion = FPOpFusion::Standard;
+  // Without features it takes the oldest version of PTX that has the architecture, which old drivers know, too.
+  return std::unique_ptr<TargetMachine>(
+      target->createTargetMachine(triple, arch, "", options, std::nullopt, std::nullopt, CodeGenOptLevel::Default));
+}
+
+// void NAME(arena, words of the launch by value, context by value): calls the body for the worker that this thread is part of.
+static void addEntry(Module &module, const DeviceKernel &kernel) {
+  LLVMContext &context = module.getContext();
+  Function *body = module.getFunction(kernel.name);
+  body->setName(kernel.name + "_body");
+  body->setLinkage(GlobalValue::InternalLinkage);
+  body->addFnAttr(Attribute::AlwaysInline);
+  Type *pointer = PointerType::get(context, 0), *i64 = Type::getInt64Ty(context);
+  auto *type = FunctionType::get(Type::getVoidTy(context), {pointer, pointer, pointer}, false);
+  Function *entry = Function::Create(type, GlobalValue::ExternalLinkage, kernel.name, module);
+  entry->setCallingConv(CallingConv::PTX_Kernel);
+  entry->addFnAttr(Attribute::NoUnwind);
+  entry->addFnAttr("nvvm.reqntid", std::to_string(kernel.block));
+  auto byValue = [&](unsigned argument, int64_t words) {
+    entry->addParamAttr(argument, Attribute::getWithByValType(context, ArrayType::get(i64, uint64_t(words))));
+    entry->addParamAttr(argument, Attribute::getWithAlignment(context, Align(8)));
+  };
+  byValue(1, std::max<int64_t>(1, kernel.words));
+  byValue(2, kContextWords);
+
+  IRBuilder<> b(BasicBlock::Create(context, "", entry));
+  auto special = [&](Intrinsic::ID id) { return b.CreateZExt(b.CreateIntrinsic(b.getInt32Ty(), id, {}), i64); };
+  Value *thread = b.CreateAdd(b.CreateMul(special(Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b.getInt64(uint64_t(kernel.block))),
+                              special(Intrinsic::nvvm_read_ptx_sreg_tid_x));
+  Value *worker = b.CreateUDiv(thread, b.getInt64(uint64_t(kernel.lanes))), *workers = b.getInt64(uint64_t(kernel.workers));
+  BasicBlock *work = BasicBlock::Create(context, "", entry), *end = BasicBlock::Create(context, "", entry);
+  b.CreateCondBr(b.CreateICmpULT(worker, workers), work, end);
+  b.SetInsertPoint(work);
+  b.CreateCall(body, {entry->getArg(0), entry->getArg(1), entry->getArg(2), worker, workers});
+  b.CreateBr(end);
+  b.SetInsertPoint(end);
+  b.CreateRetVoid();
+}
+
+static void optimize(Module &module, TargetMachine &machine) {
+  PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  tuning.LoopInterleaving = false;
+  PassBuilder builder(&machine, tuning);
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager sccs;
+  ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2).run(module, modules);
+}
+
+// A function that stands in no PTX: the C library's, in f64.
+static std::string outsideFunction(const Module &module) {
+  for (const Function &function : module)
+    if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty())
+      return function.getName().str();
+  return "";
+}
+
+std::string verifyPtx(const std::string &ptx) {
+  SmallVector<StringRef> lines;
+  StringRef(ptx).split(lines, '\n');
+  for (StringRef line : lines) {
+    StringRef code = line.split("//").first;
+    for (const char *word : {".approx", ".ftz", "div.full", ".extern .func"})
+      if (code.contains(word))
+        return code.trim().str();
+  }
+  return "";
+}
+
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &list, const std::string &arch) {
+  DeviceCode code;
+  auto machine = createDeviceMachine(arch, code.error);
+  if (!machine)
+    return code;
+  mlir::OwningOpRef<mlir::ModuleOp> device = mlir::ModuleOp::create(kernels.getLoc());
+  device->getBody()->getOperations().splice(device->getBody()->end(), kernels.getBody()->getOperations());
+  LLVMContext context;
+  std::unique_ptr<Module> module;
+  if (succeeded(lowerKernels(*device)))
+    module = mlir::translateModuleToLLVMIR(*device, context);
+  if (!module) {
+    code.error = "the kernels cannot be lowered";
+    return code;
+  }
+  module->setTargetTriple(machine->getTargetTriple());
+  module->setDataLayout(machine->createDataLayout());
+  for (const DeviceKernel &kernel : list)
+    addEntry(*module, kernel);
+  optimize(*module, *machine);
+  code.error = verifyNumbers(*module);
+  if (std::string outside = outsideFunction(*module); code.error.empty() && !outside.empty())
+    code.error = "a kernel calls " + outside;
+  if (!code.error.empty())
+    return code;
+  raw_string_ostream(code.ir) << *module;
+  SmallVector<char> text;
+  raw_svector_ostream stream(text);
+  legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, CodeGenFileType::AssemblyFile)) {
+    code.error = "no PTX can be written";
+    return code;
+  }
+  passes.run(*module);
+  code.ptx.assign(text.begin(), text.end());
+  if (std::string line = verifyPtx(code.ptx); !line.empty())
+    code.error = "the PTX breaks the numbers contract: " + line;
+  return code;
+}
+
+} // namespace cinch::target

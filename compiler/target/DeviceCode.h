@@ -1,0 +1,34 @@
+// DeviceCode.h: kernels -> NVVM's LLVM IR -> PTX, in process. No CUDA toolkit and no libdevice.
+#ifndef CINCH_COMPILER_TARGET_DEVICECODE_H
+#define CINCH_COMPILER_TARGET_DEVICECODE_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <string>
+#include <vector>
+
+namespace cinch::target {
+
+struct DeviceKernel {
+  std::string name;       // of the function, and of the entry in the PTX
+  int64_t workers = 1;    // Kernels.h, Grid
+  int lanes = 1, block = 128;
+  int64_t words = 0;      // of the offsets of a launch
+  int64_t blocks() const { return (workers * lanes + block - 1) / block; }
+};
+
+struct DeviceCode {
+  std::string ptx;
+  std::string ir;    // what the PTX was made of, as text
+  std::string error; // an internal error, or what this target cannot do; "": none
+};
+
+// Takes all kernels out of the module. An entry takes the address of the arena and, as values, the words of the launch and of the
+// context.
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch);
+
+// Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function.
+std::string verifyPtx(const std::string &ptx);
+
+} // namespace cinch::target
+#endif

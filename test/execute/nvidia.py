@@ -1,0 +1,315 @@
+#!/usr/bin/python3
+"""Programs for a GPU of NVIDIA, executed on the CPU (standin.py): the programs of the tree leave the very bits that the CPU's kernels
+leave (recorded_bits.json), under several plans and orders of threads; every access is inside of the arena, no two threads race on
+shared memory; barriers that are left out are found; each way in which a driver fails is said; runs are resumed, evaluated, predicted.
+
+usage: nvidia.py [--all] [NAME...]     --all: every program of the tree; a NAME chooses programs by a part of it
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+import signal
+import subprocess
+
+import numpy as np
+
+import programs
+import recorded_bits
+import standin
+import tree_programs
+
+verdicts = programs.Verdicts()
+QUICK = ("gpt, row blocks", "gather", "norms", "grouped heads", "attend, dropout", "contraction", "grain")
+PROGRAM = """dim B = 12 batch, I = 37, H = 45, C = 5
+
+data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: i32[B] below C)
+
+model mlp(x: f32[B, I]) -> f32[B, C] {
+  use fc1 = linear[H], norm = layer_norm, fc2 = linear[C]
+  return fc2(dropout(gelu(norm(fc1(x))), 0.25))
+}
+
+train mlp on train seed 42 {
+  loss = mean[B] cross_entropy(mlp(x), y)
+  metric top = max[B, C] mlp(x)
+  metric right = mean[B] f32(argmax(mlp(x)) == y)
+  optimizer adamw(lr = 0.01, decay = 0.1)
+  clip norm(1)
+  steps 6
+  every 2 checkpoint("run", keep = 3)
+  every 3 eval(train)
+}
+"""
+
+
+# ---- Bits ------------------------------------------------------------------------------------------------------------
+
+
+def same_bits(program, number, recorded):
+    source, folder = tree_programs.prepared(program, "nv%d" % number)
+    for index, plan in enumerate(program.plans):
+        flags = [*program.flags, *plan]
+        label = "%s (%s)" % (program.name, " ".join(flags))
+        out = programs.FOLDER / ("nv%d-%d-out" % (number, index))
+        try:
+            built = standin.Program(source, "nv%d-%d" % (number, index), "--max-threads", "2", *flags)
+            built.run("--data", folder, "--out", out, "--steps", recorded_bits.STEPS, "--quiet", seed=number * 2 + index)
+        except programs.Failure as failure:
+            verdicts.expect(False, "%s: %s" % (label, failure))
+            continue
+        found = recorded_bits.hashes(programs.tensorfile.read(out / "final.safetensors"))
+        wrong = sorted(path for path in {*recorded, *found} if recorded.get(path) != found.get(path))
+        verdicts.expect(not wrong, "%s: other bits than the CPU's in %d of %d tensors: %s" % (label, len(wrong), len(recorded), ", ".join(wrong[:5])))
+
+
+def trees(options):
+    record = json.loads(recorded_bits.RECORD.read_text())
+    chosen, kinds = [], set()
+    for number, program in enumerate(tree_programs.all_programs()):
+        if options.names and not any(name in program.name for name in options.names):
+            continue
+        if not options.all and not options.names:
+            # One program of a kind; those of the examples all the way.
+            kind = next((word for word in QUICK if word in program.name), None)
+            if kind is None or kind in kinds or "f64" in " ".join(program.flags):
+                continue
+            kinds.add(kind)
+        chosen.append((program, number))
+    programs.in_parallel(lambda entry: same_bits(*entry, record[entry[0].name]), chosen)
+
+
+def records(folder, draw):
+    for name in ["data_batch_%d.bin" % i for i in range(1, 6)] + ["test_batch.bin"]:
+        images = draw.integers(0, 256, (8, 1 + 3 * 8 * 8)).astype(np.uint8)
+        images[:, 0] %= 10
+        (folder / name).write_bytes(images.tobytes())
+
+
+def words(folder, draw):
+    for name in ("train.txt", "valid.txt"):
+        (folder / name).write_bytes(draw.integers(0, 64, 600).astype(np.uint8).tobytes())
+
+
+# Examples that recorded_bits.json has nothing of.
+EXAMPLES = [
+    ("lstm", "B=3 T=7 H=13 V=64", words),
+    ("resnet", "B=4 S=8 F=4 G=2", records),
+]
+
+
+def examples(options):
+    for name, sizes, write in EXAMPLES:
+        if options.names and not any(word in name for word in options.names):
+            continue
+        folder = programs.FOLDER / name
+        folder.mkdir()
+        write(folder, np.random.default_rng(5))
+        source = tree_programs.ROOT / "examples" / name / (name + ".cinch")
+        flags = [word for size in sizes.split() for word in ("-D", size)]
+        cpu = programs.compiled(source, name + "-cpu", *flags)
+        outs = [programs.FOLDER / (name + end) for end in ("-cpu-out", "-out")]
+        run = ["--data", folder, "--steps", "2", "--quiet"]
+        programs.call([cpu, *run, "--out", outs[0]])
+        standin.Program(source, name + "-device", *flags, "--microbatch", "1" if name == "lstm" else "2").run(*run, "--out", outs[1], seed=3)
+        verdicts.expect(parameters(outs[0]) == parameters(outs[1]), "examples/%s: other bits than the CPU's" % name)
+
+
+# ---- One program, all commands -----------------------------------------------------------------------------------------
+
+
+def make_data():
+    rng = np.random.default_rng(1)
+    folder = programs.FOLDER / "data"
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "x.npy", rng.standard_normal((40, 37)).astype("f4"))
+    np.save(folder / "y.npy", rng.integers(0, 5, 40).astype("i4"))
+    return folder
+
+
+def parameters(out):
+    return (out / "final.safetensors").read_bytes()
+
+
+def commands(source, data):
+    """Training, a kill, evaluation and prediction give what the CPU's program gives."""
+    cpu = programs.compiled(source, "cpu")
+    wanted = programs.FOLDER / "cpu-out"
+    programs.call([cpu, "--data", data, "--out", wanted, "--quiet"])
+    device = standin.Program(source, "device")
+    out = programs.FOLDER / "device-out"
+    device.run("--data", data, "--out", out, "--quiet")
+    verdicts.expect(parameters(out) == parameters(wanted), "final parameters differ from the CPU's")
+    for command in ("eval", "predict"):
+        ours = device.run(command, "--data", data, "--out", out).stdout
+        theirs = programs.call([cpu, command, "--data", data, "--out", wanted]).stdout
+        json_of = lambda text: [line for line in text.splitlines() if line.startswith("{")]
+        verdicts.expect(json_of(ours) == json_of(theirs), "%s differs: %s and %s" % (command, ours, theirs))
+    results = sorted(path.relative_to(wanted) for path in wanted.glob("predict/*/*.npy"))
+    verdicts.expect(bool(results), "predict wrote nothing")
+    for path in results:
+        verdicts.expect((out / path).read_bytes() == (wanted / path).read_bytes(), "%s differs" % path)
+    stopped = programs.FOLDER / "stopped-out"
+    device.run("--data", data, "--out", stopped, "--quiet", "--steps", "3")
+    device.run("--data", data, "--out", stopped, "--quiet", "--resume")
+    verdicts.expect(parameters(stopped) == parameters(wanted), "a resumed run has other parameters")
+    over = programs.FOLDER / "over-out"
+    shutil.copytree(stopped, over)
+    (over / "final.safetensors").unlink()
+    programs.call([cpu, "--data", data, "--out", over, "--quiet", "--resume"])
+    verdicts.expect(parameters(over) == parameters(wanted), "the CPU's program cannot go on from a checkpoint of the device's")
+    return device, wanted
+
+
+def plans(source, data, wanted):
+    """No plan changes a bit, whatever the order of the threads."""
+    refused = programs.compiled(source, "refused", "--target", "nvidia", "--memory-budget", "100", allowed=(1,))
+    least = int(re.search(r"smallest budget that compiles: (\d+) bytes", refused.stdout).group(1))
+    for number, plan in enumerate((["--memory-budget", str(least)], ["--microbatch", "1"], ["--microbatch", "3", "--remat", "all"],
+                                   ["--microbatch", "4", "--remat", "sqrt"], ["--order-seed", "3"])):
+        target = "nvidia:h100" if number % 2 else "nvidia"
+        built = standin.Program(source, "plan%d" % number, *plan, target=target)
+        out = programs.FOLDER / ("plan%d-out" % number)
+        ended = built.run("--data", data, "--out", out, "--quiet", seed=number, memory=least if number == 0 else 1 << 30)
+        verdicts.expect(parameters(out) == parameters(wanted), "plan %s: other parameters" % " ".join(plan))
+        if number == 0:
+            held = int(re.search(r"device memory (\d+) bytes", ended.stdout).group(1))
+            verdicts.expect(held <= least, "%d bytes are held, %d were promised" % (held, least))
+
+
+# ---- What goes wrong ---------------------------------------------------------------------------------------------------
+
+
+def refusals(device, data):
+    out = programs.FOLDER / "refused-out"
+
+    def refused(what, pattern, code=5, **settings):
+        ended = device.run("--data", data, "--out", out, "--quiet", allowed=range(256), **settings)
+        verdicts.expect(ended.returncode == code and re.search(pattern, ended.stdout),
+                        "%s: exit %d, %s" % (what, ended.returncode, ended.stdout[-300:]))
+
+    ended = programs.call([device.exe, "--data", data, "--out", out], allowed=range(256))
+    verdicts.expect(ended.returncode == 5 and "libcuda.so.1" in ended.stdout, "no driver: %s" % ended.stdout)
+    old = programs.FOLDER / "old"
+    old.mkdir()
+    (old / "old.c").write_text("int cuInit(unsigned n) { return 0; }\n")
+    programs.call(["cc", "-shared", "-fPIC", old / "old.c", "-o", old / "libcuda.so.1"])
+    ended = programs.call(["env", "LD_LIBRARY_PATH=" + str(old), device.exe, "--data", data, "--out", out], allowed=range(256))
+    verdicts.expect(ended.returncode == 5 and "too old" in ended.stdout, "an old driver: %s" % ended.stdout)
+    refused("no device", "no GPU of NVIDIA", fail="cuInit")
+    refused("no device may be used", "no GPU of NVIDIA", fail="cuDeviceGetCount")
+    refused("an old GPU", r"capability 7\.5.*8\.0", capability=75)
+    refused("old PTX", "too old for sm_80", fail="cuModuleLoadDataEx")
+    refused("a small device", "smaller --memory-budget", memory=1000)
+    refused("a device that is taken", "another process holds", memory=100000, taken=99000)
+    refused("a kernel does not start", r"start a kernel, starting .*\.cinch:\d+", fail="cuLaunchKernel")
+    refused("a kernel fails", "in step 0: unspecified launch failure", fail="launch:9")
+    shutil.rmtree(out, ignore_errors=True)
+    refused("a kernel fails later", "--resume", fail="launch:150")
+    saved = sorted((out / "run").glob("*.safetensors"))
+    verdicts.expect(bool(saved), "no checkpoint is left after the failure")
+
+
+def bad_numbers(data):
+    """The replay of a failed step names the op, as the CPU's does."""
+    text = PROGRAM.replace("gelu(norm(fc1(x)))", "log(relu(norm(fc1(x))) - 100.0)")
+    source = programs.source("bad", text)
+    cpu = programs.compiled(source, "bad-cpu")
+    device = standin.Program(source, "bad-device")
+    said = []
+    for number, run in enumerate((lambda *w: programs.call([cpu, *w], allowed=(4,)), lambda *w: device.run(*w, allowed=(4,)))):
+        out = programs.FOLDER / ("bad%d-out" % number)
+        text = run("--data", data, "--out", out, "--quiet").stdout
+        said.append([line for line in text.splitlines() if "bad.cinch:" in line])
+    verdicts.expect(said[0] and said[0] == said[1], "the CPU says %s, the device %s" % tuple(said))
+
+
+def planted_faults(device, data):
+    """A fault is found, as a race, an access outside of the arena, or other bits. Of those in places that two steps do not need (kernels of
+    the evaluation, the barrier behind the last step of a sum where a block has one tile only) the bits must be right."""
+    ir = (programs.FOLDER / "device.ll").read_text()
+    counts = {"barrier": ir.count("call void @llvm.nvvm.barrier"), "shuffle": ir.count("@llvm.nvvm.shfl.sync.down.i32("), "access": 40}
+    found = {kind: 0 for kind in counts}
+    wanted = programs.FOLDER / "two-out"
+    device.run("--data", data, "--out", wanted, "--quiet", "--steps", "2")
+
+    def plant(entry):
+        kind, number = entry
+        name = "%s%d" % (kind, number)
+        library = standin.kernels(programs.FOLDER / "device.cinch", name, device.flags, ("--check", "--plant", "%s:%d" % (kind, number)))
+        out = programs.FOLDER / (name + "-out")
+        ended = device.run("--data", data, "--out", out, "--quiet", "--steps", "2", library=library, allowed=range(256), seed=number)
+        words = {"barrier": "a race on shared memory", "access": "outside of the arena"}.get(kind)
+        right = ended.returncode == 0 and parameters(out) == parameters(wanted)
+        seen = ended.returncode == 99 and words and words in ended.stdout or (kind == "shuffle" and not right)
+        found[kind] += bool(seen)
+        verdicts.expect(seen or (right and kind != "access"), "planted %s %d: exit %d, %s" % (kind, number, ended.returncode, ended.stdout[-200:]))
+
+    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 5) for kind, count in counts.items() for i in range(6)])
+    verdicts.expect(found["barrier"] >= 3 and found["access"] == 6 and sum(found.values()) >= 10, "too few faults were found: %s" % found)
+
+
+# ---- ptxas -------------------------------------------------------------------------------------------------------------
+
+
+def find_ptxas():
+    """Of this machine, or out of the wheel `nvidia-cuda-nvcc`; None if neither can be had."""
+    found = os.environ.get("PTXAS") or shutil.which("ptxas")
+    if found:
+        return found
+    folder = programs.FOLDER / "wheel"
+    try:
+        programs.call([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", folder, "nvidia-cuda-nvcc"], timeout=300)
+        (wheel,) = folder.glob("*.whl")
+        zipfile.ZipFile(wheel).extractall(folder)
+        (found,) = folder.glob("nvidia/*/bin/ptxas")
+        found.chmod(0o755)
+        return str(found)
+    except (programs.Failure, ValueError, subprocess.TimeoutExpired):
+        return None
+
+
+def assembles(ptxas):
+    """The PTX of the examples, for the architectures; what spills registers, by the threads of its blocks."""
+    for name, flags in (("mlp", []), ("gpt", ["-D", "B=2", "-D", "N=1"]), ("lstm", []), ("resnet", ["-D", "B=4", "-D", "G=2"])):
+        source = tree_programs.ROOT / "examples" / name / (name + ".cinch")
+        for target, chips in (("nvidia", ("sm_80", "sm_90", "sm_100")), ("nvidia:sm_90", ("sm_90",))):
+            text = programs.FOLDER / (name + ".ptx")
+            programs.call([programs.CINCH, source, "--target", target, "--memory-budget", "64GiB", "--emit", "ptx", "-o", text, *flags])
+            blocks = dict(re.findall(r"\.entry (\w+)\(.*?\.reqntid (\d+)", text.read_text(), re.S))
+            for chip in chips:
+                said = programs.call([ptxas, "-arch=" + chip, "-v", text, "-o", "/dev/null"]).stdout
+                spills = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads", said, re.S)
+                bad = [kernel for kernel, stores, loads in spills if int(stores) + int(loads) and blocks[kernel] != "32"]
+                verdicts.expect(len(spills) == len(blocks) and not bad, "%s for %s: %d of %d kernels, spills in %s" % (
+                    name, chip, len(spills), len(blocks), bad))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    if not options.names:
+        data, source = make_data(), programs.source("device", PROGRAM)
+        device, wanted = commands(source, data)
+        plans(source, data, wanted)
+        refusals(device, data)
+        bad_numbers(data)
+        planted_faults(device, data)
+    examples(options)
+    trees(options)
+    if options.all:
+        ptxas = find_ptxas()
+        if ptxas:
+            assembles(ptxas)
+        else:
+            print("skipped: no ptxas, and its wheel could not be had")
+
+
+if __name__ == "__main__":
+    verdicts.run(main)

@@ -1,0 +1,31 @@
+"""Programs for a GPU, executed on the CPU: the kernels' LLVM IR as this CPU's code (test/nvidia/nvcpu.cpp), under a driver that is none
+(test/nvidia/standin.cpp). What runs is the binary that would run on a GPU, but for the code generator of PTX, ptxas and the driver."""
+import os
+
+import programs
+
+BUILD = programs.HERE.parent.parent / "build"
+DRIVER = BUILD / "standin"
+NVCPU = BUILD / "bin" / "nvcpu"
+
+
+def kernels(source, name, flags, options=("--check",)):
+    """The library of a program's kernels."""
+    ir, made, library = (programs.FOLDER / (name + suffix) for suffix in (".ll", ".o", ".so"))
+    programs.call([programs.CINCH, source, "--emit", "nvvm", "-o", ir, *flags])
+    programs.call([NVCPU, ir, "-o", made, *options])
+    programs.call(["cc", "-shared", made, "-o", library, "-L" + str(DRIVER), "-l:libcuda.so.1"])
+    return library
+
+
+class Program:
+    def __init__(self, source, name, *flags, target="nvidia", options=("--check",)):
+        self.flags = ["--target", target, *flags]
+        self.exe = programs.compiled(source, name, *self.flags)
+        self.library = kernels(source, name, self.flags, options)
+
+    def run(self, *arguments, allowed=(0,), library=None, timeout=300, **settings):
+        """The finished process; `settings` become STANDIN_.. of its environment."""
+        words = ["LD_LIBRARY_PATH=" + str(DRIVER), "STANDIN_KERNELS=" + str(library or self.library)]
+        words += ["STANDIN_%s=%s" % (name.upper(), value) for name, value in settings.items()]
+        return programs.call(["env", *words, self.exe, *arguments], allowed=allowed, timeout=timeout)

@@ -1,0 +1,164 @@
+// nvcpu.cpp: nvcpu KERNELS.ll -o KERNELS.o [--check] [--plant FAULT:N]: the LLVM IR that became a program's PTX, as an object for this CPU.
+//
+// The code of every kernel stays as it is. What only a GPU has becomes a call of the stand-in driver (standin.cpp): which thread this is,
+// barriers, shuffles. With --check, every access to shared memory and to the arena is shown to it first.
+// Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
+// the N-th access to the arena behind it.
+#include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/IRReader/IRReader.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace llvm;
+
+constexpr unsigned kShared = 3;
+
+// The function of the stand-in that does what an intrinsic does; "": there is none.
+static StringRef replacement(StringRef name) {
+  struct {
+    StringRef begins, stands;
+  } known[] = {{"llvm.nvvm.read.ptx.sreg.tid.x", "standin_thread"},   {"llvm.nvvm.read.ptx.sreg.ctaid.x", "standin_block"},
+               {"llvm.nvvm.shfl.sync.down.i32", "standin_shuffle_down"}, {"llvm.nvvm.shfl.sync.idx.i32", "standin_shuffle_index"},
+               {"llvm.nvvm.bar.warp.sync", "standin_sync_warp"},       {"llvm.nvvm.barrier", "standin_sync_block"}};
+  for (auto &each : known)
+    if (name.starts_with(each.begins))
+      return each.stands;
+  return "";
+}
+
+struct Fault {
+  std::string kind;
+  int left = 0; // places of that kind before it
+  bool isHere(StringRef place) { return kind == place && --left == 0; }
+} fault;
+
+static void replaceIntrinsics(Module &module) {
+  for (Function &function : make_early_inc_range(module)) {
+    if (!function.isDeclaration() || !function.getName().starts_with("llvm.nvvm."))
+      continue;
+    StringRef stands = replacement(function.getName());
+    if (stands.empty())
+      report_fatal_error(Twine("nvcpu: no model of ") + function.getName());
+    bool barrier = stands == "standin_sync_block";
+    auto *type = barrier ? FunctionType::get(Type::getVoidTy(module.getContext()), false) : function.getFunctionType();
+    FunctionCallee callee = module.getOrInsertFunction(stands, type);
+    for (User *user : make_early_inc_range(function.users())) {
+      auto *call = cast<CallInst>(user);
+      IRBuilder<> b(call);
+      if (barrier) {
+        if (!fault.isHere("barrier"))
+          b.CreateCall(callee);
+      } else {
+        SmallVector<Value *> arguments(call->args());
+        if (stands.starts_with("standin_shuffle") && fault.isHere("shuffle"))
+          arguments[2] = b.CreateAdd(arguments[2], b.getInt32(1));
+        Value *result = b.CreateCall(callee, arguments);
+        if (!call->getType()->isVoidTy())
+          call->replaceAllUsesWith(result);
+      }
+      call->eraseFromParent();
+    }
+    function.eraseFromParent();
+  }
+}
+
+static void showAccesses(Module &module) {
+  LLVMContext &context = module.getContext();
+  Type *pointer = PointerType::get(context, 0), *i64 = Type::getInt64Ty(context), *nothing = Type::getVoidTy(context);
+  FunctionCallee shared = module.getOrInsertFunction("standin_shared", FunctionType::get(nothing, {pointer, i64, i64}, false));
+  FunctionCallee global = module.getOrInsertFunction("standin_global", FunctionType::get(nothing, {pointer, i64, i64}, false));
+  for (Function &function : module)
+    for (Instruction &instruction : make_early_inc_range(instructions(function))) {
+      Value *at = getLoadStorePointerOperand(&instruction);
+      if (!at)
+        continue;
+      auto *argument = dyn_cast<Argument>(getUnderlyingObject(at, 64));
+      if (argument && argument->getArgNo() > 0) // words that came by value
+        continue;
+      IRBuilder<> b(&instruction);
+      uint64_t bytes = module.getDataLayout().getTypeStoreSize(getLoadStoreType(&instruction));
+      bool isShared = at->getType()->getPointerAddressSpace() == kShared;
+      Value *plain = at->getType() == pointer ? at : b.CreateAddrSpaceCast(at, pointer);
+      if (!isShared && fault.isHere("access"))
+        plain = b.CreatePtrAdd(plain, b.getInt64(uint64_t(1) << 40));
+      b.CreateCall(isShared ? shared : global, {plain, b.getInt64(bytes), b.getInt64(isa<StoreInst>(instruction))});
+    }
+}
+
+// A kernel is an ordinary function on three addresses; NAME_words says how many words of its launch came by value.
+static void makeCallable(Module &module) {
+  LLVMContext &context = module.getContext();
+  for (Function &function : make_early_inc_range(module)) {
+    function.removeFnAttr("target-cpu");
+    function.removeFnAttr("target-features");
+    if (function.getCallingConv() != CallingConv::PTX_Kernel)
+      continue;
+    auto *words = cast<ArrayType>(function.getParamByValType(1));
+    auto *number = ConstantInt::get(Type::getInt64Ty(context), words->getNumElements());
+    new GlobalVariable(module, number->getType(), true, GlobalValue::ExternalLinkage, number, function.getName() + "_words");
+    function.setCallingConv(CallingConv::C);
+    for (unsigned i : {1u, 2u})
+      function.removeParamAttr(i, Attribute::ByVal);
+  }
+}
+
+int main(int argc, char **argv) {
+  const char *input = nullptr, *output = nullptr;
+  bool check = false;
+  for (int i = 1; i < argc; ++i) {
+    if (!strcmp(argv[i], "-o") && i + 1 < argc)
+      output = argv[++i];
+    else if (!strcmp(argv[i], "--check"))
+      check = true;
+    else if (!strcmp(argv[i], "--plant") && i + 1 < argc && strchr(argv[i + 1], ':')) {
+      StringRef kind, number;
+      std::tie(kind, number) = StringRef(argv[++i]).split(':');
+      fault = {kind.str(), atoi(number.str().c_str())};
+    }
+    else
+      input = argv[i];
+  }
+  if (!input || !output)
+    return errs() << "nvcpu KERNELS.ll -o KERNELS.o [--check] [--plant FAULT:N]\n", 2;
+  InitializeNativeTarget();
+  InitializeNativeTargetAsmPrinter();
+  LLVMContext context;
+  SMDiagnostic problem;
+  std::unique_ptr<Module> module = parseIRFile(input, problem, context);
+  if (!module)
+    return problem.print("nvcpu", errs()), 1;
+  Triple triple(sys::getDefaultTargetTriple());
+  std::string error, features;
+  for (auto &feature : sys::getHostCPUFeatures())
+    features += (features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
+  const Target *target = TargetRegistry::lookupTarget(triple, error);
+  std::unique_ptr<TargetMachine> machine(
+      target->createTargetMachine(triple, sys::getHostCPUName(), features, TargetOptions(), Reloc::PIC_, std::nullopt, CodeGenOptLevel::Less));
+  module->setTargetTriple(triple);
+  module->setDataLayout(machine->createDataLayout());
+  replaceIntrinsics(*module);
+  if (check)
+    showAccesses(*module);
+  makeCallable(*module);
+  if (verifyModule(*module, &errs()))
+    return 1;
+  std::error_code code;
+  raw_fd_ostream file(output, code);
+  legacy::PassManager passes;
+  if (code || machine->addPassesToEmitFile(passes, file, nullptr, CodeGenFileType::ObjectFile))
+    return errs() << "nvcpu: cannot write " << output << "\n", 1;
+  passes.run(*module);
+  return 0;
+}
