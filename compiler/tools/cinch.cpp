@@ -164,8 +164,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.kernelCache = folder + "/kernels";
   if (int status = readWorkers(line, program, options))
     return status;
-  if (options.target.isDevice() && options.stages != 1) {
-    llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1\n";
+  if (options.target.isDevice() && (options.stages != 1 || options.replicas != 1)) {
+    llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1 --replicas 1\n";
     return 1;
   }
   if (options.stages == 0) {
