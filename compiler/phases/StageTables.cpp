@@ -2,9 +2,11 @@
 #include "compiler/phases/StageTables.h"
 
 #include "compiler/analysis/Cost.h"
+#include "compiler/solve/Timeline.h"
 #include "dialects/plan/Plan.h"
 
 #include <deque>
+#include <map>
 
 using namespace mlir;
 
@@ -135,28 +137,87 @@ DenseI64ArrayAttr attributeOf(MLIRContext *context, ArrayRef<solve::PartAction> 
   return DenseI64ArrayAttr::get(context, numbers);
 }
 
+// When the messages of a loop body come, in seconds from its begin. A sum is waited for and sent where its work stands (AssignMemory.cpp).
+namespace {
+struct MessageTimes {
+  struct Entry {
+    size_t part = 0;
+    double at = 0;      // as the plan has it
+    double wanted = 0;  // begin of the work that goes on from it; end of the work that made it
+    enum { Other, Begins, Ends } kind = Other;
+  };
+  std::vector<Entry> entries;
+  std::vector<double> ends; // of the parts
+
+  void move(bool inTurns) {
+    double next = ends.back();
+    for (Entry &entry : llvm::reverse(entries)) {
+      double limit = inTurns ? next : std::min(next, ends[entry.part]);
+      next = entry.at = entry.kind == Entry::Begins ? std::max(entry.at, std::min(entry.wanted, limit)) : entry.at;
+    }
+    double last = 0;
+    for (Entry &entry : entries) {
+      double limit = inTurns || entry.part == 0 ? last : std::max(last, ends[entry.part - 1]);
+      last = entry.at = entry.kind == Entry::Ends ? std::min(entry.at, std::max(entry.wanted, limit)) : entry.at;
+    }
+    for (const Entry &entry : entries) // parts in turns have no border but that of their messages
+      for (size_t part = entry.part; inTurns && part < ends.size(); ++part)
+        ends[part] = std::max(ends[part], entry.at);
+    for (const Entry &entry : entries)
+      for (size_t part = 0; inTurns && part < entry.part; ++part)
+        ends[part] = std::min(ends[part], entry.at);
+  }
+};
+} // namespace
+
 PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
   const solve::Decision &decision = outcome.result.plan.decision;
   const solve::StepGraph &graph = outcome.rows.graph;
+  auto isSum = [&](int buffer) { return graph.buffers[size_t(buffer)].kind == solve::Buffer::Accumulator; };
   PlanSeconds seconds;
   seconds.parts.assign(parts, 0), seconds.shares.resize(parts);
+  MessageTimes messages;
+  messages.ends.assign(parts, 0);
+  std::map<int, std::pair<double, double>> work; // of sums: when the work that adds to it begins and ends
   size_t part = 0;
+  double now = 0; // in the loop body
+  auto kernelOf = [&](int t) -> const solve::Kernel & { return graph.kernels[size_t(decision.runs[size_t(t)].kernel)]; };
   for (int t = 0; t < int(decision.runs.size()); ++t) {
-    const solve::Kernel &kernel = graph.kernels[size_t(decision.runs[size_t(t)].kernel)];
+    const solve::Kernel &kernel = kernelOf(t);
     double once = kernel.seconds.at(double(decision.microbatch));
-    bool inLoop = t >= decision.loopBegin && t < decision.loopEnd;
-    if (inLoop)
-      part += kernel.newPart;
-    if (inLoop && kernel.message)
-      seconds.shares[part].push_back(seconds.parts[part]); // as seconds yet
-    if (inLoop)
-      seconds.parts[part] += once;
-    else
+    if (t < decision.loopBegin || t >= decision.loopEnd) {
       (t < decision.loopBegin ? seconds.before : seconds.behind) += once * double(kernel.everyMicrobatch ? decision.count : 1);
+      continue;
+    }
+    part += kernel.newPart;
+    if (kernel.message)
+      messages.entries.push_back({part, now});
+    for (int buffer : kernel.writes)
+      if (!kernel.message && isSum(buffer))
+        work[buffer] = {now, now + once};
+    now += once;
+    messages.ends[part] = now;
   }
+  for (size_t p = 1; p < parts; ++p)
+    messages.ends[p] = std::max(messages.ends[p], messages.ends[p - 1]);
+  size_t i = 0;
+  for (int t = decision.loopBegin; t < decision.loopEnd; ++t) {
+    const solve::Kernel &kernel = kernelOf(t);
+    if (!kernel.message)
+      continue;
+    MessageTimes::Entry &entry = messages.entries[i++];
+    if (auto begun = work.find(kernel.writes.front()); begun != work.end())
+      entry.kind = MessageTimes::Entry::Begins, entry.wanted = begun->second.first;
+    else if (auto ended = kernel.reads.empty() ? work.end() : work.find(kernel.reads.front()); ended != work.end())
+      entry.kind = MessageTimes::Entry::Ends, entry.wanted = ended->second.second;
+  }
+  messages.move(solve::copiesBetweenParts(graph.actions).empty());
   for (size_t p = 0; p < parts; ++p)
-    for (double &share : seconds.shares[p])
-      share = std::min(1.0, share / std::max(seconds.parts[p], 1e-12));
+    seconds.parts[p] = messages.ends[p] - (p ? messages.ends[p - 1] : 0);
+  for (const MessageTimes::Entry &entry : messages.entries) {
+    double begin = entry.part ? messages.ends[entry.part - 1] : 0;
+    seconds.shares[entry.part].push_back(std::clamp((entry.at - begin) / std::max(seconds.parts[entry.part], 1e-12), 0.0, 1.0));
+  }
   return seconds;
 }
 

@@ -1,5 +1,6 @@
 // AssignMemory.cpp: writes the decided byte offsets onto the kernels. What an operand's offset is follows from where its value
 // was written; that it is what the decision says for this read is checked.
+#include "compiler/solve/Timeline.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
@@ -36,6 +37,35 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
     for (auto [loop, decidedLoop] : llvm::zip(function.getOps<plan::MicrobatchesOp>(), decided->loops))
       loop->setAttr(kZeroedAttr, attributes.getDenseI64ArrayAttr(decidedLoop.zeroed));
     function->removeAttr(kDecisionAttr);
+    for (plan::MicrobatchesOp loop : function.getOps<plan::MicrobatchesOp>())
+      bringSumsToTheirWork(loop);
+  }
+
+  // What a sum goes on from is waited for right before its work, and the sum is sent right behind it, as far as the order of the messages
+  // allows: to the planner, whom they cost no bytes, they may stand anywhere. The bytes of a sum are its own through the whole loop.
+  static void bringSumsToTheirWork(plan::MicrobatchesOp loop) {
+    bool inTurns = solve::copiesBetweenParts(analysis::actionsOf(loop)).empty(); // then the body is one whole
+    auto stops = [&](Operation *op) {
+      return isa<plan::SendOp, plan::ReceiveOp>(op) || op->hasTrait<OpTrait::IsTerminator>() || (isa<plan::PartOp>(op) && !inTurns);
+    };
+    SmallVector<Operation *> messages;
+    for (Operation &op : loop.getBody().front())
+      if (isa<plan::SendOp, plan::ReceiveOp>(op))
+        messages.push_back(&op);
+    for (Operation *op : llvm::reverse(messages))
+      if (auto receive = dyn_cast<plan::ReceiveOp>(op); receive && receive.getBegins()) {
+        Operation *work = receive.sum().getDefiningOp(), *next = op->getNextNode();
+        while (next != work && !stops(next))
+          next = next->getNextNode();
+        op->moveBefore(next);
+      }
+    for (Operation *op : messages)
+      if (auto send = dyn_cast<plan::SendOp>(op); send && send.getLast()) {
+        Operation *work = send.getValue().getDefiningOp(), *previous = op->getPrevNode();
+        while (previous != work && !stops(previous))
+          previous = previous->getPrevNode();
+        op->moveAfter(previous);
+      }
   }
 
   LogicalResult assign(Block &block, const Decided &decided) {
