@@ -226,6 +226,13 @@ private:
       solve::ScheduleTable own = late > 0 ? withLateGradients(table, w < options.stages ? 0 : late) : table;
       candidate.actions.push_back(actionsOf(own, layout, w % options.stages));
       candidate.rows.push_back(own.rows[size_t(w % options.stages)]);
+      // Where no gradient needs the examples (all that is trained stands apart from them), the loop has no backward parts.
+      if (size_t parts = partsOf(divisions[candidate.division].train.functions[size_t(w)]); parts == size_t(layout.chunks(w % options.stages))) {
+        llvm::erase_if(candidate.actions.back(), [&](const solve::PartAction &action) { return size_t(action.part) >= parts; });
+        llvm::erase_if(candidate.rows.back(), [](const solve::Action &action) {
+          return action.kind != solve::Action::Forward && action.kind != solve::Action::Update;
+        });
+      }
       ofAll.push_back(seconds[size_t(w % options.stages)]);
     }
     candidate.boxes = solve::findBoxes(channelProblem(divisions[candidate.division].train, candidate.actions, ofAll));
@@ -313,7 +320,8 @@ private:
     int64_t smallest = 0;
     for (int w = 0; w < workers(); ++w) {
       func::FuncOp function = divided.functions[size_t(w)];
-      mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
+      if (partsOf(function) > 1) // one part alone runs in the order of the micro-batches
+        mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
       Need need = division.othersNeed[size_t(w)];
       need.include({0, messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch)});
       DecideOptions wanted = base;
@@ -408,7 +416,8 @@ private:
   void takeStep(Divided &divided) {
     for (int w = 0; w < workers(); ++w) {
       func::FuncOp function = divided.functions[size_t(w)];
-      mainLoop(function).setActionsAttr(attributeOf(&c.context, best->actions[size_t(w)]));
+      if (partsOf(function) > 1)
+        mainLoop(function).setActionsAttr(attributeOf(&c.context, best->actions[size_t(w)]));
       function->setAttr(kDecisionAttr, best->decisions[size_t(w)]);
       EntryPlan plan{"train", "", std::move(best->outcomes[size_t(w)]), 0, w};
       plan.arenaBytes = plan.outcome.result.plan.decision.arenaBytes;
