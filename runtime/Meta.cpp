@@ -11,6 +11,7 @@ const char *nameOf(Elem elem) {
   case Elem::F64: return "F64";
   case Elem::I32: return "I32";
   case Elem::Bool: return "BOOL";
+  case Elem::BF16: return "BF16";
   }
   return "?";
 }

@@ -11,7 +11,7 @@ class JsonReader;
 constexpr int64_t kRunValueWords = 120; // of the context, behind kRunValues (Run.h)
 
 enum class Elem : uint8_t { F32, F64, I32, Bool };
-inline int64_t bytesOf(Elem elem) { return elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : 4; }
+inline int64_t bytesOf(Elem elem) { return elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : elem == Elem::BF16 ? 2 : 4; }
 const char *nameOf(Elem); // as in METADATA.md
 
 struct Shape {

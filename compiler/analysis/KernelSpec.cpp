@@ -289,8 +289,8 @@ struct Key {
     all(offset, size, strides);
   }
   void add(const ContractSpec &spec) {
-    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain] = spec;
-    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain);
+    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew] = spec;
+    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew);
   }
   void add(const ConvSpec &spec) {
     const auto &[parts] = spec;

@@ -24,6 +24,7 @@ static const char *dtypeOf(kernels::Elem elem) {
   case kernels::Elem::F64: return "F64";
   case kernels::Elem::I32: return "I32";
   case kernels::Elem::Bool: return "BOOL";
+  case kernels::Elem::BF16: return "BF16";
   }
   return "";
 }

@@ -45,9 +45,12 @@ def NN_Dialect : Dialect {
 class NN_TensorOf<list<Type> elements, string name> : RankedTensorOf<elements, [HasStaticShapePred], name> {
   list<Type> elementTypes = elements;
 }
-def NN_Tensor : NN_TensorOf<[F32, F64, I32, I1], "static tensor of f32, f64, i32 or i1">;
+// bf16 is how numbers lie in memory and travel: ops that move elements take it, products do, and no other arithmetic.
+def NN_Tensor : NN_TensorOf<[F32, F64, I32, I1, BF16], "static tensor of f32, f64, i32, i1 or bf16">;
 def NN_Float : NN_TensorOf<[F32, F64], "static tensor of f32 or f64">;
+def NN_Factor : NN_TensorOf<[F32, F64, BF16], "static tensor of f32, f64 or bf16">;
 def NN_Number : NN_TensorOf<[F32, F64, I32], "static tensor of f32, f64 or i32">;
+def NN_Stored : NN_TensorOf<[F32, F64, I32, BF16], "static tensor of f32, f64, i32 or bf16">;
 def NN_Int : NN_TensorOf<[I32], "static tensor of i32">;
 def NN_Bool : NN_TensorOf<[I1], "static tensor of i1">;
 def NN_F64Scalar
