@@ -54,6 +54,7 @@ bool Compilation::differentiate() {
   PassManager manager(&context);
   manager.enableVerifier(false);
   manager.addPass(createChooseLayouts()); // gradients are of the layouts that are chosen
+  manager.addPass(createRoundValues());
   manager.addPass(createDifferentiate());
   if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
     return false;

@@ -83,7 +83,7 @@ Described describedTraining(const Program &program) {
   auto &is = d.decides;
   is.push_back({"model", program.modelName});
   is.push_back({"batch", std::to_string(program.batch)});
-  is.push_back({"precision", train.f64 ? "f64" : "f32"});
+  is.push_back({"precision", train.f64 ? "f64" : train.bf16 ? "bf16" : "f32"});
   is.push_back({"grain", std::to_string(train.grain)});
   if (train.delay)
     is.push_back({"delay", std::to_string(train.delay)});

@@ -99,7 +99,7 @@ static View layout(Random &random, const Sizes &sizes, int buffer, Elem elem, bo
 static Sizes dims(Random &random, int64_t count, int64_t most) {
   Sizes sizes;
   for (int64_t i = 0; i < count; ++i)
-    sizes.push_back(1 + below(random, i ? std::min<int64_t>(most, 12) : most));
+    sizes.push_back(1 + below(random, i ? std::min<int64_t>(most, 3) : most));
   std::shuffle(sizes.begin(), sizes.end(), random);
   return sizes;
 }
@@ -109,8 +109,8 @@ static Case randomCase(Random &random, int64_t number) {
   ContractSpec &s = c.spec;
   s.pairs = true;
   s.batch = dims(random, below(random, 4) == 0, 4);
-  s.m = dims(random, 1 + below(random, 2), 40);
-  s.n = dims(random, 1 + below(random, 2), 70);
+  s.m = dims(random, 1 + below(random, 2), 30);
+  s.n = dims(random, 1 + below(random, 2), 60);
   s.k = dims(random, 1 + below(random, 3), number % 5 == 0 ? 1300 : 100);
   s.anew = below(random, 2);
   s.accumulate = below(random, 2);
