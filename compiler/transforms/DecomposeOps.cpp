@@ -215,7 +215,10 @@ void giveRounded(nn::ContractOp product) {
 struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
   void runOnOperation() final {
     getOperation().walk([&](func::FuncOp function) { decompose(function); });
-    getOperation().walk([&](nn::ContractOp product) { giveRounded(product); });
+    SmallVector<nn::ContractOp> products;
+    getOperation().walk([&](nn::ContractOp product) { products.push_back(product); });
+    for (nn::ContractOp product : products)
+      giveRounded(product);
     IRRewriter rewriter(&getContext());
     DominanceInfo dominance;
     getOperation().walk([&](func::FuncOp function) { eliminateCommonSubExpressions(rewriter, dominance, function); });
