@@ -303,9 +303,9 @@ struct Key {
   }
   void add(const AttendSpec &spec) {
     const auto &[elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys,
-                 hasBias, keys, bias] = spec;
+                 hasBias, pairs, keys, bias] = spec;
     all(elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys, hasBias,
-        keys, bias);
+        pairs, keys, bias);
   }
   void add(const AttendGradSpec &spec) {
     const auto &[forward, dout, dq, dk, dv, grain, wantsBiasGrad, dbias] = spec;

@@ -150,6 +150,7 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
   spec.dropout = op.getDropout().convertToDouble();
   spec.key = uint64_t(op.getKey());
   spec.batchDim = batchAxisOf(op.getQ());
+  spec.pairs = op->hasAttr(nn::kBF16Attr);
   auto place = [&](Value value, View &view, bool unitLast) {
     return locateAxes(value, bufferOf, unitLast, view, blocker, passed, extent);
   };

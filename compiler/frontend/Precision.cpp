@@ -8,7 +8,6 @@ static const char *missingInBF16(const Op &op) {
   case OpKind::Conv: return "a convolution";
   case OpKind::MaxPool:
   case OpKind::SumPool: return "a pool";
-  case OpKind::Attend: return "`attend`";
   case OpKind::LoopState: return "a loop";
   default: return op.stream >= 0 ? "a reversible layer" : nullptr;
   }

@@ -215,6 +215,10 @@ struct AttendSpec {
   int batchDim = -1;               // which of `lead` counts examples; -1: none
   View q, k, v, o, lse;            // lse strides over (lead.., head, position)
   bool hasKeys = false, hasBias = false;
+  // Products are those of bf16: chains over even and odd elements in blocks of 32 features, keys or queries from the first on. q, k, v
+  // and dout hold bf16 already; shares (after dropout) and slopes are rounded for their products. Subnormal numbers count as zeros
+  // in all of the kernel.
+  bool pairs = false;
   View keys, bias;                 // keys (lead.., S); bias (A, T, S)
 };
 // Forward. Buffers as the views name them, then scratch.

@@ -80,6 +80,12 @@ private:
 
   void round(Operation *op) {
     bool product = isa<nn::ContractOp>(op), gather = isa<nn::GatherOp>(op);
+    if (isa<nn::AttendOp>(op)) {
+      // Its kernel reads f32 that hold bf16.
+      for (unsigned i = 0; i < 3; ++i)
+        op->setOperand(i, widened(rounded(held(op->getOperand(i))), op));
+      op->setAttr(nn::kBF16Attr, builder.getUnitAttr());
+    }
     bool move = isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ReverseOp, nn::ConcatOp>(op) &&
                 llvm::all_of(op->getOperands(), [&](Value operand) { return isBF16(held(operand)); });
     for (OpOperand &operand : op->getOpOperands()) {
@@ -93,6 +99,8 @@ private:
       op->setOperand(0, rounded(op->getOperand(0)));
     if (move || (gather && isBF16(op->getOperand(0))))
       op->getResult(0).setType(nn::withElement(nn::tensorOf(op->getResult(0)), builder.getBF16Type()));
+    else if (isa<nn::AttendOp>(op))
+      define(op);
     else if (op->getNumResults() == 1 && isF32(op->getResult(0)) && (product || gather || op->hasAttr(nn::kRoundedAttr)))
       define(op);
   }

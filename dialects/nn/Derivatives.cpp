@@ -347,6 +347,8 @@ Values AttendOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
                                    wantsBias ? bias.getType() : mlir::Type(), saved[0], saved[1], saved[2], saved[3],
                                    saved[4], grads[0], keys, bias, getScaleAttr(), getCausalAttr(), getDropoutAttr(),
                                    getKeyAttr());
+  if ((*this)->hasAttr(kBF16Attr))
+    grad->setAttr(kBF16Attr, b.opBuilder().getUnitAttr());
   Values result{grad.getDq(), grad.getDk(), grad.getDv()};
   result.resize(wanted.size());
   if (wantsBias)

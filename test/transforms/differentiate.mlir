@@ -141,8 +141,8 @@ func.func @step(%w: tensor<4xf32> {nn.path = "w"}, %n: tensor<f32> {nn.path = "s
 // CHECK: %[[SECOND:.*]] = nn.cast %{{.*}} : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
 // CHECK: %[[A:.*]] = nn.cast %{{.*}} : (tensor<4x8xbf16, #nn.batch<0>>) -> tensor<4x8xf32
 // CHECK: %[[B:.*]] = nn.cast %{{.*}} : (tensor<4x8xbf16, #nn.batch<0>>) -> tensor<4x8xf32
-// CHECK: %[[SUM:.*]] = nn.add %[[A]], %[[B]]
-// CHECK: %[[D:.*]] = nn.cast %[[SUM]] : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
+// CHECK: %[[SUM:.*]] = nn.add %[[B]], %[[A]]
+// CHECK: %[[D:.*]] = nn.cast %[[SUM]] {nn.backward} : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
 // CHECK: nn.contract %{{.*}} : (tensor<4x8xbf16, #nn.batch<0>>, tensor<4x8xbf16, #nn.batch<0>>) -> tensor<8x8xf32>
 func.func @step(%w: tensor<8x8xf32> {nn.path = "w", nn.init = #nn.init<constant, 1.0>, nn.optimizer = 0 : i64},
                 %x: tensor<4x8xbf16, #nn.batch<0>> {nn.field = 0 : i64}) -> tensor<f32>
