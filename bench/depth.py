@@ -3,6 +3,8 @@
 
     bench/depth.py [--quick] [--rounds N]
 
+Also bytes of activations of examples/revnet, whose blocks are reversible, at three depths, nothing recomputed but what the program says.
+
 Two nets: residual feed-forward blocks (models/deep.cinch, a real program) and a residual net of convolutions (a cost graph, planned by
 `cinch solve remat`). Activations are what is alive at the peak beside parameters, state and gradient accumulators, which grow with the
 depth whatever is recomputed. Times are per layer, beside the deep net that recomputes nothing.
@@ -190,6 +192,19 @@ def convolutions(layers, seconds):
                 "depth.residual.counting_bound": count}
 
 
+def reversible(stages):
+    """Bytes of activations by blocks a stage."""
+    program = programs.BENCH.parent / "examples" / "revnet" / "revnet.cinch"
+    print(f"\nreversible blocks (examples/revnet, batch 128 at once, nothing recomputed but what the program says)")
+    print(f"{'blocks':>8}{'activations MiB':>18}{'predicted s':>13}")
+    bytes_of = []
+    for blocks in stages:
+        found = programs.plan(program, "-D", f"N={blocks}", "-D", "M=8", "--max-threads", str(THREADS), "--remat", "none", "--microbatch", "128")
+        bytes_of.append(held(found))
+        print(f"{3 * blocks:8}{held(found) / 2**20:18.2f}{found['seconds']:13.3f}", flush=True)
+    return {"depth.reversible.bytes_growth": bytes_of[-1] / bytes_of[0]}
+
+
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="shallow nets, one round")
@@ -199,9 +214,9 @@ def body():
     programs.use_processors(THREADS)
     print(f"ten times the depth in the same bytes of activations, {THREADS} threads; {programs.machine_line()}")
     if arguments.quick:
-        results = {**feed_forward(4, 64, 1, 3), **convolutions(4, 2)}
+        results = {**feed_forward(4, 64, 1, 3), **convolutions(4, 2), **reversible([1, 2])}
     else:
-        results = {**feed_forward(16, 2048, arguments.rounds, 3), **convolutions(16, arguments.seconds)}
+        results = {**feed_forward(16, 2048, arguments.rounds, 3), **convolutions(16, arguments.seconds), **reversible([3, 17, 67])}
     for name, value in results.items():
         programs.result(name, value)
 

@@ -84,38 +84,55 @@ void copyMessage(Worker &worker, char *into, const char *from, int64_t bytes) {
     memcpy(into, from, size_t(bytes));
 }
 
-} // namespace cinch::rt
-
-using namespace cinch::rt;
-
-void cinch_send(cinch_ctx *context, int32_t number, int64_t offset) {
-  Worker &worker = workerOf(context);
-  Channel &channel = channelOf(worker, number, true);
+static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+  Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
+  cinch_ctx *context = &worker.context;
   if (peers)
-    return peers->send(worker, number, offset);
+    return peers->send(worker, number, offset, bytes);
   uint32_t message = channel.sent; // only this thread changes it
   for (uint32_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint32_t(spec.boxes);)
     awaitOther(worker, &channel.received, received, &channel.waitingSenders, channel.senderPatience);
-  copyMessage(worker, channel.box(message), context->arena + offset, spec.bytes);
+  copyMessage(worker, channel.box(message), context->arena + offset, bytes);
   if (__builtin_expect(context->checking, 0))
-    channel.tags[message % uint32_t(spec.boxes)] = checkSend(worker, offset, spec.bytes);
+    channel.tags[message % uint32_t(spec.boxes)] = checkSend(worker, offset, bytes);
   __atomic_store_n(&channel.sent, message + 1, __ATOMIC_SEQ_CST);
   wakeSleepers(&channel.sent, &channel.waitingReceivers);
 }
 
-void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset) {
-  Worker &worker = workerOf(context);
-  Channel &channel = channelOf(worker, number, false);
+static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+  Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
+  cinch_ctx *context = &worker.context;
   if (peers)
-    return peers->receive(worker, number, offset);
+    return peers->receive(worker, number, offset, bytes);
   uint32_t message = channel.received; // only this thread changes it
   if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
     awaitOther(worker, &channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
-  copyMessage(worker, context->arena + offset, channel.box(message), spec.bytes);
+  copyMessage(worker, context->arena + offset, channel.box(message), bytes);
   if (__builtin_expect(context->checking, 0))
-    checkReceive(worker, spec.from, offset, spec.bytes, channel.tags[message % uint32_t(spec.boxes)]);
+    checkReceive(worker, spec.from, offset, bytes, channel.tags[message % uint32_t(spec.boxes)]);
   __atomic_store_n(&channel.received, message + 1, __ATOMIC_SEQ_CST);
   wakeSleepers(&channel.received, &channel.waitingSenders);
+}
+
+// In messages of the channel's size, the last one shorter.
+static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, void (*one)(Worker &, int32_t, int64_t, int64_t),
+                       Worker &worker, int32_t number) {
+  for (int64_t most = channel.spec->bytes; bytes > 0; offset += most, bytes -= most)
+    one(worker, number, offset, bytes < most ? bytes : most);
+}
+
+} // namespace cinch::rt
+
+using namespace cinch::rt;
+
+void cinch_send(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes) {
+  Worker &worker = workerOf(context);
+  inMessages(channelOf(worker, number, true), offset, bytes, sendMessage, worker, number);
+}
+
+void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes) {
+  Worker &worker = workerOf(context);
+  inMessages(channelOf(worker, number, false), offset, bytes, receiveMessage, worker, number);
 }

@@ -49,6 +49,7 @@ void prepareCheckpoints() {
   };
   for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");
+    everything.items[everything.count - 1].copies = &parameter.copies;
     everything.items[everything.count - 1].likeIfMissing = parameter.averageOf; // training without `ema` saved none
   }
   for (const Normal &normal : normals())

@@ -117,10 +117,13 @@ static void initializeWorker(void *closure, int64_t number, int64_t) {
   const Meta &meta = *static_cast<const Meta *>(closure);
   Worker &worker = workers[number];
   for (const Parameter &parameter : meta.parameters) {
-    if (!worker.has(parameter.offset))
+    int64_t at = worker.has(parameter.offset) ? parameter.offset : -1;
+    for (int64_t copy : parameter.copies)
+      at = worker.has(copy) ? copy : at;
+    if (at < 0)
       continue;
     const Parameter &source = sourceOf(meta, parameter);
-    Drawing drawing = {&source, arenaAt(parameter.offset), streamKey(meta.seed, source.path)};
+    Drawing drawing = {&source, arenaAt(at), streamKey(meta.seed, source.path)};
     worker.pool.run(draw, &drawing);
     if (source.init.kind == InitialValue::Orthogonal)
       orthogonalize(source, drawing.base);

@@ -126,7 +126,7 @@ char *placeOf(Link &link, const FrameHead &head) {
   switch (head.kind) {
   case FrameKind::Message:
     if (head.number >= 0 && head.number < channels_ && channels[head.number].spec->to == ownWorker &&
-        head.bytes == channels[head.number].spec->bytes)
+        head.bytes > 0 && head.bytes <= channels[head.number].spec->bytes)
       return channels[head.number].box(channels[head.number].sent);
     break;
   case FrameKind::Control:
@@ -215,6 +215,10 @@ void lostWorker(int64_t worker) {
     snprintf(when, sizeof when, "in step %lld", (long long)run.step);
   else if (run.options.command != Options::Train)
     snprintf(when, sizeof when, "during %s", run.options.command == Options::Eval ? "eval" : run.options.command == Options::Predict ? "predict" : "generate");
+  const int64_t stages = programWorkers() / run.meta.replicas;
+  if (run.meta.replicas > 1)
+    fail(kResources, "worker %lld (replica %lld, stage %lld) lost %s", (long long)worker, (long long)(worker / stages),
+         (long long)(worker % stages), when);
   fail(kResources, "worker %lld (stage %lld) lost %s", (long long)worker, (long long)worker, when);
 }
 

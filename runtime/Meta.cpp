@@ -76,6 +76,11 @@ void readParameter(JsonReader &json, Parameter &parameter) {
   while (object.next()) {
     readStoredKeys(object, parameter);
     object.read("frozen", parameter.frozen);
+    if (object.is("copies")) {
+      json.enterArray();
+      while (json.nextItem())
+        json.readInteger(parameter.copies.add());
+    }
     object.read("state", parameter.state);
     object.read("average_of", parameter.averageOf);
     if (object.is("init"))
@@ -317,11 +322,11 @@ void checkWorkers(const Meta &meta) {
       failInternal("%s lies at %lld with %lld bytes, outside the part of worker %lld of %lld", what, (long long)offset,
                    (long long)bytes, (long long)worker, (long long)meta.workers.size);
   };
-  auto owned = [&](const Stored &stored) {
+  auto owned = [&](const Stored &stored, int64_t offset) {
     int64_t owner = 0;
-    while (owner + 1 < meta.workers.size && stored.offset >= meta.workers[owner + 1].at)
+    while (owner + 1 < meta.workers.size && offset >= meta.workers[owner + 1].at)
       ++owner;
-    inside(owner, stored.offset, stored.bytes(), stored.path);
+    inside(owner, offset, stored.bytes(), stored.path);
   };
   if (!meta.workers.size)
     return;
@@ -331,10 +336,13 @@ void checkWorkers(const Meta &meta) {
       failInternal("the part of a worker lies at %lld with %lld bytes", (long long)worker.at, (long long)worker.bytes);
     end = worker.at + worker.bytes;
   }
-  for (const Parameter &parameter : meta.parameters)
-    owned(parameter);
+  for (const Parameter &parameter : meta.parameters) {
+    owned(parameter, parameter.offset);
+    for (int64_t copy : parameter.copies)
+      owned(parameter, copy);
+  }
   for (const Stored &slot : meta.slots)
-    owned(slot);
+    owned(slot, slot.offset);
   for (int64_t i = 0; i < meta.workers.size; ++i) {
     inside(i, meta.workers[i].lossAt, bytesOf(meta.gateElem), "a worker's loss");
     if (meta.normAt >= 0)
@@ -441,6 +449,7 @@ void readMeta(Meta &meta, const char *text) {
     object.readEach("channels", meta.channels, readChannel);
     object.read("transport_reserve", meta.transportReserve);
     object.read("step_seconds", meta.stepSeconds);
+    object.read("replicas", meta.replicas);
     skip(object, "launches", meta.launchesAt);
     skip(object, "bodies", meta.bodiesAt);
     skip(object, "operations", meta.operationsAt);

@@ -42,6 +42,7 @@ struct InitialValue {
 
 struct Parameter : Stored {
   bool frozen = false, state = false;
+  List<int64_t> copies; // where further replicas have it
   const char *averageOf = nullptr; // the path of the parameter of which this is the exponential average
   InitialValue init;
 };
@@ -165,6 +166,7 @@ struct Meta {
   List<ChannelSpec> channels;
   double stepSeconds = 0; // predicted; 0: not known
   int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
+  int64_t replicas = 1;   // of the stages: worker w has stage w modulo (workers / replicas)
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;
   int textField = -1;

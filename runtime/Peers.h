@@ -19,15 +19,15 @@ struct Peers {
   void (*endCall)();
   // Bytes of the whole arena that lie elsewhere.
   void (*read)(int64_t offset, char *into, int64_t bytes);
-  // `count` values of tensor `number` of parameters and slots, as a file has them, from value `first` on.
-  void (*store)(const TensorList &, int64_t number, int64_t first, int64_t count, const char *values, int64_t bytes);
+  // `count` values of tensor `number` of parameters and slots, as a file has them, from value `first` on, to who has it at `offset`.
+  void (*store)(const TensorList &, int64_t number, int64_t offset, int64_t first, int64_t count, const char *values, int64_t bytes);
   int64_t (*firstBadParameter)();
   void (*fetchReplays)();
   int64_t (*peakMemory)(int64_t worker, int64_t &transportBytes);
   void (*stop)(); // in the middle of a step: they wait for what comes next
   // Of every worker.
-  void (*send)(Worker &, int32_t channel, int64_t offset);
-  void (*receive)(Worker &, int32_t channel, int64_t offset);
+  void (*send)(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+  void (*receive)(Worker &, int32_t channel, int64_t offset, int64_t bytes);
 };
 extern const Peers *peers; // null: all workers are in this process
 

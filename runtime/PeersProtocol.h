@@ -9,7 +9,7 @@ namespace cinch::rt {
 struct Request {
   enum Kind : int32_t { OpenData, Prepare, Initialize, Call, Read, Store, Finite, Replays, Peak, GetNormals, SetNormals, Stop } kind = Stop;
   int32_t dataset = -1, entry = -1;
-  int64_t offset = 0, bytes = 0; // Read; Store: bytes of the values that follow as bulk
+  int64_t offset = 0, bytes = 0; // Read; Store: where the tensor begins, bytes of the values that follow as bulk
   // Store: count values of a tensor from the first on, as they are in a file.
   int64_t tensor = 0, first = 0, count = 0;
   int32_t fileType = 0, transposed = 0, touch = 0;
@@ -39,8 +39,8 @@ extern const Peers driving;
 [[noreturn]] void serve();
 
 // Both sides: channels.
-void sendToPeer(Worker &, int32_t channel, int64_t offset);
-void receiveFromPeer(Worker &, int32_t channel, int64_t offset);
+void sendToPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+void receiveFromPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes);
 
 } // namespace cinch::rt
 #endif

@@ -87,7 +87,7 @@ static void store(const Request &request) {
   Tensor &tensor = allTensors().items[request.tensor];
   tensor.fileType = FileType(request.fileType);
   tensor.transposed = request.transposed;
-  storeFromFile(tensor, request.first, request.count, piece);
+  storeFromFile(tensor, arenaAt(request.offset), request.first, request.count, piece);
   answer(0);
 }
 
@@ -165,7 +165,7 @@ static void awaitPeer(Worker &worker, Link &link, uint32_t *word, uint32_t value
   }
 }
 
-void sendToPeer(Worker &worker, int32_t number, int64_t offset) {
+void sendToPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
   Channel &channel = channels[number];
   WireChannel &outgoing = wireChannels[number];
   const ChannelSpec &spec = *channel.spec;
@@ -178,7 +178,7 @@ void sendToPeer(Worker &worker, int32_t number, int64_t offset) {
   OutFrame frame;
   frame.head.kind = FrameKind::Message;
   frame.head.number = number;
-  frame.head.bytes = spec.bytes;
+  frame.head.bytes = bytes;
   frame.payload = worker.context.arena + offset;
   frame.staging = spec.staging >= 0 ? arenaAt(spec.staging) : nullptr;
   frame.done = &outgoing.written;
@@ -188,7 +188,7 @@ void sendToPeer(Worker &worker, int32_t number, int64_t offset) {
   for (uint32_t written; !frame.staging && (written = outgoing.written.now()) != outgoing.posted;)
     awaitPeer(worker, link, &outgoing.written.value, written, &outgoing.written.sleepers, channel.senderPatience);
   if (__builtin_expect(worker.context.checking, 0)) {
-    MessageTag tag = checkSend(worker, offset, spec.bytes);
+    MessageTag tag = checkSend(worker, offset, bytes);
     OutFrame told;
     told.head.kind = FrameKind::Tag;
     told.head.number = number;
@@ -198,7 +198,7 @@ void sendToPeer(Worker &worker, int32_t number, int64_t offset) {
   }
 }
 
-void receiveFromPeer(Worker &worker, int32_t number, int64_t offset) {
+void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
   Channel &channel = channels[number];
   WireChannel &incoming = wireChannels[number];
   const ChannelSpec &spec = *channel.spec;
@@ -206,11 +206,11 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset) {
   uint32_t message = channel.received;
   while (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
     awaitPeer(worker, link, &channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
-  copyMessage(worker, worker.context.arena + offset, channel.box(message), spec.bytes);
+  copyMessage(worker, worker.context.arena + offset, channel.box(message), bytes);
   if (__builtin_expect(worker.context.checking, 0)) {
     for (uint32_t tags; (tags = incoming.tagged.now()) == incoming.tagsTaken;)
       awaitPeer(worker, link, &incoming.tagged.value, tags, &incoming.tagged.sleepers, channel.receiverPatience);
-    checkReceive(worker, spec.from, offset, spec.bytes, channel.tags[incoming.tagsTaken++ % uint32_t(spec.boxes)]);
+    checkReceive(worker, spec.from, offset, bytes, channel.tags[incoming.tagsTaken++ % uint32_t(spec.boxes)]);
   }
   channel.received = message + 1;
   OutFrame credit;

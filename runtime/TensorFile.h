@@ -17,6 +17,7 @@ struct Tensor {
   const Shape *shape = nullptr;
   char *data = nullptr;    // null: it lies in another process,
   int64_t offset = 0;      // there in the whole arena
+  const List<int64_t> *copies = nullptr; // where further workers have it, in the whole arena: filled, too
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   bool optional = false;               // a file need not have it: then it stays what it is
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
@@ -69,8 +70,8 @@ struct Taking {
   bool partial = false;           // others may be there and may be missing; one at least is there
 };
 
-// Brings `count` values of a tensor, as they are in a file, from value `first` on to their places, converted.
-void storeFromFile(Tensor &, int64_t first, int64_t count, const char *values);
+// Brings `count` values of a tensor, as they are in a file, from value `first` on to their places at `data`, converted.
+void storeFromFile(const Tensor &, char *data, int64_t first, int64_t count, const char *values);
 
 class TensorFile {
 public:

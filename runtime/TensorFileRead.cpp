@@ -405,7 +405,7 @@ static double realAt(FileType type, const char *at) {
   }
 }
 
-void storeFromFile(Tensor &tensor, int64_t first, int64_t count, const char *values) {
+void storeFromFile(const Tensor &tensor, char *data, int64_t first, int64_t count, const char *values) {
   const bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
   // Element k of the file belongs to place k, or with the last two axes swapped: matrix, row, column there.
   int rank = tensor.shape->rank;
@@ -414,7 +414,7 @@ void storeFromFile(Tensor &tensor, int64_t first, int64_t count, const char *val
   const int64_t unit = bytesOf(tensor.fileType), own = bytesOf(tensor.elem);
   for (int64_t k = 0; k < count; ++k) {
     const char *from = values + k * unit;
-    char *into = tensor.data + placeOf(first + k) * own;
+    char *into = data + placeOf(first + k) * own;
     double value = real ? realAt(tensor.fileType, from) : 0;
     float narrow = float(value);
     if (!real)
@@ -431,17 +431,23 @@ bool TensorFile::loadTensor(TensorList &tensors, int64_t number) {
   const bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
   const bool same = !real || (tensor.fileType == FileType::F64) == (tensor.elem == Elem::F64);
   const bool halves = tensor.fileType == FileType::F16 || tensor.fileType == FileType::BF16;
-  if (tensor.data && same && !halves && !tensor.transposed)
+  const int64_t copies = tensor.copies ? tensor.copies->size : 0;
+  if (tensor.data && same && !halves && !tensor.transposed && copies == 0)
     return readAt(fd, tensor.data, size_t(tensor.bytes()), tensor.fileOffset);
   const int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileType), perPiece = int64_t(sizeof transfer) / unit;
   for (int64_t first = 0; first < count; first += perPiece) {
     int64_t now = count - first < perPiece ? count - first : perPiece;
     if (!readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + first * unit))
       return false;
-    if (tensor.data)
-      storeFromFile(tensor, first, now, transfer);
-    else
-      peers->store(tensors, number, first, now, transfer, now * unit);
+    auto storeAt = [&](int64_t offset, char *data) {
+      if (data)
+        storeFromFile(tensor, data, first, now, transfer);
+      else
+        peers->store(tensors, number, offset, first, now, transfer, now * unit);
+    };
+    storeAt(tensor.offset, tensor.data);
+    for (int64_t i = 0; i < copies; ++i)
+      storeAt((*tensor.copies)[i], isHere((*tensor.copies)[i]) ? arenaAt((*tensor.copies)[i]) : nullptr);
   }
   return true;
 }

@@ -50,11 +50,11 @@ void cinch_emit(cinch_ctx *, int32_t entry, int64_t index);
 int32_t cinch_gate(cinch_ctx *);
 
 /* Programs of several workers: each runs its part of the same entry at the same time, with a context and an arena of its own.
- * Hands over the bytes of a channel (meta.channels) at `offset` of the worker's arena; on return they may be overwritten. Waits
- * while the channel holds as many messages as it has boxes. */
-void cinch_send(cinch_ctx *, int32_t channel, int64_t offset);
-/* Waits for the next message of the channel, first in, first out, and leaves it at `offset`. */
-void cinch_receive(cinch_ctx *, int32_t channel, int64_t offset);
+ * Hands over `bytes` bytes at `offset` of the worker's arena; on return they may be overwritten. They go through the channel
+ * (meta.channels) in as many messages as it takes, and wait while it holds as many as it has boxes. */
+void cinch_send(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes);
+/* Waits for the next `bytes` bytes of the channel, first in, first out, which were sent together, and leaves them at `offset`. */
+void cinch_receive(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/StringMap.h"
 
+#include <map>
+
 using namespace mlir;
 
 namespace cinch::analysis {
@@ -63,6 +65,7 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
   kernel.recomputable = false;
   kernel.work = solve::Kernel::Nothing;
   kernel.newPart = isa<plan::PartOp>(op);
+  kernel.message = isa<plan::SendOp, plan::ReceiveOp>(op);
   kernel.name = isa<plan::GateOp>(op) ? "gate" : isa<plan::PartOp>(op) ? "part" : "results";
   if (auto send = dyn_cast<plan::SendOp>(op))
     kernel.name = ("send " + send.getLabel()).str();
@@ -72,6 +75,9 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
     return;
   kernel.line = lineOf(op->getLoc());
   const solve::Buffer &message = problem.graph.buffers[isa<plan::SendOp>(op) ? kernel.reads.front() : kernel.writes.front()];
+  auto receive = dyn_cast<plan::ReceiveOp>(op);
+  if (auto send = dyn_cast<plan::SendOp>(op); (send && send.getLast()) || (receive && receive.getBegins()))
+    return; // once a step
   double copied = 2 / problem.kernels->machine().bytes; // each byte is read and written
   kernel.seconds = {double(message.fixedBytes) * copied, double(message.perExampleBytes) * copied};
   kernel.traffic = {2 * double(message.fixedBytes), 2 * double(message.perExampleBytes)};
@@ -81,6 +87,7 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
 // one before it. The dry run of the channels counts on it (solve/stages/Channels.h). Sums stay in their part, too: the work of the first
 // part shall be done there, and not with the second's, where nobody would wait for it any longer. Where parts take turns it is all one.
 // Where micro-batches differ in the order of the parts, all work stays in its part.
+// A sum that goes on from another worker's comes behind its receipt, and before it is sent on.
 static void keepParts(const Step &step, solve::StepGraph &graph) {
   bool keepSums = !solve::copiesBetweenParts(graph.actions).empty(), keepAll = !solve::partsKeepOrder(graph.actions);
   int before = -1, part = -1;   // marks of the last message or part, and of the last part
@@ -93,10 +100,22 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
     graph.buffers.push_back(buffer);
     return graph.kernels[k].writes.back();
   };
+  std::map<int, int> begun, ended; // sums: marks of their receipts; of the work, for those that are sent on
+  for (const Step::Part &part : step.parts)
+    if (auto send = dyn_cast<plan::SendOp>(part.op); send && send.getLast())
+      ended[graph.kernels[size_t(&part - step.parts.data())].reads.front()] = -1;
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
     solve::Kernel &kernel = graph.kernels[k];
     if (kernel.section != solve::Section::Loop)
       continue;
+    auto receive = dyn_cast<plan::ReceiveOp>(step.parts[k].op);
+    auto send = dyn_cast<plan::SendOp>(step.parts[k].op);
+    std::vector<int> written = kernel.writes;
+    if (send && send.getLast())
+      kernel.reads.push_back(ended.at(kernel.reads.front()));
+    for (int b : written)
+      if (auto start = begun.find(b); start != begun.end())
+        kernel.reads.push_back(start->second);
     bool sum = keepSums && llvm::any_of(kernel.writes, [&](int b) { return graph.buffers[b].kind == solve::Buffer::Accumulator; });
     if (isa<plan::SendOp, plan::ReceiveOp, plan::PartOp>(step.parts[k].op)) {
       if (before >= 0)
@@ -104,12 +123,18 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
       if (kernel.newPart)
         kernel.reads.insert(kernel.reads.end(), sums.begin(), sums.end()), sums.clear();
       before = mark(k);
+      if (receive && receive.getBegins())
+        begun[written.front()] = before;
       part = kernel.newPart ? before : part;
     } else if (sum || keepAll) {
       if (part >= 0)
         kernel.reads.push_back(part);
       sums.push_back(mark(k));
     }
+    if (!receive)
+      for (int b : written)
+        if (auto end = ended.find(b); end != ended.end())
+          end->second = mark(k);
   }
 }
 
@@ -154,6 +179,8 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
         problem.buffer[result] = problem.buffer.lookup(argument);
         continue;
       }
+      if (auto receive = dyn_cast<plan::ReceiveOp>(part.op); receive && receive.getBegins())
+        continue; // the sum's
       problem.buffer[result] = int(graph.buffers.size());
       solve::Buffer buffer = bufferFor(result, op ? computedBy(result) : Value(result), step.batch);
       bool sum = op && op.getAccumulates() && (*op.getAccumulates())[result.getResultNumber()];
@@ -162,6 +189,9 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
       graph.buffers.push_back(buffer);
     }
   }
+  for (const Step::Part &part : step.parts)
+    if (auto receive = dyn_cast<plan::ReceiveOp>(part.op); receive && receive.getBegins())
+      problem.buffer[receive.getValue()] = problem.buffer.lookup(receive.sum());
   problem.kernels = std::make_shared<KernelProblems>(
       KernelContext{step.batch, step.grain, threads, target, (costs ? *costs : MachineCosts()).at(threads)});
   std::vector<int> sweepOf;

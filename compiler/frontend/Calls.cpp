@@ -106,10 +106,6 @@ bool Elaborator::callable(const LayerItem &layer, Span span, Frame &frame) {
     report(Code::E0207, span, "layers nest too deeply", frame);
     return false;
   }
-  if (layer.form == LayerItem::ReversibleLayer) {
-    report(Code::E0705, span, "`reversible` layers are not there yet", frame).label(layer.name.span, "declared here");
-    return false;
-  }
   return true;
 }
 
@@ -393,13 +389,18 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
   callee.block = call.block;
   if (!bindCall(call, callee, caller))
     return {};
+  bool reversible = call.layer.form == LayerItem::ReversibleLayer;
+  if (reversible && !enterCoupling(call, callee, caller))
+    return {};
   defineBody(call.layer.body, callee);
   const Statement *last = nullptr;
   for (const Statement &statement : call.layer.body)
     if (statement.kind == StatementKind::Return)
       last = &statement;
-  if (!last)
+  if (!last) {
+    reversibleDepth -= reversible;
     return {};
+  }
   const std::vector<Type> &types = call.layer.signature.results;
   std::vector<const Expr *> roots;
   for (const ExprPtr &value : last->values)
@@ -419,6 +420,7 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
     values.push_back(value);
     spans.push_back(expr->span);
   }
+  reversibleDepth -= reversible;
   if (mode == GraphMode::Step)
     for (const Statement &statement : call.layer.body)
       if (statement.kind == StatementKind::Update)
@@ -437,6 +439,7 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
     values[i] = checkResult(types[i], values[i], spans[i], callee);
     bad |= values[i].isError();
   }
+  bad = bad || (reversible && !checkCoupling(call, values, spans, callee));
   if (bad) { // the caller sees the declared types, so that it can be checked all the same
     values.clear();
     for (const Type &type : types) {

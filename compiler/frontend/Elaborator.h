@@ -392,6 +392,12 @@ private:
   bool parametersFixed = false; // after the step graph: evaluation may not need others
   int blocks = 0;
   int loopsMade = 0;
+  // Reversible layers (Reversible.cpp).
+  bool enterCoupling(const Call &call, Frame &callee, Frame &caller);
+  bool checkCoupling(const Call &call, const std::vector<Value> &results, const std::vector<Span> &spans, Frame &callee);
+  int couplingOperand(const Tensor &result, const Tensor &stream);
+  bool dependsOn(int op, int wanted, int cut);
+  int reversibleDepth = 0; // layers around what is evaluated that are
   std::vector<ActiveLoop> activeLoops; // around what is evaluated, from the outside
   int drawsForbidden = 0; // inside a call from index notation
 

@@ -67,6 +67,10 @@ static int tensorParameter(const LayerItem &layer, const std::vector<Argument> &
 // Runs the body on types and leaves its results after one trip in `after`. `states`: the places in `args` of what the results feed.
 bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, const std::vector<int> &states, Span span, Frame &frame,
                          const std::function<Value(const std::vector<Argument> &)> &body, std::vector<Tensor> &after) {
+  if (reversibleDepth > 0) {
+    report(Code::E0710, span, "a loop inside of a reversible layer is not there yet", frame);
+    return false;
+  }
   activeLoops.push_back(loop);
   auto leave = [&](bool good) {
     activeLoops.pop_back();

@@ -37,6 +37,7 @@ struct Op {
   int block = -1;            // number of the block of a `repeat` this op is in (counted over the file); -1: none.
                              // The op whose value is the result of that block has blockEnd.
   bool blockEnd = false;
+  int stream = -1;           // an Add of a reversible layer: which operand is the stream that the result goes on
 
   explicit Op(OpKind kind, std::vector<int> operands = {},
               std::initializer_list<std::pair<Key, AttrValue>> given = {});

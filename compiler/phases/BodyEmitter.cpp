@@ -82,9 +82,11 @@ private:
     } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
       emitRows(rows);
     } else if (auto send = dyn_cast<plan::SendOp>(op)) {
-      message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front());
+      onlyIn(send.getLast() ? lastMicrobatch : kEvery,
+             [&] { message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front()); });
     } else if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
-      message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front());
+      onlyIn(receive.getBegins() ? 0 : kEvery,
+             [&] { message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front()); });
     } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
       e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
     } else if (isa<plan::GateOp>(op)) {
@@ -157,6 +159,7 @@ private:
       e.call("cinch_set", e.none,
              {e.context, e.number(e.i64, range.offset), e.number(e.i64, range.bytes), e.number(e.i64, range.word)});
     Value count = counted ? e.argument(0) : e.number(e.i64, int64_t(loop.getCount()));
+    lastMicrobatch = int64_t(loop.getCount()) - 1;
     if (loop.getLags() && counted)
       return emitLags(loop, count);
     if (loop.getActions())
@@ -168,6 +171,9 @@ private:
   // A part of the loop body for one micro-batch.
   void emitPart(plan::MicrobatchesOp loop, Value microbatch, Block::iterator from, Block::iterator to) {
     index = microbatch;
+    Value inBatch = index; // a replica's are counted from its own first one
+    if (int64_t before = int64_t(loop.getFirst().value_or(0)) / int64_t(loop.getSize()))
+      inBatch = e.plus(index, e.number(e.i64, before), 1);
     auto isData = [](Value value) {
       auto argument = dyn_cast<BlockArgument>(value);
       auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
@@ -178,9 +184,9 @@ private:
     for (Operation &op : llvm::make_range(from, to))
       op.walk([&](Operation *inner) { readsData |= llvm::any_of(inner->getOperands(), isData); });
     if (readsData)
-      e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), index});
+      e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), inBatch});
     else
-      e.set(e.context, kFirstExample, e.plus(e.number(e.i64, 0), index, int64_t(loop.getSize())));
+      e.set(e.context, kFirstExample, e.plus(e.number(e.i64, 0), inBatch, int64_t(loop.getSize())));
     emit(from, to);
     index = {};
   }
@@ -229,7 +235,16 @@ private:
   }
 
   void message(StringRef call, uint64_t channel, Value value, int64_t offset) {
-    e.call(call, e.none, {e.context, e.number(e.i32, int64_t(channel)), moved(value, e.number(e.i64, offset))});
+    int64_t bytes = analysis::elementsOf(value) * kernels::bytesOf(analysis::elemOf(value));
+    e.call(call, e.none, {e.context, e.number(e.i32, int64_t(channel)), moved(value, e.number(e.i64, offset)), e.number(e.i64, bytes)});
+  }
+
+  // In one micro-batch alone, or in every one.
+  static constexpr int64_t kEvery = -1;
+  void onlyIn(int64_t microbatch, llvm::function_ref<void()> emit) {
+    if (microbatch == kEvery)
+      return emit();
+    e.when(e.compare(LLVM::ICmpPredicate::eq, index, e.number(e.i64, microbatch)), emit);
   }
 
   void emitGate() {
@@ -249,6 +264,7 @@ private:
   bool counted;
   Block *end = nullptr;           // where a closed gate leads
   Value index, example, position; // of the micro-batch; of the block of rows, in blocks
+  int64_t lastMicrobatch = 0;     // of the loop
   int64_t first = 0, behind = 0;  // launches that are still to be called
 };
 } // namespace

@@ -85,7 +85,7 @@ kernels::TargetInfo Compilation::machineTarget() const { return options.target.k
 int64_t Compilation::allowance() const {
   if (options.target.isDevice())
     return 0;
-  int64_t libraries = options.stages > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
+  int64_t libraries = options.workers() > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
   return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted + options.transportReserve;
 }
 
@@ -186,7 +186,7 @@ bool Compilation::decide() {
     return true;
   }
   std::vector<func::FuncOp> ways;
-  if (options.stages == 1)
+  if (options.workers() == 1)
     ways = waysToTrain(strategy);
   if (!runPasses([](OpPassManager &functions) { functions.addPass(createFormKernels()); }))
     return false;
@@ -201,7 +201,7 @@ bool Compilation::decide() {
   base.rowBlocks = options.rowBlocks;
   base.target = machineTarget();
   base.costs = costs();
-  if (options.stages > 1)
+  if (options.workers() > 1)
     return decideStages(base, strategy);
 
   EntryPlan step{"train", nn::kTrainName.str(), {}, 0, 0};
@@ -382,9 +382,9 @@ bool Compilation::lowerToLLVM() {
   host->addTables();
   for (size_t i = 0, entry = 0; i < entries.size(); ++entry) {
     std::string name = entries[i].name;
-    SmallVector<func::FuncOp> functions; // of the workers
+    SmallVector<func::FuncOp> functions(size_t(workers.count)); // null: a worker has nothing to do
     for (; i < entries.size() && entries[i].name == name; ++i)
-      functions.push_back(functionOf(entries[i]));
+      functions[size_t(entries[i].worker)] = functionOf(entries[i]);
     host->addEntry(functions, name == "train" ? "cinch_train_step" : "cinch_" + name, int(entry), name != "train");
   }
   const std::string text = metadata();
@@ -474,6 +474,12 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                 options.budget ? "; budget " + bytesText(*options.budget) + " a worker" : std::string()));
   lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples, schedule {2}", decision.count, decision.microbatch,
                                 solve::name(options.schedule)));
+  int stages = workers.count / workers.replicas;
+  if (workers.replicas > 1) {
+    std::string late = workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
+    lines.push_back(llvm::formatv("replicas     {0} of {1} examples and {2} worker{3}; sums over the examples go on from one to the next{4}", workers.replicas,
+                                  decision.count * decision.microbatch, stages, stages > 1 ? "s" : "", late));
+  }
   for (size_t w = 0; w < workers.each.size(); ++w) {
     const WorkersPlan::Worker &worker = workers.each[w];
     const solve::Plan &plan = entries[w].outcome.result.plan;

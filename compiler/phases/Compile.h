@@ -29,7 +29,9 @@ struct CompileOptions {
   int maxThreads = 4;
   std::string cpu;          // LLVM's name; "": this machine
   analysis::Target target;  // a GPU beside it
-  int stages = 1;           // workers; each has a stage of the model, or several (schedules with chunks)
+  int stages = 1;           // workers of a replica; each has a stage of the model, or several (schedules with chunks)
+  int replicas = 1;         // each has its part of the batch
+  int workers() const { return stages * replicas; }
   solve::Schedule schedule = solve::Schedule::OneFOneB;
   int chunks = 1;           // stages a worker
   int64_t transportReserve = 0; // of several workers: bytes of the budget that are an MPI library's
@@ -55,7 +57,8 @@ struct EntryPlan {
 // How several workers share a step. The whole arena holds theirs one behind the other; behind what its plans need, a worker has the
 // boxes of the channels that it reads, and room for one message of each channel that it writes. The entries take turns there.
 struct WorkersPlan {
-  int count = 1;
+  int count = 1, replicas = 1;   // worker w has stage w mod (count / replicas) of a replica
+  int late = 0;                  // micro-batches that gradients of parameters wait for, on all replicas but the first
   solve::ScheduleRequest request; // of the step's table
   std::vector<Channel> channels; // of all entries, as the code numbers them
   struct Place {

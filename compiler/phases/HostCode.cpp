@@ -266,15 +266,17 @@ void HostCode::addEntry(ArrayRef<func::FuncOp> functions, StringRef symbol, int 
     return addFunction(functions.front(), symbol, entry, counted);
   auto nameOf = [&](size_t worker) { return (symbol + "_" + Twine(worker)).str(); };
   for (auto [worker, function] : llvm::enumerate(functions))
-    addFunction(function, nameOf(worker), entry, counted);
+    if (function)
+      addFunction(function, nameOf(worker), entry, counted);
   EntryEmitter e(module, symbol, entry, counted ? 1 : 0);
   Value mine = e.word(kWorker);
   SmallVector<Value> arguments{e.context};
   if (counted)
     arguments.push_back(e.argument(0));
   for (size_t worker = 0; worker < functions.size(); ++worker)
-    e.when(e.compare(LLVM::ICmpPredicate::eq, mine, e.number(e.i64, int64_t(worker))),
-           [&] { e.call(nameOf(worker), e.none, arguments); });
+    if (functions[worker])
+      e.when(e.compare(LLVM::ICmpPredicate::eq, mine, e.number(e.i64, int64_t(worker))),
+             [&] { e.call(nameOf(worker), e.none, arguments); });
   e.finish();
 }
 

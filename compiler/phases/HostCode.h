@@ -56,7 +56,7 @@ public:
   // After all kernels were added and lowered to the LLVM dialect: the tables, and the functions that walk them; then the entry
   // points of the functions, one by one. `entry` is its number for the runtime; if `counted`, the number of micro-batches is an argument.
   void addTables();
-  // Several functions: one a worker, of which a call runs that of the worker whose context it is given.
+  // Several functions: one a worker, of which a call runs that of the worker whose context it is given; null: it has nothing to do.
   void addEntry(llvm::ArrayRef<mlir::func::FuncOp> functions, llvm::StringRef symbol, int entry, bool counted);
   // The kernels of a GPU, as code is generated for them. The host knows each as a row of numbers: which it is, blocks, threads of a
   // block, words of a launch.

@@ -206,14 +206,14 @@ static void entryFields(OStream &out, const Part &part, const Program &program, 
 }
 
 // `parts`: of the workers.
-static void entry(OStream &out, llvm::ArrayRef<Part> parts, const Program &program) {
+static void entry(OStream &out, llvm::ArrayRef<Part> parts, const Program &program, int replicas, bool several) {
   int64_t valid = -1, bytes = 0;
   llvm::SmallVector<int64_t> valids; // of the workers that know which rows count
   const EntryPlan &first = *parts.front().plan;
   const solve::Decision &decision = first.outcome.result.plan.decision;
   out.attribute("name", first.name);
   out.attribute("microbatch", decision.microbatch);
-  out.attribute("count", first.name == "train" ? decision.count : 0);
+  out.attribute("count", first.name == "train" ? decision.count * replicas : 0);
   out.attributeArray("fields", [&] {
     for (const Part &part : parts) {
       int64_t here = -1;
@@ -225,7 +225,7 @@ static void entry(OStream &out, llvm::ArrayRef<Part> parts, const Program &progr
   if (!valids.empty())
     valid = valids.front();
   out.attribute("valid", valid);
-  if (parts.size() > 1)
+  if (several)
     numbers(out, "valids", valids);
   std::vector<Result> handedOut;
   for (const Part &part : parts) {
@@ -294,13 +294,14 @@ struct Lasting {
 
 // In the order of the program, whichever worker has them.
 static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const Program &program) {
-  llvm::StringMap<Lasting> arguments, slots;
+  llvm::StringMap<llvm::SmallVector<Lasting>> arguments; // on each replica
+  llvm::StringMap<Lasting> slots;
   std::vector<StringRef> slotOrder;
   for (const Part &part : train) {
     func::FuncOp function = part.function;
     for (BlockArgument argument : function.getArguments()) {
       if (auto path = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kPathAttr))
-        arguments[path.getValue()] = {&part, argument};
+        arguments[path.getValue()].push_back({&part, argument});
       if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kSlotAttr)) {
         slots[name.getValue()] = {&part, argument};
         slotOrder.push_back(name.getValue());
@@ -313,7 +314,13 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
       if (found == arguments.end())
         continue;
       out.object([&] {
-        stored(out, *found->second.part, found->second.argument, parameter.path);
+        llvm::ArrayRef<Lasting> places = found->second;
+        stored(out, *places.front().part, places.front().argument, parameter.path);
+        if (places.size() > 1)
+          out.attributeArray("copies", [&] {
+            for (const Lasting &copy : places.drop_front())
+              out.value(offsetOf(*copy.part, copy.argument.getArgNumber()));
+          });
         out.attribute("frozen", parameter.frozen);
         out.attribute("state", parameter.state);
         out.attributeObject("init", [&] {
@@ -477,12 +484,15 @@ std::string metadataText(const MetadataInput &in) {
       if (in.workers.transportReserve > 0)
         out.attribute("transport_reserve", in.workers.transportReserve);
       out.attribute("step_seconds", in.seconds);
+      out.attribute("replicas", in.workers.replicas);
       workers(out, in.workers);
     }
     parametersAndSlots(out, train, program);
     datasets(out, program);
     out.attributeObject("train", [&] { trainSettings(out, program.train); });
-    objects(out, "entries", entries, [&](const std::vector<Part> &parts) { entry(out, parts, program); });
+    objects(out, "entries", entries, [&](const std::vector<Part> &parts) {
+      entry(out, parts, program, in.workers.replicas, in.workers.count > 1);
+    });
     out.attributeObject("gate", [&] { gate(out, train, program); });
     runValueList(out, program);
     startingFiles(out, program);

@@ -1,7 +1,10 @@
 // StageTables.cpp: from tables of actions to parts of loop bodies, from plans to seconds and bytes.
 #include "compiler/phases/StageTables.h"
 
+#include "compiler/analysis/Cost.h"
 #include "dialects/plan/Plan.h"
+
+#include <deque>
 
 using namespace mlir;
 
@@ -14,17 +17,65 @@ plan::MicrobatchesOp mainLoop(func::FuncOp function) {
   return last;
 }
 
-std::vector<std::vector<solve::ChannelProblem::Message>> messagesOf(func::FuncOp function, size_t first) {
-  std::vector<std::vector<solve::ChannelProblem::Message>> parts(1);
+size_t partsOf(func::FuncOp function) {
+  auto marks = mainLoop(function).getBody().front().getOps<plan::PartOp>();
+  return 1 + size_t(std::distance(marks.begin(), marks.end()));
+}
+
+using Message = solve::ChannelProblem::Message;
+
+// Messages of each part of a worker's main loop, in order; `shares`: PlanSeconds of it, or none.
+static std::vector<std::vector<Message>> messagesOf(func::FuncOp function, const Divided &divided, const PlanSeconds *shares) {
+  std::vector<std::vector<Message>> parts(1);
+  size_t number = 0; // among the part's messages
+  auto add = [&](uint64_t channel, Value value, bool sent, Message::When when) {
+    Message message{int(channel - divided.first), sent, when};
+    if (shares)
+      message.share = shares->shares[parts.size() - 1][number++];
+    const Channel &through = divided.channels[size_t(message.channel)];
+    int64_t times = through.pieces ? (analysis::bytesOf(value) + through.fixedBytes - 1) / through.fixedBytes : 1;
+    parts.back().insert(parts.back().end(), size_t(times), message);
+  };
   for (Operation &op : mainLoop(function).getBody().front()) {
     if (isa<plan::PartOp>(op))
-      parts.emplace_back();
+      parts.emplace_back(), number = 0;
     if (auto send = dyn_cast<plan::SendOp>(op))
-      parts.back().push_back({int(send.getChannel() - first), true});
+      add(send.getChannel(), send.getValue(), true, send.getLast() ? Message::Last : Message::Always);
     if (auto receive = dyn_cast<plan::ReceiveOp>(op))
-      parts.back().push_back({int(receive.getChannel() - first), false});
+      add(receive.getChannel(), receive.getValue(), false, receive.getBegins() ? Message::First : Message::Always);
   }
   return parts;
+}
+
+// Of a row: the gradients of inputs as they stand, those of parameters in the same order, later.
+static std::vector<solve::Action> withLateGradients(const std::vector<solve::Action> &row, size_t late) {
+  using Kind = solve::Action;
+  std::vector<solve::Action> out;
+  std::deque<solve::Action> waiting;
+  auto runUntil = [&](size_t left) {
+    for (; waiting.size() > left; waiting.pop_front())
+      out.push_back(waiting.front());
+  };
+  for (const solve::Action &action : row) {
+    if (action.kind == Kind::WeightGradient)
+      continue; // waits since its inputs' gradients
+    if (action.kind == Kind::Update)
+      runUntil(0);
+    bool backward = action.kind == Kind::Backward || action.kind == Kind::InputGradient;
+    out.push_back({backward ? Kind::InputGradient : action.kind, action.stage, action.microbatch});
+    if (backward)
+      waiting.push_back({Kind::WeightGradient, action.stage, action.microbatch});
+    runUntil(late);
+  }
+  runUntil(0);
+  return out;
+}
+
+solve::ScheduleTable withLateGradients(const solve::ScheduleTable &table, int late) {
+  solve::ScheduleTable out = table;
+  for (std::vector<solve::Action> &row : out.rows)
+    row = withLateGradients(row, size_t(late) * size_t(table.request.chunks));
+  return out;
 }
 
 std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &table, const StageLayout &layout, int worker) {
@@ -88,7 +139,7 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
   const solve::Decision &decision = outcome.result.plan.decision;
   const solve::StepGraph &graph = outcome.rows.graph;
   PlanSeconds seconds;
-  seconds.parts.assign(parts, 0);
+  seconds.parts.assign(parts, 0), seconds.shares.resize(parts);
   size_t part = 0;
   for (int t = 0; t < int(decision.runs.size()); ++t) {
     const solve::Kernel &kernel = graph.kernels[size_t(decision.runs[size_t(t)].kernel)];
@@ -96,22 +147,27 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
     bool inLoop = t >= decision.loopBegin && t < decision.loopEnd;
     if (inLoop)
       part += kernel.newPart;
+    if (inLoop && kernel.message)
+      seconds.shares[part].push_back(seconds.parts[part]); // as seconds yet
     if (inLoop)
       seconds.parts[part] += once;
     else
       (t < decision.loopBegin ? seconds.before : seconds.behind) += once * double(kernel.everyMicrobatch ? decision.count : 1);
   }
+  for (size_t p = 0; p < parts; ++p)
+    for (double &share : seconds.shares[p])
+      share = std::min(1.0, share / std::max(seconds.parts[p], 1e-12));
   return seconds;
 }
 
 solve::ChannelProblem channelProblem(const Divided &divided, const std::vector<std::vector<solve::PartAction>> &actions,
-                                     std::vector<std::vector<double>> seconds) {
+                                     std::vector<std::vector<double>> seconds, ArrayRef<PlanSeconds> shares) {
   solve::ChannelProblem problem;
   problem.actions = actions;
   problem.seconds = std::move(seconds);
   problem.travel.assign(divided.channels.size(), 0);
-  for (func::FuncOp function : divided.functions)
-    problem.messages.push_back(messagesOf(function, divided.first));
+  for (auto [w, function] : llvm::enumerate(divided.functions))
+    problem.messages.push_back(messagesOf(function, divided, shares.empty() ? nullptr : &shares[w]));
   return problem;
 }
 

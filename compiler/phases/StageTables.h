@@ -24,8 +24,11 @@ struct Divided {
 // The last loop over the micro-batches.
 plan::MicrobatchesOp mainLoop(mlir::func::FuncOp);
 
-// Messages of each part of a worker's main loop, in order. `first`: the number of the function's first channel.
-std::vector<std::vector<solve::ChannelProblem::Message>> messagesOf(mlir::func::FuncOp, size_t first);
+// Parts of a worker's main loop.
+size_t partsOf(mlir::func::FuncOp);
+
+// The table of a worker of a replica: gradients of parameters wait for so many later micro-batches at most, or to the end.
+solve::ScheduleTable withLateGradients(const solve::ScheduleTable &, int late);
 
 // The list of actions of one worker, by the parts of its loop body.
 std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &, const StageLayout &, int worker);
@@ -40,13 +43,14 @@ mlir::DenseI64ArrayAttr attributeOf(mlir::MLIRContext *, llvm::ArrayRef<solve::P
 // Seconds of each part of the loop body, and of what stands before and behind the loop, by a plan.
 struct PlanSeconds {
   std::vector<double> parts;
+  std::vector<std::vector<double>> shares; // of each part's work that is done before each of its messages
   double before = 0, behind = 0;
 };
 PlanSeconds secondsOf(const DecideOutcome &, size_t parts);
 
 // The main loops of a divided function, for a dry run.
 solve::ChannelProblem channelProblem(const Divided &, const std::vector<std::vector<solve::PartAction>> &actions,
-                                     std::vector<std::vector<double>> seconds);
+                                     std::vector<std::vector<double>> seconds, llvm::ArrayRef<PlanSeconds> shares = {});
 
 // Bytes of a worker for messages: boxes of what it reads, one of each that it writes.
 int64_t messageBytes(const std::vector<Channel> &, llvm::ArrayRef<int> boxes, int worker, int64_t microbatch);

@@ -3,6 +3,9 @@
 // For each micro-batch, `solve` for stage splits proposes the cut from the kernels' seconds and bytes. The step is divided there, each
 // worker's part is planned by the one planner, with as many micro-batches in flight as the schedule's table has, and what is chosen is the
 // micro-batch with which the table ends first when it is run with the plans' seconds.
+//
+// Replicas run the same table on their own examples. A replica's sums wait for those of the one before; its gradients of parameters may
+// wait while later micro-batches go on, for which their operands are kept. How many, is tried from all of them down to none.
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/StageHints.h"
 #include "compiler/phases/StageTables.h"
@@ -44,7 +47,9 @@ struct Division {
 struct Candidate {
   size_t division = 0;
   int64_t microbatch = 1;
-  std::vector<std::vector<solve::PartAction>> actions; // of each worker
+  int late = 0; // micro-batches that a replica's gradients of parameters wait for
+  std::vector<std::vector<solve::Action>> rows;        // of each worker
+  std::vector<std::vector<solve::PartAction>> actions; // the same, by the parts of its loop
   std::vector<int> boxes;                              // of each channel
   std::vector<DecideOutcome> outcomes;
   std::vector<Attribute> decisions;
@@ -69,7 +74,7 @@ public:
   bool run() {
     if (!problem.error.empty())
       return internal(problem.error);
-    c.workers.count = options.stages;
+    c.workers.count = workers(), c.workers.replicas = options.replicas;
     c.workers.transportReserve = options.transportReserve;
     c.workers.smallest = INT64_MAX;
     c.workers.bound = boundOfAnyCut();
@@ -96,6 +101,8 @@ public:
 
 private:
   int stages() const { return options.stages * options.chunks; }
+  int workers() const { return options.workers(); }
+  int64_t examples() const { return problem.graph.batch / options.replicas; } // of a replica
   int segments() const { return int(homes.segments.size()); }
   bool internal(const Twine &what) {
     train.emitError() << "internal error: stages: " << what;
@@ -112,15 +119,42 @@ private:
                            segments(), segments() == 1 ? "" : "s", stages(), segments() / options.chunks));
       return {};
     }
+    if (std::string wrong = wrongReplicas(); !wrong.empty()) {
+      refuse(std::move(wrong));
+      return {};
+    }
     std::vector<int64_t> sizes = solve::microbatches(problem.graph);
+    llvm::erase_if(sizes, [&](int64_t size) { return examples() % size != 0; });
     if (options.microbatch > 0) {
       if (!llvm::is_contained(sizes, options.microbatch))
         refuse(solve::Planner(problem.graph).search({std::nullopt, options.microbatch, strategy}).error);
       return {options.microbatch};
     }
     if (options.schedule == solve::Schedule::Naive) // one micro-batch, by definition
-      return {problem.graph.batch};
+      return {examples()};
     return sizes;
+  }
+
+  // Every replica has as many examples, whole micro-batches, grains and groups; empty: these do.
+  std::string wrongReplicas() const {
+    if (options.replicas > 1 && c.program.train.delay > 0)
+      return "replicas of a program with `delay` are not there yet: each would keep the previous parameters, too; expected --replicas 1";
+    int64_t together = std::max<int64_t>(problem.graph.grain, options.microbatch > 0 ? options.microbatch : 1);
+    if (problem.graph.batch % together)
+      return ""; // said elsewhere
+    int64_t parts = problem.graph.batch / together, below = 0, above = 0; // of the batch, that stay whole
+    if (parts % options.replicas == 0)
+      return "";
+    for (int64_t fits : solve::divisors(parts))
+      if (fits < options.replicas)
+        below = fits;
+      else if (above == 0)
+        above = fits;
+    std::string whole;
+    if (together > 1)
+      whole = llvm::formatv(options.microbatch > 1 ? " in micro-batches of {0}" : " of which {0} belong together (grain, groups)", together);
+    return llvm::formatv("a batch of {0} examples{1} cannot be divided among {2} replicas; expected --replicas {3}{4}", problem.graph.batch, whole,
+                         options.replicas, below, above ? llvm::formatv(" or {0}", above).str() : std::string());
   }
 
   // Where the user's `@stage` hints have stages begin. What no hint can mean is refused.
@@ -151,7 +185,7 @@ private:
     solve::ScheduleRequest request;
     request.schedule = options.schedule;
     request.workers = options.stages, request.chunks = options.chunks;
-    request.microbatches = int(problem.graph.batch / microbatch);
+    request.microbatches = int(examples() / microbatch);
     if (std::string wrong = solve::check(request); !wrong.empty()) {
       whyNot = wrong;
       return true;
@@ -162,22 +196,42 @@ private:
     analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), forced);
     stageProblem.split.request = request;
     solve::SplitSolution split = splitInto(stageProblem, least);
-    bool cut = int(split.split.cuts.size()) == stages() - 1;
+    bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
     if (!cut || (best && split.bound >= best->makespan))
       return true;
-    StageLayout layout{options.stages, stageProblem.stagesOf(split.split, segments()), table.workerOf,
+    StageLayout layout{options.stages, options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
                        solve::splitsBackward(options.schedule)};
+    auto tryLate = [&](int late, bool &fits) {
+      StageLayout own = layout;
+      own.splitsBackward |= late > 0;
+      return tryTable(table, own, late, microbatch, guessedSeconds(table, own, stageProblem.split, split.split), least, fits);
+    };
+    bool fits = false;
+    if (options.replicas > 1)
+      for (int late = request.microbatches - 1; late > 0 && !fits && !c.refused && !least; late /= 2)
+        if (!tryLate(late, fits))
+          return false;
+    return c.refused || tryLate(0, fits);
+  }
+
+  bool tryTable(const solve::ScheduleTable &table, const StageLayout &layout, int late, int64_t microbatch,
+                const std::vector<std::vector<double>> &seconds, bool least, bool &fits) {
     Candidate candidate;
-    candidate.microbatch = microbatch;
+    candidate.microbatch = microbatch, candidate.late = late;
     if (!divide(layout, candidate))
       return false;
-    for (int w = 0; w < options.stages; ++w)
-      candidate.actions.push_back(actionsOf(table, layout, w));
-    candidate.boxes = solve::findBoxes(
-        channelProblem(divisions[candidate.division].train, candidate.actions, guessedSeconds(table, layout, stageProblem.split, split.split)));
+    std::vector<std::vector<double>> ofAll;
+    for (int w = 0; w < workers(); ++w) {
+      // The first replica waits for nobody.
+      solve::ScheduleTable own = late > 0 ? withLateGradients(table, w < options.stages ? 0 : late) : table;
+      candidate.actions.push_back(actionsOf(own, layout, w % options.stages));
+      candidate.rows.push_back(own.rows[size_t(w % options.stages)]);
+      ofAll.push_back(seconds[size_t(w % options.stages)]);
+    }
+    candidate.boxes = solve::findBoxes(channelProblem(divisions[candidate.division].train, candidate.actions, ofAll));
     if (candidate.boxes.size() != divisions[candidate.division].train.channels.size())
       return internal("the workers of a schedule wait for one another");
-    return plan(candidate, least);
+    return plan(candidate, least, fits);
   }
 
   // The best cut by the kernels' seconds and bytes, under the budget or under the least for which there is one.
@@ -186,7 +240,8 @@ private:
     limits.work = 2'000'000; // simulated actions: a second at most
     stageProblem.split.budgets.assign(size_t(options.stages), least ? 1 : room.value_or(INT64_MAX / 4));
     solve::SplitSolution split = solve::solve(stageProblem.split, limits);
-    if (!least || split.leastBudget <= 0)
+    bool onlyWay = stages() == 1 && split.split.ways.empty(); // there is nothing to cut: what its plan needs, the planner says
+    if ((!least && !onlyWay) || split.leastBudget <= 0)
       return split;
     stageProblem.split.budgets.assign(size_t(options.stages), split.leastBudget);
     return solve::solve(stageProblem.split, limits);
@@ -194,20 +249,22 @@ private:
 
   // The program divided by this layout, once.
   bool divide(const StageLayout &layout, Candidate &candidate) {
-    auto [place, fresh] = divisionOf.try_emplace(layout.stageOf, divisions.size());
+    auto [place, fresh] = divisionOf.try_emplace({layout.stageOf, layout.splitsBackward}, divisions.size());
     candidate.division = place->second;
     if (!fresh)
       return true;
-    Division division{layout, {}, {}, std::vector<Need>(size_t(options.stages))};
+    Division division{layout, {}, {}, std::vector<Need>(size_t(workers()))};
     if (!divideFunction("train", step, homes, layout, 0, division.train))
       return false;
     size_t channels = division.train.channels.size();
+    StageLayout first = layout; // the other entries run on the first replica
+    first.replicas = 1;
     for (auto [name, symbol] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}})
       if (auto function = c.module->lookupSymbol<func::FuncOp>(symbol)) {
         analysis::Step entryStep(function);
         analysis::StageHomes entryHomes(entryStep, &homes.owners);
         Divided &divided = division.others.emplace_back();
-        if (!divideFunction(name, entryStep, entryHomes, layout, channels, divided))
+        if (!divideFunction(name, entryStep, entryHomes, first, channels, divided))
           return false;
         channels += divided.channels.size();
         std::vector<EntryPlan> plans;
@@ -248,12 +305,13 @@ private:
     return seconds;
   }
 
-  bool plan(Candidate &candidate, bool least) {
+  // `fits`: within the budget.
+  bool plan(Candidate &candidate, bool least, bool &fits) {
     Division &division = divisions[candidate.division];
     Divided &divided = division.train;
-    bool fits = true;
+    fits = true;
     int64_t smallest = 0;
-    for (int w = 0; w < options.stages; ++w) {
+    for (int w = 0; w < workers(); ++w) {
       func::FuncOp function = divided.functions[size_t(w)];
       mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
       Need need = division.othersNeed[size_t(w)];
@@ -264,7 +322,11 @@ private:
       wanted.planCache = options.planCache;
       if (room)
         wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
-      DecideOutcome outcome = decidePlan(function, wanted);
+      // Replicas that have two on either side are alike.
+      bool known = w >= 2 * options.stages && w < workers() - 2 * options.stages;
+      if (Attribute decision = known ? candidate.decisions[size_t(w - options.stages)] : Attribute())
+        function->setAttr(kDecisionAttr, decision);
+      DecideOutcome outcome = known ? candidate.outcomes[size_t(w - options.stages)] : decidePlan(function, wanted);
       if (outcome.internal)
         return false;
       if (!outcome.result.error.empty())
@@ -296,12 +358,14 @@ private:
     std::vector<double> begin;
     double behind = 0; // the gate, where all wait for all, stands between the loop and the updates
     for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
-      candidate.seconds.push_back(secondsOf(outcome, messagesOf(function, divided.first).size()));
+      candidate.seconds.push_back(secondsOf(outcome, partsOf(function)));
       seconds.push_back(candidate.seconds.back().parts);
       begin.push_back(candidate.seconds.back().before);
       behind = std::max(behind, candidate.seconds.back().behind);
     }
-    solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds);
+    // Replicas hand sums on in the midst of a part's work.
+    solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
+                                                 options.replicas > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
     table.begin = std::move(begin);
     candidate.run = solve::run(table, candidate.boxes);
     candidate.makespan = candidate.run.makespan + behind;
@@ -320,15 +384,16 @@ private:
     workers.seconds = best->makespan;
     workers.request.schedule = options.schedule;
     workers.request.workers = options.stages, workers.request.chunks = options.chunks;
-    workers.request.microbatches = int(problem.graph.batch / best->microbatch);
-    workers.each.resize(size_t(options.stages));
-    describeStages(chosen.layout, solve::generate(workers.request));
+    workers.request.microbatches = int(examples() / best->microbatch);
+    workers.late = best->late;
+    workers.each.resize(size_t(workers.count));
+    describeStages(chosen.layout);
     needs = chosen.othersNeed;
     for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
       channel.boxes = boxes;
     for (Channel &channel : chosen.train.channels)
-      if (channel.inLoop && channel.fromPart >= 0)
-        channel.action = actionOfPart(chosen.layout, channel.from, channel.fromPart);
+      if (channel.inLoop && channel.fromPart >= 0 && !channel.pieces)
+        channel.action = actionOfPart(chosen.layout, channel.from % chosen.layout.workers, channel.fromPart);
     takeStep(chosen.train);
     for (Divided &divided : chosen.others)
       if (!chooseEntry(divided, chosen.train.functions))
@@ -341,7 +406,7 @@ private:
   }
 
   void takeStep(Divided &divided) {
-    for (int w = 0; w < options.stages; ++w) {
+    for (int w = 0; w < workers(); ++w) {
       func::FuncOp function = divided.functions[size_t(w)];
       mainLoop(function).setActionsAttr(attributeOf(&c.context, best->actions[size_t(w)]));
       function->setAttr(kDecisionAttr, best->decisions[size_t(w)]);
@@ -369,14 +434,14 @@ private:
     lastOfEntry.push_back(c.workers.channels.size());
   }
 
-  void describeStages(const StageLayout &layout, const solve::ScheduleTable &table) {
-    for (int w = 0; w < options.stages; ++w) {
+  void describeStages(const StageLayout &layout) {
+    for (int w = 0; w < workers(); ++w) {
       WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
       const PlanSeconds &seconds = best->seconds[size_t(w)];
       worker.before = seconds.before, worker.behind = seconds.behind;
       worker.busy = best->run.busy[size_t(w)] + seconds.before + seconds.behind;
       size_t i = 0;
-      for (const solve::Action &action : table.rows[size_t(w)])
+      for (const solve::Action &action : best->rows[size_t(w)])
         if (action.kind != solve::Action::Update) {
           const solve::ChannelRun::Work &work = best->run.work[size_t(w)][i++];
           worker.actions.push_back({action, work.begin, work.end});
@@ -385,7 +450,7 @@ private:
       for (size_t part = 0; part < parts.size(); ++part)
         (int(part) < options.chunks ? worker.forward : worker.backward) += parts[part];
       for (int segment = 0; segment < segments(); ++segment) {
-        if (layout.worker(segment) != w)
+        if (layout.worker(segment) != w % options.stages)
           continue;
         auto kernel = cast<plan::KernelOp>(step.parts[size_t(homes.segments[size_t(segment)])].op);
         worker.ends = analysis::nameOf(analysis::computedBy(kernel->getResult(0)));
@@ -464,7 +529,7 @@ private:
     std::vector<std::vector<solve::PartAction>> actions;
     std::vector<std::vector<double>> seconds;
     for (func::FuncOp function : divided.functions) {
-      int parts = int(messagesOf(function, divided.first).size());
+      int parts = int(partsOf(function));
       std::vector<int64_t> lags = lagsOf(parts, options.stages);
       actions.push_back(actionsOfLags(lags, count));
       seconds.push_back(std::vector<double>(size_t(parts), 1.0));
@@ -521,7 +586,7 @@ private:
   std::optional<int64_t> room; // for a worker's arena
   std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;
-  std::map<std::vector<int>, size_t> divisionOf;
+  std::map<std::pair<std::vector<int>, bool>, size_t> divisionOf;
   std::optional<Candidate> best;
   DecideOutcome neediest;          // of the smallest plan, if none fits
   std::string whyNot;              // there is no table

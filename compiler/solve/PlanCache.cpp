@@ -51,10 +51,10 @@ struct Bytes {
   }
   void put(const Kernel &kernel) {
     const auto &[reads, writes, section, everyMicrobatch, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
-                 recomputeHint, rows, block, blockEnd, inPlace, scratch, newPart, name, line, libraryLine] = kernel;
+                 recomputeHint, rows, block, blockEnd, inPlace, scratch, newPart, message, name, line, libraryLine] = kernel;
     (void)flops, (void)traffic, (void)work, (void)name, (void)line, (void)libraryLine;
     put(reads), put(writes), put(section), put(everyMicrobatch), put(seconds), put(recomputable), put(cheap), put(backward);
-    put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart);
+    put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart), put(message);
     for (auto &[to, from] : inPlace)
       put(to), put(from);
   }

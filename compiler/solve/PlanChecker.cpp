@@ -468,10 +468,13 @@ private:
       lives.push_back({place.offset, place.bytes, loopBegin,
                        readAfter[place.buffer] ? loopBegin + 1 : std::max(end, loopBegin + 1)});
     }
-    // Two parts in turns are the body as a whole: nothing waits for other micro-batches.
+    // Parts in turns are the body as a whole: nothing waits for other micro-batches.
     bool inTurns = true;
+    size_t parts = 1;
+    for (const Launch &l : p.loop)
+      parts += g.kernels[l.kernel].newPart;
     for (size_t i = 0; i < g.actions.size(); ++i)
-      inTurns &= g.actions[i].part == int(i % 2);
+      inTurns &= g.actions[i].part == int(i % parts);
     for (int t = 0; t < end; ++t) {
       bool inLoop = t >= loopBegin && t < loopEnd;
       auto use = [&](const Place &place) {

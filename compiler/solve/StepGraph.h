@@ -64,6 +64,7 @@ struct Kernel {
   std::vector<std::pair<int, int>> inPlace;
   ByteTable scratch;                  // a thread
   bool newPart = false;               // no work: the next part of the loop body begins here
+  bool message = false;               // no work: a value goes to another worker, or comes from one
   std::string name;
   int line = 0, libraryLine = 0; // as of a buffer
 };

@@ -16,8 +16,8 @@ std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartActio
       copies[action.part][later] = std::max(copies[action.part][later], ended[action.part] + 1 - ended[later]);
     ++ended[action.part];
   }
-  // Two parts in turns are the body as a whole.
-  if (parts < 2 || (parts == 2 && copies[0][1] == 1))
+  // Parts in turns are the body as a whole.
+  if (parts < 2 || (copies[0][parts - 1] == 1 && partsKeepOrder(actions)))
     copies.clear();
   return copies;
 }

@@ -71,6 +71,8 @@ struct Flags {
   cl::opt<std::string> stages{"stages", cl::desc("workers that share a step, each with a part of the model (1); budget and threads are a worker's; auto: "
                                                  "as few as fit the budget"),
                               cl::value_desc("P|auto"), COMPILING};
+  cl::opt<std::string> replicas{"replicas", cl::desc("copies of these, each with its part of every batch (1); changes no bit"), cl::value_desc("D"),
+                                COMPILING};
   cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
@@ -253,10 +255,12 @@ static int64_t positive(const std::string &text, const char *flag) {
   return number;
 }
 
-// --stages, --schedule, --chunks.
+// --stages, --replicas, --schedule, --chunks.
 static void readStages(const Flags &f, CommandLine &line) {
   if (f.stages.getNumOccurrences())
     line.stages = f.stages == "auto" ? 0 : int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
+  if (f.replicas.getNumOccurrences())
+    line.replicas = int(std::min<int64_t>(1 << 16, positive(f.replicas, "replicas")));
   if (f.schedule.getNumOccurrences()) {
     line.schedule = f.schedule;
     solve::Schedule known;

@@ -29,7 +29,7 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
   if (!result.advice.empty())
     out << "  help: " << result.advice << " would fit\n";
   if (enough > 0)
-    out << "  help: --stages " << enough << " fits: each of " << enough << " workers has so many bytes then\n";
+    out << "  help: --stages " << enough << " would fit: each of its workers keeps this budget\n";
   else if (several)
     out << "  help: more workers, up to " << kMostTried << ", do not fit either\n";
   else

@@ -27,19 +27,20 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
       return usage("--stages auto takes as few workers as fit the budget, and there is none: --memory-budget says it");
     options.stages = 1;
   }
+  options.replicas = line.replicas;
   options.transportReserve = line.transportReserve;
   setWorkers(line, options.stages, options);
-  if (options.stages == 1) {
+  if (options.stages == 1 && (!line.schedule.empty() || line.chunks > 0))
+    return usage("--schedule and --chunks need --stages P with at least two workers");
+  if (options.workers() == 1) {
     if (line.transportReserve > 0)
       return usage("--transport-reserve is for an MPI library, which a program of one worker does not use; --stages P says how many there are");
-    if (!line.schedule.empty() || line.chunks > 0)
-      return usage("--schedule and --chunks need --stages P with at least two workers");
     return 0;
   }
   if (line.bound)
-    return usage("--bound is about the step of one worker; with --stages the lines of each worker say what its part takes");
+    return usage("--bound is about the step of one worker; with several the lines of each worker say what its part takes");
   if (line.emit == "lib")
-    return usage("--emit lib makes a library of one worker; --stages needs an executable");
+    return usage("--emit lib makes a library of one worker; --stages and --replicas need an executable");
   return 0;
 }
 
@@ -60,9 +61,9 @@ static int firstThatFits(const CommandLine &line, mlir::MLIRContext &context, co
   options.onlyFits = true, options.tradeOff = false, options.bound = false;
   int chunks = options.chunks;
   for (int workers = from; workers <= kMostTried; ++workers) {
-    options.stages = workers, options.maxThreads = threadsOf(line, workers);
+    options.stages = workers, options.maxThreads = threadsOf(line, options.workers());
     options.chunks = workers > 1 ? chunks : 1;
-    options.transportReserve = workers > 1 ? line.transportReserve : 0;
+    options.transportReserve = options.workers() > 1 ? line.transportReserve : 0;
     Trial trial = tryWorkers(context, program, sources, options);
     if (trial == Trial::Fits)
       return workers;
@@ -85,9 +86,11 @@ int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Progr
 }
 
 void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {
-  options.stages = workers, options.maxThreads = threadsOf(line, workers);
+  options.stages = workers, options.maxThreads = threadsOf(line, options.workers());
   if (workers == 1)
-    options.chunks = 1, options.transportReserve = 0;
+    options.chunks = 1;
+  if (options.workers() == 1)
+    options.transportReserve = 0;
 }
 
 } // namespace cinch

@@ -164,8 +164,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.kernelCache = folder + "/kernels";
   if (int status = readWorkers(line, program, options))
     return status;
-  if (options.target.isDevice() && options.stages != 1) {
-    llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1\n";
+  if (options.target.isDevice() && (options.stages != 1 || options.replicas != 1)) {
+    llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1 --replicas 1\n";
     return 1;
   }
   if (options.stages == 0) {
@@ -235,7 +235,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return 1;
   }
   if (compilation.refused) {
-    int enough = options.stages > 1 ? moreWorkers(line, context, program, sources, options) : 0;
+    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options) : 0;
     printRefusal(llvm::errs(), compilation, sources, options.budget.value_or(0), enough);
   }
   if (!line.report.empty()) // of what is refused: the smallest plan
@@ -301,7 +301,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
                                              options.target.isDevice() ? target::Linking::WithDevice
-                                             : options.stages > 1      ? target::Linking::WithPeers
+                                             : options.workers() > 1   ? target::Linking::WithPeers
                                                                        : target::Linking::Static);
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";

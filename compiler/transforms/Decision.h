@@ -13,6 +13,9 @@ inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr =
                                      kCopiesAttr = "plan.copies", // of what an op writes, if there are several
                                      kSlotsAttr = "plan.slots"; // of an nn.scan, as plan.run has them
 
+// Tensors of examples hold so many of them from now on.
+void setExamples(mlir::func::FuncOp, int64_t examples);
+
 // The decision as plan.decision holds it (PlanOps.td). Kernels are numbered as analysis::Step numbers them.
 struct DecidedRun {
   int64_t kernel = 0;

@@ -5,6 +5,7 @@
 #include "compiler/transforms/Updates.h"
 #include "dialects/nn/GradientBuilder.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Reversible.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -82,6 +83,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
     buildUpdates(step, training, loss, *gradients, builder);
     for (Operation *op : builder.made())
       op->walk([&](Operation *inner) { inner->setAttr(nn::kBackwardAttr, UnitAttr::get(&getContext())); });
+    getOperation()->walk([](nn::AddOp add) { add->removeDiscardableAttr(nn::kStreamAttr); });
     eraseDead(step.getBody().front());
     step->removeAttr(nn::kTrainingAttr);
     step->removeAttr(nn::kRunValuesAttr);

@@ -5,6 +5,7 @@
 #include "dialects/nn/GradientBuilder.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Reversible.h"
 #include "dialects/nn/Scan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -148,6 +149,8 @@ void Emitter::noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made
     return;
   if (op.blockEnd)
     last->setAttr(nn::kBlockEndAttr, builder.getUnitAttr());
+  if (op.stream >= 0)
+    last->setAttr(nn::kStreamAttr, builder.getI64IntegerAttr(op.stream));
   if (op.keep)
     last->setAttr(nn::kKeepAttr, builder.getUnitAttr());
   if (op.recompute)

@@ -146,7 +146,7 @@ private:
           if (!nn::hasBatch(value) && behind.contains(value))
             sums.insert(value);
     auto loop = plan::MicrobatchesOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
-                                             uint64_t(nn::batchOf(function)), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+                                             uint64_t(nn::batchOf(function)), DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr());
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&loop.getBody());
     builder.setInsertionPointToEnd(body);

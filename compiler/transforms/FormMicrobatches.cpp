@@ -13,9 +13,7 @@ namespace cinch {
 using namespace mlir;
 using namespace cinch;
 
-namespace {
-
-Type withExamples(Type type, int64_t examples) {
+static Type withExamples(Type type, int64_t examples) {
   int64_t axis = nn::batchAxis(type);
   if (axis < 0)
     return type;
@@ -25,6 +23,19 @@ Type withExamples(Type type, int64_t examples) {
   return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
 }
 
+void cinch::setExamples(func::FuncOp function, int64_t examples) {
+  function.walk([&](Block *block) {
+    for (BlockArgument argument : block->getArguments())
+      argument.setType(withExamples(argument.getType(), examples));
+    for (Operation &op : *block)
+      for (Value result : op.getResults())
+        result.setType(withExamples(result.getType(), examples));
+  });
+  function.setFunctionType(FunctionType::get(function.getContext(), function.getBody().getArgumentTypes(),
+                                             function.getFunctionType().getResults()));
+}
+
+namespace {
 struct FormMicrobatches : cinch::impl::FormMicrobatchesBase<FormMicrobatches> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
@@ -35,15 +46,7 @@ struct FormMicrobatches : cinch::impl::FormMicrobatchesBase<FormMicrobatches> {
       loop.setCount(uint64_t(decided->count));
       loop.setSize(uint64_t(decided->microbatch));
     });
-    function.walk([&](Block *block) {
-      for (BlockArgument argument : block->getArguments())
-        argument.setType(withExamples(argument.getType(), decided->microbatch));
-      for (Operation &op : *block)
-        for (Value result : op.getResults())
-          result.setType(withExamples(result.getType(), decided->microbatch));
-    });
-    function.setFunctionType(FunctionType::get(&getContext(), function.getBody().getArgumentTypes(),
-                                               function.getFunctionType().getResults()));
+    setExamples(function, decided->microbatch);
   }
 };
 

@@ -1,5 +1,8 @@
 // GradientSweep.cpp: reverse mode over the ops' `Differentiable` interface.
 #include "compiler/transforms/GradientSweep.h"
+#include "dialects/nn/Reversible.h"
+
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 
@@ -85,7 +88,53 @@ LogicalResult GradientSweep::checkReads(Operation &op, ValueRange saved, ValueRa
   return success();
 }
 
+// ---- Reversible layers
+// The value, from streams that are known again where it depends on such; else as it is.
+Value GradientSweep::computedAnew(Value value) {
+  DenseSet<Operation *> above;
+  SmallVector<Operation *> stack;
+  auto reach = [&](Value operand) {
+    Operation *op = operand.getDefiningOp();
+    if (op && !rebuilt.contains(operand) && places.contains(op) && above.insert(op).second)
+      stack.push_back(op);
+  };
+  reach(value);
+  while (!stack.empty())
+    for (Value operand : stack.pop_back_val()->getOperands())
+      reach(operand);
+  SmallVector<Operation *> ops(above.begin(), above.end());
+  llvm::sort(ops, [&](Operation *a, Operation *b) { return places.lookup(a) < places.lookup(b); });
+  IRMapping known;
+  for (Operation *op : ops) {
+    bool depends = false;
+    for (Value operand : op->getOperands()) {
+      if (Value stream = rebuilt.lookup(operand))
+        known.map(operand, stream);
+      depends = depends || known.contains(operand);
+    }
+    if (!depends)
+      continue;
+    Operation *copy = builder.opBuilder().clone(*op, known);
+    for (StringRef hint : {nn::kKeepAttr, nn::kRecomputeAttr, nn::kStageAttr, nn::kBlockEndAttr, nn::kStreamAttr})
+      copy->removeDiscardableAttr(hint);
+    builder.note(copy);
+    doneAgain[op] = copy;
+  }
+  return known.lookupOrDefault(value);
+}
+
+void GradientSweep::rebuildStream(Operation &addition) {
+  unsigned stream = unsigned(cast<IntegerAttr>(addition.getDiscardableAttr(nn::kStreamAttr)).getInt());
+  Value y = addition.getResult(0), x = addition.getOperand(stream);
+  Value known = rebuilt.lookup(y);
+  Value added = computedAnew(addition.getOperand(1 - stream));
+  builder.setLocation(nn::called(addition.getLoc(), "stream rebuilt before " + nn::nameOf(&addition)));
+  rebuilt[x] = builder.make<nn::SubOp>(known ? known : y, added);
+}
+
 LogicalResult GradientSweep::visit(Operation &op, unsigned place) {
+  if (op.hasAttr(nn::kStreamAttr) && isActive(op.getResult(0)))
+    rebuildStream(op);
   SmallVector<Value> grads;
   for (Value result : op.getResults())
     grads.push_back(gradientOf(result));
@@ -93,7 +142,8 @@ LogicalResult GradientSweep::visit(Operation &op, unsigned place) {
     return success();
   if (auto scan = dyn_cast<nn::ScanOp>(op))
     return differentiateScan(scan, place, grads, *this, builder);
-  auto rule = dyn_cast<nn::Differentiable>(op);
+  Operation *source = doneAgain.lookup(&op);
+  auto rule = dyn_cast<nn::Differentiable>(source ? source : &op);
   if (!rule)
     return op.emitOpError() << "has no derivative, and the loss depends on a parameter through it";
   SmallVector<bool> wanted;
@@ -120,6 +170,8 @@ LogicalResult GradientSweep::visit(Block &block) {
   SmallVector<Operation *> forward;
   for (Operation &op : block.without_terminator())
     forward.push_back(&op);
+  for (auto [place, op] : llvm::enumerate(forward))
+    places[op] = unsigned(place);
   for (unsigned place = forward.size(); place-- > 0;)
     if (failed(visit(*forward[place], place)))
       return failure();

@@ -7,6 +7,9 @@
 //     axis without overlap give back a concatenation.
 //  3. Every contribution to a value without the batch axis has no batch axis either: the type says that the example axis was summed by the
 //     op that made it, so that op alone accumulates and the additions of 2 lie behind the micro-batch loop.
+//  4. An addition with nn.stream is one of a reversible layer, y = x + e. When the sweep comes to it, y is known again (or is what the
+//     forward pass made, if no reversible layer follows): e is computed anew from what is known again, x is y - e, and the derivatives of
+//     what e is made of read the new values. So no plan decides which values they read, and none of the forward pass need be kept.
 #ifndef CINCH_COMPILER_TRANSFORMS_GRADIENT_SWEEP_H
 #define CINCH_COMPILER_TRANSFORMS_GRADIENT_SWEEP_H
 
@@ -41,6 +44,8 @@ private:
     mlir::Value gradient;
   };
   llvm::SmallVector<Contribution> take(mlir::Value value);
+  void rebuildStream(mlir::Operation &addition);
+  mlir::Value computedAnew(mlir::Value value);
   mlir::LogicalResult visit(mlir::Operation &op, unsigned place);
   mlir::LogicalResult checkReads(mlir::Operation &op, mlir::ValueRange saved, mlir::ValueRange grads, size_t firstMade);
   static bool coverAnAxis(llvm::ArrayRef<Contribution> parts, llvm::SmallVectorImpl<nn::PadOp> &pads);
@@ -48,6 +53,9 @@ private:
   llvm::DenseSet<mlir::Value> active;
   nn::GradientBuilder &builder;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Contribution>> contributions;
+  llvm::DenseMap<mlir::Operation *, unsigned> places;              // of the ops of the block
+  llvm::DenseMap<mlir::Value, mlir::Value> rebuilt;                // streams of reversible layers
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *> doneAgain;  // what was computed anew
 };
 
 // The gradient of a loop: a loop in the other direction, and behind it what sums over all trips. `place`: of the loop among the ops.

@@ -7,11 +7,17 @@
 namespace cinch {
 
 // Which worker has which segments. A worker may have several stages, its chunks.
+//
+// Replicas have the same layout, and each its run of consecutive examples: worker w of replica d has the number d * workers + w. A sum over
+// the examples is one chain through all of them: replica d goes on from where replica d - 1 stopped, so the last one has the finished sums. It
+// updates the parameters and sends them around: to the first replica, from there to the second, and so on.
 struct StageLayout {
-  int workers = 1;
+  int workers = 1;           // of a replica
+  int replicas = 1;
   std::vector<int> stageOf;  // of each segment (StageHomes), ascending
   std::vector<int> workerOf; // of each stage
   bool splitsBackward = false; // what only gradients of parameters need is a part of its own
+  int numberOf(int worker, int replica) const { return replica * workers + worker; }
   int worker(int segment) const { return workerOf[size_t(stageOf[size_t(segment)])]; }
   int chunks(int worker) const;    // stages that it has
   int chunk(int segment) const;    // the how manieth stage of its worker
@@ -29,6 +35,7 @@ struct Channel {
   int fromPart = 0, toPart = 0;                // of the workers' loop bodies, if inLoop and in the main loop; -1: another loop
   int boxes = 1;                               // messages that may lie there unread
   int64_t messageBytes = 0;                    // once the micro-batch is chosen
+  bool pieces = false;                         // many values, each in as many messages as it takes
   std::string label;
   std::string action;                          // of a training step's main loop: the stage and kind of what sends it ("2F"), message k of a
                                                // step in micro-batch k

@@ -53,7 +53,7 @@ private:
   LogicalResult emitLoop(OpBuilder &builder, plan::MicrobatchesOp old, const DecidedLoop &decidedLoop) {
     auto oldYield = cast<plan::YieldOp>(old.getBody().front().getTerminator());
     auto loop = plan::MicrobatchesOp::create(builder, old.getLoc(), old.getResultTypes(), old.getCount(), old.getSize(),
-                                             old.getActionsAttr(), old.getLagsAttr());
+                                             old.getActionsAttr(), old.getLagsAttr(), old.getFirstAttr());
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));
     if (failed(emit(builder, decidedLoop.first, decidedLoop.last)))

@@ -171,6 +171,9 @@ private:
           life.begin = std::min(life.begin, loopBegin);
           life.end = std::max(life.end, loopEnd);
         }
+        for (auto receive : loop.getBody().front().getOps<plan::ReceiveOp>())
+          if (Value sum = receive.sum(); sum && lives[resolve(sum)].offset != receive.getWrites()->front())
+            return receive.emitOpError("leaves what a sum goes on from where the sum is not");
         continue;
       }
       if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
@@ -207,6 +210,8 @@ private:
       if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
         if (!receive.getWrites())
           return op.emitOpError("has no offsets");
+        if (receive.getBegins()) // lies where the sum does
+          continue;
         Value value = receive.getValue();
         lives[value] = {receive.getWrites()->front(), bytesOf(value), time, time, value, part};
         continue;
@@ -259,15 +264,17 @@ private:
     }
     return success();
   }
-  // Two parts that take turns are the body as a whole.
+  // Parts that take turns are the body as a whole.
   static bool inTurns(plan::MicrobatchesOp loop) {
     if (auto lags = loop.getLags())
-      return lags->size() == 2 && lags->back() == 0;
+      return lags->back() == 0;
     if (!loop.getActions())
       return true;
     ArrayRef<int64_t> actions = *loop.getActions();
+    auto marks = loop.getBody().front().getOps<plan::PartOp>();
+    int64_t parts = 1 + std::distance(marks.begin(), marks.end());
     for (size_t i = 0; i < actions.size(); i += 2)
-      if (actions[i] != int64_t(i / 2 % 2))
+      if (actions[i] != int64_t(i) / 2 % parts)
         return false;
     return true;
   }
@@ -381,9 +388,12 @@ private:
     return success();
   }
 
-  // `life` is written by a kernel over its own operand `other`, or over the state that it is the new value of, which nobody
+  // `life` is written by a kernel over its own operand `other`, or over the state or parameter that it is the new value of, which nobody
   // reads any more.
   bool inPlace(const Life &life, const Life &other) {
+    if (life.value.getDefiningOp<plan::ReceiveOp>())
+      return life.offset == other.offset && life.bytes == other.bytes && overwrites.lookup(life.value) == other.value &&
+             lastArgumentUse.lookup(other.value) < life.begin;
     auto kernel = kernels.lookup(life.begin);
     // What came from before the loop is read again in the next pass.
     bool again = kernel && loopOf(kernel) && isa<BlockArgument>(other.value);

@@ -30,7 +30,8 @@ def NN_Dialect : Dialect {
 
     Discardable attributes. On operations: `nn.keep`, `nn.recompute` (hints of the user), `nn.ends_stage` (another: the number of the stage
     that ends with the op, -1: any; and a number that the parts of a decomposed op have in common), `nn.block`, `nn.block_end` (block of
-    a `repeat`), `nn.backward` (made by the backward sweep or behind it). On arguments: `nn.path`, `nn.init`,
+    a `repeat`), `nn.backward` (made by the backward sweep or behind it), `nn.stream` (an
+    `add` of a reversible layer: which operand is the stream that the result goes on; until gradients are made). On arguments: `nn.path`, `nn.init`,
     `nn.optimizer`, `nn.decays`, `nn.frozen` (a parameter), `nn.state` (beside `nn.path` and `nn.init`: a state of the model, which
     has no gradient), `nn.average` (beside `nn.state`: {of, decay}, the exponential average of a parameter), `nn.slot` (optimizer state), `nn.field` (data),
     `nn.valid_rows`. On results: `nn.name`, `nn.path`, `nn.slot`. On `@step`: `nn.training`, `nn.delay` (gradients are those

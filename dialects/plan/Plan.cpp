@@ -49,6 +49,27 @@ LogicalResult MicrobatchesOp::verify() {
   return success();
 }
 
+LogicalResult SendOp::verify() {
+  if (getLast() && !isa<MicrobatchesOp>((*this)->getParentOp())) // C1
+    return emitOpError("of the last micro-batch stands outside a loop over the micro-batches");
+  return success();
+}
+
+LogicalResult ReceiveOp::verify() {
+  if (!getBegins())
+    return success();
+  auto loop = dyn_cast<MicrobatchesOp>((*this)->getParentOp());
+  if (!loop || *getBegins() >= loop.getNumResults() || loop.getResult(unsigned(*getBegins())).getType() != getValue().getType()) // C1
+    return emitOpError("begins no sum of a loop over the micro-batches that has its type");
+  return success();
+}
+
+Value ReceiveOp::sum() {
+  if (!getBegins())
+    return {};
+  return (*this)->getBlock()->getTerminator()->getOperand(unsigned(*getBegins()));
+}
+
 // The batch axis of rows is the first. -1: no batch axis.
 static int64_t batchAxisOf(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);

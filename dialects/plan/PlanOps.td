@@ -103,16 +103,20 @@ def Plan_MicrobatchesOp : Plan_Op<"microbatches", [
     part leaves for a later one waits while other micro-batches run. Where the caller says how many micro-batches there are, part i
     runs `lags[i]` micro-batches behind the first one: at tick t it takes micro-batch t - lags[i].
 
+    A worker of a replica has the examples from `first` on only: its pass i sees the examples [first + i * size, first + (i + 1) * size)
+    of the batch.
+
     C1: count >= 0 and size >= 1.
     C2: results and yielded values agree in number and type.
     C3: no result has a batch axis.
     C4: `actions` and `lags` are there only if the body has a `plan.part`; `actions` are pairs, `lags` one a part, ascending from 0.
   }];
-  let arguments = (ins I64Attr:$count, I64Attr:$size, OptionalAttr<DenseI64ArrayAttr>:$actions, OptionalAttr<DenseI64ArrayAttr>:$lags);
+  let arguments = (ins I64Attr:$count, I64Attr:$size, OptionalAttr<DenseI64ArrayAttr>:$actions, OptionalAttr<DenseI64ArrayAttr>:$lags,
+                       OptionalAttr<I64Attr>:$first);
   let results = (outs Variadic<AnyType>:$sums);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    `count` $count `size` $size (`actions` $actions^)? (`lags` $lags^)? (`->` type($sums)^)? $body attr-dict
+    `count` $count `size` $size (`first` $first^)? (`actions` $actions^)? (`lags` $lags^)? (`->` type($sums)^)? $body attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -216,19 +220,34 @@ def Plan_SendOp : Plan_Op<"send"> {
   let description = [{
     `channel` numbers the channels of the program. A channel leads from one worker to one other, and is first in, first out. After
     memory assignment `reads` holds the byte offset of the value.
+
+    With `last` it is a sum of the loop, which is sent in the last micro-batch alone.
+
+    C1: `last` stands in a loop over the micro-batches.
   }];
-  let arguments = (ins AnyType:$value, I64Attr:$channel, StrAttr:$label, OptionalAttr<DenseI64ArrayAttr>:$reads);
-  let assemblyFormat = "$label $value `:` type($value) `channel` $channel (`reads` $reads^)? attr-dict";
+  let arguments = (ins AnyType:$value, I64Attr:$channel, StrAttr:$label, UnitAttr:$last, OptionalAttr<DenseI64ArrayAttr>:$reads);
+  let assemblyFormat = "$label $value `:` type($value) `channel` $channel (`last` $last^)? (`reads` $reads^)? attr-dict";
+  let hasVerifier = 1;
 }
 
 def Plan_ReceiveOp : Plan_Op<"receive"> {
   let summary = "waits for the next value of a channel";
   let description = [{
     The value is one that another worker computes. After memory assignment `writes` holds the byte offset where it is left.
+
+    With `begins` j, result j of the loop around it goes on from the value: it is received in the first micro-batch alone, into the bytes of
+    that sum.
+
+    C1: `begins` names a result of the loop over the micro-batches around it, which has the type of the value.
   }];
-  let arguments = (ins I64Attr:$channel, StrAttr:$label, OptionalAttr<DenseI64ArrayAttr>:$writes);
+  let arguments = (ins I64Attr:$channel, StrAttr:$label, OptionalAttr<I64Attr>:$begins, OptionalAttr<DenseI64ArrayAttr>:$writes);
   let results = (outs AnyType:$value);
-  let assemblyFormat = "$label `channel` $channel `:` type($value) (`writes` $writes^)? attr-dict";
+  let assemblyFormat = "$label `channel` $channel (`begins` $begins^)? `:` type($value) (`writes` $writes^)? attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // The value of the loop body that becomes the sum; null without `begins`.
+    ::mlir::Value sum();
+  }];
 }
 
 def Plan_ResultsOp : Plan_Op<"results"> {

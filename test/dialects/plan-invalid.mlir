@@ -160,3 +160,22 @@ func.func @lags() {
   }
   return
 }
+
+// -----
+
+func.func @last_outside(%x: tensor<3xf32>) {
+  // expected-error @+1 {{of the last micro-batch stands outside a loop over the micro-batches}}
+  plan.send "x" %x : tensor<3xf32> channel 0 last
+  return
+}
+
+// -----
+
+func.func @begins_no_sum() {
+  plan.microbatches count 2 size 1 {
+    // expected-error @+1 {{begins no sum of a loop over the micro-batches that has its type}}
+    %x = plan.receive "x" channel 0 begins 0 : tensor<3xf32>
+    plan.yield
+  }
+  return
+}

@@ -65,3 +65,22 @@ func.func @worker() {
   }
   return
 }
+
+// A replica's loop over its examples: a sum that goes on from another worker's, and is handed on.
+// CHECK-LABEL: func.func @replica
+// CHECK: plan.microbatches count 3 size 2 first 6 -> tensor<3xf32> {
+// CHECK: plan.receive "s" channel 0 begins 0 : tensor<3xf32>
+// CHECK: plan.send "s" %{{.*}} : tensor<3xf32> channel 1 last
+func.func @replica(%x: tensor<2x3xf32, #nn.batch<0>>) {
+  %sum = plan.microbatches count 3 size 2 first 6 -> tensor<3xf32> {
+    %start = plan.receive "s" channel 0 begins 0 : tensor<3xf32>
+    %s = plan.kernel(%x) : (tensor<2x3xf32, #nn.batch<0>>) -> tensor<3xf32> accumulates [true] {
+    ^bb0(%a: tensor<2x3xf32, #nn.batch<0>>):
+      %r = nn.reduce sum %a [0] : (tensor<2x3xf32, #nn.batch<0>>) -> tensor<3xf32>
+      plan.return %r : tensor<3xf32>
+    }
+    plan.send "s" %s : tensor<3xf32> channel 1 last
+    plan.yield %s : tensor<3xf32>
+  }
+  return
+}

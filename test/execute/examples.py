@@ -72,6 +72,11 @@ def images():
     losses = [row["loss"] for row in result.rows if "loss" in row]
     first, last = sum(losses[:10]) / 10, sum(losses[-10:]) / 10
     verdicts.expect(first > 2.2 and last < first - 0.1, "resnet: the loss goes from %s to %s" % (first, last))
+    flags = ["-D", "M=4", "-D", "N=1", "-D", "B=32", "-D", "G=16", "--set", "epochs=5", "--set", "warmup=10"]
+    exe = programs.compiled(ROOT / "examples/revnet/revnet.cinch", "revnet", *flags)
+    losses = [row["loss"] for row in programs.run(exe, data, 155).rows if "loss" in row]
+    first, last = sum(losses[:10]) / 10, sum(losses[-10:]) / 10
+    verdicts.expect(first > 2.1 and last < first - 0.05, "revnet: the loss goes from %s to %s" % (first, last))
 
 
 # The small ones, shortened: flags, commands that make data, what the last line of the log says, words of a metric.

@@ -275,4 +275,5 @@ def main():
     nothing_chosen(make_data("none", 0))
 
 
-verdicts.run(main)
+if __name__ == "__main__":
+    verdicts.run(main)

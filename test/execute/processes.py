@@ -147,8 +147,8 @@ class Program:
         verdicts.expect(expected.all(4) and found.all(4) and complaints(found.text) == complaints(expected.text), "%s over %s: %s %s, expected %s" % (
             self.name, transport, found.codes, complaints(found.text), complaints(expected.text)))
 
-    def check_kill(self, exe, workers, number, others, steps):
-        """`others`: who resumes. The folder `whole` has the result of a run never killed."""
+    def check_kill(self, exe, workers, number, others, steps, stages=None):
+        """`stages`: of each replica, if there are several. `others`: who resumes. The folder `whole` has the result of a run never killed."""
         rng = random.Random(number)
         victim, after = rng.randrange(workers), 0.05 + rng.random()
         begun = time.time()
@@ -157,7 +157,8 @@ class Program:
         survivors = {code for rank, code in enumerate(ended.codes) if rank != victim}
         verdicts.expect(survivors == {5} and seconds < 10, "worker %d killed after %.2f s: %s in %.1f s: %s" % (
             victim, after, ended.codes, seconds, ended.text[-500:]))
-        named = r"worker %d \(stage %d\) lost (in \d+[FB]\d+ of step \d+|in step \d+|before the first step)" % (victim, victim)
+        place = "stage %d" % victim if stages is None else "replica %d, stage %d" % divmod(victim, stages)
+        named = r"worker %d \(%s\) lost (in \d+[FB]\d+ of step \d+|in step \d+|before the first step)" % (victim, place)
         verdicts.expect(re.search(named, ended.text), "worker %d killed: %s" % (victim, ended.text[-300:]))
         again = self.train(others[0], others[1], "threads", "killed", "--resume", steps=steps)
         verdicts.expect(again.all(0) and self.final("killed") == self.final("whole"), "resumed by %d workers: %s" % (
@@ -174,22 +175,26 @@ def reserve(program, transport):
         verdicts.expect(wanted in ended.text, "%s, --transport-reserve %s: %s" % (transport, size, ended.text[-400:]))
 
 
+def write_table(folder):
+    folder.mkdir()
+    rng = random.Random(5)
+    for name, rows in (("train.csv", 200), ("valid.csv", 60)):
+        lines = ["a,b,c,kind"]
+        for _ in range(rows):
+            a, b, c = (rng.gauss(5, 3) for _ in range(3))
+            lines.append("%g,%g,%g,%d" % (a, b, c, (a > 5) + (b > 6)))
+        (folder / name).write_text("\n".join(lines) + "\n")
+
+
 def main():
     everything = "--all" in sys.argv
-    rng = random.Random(5)
     data = programs.FOLDER / "text"
     data.mkdir()
     for name in ("train.txt", "valid.txt"):
         (data / name).write_bytes(programs.byte_text(8192))
     gpt = Program("gpt", ROOT / "examples/gpt/gpt.cinch", data, GPT, 8)
     table = programs.FOLDER / "table"
-    table.mkdir()
-    for name, rows in (("train.csv", 200), ("valid.csv", 60)):
-        lines = ["a,b,c,kind"]
-        for _ in range(rows):
-            a, b, c = (rng.gauss(5, 3) for _ in range(3))
-            lines.append("%g,%g,%g,%d" % (a, b, c, (a > 5) + (b > 6)))
-        (table / name).write_text("\n".join(lines) + "\n")
+    write_table(table)
     net = Program("net", programs.source("net", CSV), table, ["--microbatch", "4", "--max-threads", "2"], 40)
 
     missing = [name for name, command in MPIRUN.items() if not shutil.which(command[0])]
@@ -217,4 +222,5 @@ def main():
         net.check_kill(staged[net, 3], 3, number, others, steps)
 
 
-verdicts.run(main)
+if __name__ == "__main__":
+    verdicts.run(main)

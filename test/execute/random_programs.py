@@ -6,6 +6,7 @@ and the gradients of the first step are compared with NumPy, the gradients as ce
 usage: random_programs.py [--count N] [--seed S] [--one SEED]       a failing program is made smaller and printed with its flags
 """
 import argparse
+import math
 import os
 import random
 import re
@@ -25,6 +26,7 @@ STRATEGIES = ["none", "all", "sqrt", "every:1", "every:2", "marked", "cheap", "a
 ROWS = ["auto"] * 4 + ["none", "1", "2", "5"]
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zbv"]
 STAGED = 0.25  # of the plans have several workers
+REPLICATED = 0.2  # of the plans have replicas
 F64 = ["--set", "train.precision=f64"]
 SHRINKING = 60  # seconds a failing program
 verdicts = programs.Verdicts()
@@ -60,6 +62,10 @@ class Plan:
             self.flags += ["--order-seed", str(rng.randrange(1, 1000))]
         if rng.random() < STAGED:
             self.flags += ["--stages", str(rng.choice([2, 2, 3, 4])), "--schedule", rng.choice(SCHEDULES)]
+        if rng.random() < REPLICATED:
+            whole = int(self.flags[self.flags.index("--microbatch") + 1]) if "--microbatch" in self.flags else grain
+            counts = [d for d in range(2, 7) if program.batch // whole % d == 0]
+            self.flags += ["--replicas", str(rng.choice(counts))] if counts else []
 
 
 def kind_of(text):
@@ -83,11 +89,14 @@ def compiled(source, exe, flags):
         at = flags.index("--stages")
         flags = flags[:at] + flags[at + 4:]
         return compiled(source, exe, flags)
+    if done.returncode == 1 and "cannot be divided among" in done.stdout: # groups of examples
+        at = flags.index("--replicas")
+        return compiled(source, exe, flags[:at] + flags[at + 2:])
     return done, flags
 
 
 def workers_of(flags):
-    return int(flags[flags.index("--stages") + 1]) if "--stages" in flags else 1
+    return math.prod(int(flags[flags.index(flag) + 1]) for flag in ("--stages", "--replicas") if flag in flags)
 
 
 def under(plan, source, exe, more=()):

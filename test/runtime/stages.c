@@ -36,6 +36,10 @@ static int last_layer(int stage) {
 // Channels, as program.py numbers them.
 enum { kForward = 0, kBackward = WORKERS - 1, kSums = 2 * (WORKERS - 1), kResult = 3 * (WORKERS - 1), kLogits = 4 * (WORKERS - 1) };
 
+static const int64_t message_bytes[] = MESSAGE_BYTES;
+static void send(cinch_ctx *ctx, int channel, int64_t offset) { cinch_send(ctx, channel, offset, message_bytes[channel]); }
+static void receive(cinch_ctx *ctx, int channel, int64_t offset) { cinch_receive(ctx, channel, offset, message_bytes[channel]); }
+
 static void dawdle(void) {
   static int most = -1;
   static __thread uint64_t state;
@@ -152,7 +156,7 @@ static int64_t stage_forward(cinch_ctx *ctx, int w, int64_t entry, int64_t m, in
     int64_t o[] = {field_x, slot(inputs[0], keep)};
     cinch_launch(ctx, 0, spread, o);
   } else {
-    cinch_receive(ctx, kForward + w - 1, slot(inputs[first], keep));
+    receive(ctx, kForward + w - 1, slot(inputs[first], keep));
   }
   for (int l = first; l <= last; ++l) {
     int64_t into = l < last ? slot(inputs[l + 1], keep) : slot(outputs[w], keep);
@@ -160,7 +164,7 @@ static int64_t stage_forward(cinch_ctx *ctx, int w, int64_t entry, int64_t m, in
     cinch_launch(ctx, 1 + l, forward, o);
   }
   if (w + 1 < WORKERS)
-    cinch_send(ctx, kForward + w, slot(outputs[w], keep));
+    send(ctx, kForward + w, slot(outputs[w], keep));
   return slot(outputs[w], keep);
 }
 
@@ -168,7 +172,7 @@ static void stage_backward(cinch_ctx *ctx, int w, int64_t m) {
   int first = first_layer(w), last = last_layer(w);
   ctx->words[1] = m * MB;
   if (w + 1 < WORKERS) {
-    cinch_receive(ctx, kBackward + w, deltas[w]);
+    receive(ctx, kBackward + w, deltas[w]);
   } else {
     cinch_fill(ctx, 0, m);
     int64_t o[] = {slot(outputs[w], m), deltas[w], sums[w] + 8 * LAYERS, field_y[0]};
@@ -180,7 +184,7 @@ static void stage_backward(cinch_ctx *ctx, int w, int64_t m) {
     cinch_launch(ctx, 2 + LAYERS + l, backward, o);
   }
   if (w > 0)
-    cinch_send(ctx, kBackward + w - 1, deltas[w]);
+    send(ctx, kBackward + w - 1, deltas[w]);
 }
 
 // The sum over the layers in their order, and the loss; the same bits for all.
@@ -216,17 +220,17 @@ void cinch_train_step(cinch_ctx *ctx) {
   }
   if (w == 0) {
     for (int from = 1; from < WORKERS; ++from) {
-      cinch_receive(ctx, kSums + from - 1, RECEIVED);
+      receive(ctx, kSums + from - 1, RECEIVED);
       int64_t o[] = {RECEIVED, sums[0], first_layer(from), from == WORKERS - 1 ? LAYERS : last_layer(from)};
       cinch_launch(ctx, 3 + 2 * LAYERS, merge, o);
     }
     int64_t o[] = {sums[0], losses[0], norms[0], sums[0] + 8 * LAYERS};
     cinch_launch(ctx, 4 + 2 * LAYERS, agree, o);
     for (int to = 1; to < WORKERS; ++to)
-      cinch_send(ctx, kResult + to - 1, losses[0]); // and the norm behind it
+      send(ctx, kResult + to - 1, losses[0]); // and the norm behind it
   } else {
-    cinch_send(ctx, kSums + w - 1, sums[w]);
-    cinch_receive(ctx, kResult + w - 1, losses[w]);
+    send(ctx, kSums + w - 1, sums[w]);
+    receive(ctx, kResult + w - 1, losses[w]);
   }
   if (cinch_gate(ctx))
     for (int l = first; l <= last; ++l) {
@@ -264,10 +268,10 @@ void cinch_eval(cinch_ctx *ctx, int64_t batches) {
       cinch_launch(ctx, 6 + 2 * LAYERS, metrics, o);
   }
   if (WORKERS > 1 && w == WORKERS - 1)
-    cinch_send(ctx, kSums + w - 1, sums[w]);
+    send(ctx, kSums + w - 1, sums[w]);
   if (w == 0) {
     if (WORKERS > 1)
-      cinch_receive(ctx, kSums + WORKERS - 2, sums[0]);
+      receive(ctx, kSums + WORKERS - 2, sums[0]);
     int64_t o[] = {sums[0], ACC};
     cinch_launch(ctx, 7 + 2 * LAYERS, divide, o);
   }
@@ -278,10 +282,10 @@ void cinch_predict(cinch_ctx *ctx, int64_t batches) {
   for (int64_t m = 0; m < batches; ++m) {
     int64_t y = stage_forward(ctx, w, 2, m, 0);
     if (WORKERS > 1 && w == WORKERS - 1)
-      cinch_send(ctx, kLogits, y);
+      send(ctx, kLogits, y);
     if (w == 0) {
       if (WORKERS > 1)
-        cinch_receive(ctx, kLogits, RESULTS);
+        receive(ctx, kLogits, RESULTS);
       cinch_emit(ctx, 2, m);
     }
   }

@@ -132,6 +132,6 @@ def stages_meta(workers=1, layers=3, width=24, microbatch=4, batch=16, one_f_one
         WORKERS=workers, LAYERS=layers, WIDTH=width, MB=microbatch, B=batch, INPUTS=INPUTS, ROWS_BYTES=rows, ONE_F_ONE_B=int(one_f_one_b),
         WEIGHT=listed(weight), MOMENTUM=listed(momentum), GRADIENT=listed(gradient), INPUT=listed(inputs), OUTPUT=listed(outputs),
         DELTA=listed(deltas), FIELD_X=field_x, FIELD_Y=listed([field_y]), LOSS=listed(gates), NORM=listed([g + 4 for g in gates]),
-        SUMS=listed(sums), RECEIVED=received, RESULTS=results, ACC=acc, VALID=valid,
+        MESSAGE_BYTES=listed([size for _, _, size, *_ in links] or [0]), SUMS=listed(sums), RECEIVED=received, RESULTS=results, ACC=acc, VALID=valid,
     )
     return meta, defines

@@ -240,9 +240,32 @@ static void plansInParts() {
                                                " plans with a copy too few are accepted");
 }
 
+// Two replicas of two micro-batches: the second one's sums begin, in its first micro-batch, with what the first one sends in its last.
+static void sumsGoOn() {
+  using Message = ChannelProblem::Message;
+  ChannelProblem problem;
+  std::vector<PartAction> turns = {{0, 0}, {1, 0}, {0, 1}, {1, 1}}, late = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+  problem.actions = {turns, turns};
+  problem.seconds = {{2, 1}, {2, 1}};
+  problem.travel = {0};
+  problem.messages = {{{}, {{0, true, Message::Last}}}, {{}, {{0, false, Message::First}}}};
+  expect(run(problem, {1}).finished && run(problem, {1}).makespan == 10, "the second replica does not wait for the first one's end");
+  problem.actions[1] = late;
+  expect(run(problem, {1}).makespan == 8, "gradients that wait do not let other work go on");
+  // Two layers: the first layer's sum is sent when half of the work is done.
+  Message first{0, true, Message::Last, 0.5}, second{0, true, Message::Last, 1};
+  problem.messages[0][1] = {first, second};
+  problem.messages[1][1] = {{0, false, Message::First, 0}, {0, false, Message::First, 0.5}};
+  expect(run(problem, {1}).makespan == 7.5, "layers do not follow one another");
+  expect(findBoxes(problem) == std::vector<int>{1}, "one box is enough for sums in turn");
+  problem.messages[1][1].push_back({0, false, Message::First});
+  expect(findBoxes(problem).empty(), "a sum that nobody sends is received");
+}
+
 int main() {
   boxesOfTables();
   crossing();
+  sumsGoOn();
   plansInParts();
   return tally();
 }

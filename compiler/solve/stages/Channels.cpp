@@ -39,20 +39,39 @@ public:
 private:
   struct Worker {
     size_t action = 0, message = 0; // where it is
-    bool worked = false;            // the work of the action is done
+    double done = 0;                // share of the action's work
+    bool begun = false;
     double now = 0, busy = 0;
     std::vector<ChannelRun::Work> work;
   };
 
-  void work(int w, int part) {
+  // Until that share is done.
+  void work(int w, int part, double share) {
     Worker &worker = workers[size_t(w)];
-    if (worker.worked)
+    if (share <= worker.done && (share < 1 || worker.begun))
       return;
-    worker.worked = true;
-    double seconds = p.seconds[size_t(w)][size_t(part)];
-    worker.work.push_back({worker.now, worker.now + seconds});
+    double seconds = p.seconds[size_t(w)][size_t(part)] * std::max(0.0, share - worker.done);
+    if (!worker.begun)
+      worker.work.push_back({worker.now, worker.now});
+    worker.begun = true;
+    worker.done = share;
     worker.now += seconds;
     worker.busy += seconds;
+    worker.work.back().end = worker.now;
+  }
+
+  // Is the message one of this micro-batch?
+  bool isDue(int w, const ChannelProblem::Message &message) const {
+    const std::vector<PartAction> &actions = p.actions[size_t(w)];
+    int64_t microbatch = actions[workers[size_t(w)].action].microbatch;
+    return message.when == ChannelProblem::Message::Always ||
+           (message.when == ChannelProblem::Message::First ? microbatch == 0 : microbatch == lastOf(actions));
+  }
+  static int64_t lastOf(const std::vector<PartAction> &actions) {
+    int64_t last = 0;
+    for (const PartAction &action : actions)
+      last = std::max(last, action.microbatch);
+    return last;
   }
 
   // The next message of the worker, or the end of its action; false if it must wait.
@@ -63,14 +82,19 @@ private:
     int part = p.actions[size_t(w)][worker.action].part;
     const std::vector<ChannelProblem::Message> &messages = p.messages[size_t(w)][size_t(part)];
     if (worker.message == messages.size()) {
-      work(w, part);
+      work(w, part, 1);
       ++worker.action;
-      worker.message = 0, worker.worked = false;
+      worker.message = 0, worker.done = 0, worker.begun = false;
       return true;
     }
-    auto [channel, sent] = messages[worker.message];
-    if (sent)
-      work(w, part);
+    const ChannelProblem::Message &message = messages[worker.message];
+    if (!isDue(w, message)) {
+      ++worker.message;
+      return true;
+    }
+    auto [channel, sent] = std::pair(message.channel, message.sent);
+    if (double share = message.share < 0 ? double(sent) : message.share; share > 0)
+      work(w, part, share);
     std::deque<double> &from = sent ? empty[size_t(channel)] : full[size_t(channel)];
     if (from.empty())
       return false;
@@ -94,11 +118,13 @@ private:
 ChannelRun run(const ChannelProblem &problem, const std::vector<int> &boxes) { return Runner(problem, boxes).run(); }
 
 std::vector<int> findBoxes(const ChannelProblem &problem) {
-  int most = 1; // a channel never holds more than all messages of a step
-  for (const std::vector<PartAction> &actions : problem.actions)
-    for (const PartAction &action : actions)
-      most = std::max(most, int(action.microbatch) + 1);
-  std::vector<int> boxes(problem.travel.size(), most);
+  // A channel never holds more than all messages of a step.
+  std::vector<int> boxes(problem.travel.size(), 1), sent(problem.travel.size(), 0);
+  for (size_t w = 0; w < problem.actions.size(); ++w)
+    for (const PartAction &action : problem.actions[w])
+      for (const ChannelProblem::Message &message : problem.messages[w][size_t(action.part)])
+        if (message.sent && (message.when == ChannelProblem::Message::Always || action.microbatch == 0)) // one alone is as many as the first
+          boxes[size_t(message.channel)] = std::max(1, ++sent[size_t(message.channel)]);
   ChannelRun best = run(problem, boxes);
   if (!best.finished)
     return {};

@@ -1,8 +1,8 @@
 // Channels.h: how many messages each channel must hold, so that workers that wait for full and empty channels make progress.
 //
 // A worker goes through its actions in order, and in each part of its loop body through the messages of that part in order: it takes one
-// out of a channel, and waits while that is empty, or it puts one in, and waits while that is full. Its work is done before it first puts
-// one in. Actions and messages and their order are fixed, so whether the workers come to their end depends on the capacities alone, never on the timing (a Kahn network with bounded
+// out of a channel, and waits while that is empty, or it puts one in, and waits while that is full. If nothing else is said, its work is
+// done before it first puts one in. Actions and messages and their order are fixed, so whether the workers come to their end depends on the capacities alone, never on the timing (a Kahn network with bounded
 // channels); when they do depends on both.
 #ifndef CINCH_COMPILER_SOLVE_STAGES_CHANNELS_H
 #define CINCH_COMPILER_SOLVE_STAGES_CHANNELS_H
@@ -17,6 +17,8 @@ struct ChannelProblem {
   struct Message {
     int channel = 0;
     bool sent = false; // else received
+    enum When { Always, First, Last } when = Always; // in every micro-batch, or in one alone
+    double share = -1; // of the part's work that is done before; < 0: all before one is sent, none before one is received
   };
   std::vector<std::vector<std::vector<Message>>> messages; // [worker][part], in order
   std::vector<double> travel;                              // of each channel: seconds of a message

@@ -64,7 +64,8 @@ def check_one(path, verdicts):
             verdicts.expect(False, "%s under `%s`: %s" % (path.name, line, failure))
             return None
         if budget:
-            budget *= int(flags[flags.index("--stages") + 1]) if "--stages" in flags else 1
+            for flag in ("--stages", "--replicas"):
+                budget *= int(flags[flags.index(flag) + 1]) if flag in flags else 1
             verdicts.expect(result.peak <= budget, "%s under `%s`: a peak of %d bytes" % (path.name, line, result.peak))
         return result.bytes
 
