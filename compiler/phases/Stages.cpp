@@ -137,8 +137,6 @@ private:
 
   // Every replica has as many examples, whole micro-batches, grains and groups; empty: these do.
   std::string wrongReplicas() const {
-    if (options.replicas > 1 && c.program.train.delay > 0)
-      return "replicas of a program with `delay` are not there yet: each would keep the previous parameters, too; expected --replicas 1";
     int64_t together = std::max<int64_t>(problem.graph.grain, options.microbatch > 0 ? options.microbatch : 1);
     if (problem.graph.batch % together)
       return ""; // said elsewhere
