@@ -162,6 +162,7 @@ void readDescribed(JsonReader &json, Described &described) {
     object.read("key", described.key);
     object.read("text", described.text);
     object.read("decides", described.decides);
+    object.read("rounds", described.rounds);
   }
 }
 

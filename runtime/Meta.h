@@ -98,6 +98,7 @@ struct RunValue {
 struct Described {
   const char *key = "", *text = "";
   bool decides = true; // false: it may differ from what a checkpoint says
+  bool rounds = false; // where it differs, sums are added in another order
 };
 
 struct Every {

@@ -477,8 +477,10 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
   int stages = workers.count / workers.replicas;
   if (workers.replicas > 1) {
     std::string late = workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
-    lines.push_back(llvm::formatv("replicas     {0} of {1} examples and {2} worker{3}; sums over the examples go on from one to the next{4}", workers.replicas,
-                                  decision.count * decision.microbatch, stages, stages > 1 ? "s" : "", late));
+    lines.push_back(llvm::formatv("replicas     {0} of {1} examples and {2} worker{3}; {4}{5}", workers.replicas,
+                                  decision.count * decision.microbatch, stages, stages > 1 ? "s" : "",
+                                  workers.addsSums ? "each sums its own, and the sums are added behind the loop"
+                                                   : "sums over the examples go on from one to the next", late));
   }
   for (size_t w = 0; w < workers.each.size(); ++w) {
     const WorkersPlan::Worker &worker = workers.each[w];

@@ -394,7 +394,7 @@ static void workers(OStream &out, const WorkersPlan &plan) {
 }
 
 // What --set replaces, and what a resumed run is compared with.
-static void runValueList(OStream &out, const Program &program) {
+static void runValueList(OStream &out, const Program &program, int replicas) {
   static const char *kinds[] = {"at_least_0", "positive", "below_1", "count", "whole"};
   std::vector<RunValue> values = runValues(program.train);
   out.attributeArray("values", [&] {
@@ -410,6 +410,13 @@ static void runValueList(OStream &out, const Program &program) {
   });
   Described described = describedTraining(program);
   out.attributeArray("described", [&] {
+    if (program.train.combine != Combine::Exact)
+      out.object([&] {
+        out.attribute("key", "replicas");
+        out.attribute("text", std::to_string(replicas));
+        out.attribute("decides", false);
+        out.attribute("rounds", true);
+      });
     for (bool decides : {true, false})
       for (const auto &[key, text] : decides ? described.decides : described.besides)
         out.object([&, &key = key, &text = text] {
@@ -496,7 +503,7 @@ std::string metadataText(const MetadataInput &in) {
       entry(out, parts, program, in.workers.replicas, in.workers.count > 1);
     });
     out.attributeObject("gate", [&] { gate(out, train, program); });
-    runValueList(out, program);
+    runValueList(out, program, in.workers.replicas);
     startingFiles(out, program);
     objects(out, "launches", in.host.launches, [&](const LaunchInfo &each) { launch(out, each, source); });
     out.attributeArray("bodies", [&] {

@@ -26,11 +26,48 @@ void Partitioner::findChains() {
         continue;
       for (auto [w, loopPart] : at[i])
         for (int d = 0; d + 1 < layout.replicas; ++d) {
-          int group = regionOf(int(i)) == mainLoop ? loopPart : -regionOf(int(i));
-          chains[{result, layout.numberOf(w, d)}] =
+          bool added = isAdded(result);
+          int group = added ? kAdded - regionOf(int(i)) : regionOf(int(i)) == mainLoop ? loopPart : -regionOf(int(i));
+          (added ? additions : chains)[{result, layout.numberOf(w, d)}] =
               channelOfPieces(layout.numberOf(w, d), layout.numberOf(w, d + 1), group, result, "sums");
         }
     }
+}
+
+bool Partitioner::isAdded(Value sum) const {
+  auto reduce = named(sum).getDefiningOp<nn::ReduceOp>();
+  return layout.addsSums && isSum(sum) && (!reduce || reduce.getReduction() == nn::Reduction::Sum);
+}
+
+// before + own, and + 0.0: of summands that are all -0.0 (underflow) one chain from zero makes 0.0.
+static Value addKernel(OpBuilder &builder, Value before, Value own) {
+  auto type = cast<RankedTensorType>(own.getType());
+  bool real = isa<FloatType>(type.getElementType());
+  auto kernel = plan::KernelOp::create(builder, own.getLoc(), TypeRange{type}, ValueRange{before, own}, UnitAttr(), DenseBoolArrayAttr(),
+                                       DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr(), builder.getStringAttr("add (replicas)"),
+                                       builder.getI64IntegerAttr(real ? 2 : 0));
+  OpBuilder::InsertionGuard guard(builder);
+  Block *body = builder.createBlock(&kernel.getBody());
+  for (Value operand : {before, own})
+    body->addArgument(type, operand.getLoc());
+  builder.setInsertionPointToEnd(body);
+  Value sum = nn::AddOp::create(builder, own.getLoc(), type, body->getArgument(0), body->getArgument(1));
+  if (real)
+    sum = nn::AddOp::create(builder, own.getLoc(), type, sum,
+                            nn::ConstantOp::create(builder, own.getLoc(), type, builder.getF64FloatAttr(0)));
+  plan::ReturnOp::create(builder, own.getLoc(), ValueRange{sum});
+  return kernel.getResult(0);
+}
+
+void Partitioner::addSums(OpBuilder &builder, Value sum) {
+  StringAttr label = builder.getStringAttr(analysis::nameOf(named(sum)));
+  if (auto from = additions.find({sum, number() - layout.workers}); from != additions.end()) {
+    Value before = plan::ReceiveOp::create(builder, named(sum).getLoc(), sum.getType(), firstChannel + uint64_t(from->second), label,
+                                           IntegerAttr(), DenseI64ArrayAttr());
+    current[sum] = addKernel(builder, before, current.lookup(sum));
+  }
+  if (auto to = additions.find({sum, number()}); to != additions.end())
+    plan::SendOp::create(builder, sum.getLoc(), current.lookup(sum), firstChannel + uint64_t(to->second), label, false, DenseI64ArrayAttr());
 }
 
 void Partitioner::findReturns() {

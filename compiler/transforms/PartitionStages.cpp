@@ -75,6 +75,8 @@ FailureOr<func::FuncOp> Partitioner::write() {
 
 void Partitioner::takeExamples(func::FuncOp function) {
   int64_t examples = step.batch / layout.replicas;
+  if (layout.isOneGrain)
+    function->removeAttr(nn::kGrainAttr);
   setExamples(function, examples);
   for (plan::MicrobatchesOp loop : function.getOps<plan::MicrobatchesOp>()) {
     loop.setSize(uint64_t(examples));
@@ -212,6 +214,7 @@ LogicalResult Partitioner::writeLoop(OpBuilder &builder, int region) {
   }
   for (auto [sum, result] : llvm::zip(sums, loop.getSums())) {
     current[sum] = result;
+    addSums(builder, sum);
     send(builder, sum);
   }
   return success();

@@ -7,6 +7,7 @@
 
 #include "compiler/analysis/Cost.h"
 #include "compiler/transforms/Decision.h"
+#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -60,8 +61,11 @@ private:
   void findMessagesOf(mlir::Value value);
   // A channel for many values, which come in one order: `group` tells apart what may not.
   int channelOfPieces(int from, int to, int group, mlir::Value value, llvm::StringRef label);
-  // Sums go on from replica to replica.
+  // Sums go on from replica to replica, or are added.
   void findChains();
+  bool isAdded(mlir::Value sum) const;
+  // Behind a loop: what the replicas before have in sum, and the own.
+  void addSums(mlir::OpBuilder &builder, mlir::Value sum);
   // Who hands a new parameter on to whom: the last replica to the first, and so on until all have it.
   void findReturns();
   // A message has 1/64 of what goes through its channel at most, so that what the mailboxes take is little.
@@ -112,9 +116,9 @@ private:
     int channel = 0;
     int64_t bytes = 0; // of all values
   };
-  static constexpr int kReturned = INT_MIN;            // a group of its own
+  static constexpr int kReturned = INT_MIN, kAdded = INT_MAX; // groups of their own: the latter less the number of the loop
   std::map<std::tuple<int, int, int>, Pieces> pieces;  // from, to, group
-  llvm::DenseMap<std::pair<mlir::Value, int>, int> chains, returns; // what a worker (of all) sends -> the channel
+  llvm::DenseMap<std::pair<mlir::Value, int>, int> chains, additions, returns; // what a worker (of all) sends -> the channel
   llvm::SmallVector<mlir::Value> sums;                               // of the loop that is written
   mutable llvm::DenseMap<mlir::Value, bool> knownSums;
   llvm::DenseMap<mlir::Value, mlir::Value> current;                  // values in memory -> in the function that is being written
