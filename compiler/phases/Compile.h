@@ -138,7 +138,7 @@ private:
   // The best of the ways; the others are erased.
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
   friend class StagePlanner;
-  bool decideStages(const DecideOptions &base, const solve::Strategy &);
+  bool decideStages(const DecideOptions &base, const solve::Strategy &, std::vector<mlir::func::FuncOp> ways);
   int64_t bytesOfState(llvm::StringRef function) const; // optimizer state among its arguments
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();

@@ -5,14 +5,19 @@ using namespace mlir;
 
 namespace cinch {
 
+void StagePlanner::discard() {
+  for (Division &division : divisions) {
+    division.train.erase();
+    for (Divided &divided : division.others)
+      divided.erase();
+  }
+}
+
 bool StagePlanner::choose() {
+  bool plain = train.getName() == nn::kTrainName; // its loops keep every trip
   Division chosen = std::move(divisions[best->division]);
-  for (size_t i = 0; i < divisions.size(); ++i)
-    if (i != best->division) {
-      divisions[i].train.erase();
-      for (Divided &divided : divisions[i].others)
-        divided.erase();
-    }
+  divisions.erase(divisions.begin() + ptrdiff_t(best->division));
+  discard();
   WorkersPlan &workers = c.workers;
   workers.seconds = best->makespan;
   workers.request.schedule = options.schedule;
@@ -34,6 +39,8 @@ bool StagePlanner::choose() {
   for (StringRef name : {StringRef(nn::kTrainName), StringRef(nn::kEvaluationName), StringRef(nn::kPredictionName)})
     if (auto function = c.module->lookupSymbol<func::FuncOp>(name))
       function.erase();
+  if (!plain)
+    train.erase();
   placeWorkers();
   return true;
 }
@@ -54,6 +61,8 @@ void StagePlanner::takeStep(Divided &divided) {
 void StagePlanner::take(EntryPlan plan, const Divided &divided, int64_t microbatch) {
   auto function = func::FuncOp(divided.functions[size_t(plan.worker)]);
   plan.function = function.getName().split("_of_").first.str();
+  if (plan.name == "train") // whatever its loops keep
+    plan.function = (nn::kTrainName + "_" + Twine(plan.worker)).str();
   function.setName(plan.function);
   needs[size_t(plan.worker)].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), plan.worker, microbatch)});
   c.entries.push_back(std::move(plan));

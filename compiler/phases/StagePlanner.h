@@ -15,7 +15,9 @@
 
 #include "llvm/Support/FormatVariadic.h"
 
+#include <limits>
 #include <map>
+#include <memory>
 
 namespace cinch {
 
@@ -54,15 +56,25 @@ struct Candidate {
 
 class StagePlanner {
 public:
-  StagePlanner(Compilation &compilation, const DecideOptions &base, const solve::Strategy &strategy)
+  StagePlanner(Compilation &compilation, const DecideOptions &base, const solve::Strategy &strategy, mlir::func::FuncOp train)
       : c(compilation), options(compilation.options), base(base), strategy(strategy),
-        train(c.module->lookupSymbol<mlir::func::FuncOp>(nn::kTrainName)), step(train), homes(step),
+        train(train), step(train), homes(step),
         problem(analysis::buildStepProblem(step, base.threads, 0, base.target, &base.costs)) {
     if (options.budget)
       room = std::max<int64_t>(0, *options.budget - c.allowance());
   }
-  // False after an internal error was reported.
-  bool run();
+  // In this order. False after an internal error was reported.
+  bool prepare();
+  // `least`: cuts that need least, whatever the budget is.
+  bool search(bool least);
+  // The best candidate's division takes the place of the program.
+  bool choose();
+  // Or all of them are forgotten.
+  void discard();
+  // Nothing fits.
+  void refuseAll();
+  double makespan() const { return best ? best->makespan : std::numeric_limits<double>::infinity(); }
+  bool isOf(mlir::func::FuncOp function) const { return train == function; }
 
 private:
   int stages() const { return options.stages * options.chunks; }
@@ -105,8 +117,6 @@ private:
   bool plan(Candidate &candidate, bool least, bool &fits);
   // When the table ends with the seconds of these plans.
   void price(Candidate &candidate) const;
-  // The best candidate's division takes the place of the program.
-  bool choose();
   void takeStep(Divided &divided);
   // Its function gets the name that it keeps.
   void take(EntryPlan plan, const Divided &divided, int64_t microbatch);
@@ -131,6 +141,7 @@ private:
   analysis::Step step;
   analysis::StageHomes homes;
   analysis::StepProblem problem;
+  std::vector<int64_t> sizes;  // micro-batches to try
   std::optional<int64_t> room; // for a worker's arena
   std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;

@@ -16,32 +16,34 @@ using namespace mlir;
 
 namespace cinch {
 
-bool StagePlanner::run() {
+bool StagePlanner::prepare() {
   if (!problem.error.empty())
     return internal(problem.error);
   c.workers.count = workers(), c.workers.replicas = options.replicas;
   c.workers.transportReserve = options.transportReserve;
-  c.workers.smallest = INT64_MAX;
   c.workers.bound = boundOfAnyCut();
-  std::vector<int64_t> sizes = sizesToTry();
+  sizes = sizesToTry();
   if (!c.refused && !readHints())
     return false;
   if (!c.refused && options.onlyFits && room && c.workers.bound > *room)
-    return c.refused = true;
-  // Cuts for this budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
-  for (bool least : {false, true})
-    for (int64_t microbatch : llvm::reverse(sizes))
-      if (!c.refused && !(least && best) && !tryMicrobatch(microbatch, least))
-        return false;
-  if (c.refused)
-    return true;
-  if (best)
-    return choose();
-  if (c.workers.smallest == INT64_MAX)
-    return refuse(whyNot.empty() ? "no cut of the model into " + std::to_string(stages()) + " stages was found" : whyNot);
+    c.refused = true;
+  return true;
+}
+
+bool StagePlanner::search(bool least) {
+  for (int64_t microbatch : llvm::reverse(sizes))
+    if (!c.refused && !tryMicrobatch(microbatch, least))
+      return false;
+  return true;
+}
+
+void StagePlanner::refuseAll() {
+  if (c.workers.smallest == INT64_MAX) {
+    refuse(whyNot.empty() ? "no cut of the model into " + std::to_string(stages()) + " stages was found" : whyNot);
+    return;
+  }
   c.refused = true;
   c.entries.push_back({"train", nn::kTrainName.str(), std::move(neediest), 0, 0});
-  return true;
 }
 
 std::vector<int64_t> StagePlanner::sizesToTry() {
@@ -197,8 +199,39 @@ std::vector<std::vector<double>> StagePlanner::guessedSeconds(const solve::Sched
   return seconds;
 }
 
-bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy &strategy) {
-  return StagePlanner(*this, base, strategy).run();
+// The ways in which loops along an axis may keep values are steps of their own; the plain one comes first. Without a budget it is the fastest.
+// Cuts for this budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
+bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy &strategy, std::vector<func::FuncOp> ways) {
+  std::vector<std::unique_ptr<StagePlanner>> planners;
+  workers.smallest = INT64_MAX;
+  StagePlanner *best = nullptr, *neediest = nullptr;
+  for (bool least : {false, true})
+    for (size_t i = 0; i < ways.size() && !refused && !(least && best) && (i == 0 || options.budget); ++i) {
+      int64_t smallest = workers.smallest;
+      if (!least) {
+        planners.push_back(std::make_unique<StagePlanner>(*this, base, strategy, ways[i]));
+        if (!planners[i]->prepare())
+          return false;
+      }
+      if (!planners[i]->search(least))
+        return false;
+      if (planners[i]->makespan() < (best ? best->makespan() : std::numeric_limits<double>::infinity()))
+        best = planners[i].get(), loopLevels = int(i);
+      if (workers.smallest < smallest)
+        neediest = planners[i].get();
+    }
+  if (refused)
+    return true;
+  for (auto &planner : planners)
+    if (best && planner.get() != best)
+      planner->discard();
+  for (func::FuncOp way : ArrayRef(ways).drop_front())
+    if (!best || !best->isOf(way))
+      way.erase();
+  if (best)
+    return best->choose();
+  (neediest ? neediest : planners.front().get())->refuseAll();
+  return true;
 }
 
 } // namespace cinch
