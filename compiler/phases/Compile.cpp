@@ -447,7 +447,7 @@ std::vector<std::string> Compilation::summary() const {
   else
     lines.push_back(llvm::formatv("recomputed   {1} of {2} kernel runs of the loop are done again instead of keeping their results, "
                                   "{3:F1} % of the step (strategy {0})",
-                                  result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
+                                  result.name, result.plan.recomputed, decision.loopEnd() - decision.loopBegin(),
                                   100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
   if (loopLevels > 0)
     lines.push_back(std::string("loops        states are kept before each run of trips") + (loopLevels > 1 ? ", and before runs of these" : "") +
@@ -485,7 +485,7 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
     const solve::Plan &plan = entries[w].outcome.result.plan;
     lines.push_back(llvm::formatv("worker {0,-5} arena {1}, forward {2} and backward {3} a micro-batch, {4} of {5} kernel runs done again: {6} .. {7}",
                                   w, bytesText(worker.bytes), secondsText(worker.forward), secondsText(worker.backward), plan.recomputed,
-                                  plan.decision.loopEnd - plan.decision.loopBegin, worker.begins, worker.ends));
+                                  plan.decision.loopEnd() - plan.decision.loopBegin(), worker.begins, worker.ends));
   }
   lines.push_back(llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}, {3} threads a worker",
                                 secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), options.costs.source,
