@@ -108,6 +108,7 @@ def long_suites():
         python("execute/bits.py", limit=90 * MINUTE),
         python("execute/package.py"),
         python("execute/opbits.py", "--all", name="execute/opbits (every case)", limit=60 * MINUTE),
+        python("execute/deep.py", "--long", name="execute/deep (networks of the literature compiled)"),
         python("execute/examples.py", "--long", name="execute/examples (long)", limit=90 * MINUTE),
         python("execute/fuzz_plans.py", "--count", "300", "--seed", "9", name="execute/fuzz_plans (300)", limit=90 * MINUTE),
         python("execute/random_programs.py", "--count", "3000", "--seed", "2", name="execute/random_programs (3000)",
