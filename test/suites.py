@@ -65,6 +65,7 @@ def quick_suites():
         python("execute/scan.py"),
         python("execute/stages.py"),
         python("execute/replicas.py"),
+        python("execute/combine.py"),
         python("execute/convs.py"),
         python("execute/reversible.py"),
         python("execute/nvidia.py"),
