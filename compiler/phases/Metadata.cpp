@@ -11,6 +11,8 @@
 
 #include "llvm/Support/JSON.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace cinch {
@@ -214,6 +216,11 @@ static void entry(OStream &out, llvm::ArrayRef<Part> parts, const Program &progr
   out.attribute("name", first.name);
   out.attribute("microbatch", decision.microbatch);
   out.attribute("count", first.name == "train" ? decision.count * replicas : 0);
+  int64_t group = 1; // grains are of training alone
+  for (const Part &part : parts)
+    group = std::lcm(group, nn::examplesTogether(part.function));
+  if (first.name == "eval" && group > 1)
+    out.attribute("group", group);
   out.attributeArray("fields", [&] {
     for (const Part &part : parts) {
       int64_t here = -1;

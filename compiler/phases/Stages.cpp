@@ -19,6 +19,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <map>
+#include <numeric>
 
 using namespace mlir;
 
@@ -470,14 +471,17 @@ private:
   }
 
   // Evaluation and prediction have their own functions, with the parameters where the step has them: the largest micro-batch, up to that
-  // of training, that fits where the step lies; one example at a time is known to fit.
+  // of training, that fits where the step lies. One example at a time, or one group of those that are compared, decides itself what it needs.
   bool chooseEntry(Divided &divided, ArrayRef<func::FuncOp> steps) {
+    int64_t least = 1;
+    for (func::FuncOp function : divided.functions)
+      least = std::lcm(least, nn::examplesTogether(function));
     std::vector<int64_t> sizes = solve::divisors(problem.graph.batch);
     for (int64_t size : llvm::reverse(sizes)) {
-      if (size > best->microbatch)
+      if (size % least || (size > best->microbatch && size != least))
         continue;
       std::vector<EntryPlan> plans;
-      if (!planEntry(divided, steps, size, size == 1 ? ArrayRef<Need>() : ArrayRef<Need>(needs), plans))
+      if (!planEntry(divided, steps, size, size == least ? ArrayRef<Need>() : ArrayRef<Need>(needs), plans))
         return false;
       if (plans.empty())
         continue;
