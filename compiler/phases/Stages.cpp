@@ -276,10 +276,11 @@ private:
           return false;
         channels += divided.channels.size();
         std::vector<EntryPlan> plans;
-        if (!planEntry(divided, division.train.functions, 1, {}, plans))
+        int64_t least = leastExamples(divided);
+        if (!planEntry(divided, division.train.functions, least, {}, plans))
           return false;
         for (auto [w, plan] : llvm::enumerate(plans))
-          division.othersNeed[w].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), int(w), 1)});
+          division.othersNeed[w].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), int(w), least)});
       }
     divisions.push_back(std::move(division));
     return true;
@@ -473,9 +474,7 @@ private:
   // Evaluation and prediction have their own functions, with the parameters where the step has them: the largest micro-batch, up to that
   // of training, that fits where the step lies. One example at a time, or one group of those that are compared, decides itself what it needs.
   bool chooseEntry(Divided &divided, ArrayRef<func::FuncOp> steps) {
-    int64_t least = 1;
-    for (func::FuncOp function : divided.functions)
-      least = std::lcm(least, nn::examplesTogether(function));
+    int64_t least = leastExamples(divided);
     std::vector<int64_t> sizes = solve::divisors(problem.graph.batch);
     for (int64_t size : llvm::reverse(sizes)) {
       if (size % least || (size > best->microbatch && size != least))
@@ -491,6 +490,14 @@ private:
       return true;
     }
     return internal("an entry has no plan");
+  }
+
+  // One, or a group of those that are compared.
+  static int64_t leastExamples(const Divided &divided) {
+    int64_t least = 1;
+    for (func::FuncOp function : divided.functions)
+      least = std::lcm(least, nn::examplesTogether(function));
+    return least;
   }
 
   static std::vector<int> boxesOf(const Divided &divided) {
