@@ -300,6 +300,7 @@ private:
   // ---- Emit.cpp: ops
   Tensor emit(Op op, DType dtype, std::vector<Number> axes, Span span, Frame &frame);
   int emit(Op op, TensorType type, Span span, Frame &frame); // of a type that no user sees
+  bool asksForF64() const;
   bool checkAxis(const Number &axis, Span span, Frame &frame);
   int batchAxis(const std::vector<Number> &axes) const;
   bool isBatch(const Number &axis) const { return batchDim >= 0 && axis.isDim(batchDim); }

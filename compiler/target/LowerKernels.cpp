@@ -22,6 +22,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -71,6 +72,7 @@ LogicalResult lowerKernels(ModuleOp module) {
   if (failed(verifyKernelNumbers(module)))
     return failure();
   PassManager pm(module.getContext());
+  pm.enableVerifier(false); // once, behind all of them
   pm.addNestedPass<func::FuncOp>(createConvertVectorToSCFPass());
   pm.addNestedPass<func::FuncOp>(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
@@ -89,7 +91,7 @@ LogicalResult lowerKernels(ModuleOp module) {
   pm.addPass(createConvertControlFlowToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-  return pm.run(module);
+  return success(succeeded(pm.run(module)) && succeeded(verify(module)));
 }
 
 } // namespace cinch::target

@@ -87,6 +87,7 @@ SMALLER = {
     "mixer": (["-D", "D=16", "--set", "steps=60"], "digits", "valid.acc", -0.5),
     "gru": (["-D", "H=32", "--set", "steps=100"], "digits", "valid.acc", -0.6),
     "siamese": (["--set", "steps=300"], "digits", "valid.acc", -0.75),
+    "towers": (["--set", "steps=200"], "digits", "valid.found", -0.35),
     "word2vec": (["--set", "steps=500"], "data-words", "loss", 2),
 }
 
