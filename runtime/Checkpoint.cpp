@@ -46,10 +46,10 @@ void prepareCheckpoints() {
     tensor.shape = &stored.shape;
     tensor.offset = stored.offset;
     tensor.data = isHere(stored.offset) ? arenaAt(stored.offset) : nullptr;
+    tensor.copies = &stored.copies;
   };
   for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");
-    everything.items[everything.count - 1].copies = &parameter.copies;
     everything.items[everything.count - 1].likeIfMissing = parameter.averageOf; // training without `ema` saved none
   }
   for (const Normal &normal : normals())

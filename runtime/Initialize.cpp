@@ -117,9 +117,7 @@ static void initializeWorker(void *closure, int64_t number, int64_t) {
   const Meta &meta = *static_cast<const Meta *>(closure);
   Worker &worker = workers[number];
   for (const Parameter &parameter : meta.parameters) {
-    int64_t at = worker.has(parameter.offset) ? parameter.offset : -1;
-    for (int64_t copy : parameter.copies)
-      at = worker.has(copy) ? copy : at;
+    int64_t at = worker.placeOf(parameter);
     if (at < 0)
       continue;
     const Parameter &source = sourceOf(meta, parameter);
@@ -129,8 +127,8 @@ static void initializeWorker(void *closure, int64_t number, int64_t) {
       orthogonalize(source, drawing.base);
   }
   for (const Stored &slot : meta.slots)
-    if (worker.has(slot.offset))
-      memset(arenaAt(slot.offset), 0, size_t(slot.bytes()));
+    if (int64_t at = worker.placeOf(slot); at >= 0)
+      memset(arenaAt(at), 0, size_t(slot.bytes()));
 }
 
 void initialize(const Meta &meta) { runWorkers(initializeWorker, const_cast<Meta *>(&meta)); }

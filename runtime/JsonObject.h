@@ -49,6 +49,13 @@ public:
     if (is(name) && json.readString())
       value = copyText(json.text, json.textSize);
   }
+  void read(const char *name, List<int64_t> &values) {
+    if (!is(name))
+      return;
+    json.enterArray();
+    while (json.nextItem())
+      json.readInteger(values.add());
+  }
   void read(const char *name, Elem &value) {
     if (!is(name) || !json.readString())
       return;

@@ -52,6 +52,7 @@ void readStoredKeys(Object &object, Stored &stored) {
   object.read("dtype", stored.elem);
   object.read("shape", stored.shape);
   object.read("offset", stored.offset);
+  object.read("copies", stored.copies);
 }
 
 void readInitialValue(JsonReader &json, InitialValue &init) {
@@ -76,11 +77,6 @@ void readParameter(JsonReader &json, Parameter &parameter) {
   while (object.next()) {
     readStoredKeys(object, parameter);
     object.read("frozen", parameter.frozen);
-    if (object.is("copies")) {
-      json.enterArray();
-      while (json.nextItem())
-        json.readInteger(parameter.copies.add());
-    }
     object.read("state", parameter.state);
     object.read("average_of", parameter.averageOf);
     if (object.is("init"))
@@ -98,9 +94,9 @@ void readSlot(JsonReader &json, Stored &slot) {
 
 void findStarts(Meta &meta) {
   for (Stored &slot : meta.slots)
-    for (const Parameter &parameter : meta.parameters)
-      if (*slot.startsAs && strcmp(parameter.path, slot.startsAs) == 0)
-        slot.startsAt = parameter.offset;
+    for (int64_t i = 0; i < meta.parameters.size; ++i)
+      if (*slot.startsAs && strcmp(meta.parameters[i].path, slot.startsAs) == 0)
+        slot.startsFrom = i;
 }
 
 void readField(JsonReader &json, FieldSpec &field) {
@@ -166,6 +162,7 @@ void readDescribed(JsonReader &json, Described &described) {
     object.read("key", described.key);
     object.read("text", described.text);
     object.read("decides", described.decides);
+    object.read("rounds", described.rounds);
   }
 }
 
@@ -337,13 +334,15 @@ void checkWorkers(const Meta &meta) {
       failInternal("the part of a worker lies at %lld with %lld bytes", (long long)worker.at, (long long)worker.bytes);
     end = worker.at + worker.bytes;
   }
-  for (const Parameter &parameter : meta.parameters) {
-    owned(parameter, parameter.offset);
-    for (int64_t copy : parameter.copies)
-      owned(parameter, copy);
-  }
+  auto ownedEverywhere = [&](const Stored &stored) {
+    owned(stored, stored.offset);
+    for (int64_t copy : stored.copies)
+      owned(stored, copy);
+  };
+  for (const Parameter &parameter : meta.parameters)
+    ownedEverywhere(parameter);
   for (const Stored &slot : meta.slots)
-    owned(slot, slot.offset);
+    ownedEverywhere(slot);
   for (int64_t i = 0; i < meta.workers.size; ++i) {
     inside(i, meta.workers[i].lossAt, bytesOf(meta.gateElem), "a worker's loss");
     if (meta.normAt >= 0)

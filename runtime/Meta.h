@@ -30,8 +30,9 @@ struct Stored {
   Elem elem = Elem::F32;
   Shape shape;
   int64_t offset = 0;
+  List<int64_t> copies;      // where further replicas have it
   const char *startsAs = ""; // of a slot: the parameter, of the same worker, as which it starts; empty: zeros
-  int64_t startsAt = -1;     // where that lies
+  int64_t startsFrom = -1;   // its number
   int64_t bytes() const { return shape.count() * bytesOf(elem); }
 };
 
@@ -42,7 +43,6 @@ struct InitialValue {
 
 struct Parameter : Stored {
   bool frozen = false, state = false;
-  List<int64_t> copies; // where further replicas have it
   const char *averageOf = nullptr; // the path of the parameter of which this is the exponential average
   InitialValue init;
 };
@@ -98,6 +98,7 @@ struct RunValue {
 struct Described {
   const char *key = "", *text = "";
   bool decides = true; // false: it may differ from what a checkpoint says
+  bool rounds = false; // where it differs, sums are added in another order
 };
 
 struct Every {

@@ -17,6 +17,7 @@ struct Peers {
   void (*initialize)();
   void (*beginCall)(EntryCall, int64_t microbatches);
   void (*endCall)();
+  double (*waited)(int64_t worker); // seconds in calls so far
   // Bytes of the whole arena that lie elsewhere.
   void (*read)(int64_t offset, char *into, int64_t bytes);
   // `count` values of tensor `number` of parameters and slots, as a file has them, from value `first` on, to who has it at `offset`.

@@ -180,10 +180,22 @@ void beginCall(EntryCall entry, int64_t microbatches) {
   });
 }
 
+// Seconds that the others waited in calls so far.
+double *waitedElsewhere;
+
+double waited(int64_t worker) { return worker && waitedElsewhere ? waitedElsewhere[worker] : workers[0].waited; }
+
 void endCall() {
   double limit = workers[0].context.checking ? 0 : workerTimeout;
+  if (!waitedElsewhere) {
+    waitedElsewhere = allocateArray<double>(programWorkers());
+    memset(waitedElsewhere, 0, size_t(programWorkers()) * sizeof(double));
+  }
   forEachPeer([&](Link &link) {
-    bool failed = answerOf(link, limit) != 0;
+    Answer answer;
+    receiveControl(link, &answer, sizeof answer, limit);
+    bool failed = answer.number != 0;
+    waitedElsewhere[link.worker] += double(answer.more) * 1e-9;
     if (failed != workers[0].gateFailed)
       failInternal("the workers 0 and %lld differ in whether the step's loss and norm are finite", (long long)link.worker);
   });
@@ -276,7 +288,7 @@ void stopEverywhere() {
 
 } // namespace
 
-const Peers driving = {openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,      endCall,    readElsewhere,  storeElsewhere,
+const Peers driving = {openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,      endCall,    waited,     readElsewhere,  storeElsewhere,
                        firstBadElsewhere,  fetchReplays,      peakElsewhere,        stopEverywhere, sendToPeer, receiveFromPeer};
 
 } // namespace cinch::rt

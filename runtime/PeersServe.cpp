@@ -77,9 +77,10 @@ static void runCall(const Request &request) {
   if (request.checking)
     beginReplay(request.checking);
   worker.gateFailed = false;
+  worker.waited = 0;
   callWorkers(EntryCall(request.entry), request.microbatches);
   worker.context.checking = 0;
-  answer(worker.gateFailed);
+  answer(worker.gateFailed, int64_t(worker.waited * 1e9));
 }
 
 static void store(const Request &request) {
@@ -157,6 +158,11 @@ static void awaitPeer(Worker &worker, Link &link, uint32_t *word, uint32_t value
   if (awaitSpinning(word, value, patience))
     return;
   double begun = monotonicSeconds();
+  struct Timed { // however this ends, unless the step does
+    Worker &worker;
+    double begun;
+    ~Timed() { worker.waited += monotonicSeconds() - begun; }
+  } timed = {worker, begun};
   while (!awaitFor(word, value, sleepers, 0.1)) {
     if (ownWorker != 0 && controlWaits(links[0]))
       serve();

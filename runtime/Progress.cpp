@@ -2,6 +2,7 @@
 #include "runtime/Progress.h"
 #include "runtime/Memory.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include "runtime/Worker.h"
 #include <time.h>
@@ -39,15 +40,16 @@ double speedSinceMark() {
   return result;
 }
 
-// Of the workers of this process: the one that waited least for the others, for which they wait.
+// The worker that waited least for the others, for which they wait.
 static void addSlowest(Text &text) {
-  if (workerCount < 2 || secondsSoFar() <= 0)
+  if (programWorkers() < 2 || secondsSoFar() <= 0)
     return;
+  auto waited = [](int64_t worker) { return peers ? peers->waited(worker) : workers[worker].waited; };
   int64_t slowest = 0;
-  for (int64_t i = 1; i < workerCount; ++i)
-    if (workers[i].waited < workers[slowest].waited)
+  for (int64_t i = 1; i < programWorkers(); ++i)
+    if (waited(i) < waited(slowest))
       slowest = i;
-  text.add("  worker %lld slowest, waits %.0f %%", (long long)slowest, 100 * workers[slowest].waited / secondsSoFar());
+  text.add("  worker %lld slowest, waits %.0f %%", (long long)slowest, 100 * waited(slowest) / secondsSoFar());
 }
 
 static double secondsLeft() {

@@ -291,7 +291,9 @@ void adoptValues(const char *checkpoint, const List<Note> &notes) {
   for (const Described &each : meta.described) {
     const char *before = noteOf(notes, "is", each.key);
     if (!each.decides && before[0] && strncmp(before, each.text, sizeof Note().text - 1) != 0)
-      sayLine(each.key, before, each.text, "; the numbers of the training do not depend on it");
+      sayLine(each.key, before, each.text,
+              each.rounds ? "; sums are added in another order from here on, so that the last digits differ"
+                          : "; the numbers of the training do not depend on it");
   }
 }
 

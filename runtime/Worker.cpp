@@ -57,6 +57,13 @@ void startWorkers(int64_t number, int64_t threads, bool touch) {
   team.start(workerCount);
 }
 
+int64_t Worker::placeOf(const Stored &stored) const {
+  for (int64_t copy : stored.copies)
+    if (has(copy))
+      return copy;
+  return has(stored.offset) ? stored.offset : -1;
+}
+
 char *arenaAt(int64_t offset) { return wholeArena + offset; }
 
 bool isHere(int64_t offset) {
@@ -92,9 +99,9 @@ struct Call {
 // Slots that start as a parameter: when the first step begins, wherever that parameter came from.
 static void startSlots(Worker &worker) {
   for (const Stored &slot : run.meta.slots)
-    if (slot.startsAt >= 0 && worker.has(slot.offset)) {
-      memcpy(arenaAt(slot.offset), arenaAt(slot.startsAt), size_t(slot.bytes()));
-      toDevice(slot.offset, slot.bytes());
+    if (int64_t at = worker.placeOf(slot); slot.startsFrom >= 0 && at >= 0) {
+      memcpy(arenaAt(at), arenaAt(worker.placeOf(run.meta.parameters[slot.startsFrom])), size_t(slot.bytes()));
+      toDevice(at, slot.bytes());
     }
 }
 

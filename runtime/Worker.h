@@ -21,6 +21,8 @@ struct Worker {
 
   // Whether a byte of the whole arena is in its part.
   bool has(int64_t offset) const { return offset >= at && offset < at + bytes; }
+  // Where it has a tensor; -1: nowhere.
+  int64_t placeOf(const Stored &) const;
 };
 inline Worker &workerOf(cinch_ctx *context) { return *reinterpret_cast<Worker *>(context); }
 

@@ -2,8 +2,8 @@
  *
  * The compiler emits one object with
  *   - const char cinch_meta[]            one JSON text (NUL-terminated): everything the runtime must know; see METADATA.md
- *   - void cinch_train_step(cinch_ctx*)  one optimizer step: prologue, micro-batch loop, gate, update
- *   - void cinch_eval(cinch_ctx*, int64_t batches)     prologue, `batches` micro-batches, epilogue
+ *   - void cinch_train_step(cinch_ctx*)  one optimizer step: what is the same for all examples, loops over the micro-batches, gate, update
+ *   - void cinch_eval(cinch_ctx*, int64_t batches)     `batches` micro-batches, and what stands around their loop
  *   - void cinch_predict(cinch_ctx*, int64_t batches)  likewise
  * The runtime has main() and the functions below, which are the only outside calls of that object.
  */

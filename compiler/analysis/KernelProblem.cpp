@@ -183,13 +183,6 @@ int stackOfCarried(nn::ScanOp scan, unsigned carried) {
   return -1;
 }
 
-int64_t ScanProblem::slotBytes(int64_t microbatch) const {
-  int64_t bytes = 0;
-  for (auto &[carried, buffer] : slots)
-    bytes += 2 * buffer.bytes(microbatch);
-  return bytes;
-}
-
 // Does a trip read its part of the slice `read` only before it writes its part of the stacked result `written`? Then the result may take the
 // bytes of the operand, part by part.
 static bool diesPartByPart(nn::ScanOp scan, unsigned read, Value written) {
@@ -223,21 +216,21 @@ static void findPartByPart(plan::KernelOp op, llvm::function_ref<Value(Value)> i
 
 bool KernelProblems::describeScan(plan::KernelOp op, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
                                   solve::Kernel &kernel) {
-  std::unique_ptr<ScanProblem> problem = buildTrip(scanOf(op), inLoop, kernel);
+  std::shared_ptr<ScanProblem> problem = buildTrip(scanOf(op), inLoop, kernel);
   if (!problem)
     return false;
   if (inLoop)
     findPartByPart(op, inMemory, bufferOf, kernel);
-  int64_t unit = int64_t(64) * context.threads; // scratch is counted a thread
   for (int64_t b : microbatches)
-    kernel.scratch.exactly.push_back({b, (problem->scratchBytes(b) + unit - 1) / unit * 64});
+    kernel.scratch.exactly.push_back({b, problem->scratchBytesPerThread(b)});
+  kernel.body = problem;
   scans[op] = std::move(problem);
   return true;
 }
 
 // The graph of a trip. What lies outside the scratch has no bytes in it: the operands, and what is stacked or carried.
-std::unique_ptr<ScanProblem> KernelProblems::buildTrip(nn::ScanOp scan, bool inLoop, solve::Kernel &trips) {
-  auto problem = std::make_unique<ScanProblem>();
+std::shared_ptr<ScanProblem> KernelProblems::buildTrip(nn::ScanOp scan, bool inLoop, solve::Kernel &trips) {
+  auto problem = std::make_shared<ScanProblem>();
   problem->scan = scan;
   solve::StepGraph &graph = problem->trip;
   graph.batch = context.batch, graph.grain = context.grain, graph.threads = context.threads;
@@ -291,7 +284,7 @@ std::unique_ptr<ScanProblem> KernelProblems::buildTrip(nn::ScanOp scan, bool inL
   }
   for (unsigned i = 0; i < scan.carriedCount(); ++i)
     if (stackOfCarried(scan, i) < 0)
-      problem->slots.push_back({i, bufferFor(scan.carried(i), scan.carried(i), context.batch)});
+      problem->slots.push_back(bufferFor(scan.carried(i), scan.carried(i), context.batch));
   return problem;
 }
 

@@ -3,7 +3,7 @@
 #define CINCH_COMPILER_ANALYSIS_KERNELPROBLEM_H
 
 #include "compiler/analysis/KernelSpec.h"
-#include "compiler/solve/Sweeps.h"
+#include "compiler/solve/LoopBody.h"
 
 #include <deque>
 #include <map>
@@ -20,17 +20,11 @@ struct KernelContext {
   MachineRates machine;
 };
 
-// A loop along an axis (nn.scan) whose body is made of kernels. To its surroundings it is one kernel. Its scratch holds, from the first
-// byte on, two slots for each carried value that is not stacked (a trip writes the one, the next reads it and writes the other), and behind
-// them what a trip needs, packed by the one `evaluate` and proved by the one plan checker on the graph of a trip.
+// A loop along an axis (nn.scan) whose body is made of kernels. Slots hold the carried values that are not stacked.
 struct ScanProblem : solve::LoopBody {
   nn::ScanOp scan;
   std::vector<plan::KernelOp> kernels;                 // of the body, as the graph of the trip numbers them
-  std::map<int, std::unique_ptr<ScanProblem>> inner;   // kernels that are loops themselves
-  std::vector<std::pair<unsigned, solve::Buffer>> slots; // carried values that are not stacked
-  int64_t slotBytes(int64_t microbatch) const;         // of all slots
-  // Of all threads; the work of a trip comes behind the slots.
-  int64_t scratchBytes(int64_t microbatch) const { return slotBytes(microbatch) + plan(microbatch).decision.arenaBytes; }
+  std::map<int, std::shared_ptr<ScanProblem>> inner;   // kernels that are loops themselves
 };
 
 // The stacked result that holds a carried value, too; -1: none.
@@ -48,7 +42,7 @@ public:
   std::string error;
   const MachineRates &machine() const { return context.machine; }
   // Of kernels that are loops.
-  llvm::DenseMap<mlir::Operation *, std::unique_ptr<ScanProblem>> scans;
+  llvm::DenseMap<mlir::Operation *, std::shared_ptr<ScanProblem>> scans;
 
 private:
   struct Specs { // at the whole batch and at every smaller micro-batch
@@ -57,7 +51,7 @@ private:
   const Specs *find(plan::KernelOp, bool inLoop);
   void findInPlace(plan::KernelOp, const Specs &, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   bool describeScan(plan::KernelOp, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
-  std::unique_ptr<ScanProblem> buildTrip(nn::ScanOp, bool inLoop, solve::Kernel &trips);
+  std::shared_ptr<ScanProblem> buildTrip(nn::ScanOp, bool inLoop, solve::Kernel &trips);
 
   KernelContext context;
   std::vector<int64_t> microbatches;

@@ -161,7 +161,7 @@ bool isRowWise(plan::KernelOp kernel, RowSpace space) {
 static SmallVector<int64_t> positionsOf(const Step &step) {
   SmallVector<std::pair<int64_t, int64_t>> found; // (elements, positions)
   for (const Step::Part &part : step.parts)
-    if (step.sectionOf(part.part) == solve::Section::Loop)
+    if (step.inMainLoop(part.part))
       for (Value value : part.op->getResults())
         if (Shape shape = shapeOf(value); batchAxisOf(value) == 0)
           found.push_back({elementsOf(value), shape.size() > 2 ? shape[1] : 1});
@@ -179,10 +179,9 @@ void markRows(const Step &step, StepProblem &problem) {
   SmallVector<int64_t> candidates = positionsOf(step);
   auto mark = [&](RowSpace space) {
     problem.graph.positions = space.positions;
-    for (auto [i, part] : llvm::enumerate(problem.original)) {
-      plan::KernelOp kernel = part < 0 ? plan::KernelOp() : step.parts[part].kernel();
-      solve::Kernel &marked = problem.graph.kernels[i];
-      marked.rows = kernel && marked.section == solve::Section::Loop && traitsOf(kindOf(kernel)).rows && isRowWise(kernel, space);
+    for (auto [part, marked] : llvm::zip(step.parts, problem.graph.kernels)) {
+      plan::KernelOp kernel = part.kernel();
+      marked.rows = kernel && step.inMainLoop(part.part) && traitsOf(kindOf(kernel)).rows && isRowWise(kernel, space);
     }
   };
   for (int64_t positions : candidates) {

@@ -23,9 +23,10 @@ public:
   StageProblem build(int units) {
     size_t count = homes.segments.size();
     segments.resize(count);
-    partOf.assign(graph.kernels.size(), -1);
+    // What runs for the examples before the main loop belongs to no segment.
+    partOf.resize(graph.kernels.size());
     for (size_t k = 0; k < graph.kernels.size(); ++k)
-      partOf[k] = problem.original[k];
+      partOf[k] = solve::isLoop(graph.kernels[k].section) && !graph.inMainLoop(int(k)) ? -1 : int(k);
     for (size_t k = 0; k < graph.kernels.size(); ++k)
       addKernel(k);
     for (size_t b = 0; b < graph.buffers.size(); ++b)
@@ -45,7 +46,7 @@ private:
     const solve::Kernel &kernel = graph.kernels[k];
     solve::Segment &segment = segments[size_t(homes.home[size_t(part)])];
     double seconds = kernel.seconds.at(double(microbatch));
-    if (kernel.section != solve::Section::Loop)
+    if (!graph.inMainLoop(int(k)))
       segment.update += seconds;
     else if (kernel.backward)
       segment.input += seconds;
@@ -60,7 +61,7 @@ private:
       return;
     int home = homes.home[size_t(partOf[size_t(buffer.producer)])];
     const solve::Kernel &producer = graph.kernels[size_t(buffer.producer)];
-    if (home < 0 || producer.section != solve::Section::Loop)
+    if (home < 0 || !graph.inMainLoop(buffer.producer))
       return;
     int64_t bytes = buffer.bytes(microbatch);
     solve::Segment &segment = segments[size_t(home)];

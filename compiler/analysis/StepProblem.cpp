@@ -40,11 +40,6 @@ Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(functi
   }
 }
 
-solve::Section Step::sectionOf(int part) const {
-  int last = 2 * int(loops.size()) - 1;
-  return part < last ? solve::Section::Prologue : part == last ? solve::Section::Loop : solve::Section::Epilogue;
-}
-
 Value Step::inMemory(Value value) const {
   if (auto loop = value.getDefiningOp<plan::MicrobatchesOp>())
     return loop.getBody().front().getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
@@ -106,7 +101,7 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
       ended[graph.kernels[size_t(&part - step.parts.data())].reads.front()] = -1;
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
     solve::Kernel &kernel = graph.kernels[k];
-    if (kernel.section != solve::Section::Loop)
+    if (!graph.inMainLoop(int(k)))
       continue;
     auto receive = dyn_cast<plan::ReceiveOp>(step.parts[k].op);
     auto send = dyn_cast<plan::SendOp>(step.parts[k].op);
@@ -146,6 +141,7 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   graph.batch = step.batch;
   graph.grain = step.grain;
   graph.threads = threads;
+  graph.loops = int(step.loops.size());
   if (!step.loops.empty())
     graph.actions = actionsOf(step.loops.back());
   // Parameters first, state behind them: every function of a program finds them at the same bytes.
@@ -194,13 +190,10 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
       problem.buffer[receive.getValue()] = problem.buffer.lookup(receive.sum());
   problem.kernels = std::make_shared<KernelProblems>(
       KernelContext{step.batch, step.grain, threads, target, (costs ? *costs : MachineCosts()).at(threads)});
-  std::vector<int> sweepOf;
-  int lastSweep = 2 * int(step.loops.size()) - 1;
   for (const Step::Part &part : step.parts) {
-    bool inLoop = isSweep(part.part);
-    sweepOf.push_back(inLoop && part.part < lastSweep ? part.part / 2 : -1);
+    bool inLoop = solve::isLoop(part.part);
     solve::Kernel kernel;
-    kernel.section = step.sectionOf(part.part);
+    kernel.section = part.part;
     for (Value value : part.op->getOperands())
       if (int buffer = problem.buffer.lookup(step.inMemory(value)); !llvm::is_contained(kernel.reads, buffer))
         kernel.reads.push_back(buffer);
@@ -222,11 +215,6 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
     graph.kernels.push_back(std::move(kernel));
   }
   keepParts(step, graph);
-  solve::FoldedStep folded = solve::foldSweeps(graph, sweepOf);
-  problem.error = folded.error;
-  problem.graph = std::move(folded.graph);
-  problem.original = std::move(folded.original);
-  problem.sweeps = std::move(folded.sweeps);
   markRows(step, problem);
   return problem;
 }

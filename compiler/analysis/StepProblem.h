@@ -4,7 +4,6 @@
 
 #include "compiler/analysis/KernelProblem.h"
 #include "compiler/analysis/Sweeps.h"
-#include "compiler/solve/Sweeps.h"
 
 #include "llvm/ADT/DenseMap.h"
 
@@ -17,15 +16,14 @@ struct Step {
 
   struct Part {
     mlir::Operation *op; // plan.kernel, plan.gate or plan.results
-    int part;            // of the step (Sweeps.h)
+    int part;            // of the step (Sweeps.h); to the solvers, its section (solve/StepGraph.h)
     plan::KernelOp kernel() const { return mlir::dyn_cast<plan::KernelOp>(op); }
   };
   mlir::func::FuncOp function;
   llvm::SmallVector<plan::MicrobatchesOp> loops; // none: the function is not formed
   std::vector<Part> parts;
   int64_t batch = 1, grain = 1;
-  // Where the solvers see a part: loops before the last one are folded into kernels of the prologue.
-  solve::Section sectionOf(int part) const;
+  bool inMainLoop(int part) const { return part == 2 * int(loops.size()) - 1; }
   // The value that lies in memory: a result of the loop is what its body yields.
   mlir::Value inMemory(mlir::Value) const;
   // For a new parameter or a new slot, the argument in whose place it is written; null for other values.
@@ -40,9 +38,7 @@ std::vector<solve::PartAction> actionsOf(plan::MicrobatchesOp);
 
 // The solvers' graph. Buffers: first the function's arguments, then what kernels write.
 struct StepProblem {
-  solve::StepGraph graph;                 // loops before the last one are one kernel each
-  std::vector<int> original;              // kernels of the graph -> parts of the step; -1: such a loop
-  std::vector<solve::SweepKernel> sweeps; // their kernels are parts of the step
+  solve::StepGraph graph;                 // kernel i is part i of the step
   llvm::DenseMap<mlir::Value, int> buffer; // of arguments and results of kernels
   std::shared_ptr<KernelProblems> kernels; // what was found out about them
   std::string error;                       // an internal error: a kernel has no spec at some micro-batch

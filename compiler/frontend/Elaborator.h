@@ -336,6 +336,7 @@ private:
   void checkReductions(int loss, Frame &frame);
   void checkTrained();
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
+  void readCombine(const ast::Setting &setting, Frame &frame);
   std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,
                                    Frame &frame);
   std::vector<int> matchPath(bool isString, const std::string &text, Span span, Frame &frame);

@@ -162,6 +162,8 @@ static std::string trainText(const Program &program) {
     text += "  ema " + real(train.ema) + "\n";
   if (train.grain)
     text += "  grain " + std::to_string(train.grain) + "\n";
+  if (train.combine == Combine::Reduce)
+    text += "  combine reduce " + std::to_string(train.combined) + "\n";
   if (train.delay)
     text += "  delay " + std::to_string(train.delay) + "\n";
   for (const Every &e : train.every) {

@@ -143,6 +143,9 @@ struct Every {               // `every N ..` or `every epoch ..`
   bool csv = false, jsonl = false, tensorboard = false, html = false; // Log
 };
 
+// How replicas share a step. `exact`: its numbers are those of one worker. `reduce`: each sums its own examples; the sums are added.
+enum class Combine { Exact, Reduce };
+
 struct Train {
   std::string model;
   int dataset = 0;
@@ -157,6 +160,8 @@ struct Train {
   double ema = 0;            // e = ema * e + (1 - ema) * p
   bool f64 = false;          // precision
   int64_t grain = 0;
+  Combine combine = Combine::Exact;
+  int64_t combined = 1;      // the replicas that `combine` names
   int64_t delay = 0;         // 1: gradients are those at the parameters before the last update
   std::vector<Every> every;
   std::string initFile;      // `init`: parameters start from this file; "": none

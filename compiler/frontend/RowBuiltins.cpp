@@ -220,9 +220,11 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
   if (dropout > 0 && drawsForbidden > 0)
     return failure(Code::E0405, span, "a layer called in index notation may not draw", frame);
   if (!activeLoops.empty() && (dropout > 0 || biasArg)) {
-    report(Code::E0710, span, std::string(dropout > 0 ? "dropout" : "a bias") + " of `attend` in a `scan` is not there yet", frame)
-        .help(dropout > 0 ? "apply `dropout` to its result" : "leave the bias out, or write the attention with `softmax`");
-    return {};
+    std::vector<Argument> given = args;
+    for (Argument &arg : given)
+      if (arg.name == "dropout")
+        arg.name = "rate";
+    return callDirect(*tables.preludeLayers.at("attend_written"), site, {}, std::move(given), frame);
   }
   auto operand = [&](const char *name, bool given = true) { return given ? callee.names[name].value.tensor.op : -1; };
   Op op(OpKind::Attend,

@@ -48,6 +48,36 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
         .help(didYouMean(word.text, {"f32", "f64", "bf16"}));
 }
 
+void Elaborator::readCombine(const Setting &setting, Frame &frame) {
+  if (!oneWord(setting, "combine exact or combine reduce(D)", frame))
+    return;
+  const SettingWord &word = setting.words[0];
+  Train &train = program.train;
+  if (word.text == "exact" && !word.hasArgs)
+    return;
+  for (const char *later : {"hogwild", "async", "ring_average"})
+    if (word.text == later) {
+      report(Code::E0707, word.textSpan, "`combine " + word.text + "` is not there yet", frame).help("there are exact and reduce(D)");
+      return;
+    }
+  if (word.text != "reduce") {
+    report(Code::E0603, word.span, "replicas cannot combine their gradients by `" + textOf(word.span) + "`", frame)
+        .help(didYouMean(word.text, {"exact", "reduce"}));
+    return;
+  }
+  if (word.args.size() != 1 || word.args[0].name) {
+    report(Code::E0603, word.span, "`reduce` takes the number of replicas", frame);
+    return;
+  }
+  std::optional<Number> number = settingNumber(*word.args[0].value, word.text, Range{Range::Count}, frame);
+  if (!number)
+    return;
+  train.combine = Combine::Reduce, train.combined = *number->integer();
+  if (program.batch % train.combined != 0)
+    report(Code::E0603, word.span,
+           "the replicas must divide the batch, but " + std::to_string(train.combined) + " does not divide " + std::to_string(program.batch), frame);
+}
+
 // `epochs = 10` defines a name.
 std::string Elaborator::settingWithEqual(const char *key, const char *other) const {
   for (const Statement &statement : train->clauses)
@@ -60,7 +90,7 @@ std::string Elaborator::settingWithEqual(const char *key, const char *other) con
 void Elaborator::checkKeys() {
   Frame frame = fileFrame;
   static const std::vector<std::string> keys = {"optimizer", "schedule", "steps", "epochs", "clip", "precision",
-                                                "every",     "ema",      "grain", "delay", "freeze", "init"};
+                                                "every",     "ema",      "grain", "delay", "freeze", "init",  "combine"};
   static const std::vector<std::string> planKeys = {"memory", "microbatch", "stages", "remat", "offload"};
   std::vector<int> owner(program.parameters.size(), -1);
   std::map<std::string, Span> seen;
@@ -124,6 +154,8 @@ void Elaborator::checkKeys() {
                    frame)
                 .help("without `delay` gradients are those at the parameters themselves");
         }
+    } else if (key == "combine") {
+      readCombine(setting, frame);
     } else if (key == "freeze") {
       if (setting.key.args.empty() || !setting.words.empty())
         report(Code::E0603, setting.span, "write freeze(p)", frame);

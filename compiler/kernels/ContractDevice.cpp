@@ -83,8 +83,8 @@ struct Plan {
       n.push_back({spec.n[i], 0, spec.b.strides[B + R + i], spec.c.strides[B + S + i]});
     batch = merged(batch), m = merged(m), n = merged(n), k = merged(k);
     M = countOf(m), N = countOf(n), K = countOf(k);
-    // Large tiles read less from shared memory for each FMA.
-    if (M >= 128 && N >= 128)
+    // Large tiles read less from shared memory for each FMA. With bounds they would not fit into the registers.
+    if (M >= 128 && N >= 128 && spec.bounds.empty())
       reach = 8;
     tile = kSide * reach;
   }

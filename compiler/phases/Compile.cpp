@@ -186,9 +186,7 @@ bool Compilation::decide() {
     refused = true;
     return true;
   }
-  std::vector<func::FuncOp> ways;
-  if (options.workers() == 1)
-    ways = waysToTrain(strategy);
+  std::vector<func::FuncOp> ways = waysToTrain(strategy);
   if (!runPasses([](OpPassManager &functions) { functions.addPass(createFormKernels()); }))
     return false;
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
@@ -203,7 +201,7 @@ bool Compilation::decide() {
   base.target = machineTarget();
   base.costs = costs();
   if (options.workers() > 1)
-    return decideStages(base, strategy);
+    return decideStages(base, strategy, std::move(ways));
 
   EntryPlan step{"train", nn::kTrainName.str(), {}, 0, 0};
   DecideOptions forTrain = base;
@@ -425,6 +423,12 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
                           object);
 }
 
+static void addLoopLine(std::vector<std::string> &lines, int levels) {
+  if (levels > 0)
+    lines.push_back(std::string("loops        states are kept before each run of trips") + (levels > 1 ? ", and before runs of these" : "") +
+                    "; the trips of a run are computed again");
+}
+
 std::vector<std::string> Compilation::summary() const {
   if (!said.empty())
     return said;
@@ -448,11 +452,9 @@ std::vector<std::string> Compilation::summary() const {
   else
     lines.push_back(llvm::formatv("recomputed   {1} of {2} kernel runs of the loop are done again instead of keeping their results, "
                                   "{3:F1} % of the step (strategy {0})",
-                                  result.name, result.plan.recomputed, decision.loopEnd - decision.loopBegin,
+                                  result.name, result.plan.recomputed, decision.loopEnd() - decision.loopBegin(),
                                   100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
-  if (loopLevels > 0)
-    lines.push_back(std::string("loops        states are kept before each run of trips") + (loopLevels > 1 ? ", and before runs of these" : "") +
-                    "; the trips of a run are computed again");
+  addLoopLine(lines, loopLevels);
   std::string price = llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}", secondsText(result.plan.seconds),
                                    secondsText(result.secondsBound), costs().source);
   if (!options.target.isDevice())
@@ -475,18 +477,21 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                 options.budget ? "; budget " + bytesText(*options.budget) + " a worker" : std::string()));
   lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples, schedule {2}", decision.count, decision.microbatch,
                                 solve::name(options.schedule)));
+  addLoopLine(lines, loopLevels);
   int stages = workers.count / workers.replicas;
   if (workers.replicas > 1) {
     std::string late = workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
-    lines.push_back(llvm::formatv("replicas     {0} of {1} examples and {2} worker{3}; sums over the examples go on from one to the next{4}", workers.replicas,
-                                  decision.count * decision.microbatch, stages, stages > 1 ? "s" : "", late));
+    lines.push_back(llvm::formatv("replicas     {0} of {1} examples and {2} worker{3}; {4}{5}", workers.replicas,
+                                  decision.count * decision.microbatch, stages, stages > 1 ? "s" : "",
+                                  workers.addsSums ? "each sums its own, and the sums are added behind the loop"
+                                                   : "sums over the examples go on from one to the next", late));
   }
   for (size_t w = 0; w < workers.each.size(); ++w) {
     const WorkersPlan::Worker &worker = workers.each[w];
     const solve::Plan &plan = entries[w].outcome.result.plan;
     lines.push_back(llvm::formatv("worker {0,-5} arena {1}, forward {2} and backward {3} a micro-batch, {4} of {5} kernel runs done again: {6} .. {7}",
                                   w, bytesText(worker.bytes), secondsText(worker.forward), secondsText(worker.backward), plan.recomputed,
-                                  plan.decision.loopEnd - plan.decision.loopBegin, worker.begins, worker.ends));
+                                  plan.decision.loopEnd() - plan.decision.loopBegin(), worker.begins, worker.ends));
   }
   lines.push_back(llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}, {3} threads a worker",
                                 secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), options.costs.source,

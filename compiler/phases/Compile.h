@@ -58,6 +58,7 @@ struct EntryPlan {
 // boxes of the channels that it reads, and room for one message of each channel that it writes. The entries take turns there.
 struct WorkersPlan {
   int count = 1, replicas = 1;   // worker w has stage w mod (count / replicas) of a replica
+  bool addsSums = false;         // each replica sums its own examples from zero
   int late = 0;                  // micro-batches that gradients of parameters wait for, on all replicas but the first
   solve::ScheduleRequest request; // of the step's table
   std::vector<Channel> channels; // of all entries, as the code numbers them
@@ -137,7 +138,7 @@ private:
   // The best of the ways; the others are erased.
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
   friend class StagePlanner;
-  bool decideStages(const DecideOptions &base, const solve::Strategy &);
+  bool decideStages(const DecideOptions &base, const solve::Strategy &, std::vector<mlir::func::FuncOp> ways);
   int64_t bytesOfState(llvm::StringRef function) const; // optimizer state among its arguments
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();

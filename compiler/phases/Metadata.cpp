@@ -286,23 +286,30 @@ static void launch(OStream &out, const LaunchInfo &launch, const std::string &so
     out.attribute("examples", launch.examples);
 }
 
-static void stored(OStream &out, const Part &train, BlockArgument argument, StringRef path) {
-  out.attribute("path", path);
-  out.attribute("dtype", dtypeOf(analysis::elemOf(argument)));
-  numbers(out, "shape", analysis::shapeOf(argument));
-  out.attribute("offset", offsetOf(train, argument.getArgNumber()));
-}
-
 // An argument of a training step that stays from step to step, on the worker that has it.
 struct Lasting {
   const Part *part;
   BlockArgument argument;
 };
 
+// `places`: on the first replica that has it, and on the others.
+static void stored(OStream &out, llvm::ArrayRef<Lasting> places, StringRef path) {
+  BlockArgument first = places.front().argument;
+  out.attribute("path", path);
+  out.attribute("dtype", dtypeOf(analysis::elemOf(first)));
+  numbers(out, "shape", analysis::shapeOf(first));
+  out.attribute("offset", offsetOf(*places.front().part, first.getArgNumber()));
+  if (places.size() > 1)
+    out.attributeArray("copies", [&] {
+      for (const Lasting &copy : places.drop_front())
+        out.value(offsetOf(*copy.part, copy.argument.getArgNumber()));
+    });
+}
+
 // In the order of the program, whichever worker has them.
 static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const Program &program) {
   llvm::StringMap<llvm::SmallVector<Lasting>> arguments; // on each replica
-  llvm::StringMap<Lasting> slots;
+  llvm::StringMap<llvm::SmallVector<Lasting>> slots;
   std::vector<StringRef> slotOrder;
   for (const Part &part : train) {
     func::FuncOp function = part.function;
@@ -310,8 +317,9 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
       if (auto path = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kPathAttr))
         arguments[path.getValue()].push_back({&part, argument});
       if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kSlotAttr)) {
-        slots[name.getValue()] = {&part, argument};
-        slotOrder.push_back(name.getValue());
+        if (slots[name.getValue()].empty())
+          slotOrder.push_back(name.getValue());
+        slots[name.getValue()].push_back({&part, argument});
       }
     }
   }
@@ -321,13 +329,7 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
       if (found == arguments.end())
         continue;
       out.object([&] {
-        llvm::ArrayRef<Lasting> places = found->second;
-        stored(out, *places.front().part, places.front().argument, parameter.path);
-        if (places.size() > 1)
-          out.attributeArray("copies", [&] {
-            for (const Lasting &copy : places.drop_front())
-              out.value(offsetOf(*copy.part, copy.argument.getArgNumber()));
-          });
+        stored(out, found->second, parameter.path);
         out.attribute("frozen", parameter.frozen);
         out.attribute("state", parameter.state);
         out.attributeObject("init", [&] {
@@ -350,7 +352,7 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
   out.attributeArray("slots", [&] {
     for (StringRef name : slotOrder)
       out.object([&] {
-        stored(out, *slots[name].part, slots[name].argument, name);
+        stored(out, slots[name], name);
         llvm::StringRef path = name.rsplit('.').first;
         if (program.train.delay && name == nn::previousOf(path))
           out.attribute("starts_as", path);
@@ -399,7 +401,7 @@ static void workers(OStream &out, const WorkersPlan &plan) {
 }
 
 // What --set replaces, and what a resumed run is compared with.
-static void runValueList(OStream &out, const Program &program) {
+static void runValueList(OStream &out, const Program &program, int replicas) {
   static const char *kinds[] = {"at_least_0", "positive", "below_1", "count", "whole"};
   std::vector<RunValue> values = runValues(program.train);
   out.attributeArray("values", [&] {
@@ -415,6 +417,13 @@ static void runValueList(OStream &out, const Program &program) {
   });
   Described described = describedTraining(program);
   out.attributeArray("described", [&] {
+    if (program.train.combine != Combine::Exact)
+      out.object([&] {
+        out.attribute("key", "replicas");
+        out.attribute("text", std::to_string(replicas));
+        out.attribute("decides", false);
+        out.attribute("rounds", true);
+      });
     for (bool decides : {true, false})
       for (const auto &[key, text] : decides ? described.decides : described.besides)
         out.object([&, &key = key, &text = text] {
@@ -501,7 +510,7 @@ std::string metadataText(const MetadataInput &in) {
       entry(out, parts, program, in.workers.replicas, in.workers.count > 1);
     });
     out.attributeObject("gate", [&] { gate(out, train, program); });
-    runValueList(out, program);
+    runValueList(out, program, in.workers.replicas);
     startingFiles(out, program);
     objects(out, "launches", in.host.launches, [&](const LaunchInfo &each) { launch(out, each, source); });
     out.attributeArray("bodies", [&] {

@@ -185,8 +185,8 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
   for (int t = 0; t < int(decision.runs.size()); ++t) {
     const solve::Kernel &kernel = kernelOf(t);
     double once = kernel.seconds.at(double(decision.microbatch));
-    if (t < decision.loopBegin || t >= decision.loopEnd) {
-      (t < decision.loopBegin ? seconds.before : seconds.behind) += once * double(kernel.everyMicrobatch ? decision.count : 1);
+    if (kernel.section != graph.mainLoop()) {
+      (kernel.section < graph.mainLoop() ? seconds.before : seconds.behind) += once * double(graph.trips(kernel.section, decision.microbatch));
       continue;
     }
     part += kernel.newPart;
@@ -201,7 +201,7 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
   for (size_t p = 1; p < parts; ++p)
     messages.ends[p] = std::max(messages.ends[p], messages.ends[p - 1]);
   size_t i = 0;
-  for (int t = decision.loopBegin; t < decision.loopEnd; ++t) {
+  for (int t = decision.loopBegin(); t < decision.loopEnd(); ++t) {
     const solve::Kernel &kernel = kernelOf(t);
     if (!kernel.message)
       continue;

@@ -25,8 +25,11 @@ static Array numbers(const std::vector<int> &list) {
   return column(list, [](int n) { return n; });
 }
 
-static const char *str(Section section) {
-  return section == Section::Prologue ? "prologue" : section == Section::Loop ? "loop" : "epilogue";
+// Of the main loop, of another one, or what runs once.
+static const char *sectionOf(const StepGraph &graph, const Kernel &kernel) {
+  if (kernel.section == graph.mainLoop())
+    return "loop";
+  return isLoop(kernel.section) ? "early loop" : kernel.section < graph.mainLoop() ? "before" : "behind";
 }
 static const char *str(Kernel::Work work) {
   switch (work) {
@@ -50,7 +53,7 @@ static Array kernelArray(const StepGraph &graph, const Decision &decision) {
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
     const Kernel &kernel = graph.kernels[k];
     int64_t b = decision.microbatch;
-    kernels.push_back(Object{{"name", kernel.name}, {"line", kernel.line}, {"library_line", kernel.libraryLine}, {"section", str(kernel.section)},
+    kernels.push_back(Object{{"name", kernel.name}, {"line", kernel.line}, {"library_line", kernel.libraryLine}, {"section", sectionOf(graph, kernel)},
                              {"backward", kernel.backward}, {"block", kernel.block}, {"runs", runs[k]},
                              {"work", str(kernel.work)}, {"seconds", kernel.seconds.at(b)},
                              {"flops", Array{kernel.flops.fixed, kernel.flops.perExample}},
@@ -165,7 +168,7 @@ static Object stepJson(const Compilation &compilation, const SourceList &sources
                 {"seconds", plan.seconds},
                 {"seconds_bound", result.secondsBound},
                 {"recompute_seconds", plan.recomputeSeconds},
-                {"loop", Array{decision.loopBegin, decision.loopEnd}},
+                {"loop", Array{decision.loopBegin(), decision.loopEnd()}},
                 {"turn", turnOf(graph, decision)},
                 {"peak", std::move(holders)},
                 {"kept", std::move(kept)},

@@ -1,10 +1,10 @@
 // Decision.h: everything that is decided about a step, as plain data: which kernel runs when, on which copy of each
 // buffer, at which bytes of the arena. The passes after the planner only apply it.
 //
-// Time is the number of the run: prologue [0, loopBegin), loop body [loopBegin, loopEnd), epilogue [loopEnd,
-// runs.size()). The loop body stands once and is repeated `count` times. A kernel that runs twice in the body is
-// recomputed: its second run writes new instances of its buffers. An instance is alive in [lower, upper). Instances
-// that share bytes on purpose (in-place work) belong to one storage, which is what gets an offset.
+// Time is the number of the run. The body of a loop over the micro-batches stands once, as the runs [begin, end), and is repeated `count`
+// times; the runs outside of loops run once. A kernel that runs twice in the body of the main loop is recomputed: its second run writes
+// new instances of its buffers. An instance is alive in [lower, upper). Instances that share bytes on purpose (in-place work) belong to
+// one storage, which is what gets an offset.
 #ifndef CINCH_COMPILER_SOLVE_DECISION_H
 #define CINCH_COMPILER_SOLVE_DECISION_H
 
@@ -36,13 +36,21 @@ struct Run {
   bool recomputed = false;        // not the first run of this kernel in its section
 };
 
+// A loop over the micro-batches.
+struct LoopRuns {
+  int begin = 0, end = 0;
+  std::vector<int> zeroed; // instances of accumulators to be zeroed right before it, each step
+};
+
 struct Decision {
   int64_t microbatch = 1, count = 1; // microbatch * count = batch
   std::vector<Run> runs;
-  int loopBegin = 0, loopEnd = 0;
+  std::vector<LoopRuns> loops; // in their order; the last is the main one
+  // Of the main loop; without any loop, all runs come behind it.
+  int loopBegin() const { return loops.empty() ? 0 : loops.back().begin; }
+  int loopEnd() const { return loops.empty() ? 0 : loops.back().end; }
   std::vector<Instance> instances;
   std::vector<Storage> storages;
-  std::vector<int> zeroed;     // instances of accumulators to be zeroed right before the loop, each step
   int64_t persistentBytes = 0; // the first bytes of the arena, never freed
   int64_t arenaBytes = 0;
 };

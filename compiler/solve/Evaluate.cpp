@@ -8,7 +8,7 @@ namespace cinch::solve {
 std::vector<int> plainLoop(const StepGraph &g) {
   std::vector<int> loop;
   for (size_t k = 0; k < g.kernels.size(); ++k)
-    if (g.kernels[k].section == Section::Loop)
+    if (g.inMainLoop(int(k)))
       loop.push_back(int(k));
   return loop;
 }
@@ -48,8 +48,8 @@ static std::string faultOf(const GraphIndex &index, const Choice &choice) {
            " or is no multiple of " + std::to_string(g.grain) + ", the examples that belong together (grain, groups)";
   std::vector<int> count(g.kernels.size(), 0);
   for (int k : choice.loop) {
-    if (k < 0 || k >= int(g.kernels.size()) || g.kernels[k].section != Section::Loop)
-      return "the schedule runs kernel " + std::to_string(k) + ", which is not in the loop";
+    if (k < 0 || k >= int(g.kernels.size()) || !g.inMainLoop(k))
+      return "the schedule runs kernel " + std::to_string(k) + ", which is not in the main loop";
     ++count[k];
   }
   for (int k : index.loop)
@@ -119,18 +119,13 @@ static std::string placeStorages(const GraphIndex &index, const ArenaLimits &lim
   return verify(problem, solution);
 }
 
-// Accumulators that no kernel before the loop has started.
-static std::vector<int> zeroedBefore(const StepGraph &g, const Decision &d) {
-  std::vector<bool> started(d.instances.size(), false);
-  for (int t = 0; t < d.loopBegin; ++t)
-    for (int w : d.runs[t].writes)
-      if (w >= 0)
-        started[w] = true;
-  std::vector<int> zeroed;
+// The loops, and the sums that each begins.
+static void takeLoops(const Timeline &line, Decision &d) {
+  for (const Timeline::Span &span : line.spans)
+    d.loops.push_back({span.begin, span.end, {}});
   for (size_t i = 0; i < d.instances.size(); ++i)
-    if (int buffer = d.instances[i].buffer; buffer >= 0 && g.buffers[buffer].kind == Buffer::Accumulator && !started[i])
-      zeroed.push_back(int(i));
-  return zeroed;
+    if (int buffer = d.instances[i].buffer; buffer >= 0 && line.index.graph.buffers[buffer].kind == Buffer::Accumulator && !d.loops.empty() && !line.index.begun[buffer])
+      d.loops[size_t(line.index.summedIn[buffer] / 2)].zeroed.push_back(int(i));
 }
 
 Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &limits) {
@@ -146,13 +141,12 @@ Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &
   }
   Decision &d = plan.decision;
   d.microbatch = choice.microbatch, d.count = g.batch / choice.microbatch;
-  d.loopBegin = line.loopBegin, d.loopEnd = line.loopEnd;
   plan.peakLive = line.peak, plan.peakRun = line.peakRun;
   takeRuns(line, plan);
   plan.seconds = predictedSeconds(index, choice.microbatch, choice.loop);
   takeInstances(line, d);
+  takeLoops(line, d);
   plan.error = placeStorages(index, limits, d);
-  d.zeroed = zeroedBefore(g, d);
   return plan;
 }
 

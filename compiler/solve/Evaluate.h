@@ -12,7 +12,7 @@ namespace cinch::solve {
 // What a planner may choose.
 struct Choice {
   int64_t microbatch = 1;
-  std::vector<int> loop; // kernels of the loop body in the order they run; one that stands again is recomputed
+  std::vector<int> loop; // kernels of the main loop in the order they run; one that stands again is recomputed
 };
 
 struct Plan {
@@ -33,7 +33,7 @@ Plan evaluateWell(const GraphIndex &, const Choice &);
 // Within a two-thousandth of what is alive: more work would give nothing.
 bool isPackedWell(const Plan &);
 
-// The loop body as the graph lists it: nothing recomputed.
+// The main loop as the graph lists it: nothing recomputed.
 std::vector<int> plainLoop(const StepGraph &);
 // Of a positive number, ascending.
 std::vector<int64_t> divisors(int64_t);

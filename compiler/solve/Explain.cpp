@@ -22,7 +22,7 @@ MemoryClass classOf(const StepGraph &g, const Decision &d, const Instance &i) {
   if (run.recomputed)
     return MemoryClass::Recomputed;
   const Kernel &kernel = g.kernels[run.kernel];
-  return kernel.section == Section::Loop && !kernel.backward ? MemoryClass::Stored : MemoryClass::Working;
+  return kernel.section == g.mainLoop() && !kernel.backward ? MemoryClass::Stored : MemoryClass::Working;
 }
 
 std::vector<std::array<int64_t, kMemoryClasses>> occupancy(const StepGraph &g, const Decision &d) {
@@ -50,10 +50,10 @@ std::vector<std::array<int64_t, kMemoryClasses>> occupancy(const StepGraph &g, c
 }
 
 int turnOf(const StepGraph &g, const Decision &d) {
-  for (int t = d.loopBegin; t < d.loopEnd; ++t)
+  for (int t = d.loopBegin(); t < d.loopEnd(); ++t)
     if (g.kernels[d.runs[t].kernel].backward)
       return t;
-  return d.loopEnd;
+  return d.loopEnd();
 }
 
 std::vector<KeptValue> keptValues(const StepGraph &g, const Decision &d) {
@@ -61,7 +61,7 @@ std::vector<KeptValue> keptValues(const StepGraph &g, const Decision &d) {
   int turn = turnOf(g, d);
   std::vector<bool> priced(g.kernels.size(), false);
   for (const Instance &i : d.instances) {
-    if (i.run < d.loopBegin || i.run >= turn || i.upper <= turn || i.buffer < 0 ||
+    if (i.run < d.loopBegin() || i.run >= turn || i.upper <= turn || i.buffer < 0 ||
         classOf(g, d, i) != MemoryClass::Stored)
       continue;
     int kernel = d.runs[i.run].kernel;
@@ -76,7 +76,7 @@ std::vector<KeptValue> keptValues(const StepGraph &g, const Decision &d) {
 std::vector<Recomputation> recomputations(const StepGraph &g, const Decision &d) {
   std::vector<bool> readByBackward(g.buffers.size(), false);
   for (const Kernel &kernel : g.kernels)
-    if (kernel.section == Section::Loop && kernel.backward)
+    if (kernel.section == g.mainLoop() && kernel.backward)
       for (int b : kernel.reads)
         readByBackward[b] = true;
   std::vector<Recomputation> again(g.kernels.size());

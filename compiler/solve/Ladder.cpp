@@ -30,6 +30,7 @@ struct RefineWork {
   size_t kernelPoints = 30'000, leastPoints = 6, mostPoints = 28; // targets: so many kernels of all of them together
   size_t kernelSteps = 150'000, leastSteps = 30, mostSteps = 400; // steps towards one, likewise
   int lastPoints = 6; // more targets at the low end, where the first is refused
+  size_t shortLoop = 300; // kernels: then another row of targets between those, refined for itself
   int points(size_t kernels) const { return int(std::clamp(kernelPoints / kernels, leastPoints, mostPoints)); }
   int steps(size_t kernels) const { return int(std::clamp(kernelSteps / kernels, leastSteps, mostSteps)); }
 };
@@ -139,19 +140,24 @@ void Planner::refineMicrobatch(int64_t b) {
     rungs.push_back({b, "refined " + std::to_string(++refinements), std::move(best), line.peak, least, nullptr});
     return true;
   };
-  int64_t refused = low - 1;
-  for (int i = points - 1; i >= 0; --i) {
-    double share = double(i) / points;
-    int64_t target = low + roundDown(int64_t(double(high - low) * share * share));
-    if (attempt(target))
-      continue;
-    refused = target;
-    break;
-  }
+  // From the largest target down; returns the one that is refused.
+  auto descend = [&](double between) {
+    chain = index.loop;
+    for (int i = points - 1; i >= 0; --i) {
+      double share = (double(i) + between) / points;
+      int64_t target = low + roundDown(int64_t(double(high - low) * share * share));
+      if (!attempt(target))
+        return target;
+    }
+    return low - 1;
+  };
+  int64_t refused = descend(0);
   // How low does it go?
   for (int i = 0; i < std::min(kRefine.lastPoints, points / 3) && reached - refused > std::max<int64_t>(64, (high - low) / 1000); ++i)
     if (int64_t target = refused + (reached - refused) / 2; !attempt(target))
       refused = target;
+  if (kernels <= kRefine.shortLoop)
+    descend(0.5);
 }
 
 std::vector<int> Planner::ladderOf(int64_t b) const {

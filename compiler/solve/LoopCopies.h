@@ -24,7 +24,7 @@ public:
       place[index.loop[i]] = int(i);
     loopBorn = index.values;
     for (size_t v = 0; v < g.buffers.size(); ++v)
-      loopBorn[v] &= index.bornIn[v] == Section::Loop;
+      loopBorn[v] &= index.bornIn[v] == g.mainLoop();
   }
 
   bool build(const std::vector<int> &loop) {

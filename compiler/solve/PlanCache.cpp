@@ -45,22 +45,22 @@ struct Bytes {
       put(item);
   }
   void put(const Buffer &buffer) { // names and lines change nothing
-    const auto &[fixedBytes, perExampleBytes, kind, producer, name, line, libraryLine] = buffer;
+    const auto &[fixedBytes, perExampleBytes, kind, space, producer, name, line, libraryLine] = buffer;
     (void)name, (void)line, (void)libraryLine;
-    put(fixedBytes), put(perExampleBytes), put(kind), put(producer);
+    put(fixedBytes), put(perExampleBytes), put(kind), put(space), put(producer);
   }
   void put(const Kernel &kernel) {
-    const auto &[reads, writes, section, everyMicrobatch, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
-                 recomputeHint, rows, block, blockEnd, inPlace, scratch, newPart, message, name, line, libraryLine] = kernel;
-    (void)flops, (void)traffic, (void)work, (void)name, (void)line, (void)libraryLine;
-    put(reads), put(writes), put(section), put(everyMicrobatch), put(seconds), put(recomputable), put(cheap), put(backward);
+    const auto &[reads, writes, section, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
+                 recomputeHint, rows, block, blockEnd, inPlace, scratch, body, newPart, message, name, line, libraryLine] = kernel;
+    (void)flops, (void)traffic, (void)work, (void)body, (void)name, (void)line, (void)libraryLine;
+    put(reads), put(writes), put(section), put(seconds), put(recomputable), put(cheap), put(backward);
     put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart), put(message);
     for (auto &[to, from] : inPlace)
       put(to), put(from);
   }
   void put(const StepGraph &graph) {
-    const auto &[buffers, kernels, batch, grain, positions, threads, actions] = graph;
-    put(buffers.size()), put(kernels.size()), put(batch), put(grain), put(positions), put(threads), put(actions.size());
+    const auto &[buffers, kernels, loops, batch, grain, positions, threads, actions] = graph;
+    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size());
     for (const auto &[part, microbatch] : actions)
       put(part), put(microbatch);
     for (const Buffer &buffer : buffers)

@@ -1,4 +1,5 @@
 // PlanChecker.cpp: symbolic execution of the graph and of the scheduled program, compared read by read.
+#include "compiler/solve/LoopBody.h"
 #include "compiler/solve/PlanChecker.h"
 
 #include <algorithm>
@@ -6,34 +7,6 @@
 #include <unordered_map>
 
 namespace cinch::solve {
-
-ScheduledProgram scheduledProgram(const StepGraph &g, const Decision &d) {
-  ScheduledProgram p;
-  p.arenaBytes = d.arenaBytes, p.microbatch = d.microbatch, p.count = d.count;
-  auto place = [&](int i) { return Place{d.instances[i].buffer, d.instances[i].offset, d.instances[i].bytes, d.instances[i].copies}; };
-  for (size_t i = 0; i < d.instances.size(); ++i) {
-    int b = d.instances[i].buffer;
-    if (b >= 0 &&
-        (g.buffers[b].kind == Buffer::Persistent || (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer < 0)))
-      p.persistent.push_back(place(int(i)));
-  }
-  for (int i : d.zeroed)
-    p.zeroed.push_back(place(i));
-  for (int t = 0; t < int(d.runs.size()); ++t) {
-    const Run &run = d.runs[t];
-    Launch launch;
-    launch.kernel = run.kernel;
-    for (int i : run.reads)
-      launch.reads.push_back(place(i));
-    for (int i : run.writes)
-      launch.writes.push_back(place(i));
-    launch.hasScratch = run.scratch >= 0;
-    if (launch.hasScratch)
-      launch.scratch = place(run.scratch);
-    (t < d.loopBegin ? p.prologue : t < d.loopEnd ? p.loop : p.epilogue).push_back(std::move(launch));
-  }
-  return p;
-}
 
 namespace {
 
@@ -101,9 +74,13 @@ public:
     if (p.microbatch % g.grain)
       return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of " + std::to_string(g.grain) +
              ", the examples that belong together";
+    if (std::string e = checkLoops(); !e.empty())
+      return e;
     if (std::string e = checkShape(); !e.empty())
       return e;
     if (std::string e = checkActions(); !e.empty())
+      return e;
+    if (std::string e = checkBodies(); !e.empty())
       return e;
     runGraph();
     if (std::string e = runProgram(); !e.empty())
@@ -115,8 +92,37 @@ public:
   }
 
 private:
-  std::string who(const Launch &l, const char *section, size_t at) const {
-    return std::string(section) + " launch " + std::to_string(at) + " (" + g.kernels[l.kernel].name + ")";
+  std::string who(size_t at) const { return "launch " + std::to_string(at) + " (" + g.kernels[p.launches[at].kernel].name + ")"; }
+
+  std::string checkLoops() {
+    if (int(p.loops.size()) != g.loops)
+      return "expected " + std::to_string(g.loops) + " loops, got " + std::to_string(p.loops.size());
+    sectionOf.assign(p.launches.size(), 2 * g.loops);
+    int last = 0;
+    for (size_t l = 0; l < p.loops.size(); ++l) {
+      const LaunchLoop &loop = p.loops[l];
+      if (loop.begin < last || loop.end < loop.begin || loop.end > int(p.launches.size()))
+        return "loop " + std::to_string(l) + " has the launches [" + std::to_string(loop.begin) + ", " + std::to_string(loop.end) + ") of " +
+               std::to_string(p.launches.size()) + ", behind " + std::to_string(last);
+      std::fill(sectionOf.begin() + last, sectionOf.begin() + loop.begin, 2 * int(l));
+      std::fill(sectionOf.begin() + loop.begin, sectionOf.begin() + loop.end, 2 * int(l) + 1);
+      last = loop.end;
+    }
+    return "";
+  }
+
+  // Kernels that are loops: the work of a trip, and that it finds room in the scratch.
+  std::string checkBodies() const {
+    for (const Kernel &kernel : g.kernels) {
+      if (!kernel.body)
+        continue;
+      int64_t there = kernel.scratch.at(p.microbatch) * g.threads, needed = kernel.body->scratchBytes(p.microbatch);
+      if (there < needed)
+        return "a trip of " + kernel.name + " needs " + std::to_string(needed) + " bytes, its scratch has " + std::to_string(there);
+      if (std::string e = checkTrip(*kernel.body, p.microbatch); !e.empty())
+        return "in a trip of " + kernel.name + ": " + e;
+    }
+    return "";
   }
 
   std::string checkPlace(const Place &place, int buffer, const std::string &where) {
@@ -145,7 +151,7 @@ private:
     return a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes * b.copies && b.offset < a.offset + a.bytes * a.copies;
   }
 
-  std::string checkLaunch(const Launch &l, Section section, const std::string &where) {
+  std::string checkLaunch(const Launch &l, int section, const std::string &where) {
     const Kernel &k = g.kernels[l.kernel];
     if (k.section != section)
       return where + " stands in the wrong section";
@@ -196,30 +202,20 @@ private:
 
   // Whatever can be seen without running: sizes, places, which kernels run how often and in which order.
   std::string checkShape() {
-    struct Part {
-      const std::vector<Launch> &launches;
-      Section section;
-      const char *name;
-    } parts[] = {{p.prologue, Section::Prologue, "prologue"},
-                 {p.loop, Section::Loop, "loop"},
-                 {p.epilogue, Section::Epilogue, "epilogue"}};
     std::vector<int> runs(g.kernels.size(), 0);
-    for (const Part &part : parts) {
-      for (size_t i = 0; i < part.launches.size(); ++i) {
-        const Launch &l = part.launches[i];
-        if (l.kernel < 0 || l.kernel >= int(g.kernels.size()))
-          return std::string(part.name) + " launch " + std::to_string(i) + " names kernel " + std::to_string(l.kernel) +
-                 ", which does not exist";
-        std::string where = who(l, part.name, i);
-        if (std::string e = checkLaunch(l, part.section, where); !e.empty())
-          return e;
-        const Kernel &k = g.kernels[l.kernel];
-        bool once = !k.recomputable;
-        for (int w : k.writes)
-          once |= g.buffers[w].kind != Buffer::Value;
-        if (runs[l.kernel]++ && once)
-          return where + " runs again, but it may run only once";
-      }
+    for (size_t i = 0; i < p.launches.size(); ++i) {
+      const Launch &l = p.launches[i];
+      if (l.kernel < 0 || l.kernel >= int(g.kernels.size()))
+        return "launch " + std::to_string(i) + " names kernel " + std::to_string(l.kernel) + ", which does not exist";
+      std::string where = who(i);
+      if (std::string e = checkLaunch(l, sectionOf[i], where); !e.empty())
+        return e;
+      const Kernel &k = g.kernels[l.kernel];
+      bool once = !k.recomputable || k.section != g.mainLoop();
+      for (int w : k.writes)
+        once |= g.buffers[w].kind != Buffer::Value;
+      if (runs[l.kernel]++ && once)
+        return where + " runs again, but it may run only once";
     }
     for (size_t k = 0; k < g.kernels.size(); ++k)
       if (!runs[k])
@@ -238,17 +234,35 @@ private:
       if (isInput(g.buffers[b]) && !placed[b])
         return "persistent " + g.buffers[b].name + " has no place";
     std::vector<int> zeros(g.buffers.size(), 0);
-    for (const Place &place : p.zeroed) {
-      if (place.buffer < 0 || place.buffer >= int(g.buffers.size()) ||
-          g.buffers[place.buffer].kind != Buffer::Accumulator)
-        return "buffer " + std::to_string(place.buffer) + " is zeroed, but is no accumulator";
-      if (zeros[place.buffer]++)
-        return g.buffers[place.buffer].name + " is zeroed twice";
-      if (std::string e = checkPlace(place, place.buffer, "zeroed " + g.buffers[place.buffer].name); !e.empty())
-        return e;
-    }
+    for (const LaunchLoop &loop : p.loops)
+      for (const Place &place : loop.zeroed) {
+        if (place.buffer < 0 || place.buffer >= int(g.buffers.size()) || g.buffers[place.buffer].kind != Buffer::Accumulator)
+          return "buffer " + std::to_string(place.buffer) + " is zeroed, but is no accumulator";
+        if (zeros[place.buffer]++)
+          return g.buffers[place.buffer].name + " is zeroed twice";
+        if (std::string e = checkPlace(place, place.buffer, "zeroed " + g.buffers[place.buffer].name); !e.empty())
+          return e;
+      }
     return "";
   }
+
+  // The loop that adds to each accumulator: the last that writes it; the main one, if none does.
+  std::vector<int> loopsOfSums() const {
+    std::vector<int> loops(g.buffers.size(), g.mainLoop());
+    std::vector<bool> found(g.buffers.size(), false);
+    for (const Kernel &k : g.kernels)
+      for (int w : k.writes)
+        if (isLoop(k.section) && (!found[w] || k.section > loops[w]))
+          loops[w] = k.section, found[w] = true;
+    return loops;
+  }
+  bool readBehindItsLoop(int buffer) const {
+    return std::any_of(g.kernels.begin(), g.kernels.end(), [&](const Kernel &k) {
+      return k.section > summedIn[buffer] && std::find(k.reads.begin(), k.reads.end(), buffer) != k.reads.end();
+    });
+  }
+  // A loop that runs for micro-batch after micro-batch is the same from the third on.
+  int64_t roundsOf(int section) const { return section == g.mainLoop() ? rounds : std::min<int64_t>(p.count, 3); }
 
   // The result of a kernel: what it is, what it read, and in the loop for which micro-batch (a message or a draw reads nothing).
   Symbol resultOf(int kernel, size_t output, const std::vector<Symbol> &inputs, Symbol before, int64_t round) {
@@ -264,52 +278,58 @@ private:
 
   // The graph itself, every buffer in bytes of its own.
   void runGraph() {
+    summedIn = loopsOfSums();
     std::vector<Symbol> content(g.buffers.size(), 0);
-    std::vector<bool> startedBefore(g.buffers.size(), false);
+    std::vector<bool> begun(g.buffers.size(), false);
     for (const Kernel &k : g.kernels)
-      if (k.section == Section::Prologue)
-        for (int w : k.writes)
-          startedBefore[w] = true;
+      for (int w : k.writes)
+        begun[w] = begun[w] || k.section < summedIn[w];
     for (size_t b = 0; b < g.buffers.size(); ++b)
       if (isInput(g.buffers[b]))
         content[b] = isData(int(b)) ? data(int(b), 0) : initial(int(b));
-    reads.assign(g.kernels.size(), std::vector<std::vector<Symbol>>(rounds));
-    auto execute = [&](Section section, int64_t round) {
-      for (size_t k = 0; k < g.kernels.size(); ++k) {
-        const Kernel &kernel = g.kernels[k];
-        if (kernel.section != section)
-          continue;
-        std::vector<Symbol> inputs;
-        for (int r : kernel.reads)
-          inputs.push_back(content[r]);
-        std::vector<Symbol> results;
-        for (size_t w = 0; w < kernel.writes.size(); ++w) {
-          int to = kernel.writes[w];
-          results.push_back(resultOf(int(k), w, inputs, g.buffers[to].kind == Buffer::Value ? 0 : content[to], round));
-        }
-        for (size_t w = 0; w < kernel.writes.size(); ++w)
-          content[kernel.writes[w]] = results[w];
-        reads[k][round] = std::move(inputs);
+    reads.assign(g.kernels.size(), std::vector<std::vector<Symbol>>(size_t(std::max<int64_t>(rounds, 3))));
+    for (int section = 0; section <= 2 * g.loops; ++section) {
+      if (!isLoop(section)) {
+        runSection(section, 0, content);
+        continue;
       }
-    };
-    execute(Section::Prologue, 0);
-    for (size_t b = 0; b < g.buffers.size(); ++b)
-      if (g.buffers[b].kind == Buffer::Accumulator && !startedBefore[b])
-        content[b] = zero();
-    for (int64_t round = 0; round < rounds; ++round) {
       for (size_t b = 0; b < g.buffers.size(); ++b)
-        if (isData(int(b)))
-          content[b] = data(int(b), round);
-      execute(Section::Loop, round);
+        if (g.buffers[b].kind == Buffer::Accumulator && summedIn[b] == section && !begun[b])
+          content[b] = zero();
+      for (int64_t round = 0; round < roundsOf(section); ++round) {
+        for (size_t b = 0; b < g.buffers.size(); ++b)
+          if (isData(int(b)))
+            content[b] = data(int(b), round);
+        runSection(section, round, content);
+      }
     }
-    execute(Section::Epilogue, 0);
     final = std::move(content);
   }
 
-  // What the worker runs of the loop body, in order.
-  std::vector<PartAction> actionsOfStep() const {
-    std::vector<PartAction> actions = g.actions;
-    for (int64_t round = 0; actions.size() < size_t(rounds) && g.actions.empty(); ++round)
+  void runSection(int section, int64_t round, std::vector<Symbol> &content) {
+    for (size_t k = 0; k < g.kernels.size(); ++k) {
+      const Kernel &kernel = g.kernels[k];
+      if (kernel.section != section)
+        continue;
+      std::vector<Symbol> inputs, results;
+      for (int r : kernel.reads)
+        inputs.push_back(content[r]);
+      for (size_t w = 0; w < kernel.writes.size(); ++w) {
+        int to = kernel.writes[w];
+        results.push_back(resultOf(int(k), w, inputs, g.buffers[to].kind == Buffer::Value ? 0 : content[to], round));
+      }
+      for (size_t w = 0; w < kernel.writes.size(); ++w)
+        content[kernel.writes[w]] = results[w];
+      reads[k][round] = std::move(inputs);
+    }
+  }
+
+  // What runs of a loop's body, in order: of a worker's main loop its actions, else all of it, micro-batch after micro-batch.
+  std::vector<PartAction> actionsOf(int section) const {
+    if (section == g.mainLoop() && !g.actions.empty())
+      return g.actions;
+    std::vector<PartAction> actions;
+    for (int64_t round = 0; round < roundsOf(section); ++round)
       actions.push_back({0, round});
     return actions;
   }
@@ -319,8 +339,8 @@ private:
     if (g.actions.empty())
       return "";
     int parts = 1;
-    for (const Launch &l : p.loop)
-      parts += l.kernel >= 0 && l.kernel < int(g.kernels.size()) && g.kernels[l.kernel].newPart;
+    for (const Launch &l : p.launches)
+      parts += g.kernels[l.kernel].newPart;
     std::vector<int64_t> ended(size_t(parts), 0);
     for (const PartAction &action : g.actions) {
       std::string who = "the action of part " + std::to_string(action.part) + " on micro-batch " + std::to_string(action.microbatch);
@@ -383,112 +403,111 @@ private:
       if (place.bytes && memory.read(place.offset, place.offset + place.bytes) !=
                              (isData(place.buffer) ? data(place.buffer, 0) : initial(place.buffer)))
         return "persistent " + g.buffers[place.buffer].name + " shares bytes with another";
-    for (size_t i = 0; i < p.prologue.size(); ++i)
-      if (std::string e = runLaunch(p.prologue[i], 0, who(p.prologue[i], "prologue", i)); !e.empty())
-        return e;
-    for (const Place &place : p.zeroed)
-      memory.write(place.offset, place.offset + place.bytes, zero());
-    for (const PartAction &action : actionsOfStep()) {
-      for (const Place &place : p.persistent)
-        if (isData(place.buffer))
-          memory.write(place.offset, place.offset + place.bytes, data(place.buffer, action.microbatch));
-      int part = 0;
-      for (size_t i = 0; i < p.loop.size(); ++i) {
-        part += !g.actions.empty() && g.kernels[p.loop[i].kernel].newPart;
-        if (part != action.part)
-          continue;
-        if (std::string e = runLaunch(p.loop[i], action.microbatch, who(p.loop[i], "loop", i)); !e.empty())
-          return e;
-      }
-    }
-    for (size_t i = 0; i < p.epilogue.size(); ++i)
-      if (std::string e = runLaunch(p.epilogue[i], 0, who(p.epilogue[i], "epilogue", i)); !e.empty())
+    for (int section = 0; section <= 2 * g.loops; ++section)
+      if (std::string e = isLoop(section) ? runLoop(section) : runLaunches(section, nullptr); !e.empty())
         return e;
     for (const Place &place : p.persistent)
       if (place.bytes && memory.read(place.offset, place.offset + place.bytes) != final[place.buffer])
         return "persistent " + g.buffers[place.buffer].name + " does not hold its value at the end of the step";
-    // Accumulators that nothing reads after the loop are results read from outside.
-    std::vector<bool> readAfter(g.buffers.size(), false);
-    for (const Kernel &k : g.kernels)
-      if (k.section == Section::Epilogue)
-        for (int r : k.reads)
-          readAfter[r] = true;
-    auto results = [&](const std::vector<Launch> &launches) {
-      for (const Launch &l : launches)
-        for (const Place &w : l.writes)
-          if (g.buffers[w.buffer].kind == Buffer::Accumulator && !readAfter[w.buffer] && w.bytes &&
-              memory.read(w.offset, w.offset + w.bytes) != final[w.buffer])
-            return g.buffers[w.buffer].name + " does not hold its sum at the end of the step";
-      return std::string();
-    };
-    if (std::string e = results(p.loop); !e.empty())
-      return e;
-    return results(p.epilogue);
+    // Accumulators that nothing reads behind their loop are results read from outside.
+    for (const Launch &l : p.launches)
+      for (const Place &w : l.writes)
+        if (g.buffers[w.buffer].kind == Buffer::Accumulator && w.bytes && !readBehindItsLoop(w.buffer) &&
+            memory.read(w.offset, w.offset + w.bytes) != final[w.buffer])
+          return g.buffers[w.buffer].name + " does not hold its sum at the end of the step";
+    return "";
+  }
+
+  std::string runLoop(int section) {
+    for (const Place &place : p.loops[size_t(section / 2)].zeroed)
+      memory.write(place.offset, place.offset + place.bytes, zero());
+    for (const PartAction &action : actionsOf(section)) {
+      for (const Place &place : p.persistent)
+        if (isData(place.buffer))
+          memory.write(place.offset, place.offset + place.bytes, data(place.buffer, action.microbatch));
+      if (std::string e = runLaunches(section, &action); !e.empty())
+        return e;
+    }
+    return "";
+  }
+
+  // Of a loop: the part of its body that the action names.
+  std::string runLaunches(int section, const PartAction *action) {
+    int part = 0;
+    for (size_t i = 0; i < p.launches.size(); ++i) {
+      if (sectionOf[i] != section)
+        continue;
+      part += !g.actions.empty() && g.kernels[p.launches[i].kernel].newPart;
+      if (!action || part == action->part)
+        if (std::string e = runLaunch(p.launches[i], action ? action->microbatch : 0, who(i)); !e.empty())
+          return e;
+    }
+    return "";
   }
 
   // Is what launch t of the loop writes there read in a later part of the loop body?
-  bool waits(const Place &w, int t, const std::vector<const Launch *> &all, int loopEnd) const {
+  bool waits(const Place &w, int t) const {
     bool later = false;
-    for (int u = t + 1; u < loopEnd; ++u) {
-      later |= g.kernels[all[u]->kernel].newPart;
-      for (const Place &r : all[u]->reads)
+    for (int u = t + 1; u < int(p.launches.size()) && sectionOf[u] == g.mainLoop(); ++u) {
+      later |= g.kernels[p.launches[u].kernel].newPart;
+      for (const Place &r : p.launches[u].reads)
         if (later && r.buffer == w.buffer && r.offset == w.offset)
           return true;
-      for (const Place &other : all[u]->writes)
+      for (const Place &other : p.launches[u].writes)
         if (other.buffer == w.buffer && other.offset == w.offset)
           return false;
     }
     return false;
   }
 
+  struct Life {
+    int64_t offset, bytes;
+    int lower, upper;
+  };
+
   // Bytes alive, from the launches alone: a place lives from the write to the last read before the next write.
   std::string checkPeak() {
     if (p.peakLive < 0)
       return "";
-    std::vector<const Launch *> all;
-    for (auto *part : {&p.prologue, &p.loop, &p.epilogue})
-      for (const Launch &l : *part)
-        all.push_back(&l);
-    int loopBegin = int(p.prologue.size()), loopEnd = loopBegin + int(p.loop.size()), end = int(all.size());
-    struct Life {
-      int64_t offset, bytes;
-      int lower, upper;
-    };
+    int64_t peak = mostAlive(livesOfPlaces());
+    if (peak != p.peakLive)
+      return "expected a peak of " + std::to_string(p.peakLive) + " live bytes, got " + std::to_string(peak);
+    return "";
+  }
+
+  std::vector<Life> livesOfPlaces() const {
+    int end = int(p.launches.size());
     std::vector<Life> lives;
     std::map<std::pair<int, int64_t>, int> current; // (buffer, offset) -> life
-    std::vector<bool> accumulates(g.buffers.size(), false), readAfter(g.buffers.size(), false);
-    for (const Kernel &k : g.kernels)
-      if (k.section == Section::Epilogue)
-        for (int r : k.reads)
-          readAfter[r] = true;
     for (const Place &place : p.persistent)
       lives.push_back({place.offset, place.bytes, 0, std::max(end, 1)});
-    for (const Place &place : p.zeroed) {
-      current[{place.buffer, place.offset}] = int(lives.size());
-      lives.push_back({place.offset, place.bytes, loopBegin,
-                       readAfter[place.buffer] ? loopBegin + 1 : std::max(end, loopBegin + 1)});
-    }
+    for (const LaunchLoop &loop : p.loops)
+      for (const Place &place : loop.zeroed) {
+        current[{place.buffer, place.offset}] = int(lives.size());
+        lives.push_back({place.offset, place.bytes, loop.begin, readBehindItsLoop(place.buffer) ? loop.begin + 1 : std::max(end, loop.begin + 1)});
+      }
     // Parts in turns are the body as a whole: nothing waits for other micro-batches.
     bool inTurns = true;
     size_t parts = 1;
-    for (const Launch &l : p.loop)
+    for (const Launch &l : p.launches)
       parts += g.kernels[l.kernel].newPart;
     for (size_t i = 0; i < g.actions.size(); ++i)
       inTurns &= g.actions[i].part == int(i % parts);
     for (int t = 0; t < end; ++t) {
-      bool inLoop = t >= loopBegin && t < loopEnd;
+      const Launch &l = p.launches[t];
+      const LaunchLoop *loop = isLoop(sectionOf[t]) ? &p.loops[size_t(sectionOf[t] / 2)] : nullptr;
       auto use = [&](const Place &place) {
         auto it = current.find({place.buffer, place.offset});
         if (it == current.end())
           return;
         Life &life = lives[it->second];
-        bool outer = inLoop && (life.lower < loopBegin || g.buffers[place.buffer].kind == Buffer::Accumulator);
-        life.upper = std::max(life.upper, outer ? loopEnd : t + 1);
+        bool outer = loop && (life.lower < loop->begin || g.buffers[place.buffer].kind == Buffer::Accumulator);
+        life.upper = std::max(life.upper, outer ? loop->end : t + 1);
       };
-      for (const Place &r : all[t]->reads)
+      for (const Place &r : l.reads)
         if (!isInput(g.buffers[r.buffer]))
           use(r);
-      for (const Place &w : all[t]->writes) {
+      for (const Place &w : l.writes) {
         if (isInput(g.buffers[w.buffer]))
           continue;
         bool accumulator = g.buffers[w.buffer].kind == Buffer::Accumulator;
@@ -497,15 +516,20 @@ private:
           continue;
         }
         current[{w.buffer, w.offset}] = int(lives.size());
-        if (inLoop && !inTurns && waits(w, t, all, loopEnd)) // from part to part: through the whole loop
-          lives.push_back({w.offset, w.bytes * w.copies, loopBegin, loopEnd});
+        if (!inTurns && sectionOf[t] == g.mainLoop() && waits(w, t)) // from part to part: through the whole loop
+          lives.push_back({w.offset, w.bytes * w.copies, loop->begin, loop->end});
         else
-          lives.push_back({w.offset, w.bytes, t, accumulator && !readAfter[w.buffer] ? std::max(end, t + 1) : t + 1});
+          lives.push_back({w.offset, w.bytes, t, accumulator && !readBehindItsLoop(w.buffer) ? std::max(end, t + 1) : t + 1});
       }
-      if (all[t]->hasScratch)
-        lives.push_back({all[t]->scratch.offset, all[t]->scratch.bytes, t, t + 1});
+      if (l.hasScratch)
+        lives.push_back({l.scratch.offset, l.scratch.bytes, t, t + 1});
     }
-    // In-place work shares bytes: count the union of the byte ranges alive at each launch, by sweeping over time.
+    return lives;
+  }
+
+  // In-place work shares bytes: the union of the byte ranges alive at each launch is counted, by sweeping over time.
+  int64_t mostAlive(const std::vector<Life> &lives) const {
+    int end = int(p.launches.size());
     std::vector<std::vector<int>> starts(end + 2), ends(end + 2);
     for (size_t i = 0; i < lives.size(); ++i) {
       starts[std::min(lives[i].lower, end)].push_back(int(i));
@@ -526,9 +550,7 @@ private:
         }
       peak = std::max(peak, live);
     }
-    if (peak != p.peakLive)
-      return "expected a peak of " + std::to_string(p.peakLive) + " live bytes, got " + std::to_string(peak);
-    return "";
+    return peak;
   }
 
   const StepGraph &g;
@@ -538,6 +560,8 @@ private:
   Symbols symbols;
   Memory memory;
   std::vector<std::vector<std::vector<Symbol>>> reads; // [kernel][round]: symbols it must read
+  std::vector<int> sectionOf;                          // of launches
+  std::vector<int> summedIn;                           // of accumulators: section of the loop that adds to them
   std::vector<Symbol> final;
 };
 

@@ -5,9 +5,10 @@
 // in the arena: a map from byte ranges to symbols, where each launch must find exactly the symbol it expects in every
 // byte that it reads. A value that was overwritten, never computed, computed from something else, freed and reused,
 // or left over from the last micro-batch is a different symbol. At the end every persistent buffer and every
-// accumulator must hold the symbols of the first run. The loop body is run up to three times: what holds from the
-// second to the third holds from each to the next. The loop body of a worker of several is run by its whole list of actions
-// (StepGraph::actions).
+// accumulator must hold the symbols of the first run. A loop's body is run up to three times: what holds from the
+// second to the third holds from each to the next. The main loop of a worker of several is run by its whole list of actions
+// (StepGraph::actions). A kernel that is a loop itself (Kernel::body) has a scheduled program of its own, the trip's, which is proved
+// likewise; its scratch must have the bytes that a trip needs.
 //
 // Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes
 // what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the
@@ -35,19 +36,27 @@ struct Launch {
   Place scratch;
 };
 
+// A loop over the micro-batches: its launches [begin, end) run once a micro-batch.
+struct LaunchLoop {
+  int begin = 0, end = 0;
+  std::vector<Place> zeroed; // accumulators zeroed before it
+};
+
 struct ScheduledProgram {
   int64_t arenaBytes = 0; // claimed: the end of the last byte any launch touches
   int64_t peakLive = -1;  // claimed most bytes alive at one launch; < 0: no claim
   int64_t microbatch = 1, count = 1;
   std::vector<Place> persistent; // of every persistent buffer
-  std::vector<Place> zeroed;     // accumulators zeroed before the loop
-  std::vector<Launch> prologue, loop, epilogue;
+  std::vector<Launch> launches;
+  std::vector<LaunchLoop> loops; // in order; the last is the main one
 };
 
 ScheduledProgram scheduledProgram(const StepGraph &, const Decision &);
 
 // Empty if the program is proved, else the first thing that is wrong.
 std::string checkPlan(const StepGraph &, const ScheduledProgram &);
+// The same of a trip of a loop alone.
+std::string checkTrip(const LoopBody &, int64_t microbatch);
 
 } // namespace cinch::solve
 #endif

@@ -65,13 +65,13 @@ Sweep::Sweep(const GraphIndex &index) : index(index) {
   forward.assign(g.buffers.size(), false), saved.assign(g.buffers.size(), false),
       lastForward.assign(g.buffers.size(), -1);
   for (size_t b = 0; b < g.buffers.size(); ++b) {
-    if (g.buffers[b].kind != Buffer::Value || index.persistent[b] || index.bornIn[b] != Section::Loop)
+    if (g.buffers[b].kind != Buffer::Value || index.persistent[b] || index.bornIn[b] != g.mainLoop())
       continue;
     int at = position[g.buffers[b].producer];
     forward[b] = at < turn;
     lastForward[b] = at;
     for (int reader : index.readers[b])
-      if (g.kernels[reader].section == Section::Loop) {
+      if (g.inMainLoop(reader)) {
         if (position[reader] < turn)
           lastForward[b] = std::max(lastForward[b], position[reader]);
         else if (forward[b])

@@ -18,7 +18,7 @@ public:
     std::vector<char> loopBorn(g.buffers.size(), 0);
     for (size_t v = 0; v < g.buffers.size(); ++v)
       loopBorn[v] =
-          g.buffers[v].kind == Buffer::Value && !index.persistent[v] && index.bornIn[v] == Section::Loop;
+          g.buffers[v].kind == Buffer::Value && !index.persistent[v] && index.bornIn[v] == g.mainLoop();
     // Bytes that single kernels change in place order everybody who touches them.
     std::vector<int> touches(g.buffers.size(), 0), lastTouch(g.buffers.size(), -1);
     std::vector<char> changed(g.buffers.size(), 0);

@@ -1,6 +1,5 @@
 // RowBlocks.cpp: a range of kernels becomes one kernel that works block by block.
 #include "compiler/solve/RowBlocks.h"
-#include "compiler/solve/PlanChecker.h"
 
 #include <algorithm>
 #include <functional>
@@ -42,7 +41,7 @@ struct Ownership {
 // The work of one block as a graph of its own.
 void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block, const std::vector<int64_t> &scratch,
                 RowKernel &out) {
-  StepGraph &mini = out.block;
+  StepGraph &mini = out.trip;
   mini.threads = g.threads;
   const std::vector<int> &kernels = out.range.kernels;
   std::vector<int> number(g.buffers.size(), -1);
@@ -81,7 +80,7 @@ void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block,
     for (auto &[to, source] : from.inPlace)
       if (out.local[number[to]] && out.local[number[source]])
         kernel.inPlace.push_back({number[to], number[source]});
-    kernel.section = Section::Loop;
+    kernel.section = mini.mainLoop();
     kernel.recomputable = false;
     kernel.seconds = {from.seconds.at(share), 0};
     kernel.flops = ofBlock(from.flops), kernel.traffic = ofBlock(from.traffic);
@@ -93,6 +92,7 @@ void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block,
 // What the rest of the step sees of it.
 Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part, const RowBlock &block) {
   Kernel kernel;
+  kernel.section = g.mainLoop();
   const std::vector<int> &kernels = part.range.kernels;
   double blocks = double(g.positions) / (double(block.examples) * double(block.positions)); // an example
   auto add = [&](Linear &to, const Linear &from) { to.perExample += from.perExample + from.fixed * blocks; };
@@ -118,8 +118,8 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
     if (kernel.name.empty())
       kernel.name = "rows of " + from.name, kernel.line = from.line, kernel.libraryLine = from.libraryLine;
   }
-  int64_t unit = int64_t(64) * g.threads; // scratch is counted a thread
-  kernel.scratch = (part.plan.decision.arenaBytes + unit - 1) / unit * 64;
+  if (part.packed)
+    kernel.scratch = part.scratchBytesPerThread(1);
   return kernel;
 }
 
@@ -142,7 +142,7 @@ std::vector<int> orderOf(const StepGraph &g, const Ownership &own, const std::ve
   using Arrived = std::pair<int, int>; // when, what
   std::priority_queue<Arrived, std::vector<Arrived>, std::greater<Arrived>> ready;
   int arrived = 0;
-  for (Section section : {Section::Prologue, Section::Loop, Section::Epilogue}) {
+  for (int section = 0; section <= 2 * g.loops; ++section) {
     for (size_t k = 0; k < kernels; ++k) {
       size_t item = own.rangeOf[k] < 0 ? k : kernels + size_t(own.rangeOf[k]);
       if (g.kernels[k].section != section || arrival[item] >= 0)
@@ -200,7 +200,7 @@ RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges
   for (const RowRange &range : ranges)
     for (size_t i = 0; i < range.kernels.size(); ++i) {
       int k = range.kernels[i];
-      if (k < 0 || k >= int(g.kernels.size()) || !g.kernels[k].rows || g.kernels[k].section != Section::Loop)
+      if (k < 0 || k >= int(g.kernels.size()) || !g.kernels[k].rows || !g.inMainLoop(k))
         return bad("kernel " + std::to_string(k) + " is no work on rows");
       bool again = int(i) < range.again;
       if (again && !g.kernels[k].recomputable)
@@ -218,9 +218,9 @@ RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges
       const Linear &seconds = g.kernels[ranges[r].kernels[i]].seconds;
       parts[r].whole.fixed += seconds.fixed, parts[r].whole.perExample += seconds.perExample;
     }
-    parts[r].plan = evaluate(parts[r].block, {1, plainLoop(parts[r].block)});
-    if (!parts[r].plan.error.empty())
-      return bad(parts[r].plan.error);
+    parts[r].packed = evaluate(parts[r].trip, {1, plainLoop(parts[r].trip)});
+    if (!parts[r].packed->error.empty())
+      return bad(parts[r].packed->error);
   }
   // Kernels that stand alone keep their place; a range runs as soon as everything it reads is there.
   std::vector<Kernel> summaries;
@@ -246,6 +246,8 @@ RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges
         out.graph.buffers[b].producer = number;
     out.original.push_back(std::max(item, -1));
     out.graph.kernels.push_back(kernel);
+    if (item < 0)
+      out.graph.kernels.back().body = std::make_shared<RowKernel>(parts[-item - 1]);
   }
   // Values that are nowhere whole: their range makes them.
   for (size_t b = 0; b < g.buffers.size(); ++b)
@@ -255,21 +257,15 @@ RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges
   return out;
 }
 
-std::string checkRowKernel(const RowKernel &part) {
-  ScheduledProgram program = scheduledProgram(part.block, part.plan.decision);
-  program.peakLive = part.plan.peakLive;
-  return checkPlan(part.block, program);
-}
-
 RowSummary summaryOf(const RowKernel &part, const RowBlocked &rows, const Decision &decision) {
   RowSummary summary;
   const RowBlock &block = rows.block;
   summary.blocks = decision.microbatch * rows.graph.positions / (block.examples * block.positions);
   int64_t widest = 0;
-  for (size_t b = 0; b < part.block.buffers.size(); ++b) {
+  for (size_t b = 0; b < part.trip.buffers.size(); ++b) {
     if (!part.local[b])
       continue;
-    const Buffer &buffer = part.block.buffers[b];
+    const Buffer &buffer = part.trip.buffers[b];
     summary.bytes += buffer.fixedBytes;
     if (buffer.fixedBytes > widest)
       widest = buffer.fixedBytes, summary.name = buffer.name, summary.line = buffer.line;

@@ -15,7 +15,7 @@
 #ifndef CINCH_COMPILER_SOLVE_ROWBLOCKS_H
 #define CINCH_COMPILER_SOLVE_ROWBLOCKS_H
 
-#include "compiler/solve/Evaluate.h"
+#include "compiler/solve/LoopBody.h"
 
 namespace cinch::solve {
 
@@ -45,14 +45,11 @@ std::vector<RowBlock> rowBlockSizes(const StepGraph &);
 // The block of so many rows; nothing, with what would be near in `error`, if there is none.
 bool rowBlockOf(const StepGraph &, int64_t rows, RowBlock &, std::string &error);
 
-// A range as one kernel.
-struct RowKernel {
+// A range as one kernel. A trip is the work of one block: its kernel i is range.kernels[i].
+struct RowKernel : LoopBody {
   int kernel = -1;          // of the new graph
   RowRange range;           // of the old graph
-  StepGraph block;          // the work of one block: kernel i is range.kernels[i]; what is not local has no bytes
-  std::vector<int> buffers; // of `block` -> of the old (and the new) graph
-  std::vector<bool> local;  // of the buffers of `block`
-  Plan plan;                // of `block`: places inside the scratch of the kernel
+  std::vector<int> buffers; // of the trip -> of the old (and the new) graph
   Linear whole;             // predicted seconds of its kernels, once each, on all rows
 };
 struct RowBlocked {
@@ -65,9 +62,6 @@ struct RowBlocked {
 // `scratch`: bytes a thread of each kernel when it works on a block.
 RowBlocked withRowBlocks(const StepGraph &, const std::vector<RowRange> &, RowBlock,
                          const std::vector<int64_t> &scratch);
-
-// Proves the work of a block right; empty if it is.
-std::string checkRowKernel(const RowKernel &);
 
 // What a range in blocks saves and costs, for people.
 struct RowSummary {

@@ -43,7 +43,7 @@ private:
 
   int64_t width(int b) const { return g.buffers[b].perExampleBytes / g.positions; }
 
-  bool isRowKernel(int k) const { return g.kernels[k].rows && g.kernels[k].section == Section::Loop; }
+  bool isRowKernel(int k) const { return g.kernels[k].rows && g.inMainLoop(k); }
 
   // Made and read by work on rows alone.
   bool canBeLocal(int b) const {

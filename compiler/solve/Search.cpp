@@ -110,7 +110,7 @@ int64_t Planner::memoryBound(int64_t b) const {
     for (int w : kernel.writes)
       for (auto &[to, from] : kernel.inPlace)
         if (to == w && g.buffers[from].bytes(b) == g.buffers[w].bytes(b) && !index.persistent[from] &&
-            g.buffers[from].kind == Buffer::Value && index.bornIn[from] == Section::Loop &&
+            g.buffers[from].kind == Buffer::Value && index.bornIn[from] == g.mainLoop() &&
             std::find(taken.begin(), taken.end(), from) == taken.end()) {
           bytes -= g.buffers[w].bytes(b);
           taken.push_back(from);
@@ -133,7 +133,7 @@ void Planner::findHeldOver() {
     int k = stack.back();
     stack.pop_back();
     for (int r : graph.kernels[k].reads)
-      if (int from = graph.buffers[r].producer; from >= 0 && index.bornIn[r] == Section::Loop && !before[from] &&
+      if (int from = graph.buffers[r].producer; from >= 0 && index.bornIn[r] == graph.mainLoop() && !before[from] &&
                                                 graph.buffers[r].kind == Buffer::Value && from != pivot)
         before[from] = 1, stack.push_back(from);
   }
@@ -151,7 +151,7 @@ void Planner::findHeldOver() {
     std::vector<int> over;
     for (int w : graph.kernels[k].writes)
       for (int reader : index.readers[w])
-        if (after[reader] && reader != pivot && graph.kernels[reader].section == Section::Loop) {
+        if (after[reader] && reader != pivot && graph.inMainLoop(reader)) {
           over.push_back(w);
           break;
         }
@@ -167,14 +167,9 @@ double Planner::secondsBound(int64_t b, std::optional<int64_t> arenaBytes) const
   if (!arenaBytes)
     return plain;
   double room = double(*arenaBytes);
-  for (size_t v = 0; v < graph.buffers.size(); ++v) {
-    bool readInLoop = false;
-    if (!index.persistent[v] && index.bornIn[v] == Section::Prologue)
-      for (int reader : index.readers[v])
-        readInLoop |= graph.kernels[reader].section == Section::Loop;
-    if (index.persistent[v] || graph.buffers[v].kind == Buffer::Accumulator || readInLoop)
+  for (size_t v = 0; v < graph.buffers.size(); ++v)
+    if (index.livesThroughLoop(int(v)))
       room -= double(graph.buffers[v].bytes(b));
-  }
   struct Item {
     double bytes, seconds;
   };

@@ -8,21 +8,13 @@ namespace cinch::solve {
 
 namespace {
 
-bool livesThroughLoop(const GraphIndex &index, int buffer) {
-  if (index.persistent[buffer] || index.graph.buffers[buffer].kind == Buffer::Accumulator)
-    return true;
-  return index.bornIn[buffer] == Section::Prologue &&
-         std::any_of(index.readers[buffer].begin(), index.readers[buffer].end(),
-                     [&](int k) { return index.graph.kernels[k].section == Section::Loop; });
-}
-
 // The most that what a kernel writes may take over from what it reads: a value serves one of them.
 int64_t takenOver(const GraphIndex &index, const Kernel &kernel, int64_t b) {
   const StepGraph &g = index.graph;
   int64_t bytes = 0;
   for (int w : kernel.writes)
     if (index.values[w] && std::any_of(kernel.inPlace.begin(), kernel.inPlace.end(), [&](auto &pair) {
-          return pair.first == w && !livesThroughLoop(index, pair.second) && g.buffers[pair.second].bytes(b) == g.buffers[w].bytes(b);
+          return pair.first == w && !index.livesThroughLoop(pair.second) && g.buffers[pair.second].bytes(b) == g.buffers[w].bytes(b);
         }))
       bytes += g.buffers[w].bytes(b);
   return bytes;
@@ -35,7 +27,7 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
   LoopDag loop;
   loop.room = arenaBytes;
   for (size_t v = 0; v < g.buffers.size(); ++v)
-    if (livesThroughLoop(index, int(v)))
+    if (index.livesThroughLoop(int(v)))
       loop.room -= g.buffers[v].bytes(b);
   std::vector<int> nodeOf(g.buffers.size(), -1);
   for (int k : index.loop) {

@@ -17,7 +17,7 @@ namespace cinch::solve {
 //     its place they need no more than it does: the first one all the bytes that the kernel writes, the others their own.
 //   - A kernel without values of its own (a sum over the examples) is a node of no bytes.
 //   - Scratch counts while a node is computed, and bytes that it may take over from a value that dies there do not (Node::working).
-//   - What lives through the whole loop is taken off the arena: persistent buffers, sums, values of the prologue that the loop reads.
+//   - What lives through the whole loop is taken off the arena: persistent buffers, sums, values made before it that it or anything behind it reads.
 struct LoopDag {
   Dag dag;
   int64_t room = 0;

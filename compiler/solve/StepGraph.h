@@ -5,6 +5,7 @@
 
 #include "compiler/solve/Bytes.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,10 @@ struct ByteTable {
 struct Buffer {
   int64_t fixedBytes = 0, perExampleBytes = 0; // size at micro-batch b, before rounding up to 64
   // Persistent buffers live through the whole run (parameters, optimizer state, batch data), never freed or moved.
-  // Accumulators live from the start of the micro-batch loop into the epilogue (or wherever their last reader stands).
+  // Accumulators live from the start of the loop that adds to them to their last reader behind it (to the end of the step if there is none).
   enum Kind { Value, Persistent, Accumulator } kind = Value;
+  // The memory that it lies in. Only the arena's is planned: a graph that names another one is refused.
+  enum Space { Arena, Host } space = Arena;
   int producer = -1;         // kernel that writes it; -1: input
   std::string name;          // for people: "blocks.3.ff.up matmul"
   int line = 0;              // source line, 0: none
@@ -41,12 +44,15 @@ struct Buffer {
   int64_t bytes(int64_t b) const { return roundUp(fixedBytes + perExampleBytes * b); }
 };
 
-enum class Section { Prologue, Loop, Epilogue }; // before, inside, after the micro-batch loop
+// A step is a list of loops over the micro-batches, and of what runs once before, between and behind them. These are its sections, numbered
+// in their order: a loop has an odd number, what runs once an even one. With one loop: 0 before it, 1 its body, 2 behind it.
+inline bool isLoop(int section) { return section % 2 != 0; }
+
+struct LoopBody;
 
 struct Kernel {
   std::vector<int> reads, writes;   // buffers; an Accumulator that is read and written stands in `writes` only
-  Section section = Section::Loop;
-  bool everyMicrobatch = false;     // a loop of its own over the micro-batches, before the main one: it costs as often as they are
+  int section = 1;
   Linear seconds;                   // predicted; the fixed part holds the launch
   Linear flops, traffic;            // what the prediction came from
   enum Work { Loop, Product, Attention, AttentionGrad, Nothing } work = Loop; // whose rate of the machine counts
@@ -63,7 +69,9 @@ struct Kernel {
   // Pairs of buffers: (w, r).
   std::vector<std::pair<int, int>> inPlace;
   ByteTable scratch;                  // a thread
-  bool newPart = false;               // no work: the next part of the loop body begins here
+  // The kernel is a loop itself (over blocks of rows, along an axis): its scratch holds what a trip needs. Null: it is a leaf.
+  std::shared_ptr<const LoopBody> body;
+  bool newPart = false;               // no work: the next part of the main loop's body begins here
   bool message = false;               // no work: a value goes to another worker, or comes from one
   std::string name;
   int line = 0, libraryLine = 0; // as of a buffer
@@ -79,14 +87,18 @@ struct PartAction {
 struct StepGraph {
   std::vector<Buffer> buffers;
   std::vector<Kernel> kernels;      // a valid order: every kernel after the producers of what it reads
+  int loops = 1;                    // over the micro-batches; the planner chooses order and recomputation of the last one, the main loop
   int64_t batch = 1;                // B
   int64_t grain = 1;                // the micro-batch is a multiple of this and divides B: examples that belong together
   int64_t positions = 1;            // rows of an example
   int threads = 1;
-  // Empty: the loop body runs as a whole, once a micro-batch. Else a worker of several runs these, in this order; every part takes the
+  // Empty: the main loop's body runs as a whole, once a micro-batch. Else a worker of several runs these, in this order; every part takes the
   // micro-batches in ascending order. They belong to one number of micro-batches (more, if the caller says how many there are): a
   // search must be told the micro-batch.
   std::vector<PartAction> actions;
+  int mainLoop() const { return 2 * loops - 1; } // section
+  bool inMainLoop(int kernel) const { return kernels[size_t(kernel)].section == mainLoop(); }
+  int64_t trips(int section, int64_t microbatch) const { return isLoop(section) ? batch / microbatch : 1; }
   // Scratch of all threads of a kernel at a micro-batch.
   int64_t scratchBytes(const Kernel &kernel, int64_t b) const { return roundUp(kernel.scratch.at(b) * threads); }
 };

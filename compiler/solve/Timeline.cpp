@@ -33,76 +33,117 @@ bool partsKeepOrder(const std::vector<PartAction> &actions) {
 }
 
 GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
-  size_t buffers = g.buffers.size(), kernels = g.kernels.size();
-  mayRecompute.assign(kernels, false);
-  persistent.assign(buffers, false);
-  bornIn.assign(buffers, Section::Prologue);
-  readers.assign(buffers, {});
-  std::vector<bool> mutableInLoop(buffers, false);
-  for (size_t k = 0; k < kernels; ++k) {
+  if (g.batch < 1 || g.grain < 1 || g.batch % g.grain)
+    error = "the grain " + std::to_string(g.grain) + " does not divide the batch " + std::to_string(g.batch);
+  // A search may ask a graph with an error, too.
+  persistent.assign(g.buffers.size(), false), bornIn.assign(g.buffers.size(), 0), values.assign(g.buffers.size(), 0);
+  summedIn.assign(g.buffers.size(), g.mainLoop()), begun.assign(g.buffers.size(), false);
+  mayRecompute.assign(g.kernels.size(), false);
+  readers.assign(g.buffers.size(), {});
+  listKernels();
+  if (!error.empty())
+    return;
+  checkBuffers();
+  if (!error.empty())
+    return;
+  findSums();
+  findRecomputable();
+  copies = copiesBetweenParts(g.actions);
+}
+
+// Where kernels stand, who reads and writes what.
+void GraphIndex::listKernels() {
+  const StepGraph &g = graph;
+  int section = 0;
+  for (size_t k = 0; k < g.kernels.size(); ++k) {
     const Kernel &kernel = g.kernels[k];
-    (kernel.section == Section::Prologue ? prologue
-     : kernel.section == Section::Loop   ? loop
-                                         : epilogue)
-        .push_back(int(k));
-    for (int b : kernel.reads)
-      if (b < 0 || b >= int(buffers)) {
-        error = "kernel " + std::to_string(k) + " reads buffer " + std::to_string(b) + ", which does not exist";
-        return;
-      } else {
-        readers[b].push_back(int(k));
-      }
-    for (int b : kernel.writes)
-      if (b < 0 || b >= int(buffers)) {
-        error = "kernel " + std::to_string(k) + " writes buffer " + std::to_string(b) + ", which does not exist";
-        return;
-      } else {
-        if (g.buffers[b].kind != Buffer::Value && kernel.section == Section::Loop)
-          mutableInLoop[b] = true;
-        if (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer != int(k)) {
-          error = "buffer " + std::to_string(b) + " is written by kernel " + std::to_string(k) +
-                  ", but its producer is " + std::to_string(g.buffers[b].producer);
-          return;
-        }
-      }
-  }
-  for (size_t b = 0; b < buffers; ++b) {
-    const Buffer &buffer = g.buffers[b];
-    if (buffer.fixedBytes < 0 || buffer.perExampleBytes < 0) {
-      error = "buffer " + std::to_string(b) + " has a negative size";
-      return;
-    }
-    persistent[b] = buffer.kind == Buffer::Persistent || (buffer.kind == Buffer::Value && buffer.producer < 0);
-    if (buffer.producer >= int(kernels)) {
-      error =
-          "buffer " + std::to_string(b) + " names kernel " + std::to_string(buffer.producer) + ", which does not exist";
-      return;
-    }
-    if (!persistent[b] && buffer.producer >= 0)
-      bornIn[b] = g.kernels[buffer.producer].section;
-  }
-  values.resize(buffers);
-  for (size_t b = 0; b < buffers; ++b)
-    values[b] = g.buffers[b].kind == Buffer::Value && !persistent[b];
-  for (const Kernel &kernel : g.kernels) {
+    std::string who = "kernel " + std::to_string(k);
+    if (kernel.section < section || kernel.section > g.mainLoop() + 1)
+      error = who + " of section " + std::to_string(kernel.section) + " stands behind section " + std::to_string(section) + ", in a step of " +
+              std::to_string(g.loops) + " loops";
+    section = kernel.section;
+    (section < g.mainLoop() ? before : section == g.mainLoop() ? loop : behind).push_back(int(k));
     firstRead.push_back(int(reads.size())), firstWrite.push_back(int(writes.size()));
     reads.insert(reads.end(), kernel.reads.begin(), kernel.reads.end());
     writes.insert(writes.end(), kernel.writes.begin(), kernel.writes.end());
+    auto missing = [&](int b) { return b < 0 || b >= int(g.buffers.size()); };
+    for (int b : kernel.reads)
+      if (missing(b))
+        error = who + " reads buffer " + std::to_string(b) + ", which does not exist";
+      else
+        readers[b].push_back(int(k));
+    for (int b : kernel.writes)
+      if (missing(b))
+        error = who + " writes buffer " + std::to_string(b) + ", which does not exist";
+      else if (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer != int(k))
+        error = "buffer " + std::to_string(b) + " is written by kernel " + std::to_string(k) + ", but its producer is " +
+                std::to_string(g.buffers[b].producer);
   }
   firstRead.push_back(int(reads.size())), firstWrite.push_back(int(writes.size()));
+}
+
+void GraphIndex::checkBuffers() {
+  const StepGraph &g = graph;
+  for (size_t b = 0; b < g.buffers.size(); ++b) {
+    const Buffer &buffer = g.buffers[b];
+    std::string who = "buffer " + std::to_string(b);
+    if (buffer.fixedBytes < 0 || buffer.perExampleBytes < 0)
+      error = who + " has a negative size";
+    if (buffer.space != Buffer::Arena)
+      error = who + " lies in another memory than the arena, which nothing plans yet";
+    if (buffer.producer >= int(g.kernels.size())) {
+      error = who + " names kernel " + std::to_string(buffer.producer) + ", which does not exist";
+      return;
+    }
+    persistent[b] = buffer.kind == Buffer::Persistent || (buffer.kind == Buffer::Value && buffer.producer < 0);
+    values[b] = buffer.kind == Buffer::Value && !persistent[b];
+    if (!persistent[b] && buffer.producer >= 0)
+      bornIn[b] = g.kernels[buffer.producer].section;
+  }
+}
+
+// The last loop that writes an accumulator adds it up; whatever writes it before that loop begins the sum.
+void GraphIndex::findSums() {
+  const StepGraph &g = graph;
+  std::vector<int> first(g.buffers.size(), 2 * g.loops + 1), last(g.buffers.size(), -1);
+  for (const Kernel &kernel : g.kernels)
+    for (int b : kernel.writes) {
+      first[b] = std::min(first[b], kernel.section);
+      if (isLoop(kernel.section))
+        last[b] = kernel.section;
+    }
+  for (size_t b = 0; b < g.buffers.size(); ++b) {
+    if (last[b] >= 0)
+      summedIn[b] = last[b];
+    begun[b] = first[b] < summedIn[b];
+  }
+}
+
+void GraphIndex::findRecomputable() {
+  const StepGraph &g = graph;
+  std::vector<bool> changesInLoop(g.buffers.size(), false);
+  for (int k : loop)
+    for (int b : g.kernels[k].writes)
+      changesInLoop[b] = changesInLoop[b] || g.buffers[b].kind != Buffer::Value;
   bool inOrder = partsKeepOrder(g.actions); // else a later read could find a copy that another micro-batch's order has not made yet
-  for (size_t k = 0; k < kernels; ++k) {
+  for (int k : loop) {
     const Kernel &kernel = g.kernels[k];
-    bool may = kernel.recomputable && kernel.section == Section::Loop && inOrder;
+    bool may = kernel.recomputable && inOrder;
     for (int b : kernel.writes)
       may &= g.buffers[b].kind == Buffer::Value;
     for (int b : kernel.reads)
-      may &= !mutableInLoop[b];
+      may &= !changesInLoop[b];
     mayRecompute[k] = may;
   }
-  copies = copiesBetweenParts(g.actions);
-  if (g.batch < 1 || g.grain < 1 || g.batch % g.grain)
-    error = "the grain " + std::to_string(g.grain) + " does not divide the batch " + std::to_string(g.batch);
+}
+
+bool GraphIndex::livesThroughLoop(int buffer) const {
+  if (persistent[buffer] || (!values[buffer] && summedIn[buffer] == graph.mainLoop()))
+    return true;
+  int made = values[buffer] ? bornIn[buffer] : summedIn[buffer];
+  return made < graph.mainLoop() && std::any_of(readers[buffer].begin(), readers[buffer].end(), [&](int k) {
+           return graph.kernels[k].section >= graph.mainLoop();
+         });
 }
 
 int64_t Timeline::bytes(int instance) const {
@@ -156,7 +197,7 @@ void Timeline::holdBetweenParts() {
         continue;
       life.copies = std::max(life.copies, index.copies[partOf[life.run]][partOf[t]]);
       life.lower = loopBegin, life.upper = loopEnd;
-      pinned[readInstances[r]] = 1;
+      pinned[readInstances[r]] = loopEnd;
     }
 }
 
@@ -166,19 +207,11 @@ bool Timeline::heldBetweenParts(int instance) const {
 }
 
 bool Timeline::build(int64_t b, const std::vector<int> &loop) {
-  const StepGraph &g = index.graph;
   error = index.error;
   if (!error.empty())
     return false;
   microbatch = b;
-  runs.assign(index.prologue.begin(), index.prologue.end());
-  loopBegin = int(runs.size());
-  runs.insert(runs.end(), loop.begin(), loop.end());
-  loopEnd = int(runs.size());
-  runs.insert(runs.end(), index.epilogue.begin(), index.epilogue.end());
-  end = int(runs.size());
-  int last = std::max(end, 1);
-
+  listRuns(loop);
   if (started != b)
     startAt(b);
   instances.resize(accumulatorEnd), storageBytes.resize(accumulatorEnd);
@@ -186,68 +219,117 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
   firstRead.assign(end + 1, 0), firstWrite.assign(end + 1, 0), scratch.assign(end, -1);
   current = startOf;
   for (int i = 0; i < persistentCount; ++i)
-    instances[i].upper = last;
-  for (int i = persistentCount; i < accumulatorEnd; ++i)
-    instances[i].lower = loopBegin, instances[i].upper = -1;
-  pinned.assign(accumulatorEnd, 1); // held to the end of the loop: read again by its next iteration
-
-  for (int t = 0; t < end; ++t) {
-    int k = runs[t];
-    bool inLoop = t >= loopBegin && t < loopEnd;
-    for (int i = index.firstRead[k]; i < index.firstRead[k + 1]; ++i) {
-      int r = index.reads[i], at = current[r];
-      if (at < 0) {
-        error = "run " + std::to_string(t) + " (" + g.kernels[k].name + ") reads " + g.buffers[r].name + " before it exists";
-        return false;
-      }
-      readInstances.push_back(at);
-      Life &life = instances[at];
-      if (at >= persistentCount) {
-        if (inLoop && life.run < loopBegin) {
-          life.upper = std::max(life.upper, loopEnd);
-          pinned[at] = 1;
-        }
-        life.upper = std::max(life.upper, t + 1);
-        if (t >= loopEnd && life.run >= loopBegin && life.run < loopEnd) {
-          error = "run " + std::to_string(t) + " (" + g.kernels[k].name + ") after the loop reads " + g.buffers[r].name +
-                  ", a value of the loop";
-          return false;
-        }
-      }
-    }
-    firstRead[t + 1] = int(readInstances.size());
-    for (int i = index.firstWrite[k]; i < index.firstWrite[k + 1]; ++i) {
-      int w = index.writes[i];
-      if (index.values[w]) {
-        current[w] = int(instances.size());
-        instances.push_back({w, t, t, t + 1, -1});
-        pinned.push_back(0);
-      } else if (g.buffers[w].kind == Buffer::Accumulator) {
-        Life &life = instances[current[w]];
-        life.lower = std::min(life.lower, t);
-        life.upper = std::max(life.upper, inLoop ? loopEnd : t + 1);
-      }
-      writeInstances.push_back(current[w]);
-    }
-    firstWrite[t + 1] = int(writeInstances.size());
-    if (g.kernels[k].scratch.at(b) > 0) {
-      scratch[t] = int(instances.size());
-      instances.push_back({-1, t, t, t + 1, -1});
-      pinned.push_back(0);
-    }
-  }
-  // An accumulator that no run reads after the loop may be read from outside at the end of the step.
+    instances[i].upper = std::max(end, 1);
+  pinned.assign(accumulatorEnd, 0);
   for (int i = persistentCount; i < accumulatorEnd; ++i) {
-    bool readAfter = false;
-    for (int k : index.readers[instances[i].buffer])
-      readAfter |= g.kernels[k].section == Section::Epilogue;
-    instances[i].upper = readAfter ? std::max(instances[i].upper, instances[i].lower + 1) : last;
+    const Span &span = spanOf(index.summedIn[instances[i].buffer]);
+    instances[i].lower = span.begin, instances[i].upper = -1;
+    pinned[i] = span.end; // its next trip goes on with it
   }
-
+  for (int t = 0; t < end; ++t)
+    if (!read(t) || !write(t))
+      return false;
+  endSums();
   if (!index.copies.empty())
     holdBetweenParts();
+  share();
+  findPeak();
+  return true;
+}
 
-  // Storages: one an instance, but for in-place work.
+void Timeline::listRuns(const std::vector<int> &loop) {
+  runs.assign(index.before.begin(), index.before.end());
+  loopBegin = int(runs.size());
+  runs.insert(runs.end(), loop.begin(), loop.end());
+  loopEnd = int(runs.size());
+  runs.insert(runs.end(), index.behind.begin(), index.behind.end());
+  end = int(runs.size());
+  // Loops before the main one are the same for every schedule.
+  if (spans.empty()) {
+    spans.resize(size_t(index.graph.loops));
+    int t = 0;
+    for (size_t l = 0; l < spans.size(); ++l) {
+      auto standsBefore = [&](int section) { return t < loopBegin && index.graph.kernels[runs[t]].section < section; };
+      for (; standsBefore(2 * int(l) + 1); ++t)
+        ;
+      spans[l].begin = t;
+      for (; standsBefore(2 * int(l) + 2); ++t)
+        ;
+      spans[l].end = t;
+    }
+  }
+  if (!spans.empty())
+    spans.back() = {loopBegin, loopEnd};
+}
+
+// What run t reads lives at least until then; what a loop reads and did not make itself, to the end of the loop.
+bool Timeline::read(int t) {
+  const StepGraph &g = index.graph;
+  int k = runs[t], section = g.kernels[k].section;
+  for (int i = index.firstRead[k]; i < index.firstRead[k + 1]; ++i) {
+    int r = index.reads[i], at = current[r];
+    if (at < 0) {
+      error = "run " + std::to_string(t) + " (" + g.kernels[k].name + ") reads " + g.buffers[r].name + " before it exists";
+      return false;
+    }
+    readInstances.push_back(at);
+    if (at < persistentCount)
+      continue;
+    Life &life = instances[at];
+    int made = life.run < 0 ? -1 : g.kernels[runs[life.run]].section;
+    if (isLoop(made) && life.run >= 0 && made != section) {
+      error = "run " + std::to_string(t) + " (" + g.kernels[k].name + ") after the loop reads " + g.buffers[r].name + ", a value of the loop";
+      return false;
+    }
+    if (isLoop(section) && made != section) {
+      int last = spanOf(section).end;
+      life.upper = std::max(life.upper, last);
+      pinned[at] = std::max(pinned[at], last);
+    }
+    life.upper = std::max(life.upper, t + 1);
+  }
+  firstRead[t + 1] = int(readInstances.size());
+  return true;
+}
+
+bool Timeline::write(int t) {
+  const StepGraph &g = index.graph;
+  int k = runs[t], section = g.kernels[k].section;
+  for (int i = index.firstWrite[k]; i < index.firstWrite[k + 1]; ++i) {
+    int w = index.writes[i];
+    if (index.values[w]) {
+      current[w] = int(instances.size());
+      instances.push_back({w, t, t, t + 1, -1});
+      pinned.push_back(0);
+    } else if (g.buffers[w].kind == Buffer::Accumulator) {
+      Life &life = instances[current[w]];
+      life.lower = std::min(life.lower, t);
+      life.upper = std::max(life.upper, isLoop(section) ? spanOf(section).end : t + 1);
+    }
+    writeInstances.push_back(current[w]);
+  }
+  firstWrite[t + 1] = int(writeInstances.size());
+  if (g.kernels[k].scratch.at(microbatch) > 0) {
+    scratch[t] = int(instances.size());
+    instances.push_back({-1, t, t, t + 1, -1});
+    pinned.push_back(0);
+  }
+  return true;
+}
+
+// An accumulator that no run reads behind its loop may be read from outside at the end of the step.
+void Timeline::endSums() {
+  for (int i = persistentCount; i < accumulatorEnd; ++i) {
+    int buffer = instances[i].buffer;
+    bool readAfter = false;
+    for (int k : index.readers[buffer])
+      readAfter |= index.graph.kernels[k].section > index.summedIn[buffer];
+    instances[i].upper = readAfter ? std::max(instances[i].upper, instances[i].lower + 1) : std::max(end, 1);
+  }
+}
+
+// Storages: one an instance, but for in-place work.
+void Timeline::share() {
   storageLower.clear(), storageUpper.clear();
   for (int i = 0; i < accumulatorEnd; ++i)
     storageLower.push_back(instances[i].lower), storageUpper.push_back(instances[i].upper);
@@ -258,32 +340,12 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
     storageUpper.push_back(instances[i].upper);
   };
   for (int t = 0; t < end; ++t) {
-    const Kernel &kernel = g.kernels[runs[t]];
+    const Kernel &kernel = index.graph.kernels[runs[t]];
     for (size_t w = 0; w < kernel.writes.size(); ++w) {
       int i = writeInstances[firstWrite[t] + w];
       if (instances[i].storage >= 0)
         continue;
-      for (auto &[to, from] : kernel.inPlace) {
-        if (to != kernel.writes[w] || heldBetweenParts(i))
-          continue;
-        for (size_t r = 0; r < kernel.reads.size(); ++r) {
-          int source = readInstances[firstRead[t] + r];
-          if (kernel.reads[r] != from || source < persistentCount)
-            continue;
-          int s = instances[source].storage;
-          // The value must die here: nobody reads it later, in the next iteration either, and no other write took its
-          // bytes.
-          bool heldByLoop = t < loopEnd && pinned[source];
-          if (instances[source].upper == t + 1 && storageUpper[s] == t + 1 && !heldByLoop &&
-              storageBytes[s] == bytes(i) && std::find(taken.begin(), taken.end(), s) == taken.end()) {
-            instances[i].storage = s;
-            storageUpper[s] = std::max(storageUpper[s], instances[i].upper);
-            taken.push_back(s);
-          }
-        }
-        if (instances[i].storage >= 0)
-          break;
-      }
+      takeOver(t, kernel.writes[w], i);
       if (instances[i].storage < 0)
         fresh(i);
     }
@@ -291,7 +353,34 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
     if (scratch[t] >= 0)
       fresh(scratch[t]);
   }
+}
 
+// Gives instance i, which run t writes, the bytes of a value that dies there, if it may have them: nobody reads that value later, in the
+// next trip either, and no other write took its bytes.
+void Timeline::takeOver(int t, int written, int i) {
+  const Kernel &kernel = index.graph.kernels[runs[t]];
+  for (auto &[to, from] : kernel.inPlace) {
+    if (to != written || heldBetweenParts(i))
+      continue;
+    for (size_t r = 0; r < kernel.reads.size(); ++r) {
+      int source = readInstances[firstRead[t] + r];
+      if (kernel.reads[r] != from || source < persistentCount)
+        continue;
+      int s = instances[source].storage;
+      if (instances[source].upper == t + 1 && storageUpper[s] == t + 1 && t >= pinned[source] && storageBytes[s] == bytes(i) &&
+          std::find(taken.begin(), taken.end(), s) == taken.end()) {
+        instances[i].storage = s;
+        storageUpper[s] = std::max(storageUpper[s], instances[i].upper);
+        taken.push_back(s);
+      }
+    }
+    if (instances[i].storage >= 0)
+      return;
+  }
+}
+
+void Timeline::findPeak() {
+  int last = std::max(end, 1);
   delta.assign(last + 1, 0);
   for (size_t s = 0; s < storageBytes.size(); ++s) {
     delta[storageLower[s]] += storageBytes[s];
@@ -304,7 +393,6 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
     if (live > peak)
       peak = live, peakRun = t;
   }
-  return true;
 }
 
 std::vector<int64_t> Timeline::profile() const {
@@ -316,14 +404,13 @@ std::vector<int64_t> Timeline::profile() const {
 
 double predictedSeconds(const GraphIndex &index, int64_t microbatch, const std::vector<int> &loop) {
   const StepGraph &g = index.graph;
-  double once = 0, body = 0;
-  for (int k : index.prologue)
-    once += g.kernels[k].seconds.at(microbatch) * double(g.kernels[k].everyMicrobatch ? g.batch / microbatch : 1);
-  for (int k : index.epilogue)
-    once += g.kernels[k].seconds.at(microbatch);
+  double seconds = 0, body = 0;
+  auto add = [&](int k) { seconds += g.kernels[k].seconds.at(microbatch) * double(g.trips(g.kernels[k].section, microbatch)); };
+  std::for_each(index.before.begin(), index.before.end(), add);
+  std::for_each(index.behind.begin(), index.behind.end(), add);
   for (int k : loop)
     body += g.kernels[k].seconds.at(microbatch);
-  return once + body * double(g.batch / microbatch);
+  return seconds + body * double(g.batch / microbatch);
 }
 
 } // namespace cinch::solve

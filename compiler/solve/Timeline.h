@@ -1,4 +1,4 @@
-// Timeline.h: a schedule of the loop body becomes instances with exact lifetimes: what `evaluate` and every search
+// Timeline.h: a schedule of the main loop becomes instances with exact lifetimes: what `evaluate` and every search
 // use to count bytes, so that there is one count. Flat arrays, reused from call to call: a search builds thousands of
 // timelines.
 #ifndef CINCH_COMPILER_SOLVE_TIMELINE_H
@@ -18,10 +18,13 @@ bool partsKeepOrder(const std::vector<PartAction> &);
 struct GraphIndex {
   explicit GraphIndex(const StepGraph &);
   const StepGraph &graph;
-  std::vector<int> prologue, loop, epilogue; // kernels, in order
+  std::vector<int> before, loop, behind;     // kernels before the main loop (other loops among them), in it and behind it, in order
   std::vector<bool> mayRecompute;            // of kernels: running it again gives the same bytes
   std::vector<bool> persistent;              // of buffers (unread inputs that are nobody's value count too)
-  std::vector<Section> bornIn;               // of buffers: section of the producer (persistent: Prologue)
+  std::vector<int> bornIn;                   // of buffers: section of the producer (persistent: 0)
+  // Of accumulators: the loop that adds to them, and whether a section before it has begun the sum. Else it is zeroed before the loop.
+  std::vector<int> summedIn;
+  std::vector<bool> begun;
   std::vector<std::vector<int>> readers;     // of buffers
   std::vector<char> values;                  // of buffers: made by a kernel, neither persistent nor an accumulator
   // copies[f][t]: micro-batches at most that have begun part f of the loop body and not ended part t; what waits from f to t needs so
@@ -30,6 +33,15 @@ struct GraphIndex {
   // What kernel k reads and writes: entries [first[k], first[k + 1]). A search walks these very often.
   std::vector<int> firstRead, reads, firstWrite, writes;
   std::string error;                         // empty if the graph is sane
+
+  // Is the buffer there all through the main loop, in whatever order it runs?
+  bool livesThroughLoop(int buffer) const;
+
+private:
+  void listKernels();
+  void checkBuffers();
+  void findSums();
+  void findRecomputable();
 };
 
 class Timeline {
@@ -65,17 +77,33 @@ public:
   // Bytes alive during each run.
   std::vector<int64_t> profile() const;
 
+  struct Span {
+    int begin = 0, end = 0;
+  };
+  std::vector<Span> spans; // runs of each loop; the last is the main one
 private:
   void startAt(int64_t microbatch);
+  void listRuns(const std::vector<int> &loop);
+  bool read(int run);
+  bool write(int run);
+  void endSums();
   void holdBetweenParts();
   bool heldBetweenParts(int instance) const;
+  void share();
+  void takeOver(int run, int written, int instance);
+  void findPeak();
+  // An accumulator that no loop adds to counts as one of the main loop; so does one of a step without loops.
+  const Span &spanOf(int section) const {
+    static const Span none;
+    return section >= 0 ? spans[size_t(section / 2)] : none;
+  }
 
   int64_t started = 0;                             // the micro-batch of the following
   std::vector<int64_t> ofBuffer;                   // bytes
   int persistentCount = 0, accumulatorEnd = 0;     // the first instances: persistent buffers, then accumulators
   std::vector<int> startOf;                        // of buffers: the instance that is there before the first run
   std::vector<int> current, taken;
-  std::vector<char> pinned;
+  std::vector<int> pinned; // of instances: nothing may be written over it before this run
   std::vector<int64_t> delta;
 };
 

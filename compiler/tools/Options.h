@@ -27,7 +27,7 @@ struct CommandLine {
   int64_t rowBlocks = 0;           // rows of a block; 0: auto, -1: none
   int maxThreads = 0;              // --max-threads; 0: by processors and workers
   std::optional<int> stages;       // --stages; 0: auto
-  int replicas = 1;                // --replicas
+  std::optional<int> replicas;     // --replicas; none: as the file says
   std::string schedule;            // --schedule; "": as the file says
   int chunks = 0;                  // --chunks; 0: by the schedule
   int64_t transportReserve = 0;    // --transport-reserve

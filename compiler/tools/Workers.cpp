@@ -27,7 +27,7 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
       return usage("--stages auto takes as few workers as fit the budget, and there is none: --memory-budget says it");
     options.stages = 1;
   }
-  options.replicas = line.replicas;
+  options.replicas = line.replicas ? *line.replicas : int(std::min<int64_t>(1 << 16, program.train.combined));
   options.transportReserve = line.transportReserve;
   setWorkers(line, options.stages, options);
   if (options.stages == 1 && (!line.schedule.empty() || line.chunks > 0))

@@ -34,15 +34,18 @@ public:
     decided.batch = problem.graph.batch;
     decided.arenaBytes = decision.arenaBytes;
     decided.rowPositions = problem.graph.positions;
-    describeRuns(0, decision.loopBegin);
-    DecidedLoop loop;
-    loop.first = int64_t(decided.runs.size());
-    describeRuns(decision.loopBegin, decision.loopEnd);
-    loop.last = int64_t(decided.runs.size());
-    for (int instance : decision.zeroed)
-      loop.zeroed.append({decision.instances[instance].offset, decision.instances[instance].bytes});
-    decided.loops.push_back(std::move(loop));
-    describeRuns(decision.loopEnd, int(decision.runs.size()));
+    int described = 0;
+    for (const solve::LoopRuns &runs : decision.loops) {
+      describeRuns(described, runs.begin);
+      DecidedLoop loop;
+      loop.first = int64_t(decided.runs.size());
+      describeRuns(runs.begin, described = runs.end);
+      loop.last = int64_t(decided.runs.size());
+      for (int instance : runs.zeroed)
+        loop.zeroed.append({decision.instances[instance].offset, decision.instances[instance].bytes});
+      decided.loops.push_back(std::move(loop));
+    }
+    describeRuns(described, int(decision.runs.size()));
     DenseMap<int, int64_t> offsetOf;
     for (const solve::Instance &instance : decision.instances)
       if (instance.buffer >= 0 && problem.graph.buffers[instance.buffer].kind == solve::Buffer::Persistent)
@@ -58,8 +61,6 @@ private:
       const solve::Run &run = decision.runs[t];
       if (original[run.kernel] < 0)
         describeRows(run);
-      else if (problem.original[original[run.kernel]] < 0)
-        describeSweep(run);
       else
         decided.runs.push_back(describeRun(run));
     }
@@ -82,30 +83,6 @@ private:
       run.copies.resize(run.writes.size() - 1, 1), run.copies.push_back(copies);
     else if (!run.copies.empty())
       run.copies.push_back(1);
-  }
-
-  // A loop over the micro-batches before the main one: its values lie inside its scratch, everything else where the step has it.
-  void describeSweep(const solve::Run &run) {
-    const solve::SweepKernel *sweep = nullptr;
-    for (const solve::SweepKernel &candidate : problem.sweeps)
-      if (candidate.kernel == original[run.kernel])
-        sweep = &candidate;
-    solve::Plan plan = sweep->plan(decision.microbatch);
-    auto instances = instancesOf(run);
-    int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
-    DecidedLoop loop;
-    loop.first = int64_t(decided.runs.size());
-    for (const solve::Run &inner : plan.decision.runs) {
-      DecidedRun placed = describeInside(inner, plan.decision, scratch, int64_t(sweep->kernels[inner.kernel]), [&](int buffer) {
-        return sweep->local[buffer] ? nullptr : instances.lookup(sweep->buffers[buffer]);
-      });
-      describeLoop(placed);
-      decided.runs.push_back(std::move(placed));
-    }
-    loop.last = int64_t(decided.runs.size());
-    for (int sum : sweep->sums)
-      loop.zeroed.append({instances.lookup(sum)->offset, problem.graph.buffers[sum].bytes(decision.microbatch)});
-    decided.loops.push_back(std::move(loop));
   }
 
   // A run of a plan that lies in scratch. `outside` gives the instance of a buffer that lies elsewhere, null for those inside.
@@ -131,7 +108,7 @@ private:
 
   DecidedRun describeRun(const solve::Run &run) const {
     DecidedRun placed;
-    placed.kernel = problem.original[original[run.kernel]];
+    placed.kernel = original[run.kernel];
     placed.recompute = run.recomputed;
     for (int instance : run.reads)
       placed.reads.push_back(decision.instances[instance].offset);
@@ -155,7 +132,7 @@ private:
   // What a loop along an axis has in its scratch: slots of carried values, and behind them the work of a trip.
   void describeTrip(const analysis::ScanProblem &scan, DecidedRun &placed) const {
     int64_t microbatch = decision.microbatch, offset = placed.scratch;
-    for (auto &[carried, buffer] : scan.slots)
+    for (const solve::Buffer &buffer : scan.slots)
       for (int slot = 0; slot < 2; ++slot, offset += buffer.bytes(microbatch))
         placed.slots.push_back(offset);
     solve::Plan plan = scan.plan(microbatch);
@@ -185,13 +162,13 @@ private:
     for (const solve::RowKernel &candidate : outcome.rows.ranges)
       if (candidate.kernel == run.kernel)
         rows = &candidate;
-    const solve::Decision &inner = rows->plan.decision;
+    const solve::Decision &inner = rows->packed->decision;
     auto instances = instancesOf(run);
     int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
     decided.rows.push_back({int64_t(decided.runs.size()), int64_t(decided.runs.size() + inner.runs.size()),
                             outcome.rows.block.examples, outcome.rows.block.positions});
     for (const solve::Run &part : inner.runs) {
-      int64_t kernel = problem.original[rows->range.kernels[part.kernel]];
+      int64_t kernel = rows->range.kernels[part.kernel];
       decided.runs.push_back(describeInside(part, inner, scratch, kernel, [&](int buffer) {
         return rows->local[buffer] ? nullptr : instances.lookup(rows->buffers[buffer]);
       }));
@@ -207,15 +184,6 @@ private:
   Decided decided;
 };
 } // namespace
-
-// Proves the work of a trip right, and that of loops in it; empty if it is.
-static std::string checkScan(const analysis::ScanProblem &scan, int64_t microbatch) {
-  std::string wrong = solve::checkTrip(scan, microbatch);
-  for (auto &[kernel, inner] : scan.inner)
-    if (wrong.empty())
-      wrong = checkScan(*inner, microbatch);
-  return wrong;
-}
 
 // Says why: micro-batch, what is fused, what is kept and what is recomputed, each with its bytes and its price.
 static void remarkOn(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOutcome &outcome) {
@@ -237,12 +205,12 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
     ++runs[run.kernel];
   std::vector<bool> savedByLoop(graph.buffers.size(), false);
   for (const solve::Kernel &kernel : graph.kernels)
-    if (kernel.section == solve::Section::Loop && kernel.backward)
+    if (kernel.section == graph.mainLoop() && kernel.backward)
       for (int buffer : kernel.reads)
         savedByLoop[buffer] = true;
   for (const solve::RowKernel &rows : outcome.rows.ranges) {
     solve::RowSummary summary = solve::summaryOf(rows, outcome.rows, decision);
-    remark(step.parts[problem.original[rows.range.kernels.front()]].op->getLoc(), "RowBlocks", "plan",
+    remark(step.parts[rows.range.kernels.front()].op->getLoc(), "RowBlocks", "plan",
            llvm::formatv("{0} kernels run in {1} blocks of {2} x {3} rows: values of {4} take the place of {5}; that costs "
                          "{6:F3} ms a step",
                          rows.range.kernels.size(), summary.blocks, outcome.rows.block.examples,
@@ -250,8 +218,7 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
                          1e3 * summary.seconds));
   }
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
-    int part = original[k] < 0 ? -1 : problem.original[original[k]];
-    plan::KernelOp op = part < 0 ? plan::KernelOp() : step.parts[part].kernel();
+    plan::KernelOp op = original[k] < 0 ? plan::KernelOp() : step.parts[original[k]].kernel();
     if (!op)
       continue;
     const solve::Kernel &kernel = graph.kernels[k];
@@ -261,7 +228,7 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
       remark(loc, "Fuse", "kernels",
              llvm::formatv("{0} operations in one kernel; {1} values are stored, since other kernels read them",
                            operations, op->getNumResults()));
-    if (kernel.section != solve::Section::Loop || kernel.backward)
+    if (kernel.section != graph.mainLoop() || kernel.backward)
       continue;
     double bytes = 0;
     for (int buffer : kernel.writes)
@@ -309,17 +276,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   auto wrongWithIt = [&]() {
     solve::ScheduledProgram program = solve::scheduledProgram(outcome.rows.graph, outcome.result.plan.decision);
     program.peakLive = outcome.result.plan.peakLive;
-    std::string wrong = solve::checkPlan(outcome.rows.graph, program);
-    for (const solve::RowKernel &range : outcome.rows.ranges)
-      if (wrong.empty())
-        wrong = solve::checkRowKernel(range);
-    for (const solve::SweepKernel &sweep : problem.sweeps)
-      if (wrong.empty())
-        wrong = solve::checkTrip(sweep, outcome.result.plan.decision.microbatch);
-    for (auto &[kernel, scan] : problem.kernels->scans)
-      if (wrong.empty())
-        wrong = checkScan(*scan, outcome.result.plan.decision.microbatch);
-    return wrong;
+    return solve::checkPlan(outcome.rows.graph, program);
   };
   solve::PlanCache cache(options.planCache);
   solve::PlanCache::Graphs graphs;

@@ -11,12 +11,17 @@ namespace cinch {
 // Replicas have the same layout, and each its run of consecutive examples: worker w of replica d has the number d * workers + w. A sum over
 // the examples is one chain through all of them: replica d goes on from where replica d - 1 stopped, so the last one has the finished sums. It
 // updates the parameters and sends them around: to the first replica, from there to the second, and so on.
+//
+// Or each replica sums its own examples from zero, and the sums are added behind the loop, in the order of the replicas: nobody waits in the
+// loop. That is what a program asks for whose grains are what a replica has, and `combine reduce`.
 struct StageLayout {
   int workers = 1;           // of a replica
   int replicas = 1;
   std::vector<int> stageOf;  // of each segment (StageHomes), ascending
   std::vector<int> workerOf; // of each stage
   bool splitsBackward = false; // what only gradients of parameters need is a part of its own
+  bool addsSums = false;       // of replicas: each has sums of its own
+  bool isOneGrain = false;     // .. and its examples are one grain: they are summed without
   int numberOf(int worker, int replica) const { return replica * workers + worker; }
   int worker(int segment) const { return workerOf[size_t(stageOf[size_t(segment)])]; }
   int chunks(int worker) const;    // stages that it has

@@ -58,7 +58,7 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
     std::vector<int64_t> scratch(graph.kernels.size(), 0);
     for (size_t k = 0; k < graph.kernels.size(); ++k)
       if (graph.kernels[k].rows) {
-        auto spec = analysis::specOf(step.parts[problem.original[k]].kernel(), {block.examples, block.positions, graph.positions});
+        auto spec = analysis::specOf(step.parts[k].kernel(), {block.examples, block.positions, graph.positions});
         scratch[k] = spec ? spec->scratchBytesPerThread(options.target) : -1;
       }
     for (size_t c = 0; c < classes.size(); ++c) {

@@ -34,8 +34,10 @@ bool touchesBatch(Operation *op) {
   return llvm::any_of(op->getOperandTypes(), has) || llvm::any_of(op->getResultTypes(), has);
 }
 
-int64_t examplesTogether(Operation *function) {
-  int64_t together = std::max<int64_t>(1, grainOf(function));
+int64_t examplesTogether(Operation *function) { return std::lcm(std::max<int64_t>(1, grainOf(function)), examplesOfGroups(function)); }
+
+int64_t examplesOfGroups(Operation *function) {
+  int64_t together = 1;
   function->walk([&](Operation *op) {
     if (auto mean = dyn_cast<GroupMeanOp>(op))
       together = std::lcm(together, int64_t(mean.getGroup()));

@@ -58,6 +58,7 @@ inline bool hasBatch(mlir::Value value) { return batchAxis(value) >= 0; }
 bool touchesBatch(mlir::Operation *);
 // A micro-batch of a function is a multiple of this: of its grain (Grain.h) and of the groups of examples that have a mean.
 int64_t examplesTogether(mlir::Operation *function);
+int64_t examplesOfGroups(mlir::Operation *function); // the same without the grain
 // Examples in the batch of a function: the size of its batch axes (1 if there is none).
 int64_t batchOf(mlir::FunctionOpInterface);
 

@@ -20,15 +20,15 @@ def Plan_Dialect : Dialect {
   let summary = "when and where the ops of a training step run, and in which bytes";
   let description = [{
     The ops of a function of the `nn` dialect are grouped into `plan.kernel`s first, on the whole batch: a straight line around
-    one `plan.microbatches` loop that makes one pass. Under a decision of the planner the loop gets its passes, kernels their order:
+    `plan.microbatches` loops that make one pass each. Under a decision of the planner the loops get their passes, kernels their order:
 
     ```
-    prologue kernels                      batch-free values that the loop needs
+    kernels that run once                 batch-free values that the loop needs
     %sums:2 = plan.microbatches count 4 { one pass for each micro-batch; its results are chains over all of them
       plan.kernel ..
       plan.yield %dw, %loss
     }
-    epilogue kernels                      gradients of batch-free values, clipping
+    kernels that run once                 gradients of batch-free values, clipping
     plan.gate %loss, %norm                stops here when either is not finite: the parameters are intact
     update kernels
     return

@@ -69,7 +69,7 @@ for flags, rates in [(["--max-threads", "8"], made["measured"][1]), (["--max-thr
         part = lambda i, n, half: max(kernel["flops"][i] * n * half / rates[RATES[kernel["work"]]],
                                       kernel["traffic"][i] * n / rates["bytes_per_second"])
         price = lambda half: part(0, 1, half) + part(1, plan["microbatch"], half) + rates["launch_seconds"]
-        if kernel["work"] == "loop" and kernel["section"] == "epilogue":
+        if kernel["work"] == "loop" and kernel["section"] == "behind":
             wrong += not close(kernel["seconds"], price(1)) and not close(kernel["seconds"], price(2))
         else:
             wrong += not close(kernel["seconds"], price(1))

@@ -8,6 +8,7 @@ links once, and the description stays within so many bytes a launch. Programs of
 """
 import json
 import re
+import sys
 
 import numpy as np
 
@@ -111,6 +112,22 @@ def odd_numbers():
     verdicts.expect(True, "they compile")
 
 
+# Networks of the literature at their full size: parameters as published, a budget of about a third of what they need when all is kept.
+PUBLISHED = {"resnet50": (25557032, "1200MiB"), "vgg16": (138357544, "1700MiB")}
+
+
+def published(name, compiled):
+    parameters, budget = PUBLISHED[name]
+    program = ROOT / "bench/models" / (name + ".cinch")
+    said = programs.call([programs.CINCH, "plan", program, "--memory-budget", budget, "--max-threads", "2"]).stdout
+    kept = re.match(r"memory .* budget ", said)
+    verdicts.expect(kept and "micro-batch" in said and "recomputed" in said, "%s: the plan says %s" % (name, said[:300]))
+    if compiled:
+        told = description(programs.compiled(program, name, "--memory-budget", budget))
+        numbers = sum(int(np.prod(stored["shape"])) for stored in told["parameters"])
+        verdicts.expect(numbers == parameters, "%s: %d parameters" % (name, numbers))
+
+
 def main():
     data = programs.FOLDER / "data"
     data.mkdir()
@@ -123,6 +140,8 @@ def main():
     concat(data)
     parameters(data)
     odd_numbers()
+    for name in PUBLISHED:
+        published(name, "--long" in sys.argv)
 
 
 verdicts.run(main)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """`delay 1`: W(t + 1) = W(t) - update(gradient at W(t - 1)), W(-1) = W(0). Against a loop in NumPy in f64; the same bits on one worker and on
-several, under every schedule and micro-batch, killed and resumed on another number of workers, and started from a file.
+several, stages and replicas, under every schedule and micro-batch, killed and resumed on another number of workers, and started from a file.
 """
 import sys
 
@@ -93,7 +93,8 @@ def same_bits(data):
     started = programs.run(plain, data, 4, init=whole.out / "final.safetensors")
     for number, flags in enumerate((["--microbatch", "1"], ["--microbatch", "2", "--stages", "2"], ["--stages", "2", "--schedule", "zb-h1"],
                                     ["--stages", "3", "--schedule", "gpipe", "--microbatch", "1"], ["--stages", "2", "--schedule", "interleaved"],
-                                    ["--stages", "2", "--schedule", "zbv", "--microbatch", "3"])):
+                                    ["--stages", "2", "--schedule", "zbv", "--microbatch", "3"], ["--replicas", "2"], ["--replicas", "6"],
+                                    ["--replicas", "3", "--microbatch", "1"], ["--replicas", "3", "--stages", "2"])):
         exe = programs.compiled(program, f"bits{number}", *flags)
         name = " ".join(flags)
         verdicts.expect((programs.run(exe, data, STEPS).out / "final.safetensors").read_bytes() == wanted, name + ": other bits")

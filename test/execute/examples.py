@@ -69,22 +69,48 @@ def images():
     exe = programs.compiled(ROOT / "examples/resnet/resnet.cinch", "resnet", *flags)
     result = programs.run(exe, data, 155)
     verdicts.expect(result.peak <= 10 << 20, "resnet: a peak of %d bytes under 10 MiB" % result.peak)
+    learns("resnet", result, 0.1)
+    flags = ["-D", "M=4", "-D", "N=1", "-D", "B=32", "-D", "G=16", "--set", "epochs=5", "--set", "warmup=10"]
+    learns("revnet", programs.run(programs.compiled(ROOT / "examples/revnet/revnet.cinch", "revnet", *flags), data, 155), 0.05)
+
+
+def learns(name, result, fall):
+    """The mean loss of the last ten steps lies below that of the first ten."""
     losses = [row["loss"] for row in result.rows if "loss" in row]
     first, last = sum(losses[:10]) / 10, sum(losses[-10:]) / 10
-    verdicts.expect(first > 2.2 and last < first - 0.1, "resnet: the loss goes from %s to %s" % (first, last))
-    flags = ["-D", "M=4", "-D", "N=1", "-D", "B=32", "-D", "G=16", "--set", "epochs=5", "--set", "warmup=10"]
-    exe = programs.compiled(ROOT / "examples/revnet/revnet.cinch", "revnet", *flags)
-    losses = [row["loss"] for row in programs.run(exe, data, 155).rows if "loss" in row]
-    first, last = sum(losses[:10]) / 10, sum(losses[-10:]) / 10
-    verdicts.expect(first > 2.1 and last < first - 0.05, "revnet: the loss goes from %s to %s" % (first, last))
+    verdicts.expect(last < first - fall, "%s: the loss goes from %s to %s" % (name, first, last))
+
+
+# Networks that see few pictures often: the size of a batch, further flags, and by how much the loss falls at least.
+LEARNERS = {
+    "mobilenet": (20, ["-D", "G=20"], 0.15),
+    "unet": (8, ["-D", "S=32", "-D", "F=8"], 0.4),
+}
+
+
+def few_images():
+    pictures, shapes = programs.FOLDER / "few-pictures", programs.FOLDER / "shapes"
+    programs.call([PYTHON, ROOT / "examples/resnet/images.py", pictures, "--train", 100, "--test", 20])
+    programs.call([PYTHON, ROOT / "examples/unet/shapes.py", shapes, "--train", 80, "--valid", 16, "--side", 32])
+    for name, (batch, flags, fall) in LEARNERS.items():
+        data, epochs = (shapes, 10) if name == "unet" else (pictures, 20)
+        flags = [*flags, "-D", "B=%d" % batch, "--set", "epochs=%d" % epochs, "--set", "warmup=5"]
+        exe = programs.compiled(ROOT / "examples" / name / (name + ".cinch"), name, *flags)
+        result = programs.run(exe, data, 100)
+        learns(name, result, fall)
+    said = programs.call([exe, "eval", "--data", shapes, "--out", result.out, "--quiet"]).stdout
+    told = json.loads(said.splitlines()[-1])
+    verdicts.expect(told["examples"] == 16 and 0 < told["iou"] < told["right"] < 1, "unet: eval says " + said)
 
 
 # The small ones, shortened: flags, commands that make data, what the last line of the log says, words of a metric.
 SMALLER = {
     "houses": (["--set", "steps=900"], "data-houses", "valid.error", 10),
     "vae": (["--set", "steps=150"], "digits", "valid.loss", 215),
+    "convvae": (["--set", "steps=150"], "digits", "valid.loss", 230),
     "masked": (["-D", "D=32", "--set", "steps=60"], "text", "valid.loss", 4.5),
     "mixer": (["-D", "D=16", "--set", "steps=60"], "digits", "valid.acc", -0.5),
+    "vit": (["-D", "D=32", "-D", "N=2", "--set", "epochs=3", "--set", "lr=3e-3"], "digits", "valid.loss", 2.1),
     "gru": (["-D", "H=32", "--set", "steps=100"], "digits", "valid.acc", -0.6),
     "siamese": (["--set", "steps=300"], "digits", "valid.acc", -0.75),
     "towers": (["--set", "steps=200"], "digits", "valid.found", -0.35),
@@ -131,6 +157,7 @@ def main():
     recurrent()
     small()
     images()
+    few_images()
     if "--long" in sys.argv:
         for program, data, flags in (("examples/mlp/mlp.cinch", pictures, []), ("examples/gpt/gpt.cinch", letters, SMALL)):
             further("bits.py", program, data, "--pairs", "--flags", " ".join(flags))

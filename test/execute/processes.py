@@ -6,6 +6,7 @@ one worker; a killed worker ends the run, which any number of workers resumes.
 usage: processes.py [--all]      --all: every number of workers with every transport, and more kills
 """
 import os
+import pty
 import random
 import re
 import shutil
@@ -51,11 +52,15 @@ class Ended:
         return set(self.codes) == {code}
 
 
-def over_tcp(exe, workers, arguments, kill=None):
-    """kill: (worker, seconds)."""
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return probe.getsockname()[1]
+
+
+def over_tcp(exe, workers, arguments, kill=None):
+    """kill: (worker, seconds)."""
+    port = free_port()
     processes = []
     for rank in range(workers):
         own = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(workers), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -186,6 +191,30 @@ def write_table(folder):
         (folder / name).write_text("\n".join(lines) + "\n")
 
 
+def check_bar(program, exe, workers):
+    """Worker 0 on a terminal draws the bar, which names the slowest of all processes."""
+    control, terminal = pty.openpty()
+    port, out = free_port(), program.folder / "bar"
+    others = []
+    for rank in range(workers):
+        place = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(workers), MASTER_ADDR="localhost", MASTER_PORT=str(port))
+        command = [exe, "--data", program.data, "--out", out, "--steps", program.steps, "--threads", 1]
+        streams = terminal if rank == 0 else subprocess.DEVNULL
+        others.append(subprocess.Popen([str(word) for word in command], env=place, stdout=streams, stderr=streams))
+    os.close(terminal)
+    seen = b""
+    while True:
+        try:
+            part = os.read(control, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    codes = [process.wait(timeout=60) for process in others]
+    verdicts.expect(codes == [0] * workers and re.search(rb"worker \d slowest, waits \d+ %", seen), "the bar over TCP: %s %s" % (codes, seen[-300:]))
+
+
 def main():
     everything = "--all" in sys.argv
     data = programs.FOLDER / "text"
@@ -207,6 +236,7 @@ def main():
     least = gpt.staged(2, gpt.least(2))
     for transport in ["threads", *transports]:
         gpt.check_bits(least, 2, transport, budget=True)
+    check_bar(gpt, staged[gpt, 3], 3)
     for transport in transports if everything else ["tcp"]:
         gpt.check_command(staged[gpt, 2], 2, transport, "generate", "--length", "20", "--prompt", "The ")
         gpt.check_command(staged[gpt, 3], 3, transport, "eval", "--quiet", "--on", "valid", "--batches", "2")

@@ -154,9 +154,6 @@ def check(program, number, grids):
 # ---- What cannot be --------------------------------------------------------------------------------------------------
 def check_refusals():
     source = ROOT / "test/execute/mlp.cinch"
-    delayed = programs.source("delayed", processes.CSV.replace("steps      3000", "delay 1\n  steps      3000"))
-    done = programs.compiled(delayed, "refused", "--replicas", "2", allowed=(0, 1, 2, 70))
-    verdicts.expect(hasattr(done, "stdout") and "replicas of a program with `delay` are not there yet" in done.stdout, "delay: %s" % done)
     for flags, words in [
         (["-D", "B=12", "--replicas", "5"], "a batch of 12 examples cannot be divided among 5 replicas; expected --replicas 4 or 6"),
         (["-D", "B=12", "--replicas", "13"], "cannot be divided among 13 replicas; expected --replicas 12"),

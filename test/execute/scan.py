@@ -102,6 +102,25 @@ def memory(p, x, k, m):
     return np.stack(out, 1)
 
 
+def attention(p, x, k, m):
+    """Two query heads of two numbers on one key head, with a bias and a mask, then three positions that see the ones before them."""
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(8):
+        q = (linear(p, "c.n", h) + x[:, t] @ p["c.a"]).reshape(-1, 2, 1, 2)
+        o = attended(q, m[:, None, :, :2], m[:, None, :, 2:], p["c.c"], (k[:, t] < 3)[:, None, None, None] | (np.arange(2) == 1))
+        z = np.stack([h[:, :2], x[:, t, :2], h[:, 2:]], 1)[:, None]
+        r = attended(z, z, z, p["d"][t], np.tril(np.ones((3, 3), bool)))
+        h = np.tanh(o.reshape(-1, 4) + r[:, 0, 1:].reshape(-1, 4) + h * 0.5)
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def attended(q, k, v, bias, seen):
+    score = np.where(seen, q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]) + bias, -np.inf)
+    e = np.exp(score - score.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+
+
 def nested(p, x, k, m):
     h, out = np.zeros((len(x), 4)), []
     for t in range(8):
@@ -237,6 +256,17 @@ CASES = {
         "  param v: f32[H, H] ~ normal(0.7)\n  use c = cell\n  return scan[T] c(0, x, m @ v)",
         memory,
     ),
+    "`attend` with a bias in the cell": (
+        "layer cell(h: f32[B, H], x: f32[B, I], k: i32[B] below V, d: f32[1, 3, 3], mem: f32[B, S, H]) -> f32[B, H] {\n"
+        "  param a: f32[I, H] ~ normal(0.5)\n  param c: f32[2, 1, S] ~ normal(0.5)\n  use n = linear[H]\n"
+        "  q = reshape[B, 2, 1, 2](n(h) + x @ a)\n  r = range[S]\n  keys[b, s] = k[b] < 3 or r[s] == 1\n"
+        "  o = attend(q, reshape[B, 1, S, 2](mem[:, :, 0:2]), reshape[B, 1, S, 2](mem[:, :, 2:4]), keys, bias = c)\n"
+        "  z = reshape[B, 1, 3, 2](concat(h[:, 0:2], x[:, 0:2], h[:, 2:4], axis = 1))\n"
+        "  p = attend(z, z, z, bias = d, causal = true)\n"
+        "  return tanh(reshape[B, H](o) + reshape[B, H](p[:, :, 1:3]) + h * 0.5)\n}",
+        "  param d: f32[T, 1, 3, 3] ~ normal(0.5)\n  use c = cell\n  return scan[T] c(0, x, k, d, m)",
+        attention,
+    ),
     "a loop in a loop": (
         "layer inner(s: f32[B, H], m: f32[B, H], z: f32[B, H]) -> f32[B, H] {\n  param g: f32[H] ~ normal(1)\n"
         "  return tanh(s * g + m + z)\n}\n"
@@ -312,6 +342,14 @@ DRAWS = {
         "  q = sh(h[:, 0], h[:, 1])\n"
         "  g[b, t, j] = h[b, t, j] * u[t, j] + first[b, 0, j] * f32(seen[b, t]) + q[b, j]\n"
         "  return bs(g) + dropout(h, 0.1)",
+        None,
+    ),
+    "`attend` with dropout in the cell, a transformer block three times": (
+        CELL.replace("x: f32[B, I])", "x: f32[B, I], m: f32[B, S, H])")
+        + "  q = reshape[B, 2, 1, 2](h + x @ a)\n  r = reshape[B, 2, S, 2](m)\n"
+        "  return tanh(reshape[B, H](attend(q, r, r, dropout = 0.4)) + h)\n}\n"
+        "layer block(x: f32[B, T, H]) -> f32[B, T, H] {\n  use b = transformer_block[2, 5](causal = true, rate = 0.3)\n  return b(x)\n}",
+        "  use c = cell, b = repeat 3 shared block\n  return b(scan[T] c(0, x, m))",
         None,
     ),
     "draws in a loop in a loop": (

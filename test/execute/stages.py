@@ -11,6 +11,8 @@ import random
 import re
 import subprocess
 
+import numpy as np
+
 import programs
 import recorded_bits
 import tree_programs
@@ -87,6 +89,22 @@ def check(program, number, settings, expected):
             verdicts.expect(result.peak <= workers * made[1], "%s: a peak of %d bytes, above %d x %d" % (label, result.peak, workers, made[1]))
 
 
+def check_loops():
+    """An LSTM over two workers, at the smallest budget: loops keep states before runs of trips. The bits of one worker that keeps all."""
+    data, draw = programs.FOLDER / "bytes", np.random.RandomState(4)
+    data.mkdir()
+    for name in ("train.txt", "valid.txt"):
+        (data / name).write_bytes(draw.randint(0, 64, 4000).astype(np.uint8).tobytes())
+    source, flags = programs.HERE.parent.parent / "examples/lstm/lstm.cinch", ["-D", "B=4", "-D", "T=64", "-D", "V=64", "-D", "H=16"]
+    one = programs.run(programs.compiled(source, "loops-one", *flags), data, STEPS)
+    for schedule in ("1f1b", "gpipe", "zb-h1"):
+        setting = Setting(2, schedule, None, True)
+        exe, least = compiled(source, "loops", flags, setting)
+        verdicts.expect(programs.run(exe, data, STEPS).bytes == one.bytes, "loops along an axis, %s: other bits" % setting)
+        plan = programs.call([programs.CINCH, "plan", source, *flags, "--stages", "2", "--schedule", schedule, "--memory-budget", str(least)])
+        verdicts.expect(schedule == "zb-h1" or "states are kept before each run of trips" in plan.stdout, "loops, %s: %s" % (setting, plan.stdout[:600]))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true")
@@ -102,6 +120,8 @@ def main():
         check(program, number, settings, record[program.name])
 
     programs.in_parallel(one, picked)
+    if not options.names or "loops" in options.names:
+        check_loops()
     verdicts.finish()
 
 

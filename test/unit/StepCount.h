@@ -1,5 +1,6 @@
 // StepCount.h: what a schedule of a step's loop holds and costs, counted by plain code that shares nothing with the planner, and the
-// cheapest schedule of all, by Dijkstra's method over (computed, held). For small steps with one kernel before the loop and one after it.
+// cheapest schedule of all, by Dijkstra's method over (computed, held). For small steps with a few kernels before the main loop, every one of
+// which is a loop's or reads what another one made, and one kernel behind it.
 #ifndef CINCH_TEST_UNIT_STEPCOUNT_H
 #define CINCH_TEST_UNIT_STEPCOUNT_H
 
@@ -18,25 +19,15 @@ public:
   Count(const StepGraph &g, int64_t b) : g(g), b(b), values(g.buffers.size(), 0) {
     for (size_t v = 0; v < g.buffers.size(); ++v) {
       const Buffer &buffer = g.buffers[v];
-      bool inLoop = buffer.kind == Buffer::Value && buffer.producer >= 0 && g.kernels[buffer.producer].section == Section::Loop;
-      bool readInLoop = false;
-      for (const Kernel &k : g.kernels)
-        readInLoop |= k.section == Section::Loop && std::count(k.reads.begin(), k.reads.end(), int(v));
-      bool before = buffer.kind == Buffer::Value && buffer.producer >= 0 && !inLoop;
-      values[v] = inLoop;
-      if (!inLoop && (!before || readInLoop))
+      int made = isInput(buffer) ? -1 : g.kernels[buffer.producer].section;
+      values[v] = buffer.kind == Buffer::Value && made == g.mainLoop();
+      if (isInput(buffer) || (buffer.kind == Buffer::Accumulator && made == g.mainLoop()) || (made < g.mainLoop() && readFrom(g.mainLoop(), int(v))))
         through += buffer.bytes(b);
-      always += isInput(buffer) ? buffer.bytes(b) : 0;
-      after += isInput(buffer) || buffer.kind == Buffer::Accumulator ? buffer.bytes(b) : 0;
     }
-    for (const Kernel &k : g.kernels)
-      if (k.section != Section::Loop) {
-        // One kernel before the loop and one after it: what is alive beside its operands is what is always there.
-        int64_t bytes = k.section == Section::Epilogue ? after : always;
-        for (int w : k.writes)
-          bytes += k.section == Section::Prologue && !isInput(g.buffers[w]) ? g.buffers[w].bytes(b) : 0;
-        outside = std::max(outside, bytes + g.scratchBytes(k, b));
-        seconds += k.seconds.at(double(b)) * double(k.everyMicrobatch ? g.batch / b : 1);
+    for (size_t k = 0; k < g.kernels.size(); ++k)
+      if (int section = g.kernels[k].section; section != g.mainLoop()) {
+        outside = std::max(outside, during(int(k)));
+        seconds += g.kernels[k].seconds.at(double(b)) * double(isLoop(section) ? g.batch / b : 1);
       }
   }
 
@@ -96,7 +87,7 @@ public:
       return INFINITY;
     std::vector<int> loop;
     for (size_t k = 0; k < g.kernels.size(); ++k)
-      if (g.kernels[k].section == Section::Loop)
+      if (g.inMainLoop(int(k)))
         loop.push_back(int(k));
     struct State {
       double cost;
@@ -150,12 +141,45 @@ public:
   }
 
 private:
+  bool readFrom(int section, int buffer) const {
+    return std::any_of(g.kernels.begin(), g.kernels.end(), [&](const Kernel &k) {
+      return k.section >= section && std::count(k.reads.begin(), k.reads.end(), buffer);
+    });
+  }
+  // What is there while kernel k runs, outside of the main loop: inputs, sums whose loop has begun and that are still read (or never), and
+  // values on their way from their maker to a reader. A value of its own loop takes the bytes of one that dies there where it may.
+  int64_t during(int at) const {
+    const Kernel &k = g.kernels[size_t(at)];
+    int64_t bytes = g.scratchBytes(k, b);
+    auto readBehind = [&](int v, int from) {
+      for (int other = from; other < int(g.kernels.size()); ++other)
+        if (std::count(g.kernels[size_t(other)].reads.begin(), g.kernels[size_t(other)].reads.end(), v))
+          return true;
+      return false;
+    };
+    for (size_t i = 0; i < g.buffers.size(); ++i) {
+      const Buffer &buffer = g.buffers[i];
+      int v = int(i), made = buffer.producer;
+      bool there = isInput(buffer);
+      if (buffer.kind == Buffer::Accumulator) {
+        int loop = g.kernels[size_t(made)].section;
+        there = k.section >= loop && (k.section == loop || !readFrom(loop + 1, v) || readBehind(v, at));
+      } else if (!there) {
+        there = made == at || (made < at && readBehind(v, at)) ;
+      }
+      bytes += there ? buffer.bytes(b) : 0;
+    }
+    for (auto &[to, from] : k.inPlace)
+      if (!isInput(g.buffers[size_t(from)]) && !readBehind(from, at + 1) && g.buffers[size_t(from)].bytes(b) == g.buffers[size_t(to)].bytes(b))
+        return bytes - g.buffers[size_t(to)].bytes(b); // there is one such pair at most
+    return bytes;
+  }
   static bool isInput(const Buffer &b) { return b.kind == Buffer::Persistent || (b.kind == Buffer::Value && b.producer < 0); }
 
   const StepGraph &g;
   int64_t b;
   std::vector<char> values; // of the loop
-  int64_t through = 0, always = 0, after = 0, outside = 0;
+  int64_t through = 0, outside = 0;
   double seconds = 0;
 };
 

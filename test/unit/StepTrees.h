@@ -1,12 +1,11 @@
-// StepTrees.h: random small steps whose kernels are loops, too: loops over the micro-batches before the main one (Sweeps.h), work in
-// blocks of rows (RowBlocks.h), loops along an axis in loops along an axis, with slices, carried and stacked values.
+// StepTrees.h: random small steps that are trees of loops: loops over the micro-batches before the main one, and kernels that are loops:
+// work in blocks of rows (RowBlocks.h), loops along an axis in loops along an axis, with slices, carried and stacked values.
 #ifndef CINCH_TEST_UNIT_STEPTREES_H
 #define CINCH_TEST_UNIT_STEPTREES_H
 
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Random.h"
 #include "compiler/solve/RowBlocks.h"
-#include "compiler/solve/Sweeps.h"
 
 #include <algorithm>
 #include <map>
@@ -27,30 +26,17 @@ struct TreeLoop : LoopBody {
   };
   int trips = 1;
   std::vector<Outer> outer;        // of each buffer of the trip
-  std::vector<int64_t> carried;    // bytes an example of each
-  std::map<int, TreeLoop> inner;   // kernels of the trip that are loops
-  int64_t slotBytes(int64_t b) const {
-    int64_t bytes = 0;
-    for (int64_t perExample : carried)
-      bytes += 2 * roundUp(perExample * b);
-    return bytes;
-  }
-  int64_t scratchBytes(int64_t b) const { return slotBytes(b) + plan(b).decision.arenaBytes; }
+  std::map<int, std::shared_ptr<TreeLoop>> inner; // kernels of the trip that are loops
 };
 
-// The step before anything is folded, and the graph that is planned.
+// The step before ranges of rows become kernels, and the graph that is planned.
 struct StepTree {
   StepGraph flat;
-  std::map<int, TreeLoop> loops;   // kernels of `flat`
-  std::vector<int> sweepOf;
-  FoldedStep folded;
+  std::map<int, std::shared_ptr<TreeLoop>> loops; // kernels of `flat`
   RowBlocked rows;
   const StepGraph &graph() const { return rows.graph; }
-  // Of a kernel that is planned: the kernel of `flat`; -1: a sweep or a range.
-  int original(int kernel) const {
-    int k = rows.original[kernel];
-    return k < 0 ? -1 : folded.original[k];
-  }
+  // Of a kernel that is planned: the kernel of `flat`; -1: a range.
+  int original(int kernel) const { return rows.original[kernel]; }
 };
 
 class TreeMaker {
@@ -61,7 +47,7 @@ public:
     for (;;) {
       StepTree tree;
       make(tree);
-      if (tree.rows.error.empty() && tree.folded.error.empty())
+      if (tree.rows.error.empty())
         return tree;
     }
   }
@@ -77,7 +63,7 @@ private:
     g.buffers.push_back(b);
     return int(g.buffers.size()) - 1;
   }
-  int kernel(StepGraph &g, Section section, std::vector<int> reads, std::vector<int> writes) {
+  int kernel(StepGraph &g, int section, std::vector<int> reads, std::vector<int> writes) {
     Kernel k;
     std::sort(reads.begin(), reads.end());
     reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
@@ -92,7 +78,7 @@ private:
     k.name = "k" + std::to_string(g.kernels.size());
     for (int w : k.writes)
       for (int r : k.reads)
-        if (section == Section::Loop && g.buffers[w].kind == Buffer::Value && g.buffers[r].kind == Buffer::Value && g.buffers[r].producer >= 0 &&
+        if (isLoop(section) && g.buffers[w].kind == Buffer::Value && g.buffers[r].kind == Buffer::Value && g.buffers[r].producer >= 0 &&
             g.buffers[r].perExampleBytes == g.buffers[w].perExampleBytes && g.buffers[r].fixedBytes == 0 && below(2))
           k.inPlace.push_back({w, r});
     g.kernels.push_back(k);
@@ -100,8 +86,9 @@ private:
   }
 
   // A loop that reads `sliced` part by part and `whole` in each trip, and stacks its results in `stacked` of the graph around it.
-  TreeLoop loop(const StepGraph &around, int sliced, int whole, int stacked, int depth) {
-    TreeLoop l;
+  std::shared_ptr<TreeLoop> loop(const StepGraph &around, int sliced, int whole, int stacked, int depth) {
+    auto made = std::make_shared<TreeLoop>();
+    TreeLoop &l = *made;
     l.trips = int(kPositions);
     StepGraph &t = l.trip;
     t.batch = around.batch, t.positions = 1;
@@ -115,29 +102,30 @@ private:
       return buffer(t, Buffer::Value, 0, kCell * kPositions * (1 + below(2)));
     };
     int part = outside(TreeLoop::Part, sliced), all = outside(TreeLoop::Whole, whole);
-    l.carried.push_back(kCell * (1 + below(3)));
+    l.slots.emplace_back().perExampleBytes = kCell * (1 + below(3));
     int in = outside(TreeLoop::CarriedIn, 0), out = outside(TreeLoop::CarriedOut, 0), y = outside(TreeLoop::Part, stacked);
     int a = local(), b = local();
-    kernel(t, Section::Loop, {part, in}, {a});
-    int second = kernel(t, Section::Loop, below(2) ? std::vector<int>{a, all} : std::vector<int>{a}, {b});
+    kernel(t, 1, {part, in}, {a});
+    int second = kernel(t, 1, below(2) ? std::vector<int>{a, all} : std::vector<int>{a}, {b});
     if (depth > 0 && below(2)) {
       t.kernels[second].reads = {all, a}, t.kernels[second].inPlace.clear();
-      TreeLoop inside = loop(t, a, all, b, depth - 1);
-      finish(inside, t.kernels[second], t);
-      l.inner.emplace(second, std::move(inside));
+      l.inner[second] = loop(t, a, all, b, depth - 1);
+      finish(l.inner[second], t.kernels[second], t);
     }
     int c = local();
-    kernel(t, Section::Loop, {a, b}, {c});
-    kernel(t, Section::Loop, {c, in}, {out});
-    kernel(t, Section::Loop, below(2) ? std::vector<int>{out, b} : std::vector<int>{out, part}, {y});
+    kernel(t, 1, {a, b}, {c});
+    kernel(t, 1, {c, in}, {out});
+    kernel(t, 1, below(2) ? std::vector<int>{out, b} : std::vector<int>{out, part}, {y});
     for (Kernel &k : t.kernels)
       k.recomputable = false;
-    return l;
+    return made;
   }
   // The kernel of a loop, to the graph around it.
-  void finish(const TreeLoop &l, Kernel &k, const StepGraph &around) {
+  void finish(const std::shared_ptr<TreeLoop> &loop, Kernel &k, const StepGraph &around) {
+    const TreeLoop &l = *loop;
     for (int64_t b : microbatches(around))
-      k.scratch.exactly.push_back({b, l.scratchBytes(b)});
+      k.scratch.exactly.push_back({b, l.scratchBytesPerThread(b)});
+    k.body = loop;
     // The stacked result may take the bytes of the operand, part by part, if the part is read before the result's is written.
     const std::vector<int> &last = l.trip.kernels.back().reads;
     bool before = std::find(last.begin(), last.end(), 0) == last.end();
@@ -155,25 +143,29 @@ private:
     if (below(2)) { // a sum that the main loop needs: a loop before it
       sum = buffer(g, Buffer::Accumulator, kCell, 0);
       int s = value();
-      kernel(g, Section::Loop, {x, w}, {s});
-      kernel(g, Section::Loop, {s}, {sum});
-      tree.sweepOf.assign(2, 0);
+      g.loops = 2;
+      kernel(g, 1, {x, w}, {s});
+      kernel(g, 1, {s}, {sum});
+      if (below(2)) { // what follows from it, between the loops
+        int prepared = buffer(g, Buffer::Value, kCell, 0);
+        kernel(g, 2, {sum, w}, {prepared});
+        sum = prepared;
+      }
     }
-    size_t swept = g.kernels.size();
+    int first = int(g.kernels.size()), main = g.mainLoop();
     int layers = 2 + int(below(3));
     std::vector<int> forward{x};
     auto leafOrLoop = [&](std::vector<int> reads, int out, bool backward) {
-      int k = kernel(g, Section::Loop, reads, {out});
+      int k = kernel(g, main, reads, {out});
       g.kernels[k].backward = backward;
       if (below(3) == 0) {
         g.kernels[k].reads = {std::min(w, reads[0]), std::max(w, reads[0])};
         if (reads.size() > 1) // read as a whole by each trip
           g.kernels[k].reads = {std::min(reads[0], reads[1]), std::max(reads[0], reads[1])};
-        TreeLoop l = loop(g, reads[0], reads.size() > 1 ? reads[1] : w, out, 1);
+        tree.loops[k] = loop(g, reads[0], reads.size() > 1 ? reads[1] : w, out, 1);
         if (reads.size() > 1 && reads[0] == reads[1])
           g.kernels[k].reads = {reads[0]};
-        finish(l, g.kernels[k], g);
-        tree.loops.emplace(k, std::move(l));
+        finish(tree.loops[k], g.kernels[k], g);
       } else {
         g.kernels[k].rows = below(3) > 0;
       }
@@ -193,7 +185,7 @@ private:
     for (int i = layers - 1; i >= 1; --i) {
       if (i == 1 || below(2)) {
         int dw = buffer(g, Buffer::Accumulator, kCell * (1 + below(2)), 0);
-        int k = kernel(g, Section::Loop, {gradient, forward[i]}, {dw});
+        int k = kernel(g, main, {gradient, forward[i]}, {dw});
         g.kernels[k].backward = true, g.kernels[k].rows = below(2);
         sums.push_back(dw);
       }
@@ -204,23 +196,20 @@ private:
       }
     }
     sums.push_back(w);
-    g.kernels[kernel(g, Section::Epilogue, sums, {w})].recomputable = false;
-    tree.sweepOf.resize(g.kernels.size(), -1);
-    tree.folded = foldSweeps(g, tree.sweepOf);
-    if (tree.folded.error.empty())
-      blocks(tree, int(swept ? 1 : 0));
+    g.kernels[kernel(g, main + 1, sums, {w})].recomputable = false;
+    blocks(tree, first);
   }
 
   // Runs of kernels on rows, one after the other in the list, in blocks of some rows.
   void blocks(StepTree &tree, int first) {
-    const StepGraph &g = tree.folded.graph;
+    const StepGraph &g = tree.flat;
     std::vector<RowRange> ranges;
     std::vector<int64_t> scratch;
     for (const Kernel &k : g.kernels)
       scratch.push_back(k.scratch.otherwise);
     for (int k = first; k + 1 < int(g.kernels.size()); ++k) {
       int end = k;
-      while (end < int(g.kernels.size()) && g.kernels[end].rows && g.kernels[end].section == Section::Loop)
+      while (end < int(g.kernels.size()) && g.kernels[end].rows && g.inMainLoop(end))
         ++end;
       if (end - k < 2 || below(2))
         continue;

@@ -44,7 +44,7 @@ public:
   }
   void inPlace(int w, int r) { g.kernels.back().inPlace.push_back({w, r}); }
 
-  Section section = Section::Loop;
+  int section = 1; // 0: before the loop, 2: behind it
   bool backward = false;
   int block = -1;
 
@@ -60,7 +60,7 @@ private:
 
 // Gradients are scaled by their norm, then AdamW updates each parameter.
 inline void addUpdate(GraphBuilder &b, const std::vector<std::pair<int, int>> &parameters) {
-  b.section = Section::Epilogue, b.backward = true, b.block = -1;
+  b.section = 2, b.backward = true, b.block = -1;
   int norm = b.value("norm", 0, 64);
   std::vector<int> gradients;
   for (auto &[p, d] : parameters)

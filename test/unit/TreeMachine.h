@@ -73,22 +73,21 @@ using Resolve = std::function<Cells(int buffer)>;
 inline void runLoop(Symbol name, const TreeLoop &l, const Resolve &outside, int64_t examples, Symbol *memory, Heap &heap) {
   std::vector<std::array<Symbol *, 2>> slots;
   int64_t used = 0;
-  for (int64_t perExample : l.carried) {
+  for (const Buffer &carried : l.slots) {
     std::array<Symbol *, 2> two;
     for (Symbol *&slot : two) {
-      int64_t cells = roundUp(perExample * examples) / kCell;
+      int64_t cells = carried.bytes(examples) / kCell;
       slot = memory ? memory + used : heap.fresh(cells);
       used += cells;
     }
-    std::fill_n(two[0], perExample * examples / kCell, Symbol(7));
+    std::fill_n(two[0], carried.perExampleBytes * examples / kCell, Symbol(7));
     slots.push_back(two);
   }
   Plan plan = l.plan(examples);
   ScheduledProgram program = scheduledProgram(l.trip, plan.decision);
   for (int64_t t = 0; t < l.trips; ++t) {
     std::vector<Symbol *> own(l.trip.buffers.size(), nullptr);
-    for (size_t i = 0; i < program.loop.size(); ++i) {
-      const Launch &launch = program.loop[i];
+    for (const Launch &launch : program.launches) {
       const Kernel &k = l.trip.kernels[launch.kernel];
       auto cells = [&](const Place &place) {
         const TreeLoop::Outer &o = l.outer[place.buffer];
@@ -102,7 +101,7 @@ inline void runLoop(Symbol name, const TreeLoop &l, const Resolve &outside, int6
           return outside(o.of).part(t, l.trips);
         if (o.role == TreeLoop::Whole)
           return outside(o.of);
-        int64_t count = l.carried[o.of] / kCell;
+        int64_t count = l.slots[o.of].perExampleBytes / kCell;
         return Cells{slots[o.of][(t + (o.role == TreeLoop::CarriedOut)) % 2], count, count};
       };
       std::vector<Cells> reads, writes;
@@ -122,7 +121,7 @@ inline void runLoop(Symbol name, const TreeLoop &l, const Resolve &outside, int6
             return reads[r];
         return writes[0];
       };
-      runLoop(inside, found->second, operand, examples, memory ? memory + used + launch.scratch.offset / kCell : nullptr, heap);
+      runLoop(inside, *found->second, operand, examples, memory ? memory + used + launch.scratch.offset / kCell : nullptr, heap);
     }
   }
 }
@@ -152,20 +151,24 @@ public:
     for (const Place &place : p.persistent)
       fixed[place.buffer] = place.offset;
     auto persistent = [&](int b) { return cellsOf(flat.buffers[b], base + fixed.at(b) / kCell); };
-    for (int64_t trip = 0; trip < p.count; ++trip) {
-      input(persistent, p.microbatch, trip * p.microbatch);
-      if (trip == 0)
-        for (const Launch &launch : p.prologue)
-          sweep(launch, persistent, base, p);
-      input(persistent, p.microbatch, trip * p.microbatch);
-      if (trip == 0)
-        for (const Place &place : p.zeroed)
-          std::fill_n(base + place.offset / kCell, place.bytes / kCell, Symbol(0));
-      for (const Launch &launch : p.loop)
-        launchOne(g, launch, base, p.microbatch);
+    size_t done = 0;
+    auto runTo = [&](int end) {
+      for (size_t i = done; i < size_t(end); ++i)
+        launchOne(g, p.launches[i], base, p.microbatch);
+    };
+    for (const LaunchLoop &loop : p.loops) {
+      input(persistent, p.microbatch, 0);
+      runTo(loop.begin);
+      done = size_t(loop.begin);
+      for (const Place &place : loop.zeroed)
+        std::fill_n(base + place.offset / kCell, place.bytes / kCell, Symbol(0));
+      for (int64_t trip = 0; trip < p.count; ++trip) {
+        input(persistent, p.microbatch, trip * p.microbatch);
+        runTo(loop.end);
+      }
+      done = size_t(loop.end);
     }
-    for (const Launch &launch : p.epilogue)
-      launchOne(g, launch, base, p.microbatch);
+    runTo(int(p.launches.size()));
     return output(persistent);
   }
 
@@ -193,7 +196,7 @@ private:
   void run(int k, const Resolve &at, int64_t examples, int64_t rows, Symbol *scratch) {
     const Kernel &kernel = flat.kernels[k];
     if (auto found = tree.loops.find(k); found != tree.loops.end()) {
-      runLoop(Symbol(k) * 31 + 5, found->second, at, examples, scratch, heap);
+      runLoop(Symbol(k) * 31 + 5, *found->second, at, examples, scratch, heap);
       return;
     }
     std::vector<Cells> reads, writes;
@@ -202,7 +205,7 @@ private:
       reads.push_back(at(r));
     for (int w : kernel.writes)
       writes.push_back(at(w)), sums.push_back(flat.buffers[w].kind == Buffer::Accumulator);
-    bool once = kernel.section == Section::Epilogue;
+    bool once = !isLoop(kernel.section);
     runLeaf(Symbol(k) * 31 + 5, kernel, reads, writes, sums, once ? 1 : examples, kernel.rows ? rows : 1);
   }
 
@@ -223,10 +226,10 @@ private:
     const RowKernel &range = *std::find_if(tree.rows.ranges.begin(), tree.rows.ranges.end(),
                                            [&](const RowKernel &r) { return r.kernel == launch.kernel; });
     const RowBlock &block = tree.rows.block;
-    ScheduledProgram p = scheduledProgram(range.block, range.plan.decision);
+    ScheduledProgram p = scheduledProgram(range.trip, range.packed->decision);
     for (int64_t e = 0; e < examples; e += block.examples)
       for (int64_t r = 0; r < flat.positions; r += block.positions)
-        for (const Launch &inside : p.loop) {
+        for (const Launch &inside : p.launches) {
           auto cells = [&](int buffer) {
             for (auto *list : {&inside.reads, &inside.writes})
               for (const Place &place : *list)
@@ -237,41 +240,9 @@ private:
             Cells whole = at(buffer);
             return whole.stride ? whole.from(e).part(r / block.positions, flat.positions / block.positions) : whole;
           };
-          int k = tree.folded.original[range.range.kernels[inside.kernel]];
+          int k = range.range.kernels[inside.kernel];
           run(k, cells, block.examples, block.positions, scratch + inside.scratch.offset / kCell);
         }
-  }
-
-  // A loop over the micro-batches of its own: the data come anew for each trip.
-  void sweep(const Launch &launch, const Resolve &persistent, Symbol *base, const ScheduledProgram &p) {
-    const SweepKernel *found = nullptr;
-    for (const SweepKernel &s : tree.folded.sweeps)
-      found = tree.rows.original[launch.kernel] == s.kernel ? &s : found;
-    ScheduledProgram trip = scheduledProgram(found->trip, found->plan(p.microbatch).decision);
-    auto outside = [&](int b) {
-      for (auto *list : {&launch.reads, &launch.writes})
-        for (const Place &place : *list)
-          if (place.buffer == b)
-            return cellsOf(flat.buffers[b], base + place.offset / kCell);
-      return Cells();
-    };
-    for (int b : found->sums) {
-      Cells c = outside(b);
-      std::fill_n(c.first, c.count, Symbol(0));
-    }
-    for (int64_t i = 0; i < p.count; ++i) {
-      input(persistent, p.microbatch, i * p.microbatch);
-      for (const Launch &inside : trip.loop)
-        run(found->kernels[inside.kernel],
-            [&](int b) {
-              for (auto *list : {&inside.reads, &inside.writes})
-                for (const Place &place : *list)
-                  if (found->buffers[place.buffer] == b && found->local[place.buffer])
-                    return cellsOf(flat.buffers[b], base + (launch.scratch.offset + place.offset) / kCell);
-              return outside(b);
-            },
-            p.microbatch, flat.positions, nullptr);
-    }
   }
 
   const StepTree &tree;

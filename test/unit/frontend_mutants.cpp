@@ -1,6 +1,6 @@
 // LINK: cinch_frontend
 // Programs with a few tokens changed: the front end takes or refuses each with a diagnostic in the text, never crashes,
-// and what it takes passes the verifier. Seeds are the programs of test/frontend/language. usage: frontend_mutants
+// and what it takes passes the verifier. Seeds are the programs of test/frontend/language and of the examples. usage: frontend_mutants
 // [COUNT=2000] [SEED=1]    a mutant that ends the process is printed first
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
@@ -30,15 +30,15 @@ static void showAndLeave(int number) {
 }
 
 static std::vector<std::string> programs(const char *argv0) {
-  llvm::SmallString<256> folder(llvm::sys::fs::getMainExecutable(argv0, reinterpret_cast<void *>(&showAndLeave)));
+  llvm::SmallString<256> root(llvm::sys::fs::getMainExecutable(argv0, reinterpret_cast<void *>(&showAndLeave)));
   for (int i = 0; i < 3; ++i) // build/bin/frontend_mutants
-    llvm::sys::path::remove_filename(folder);
-  llvm::sys::path::append(folder, "test", "frontend", "language");
+    llvm::sys::path::remove_filename(root);
   std::vector<std::string> paths, texts;
   std::error_code error;
-  for (llvm::sys::fs::recursive_directory_iterator it(folder, error), end; it != end && !error; it.increment(error))
-    if (llvm::StringRef(it->path()).ends_with(".cinch"))
-      paths.push_back(it->path());
+  for (llvm::StringRef folder : {"/test/frontend/language", "/examples"})
+    for (llvm::sys::fs::recursive_directory_iterator it(root + folder, error), end; it != end && !error; it.increment(error))
+      if (llvm::StringRef(it->path()).ends_with(".cinch"))
+        paths.push_back(it->path());
   std::sort(paths.begin(), paths.end());
   for (const std::string &path : paths) {
     SourceList sources;

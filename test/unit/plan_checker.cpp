@@ -5,12 +5,11 @@
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Search.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 
 using namespace cinch::solve;
-
-using Part = std::vector<Launch> ScheduledProgram::*;
 
 // Hands every mutant to the checker. `mutate(program, n)` plants fault number n and returns false when there is none
 // left.
@@ -28,14 +27,11 @@ static void reject(const StepGraph &g, const ScheduledProgram &good, const char 
          std::string(kind) + ": " + std::to_string(accepted) + " of " + std::to_string(planted) + " mutants accepted");
 }
 
-static const Part kParts[] = {&ScheduledProgram::prologue, &ScheduledProgram::loop, &ScheduledProgram::epilogue};
-
 // The n-th launch for which `wanted` holds.
 static Launch *pick(ScheduledProgram &p, int n, const std::function<bool(const Launch &)> &wanted) {
-  for (Part part : kParts)
-    for (Launch &l : p.*part)
-      if (wanted(l) && n-- == 0)
-        return &l;
+  for (Launch &l : p.launches)
+    if (wanted(l) && n-- == 0)
+      return &l;
   return nullptr;
 }
 
@@ -47,6 +43,23 @@ static bool writesWhereBefore(const std::vector<Launch> &launches, size_t at) {
         launches[i].writes.front().offset == launches[at].writes.front().offset)
       return true;
   return false;
+}
+
+static bool inLoop(const ScheduledProgram &p, size_t at) {
+  return std::any_of(p.loops.begin(), p.loops.end(), [&](const LaunchLoop &l) { return l.begin <= int(at) && int(at) < l.end; });
+}
+
+// The loops keep their other launches.
+static void erase(ScheduledProgram &p, size_t at) {
+  p.launches.erase(p.launches.begin() + long(at));
+  for (LaunchLoop &l : p.loops)
+    l.begin -= l.begin > int(at), l.end -= l.end > int(at);
+}
+// Once more, right before itself.
+static void repeat(ScheduledProgram &p, size_t at) {
+  p.launches.insert(p.launches.begin() + long(at), Launch(p.launches[at]));
+  for (LaunchLoop &l : p.loops)
+    l.begin += l.begin > int(at), l.end += l.end > int(at);
 }
 
 static void testMutants(const StepGraph &g, const char *strategy, int64_t microbatch) {
@@ -63,8 +76,9 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
   auto anyRead = [](const Launch &l) { return !l.reads.empty(); };
   auto all = [](const Launch &) { return true; };
   std::map<int, int> runs;
-  for (const Launch &l : good.loop)
+  for (const Launch &l : good.launches)
     ++runs[l.kernel];
+  auto behind = size_t(good.loops.back().end); // the first launch behind the loops
 
   reject(g, good, "a read from the next bytes", [&](ScheduledProgram &p, int n) {
     Launch *l = pick(p, n, anyRead);
@@ -84,49 +98,46 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
     return l && (l->writes.front().offset = 0, true);
   });
   reject(g, good, "a missing launch", [&](ScheduledProgram &p, int n) {
-    for (Part part : kParts)
-      for (size_t i = 0; i < (p.*part).size(); ++i)
-        if (!writesWhereBefore(p.*part, i) && n-- == 0) {
-          (p.*part).erase((p.*part).begin() + i);
-          return true;
-        }
+    for (size_t i = 0; i < p.launches.size(); ++i)
+      if (!writesWhereBefore(p.launches, i) && n-- == 0)
+        return erase(p, i), true;
     return false;
   });
+  auto anyAgain = [&] {
+    for (size_t i = 0; i < good.launches.size(); ++i)
+      if (runs[good.launches[i].kernel] > 1 && !writesWhereBefore(good.launches, i))
+        return true;
+    return false;
+  };
+  if (g.loops == 1 || anyAgain())
   reject(g, good, "a missing recomputation", [&](ScheduledProgram &p, int n) {
     std::map<int, int> seen;
-    for (size_t i = 0; i < p.loop.size(); ++i)
-      if (seen[p.loop[i].kernel]++ && !writesWhereBefore(p.loop, i) && n-- == 0) {
-        p.loop.erase(p.loop.begin() + i);
-        return true;
-      }
+    for (size_t i = 0; i < p.launches.size(); ++i)
+      if (seen[p.launches[i].kernel]++ && !writesWhereBefore(p.launches, i) && n-- == 0)
+        return erase(p, i), true;
     return false;
   });
   reject(g, good, "a sum that goes on twice", [&](ScheduledProgram &p, int n) {
-    for (size_t i = 0; i < p.loop.size(); ++i)
-      for (const Place &w : p.loop[i].writes)
-        if (g.buffers[w.buffer].kind == Buffer::Accumulator && n-- == 0) {
-          p.loop.insert(p.loop.begin() + i, Launch(p.loop[i]));
-          return true;
-        }
+    for (size_t i = 0; i < p.launches.size(); ++i)
+      for (const Place &w : p.launches[i].writes)
+        if (inLoop(p, i) && g.buffers[w.buffer].kind == Buffer::Accumulator && n-- == 0)
+          return repeat(p, i), true;
     return false;
   });
   reject(g, good, "an update that runs twice", [&](ScheduledProgram &p, int n) {
-    for (size_t i = 1; i < p.epilogue.size(); ++i)
-      if (n-- == 0) {
-        p.epilogue.insert(p.epilogue.begin() + i, Launch(p.epilogue[i]));
-        return true;
-      }
+    for (size_t i = behind + 1; i < p.launches.size(); ++i)
+      if (n-- == 0)
+        return repeat(p, i), true;
     return false;
   });
   reject(g, good, "a launch before what it needs", [&](ScheduledProgram &p, int n) {
-    for (Part part : {kParts[1], kParts[2]})
-      for (size_t i = 1; i < (p.*part).size(); ++i)
-        for (const Place &x : (p.*part)[i].reads)
-          for (const Place &w : (p.*part)[i - 1].writes)
-            if (x.buffer == w.buffer && x.offset == w.offset && !writesWhereBefore(p.*part, i - 1) && n-- == 0) {
-              std::swap((p.*part)[i], (p.*part)[i - 1]);
-              return true;
-            }
+    for (size_t i = 1; i < p.launches.size(); ++i)
+      for (const Place &x : p.launches[i].reads)
+        for (const Place &w : p.launches[i - 1].writes)
+          if (x.buffer == w.buffer && x.offset == w.offset && !writesWhereBefore(p.launches, i - 1) && n-- == 0) {
+            std::swap(p.launches[i], p.launches[i - 1]);
+            return true;
+          }
     return false;
   });
   reject(g, good, "an arena claimed too small",
@@ -153,18 +164,45 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
     Launch *l = pick(p, n, all);
     return l && (l->writes.back().offset = p.arenaBytes, true);
   });
+  // Of the n-th sum that is zeroed: its loop and its place there.
+  auto zeroed = [](ScheduledProgram &p, int n) {
+    for (LaunchLoop &l : p.loops)
+      for (size_t i = 0; i < l.zeroed.size(); ++i)
+        if (n-- == 0)
+          return std::pair(&l, i);
+    return std::pair<LaunchLoop *, size_t>(nullptr, 0);
+  };
   reject(g, good, "an accumulator that is not zeroed", [&](ScheduledProgram &p, int n) {
-    return n < int(p.zeroed.size()) && (p.zeroed.erase(p.zeroed.begin() + n), true);
+    auto [loop, i] = zeroed(p, n);
+    return loop && (loop->zeroed.erase(loop->zeroed.begin() + long(i)), true);
   });
   reject(g, good, "an accumulator zeroed twice", [&](ScheduledProgram &p, int n) {
-    return n < int(p.zeroed.size()) && (p.zeroed.push_back(Place(p.zeroed[n])), true);
+    auto [loop, i] = zeroed(p, n);
+    return loop && (loop->zeroed.push_back(Place(loop->zeroed[i])), true);
   });
-  reject(g, good, "the wrong bytes zeroed",
-         [&](ScheduledProgram &p, int n) { return n < int(p.zeroed.size()) && (p.zeroed[n].offset = 0, true); });
+  reject(g, good, "the wrong bytes zeroed", [&](ScheduledProgram &p, int n) {
+    auto [loop, i] = zeroed(p, n);
+    return loop && (loop->zeroed[i].offset = 0, true);
+  });
   reject(g, good, "a value zeroed", [&](ScheduledProgram &p, int n) {
     Launch *l = pick(p, n, [&](const Launch &x) { return isValue(x.writes.front().buffer); });
-    return l && (p.zeroed.push_back(l->writes.front()), true);
+    return l && (p.loops.back().zeroed.push_back(l->writes.front()), true);
   });
+  if (g.loops > 1) {
+    reject(g, good, "a sum zeroed before another loop", [&](ScheduledProgram &p, int n) {
+      auto [loop, i] = zeroed(p, n);
+      if (!loop)
+        return false;
+      LaunchLoop &other = loop == &p.loops.front() ? p.loops.back() : p.loops.front();
+      Place place = loop->zeroed[i];
+      loop->zeroed.erase(loop->zeroed.begin() + long(i));
+      other.zeroed.push_back(place);
+      return true;
+    });
+    reject(g, good, "a missing loop", [&](ScheduledProgram &p, int n) { return n == 0 && (p.loops.erase(p.loops.begin()), true); });
+    reject(g, good, "a loop that ends late", [&](ScheduledProgram &p, int n) { return n == 0 && (++p.loops.front().end, true); });
+    reject(g, good, "a loop that begins late", [&](ScheduledProgram &p, int n) { return n < g.loops && (++p.loops[size_t(n)].begin, true); });
+  }
   reject(g, good, "too few micro-batches", [&](ScheduledProgram &p, int n) { return n == 0 && (p.count -= 1, true); });
   reject(g, good, "a micro-batch of another size", [&](ScheduledProgram &p, int n) {
     if (n || p.count < 2)
@@ -179,10 +217,11 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
     return n + 1 < int(p.persistent.size()) && (p.persistent[n].offset = p.persistent[n + 1].offset, true);
   });
   reject(g, good, "a launch in the wrong section", [&](ScheduledProgram &p, int n) {
-    if (n >= int(p.loop.size()))
+    LaunchLoop &loop = p.loops.back();
+    if (loop.begin + n >= loop.end)
       return false;
-    p.prologue.push_back(p.loop[n]);
-    p.loop.erase(p.loop.begin() + n);
+    std::rotate(p.launches.begin() + loop.begin, p.launches.begin() + loop.begin + n, p.launches.begin() + loop.begin + n + 1);
+    ++loop.begin;
     return true;
   });
   reject(g, good, "a read of another buffer", [&](ScheduledProgram &p, int n) {
@@ -243,14 +282,46 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
     return l && (l->writes.back().offset += 64, true);
   });
   reject(g, good, "updates before the norm", [&](ScheduledProgram &p, int n) {
-    if (n + 1 >= int(p.epilogue.size()))
+    if (behind + size_t(n) + 1 >= p.launches.size())
       return false;
-    std::swap(p.epilogue[0], p.epilogue[n + 1]);
+    std::swap(p.launches[behind], p.launches[behind + size_t(n) + 1]);
     return true;
   });
 }
 
+// A chain of layers that is divided by a sum over the whole batch: a loop of its own, and work between the loops.
+static StepGraph masked() {
+  GraphBuilder b;
+  b.g.batch = 12, b.g.loops = 2;
+  int x = b.persistent("x", 0, 256), w = b.persistent("w", 512);
+  b.section = 0;
+  int prepared = b.value("prepared", 0, 512);
+  b.kernel("prepare", {w}, {prepared}, 0, true);
+  b.section = 1;
+  int chosen = b.value("chosen", 128), count = b.accumulator("count", 64);
+  b.kernel("choose", {x, prepared}, {chosen}, 10, true);
+  b.kernel("count", {chosen}, {count}, 1, true);
+  b.section = 2;
+  int divisor = b.value("divisor", 0, 64);
+  b.kernel("divide", {count}, {divisor}, 0, true);
+  b.section = 3;
+  int h = b.value("h", 512), y = b.value("y", 512), d = b.value("d", 512), dw = b.accumulator("dw", 512);
+  b.kernel("first", {x, prepared}, {h}, 1000, false);
+  b.kernel("second", {h}, {y}, 1000, true);
+  b.inPlace(y, h);
+  b.backward = true;
+  b.kernel("loss", {y, divisor}, {d}, 10, true);
+  b.kernel("gradient", {d, h, x}, {dw}, 1000, false);
+  b.section = 4;
+  int norm = b.value("norm", 0, 64);
+  b.kernel("norm", {dw, count}, {norm}, 0, true);
+  b.kernel("update", {norm, dw, w}, {w}, 0, false);
+  return b.g;
+}
+
 int main() {
+  testMutants(masked(), "none", 4);
+  testMutants(masked(), "all", 1);
   testMutants(transformer(2, 64, 32, 256, 4), "sqrt", 2);
   testMutants(transformer(2, 64, 32, 256, 4), "every:1", 1);
   testMutants(transformer(2, 64, 32, 256, 4), "all", 4);

@@ -98,16 +98,16 @@ static void testDegenerate() {
     b.g.batch = 4;
     int p = b.persistent("p", 256), d = b.accumulator("d", 256);
     addUpdate(b, {{p, d}});
-    graphs.push_back({"epilogue alone", b.g});
+    graphs.push_back({"nothing in the loop", b.g});
   }
   {
-    GraphBuilder b; // evaluation: no backward sweep, a value of the prologue that the loop reads, a sum as the result
+    GraphBuilder b; // evaluation: no backward sweep, a value made before the loop that the loop reads, a sum as the result
     b.g.batch = 12, b.g.grain = 2;
     int p = b.persistent("p", 256), x = b.persistent("x", 0, 128), sum = b.accumulator("sum", 64);
-    b.section = Section::Prologue;
+    b.section = 0;
     int w = b.value("w", 0, 256);
     b.kernel("prepare", {p}, {w}, 0, true);
-    b.section = Section::Loop;
+    b.section = 1;
     int y = b.value("y", 512), z = b.value("z", 512);
     b.kernel("forward", {x, w}, {y}, 100, false);
     b.kernel("again", {y, w}, {z}, 100, false);

@@ -132,10 +132,10 @@ static void testHead() {
   expect(k.reads == std::vector<int>({h.x, h.w, h.labels}), "the range reads x, w, labels");
   expect(k.writes == std::vector<int>({h.score, h.dx, h.dw}), "the range writes score, dx, dw");
   // Two rows of the scores, their gradient in the same bytes, and the scratch of two threads.
-  same(r.plan.decision.arenaBytes, 2 * 1024 + 256, "bytes of a block");
+  same(r.packed->decision.arenaBytes, 2 * 1024 + 256, "bytes of a block");
   same(k.scratch.at(1) * h.g.threads, 2 * 1024 + 256, "scratch of the range");
   expect(near(k.seconds.fixed, 0) && near(k.seconds.perExample, 5 * (16 + 4 * 1)), "five kernels, four blocks an example");
-  expect(checkRowKernel(r).empty(), "the block is proved: " + checkRowKernel(r));
+  expect(checkTrip(r, 1).empty(), "the block is proved: " + checkTrip(r, 1));
 
   // What the plan holds at its peak: without blocks the scores, with blocks the scratch.
   for (int64_t m : {1, 2, 4}) {
@@ -152,35 +152,36 @@ static void testHead() {
 
 // Every fault that can be planted in the work of a block is seen.
 static void testMutants(const RowKernel &good, const std::string &name) {
-  ScheduledProgram right = scheduledProgram(good.block, good.plan.decision);
-  right.peakLive = good.plan.peakLive;
+  ScheduledProgram right = scheduledProgram(good.trip, good.packed->decision);
+  right.peakLive = good.packed->peakLive;
   int planted = 0, accepted = 0;
-  auto reject = [&](ScheduledProgram bad) { ++planted, accepted += checkPlan(good.block, bad).empty(); };
-  for (size_t i = 0; i < right.loop.size(); ++i) {
+  auto reject = [&](ScheduledProgram bad) { ++planted, accepted += checkPlan(good.trip, bad).empty(); };
+  for (size_t i = 0; i < right.launches.size(); ++i) {
     auto local = [&](const Place &p) { return p.bytes > 0 && good.local[p.buffer]; };
-    for (size_t j = 0; j < right.loop[i].reads.size(); ++j)
-      if (local(right.loop[i].reads[j])) {
+    for (size_t j = 0; j < right.launches[i].reads.size(); ++j)
+      if (local(right.launches[i].reads[j])) {
         ScheduledProgram bad = right;
-        bad.loop[i].reads[j].offset += 64;
+        bad.launches[i].reads[j].offset += 64;
         reject(bad);
       }
-    for (size_t j = 0; j < right.loop[i].writes.size(); ++j)
-      if (local(right.loop[i].writes[j])) {
+    for (size_t j = 0; j < right.launches[i].writes.size(); ++j)
+      if (local(right.launches[i].writes[j])) {
         ScheduledProgram bad = right;
-        bad.loop[i].writes[j].offset += 64;
+        bad.launches[i].writes[j].offset += 64;
         reject(bad);
         bad = right;
-        bad.loop[i].writes[j].bytes -= 64;
+        bad.launches[i].writes[j].bytes -= 64;
         reject(bad);
         bad = right;
-        bad.loop.erase(bad.loop.begin() + i);
+        bad.launches.erase(bad.launches.begin() + i);
+        --bad.loops.front().end;
         reject(bad);
       }
-    if (i > 0 && !right.loop[i - 1].writes.empty())
-      for (const Place &p : right.loop[i].reads)
-        if (local(p) && p.buffer == right.loop[i - 1].writes[0].buffer) {
+    if (i > 0 && !right.launches[i - 1].writes.empty())
+      for (const Place &p : right.launches[i].reads)
+        if (local(p) && p.buffer == right.launches[i - 1].writes[0].buffer) {
           ScheduledProgram bad = right;
-          std::swap(bad.loop[i], bad.loop[i - 1]);
+          std::swap(bad.launches[i], bad.launches[i - 1]);
           reject(bad);
         }
   }
@@ -222,10 +223,10 @@ static void testFeed() {
     same(b.graph.grain, block.examples, name + ": micro-batches of whole blocks");
     // Up, activation, and the gradients of both: the activation dies before its gradient is replaced.
     int64_t wide = 512 * block.examples * block.positions;
-    same(b.ranges[0].plan.decision.arenaBytes, 2 * wide, name + ": a block forward");
-    same(b.ranges[1].plan.decision.arenaBytes, 3 * wide, name + ": a block backward");
+    same(b.ranges[0].packed->decision.arenaBytes, 2 * wide, name + ": a block forward");
+    same(b.ranges[1].packed->decision.arenaBytes, 3 * wide, name + ": a block backward");
     for (const RowKernel &r : b.ranges) {
-      expect(checkRowKernel(r).empty(), name + ": the block is proved");
+      expect(checkTrip(r, 1).empty(), name + ": the block is proved");
       testMutants(r, name);
     }
     Plan plan = evaluate(b.graph, {4, plainLoop(b.graph)});

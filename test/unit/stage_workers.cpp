@@ -211,22 +211,20 @@ static void plansInParts() {
       expect(wrong.empty(), "a plan is refused: " + wrong);
       heldInTurn(g, found.plan);
       // Wrong answers: one copy too few of what waits.
-      for (std::vector<Launch> *launches : {&program.loop})
-        for (size_t l = 0; l < launches->size(); ++l)
-          for (size_t w = 0; w < (*launches)[l].writes.size(); ++w) {
-            Place &place = (*launches)[l].writes[w];
-            if (place.copies < 2 || place.bytes == 0)
-              continue;
-            ScheduledProgram mutant = program;
-            for (Launch &launch : mutant.loop)
-              for (std::vector<Place> *list : {&launch.reads, &launch.writes})
-                for (Place &other : *list)
-                  if (other.buffer == place.buffer && other.offset == place.offset)
-                    other.copies = place.copies - 1;
-            mutant.peakLive = -1;
-            ++tried;
-            refused += !checkPlan(g, mutant).empty();
-          }
+      for (const Launch &writer : program.launches)
+        for (const Place &place : writer.writes) {
+          if (place.copies < 2 || place.bytes == 0)
+            continue;
+          ScheduledProgram mutant = program;
+          for (Launch &launch : mutant.launches)
+            for (std::vector<Place> *list : {&launch.reads, &launch.writes})
+              for (Place &other : *list)
+                if (other.buffer == place.buffer && other.offset == place.offset)
+                  other.copies = place.copies - 1;
+          mutant.peakLive = -1;
+          ++tried;
+          refused += !checkPlan(g, mutant).empty();
+        }
       // Actions that skip a micro-batch, or take one twice.
       StepGraph other = g;
       other.actions.pop_back();

@@ -1,6 +1,6 @@
 // LINK: cinch_solve
 // The bound on the time of a step never exceeds a plan: on random small steps with skips, work in place, scratch, kernels of two
-// values, sums over the examples and values of the prologue, at budgets from the smallest that has a plan, for each micro-batch.
+// values, sums over the examples and values made before the loop, at budgets from the smallest that has a plan, for each micro-batch.
 #include "test/unit/Expect.h"
 #include "compiler/solve/Random.h"
 #include "compiler/solve/Search.h"
@@ -23,7 +23,7 @@ static StepGraph randomStep(Random &random) {
     g.buffers.push_back(b);
     return int(g.buffers.size()) - 1;
   };
-  auto kernel = [&](Section section, std::vector<int> reads, bool backward) {
+  auto kernel = [&](int section, std::vector<int> reads, bool backward) {
     Kernel k;
     k.section = section, k.reads = std::move(reads), k.backward = backward;
     k.seconds = {double(1 + random.below(3)), double(1 + random.below(5))};
@@ -42,7 +42,7 @@ static StepGraph randomStep(Random &random) {
   };
   auto size = [&] { return 64 * (1 + random.below(4)); };
   int weights = buffer(Buffer::Persistent, 256, 0, -1), x = buffer(Buffer::Persistent, 0, 64, -1);
-  int before = kernel(Section::Prologue, {weights}, false), prepared = buffer(Buffer::Value, 128, 0, before);
+  int before = kernel(0, {weights}, false), prepared = buffer(Buffer::Value, 128, 0, before);
   g.kernels[before].writes.push_back(prepared);
   int layers = 3 + int(random.below(5));
   std::vector<int> values{x};
@@ -52,13 +52,13 @@ static StepGraph randomStep(Random &random) {
       reads.push_back(values[1 + size_t(random.below(i - 1))]);
     std::sort(reads.begin(), reads.end());
     reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-    int k = kernel(Section::Loop, reads, false);
+    int k = kernel(1, reads, false);
     values.push_back(write(k, size()));
     if (random.below(4) == 0)
       write(k, size()); // a second value, for the way back
   }
-  int gradient = write(kernel(Section::Loop, {values.back()}, true), size());
-  int after = kernel(Section::Epilogue, {}, true);
+  int gradient = write(kernel(1, {values.back()}, true), size());
+  int after = kernel(2, {}, true);
   g.kernels[after].recomputable = false;
   for (int i = layers; i > 0; --i) {
     std::vector<int> reads{gradient, values[size_t(i) - 1]};
@@ -67,13 +67,13 @@ static StepGraph randomStep(Random &random) {
         reads.push_back(w);
     std::sort(reads.begin(), reads.end());
     reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-    int sum = buffer(Buffer::Accumulator, 64, 0, -1), k = kernel(Section::Loop, reads, true);
+    int sum = buffer(Buffer::Accumulator, 64, 0, -1), k = kernel(1, reads, true);
     g.kernels[k].writes.push_back(sum), g.kernels[k].recomputable = false;
     g.buffers[sum].producer = k;
     g.kernels[after].reads.push_back(sum);
-    gradient = write(kernel(Section::Loop, reads, true), size());
+    gradient = write(kernel(1, reads, true), size());
   }
-  std::stable_partition(g.kernels.begin(), g.kernels.end(), [](const Kernel &k) { return k.section != Section::Epilogue; });
+  std::stable_partition(g.kernels.begin(), g.kernels.end(), [](const Kernel &k) { return k.section != 2; });
   std::vector<int> place(g.kernels.size());
   for (int k = 0; k < int(g.kernels.size()); ++k)
     place[std::atoi(g.kernels[k].name.c_str() + 1)] = k;

@@ -11,7 +11,7 @@ class Counter {
 public:
   Counter(const StepGraph &g, const Decision &d) : g(g), d(d), at(occupancy(g, d)), partOf(d.runs.size(), 0) {
     int part = 0;
-    for (int t = d.loopBegin; t < d.loopEnd; ++t)
+    for (int t = d.loopBegin(); t < d.loopEnd(); ++t)
       partOf[size_t(t)] = part += g.kernels[size_t(d.runs[size_t(t)].kernel)].newPart;
     parts = part + 1;
     findWaiting();
@@ -19,8 +19,8 @@ public:
 
   HeldBytes run() {
     HeldBytes held;
-    held.before = most(0, d.loopBegin);
-    held.behind = most(d.loopEnd, int(d.runs.size()));
+    held.before = most(0, d.loopBegin());
+    held.behind = most(d.loopEnd(), int(d.runs.size()));
     std::vector<int64_t> begun(size_t(parts), 0), ended(size_t(parts), 0);
     for (const PartAction &action : g.actions) {
       HeldBytes::Action &bytes = held.actions.emplace_back();
@@ -43,21 +43,21 @@ private:
 
   void findWaiting() {
     std::vector<int> last(d.instances.size(), -1); // part in which it is read last
-    for (int t = d.loopBegin; t < d.loopEnd; ++t)
+    for (int t = d.loopBegin(); t < d.loopEnd(); ++t)
       for (int read : d.runs[size_t(t)].reads)
         last[size_t(read)] = std::max(last[size_t(read)], partOf[size_t(t)]);
     for (size_t i = 0; i < d.instances.size(); ++i) {
       const Instance &instance = d.instances[i];
-      bool made = instance.run >= d.loopBegin && instance.run < d.loopEnd;
+      bool made = instance.run >= d.loopBegin() && instance.run < d.loopEnd();
       if (made && throughLoop(instance.lower, instance.upper) && last[i] > partOf[size_t(instance.run)])
         waiting.push_back({partOf[size_t(instance.run)], last[i], instance.bytes, instance.copies, int(classOf(g, d, instance))});
     }
   }
 
-  bool throughLoop(int lower, int upper) const { return lower <= d.loopBegin && upper >= d.loopEnd; }
+  bool throughLoop(int lower, int upper) const { return lower <= d.loopBegin() && upper >= d.loopEnd(); }
 
   std::pair<int, int> runsOf(int part) const {
-    auto begin = partOf.begin() + d.loopBegin, end = partOf.begin() + d.loopEnd;
+    auto begin = partOf.begin() + d.loopBegin(), end = partOf.begin() + d.loopEnd();
     return {int(std::lower_bound(begin, end, part) - partOf.begin()), int(std::upper_bound(begin, end, part) - partOf.begin())};
   }
 
@@ -81,7 +81,7 @@ private:
     }
     for (size_t s = 0; s < d.storages.size(); ++s) {
       const Storage &storage = d.storages[s];
-      bool held = t == d.loopEnd ? throughLoop(storage.lower, storage.upper) : storage.lower < t && storage.upper > t;
+      bool held = t == d.loopEnd() ? throughLoop(storage.lower, storage.upper) : storage.lower < t && storage.upper > t;
       if (held && newest[s] >= 0)
         bytes[size_t(classOf(g, d, d.instances[size_t(newest[s])]))] += storage.bytes;
     }

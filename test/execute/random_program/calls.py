@@ -3,7 +3,7 @@ import numpy as np
 
 from .elementwise import Op, gelu
 from .graph import BATCH, Instance, Invalid, Type, evaluate
-from .rows import Attend, attended
+from .rows import attended
 
 
 def linear(context, path, x, bias=True):
@@ -76,6 +76,8 @@ class Call(Op):
         use, x, number = self.instance, values[0], getattr(node, "number", 0)
         for block in range(use.repeat) if use.repeat else [None]:
             own = block is not None and not use.shared
+            if use.shared:
+                context.loops.append((block, use.repeat))
             path = "%s.%d" % (use.name, block) if own else use.name
             chain = (number, block) if own else (number,)
             if use.body:
@@ -84,6 +86,8 @@ class Call(Op):
                 context.leave(before)
             else:
                 x = self.prelude(context, context.prefix + path, chain, x, node.operands[0].type.axes)
+            if use.shared:
+                context.loops.pop()
         return x
 
     def prelude(self, context, path, chain, x, axes):
@@ -128,8 +132,6 @@ class Scan(Call):
         made = self.instance.body.results[0].type
         if [arguments[0] if state is None else state, part, *whole] != arguments or made != arguments[0] or made.batch < 0:
             raise Invalid("arguments")
-        if not fits_loop(self.instance.body):
-            raise Invalid("no work for a loop")
         at = cut.axes.index(axis)
         if at > len(made.axes):
             raise Invalid("no place for the steps")
@@ -143,24 +145,14 @@ class Scan(Call):
             state = np.full(body.arguments[0].type.shape(context.dims), float(self.options["start"]))
         found = []
         before = context.inside(use.name + ".", (getattr(node, "number", 0),))
-        for part in np.moveaxis(cut, at, 0):
+        parts = np.moveaxis(cut, at, 0)
+        for trip, part in enumerate(parts):
+            context.loops.append((trip, len(parts)))
             state = evaluate(body, [state, part, *whole], context)[0]
+            context.loops.pop()
             found.append(state)
         context.leave(before)
         return np.stack(found, at)
-
-
-def fits_loop(body):
-    """Nothing is drawn in it (the draws of all steps are one), and it holds no attention (a loop refuses some of it by name)."""
-    for node in body.nodes:
-        op = node.op
-        if isinstance(op, Call):
-            use = op.instance
-            if use.kind in ("heads", "block") or op.options.get("rate") or (use.body and not fits_loop(use.body)):
-                return False
-        elif getattr(op, "draws", False) or isinstance(op, Attend):
-            return False
-    return True
 
 
 def linear_parameters(path, out, inner, bias=True):

@@ -178,6 +178,7 @@ class Context:
         self.decisions, self.margin = [], 1.0
         self.frozen, self.replay, self.at = [], frozen, 0
         self.prefix, self.chain = "", (0,)
+        self.loops = []  # (trip, trips) of the loops around, the outer one first
 
     def greater(self, a, b):
         result = np.greater(a, b)
@@ -201,13 +202,17 @@ class Context:
         return self.dims.value(name)
 
     def draw(self, kind, type_, number, *argument):
-        """Random numbers of a call; the batch axis may stand anywhere."""
+        """Random numbers of a call; the batch axis may stand anywhere. In loops, the numbers of all trips are drawn at once."""
         shape, batch = type_.shape(self.dims), type_.batch
         example_shape = shape[:batch] + shape[batch + 1:] if batch >= 0 else shape
         count = int(np.prod(example_shape))
         examples = np.arange(shape[batch] if batch >= 0 else 1)
         key = draws.key_of(self.chain + tuple(number))
-        found = getattr(draws, kind)(self.seed, 0, key, examples, count, *argument)
+        trip, trips = 0, 1
+        for at, number_of in self.loops:
+            trip, trips = trip * number_of + at, trips * number_of
+        found = getattr(draws, kind)(self.seed, 0, key, examples, trips * count, *argument)
+        found = found[:, trip * count:(trip + 1) * count]
         if batch < 0:
             return found.reshape(shape)
         return np.moveaxis(found.reshape((len(examples),) + example_shape), 0, batch)

@@ -39,7 +39,8 @@ class Maker(Arithmetic, Moves):
     def attention(self):
         """Heads out of a value with two axes beside the batch, by products with small parameters."""
         r = self.rng
-        x = self.pick(lambda n: n.batch >= 0 and len(n.type.axes) >= 3)
+        wide = [n for n in self.pool if n.type.dtype == "f32" and n.batch >= 0 and len(n.type.axes) >= 3]
+        x = self.pick(lambda n: n in wide) if wide else self.widened()
         names = {axis: i for i, axis in enumerate(x.type.axes)}
         inner = [a for a in x.type.axes if a != BATCH]
         if len(names) < len(x.type.axes):
@@ -71,6 +72,17 @@ class Maker(Arithmetic, Moves):
             made.append(self.param([heads, t, t]))
             bias = True
         return self.add(rows.Attend(causal, r.choice([None, None, 0.3]), r.choice([0, 0, 0.25]), keys, bias), made)
+
+    def widened(self):
+        """A value times a small parameter that has one axis more."""
+        x = self.pick(lambda n: n.batch >= 0 and len(n.type.axes) >= 2)
+        more = self.some_dim()
+        if more in x.type.axes or len(set(x.type.axes)) < len(x.type.axes):
+            raise Invalid("an axis twice")
+        last = max(i for i, axis in enumerate(x.type.axes) if axis != BATCH)
+        slots = ["k%d" % i for i in range(len(x.type.axes))]
+        op = elementwise.IndexNotation("{0} * {1}", lambda c, a, b: a * b, [slots, ["t", slots[last]]], slots + ["t"])
+        return self.add(op, [x, self.param([more, x.type.axes[last]])])
 
     def prelude(self):
         r = self.rng
@@ -182,7 +194,7 @@ class Maker(Arithmetic, Moves):
         use = Instance("layer", body=inner.body)
         if result.type == operands[0].type and r.random() < 0.5:
             use.repeat = r.randint(2, 3)
-            use.shared = r.random() < 0.5 and calls.fits_loop(inner.body)
+            use.shared = r.random() < 0.5
         self.name_instance(use)
         return self.add(calls.Call(use), operands)
 
@@ -206,10 +218,10 @@ class Maker(Arithmetic, Moves):
         for operand in operands[1 + bool(start):]:
             inner.argument(operand.type, operand.example)
         inner.steps(r.randint(1, 3))
+        if r.random() < 0.5:
+            inner.attempt(r.choice(["draw", "attention", "attention"]))
         result = inner.joined(state, inner.pick(lambda n: n is not state and n.batch >= 0))
         inner.body.results = [inner.add(elementwise.Elementwise("tanh({0})", elementwise.UNARY["tanh({0})"]), [result])]
-        if not calls.fits_loop(inner.body):
-            raise Invalid("no work for a loop")
         use = Instance("layer", body=inner.body)
         self.name_instance(use)
         return self.add(calls.Scan(use, {"axis": axis, "start": None if start else r.choice(["0", "0.5"])}), operands)
@@ -236,17 +248,22 @@ class Maker(Arithmetic, Moves):
              ("window", 4)]
     of_images = False  # then windows are what is made most
 
+    def attempt(self, step):
+        """Whether it made a value."""
+        before = len(self.body.nodes), len(self.pool)
+        try:
+            getattr(self, step)()
+            return True
+        except Invalid:
+            del self.body.nodes[before[0]:]
+            del self.pool[before[1]:]
+            return False
+
     def steps(self, count):
         names, weights = zip(*self.STEPS, *[("window", 30)] * self.of_images)
         made = tries = 0
         while made < count and tries < 60:
             tries += 1
-            before = len(self.body.nodes), len(self.pool)
-            try:
-                getattr(self, self.rng.choices(names, weights)[0])()
-                made += 1
-            except Invalid:
-                del self.body.nodes[before[0]:]
-                del self.pool[before[1]:]
+            made += self.attempt(self.rng.choices(names, weights)[0])
         if made < count:
             raise Invalid("no further step")

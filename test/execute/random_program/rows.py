@@ -1,8 +1,11 @@
 """Ops over rows, attention, layers of the prelude and of the file."""
+import pathlib
+
 import numpy as np
 
 from .elementwise import Op
 from .graph import BATCH, Invalid, Type
+from .text import number_calls
 
 
 def log_softmax(x, axis=-1):
@@ -182,6 +185,13 @@ class Attend(Op):
         return attended(context, node.type, [getattr(node, "number", 0)], q, k, v, keys, bias, self.causal, self.scale, self.rate)
 
 
+def written_out():
+    """The calls from `attend_written` of the prelude to the numbers that its dropout draws."""
+    prelude = pathlib.Path(__file__).resolve().parents[3] / "compiler/frontend/prelude.cinch"
+    body = prelude.read_text().split("layer attend_written", 1)[1].split("\n}", 1)[0].split("{\n", 1)[1]
+    return [number_calls([line.strip() for line in body.replace("dropout(", "§0§dropout(").split("\n")])[0], 1]
+
+
 def attended(context, type_, number, q, k, v, keys, bias, causal, scale, rate):
     group = q.shape[-3] // k.shape[-3]
     k, v = np.repeat(k, group, -3), np.repeat(v, group, -3)
@@ -199,7 +209,7 @@ def attended(context, type_, number, q, k, v, keys, bias, causal, scale, rate):
         lead = shares.shape
         names = list(type_.axes[:-1]) + ["S"]
         batch = names.index(BATCH) if BATCH in names else -1
-        kept = context.draw("kept", Drawn(lead, batch), number, 1 - rate)
+        kept = context.draw("kept", Drawn(lead, batch), [*number, *(written_out() if context.loops else [])], 1 - rate)
         shares = np.where(kept, shares / (1 - rate), 0)
     return shares @ v
 

@@ -1,0 +1,159 @@
+// StagePlanner.h: how Compilation::decideStages is done. Which cuts and micro-batches are tried (Stages.cpp), the plans and the price of one
+// (StagePlans.cpp), what is shipped and the other entries of the program (StageEntries.cpp).
+#ifndef CINCH_COMPILER_PHASES_STAGEPLANNER_H
+#define CINCH_COMPILER_PHASES_STAGEPLANNER_H
+
+#include "compiler/phases/Compile.h"
+#include "compiler/phases/StageHints.h"
+#include "compiler/phases/StageTables.h"
+
+#include "compiler/analysis/StageProblem.h"
+#include "compiler/solve/Evaluate.h"
+#include "compiler/solve/Search.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <limits>
+#include <map>
+#include <memory>
+
+namespace cinch {
+
+// Bytes of a worker's arena: of its plans, and for messages.
+struct Need {
+  int64_t planned = 0, messages = 0;
+  int64_t total() const { return planned + messages; }
+  void include(const Need &other) {
+    planned = std::max(planned, other.planned);
+    messages = std::max(messages, other.messages);
+  }
+};
+
+// The program cut at one layout.
+struct Division {
+  StageLayout layout;
+  Divided train;
+  std::vector<Divided> others;  // evaluation and prediction
+  std::vector<Need> othersNeed; // of each worker, at one example at a time
+};
+
+// A plan of all workers for one micro-batch.
+struct Candidate {
+  size_t division = 0;
+  int64_t microbatch = 1;
+  int late = 0; // micro-batches that a replica's gradients of parameters wait for
+  std::vector<std::vector<solve::Action>> rows;        // of each worker
+  std::vector<std::vector<solve::PartAction>> actions; // the same, by the parts of its loop
+  std::vector<int> boxes;                              // of each channel
+  std::vector<DecideOutcome> outcomes;
+  std::vector<mlir::Attribute> decisions;
+  std::vector<PlanSeconds> seconds;
+  solve::ChannelRun run;
+  double makespan = 0;
+};
+
+class StagePlanner {
+public:
+  StagePlanner(Compilation &compilation, const DecideOptions &base, const solve::Strategy &strategy, mlir::func::FuncOp train)
+      : c(compilation), options(compilation.options), base(base), strategy(strategy),
+        train(train), step(train), homes(step),
+        problem(analysis::buildStepProblem(step, base.threads, 0, base.target, &base.costs)) {
+    if (options.budget)
+      room = std::max<int64_t>(0, *options.budget - c.allowance());
+  }
+  // In this order. False after an internal error was reported.
+  bool prepare();
+  // `least`: cuts that need least, whatever the budget is.
+  bool search(bool least);
+  // The best candidate's division takes the place of the program.
+  bool choose();
+  // Or all of them are forgotten.
+  void discard();
+  // Nothing fits.
+  void refuseAll();
+  double makespan() const { return best ? best->makespan : std::numeric_limits<double>::infinity(); }
+  bool isOf(mlir::func::FuncOp function) const { return train == function; }
+
+private:
+  int stages() const { return options.stages * options.chunks; }
+  int workers() const { return options.workers(); }
+  int64_t examples() const { return problem.graph.batch / options.replicas; } // of a replica
+  int segments() const { return int(homes.segments.size()); }
+  bool internal(const llvm::Twine &what) {
+    train.emitError() << "internal error: stages: " << what;
+    return false;
+  }
+  bool refuse(std::string why) {
+    c.refusal = std::move(why);
+    return c.refused = true;
+  }
+  std::vector<int64_t> sizesToTry();
+  std::vector<int64_t> sizesInGrain() const;
+  // Every replica has as many examples, whole micro-batches, grains and groups; empty: these do.
+  std::string wrongReplicas() const;
+  // Where the user's `@stage` hints have stages begin. What no hint can mean is refused.
+  bool readHints();
+  // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
+  int64_t boundOfAnyCut() const;
+  bool tryMicrobatch(int64_t microbatch, bool least);
+  // May each replica have sums of its own? With `combine reduce` it has. Otherwise where its examples are one grain: then the bits are those
+  // of one worker, and the micro-batches may be smaller than the grain.
+  bool mayAddSums() const;
+  bool isOneGrain() const;
+  bool tryTable(const solve::ScheduleTable &table, const StageLayout &layout, int late, int64_t microbatch,
+                const std::vector<std::vector<double>> &seconds, bool least, bool &fits);
+  // The best cut by the kernels' seconds and bytes, under the budget or under the least for which there is one.
+  solve::SplitSolution splitInto(analysis::StageProblem &stageProblem, bool least) const;
+  // The program divided by this layout, once.
+  bool divide(const StageLayout &layout, Candidate &candidate);
+  bool divideFunction(llvm::StringRef name, const analysis::Step &whole, const analysis::StageHomes &wholeHomes, const StageLayout &layout,
+                      size_t first, Divided &divided);
+  // Seconds of the parts of each worker's loop, before there are plans.
+  std::vector<std::vector<double>> guessedSeconds(const solve::ScheduleTable &table, const StageLayout &layout,
+                                                  const solve::SplitProblem &split, const solve::Split &cuts) const;
+  // `fits`: within the budget.
+  bool plan(Candidate &candidate, bool least, bool &fits);
+  // When the table ends with the seconds of these plans.
+  void price(Candidate &candidate) const;
+  void takeStep(Divided &divided);
+  // Its function gets the name that it keeps.
+  void take(EntryPlan plan, const Divided &divided, int64_t microbatch);
+  void addChannels(const Divided &divided, int64_t microbatch);
+  void describeStages(const StageLayout &layout);
+  // Evaluation and prediction have their own functions, with the parameters where the step has them: the largest micro-batch, up to that
+  // of training, that fits where the step lies. One example at a time, or one group, decides itself what it needs.
+  bool chooseEntry(Divided &divided, llvm::ArrayRef<mlir::func::FuncOp> steps);
+  // One, or a group of those that an entry compares.
+  static int64_t leastExamples(const Divided &divided);
+  static std::vector<int> boxesOf(const Divided &divided);
+  // Plans of all workers for `size` examples at a time. `within`: no worker may need more; empty: each as little as it can. No plans: they
+  // do not fit.
+  bool planEntry(Divided &divided, llvm::ArrayRef<mlir::func::FuncOp> steps, int64_t size, llvm::ArrayRef<Need> within, std::vector<EntryPlan> &plans);
+  // The order in which the workers run their parts, and the boxes that it needs.
+  bool setLags(Divided &divided, int64_t size);
+  // Where the workers' arenas lie in the whole one, and the channels in them. Entries take turns in the bytes for messages.
+  void placeWorkers();
+  Compilation &c;
+  const CompileOptions &options;
+  const DecideOptions &base;
+  const solve::Strategy &strategy;
+  mlir::func::FuncOp train;
+  analysis::Step step;
+  analysis::StageHomes homes;
+  analysis::StepProblem problem;
+  std::vector<int64_t> sizes;  // micro-batches to try
+  std::optional<int64_t> room; // for a worker's arena
+  std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
+  std::vector<Division> divisions;
+  std::map<std::tuple<std::vector<int>, bool, bool>, size_t> divisionOf;
+  std::optional<Candidate> best;
+  DecideOutcome neediest;          // of the smallest plan, if none fits
+  std::string whyNot;              // there is no table
+  std::vector<Need> needs;         // of each worker, as far as the entries are chosen
+  std::vector<size_t> lastOfEntry; // channels: behind which the next entry's begin
+};
+
+} // namespace cinch
+#endif

@@ -1,0 +1,143 @@
+// StagePlans.cpp: the program divided by a layout, the plans of its workers, and their price.
+#include "compiler/phases/StagePlanner.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+bool StagePlanner::tryTable(const solve::ScheduleTable &table, const StageLayout &layout, int late, int64_t microbatch,
+              const std::vector<std::vector<double>> &seconds, bool least, bool &fits) {
+  Candidate candidate;
+  candidate.microbatch = microbatch, candidate.late = late;
+  if (!divide(layout, candidate))
+    return false;
+  std::vector<std::vector<double>> ofAll;
+  for (int w = 0; w < workers(); ++w) {
+    // The first replica waits for nobody.
+    solve::ScheduleTable own = late > 0 ? withLateGradients(table, w < options.stages ? 0 : late) : table;
+    candidate.actions.push_back(actionsOf(own, layout, w % options.stages));
+    candidate.rows.push_back(own.rows[size_t(w % options.stages)]);
+    // Where no gradient needs the examples (all that is trained stands apart from them), the loop has no backward parts.
+    if (size_t parts = partsOf(divisions[candidate.division].train.functions[size_t(w)]); parts == size_t(layout.chunks(w % options.stages))) {
+      llvm::erase_if(candidate.actions.back(), [&](const solve::PartAction &action) { return size_t(action.part) >= parts; });
+      llvm::erase_if(candidate.rows.back(), [](const solve::Action &action) {
+        return action.kind != solve::Action::Forward && action.kind != solve::Action::Update;
+      });
+    }
+    ofAll.push_back(seconds[size_t(w % options.stages)]);
+  }
+  candidate.boxes = solve::findBoxes(channelProblem(divisions[candidate.division].train, candidate.actions, ofAll));
+  if (candidate.boxes.size() != divisions[candidate.division].train.channels.size())
+    return internal("the workers of a schedule wait for one another");
+  return plan(candidate, least, fits);
+}
+
+bool StagePlanner::divide(const StageLayout &layout, Candidate &candidate) {
+  auto [place, fresh] = divisionOf.try_emplace({layout.stageOf, layout.splitsBackward, layout.addsSums}, divisions.size());
+  candidate.division = place->second;
+  if (!fresh)
+    return true;
+  Division division{layout, {}, {}, std::vector<Need>(size_t(workers()))};
+  if (!divideFunction("train", step, homes, layout, 0, division.train))
+    return false;
+  size_t channels = division.train.channels.size();
+  StageLayout first = layout; // the other entries run on the first replica
+  first.replicas = 1;
+  for (auto [name, symbol] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}})
+    if (auto function = c.module->lookupSymbol<func::FuncOp>(symbol)) {
+      analysis::Step entryStep(function);
+      analysis::StageHomes entryHomes(entryStep, &homes.owners);
+      Divided &divided = division.others.emplace_back();
+      if (!divideFunction(name, entryStep, entryHomes, first, channels, divided))
+        return false;
+      channels += divided.channels.size();
+      std::vector<EntryPlan> plans;
+      int64_t least = leastExamples(divided);
+      if (!planEntry(divided, division.train.functions, least, {}, plans))
+        return false;
+      for (auto [w, plan] : llvm::enumerate(plans))
+        division.othersNeed[w].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), int(w), least)});
+    }
+  divisions.push_back(std::move(division));
+  return true;
+}
+
+bool StagePlanner::divideFunction(StringRef name, const analysis::Step &whole, const analysis::StageHomes &wholeHomes, const StageLayout &layout,
+                    size_t first, Divided &divided) {
+  divided.name = name.str();
+  divided.first = first;
+  auto functions = partitionStages(whole, wholeHomes, layout, first, divided.channels);
+  if (failed(functions))
+    return false;
+  divided.functions = *functions;
+  for (func::FuncOp function : divided.functions) // several divisions stand side by side for a while
+    function.setName((function.getName() + "_of_" + Twine(divisions.size())).str());
+  return true;
+}
+
+bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
+  Division &division = divisions[candidate.division];
+  Divided &divided = division.train;
+  fits = true;
+  int64_t smallest = 0;
+  for (int w = 0; w < workers(); ++w) {
+    func::FuncOp function = divided.functions[size_t(w)];
+    if (partsOf(function) > 1) // one part alone runs in the order of the micro-batches
+      mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
+    Need need = division.othersNeed[size_t(w)];
+    need.include({0, messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch)});
+    DecideOptions wanted = base;
+    wanted.search.microbatch = candidate.microbatch;
+    wanted.search.strategy = strategy;
+    wanted.planCache = options.planCache;
+    if (room)
+      wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
+    // Replicas that have two on either side are alike.
+    bool known = w >= 2 * options.stages && w < workers() - 2 * options.stages;
+    if (Attribute decision = known ? candidate.decisions[size_t(w - options.stages)] : Attribute())
+      function->setAttr(kDecisionAttr, decision);
+    DecideOutcome outcome = known ? candidate.outcomes[size_t(w - options.stages)] : decidePlan(function, wanted);
+    if (outcome.internal)
+      return false;
+    if (!outcome.result.error.empty())
+      return refuse(outcome.result.error);
+    need.include({outcome.result.smallestArena, 0});
+    smallest = std::max(smallest, need.total());
+    fits &= outcome.result.feasible && (!room || need.total() <= *room);
+    candidate.outcomes.push_back(std::move(outcome));
+    candidate.decisions.push_back(function->getAttr(kDecisionAttr));
+  }
+  if (least && smallest < c.workers.smallest) {
+    c.workers.smallest = smallest;
+    neediest = *llvm::max_element(candidate.outcomes, [](const DecideOutcome &a, const DecideOutcome &b) {
+      return a.result.smallestArena < b.result.smallestArena;
+    });
+  }
+  if (!fits)
+    return true;
+  price(candidate);
+  if (!best || candidate.makespan < best->makespan)
+    best = std::move(candidate);
+  return true;
+}
+
+void StagePlanner::price(Candidate &candidate) const {
+  const Divided &divided = divisions[candidate.division].train;
+  std::vector<std::vector<double>> seconds;
+  std::vector<double> begin;
+  double behind = 0; // the gate, where all wait for all, stands between the loop and the updates
+  for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
+    candidate.seconds.push_back(secondsOf(outcome, partsOf(function)));
+    seconds.push_back(candidate.seconds.back().parts);
+    begin.push_back(candidate.seconds.back().before);
+    behind = std::max(behind, candidate.seconds.back().behind);
+  }
+  // Replicas hand sums on in the midst of a part's work.
+  solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
+                                               options.replicas > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
+  table.begin = std::move(begin);
+  candidate.run = solve::run(table, candidate.boxes);
+  candidate.makespan = candidate.run.makespan + behind;
+}
+
+} // namespace cinch

@@ -1,0 +1,69 @@
+// PartitionMessages.cpp: values that a worker reads and another one makes.
+#include "compiler/transforms/Partitioner.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+int Partitioner::sourceOf(Value value, int to) const {
+  int w = to % layout.workers, d = to / layout.workers;
+  int writer = homes.writerOf(value);
+  if (writer < 0)
+    return homes.isData(value) ? to : layout.numberOf(layout.worker(homes.ownerOf(cast<BlockArgument>(value))), d);
+  const std::map<int, int> &places = at[size_t(writer)];
+  bool finished = regionOf(writer) > mainLoop || isSum(value); // on the last replica
+  return layout.numberOf(places.count(w) ? w : places.begin()->first, finished ? lastReplica() : d);
+}
+
+void Partitioner::findMessages() {
+  func::FuncOp function = step.function;
+  for (BlockArgument argument : function.getArguments())
+    findMessagesOf(argument);
+  for (const analysis::Step::Part &part : step.parts)
+    for (OpResult result : part.op->getResults())
+      findMessagesOf(result);
+}
+
+void Partitioner::findMessagesOf(Value value) {
+  int writer = homes.writerOf(value), gate = -1;
+  for (auto [i, part] : llvm::enumerate(step.parts))
+    if (isa<plan::GateOp>(part.op))
+      gate = int(i);
+  llvm::MapVector<int, SmallVector<int>> readers;
+  for (int reader : homes.readersOf(value))
+    for (auto [w, loopPart] : at[size_t(reader)])
+      for (int d = 0; d < layout.replicas; ++d)
+        if (int to = layout.numberOf(w, d); runsOn(reader, d) && sourceOf(value, to) != to)
+          readers[to].push_back(reader);
+  for (auto &[to, list] : readers) {
+    Channel channel;
+    int from = sourceOf(value, to), w = to % layout.workers;
+    channel.from = from, channel.to = to;
+    solve::Buffer bytes = analysis::bufferFor(value, named(value), step.batch);
+    channel.fixedBytes = bytes.fixedBytes, channel.perExampleBytes = bytes.perExampleBytes;
+    channel.label = bytes.name;
+    channel.inLoop = writer >= 0 && isLoop(regionOf(writer)) && regionOf(list.front()) == regionOf(writer);
+    Message message{int(channels.size()), from, to, list.front()};
+    if (channel.inLoop) {
+      // Before the first reader of the part in which it must be there, or at that part's end.
+      int part = INT_MAX;
+      for (int reader : list)
+        part = std::min(part, readyFor(at[size_t(reader)][w], w));
+      auto first = llvm::find_if(list, [&, w = w](int reader) { return at[size_t(reader)][w] == part; });
+      message.before = first == list.end() ? -1 : *first;
+      bool main = regionOf(writer) == mainLoop;
+      channel.fromPart = main ? at[size_t(writer)][from % layout.workers] : -1;
+      channel.toPart = main ? part : -1;
+      if (message.before < 0)
+        dueAtEnd[{to, part}].push_back(value);
+    } else if (writer < gate && gate < message.before) {
+      message.before = gate;
+    }
+    channels.push_back(channel);
+    messages[value].push_back(message);
+    if (message.before >= 0)
+      due[{to, message.before}].push_back(value);
+  }
+}
+
+} // namespace cinch

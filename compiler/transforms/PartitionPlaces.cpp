@@ -1,0 +1,87 @@
+// PartitionPlaces.cpp: on which workers the parts of a step run, and in which part of their loop bodies.
+#include "compiler/transforms/Partitioner.h"
+
+using namespace mlir;
+
+namespace cinch {
+
+void Partitioner::placeParts() {
+  at.resize(step.parts.size());
+  onlyWeights.assign(step.parts.size(), false);
+  for (int part = int(step.parts.size()); part-- > 0;)
+    onlyWeights[size_t(part)] = regionOf(part) == mainLoop && isBackward(step.parts[size_t(part)].op) && feedsOnlyWeights(part);
+  for (int part = int(step.parts.size()); part-- > 0;) {
+    Operation *op = step.parts[size_t(part)].op;
+    int home = homes.home[size_t(part)];
+    if (layout.replicas > 1 && layout.splitsBackward && onlySums(part)) {
+      placeLate(part);
+    } else if (isa<plan::GateOp>(op)) {
+      for (int w = 0; w < layout.workers; ++w)
+        at[part][w] = 0;
+    } else if (home == analysis::StageHomes::kEverywhere) {
+      placeWhereRead(part);
+    } else if (isa<plan::ResultsOp>(op)) {
+      at[part][0] = regionOf(part) == mainLoop ? layout.chunks(0) : 0;
+    } else {
+      int w = layout.worker(home), chunk = layout.chunk(home);
+      int chunks = layout.chunks(w);
+      at[part][w] = regionOf(part) != mainLoop                          ? 0
+                    : !isBackward(op)                                   ? layout.forwardPart(chunk)
+                    : layout.splitsBackward && onlyWeights[size_t(part)] ? layout.weightPart(chunks, chunk)
+                                                                        : layout.backwardPart(chunks, chunk);
+    }
+    training |= regionOf(part) == mainLoop && isBackward(op);
+    resultsInLoop |= regionOf(part) == mainLoop && isa<plan::ResultsOp>(op);
+  }
+}
+
+bool Partitioner::onlySums(int part) const {
+  Operation *op = step.parts[size_t(part)].op;
+  return regionOf(part) == mainLoop && op->getNumResults() > 0 && llvm::all_of(op->getResults(), [&](Value result) {
+           return isSum(result) && llvm::none_of(homes.readersOf(result), [&](int reader) { return regionOf(reader) == mainLoop; });
+         });
+}
+
+void Partitioner::placeLate(int part) {
+  int home = homes.home[size_t(part)];
+  if (home == analysis::StageHomes::kEverywhere)
+    placeWhereRead(part);
+  else
+    at[part][layout.worker(home)] = 0;
+  for (auto &[w, loopPart] : at[part])
+    loopPart = layout.weightPart(layout.chunks(w), home < 0 ? 0 : layout.chunk(home));
+}
+
+bool Partitioner::feedsOnlyWeights(int part) const {
+  for (Value result : step.parts[size_t(part)].op->getResults())
+    for (int reader : homes.readersOf(result))
+      if (regionOf(reader) == mainLoop &&
+          (!onlyWeights[size_t(reader)] || homes.home[size_t(reader)] != homes.home[size_t(part)]))
+        return false;
+  return true;
+}
+
+bool Partitioner::isBackward(Operation *op) {
+  auto kernel = dyn_cast<plan::KernelOp>(op);
+  return kernel && analysis::computedBy(kernel->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr);
+}
+
+int Partitioner::readyFor(int loopPart, int w) const {
+  int chunks = layout.chunks(w);
+  return loopPart < 2 * chunks ? loopPart : layout.backwardPart(chunks, 3 * chunks - 1 - loopPart);
+}
+
+void Partitioner::placeWhereRead(int part) {
+  for (Value result : step.parts[size_t(part)].op->getResults())
+    for (int reader : homes.readersOf(result))
+      for (auto [w, loopPart] : at[reader]) {
+        int here = regionOf(reader) == regionOf(part) ? readyFor(loopPart, w) : 0;
+        auto [known, fresh] = at[part].try_emplace(w, here);
+        if (!fresh)
+          known->second = std::min(known->second, here);
+      }
+  if (at[part].empty())
+    at[part][0] = 0;
+}
+
+} // namespace cinch

@@ -1,0 +1,128 @@
+// Partitioner.h: how PartitionStages.h is done. What runs where (PartitionPlaces.cpp), who sends what to whom (PartitionMessages.cpp,
+// PartitionReplicas.cpp), and the functions of the workers (PartitionStages.cpp).
+#ifndef CINCH_COMPILER_TRANSFORMS_PARTITIONER_H
+#define CINCH_COMPILER_TRANSFORMS_PARTITIONER_H
+
+#include "compiler/transforms/PartitionStages.h"
+
+#include "compiler/analysis/Cost.h"
+#include "compiler/transforms/Decision.h"
+#include "dialects/nn/Grain.h"
+#include "dialects/nn/NN.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <map>
+
+namespace cinch {
+
+class Partitioner {
+public:
+  Partitioner(const analysis::Step &step, const analysis::StageHomes &homes, const StageLayout &layout, size_t firstChannel,
+              std::vector<Channel> &channels)
+      : step(step), homes(homes), layout(layout), firstChannel(firstChannel), channels(channels), mainLoop(2 * int(step.loops.size()) - 1) {}
+  mlir::FailureOr<std::vector<mlir::func::FuncOp>> run();
+
+private:
+  struct Message {
+    int channel = 0;
+    int from = 0, to = 0;
+    int before = 0; // received before this part of the step
+  };
+  int regionOf(int part) const { return step.parts[size_t(part)].part; }
+  bool isLoop(int region) const { return region % 2 == 1; }
+  int lastReplica() const { return layout.replicas - 1; }
+  bool runsOn(int part, int replica) const {
+    mlir::Operation *op = step.parts[size_t(part)].op;
+    if (mlir::isa<plan::GateOp>(op) || regionOf(part) <= mainLoop)
+      return true;
+    return replica == (mlir::isa<plan::ResultsOp>(op) ? 0 : lastReplica());
+  }
+  // On which workers of a replica each part of the step runs, and in which part of their loop bodies.
+  void placeParts();
+  // Sums of the forward sweep wait for the replica before as the gradients of parameters do.
+  bool onlySums(int part) const;
+  void placeLate(int part);
+  // Is what a backward kernel makes read by gradients of parameters of the same segment only?
+  bool feedsOnlyWeights(int part) const;
+  // The parts of this worker's main loop.
+  int partsOfLoop() const;
+  static bool isBackward(mlir::Operation *op);
+  // The part of a worker's loop body in which an operand of work in `loopPart` must be there. The gradients of parameters of one chunk may
+  // run before or behind the input gradients of another, but always behind those of their own.
+  int readyFor(int loopPart, int w) const;
+  // What is computed from data alone is computed by each worker that reads it.
+  void placeWhereRead(int part);
+  // Where worker `to` (of all) gets a value from; itself, if it has it.
+  int sourceOf(mlir::Value value, int to) const;
+  void findMessages();
+  void findMessagesOf(mlir::Value value);
+  // A channel for many values, which come in one order: `group` tells apart what may not.
+  int channelOfPieces(int from, int to, int group, mlir::Value value, llvm::StringRef label);
+  // Sums go on from replica to replica, or are added.
+  void findChains();
+  bool isAdded(mlir::Value sum) const;
+  // Behind a loop: what the replicas before have in sum, and the own.
+  void addSums(mlir::OpBuilder &builder, mlir::Value sum);
+  // Who hands a new parameter on to whom: the last replica to the first, and so on until all have it.
+  void findReturns();
+  // A message has 1/64 of what goes through its channel at most, so that what the mailboxes take is little.
+  void cutIntoPieces();
+  // Parameters, and state that the examples' work reads (`delay 1`: the previous parameters). Other state is with the last replica.
+  bool isOnAllReplicas(mlir::BlockArgument argument) const;
+  // In place of an update on the last replica: the new parameters come.
+  void receiveParameters(mlir::OpBuilder &builder, mlir::Operation *op);
+  void sendParameter(mlir::OpBuilder &builder, mlir::OpResult result);
+  // A sum begins with what the replica before has, and its end goes to the next.
+  void beginSum(mlir::OpBuilder &builder, mlir::OpResult result);
+  void endSum(mlir::OpBuilder &builder, mlir::OpResult result);
+  int number() const { return layout.numberOf(worker, replica); }
+  static mlir::Value named(mlir::Value value) {
+    auto result = mlir::dyn_cast<mlir::OpResult>(value);
+    return result && mlir::isa<plan::KernelOp>(result.getOwner()) ? analysis::computedBy(result) : value;
+  }
+  mlir::FailureOr<mlir::func::FuncOp> write();
+  // The examples of a replica.
+  void takeExamples(mlir::func::FuncOp function);
+  // The worker has its parameters, on the last replica their state, and the data that it reads.
+  bool isMine(mlir::BlockArgument argument) const;
+  void send(mlir::OpBuilder &builder, mlir::Value value);
+  void receiveBefore(mlir::OpBuilder &builder, int part);
+  void receive(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Value> values);
+  // The kernels of a part of the step that belong to a part of the loop body.
+  mlir::LogicalResult writeParts(mlir::OpBuilder &builder, int region, int loopPart);
+  // A value of a loop that is read behind it.
+  bool isSum(mlir::Value value) const;
+  bool findWhetherSum(mlir::Value value) const;
+  mlir::LogicalResult writeLoop(mlir::OpBuilder &builder, int region);
+  // The new parameters and their state.
+  mlir::FailureOr<mlir::func::FuncOp> finish(mlir::OpBuilder &builder, mlir::func::FuncOp function, llvm::ArrayRef<mlir::Attribute> argumentAttributes);
+  const analysis::Step &step;
+  const analysis::StageHomes &homes;
+  const StageLayout &layout;
+  size_t firstChannel;
+  std::vector<Channel> &channels;
+  int mainLoop; // the region of the last loop
+  int worker = 0, replica = 0; // that is written
+  bool training = false, resultsInLoop = false;
+  std::vector<bool> onlyWeights;      // of the step's parts
+  std::vector<std::map<int, int>> at; // of the step's parts: worker -> part of its loop body
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Message>> messages;
+  std::map<std::pair<int, int>, llvm::SmallVector<mlir::Value>> due; // (worker, part of the step) -> what is received right before it
+  llvm::DenseMap<std::pair<int, int>, llvm::SmallVector<mlir::Value>> dueAtEnd; // (worker, part of its main loop) -> what is received at its end
+  struct Pieces {
+    int channel = 0;
+    int64_t bytes = 0; // of all values
+  };
+  static constexpr int kReturned = INT_MIN, kAdded = INT_MAX; // groups of their own: the latter less the number of the loop
+  std::map<std::tuple<int, int, int>, Pieces> pieces;  // from, to, group
+  llvm::DenseMap<std::pair<mlir::Value, int>, int> chains, additions, returns; // what a worker (of all) sends -> the channel
+  llvm::SmallVector<mlir::Value> sums;                               // of the loop that is written
+  mutable llvm::DenseMap<mlir::Value, bool> knownSums;
+  llvm::DenseMap<mlir::Value, mlir::Value> current;                  // values in memory -> in the function that is being written
+};
+
+} // namespace cinch
+#endif

@@ -1,0 +1,147 @@
+#!/usr/bin/python3
+"""Replicas that sum their own examples from zero. `combine reduce(D)`: gradients are those of NumPy, exactly where all sums are of whole numbers;
+two runs, threads and TCP, stages and micro-batches leave the same bits, another number of replicas goes on with a note. And programs whose
+grain is what a replica has: the bits of one worker, with micro-batches smaller than the grain, too.
+"""
+
+import numpy as np
+
+import processes
+import programs
+import replicas
+import tree_programs
+
+verdicts = programs.Verdicts()
+B, I, H = 12, 5, 3
+PROGRAM = """dim B = 12 batch, I = 5, H = 3
+data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, I], y: f32[B, H])
+model net(x: f32[B, I]) -> f32[B, H] {
+  param w: f32[I, H] ~ normal(1)
+  param v: f32[H, H] ~ normal(1)
+  return (x @ w) @ v
+}
+train net on train seed 4 {
+  loss = sum[B, H] (net(x) - y) ^ 2
+  optimizer sgd(lr = 1)
+  %s
+  steps 4
+}
+"""
+
+
+def grids():
+    """Flags, and how many workers there are."""
+    return [([], 1), (["--microbatch", "1"], 1), (["--stages", "2"], 2), (["--stages", "2", "--schedule", "zb-h1", "--microbatch", "2"], 2)]
+
+
+def gradients(p, x, y):
+    h = x @ p["w"]
+    d = 2 * (h @ p["v"] - y)
+    return {"w": x.T @ (d @ p["v"].T), "v": h.T @ d}
+
+
+def data(name, values):
+    folder = programs.FOLDER / name
+    folder.mkdir()
+    for file, value in values.items():
+        np.save(folder / (file + ".npy"), value.astype(np.float32))
+    return folder
+
+
+def against_numpy():
+    rng = np.random.default_rng(5)
+    for kind, draw in (("whole", lambda *shape: rng.integers(-4, 5, shape).astype(np.float64)), ("real", lambda *shape: rng.normal(size=shape))):
+        x, y = draw(B, I).astype(np.float32), draw(B, H).astype(np.float32)
+        folder = data(kind, {"x": x, "y": y})
+        start = {"w": draw(I, H).astype(np.float32), "v": draw(H, H).astype(np.float32)}
+        programs.tensorfile.write(folder / "start.safetensors", start)
+        expected = gradients({k: v.astype(np.float64) for k, v in start.items()}, x.astype(np.float64), y.astype(np.float64))
+        for count in (2, 3, 12):
+            path = programs.source("%s%d" % (kind, count), PROGRAM % ("combine reduce(%d)" % count))
+            for i, (flags, _) in enumerate(grids()):
+                if "--microbatch" in flags and B // count % int(flags[-1]):
+                    continue
+                exe = programs.compiled(path, "%s%d-%d" % (kind, count, i), *flags)
+                result = programs.run(exe, folder, 1, init=folder / "start.safetensors")
+                for name, gradient in expected.items():
+                    found = start[name].astype(np.float64) - result.parameters[name]
+                    error = np.abs(found - gradient).max() / np.abs(gradient).max()
+                    verdicts.expect(error == 0 if kind == "whole" else error < 1e-6, "%s, reduce(%d) %s: %s is off by %.3g" % (
+                        kind, count, " ".join(flags), name, error))
+
+
+def same_bits():
+    rng = np.random.default_rng(6)
+    folder = data("bits", {"x": rng.normal(size=(31, I)), "y": rng.normal(size=(31, H))})
+    path = programs.source("reduced", PROGRAM.replace("sgd(lr = 1)", "adam(lr = 0.1)\n  clip norm(0.5)") % "combine reduce(3)")
+    first = None
+    for i, (flags, workers) in enumerate(grids()):
+        exe = programs.compiled(path, "reduced%d" % i, *flags)
+        found = [programs.run(exe, folder, 4).bytes for _ in range(2)]
+        first = first or found[0]
+        verdicts.expect(found == [first, first], "reduce(3) %s: other bits" % flags)
+        if i in (0, 2):
+            out = programs.FOLDER / ("tcp%d" % i)
+            ended = processes.start(exe, 3 * workers, "tcp", ["--data", folder, "--out", out, "--steps", 4, "--threads", 1])
+            verdicts.expect(ended.all(0) and (out / "final.safetensors").read_bytes() == first, "reduce(3) %s over TCP: %s" % (flags, ended.text[-500:]))
+    plain = programs.compiled(programs.source("exact", PROGRAM.replace("sgd(lr = 1)", "adam(lr = 0.1)\n  clip norm(0.5)") % "combine exact"), "exact")
+    verdicts.expect(programs.run(plain, folder, 4).bytes != first, "reduce(3) and one worker have the same bits: nothing was tested")
+    half = programs.run(programs.FOLDER / "reduced0", folder, 2)
+    other = programs.compiled(path, "reduced-other", "--replicas", "2")
+    again = programs.call([other, "--data", folder, "--out", half.out, "--resume"])
+    verdicts.expect("replicas: 3 in the checkpoint, 2 here; sums are added in another order" in again.stdout, "no note: " + again.stdout[-500:])
+    refused = programs.call([plain, "--data", folder, "--out", half.out, "--resume"], allowed=(3,))
+    verdicts.expect("combine: reduce in the checkpoint" in refused.stdout, "resumed as another program: " + refused.stdout[-500:])
+
+
+def masked_shares():
+    """Divisors that the data decides, of all replicas together; some have no chosen element."""
+    draw = np.random.RandomState(2)
+    folder = programs.FOLDER / "masked"
+    folder.mkdir()
+    replicas.masked_data(folder, draw)
+    for loss in ("chosen", "gated", "three sums", "penalty"):
+        text = replicas.masked_program(loss).text
+        one = programs.run(programs.compiled(programs.source("m1", text), "m1", "--set", "train.precision=f64"), folder, 4)
+        for count in (2, 6, 12):
+            path = programs.source("m%d" % count, text.replace("steps 4", "combine reduce(%d)\n  steps 4" % count))
+            found = programs.run(programs.compiled(path, "m%d" % count, "--set", "train.precision=f64"), folder, 4)
+            error = max(np.abs(found.parameters[name] - value).max() for name, value in one.parameters.items())
+            verdicts.expect(error < 1e-9, "%s, reduce(%d): off by %.3g" % (loss, count, error))
+
+
+def one_grain():
+    """A replica's examples are one grain."""
+    draw = np.random.RandomState(3)
+    folder = programs.FOLDER / "grain"
+    folder.mkdir()
+    replicas.masked_data(folder, draw)
+    for number, loss in enumerate(("chosen", "three sums")):
+        path = programs.source("grained%d" % number, replicas.masked_program(loss).text)
+        for count in (2, 3, 12):
+            grain = ["--set", "train.grain=%d" % (B // count)]
+            one = programs.run(programs.compiled(path, "grained-one", *grain), folder, 4)
+            for flags in (["--microbatch", "1"], ["--stages", "2", "--microbatch", "1"], []):
+                exe = programs.compiled(path, "grained", *grain, "--replicas", str(count), *flags)
+                result = programs.run(exe, folder, 4)
+                verdicts.expect(result.bytes == one.bytes and result.losses == one.losses, "%s, grain %d, %d replicas %s: other bits" % (
+                    loss, B // count, count, " ".join(flags)))
+
+
+def refusals():
+    for words, what in [("reduce(5)", "5 does not divide 12"), ("reduce", "takes the number of replicas"), ("recude(2)", "did you mean `reduce`"),
+                        ("reduce(0)", "at least 1")]:
+        done = programs.compiled(programs.source("wrong", PROGRAM % ("combine " + words)), "wrong", allowed=(0, 1, 2, 70))
+        verdicts.expect(hasattr(done, "stdout") and done.returncode == 1 and what in done.stdout, "combine %s: %s" % (
+            words, getattr(done, "stdout", "compiled")[-300:]))
+
+
+def main():
+    against_numpy()
+    same_bits()
+    masked_shares()
+    one_grain()
+    refusals()
+
+
+verdicts.run(main)
