@@ -157,7 +157,7 @@ void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const
   if (__builtin_expect(timing, 0) && device)
     device->finish();
   if (__builtin_expect(timing, 0))
-    addTime(launch, nanoseconds() - begin);
+    addTime(launch, workerOf(context).number, begin, nanoseconds() - begin);
   if (__builtin_expect(context->checking, 0))
     checkAfter(workerOf(context), launch, offsets);
 }

@@ -449,6 +449,7 @@ void readMeta(Meta &meta, const char *text) {
     object.readEach("channels", meta.channels, readChannel);
     object.read("transport_reserve", meta.transportReserve);
     object.read("step_seconds", meta.stepSeconds);
+    object.read("costs", meta.costs);
     object.read("replicas", meta.replicas);
     skip(object, "launches", meta.launchesAt);
     skip(object, "bodies", meta.bodiesAt);

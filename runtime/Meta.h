@@ -166,7 +166,8 @@ struct Meta {
   List<NameMap> names;
   List<WorkerSpec> workers; // empty: one, which has the whole arena
   List<ChannelSpec> channels;
-  double stepSeconds = 0; // predicted; 0: not known
+  double stepSeconds = 0;   // predicted; 0: not known
+  const char *costs = "";   // whose: "built-in costs"
   int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
   int64_t replicas = 1;   // of the stages: worker w has stage w modulo (workers / replicas)
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
@@ -187,11 +188,17 @@ struct LaunchBuffer {
   int64_t word = -1; // of the launch's offsets, where its own stands; -1: it never moves
   Elem elem = Elem::F32;
 };
+// What the cost model of the compiler says of a launch: operations, bytes from and to memory; how long the operations take at the
+// machine's rate, the bytes at its bandwidth, and the launch as a whole.
+struct LaunchPrice {
+  int64_t operations = 0, bytes = 0, operationNanoseconds = 0, byteNanoseconds = 0, nanoseconds = 0;
+};
 struct Launch {
   char kernel[128] = "", text[512] = "", file[256] = "";
   int64_t line = 0, body = -1, operations = -1, examples = 0;
   int outputCount = 0, inputCount = 0;
   LaunchBuffer outputs[64], inputs[64];
+  LaunchPrice price;
 };
 // Finds launch `number`. False: the program does not describe it.
 bool readLaunch(const Meta &, const char *text, int32_t number, Launch &);

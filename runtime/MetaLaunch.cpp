@@ -75,6 +75,13 @@ bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &laun
     readText(object, "kernel", launch.kernel);
     readText(object, "file", launch.file);
     readText(object, "text", launch.text);
+    if (object.is("price")) {
+      int64_t *numbers[] = {&launch.price.operations, &launch.price.bytes, &launch.price.operationNanoseconds,
+                            &launch.price.byteNanoseconds, &launch.price.nanoseconds};
+      json.enterArray();
+      for (size_t i = 0; json.nextItem(); ++i)
+        json.readInteger(*numbers[i < 5 ? i : 4]);
+    }
     if (object.is("outputs"))
       readBuffers(json, launch.outputs, launch.outputCount);
     if (object.is("inputs"))

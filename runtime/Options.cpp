@@ -38,6 +38,7 @@ const Flag flags[] = {
     {"--worker-timeout", "SECONDS", "how long a worker may be silent (default: the larger of 5 and 20 predicted steps)", kNumber, kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard,html, or none", kSinks, kTrain},
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
+    {"--profile", nullptr, "where the time goes: a table, and OUT/profile.json for a viewer of traces, when training ends", kNothing, kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
     {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile,
@@ -216,6 +217,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     readSinks(options, value);
   if (is("--kernel-times"))
     options.kernelTimes = value;
+  if (is("--profile"))
+    options.profile = true;
   if (is("--quiet"))
     options.quiet = true;
   if (is("--on"))

@@ -18,7 +18,7 @@ struct Options {
   int64_t workersHere = 1; // that share this machine
   uint64_t seed = 0;
   double temperature = 1;
-  bool resume = false, partial = false, quiet = false;
+  bool resume = false, partial = false, quiet = false, profile = false;
   bool logGiven = false, csv = false, jsonl = false, tensorboard = false, html = false;
 };
 

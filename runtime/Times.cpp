@@ -13,12 +13,13 @@ namespace cinch::rt {
 
 bool timing = false;
 
-constexpr int kRecent = 31;
-struct LaunchTime {
-  int64_t calls = 0, sum = 0, least = 0;
-  int32_t recent[kRecent]; // nanoseconds, or the largest number if it took longer
-};
-static List<LaunchTime> times;
+List<LaunchTime> times;
+LaunchTime stepTimes;
+static TimedEvent events[kEvents];
+static int64_t eventsSeen = 0;
+
+int eventCount() { return int(eventsSeen < kEvents ? eventsSeen : kEvents); }
+const TimedEvent &event(int number) { return events[(eventsSeen - eventCount() + number) % kEvents]; }
 
 int64_t nanoseconds() {
   timespec now;
@@ -26,22 +27,31 @@ int64_t nanoseconds() {
   return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
-void addTime(int32_t launch, int64_t taken) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // each worker runs launches of its own; the list grows
-  pthread_mutex_lock(&mutex);
-  while (times.size <= launch)
-    times.add();
-  LaunchTime &time = times[launch];
-  time.recent[time.calls % kRecent] = int32_t(taken < INT32_MAX ? taken : INT32_MAX);
+static void add(LaunchTime &time, int64_t taken) {
+  time.recent[time.calls % LaunchTime::kRecent] = int32_t(taken < INT32_MAX ? taken : INT32_MAX);
   if (!time.calls || taken < time.least)
     time.least = taken;
   ++time.calls;
   time.sum += taken;
+}
+
+void addTime(int32_t launch, int64_t worker, int64_t begin, int64_t taken) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // each worker runs launches of its own; the list grows
+  pthread_mutex_lock(&mutex);
+  while (times.size <= launch)
+    times.add();
+  add(times[launch], taken);
+  events[eventsSeen++ % kEvents] = {launch, int32_t(worker), begin, taken};
   pthread_mutex_unlock(&mutex);
 }
 
-static int64_t medianOf(LaunchTime &time) {
-  int count = int(time.calls < kRecent ? time.calls : kRecent);
+void addStepTime(int64_t begin, int64_t taken) {
+  add(stepTimes, taken);
+  events[eventsSeen++ % kEvents] = {-1, 0, begin, taken};
+}
+
+int64_t medianOf(LaunchTime &time) {
+  int count = int(time.calls < LaunchTime::kRecent ? time.calls : LaunchTime::kRecent);
   for (int i = 1; i < count; ++i)
     for (int j = i; j > 0 && time.recent[j] < time.recent[j - 1]; --j) {
       int32_t moved = time.recent[j];

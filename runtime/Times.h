@@ -1,16 +1,40 @@
-// Times.h: how long each launch takes, for `--kernel-times FILE`.
+// Times.h: how long each launch takes, for `--kernel-times FILE` and `--profile`.
 #ifndef CINCH_RUNTIME_TIMES_H
 #define CINCH_RUNTIME_TIMES_H
+#include "runtime/Memory.h"
 #include <stdint.h>
 
 namespace cinch::rt {
 
 extern bool timing; // set once, before the first launch
 int64_t nanoseconds();
-void addTime(int32_t launch, int64_t nanoseconds);
+void addTime(int32_t launch, int64_t worker, int64_t begin, int64_t nanoseconds);
+void addStepTime(int64_t begin, int64_t nanoseconds);
 // One line a launch, with tabs: number, calls, seconds of all calls, median seconds of the latest calls, the least
 // seconds of a call, kernel, place, text. A file that cannot be written is a warning.
 void writeTimes(const char *path);
+
+struct LaunchTime {
+  static constexpr int kRecent = 31;
+  int64_t calls = 0, sum = 0, least = 0;
+  int32_t recent[kRecent]; // nanoseconds of the latest calls, or the largest number if one took longer
+};
+extern List<LaunchTime> times; // by the number of the launch
+extern LaunchTime stepTimes;
+int64_t medianOf(LaunchTime &); // of the latest calls; sorts them
+
+// The latest launches and steps, in the order of their ends, for a viewer of traces.
+struct TimedEvent {
+  int32_t launch, worker; // launch -1: a step
+  int64_t begin, nanoseconds;
+};
+constexpr int kEvents = 8192;
+int eventCount();
+const TimedEvent &event(int number); // 0: the oldest that is known
+
+// For `--profile`: says where the time went, kernel by kernel, beside what the plan predicted, and writes OUT/profile.json
+// (trace events, as viewers of traces read them) and OUT/profile.tsv (all of the table).
+void reportProfile();
 
 } // namespace cinch::rt
 #endif

@@ -303,7 +303,7 @@ void train() {
   sayStart();
   beginProgress();
   run.training = true;
-  timing = run.options.kernelTimes != nullptr;
+  timing = run.options.kernelTimes || run.options.profile;
   bool worked = false;
   if (run.step > run.total)
     say("step %lld of %lld is reached already: there is nothing to do", (long long)run.step, (long long)run.total);
@@ -314,7 +314,10 @@ void train() {
     run.source = &run.datasets[run.meta.trainDataset];
     setWord(kStep, run.step);
     setWord(kFirstExample, 0);
+    int64_t begin = timing ? nanoseconds() : 0;
     callWorkers(EntryCall::Train, 0);
+    if (timing)
+      addStepTime(begin, nanoseconds() - begin);
     if (run.gateFailed)
       reportFailedGate();
     run.learningRate = learningRate();
@@ -330,8 +333,10 @@ void train() {
   wipeBar();
   closeLogs();
   run.training = false;
-  if (timing)
+  if (run.options.kernelTimes)
     writeTimes(run.options.kernelTimes);
+  if (run.options.profile)
+    reportProfile();
   timing = false;
   // Going on later (another --steps) needs the optimizer's state, and a resumed run that is over must see that it is.
   if (worked && lastSavedStep() != run.step)

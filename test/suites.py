@@ -81,6 +81,7 @@ def quick_suites():
         python("execute/importer.py"),
         python("execute/predict.py"),
         python("execute/values.py"),
+        python("execute/kernel_profile.py"),
         python("execute/finetune.py"),
         python("execute/examples.py"),
         python("execute/report.py"),

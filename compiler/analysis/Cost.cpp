@@ -30,6 +30,12 @@ int MachineCosts::threads(int most) const {
   return counted;
 }
 
+double rateOf(plan::KernelOp op, const MachineRates &machine) {
+  double rate = machine.*traitsOf(kindOf(op)).rate;
+  // Rates are those of f32; a vector holds half as many f64.
+  return elemOf(op.getOutputs().front()) == kernels::Elem::F64 ? rate / 2 : rate;
+}
+
 void priceKernel(plan::KernelOp op, bool inLoop, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
   // Arithmetic and traffic of one micro-batch of one example, and what does not depend on it.
   double fixedFlops = 0, exampleFlops = 0, fixedBytes = 0, exampleBytes = 0;
@@ -45,12 +51,8 @@ void priceKernel(plan::KernelOp op, bool inLoop, const MachineRates &machine, in
     touch(value, batchAxisOf(value) < 0 && inLoop ? 2 : 1);
   exampleFlops /= double(batch);
   exampleBytes /= double(batch);
-  const KernelTraits &traits = traitsOf(kindOf(op));
-  kernel.work = traits.work;
-  double rate = machine.*traits.rate;
-  // Rates are those of f32; a vector holds half as many f64.
-  if (elemOf(op.getOutputs().front()) == kernels::Elem::F64)
-    rate /= 2;
+  kernel.work = traitsOf(kindOf(op)).work;
+  double rate = rateOf(op, machine);
   kernel.flops = {fixedFlops, exampleFlops};
   kernel.traffic = {fixedBytes, exampleBytes};
   // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its

@@ -320,7 +320,8 @@ bool Compilation::applyPlan(Phase upTo) {
 
 bool Compilation::lower() {
   kernels = ModuleOp::create(UnknownLoc::get(&context));
-  host = std::make_unique<HostCode>(*kernels, machineTarget(), options.target.planThreads(options.maxThreads));
+  host = std::make_unique<HostCode>(*kernels, machineTarget(), options.target.planThreads(options.maxThreads),
+                                    costs().at(options.target.planThreads(options.maxThreads)));
   for (EntryPlan &entry : entries)
     if (failed(host->addKernels(functionOf(entry))))
       return false;
@@ -508,7 +509,7 @@ int64_t Compilation::outgrownBy(int64_t fileBytes) {
 
 std::string Compilation::metadata() {
   return metadataText({program, sources, *module, entries, *host, workers,
-                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, arenaBytes(), options.budget.value_or(0), allowance(),
+                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, costs().source, arenaBytes(), options.budget.value_or(0), allowance(),
                        persistentBytes(), options.maxThreads, programHash, summary()});
 }
 

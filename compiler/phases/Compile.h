@@ -165,7 +165,8 @@ struct MetadataInput {
   const std::vector<EntryPlan> &entries;
   const HostCode &host;
   const WorkersPlan &workers;
-  double seconds; // of a training step, predicted
+  double seconds;    // of a training step, predicted
+  std::string costs; // with whose costs
   int64_t arenaBytes, budget, allowance, persistentBytes;
   int maxThreads;
   std::string hash;

@@ -8,6 +8,7 @@
 #define CINCH_COMPILER_PHASES_HOSTCODE_H
 
 #include "compiler/analysis/KernelSpec.h"
+#include "compiler/analysis/Rates.h"
 #include "compiler/target/DeviceCode.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,6 +29,8 @@ struct LaunchInfo {
     int64_t count = 0;
     kernels::Elem elem = kernels::Elem::F32;
   };
+  // What it does, and how long the cost model says that its arithmetic, its traffic and the whole of it take.
+  double flops = 0, traffic = 0, arithmeticSeconds = 0, trafficSeconds = 0, seconds = 0;
   // Of a launch that a failed step is replayed with: of a training step, before the gate.
   std::vector<Buffer> outputs;
   int body = -1, operations = -1; // numbers in HostCode's tables; no body: attention
@@ -48,8 +51,8 @@ struct KernelOperations {
 
 class HostCode {
 public:
-  HostCode(mlir::ModuleOp module, kernels::TargetInfo target, int maxThreads)
-      : module(module), target(target), maxThreads(maxThreads) {}
+  HostCode(mlir::ModuleOp module, kernels::TargetInfo target, int maxThreads, const analysis::MachineRates &machine)
+      : module(module), target(target), maxThreads(maxThreads), machine(machine) {}
 
   // Kernels of a scheduled function (assign-memory has run).
   mlir::LogicalResult addKernels(mlir::func::FuncOp function);
@@ -94,6 +97,7 @@ public:
 private:
   void addFunction(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
   mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
+  void describePrice(plan::KernelOp, LaunchInfo &);
   void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);
   int bodyNumber(std::vector<int64_t> body);
@@ -104,6 +108,7 @@ private:
   mlir::ModuleOp module;
   kernels::TargetInfo target;
   int maxThreads;
+  analysis::MachineRates machine;
   llvm::StringMap<std::string> functions; // key of a spec -> name
   llvm::DenseMap<mlir::Operation *, Call> calls;
   llvm::SmallVector<mlir::Operation *> launched; // per number of a launch

@@ -11,6 +11,7 @@
 
 #include "llvm/Support/JSON.h"
 
+#include <cmath>
 #include <numeric>
 
 using namespace mlir;
@@ -274,6 +275,9 @@ static void launch(OStream &out, const LaunchInfo &launch, const std::string &so
   out.attribute("text", launch.text);
   if (launch.file != source)
     out.attribute("file", launch.file);
+  auto nanoseconds = [](double seconds) { return int64_t(std::llround(1e9 * seconds)); };
+  numbers(out, "price", {std::llround(launch.flops), std::llround(launch.traffic), nanoseconds(launch.arithmeticSeconds),
+                         nanoseconds(launch.trafficSeconds), nanoseconds(launch.seconds)});
   if (launch.operations >= 0) {
     buffers(out, "outputs", launch.outputs);
     out.attribute("ops", launch.operations);
@@ -496,10 +500,11 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("allowance", in.allowance);
     out.attribute("max_threads", in.maxThreads);
     out.attribute("persistent_bytes", in.persistentBytes);
+    out.attribute("step_seconds", in.seconds);
+    out.attribute("costs", in.costs);
     if (in.workers.count > 1) {
       if (in.workers.transportReserve > 0)
         out.attribute("transport_reserve", in.workers.transportReserve);
-      out.attribute("step_seconds", in.seconds);
       out.attribute("replicas", in.workers.replicas);
       workers(out, in.workers);
     }

@@ -109,7 +109,7 @@ struct Flags {
   cl::opt<std::string> remarks{"remarks",
                                cl::desc("say why, on standard error: plan, remat, kernels or all (a regular expression)"),
                                cl::value_desc("REGEX"), COMPILING};
-  cl::opt<std::string> cluster{"cluster", cl::desc("plan for these machines; FILE is then a GPT's sizes (compiler/solve/README.md)"),
+  cl::opt<std::string> cluster{"cluster", cl::desc("plan for these machines; FILE is the program of a GPT, or JSON with its sizes (compiler/solve/README.md)"),
                                cl::value_desc("CLUSTER.json"), cl::cat(category), cl::sub(planCommand)};
   // `solve` reads these itself, each of its commands apart.
 #define SOLVING cl::cat(category), cl::sub(solveCommand)
@@ -279,6 +279,22 @@ static void readStages(const Flags &f, CommandLine &line) {
     line.chunks = int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks")));
 }
 
+// -D and --set.
+static void readAssignments(const Flags &f, CommandLine &line) {
+  for (const std::string &text : f.defines) {
+    auto pair = parseAssignment(text);
+    if (!pair)
+      usage("-D expects NAME=VALUE, got '" + text + "'");
+    line.check.defines.push_back(*pair);
+  }
+  for (const std::string &text : f.settings) {
+    auto pair = parseAssignment(text);
+    if (!pair)
+      usage("--set expects KEY=VALUE, got '" + text + "'");
+    line.check.settings.push_back(*pair);
+  }
+}
+
 CommandLine parseCommandLine(int argc, char **argv) {
   CommandLine line;
   cl::ResetCommandLineParser();
@@ -326,12 +342,12 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.cluster.getNumOccurrences()) {
     if (f.cluster.empty())
       usage("--cluster expects the name of a file");
-    if (StringRef(line.input).ends_with(".cinch"))
-      usage("plan --cluster reads the sizes of a GPT from a JSON file (compiler/solve/README.md), not from a program yet");
-    for (cl::Option *option : std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report})
+    for (cl::Option *option : std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report, &f.stages, &f.replicas,
+                                                                      &f.schedule, &f.chunks})
       if (option->getNumOccurrences())
         usage("--" + option->ArgStr + " does not go with --cluster");
     line.cluster = f.cluster, line.json = f.json;
+    readAssignments(f, line);
     return line;
   }
   line.output = f.output;
@@ -365,18 +381,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
   line.cpu = f.cpu;
   if (f.maxThreads.getNumOccurrences())
     line.maxThreads = int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")));
-  for (const std::string &text : f.defines) {
-    auto pair = parseAssignment(text);
-    if (!pair)
-      usage("-D expects NAME=VALUE, got '" + text + "'");
-    line.check.defines.push_back(*pair);
-  }
-  for (const std::string &text : f.settings) {
-    auto pair = parseAssignment(text);
-    if (!pair)
-      usage("--set expects KEY=VALUE, got '" + text + "'");
-    line.check.settings.push_back(*pair);
-  }
+  readAssignments(f, line);
   if (f.stopAfter.getNumOccurrences()) {
     for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM})
       if (f.stopAfter == phaseName(phase))

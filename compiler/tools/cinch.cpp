@@ -21,6 +21,7 @@
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
 #include "compiler/tools/Fmt.h"
+#include "compiler/tools/GptShape.h"
 #include "compiler/tools/LanguageServer.h"
 #include "compiler/tools/Options.h"
 #include "compiler/tools/Refusal.h"
@@ -34,6 +35,7 @@
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -42,6 +44,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
+#include <cmath>
 #include <malloc.h>
 #include <sched.h>
 
@@ -314,6 +317,18 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   return 0;
 }
 
+// A GPT's program on a cluster.
+static int planCluster(const CommandLine &line, const Program &program) {
+  solve::GptModel model;
+  if (std::string why = gptShape(program, model); !why.empty()) {
+    llvm::errs() << "error: plan --cluster is for GPTs, and " << line.input << " is none: " << why << "\n";
+    return 1;
+  }
+  if (double own = parametersOf(program), taken = model.parameters(); std::abs(own - taken) > 0.1 * taken)
+    llvm::errs() << llvm::format("note: the program has %.4g parameters, a GPT of its sizes %.4g; planned as the latter\n", own, taken);
+  return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json, &model);
+}
+
 int main(int argc, char **argv) {
   catchFatalErrors();
   // Passes over several functions run side by side, and none takes bytes that another arena has freed: few arenas keep the peak low. With one,
@@ -333,7 +348,7 @@ int main(int argc, char **argv) {
     llvm::errs() << "cinch: solve expects remat, arena, stages or cluster\n";
     return 2;
   }
-  if (line.command == Command::Plan && !line.cluster.empty())
+  if (line.command == Command::Plan && !line.cluster.empty() && !llvm::StringRef(line.input).ends_with(".cinch"))
     return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json);
   if (line.command == Command::Calibrate) {
     std::string self = llvm::sys::fs::getMainExecutable(argv[0], reinterpret_cast<void *>(&runtimeArchive));
@@ -375,6 +390,8 @@ int main(int argc, char **argv) {
     return internalError("the checker's program breaks a rule: " + fault);
   if (line.command == Command::Check)
     return 0;
+  if (line.command == Command::Plan && !line.cluster.empty())
+    return planCluster(line, *program);
   std::string unknown;
   if (!target::createMachine(line.cpu, &unknown)) {
     llvm::errs() << "cinch: --cpu: " << unknown << "\n";

@@ -4,6 +4,8 @@ two runs, threads and TCP, stages and micro-batches leave the same bits, another
 grain is what a replica has: the bits of one worker, with micro-batches smaller than the grain, too.
 """
 
+import re
+
 import numpy as np
 
 import processes
@@ -128,6 +130,32 @@ def one_grain():
                     loss, B // count, count, " ".join(flags)))
 
 
+def every_kind():
+    """Programs of every kind (tied weights, layers used twice, dropout, states, loops along an axis, single examples): `reduce` leaves the same bits
+    under every plan, and in f64 the numbers of one worker but for roundings."""
+
+    def check(entry):
+        number, program = entry
+        path, folder = tree_programs.prepared(program, "kind%d" % number)
+        count = replicas.counts(program)[-1 if number % 2 else 0]
+        text = re.sub(r"(?m)^(train \w+ on \w+[^{]*\{)", r"\1\n  combine reduce(%d)" % count, path.read_text())
+        reduced = programs.source("kind%d" % number, text)
+        share = replicas.sizes(program, count)
+        flags = [[], ["--stages", "2", "--microbatch", str(share[0])], ["--microbatch", str(share[-1]), "--stages", "2", "--schedule", "zb-h1"]]
+        found = []
+        for more in flags:
+            exe = programs.compiled(reduced, "kind%d" % number + "-%d" % len(more), *program.flags, *more, allowed=(0, 1))
+            if not hasattr(exe, "stdout"): # else too few kernels for two stages
+                found.append(programs.run(exe, folder, 3).bytes)
+        verdicts.expect(len(set(found)) == 1, "%s, reduce(%d): other bits under another plan" % (program.name, count))
+        precise = [*program.flags, "--set", "train.precision=f64"]
+        one, many = (programs.run(programs.compiled(source, "kind%d-%s" % (number, source.stem), *precise), folder, 3).parameters for source in (path, reduced))
+        error = max(np.abs(many[name] - value).max() / max(1e-3, np.abs(value).max()) for name, value in one.items())
+        verdicts.expect(error < 1e-6, "%s, reduce(%d) in f64: off by %.3g" % (program.name, count, error))
+
+    programs.in_parallel(check, enumerate(replicas.all_programs()))
+
+
 def refusals():
     for words, what in [("reduce(5)", "5 does not divide 12"), ("reduce", "takes the number of replicas"), ("recude(2)", "did you mean `reduce`"),
                         ("reduce(0)", "at least 1")]:
@@ -141,6 +169,7 @@ def main():
     same_bits()
     masked_shares()
     one_grain()
+    every_kind()
     refusals()
 
 

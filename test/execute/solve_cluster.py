@@ -40,6 +40,30 @@ def cluster_of(nodes):
     return cluster
 
 
+def programs():
+    """The sizes are read from a GPT's program: the answer for the same sizes in JSON."""
+    gpt, cluster = ROOT / "examples/gpt/gpt.cinch", json.loads((INPUTS / "a100.json").read_text())
+    cluster["groups"][0]["flops"]["f32"] = 19.5e12
+    sizes = {"layers": 6, "hidden": 256, "heads": 4, "sequence": 256, "vocabulary": 256, "batch": 32}
+    cases = [([], {}, "f32"), (["-D", "B=512"], {"batch": 512}, "f32"), ([], {}, "bf16")]
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "cluster.json"
+        for flags, other, precision in cases:
+            if precision == "bf16":
+                del cluster["groups"][0]["flops"]["f32"]
+            path.write_text(json.dumps(cluster))
+            done = subprocess.run([CINCH, "plan", gpt, "--cluster", path, "--json", *flags], capture_output=True, text=True)
+            code, out, error = run(sizes | other | {"precision": precision}, cluster)
+            drop = lambda text: re.sub(r'"search_seconds":[0-9.]+,', "", text)
+            expect(done.returncode == 0 and code == 0 and drop(done.stdout) == drop(out), f"gpt.cinch {flags} {precision}: {done.stdout[:300]} "
+                   f"{done.stderr}, expected {out[:300]} {error}")
+            expect(("planned with bf16" in done.stderr) == (precision == "bf16"), f"gpt.cinch {flags} {precision}: {done.stderr}")
+        done = subprocess.run([CINCH, "plan", ROOT / "examples/lstm/lstm.cinch", "--cluster", path], capture_output=True, text=True)
+        expect(done.returncode == 1 and "is none: it has no `attend`" in done.stderr, f"an LSTM: {done.returncode} {done.stderr}")
+        done = subprocess.run([CINCH, "plan", gpt, "--cluster", path, "--stages", "2"], capture_output=True, text=True)
+        expect(done.returncode == 2 and "--stages does not go with --cluster" in done.stderr, f"--stages: {done.returncode} {done.stderr}")
+
+
 def published():
     """Every row at its own layout: TFLOP/s a device as published, within 10 %; the free choice is no slower."""
     table = list(csv.DictReader(line for line in (INPUTS / "table1.csv").read_text().splitlines() if not line.startswith("#")))
@@ -84,6 +108,7 @@ def main():
     expect(code == 0 and json.loads(out)["status"] == "optimal", f"the page's example: exit {code} {error}")
     code, out, error = run(model, cluster, command=("plan",))
     expect(code == 0 and re.search(r"^\d+ x \d+ x \d+ ", out, re.M) and "none of the others can be faster" in out, f"plan: {out} {error}")
+    programs()
     published()
 
     small, machines = json.loads(model), json.loads(cluster)

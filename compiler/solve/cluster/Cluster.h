@@ -121,8 +121,8 @@ struct ClusterPlan {
 // the actions goes to the best of every other grid.
 ClusterPlan plan(const GptModel &, const Cluster &, const ClusterRequest &, int64_t actions = 60'000'000);
 
-// The command `solve cluster`, and `plan --cluster` for people (`text`). Return the exit code.
-int solveClusterMain(const std::vector<std::string> &arguments, bool text = false);
+// The command `solve cluster`, and `plan --cluster` for people (`text`). Return the exit code. `given`: the model, whatever its file holds.
+int solveClusterMain(const std::vector<std::string> &arguments, bool text = false, const GptModel *given = nullptr);
 
 } // namespace cinch::solve
 #endif

@@ -200,7 +200,17 @@ void printText(const GptModel &m, const Cluster &c, const ClusterPlan &plan) {
 
 } // namespace
 
-int solveClusterMain(const std::vector<std::string> &arguments, bool text) {
+// A program in f32 for machines of which only the speed in 16 bits is known.
+static void takePrecision(const Cluster &c, GptModel &m) {
+  for (const DeviceGroup &group : c.groups)
+    if (!group.flops.count(m.precision) && group.flops.count("bf16")) {
+      llvm::errs() << "note: the cluster has no flops for " << m.precision << "; planned with bf16\n";
+      m.precision = "bf16";
+      m.parameterBytes = m.gradientBytes = GptModel().parameterBytes, m.stateBytes = GptModel().stateBytes;
+    }
+}
+
+int solveClusterMain(const std::vector<std::string> &arguments, bool text, const GptModel *given) {
   Flags flags;
   if (std::string error = parse(arguments, flags); !error.empty())
     return usageError(error + "\n" + kUsageLine);
@@ -210,7 +220,9 @@ int solveClusterMain(const std::vector<std::string> &arguments, bool text) {
   if (error.empty())
     if (error = check(c); !error.empty())
       error = flags.cluster + ": " + error;
-  if (error.empty())
+  if (error.empty() && given)
+    m = *given, takePrecision(c, m);
+  else if (error.empty())
     error = readFile(flags.model, m, readModel);
   if (error.empty())
     if (error = check(m, c); !error.empty())

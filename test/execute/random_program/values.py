@@ -49,8 +49,12 @@ class Values:
             raise Invalid("too large")
         node = Node(op, operands, type_, self.rng.choice(HINTS))
         node.inline = self.rng.random() < 0.4
-        with np.errstate(all="ignore"):
-            node.example = op.value(self.context, node, [operand.example for operand in operands])
+        before = self.context.prefix, self.context.chain, list(self.context.loops)
+        try:
+            with np.errstate(all="ignore"):
+                node.example = op.value(self.context, node, [operand.example for operand in operands])
+        finally: # a value that is given up inside a layer or a loop
+            self.context.prefix, self.context.chain, self.context.loops = before
         if type_.dtype == "f32" and not np.all(np.abs(node.example) < LARGEST):
             raise Invalid("out of hand")
         assert np.shape(node.example) == type_.shape(self.dims), (op, type_.axes, np.shape(node.example), type_.shape(self.dims))

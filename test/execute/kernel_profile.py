@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+"""`./train --profile`: every kernel of a step is in the table with its place, its calls and what was predicted, the trace is one that viewers
+read, and no bit of the result changes."""
+import json
+
+import numpy as np
+
+import programs
+
+PROGRAM = """dim B = 12 batch, W = 24, C = 3
+
+data train = npz("train.npz") -> (x: f32[B, W], y: i32[B] below C)
+
+layer block(x: f32[.., W]) -> f32[.., W] {
+  use fc = linear[W]
+  return x + tanh(fc(x))
+}
+
+model net(x: f32[B, W]) -> f32[B, C] {
+  use blocks = repeat 3 block, head = linear[C]
+  return head(blocks(x))
+}
+
+train net on train seed 1 {
+  loss = mean[B] cross_entropy(net(x), y)
+  optimizer adam(lr = 0.01)
+  steps 40
+}
+"""
+verdicts = programs.Verdicts()
+
+
+def table(out):
+    lines = (out / "profile.tsv").read_text().splitlines()
+    names = lines[0].split("\t")
+    return [dict(zip(names, line.split("\t"))) for line in lines[1:]]
+
+
+def checked(name, flags, workers):
+    data, source = programs.FOLDER / "data", programs.source("net", PROGRAM)
+    exe = programs.compiled(source, name, *flags)
+    plain = programs.run(exe, data, 40)
+    out = programs.FOLDER / ("out-" + name)
+    said = programs.call([exe, "--data", data, "--out", out, "--profile"]).stdout
+    verdicts.expect((out / "final.safetensors").read_bytes() == plain.bytes, name + ": the same parameters")
+    verdicts.expect("profile: 40 steps, " in said and "predicted" in said and "blocks.*.fc: contract" in said, name + ": it says " + said)
+    rows = table(out)
+    products = [row for row in rows if row["kernel"] == "blocks.*.fc: contract"]
+    verdicts.expect(len(products) == 1 and products[0]["place"].endswith("net.cinch:6"), name + ": equal layers are one row, at their place")
+    microbatches = int(flags[1]) if flags[0] == "--microbatch" else 12
+    calls = 3 * 12 / microbatches
+    if workers == 1:
+        verdicts.expect(products and float(products[0]["calls_a_step"]) == calls, "%s: %s calls a step" % (name, products and products[0]["calls_a_step"]))
+        operations = float(products[0]["operations_a_second"]) * float(products[0]["seconds_a_step"])
+        verdicts.expect(abs(operations / (2 * 3 * 12 * 24 * 24) - 1) < 1e-2, "%s: %g operations in the products of a step" % (name, operations))
+    verdicts.expect(all(float(row["seconds_a_step"]) > 0 and float(row["predicted_seconds"]) > 0 for row in rows), name + ": every row has times")
+    events = [event for event in json.loads((out / "profile.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    steps = [event for event in events if event["name"] == "step"]
+    kernels = [event for event in events if event["name"] != "step"]
+    verdicts.expect(len(steps) == 40 and len({event["tid"] for event in kernels}) == workers, name + ": 40 steps, a row a worker")
+    inside = all(any(step["ts"] - 1e-2 <= event["ts"] and event["ts"] + event["dur"] <= step["ts"] + step["dur"] + 1e-2 for step in steps)
+                 for event in kernels)
+    verdicts.expect(inside and all(event["args"]["place"] for event in kernels), name + ": every kernel lies within a step and has a place")
+
+
+def main():
+    data = programs.FOLDER / "data"
+    data.mkdir()
+    rng = np.random.default_rng(3)
+    np.savez(data / "train.npz", x=rng.standard_normal((48, 24)).astype(np.float32), y=rng.integers(0, 3, 48).astype(np.int32))
+    checked("whole", ["--microbatch", "12"], 1)
+    checked("parts", ["--microbatch", "4"], 1)
+    checked("stages", ["--stages", "2"], 2)
+    exe = programs.FOLDER / "whole"
+    out = programs.FOLDER / "out-none"
+    said = programs.call([exe, "--data", data, "--out", out, "--steps", "0", "--profile"]).stdout
+    verdicts.expect("profile: no step was done" in said, "without a step it says so: " + said)
+
+
+verdicts.run(main)
