@@ -11,6 +11,18 @@
 
 namespace cinch::rt {
 
+int64_t inWholeGroups(const Entry &entry, int64_t examples, const char *source) {
+  int64_t over = examples % entry.group;
+  if (over == examples)
+    fail(kData, "%s has %lld examples, but %s compares groups of %lld", source, (long long)examples, entry.name, (long long)entry.group);
+  static bool said = false;
+  if (over && !said)
+    warn("%s has %lld examples, and %s compares groups of %lld: the last %lld are left out", source, (long long)examples, entry.name,
+         (long long)entry.group, (long long)over);
+  said |= over > 0;
+  return examples - over;
+}
+
 // How many micro-batches hold the first `batches` batches (0: all examples); sets what cinch_fill reads.
 static int64_t beginReading(const Entry &entry, int dataset, int64_t batches) {
   const Dataset &source = openData(dataset, &entry);
@@ -19,6 +31,7 @@ static int64_t beginReading(const Entry &entry, int dataset, int64_t batches) {
   run.examples = source.examples;
   if (batches > 0 && batches < (source.examples + run.meta.batch - 1) / run.meta.batch)
     run.examples = batches * run.meta.batch;
+  run.examples = inWholeGroups(entry, run.examples, run.meta.datasets[dataset].name);
   setWord(kStep, 0); // randomness of an evaluation does not depend on when it happens
   setWord(kFirstExample, 0);
   return (run.examples + entry.microbatch - 1) / entry.microbatch;

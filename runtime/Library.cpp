@@ -114,7 +114,7 @@ const Entry &beginCall(const char *name, bool there, const void *const *fields, 
     fail(kUsage, "%lld examples are none", (long long)examples);
   checkFields(*entry, fields, examples);
   run.given = fields;
-  run.examples = examples;
+  run.examples = inWholeGroups(*entry, examples, "what is given");
   setWord(kFirstExample, 0);
   return *entry;
 }
@@ -211,7 +211,7 @@ int cinch_model_evaluate(const void *const *fields, int64_t examples, double *me
     const Entry &entry = beginCall("eval", cinch_eval != nullptr, fields, examples);
     run.mode = Run::Reading;
     setWord(kStep, 0);
-    callWorkers(EntryCall::Eval, (examples + entry.microbatch - 1) / entry.microbatch);
+    callWorkers(EntryCall::Eval, (run.examples + entry.microbatch - 1) / entry.microbatch);
     readMetrics(entry, metrics);
   });
 }

@@ -241,6 +241,7 @@ void readEntry(JsonReader &json, Entry &entry) {
     object.read("microbatch", entry.microbatch);
     object.read("count", entry.count);
     object.read("valid", entry.valid);
+    object.read("group", entry.group);
     if (object.is("valids")) {
       json.enterArray();
       while (json.nextItem())

@@ -124,6 +124,7 @@ struct EntryValue { // a metric of `eval`, a result of `predict`
 struct Entry {
   const char *name = "";
   int64_t microbatch = 1, count = 0, valid = -1;
+  int64_t group = 1;     // examples that are compared with one another: what is left behind the last whole group is left out
   List<int64_t> valids; // one a worker that asks which rows count; empty: `valid` is the only one
   List<EntryField> fields;
   List<EntryValue> scalars, results;

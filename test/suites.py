@@ -62,6 +62,7 @@ def quick_suites():
         python("execute/grain.py"),
         python("execute/delay.py"),
         python("execute/masked.py"),
+        python("execute/groups.py"),
         python("execute/scan.py"),
         python("execute/stages.py"),
         python("execute/replicas.py"),

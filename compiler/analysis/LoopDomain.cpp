@@ -18,7 +18,7 @@ Shape shapeOf(Value value, const Extent &extent) {
   int batch = batchAxisOf(value);
   if (batch < 0 || extent.examples == 0)
     return shape;
-  shape[batch] = extent.examples;
+  shape[batch] = extent.examples / nn::batchGroup(value.getType());
   if (extent.cutsPositions() && batch == 0 && shape.size() > 1 && shape[1] == extent.of)
     shape[1] = extent.positions;
   return shape;

@@ -134,7 +134,7 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
     chain.view = viewOf(buffer, value, flat);
     chain.hasInit = accumulate;
     if (accumulate)
-      spec.grain = nn::grainOf(op);
+      spec.grain = nn::grainOver(op, operand);
     node = add(chain);
     spec.stores.push_back({node, viewOf(buffer, value, flat)});
   } else {
@@ -242,7 +242,7 @@ bool LoopTracer::storeScatter(Operation *op, int buffer, bool accumulate) {
   }
   spec.addAt.view = viewOf(buffer, scatter.getResult(), flat);
   if (accumulate)
-    spec.grain = nn::grainOf(op);
+    spec.grain = nn::grainOver(op, updates);
   computed.insert(op);
   return true;
 }

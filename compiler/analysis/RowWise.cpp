@@ -14,7 +14,7 @@ RowKind rowKind(Type type, RowSpace space) {
   int64_t batch = nn::batchAxis(type);
   if (!tensor || batch < 0)
     return RowKind::Whole;
-  if (batch != 0 || tensor.getRank() < space.lead())
+  if (batch != 0 || tensor.getRank() < space.lead() || nn::batchGroup(type) > 1)
     return RowKind::Other;
   return space.lead() == 2 && tensor.getDimSize(1) != space.positions ? RowKind::Other : RowKind::Rows;
 }

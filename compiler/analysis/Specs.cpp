@@ -127,7 +127,7 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
   spec.b = pick(bView, {&batch, &k, &n});
   spec.c = pick(cView, {&batch, &m, &n});
   spec.accumulate = accumulate;
-  spec.grain = accumulate ? nn::grainOf(op) : 0;
+  spec.grain = accumulate ? nn::grainOver(op, op.getLhs()) : 0;
   return true;
 }
 

@@ -210,6 +210,10 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
     return builtinCrossEntropy(args, span, frame);
   if (name == "group_mean")
     return builtinGroupMean(args, span, frame);
+  if (name == "group_all")
+    return builtinGroupAll(args, span, frame);
+  if (name == "group_place")
+    return builtinGroupPlace(args, span, frame);
   if (name == "attend")
     return builtinAttend(item, site, args, key, frame);
   if (name.rfind("conv", 0) == 0)
@@ -219,31 +223,6 @@ Value Elaborator::callBuiltin(const LayerItem &item, const Expr &site, const std
   if (name.rfind("random_", 0) == 0)
     return builtinRandom(name, sizes, dots, args, key, span, frame);
   return failure(Code::E0710, span, "`" + name + "` is not there yet", frame);
-}
-
-Value Elaborator::builtinGroupMean(const std::vector<Argument> &args, Span span, Frame &frame) {
-  std::vector<const Argument *> taken;
-  if (!takeArguments("group_mean", args, {"x", "group"}, 2, span, frame, taken))
-    return {};
-  const Value &x = taken[0]->value, &group = taken[1]->value;
-  if (!x.isTensor() || x.tensor.dtype != DType::F32 || batchAxis(x.tensor.axes) < 0)
-    return failure(Code::E0202, taken[0]->span,
-                   "`group_mean` takes an f32 tensor with the batch axis, but this is " + describe(x, dims), frame);
-  if (!checkMaskEnd(x.tensor, span, frame, "`group_mean`"))
-    return {};
-  std::optional<int64_t> size = group.isNumber() ? group.number.integer() : std::nullopt;
-  if (!size || *size < 1 || program.batch % *size != 0)
-    return failure(Code::E0505, taken[1]->span,
-                   "a group is a whole number of examples that divides the batch, " + dims[batchDim].name + " = " +
-                       std::to_string(program.batch) + ", but this is " + describe(group, dims),
-                   frame);
-  if (!training) {
-    report(Code::E0505, span, "`group_mean` outside of training: what one example gives would depend on the others", frame)
-        .help("ask for it, if training then group_mean(..) else ..");
-    return {};
-  }
-  Op op(OpKind::GroupMean, {x.tensor.op}, {{Key::Group, *size}});
-  return Value::of(emit(std::move(op), DType::F32, x.tensor.axes, span, frame));
 }
 
 Value Elaborator::builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots,

@@ -292,11 +292,12 @@ private:
   // What a field takes of its file if it does not say so: what has its name.
   void nameColumns(const ast::Field &declared, double columns, cinch::Field &field) {
     if (data.source == Dataset::Csv) {
-      if (field.from.empty() && data.csvHeader)
+      bool named = !field.from.empty();
+      if (!named && data.csvHeader)
         field.from.push_back(field.name);
+      std::string found = named ? std::to_string(field.from.size()) + (field.from.size() == 1 ? " is named" : " are named") : "none is named";
       if (static_cast<double>(field.from.size()) != columns)
-        report(Code::E0601, declared.span,
-               "`" + field.name + "` takes " + countText(columns) + " columns, but " + std::to_string(field.from.size()) + " are named")
+        report(Code::E0601, declared.span, "`" + field.name + "` takes " + countText(columns) + " columns, but " + found)
             .help("write from (\"a\", \"b\", ..)");
     } else if (field.from.empty() && (data.source == Dataset::Npz || data.source == Dataset::Safetensors)) {
       field.from.push_back(field.name);

@@ -271,7 +271,11 @@ private:
   Value builtinRange(const std::vector<Argument> &sizes, Span span, Frame &frame);
   Value builtinRandom(const std::string &name, const std::vector<Argument> &sizes, bool dots,
                       const std::vector<Argument> &args, uint64_t key, Span span, Frame &frame);
+  std::optional<int64_t> groupSize(const Argument &group, Frame &frame);
+  bool groupsAllowed(const char *name, Span span, Frame &frame);
   Value builtinGroupMean(const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinGroupAll(const std::vector<Argument> &args, Span span, Frame &frame);
+  Value builtinGroupPlace(const std::vector<Argument> &args, Span span, Frame &frame);
   // ---- Weights.cpp
   Value builtinWeight(const std::vector<Argument> &args, Span span, Frame &frame);
   int parameterAt(const std::string &path) const;
@@ -300,6 +304,8 @@ private:
 
   // ---- Emit.cpp: ops
   Tensor emit(Op op, DType dtype, std::vector<Number> axes, Span span, Frame &frame);
+  int emit(Op op, TensorType type, Span span, Frame &frame); // of a type that no user sees
+  bool asksForF64() const;
   bool checkAxis(const Number &axis, Span span, Frame &frame);
   int batchAxis(const std::vector<Number> &axes) const;
   bool isBatch(const Number &axis) const { return batchDim >= 0 && axis.isDim(batchDim); }

@@ -89,24 +89,29 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
     tooManyBytes = true;
   }
   badOps += !good;
+  Tensor result;
+  result.dtype = dtype;
+  result.axes = std::move(axes);
+  TensorType type = op.type;
+  result.op = emit(std::move(op), std::move(type), span, frame);
+  return result;
+}
+
+int Elaborator::emit(Op op, TensorType type, Span span, Frame &frame) {
+  op.type = std::move(type);
   op.span = span;
   op.instance = frame.node ? frame.node->instance : 0;
   op.block = frame.block;
   if (op.operands.empty()) // constants, parameters: no part of a block
     op.block = op.draws() ? frame.block : -1;
-  Tensor result;
-  result.dtype = dtype;
-  result.axes = std::move(axes);
   if (--opsLeft < 0) {
     if (!tooLarge)
       report(Code::E0207, span, "the program has too many operations", frame).help("make `repeat` counts smaller");
     tooLarge = true;
     ++badOps;
-    result.op = 0;
-    return result;
+    return 0;
   }
-  result.op = graph->add(std::move(op));
-  return result;
+  return graph->add(std::move(op));
 }
 
 } // namespace cinch

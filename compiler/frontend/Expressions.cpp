@@ -1,6 +1,8 @@
 // Expressions.cpp: one function for each kind of expression. Constants are computed, tensors become ops.
 #include "compiler/frontend/Elaborator.h"
+#include "compiler/solve/Units.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace cinch {
@@ -85,25 +87,27 @@ Value Elaborator::eval(const Expr &expr, Frame &frame) {
   return value;
 }
 
+// Whether the file says `precision f64`; settings are read behind the graphs.
+bool Elaborator::asksForF64() const {
+  return train && std::any_of(train->clauses.begin(), train->clauses.end(), [](const Statement &clause) {
+           const Setting &setting = clause.setting;
+           return clause.kind == StatementKind::Setting && setting.key.text == "precision" && !setting.words.empty() && setting.words[0].text == "f64";
+         });
+}
+
 // For editors: what a piece of the user's text is, in the step or, where the step has none of it, elsewhere.
 void Elaborator::noteFact(Span span, const Value &value) {
   if (!options.facts || span.file != file.id || value.isError() || value.kind == Value::Tuple)
     return;
   std::string text = describe(value, dims);
   if (value.isTensor()) {
-    double bytes = value.tensor.dtype == DType::Bool ? 1 : 4;
+    double bytes = value.tensor.dtype == DType::Bool ? 1 : value.tensor.dtype == DType::F32 && asksForF64() ? 8 : 4;
     std::string sizes;
     for (const Number &axis : value.tensor.axes) {
       bytes *= axis.real;
       sizes += (sizes.empty() ? "" : " x ") + countText(axis.real);
     }
-    char human[40];
-    const char *units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    int unit = 0;
-    for (; bytes >= 1024 && unit < 4; ++unit)
-      bytes /= 1024;
-    snprintf(human, sizeof human, unit || bytes != std::floor(bytes) ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-    text += (sizes.empty() ? "" : " = " + sizes) + ", " + human;
+    text += (sizes.empty() ? "" : " = " + sizes) + ", " + solve::bytesText(int64_t(bytes)); // below 2^47
   }
   options.facts->note(span, text);
 }

@@ -46,6 +46,7 @@ static std::string identity(const Op &op) {
   bytes(op.type.dtype);
   bytes(op.type.shape);
   bytes(op.type.batch);
+  bytes(op.type.group);
   for (const AttrValue &value : op.attributes) {
     bytes(value.index());
     std::visit(bytes, value);

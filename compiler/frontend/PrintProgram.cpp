@@ -17,7 +17,7 @@ static std::string real(double value) {
 static std::string typeText(const TensorType &type) {
   std::string text = std::string(dtypeNames[static_cast<int>(type.dtype)]) + "[";
   for (size_t i = 0; i < type.shape.size(); ++i)
-    text += (i ? ", " : "") + std::string(static_cast<int>(i) == type.batch ? "*" : "") + std::to_string(type.shape[i]);
+    text += (i ? ", " : "") + std::string(static_cast<int>(i) != type.batch ? "" : type.group > 1 ? std::to_string(type.group) + "*" : "*") + std::to_string(type.shape[i]);
   return text + "]";
 }
 

@@ -424,9 +424,15 @@ void Elaborator::checkPlan() {
   }
 }
 
-// A micro-batch is made of whole grains.
+// A micro-batch is made of whole grains, a grain of whole groups.
 void Elaborator::checkGrain() {
   int64_t grain = program.train.grain, microbatch = program.plan.microbatch;
+  for (const Op &op : program.step.ops)
+    if (grain >= 1 && grain % op.type.group != 0) {
+      report(Code::E0505, op.span,
+             "`grain` must be a multiple of the group, but " + std::to_string(grain) + " is none of " + std::to_string(op.type.group), fileFrame);
+      break;
+    }
   if (!plan || grain < 1 || microbatch % grain == 0)
     return;
   for (const Setting &setting : plan->settings)

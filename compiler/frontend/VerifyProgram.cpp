@@ -69,7 +69,7 @@ private:
     }
     if (type.batch < -1 || type.batch >= static_cast<int>(type.shape.size()))
       return "the batch axis's number";
-    if (type.batch >= 0 && type.shape[type.batch] != program.batch)
+    if (type.batch >= 0 && (type.group < 1 || type.shape[type.batch] * type.group != program.batch))
       return "the batch axis is not as long as the batch";
     return "";
   }

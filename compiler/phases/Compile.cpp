@@ -53,6 +53,7 @@ bool Compilation::parse() {
 bool Compilation::differentiate() {
   PassManager manager(&context);
   manager.enableVerifier(false);
+  manager.addPass(createSinkGroups()); // products of the examples of a group are products, and their gradients too
   manager.addPass(createChooseLayouts()); // gradients are of the layouts that are chosen
   manager.addPass(createRoundValues());
   manager.addPass(createDifferentiate());

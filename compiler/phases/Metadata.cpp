@@ -12,6 +12,7 @@
 #include "llvm/Support/JSON.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 
@@ -217,6 +218,11 @@ static void entry(OStream &out, llvm::ArrayRef<Part> parts, const Program &progr
   out.attribute("name", first.name);
   out.attribute("microbatch", decision.microbatch);
   out.attribute("count", first.name == "train" ? decision.count * replicas : 0);
+  int64_t group = 1; // grains are of training alone
+  for (const Part &part : parts)
+    group = std::lcm(group, nn::examplesTogether(part.function));
+  if (first.name == "eval" && group > 1)
+    out.attribute("group", group);
   out.attributeArray("fields", [&] {
     for (const Part &part : parts) {
       int64_t here = -1;

@@ -1,6 +1,8 @@
 // StageEntries.cpp: the chosen division takes the place of the program: the step, evaluation and prediction, and where all lies.
 #include "compiler/phases/StagePlanner.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace cinch {
@@ -103,12 +105,13 @@ void StagePlanner::describeStages(const StageLayout &layout) {
 }
 
 bool StagePlanner::chooseEntry(Divided &divided, ArrayRef<func::FuncOp> steps) {
+  int64_t least = leastExamples(divided);
   std::vector<int64_t> sizes = solve::divisors(problem.graph.batch);
   for (int64_t size : llvm::reverse(sizes)) {
-    if (size > best->microbatch)
+    if (size % least || (size > best->microbatch && size != least))
       continue;
     std::vector<EntryPlan> plans;
-    if (!planEntry(divided, steps, size, size == 1 ? ArrayRef<Need>() : ArrayRef<Need>(needs), plans))
+    if (!planEntry(divided, steps, size, size == least ? ArrayRef<Need>() : ArrayRef<Need>(needs), plans))
       return false;
     if (plans.empty())
       continue;
@@ -125,6 +128,13 @@ std::vector<int> StagePlanner::boxesOf(const Divided &divided) {
   for (const Channel &channel : divided.channels)
     boxes.push_back(channel.boxes);
   return boxes;
+}
+
+int64_t StagePlanner::leastExamples(const Divided &divided) {
+  int64_t least = 1;
+  for (func::FuncOp function : divided.functions)
+    least = std::lcm(least, nn::examplesTogether(function));
+  return least;
 }
 
 bool StagePlanner::planEntry(Divided &divided, ArrayRef<func::FuncOp> steps, int64_t size, ArrayRef<Need> within, std::vector<EntryPlan> &plans) {

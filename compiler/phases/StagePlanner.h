@@ -123,8 +123,10 @@ private:
   void addChannels(const Divided &divided, int64_t microbatch);
   void describeStages(const StageLayout &layout);
   // Evaluation and prediction have their own functions, with the parameters where the step has them: the largest micro-batch, up to that
-  // of training, that fits where the step lies; one example at a time is known to fit.
+  // of training, that fits where the step lies. One example at a time, or one group, decides itself what it needs.
   bool chooseEntry(Divided &divided, llvm::ArrayRef<mlir::func::FuncOp> steps);
+  // One, or a group of those that an entry compares.
+  static int64_t leastExamples(const Divided &divided);
   static std::vector<int> boxesOf(const Divided &divided);
   // Plans of all workers for `size` examples at a time. `within`: no worker may need more; empty: each as little as it can. No plans: they
   // do not fit.

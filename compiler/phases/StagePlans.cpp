@@ -52,10 +52,11 @@ bool StagePlanner::divide(const StageLayout &layout, Candidate &candidate) {
         return false;
       channels += divided.channels.size();
       std::vector<EntryPlan> plans;
-      if (!planEntry(divided, division.train.functions, 1, {}, plans))
+      int64_t least = leastExamples(divided);
+      if (!planEntry(divided, division.train.functions, least, {}, plans))
         return false;
       for (auto [w, plan] : llvm::enumerate(plans))
-        division.othersNeed[w].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), int(w), 1)});
+        division.othersNeed[w].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), int(w), least)});
     }
   divisions.push_back(std::move(division));
   return true;

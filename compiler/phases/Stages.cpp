@@ -82,8 +82,7 @@ bool StagePlanner::isOneGrain() const {
 bool StagePlanner::mayAddSums() const { return options.replicas > 1 && (c.program.train.combine != Combine::Exact || isOneGrain()); }
 
 std::vector<int64_t> StagePlanner::sizesInGrain() const {
-  int64_t groups = 1;
-  func::FuncOp(train).walk([&](nn::GroupMeanOp op) { groups = std::lcm(groups, int64_t(op.getGroup())); });
+  int64_t groups = nn::examplesOfGroups(func::FuncOp(train));
   std::vector<int64_t> sizes;
   for (int64_t size : solve::divisors(examples()))
     if (size % groups == 0)

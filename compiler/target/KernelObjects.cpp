@@ -113,6 +113,8 @@ KernelObjects compileKernels(ModuleOp kernels, const std::string &cpu, const Ker
     function.erase();
   }
 
+  // The largest first, so that no thread is left with one while the others are done.
+  llvm::stable_sort(missing, [](const Work &a, const Work &b) { return a.text.size() > b.text.size(); });
   std::atomic<size_t> next{0};
   auto run = [&] {
     DialectRegistry registry;

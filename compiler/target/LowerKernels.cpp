@@ -23,6 +23,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -104,6 +105,7 @@ LogicalResult lowerKernels(ModuleOp module) {
   if (failed(verifyKernelNumbers(module)))
     return failure();
   PassManager pm(module.getContext());
+  pm.enableVerifier(false); // once, behind all of them
   pm.addNestedPass<func::FuncOp>(createConvertVectorToSCFPass());
   pm.addNestedPass<func::FuncOp>(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
@@ -127,7 +129,7 @@ LogicalResult lowerKernels(ModuleOp module) {
   for (auto function : llvm::make_early_inc_range(module.getOps<LLVM::LLVMFuncOp>()))
     if (function->hasAttr(kernels::kFlushesAttr))
       surroundFlushing(function);
-  return success();
+  return verify(module);
 }
 
 } // namespace cinch::target

@@ -335,7 +335,9 @@ static int planCluster(const CommandLine &line, const Program &program) {
 
 int main(int argc, char **argv) {
   catchFatalErrors();
-  mallopt(M_ARENA_MAX, 1); // passes over several functions run side by side, and none takes bytes that another one has freed
+  // Passes over several functions run side by side, and none takes bytes that another arena has freed: few arenas keep the peak low. With one,
+  // the threads that generate kernels wait for one another.
+  mallopt(M_ARENA_MAX, 2);
   CommandLine line = parseCommandLine(argc, argv);
   if (line.command == Command::Solve) {
     std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());

@@ -101,7 +101,7 @@ private:
     int64_t batch = nn::batchAxis(type);
     for (auto [i, axis] : llvm::enumerate(order))
       shape[axis] = type.getDimSize(unsigned(i));
-    return nn::tensorType(shape, type.getElementType(), batch < 0 ? -1 : order[batch]);
+    return nn::tensorType(shape, type.getElementType(), batch < 0 ? -1 : order[batch], nn::batchGroup(type));
   }
 
   // `op` has given `image` in the place of its result.

@@ -198,7 +198,7 @@ static Value withAxes(Value x, ArrayRef<int64_t> order, OpBuilder &builder) {
     if (axis == nn::batchAxis(type))
       batch = int64_t(i);
   }
-  auto permuted = nn::tensorType(shape, type.getElementType(), batch);
+  auto permuted = nn::tensorType(shape, type.getElementType(), batch, nn::batchGroup(type));
   auto moved = [&](ArrayRef<int64_t> labels) {
     return llvm::map_to_vector(labels, [&](int64_t label) { return label < int64_t(place.size()) ? place[label] : label; });
   };

@@ -19,7 +19,7 @@ static Type withExamples(Type type, int64_t examples) {
     return type;
   auto tensor = cast<RankedTensorType>(type);
   SmallVector<int64_t> shape(tensor.getShape());
-  shape[axis] = examples;
+  shape[axis] = examples / nn::batchGroup(type);
   return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
 }
 

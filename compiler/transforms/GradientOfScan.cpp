@@ -463,7 +463,7 @@ private:
     Axes shape(nn::tensorOf(moved).getShape());
     int64_t channels = shape.pop_back_val();
     shape.back() *= channels;
-    return b.reshape(moved, nn::tensorType(shape, type.getElementType(), nn::batchAxis(moved)));
+    return b.reshape(moved, nn::tensorType(shape, type.getElementType(), nn::batchAxis(moved), nn::batchGroup(moved.getType())));
   }
 
   Value outsideSum(const Leaving &leaving, Value x) {

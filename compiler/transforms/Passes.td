@@ -4,6 +4,24 @@
 
 include "mlir/Pass/PassBase.td"
 
+def SinkGroups : Pass<"sink-groups", "::mlir::ModuleOp"> {
+  let summary = "what compares the examples of a group is done on an axis of groups";
+  let description = [{
+    A reshape from groups to examples sinks through views and element-wise work, into sums and products, which are then over groups:
+
+        %w = nn.broadcast %r [0, 2, 3] : [4, 3, 8] -> [4, 3, 3, 8]       groups of 3
+        %a = nn.reshape %w : -> [12, 3, 8]
+        %s = nn.contract %q [0, 1, 3], %a [0, 2, 3] : [12, 5, 8], [12, 3, 8] -> [12, 5, 3]
+     ->
+        %g = nn.reshape %q : [12, 5, 8] -> [4, 3, 5, 8]
+        %c = nn.contract %g [0, 1, 2, 4], %r [0, 3, 4] -> [4, 3, 5, 3]
+        %s = nn.reshape %c : -> [12, 5, 3]
+
+    so that no row is repeated for each example of its group.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def ChooseLayouts : Pass<"choose-layouts", "::mlir::ModuleOp"> {
   let summary = "images keep their channels last between convolutions and pools";
   let description = [{

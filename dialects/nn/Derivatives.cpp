@@ -179,7 +179,7 @@ static Value backwardOfExtreme(GradientBuilder &b, ReduceOp op, Value x, Value d
     count *= type.getDimSize(axis);
   }
   rowShape.push_back(count);
-  Value rows = b.reshape(b.transpose(x, order), tensorType(rowShape, type.getElementType(), batch));
+  Value rows = b.reshape(b.transpose(x, order), tensorType(rowShape, type.getElementType(), batch, batchGroup(type)));
   int64_t last = rowShape.size() - 1;
   Value place = op.getReduction() == Reduction::Max ? b.make<ArgMaxOp>(rows, last).getResult()
                                                     : b.make<ArgMinOp>(rows, last).getResult();

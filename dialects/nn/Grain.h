@@ -7,6 +7,8 @@
 #ifndef CINCH_DIALECTS_NN_GRAIN_H
 #define CINCH_DIALECTS_NN_GRAIN_H
 
+#include "dialects/nn/NN.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Operation.h"
 
@@ -21,6 +23,9 @@ inline int64_t grainOf(mlir::Operation *op) {
       return grain.getInt();
   return 0;
 }
+
+// The same, in elements of the batch axis of `summed`: examples, or groups of them, which divide the grain.
+inline int64_t grainOver(mlir::Operation *op, mlir::Value summed) { return grainOf(op) / batchGroup(summed.getType()); }
 
 } // namespace cinch::nn
 #endif

@@ -23,14 +23,27 @@ int64_t batchAxis(Type type) {
   return batch ? batch.getAxis() : -1;
 }
 
+int64_t batchGroup(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  auto batch = tensor ? dyn_cast_or_null<BatchAttr>(tensor.getEncoding()) : BatchAttr();
+  return batch ? batch.getGroup() : 1;
+}
+
 bool touchesBatch(Operation *op) {
   auto has = [](Type type) { return batchAxis(type) >= 0; };
   return llvm::any_of(op->getOperandTypes(), has) || llvm::any_of(op->getResultTypes(), has);
 }
 
-int64_t examplesTogether(Operation *function) {
-  int64_t together = std::max<int64_t>(1, grainOf(function));
-  function->walk([&](GroupMeanOp op) { together = std::lcm(together, int64_t(op.getGroup())); });
+int64_t examplesTogether(Operation *function) { return std::lcm(std::max<int64_t>(1, grainOf(function)), examplesOfGroups(function)); }
+
+int64_t examplesOfGroups(Operation *function) {
+  int64_t together = 1;
+  function->walk([&](Operation *op) {
+    if (auto mean = dyn_cast<GroupMeanOp>(op))
+      together = std::lcm(together, int64_t(mean.getGroup()));
+    for (Type type : op->getResultTypes())
+      together = std::lcm(together, batchGroup(type));
+  });
   return together;
 }
 
@@ -38,7 +51,7 @@ int64_t batchOf(FunctionOpInterface function) {
   int64_t batch = 1;
   auto look = [&](Type type) {
     if (int64_t axis = batchAxis(type); axis >= 0)
-      batch = cast<RankedTensorType>(type).getDimSize(axis);
+      batch = cast<RankedTensorType>(type).getDimSize(axis) * batchGroup(type);
   };
   for (Type type : function.getArgumentTypes())
     look(type);
@@ -49,8 +62,8 @@ int64_t batchOf(FunctionOpInterface function) {
   return batch;
 }
 
-RankedTensorType tensorType(ArrayRef<int64_t> shape, Type element, int64_t batch) {
-  return RankedTensorType::get(shape, element, batch < 0 ? Attribute() : BatchAttr::get(element.getContext(), batch));
+RankedTensorType tensorType(ArrayRef<int64_t> shape, Type element, int64_t batch, int64_t group) {
+  return RankedTensorType::get(shape, element, batch < 0 ? Attribute() : BatchAttr::get(element.getContext(), batch, group));
 }
 
 RankedTensorType withElement(RankedTensorType type, Type element) {
@@ -129,6 +142,8 @@ LogicalResult BatchAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
   if (getAxis() < 0 || getAxis() >= int64_t(shape.size()))
     return emitError() << "expected the batch axis inside the " << shape.size() << " axes of the tensor, got "
                        << getAxis();
+  if (getGroup() < 1)
+    return emitError() << "expected groups of at least one example, got " << getGroup();
   return success();
 }
 

@@ -53,15 +53,17 @@ bool isF64Scalar(mlir::Type);
 // The batch axis of a type; -1: none.
 int64_t batchAxis(mlir::Type);
 inline int64_t batchAxis(mlir::Value value) { return batchAxis(value.getType()); }
+int64_t batchGroup(mlir::Type); // examples in one element of the batch axis
 inline bool hasBatch(mlir::Value value) { return batchAxis(value) >= 0; }
 // True if an operand or a result of the op has the batch axis: such work lies inside the micro-batch loop.
 bool touchesBatch(mlir::Operation *);
 // A micro-batch of a function is a multiple of this: of its grain (Grain.h) and of the groups of examples that have a mean.
 int64_t examplesTogether(mlir::Operation *function);
+int64_t examplesOfGroups(mlir::Operation *function); // the same without the grain
 // Examples in the batch of a function: the size of its batch axes (1 if there is none).
 int64_t batchOf(mlir::FunctionOpInterface);
 
-mlir::RankedTensorType tensorType(llvm::ArrayRef<int64_t> shape, mlir::Type element, int64_t batch);
+mlir::RankedTensorType tensorType(llvm::ArrayRef<int64_t> shape, mlir::Type element, int64_t batch, int64_t group = 1);
 mlir::RankedTensorType withElement(mlir::RankedTensorType, mlir::Type element);
 
 // The number that fills a value, if a constant (through broadcasts) does.

@@ -23,7 +23,7 @@ def NN_Dialect : Dialect {
     **The example axis is part of a tensor's type**: `tensor<16x8xf32, #nn.batch<0>>` holds 16 examples of 8 numbers. The
     size is that of the whole batch. A tensor without the encoding is the same for all examples. No op mixes examples but
     those whose result has no batch axis (`reduce`, `contract`, `conv filter`, `scatter_add`, the `dbias` of `attend_grad`), which are the
-    values that accumulate over micro-batches, and `group_mean`, whose groups no micro-batch cuts.
+    values that accumulate over micro-batches, and `group_mean`, whose groups no micro-batch cuts; nor does it cut those of an axis of groups.
 
     **Numbers.** Every op is defined down to the bit: an element-wise op is one correctly rounded operation or one of our
     polynomials, sums have the order that the op's description gives. No op may be re-associated or contracted.
@@ -95,8 +95,13 @@ class NN_Attr<string name, string attrMnemonic, list<Trait> traits = []> : AttrD
 
 def NN_BatchAttr : NN_Attr<"Batch", "batch", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "the axis of a tensor that holds the examples";
-  let parameters = (ins "int64_t":$axis);
-  let assemblyFormat = "`<` $axis `>`";
+  let description = [{
+    An *axis of groups* counts `group` consecutive examples as one element: `tensor<4x3x8xf32, #nn.batch<0, group = 3>>` is a batch of 12
+    examples of 8 numbers. What stands inside such an element may be mixed, so the examples of a group may be compared with one another;
+    no micro-batch cuts a group. A `reshape` makes groups of examples, and examples of groups.
+  }];
+  let parameters = (ins "int64_t":$axis, DefaultValuedParameter<"int64_t", "1">:$group);
+  let assemblyFormat = "`<` $axis (`,` `group` `=` $group^)? `>`";
 }
 
 def NN_InitAttr : NN_Attr<"Init", "init"> {

@@ -214,8 +214,8 @@ def NN_TransposeOp : NN_Op<"transpose", [Derivative, Infers]> {
 def NN_ReshapeOp : NN_Op<"reshape", [Derivative]> {
   let summary = "the same elements, row-major, in another shape";
   let description = [{
-    C1: as many elements. C2: both sides have a batch axis or none; as many elements lie before it in both, and it has one size:
-    it is neither merged nor split nor moved.
+    C1: as many elements. C2: both sides have a batch axis or none; as many elements lie before it in both, and it holds as many examples:
+    it is neither merged nor moved, and split into groups only.
   }];
   let arguments = (ins NN_Tensor:$x);
   let results = (outs NN_Tensor:$result);

@@ -10,7 +10,7 @@ RankedTensorType typeOf(const TensorType &type, MLIRContext *context) {
   Builder builder(context);
   const Type elements[] = {builder.getF32Type(), builder.getI32Type(), builder.getI1Type(), builder.getF64Type(),
                            builder.getBF16Type()};
-  return tensorType(type.shape, elements[size_t(type.dtype)], type.batch);
+  return tensorType(type.shape, elements[size_t(type.dtype)], type.batch, type.group);
 }
 
 TensorType plainType(Type type) {
@@ -21,7 +21,7 @@ TensorType plainType(Type type) {
           : element.isBF16()       ? DType::BF16
           : element.isInteger(32) ? DType::I32
                                    : DType::Bool,
-          tensor.getShape().vec(), int(batchAxis(tensor))};
+          tensor.getShape().vec(), int(batchAxis(tensor)), batchGroup(tensor)};
 }
 
 mlir::Attribute attributeOf(const AttrInfo &info, const AttrValue &value, Builder &b) {

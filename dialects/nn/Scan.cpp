@@ -14,13 +14,13 @@ static RankedTensorType withFirst(Type of, int64_t size) {
   auto type = cast<RankedTensorType>(of);
   SmallVector<int64_t> shape(type.getShape());
   shape[0] = size;
-  return tensorType(shape, type.getElementType(), batchAxis(type));
+  return tensorType(shape, type.getElementType(), batchAxis(type), batchGroup(type));
 }
 
 RankedTensorType ScanOp::partOf(Type stacked) {
   auto type = cast<RankedTensorType>(stacked);
   int64_t batch = batchAxis(type);
-  return tensorType(type.getShape().drop_front(), type.getElementType(), batch < 0 ? -1 : batch - 1);
+  return tensorType(type.getShape().drop_front(), type.getElementType(), batch < 0 ? -1 : batch - 1, batchGroup(type));
 }
 
 RankedTensorType ScanOp::stackedType(Type part, int64_t trips) {
@@ -28,7 +28,7 @@ RankedTensorType ScanOp::stackedType(Type part, int64_t trips) {
   SmallVector<int64_t> shape{trips};
   llvm::append_range(shape, type.getShape());
   int64_t batch = batchAxis(type);
-  return tensorType(shape, type.getElementType(), batch < 0 ? -1 : batch + 1);
+  return tensorType(shape, type.getElementType(), batch < 0 ? -1 : batch + 1, batchGroup(type));
 }
 
 RankedTensorType ScanOp::runOf(Type stacked, int64_t trips) { return withFirst(stacked, tensorFirst(stacked) / trips); }

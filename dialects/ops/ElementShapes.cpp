@@ -93,7 +93,7 @@ std::string shapes::broadcast(const OpView &op, Types &results) {
   }
   if (from.dtype != to.dtype)
     return say("expected one element type, got ", from, " and ", to);
-  bool fits = from.batch >= 0 ? to.batch == axes[from.batch]
+  bool fits = from.batch >= 0 ? to.batch == axes[from.batch] && to.group == from.group
                               : to.batch < 0 || std::find(axes.begin(), axes.end(), to.batch) == axes.end();
   if (!fits) // C3
     return say("the batch axis does not carry over, from ", from, " to ", to);
@@ -111,7 +111,7 @@ std::string shapes::transpose(const OpView &op, Types &results) {
   TensorType result{x.dtype, {}, -1};
   for (int64_t axis : permutation) {
     if (axis == x.batch)
-      result.batch = int(result.shape.size());
+      result.batch = int(result.shape.size()), result.group = x.group;
     result.shape.push_back(x.shape[axis]);
   }
   results.push_back(result);
@@ -123,7 +123,7 @@ std::string shapes::reshape(const OpView &op, Types &results) {
   if (from.dtype != to.dtype || elementsOf(from.shape, from.shape.size()) != elementsOf(to.shape, to.shape.size())) // C1
     return say("expected as many elements of one type, got ", from, " and ", to);
   if ((from.batch < 0) != (to.batch < 0) ||
-      (from.batch >= 0 && (from.shape[from.batch] != to.shape[to.batch] ||
+      (from.batch >= 0 && (from.shape[from.batch] * from.group != to.shape[to.batch] * to.group ||
                            elementsOf(from.shape, from.batch) != elementsOf(to.shape, to.batch)))) // C2
     return say("expected the batch axis to keep its size and place, got ", from, " and ", to);
   return "";

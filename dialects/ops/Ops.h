@@ -17,10 +17,11 @@ enum class DType : uint8_t { F32, I32, Bool, F64, BF16 }; // the checker's value
 struct TensorType {
   DType dtype = DType::F32;
   std::vector<int64_t> shape;
-  int batch = -1; // which axis holds the examples; -1: none
+  int batch = -1;    // which axis holds the examples; -1: none
+  int64_t group = 1; // examples in one element of that axis: an axis of groups has several
 };
 inline bool operator==(const TensorType &a, const TensorType &b) {
-  return a.dtype == b.dtype && a.shape == b.shape && a.batch == b.batch;
+  return a.dtype == b.dtype && a.shape == b.shape && a.batch == b.batch && a.group == b.group;
 }
 inline bool operator!=(const TensorType &a, const TensorType &b) { return !(a == b); }
 

@@ -21,7 +21,10 @@ std::string typeText(const TensorType &type) {
   for (int64_t size : type.shape)
     text += std::to_string(size) + "x";
   text += elementName(type.dtype);
-  return text + (type.batch < 0 ? ">" : ", #nn.batch<" + std::to_string(type.batch) + ">>");
+  if (type.batch < 0)
+    return text + ">";
+  text += ", #nn.batch<" + std::to_string(type.batch);
+  return text + (type.group > 1 ? ", group = " + std::to_string(type.group) : "") + ">>";
 }
 
 std::string shapes::piece(double number) {
@@ -51,7 +54,7 @@ TensorType shapes::withoutAxes(const TensorType &type, const Shape &axes, DType 
     if (std::find(axes.begin(), axes.end(), axis) != axes.end())
       continue;
     if (axis == type.batch)
-      result.batch = int(result.shape.size());
+      result.batch = int(result.shape.size()), result.group = type.group;
     result.shape.push_back(type.shape[axis]);
   }
   return result;

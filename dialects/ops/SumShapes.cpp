@@ -32,7 +32,7 @@ std::string shapes::reduce(const OpView &op, Types &results) {
 namespace {
 struct Labels {
   std::map<int64_t, int64_t> sizes;
-  int64_t batch = -1;
+  int64_t batch = -1, group = 1;
 
   std::string read(const TensorType &type, const Shape &labels) {
     std::set<int64_t> seen;
@@ -49,7 +49,9 @@ struct Labels {
         continue;
       if (batch >= 0 && batch != label) // C5
         return say("the batch axes have two labels, ", batch, " and ", label);
-      batch = label;
+      if (batch >= 0 && group != type.group) // C5
+        return say("the batch axes hold groups of ", group, " and of ", type.group, " examples");
+      batch = label, group = type.group;
     }
     return "";
   }
@@ -63,6 +65,8 @@ struct Labels {
   // Labels 0 .. rank - 1 as axes.
   TensorType type(DType element, int64_t rank) const {
     TensorType result{element, {}, batch < rank ? int(batch) : -1};
+    if (result.batch >= 0)
+      result.group = group;
     for (int64_t label = 0; label < rank; ++label)
       result.shape.push_back(sizes.at(label));
     return result;
@@ -128,7 +132,7 @@ static std::string gathered(const OpView &op, const TensorType &x, TensorType &r
       continue;
     }
     if (int(axis) == x.batch)
-      kept.batch = int(kept.shape.size());
+      kept.batch = int(kept.shape.size()), kept.group = x.group;
     kept.shape.push_back(x.shape[axis]);
     keptLabels.push_back(label);
   }
@@ -169,7 +173,7 @@ std::string shapes::scatterAdd(const OpView &op, Types &results) {
 std::string shapes::groupMean(const OpView &op, Types &results) {
   const TensorType &x = op.in(0);
   int64_t group = op.integer(Key::Group);
-  if (x.batch < 0 || group < 1 || x.shape[x.batch] % group) // C1
+  if (x.batch < 0 || x.group > 1 || group < 1 || x.shape[x.batch] % group) // C1
     return say("expected a batch axis that groups of ", group, " examples divide, got ", x);
   results.push_back(x);
   return "";

@@ -334,6 +334,22 @@ func.func @group_mean(%x: tensor<4x6xf32, #nn.batch<0>>) {
 }
 
 // -----
+func.func @groups_that_do_not_fit(%x: tensor<4x6xf32, #nn.batch<0>>) {
+  // expected-error @below {{expected the batch axis to keep its size and place}}
+  %0 = nn.reshape %x : (tensor<4x6xf32, #nn.batch<0>>) -> tensor<2x12xf32, #nn.batch<0, group = 3>>
+  return
+}
+
+// -----
+
+func.func @groups_and_examples(%x: tensor<2x2x6xf32, #nn.batch<0, group = 2>>, %y: tensor<2x5x6xf32, #nn.batch<0>>) {
+  // expected-error @below {{the batch axes hold groups of 2 and of 1 examples}}
+  %0 = nn.contract %x [0, 1, 3], %y [0, 2, 3] : (tensor<2x2x6xf32, #nn.batch<0, group = 2>>, tensor<2x5x6xf32, #nn.batch<0>>) -> tensor<2x2x5xf32, #nn.batch<0, group = 2>>
+  return
+}
+
+// -----
+
 func.func @group_mean_of_no_examples(%x: tensor<4x6xf32>) {
   // expected-error@+1 {{expected a batch axis that groups of 2 examples divide}}
   %0 = nn.group_mean %x group 2 : tensor<4x6xf32>

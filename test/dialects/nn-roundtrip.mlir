@@ -122,6 +122,8 @@ func.func @windows(%x: tensor<2x9x8x4xf32, #nn.batch<0>>, %w: tensor<3x3x2x6xf32
 func.func @state(%s: tensor<6xf32>, %x: tensor<8x6xf32, #nn.batch<0>>) {
   // CHECK: nn.new_state "norm.mean" %{{.*}} : tensor<6xf32>
   %0 = nn.new_state "norm.mean" %s : tensor<6xf32>
+  // CHECK: nn.reshape %{{.*}} : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<2x4x6xf32, #nn.batch<0, group = 4>>
+  %groups = nn.reshape %x : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<2x4x6xf32, #nn.batch<0, group = 4>>
   // CHECK: nn.group_mean %{{.*}} group 4 : tensor<8x6xf32, #nn.batch<0>>
   %1 = nn.group_mean %x group 4 : tensor<8x6xf32, #nn.batch<0>>
   return

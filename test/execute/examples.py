@@ -113,6 +113,7 @@ SMALLER = {
     "vit": (["-D", "D=32", "-D", "N=2", "--set", "epochs=3", "--set", "lr=3e-3"], "digits", "valid.loss", 2.1),
     "gru": (["-D", "H=32", "--set", "steps=100"], "digits", "valid.acc", -0.6),
     "siamese": (["--set", "steps=300"], "digits", "valid.acc", -0.75),
+    "towers": (["--set", "steps=200"], "digits", "valid.found", -0.35),
     "word2vec": (["--set", "steps=500"], "data-words", "loss", 2),
 }
 

@@ -376,6 +376,42 @@ def words(count, length):
     return (torch.randint(0, count, (4, length)),)
 
 
+# ---- Modules of the library that are written in operations when they are exported --------------------------------------------------
+class Attends(nn.Module):
+    def __init__(self, batch_first=True):
+        super().__init__()
+        self.up, self.attn, self.out = nn.Linear(7, 12), nn.MultiheadAttention(12, 3, dropout=0.1, batch_first=batch_first), nn.Linear(12, 5)
+
+    def forward(self, x):
+        h = self.up(x if self.attn.batch_first else x.transpose(0, 1))
+        h = h + self.attn(h, h, h, need_weights=False)[0]
+        return self.out(h if self.attn.batch_first else h.transpose(0, 1))
+
+
+class Encoder(nn.Module):
+    def __init__(self, causal=False, **more):
+        super().__init__()
+        self.table = nn.Embedding(19, 12)
+        layer = nn.TransformerEncoderLayer(12, 3, 20, 0.1, batch_first=True, **more)
+        self.encoder, self.out = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(12, 4)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(9) if causal else None)
+
+    def forward(self, x):
+        return self.out(self.encoder(self.table(x), mask=self.mask, is_causal=self.mask is not None).mean(1))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, **more):
+        super().__init__()
+        self.rnn = kind(6, 8, **more)
+        self.out = nn.Linear(8 * (1 + self.rnn.bidirectional), 3)
+
+    def forward(self, x):
+        if self.rnn.batch_first:
+            return self.out(self.rnn(x)[0])
+        return self.out(self.rnn(x.transpose(0, 1))[0]).transpose(0, 1)
+
+
 def models():
     torch.manual_seed(5)
     yield "mlp", MLP(), (torch.randn(4, 5, 7),)
@@ -391,6 +427,15 @@ def models():
     yield "llama", LLaMA(), words(23, 8)
     yield "lstm", LSTM(), words(17, 11)
     yield "gru_both_ways", LSTM(nn.GRU, True), words(17, 11)
+    yield "attends", Attends(), (torch.randn(4, 5, 7),)
+    yield "attends_time_first", Attends(False), (torch.randn(4, 5, 7),)
+    yield "encoder", Encoder(), words(19, 9)
+    yield "encoder_causal", Encoder(True, norm_first=True, activation="gelu"), words(19, 9)
+    for kind in (nn.LSTM, nn.GRU):
+        name = kind.__name__.lower()
+        yield name + "_two_layers", Recurrent(kind, num_layers=2, batch_first=True, dropout=0.1), (torch.randn(4, 5, 6),)
+        yield name + "_time_first", Recurrent(kind), (torch.randn(4, 5, 6),)
+        yield name + "_deep_both_ways", Recurrent(kind, num_layers=2, bidirectional=True), (torch.randn(4, 5, 6),)
     yield "conv_text", ConvText(), words(13, 15)
 
 

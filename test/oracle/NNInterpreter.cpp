@@ -282,6 +282,7 @@ static Arrays computeInBlocks(Operation *op, ArrayRef<const Array *> x, const Ru
   if (grain == 0 || !sums || !nn::touchesBatch(op) || nn::hasBatch(op->getResult(0)))
     return compute(op, x, run);
   Value batched = *llvm::find_if(op->getOperands(), [](Value value) { return nn::hasBatch(value); });
+  grain /= nn::batchGroup(batched.getType());
   Array total = Array::filled(shapeOf(op->getResult(0)), 0);
   for (int64_t first = 0; first < shapeOf(batched)[nn::batchAxis(batched)]; first += grain) {
     Arrays parts(x.size());

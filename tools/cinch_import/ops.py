@@ -1,6 +1,6 @@
 """What each operation of PyTorch is called here. A function gets the layer that is written, the node, and its arguments by position."""
 from .graph import Refused
-from .values import ATOM, COMPARISON, LOGIC, PRODUCT, SUM, TYPES, Value, elements, is_batch, letters, number_text, size_text
+from .values import ATOM, COMPARISON, LOGIC, PRODUCT, SUM, TYPES, Joined, Value, elements, is_batch, letters, number_text, size_text
 
 OPS = {}
 
@@ -229,23 +229,31 @@ def tril(e, n, x, diagonal=0):
 @op("view", "reshape", "flatten", "unsqueeze", "squeeze", "_unsafe_view", "unflatten")
 def reshape(e, n, x, *rest):
     shape = n.out["shape"]
+    if isinstance(x, Joined):
+        return x if x.shape == shape else e.reshape(x.real, shape)
     if x.merged > 1:
         if shape[-1:] == x.shape[-1:] and len(shape) == 2:
             return x
         return e.reshape(Value(x.text, x.shape, x.dtype, x.hold, x.below), shape)
     if shape and is_batch(shape[0]) and shape[0]["B"] != 1 and x.rank > len(shape):  # [B, T, D] seen as [B * T, D]
         merged = 1
-        while merged < x.rank and elements(x.shape[:merged]) < shape[0]["B"]:
+        while merged < x.rank and (elements(x.shape[:merged]) < shape[0]["B"] or not any(map(is_batch, x.shape[:merged]))):
             merged += 1
-        if elements(x.shape[:merged]) == shape[0]["B"] and x.shape[merged:] == shape[1:]:
+        if elements(x.shape[:merged]) == shape[0]["B"]:
+            x = e.reshape(x, x.shape[:merged] + shape[1:])
             value = Value(x.text, x.shape, x.dtype, x.hold, x.below)
             value.merged = merged
             return value
+    for at, size in enumerate(shape):
+        if is_batch(size) and size["B"] != 1:  # heads beside the examples, [T, B, A * K] seen as [T, B * A, K]
+            return Joined(e.reshape(x, shape[:at] + [{"B": 1}, size["B"]] + shape[at + 1 :]), at)
     return e.reshape(x, shape)
 
 
 @op("permute")
 def permute(e, n, x, order):
+    if isinstance(x, Joined):
+        return x.moved(e, [axis_of(x, axis) for axis in order])
     return e.permute(x, [axis_of(x, axis) for axis in order])
 
 
@@ -254,7 +262,7 @@ def transpose(e, n, x, a, b):
     order = list(range(x.rank))
     a, b = axis_of(x, a), axis_of(x, b)
     order[a], order[b] = order[b], order[a]
-    return e.permute(x, order)
+    return x.moved(e, order) if isinstance(x, Joined) else e.permute(x, order)
 
 
 @op("t")

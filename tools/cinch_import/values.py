@@ -52,6 +52,31 @@ class Value:
         return self.text.replace("_", "a").isalnum() and not self.text[0].isdigit()
 
 
+class Joined(Value):
+    """A view [.., B, A, ..] -> [.., B * A, ..]: an axis that joins the examples with another one. Nobody but a view that takes it apart again may
+    read it; until then axes are only moved. `real`: the value itself, whose axes `at` and `at` + 1 are the one here."""
+
+    def __init__(self, real, at):
+        self.real, self.at = real, at
+        shape = real.shape[:at] + [{"B": real.shape[at + 1]}] + real.shape[at + 2 :]
+        super().__init__(None, shape, real.dtype, below=real.below)
+
+    @property
+    def text(self):
+        raise Refused("an axis merges the examples with another one")
+
+    @text.setter
+    def text(self, _):
+        pass
+
+    def simple(self):  # it gets no name
+        return True
+
+    def moved(self, layer, order):
+        real = [axis for i in order for axis in ([self.at, self.at + 1] if i == self.at else [i + (i > self.at)])]
+        return Joined(layer.permute(self.real, real), list(order).index(self.at))
+
+
 def letters(shape):
     """One index name an axis."""
     names, rest = [], iter(INDEX)
