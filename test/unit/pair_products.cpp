@@ -235,7 +235,7 @@ static void run(Random &random, const Case &c, const std::string &cpu, test::Ker
 
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 48;
+  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 16;
   for (const std::string &cpu : test::runnableCpus()) {
     Random random(seed);
     kernels::TargetInfo target;
