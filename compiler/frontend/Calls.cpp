@@ -246,6 +246,77 @@ Value Elaborator::callDirect(const LayerItem &layer, const Expr &site, std::vect
   return value;
 }
 
+// How often a `use` runs its layer; nothing if its count is none.
+std::optional<int64_t> Elaborator::repeatCount(const Use &use, Frame &frame) {
+  if (!use.repeat)
+    return 1;
+  std::optional<Number> number = evalConstantNumber(*use.repeat, frame, "the count of a `repeat`");
+  if (!number)
+    return std::nullopt;
+  std::optional<int64_t> whole = number->integer();
+  if (!whole || *whole < 1 || *whole > 100000) {
+    report(Code::E0501, use.repeat->span, "the count of a `repeat` must be a whole number from 1 to 100000, but this is " + sizeText(*number), frame);
+    return std::nullopt;
+  }
+  return whole;
+}
+
+// The call of an instance, but for its arguments. `block`: which one of a `repeat` with parameters of their own; -1: the only one.
+bool Elaborator::callOfInstance(const Use &use, const Expr &site, int64_t block, Call &call, Frame &frame) {
+  bool dots = false, good = true;
+  if (use.index && !use.shared) {
+    Binding index;
+    index.value = Value::of(Number(std::max<int64_t>(block, 0)));
+    index.span = use.index.span;
+    frame.names[use.index.text] = index;
+  }
+  good &= evalSizes(use.slots, frame, call.sizes, dots);
+  good &= evalArgs(use.args, frame, call.constants);
+  if (use.index && !use.shared)
+    frame.names.erase(use.index.text);
+  if (dots)
+    report(Code::E0304, use.layer.span, "`..` is no size of `" + use.layer.text + "`", frame);
+  if (dots || !good)
+    return false;
+  std::string suffix = block >= 0 ? "." + std::to_string(block) : "";
+  std::string path = (frame.node->path.empty() ? use.name.text : frame.node->path + "." + use.name.text) + suffix;
+  call.node = child(*frame.node, use.name.text + suffix, path, call.layer.name.text, use.span, static_cast<int>(use.span.begin), static_cast<int>(block));
+  call.span = site.span;
+  call.via = use.name.text + " = " + (use.repeat ? "repeat " + textOf(use.repeat->span) + (use.shared ? " shared " : " ") : "") + call.layer.name.text;
+  call.viaSpan = use.span;
+  auto number = tables.callNumbers.find(&site);
+  uint64_t key = extend(frame.key, number == tables.callNumbers.end() ? 0 : number->second);
+  call.key = block >= 0 ? extend(key, static_cast<uint64_t>(block)) : key;
+  call.block = block >= 0 ? blocks++ : frame.block;
+  return true;
+}
+
+// The results of one block are the first arguments of the next.
+bool Elaborator::feedNextBlock(const Use &use, const LayerItem &layer, const Expr &site, const std::vector<Value> &results,
+                               std::vector<Argument> &args, Frame &frame) {
+  std::vector<std::string> names;
+  for (const ast::Parameter &parameter : layer.signature.parameters)
+    if (parameter.type)
+      names.push_back(parameter.name.text);
+  if (results.size() > names.size()) {
+    report(Code::E0501, use.span, "`" + layer.name.text + "` cannot be repeated: it has more results than parameters", frame);
+    return false;
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    bool placed = false;
+    for (size_t a = 0; a < args.size(); ++a)
+      if (args[a].name == names[r] || (args[a].name.empty() && a == r)) {
+        args[a].value = results[r];
+        placed = true;
+      }
+    if (!placed) {
+      report(Code::E0501, site.span, "the first parameters of a `repeat` must be given, but `" + names[r] + "` is not", frame);
+      return false;
+    }
+  }
+  return true;
+}
+
 Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Argument> &args, Frame &frame) {
   const LayerItem *layer = findLayer(use.layer.text, frame.file);
   if (!layer)
@@ -259,102 +330,39 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
                    frame);
   if (!callable(*layer, use.layer.span, frame))
     return {};
-  int64_t count = 1;
-  if (use.repeat) {
-    std::optional<Number> number = evalConstantNumber(*use.repeat, frame, "the count of a `repeat`");
-    if (!number)
+  std::optional<int64_t> count = repeatCount(use, frame);
+  if (!count)
+    return {};
+  auto run = [&](const std::vector<Argument> &given, int64_t block, int &number) -> Value {
+    Call call{*layer};
+    if (!callOfInstance(use, site, block, call, frame))
       return {};
-    std::optional<int64_t> whole = number->integer();
-    if (!whole || *whole < 1 || *whole > 100000)
-      return failure(
-          Code::E0501, use.repeat->span,
-          "the count of a `repeat` must be a whole number from 1 to 100000, but this is " + sizeText(*number), frame);
-    count = *whole;
-  }
-  auto number = tables.callNumbers.find(&site);
-  uint64_t key = extend(frame.key, number == tables.callNumbers.end() ? 0 : number->second);
-  std::string path = frame.node->path.empty() ? use.name.text : frame.node->path + "." + use.name.text;
+    call.args = given;
+    number = call.block;
+    return callLayer(call, frame);
+  };
+  int block = 0; // its number in the program
+  if (use.shared)
+    return callShared(use, *layer, *count, site, args, frame, [&](const std::vector<Argument> &given) { return run(given, -1, block); });
+  if (!use.repeat)
+    return run(args, -1, block);
   std::vector<Argument> current = args;
   std::vector<int> ends;
   Value result;
-  if (use.shared) {
-    auto body = [&](const std::vector<Argument> &given) -> Value {
-      Call call{*layer};
-      bool dots = false;
-      if (!evalSizes(use.slots, frame, call.sizes, dots) || !evalArgs(use.args, frame, call.constants))
-        return {};
-      if (dots)
-        return failure(Code::E0304, use.layer.span, "`..` is no size of `" + use.layer.text + "`", frame);
-      call.node = child(*frame.node, use.name.text, path, layer->name.text, use.span, static_cast<int>(use.span.begin), -1);
-      call.args = given;
-      call.span = site.span;
-      call.via = use.name.text + " = repeat " + textOf(use.repeat->span) + " shared " + layer->name.text;
-      call.viaSpan = use.span;
-      call.key = key;
-      call.block = frame.block;
-      return callLayer(call, frame);
-    };
-    return callShared(use, *layer, count, site, args, frame, body);
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    Call call{*layer};
-    bool dots = false, good = true;
-    if (use.index) {
-      Binding index;
-      index.value = Value::of(Number(i));
-      index.span = use.index.span;
-      frame.names[use.index.text] = index;
-    }
-    good &= evalSizes(use.slots, frame, call.sizes, dots);
-    good &= evalArgs(use.args, frame, call.constants);
-    if (use.index)
-      frame.names.erase(use.index.text);
-    if (dots)
-      return failure(Code::E0304, use.layer.span, "`..` is no size of `" + use.layer.text + "`", frame);
-    if (!good)
-      return {};
-    std::string suffix = use.repeat ? "." + std::to_string(i) : "";
-    call.node = child(*frame.node, use.name.text + suffix, path + suffix, layer->name.text, use.span,
-                      static_cast<int>(use.span.begin), use.repeat ? static_cast<int>(i) : -1);
-    call.args = current;
-    call.span = site.span;
-    call.via =
-        use.name.text + " = " + (use.repeat ? "repeat " + textOf(use.repeat->span) + " " : "") + layer->name.text;
-    call.viaSpan = use.span;
-    call.key = use.repeat ? extend(key, static_cast<uint64_t>(i)) : key;
-    call.block = use.repeat ? blocks++ : frame.block;
-    result = callLayer(call, frame);
-    if (result.isError() || !use.repeat)
+  for (int64_t i = 0; i < *count; ++i) {
+    result = run(current, i, block);
+    if (result.isError())
       return result;
     std::vector<Value> results = result.kind == Value::Tuple ? result.items : std::vector<Value>{result};
     for (const Value &value : results) {
       Op &op = graph->at(value.tensor.op);
-      if (op.block == call.block) {
+      if (op.block == block) {
         op.blockEnd = true;
         ends.push_back(value.tensor.op);
       }
     }
-    if (i + 1 == count)
-      break;
-    // Results feed the first parameters.
-    std::vector<std::string> names;
-    for (const ast::Parameter &parameter : layer->signature.parameters)
-      if (parameter.type)
-        names.push_back(parameter.name.text);
-    if (results.size() > names.size())
-      return failure(Code::E0501, use.span,
-                     "`" + layer->name.text + "` cannot be repeated: it has more results than parameters", frame);
-    for (size_t r = 0; r < results.size(); ++r) {
-      bool placed = false;
-      for (size_t a = 0; a < current.size(); ++a)
-        if (current[a].name == names[r] || (current[a].name.empty() && a == r)) {
-          current[a].value = results[r];
-          placed = true;
-        }
-      if (!placed)
-        return failure(Code::E0501, site.span,
-                       "the first parameters of a `repeat` must be given, but `" + names[r] + "` is not", frame);
-    }
+    if (i + 1 < *count && !feedNextBlock(use, *layer, site, results, current, frame))
+      return {};
   }
   for (const Value &value : result.kind == Value::Tuple ? result.items : std::vector<Value>{result})
     blockChains[value.tensor.op] = ends;

@@ -211,6 +211,10 @@ private:
                   const std::vector<ast::Arg> &args, Frame &frame);
   bool evalArgs(const std::vector<ast::Arg> &args, Frame &frame, std::vector<Argument> &values);
   bool evalSizes(const std::vector<ast::Slot> &slots, Frame &frame, std::vector<Argument> &values, bool &dots);
+  std::optional<int64_t> repeatCount(const ast::Use &use, Frame &frame);
+  bool callOfInstance(const ast::Use &use, const ast::Expr &site, int64_t block, Call &call, Frame &frame);
+  bool feedNextBlock(const ast::Use &use, const ast::LayerItem &layer, const ast::Expr &site, const std::vector<Value> &results,
+                     std::vector<Argument> &args, Frame &frame);
   Value callUse(const ast::Use &use, const ast::Expr &site, const std::vector<Argument> &args, Frame &frame);
   Value callDirect(const ast::LayerItem &layer, const ast::Expr &site, std::vector<Argument> sizes,
                    std::vector<Argument> args, Frame &frame);

@@ -241,8 +241,9 @@ bool Compilation::decide() {
     if (!func)
       continue;
     EntryPlan entry{name, function.str(), {}, 0, 0};
+    int64_t examples = nn::batchOf(func); // 1: it reads none
     for (int64_t size : llvm::reverse(sizes)) {
-      if (size > chosen)
+      if (size > chosen || examples % size != 0)
         continue;
       DecideOptions forEntry = base;
       forEntry.search.microbatch = size;
