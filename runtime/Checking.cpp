@@ -104,13 +104,21 @@ Causes explainWhole(int32_t number, const int64_t *offsets, int64_t begin) {
 
 } // namespace
 
+static float widened(uint16_t half) {
+  uint32_t bits = uint32_t(half) << 16;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
 BadPlaces badPlaces(const char *at, const LaunchBuffer &buffer) {
   BadPlaces bad;
-  if (buffer.elem != Elem::F32 && buffer.elem != Elem::F64)
+  if (buffer.elem != Elem::F32 && buffer.elem != Elem::F64 && buffer.elem != Elem::BF16)
     return bad;
   for (int64_t i = 0; i < buffer.count; ++i) {
-    double value = buffer.elem == Elem::F64 ? reinterpret_cast<const double *>(at)[i]
-                                            : double(reinterpret_cast<const float *>(at)[i]);
+    double value = buffer.elem == Elem::F64    ? reinterpret_cast<const double *>(at)[i]
+                   : buffer.elem == Elem::BF16 ? double(widened(reinterpret_cast<const uint16_t *>(at)[i]))
+                                               : double(reinterpret_cast<const float *>(at)[i]);
     if (__builtin_isfinite(value))
       continue;
     int kind = value != value ? 0 : value > 0 ? 1 : 2;

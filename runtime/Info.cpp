@@ -16,7 +16,7 @@ void infoCommand() {
   for (const Stored &slot : meta.slots)
     state += slot.bytes();
   say("program      %s (%s), compiled by Cinch %s, hash %s", meta.program, meta.source, meta.version, meta.hash);
-  say("numbers      %s, seed %llu", meta.f64 ? "f64" : "f32", (unsigned long long)meta.seed);
+  say("numbers      %s, seed %llu", meta.f64 ? "f64" : meta.bf16 ? "bf16, parameters and sums f32" : "f32", (unsigned long long)meta.seed);
   say("parameters   %lld in %lld tensors, %s; optimizer state %lld bytes", (long long)meta.parameterCount(),
       (long long)tensors, humanBytes(human, bytes), (long long)state);
   if (states)

@@ -59,7 +59,7 @@ public:
   void read(const char *name, Elem &value) {
     if (!is(name) || !json.readString())
       return;
-    static const Elem all[] = {Elem::F32, Elem::F64, Elem::I32, Elem::Bool};
+    static const Elem all[] = {Elem::F32, Elem::F64, Elem::I32, Elem::Bool, Elem::BF16};
     for (Elem elem : all)
       if (strcmp(json.text, nameOf(elem)) == 0) {
         value = elem;

@@ -34,9 +34,9 @@ struct Reader {
 };
 
 bool isDraw(LoopOp op) { return op >= LoopOp::RandomUniform && op <= LoopOp::RandomBool; }
-bool isFloat(Elem elem) { return elem == Elem::F32 || elem == Elem::F64; }
+bool isFloat(Elem elem) { return elem == Elem::F32 || elem == Elem::F64 || elem == Elem::BF16; }
 double realOf(const Cell &cell, Elem elem) {
-  return elem == Elem::F32 ? double(cell.f32) : elem == Elem::F64 ? cell.f64 : double(cell.i32);
+  return elem == Elem::F32 || elem == Elem::BF16 ? double(cell.f32) : elem == Elem::F64 ? cell.f64 : double(cell.i32);
 }
 } // namespace
 
@@ -142,7 +142,7 @@ void KernelBody::setRow(int64_t number) {
 }
 
 int64_t KernelBody::byteOf(int64_t word, int64_t index, Elem elem) const {
-  return offsets[word] + index * (elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : 4);
+  return offsets[word] + index * (elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : elem == Elem::BF16 ? 2 : 4);
 }
 
 Cell KernelBody::load(int64_t word, int64_t index, Elem elem) const {
@@ -153,6 +153,7 @@ Cell KernelBody::load(int64_t word, int64_t index, Elem elem) const {
   case Elem::F64: memcpy(&cell.f64, from, 8); break;
   case Elem::I32: memcpy(&cell.i32, from, 4); break;
   case Elem::Bool: cell.i32 = *from != 0; break;
+  case Elem::BF16: memcpy(reinterpret_cast<char *>(&cell.f32) + 2, from, 2); break;
   }
   return cell;
 }

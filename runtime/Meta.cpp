@@ -11,6 +11,7 @@ const char *nameOf(Elem elem) {
   case Elem::F64: return "F64";
   case Elem::I32: return "I32";
   case Elem::Bool: return "BOOL";
+  case Elem::BF16: return "BF16";
   }
   return "?";
 }
@@ -427,8 +428,10 @@ void readMeta(Meta &meta, const char *text) {
     object.read("allowance", meta.allowance);
     object.read("max_threads", meta.maxThreads);
     object.read("persistent_bytes", meta.persistentBytes);
-    if (object.is("precision") && json.readString())
+    if (object.is("precision") && json.readString()) {
       meta.f64 = strcmp(json.text, "f64") == 0;
+      meta.bf16 = strcmp(json.text, "bf16") == 0;
+    }
     object.readEach("parameters", meta.parameters, readParameter);
     object.readEach("slots", meta.slots, readSlot);
     object.readEach("datasets", meta.datasets, readDataset);

@@ -10,8 +10,8 @@ class JsonReader;
 
 constexpr int64_t kRunValueWords = 120; // of the context, behind kRunValues (Run.h)
 
-enum class Elem : uint8_t { F32, F64, I32, Bool };
-inline int64_t bytesOf(Elem elem) { return elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : 4; }
+enum class Elem : uint8_t { F32, F64, I32, Bool, BF16 }; // BF16: what lies between kernels only
+inline int64_t bytesOf(Elem elem) { return elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : elem == Elem::BF16 ? 2 : 4; }
 const char *nameOf(Elem); // as in METADATA.md
 
 struct Shape {
@@ -148,7 +148,7 @@ struct Meta {
   const char *program = "", *hash = "", *source = "", *version = "";
   uint64_t seed = 0;
   int64_t batch = 1, steps = 0, epochs = 0;
-  bool f64 = false;
+  bool f64 = false, bf16 = false;
   int64_t arenaBytes = 0, budget = 0, allowance = 0, maxThreads = 1, persistentBytes = 0;
   List<Parameter> parameters;
   List<Stored> slots;

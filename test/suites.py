@@ -69,6 +69,7 @@ def quick_suites():
         python("execute/combine.py"),
         python("execute/convs.py"),
         python("execute/reversible.py"),
+        python("execute/bf16.py"),
         python("execute/nvidia.py"),
         python("execute/cpus.py"),
         python("execute/deep.py"),

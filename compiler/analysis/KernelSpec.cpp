@@ -289,8 +289,8 @@ struct Key {
     all(offset, size, strides);
   }
   void add(const ContractSpec &spec) {
-    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain] = spec;
-    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain);
+    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew] = spec;
+    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew);
   }
   void add(const ConvSpec &spec) {
     const auto &[parts] = spec;
@@ -303,9 +303,9 @@ struct Key {
   }
   void add(const AttendSpec &spec) {
     const auto &[elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys,
-                 hasBias, keys, bias] = spec;
+                 hasBias, pairs, keys, bias] = spec;
     all(elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys, hasBias,
-        keys, bias);
+        pairs, keys, bias);
   }
   void add(const AttendGradSpec &spec) {
     const auto &[forward, dout, dq, dk, dv, grain, wantsBiasGrad, dbias] = spec;

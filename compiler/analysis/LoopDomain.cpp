@@ -38,6 +38,8 @@ Elem elemOf(Value value) {
     return Elem::F32;
   if (type.isF64())
     return Elem::F64;
+  if (type.isBF16())
+    return Elem::BF16;
   if (type.isInteger(1))
     return Elem::Bool;
   if (type.isInteger(32))

@@ -114,7 +114,11 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
       out.push_back(sizes[label]);
     return out;
   };
-  spec.elem = elemOf(op.getResult());
+  spec.pairs = elemOf(a) == Elem::BF16 || elemOf(b) == Elem::BF16;
+  spec.elem = spec.pairs ? Elem::F32 : elemOf(op.getResult());
+  // The slowest summed axis is the batch if any is: blocks start anew at each example, or at each grain.
+  bool overBatch = !k.empty() && batchAxisOf(a) >= 0 && aLabels[batchAxisOf(a)] == k.front();
+  spec.anew = spec.pairs && overBatch && !(accumulate && nn::grainOf(op) > 0);
   spec.batch = sizesOf(batch);
   spec.m = sizesOf(m);
   spec.n = sizesOf(n);
@@ -146,6 +150,7 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
   spec.dropout = op.getDropout().convertToDouble();
   spec.key = uint64_t(op.getKey());
   spec.batchDim = batchAxisOf(op.getQ());
+  spec.pairs = op->hasAttr(nn::kBF16Attr);
   auto place = [&](Value value, View &view, bool unitLast) {
     return locateAxes(value, bufferOf, unitLast, view, blocker, passed, extent);
   };

@@ -456,6 +456,9 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
         return {};
     }
   }
+  if (caller.file != 0)
+    for (const Value &value : values)
+      noteNamed(value);
   if (values.size() == 1)
     return values[0];
   Value result;

@@ -212,6 +212,8 @@ void Elaborator::runDefinition(const Statement &statement, Frame &frame) {
     value = {};
   }
   applyHints(statement, value, frame);
+  if (frame.layer && frame.file != 0)
+    noteNamed(value);
   for (size_t i = 0; i < count; ++i) {
     if (statement.names[i].text == "_")
       continue;
@@ -223,6 +225,14 @@ void Elaborator::runDefinition(const Statement &statement, Frame &frame) {
     binding.busy = false;
     noteFact(statement.names[i].span, binding.value);
   }
+}
+
+// What `precision bf16` rounds; loops take it back from the values that they carry.
+void Elaborator::noteNamed(const Value &value) {
+  if (value.isTensor() && value.tensor.dtype == DType::F32)
+    graph->at(value.tensor.op).named = true;
+  for (const Value &item : value.items)
+    noteNamed(item);
 }
 
 void Elaborator::applyHints(const Statement &statement, const Value &value, Frame &frame) {

@@ -142,6 +142,7 @@ private:
   void defineBody(const std::vector<ast::Statement> &body, Frame &frame);
   void evaluateInOrder(const std::vector<ast::Statement> &body, const std::vector<const ast::Expr *> &roots,
                        Frame &frame);
+  void noteNamed(const Value &);
   void runDefinition(const ast::Statement &statement, Frame &frame);
   void applyHints(const ast::Statement &statement, const Value &value, Frame &frame);
   Value parameter(Binding &binding, const std::string &name, Frame &frame);
@@ -363,6 +364,7 @@ private:
   std::string settingWithEqual(const char *key, const char *other) const;
   void applySettings();
   void checkKeys();
+  void checkPrecision();
   void checkPlan();
   void checkGrain();
   // ---- NamesBlock.cpp

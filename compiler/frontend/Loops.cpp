@@ -112,6 +112,8 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
   if (!run())
     return leave(false);
   bool withBatch = false, without = false;
+  for (const Tensor &carried : after)
+    graph->at(carried.op).named = false; // stays f32 in `precision bf16`
   for (size_t i = 0; i < states.size(); ++i) {
     bool same = before[i].dtype == after[i].dtype && before[i].axes.size() == after[i].axes.size();
     for (size_t a = 0; same && a < before[i].axes.size(); ++a)

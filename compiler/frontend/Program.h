@@ -38,6 +38,7 @@ struct Op {
                              // The op whose value is the result of that block has blockEnd.
   bool blockEnd = false;
   int stream = -1;           // an Add of a reversible layer: which operand is the stream that the result goes on
+  bool named = false;        // the result of a definition or of a layer's call in the user's text: `precision bf16` rounds it
 
   explicit Op(OpKind kind, std::vector<int> operands = {},
               std::initializer_list<std::pair<Key, AttrValue>> given = {});
@@ -159,6 +160,7 @@ struct Train {
   bool hasEma = false;
   double ema = 0;            // e = ema * e + (1 - ema) * p
   bool f64 = false;          // precision
+  bool bf16 = false;         // precision, with masters and sums in f32
   int64_t grain = 0;
   Combine combine = Combine::Exact;
   int64_t combined = 1;      // the replicas that `combine` names

@@ -3,6 +3,7 @@
 #include "compiler/frontend/TrainKeys.h"
 
 #include <algorithm>
+#include <set>
 
 namespace cinch {
 
@@ -35,13 +36,20 @@ void Elaborator::readClip(const Setting &setting, Frame &frame) {
 }
 
 void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
-  if (!oneWord(setting, "precision f32 or precision f64", frame))
+  if (!oneWord(setting, "precision f32, precision f64 or precision bf16(master = f32, accumulate = f32)", frame))
     return;
   const SettingWord &word = setting.words[0];
-  if (word.text == "bf16")
-    report(Code::E0707, word.textSpan, "`precision bf16` is not there yet", frame)
-        .help("leave it out, or write f32 or f64");
-  else if (word.text == "f32" || word.text == "f64")
+  if (word.text == "bf16") {
+    program.train.bf16 = true;
+    std::set<std::string> given;
+    for (const Arg &arg : word.args) {
+      const std::string name = arg.name ? arg.name.text : "";
+      if ((name != "master" && name != "accumulate") || !given.insert(name).second || arg.value->kind != ExprKind::Name ||
+          arg.value->text != "f32")
+        report(Code::E0603, arg.span, "parameters and sums of `precision bf16` are f32", frame)
+            .help("write bf16(master = f32, accumulate = f32)");
+    }
+  } else if (!word.hasArgs && (word.text == "f32" || word.text == "f64"))
     program.train.f64 = word.text == "f64";
   else
     report(Code::E0603, word.span, "unknown precision `" + textOf(word.span) + "`", frame)
@@ -267,11 +275,10 @@ void Elaborator::applySettings() {
       continue;
     }
     if (name == "train.precision") {
-      if (text == "f32" || text == "f64")
-        t.f64 = text == "f64";
+      if (text == "f32" || text == "f64" || text == "bf16")
+        t.f64 = text == "f64", t.bf16 = text == "bf16";
       else
-        diags.error(text == "bf16" ? Code::E0707 : Code::E0608, none,
-                    given + (text == "bf16" ? ": bf16 is not there yet" : ": there are f32 and f64"));
+        diags.error(Code::E0608, none, given + ": there are f32, f64 and bf16");
       continue;
     }
     std::optional<Fraction> value = Fraction::parse(text);

@@ -217,6 +217,8 @@ void Elaborator::checkTrain() {
   elaboratePrediction();
   checkKeys();
   if (!diags.hasErrors())
+    checkPrecision();
+  if (!diags.hasErrors())
     checkTrained();
   if (!diags.hasErrors())
     warnUnusedData();

@@ -105,7 +105,7 @@ private:
         forKeys(part, lane, {splat(0.0)}, [&](Value key, Value kept, ValueRange carried) -> SmallVector<Value> {
           Value at = add(mul(key, queryBlock), lane);
           Value share = exp(fsub(loadVector(block, at), reference));
-          storeVector(kept ? select(kept, share, splat(0.0)) : share, block, at);
+          storeVector(rounded(kept ? select(kept, share, splat(0.0)) : share), block, at);
           return {fadd(carried[0], share)};
         });
     storeVector(fma(loadVector(sum, lane), rescale, total[0]), sum, lane);

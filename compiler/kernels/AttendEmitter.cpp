@@ -35,7 +35,7 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   queryBlock = queryBlockOf(spec);
   vector = VectorType::get({lanes}, elem);
   // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. No bit depends on it.
-  tileVectors = target.lanes >= 16 ? 4 : 1;
+  tileVectors = target.lanes < 16 ? 1 : spec.pairs ? 2 : 4;
 
   Type indexType = b.getIndexType();
   auto arenaType = MemRefType::get({kArenaBytes}, b.getI8Type());
@@ -44,6 +44,8 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   b.setInsertionPointToEnd(module.getBody());
   function = func::FuncOp::create(b, loc, name,
                                   b.getFunctionType({arenaType, offsetsType, contextType, indexType, indexType}, {}));
+  if (spec.pairs)
+    function->setAttr(kFlushesAttr, b.getUnitAttr());
   Block *entry = function.addEntryBlock();
   arena = entry->getArgument(0);
   offsets = entry->getArgument(1);
@@ -105,6 +107,7 @@ Value AttendEmitter::select(Value condition, Value x, Value y) {
   return arith::SelectOp::create(b, loc, condition, x, y);
 }
 
+Value AttendEmitter::rounded(Value x) { return spec.pairs ? emitRounded(b, loc, x) : x; }
 Value AttendEmitter::exp(Value x) { return emitElementwise(b, loc, LoopOp::Exp, spec.elem, {x}); }
 Value AttendEmitter::log(Value x) { return emitElementwise(b, loc, LoopOp::Log, spec.elem, {x}); }
 

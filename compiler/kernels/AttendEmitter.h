@@ -84,6 +84,7 @@ public:
   mlir::Value larger(mlir::Value x, mlir::Value y); // x > y ? x : y
   mlir::Value isEqual(mlir::Value, double);         // lane by lane
   mlir::Value select(mlir::Value, mlir::Value, mlir::Value);
+  mlir::Value rounded(mlir::Value); // to bf16, if products are those of bf16
   mlir::Value exp(mlir::Value);
   mlir::Value log(mlir::Value);
 
@@ -148,6 +149,8 @@ public:
 
 private:
   mlir::Value queryNumbers(mlir::Value first); // i32: first, first + 1, ..
+  using Values = llvm::SmallVector<mlir::Value>;
+  Values pairChains(mlir::Value from, mlir::Value to, Values accumulators, llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> step);
   void productColumns(const TileProduct &, mlir::Value col, int vectors, int64_t validLast);
   void transpose8(llvm::SmallVectorImpl<mlir::Value> &rows);
   int tileVectors = 1;

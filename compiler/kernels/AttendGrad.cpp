@@ -233,8 +233,8 @@ private:
         slope = select(kept, fmul(slope, inverse), zero);
       }
       slope = fmul(share, fsub(slope, delta));
-      storeVector(weight, shares, at);
-      storeVector(grad.wantsBiasGrad ? slope : fmul(slope, splat(spec.scale)), slopes, at);
+      storeVector(rounded(weight), shares, at);
+      storeVector(grad.wantsBiasGrad ? slope : rounded(fmul(slope, splat(spec.scale))), slopes, at);
       return {};
     });
   }
@@ -247,7 +247,7 @@ private:
         Value at = add(mul(key, queryBlock), row), slope = load(slopes, at);
         Value s = add(t, mul(add(part.s0, key), table ? 1 : grad.dbias.strides[2]));
         store(fadd(load(g.dbias, s), slope), g.dbias, s);
-        store(fmul(slope, number(spec.scale)), slopes, at);
+        store(rounded(fmul(slope, number(spec.scale))), slopes, at);
       });
     });
   }

@@ -35,6 +35,25 @@ void AttendEmitter::product(const TileProduct &p) {
   }
 }
 
+// Blocks of 32 terms from term 0 on, of which those in [from, to) are there; the others are zeros, which change no chain.
+AttendEmitter::Values AttendEmitter::pairChains(Value from, Value to, Values accumulators,
+                                                llvm::function_ref<Values(Value, ValueRange)> step) {
+  constexpr int64_t kBlock = 32;
+  auto both = [&](auto op, Value x, int64_t y) -> Value { return decltype(op)::create(b, loc, x, index(y)); };
+  Value first = sub(from, both(arith::RemUIOp(), from, kBlock));
+  return loop(first, to, kBlock, accumulators, [&](Value block, ValueRange carried) {
+    Value begin = arith::MaxSIOp::create(b, loc, block, from), end = min(add(block, kBlock), to);
+    Value odd = both(arith::RemUIOp(), begin, 2);
+    Values fresh(carried.size(), splat(0.0));
+    Values even = loop(add(begin, odd), end, 2, fresh, step);
+    Values other = loop(add(begin, sub(index(1), odd)), end, 2, fresh, step);
+    Values next;
+    for (auto [sum, x, y] : llvm::zip_equal(carried, even, other))
+      next.push_back(fadd(sum, fadd(x, y)));
+    return next;
+  });
+}
+
 void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors, int64_t validLast) {
   auto valid = [&](int v) { return v + 1 == vectors ? validLast : lanes; };
   Value rowCount = p.rowsNeeded ? min(p.rows, p.rowsNeeded(add(col, vectors * lanes))) : p.rows;
@@ -57,7 +76,7 @@ void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors,
     Value from = index(0), to = p.inner;
     if (p.termsNeeded)
       std::tie(from, to) = p.termsNeeded(firstRow);
-    accumulators = loop(from, to, 1, accumulators, [&](Value i, ValueRange carried) {
+    auto step = [&](Value i, ValueRange carried) {
       SmallVector<Value> columns, next;
       Value bRow = add(bStart, mul(i, p.bInner)), aInner = mul(i, p.aInner);
       for (int v = 0; v < vectors; ++v)
@@ -68,7 +87,8 @@ void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors,
           next.push_back(fma(scalar, columns[v], carried[r * vectors + v]));
       }
       return next;
-    });
+    };
+    accumulators = spec.pairs ? pairChains(from, to, accumulators, step) : loop(from, to, 1, accumulators, step);
     for (int r = 0; r < kTileRows; ++r)
       for (int v = 0; v < vectors; ++v) {
         Value result = accumulators[r * vectors + v];

@@ -80,19 +80,19 @@ void ContractEmitter::moveA(Origin &origin, const ContractDims &dims, Value line
 // ---- Loops ----------------------------------------------------------------------------------------------------------
 
 void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value threads, int64_t scratchBytes) {
-  auto bufferAt = [&](int buffer) {
+  auto bufferAt = [&](int buffer, Elem elem) {
     Value bytes = memref::LoadOp::create(builder, loc, offsets, number(buffer));
-    return viewOf(arena, arith::IndexCastOp::create(builder, loc, builder.getIndexType(), bytes));
+    return viewOf(arena, arith::IndexCastOp::create(builder, loc, builder.getIndexType(), bytes), elem);
   };
-  memA = bufferAt(plan.a.buffer);
-  memB = bufferAt(plan.b.buffer);
-  memC = bufferAt(plan.c.buffer);
+  memA = bufferAt(plan.a.buffer, plan.a.elem);
+  memB = bufferAt(plan.b.buffer, plan.b.elem);
+  memC = bufferAt(plan.c.buffer, plan.c.elem);
   if (plan.nothing)
     return emitZeros(thread, threads);
   if (plan.overLanes)
     return emitLanes(thread, threads);
   if (plan.scratchElems() > 0) {
-    scratch = bufferAt(3);
+    scratch = bufferAt(3, plan.elem);
     threadScratch = mul(thread, scratchBytes / plan.bytes);
   }
 
@@ -262,6 +262,8 @@ func::FuncOp buildContract(OpBuilder &builder, ModuleOp module, const std::strin
   ContractPlan plan = planContract(spec, target);
   func::FuncOp function = contractFunction(builder, module, name, plan.scratchElems() > 0);
   Block &entry = function.getBody().front();
+  if (spec.pairs)
+    function->setAttr(kFlushesAttr, builder.getUnitAttr());
   builder.setInsertionPoint(entry.getTerminator());
   ContractEmitter(builder, builder.getUnknownLoc(), plan)
       .emitBody(entry.getArgument(0), entry.getArgument(1), entry.getArgument(3), entry.getArgument(4),

@@ -68,7 +68,8 @@ private:
   mlir::Type elementType();
   mlir::VectorType vectorType(int64_t lanes);
   Value mask(int64_t lanes, int64_t alive);
-  Value viewOf(Value arena, Value byteOffset);
+  Value viewOf(Value arena, Value byteOffset, Elem elem);
+  Value loaded(Value stored, Value memory);
   Value loadVector(Value memory, Value index, int64_t lanes, int64_t alive);
   void storeVector(Value vector, Value memory, Value index, int64_t alive);
   Value loadScalar(Value memory, Value index);
@@ -132,6 +133,12 @@ private:
   };
   void prefetchBelow(const Tile &);
   void emitTile(const Tile &, KBlock);
+  // Two chains an output, for products of bf16 (ContractPairs.cpp).
+  using Values = mlir::SmallVector<Value>;
+  Values pairChains(const Tile &, KBlock, Values accumulators);
+  Values pairsOfRun(const Tile &, Value first, Value blocks, Value hasTail, int64_t tail, Values accumulators);
+  Values pairBlock(const Tile &, Value first, int64_t count, Values accumulators);
+  Values overRange(Value from, Value to, int64_t step, Values, llvm::function_ref<Values(Value, Values)>);
   mlir::SmallVector<Value> firstAccumulators(const Tile &, KBlock);
   void finishTile(const Tile &, KBlock, mlir::ValueRange accumulators);
   mlir::SmallVector<Value> loadAccumulators(const Tile &, Value memory, Value index, int64_t pitch);

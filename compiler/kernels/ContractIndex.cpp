@@ -1,5 +1,6 @@
 // ContractIndex.cpp: index arithmetic, loops and memory accesses of the contraction kernel.
 #include "compiler/kernels/ContractEmitter.h"
+#include "compiler/kernels/MathEmit.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
@@ -147,19 +148,32 @@ Value ContractEmitter::mask(int64_t lanes, int64_t alive) {
                                         builder.getDenseI64ArrayAttr({alive}));
 }
 
-Value ContractEmitter::viewOf(Value arena, Value byteOffset) {
-  auto type = MemRefType::get({kArenaBytes / plan.bytes}, elementType());
+Value ContractEmitter::viewOf(Value arena, Value byteOffset, Elem elem) {
+  auto type = elem == Elem::BF16 ? MemRefType::get({kArenaBytes / 2}, builder.getI16Type())
+                                 : MemRefType::get({kArenaBytes / plan.bytes}, elementType());
   return memref::ViewOp::create(builder, loc, type, arena, byteOffset, ValueRange{});
 }
 
+// What was read of an operand of a product of bf16 is an f32 that holds one.
+Value ContractEmitter::loaded(Value stored, Value memory) {
+  if (cast<MemRefType>(memory.getType()).getElementType().isInteger(16))
+    return emitWidened(builder, loc, stored);
+  return plan.pairs && (memory == memA || memory == memB) ? emitRounded(builder, loc, stored) : stored;
+}
+
 Value ContractEmitter::loadVector(Value memory, Value index, int64_t lanes, int64_t alive) {
+  auto type = VectorType::get({lanes}, cast<MemRefType>(memory.getType()).getElementType());
   if (alive >= lanes)
-    return vector::LoadOp::create(builder, loc, vectorType(lanes), memory, index);
-  return vector::MaskedLoadOp::create(builder, loc, vectorType(lanes), memory, index, mask(lanes, alive), zeros(lanes));
+    return loaded(vector::LoadOp::create(builder, loc, type, memory, index), memory);
+  return loaded(vector::MaskedLoadOp::create(builder, loc, type, memory, index, mask(lanes, alive),
+                                             arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(type)))),
+                memory);
 }
 
 void ContractEmitter::storeVector(Value vector, Value memory, Value index, int64_t alive) {
   int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
+  if (cast<MemRefType>(memory.getType()).getElementType().isInteger(16))
+    vector = emitNarrowed(builder, loc, emitRounded(builder, loc, vector));
   if (alive >= lanes)
     vector::StoreOp::create(builder, loc, vector, memory, index);
   else
@@ -167,10 +181,12 @@ void ContractEmitter::storeVector(Value vector, Value memory, Value index, int64
 }
 
 Value ContractEmitter::loadScalar(Value memory, Value index) {
-  return memref::LoadOp::create(builder, loc, memory, index);
+  return loaded(memref::LoadOp::create(builder, loc, memory, index), memory);
 }
 
 void ContractEmitter::storeScalar(Value value, Value memory, Value index) {
+  if (cast<MemRefType>(memory.getType()).getElementType().isInteger(16))
+    value = emitNarrowed(builder, loc, emitRounded(builder, loc, value));
   memref::StoreOp::create(builder, loc, value, memory, index);
 }
 

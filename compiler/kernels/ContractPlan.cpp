@@ -210,6 +210,17 @@ static bool formLanes(ContractPlan &plan, ContractDims batch, ContractDims m, Co
   return true;
 }
 
+// k in reduction order, no dim of the first `anew` merged with one behind them.
+static void formRuns(ContractPlan &plan, ContractDims &k, size_t anew) {
+  ContractDims starts(k.begin(), k.begin() + anew), run(k.begin() + anew, k.end());
+  merge(starts);
+  merge(run);
+  // Blocks do not reach over the end of the inner dim if it is a multiple of them.
+  plan.runLength = run.empty() ? 1 : run.back().size % kPairBlock == 0 ? run.back().size : countOf(run);
+  k = starts;
+  k.insert(k.end(), run.begin(), run.end());
+}
+
 static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   size_t nb = spec.batch.size(), nm = spec.m.size(), nk = spec.k.size();
   ContractDims m = groupOf(spec.m, &spec.a, nb, nullptr, 0, &spec.c, nb, spec.bounds);
@@ -228,8 +239,12 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
     k[0].size = spec.grain;
     windowsK = k;
   }
-  merge(k); // in reduction order
-  if (formLanes(plan, batch, m, n, k))
+  if (spec.pairs) {
+    formRuns(plan, k, size_t(spec.anew));
+  } else {
+    merge(k); // in reduction order
+  }
+  if (!spec.pairs && formLanes(plan, batch, m, n, k))
     return;
   if (!plan.bounds.empty()) {
     plan.batch = batch;
@@ -294,6 +309,8 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
   static const int wide[][2] = {{8, 3},  {14, 2}, {12, 2}, {8, 2},  {6, 4}, {4, 6},
                                 {2, 12}, {1, 14}, {28, 1}, {16, 1}, {10, 2}};
   static const int narrow[][2] = {{6, 2}, {4, 3}, {4, 2}, {5, 2}, {12, 1}, {8, 1}, {2, 6}, {1, 12}};
+  static const int widePairs[][2] = {{4, 3}, {6, 2}, {12, 1}, {2, 6}, {1, 12}, {8, 1}}; // two chains an output
+  static const int narrowPairs[][2] = {{3, 2}, {6, 1}, {2, 3}, {4, 1}, {1, 6}};
   auto consider = [&](int mr, int nv, double &best) {
     int m = int(std::min<int64_t>(mr, plan.m.size));
     int v = int(std::min<int64_t>(nv, (plan.n.size + plan.lanes - 1) / plan.lanes));
@@ -305,7 +322,13 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
     }
   };
   double best = -1;
-  if (manyRegisters) {
+  if (plan.pairs && manyRegisters) {
+    for (auto &tile : widePairs)
+      consider(tile[0], tile[1], best);
+  } else if (plan.pairs) {
+    for (auto &tile : narrowPairs)
+      consider(tile[0], tile[1], best);
+  } else if (manyRegisters) {
     for (auto &tile : wide)
       consider(tile[0], tile[1], best);
   } else {
@@ -316,17 +339,31 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
 
 // ---- Blocks ---------------------------------------------------------------------------------------------------------
 
+static int64_t lengthOfBlocks(ContractPlan &plan, int64_t longest) {
+  // Pairs: whole runs, or parts of a run in one stretch that end with a block.
+  int64_t stretches = plan.pairs ? std::max<int64_t>(1, plan.runLength / plan.k.size) : 1, unit = plan.pairs ? kPairBlock : 16;
+  if (stretches > 1 || plan.c.elem == Elem::BF16) { // a result that is rounded is a whole sum
+    plan.kc = plan.k.size;
+  } else {
+    int64_t pieces = (plan.k.size + longest + longest / 2 - 1) / (longest + longest / 2);
+    plan.kc = pieces == 1 ? plan.k.size : roundUp((plan.k.size + pieces - 1) / pieces, unit);
+    // No short last block: packing by whole vectors needs a length of at least one.
+    while (plan.k.size % plan.kc != 0 && plan.k.size % plan.kc < 64)
+      plan.kc += unit;
+  }
+  return stretches;
+}
+
 static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   const int64_t longest = manyRegisters ? 512 : 384;
-  int64_t pieces = (plan.k.size + longest + longest / 2 - 1) / (longest + longest / 2);
-  plan.kc = pieces == 1 ? plan.k.size : roundUp((plan.k.size + pieces - 1) / pieces, 16);
-  // No short last block: packing by whole vectors needs a length of at least one.
-  while (plan.k.size % plan.kc != 0 && plan.k.size % plan.kc < 64)
-    plan.kc += 16;
+  int64_t stretches = lengthOfBlocks(plan, longest);
   plan.runs = 1;
   if (plan.kc >= plan.k.size) {
     plan.kc = plan.k.size;
     plan.runs = std::max<int64_t>(1, std::min(countOf(plan.outerK), longest / plan.kc));
+    plan.runs = std::max(stretches, plan.runs / stretches * stretches);
+    if (plan.c.elem == Elem::BF16)
+      plan.runs = countOf(plan.outerK);
   }
   int64_t lastRuns = countOf(plan.outerK) % plan.runs;
   int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
@@ -342,7 +379,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
   bool smallB = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
   bool smallA = plan.k.size * plan.m.size * plan.bytes <= 32 * 1024;
-  if (single && plan.n.b == 1 && (smallB || m <= 64))
+  if (!plan.pairs && single && plan.n.b == 1 && (smallB || m <= 64))
     plan.packB = PackedB::No;
   else if (plan.n.b == 1)
     plan.packB = PackedB::Copy;
@@ -353,7 +390,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
 
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
   bool windows = !plan.bounds.empty();
-  if (!windows && single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
+  if (!plan.pairs && !windows && single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;
@@ -361,6 +398,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
     plan.packA = PackedA::Cols;
 
   plan.prefetchC = plan.directC && plan.m.size * plan.n.size * plan.bytes > 256 * 1024;
+  plan.prefetchC &= !plan.pairs;
   plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
   // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and
   // is as wide as scratch may be, for A is packed once for every block of B.
@@ -397,6 +435,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.nothing = std::find(given.k.begin(), given.k.end(), 0) != given.k.end();
   const ContractSpec &spec = plan.nothing ? withoutSum(given) : given;
   plan.elem = spec.elem;
+  plan.pairs = spec.pairs;
   plan.bytes = spec.elem == Elem::F64 ? 8 : 4;
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
   plan.accumulate = spec.accumulate;

@@ -20,6 +20,9 @@
 // fits one vector, of an A with bounds): no panels; a vector holds elements of that batch dim and n, a tile some rows of m, and k is
 // walked in plain loops. Where a tile lies within all bounds, nothing is asked for each element.
 //
+// Pairs (products of bf16): both operands are always packed, as f32 that hold bf16; a tile has half as many outputs, since each has two
+// chains. k is cut where blocks of 32 end, or behind whole runs.
+//
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 #define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
@@ -36,6 +39,7 @@ struct ContractDim {
 };
 using ContractDims = std::vector<ContractDim>;
 int64_t countOf(const ContractDims &);
+constexpr int64_t kPairBlock = 32; // elements of k whose two chains are added at once
 
 enum class PackedA {
   No,   // read in place
@@ -68,6 +72,10 @@ struct ContractPlan {
   // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
   bool grained = false;
   ContractDim grain;
+
+  // Pairs: blocks of 32 start anew behind every `runLength` elements of k, which lie in one inner stretch or in several whole ones.
+  bool pairs = false;
+  int64_t runLength = 0;
 
   int mr = 8, nv = 3; // register tile: rows, vectors
   int64_t kc = 0;     // length of a k block within a run of the inner k dim

@@ -134,6 +134,8 @@ void ContractEmitter::emitTile(const Tile &tile, KBlock block) {
   SmallVector<Value> accumulators = firstAccumulators(tile, block);
   if (plan.prefetchC && tile.rows == plan.mr)
     prefetchBelow(tile);
+  if (plan.pairs)
+    return finishTile(tile, block, pairChains(tile, block, accumulators));
   auto loop = scf::ForOp::create(builder, loc, number(0), block.total, number(plan.unroll), accumulators);
   {
     OpBuilder::InsertionGuard guard(builder);

@@ -7,6 +7,7 @@
 #include "compiler/kernels/LoopOps.h"
 
 #include <array>
+#include <cstring>
 #include <limits>
 
 namespace cinch::kernels::host {
@@ -26,6 +27,16 @@ inline std::array<uint32_t, 4> hostPhilox(std::array<uint32_t, 4> c, uint32_t k0
     k1 += 0xBB67AE85;
   }
   return c;
+}
+
+// As emitRounded (MathEmit.h) does.
+inline float roundedToBF16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  bits = x != x ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
+  bits &= 0xffff0000;
+  std::memcpy(&x, &bits, 4);
+  return x;
 }
 
 inline Cell make(Elem elem, double x) {
@@ -80,6 +91,14 @@ inline int32_t intOp(LoopOp op, Elem elem, uint32_t x, uint32_t y, uint32_t z) {
 }
 
 inline Cell cast(Elem from, Elem to, Cell x) {
+  if (from == Elem::BF16)
+    from = Elem::F32;
+  if (to == Elem::BF16) {
+    x = cast(from, Elem::F32, x);
+    x.f32 = roundedToBF16(x.f32);
+    x.f64 = x.f32;
+    return x;
+  }
   if (from == to)
     return x;
   double v = from == Elem::F32 ? x.f32 : from == Elem::F64 ? x.f64 : x.i32;
@@ -99,6 +118,8 @@ inline Cell cast(Elem from, Elem to, Cell x) {
 }
 
 inline Cell apply(LoopOp op, Elem from, Elem elem, Cell x, Cell y, Cell z) {
+  if (from == Elem::BF16)
+    from = Elem::F32;
   Cell r;
   if (op >= LoopOp::CompareEQ && op <= LoopOp::CompareGE) {
     r.i32 = from == Elem::F32 ? compare(op, x.f32, y.f32) : from == Elem::F64 ? compare(op, x.f64, y.f64)

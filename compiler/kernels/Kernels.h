@@ -29,6 +29,9 @@ namespace cinch::kernels {
 
 int64_t bytesOf(Elem);
 
+// Of a kernel that computes with subnormal numbers taken for zeros, operands and results (target/LowerKernels.cpp sees to it).
+constexpr const char *kFlushesAttr = "cinch.flushes";
+
 // The static extent that the arena argument's type claims (the type needs one for the bare-pointer calling convention).
 constexpr int64_t kArenaBytes = int64_t(1) << 46;
 
@@ -78,6 +81,11 @@ struct ContractSpec {
   // > 0 (with `accumulate` only; divides k[0]): C goes on in blocks of so many steps of k[0]. The chain of a block starts from
   // +0.0, and its sum is added to C.
   int64_t grain = 0;
+  // A product of bf16 (elem is F32; A and B are F32 or BF16, C too if nothing is accumulated): A and B are rounded to bf16, and k is
+  // cut into blocks of 32, anew at each index of the first `anew` dims of k. A block is a chain of FMAs from +0.0 over its even
+  // elements and one over its odd ones, and C += even + odd; subnormal numbers count as zeros. It is what AMX's tdpbf16ps computes.
+  bool pairs = false;
+  int64_t anew = 0;
 };
 int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,
@@ -207,6 +215,10 @@ struct AttendSpec {
   int batchDim = -1;               // which of `lead` counts examples; -1: none
   View q, k, v, o, lse;            // lse strides over (lead.., head, position)
   bool hasKeys = false, hasBias = false;
+  // Products are those of bf16: chains over even and odd elements in blocks of 32 features, keys or queries from the first on. q, k, v
+  // and dout hold bf16 already; shares (after dropout) and slopes are rounded for their products. Subnormal numbers count as zeros
+  // in all of the kernel.
+  bool pairs = false;
   View keys, bias;                 // keys (lead.., S); bias (A, T, S)
 };
 // Forward. Buffers as the views name them, then scratch.

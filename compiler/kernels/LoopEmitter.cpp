@@ -70,7 +70,9 @@ Value LoopEmitter::addressOf(int node) {
 }
 
 Value LoopEmitter::viewAt(Value byte, Elem elem) {
-  Type element = elem == Elem::Bool ? Type(b.getI8Type()) : valueType(b, elem);
+  Type element = elem == Elem::Bool   ? Type(b.getI8Type())
+                 : elem == Elem::BF16 ? Type(b.getI16Type())
+                                      : valueType(b, elem);
   auto memref = MemRefType::get({kArenaBytes / bytesOf(elem)}, element);
   return memref::ViewOp::create(b, loc, memref, arena, byte, ValueRange{});
 }

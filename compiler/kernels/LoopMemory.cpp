@@ -14,16 +14,20 @@ using namespace mlir;
 namespace cinch::kernels {
 
 static Type storedType(OpBuilder &b, Elem elem) {
-  return elem == Elem::Bool ? Type(b.getI8Type()) : valueType(b, elem);
+  return elem == Elem::Bool ? Type(b.getI8Type()) : elem == Elem::BF16 ? Type(b.getI16Type()) : valueType(b, elem);
 }
 
 static Value toValue(OpBuilder &b, Location loc, Value stored, Elem elem) {
+  if (elem == Elem::BF16)
+    return emitWidened(b, loc, stored);
   if (elem != Elem::Bool)
     return stored;
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, stored, emitInteger(b, loc, stored.getType(), 0));
 }
 
 static Value toStored(OpBuilder &b, Location loc, Value value, Elem elem) {
+  if (elem == Elem::BF16)
+    return emitNarrowed(b, loc, value);
   if (elem != Elem::Bool)
     return value;
   Type type = isa<VectorType>(value.getType()) ? Type(VectorType::get({kLoopLanes}, b.getI8Type())) : b.getI8Type();

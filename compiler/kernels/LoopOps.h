@@ -5,7 +5,8 @@
 
 namespace cinch::kernels {
 
-enum class Elem { F32, F64, I32, Bool }; // Bool is one byte, 0 or 1
+// Bool is one byte, 0 or 1. BF16 is two bytes in memory and, in a register, an f32 whose lower half is zero: Cast to it rounds.
+enum class Elem { F32, F64, I32, Bool, BF16 };
 
 // Words of a kernel's context.
 enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kTotalSteps = 3, kFirstPosition = 4, kWorker = 5,

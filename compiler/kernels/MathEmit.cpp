@@ -106,6 +106,8 @@ Value emitCompare(OpBuilder &b, Location loc, LoopOp op, Value x, Value y) {
 
 // f32/f64 -> i32 cuts towards zero and saturates; NaN becomes 0. To Bool: whether it differs from zero.
 Value emitCast(OpBuilder &b, Location loc, Value x, Elem elem) {
+  if (elem == Elem::BF16)
+    return emitRounded(b, loc, emitCast(b, loc, x, Elem::F32));
   Type from = getElementTypeOrSelf(x.getType());
   Type to = withElement(x.getType(), valueType(b, elem));
   if (x.getType() == to)
@@ -154,9 +156,38 @@ Value emitInt(OpBuilder &b, Location loc, LoopOp op, ArrayRef<Value> x) {
 
 } // namespace
 
+// In integers: nothing that a later stage could fold, and the same on every CPU. Half of the last place that stays is added, less one
+// where that place is even; a NaN would become an infinity by it, and is cut instead, with its quiet bit set.
+Value emitRounded(OpBuilder &b, Location loc, Value x) {
+  Type type = withElement(x.getType(), b.getI32Type());
+  auto number = [&](int64_t n) { return emitInteger(b, loc, type, n); };
+  Value bits = arith::BitcastOp::create(b, loc, type, x);
+  Value odd = arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, bits, number(16)), number(1));
+  Value up = arith::AddIOp::create(b, loc, bits, arith::AddIOp::create(b, loc, odd, number(0x7fff)));
+  Value size = arith::AndIOp::create(b, loc, bits, number(0x7fffffff));
+  Value nan = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, size, number(0x7f800000));
+  Value quiet = arith::OrIOp::create(b, loc, bits, number(0x400000));
+  Value chosen = arith::SelectOp::create(b, loc, nan, quiet, up);
+  Value cut = arith::AndIOp::create(b, loc, chosen, number(int64_t(int32_t(0xffff0000))));
+  return arith::BitcastOp::create(b, loc, x.getType(), cut);
+}
+
+Value emitWidened(OpBuilder &b, Location loc, Value half) {
+  Type wide = withElement(half.getType(), b.getI32Type());
+  Value bits = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, wide, half), emitInteger(b, loc, wide, 16));
+  return arith::BitcastOp::create(b, loc, withElement(half.getType(), b.getF32Type()), bits);
+}
+
+Value emitNarrowed(OpBuilder &b, Location loc, Value rounded) {
+  Type wide = withElement(rounded.getType(), b.getI32Type());
+  Value bits = arith::ShRUIOp::create(b, loc, arith::BitcastOp::create(b, loc, wide, rounded), emitInteger(b, loc, wide, 16));
+  return arith::TruncIOp::create(b, loc, withElement(rounded.getType(), b.getI16Type()), bits);
+}
+
 Type valueType(OpBuilder &b, Elem elem) {
   switch (elem) {
-  case Elem::F32: return b.getF32Type();
+  case Elem::F32:
+  case Elem::BF16: return b.getF32Type();
   case Elem::F64: return b.getF64Type();
   case Elem::I32: return b.getI32Type();
   case Elem::Bool: return b.getI1Type();

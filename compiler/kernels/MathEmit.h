@@ -13,8 +13,14 @@
 
 namespace cinch::kernels {
 
-// f32, f64, i32, and i1 for Bool (whose storage is i8).
+// f32, f64, i32, i1 for Bool (whose storage is i8), f32 for BF16 (whose storage is i16).
 mlir::Type valueType(mlir::OpBuilder &, Elem);
+
+// An f32 rounded to bf16, ties to even; it stays an f32. No op of LLVM's bfloat: bits are moved.
+mlir::Value emitRounded(mlir::OpBuilder &, mlir::Location, mlir::Value x);
+// Between the i16 in memory and such an f32, both exact.
+mlir::Value emitWidened(mlir::OpBuilder &, mlir::Location, mlir::Value half);
+mlir::Value emitNarrowed(mlir::OpBuilder &, mlir::Location, mlir::Value rounded);
 
 // A constant of a type that is a scalar or a vector.
 mlir::Value emitNumber(mlir::OpBuilder &, mlir::Location, mlir::Type, double);

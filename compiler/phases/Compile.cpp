@@ -55,6 +55,7 @@ bool Compilation::differentiate() {
   manager.enableVerifier(false);
   manager.addPass(createSinkGroups()); // products of the examples of a group are products, and their gradients too
   manager.addPass(createChooseLayouts()); // gradients are of the layouts that are chosen
+  manager.addPass(createRoundValues());
   manager.addPass(createDifferentiate());
   if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
     return false;

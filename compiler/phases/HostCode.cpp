@@ -191,7 +191,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   if (replayed && info.body < 0) {
     info.operations = operationsNumber(operationsOf(kernel, {root}));
     for (auto [i, value] : llvm::enumerate(kernel.getInputs()))
-      if (Elem elem = analysis::elemOf(value); elem == Elem::F32 || elem == Elem::F64)
+      if (Elem elem = analysis::elemOf(value); elem == Elem::F32 || elem == Elem::F64 || elem == Elem::BF16)
         info.inputs.push_back(bufferInfo(value, i));
     if (Value first = results.getValues().front(); nn::batchAxis(first) == 0)
       info.examples = analysis::shapeOf(first).front();

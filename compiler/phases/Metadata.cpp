@@ -27,6 +27,7 @@ static const char *dtypeOf(kernels::Elem elem) {
   case kernels::Elem::F64: return "F64";
   case kernels::Elem::I32: return "I32";
   case kernels::Elem::Bool: return "BOOL";
+  case kernels::Elem::BF16: return "BF16";
   }
   return "";
 }
@@ -494,7 +495,7 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("batch", program.batch);
     out.attribute("steps", program.train.steps);
     out.attribute("epochs", program.train.epochs);
-    out.attribute("precision", program.train.f64 ? "f64" : "f32");
+    out.attribute("precision", program.train.f64 ? "f64" : program.train.bf16 ? "bf16" : "f32");
     out.attribute("arena_bytes", in.arenaBytes);
     out.attribute("budget", in.budget);
     out.attribute("allowance", in.allowance);

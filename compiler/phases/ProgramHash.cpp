@@ -85,7 +85,7 @@ Described describedTraining(const Program &program) {
   auto &is = d.decides;
   is.push_back({"model", program.modelName});
   is.push_back({"batch", std::to_string(program.batch)});
-  is.push_back({"precision", train.f64 ? "f64" : "f32"});
+  is.push_back({"precision", train.f64 ? "f64" : train.bf16 ? "bf16" : "f32"});
   is.push_back({"grain", std::to_string(train.grain)});
   is.push_back({"combine", train.combine == Combine::Reduce ? "reduce" : "exact"});
   if (train.delay)

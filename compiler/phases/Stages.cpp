@@ -47,6 +47,10 @@ void StagePlanner::refuseAll() {
 }
 
 std::vector<int64_t> StagePlanner::sizesToTry() {
+  if (segments() == 0) {
+    refuse("the forward pass of the model computes nothing of single examples, so that there is nothing to divide among workers; expected one worker");
+    return {};
+  }
   if (segments() < stages()) {
     refuse(llvm::formatv("the forward pass of the model has {0} kernel{1}, too few for {2} stages; expected at most --stages {3}",
                          segments(), segments() == 1 ? "" : "s", stages(), segments() / options.chunks));

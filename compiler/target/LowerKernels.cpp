@@ -5,6 +5,7 @@
 // llvm.fmuladd, which may or may not fuse), vector.contract and its relatives (lowered as multiply and add), fast-math
 // flags.
 #include "compiler/target/LowerKernels.h"
+#include "compiler/kernels/Kernels.h"
 
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -68,6 +69,38 @@ LogicalResult verifyKernelNumbers(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
+// A kernel that flushes becomes a body that no inliner touches, and a caller that sets MXCSR around it and computes nothing itself:
+// LLVM moves arithmetic across the instruction that sets it, but not across a call.
+static void surroundFlushing(LLVM::LLVMFuncOp function) {
+  constexpr int kFlush = 0x9fc0, kUsual = 0x1f80; // flush to zero, denormals are zeros; what every entry of a binary sets
+  OpBuilder b(function);
+  auto *context = function.getContext();
+  Location loc = function.getLoc();
+  std::string name = function.getName().str();
+  function->removeAttr(kernels::kFlushesAttr);
+  auto caller = LLVM::LLVMFuncOp::create(b, loc, name, function.getFunctionType());
+  function.setName(name + "_flushed");
+  function.setLinkage(LLVM::Linkage::Internal);
+  auto pair = [&](StringRef key, StringRef value) -> Attribute {
+    return ArrayAttr::get(context, {StringAttr::get(context, key), StringAttr::get(context, value)});
+  };
+  function.setPassthroughAttr(ArrayAttr::get(context, {StringAttr::get(context, "noinline"),
+                                                       pair("denormal-fp-math", "preserve-sign,preserve-sign")}));
+  Block *entry = caller.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  Value one = LLVM::ConstantOp::create(b, loc, b.getI64Type(), b.getI64IntegerAttr(1));
+  Value word = LLVM::AllocaOp::create(b, loc, LLVM::LLVMPointerType::get(context), b.getI32Type(), one);
+  auto set = [&](int control) {
+    Value number = LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(control));
+    LLVM::StoreOp::create(b, loc, number, word);
+    LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr("llvm.x86.sse.ldmxcsr"), ValueRange{word});
+  };
+  set(kFlush);
+  LLVM::CallOp::create(b, loc, function, entry->getArguments());
+  set(kUsual);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
 LogicalResult lowerKernels(ModuleOp module) {
   if (failed(verifyKernelNumbers(module)))
     return failure();
@@ -91,7 +124,12 @@ LogicalResult lowerKernels(ModuleOp module) {
   pm.addPass(createConvertControlFlowToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-  return success(succeeded(pm.run(module)) && succeeded(verify(module)));
+  if (failed(pm.run(module)))
+    return failure();
+  for (auto function : llvm::make_early_inc_range(module.getOps<LLVM::LLVMFuncOp>()))
+    if (function->hasAttr(kernels::kFlushesAttr))
+      surroundFlushing(function);
+  return verify(module);
 }
 
 } // namespace cinch::target

@@ -167,6 +167,10 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.kernelCache = folder + "/kernels";
   if (int status = readWorkers(line, program, options))
     return status;
+  if (options.target.isDevice() && program.train.bf16) {
+    llvm::errs() << "error: `precision bf16` on a GPU is not there yet\n  help: --set train.precision=f32, or --target cpu\n";
+    return 1;
+  }
   if (options.target.isDevice() && (options.stages != 1 || options.replicas != 1)) {
     llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1 --replicas 1\n";
     return 1;

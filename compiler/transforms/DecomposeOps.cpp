@@ -193,9 +193,32 @@ private:
   nn::GradientBuilder &b;
 };
 
+// Of a product that is read by its rounding alone: the kernel rounds what it stores. It sums all of k at once for that.
+void giveRounded(nn::ContractOp product) {
+  constexpr int64_t kLongest = 4096; // of k: panels that long lie in scratch
+  auto rounding = product->hasOneUse() ? dyn_cast<nn::CastOp>(*product->user_begin()) : nn::CastOp();
+  if (!rounding || !nn::hasBatch(product.getResult()) || !nn::tensorOf(rounding.getResult()).getElementType().isBF16())
+    return;
+  int64_t length = 1, rank = nn::tensorOf(product.getResult()).getRank();
+  for (auto [axis, label] : llvm::enumerate(product.getLhsLabels()))
+    if (label >= rank)
+      length *= nn::tensorOf(product.getLhs()).getDimSize(axis);
+  if (length > kLongest)
+    return;
+  for (NamedAttribute attribute : rounding->getDiscardableAttrs())
+    product->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  product.getResult().setType(cast<mlir::TypedValue<RankedTensorType>>(rounding.getResult()).getType());
+  rounding.getResult().replaceAllUsesWith(product.getResult());
+  rounding->erase();
+}
+
 struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
   void runOnOperation() final {
     getOperation().walk([&](func::FuncOp function) { decompose(function); });
+    SmallVector<nn::ContractOp> products;
+    getOperation().walk([&](nn::ContractOp product) { products.push_back(product); });
+    for (nn::ContractOp product : products)
+      giveRounded(product);
     IRRewriter rewriter(&getContext());
     DominanceInfo dominance;
     getOperation().walk([&](func::FuncOp function) { eliminateCommonSubExpressions(rewriter, dominance, function); });

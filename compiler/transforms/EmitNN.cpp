@@ -144,9 +144,14 @@ void Emitter::noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made
   if (op.block >= 0)
     for (Operation *each : made)
       each->setAttr(nn::kBlockAttr, builder.getI64IntegerAttr(op.block));
+  if (program.train.bf16 && op.span.file == 0)
+    for (Operation *each : made)
+      each->setAttr(nn::kLayerAttr, builder.getI64IntegerAttr(op.instance));
   Operation *last = result.getDefiningOp();
   if (!last)
     return;
+  if (program.train.bf16 && op.named && op.stream < 0 && op.type.dtype == DType::F32 && !nn::splatNumber(result))
+    last->setAttr(nn::kRoundedAttr, builder.getUnitAttr());
   if (op.blockEnd)
     last->setAttr(nn::kBlockEndAttr, builder.getUnitAttr());
   if (op.stream >= 0)
@@ -353,6 +358,8 @@ LogicalResult Emitter::emitFunction(StringRef name, const Graph &graph, ArrayRef
 OwningOpRef<ModuleOp> Emitter::run() {
   module = ModuleOp::create(location(Span(), ""), program.modelName);
   OwningOpRef<ModuleOp> owned(module);
+  if (program.train.bf16)
+    module->setAttr(nn::kBF16Attr, builder.getUnitAttr());
   SmallVector<NamedValue> loss;
   if (program.loss >= 0)
     loss.push_back({"loss", program.loss});

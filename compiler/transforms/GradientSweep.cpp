@@ -57,6 +57,16 @@ SmallVector<Value> GradientSweep::takeContributions(Value value) {
   return llvm::map_to_vector(take(value), [](const Contribution &part) { return part.gradient; });
 }
 
+// In bf16: the sum of two, rounded.
+Value GradientSweep::plus(Value a, Value b) {
+  auto type = nn::tensorOf(a);
+  if (!type.getElementType().isBF16())
+    return builder.make<nn::AddOp>(a, b);
+  auto wide = nn::withElement(type, builder.opBuilder().getF32Type());
+  Value sum = builder.make<nn::AddOp>(builder.make<nn::CastOp>(wide, a).getResult(), builder.make<nn::CastOp>(wide, b).getResult());
+  return builder.make<nn::CastOp>(type, sum);
+}
+
 Value GradientSweep::gradientOf(Value value) {
   SmallVector<Contribution> parts = take(value);
   if (parts.empty())
@@ -71,13 +81,16 @@ Value GradientSweep::gradientOf(Value value) {
   }
   Value sum = parts.front().gradient;
   for (const Contribution &part : ArrayRef(parts).drop_front())
-    sum = builder.make<nn::AddOp>(sum, part.gradient);
+    sum = plus(sum, part.gradient);
   return sum;
 }
 
 LogicalResult GradientSweep::checkReads(Operation &op, ValueRange saved, ValueRange grads, size_t firstMade) {
   DenseSet<Value> allowed(saved.begin(), saved.end());
   allowed.insert(grads.begin(), grads.end());
+  for (Value grad : grads) // of a rounded result: the rounded gradient
+    if (auto widened = grad ? grad.getDefiningOp<nn::CastOp>() : nn::CastOp())
+      allowed.insert(widened.getX());
   for (Operation *made : builder.made().drop_front(firstMade))
     for (Value operand : made->getOperands()) {
       Operation *source = operand.getDefiningOp();
@@ -159,6 +172,8 @@ LogicalResult GradientSweep::visit(Operation &op, unsigned place) {
     if (!want)
       continue;
     Value gradient = i < operandGrads.size() ? operandGrads[i] : Value();
+    if (gradient && nn::tensorOf(op.getOperand(i)).getElementType().isBF16() && nn::tensorOf(gradient).getElementType().isF32())
+      gradient = builder.make<nn::CastOp>(nn::tensorOf(op.getOperand(i)), gradient);
     if (!gradient || gradient.getType() != op.getOperand(i).getType())
       return op.emitOpError() << "internal error: the gradient of operand " << i << " is missing or of another type";
     contribute(op.getOperand(i), place, unsigned(i), gradient);

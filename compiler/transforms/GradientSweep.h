@@ -33,6 +33,7 @@ public:
   // Visits the ops of the block from the last to the first. A loop among them is replaced by one with more results.
   mlir::LogicalResult visit(mlir::Block &block);
   // The sum of the contributions to a value; null: there is none. Asked for once.
+  mlir::Value plus(mlir::Value, mlir::Value);
   mlir::Value gradientOf(mlir::Value value);
   // The contributions one by one, in the order of the uses.
   llvm::SmallVector<mlir::Value> takeContributions(mlir::Value value);

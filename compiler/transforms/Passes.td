@@ -39,6 +39,28 @@ def ChooseLayouts : Pass<"choose-layouts", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
+def RoundValues : Pass<"round-values", "::mlir::ModuleOp"> {
+  let summary = "rounds values to bf16 where they are defined, in a module that has `nn.bf16`";
+  let description = [{
+    Rounded are operands (of those with the batch axis) and results of products and gathers, and the results of ops with `nn.rounded`.
+    Ops that move elements do so in bf16; all others read f32:
+
+        %y = nn.contract %x [0, 2], %w [1, 2] : (f32, f32) -> f32
+        %z = nn.add %y, %b {nn.rounded}
+     ->
+        %r = nn.cast %x : f32 -> bf16
+        %p = nn.contract %r [0, 2], %w [1, 2] : (bf16, f32) -> f32
+        %y = nn.cast %p : f32 -> bf16
+        %s = nn.cast %y : bf16 -> f32
+        %a = nn.add %s, %b
+        %z = nn.cast %a : f32 -> bf16
+
+    Each reader widens a bf16 value by an op of its own, so that its contribution to the gradient is rounded; the ops of one layer of
+    the library (`nn.layer`) are one reader.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let summary = "makes gradients, their norm, clipping and the optimizer's update explicit";
   let description = [{
@@ -75,7 +97,8 @@ def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
   let summary = "writes row-wise and update ops out in element-wise ops and sums";
   let description = [{
     softmax, log_softmax, cross_entropy and their gradients, sum_squares, clip_factor, learning_rate and update become the
-    ops that their descriptions are written in; a count of flags over the batch is taken in f64 and rounded once; then equal ops are one
+    ops that their descriptions are written in; a count of flags over the batch is taken in f64 and rounded once; a product that is only
+    rounded to bf16 gives bf16; then equal ops are one
     (so that the largest element and the sum of a row are found once for
     the loss and its gradient). What remains is a product, attention, or work that loop kernels do.
   }];

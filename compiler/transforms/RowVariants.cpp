@@ -3,6 +3,8 @@
 #include "compiler/analysis/RowWise.h"
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/NN.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cinch {
 
@@ -38,6 +40,19 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   // Sums in blocks of examples, or means of groups: no example may be cut, not even where a block is one example.
   if (nn::grainOf(step.function) > 0 || graph.grain > 1)
     llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions; });
+  // Products of bf16 sum blocks of 32 positions.
+  mlir::func::FuncOp function = step.function;
+  bool rounds = function.walk([](nn::CastOp cast) {
+    return nn::tensorOf(cast.getResult()).getElementType().isBF16() ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
+  }).wasInterrupted();
+  if (rounds) {
+    llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions && block.positions % 32; });
+    if (sizes.empty() && options.rowBlocks > 0) {
+      error = "expected blocks of rows that hold whole examples or a multiple of 32 positions, as products of bf16 do; got " +
+              std::to_string(options.rowBlocks) + " of the " + std::to_string(graph.positions) + " rows of an example";
+      return variants;
+    }
+  }
   if (sizes.empty() && options.rowBlocks > 0) {
     error = "expected blocks of rows that hold whole examples, since there is a grain or a group_mean; got " +
             std::to_string(options.rowBlocks) + " of the " + std::to_string(graph.positions) + " rows of an example";

@@ -223,6 +223,11 @@ Values ReduceOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
 }
 
 // ---- Contractions and places ----------------------------------------------------------------------------------------
+// A product of bf16.
+static bool isRounded(ContractOp op) {
+  return op.getLhs().getType().getElementType().isBF16() || op.getRhs().getType().getElementType().isBF16();
+}
+
 // Gradient of one operand of a contraction: a contraction of dy with the other operand over every label that the
 // operand lacks, the batch slowest, then in the order of the labels.
 static Value backwardOfContract(GradientBuilder &b, ContractOp op, bool ofLhs, Value other, Value dy) {
@@ -244,6 +249,10 @@ static Value backwardOfContract(GradientBuilder &b, ContractOp op, bool ofLhs, V
     return llvm::map_to_vector(labels, [&](int64_t label) { return renamed.lookup(label); });
   };
   SmallVector<int64_t> dyLabels = rename(llvm::seq<int64_t>(0, rank)), others = rename(otherLabels);
+  if (isRounded(op))
+    dy = b.rounded(dy);
+  if (target.getElementType().isBF16()) // the sum; it is rounded as a contribution to the operand's gradient
+    target = withElement(target, b.opBuilder().getF32Type());
   if (ofLhs)
     return b.make<ContractOp>(target, dy, other, dyLabels, others);
   return b.make<ContractOp>(target, other, dy, others, dyLabels);
@@ -266,7 +275,13 @@ Values ContractOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRang
 Values GatherOp::savedValues(Wanted) { return llvm::to_vector(getIndices()); }
 Values GatherOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy, Wanted wanted) {
   Values grads(wanted.size());
-  grads[0] = b.make<ScatterAddOp>(getX().getType(), dy[0], saved, getXLabels(), getIndexLabels());
+  auto type = getX().getType();
+  Value updates = dy[0];
+  if (type.getElementType().isBF16()) { // contributions are summed in f32
+    type = withElement(type, b.opBuilder().getF32Type());
+    updates = b.make<CastOp>(withElement(tensorOf(updates), type.getElementType()), updates);
+  }
+  grads[0] = b.make<ScatterAddOp>(type, updates, saved, getXLabels(), getIndexLabels());
   return grads;
 }
 
@@ -332,6 +347,8 @@ Values AttendOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
                                    wantsBias ? bias.getType() : mlir::Type(), saved[0], saved[1], saved[2], saved[3],
                                    saved[4], grads[0], keys, bias, getScaleAttr(), getCausalAttr(), getDropoutAttr(),
                                    getKeyAttr());
+  if ((*this)->hasAttr(kBF16Attr))
+    grad->setAttr(kBF16Attr, b.opBuilder().getUnitAttr());
   Values result{grad.getDq(), grad.getDk(), grad.getDv()};
   result.resize(wanted.size());
   if (wantsBias)

@@ -102,6 +102,13 @@ Value GradientBuilder::reshape(Value x, Type type) {
   return make<ReshapeOp>(type, x);
 }
 
+Value GradientBuilder::rounded(Value x) {
+  auto narrow = withElement(tensorOf(x), builder.getBF16Type());
+  if (auto widened = x.getDefiningOp<CastOp>(); widened && widened.getX().getType() == narrow)
+    return widened.getX();
+  return make<CastOp>(narrow, x);
+}
+
 Value GradientBuilder::transpose(Value x, ArrayRef<int64_t> permutation) {
   if (llvm::is_sorted(permutation))
     return x;

@@ -34,6 +34,8 @@ public:
   Value where(Value condition, Value a, Value b);
   Value broadcast(Value x, llvm::ArrayRef<int64_t> axes, Type type);
   Value reshape(Value x, Type type);
+  // In bf16; of a value that was widened from there, that one.
+  Value rounded(Value x);
   Value transpose(Value x, llvm::ArrayRef<int64_t> permutation);
   Value sum(Value x, llvm::ArrayRef<int64_t> axes);
 

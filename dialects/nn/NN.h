@@ -35,7 +35,8 @@ inline constexpr llvm::StringLiteral kPathAttr = "nn.path", kInitAttr = "nn.init
                                      kDelayAttr = "nn.delay",
                                      kKeepAttr = "nn.keep",
                                      kRecomputeAttr = "nn.recompute", kStageAttr = "nn.ends_stage", kBlockAttr = "nn.block",
-                                     kBlockEndAttr = "nn.block_end", kBackwardAttr = "nn.backward";
+                                     kBlockEndAttr = "nn.block_end", kBackwardAttr = "nn.backward",
+                                     kBF16Attr = "nn.bf16", kRoundedAttr = "nn.rounded", kLayerAttr = "nn.layer";
 
 // The slot that holds a parameter as it was before the last update, if training has a delay.
 inline std::string previousOf(llvm::StringRef path) { return (path + ".prev").str(); }

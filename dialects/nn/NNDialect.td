@@ -31,7 +31,9 @@ def NN_Dialect : Dialect {
     Discardable attributes. On operations: `nn.keep`, `nn.recompute` (hints of the user), `nn.ends_stage` (another: the number of the stage
     that ends with the op, -1: any; and a number that the parts of a decomposed op have in common), `nn.block`, `nn.block_end` (block of
     a `repeat`), `nn.backward` (made by the backward sweep or behind it), `nn.stream` (an
-    `add` of a reversible layer: which operand is the stream that the result goes on; until gradients are made). On arguments: `nn.path`, `nn.init`,
+    `add` of a reversible layer: which operand is the stream that the result goes on; until gradients are made), `nn.rounded` (the value
+    is rounded in `precision bf16`), `nn.layer` (the number of the library's layer that the op belongs to, which reads a rounded value
+    once; both until values are rounded). On the module: `nn.bf16` (values are yet to be rounded); on `attend` and `attend_grad`: products are those of bf16. On arguments: `nn.path`, `nn.init`,
     `nn.optimizer`, `nn.decays`, `nn.frozen` (a parameter), `nn.state` (beside `nn.path` and `nn.init`: a state of the model, which
     has no gradient), `nn.average` (beside `nn.state`: {of, decay}, the exponential average of a parameter), `nn.slot` (optimizer state), `nn.field` (data),
     `nn.valid_rows`. On results: `nn.name`, `nn.path`, `nn.slot`. On `@step`: `nn.training`, `nn.delay` (gradients are those
@@ -45,9 +47,12 @@ def NN_Dialect : Dialect {
 class NN_TensorOf<list<Type> elements, string name> : RankedTensorOf<elements, [HasStaticShapePred], name> {
   list<Type> elementTypes = elements;
 }
-def NN_Tensor : NN_TensorOf<[F32, F64, I32, I1], "static tensor of f32, f64, i32 or i1">;
+// bf16 is how numbers lie in memory and travel: ops that move elements take it, products do, and no other arithmetic.
+def NN_Tensor : NN_TensorOf<[F32, F64, I32, I1, BF16], "static tensor of f32, f64, i32, i1 or bf16">;
 def NN_Float : NN_TensorOf<[F32, F64], "static tensor of f32 or f64">;
+def NN_Factor : NN_TensorOf<[F32, F64, BF16], "static tensor of f32, f64 or bf16">;
 def NN_Number : NN_TensorOf<[F32, F64, I32], "static tensor of f32, f64 or i32">;
+def NN_Stored : NN_TensorOf<[F32, F64, I32, BF16], "static tensor of f32, f64, i32 or bf16">;
 def NN_Int : NN_TensorOf<[I32], "static tensor of i32">;
 def NN_Bool : NN_TensorOf<[I1], "static tensor of i1">;
 def NN_F64Scalar

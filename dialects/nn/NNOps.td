@@ -178,9 +178,12 @@ def NN_CastOp : NN_Op<"cast", [Derivative, Elementwise]> {
   let summary = "the same number as another type, rounded to nearest";
   let description = [{
     i1 and i32 to a float, i1 to i32, f32 to f64 and back. C1: shape and batch axis stay. C2: no float becomes an integer.
+
+    f32 to bf16 rounds to nearest, ties to even; a NaN stays one, subnormal numbers stay what they are. bf16 to f32 is exact. The gradient
+    of a bf16 value is bf16: what its readers contribute is rounded, and so is each partial sum of contributions.
   }];
   let arguments = (ins NN_Tensor:$x);
-  let results = (outs NN_Number:$result);
+  let results = (outs NN_Stored:$result);
   let assemblyFormat = "$x attr-dict `:` functional-type(operands, $result)";
 }
 
@@ -300,12 +303,18 @@ def NN_ContractOp : NN_Op<"contract", [Derivative]> {
         %y = nn.contract %x [0, 2], %w [1, 2] : (tensor<16x8xf32, #nn.batch<0>>, tensor<4x8xf32>) -> tensor<16x4xf32, #nn.batch<0>>
 
     C1: one label an axis, no label twice in an operand. C2: axes with one label have one size. C3: every summed label is in both
-    operands, every result axis in at least one. C4: one element type. C5: the batch axes of the operands have one label; if it is
+    operands, every result axis in at least one. C4: one element type, or bf16 with f32 or bf16, which gives f32 (if it has the batch axis,
+    bf16 too). C5: the batch axes of the operands have one label; if it is
     a result axis, that is the result's batch axis; if it is summed, it is the smallest summed label and in both operands it is
     the batch axis.
+
+    A product of bf16: an f32 operand is rounded to bf16 first. The summed elements are cut into blocks of 32 (anew at each example if
+    the batch axis is summed, at each grain if there is one). A block is a chain of FMAs from +0.0 over its even elements and one over
+    its odd ones; the sum of the two is added to the result, in the order of the blocks. In all of this, subnormal numbers count as
+    zeros of their sign. A result in bf16 is the sum rounded as `cast` rounds.
   }];
-  let arguments = (ins NN_Float:$lhs, NN_Float:$rhs, DenseI64ArrayAttr:$lhsLabels, DenseI64ArrayAttr:$rhsLabels);
-  let results = (outs NN_Float:$result);
+  let arguments = (ins NN_Factor:$lhs, NN_Factor:$rhs, DenseI64ArrayAttr:$lhsLabels, DenseI64ArrayAttr:$rhsLabels);
+  let results = (outs NN_Factor:$result);
   let assemblyFormat = "$lhs $lhsLabels `,` $rhs $rhsLabels attr-dict `:` functional-type(operands, $result)";
   let cost = "contractFlops(*this)";
 }

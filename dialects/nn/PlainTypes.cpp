@@ -8,7 +8,8 @@ namespace cinch::nn {
 
 RankedTensorType typeOf(const TensorType &type, MLIRContext *context) {
   Builder builder(context);
-  const Type elements[] = {builder.getF32Type(), builder.getI32Type(), builder.getI1Type(), builder.getF64Type()};
+  const Type elements[] = {builder.getF32Type(), builder.getI32Type(), builder.getI1Type(), builder.getF64Type(),
+                           builder.getBF16Type()};
   return tensorType(type.shape, elements[size_t(type.dtype)], type.batch, type.group);
 }
 
@@ -17,6 +18,7 @@ TensorType plainType(Type type) {
   Type element = tensor.getElementType();
   return {element.isF32()          ? DType::F32
           : element.isF64()        ? DType::F64
+          : element.isBF16()       ? DType::BF16
           : element.isInteger(32) ? DType::I32
                                    : DType::Bool,
           tensor.getShape().vec(), int(batchAxis(tensor)), batchGroup(tensor)};

@@ -12,7 +12,7 @@
 
 namespace cinch {
 
-enum class DType : uint8_t { F32, I32, Bool, F64 }; // the checker's values are never F64: that is a precision
+enum class DType : uint8_t { F32, I32, Bool, F64, BF16 }; // the checker's values are never F64 or BF16: these are precisions
 
 struct TensorType {
   DType dtype = DType::F32;

@@ -20,7 +20,7 @@ inline std::string piece(const TensorType &type) { return "'" + typeText(type) +
 template <typename... Pieces> std::string say(const Pieces &...pieces) { return (piece(pieces) + ...); }
 
 // ---- Types ------------------------------------------------------------------------------------------------------------
-inline bool isFloat(DType type) { return type == DType::F32 || type == DType::F64; }
+inline bool isFloat(DType type) { return type == DType::F32 || type == DType::F64 || type == DType::BF16; }
 inline int64_t rankOf(const TensorType &type) { return int64_t(type.shape.size()); }
 int64_t elementsOf(const Shape &, size_t count); // of the first `count` axes
 TensorType withElement(TensorType, DType);

@@ -12,7 +12,7 @@ namespace cinch {
 using namespace shapes;
 
 static const char *elementName(DType type) {
-  static const char *const names[] = {"f32", "i32", "i1", "f64"};
+  static const char *const names[] = {"f32", "i32", "i1", "f64", "bf16"};
   return names[size_t(type)];
 }
 

@@ -22,7 +22,7 @@ std::string shapes::reduce(const OpView &op, Types &results) {
   }
   auto reduction = Reduction(op.integer(Key::Reduction));
   bool logical = reduction == Reduction::Any || reduction == Reduction::All;
-  if (logical != (x.dtype == DType::Bool)) // C2
+  if (logical != (x.dtype == DType::Bool) || x.dtype == DType::BF16) // C2
     return say("'", nameOf(ChoiceType::Reduction, int64_t(reduction)), "' does not fit ", x);
   results.push_back(withoutAxes(x, axes, x.dtype));
   return "";
@@ -101,10 +101,13 @@ std::string shapes::contract(const OpView &op, Types &results) {
                " and slowest ", firstSum);
   if (labels.batch >= 0 && (!labels.keepsBatch(lhs, a) || !labels.keepsBatch(rhs, b))) // C5
     return say("label ", labels.batch, " is the batch axis of one operand only");
-  TensorType expected = labels.type(lhs.dtype, rank);
-  if (results[0] != expected) // C4, C5
+  bool rounded = lhs.dtype == DType::BF16 || rhs.dtype == DType::BF16;
+  TensorType expected = labels.type(rounded ? DType::F32 : lhs.dtype, rank);
+  bool narrow = rounded && expected.batch >= 0 && results[0].dtype == DType::BF16;
+  if (results[0] != withElement(expected, narrow ? DType::BF16 : expected.dtype)) // C4, C5
     return say("expected result type ", expected, ", got ", results[0]);
-  if (lhs.dtype != rhs.dtype) // C4
+  auto fits = [](const TensorType &type) { return type.dtype == DType::F32 || type.dtype == DType::BF16; };
+  if (rounded ? !fits(lhs) || !fits(rhs) : lhs.dtype != rhs.dtype) // C4
     return say("expected one element type, got ", lhs, " and ", rhs);
   return "";
 }

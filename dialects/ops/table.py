@@ -19,7 +19,7 @@ KINDS = {
     "TypedArrayAttrBase": "Lists",
     "NN_EnumAttr": "Choice",
 }
-ELEMENTS = {"F32": "F32", "F64": "F64", "I32": "I32", "I1": "Bool"}
+ELEMENTS = {"F32": "F32", "F64": "F64", "I32": "I32", "I1": "Bool", "BF16": "BF16"}
 
 
 def capital(name):

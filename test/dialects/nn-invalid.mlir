@@ -389,3 +389,33 @@ func.func @sums(%h: tensor<8xf32>, %x: tensor<2x4x8xf32, #nn.batch<1>>) {
   }
   return
 }
+
+// -----
+func.func @contract_bf16_with_f64(%x: tensor<8x2xbf16, #nn.batch<0>>, %y: tensor<3x2xf64>) {
+  // expected-error@+1 {{expected one element type}}
+  %0 = nn.contract %x [0, 2], %y [1, 2] : (tensor<8x2xbf16, #nn.batch<0>>, tensor<3x2xf64>) -> tensor<8x3xf32, #nn.batch<0>>
+  return
+}
+
+// -----
+// A sum over examples goes on from one micro-batch to the next, in f32.
+func.func @contract_sum_in_bf16(%x: tensor<8x2xbf16, #nn.batch<0>>, %y: tensor<8x3xbf16, #nn.batch<0>>) {
+  // expected-error@+1 {{expected result type 'tensor<2x3xf32>', got 'tensor<2x3xbf16>'}}
+  %0 = nn.contract %x [2, 0], %y [2, 1] : (tensor<8x2xbf16, #nn.batch<0>>, tensor<8x3xbf16, #nn.batch<0>>) -> tensor<2x3xbf16>
+  return
+}
+
+// -----
+func.func @reduce_bf16(%x: tensor<8x2xbf16, #nn.batch<0>>) {
+  // expected-error@+2 {{'sum' does not fit}}
+  // expected-error@+1 {{failed to infer returned types}}
+  %0 = nn.reduce sum %x [1] : (tensor<8x2xbf16, #nn.batch<0>>) -> tensor<8xbf16, #nn.batch<0>>
+  return
+}
+
+// -----
+func.func @add_bf16(%x: tensor<8xbf16>) {
+  // expected-error@+1 {{operand #0 must be static tensor of f32, f64 or i32}}
+  %0 = nn.add %x, %x : tensor<8xbf16>
+  return
+}

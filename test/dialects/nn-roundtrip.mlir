@@ -68,6 +68,10 @@ func.func @sums(%x: tensor<8x6xf32, #nn.batch<0>>, %w: tensor<4x6xf32>, %ids: te
   %0 = nn.reduce max %x [1] : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<8xf32, #nn.batch<0>>
   // CHECK: nn.contract %{{.*}} [0, 2], %{{.*}} [1, 2]
   %1 = nn.contract %x [0, 2], %w [1, 2] : (tensor<8x6xf32, #nn.batch<0>>, tensor<4x6xf32>) -> tensor<8x4xf32, #nn.batch<0>>
+  // CHECK: nn.cast %{{.*}} : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<8x6xbf16, #nn.batch<0>>
+  %half = nn.cast %x : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<8x6xbf16, #nn.batch<0>>
+  // CHECK: nn.contract %{{.*}} : (tensor<8x6xbf16, #nn.batch<0>>, tensor<4x6xf32>) -> tensor<8x4xbf16, #nn.batch<0>>
+  %narrow = nn.contract %half [0, 2], %w [1, 2] : (tensor<8x6xbf16, #nn.batch<0>>, tensor<4x6xf32>) -> tensor<8x4xbf16, #nn.batch<0>>
   // CHECK: nn.gather %{{.*}} [-1, 2] at(%{{.*}}) {{\[\[}}0, 1]]
   %2 = nn.gather %w [-1, 2] at (%ids) [[0, 1]] : (tensor<4x6xf32>, tensor<8x3xi32, #nn.batch<0>>) -> tensor<8x3x6xf32, #nn.batch<0>>
   // CHECK: nn.scatter_add %{{.*}} [-1, 2] at(%{{.*}}) {{\[\[}}0, 1]]

@@ -132,3 +132,27 @@ func.func @step(%w: tensor<4xf32> {nn.path = "w"}, %n: tensor<f32> {nn.path = "s
   %t = nn.new_state "seen" %a : tensor<f32>
   return %s, %t : tensor<f32>, tensor<f32>
 }
+
+// -----
+// In bf16: what each reader of %h contributes is rounded, and so is the sum of two; gradients of parameters are sums in f32.
+// CHECK-LABEL: func.func @train
+// CHECK: %[[H:.*]] = nn.cast %{{.*}} : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
+// CHECK: %[[FIRST:.*]] = nn.cast %{{.*}} : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
+// CHECK: %[[SECOND:.*]] = nn.cast %{{.*}} : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
+// CHECK: %[[A:.*]] = nn.cast %{{.*}} : (tensor<4x8xbf16, #nn.batch<0>>) -> tensor<4x8xf32
+// CHECK: %[[B:.*]] = nn.cast %{{.*}} : (tensor<4x8xbf16, #nn.batch<0>>) -> tensor<4x8xf32
+// CHECK: %[[SUM:.*]] = nn.add %[[B]], %[[A]]
+// CHECK: %[[D:.*]] = nn.cast %[[SUM]] {nn.backward} : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
+// CHECK: nn.contract %{{.*}} : (tensor<4x8xbf16, #nn.batch<0>>, tensor<4x8xbf16, #nn.batch<0>>) -> tensor<8x8xf32>
+func.func @step(%w: tensor<8x8xf32> {nn.path = "w", nn.init = #nn.init<constant, 1.0>, nn.optimizer = 0 : i64},
+                %x: tensor<4x8xbf16, #nn.batch<0>> {nn.field = 0 : i64}) -> tensor<f32>
+    attributes {nn.training = #nn.training<optimizers = [<sgd, lr = 1.0e-01, momentum = 0.0, nesterov = false, decay = 0.0>], schedule = <constant, warmup = 0.0, end = 0.0, power = 1.0, factor = 1.0, every = 0.0, decay = 0.0>, steps = 0, clip_norm = 0.0, clip_value = 0.0>} {
+  %p = nn.contract %x [0, 2], %w [1, 2] : (tensor<4x8xbf16, #nn.batch<0>>, tensor<8x8xf32>) -> tensor<4x8xf32, #nn.batch<0>> loc("m.cinch":1:1)
+  %h = nn.cast %p : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>> loc("m.cinch":1:1)
+  %a = nn.cast %h : (tensor<4x8xbf16, #nn.batch<0>>) -> tensor<4x8xf32, #nn.batch<0>> loc("m.cinch":1:1)
+  %b = nn.cast %h : (tensor<4x8xbf16, #nn.batch<0>>) -> tensor<4x8xf32, #nn.batch<0>> loc("m.cinch":1:1)
+  %t = nn.tanh %b : tensor<4x8xf32, #nn.batch<0>> loc("m.cinch":1:1)
+  %s = nn.mul %a, %t : tensor<4x8xf32, #nn.batch<0>> loc("m.cinch":1:1)
+  %loss = nn.reduce sum %s [0, 1] : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<f32> loc("m.cinch":1:1)
+  return %loss : tensor<f32> loc("m.cinch":1:1)
+} loc("m.cinch":1:1)

@@ -1,0 +1,296 @@
+#!/usr/bin/python3
+"""precision bf16: ten steps against NumPy that rounds where the rules say, bit for bit, results of `predict` too; the same bits under
+every plan, CPU and number of threads, at the smallest budget, stopped and resumed under another plan; rounded values take two bytes;
+gradients are near those in f32; what is not there yet is refused where it stands.
+"""
+
+import json
+import re
+
+import numpy as np
+
+import programs
+
+STEPS = 10
+PRECISION = "precision bf16(master = f32, accumulate = f32)"
+verdicts = programs.Verdicts()
+expect = verdicts.expect
+
+# ---- Arithmetic as the numbers contract has it -------------------------------------------------------------------------
+
+
+def rounded(x):
+    """To bf16, ties to even."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def fma(a, b, c):
+    """Products of bf16 are exact in f64, and their sums with an f32 close enough that rounding twice is rounding once."""
+    return (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32)
+
+
+def product(a, b, starts=()):
+    """a [M, K] @ b [K, N] in blocks of 32, which start anew at each place of `starts` too."""
+    a, b = rounded(a), rounded(b)
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    places = sorted({0, a.shape[1], *starts})
+    for begin, end in zip(places, places[1:]):
+        for first in range(begin, end, 32):
+            even, odd = np.zeros_like(total), np.zeros_like(total)
+            for k in range(first, min(first + 32, end)):
+                step = fma(a[:, k, None], b[None, k, :], odd if (k - first) % 2 else even)
+                if (k - first) % 2:
+                    odd = step
+                else:
+                    even = step
+            total = total + (even + odd)
+    return total
+
+
+def column_sum(x):
+    total = np.zeros(x.shape[1], np.float32)
+    for row in x:
+        total = total + row
+    return total
+
+
+# ---- Ten steps ---------------------------------------------------------------------------------------------------------
+MLP = """dim B = %d batch, T = %d, I = %d, H = %d, C = 5
+data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, T, I], v: f32[B, T, C])
+model net(x: f32[B, T, I]) -> f32[B, T, C] {
+  use a = linear[H], b = linear[C]
+  h = relu(a(x))
+  return b(h)
+}
+train net on train seed 5 {
+  loss = mean[B] sum[T, C] (net(x) - v) ^ 2
+  optimizer sgd(lr = 0.0078125)
+  %s
+  %s
+  steps 10
+}
+"""
+
+
+def mlp_data(folder, B, T, I):
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(3)
+    x, v = rng.standard_normal((2 * B, T, I)).astype(np.float32), rng.standard_normal((2 * B, T, 5)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "v.npy", v)
+    return x, v
+
+
+def forward(p, x):
+    z = rounded(rounded(product(x, p["a.weight"].T)) + p["a.bias"])
+    h = np.maximum(z, np.float32(0))
+    return z, h, rounded(rounded(product(h, p["b.weight"].T)) + p["b.bias"])
+
+
+def train_mlp(p, x, v, B, T, grain):
+    lr, starts = np.float32(0.0078125), [i * T * (grain or 1) for i in range(B)]
+    sums = grained(starts[: B // (grain or 1)], B * T) if grain else (lambda a, b: product(a, b, starts))
+    for step in range(STEPS):
+        first = step % 2 * B
+        xs, vs = x[first : first + B].reshape(B * T, -1), v[first : first + B].reshape(B * T, -1)
+        z, h, y = forward(p, xs)
+        one = np.float32(1) / np.float32(B) * (y - vs)
+        dy = rounded(one + one)
+        dh = rounded(product(dy, p["b.weight"]))
+        dz = np.where(z > 0, dh, np.float32(0))
+        columns = (lambda d: sum_blocks(d, starts[: B // grain], column_sum)) if grain else column_sum
+        gradient = {"a.weight": sums(dz.T, xs), "a.bias": columns(dz), "b.weight": sums(dy.T, h), "b.bias": columns(dy)}
+        p = {name: value - lr * gradient[name] for name, value in p.items()}
+    return p
+
+
+def sum_blocks(rows, starts, reduce):
+    total = None
+    for begin, end in zip(starts, [*starts[1:], len(rows)]):
+        part = reduce(rows[begin:end])
+        total = part + np.float32(0) if total is None else total + part
+    return total
+
+
+def grained(starts, end):
+    """Blocks of 32 go over the examples of a grain; the sums of grains are added."""
+
+    def sums(a, b):
+        total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        for first, last in zip(starts, [*starts[1:], end]):
+            total = total + product(a[:, first:last], b[first:last])
+        return total
+
+    return sums
+
+
+def check_mlp(B, T, I, H, grain=0):
+    what = "mlp of %d x %d x %d, %d wide, grain %d" % (B, T, I, H, grain)
+    folder = programs.FOLDER / "mlp"
+    x, v = mlp_data(folder, B, T, I)
+    text = MLP % (B, T, I, H, PRECISION, "grain %d" % grain if grain else "")
+    program = programs.source("mlp", text)
+    exe = programs.compiled(program, "mlp.exe")
+    start = programs.run(exe, folder, 0)
+    end = programs.run(exe, folder, STEPS)
+    wanted = train_mlp(start.parameters, x, v, B, T, grain)
+    for name, value in wanted.items():
+        same = np.array_equal(value.view(np.uint32), end.parameters[name].view(np.uint32))
+        expect(same, "%s: %s differs by at most %g" % (what, name, np.abs(value - end.parameters[name]).max()))
+    programs.call([exe, "predict", "--data", folder, "--out", end.out, "--quiet"])
+    y = np.load(next(end.out.glob("predict/**/*.npy")))
+    mine = forward(end.parameters, x.reshape(2 * B * T, I))[2].reshape(y.shape)
+    expect(np.array_equal(y, mine), "%s: predict differs from the forward pass" % what)
+    return program, folder
+
+
+# ---- The same bits -----------------------------------------------------------------------------------------------------
+MIXED = """dim B = 12 batch, T = 64, V = 40, D = 24
+data train = npy("t.npy", "u.npy", shuffle = true) -> (t: i32[B, T] below V, u: f32[B, D])
+layer block(x: f32[B, T, D]) -> f32[B, T, D] {
+  use n = layer_norm, up = linear[2 * D], down = linear[D]
+  h = up(n(x))
+  return x + dropout(down(gelu(h)), 0.2)
+}
+model net(t: i32[B, T] below V, u: f32[B, D]) -> f32[B, T, V] {
+  param e: f32[V, D] ~ normal(0.3)
+  param q: f32[D, D] ~ normal(0.2)
+  use blocks = repeat 2 block, n = layer_norm
+  w = tanh(q)
+  s = reshape[B, 1, D](u @ w)
+  h = blocks(e[t] + expand[B, T, D](s))
+  m[b, d] = max[i] h[b, i, d]
+  k = concat(h[:, :, 0:10], h[:, :, 10:D] * h[:, :, 10:D], axis = -1)
+  return n(k + expand[B, T, D](reshape[B, 1, D](m))) @ e'
+}
+train net on train seed 5 {
+  loss = mean[B, T] cross_entropy(net(t, u), t)
+  optimizer adamw(lr = 2e-3, decay = 0.01)
+  clip norm(1.0)
+  %s
+  steps 6
+}
+"""
+
+
+GPT = """dim B = 6 batch, T = 40, V = 40, D = 24
+data train = npy("t.npy", shuffle = true) -> (t: i32[B, T + 1] below V)
+model gpt(t: i32[B, T] below V) -> f32[B, T, V] {
+  param e: f32[V, D] ~ normal(0.3)
+  param q: f32[T, D] ~ normal(0.2)
+  use blocks = repeat 2 transformer_block[2, 2 * D](causal = true, rate = 0.1), n = layer_norm
+  h = dropout(e[t] + q, 0.1)
+  return n(blocks(h)) @ e'
+}
+train gpt on train seed 5 {
+  loss = mean[B, T] cross_entropy(gpt(t[:, :T]), t[:, 1:])
+  optimizer adamw(lr = 2e-3, decay = 0.01)
+  %s
+  steps 4
+}
+"""
+
+
+def gpt_data():
+    folder = programs.FOLDER / "gpt"
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "t.npy", np.random.default_rng(4).integers(0, 40, (30, 41)).astype(np.int32))
+    return folder
+
+
+def mixed_data():
+    folder = programs.FOLDER / "mixed"
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(4)
+    np.save(folder / "t.npy", rng.integers(0, 40, (30, 64)).astype(np.int32))
+    np.save(folder / "u.npy", rng.standard_normal((30, 24)).astype(np.float32))
+    return folder
+
+
+def smallest_budget(program):
+    done = programs.call([programs.CINCH, program, "-o", programs.FOLDER / "no", "--memory-budget", "1KiB", "--max-threads", "2"], allowed=(1,))
+    return int(re.search(r"smallest budget that compiles: (\d+) bytes", done.stdout).group(1))
+
+
+def check_bits(name, program, folder, steps, others, micro=(1, 3, 6)):
+    first = programs.run(programs.compiled(program, name + ".0"), folder, steps, "--threads", 1)
+    least = smallest_budget(program)
+    plans = [
+        ["--microbatch", micro[0]],
+        ["--microbatch", micro[1], "--remat", "all", "--cpu", "haswell"],
+        ["--memory-budget", least, "--max-threads", 2],
+        *others,
+    ]
+    if programs.has_avx512():
+        plans.append(["--cpu", "skylake-avx512", "--microbatch", micro[2]])
+
+    def run(numbered):
+        number, flags = numbered
+        exe = programs.compiled(program, "%s.%d" % (name, number + 1), *flags)
+        threads = 1 + number % 2
+        result = programs.run(exe, folder, steps, "--threads", threads)
+        expect(result.bytes == first.bytes, "%s: %s with %d threads gives other bits" % (name, " ".join(map(str, flags)), threads))
+
+    programs.in_parallel(run, list(enumerate(plans)))
+    # Stopped, and resumed under another plan.
+    out = programs.FOLDER / (name + ".resumed")
+    for exe, until, more in ((name + ".1", 2, []), (name + ".2", steps, ["--resume"])):
+        programs.call([programs.FOLDER / exe, "--data", folder, "--out", out, "--steps", until, "--quiet", *more])
+    expect((out / "final.safetensors").read_bytes() == first.bytes, "%s: stopped and resumed gives other bits" % name)
+    return first
+
+
+def check_near_f32(program, name, folder):
+    """After one step of sgd, parameters have moved as in f32, but for the roundings."""
+    exe = {p: programs.compiled(program, name + p, "--set", "train.precision=" + p) for p in ("f32", "bf16")}
+    start = programs.run(exe["f32"], folder, 0).parameters
+    moved = {p: {k: v - start[k] for k, v in programs.run(exe[p], folder, 1).parameters.items()} for p in exe}
+    for key, value in moved["f32"].items():
+        error = np.sqrt(np.mean((moved["bf16"][key] - value) ** 2) / np.mean(value**2))
+        expect(error < 0.1, "%s: the gradient of %s is off by %.3f of itself" % (name, key, error))
+        expect(error > 0, "%s: the gradient of %s is that of f32" % (name, key))
+
+
+def check_bytes(program):
+    """What is kept of wide activations halves."""
+    peak = {}
+    for precision in ("f32", "bf16"):
+        done = programs.call([programs.CINCH, "plan", program, "--set", "train.precision=" + precision, "--microbatch", 12,
+                              "--remat", "none", "--row-blocks", "none", "--max-threads", 1, "--json"])
+        peak[precision] = json.loads(done.stdout)["peak_live"]
+    expect(peak["bf16"] < 0.72 * peak["f32"], "bf16 needs %d bytes, f32 %d" % (peak["bf16"], peak["f32"]))
+
+
+REFUSED = {
+    "a pool": "h = max_pool1d(x, 1)",
+    "a loop": "use r = rnn[I]; h = r(x)",
+}
+
+
+def check_refusals():
+    for what, body in REFUSED.items():
+        text = (MLP % (2, 3, 4, 5, PRECISION, "")).replace("h = relu(a(x))", body + "; g = relu(a(h))").replace("b(h)", "b(g)")
+        done = programs.call([programs.CINCH, "check", programs.source("refused", text)], allowed=(1,))
+        expect("E0707" in done.stdout and what in done.stdout, "%s is not refused: %s" % (what, done.stdout[-300:]))
+
+
+def main():
+    check_mlp(3, 1, 33, 9)
+    check_mlp(4, 5, 70, 13, grain=2)
+    mlp, mlp_folder = check_mlp(6, 45, 70, 13)
+    check_bits("mlp", mlp, mlp_folder, STEPS, [["--microbatch", 2, "--row-blocks", 45]])
+    check_near_f32(mlp, "mlp", mlp_folder)
+    mixed, folder = programs.source("mixed", MIXED % PRECISION), mixed_data()
+    check_bits("mixed", mixed, folder, 6, [["--row-blocks", 32], ["--row-blocks", 64, "--microbatch", 4], ["--remat", "sqrt"]])
+    grained_mixed = programs.source("grained", MIXED % (PRECISION + "; grain 3"))
+    check_bits("grained", grained_mixed, folder, 6, [], (3, 6, 12))
+    check_near_f32(programs.source("plain", (MIXED % "").replace("adamw(lr = 2e-3, decay = 0.01)", "sgd(lr = 1)").replace("clip norm(1.0)", "")), "plain", folder)
+    gpt, folder = programs.source("gpt", GPT % PRECISION), gpt_data()
+    check_bits("gpt", gpt, folder, 4, [["--remat", "sqrt"]])
+    check_near_f32(programs.source("attend", (GPT % "").replace("adamw(lr = 2e-3, decay = 0.01)", "sgd(lr = 1)")), "attend", folder)
+    check_bytes(mixed)
+    check_refusals()
+
+
+verdicts.run(main)
