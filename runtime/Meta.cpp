@@ -455,6 +455,7 @@ void readMeta(Meta &meta, const char *text) {
     object.read("costs", meta.costs);
     object.read("replicas", meta.replicas);
     skip(object, "launches", meta.launchesAt);
+    skip(object, "prices", meta.pricesAt);
     skip(object, "bodies", meta.bodiesAt);
     skip(object, "operations", meta.operationsAt);
   }

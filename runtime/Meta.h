@@ -159,7 +159,7 @@ struct Meta {
   int64_t lossAt = -1, normAt = -1, learningRateAt = -1;
   Elem gateElem = Elem::F32;
   // Where in the text these stand: they are read only when a launch is to be named.
-  int64_t launchesAt = -1, bodiesAt = -1, operationsAt = -1;
+  int64_t launchesAt = -1, bodiesAt = -1, pricesAt = -1, operationsAt = -1;
   List<RunValue> values;
   List<Described> described;
   List<const char *> plan;

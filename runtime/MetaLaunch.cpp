@@ -29,7 +29,7 @@ struct Items {
   JsonReader item(int64_t number) const { return JsonReader(text + places[number], size - places[number]); }
 };
 
-Items launches, bodies, operations;
+Items launches, prices, bodies, operations;
 
 void readBuffers(JsonReader &json, LaunchBuffer *buffers, int &count) {
   json.enterArray();
@@ -53,6 +53,13 @@ void readNumbers(JsonReader &json, List<int64_t> &list) {
     json.readInteger(list.add());
 }
 
+void readPrice(JsonReader json, LaunchPrice &price) {
+  int64_t *numbers[] = {&price.operations, &price.bytes, &price.operationNanoseconds, &price.byteNanoseconds, &price.nanoseconds};
+  json.enterArray();
+  for (size_t i = 0; json.nextItem(); ++i)
+    json.readInteger(*numbers[i < 5 ? i : 4]);
+}
+
 template <size_t N> void readText(Object &object, const char *name, char (&into)[N]) {
   if (object.is(name) && object.json.readString())
     snprintf(into, N, "%s", object.json.text);
@@ -66,6 +73,7 @@ bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &laun
     return false;
   JsonReader json = launches.item(number);
   launch = Launch();
+  int64_t price = -1;
   Object object(json);
   while (object.next()) {
     object.read("line", launch.line);
@@ -75,18 +83,15 @@ bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &laun
     readText(object, "kernel", launch.kernel);
     readText(object, "file", launch.file);
     readText(object, "text", launch.text);
-    if (object.is("price")) {
-      int64_t *numbers[] = {&launch.price.operations, &launch.price.bytes, &launch.price.operationNanoseconds,
-                            &launch.price.byteNanoseconds, &launch.price.nanoseconds};
-      json.enterArray();
-      for (size_t i = 0; json.nextItem(); ++i)
-        json.readInteger(*numbers[i < 5 ? i : 4]);
-    }
+    object.read("price", price);
     if (object.is("outputs"))
       readBuffers(json, launch.outputs, launch.outputCount);
     if (object.is("inputs"))
       readBuffers(json, launch.inputs, launch.inputCount);
   }
+  prices.find(text, meta.pricesAt);
+  if (prices.has(price))
+    readPrice(prices.item(price), launch.price);
   return !json.failed();
 }
 

@@ -12,10 +12,10 @@
 namespace cinch {
 
 // Bytes of binary and description together: of the runtime alone 1 MiB, 50 to 105 an operation (12 to 48 blocks of a GPT),
-// 200 where no two layers are alike and each gets code of its own. Generous, since planning and compiling twice costs more
+// up to 350 where no two layers are alike and each gets code of its own (convolutions of many kinds). Generous, since planning and compiling twice costs more
 // than these bytes.
 inline int64_t guessedBinaryBytes(int64_t operations, int64_t different) {
-  return (int64_t(5) << 18) + 112 * operations + 256 * different;
+  return (int64_t(5) << 18) + 112 * operations + 352 * different;
 }
 
 // What a static binary has of the C library; a program of several workers has all of it (target::kLibraryBytes) instead.

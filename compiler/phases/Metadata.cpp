@@ -12,6 +12,7 @@
 #include "llvm/Support/JSON.h"
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
 using namespace mlir;
@@ -270,15 +271,34 @@ static void operations(OStream &out, const KernelOperations &list, const std::st
   });
 }
 
-static void launch(OStream &out, const LaunchInfo &launch, const std::string &source) {
+// What launches are priced with, each once, and which of these each launch has.
+struct Prices {
+  std::vector<std::vector<int64_t>> each;
+  std::vector<int64_t> ofLaunch;
+};
+
+static Prices pricesOf(const std::vector<LaunchInfo> &launches) {
+  Prices prices;
+  std::map<std::vector<int64_t>, int64_t> numbers;
+  auto nanoseconds = [](double seconds) { return int64_t(std::llround(1e9 * seconds)); };
+  for (const LaunchInfo &launch : launches) {
+    std::vector<int64_t> price{std::llround(launch.flops), std::llround(launch.traffic), nanoseconds(launch.arithmeticSeconds),
+                               nanoseconds(launch.trafficSeconds), nanoseconds(launch.seconds)};
+    auto [found, fresh] = numbers.try_emplace(price, int64_t(prices.each.size()));
+    if (fresh)
+      prices.each.push_back(price);
+    prices.ofLaunch.push_back(found->second);
+  }
+  return prices;
+}
+
+static void launch(OStream &out, const LaunchInfo &launch, int64_t price, const std::string &source) {
   out.attribute("kernel", launch.kernel);
   out.attribute("line", launch.line);
   out.attribute("text", launch.text);
   if (launch.file != source)
     out.attribute("file", launch.file);
-  auto nanoseconds = [](double seconds) { return int64_t(std::llround(1e9 * seconds)); };
-  numbers(out, "price", {std::llround(launch.flops), std::llround(launch.traffic), nanoseconds(launch.arithmeticSeconds),
-                         nanoseconds(launch.trafficSeconds), nanoseconds(launch.seconds)});
+  out.attribute("price", price);
   if (launch.operations >= 0) {
     buffers(out, "outputs", launch.outputs);
     out.attribute("ops", launch.operations);
@@ -518,14 +538,20 @@ std::string metadataText(const MetadataInput &in) {
     out.attributeObject("gate", [&] { gate(out, train, program); });
     runValueList(out, program, in.workers.replicas);
     startingFiles(out, program);
-    objects(out, "launches", in.host.launches, [&](const LaunchInfo &each) { launch(out, each, source); });
-    out.attributeArray("bodies", [&] {
-      for (const std::vector<int64_t> &body : in.host.bodies)
-        out.array([&] {
-          for (int64_t number : body)
-            out.value(number);
-        });
-    });
+    Prices prices = pricesOf(in.host.launches);
+    auto lists = [&](StringRef key, const std::vector<std::vector<int64_t>> &all) {
+      out.attributeArray(key, [&] {
+        for (const std::vector<int64_t> &list : all)
+          out.array([&] {
+            for (int64_t number : list)
+              out.value(number);
+          });
+      });
+    };
+    objects(out, "launches", llvm::enumerate(in.host.launches),
+            [&](auto each) { launch(out, each.value(), prices.ofLaunch[each.index()], source); });
+    lists("prices", prices.each);
+    lists("bodies", in.host.bodies);
     objects(out, "operations", in.host.operations, [&](const KernelOperations &list) { operations(out, list, source); });
     texts(out, "plan", in.planLines);
     modelText(out, program);
