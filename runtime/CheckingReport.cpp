@@ -218,6 +218,9 @@ void reportFailedGate() {
   else
     warn("every kernel's outputs were finite when the step was replayed%s",
          meta.launchesAt < 0 ? " (none is described)" : "");
+  if (bad >= 0 && run.step == 0) // no update was made yet
+    fail(kNumeric, "`%s` was not finite before the first step: the file that parameters were read from has such numbers",
+         meta.parameters[bad].path);
   if (bad >= 0)
     fail(kNumeric,
          "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "

@@ -95,6 +95,17 @@ struct Nearest {
   }
 };
 
+// A command that stands behind flags, where it is none, or null.
+const char *lateCommand(int argc, char **argv) {
+  if (argv[1][0] != '-')
+    return nullptr;
+  for (int i = 2; i < argc; ++i)
+    for (const auto &command : commands)
+      if (strcmp(argv[i], command.name) == 0)
+        return command.name;
+  return nullptr;
+}
+
 [[noreturn]] void unknown(const char *what, const char *typed, const char *nearest) {
   fail(kUsage, "unknown %s `%s`%s%s%s (--help lists them)", what, typed, nearest ? "; did you mean `" : "",
        nearest ? nearest : "", nearest ? "`?" : "");
@@ -275,6 +286,8 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
       if (strcmp(flag.name, name) == 0)
         found = &flag;
     }
+    if (const char *late = lateCommand(argc, argv); late && (!found || !(found->commands & command)))
+      fail(kUsage, "a command stands before its flags: %s %s %s ..", argv[0], late, argv[1]);
     if (!found)
       unknown(name[0] == '-' ? "flag" : "argument", argv[i], nearest.name);
     if (!(found->commands & command))

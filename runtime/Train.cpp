@@ -64,11 +64,11 @@ void findStart() {
     }
     say("there is no checkpoint under %s to resume from: starting afresh", run.options.out);
   }
-  setEarlierRunAside();
   initialize(run.meta);
   if (peers)
     peers->initialize();
   loadInitFile();
+  setEarlierRunAside(); // behind the reading: --init may name what that run left, and a file that is refused moves nothing
 }
 
 void findState() {

@@ -229,10 +229,11 @@ void takeNotes(List<Note> &notes) {
 
 void adoptValues(const char *checkpoint, const List<Note> &notes) {
   Meta &meta = run.meta;
-  Text unclear, flags;
+  Text unclear, flags, old;
   auto differs = [&](const char *what, const char *key, const char *then, const char *now) {
     unclear.add("\n  %s: %s in the checkpoint, %s here", what, then, now);
     flags.add(" --set %s=%s", key, now);
+    old.add(" --set %s=%s", key, then);
   };
   for (int64_t i = 0; i < meta.values.size; ++i) {
     RunValue &value = meta.values[i];
@@ -285,9 +286,8 @@ void adoptValues(const char *checkpoint, const List<Note> &notes) {
            checkpoint, then, seedGiven ? given : file);
     }
   if (unclear.size)
-    fail(kData, "the program's values are not those of the checkpoint %s:%s\nGo on with the new ones:%s; or with the old ones: "
-                "--set them so",
-         checkpoint, unclear.data, flags.data);
+    fail(kData, "the program's values are not those of the checkpoint %s:%s\nGo on with the new ones:%s; or with the old ones:%s",
+         checkpoint, unclear.data, flags.data, old.data);
   for (const Described &each : meta.described) {
     const char *before = noteOf(notes, "is", each.key);
     if (!each.decides && before[0] && strncmp(before, each.text, sizeof Note().text - 1) != 0)

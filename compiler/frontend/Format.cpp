@@ -247,7 +247,12 @@ std::string substance(const SourceList &sources, int file) {
   std::string_view text = sources.text(file);
   std::string result;
   size_t end = 0;
+  bool ends = false; // a statement has ended since the last token, by `;` before a comment or by the end of the line behind it
   for (const Token &token : lex(sources, file, none)) {
+    if (token.kind == Kind::NL) {
+      ends = true;
+      continue;
+    }
     for (size_t at = end; at < token.span.begin; ++at)
       if (text.substr(at, 2) == "//") { // a comment, without the blanks behind it
         size_t stop = std::min(text.find('\n', at), size_t(token.span.begin));
@@ -256,9 +261,9 @@ std::string substance(const SourceList &sources, int file) {
         result += comment + "\n";
         at = stop;
       }
-    if (token.kind != Kind::NL || token.span.end > end)
-      end = std::max<size_t>(end, token.kind == Kind::NL ? end : token.span.end);
-    result += token.kind == Kind::NL ? "NL\n" : std::string(text.substr(token.span.begin, token.span.end - token.span.begin)) + "\n";
+    result += (ends ? "NL\n" : "") + std::string(text.substr(token.span.begin, token.span.end - token.span.begin)) + "\n";
+    end = token.span.end;
+    ends = false;
   }
   return result;
 }

@@ -48,8 +48,8 @@ std::optional<Fraction> Fraction::parse(std::string_view text) {
   bool point = false;
   for (; i < text.size(); ++i) {
     char c = text[i];
-    if (c == '.' && !point) {
-      point = true;
+    if (c == '.' && !point && digits > 0 && i + 1 < text.size() && text[i + 1] >= '0' && text[i + 1] <= '9') {
+      point = true; // with digits on both sides, as the grammar has it
       continue;
     }
     if (c < '0' || c > '9')

@@ -116,7 +116,7 @@ ast::Field Parser::parseField() {
       } else if (at(TokenKind::LPar)) {
         modifier.list = parseParenthesizedArgs(word == "from" ? "after `from`" : "after `names`");
       } else {
-        fail(word == "from" ? "a string or `(` after `from`" : "a string or `(` after `names`");
+        fail(word == "from" ? "a string or `(` after `from` (a name, or a number of a column, in quotes)" : "a string or `(` after `names`");
       }
     }
     modifier.span = since(start);

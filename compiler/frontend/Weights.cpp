@@ -52,7 +52,8 @@ void Elaborator::reportNoParameter(const std::string &text, Span span, Frame &fr
   report(Code::E0607, span, "no parameter is named `" + text + "`", frame)
       .help(didYouMean(text, paths))
       .note(paths.empty() ? "the model has no parameters"
-                          : "the parameters are " + paths[0] + (paths.size() > 1 ? ", .., " + paths.back() : ""));
+                          : "the parameters are " + paths[0] + (paths.size() > 2 ? ", .." : "") +
+                                (paths.size() > 1 ? ", " + paths.back() : ""));
 }
 
 Value Elaborator::builtinWeight(const std::vector<Argument> &args, Span span, Frame &frame) {

@@ -127,7 +127,7 @@ def resuming(data):
     verdicts.expect(bits == whole and "lr: 0.05, as in the checkpoint (0.1 in the program)" in said, "as it was given: " + said)
     run("0.1", "--set", "lr=0.05", "--steps", 5)
     said, _ = run("0.2", "--resume", code=3)
-    verdicts.expect("lr: 0.05 in the checkpoint, 0.2 here\n" in said and "--set lr=0.2" in said, "edited: " + said)
+    verdicts.expect("lr: 0.05 in the checkpoint, 0.2 here\n" in said and "--set lr=0.2" in said and "the old ones: --set lr=0.05" in said, "edited: " + said)
     said, bits = run("0.2", "--resume", "--set", "lr=0.05")
     verdicts.expect(bits == whole and "0.05 in" not in said, "edited, and --set says what it was: " + said)
     run("0.1", "--steps", 5)

@@ -80,6 +80,8 @@ def main():
     code, out, err = fmt(MESSY)
     expect(code == 0 and out == TIDY, "a messy program becomes\n%s%s" % (out, err))
     expect(fmt(TIDY)[1] == TIDY, "what is formatted stays")
+    code, out, err = fmt("dim B = 4 batch; // a\ndim C = 3;// b\n\n; // c\ndim D = 1")
+    expect(code == 0 and out == "dim B = 4 batch // a\ndim C = 3 // b\n\n// c\ndim D = 1\n", "comments behind `;`\n%s%s" % (out, err))
     count = 0
     for path in programs():
         text = path.read_text()

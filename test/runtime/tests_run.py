@@ -297,6 +297,8 @@ def test_command_line(t):
     t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", 0)
     t.refused(2, ["at most 4"], program, "--threads", 5)
     t.refused(2, ["--steps has no meaning for `eval`"], program, "eval", "--steps", 4)
+    t.refused(2, ["a command stands before its flags", "predict --data-file"], program, "--data-file", "x", "predict")
+    t.refused(2, ["a command stands before its flags", "eval --quiet"], program, "--quiet", "eval")
     t.refused(2, ["unknown log `cvs`", "did you mean `csv`?"], program, "--log", "cvs")
     t.refused(2, ["--resume takes no value"], program, "--resume=yes")
     t.refused(2, ["unknown argument `now`"], program, "train", "now")

@@ -376,6 +376,14 @@ def test_init_file(t):
         "--init from a checkpoint",
         err,
     )
+    programs.write_safetensors(t.path("nan"), dict(tensors, **{"fc.bias": ([10], [float("nan")] * 10)}))
+    t.refused(4, ["`fc.bias` was not finite before the first step"], program, "--data", data, "--out", "n", "--init", t.path("nan"))
+    # A file that is refused moves nothing; one that lies under --out is read before that run is set aside.
+    final = content(t.path("c", "final.safetensors"))
+    t.refused(3, ["cannot open"], program, "--data", data, "--out", "c", "--init", t.path("nothing"))
+    t.check(content(t.path("c", "final.safetensors")) == final, "a refused --init leaves the earlier run where it is")
+    code, out, err = t.call(program, "--data", data, "--out", "c", "--steps", 0, "--init", t.path("c", "final.safetensors"))
+    t.check(code == 0 and content(t.path("c", "final.safetensors")) == final, "--init from what the run before left", out + err)
 
 
 def test_epochs(t):

@@ -31,6 +31,7 @@ static void fractions() {
   EXPECT(!Fraction::parse(""));
   EXPECT(!Fraction::parse("1e"));
   EXPECT(!Fraction::parse("1x"));
+  EXPECT(!Fraction::parse(".5") && !Fraction::parse("5.") && !Fraction::parse("1.e3") && !Fraction::parse("."));
   EXPECT(!Fraction::parse("99999999999999999999999999999999999999999"));
   EXPECT(of(6, -4) == of(-3, 2));
   EXPECT(*add(of(1, 3), of(1, 6)) == of(1, 2));
