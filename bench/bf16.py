@@ -61,7 +61,7 @@ class Model:
 
 
 def make_data(folder, quick):
-    digits = ["--train", "256" if quick else "4096", "--test", "128" if quick else "2560"]
+    digits = ["--train", "256" if quick else "2048", "--test", "128" if quick else "1280"]
     for script, options in (("gpt/data.py", ["--licences"] if quick else []), ("mlp/digits.py", digits)):
         subprocess.run([sys.executable, str(ROOT / "examples" / script), str(folder), *options], check=True, stdout=subprocess.DEVNULL)
 
