@@ -264,8 +264,8 @@ def check_refusals():
 
 
 def main():
-    check_mlp(3, 1, 33, 9)
-    check_mlp(4, 5, 70, 13, grain=2)
+    check_mlp(3, 13, 33, 65)
+    check_mlp(4, 5, 70, 33, grain=2)
     mlp, mlp_folder = check_mlp(6, 45, 70, 13)
     check_bits("mlp", mlp, mlp_folder, STEPS, [["--microbatch", 2, "--row-blocks", 45]])
     mixed, folder = programs.source("mixed", MIXED % PRECISION), mixed_data()
