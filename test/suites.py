@@ -122,6 +122,7 @@ def long_suites():
         python("execute/nvidia.py", "--all", name="execute/nvidia (every program)"),
         python("execute/importer.py", "--torch", name="execute/importer (PyTorch)"),
         python("execute/processes.py", "--all", name="execute/processes (every transport)"),
+        python("execute/bf16.py", "--all", name="execute/bf16 (more plans)"),
         python("execute/resume.py", "2", name="execute/resume (other moments)"),
         python("execute/benches.py", limit=90 * MINUTE),
         Suite("unit/contract (2000 products)", [BUILD / "bin/contract", "7", "2000"], 60 * MINUTE),

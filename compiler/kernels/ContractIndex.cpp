@@ -172,10 +172,13 @@ Value ContractEmitter::loadVector(Value memory, Value index, int64_t lanes, int6
 
 void ContractEmitter::storeVector(Value vector, Value memory, Value index, int64_t alive) {
   int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
-  if (cast<MemRefType>(memory.getType()).getElementType().isInteger(16))
+  bool narrow = cast<MemRefType>(memory.getType()).getElementType().isInteger(16);
+  if (narrow)
     vector = emitNarrowed(builder, loc, emitRounded(builder, loc, vector));
   if (alive >= lanes)
     vector::StoreOp::create(builder, loc, vector, memory, index);
+  else if (alive == 1 && narrow) // a masked store of one lane of two bytes writes four of them on AVX-512
+    memref::StoreOp::create(builder, loc, vector::ExtractOp::create(builder, loc, vector, ArrayRef<int64_t>{0}), memory, index);
   else
     vector::MaskedStoreOp::create(builder, loc, memory, index, mask(lanes, alive), vector);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Random well-typed programs (random_program/), with loops, states and masked losses among them: each is compiled under a random plan
-and under the smallest budget that its refusal names, and both must leave the same bits and losses within the budget; in f64 the loss
+and under the smallest budget that its refusal names, and both must leave the same bits and losses within the budget, in f32, f64 or bf16; in f64 the loss
 and the gradients of the first step are compared with NumPy, the gradients as central differences. Programs that once failed lie in programs/random, with their flags.
 
 usage: random_programs.py [--count N] [--seed S] [--one SEED]       a failing program is made smaller and printed with its flags
@@ -28,6 +28,7 @@ SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zbv"]
 STAGED = 0.25  # of the plans have several workers
 REPLICATED = 0.2  # of the plans have replicas
 F64 = ["--set", "train.precision=f64"]
+BF16 = 0.3  # of the programs; bits only, between plans
 SHRINKING = 60  # seconds a failing program
 verdicts = programs.Verdicts()
 
@@ -40,13 +41,16 @@ class Wrong(Exception):
         self.kind, self.text = kind, text
 
 
+class NotInBF16(Exception):
+    """What `precision bf16` does not take yet."""
+
+
 class Plan:
     """Flags of the compiler and threads of the run. `least`: under the smallest budget that the compiler names for them."""
 
     def __init__(self, rng, program, least):
         grain = max(program.grain, 1)
         self.least, self.threads = least, rng.choice([1, 2, 3])
-        self.f64 = False
         cpus = ["haswell"] + ["skylake-avx512"] * programs.has_avx512()
         self.flags = ["--max-threads", "3", "--cpu", rng.choice(cpus)]
         often = 0.3 if least else 0.8
@@ -110,6 +114,8 @@ def under(plan, source, exe, more=()):
         budget = int(named.group(1))
         flags[flags.index("--memory-budget") + 1] = str(budget)
     done, flags = compiled(source, exe, flags)
+    if done.returncode == 1 and "error[E0707]" in done.stdout:
+        raise NotInBF16
     if done.returncode != 0:
         where = "at the smallest budget: " if plan.least else ""
         raise Wrong(where + kind_of(done.stdout), "%s\n%s" % (" ".join(flags), done.stdout[-3000:]))
@@ -149,14 +155,14 @@ class Trial:
                 return re.search(r"step \d+: .*", str(failure)).group()
             raise Wrong("run: " + kind_of(str(failure)), str(failure))
 
-    def bits(self, plans, f64):
-        """All plans, the same bits; returns how often a budget was tried."""
+    def bits(self, plans, precision):
+        """All plans, the same bits."""
         first = None
         source = self.source("net", self.text)
         for i, plan in enumerate(plans):
             exe = self.folder / ("net%d" % i)
-            flags, budget = under(plan, source, exe, F64 if f64 else [])
-            result = self.run(exe, plan, 3, np.float64 if f64 else np.float32)
+            flags, budget = under(plan, source, exe, ["--set", "train.precision=" + precision])
+            result = self.run(exe, plan, 3, np.float64 if precision == "f64" else np.float32)
             said = "%s, %d threads" % (" ".join(flags), plan.threads)
             if isinstance(result, str) or isinstance(first, str):
                 if first is not None and first != result:
@@ -205,25 +211,35 @@ class Trial:
 
 
 def attempt(program, plans, name):
-    """Runs what `plans` says; raises Wrong."""
+    """Runs what `plans` says; raises Wrong. Returns how many derivatives were compared, and in which precision bits were."""
     trial = Trial(program, name)
-    compared = 0
+    compared, precision = 0, plans["precision"]
     try:
         if plans.get("bits"):
-            trial.bits(plans["bits"], plans["f64"])
+            try:
+                trial.bits(plans["bits"], precision)
+            except NotInBF16:
+                precision = "f32"
+                trial.bits(plans["bits"], precision)
         if plans.get("gradient"):
             compared = trial.gradient(plans["gradient"])
     finally:
         if not os.environ.get("CINCH_KEEP"):
             shutil.rmtree(trial.folder, ignore_errors=True)
-    return compared
+    return compared, precision
+
+
+def precision_of(draw, seed):
+    if random.Random("bf16 %d" % seed).random() < BF16:
+        return "bf16"
+    return "f64" if draw < 0.1 else "f32"
 
 
 def plans_of(program, seed):
     rng = random.Random("plans %d" % seed)
     return {
         "bits": [Plan(rng, program, False), Plan(rng, program, True)],
-        "f64": rng.random() < 0.1,
+        "precision": precision_of(rng.random(), seed),
         "gradient": Plan(rng, program, False) if rng.random() < 0.6 else None,
     }
 
@@ -233,6 +249,7 @@ class Session:
 
     def __init__(self, shrinks):
         self.kinds, self.compared, self.asked, self.without, self.shrinks = {}, 0, 0, 0, shrinks
+        self.narrow, self.refused = 0, 0  # programs in bf16; those that it does not take yet
 
     def one(self, seed):
         try:
@@ -242,8 +259,10 @@ class Session:
             return
         plans = plans_of(program, seed)
         try:
-            compared = attempt(program, plans, "random%d" % seed)
+            compared, precision = attempt(program, plans, "random%d" % seed)
             with verdicts.lock:
+                self.narrow += precision == "bf16"
+                self.refused += precision != plans["precision"]
                 self.compared += compared
                 self.asked += plans["gradient"] is not None
                 self.without += plans["gradient"] is not None and compared == 0
@@ -280,9 +299,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--one", type=int, help="this seed only; the program is printed")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--bf16", type=float, default=BF16, help="share of the programs that are in bf16")
     parser.add_argument("--staged", type=float, default=STAGED, help="share of the plans that have several workers")
     options = parser.parse_args()
-    globals()["STAGED"] = options.staged
+    globals().update(STAGED=options.staged, BF16=options.bf16)
     session = Session(not options.no_shrink)
     begin = time.monotonic()
     if options.one is not None:
@@ -293,6 +313,7 @@ def main():
     programs.in_parallel(session.one, range(options.seed * 100000, options.seed * 100000 + options.count))
     print("%d derivatives of %d programs compared, of %d none was away from a kink; %.2f s a program" % (
         session.compared, session.asked, session.without, (time.monotonic() - begin) / max(options.count, 1)))
+    print("%d programs in bf16, which does not take %d more yet" % (session.narrow, session.refused))
     verdicts.expect(session.without <= max(session.asked // 5, 5), "too few programs are compared with NumPy")
     for kind, seeds in sorted(session.kinds.items(), key=lambda item: -len(item[1])):
         print("%4d x %s (seeds %s)" % (len(seeds), kind, ", ".join(map(str, sorted(seeds)[:6]))))

@@ -45,8 +45,8 @@ def fewer_plans(program, plans):
             yield lambda p, q, name=name: q.update({name: None})
     for i in range(len(plans["bits"] or [])):
         yield lambda p, q, i=i: q["bits"].pop(i) if len(q["bits"]) > 1 else q.update(bits=None)
-    if plans["f64"]:
-        yield lambda p, q: q.update(f64=False)
+    if plans["precision"] != "f32":
+        yield lambda p, q: q.update(precision="f32")
     everyone = list(plans["bits"] or []) + [plans["gradient"]] * bool(plans["gradient"])
     for k, plan in enumerate(everyone):
         for flag in ("--row-blocks", "--order-seed", "--remat", "--microbatch", "--cpu", "--max-threads"):
