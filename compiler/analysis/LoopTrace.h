@@ -24,6 +24,11 @@ class Operation;
 }
 namespace cinch::nn {
 enum class Reduction : uint32_t;
+class ConcatOp;
+class GatherOp;
+class PadOp;
+class RandomOp;
+class VectorOp;
 }
 
 namespace cinch::analysis {
@@ -71,6 +76,8 @@ bool isLoopOp(mlir::Operation *);
 // The map of a view's operand, given the map of its result.
 std::optional<IndexMap> throughView(mlir::Operation *view, const IndexMap &map, const Shape &domain, const Extent & = {});
 
+kernels::Level join(kernels::Level, kernels::Level); // of a node that reads both
+
 class LoopTracer {
 public:
   // `bufferOf` says which buffer holds a value; -1: it is computed here.
@@ -89,6 +96,13 @@ public:
 private:
   int trace(mlir::Value value, const IndexMap &map);
   int traceOp(mlir::Operation *op, mlir::Value value, const IndexMap &map);
+  int traceView(mlir::Operation *op, mlir::Value value, const IndexMap &map);
+  int tracePlain(kernels::LoopOp plain, mlir::Operation *op, mlir::Value value, const IndexMap &map);
+  int traceVector(nn::VectorOp, const IndexMap &map);
+  int traceRandom(nn::RandomOp, const IndexMap &map);
+  int traceGather(nn::GatherOp, const IndexMap &map);
+  int tracePad(nn::PadOp, const IndexMap &map);
+  int traceConcat(nn::ConcatOp, const IndexMap &map);
   int reduceCols(mlir::Operation *op, mlir::Value value, const IndexMap &map);
   int clampedLoad(mlir::Value operand, const IndexMap &map, int64_t axis, int index, int64_t shift);
   bool storeReduction(mlir::Operation *op, mlir::Value value, int buffer, bool accumulate);
@@ -96,7 +110,10 @@ private:
   bool storeScatter(mlir::Operation *op, int buffer, bool accumulate);
   int add(kernels::LoopNode node);
   int binary(kernels::LoopOp op, kernels::Elem elem, int a, int b);
+  int select(kernels::Elem elem, int condition, int yes, int no);
   int constant(kernels::Elem elem, double number);
+  int ofStep(kernels::LoopOp op, double which = 0);
+  int load(int buffer, mlir::Value value, const LinearIndex &at);
   int index(const LinearIndex &at);
   int spread(int node, bool overCols, bool overChain);
   kernels::Level levelOf(const std::vector<int64_t> &strides) const;

@@ -348,12 +348,10 @@ private:
   std::vector<int> matchPaths(const std::vector<ast::Arg> &args, Frame &frame);
   bool readOptions(const std::string &what, const ast::SettingWord &word,
                    const std::map<std::string, std::function<void(const ast::Arg &)>> &readers,
-                   const std::vector<std::string> &required, Frame &frame);
+                   const std::vector<std::string> &required, Frame &frame, std::vector<const ast::Expr *> *plain = nullptr);
   void readHyperparameter(const Hyperparameter &wanted, const ast::Expr &expr, Frame &frame, double *target);
-  void readOptimizer(const ast::Setting &setting, Frame &frame, std::vector<int> &owner);
+  void readOptimizer(const ast::Setting &setting, Frame &frame);
   void readSchedule(const ast::Setting &setting, Frame &frame);
-  void readEvery(const ast::Setting &setting, Frame &frame);
-  void readBestMetric(const ast::Expr &e, Every &every, Frame &frame);
   bool sameField(size_t field, int dataset, size_t other) const;
   void checkSameFields(int dataset, Span span, Frame &frame);
   int lackingField(const Graph &reader, int dataset) const;
@@ -363,10 +361,26 @@ private:
   bool oneWord(const ast::Setting &setting, const char *form, Frame &frame);
   std::string settingWithEqual(const char *key, const char *other) const;
   void applySettings();
+  std::optional<Number> readNumber(const ast::Setting &setting, const char *form, const Range &range, Frame &frame);
+  void readSeed(Frame &frame);
+  void readSteps(const ast::Setting &setting, Frame &frame);
+  void readGrain(const ast::Setting &setting, Frame &frame);
+  void readDelay(const ast::Setting &setting, Frame &frame);
+  void readFreeze(const ast::Setting &setting, Frame &frame);
+  void readEma(const ast::Setting &setting, Frame &frame);
+  std::map<std::string, Span> readKeys(Frame &frame);
+  void assignOptimizers(Frame &frame);
   void checkKeys();
   void checkPrecision();
   void checkPlan();
   void checkGrain();
+  // ---- EveryKey.cpp
+  void readEvery(const ast::Setting &setting, Frame &frame);
+  bool readEval(const ast::SettingWord &what, Every &every, Frame &frame);
+  bool readCheckpoint(const ast::SettingWord &what, Every &every, Frame &frame);
+  bool readLog(const ast::SettingWord &what, Every &every, Frame &frame);
+  void readBestMetric(const ast::Expr &e, Every &every, Frame &frame);
+  std::function<void(const ast::Arg &)> countReader(const char *name, int64_t &target, Frame &frame);
   // ---- NamesBlock.cpp
   void checkNamesBlock(const ast::NamesItem &item);
   void checkNameMaps();
@@ -391,6 +405,7 @@ private:
   std::vector<std::vector<int>> parameterOrder;
   std::vector<std::vector<Number>> parameterAxes; // in the order in which the parameters were met
   std::vector<std::vector<std::vector<Number>>> fieldAxes; // of every field of every dataset
+  std::vector<int> optimizerOf;                            // of each parameter, the one that names it; -1: none
   int restOptimizer = -1;                                  // the one without `on`
   std::set<std::pair<int, int>> sparedBy;                  // (optimizer, parameter): `decay .. except`
   std::map<int, Span> updatedAt;                           // states, as numbers of parameters

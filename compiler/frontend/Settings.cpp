@@ -95,117 +95,118 @@ std::string Elaborator::settingWithEqual(const char *key, const char *other) con
 }
 
 // ---- The keys of train --------------------------------------------------------------------------------------------
-void Elaborator::checkKeys() {
-  Frame frame = fileFrame;
-  static const std::vector<std::string> keys = {"optimizer", "schedule", "steps", "epochs", "clip", "precision",
-                                                "every",     "ema",      "grain", "delay", "freeze", "init",  "combine"};
-  static const std::vector<std::string> planKeys = {"memory", "microbatch", "stages", "remat", "offload"};
-  std::vector<int> owner(program.parameters.size(), -1);
-  std::map<std::string, Span> seen;
-  Train &settings = program.train;
-  const Range whole{Range::Count};
-
+void Elaborator::readSeed(Frame &frame) {
   std::optional<Fraction> seed = train->seedUnit.empty() ? Fraction::parse(train->seed) : std::nullopt;
   if (seed && seed->isWhole() && seed->sign() >= 0 &&
       compare(*seed, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) <= 0)
-    settings.seed = static_cast<uint64_t>(seed->numerator());
+    program.train.seed = static_cast<uint64_t>(seed->numerator());
   else
     report(Code::E0603, train->seedSpan, "the seed must be a whole number below 2^64", frame);
+}
 
+// A key with one number behind it; nothing after an error.
+std::optional<Number> Elaborator::readNumber(const Setting &setting, const char *form, const Range &range, Frame &frame) {
+  return oneWord(setting, form, frame) ? wordNumber(setting.words[0], setting.key.text, range, frame) : std::nullopt;
+}
+
+void Elaborator::readSteps(const Setting &setting, Frame &frame) {
+  if (std::optional<Number> number = readNumber(setting, "steps N or epochs N", Range{Range::Count}, frame))
+    (setting.key.text == "steps" ? program.train.steps : program.train.epochs) = *number->integer();
+}
+
+void Elaborator::readGrain(const Setting &setting, Frame &frame) {
+  std::optional<Number> number = readNumber(setting, "grain N", Range{Range::Count}, frame);
+  if (!number)
+    return;
+  int64_t grain = program.train.grain = *number->integer();
+  if (program.batch % grain != 0)
+    report(Code::E0603, setting.words[0].span,
+           "`grain` must divide the batch, but " + std::to_string(grain) + " does not divide " + std::to_string(program.batch), frame);
+}
+
+void Elaborator::readDelay(const Setting &setting, Frame &frame) {
+  std::optional<Number> number = readNumber(setting, "delay 1", Range{Range::Count}, frame);
+  if (!number)
+    return;
+  int64_t delay = program.train.delay = *number->integer();
+  if (delay != 1)
+    report(Code::E0603, setting.words[0].span, "`delay` is 1: gradients one update late, but this is " + std::to_string(delay), frame)
+        .help("without `delay` gradients are those at the parameters themselves");
+}
+
+void Elaborator::readFreeze(const Setting &setting, Frame &frame) {
+  if (setting.key.args.empty() || !setting.words.empty())
+    report(Code::E0603, setting.span, "write freeze(p)", frame);
+  for (int parameter : matchPaths(setting.key.args, frame))
+    program.parameters[parameter].frozen = true;
+}
+
+void Elaborator::readEma(const Setting &setting, Frame &frame) {
+  if (std::optional<Number> number = readNumber(setting, "ema D", Range{Range::Below1}, frame)) {
+    program.train.hasEma = true;
+    program.train.ema = number->real;
+  }
+}
+
+// Reads all settings; gives the place of the first of each key.
+std::map<std::string, Span> Elaborator::readKeys(Frame &frame) {
+  struct Key {
+    bool many; // may be given several times
+    void (Elaborator::*read)(const Setting &, Frame &);
+  };
+  static const std::map<std::string, Key> keys = {
+      {"optimizer", {true, &Elaborator::readOptimizer}}, {"every", {true, &Elaborator::readEvery}},
+      {"freeze", {true, &Elaborator::readFreeze}},       {"clip", {true, &Elaborator::readClip}},
+      {"schedule", {false, &Elaborator::readSchedule}},  {"steps", {false, &Elaborator::readSteps}},
+      {"epochs", {false, &Elaborator::readSteps}},       {"precision", {false, &Elaborator::readPrecision}},
+      {"ema", {false, &Elaborator::readEma}},            {"grain", {false, &Elaborator::readGrain}},
+      {"delay", {false, &Elaborator::readDelay}},        {"init", {false, &Elaborator::readInit}},
+      {"combine", {false, &Elaborator::readCombine}},
+  };
+  static const std::set<std::string> planKeys = {"memory", "microbatch", "stages", "remat", "offload"};
+  std::map<std::string, Span> seen;
   for (const Statement &statement : train->clauses) {
     if (statement.kind != StatementKind::Setting)
       continue;
     const Setting &setting = statement.setting;
-    const std::string &key = setting.key.text;
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      bool ofPlan = std::find(planKeys.begin(), planKeys.end(), key) != planKeys.end();
-      report(Code::E0602, setting.key.textSpan, "unknown key `" + key + "` in train", frame)
-          .help(ofPlan ? "`" + key + "` belongs into `plan { .. }`" : didYouMean(key, keys));
+    const std::string &name = setting.key.text;
+    auto key = keys.find(name);
+    if (key == keys.end()) {
+      std::vector<std::string> names;
+      for (const auto &[known, reader] : keys)
+        names.push_back(known);
+      report(Code::E0602, setting.key.textSpan, "unknown key `" + name + "` in train", frame)
+          .help(planKeys.count(name) ? "`" + name + "` belongs into `plan { .. }`" : didYouMean(name, names));
       continue;
     }
-    bool many = key == "optimizer" || key == "every" || key == "freeze" || key == "clip";
-    auto [first, isNew] = seen.try_emplace(key, setting.span);
-    if (!isNew && !many) {
-      report(Code::E0603, setting.span, "`" + key + "` is given twice", frame).label(first->second, "first here");
+    auto [first, isNew] = seen.try_emplace(name, setting.span);
+    if (!isNew && !key->second.many) {
+      report(Code::E0603, setting.span, "`" + name + "` is given twice", frame).label(first->second, "first here");
       continue;
     }
-    if (key == "optimizer") {
-      readOptimizer(setting, frame, owner);
-    } else if (key == "schedule") {
-      readSchedule(setting, frame);
-    } else if (key == "steps" || key == "epochs") {
-      if (oneWord(setting, "steps N or epochs N", frame))
-        if (std::optional<Number> number = wordNumber(setting.words[0], key, whole, frame))
-          (key == "steps" ? settings.steps : settings.epochs) = *number->integer();
-    } else if (key == "clip") {
-      readClip(setting, frame);
-    } else if (key == "precision") {
-      readPrecision(setting, frame);
-    } else if (key == "every") {
-      readEvery(setting, frame);
-    } else if (key == "grain") {
-      if (oneWord(setting, "grain N", frame))
-        if (std::optional<Number> number = wordNumber(setting.words[0], key, whole, frame)) {
-          settings.grain = *number->integer();
-          if (program.batch % settings.grain != 0)
-            report(Code::E0603, setting.words[0].span,
-                   "`grain` must divide the batch, but " + std::to_string(settings.grain) + " does not divide " +
-                       std::to_string(program.batch),
-                   frame);
-        }
-    } else if (key == "delay") {
-      if (oneWord(setting, "delay 1", frame))
-        if (std::optional<Number> number = wordNumber(setting.words[0], key, whole, frame)) {
-          settings.delay = *number->integer();
-          if (settings.delay != 1)
-            report(Code::E0603, setting.words[0].span, "`delay` is 1: gradients one update late, but this is " + std::to_string(settings.delay),
-                   frame)
-                .help("without `delay` gradients are those at the parameters themselves");
-        }
-    } else if (key == "combine") {
-      readCombine(setting, frame);
-    } else if (key == "freeze") {
-      if (setting.key.args.empty() || !setting.words.empty())
-        report(Code::E0603, setting.span, "write freeze(p)", frame);
-      for (int parameter : matchPaths(setting.key.args, frame))
-        program.parameters[parameter].frozen = true;
-    } else if (key == "ema") {
-      if (oneWord(setting, "ema D", frame))
-        if (std::optional<Number> number = wordNumber(setting.words[0], key, Range{Range::Below1}, frame)) {
-          settings.hasEma = true;
-          settings.ema = number->real;
-        }
-    } else if (key == "init") {
-      readInit(setting, frame);
-    }
+    (this->*key->second.read)(setting, frame);
   }
-  if (seen.count("steps") && seen.count("epochs"))
-    report(Code::E0603, seen["epochs"], "`steps` and `epochs` exclude each other", frame)
-        .label(seen["steps"], "steps are given here");
-  applySettings();
-  checkGrain();
-  checkNameMaps();
-  if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
-    report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame).help(settingWithEqual("steps", "epochs"));
-  if (!seen.count("optimizer"))
-    report(Code::E0604, train->header, "`train` needs an `optimizer`", frame).help(settingWithEqual("optimizer", "optimizer"));
-  if (settings.optimizers.empty())
-    return;
+  return seen;
+}
+
+// Every parameter belongs to the optimizer that names it, or to the one that takes the rest.
+void Elaborator::assignOptimizers(Frame &frame) {
+  std::vector<Optimizer> &optimizers = program.train.optimizers;
   for (size_t i = 0; i < program.parameters.size(); ++i) {
     cinch::Parameter &parameter = program.parameters[i];
     if (parameter.state)
       continue;
-    parameter.optimizer = owner[i] >= 0 ? owner[i] : restOptimizer;
+    parameter.optimizer = optimizerOf[i] >= 0 ? optimizerOf[i] : restOptimizer;
     if (parameter.optimizer < 0) {
-      report(Code::E0604, settings.optimizers[0].span, "parameter `" + parameter.path + "` has no optimizer", frame)
+      report(Code::E0604, optimizers[0].span, "parameter `" + parameter.path + "` has no optimizer", frame)
           .help("add an `optimizer` without `on` for the rest");
       parameter.optimizer = 0;
       break;
     }
     parameter.decays = !sparedBy.count({parameter.optimizer, static_cast<int>(i)});
-    const OptimizerRule &rule = *settings.optimizers[parameter.optimizer].rule;
+    const OptimizerRule &rule = *optimizers[parameter.optimizer].rule;
     if (size_t axes = parameter.type.shape.size(); axes < rule.leastAxes && !parameter.frozen) {
-      report(Code::E0603, settings.optimizers[parameter.optimizer].span,
+      report(Code::E0603, optimizers[parameter.optimizer].span,
              "`" + std::string(rule.name) + "` is for parameters of " + std::to_string(rule.leastAxes) + " axes or more, but `" +
                  parameter.path + "` has " + std::to_string(axes),
              frame)
@@ -214,6 +215,26 @@ void Elaborator::checkKeys() {
       break;
     }
   }
+}
+
+void Elaborator::checkKeys() {
+  Frame frame = fileFrame;
+  optimizerOf.assign(program.parameters.size(), -1);
+  readSeed(frame);
+  std::map<std::string, Span> seen = readKeys(frame);
+  if (seen.count("steps") && seen.count("epochs"))
+    report(Code::E0603, seen["epochs"], "`steps` and `epochs` exclude each other", frame)
+        .label(seen["steps"], "steps are given here");
+  applySettings();
+  checkGrain();
+  checkNameMaps();
+  const Train &settings = program.train;
+  if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
+    report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame).help(settingWithEqual("steps", "epochs"));
+  if (!seen.count("optimizer"))
+    report(Code::E0604, train->header, "`train` needs an `optimizer`", frame).help(settingWithEqual("optimizer", "optimizer"));
+  if (!settings.optimizers.empty())
+    assignOptimizers(frame);
 }
 
 // ---- --set --------------------------------------------------------------------------------------------------------

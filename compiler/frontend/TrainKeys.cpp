@@ -121,10 +121,10 @@ std::vector<int> Elaborator::matchPaths(const std::vector<Arg> &args, Frame &fra
 }
 
 // Reads `name = value` arguments: one reader a key. Unknown and repeated keys, and required ones that are absent, are
-// errors.
+// errors. So are arguments without a name, unless `plain` takes them.
 bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
                              const std::map<std::string, std::function<void(const Arg &)>> &readers,
-                             const std::vector<std::string> &required, Frame &frame) {
+                             const std::vector<std::string> &required, Frame &frame, std::vector<const Expr *> *plain) {
   std::set<std::string> given;
   std::vector<std::string> names;
   for (const auto &[name, reader] : readers)
@@ -132,7 +132,9 @@ bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
   bool good = true;
   for (const Arg &arg : word.args) {
     auto reader = readers.find(arg.name.text);
-    if (reader == readers.end()) {
+    if (plain && !arg.name) {
+      plain->push_back(arg.value.get());
+    } else if (reader == readers.end()) {
       Diagnostic &d =
           arg.name ? report(Code::E0602, arg.name.span, "`" + what + "` has no option `" + arg.name.text + "`", frame)
                    : report(Code::E0603, arg.span, "options of `" + what + "` have names, as in lr = 0.1", frame);
@@ -195,7 +197,7 @@ void Elaborator::readHyperparameter(const Hyperparameter &wanted, const Expr &ex
     report(Code::E0603, expr.span, "`" + name + "` is a pair of numbers in [0, 1), as in (0.9, 0.999)", frame);
 }
 
-void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector<int> &owner) {
+void Elaborator::readOptimizer(const Setting &setting, Frame &frame) {
   std::vector<std::string> there;
   for (const OptimizerRule &rule : optimizerRules())
     there.push_back(rule.name);
@@ -241,10 +243,10 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame, std::vector
       report(Code::E0603, setting.words[1].span, "`on` needs parameters, on (p)", frame);
   }
   for (int parameter : covered) {
-    if (owner[parameter] >= 0 && owner[parameter] != index)
+    if (optimizerOf[parameter] >= 0 && optimizerOf[parameter] != index)
       report(Code::E0603, setting.span, "parameter `" + program.parameters[parameter].path + "` has two optimizers",
              frame);
-    owner[parameter] = index;
+    optimizerOf[parameter] = index;
   }
   if (!on) {
     if (restOptimizer >= 0)
@@ -332,141 +334,6 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   bool both = schedule.every > 0 && !schedule.at.empty(), neither = schedule.every == 0 && schedule.at.empty();
   if (good && schedule.kind == ScheduleKind::Step && (both || neither))
     report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
-}
-
-void Elaborator::readBestMetric(const Expr &e, Every &every, Frame &frame) {
-  bool good = e.kind == ExprKind::Call && e.children[0]->kind == ExprKind::Name &&
-              (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 && !e.args[0].name &&
-              e.args[0].value->kind == ExprKind::Name;
-  if (!good) {
-    report(Code::E0603, e.span, "`best` is max(m) or min(m) of a metric or the loss", frame);
-    return;
-  }
-  every.best = e.args[0].value->text;
-  every.bestIsMax = e.children[0]->text == "max";
-  std::vector<std::string> metrics = {"loss"};
-  for (const Statement &statement : train->clauses)
-    if (statement.kind == StatementKind::Metric)
-      metrics.push_back(statement.names[0].text);
-  if (std::find(metrics.begin(), metrics.end(), every.best) == metrics.end())
-    report(Code::E0101, e.args[0].value->span, "unknown metric `" + every.best + "`", frame)
-        .help(didYouMean(every.best, metrics));
-  for (const NamedValue &metric : program.metrics)
-    if (metric.name == every.best && metric.op >= 0 && !program.evaluation.ops[metric.op].type.shape.empty())
-      report(Code::E0603, e.span, "`best` needs one number, but metric `" + every.best + "` has axes", frame);
-}
-
-void Elaborator::readEvery(const Setting &setting, Frame &frame) {
-  Every every;
-  if (setting.words.size() != 2 || setting.words[1].kind != SettingWord::Name) {
-    report(Code::E0603, setting.span, "write every N eval(data), checkpoint(\"dir\", keep = n) or log(csv)", frame);
-    return;
-  }
-  const SettingWord &when = setting.words[0], &what = setting.words[1];
-  if (when.kind == SettingWord::Name && when.text == "epoch" && !when.hasArgs) {
-    every.steps = 0;
-  } else if (std::optional<Number> number = wordNumber(when, "every", count, frame)) {
-    every.steps = *number->integer();
-  } else {
-    return;
-  }
-  std::map<std::string, std::function<void(const Arg &)>> readers;
-  std::vector<const Arg *> plain;
-  for (const Arg &arg : what.args)
-    if (!arg.name)
-      plain.push_back(&arg);
-  auto readNamed = [&](const std::vector<std::string> &required) {
-    std::set<std::string> given;
-    std::vector<std::string> names;
-    for (const auto &[name, reader] : readers)
-      names.push_back(name);
-    for (const Arg &arg : what.args) {
-      if (!arg.name)
-        continue;
-      auto reader = readers.find(arg.name.text);
-      if (reader == readers.end())
-        report(Code::E0602, arg.name.span, "`" + what.text + "` has no option `" + arg.name.text + "`", frame)
-            .help(didYouMean(arg.name.text, names));
-      else if (!given.insert(arg.name.text).second)
-        report(Code::E0603, arg.name.span, "`" + arg.name.text + "` is given twice", frame);
-      else
-        reader->second(arg);
-    }
-    for (const std::string &name : required)
-      if (!given.count(name))
-        report(Code::E0604, what.span, "`" + what.text + "` needs `" + name + " = ..`", frame);
-  };
-  auto readBest = [&](const Arg &arg) { readBestMetric(*arg.value, every, frame); };
-  if (what.text == "eval") {
-    every.kind = Every::Eval;
-    readers["patience"] = [&](const Arg &arg) {
-      if (std::optional<Number> number = settingNumber(*arg.value, "patience", count, frame))
-        every.patience = *number->integer();
-    };
-    readers["best"] = readBest;
-    readers["batches"] = [&](const Arg &arg) {
-      if (std::optional<Number> number = settingNumber(*arg.value, "batches", count, frame))
-        every.batches = *number->integer();
-    };
-    readNamed({});
-    auto isGiven = [&](const char *name) {
-      return std::any_of(what.args.begin(), what.args.end(), [&](const Arg &arg) { return arg.name.text == name; });
-    };
-    if (isGiven("patience") != isGiven("best"))
-      report(Code::E0604, what.span, "`patience` and `best` of `eval` go together", frame)
-          .help("eval(valid, patience = 5, best = min(loss)) ends training when five evaluations brought no better loss");
-    if (plain.size() != 1 || plain[0]->value->kind != ExprKind::Name) {
-      report(Code::E0603, what.span, "`eval` takes one dataset, eval(valid)", frame);
-      return;
-    }
-    const Expr &name = *plain[0]->value;
-    auto data = datasetIndex.find(name.text);
-    if (data == datasetIndex.end()) {
-      std::vector<std::string> names;
-      for (const auto &[known, index] : datasetIndex)
-        names.push_back(known);
-      std::sort(names.begin(), names.end());
-      report(Code::E0101, name.span, "unknown data `" + name.text + "`", frame).help(didYouMean(name.text, names));
-      return;
-    }
-    every.dataset = data->second;
-    checkSameFields(data->second, name.span, frame);
-  } else if (what.text == "checkpoint") {
-    every.kind = Every::Checkpoint;
-    readers["keep"] = [&](const Arg &arg) {
-      if (std::optional<Number> number = settingNumber(*arg.value, "keep", count, frame))
-        every.keep = *number->integer();
-    };
-    readers["best"] = readBest;
-    readNamed({"keep"});
-    if (plain.size() != 1 || plain[0]->value->kind != ExprKind::String || plain[0]->value->text.empty()) {
-      report(Code::E0603, what.span, "`checkpoint` takes a directory, checkpoint(\"run\", keep = 3)", frame);
-      return;
-    }
-    every.dir = plain[0]->value->text;
-  } else if (what.text == "log") {
-    every.kind = Every::Log;
-    static const std::vector<std::string> kinds = {"csv", "jsonl", "tensorboard", "html"};
-    readNamed({});
-    for (const Arg *arg : plain) {
-      const std::string text = arg->value->kind == ExprKind::Name ? arg->value->text : "";
-      every.csv |= text == "csv";
-      every.jsonl |= text == "jsonl";
-      every.tensorboard |= text == "tensorboard";
-      every.html |= text == "html";
-      if (std::find(kinds.begin(), kinds.end(), text) == kinds.end())
-        report(Code::E0602, arg->span,
-               "`log` takes csv, jsonl, tensorboard and html, but this is `" + textOf(arg->span) + "`", frame)
-            .help(didYouMean(text, kinds));
-    }
-    if (plain.empty())
-      report(Code::E0603, what.span, "`log` needs csv, jsonl, tensorboard or html", frame);
-  } else {
-    report(Code::E0602, what.textSpan, "unknown action `" + what.text + "`", frame)
-        .help(didYouMean(what.text, {"eval", "checkpoint", "log"}));
-    return;
-  }
-  program.train.every.push_back(every);
 }
 
 // The field of the data set that is trained on, and one of another data set: name and type.

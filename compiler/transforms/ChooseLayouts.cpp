@@ -6,9 +6,9 @@
 // sinks until it meets its inverse, or work that it cannot pass. It is a function of the program alone and runs before gradients
 // are made, so that sums over an image's axes have one order, whatever is planned later.
 #include "compiler/transforms/Passes.h"
+#include "compiler/transforms/Sink.h"
 #include "dialects/nn/NN.h"
 
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <numeric>
@@ -50,16 +50,8 @@ public:
   explicit Sinker(Block &block) : block(block), b(block.getParentOp()->getContext()) {}
 
   void run() {
-    SmallVector<Operation *> ops;
-    for (Operation &op : block.without_terminator())
-      ops.push_back(&op);
-    for (Operation *op : ops) {
-      b.setInsertionPoint(op);
-      visit(op);
-    }
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    visitForward(block, b, [&](Operation *op) { visit(op); });
+    eraseDead(block);
   }
 
 private:

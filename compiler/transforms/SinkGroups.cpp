@@ -14,10 +14,10 @@
 // It runs before gradients are made, so theirs are products a group too, and what a row gets from the examples of its group is one sum.
 // It is a function of the program alone.
 #include "compiler/transforms/Passes.h"
+#include "compiler/transforms/Sink.h"
 #include "dialects/nn/NN.h"
 
 #include "mlir/IR/IRMapping.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace cinch {
@@ -53,18 +53,9 @@ public:
   explicit Sinker(Block &block) : block(block), b(block.getParentOp()->getContext()) {}
 
   void run() {
-    SmallVector<Operation *> ops;
-    for (Operation &op : block.without_terminator())
-      ops.push_back(&op);
-    for (Operation *op : ops) {
-      b.setInsertionPoint(op);
-      visit(op);
-    }
-    if (grouped.empty())
-      return;
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    visitForward(block, b, [&](Operation *op) { visit(op); });
+    if (!grouped.empty())
+      eraseDead(block);
   }
 
 private:
