@@ -95,6 +95,7 @@ public:
 
 private:
   bool isWindows() const { return data.source == Dataset::Text || data.source == Dataset::Tokens; }
+  bool byName() const { return data.source == Dataset::Npz || data.source == Dataset::Safetensors || data.source == Dataset::Csv; }
   Diagnostic &report(Code code, Span span, const std::string &text) { return e.report(code, span, text, frame); }
   std::string sourceText() const { return "`" + item.source.text + "`"; }
 
@@ -199,7 +200,8 @@ private:
     if (data.source != Dataset::Records && data.files.size() != files)
       report(Code::E0601, item.source.span,
              sourceText() + " takes " + (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields" : std::string("one file")) +
-                 ", but " + std::to_string(data.files.size()) + " are given");
+                 ", but " + std::to_string(data.files.size()) + " are given")
+          .help(byName() ? "each field is what has its name in the file; another name stands behind `from`: x: f32[B, D] from \"pixels\"" : "");
     if (isWindows() && !hasWindow && !given.count("window"))
       report(Code::E0604, item.source.span, sourceText() + " needs `window = n`");
     if (data.source == Dataset::Tokens && !hasBits)

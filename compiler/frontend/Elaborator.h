@@ -180,7 +180,11 @@ private:
   // ---- Indexing.cpp
   Value evalIndex(const ast::Expr &expr, Frame &frame);
   Value indexWhole(const Tensor &base, const ast::Expr &expr, Frame &frame);
+  bool sliceAxis(Tensor &result, size_t k, const Number &axis, const ast::Slot &slot, Span span, Frame &frame);
+  Tensor gatherAxis(const Tensor &x, size_t axis, const Tensor &index, Span span, Frame &frame);
   Value indexScalar(const Tensor &base, const ast::Expr &expr, Frame &frame);
+  Tensor gatherByIndex(const Tensor &x, const std::vector<Tensor> &indices, Span span, Frame &frame);
+  bool labelDots(Tensor &tensor, size_t first, size_t count, const ast::Expr &expr, Frame &frame);
   bool placeSlots(const ast::Expr &expr, size_t rank, Frame &frame, std::vector<const ast::Slot *> &slots,
                   size_t &dotsAt, size_t &dotsCount);
   std::optional<int64_t> constantIndex(const Value &value, const Number &axis, Span span, Frame &frame);
@@ -191,6 +195,11 @@ private:
   Value defineByIndex(const ast::Statement &statement, Frame &frame);
   Value evalReduction(const ast::Expr &expr, Frame &frame);
   Value reduceByIndex(const ast::Expr &expr, Frame &frame);
+  bool reductionMask(const ast::Expr &expr, Frame &frame, std::optional<Tensor> &mask);
+  bool sizeBound(const std::vector<int> &bound, std::set<int> &gone, Number &count, bool &overBatch, Frame &frame);
+  Value reduceProduct(const ast::Expr &expr, const Tensor &left, const Tensor &right, const std::set<int> &gone, const Number &count,
+                      Frame &frame);
+  Value reduceBound(const ast::Expr &expr, const std::vector<int> &bound, Frame &frame);
   Value reduceBySize(const ast::Expr &expr, Frame &frame);
   Value reduce(const ast::Expr &expr, Tensor value, std::optional<Tensor> mask, std::vector<int64_t> axes,
                Frame &frame);

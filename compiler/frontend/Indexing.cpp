@@ -115,6 +115,55 @@ Tensor Elaborator::dropAxis(const Tensor &tensor, size_t axis, int64_t at, Span 
   return result;
 }
 
+// Axis k of `result`, which is `axis` long, from the slot's beginning to its end; false after an error.
+bool Elaborator::sliceAxis(Tensor &result, size_t k, const Number &axis, const Slot &slot, Span span, Frame &frame) {
+  std::optional<Number> begin = Number(0), end = axis;
+  if (slot.begin)
+    begin = evalConstantNumber(*slot.begin, frame, "the beginning of a slice");
+  if (slot.end)
+    end = evalConstantNumber(*slot.end, frame, "the end of a slice");
+  if (!begin || !end)
+    return false;
+  std::optional<int64_t> from = begin->integer(), to = end->integer(), size = axis.integer();
+  std::optional<Number> length = subtractNumbers(*end, *begin);
+  if (!from || !to || *from < 0 || *to <= *from || (size && *to > *size) || !length) {
+    report(Code::E0212, slot.span,
+           "the slice " + sizeText(*begin) + " : " + sizeText(*end) + " is not inside the axis " + sizeText(axis) + " or is empty", frame);
+    return false;
+  }
+  if (size && *from == 0 && *to == *size && sameSize(*end, axis))
+    return true;
+  Op op(OpKind::Slice, {result.op}, {{Key::Axis, int64_t(k)}, {Key::Begin, *from}, {Key::End, *to}});
+  result.axes[k] = *length;
+  result.op = emit(std::move(op), result.dtype, result.axes, span, frame).op;
+  return true;
+}
+
+// The axes of the index tensor replace the axis.
+Tensor Elaborator::gatherAxis(const Tensor &x, size_t axis, const Tensor &index, Span span, Frame &frame) {
+  std::vector<Number> axes;
+  std::vector<int64_t> ofBase, ofIndex;
+  for (size_t k = 0; k < x.axes.size(); ++k) {
+    if (k != axis) {
+      ofBase.push_back(int64_t(axes.size()));
+      axes.push_back(x.axes[k]);
+      continue;
+    }
+    ofBase.push_back(-1);
+    for (const Number &size : index.axes) {
+      ofIndex.push_back(int64_t(axes.size()));
+      axes.push_back(size);
+    }
+  }
+  Op op(OpKind::Gather, {x.op, index.op}, {{Key::XLabels, ofBase}, {Key::IndexLabels, Lists{ofIndex}}});
+  Tensor gathered = emit(std::move(op), x.dtype, axes, span, frame);
+  gathered.range = x.range;
+  gathered.hasExcept = x.hasExcept;
+  gathered.except = x.except;
+  gathered.unmasked = x.unmasked;
+  return gathered;
+}
+
 Value Elaborator::indexWhole(const Tensor &base, const Expr &expr, Frame &frame) {
   std::vector<const Slot *> slots;
   size_t dotsAt = 0, dotsCount = 0;
@@ -135,30 +184,7 @@ Value Elaborator::indexWhole(const Tensor &base, const Expr &expr, Frame &frame)
       return {};
     }
     if (slot->kind == Slot::Range) {
-      std::optional<Number> begin = Number(0), end = axis;
-      if (slot->begin)
-        begin = evalConstantNumber(*slot->begin, frame, "the beginning of a slice");
-      if (slot->end)
-        end = evalConstantNumber(*slot->end, frame, "the end of a slice");
-      if (!begin || !end) {
-        bad = true;
-        continue;
-      }
-      std::optional<int64_t> from = begin->integer(), to = end->integer(), size = axis.integer();
-      std::optional<Number> length = subtractNumbers(*end, *begin);
-      if (!from || !to || *from < 0 || *to <= *from || (size && *to > *size) || !length) {
-        report(Code::E0212, slot->span,
-               "the slice " + sizeText(*begin) + " : " + sizeText(*end) + " is not inside the axis " + sizeText(axis) +
-                   " or is empty",
-               frame);
-        bad = true;
-        continue;
-      }
-      if (size && *from == 0 && *to == *size && sameSize(*end, axis))
-        continue;
-      Op op(OpKind::Slice, {result.op}, {{Key::Axis, int64_t(k)}, {Key::Begin, *from}, {Key::End, *to}});
-      result.axes[k] = *length;
-      result.op = emit(std::move(op), result.dtype, result.axes, expr.span, frame).op;
+      bad |= !sliceAxis(result, k, axis, *slot, expr.span, frame);
       continue;
     }
     Value at = eval(*slot->begin, frame);
@@ -189,31 +215,60 @@ Value Elaborator::indexWhole(const Tensor &base, const Expr &expr, Frame &frame)
   }
   if (bad)
     return {};
-  if (!index)
-    return Value::of(result);
+  return Value::of(index ? gatherAxis(result, indexAxis, *index, expr.span, frame) : result);
+}
 
-  // The axes of the index tensor replace the axis.
-  std::vector<Number> axes;
-  std::vector<int64_t> ofBase, ofIndex;
-  for (size_t k = 0; k < result.axes.size(); ++k) {
-    if (k != indexAxis) {
-      ofBase.push_back(static_cast<int64_t>(axes.size()));
-      axes.push_back(result.axes[k]);
-      continue;
+// The elements of x at the `indices` that its labels -2, -3 .. stand for. The axes of the result are in the order of their labels.
+Tensor Elaborator::gatherByIndex(const Tensor &x, const std::vector<Tensor> &indices, Span span, Frame &frame) {
+  std::map<int, Number> found; // canonical order
+  for (size_t k = 0; k < x.axes.size(); ++k)
+    if (x.labels[k] >= 0)
+      found[x.labels[k]] = x.axes[k];
+  for (const Tensor &tensor : indices)
+    for (size_t k = 0; k < tensor.axes.size(); ++k) {
+      auto [entry, isNew] = found.try_emplace(tensor.labels[k], tensor.axes[k]);
+      entry->second = betterName(entry->second, tensor.axes[k]);
     }
-    ofBase.push_back(-1);
-    for (const Number &axis : index->axes) {
-      ofIndex.push_back(static_cast<int64_t>(axes.size()));
-      axes.push_back(axis);
-    }
+  Tensor gathered = x;
+  gathered.labels.clear();
+  gathered.axes.clear();
+  for (const auto &[label, axis] : found) {
+    gathered.labels.push_back(label);
+    gathered.axes.push_back(axis);
   }
-  Op op(OpKind::Gather, {result.op, index->op}, {{Key::XLabels, ofBase}, {Key::IndexLabels, Lists{ofIndex}}});
-  Tensor gathered = emit(std::move(op), result.dtype, axes, expr.span, frame);
-  gathered.range = result.range;
-  gathered.hasExcept = result.hasExcept;
-  gathered.except = result.except;
-  gathered.unmasked = result.unmasked;
-  return Value::of(gathered);
+  auto place = [&](int label) -> int64_t {
+    return std::find(gathered.labels.begin(), gathered.labels.end(), label) - gathered.labels.begin();
+  };
+  std::vector<int> operands = {x.op};
+  std::vector<int64_t> ofBase;
+  Lists ofIndices;
+  for (int label : x.labels)
+    ofBase.push_back(label >= 0 ? place(label) : label + 1); // -1 - j stands for index tensor j
+  for (const Tensor &tensor : indices) {
+    operands.push_back(tensor.op);
+    ofIndices.emplace_back();
+    for (int label : tensor.labels)
+      ofIndices.back().push_back(place(label));
+  }
+  Op op(OpKind::Gather, operands, {{Key::XLabels, ofBase}, {Key::IndexLabels, ofIndices}});
+  gathered.op = emit(std::move(op), x.dtype, gathered.axes, span, frame).op;
+  return gathered;
+}
+
+// The axes that `..` stands for get the labels of `..` in the statement; false after an error.
+bool Elaborator::labelDots(Tensor &tensor, size_t first, size_t count, const Expr &expr, Frame &frame) {
+  IndexScope &scope = *frame.index;
+  int dots = scope.find("");
+  if (dots < 0) {
+    report(Code::E0404, expr.op, "`..` is neither on the left nor bound by a reduction", frame);
+    return false;
+  }
+  std::vector<Number> sizes(tensor.axes.begin() + first, tensor.axes.begin() + first + count);
+  if (!useDots(dots, sizes, expr.span, frame))
+    return false;
+  for (size_t k = 0; k < count; ++k)
+    tensor.labels[first + k] = (scope.indices[dots].order << 8) + static_cast<int>(k);
+  return true;
 }
 
 Value Elaborator::indexScalar(const Tensor &base, const Expr &expr, Frame &frame) {
@@ -232,16 +287,8 @@ Value Elaborator::indexScalar(const Tensor &base, const Expr &expr, Frame &frame
                    frame);
   Tensor result = base;
   result.labels.assign(base.axes.size(), -1);
-  if (hasDots) {
-    int dots = scope.find("");
-    if (dots < 0)
-      return failure(Code::E0404, expr.op, "`..` is neither on the left nor bound by a reduction", frame);
-    std::vector<Number> sizes(base.axes.begin() + dotsAt, base.axes.begin() + dotsAt + dotsCount);
-    if (!useDots(dots, sizes, expr.span, frame))
-      return {};
-    for (size_t k = 0; k < dotsCount; ++k)
-      result.labels[dotsAt + k] = (scope.indices[dots].order << 8) + static_cast<int>(k);
-  }
+  if (hasDots && !labelDots(result, dotsAt, dotsCount, expr, frame))
+    return {};
   std::vector<Tensor> gathers;
   std::vector<std::pair<size_t, int64_t>> constants;
   bool bad = false;
@@ -288,42 +335,7 @@ Value Elaborator::indexScalar(const Tensor &base, const Expr &expr, Frame &frame
     return {};
   for (size_t c = constants.size(); c-- > 0;)
     result = dropAxis(result, constants[c].first, constants[c].second, expr.span, frame);
-  if (gathers.empty())
-    return Value::of(result);
-
-  std::map<int, Number> found; // canonical order
-  for (size_t k = 0; k < result.axes.size(); ++k)
-    if (result.labels[k] >= 0)
-      found[result.labels[k]] = result.axes[k];
-  for (const Tensor &tensor : gathers)
-    for (size_t k = 0; k < tensor.axes.size(); ++k) {
-      auto [entry, isNew] = found.try_emplace(tensor.labels[k], tensor.axes[k]);
-      entry->second = betterName(entry->second, tensor.axes[k]);
-    }
-  Tensor gathered = result;
-  gathered.labels.clear();
-  gathered.axes.clear();
-  for (const auto &[label, axis] : found) {
-    gathered.labels.push_back(label);
-    gathered.axes.push_back(axis);
-  }
-  auto place = [&](int label) -> int64_t {
-    return std::find(gathered.labels.begin(), gathered.labels.end(), label) - gathered.labels.begin();
-  };
-  std::vector<int> operands = {result.op};
-  std::vector<int64_t> ofBase;
-  Lists ofIndices;
-  for (int label : result.labels)
-    ofBase.push_back(label >= 0 ? place(label) : label + 1); // -1 - j stands for index tensor j
-  for (const Tensor &tensor : gathers) {
-    operands.push_back(tensor.op);
-    ofIndices.emplace_back();
-    for (int label : tensor.labels)
-      ofIndices.back().push_back(place(label));
-  }
-  Op op(OpKind::Gather, operands, {{Key::XLabels, ofBase}, {Key::IndexLabels, ofIndices}});
-  gathered.op = emit(std::move(op), result.dtype, gathered.axes, expr.span, frame).op;
-  return Value::of(gathered);
+  return Value::of(gathers.empty() ? result : gatherByIndex(result, gathers, expr.span, frame));
 }
 
 } // namespace cinch

@@ -47,6 +47,22 @@ static Reduction reductionOf(ReductionOp op) {
   }
 }
 
+// The condition behind `where`; nothing without one. False after an error.
+bool Elaborator::reductionMask(const Expr &expr, Frame &frame, std::optional<Tensor> &mask) {
+  if (!expr.where)
+    return true;
+  Value condition = eval(*expr.where, frame);
+  if (condition.isError())
+    return false;
+  if (!condition.isTensor() || condition.tensor.dtype != DType::Bool) {
+    report(Code::E0407, expr.where->span, "the condition of `where` must be a bool tensor, but this is " + describe(condition, dims), frame);
+    return false;
+  }
+  mask = condition.tensor;
+  return true;
+}
+
+// The indices of a reduction are names inside it alone.
 Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
   IndexScope own, *outer = frame.index;
   IndexScope &scope = outer ? *outer : own;
@@ -58,55 +74,25 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
     bound.push_back(bindIndex(scope, place.dots ? "" : place.name.text, place.span));
   }
   frame.index = &scope;
-  auto leave = [&](Value value) {
-    for (int index : bound)
-      scope.indices[index].visible = false;
-    frame.index = outer;
-    if (!outer && value.isTensor())
-      value.tensor.labels.clear();
-    return value;
-  };
-  std::optional<Tensor> mask;
-  if (expr.where) {
-    Value condition = eval(*expr.where, frame);
-    if (condition.isError())
-      return leave({});
-    if (!condition.isTensor() || condition.tensor.dtype != DType::Bool)
-      return leave(failure(Code::E0407, expr.where->span,
-                           "the condition of `where` must be a bool tensor, but this is " + describe(condition, dims),
-                           frame));
-    mask = condition.tensor;
-  }
-  const Expr &body = *expr.children[0];
-  bool adds = expr.reduction == ReductionOp::Sum || expr.reduction == ReductionOp::Mean;
-  Value value;
-  std::optional<Value> left, right;
-  if (adds && !mask && body.kind == ExprKind::Binary && body.binary == BinaryOp::Mul) {
-    left = eval(*body.children[0], frame);
-    right = eval(*body.children[1], frame);
-    if (left->isError() || right->isError())
-      return leave({});
-    if (!left->isTensor() && !right->isTensor())
-      value = constantBinary(BinaryOp::Mul, *left, *right, body, frame);
-    else if (!left->isTensor() || !right->isTensor() || !contracts(left->tensor, right->tensor))
-      value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span,
-                          frame, Comparison::EQ, "*");
-  } else {
-    value = eval(body, frame);
-  }
-  bool contraction = left && left->isTensor() && right->isTensor() && contracts(left->tensor, right->tensor);
-  if (value.isError() && !contraction)
-    return leave({});
-  std::set<int> gone;
-  Number count(1);
-  bool overBatch = false;
+  Value value = reduceBound(expr, bound, frame);
+  for (int index : bound)
+    scope.indices[index].visible = false;
+  frame.index = outer;
+  if (!outer && value.isTensor())
+    value.tensor.labels.clear();
+  return value;
+}
+
+// The labels of the axes that go, how many elements of an operand make one of the result, and whether examples are among them. False
+// after an error: the size of an index is that of the axes it stands on.
+bool Elaborator::sizeBound(const std::vector<int> &bound, std::set<int> &gone, Number &count, bool &overBatch, Frame &frame) {
   for (int index : bound) {
-    const IndexScope::Index &info = scope.indices[index];
-    if (!info.used)
-      return leave(failure(Code::E0404, info.span,
-                           "index `" + (info.name.empty() ? ".." : info.name) +
-                               "` is summed over but not used, so its size is unknown",
-                           frame));
+    const IndexScope::Index &info = frame.index->indices[index];
+    if (!info.used) {
+      report(Code::E0404, info.span,
+             "index `" + (info.name.empty() ? ".." : info.name) + "` is summed over but not used, so its size is unknown", frame);
+      return false;
+    }
     for (size_t k = 0; k < info.sizes.size(); ++k) {
       gone.insert((info.order << 8) + static_cast<int>(k));
       overBatch |= isBatch(info.sizes[k]);
@@ -114,29 +100,64 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
         count = *more;
     }
   }
-  if (contraction && !overBatch && !gone.empty()) {
-    std::set<int> kept;
-    for (const Tensor *tensor : {&left->tensor, &right->tensor})
-      for (int label : tensor->labels)
-        if (!gone.count(label))
-          kept.insert(label);
-    if (!checkMaskEnd(left->tensor, expr.span, frame, "a sum") ||
-        !checkMaskEnd(right->tensor, expr.span, frame, "a sum"))
-      return leave({});
-    Value product = Value::of(contract(left->tensor, right->tensor, {kept.begin(), kept.end()},
-                                       {gone.begin(), gone.end()}, expr.span, frame));
-    if (expr.reduction == ReductionOp::Mean)
-      product = elementwise(OpKind::Mul, {product, Value::of(*divideNumbers(Number(1), count))}, {expr.span, expr.span},
-                            expr.span, frame, Comparison::EQ, "mean");
-    return leave(product);
+  return true;
+}
+
+// A sum of products, or their mean, as one contraction.
+Value Elaborator::reduceProduct(const Expr &expr, const Tensor &left, const Tensor &right, const std::set<int> &gone, const Number &count,
+                                Frame &frame) {
+  std::set<int> kept;
+  for (const Tensor *tensor : {&left, &right})
+    for (int label : tensor->labels)
+      if (!gone.count(label))
+        kept.insert(label);
+  if (!checkMaskEnd(left, expr.span, frame, "a sum") || !checkMaskEnd(right, expr.span, frame, "a sum"))
+    return {};
+  Value product = Value::of(contract(left, right, {kept.begin(), kept.end()}, {gone.begin(), gone.end()}, expr.span, frame));
+  if (expr.reduction == ReductionOp::Mean)
+    product = elementwise(OpKind::Mul, {product, Value::of(*divideNumbers(Number(1), count))}, {expr.span, expr.span}, expr.span, frame,
+                          Comparison::EQ, "mean");
+  return product;
+}
+
+Value Elaborator::reduceBound(const Expr &expr, const std::vector<int> &bound, Frame &frame) {
+  std::optional<Tensor> mask;
+  if (!reductionMask(expr, frame, mask))
+    return {};
+  const Expr &body = *expr.children[0];
+  bool adds = expr.reduction == ReductionOp::Sum || expr.reduction == ReductionOp::Mean;
+  auto product = [&](const Value &left, const Value &right) {
+    return elementwise(OpKind::Mul, {left, right}, {body.children[0]->span, body.children[1]->span}, body.span, frame, Comparison::EQ, "*");
+  };
+  Value value, left, right;
+  bool contraction = false;
+  if (adds && !mask && body.kind == ExprKind::Binary && body.binary == BinaryOp::Mul) {
+    left = eval(*body.children[0], frame);
+    right = eval(*body.children[1], frame);
+    if (left.isError() || right.isError())
+      return {};
+    contraction = left.isTensor() && right.isTensor() && contracts(left.tensor, right.tensor);
+    if (!left.isTensor() && !right.isTensor())
+      value = constantBinary(BinaryOp::Mul, left, right, body, frame);
+    else if (!contraction)
+      value = product(left, right);
+  } else {
+    value = eval(body, frame);
   }
+  if (value.isError() && !contraction)
+    return {};
+  std::set<int> gone;
+  Number count(1);
+  bool overBatch = false;
+  if (!sizeBound(bound, gone, count, overBatch, frame))
+    return {};
+  if (contraction && !overBatch && !gone.empty())
+    return reduceProduct(expr, left.tensor, right.tensor, gone, count, frame);
   if (contraction)
-    value = elementwise(OpKind::Mul, {*left, *right}, {body.children[0]->span, body.children[1]->span}, body.span,
-                        frame, Comparison::EQ, "*");
+    value = product(left, right);
   if (!value.isTensor())
-    return leave(value.isError() ? Value()
-                                 : failure(Code::E0407, body.span,
-                                           "a reduction takes a tensor, but this is " + describe(value, dims), frame));
+    return value.isError() ? Value()
+                           : failure(Code::E0407, body.span, "a reduction takes a tensor, but this is " + describe(value, dims), frame);
   std::vector<Tensor> both = {value.tensor};
   std::vector<Span> spans = {body.span};
   if (mask) {
@@ -144,14 +165,14 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
     spans.push_back(expr.where->span);
   }
   if (!align(both, spans, expr.span, frame, spelling(expr.reduction)))
-    return leave({});
+    return {};
   if (mask)
     mask = both[1];
   std::vector<int64_t> axes;
   for (size_t i = 0; i < both[0].labels.size(); ++i)
     if (gone.count(both[0].labels[i]))
       axes.push_back(static_cast<int64_t>(i));
-  return leave(reduce(expr, both[0], mask, axes, frame));
+  return reduce(expr, both[0], mask, axes, frame);
 }
 
 Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
@@ -164,14 +185,10 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
   std::vector<Tensor> both = {value.tensor};
   std::vector<Span> spans = {expr.children[0]->span};
   std::optional<Tensor> mask;
-  if (expr.where) {
-    Value condition = eval(*expr.where, frame);
-    if (condition.isError())
-      return {};
-    if (!condition.isTensor() || condition.tensor.dtype != DType::Bool)
-      return failure(Code::E0407, expr.where->span,
-                     "the condition of `where` must be a bool tensor, but this is " + describe(condition, dims), frame);
-    both.push_back(condition.tensor);
+  if (!reductionMask(expr, frame, mask))
+    return {};
+  if (mask) {
+    both.push_back(*mask);
     spans.push_back(expr.where->span);
     if (!align(both, spans, expr.where->span, frame, "where"))
       return {};
