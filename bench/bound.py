@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""bound: how far the plans of the examples are from what is proven to be impossible, at eight budgets each.
+"""bound: how far the plans of the examples are from what is proven to be impossible, at eight budgets each (--points).
 
-    bench/bound.py [--quick] [--model NAME]
+    bench/bound.py [--quick] [--model NAME] [--points N]
 
 Budgets lie evenly between the smallest that compiles and what is needed if everything is kept; the micro-batch and the blocks of
 rows are the planner's, or given (the whole batch, where recomputation matters most). The bound holds for the micro-batch and
@@ -22,11 +22,12 @@ def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="two budgets of the small example")
     parser.add_argument("--model", action="append", help="only this example (its folder's name); may be given several times")
+    parser.add_argument("--points", type=int, default=8, help="budgets of each example (8)")
     args = parser.parse_args()
     # Of the others' whole batches the planner's own choice is near enough: gpt is where recomputation matters most.
     fixed = {"gpt": "32"}
     sources = {path.parent.name: path for path in sorted((ROOT / "examples").glob("*/*.cinch"))}
-    names, points = (["mlp"], 2) if args.quick else (args.model or list(sources), 8)
+    names, points = (["mlp"], 2) if args.quick else (args.model or list(sources), args.points)
     print(f"{'':22}{'budget MiB':>11}{'micro-batch':>12}{'plan s':>10}{'proven s':>10}{'above':>9}{'without':>10}{'took s':>8}")
     results = []
     for name, setting in ((name, setting) for name in names for setting in ("chosen", "given")):
