@@ -35,6 +35,15 @@ struct RefineWork {
   int steps(size_t kernels) const { return int(std::clamp(kernelSteps / kernels, leastSteps, mostSteps)); }
 };
 constexpr RefineWork kRefine;
+
+// How much work the lower end of a ladder may be (`deepen`): some seconds where loops are short.
+struct DeepWork {
+  double much = 1.2;          // times the step without repetition: plans that take longer are worth it
+  size_t mostKernels = 3'000; // in longer loops too few tries would be left
+  size_t kernelTries = 400'000, triesAKernel = 2; // tries of all rungs together, times kernels; short loops are soon searched
+  size_t mostRungs = 12;
+};
+constexpr DeepWork kDeep;
 } // namespace
 
 // The schedules are made once, at the largest micro-batch: bytes and seconds of kernels keep nearly the same
@@ -160,10 +169,75 @@ void Planner::refineMicrobatch(int64_t b) {
     descend(0.5);
 }
 
-std::vector<int> Planner::ladderOf(int64_t b) const {
+// The lower end of the ladder: rungs that none beats in both bytes and time and that compute much again, the largest first. `fastest`: seconds
+// of the rung above them, below which no deeper plan counts: what answers a larger budget need not know of them.
+std::vector<int> Planner::lowerEnd(int64_t b, double &fastest) const {
+  std::vector<int> ladder = ladderOf(b), list;
+  sortByBytes(ladder);
+  double limit = kDeep.much * predictedSeconds(index, b, index.loop);
+  fastest = 1e300;
+  for (int r : ladder) {
+    if (rungs[r].seconds >= fastest)
+      continue;
+    fastest = rungs[r].seconds;
+    if (fastest <= limit)
+      break;
+    list.insert(list.begin(), r);
+  }
+  return list;
+}
+
+// Where much is computed again, local search depends on what it gave up first: it is disturbed and done again, from the plan of the bytes
+// above and from the best of these bytes.
+void Planner::deepen(int64_t b) {
+  if (std::find(deepened.begin(), deepened.end(), b) != deepened.end())
+    return;
+  deepened.push_back(b);
+  double fastest;
+  std::vector<int> lower = lowerEnd(b, fastest), chain;
+  size_t kernels = index.loop.size();
+  if (lower.empty() || kernels > kDeep.mostKernels)
+    return;
+  // Of many rungs some, the smallest among them.
+  size_t every = (lower.size() + kDeep.mostRungs - 1) / kDeep.mostRungs;
+  std::reverse(lower.begin(), lower.end());
+  std::vector<int> some;
+  for (size_t i = 0; i < lower.size(); i += every)
+    some.insert(some.begin(), lower[i]);
+  lower = some;
+  // The more is repeated, the more there is to gain.
+  double plain = predictedSeconds(index, b, index.loop), all = 0;
+  auto weight = [&](int rung) {
+    double more = rungs[size_t(rung)].seconds / plain - 1;
+    return more * more;
+  };
+  for (int rung : lower)
+    all += weight(rung);
+  int steps = kRefine.steps(kernels);
+  Timeline line(index);
+  for (size_t i = 0; i < lower.size(); ++i) {
+    int tries = int(std::min(double(kDeep.kernelTries) / double(kernels) * weight(lower[i]) / all, double(kDeep.triesAKernel * kernels)));
+    int64_t target = rungs[lower[i]].peakLive;
+    std::vector<int> loop = rungs[lower[i]].loop;
+    if (!chain.empty())
+      if (std::vector<int> other = shrink(index, b, chain, target, steps); !other.empty()) {
+        other = fill(index, b, reorder(index, b, other, false, 2), target);
+        if (predictedSeconds(index, b, other) < predictedSeconds(index, b, loop))
+          loop = std::move(other);
+      }
+    chain = shake(index, b, loop, target, tries, steps, i);
+    double seconds = predictedSeconds(index, b, chain);
+    if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, chain)) {
+      rungs.push_back({b, "searched " + std::to_string(i + 1), chain, line.peak, seconds, nullptr});
+      rungs.back().deep = true;
+    }
+  }
+}
+
+std::vector<int> Planner::ladderOf(int64_t b, bool deep) const {
   std::vector<int> list;
   for (size_t i = 0; i < rungs.size(); ++i)
-    if (rungs[i].microbatch == b && !rungs[i].asked)
+    if (rungs[i].microbatch == b && !rungs[i].asked && (deep || !rungs[i].deep))
       list.push_back(int(i));
   return list;
 }

@@ -25,14 +25,16 @@ public:
     for (int t : byWorth())
       if (!gone[t] && canGo(t))
         takeOut(t), any = true;
-    std::vector<int> shorter;
-    for (int t = 0; any && t < n; ++t)
-      if (!gone[t])
-        shorter.push_back(loop[t]);
-    return shorter;
+    return any ? rest() : std::vector<int>();
   }
 
-private:
+  // The loop without some of the runs that may go, whether the bytes fit or not.
+  std::vector<int> without(const std::vector<int> &mayGo, const std::vector<size_t> &chosen) {
+    for (size_t i : chosen)
+      takeOut(mayGo[i]);
+    return rest();
+  }
+
   // Runs that may go, the best seconds a byte first.
   std::vector<int> byWorth() {
     struct Candidate {
@@ -55,6 +57,15 @@ private:
     for (const Candidate &c : order)
       runs.push_back(c.run);
     return runs;
+  }
+
+private:
+  std::vector<int> rest() const {
+    std::vector<int> shorter;
+    for (int t = 0; t < n; ++t)
+      if (!gone[t])
+        shorter.push_back(loop[t]);
+    return shorter;
   }
 
   // Seconds of this run and of those that only it needs.
@@ -161,6 +172,17 @@ std::vector<int> fill(const GraphIndex &index, int64_t b, std::vector<int> loop,
     loop = std::move(shorter);
   }
   return loop;
+}
+
+std::vector<int> withHeld(const GraphIndex &index, int64_t b, const std::vector<int> &loop,
+                          const std::function<std::vector<size_t>(size_t)> &choose) {
+  LoopCopies state(index, b);
+  if (!state.build(loop))
+    return loop;
+  Filling filling(state, loop, 0);
+  std::vector<int> repetitions = filling.byWorth();
+  std::sort(repetitions.begin(), repetitions.end());
+  return filling.without(repetitions, choose(repetitions.size()));
 }
 
 } // namespace cinch::solve

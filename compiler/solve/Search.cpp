@@ -39,7 +39,7 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
   for (int64_t b : sizes) {
     if (free) {
       addMicrobatch(b);
-      std::vector<int> ladder = ladderOf(b);
+      std::vector<int> ladder = ladderOf(b, true);
       chosen.insert(chosen.end(), ladder.begin(), ladder.end());
       continue;
     }
@@ -223,6 +223,15 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
       refineMicrobatch(size.microbatch);
       look(ladderOf(size.microbatch));
     }
+  // What does not fit without is refused, whatever was asked before.
+  if (options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan))
+    for (const Size &size : sizes) {
+      double fastest;
+      if (mayWin(size) && !lowerEnd(size.microbatch, fastest).empty() && fastest < limit()) {
+        deepen(size.microbatch);
+        look(ladderOf(size.microbatch, true));
+      }
+    }
   return best;
 }
 
@@ -271,7 +280,8 @@ std::string Planner::adviceFor(const SearchOptions &options) {
   }
   std::string advice;
   double least = 0;
-  for (const SearchOptions &o : relaxed) {
+  for (SearchOptions &o : relaxed) {
+    o.deep = false; // only said
     SearchResult other = search(o);
     if (!other.feasible || (!advice.empty() && other.plan.seconds >= least))
       continue;

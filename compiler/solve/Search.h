@@ -22,6 +22,8 @@ struct SearchOptions {
   // what is shipped: for who asks several planners.
   double fasterThan = 1e300;
   bool smallest = true, ship = true;
+  // Whether the search goes on where the fastest plan that fits computes much again (Planner::deepen): it takes seconds.
+  bool deep = true;
 };
 
 // A point of the trade-off between memory and time.
@@ -74,6 +76,7 @@ private:
     std::shared_ptr<Plan> plan; // packed when first needed
     bool packedWell = false;    // no packing of it is known to be lower, or the search for one has been done
     bool asked = false;         // only there because a user named the strategy: no part of the ladder
+    bool deep = false;          // of `deepen`
   };
   struct Size { // a micro-batch and what is proven of it: no plan needs less, none is faster
     int64_t microbatch, bound;
@@ -89,7 +92,9 @@ private:
   void makeSchedules();
   void addMicrobatch(int64_t microbatch);
   void refineMicrobatch(int64_t microbatch);
-  std::vector<int> ladderOf(int64_t microbatch) const;
+  void deepen(int64_t microbatch);
+  std::vector<int> lowerEnd(int64_t microbatch, double &fastest) const;
+  std::vector<int> ladderOf(int64_t microbatch, bool deep = false) const;
   void sortByTime(std::vector<int> &) const;
   void sortByBytes(std::vector<int> &) const;
   // Packed quickly, or as well as it can be.
@@ -101,7 +106,7 @@ private:
   std::vector<RematCandidate> schedules;
   std::vector<std::pair<int, std::vector<int>>> heldOver; // kernels, and what of theirs is read beyond the turn
   std::vector<Rung> rungs;
-  std::vector<int64_t> done, refined; // micro-batches whose rungs exist, and those whose refined rungs do
+  std::vector<int64_t> done, refined, deepened; // micro-batches whose rungs exist, those whose refined rungs do, and those of `deepen`
 };
 
 } // namespace cinch::solve

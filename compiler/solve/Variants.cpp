@@ -24,12 +24,14 @@ static bool better(const SearchResult &a, const SearchResult &b) {
 SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int &chosen) {
   // What fits comes first; how small it could be is asked only if nothing does, or if that is wanted.
   SearchOptions options = asked;
-  options.smallest = options.ship = false;
+  options.smallest = options.ship = options.deep = false;
   SearchResult best = searchAll(options, chosen);
   if (!best.error.empty())
     return best;
   if (!best.feasible)
     return asked.smallest ? searchAll(asked, chosen) : best;
+  if (asked.deep)
+    searchDeeper(options, best, chosen);
   if (asked.ship)
     planners[chosen].packForShipping(best);
   if (!asked.smallest || !whole)
@@ -66,6 +68,24 @@ SearchResult VariantPlanner::searchAll(SearchOptions options, int &chosen) {
   if (!variants[chosen].name.empty())
     best.name += ", " + variants[chosen].name;
   return best;
+}
+
+// When it is known what all of them offer, only those search on that may still win.
+void VariantPlanner::searchDeeper(SearchOptions options, SearchResult &best, int &chosen) {
+  options.deep = true;
+  for (int i = 0; i < int(variants.size()); ++i) {
+    if (!allows(i, options))
+      continue;
+    options.fasterThan = best.plan.seconds;
+    SearchResult result = planners[i].search(options);
+    if (!result.error.empty() || !result.feasible)
+      continue;
+    result.smallestArena = best.smallestArena, result.bound = best.bound, result.secondsBound = best.secondsBound;
+    best = std::move(result);
+    chosen = i;
+    if (!variants[i].name.empty())
+      best.name += ", " + variants[i].name;
+  }
 }
 
 std::vector<LadderPoint> VariantPlanner::tradeOff(const SearchOptions &options) {

@@ -30,6 +30,7 @@ public:
 
 private:
   SearchResult searchAll(SearchOptions, int &chosen);
+  void searchDeeper(SearchOptions, SearchResult &best, int &chosen);
   bool allows(int i, const SearchOptions &) const;
 
   std::vector<Variant> variants;

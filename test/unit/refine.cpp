@@ -31,7 +31,7 @@ static void testTargets(const std::string &name, const StepGraph &g) {
   int64_t b = g.batch;
   expect(line.build(b, index.loop), name + " is a graph");
   int64_t high = line.peak;
-  int lowered = 0, filled = 0;
+  int lowered = 0, filled = 0, shaken = 0, faster = 0;
   for (const RematCandidate &candidate : candidates(sweep, b)) {
     if (!line.build(b, candidate.loop))
       continue;
@@ -45,6 +45,14 @@ static void testTargets(const std::string &name, const StepGraph &g) {
         std::string why = prove(g, plan);
         expect(why.empty() && plan.peakLive <= target && plan.seconds <= seconds, which + ", filled: " + why);
         filled += plan.seconds < seconds;
+        if (seconds > 1.1 * predictedSeconds(index, b, index.loop) && shaken < 8) {
+          std::vector<int> other = shake(index, b, loop, target, 30, 100, uint64_t(shaken));
+          Plan best = evaluate(g, {b, other});
+          std::string reason = prove(g, best);
+          expect(reason.empty() && best.peakLive <= target && best.seconds <= plan.seconds, which + ", shaken: " + reason);
+          expect(other == shake(index, b, loop, target, 30, 100, uint64_t(shaken)), which + ": the same again");
+          ++shaken, faster += best.seconds < plan.seconds;
+        }
       } else if (std::vector<int> loop = shrink(index, b, candidate.loop, target, 100); !loop.empty()) {
         Plan plan = evaluate(g, {b, loop});
         std::string why = prove(g, plan);
@@ -54,6 +62,7 @@ static void testTargets(const std::string &name, const StepGraph &g) {
     }
   }
   expect(lowered + filled > 0, name + ": some schedules can be filled or shrunk");
+  std::printf("%s: %d of %d are faster when shaken\n", name.c_str(), faster, shaken);
 }
 
 // A forward and a backward sweep of up to six kernels each, with skips, without in-place work or scratch: the same

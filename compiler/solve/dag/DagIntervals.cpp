@@ -19,6 +19,10 @@
 // more than the same fraction of its sources, held from the beginning. The intervals forbid that: a whole one in the
 // interval needs its sources whole (the inequalities of lot sizing, for every pair of moments).
 //
+// A moment may also be the one at which the last source of a node is computed before the node is (it is not known which of them
+// that is): then the others lie there beside what computing that one takes, which may be more than the node itself takes. The
+// window before it ends when all its sources exist, and the node is the first thing to be computed in the window behind it.
+//
 // Because h is 0 or 1, a value that does not fit beside the node of the moment and its sources is not held, the room is
 // rounded down to a sum of bytes that can be held, and bytes are also counted in coarse units: with w(u) = bytes(u) *
 // (q + 1) / room, made a little smaller and rounded down, the sum of w(u) h[a, u] is at most q (Chvatal and Gomory).
@@ -42,9 +46,10 @@ public:
   Intervals(const Dag &d, Order order, int64_t budget)
       : d(d), order(order), budget(budget), n(d.size()), path(detail::longestPath(d, order)) {
     scale = std::max(detail::totalCost(d) / std::max(n, 1), 1e-300);
+    most.assign(n, 0);
     // A moment says something if without repetition more would be held than fits.
     for (int m : path) {
-      int64_t bytes = bytesAt(m);
+      int64_t bytes = most[m] = std::max(bytesAt(m), gathering(m).bytes);
       Marks before = detail::everBeside(d, order, m, true), after = detail::everBeside(d, order, m, false);
       for (int u = 0; u < n; ++u)
         if (before[u] && !isSource(u, m) &&
@@ -56,7 +61,7 @@ public:
   }
 
   double scale;
-  int most() const { return int(tight.size()); }
+  int tightMoments() const { return int(tight.size()); }
 
   // With about this many moments, spread evenly or more of them where there is least room.
   detail::LinearProgram program(int cells, bool evenly) {
@@ -99,6 +104,42 @@ private:
     return bytes;
   }
 
+  // The moment at which the last of a node's sources is computed before the node is, whichever of them that is: the others lie
+  // there, and what computing that one takes.
+  struct Gathering {
+    int64_t bytes = -1;    // at least; -1: nothing is known
+    int64_t without = 0;   // the same without the sources of the last one
+    Marks always, perhaps; // read by the last one whichever it is, or if it is the right one
+  };
+  Gathering gathering(int m) const {
+    Gathering result;
+    const std::vector<int> &sources = d.nodes[m].sources;
+    size_t at = size_t(std::find(path.begin(), path.end(), m) - path.begin());
+    if (at == 0 || !isSource(path[at - 1], m)) // else it may come before the moment before
+      return result;
+    std::vector<int> readBy(n, 0);
+    int cases = 0;
+    for (int last : sources) {
+      int64_t others = d.nodes[last].needs();
+      for (int u : sources)
+        others += u == last ? 0 : d.nodes[u].bytes;
+      int64_t all = others;
+      for (int u : d.nodes[last].sources)
+        all += isSource(u, m) ? 0 : d.nodes[u].bytes;
+      if (all > budget)
+        continue; // it cannot be the last one
+      for (int u : d.nodes[last].sources)
+        readBy[u] += !isSource(u, m);
+      result.bytes = cases ? std::min(result.bytes, all) : all;
+      result.without = cases ? std::min(result.without, others) : others;
+      ++cases;
+    }
+    result.always.assign(n, 0), result.perhaps.assign(n, 0);
+    for (int u = 0; u < n; ++u)
+      result.always[u] = cases && readBy[u] == cases, result.perhaps[u] = readBy[u] && readBy[u] < cases;
+    return result;
+  }
+
   // What is wanted and all it may take to compute that.
   Marks closure(Marks wanted) const {
     std::vector<int> stack;
@@ -117,7 +158,7 @@ private:
 
   // Where little room is left to others, moments may be worth more.
   double weight(int m, bool evenly) const {
-    return evenly ? 1 : 1 / (double(budget - bytesAt(m)) + 0.02 * double(budget));
+    return evenly ? 1 : 1 / (double(budget - most[m]) + 0.02 * double(budget));
   }
 
   // Of each of about `cells` stretches of the path, of equal weight, the moment that leaves the fewest bytes to others.
@@ -132,21 +173,36 @@ private:
         sum += weight(tight[to++], evenly);
       while (to < tight.size() && sum + 0.5 * weight(tight[to], evenly) < end);
       moments.push_back(*std::max_element(tight.begin() + from, tight.begin() + to,
-                                          [&](int u, int v) { return bytesAt(u) < bytesAt(v); }));
+                                          [&](int u, int v) { return most[u] < most[v]; }));
+    }
+    std::vector<Gathering> gathered; // where that is the tighter moment, it stands for the computation of the node
+    for (int m : moments) {
+      Gathering g = gathering(m);
+      gathered.push_back(g.bytes > bytesAt(m) ? g : Gathering());
     }
     K = int(moments.size());
     std::vector<Marks> before(K), after(K);
     for (int k = 0; k < K; ++k) {
       before[k] = detail::everBeside(d, order, moments[k], true);
       after[k] = detail::everBeside(d, order, moments[k], false);
+      after[k][moments[k]] = gathered[k].bytes >= 0;
     }
-    demand.assign(K, Marks(n, 0)), relevant = sure = demand;
-    room.assign(K, 0);
+    demand.assign(K, Marks(n, 0)), relevant = sure = perhaps = demand;
+    room.assign(K, 0), roomForAll = room;
     Marks later(n, 0); // wanted in a window or a later one
     for (int k = K - 1; k >= 0; --k) {
-      room[k] = budget - bytesAt(moments[k]);
+      room[k] = roomForAll[k] = budget - bytesAt(moments[k]);
       for (int u : d.nodes[moments[k]].sources)
         sure[k][u] = 1;
+      if (const Gathering &g = gathered[k]; g.bytes >= 0) {
+        room[k] = budget - g.bytes, roomForAll[k] = budget - g.without;
+        perhaps[k] = g.perhaps;
+        for (int u = 0; u < n; ++u)
+          sure[k][u] |= g.always[u], roomForAll[k] -= g.always[u] ? d.nodes[u].bytes : 0;
+      }
+      if (k + 1 < K && gathered[k + 1].bytes >= 0)
+        for (int u = 0; u < n; ++u)
+          demand[k][u] |= gathered[k + 1].always[u];
       for (int w = 0; w < n; ++w)
         if (after[k][w] && (k + 1 == K || before[k + 1][w] || w == moments[k + 1]))
           for (int u : d.nodes[w].sources)
@@ -161,14 +217,24 @@ private:
 
   // Variables of moment a and what they may hold.
   void memory(detail::LinearProgram &p, int a) {
-    std::vector<std::pair<int, int64_t>> list;
+    std::vector<std::pair<int, int64_t>> list, all;
     for (int u = 0; u < n; ++u)
       if (relevant[a][u]) {
         y[a][u] = p.variable(d.nodes[u].cost / scale);
-        if (d.nodes[u].bytes <= room[a])
-          held[a][u] = p.variable(0), list.push_back({held[a][u], d.nodes[u].bytes});
+        if (d.nodes[u].bytes <= (perhaps[a][u] ? roomForAll[a] : room[a])) {
+          held[a][u] = p.variable(0), all.push_back({held[a][u], d.nodes[u].bytes});
+          if (!perhaps[a][u])
+            list.push_back(all.back());
+        }
       }
-    int64_t bytes = usable(list, room[a]);
+    fits(p, list, room[a]);
+    if (list.size() < all.size())
+      fits(p, all, roomForAll[a]);
+  }
+
+  // Values of these sizes may be held together only if they take no more than so many bytes.
+  static void fits(detail::LinearProgram &p, const std::vector<std::pair<int, int64_t>> &list, int64_t room) {
+    int64_t bytes = usable(list, room);
     double unit = double(std::max<int64_t>(bytes, 1));
     p.row(-double(bytes) / unit);
     for (auto [variable, size] : list)
@@ -228,8 +294,10 @@ private:
   int64_t budget;
   int n, K = 0;
   std::vector<int> path, tight;
+  std::vector<int64_t> most; // of nodes of the path: bytes at their moment, or where their sources gather if that is more
   std::vector<Marks> demand, relevant, sure; // by moment; sure: source of the node of the moment, held for certain
-  std::vector<int64_t> room;
+  std::vector<Marks> perhaps;                // by moment: counted already if the last source is one that reads it
+  std::vector<int64_t> room, roomForAll;     // by moment: without those values, and with them
   std::vector<std::vector<int>> y, held; // variables, -1: none
 };
 
@@ -292,17 +360,17 @@ double detail::intervalBound(const Dag &whole, Order order, int64_t budget, doub
   int64_t given = work;
   for (bool evenly : {false, true}) {
     int64_t mine = std::min(work, evenly ? given : given * 2 / 5);
-    if (best >= target || mine <= 0 || intervals.most() == 0)
+    if (best >= target || mine <= 0 || intervals.tightMoments() == 0)
       break;
     int cells = 0;
     LinearProgram p;
     for (int more : {3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96}) {
-      LinearProgram larger = intervals.program(std::min(more, intervals.most()), evenly);
+      LinearProgram larger = intervals.program(std::min(more, intervals.tightMoments()), evenly);
       work -= 8 * larger.terms();
       if (cells && larger.stepWork() * 2000 > mine)
         break;
       cells = more, p = std::move(larger);
-      if (more >= intervals.most())
+      if (more >= intervals.tightMoments())
         break;
     }
     int64_t left = std::min(work, mine), before = left;
