@@ -124,8 +124,6 @@ struct Levels {
     const StepGraph &g = sweep.index.graph;
     for (auto &[at, l] : policy.cuts)
       deepest = std::max(deepest, l + 1);
-    for (int l : policy.level)
-      deepest = std::max(deepest, l + 1);
     segment.assign(deepest + 1, std::vector<int>(sweep.turn + 1, 0));
     // cutAt[l][p]: number of cuts of level l at positions <= p.
     std::vector<std::vector<int>> cuts(deepest + 1, std::vector<int>(sweep.turn + 2, 0));
@@ -150,8 +148,6 @@ struct Levels {
           level[b] = l;
           break;
         }
-      if (!policy.level.empty() && policy.level[b] >= 0)
-        level[b] = std::min(level[b], policy.level[b]);
     }
   }
 

@@ -44,7 +44,6 @@ public:
 struct Policy {
   std::vector<std::pair<int, int>> cuts; // (position, level): before forward kernel `position`
   std::vector<bool> keep;                // of buffers, on top; empty: none
-  std::vector<int> level;                // of buffers, if lower than what the cuts say; -1 or empty: as the cuts say
   bool lastAgain = false;                // what only the last segment holds is computed again, too
   int64_t runLimit = 0;                  // most runs; 0: no limit
 };
@@ -54,11 +53,6 @@ std::vector<int> expand(const Sweep &, const Policy &);
 
 // The loop body of a named strategy (not Optimal, Auto).
 std::vector<int> schedule(const Sweep &, const Strategy &);
-
-// Policies from dynamic programming over the units (RematChain.cpp), `count` for each of three ranges of memory.
-// `orders`: orders in which values are worth keeping.
-std::vector<Policy> chainPolicies(const Sweep &, int64_t microbatch, const std::vector<std::vector<int>> &orders,
-                                  int count);
 
 // Schedules worth trying at any budget, named for the remark that explains the choice. The list depends on nothing
 // but the graph and this micro-batch.

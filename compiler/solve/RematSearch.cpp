@@ -21,7 +21,6 @@ struct CandidatePoints {
   int nested = 4;         // over segments with units inside
   int halves = 16;        // over half units
   int unitsHalved = 8;
-  int chain = 20;         // budgets that the dynamic program answers
   int64_t longestInRoots = 2; // segments longer than so many roots of the number of units cost more memory and more time
 };
 constexpr CandidatePoints kPoints;
@@ -258,10 +257,6 @@ std::vector<RematCandidate> candidates(const Sweep &sweep, int64_t microbatch) {
   std::vector<int> halves = halfUnits(sweep, microbatch);
   out.addTrajectories("half segments", halves, {}, kPoints.halves / coarse);
   out.addTrajectories("segments, halved", fine, halves, kPoints.unitsHalved / coarse);
-  Segments single(sweep, microbatch, fine);
-  int number = 0;
-  for (Policy &policy : chainPolicies(sweep, microbatch, {trajectory(single, false)}, kPoints.chain / coarse))
-    out.addPolicy("dynamic program " + std::to_string(++number), std::move(policy));
   for (int64_t n = 2; n < units; n *= 2) {
     Policy policy; // three levels: segments, units, halves
     for (size_t i = size_t(n) - 1; i < fine.size(); i += size_t(n))
