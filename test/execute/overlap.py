@@ -6,7 +6,6 @@ number of workers; bad numbers stop before the update; what the schedule cannot 
 usage: overlap.py [--all]      --all: every number of workers for every program of the tree
 """
 import csv
-import os
 import re
 import shutil
 import signal
@@ -46,17 +45,14 @@ train net on train seed 9 {
 """
 
 
-def delayed(source):
-    text = source.read_text()
-    path = source.with_name("delayed-" + source.name)
-    path.write_text(re.sub(r"(?m)^(train\b[^{]*\{)", r"\1\n  delay 1\n", text, count=1))
-    return path
+def delayed(source, name):
+    return programs.source(name, re.sub(r"(?m)^(train\b[^{]*\{)", r"\1\n  delay 1\n", source.read_text(), count=1))
 
 
 def check_tree(program, number, everything):
     """How many numbers of workers train it, or why none does."""
     source, folder = tree_programs.prepared(program, "overlap%d" % number)
-    source = delayed(source)
+    source = delayed(source, "delayed%d" % number)
     one = programs.run(programs.compiled(source, "overlap%d-one" % number, *program.flags), folder, STEPS)
     done, why = 0, ""
     for workers in (2, 3, 4) if everything else (2 + number % 3,):
@@ -153,7 +149,8 @@ class Net:
 
     def check_stop(self):
         """SIGTERM anywhere, over threads and TCP; and a worker that is killed."""
-        long = programs.source("long", NET.replace("steps     40", "steps     4000").replace("every 1   log(csv)\n", "").replace("every 5 ", "every 500 ").replace("every 7 ", "every 900 "))
+        long = NET.replace("steps     40", "steps     4000").replace("every 1   log(csv)\n", "").replace("every 5 ", "every 500 ")
+        long = programs.source("long", long.replace("every 7 ", "every 900 "))
         one = programs.compiled(long, "long-one")
         exe = programs.compiled(long, "long-3", "--stages", "3", "--schedule", "2bw", "--microbatch", "2", "--max-threads", "1")
         folder = programs.FOLDER / "long-whole"
@@ -208,8 +205,7 @@ def gpt():
     data.mkdir()
     for name in ("train.txt", "valid.txt"):
         (data / name).write_bytes(programs.byte_text(8192))
-    source = programs.source("gpt", (programs.HERE / "gpt.cinch").read_text())
-    source = delayed(source)
+    source = delayed(programs.HERE / "gpt.cinch", "gpt")
     flags = ["-D", "T=16", "-D", "D=24", "--max-threads", "2"]
     one = programs.run(programs.compiled(source, "gpt-one", *flags), data, 9)
     for stages, microbatch, precision in ((2, 2, "f32"), (3, 1, "f32"), (4, 2, "f32"), (2, 1, "bf16")):
