@@ -1,4 +1,5 @@
 // Calls.cpp: the functions that the compiled program calls (runtime.h).
+#include "runtime/Channels.h"
 #include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -51,14 +52,14 @@ Elem elemOf(const EntryField &field, const Entry &entry, const FieldSpec &spec) 
   return spec.elem == Elem::F32 && bytes == 8 ? Elem::F64 : spec.elem;
 }
 
-// The example at place `place` of the whole training, or -1 for a row that only fills the last batch of an evaluation.
-int64_t exampleAt(int64_t place) {
+// The example at place `place` of the batch of step `step`, or -1 for a row that only fills the last batch of an evaluation.
+int64_t exampleAt(int64_t place, int64_t step) {
   if (run.given && run.mode == Run::Training)
     return place;
   if (run.mode != Run::Training)
     return place < run.examples ? place : -1;
   const Dataset &source = *run.source;
-  place += run.step * run.meta.batch;
+  place += step * run.meta.batch;
   int64_t epoch = place / source.examples, within = place % source.examples;
   return source.spec->shuffle ? shuffled(run.meta.seed, epoch, source.examples, within) : within;
 }
@@ -69,7 +70,7 @@ void runFill(void *closure, int64_t thread, int64_t threads) {
   int64_t begin, end;
   share(entry.microbatch, thread, threads, begin, end);
   for (int64_t row = begin; row < end; ++row) {
-    int64_t example = exampleAt(call.first + row);
+    int64_t example = exampleAt(call.first + row, call.worker->context.words[kStep]);
     if (call.valid)
       call.valid[row] = example >= 0;
     for (const EntryField &field : entry.fields) {
@@ -172,6 +173,10 @@ void cinch_zero(cinch_ctx *context, int64_t offset, int64_t bytes) {
     memset(call.at, 0, size_t(bytes));
 }
 
+void cinch_copy(cinch_ctx *context, int64_t to, int64_t from, int64_t bytes) {
+  copyMessage(workerOf(context), context->arena + to, context->arena + from, bytes);
+}
+
 void cinch_set(cinch_ctx *context, int64_t offset, int64_t bytes, int64_t word) {
   char *at = context->arena + offset;
   for (int64_t i = 0; i < bytes; i += 8)
@@ -207,6 +212,8 @@ void cinch_emit(cinch_ctx *, int32_t number, int64_t index) {
 int32_t cinch_gate(cinch_ctx *context) {
   const Meta &meta = run.meta;
   Worker &worker = workerOf(context);
+  if (meta.overlaps && !run.training) // what was begun of a step is brought to its end and forgotten
+    return !(worker.gateFailed = true);
   bool several = meta.workers.size != 0; // each looks at its own copies, which hold the same bits
   int64_t lossAt = several ? meta.workers[worker.number].lossAt : meta.lossAt;
   int64_t normAt = several ? meta.workers[worker.number].normAt : meta.normAt;

@@ -193,12 +193,28 @@ static const Cause *firstCause() {
   return first;
 }
 
+// Where steps overlap: messages of the next one are on their way.
+static void forgetNextStep() {
+  if (run.ahead) {
+    run.training = false;
+    setWord(kStep, run.step + 1);
+    setWord(kFresh, 0);
+    setWord(kFurther, 0);
+    callWorkers(EntryCall::Train, 0);
+    run.training = true;
+    setWord(kStep, run.step);
+  }
+  setWord(kFresh, 1);
+  setWord(kFurther, 0);
+}
+
 void reportFailedGate() {
   const Meta &meta = run.meta;
   char loss[40], norm[40];
   bool single = meta.gateElem == Elem::F32;
   exact(loss, run.loss, single);
   exact(norm, run.norm, single);
+  forgetNextStep();
   int64_t bad = firstBadParameter(), elsewhere = peers ? peers->firstBadParameter() : -1;
   if (elsewhere >= 0 && (bad < 0 || elsewhere < bad))
     bad = elsewhere;

@@ -193,7 +193,7 @@ static bool unfinishedAction(int64_t worker, char *text, size_t size) {
   const Entry *train = run.meta.entry("train");
   uint32_t earliest = train ? uint32_t(train->count) : 0;
   bool found = false;
-  for (int64_t i = 0; inStep && i < run.meta.channels.size; ++i) {
+  for (int64_t i = 0; inStep && !run.meta.overlaps && i < run.meta.channels.size; ++i) { // some are of the next step
     const Channel &channel = channels[i];
     uint32_t microbatch = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
     if (channel.spec->from != worker || channel.spec->to != ownWorker || !*channel.spec->action || microbatch >= earliest)

@@ -454,6 +454,7 @@ void readMeta(Meta &meta, const char *text) {
     object.read("step_seconds", meta.stepSeconds);
     object.read("costs", meta.costs);
     object.read("replicas", meta.replicas);
+    object.read("overlaps", meta.overlaps);
     skip(object, "launches", meta.launchesAt);
     skip(object, "prices", meta.pricesAt);
     skip(object, "bodies", meta.bodiesAt);

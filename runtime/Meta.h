@@ -169,6 +169,7 @@ struct Meta {
   double stepSeconds = 0;   // predicted; 0: not known
   const char *costs = "";   // whose: "built-in costs"
   int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
+  bool overlaps = false;  // a call of cinch_train_step may do a part of the next step, too (2bw)
   int64_t replicas = 1;   // of the stages: worker w has stage w modulo (workers / replicas)
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;

@@ -24,11 +24,22 @@ int *firstColumn;   // one a data set: where its metrics stand in the logs, 0: n
 unsigned everySink; // of any rule
 int64_t plainEvery; // without a rule for logs, a line every so many steps
 
-bool isDue(int64_t steps) {
+bool isDue(int64_t steps, int64_t step) {
   if (steps > 0)
-    return run.step % steps == 0;
+    return step % steps == 0;
   int64_t examples = run.datasets[run.meta.trainDataset].examples, batch = run.meta.batch;
-  return run.step * batch / examples > (run.step - 1) * batch / examples;
+  return step * batch / examples > (step - 1) * batch / examples;
+}
+bool isDue(int64_t steps) { return isDue(steps, run.step); }
+
+// Where steps overlap: whether this one may go on with the next. An evaluation takes the bytes in which a step that was begun waits.
+bool goesFurther() {
+  const int64_t behind = run.step + 1;
+  bool further = run.meta.overlaps && behind < run.total;
+  for (const Every &every : run.meta.every)
+    if (every.kind == Every::Eval || (every.kind == Every::Checkpoint && every.best[0]))
+      further = further && !isDue(every.steps, behind);
+  return further;
 }
 
 unsigned sinksOf(const Every &every) {
@@ -314,10 +325,14 @@ void train() {
     run.source = &run.datasets[run.meta.trainDataset];
     setWord(kStep, run.step);
     setWord(kFirstExample, 0);
+    const bool further = goesFurther();
+    setWord(kFresh, !run.ahead);
+    setWord(kFurther, further);
     int64_t begin = timing ? nanoseconds() : 0;
     callWorkers(EntryCall::Train, 0);
     if (timing)
       addStepTime(begin, nanoseconds() - begin);
+    run.ahead = further;
     if (run.gateFailed)
       reportFailedGate();
     run.learningRate = learningRate();

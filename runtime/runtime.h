@@ -21,6 +21,8 @@ extern "C" {
  *   3  steps of the whole training: the horizon of schedules
  *   4  first position of a block of positions; 0 outside loops over blocks of rows, which set words 1 and 4 themselves
  *   5  number of the worker (0 in programs of one)
+ *   6, 7  where steps overlap (meta.overlaps), for cinch_train_step: 1 if nothing of the step is done yet; 1 if it shall go on with the next
+ *         step, whose number word 0 has while it does
  *   8 and behind: the run's values, f64, as meta.values numbers them */
 typedef struct cinch_ctx {
   int64_t words[128];
@@ -37,10 +39,12 @@ typedef void (*cinch_kernel)(char *arena, const int64_t *offsets, int64_t *conte
 void cinch_launch(cinch_ctx *, int32_t launch, cinch_kernel, const int64_t *offsets);
 /* Sets `bytes` bytes at `offset` of the arena to 0 (accumulators at the start of a step). */
 void cinch_zero(cinch_ctx *, int64_t offset, int64_t bytes);
+/* Copies `bytes` bytes from `from` to `to`, which do not overlap. */
+void cinch_copy(cinch_ctx *, int64_t to, int64_t from, int64_t bytes);
 /* Writes the word over them again and again: what a largest, a smallest or a product starts from. */
 void cinch_set(cinch_ctx *, int64_t offset, int64_t bytes, int64_t word);
 /* Brings micro-batch `index` of the current batch into the entry's field buffers that lie in the worker's arena and sets
- * words[1] to its first example. Micro-batches may come in any order, and more than once. */
+ * words[1] to its first example; the batch is that of step words[0]. Micro-batches may come in any order, and more than once. */
 void cinch_fill(cinch_ctx *, int32_t entry, int64_t index);
 /* Hands the results of micro-batch `index` of cinch_predict to whoever asked (reads meta.entries[entry].results). */
 void cinch_emit(cinch_ctx *, int32_t entry, int64_t index);

@@ -61,6 +61,7 @@ def quick_suites():
         python("execute/fuzz_plans.py"),
         python("execute/grain.py"),
         python("execute/delay.py"),
+        python("execute/overlap.py"),
         python("execute/masked.py"),
         python("execute/groups.py"),
         python("execute/scan.py"),

@@ -99,10 +99,16 @@ void StageHomes::findSegments() {
     }
 }
 
-void StageHomes::own(BlockArgument argument, int segment) { owners.try_emplace(nameOfArgument(step, argument), segment); }
+// Where training has a delay it is the previous parameter that is read: the parameter lies beside it.
+void StageHomes::own(BlockArgument argument, int segment) {
+  StringRef name = nameOfArgument(step, argument);
+  owners.try_emplace(name, segment);
+  bool slot = bool(func::FuncOp(step.function).getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
+  if (slot && name.consume_back(nn::previousOf("")))
+    owners.try_emplace(name, segment);
+}
 
-// The first segment that reads a parameter in the main loop has it; slots follow later, with the kernel that updates them. Where training
-// has a delay it is the previous parameter that the loop reads: the parameter lies beside it.
+// The first segment that reads a parameter in the main loop has it; slots follow later, with the kernel that updates them.
 void StageHomes::placeOwners() {
   func::FuncOp function = step.function;
   for (BlockArgument argument : function.getArguments()) {
@@ -114,9 +120,6 @@ void StageHomes::placeOwners() {
         break;
       }
   }
-  for (BlockArgument argument : function.getArguments())
-    if (auto previous = owners.find(nn::previousOf(nameOfArgument(step, argument))); previous != owners.end())
-      own(argument, int(previous->second));
   keepTogether();
 }
 

@@ -364,7 +364,7 @@ void Elaborator::checkPlan() {
   Frame frame = fileFrame;
   PlanSettings &settings = program.plan;
   static const std::vector<std::string> keys = {"memory", "microbatch", "stages", "schedule", "remat", "offload"};
-  static const std::vector<std::string> schedules = {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zbv"};
+  static const std::vector<std::string> schedules = {"naive", "gpipe", "1f1b", "2bw", "interleaved", "zb-h1", "zbv"};
   static const std::vector<std::string> remats = {"none", "all", "sqrt", "every", "marked", "cheap", "optimal", "auto"};
   const Range whole{Range::Count};
   std::set<std::string> seen;
@@ -415,7 +415,7 @@ void Elaborator::checkPlan() {
         report(Code::E0603, word.span,
                "unknown schedule `" + word.text +
                    "`; there are \"naive\", \"gpipe\", \"1f1b\", "
-                   "\"interleaved\", \"zb-h1\", \"zbv\" and auto",
+                   "\"2bw\", \"interleaved\", \"zb-h1\", \"zbv\" and auto",
                frame)
             .help(didYouMean(word.text, schedules));
     } else if (key == "offload") {

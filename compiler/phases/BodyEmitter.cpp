@@ -3,6 +3,7 @@
 
 #include "compiler/phases/ScanEmitter.h"
 #include "compiler/transforms/Decision.h"
+#include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -13,31 +14,15 @@ namespace cinch {
 using namespace kernels;
 
 // Copies of what waits from one part of the loop body to a later one: micro-batch k has its own `stride` bytes times (k mod count) behind
-// the first.
+// the first. Where steps overlap, what is one to a step has two: that of the next step lies `stride` bytes behind.
 namespace {
+enum OverlapWord { kFresh = 6, kFurther = 7 }; // of the context, for the host alone
+
 struct Copies {
   int64_t count = 1, stride = 0;
+  bool ofStep = false;
 };
 } // namespace
-
-static Copies copiesOf(Value value) {
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto rows = dyn_cast<plan::RowBlocksOp>(argument.getOwner()->getParentOp());
-    return rows ? copiesOf(rows.getRows()[argument.getArgNumber()]) : Copies();
-  }
-  auto result = cast<OpResult>(value);
-  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
-    return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
-  auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
-  if (!copies || copies[result.getResultNumber()] == 1)
-    return {};
-  Value whole = value; // rows of one block: of all
-  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()->getParentOp()))
-    if (auto filled = rows.resultFilledBy(value))
-      whole = rows.getResult(*filled);
-  int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
-  return {copies[result.getResultNumber()], (bytes + 63) / 64 * 64};
-}
 
 namespace {
 // Emits the body of an entry point.
@@ -45,7 +30,12 @@ class BodyEmitter {
 public:
   BodyEmitter(const HostCode &host, EntryEmitter &e, bool counted) : host(host), e(e), b(e.builder), counted(counted) {}
 
-  void emit(Block &block) { emit(block.begin(), block.end()); }
+  void emitFunction(Block &block) {
+    auto function = cast<func::FuncOp>(block.getParentOp());
+    if ((overlapping = overlappingLoop(function)))
+      return emitOverlapping(function, block);
+    emit(block);
+  }
   void finish() {
     if (!end)
       return;
@@ -54,6 +44,7 @@ public:
   }
 
 private:
+  void emit(Block &block) { emit(block.begin(), block.end()); }
   void emit(Block::iterator from, Block::iterator to) {
     for (Operation &op : llvm::make_range(from, to)) {
       if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::scanOf(kernel) && !isMoved(kernel)) {
@@ -101,10 +92,32 @@ private:
   }
 
   // Are there operands or results that lie elsewhere in each block of rows, or in each micro-batch?
-  static bool isMoved(plan::KernelOp kernel) {
-    auto waits = [](Value value) { return copiesOf(value).count > 1; };
+  bool isMoved(plan::KernelOp kernel) const {
+    auto waits = [&](Value value) { return copiesOf(value).count > 1; };
     return isa<plan::RowBlocksOp>(kernel->getParentOp()) || llvm::any_of(kernel.getInputs(), waits) ||
            llvm::any_of(kernel.getOutputs(), waits);
+  }
+
+  Copies copiesOf(Value value) const {
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      if (auto rows = dyn_cast<plan::RowBlocksOp>(argument.getOwner()->getParentOp()))
+        return copiesOf(rows.getRows()[argument.getArgNumber()]);
+      auto newer = distance.find(value);
+      return newer == distance.end() ? Copies() : Copies{2, newer->second, true};
+    }
+    auto result = cast<OpResult>(value);
+    if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
+      return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+    auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
+    if (!copies || copies[result.getResultNumber()] == 1)
+      return {};
+    Value whole = value; // rows of one block: of all
+    if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()->getParentOp()))
+      if (auto filled = rows.resultFilledBy(value))
+        whole = rows.getResult(*filled);
+    int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
+    bool ofStep = overlapping && (sums.contains(value) || !overlapping->isProperAncestor(result.getOwner()));
+    return {copies[result.getResultNumber()], (bytes + 63) / 64 * 64, ofStep};
   }
 
   // The offset of a value in the micro-batch that runs.
@@ -112,6 +125,8 @@ private:
     Copies copies = copiesOf(value);
     if (copies.count == 1)
       return offset;
+    if (copies.ofStep)
+      return next ? e.plus(offset, next, copies.stride) : offset;
     Value copy = LLVM::SRemOp::create(b, e.loc, index, e.number(e.i64, copies.count));
     return e.plus(offset, copy, copies.stride);
   }
@@ -218,6 +233,74 @@ private:
     });
   }
 
+  // A step that a part of the next one is done with. Nothing of the step was done before if word kFresh says so: then it begins with what
+  // its list has of the next step, as its own. It goes no further than its own end unless word kFurther says so.
+  void emitOverlapping(func::FuncOp function, Block &block) {
+    plan::MicrobatchesOp loop = overlapping;
+    for (auto [older, newer] : newerParameters(function)) {
+      auto offsetOf = [&](Value argument) {
+        return function.getArgAttrOfType<IntegerAttr>(cast<BlockArgument>(argument).getArgNumber(), "plan.offset").getInt();
+      };
+      distance[older] = offsetOf(newer) - offsetOf(older);
+    }
+    for (Value sum : loop.getBody().front().getTerminator()->getOperands()) {
+      while (auto rows = sum.getDefiningOp<plan::RowBlocksOp>())
+        sum = rows.getBody().front().getTerminator()->getOperand(cast<OpResult>(sum).getResultNumber());
+      sums.insert(sum);
+    }
+    HostCode::Start start = host.startOf(loop);
+    Value fresh = e.word(kFresh), further = e.word(kFurther), zero = e.number(e.i64, 0), one = e.number(e.i64, 1);
+    step = e.word(kStep);
+    auto isSet = [&](Value flag) { return e.compare(LLVM::ICmpPredicate::ne, flag, zero); };
+    e.when(e.compare(LLVM::ICmpPredicate::eq, fresh, zero), [&] {
+      for (auto [offset, bytes] : start.sums)
+        e.call("cinch_copy", e.none, {e.context, e.number(e.i64, offset), e.number(e.i64, offset + bytes), e.number(e.i64, bytes)});
+    });
+    e.loop(e.plus(one, further, 1), [&](Value pass) {
+      beginStep(pass);
+      emit(block.begin(), loop->getIterator());
+      e.when(isSet(LLVM::OrOp::create(b, e.loc, pass, fresh)), [&] {
+        auto of = [&](int64_t own, int64_t its) { return e.plus(e.number(e.i64, own), pass, its - own); };
+        if (start.cleared.first < start.cleared.second)
+          e.call("clear_ranges", e.none,
+                 {e.context, of(start.cleared.first, start.clearedNext.first), of(start.cleared.second, start.clearedNext.second)});
+        for (const HostCode::Start::Range &range : start.set)
+          e.call("cinch_set", e.none, {e.context, of(range.offset, range.offset + range.bytes), e.number(e.i64, range.bytes), e.number(e.i64, range.word)});
+      });
+    });
+    int64_t count = int64_t(loop.getCount());
+    lastMicrobatch = count - 1;
+    ArrayRef<int64_t> actions = *loop.getActions();
+    SmallVector<int64_t> rows; // part, micro-batch, 1: of the next step
+    for (bool own : {true, false})
+      for (size_t i = 0; i + 1 < actions.size(); i += 2)
+        if (int64_t ahead = actions[i + 1] >= count; !own || ahead)
+          rows.append({actions[i], actions[i + 1] - ahead * count, own ? 0 : ahead});
+    int64_t all = int64_t(rows.size()) / 3, before = all - int64_t(actions.size()) / 2;
+    std::string table = (e.function.getName() + "_actions").str();
+    addTable<int64_t>(e.module, table, rows);
+    SmallVector<Part> parts = partsOf(loop);
+    e.loop(e.plus(e.number(e.i64, before), fresh, -before), e.number(e.i64, all), [&](Value row) {
+      Value at = e.plus(zero, row, 3);
+      Value part = e.entryOf(table, e.i64, at), microbatch = e.entryOf(table, e.i64, e.plus(at, one, 1)), ahead = e.entryOf(table, e.i64, e.plus(at, one, 2));
+      e.when(e.compare(LLVM::ICmpPredicate::sle, ahead, further), [&] {
+        beginStep(ahead);
+        for (auto [number, range] : llvm::enumerate(parts))
+          e.when(e.compare(LLVM::ICmpPredicate::eq, part, e.number(e.i64, int64_t(number))),
+                 [&] { emitPart(loop, microbatch, range.first, range.second); });
+      });
+    });
+    beginStep(zero);
+    next = {};
+    emit(std::next(loop->getIterator()), block.end());
+  }
+
+  // What follows is of this step (0) or of the next one (1).
+  void beginStep(Value ahead) {
+    next = ahead;
+    e.set(e.context, kStep, e.plus(step, ahead, 1));
+  }
+
   // Part i runs lags[i] micro-batches behind the first.
   void emitLags(plan::MicrobatchesOp loop, Value count) {
     ArrayRef<int64_t> lags = *loop.getLags();
@@ -265,13 +348,17 @@ private:
   Block *end = nullptr;           // where a closed gate leads
   Value index, example, position; // of the micro-batch; of the block of rows, in blocks
   int64_t lastMicrobatch = 0;     // of the loop
+  plan::MicrobatchesOp overlapping; // the loop whose steps overlap
+  Value step, next;                 // there: the step of this call; 0 in what is of it, 1 in what is of the next one
+  DenseMap<Value, int64_t> distance; // there: from a previous parameter to the parameter
+  DenseSet<Value> sums;              // there: as the loop's kernels write them
   int64_t first = 0, behind = 0;  // launches that are still to be called
 };
 } // namespace
 
 void emitBody(const HostCode &host, EntryEmitter &e, Block &block, bool counted) {
   BodyEmitter body(host, e, counted);
-  body.emit(block);
+  body.emitFunction(block);
   body.finish();
 }
 

@@ -403,7 +403,7 @@ bool Compilation::lowerToLLVM() {
   for (const target::KernelObjects::Object &object : kernelObjects.objects)
     apart.insert(object.symbol);
   // The only outside calls are those of runtime.h.
-  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_set", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive"};
+  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_copy", "cinch_set", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
     if (function.isExternal() && !llvm::is_contained(known, function.getName()) && !apart.contains(function.getName())) {
       emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()

@@ -5,6 +5,7 @@
 #include "compiler/phases/BodyEmitter.h"
 #include "compiler/phases/KernelBody.h"
 #include "compiler/transforms/Decision.h"
+#include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -250,6 +251,13 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
         else
           ranges.push_back({zeroed[i], zeroed[i + 1]});
       start.cleared = clearedLater(ranges);
+      if (overlappingLoop(function) == op) {
+        for (size_t i = 0; i + 1 < size_t(zeroed.size()); i += 2)
+          start.sums.push_back({zeroed[i], zeroed[i + 1]});
+        for (auto &[offset, bytes] : ranges)
+          offset += bytes;
+        start.clearedNext = clearedLater(ranges);
+      }
     }
     auto kernel = dyn_cast<plan::KernelOp>(op);
     if (!kernel || analysis::scanOf(kernel)) // a loop is the kernels in it

@@ -87,6 +87,9 @@ public:
     };
     std::pair<int64_t, int64_t> cleared;
     llvm::SmallVector<Range> set;
+    // Where steps overlap: the same for the sums of the next step; and all sums, with the bytes from this step's to the next one's.
+    std::pair<int64_t, int64_t> clearedNext;
+    llvm::SmallVector<std::pair<int64_t, int64_t>> sums;
   };
   Start startOf(mlir::Operation *loop) const { return starts.lookup(loop); }
 

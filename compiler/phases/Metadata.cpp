@@ -527,6 +527,8 @@ std::string metadataText(const MetadataInput &in) {
       if (in.workers.transportReserve > 0)
         out.attribute("transport_reserve", in.workers.transportReserve);
       out.attribute("replicas", in.workers.replicas);
+      if (in.workers.request.schedule == solve::Schedule::TwoBW)
+        out.attribute("overlaps", true);
       workers(out, in.workers);
     }
     parametersAndSlots(out, train, program);

@@ -82,8 +82,8 @@ void StagePlanner::describeStages(const StageLayout &layout) {
   for (int w = 0; w < workers(); ++w) {
     WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
     const PlanSeconds &seconds = best->seconds[size_t(w)];
-    worker.before = seconds.before, worker.behind = seconds.behind;
-    worker.busy = best->run.busy[size_t(w)] + seconds.before + seconds.behind;
+    worker.before = (overlaps() ? 2 : 1) * seconds.before, worker.behind = seconds.behind; // for two steps
+    worker.busy = best->run.busy[size_t(w)] + worker.before + worker.behind;
     size_t i = 0;
     for (const solve::Action &action : best->rows[size_t(w)])
       if (action.kind != solve::Action::Update) {

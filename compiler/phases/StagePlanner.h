@@ -91,6 +91,9 @@ private:
   }
   std::vector<int64_t> sizesToTry();
   std::vector<int64_t> sizesInGrain() const;
+  // A step that overlaps with the next one. Empty: the program can have such.
+  bool overlaps() const { return options.schedule == solve::Schedule::TwoBW; }
+  std::string wrongOverlap() const;
   // Every replica has as many examples, whole micro-batches, grains and groups; empty: these do.
   std::string wrongReplicas() const;
   // Where the user's `@stage` hints have stages begin. What no hint can mean is refused.

@@ -26,7 +26,14 @@ bool StagePlanner::tryTable(const solve::ScheduleTable &table, const StageLayout
     }
     ofAll.push_back(seconds[size_t(w % options.stages)]);
   }
-  candidate.boxes = solve::findBoxes(channelProblem(divisions[candidate.division].train, candidate.actions, ofAll));
+  solve::ChannelProblem problem = channelProblem(divisions[candidate.division].train, candidate.actions, ofAll);
+  if (overlaps()) {
+    OverlappingSteps steps(problem, 0);
+    candidate.boxes = solve::findBoxes(steps.problem);
+    candidate.boxes.resize(std::min(candidate.boxes.size(), steps.channels));
+  } else {
+    candidate.boxes = solve::findBoxes(problem);
+  }
   if (candidate.boxes.size() != divisions[candidate.division].train.channels.size())
     return internal("the workers of a schedule wait for one another");
   return plan(candidate, least, fits);
@@ -125,16 +132,25 @@ void StagePlanner::price(Candidate &candidate) const {
   const Divided &divided = divisions[candidate.division].train;
   std::vector<std::vector<double>> seconds;
   std::vector<double> begin;
-  double behind = 0; // the gate, where all wait for all, stands between the loop and the updates
+  double before = 0, behind = 0; // the gate, where all wait for all, stands between the loop and the updates
   for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
     candidate.seconds.push_back(secondsOf(outcome, partsOf(function)));
     seconds.push_back(candidate.seconds.back().parts);
     begin.push_back(candidate.seconds.back().before);
-    behind = std::max(behind, candidate.seconds.back().behind);
+    before = std::max(before, begin.back()), behind = std::max(behind, candidate.seconds.back().behind);
   }
   // Replicas hand sums on in the midst of a part's work.
   solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
                                                options.replicas > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
+  if (overlaps()) { // what is before the loop is computed for two steps
+    OverlappingSteps steps(table, 2 * before + behind);
+    candidate.run = steps.steady(solve::run(steps.problem, steps.withMeetings(candidate.boxes)));
+    for (auto &row : candidate.run.work)
+      for (solve::ChannelRun::Work &work : row)
+        work.begin += 2 * before, work.end += 2 * before;
+    candidate.makespan = candidate.run.makespan;
+    return;
+  }
   table.begin = std::move(begin);
   candidate.run = solve::run(table, candidate.boxes);
   candidate.makespan = candidate.run.makespan + behind;

@@ -80,6 +80,19 @@ solve::ScheduleTable withLateGradients(const solve::ScheduleTable &table, int la
   return out;
 }
 
+solve::ScheduleTable steadyStep(const solve::ScheduleTable &table) {
+  solve::ScheduleTable out = table;
+  for (auto [row, whole] : llvm::zip(out.rows, table.rows)) {
+    row.clear();
+    auto updateOf = [&](int step) { return llvm::find(whole, solve::Action{solve::Action::Update, -1, step}); };
+    for (solve::Action action : llvm::make_range(std::next(updateOf(0)), std::next(updateOf(1)))) {
+      action.microbatch -= action.kind == solve::Action::Update ? 1 : table.request.microbatches;
+      row.push_back(action);
+    }
+  }
+  return out;
+}
+
 std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &table, const StageLayout &layout, int worker) {
   std::vector<int> chunkOf(table.workerOf.size(), 0);
   int chunks = 0;
@@ -230,6 +243,68 @@ solve::ChannelProblem channelProblem(const Divided &divided, const std::vector<s
   for (auto [w, function] : llvm::enumerate(divided.functions))
     problem.messages.push_back(messagesOf(function, divided, shares.empty() ? nullptr : &shares[w]));
   return problem;
+}
+
+OverlappingSteps::OverlappingSteps(const solve::ChannelProblem &one, double between) : problem(one), channels(one.travel.size()) {
+  size_t workers = one.actions.size();
+  int64_t count = solve::overlapOf(one.actions.front());
+  auto toFirst = [&](size_t w) { return int(channels + 2 * (w - 1)); }; // and back
+  problem.travel.resize(channels + 2 * (workers - 1), 0);
+  for (size_t w = 0; w < workers; ++w) {
+    int meeting = int(one.messages[w].size());
+    std::vector<Message> messages;
+    for (size_t other = 1; other < workers; ++other)
+      if (w == 0)
+        messages.push_back({toFirst(other), false});
+    for (size_t other = 1; other < workers; ++other)
+      if (w == 0)
+        messages.push_back({toFirst(other) + 1, true});
+    if (w > 0)
+      messages = {{toFirst(w), true}, {toFirst(w) + 1, false}};
+    problem.messages[w].push_back(messages);
+    problem.seconds[w].resize(size_t(meeting));
+    problem.seconds[w].push_back(w == 0 ? between : 0);
+    std::vector<solve::PartAction> &all = problem.actions[w];
+    all.clear();
+    for (int call = 0; call < 4; ++call) {
+      for (const solve::PartAction &action : one.actions[w])
+        if (call == 0 && action.microbatch >= count)
+          all.push_back({action.part, action.microbatch - count});
+      for (const solve::PartAction &action : one.actions[w])
+        if (call < 3 || action.microbatch < count)
+          all.push_back(action);
+      if (call == 1)
+        steadyBegin.push_back(all.size());
+      all.push_back({meeting, 0});
+    }
+  }
+}
+
+std::vector<int> OverlappingSteps::withMeetings(ArrayRef<int> boxes) const {
+  std::vector<int> all(boxes);
+  all.resize(problem.travel.size(), 1);
+  return all;
+}
+
+solve::ChannelRun OverlappingSteps::steady(const solve::ChannelRun &run) const {
+  solve::ChannelRun out;
+  out.finished = run.finished;
+  double begin = run.work.front()[steadyBegin.front()].end;
+  for (auto [w, work] : llvm::enumerate(run.work)) {
+    int meeting = problem.actions[w].back().part;
+    out.work.emplace_back();
+    out.busy.push_back(0);
+    for (size_t i = steadyBegin[w] + 1; i < work.size(); ++i) {
+      if (problem.actions[w][i].part == meeting) {
+        if (w == 0)
+          out.makespan = work[i].end - begin;
+        break;
+      }
+      out.work.back().push_back({work[i].begin - begin, work[i].end - begin});
+      out.busy.back() += problem.seconds[w][size_t(problem.actions[w][i].part)];
+    }
+  }
+  return out;
 }
 
 int64_t messageBytes(const std::vector<Channel> &channels, ArrayRef<int> boxes, int worker, int64_t microbatch) {

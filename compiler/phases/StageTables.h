@@ -30,6 +30,10 @@ size_t partsOf(mlir::func::FuncOp);
 // The table of a worker of a replica: gradients of parameters wait for so many later micro-batches at most, or to the end.
 solve::ScheduleTable withLateGradients(const solve::ScheduleTable &, int late);
 
+// Of a table of 2bw with at least three steps: what its workers do from one update to the next, once all are under way. Micro-batches of the
+// step behind are numbered on.
+solve::ScheduleTable steadyStep(const solve::ScheduleTable &);
+
 // The list of actions of one worker, by the parts of its loop body.
 std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &, const StageLayout &, int worker);
 // The other way round: the stage and kind of a worker's part of a training step, "2F".
@@ -51,6 +55,20 @@ PlanSeconds secondsOf(const DecideOutcome &, size_t parts);
 // The main loops of a divided function, for a dry run.
 solve::ChannelProblem channelProblem(const Divided &, const std::vector<std::vector<solve::PartAction>> &actions,
                                      std::vector<std::vector<double>> seconds, llvm::ArrayRef<PlanSeconds> shares = {});
+
+// Steps that overlap, as the workers run them: one that begins with nothing done, some in between, and one that goes no further than its end.
+// All meet behind each (the gate); what no worker does meanwhile takes `between` seconds.
+struct OverlappingSteps {
+  OverlappingSteps(const solve::ChannelProblem &, double between);
+  solve::ChannelProblem problem; // channels of the meetings are behind those that it was made of
+  size_t channels = 0;           // of which it was made
+  // Of a run: from one meeting to the next. `makespan` is the time between them.
+  solve::ChannelRun steady(const solve::ChannelRun &) const;
+  std::vector<int> withMeetings(llvm::ArrayRef<int> boxes) const;
+
+private:
+  std::vector<size_t> steadyBegin; // of each worker: the meeting that such a step begins behind, among its actions
+};
 
 // Bytes of a worker for messages: boxes of what it reads, one of each that it writes.
 int64_t messageBytes(const std::vector<Channel> &, llvm::ArrayRef<int> boxes, int worker, int64_t microbatch);

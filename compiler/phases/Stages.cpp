@@ -8,6 +8,7 @@
 // wait while later micro-batches go on, for which their operands are kept. How many, is tried from all of them down to none.
 #include "compiler/phases/StagePlanner.h"
 
+#include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/Grain.h"
 
 #include <numeric>
@@ -56,10 +57,11 @@ std::vector<int64_t> StagePlanner::sizesToTry() {
                          segments(), segments() == 1 ? "" : "s", stages(), segments() / options.chunks));
     return {};
   }
-  if (std::string wrong = wrongReplicas(); !wrong.empty()) {
-    refuse(std::move(wrong));
-    return {};
-  }
+  for (const std::string &wrong : {wrongReplicas(), overlaps() ? wrongOverlap() : std::string()})
+    if (!wrong.empty()) {
+      refuse(wrong);
+      return {};
+    }
   std::vector<int64_t> sizes = isOneGrain() ? sizesInGrain() : solve::microbatches(problem.graph);
   llvm::erase_if(sizes, [&](int64_t size) { return examples() % size != 0; });
   if (options.microbatch > 0) {
@@ -113,6 +115,34 @@ std::string StagePlanner::wrongReplicas() const {
                        options.replicas, below, above ? llvm::formatv(" or {0}", above).str() : std::string());
 }
 
+std::string StagePlanner::wrongOverlap() const {
+  if (!c.program.train.delay)
+    return "with the schedule 2bw a step begins before the one before it has updated the parameters; expected `delay 1` in the program's `train`, or "
+           "another schedule";
+  if (options.replicas > 1)
+    return llvm::formatv("the schedule 2bw is for the stages of one replica, and there are {0}; expected --replicas 1, or another schedule", options.replicas);
+  if (step.loops.size() != 1)
+    return llvm::formatv("the schedule 2bw needs a step that goes over the batch once, and this one goes over it {0} times (something is computed of all "
+                         "examples together); expected another schedule",
+                         step.loops.size());
+  // What changes from step to step and is read before the update is there in one version, but for the parameters.
+  func::FuncOp function = train;
+  DenseMap<Value, BlockArgument> newer = newerParameters(function);
+  DenseSet<StringRef> changed;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
+      if (auto name = function.getResultAttrOfType<StringAttr>(i, kind))
+        changed.insert(name.getValue());
+  for (const analysis::Step::Part &part : step.parts)
+    for (Value operand : part.op->getOperands())
+      if (auto argument = dyn_cast<BlockArgument>(operand); argument && part.part <= 2 * int(step.loops.size()) - 1 && !newer.contains(argument))
+        for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
+          if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind); name && changed.contains(name.getValue()))
+            return llvm::formatv("with the schedule 2bw a step begins before the one before it has changed `{0}`, which it reads; expected another schedule",
+                                 name.getValue());
+  return "";
+}
+
 bool StagePlanner::readHints() {
   StageHints hints = stageHints(step, homes, stages());
   forced = hints.forced;
@@ -144,14 +174,18 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     whyNot = wrong;
     return true;
   }
-  solve::ScheduleTable table = solve::generate(request);
+  solve::ScheduleRequest several = request;
+  several.steps = overlaps() ? 3 : 1;
+  solve::ScheduleTable table = solve::generate(several);
   if (std::string wrong = solve::verify(table); !wrong.empty())
     return internal("the schedule's table: " + wrong);
+  if (overlaps())
+    table = steadyStep(table);
   analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), forced);
   stageProblem.split.request = request;
   solve::SplitSolution split = splitInto(stageProblem, least);
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
-  if (!cut || (best && split.bound >= best->makespan))
+  if (!cut || (best && !overlaps() && split.bound >= best->makespan)) // the bound is of a step alone
     return true;
   StageLayout layout{options.stages, options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
                      solve::splitsBackward(options.schedule)};

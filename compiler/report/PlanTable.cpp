@@ -95,9 +95,11 @@ static void printWorkers(llvm::raw_ostream &out, const Compilation &compilation,
   // A long table is shown with fewer micro-batches: its middle repeats itself.
   solve::ScheduleRequest request = workers.request;
   int shown = std::min(request.microbatches, 4 * request.workers);
-  out << "\nschedule of a step, if forward and backward of every stage took one and two units of time";
+  bool overlaps = request.schedule == solve::Schedule::TwoBW;
+  request.steps = overlaps ? 2 : 1;
+  out << "\nschedule of " << (overlaps ? "two steps" : "a step") << ", if forward and backward of every stage took one and two units of time";
   if (shown < request.microbatches)
-    out << " (" << shown << " of its " << request.microbatches << " micro-batches)";
+    out << " (" << shown << " of the " << request.microbatches << " micro-batches of a step)";
   request.microbatches = shown;
   out << "\n" << (solve::check(request).empty() ? solve::print(solve::generate(request)) : std::string());
 }

@@ -62,9 +62,10 @@ class Checker {
 public:
   Checker(const StepGraph &g, const ScheduledProgram &p) : g(g), p(p), rounds(std::min<int64_t>(p.count, 3)) {
     if (!g.actions.empty())
-      rounds = 0;
+      rounds = std::count_if(g.actions.begin(), g.actions.end(), [](const PartAction &action) { return action.part == 0; });
     for (const PartAction &action : g.actions)
-      rounds = std::max(rounds, action.microbatch + 1);
+      overlaps |= action.microbatch >= rounds;
+    newerOf.assign(g.buffers.size(), -1);
   }
 
   std::string run() {
@@ -81,6 +82,8 @@ public:
     if (std::string e = checkActions(); !e.empty())
       return e;
     if (std::string e = checkBodies(); !e.empty())
+      return e;
+    if (std::string e = checkOverlap(); !e.empty())
       return e;
     runGraph();
     if (std::string e = runProgram(); !e.empty())
@@ -122,6 +125,25 @@ private:
       if (std::string e = checkTrip(*kernel.body, p.microbatch); !e.empty())
         return "in a trip of " + kernel.name + ": " + e;
     }
+    return "";
+  }
+
+  // Where steps overlap there is one loop, and what has a newer one is as large, and left as that was by one kernel.
+  std::string checkOverlap() {
+    if (!overlaps)
+      return p.newer.empty() ? "" : "newer buffers are named, but the steps do not overlap";
+    if (g.loops != 1)
+      return "steps overlap, but have " + std::to_string(g.loops) + " loops";
+    auto isKept = [&](int b) { return b >= 0 && b < int(g.buffers.size()) && g.buffers[b].kind == Buffer::Persistent && !isData(b); };
+    for (auto [older, newer] : p.newer) {
+      if (!isKept(older) || !isKept(newer) || newerOf[older] >= 0 || g.buffers[older].fixedBytes != g.buffers[newer].fixedBytes)
+        return "buffer " + std::to_string(newer) + " cannot be what buffer " + std::to_string(older) + " is in the next step";
+      newerOf[older] = newer;
+    }
+    for (const Kernel &kernel : g.kernels)
+      for (int w : kernel.writes)
+        if (newerOf[w] >= 0 && std::find(kernel.reads.begin(), kernel.reads.end(), newerOf[w]) == kernel.reads.end())
+          return g.buffers[w].name + " is not left as " + g.buffers[newerOf[w]].name + " was";
     return "";
   }
 
@@ -266,6 +288,9 @@ private:
 
   // The result of a kernel: what it is, what it read, and in the loop for which micro-batch (a message or a draw reads nothing).
   Symbol resultOf(int kernel, size_t output, const std::vector<Symbol> &inputs, Symbol before, int64_t round) {
+    const Kernel &k = g.kernels[kernel];
+    if (int newer = newerOf[k.writes[output]]; newer >= 0) // a copy
+      return inputs[size_t(std::find(k.reads.begin(), k.reads.end(), newer) - k.reads.begin())];
     std::vector<uint64_t> key{1, uint64_t(kernel), output, before, uint64_t(round)};
     key.insert(key.end(), inputs.begin(), inputs.end());
     return symbols.of(key);
@@ -280,17 +305,25 @@ private:
   void runGraph() {
     summedIn = loopsOfSums();
     std::vector<Symbol> content(g.buffers.size(), 0);
+    for (size_t b = 0; b < g.buffers.size(); ++b)
+      if (isInput(g.buffers[b]))
+        content[b] = isData(int(b)) ? data(int(b), 0) : initial(int(b));
+    reads.assign(g.kernels.size(), {});
+    for (int64_t step = 0; step < (overlaps ? kCalls : 1); ++step)
+      runStep(step, content);
+  }
+
+  void runStep(int64_t step, std::vector<Symbol> &content) {
+    for (auto &ofKernel : reads)
+      ofKernel.resize(size_t((step + 1) * roundsOfStep()));
     std::vector<bool> begun(g.buffers.size(), false);
     for (const Kernel &k : g.kernels)
       for (int w : k.writes)
         begun[w] = begun[w] || k.section < summedIn[w];
-    for (size_t b = 0; b < g.buffers.size(); ++b)
-      if (isInput(g.buffers[b]))
-        content[b] = isData(int(b)) ? data(int(b), 0) : initial(int(b));
-    reads.assign(g.kernels.size(), std::vector<std::vector<Symbol>>(size_t(std::max<int64_t>(rounds, 3))));
+    int64_t first = step * roundsOfStep();
     for (int section = 0; section <= 2 * g.loops; ++section) {
       if (!isLoop(section)) {
-        runSection(section, 0, content);
+        runSection(section, first, content);
         continue;
       }
       for (size_t b = 0; b < g.buffers.size(); ++b)
@@ -299,12 +332,14 @@ private:
       for (int64_t round = 0; round < roundsOf(section); ++round) {
         for (size_t b = 0; b < g.buffers.size(); ++b)
           if (isData(int(b)))
-            content[b] = data(int(b), round);
-        runSection(section, round, content);
+            content[b] = data(int(b), first + round);
+        runSection(section, first + round, content);
       }
     }
-    final = std::move(content);
+    finals.push_back(content);
   }
+  // Rounds are numbered from step to step.
+  int64_t roundsOfStep() const { return std::max<int64_t>(rounds, 3); }
 
   void runSection(int section, int64_t round, std::vector<Symbol> &content) {
     for (size_t k = 0; k < g.kernels.size(); ++k) {
@@ -320,7 +355,7 @@ private:
       }
       for (size_t w = 0; w < kernel.writes.size(); ++w)
         content[kernel.writes[w]] = results[w];
-      reads[k][round] = std::move(inputs);
+      reads[k][size_t(round)] = std::move(inputs);
     }
   }
 
@@ -341,7 +376,11 @@ private:
     int parts = 1;
     for (const Launch &l : p.launches)
       parts += g.kernels[l.kernel].newPart;
-    std::vector<int64_t> ended(size_t(parts), 0);
+    std::vector<int64_t> first(size_t(parts), overlaps ? INT64_MAX : 0);
+    for (const PartAction &action : g.actions)
+      if (overlaps && action.part >= 0 && action.part < parts)
+        first[action.part] = std::min(first[action.part], action.microbatch);
+    std::vector<int64_t> ended = first;
     for (const PartAction &action : g.actions) {
       std::string who = "the action of part " + std::to_string(action.part) + " on micro-batch " + std::to_string(action.microbatch);
       if (action.part < 0 || action.part >= parts)
@@ -349,34 +388,54 @@ private:
       if (action.microbatch != ended[action.part]++)
         return who + " is out of order";
     }
-    for (int64_t count : ended)
-      if (count != rounds || rounds < p.count)
+    for (int part = 0; part < parts; ++part)
+      if (int64_t count = ended[part] - first[part]; count != rounds || rounds < p.count || first[part] < 0 || first[part] > rounds)
         return "a part of the loop body runs for " + std::to_string(count) + " of " + std::to_string(std::max(rounds, p.count)) +
                " micro-batches";
     return "";
   }
 
-  // Where a place lies in a micro-batch.
-  static Place placeIn(Place place, int64_t round) {
-    place.offset += round % place.copies * place.bytes;
+  // What a launch is run for: a micro-batch of a step; `next`: of the step behind the one whose call it is.
+  struct Moment {
+    int64_t step = 0, round = 0;
+    bool next = false;
+  };
+  // One to a step, not to a micro-batch.
+  bool isOfStep(int buffer) const {
+    const Buffer &b = g.buffers[buffer];
+    return overlaps && (b.kind == Buffer::Accumulator || (!isInput(b) && g.kernels[b.producer].section < g.mainLoop()));
+  }
+  const Place &persistentPlace(int buffer) const {
+    return *std::find_if(p.persistent.begin(), p.persistent.end(), [&](const Place &place) { return place.buffer == buffer; });
+  }
+
+  // Where a place lies at a moment.
+  Place placeAt(Place place, const Moment &now) const {
+    if (now.next && newerOf[place.buffer] >= 0)
+      place.offset = persistentPlace(newerOf[place.buffer]).offset;
+    else if (isOfStep(place.buffer))
+      place.offset += now.next && place.copies > 1 ? place.bytes : 0;
+    else
+      place.offset += now.round % place.copies * place.bytes;
     return place;
   }
 
-  std::string runLaunch(const Launch &l, int64_t round, const std::string &where) {
+  std::string runLaunch(const Launch &l, const Moment &now, const std::string &where) {
+    int64_t round = now.step * roundsOfStep() + now.round;
     std::vector<Symbol> inputs;
     for (size_t i = 0; i < l.reads.size(); ++i) {
-      const Place r = placeIn(l.reads[i], round);
-      Symbol expected = reads[l.kernel][round][i];
+      const Place r = placeAt(l.reads[i], now);
+      Symbol expected = reads[l.kernel][size_t(round)][i];
       Symbol got = r.bytes ? memory.read(r.offset, r.offset + r.bytes) : expected;
       if (got != expected)
         return where + " reads " + g.buffers[r.buffer].name + " at bytes [" + std::to_string(r.offset) + ", " +
-               std::to_string(r.offset + r.bytes) + "), which do not hold it (micro-batch " + std::to_string(round) +
-               ")";
+               std::to_string(r.offset + r.bytes) + "), which do not hold it (micro-batch " + std::to_string(now.round) +
+               (overlaps ? " of step " + std::to_string(now.step) : "") + ")";
       inputs.push_back(got);
     }
     std::vector<Symbol> results;
     for (size_t w = 0; w < l.writes.size(); ++w) {
-      const Place to = placeIn(l.writes[w], round);
+      const Place to = placeAt(l.writes[w], now);
       Symbol before = 0;
       if (g.buffers[to.buffer].kind != Buffer::Value) {
         before = memory.read(to.offset, to.offset + to.bytes);
@@ -388,7 +447,7 @@ private:
     if (l.hasScratch)
       memory.write(l.scratch.offset, l.scratch.offset + l.scratch.bytes, 0);
     for (size_t w = 0; w < l.writes.size(); ++w) {
-      const Place to = placeIn(l.writes[w], round);
+      const Place to = placeAt(l.writes[w], now);
       memory.write(to.offset, to.offset + to.bytes, results[w]);
     }
     return "";
@@ -403,11 +462,26 @@ private:
       if (place.bytes && memory.read(place.offset, place.offset + place.bytes) !=
                              (isData(place.buffer) ? data(place.buffer, 0) : initial(place.buffer)))
         return "persistent " + g.buffers[place.buffer].name + " shares bytes with another";
-    for (int section = 0; section <= 2 * g.loops; ++section)
-      if (std::string e = isLoop(section) ? runLoop(section) : runLaunches(section, nullptr); !e.empty())
+    if (!overlaps) {
+      for (int section = 0; section <= 2 * g.loops; ++section)
+        if (std::string e = isLoop(section) ? runLoop(section) : runLaunches(section, nullptr, {}); !e.empty())
+          return e;
+      return checkEnd(0);
+    }
+    for (int64_t call = 0; call < kCalls; ++call) {
+      std::string e = runCall(call, call == 0, call + 1 < kCalls);
+      if (e.empty())
+        e = checkEnd(call);
+      if (!e.empty())
         return e;
+    }
+    return "";
+  }
+
+  std::string checkEnd(int64_t step) const {
+    const std::vector<Symbol> &final = finals[size_t(step)];
     for (const Place &place : p.persistent)
-      if (place.bytes && memory.read(place.offset, place.offset + place.bytes) != final[place.buffer])
+      if (place.bytes && !(overlaps && isData(place.buffer)) && memory.read(place.offset, place.offset + place.bytes) != final[place.buffer])
         return "persistent " + g.buffers[place.buffer].name + " does not hold its value at the end of the step";
     // Accumulators that nothing reads behind their loop are results read from outside.
     for (const Launch &l : p.launches)
@@ -418,28 +492,61 @@ private:
     return "";
   }
 
+  // A step whose worker goes on with the next one, unless not `further`. `fresh`: nothing of it was done before.
+  std::string runCall(int64_t step, bool fresh, bool further) {
+    const std::vector<Place> &sums = p.loops.front().zeroed;
+    if (!fresh)
+      for (const Place &place : sums) {
+        int64_t next = place.offset + place.bytes;
+        Symbol sum = memory.read(next, next + place.bytes);
+        if (place.bytes && (place.copies != 2 || !sum))
+          return "what " + g.buffers[place.buffer].name + " has of the next step is lost";
+        memory.write(place.offset, next, sum);
+      }
+    for (int64_t ahead = 0; ahead <= int64_t(further); ++ahead) {
+      if (std::string e = runLaunches(0, nullptr, {step + ahead, 0, ahead > 0}); !e.empty())
+        return e;
+      for (const Place &place : sums)
+        if (ahead || fresh)
+          memory.write(place.offset + ahead * place.bytes, place.offset + (ahead + 1) * place.bytes, zero());
+    }
+    for (bool before : {true, false})
+      for (const PartAction &action : g.actions) {
+        bool ahead = action.microbatch >= rounds;
+        if (before ? !fresh || !ahead : ahead && !further)
+          continue;
+        PartAction own{action.part, action.microbatch - (ahead ? rounds : 0)};
+        if (std::string e = runAction(1, own, {step + (ahead && !before), own.microbatch, ahead && !before}); !e.empty())
+          return e;
+      }
+    return runLaunches(2, nullptr, {step, 0, false});
+  }
+
   std::string runLoop(int section) {
     for (const Place &place : p.loops[size_t(section / 2)].zeroed)
       memory.write(place.offset, place.offset + place.bytes, zero());
-    for (const PartAction &action : actionsOf(section)) {
-      for (const Place &place : p.persistent)
-        if (isData(place.buffer))
-          memory.write(place.offset, place.offset + place.bytes, data(place.buffer, action.microbatch));
-      if (std::string e = runLaunches(section, &action); !e.empty())
+    for (const PartAction &action : actionsOf(section))
+      if (std::string e = runAction(section, action, {0, action.microbatch, false}); !e.empty())
         return e;
-    }
     return "";
   }
 
+  std::string runAction(int section, const PartAction &action, const Moment &now) {
+    for (const Place &place : p.persistent)
+      if (isData(place.buffer))
+        memory.write(place.offset, place.offset + place.bytes, data(place.buffer, now.step * roundsOfStep() + now.round));
+    return runLaunches(section, &action, now);
+  }
+
   // Of a loop: the part of its body that the action names.
-  std::string runLaunches(int section, const PartAction *action) {
+  std::string runLaunches(int section, const PartAction *action, const Moment &now) {
     int part = 0;
     for (size_t i = 0; i < p.launches.size(); ++i) {
       if (sectionOf[i] != section)
         continue;
       part += !g.actions.empty() && g.kernels[p.launches[i].kernel].newPart;
       if (!action || part == action->part)
-        if (std::string e = runLaunch(p.launches[i], action ? action->microbatch : 0, who(i)); !e.empty())
+        if (std::string e = runLaunch(p.launches[i], now, who(i)); !e.empty())
           return e;
     }
     return "";
@@ -484,7 +591,10 @@ private:
     for (const LaunchLoop &loop : p.loops)
       for (const Place &place : loop.zeroed) {
         current[{place.buffer, place.offset}] = int(lives.size());
-        lives.push_back({place.offset, place.bytes, loop.begin, readBehindItsLoop(place.buffer) ? loop.begin + 1 : std::max(end, loop.begin + 1)});
+        if (overlaps)
+          lives.push_back({place.offset, place.bytes * place.copies, 0, std::max(end, 1)});
+        else
+          lives.push_back({place.offset, place.bytes, loop.begin, readBehindItsLoop(place.buffer) ? loop.begin + 1 : std::max(end, loop.begin + 1)});
       }
     // Parts in turns are the body as a whole: nothing waits for other micro-batches.
     bool inTurns = true;
@@ -492,7 +602,7 @@ private:
     for (const Launch &l : p.launches)
       parts += g.kernels[l.kernel].newPart;
     for (size_t i = 0; i < g.actions.size(); ++i)
-      inTurns &= g.actions[i].part == int(i % parts);
+      inTurns &= g.actions[i].part == int(i % parts) && g.actions[i].microbatch == g.actions[i - i % parts].microbatch;
     for (int t = 0; t < end; ++t) {
       const Launch &l = p.launches[t];
       const LaunchLoop *loop = isLoop(sectionOf[t]) ? &p.loops[size_t(sectionOf[t] / 2)] : nullptr;
@@ -517,7 +627,9 @@ private:
         }
         current[{w.buffer, w.offset}] = int(lives.size());
         if (!inTurns && sectionOf[t] == g.mainLoop() && waits(w, t)) // from part to part: through the whole loop
-          lives.push_back({w.offset, w.bytes * w.copies, loop->begin, loop->end});
+          lives.push_back({w.offset, w.bytes * w.copies, overlaps ? 0 : loop->begin, overlaps ? end : loop->end});
+        else if (overlaps && sectionOf[t] < g.mainLoop() && w.copies > 1)
+          lives.push_back({w.offset, w.bytes * w.copies, 0, t + 1});
         else
           lives.push_back({w.offset, w.bytes, t, accumulator && !readBehindItsLoop(w.buffer) ? std::max(end, t + 1) : t + 1});
       }
@@ -555,14 +667,17 @@ private:
 
   const StepGraph &g;
   const ScheduledProgram &p;
+  static constexpr int64_t kCalls = 3;
   int64_t rounds;
+  bool overlaps = false; // the worker's steps
+  std::vector<int> newerOf; // of persistent buffers: the one in whose place the next step finds it; -1: its own
   int64_t touched = 0;
   Symbols symbols;
   Memory memory;
-  std::vector<std::vector<std::vector<Symbol>>> reads; // [kernel][round]: symbols it must read
+  std::vector<std::vector<std::vector<Symbol>>> reads; // [kernel][round, from step to step]: symbols it must read
   std::vector<int> sectionOf;                          // of launches
   std::vector<int> summedIn;                           // of accumulators: section of the loop that adds to them
-  std::vector<Symbol> final;
+  std::vector<std::vector<Symbol>> finals;             // [step][buffer]
 };
 
 } // namespace

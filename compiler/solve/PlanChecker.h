@@ -8,7 +8,8 @@
 // accumulator must hold the symbols of the first run. A loop's body is run up to three times: what holds from the
 // second to the third holds from each to the next. The main loop of a worker of several is run by its whole list of actions
 // (StepGraph::actions). A kernel that is a loop itself (Kernel::body) has a scheduled program of its own, the trip's, which is proved
-// likewise; its scratch must have the bytes that a trip needs.
+// likewise; its scratch must have the bytes that a trip needs. Where the steps of a worker overlap, three calls are run: one that begins with
+// nothing done, one in between, and one that goes no further than its step.
 //
 // Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes
 // what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the
@@ -26,7 +27,9 @@ namespace cinch::solve {
 struct Place {
   int buffer = -1; // of the StepGraph; -1: scratch
   int64_t offset = 0, bytes = 0;
-  int64_t copies = 1; // micro-batch k has its own at offset + (k mod copies) * bytes
+  // Micro-batch k has its own at offset + (k mod copies) * bytes. Where steps overlap, sums and what is computed before the loop have two:
+  // that of this step, and that of the next one.
+  int64_t copies = 1;
 };
 
 struct Launch {
@@ -49,6 +52,8 @@ struct ScheduledProgram {
   std::vector<Place> persistent; // of every persistent buffer
   std::vector<Launch> launches;
   std::vector<LaunchLoop> loops; // in order; the last is the main one
+  // Where steps overlap: a persistent buffer, and the one in whose place the next step finds it, whose bits a step leaves in the first one.
+  std::vector<std::pair<int, int>> newer;
 };
 
 ScheduledProgram scheduledProgram(const StepGraph &, const Decision &);

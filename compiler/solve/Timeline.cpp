@@ -5,17 +5,36 @@
 
 namespace cinch::solve {
 
+std::vector<int64_t> firstOfParts(const std::vector<PartAction> &actions) {
+  std::vector<int64_t> first;
+  for (const PartAction &action : actions) {
+    first.resize(std::max(first.size(), size_t(action.part) + 1), INT64_MAX);
+    first[size_t(action.part)] = std::min(first[size_t(action.part)], action.microbatch);
+  }
+  std::replace(first.begin(), first.end(), INT64_MAX, int64_t(0)); // a part that never runs
+  return first;
+}
+
+int64_t overlapOf(const std::vector<PartAction> &actions) {
+  std::vector<int64_t> first = firstOfParts(actions);
+  bool ahead = std::any_of(first.begin(), first.end(), [](int64_t microbatch) { return microbatch > 0; });
+  return ahead ? int64_t(actions.size() / first.size()) : 0;
+}
+
 std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartAction> &actions) {
-  int parts = 0;
-  for (const PartAction &action : actions)
-    parts = std::max(parts, action.part + 1);
+  std::vector<int64_t> next = firstOfParts(actions); // of each part: the micro-batch that it takes next
+  int parts = int(next.size());
+  int64_t overlap = overlapOf(actions);
   std::vector<std::vector<int64_t>> copies(parts, std::vector<int64_t>(parts, 1));
-  std::vector<int64_t> ended(parts, 0);
   for (const PartAction &action : actions) {
     for (int later = action.part + 1; later < parts; ++later)
-      copies[action.part][later] = std::max(copies[action.part][later], ended[action.part] + 1 - ended[later]);
-    ++ended[action.part];
+      copies[action.part][later] = std::max(copies[action.part][later], next[action.part] + 1 - next[later]);
+    ++next[action.part];
   }
+  for (std::vector<int64_t> &row : copies)
+    for (int64_t &count : row)
+      while (overlap && count < overlap && overlap % count)
+        ++count;
   // Parts in turns are the body as a whole.
   if (parts < 2 || (copies[0][parts - 1] == 1 && partsKeepOrder(actions)))
     copies.clear();
@@ -23,9 +42,11 @@ std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartActio
 }
 
 bool partsKeepOrder(const std::vector<PartAction> &actions) {
+  std::vector<int64_t> first = firstOfParts(actions);
   std::vector<int> next; // of each micro-batch: the part that it runs next
   for (const PartAction &action : actions) {
-    next.resize(std::max(next.size(), size_t(action.microbatch) + 1), 0);
+    for (int64_t k = int64_t(next.size()); k <= action.microbatch; ++k) // parts that it ran with the step before
+      next.push_back(int(std::count_if(first.begin(), first.end(), [&](int64_t begin) { return begin > k; })));
     if (action.part != next[size_t(action.microbatch)]++)
       return false;
   }
@@ -49,6 +70,7 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
   findSums();
   findRecomputable();
   copies = copiesBetweenParts(g.actions);
+  overlaps = overlapOf(g.actions) > 0;
 }
 
 // Where kernels stand, who reads and writes what.
@@ -176,12 +198,12 @@ void Timeline::startAt(int64_t b) {
   for (size_t i = 0; i < g.buffers.size(); ++i)
     if (g.buffers[i].kind == Buffer::Accumulator) {
       startOf[i] = int(instances.size());
-      instances.push_back({int(i), -1, 0, 0, startOf[i]});
+      instances.push_back({int(i), -1, 0, 0, startOf[i], index.overlaps ? 2 : 1});
     }
   accumulatorEnd = int(instances.size());
   // One storage each.
   for (const Life &life : instances)
-    storageBytes.push_back(ofBuffer[life.buffer]);
+    storageBytes.push_back(ofBuffer[life.buffer] * life.copies);
 }
 
 // What is written in one part of the loop body and read in a later one waits while other micro-batches run: it has its places from the
@@ -196,9 +218,23 @@ void Timeline::holdBetweenParts() {
       if (readInstances[r] < accumulatorEnd || life.run < loopBegin || partOf[life.run] == partOf[t])
         continue;
       life.copies = std::max(life.copies, index.copies[partOf[life.run]][partOf[t]]);
-      life.lower = loopBegin, life.upper = loopEnd;
-      pinned[readInstances[r]] = loopEnd;
+      life.lower = index.overlaps ? 0 : loopBegin, life.upper = index.overlaps ? end : loopEnd;
+      pinned[readInstances[r]] = life.upper;
     }
+}
+
+void Timeline::holdTwoSteps() {
+  for (int i = persistentCount; i < accumulatorEnd; ++i) {
+    instances[i].lower = 0, instances[i].upper = std::max(end, 1);
+    pinned[i] = instances[i].upper;
+  }
+  for (size_t i = size_t(accumulatorEnd); i < instances.size(); ++i) {
+    Life &life = instances[i];
+    if (life.buffer < 0 || life.run >= loopBegin || life.upper <= loopBegin)
+      continue;
+    life.copies = 2, life.lower = 0;
+    pinned[i] = life.upper;
+  }
 }
 
 bool Timeline::heldBetweenParts(int instance) const {
@@ -232,6 +268,8 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
   endSums();
   if (!index.copies.empty())
     holdBetweenParts();
+  if (index.overlaps)
+    holdTwoSteps();
   share();
   findPeak();
   return true;
@@ -360,7 +398,7 @@ void Timeline::share() {
 void Timeline::takeOver(int t, int written, int i) {
   const Kernel &kernel = index.graph.kernels[runs[t]];
   for (auto &[to, from] : kernel.inPlace) {
-    if (to != written || heldBetweenParts(i))
+    if (to != written || heldBetweenParts(i) || instances[i].copies > 1)
       continue;
     for (size_t r = 0; r < kernel.reads.size(); ++r) {
       int source = readInstances[firstRead[t] + r];

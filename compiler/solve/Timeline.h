@@ -8,7 +8,13 @@
 
 namespace cinch::solve {
 
-// GraphIndex::copies for a list of actions.
+// Where the steps of a worker overlap (2bw), its list of a step's m micro-batches has actions of the next step, too, with the numbers m, m + 1 ..;
+// what it leaves out at the begin was done with the step before. Returns m; 0: the steps do not overlap.
+int64_t overlapOf(const std::vector<PartAction> &);
+// The micro-batch with which each part begins in the list.
+std::vector<int64_t> firstOfParts(const std::vector<PartAction> &);
+// GraphIndex::copies for a list of actions. Where steps overlap they divide the micro-batches of a step, so that the next step's take turns
+// on the same copies.
 std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartAction> &);
 // Does every micro-batch run the parts in the order in which they stand in the loop body? (With zbv some gradients of parameters come
 // before the input gradients of another chunk, and some behind them.)
@@ -30,6 +36,8 @@ struct GraphIndex {
   // copies[f][t]: micro-batches at most that have begun part f of the loop body and not ended part t; what waits from f to t needs so
   // many places. Empty: the loop body runs as a whole.
   std::vector<std::vector<int64_t>> copies;
+  // Steps overlap: what waits between parts lives from one call to the next, and what is one to a step is there twice (Timeline::holdTwoSteps).
+  bool overlaps = false;
   // What kernel k reads and writes: entries [first[k], first[k + 1]). A search walks these very often.
   std::vector<int> firstRead, reads, firstWrite, writes;
   std::string error;                         // empty if the graph is sane
@@ -88,6 +96,9 @@ private:
   bool write(int run);
   void endSums();
   void holdBetweenParts();
+  // Where steps overlap: sums over the micro-batches, and what is computed before the loop for work in or behind it, are there for this step
+  // and for the next one. Work before the loop runs once for each, so that what it leaves has its places from the begin.
+  void holdTwoSteps();
   bool heldBetweenParts(int instance) const;
   void share();
   void takeOver(int run, int written, int instance);

@@ -73,7 +73,7 @@ struct Flags {
                               cl::value_desc("P|auto"), COMPILING};
   cl::opt<std::string> replicas{"replicas", cl::desc("copies of these, each with its part of every batch (1); changes no bit"), cl::value_desc("D"),
                                 COMPILING};
-  cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), interleaved, zb-h1 or zbv"),
+  cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), 2bw, interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
   cl::opt<std::string> transportReserve{"transport-reserve",
@@ -266,8 +266,6 @@ static void readStages(const Flags &f, CommandLine &line) {
     solve::Schedule known;
     if (!solve::parseSchedule(line.schedule, known))
       usage("--schedule: nothing is called '" + line.schedule + "'; these are: " + solve::scheduleNames());
-    if (line.schedule == "2bw")
-      usage("--schedule 2bw, whose steps overlap, is not there yet; a program with `delay 1` trains to its numbers under every other schedule");
   }
   if (f.transportReserve.getNumOccurrences()) {
     auto bytes = parseBytes(f.transportReserve);

@@ -7,6 +7,7 @@
 #include "compiler/solve/Units.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
+#include "compiler/transforms/TwoSteps.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/Remarks.h"
@@ -276,6 +277,9 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   auto wrongWithIt = [&]() {
     solve::ScheduledProgram program = solve::scheduledProgram(outcome.rows.graph, outcome.result.plan.decision);
     program.peakLive = outcome.result.plan.peakLive;
+    if (overlappingLoop(function))
+      for (auto [older, newer] : newerParameters(function))
+        program.newer.push_back({problem.buffer.lookup(older), problem.buffer.lookup(newer)});
     return solve::checkPlan(outcome.rows.graph, program);
   };
   solve::PlanCache cache(options.planCache);

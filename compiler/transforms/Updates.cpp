@@ -184,14 +184,13 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
     norm = builder.make<nn::CastOp>(loss.getType(), norm);
   Value rate = updates.rate(0);
   for (auto [argument, gradient] : llvm::zip_equal(trained, ordered)) {
-    builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
-    updates.update(argument, gradient, factor);
-  }
-  if (function->hasAttr(nn::kDelayAttr))
-    for (BlockArgument argument : trained) {
+    if (function->hasAttr(nn::kDelayAttr)) { // in front of the update, which writes over what it reads
       builder.setLocation(nn::called(argument.getLoc(), "previous " + nn::instancePath(argument.getLoc())));
       updates.keepPrevious(argument);
     }
+    builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
+    updates.update(argument, gradient, factor);
+  }
   for (BlockArgument argument : arguments)
     if (auto rule = function.getArgAttrOfType<DictionaryAttr>(argument.getArgNumber(), nn::kAverageAttr)) {
       builder.setLocation(argument.getLoc());

@@ -6,7 +6,8 @@
 // their last reader behind it, arguments live always. In a loop over blocks of rows it is the same: what it reads from before it
 // lives to its end, what its blocks fill lives from its begin. A kernel may write its result over an operand that dies there if both
 // are the very same bytes. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
-// loop, in as many copies as micro-batches wait there.
+// loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and what is
+// one to a step is there twice: sums over the micro-batches live always, what is computed before the loop lives from the begin on.
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/VerifySchedule.h"
 #include "dialects/nn/NN.h"
@@ -138,7 +139,7 @@ public:
         return function.emitOpError("argument ") << argument.getArgNumber() << " has no offset";
       lives.try_emplace(argument, Life{offset.getInt(), bytesOf(argument), -1, kForever, argument});
     }
-    if (failed(number(function.getBody().front())))
+    if (failed(number(function.getBody().front())) || failed(holdBefore()))
       return failure();
     findStates();
     return sweep();
@@ -170,7 +171,11 @@ private:
           Life &life = lives[inner];
           life.begin = std::min(life.begin, loopBegin);
           life.end = std::max(life.end, loopEnd);
+          if (overlaps(loop) && failed(holdTwice(life, -1, kForever)))
+            return failure();
         }
+        if (overlaps(loop))
+          overlapBegin = loopBegin;
         for (auto receive : loop.getBody().front().getOps<plan::ReceiveOp>())
           if (Value sum = receive.sum(); sum && lives[resolve(sum)].offset != receive.getWrites()->front())
             return receive.emitOpError("leaves what a sum goes on from where the sum is not");
@@ -260,8 +265,39 @@ private:
       if (there < needed)
         return error(value) << "has " << there << " copies, but waits for a later part in " << needed << " micro-batches at once";
       life.bytes = (life.bytes + 63) / 64 * 64 * there;
-      life.begin = loopBegin, life.end = loopEnd;
+      life.begin = overlaps(loop) ? -1 : loopBegin, life.end = overlaps(loop) ? kForever : loopEnd;
+      if (overlaps(loop) && int64_t(loop.getCount()) % there)
+        return error(value) << "has " << there << " copies, on which the " << loop.getCount() << " micro-batches of the next step do not take turns";
     }
+    return success();
+  }
+
+  // Are there actions of the next step among those of the loop?
+  static bool overlaps(plan::MicrobatchesOp loop) {
+    if (!loop.getActions() || loop.getLags())
+      return false;
+    ArrayRef<int64_t> actions = *loop.getActions();
+    for (size_t i = 1; i < actions.size(); i += 2)
+      if (actions[i] >= int64_t(loop.getCount()))
+        return true;
+    return false;
+  }
+  // One for this step and one for the next.
+  LogicalResult holdTwice(Life &life, int64_t begin, int64_t end) {
+    Operation *writer = life.value.getDefiningOp();
+    auto copies = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
+    if (!copies || copies[cast<OpResult>(life.value).getResultNumber()] != 2)
+      return error(life.value) << "is not there twice, for the next step, too";
+    life.bytes = (life.bytes + 63) / 64 * 64 * 2;
+    life.begin = begin, life.end = end;
+    return success();
+  }
+  // What is computed before a loop whose steps overlap, for work in it or behind it.
+  LogicalResult holdBefore() {
+    for (auto &entry : lives)
+      if (Life &life = entry.second; !isa<BlockArgument>(life.value) && life.begin >= 0 && life.begin < overlapBegin && life.end > overlapBegin)
+        if (failed(holdTwice(life, -1, life.end)))
+          return failure();
     return success();
   }
   // Parts that take turns are the body as a whole.
@@ -274,7 +310,7 @@ private:
     auto marks = loop.getBody().front().getOps<plan::PartOp>();
     int64_t parts = 1 + std::distance(marks.begin(), marks.end());
     for (size_t i = 0; i < actions.size(); i += 2)
-      if (actions[i] != int64_t(i) / 2 % parts)
+      if (actions[i] != int64_t(i) / 2 % parts || actions[i + 1] != actions[i - int64_t(i) / 2 % parts * 2 + 1])
         return false;
     return true;
   }
@@ -282,8 +318,14 @@ private:
   static int64_t mostWaiting(plan::MicrobatchesOp loop, int from, int to) {
     if (auto lags = loop.getLags())
       return (*lags)[to] - (*lags)[from] + 1;
-    int64_t begun = 0, most = 0;
     ArrayRef<int64_t> actions = *loop.getActions();
+    auto firstOf = [&](int part) { // what is before it was done with the step before
+      int64_t first = INT64_MAX;
+      for (size_t i = 0; i < actions.size(); i += 2)
+        first = actions[i] == part ? std::min(first, actions[i + 1]) : first;
+      return first;
+    };
+    int64_t begun = firstOf(from) - firstOf(to), most = begun;
     for (size_t i = 0; i < actions.size(); i += 2) {
       begun += actions[i] == from;
       most = std::max(most, begun);
@@ -415,6 +457,7 @@ private:
 
   func::FuncOp function;
   int64_t arenaBytes = 0, now = 0;
+  int64_t overlapBegin = -1; // of the loop whose steps overlap
   DenseMap<Value, Life> lives;
   DenseMap<Value, Value> alias;
   DenseMap<Value, int64_t> lastArgumentUse;

@@ -100,7 +100,10 @@ def Plan_MicrobatchesOp : Plan_Op<"microbatches", [
 
     A worker of several (`plan.send`, `plan.receive`) does not run the body as a whole. `plan.part` cuts it into parts, and `actions` lists
     pairs of a part and a micro-batch in the order in which they run: every part takes all micro-batches, in ascending order. What one
-    part leaves for a later one waits while other micro-batches run. Where the caller says how many micro-batches there are, part i
+    part leaves for a later one waits while other micro-batches run. Where the steps of a worker overlap, micro-batch count + k is micro-batch k
+    of the next step: a part that begins with micro-batch f does its first f with the step before (or at the begin, if nothing of the step was
+    done), and what waits, lives on to the next step. Then sums, and what is computed before the loop, are there twice, for two steps; and
+    for the next step the parameters stand in for the previous ones (`PATH.prev`). Where the caller says how many micro-batches there are, part i
     runs `lags[i]` micro-batches behind the first one: at tick t it takes micro-batch t - lags[i].
 
     A worker of a replica has the examples from `first` on only: its pass i sees the examples [first + i * size, first + (i + 1) * size)

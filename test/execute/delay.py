@@ -93,7 +93,8 @@ def same_bits(data):
     started = programs.run(plain, data, 4, init=whole.out / "final.safetensors")
     for number, flags in enumerate((["--microbatch", "1"], ["--microbatch", "2", "--stages", "2"], ["--stages", "2", "--schedule", "zb-h1"],
                                     ["--stages", "3", "--schedule", "gpipe", "--microbatch", "1"], ["--stages", "2", "--schedule", "interleaved"],
-                                    ["--stages", "2", "--schedule", "zbv", "--microbatch", "3"], ["--replicas", "2"], ["--replicas", "6"],
+                                    ["--stages", "2", "--schedule", "zbv", "--microbatch", "3"], ["--stages", "2", "--schedule", "2bw", "--microbatch", "3"],
+                                    ["--stages", "4", "--schedule", "2bw", "--microbatch", "1"], ["--replicas", "2"], ["--replicas", "6"],
                                     ["--replicas", "3", "--microbatch", "1"], ["--replicas", "3", "--stages", "2"])):
         exe = programs.compiled(program, f"bits{number}", *flags)
         name = " ".join(flags)

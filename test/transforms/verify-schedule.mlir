@@ -188,3 +188,65 @@ func.func @in_turns() attributes {plan.arena = 512} {
   }
   return
 }
+
+// -----
+
+// Micro-batch 2 of two is the first one of the next step: what waits for it lies there behind the loop, too.
+func.func @waits_for_the_next_step() attributes {plan.arena = 512} {
+  plan.microbatches count 2 size 2 actions [0, 1, 1, 0, 0, 2, 1, 1] {
+    %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
+    plan.part
+    plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
+    plan.yield
+  }
+  // expected-error @+1 {{overlaps a value that is still alive: bytes [192, 256) and [0, 256)}}
+  %y = plan.receive "y" channel 2 : tensor<16xf32> writes [192]
+  plan.send "y" %y : tensor<16xf32> channel 3 reads [192]
+  return
+}
+
+// -----
+
+// Three micro-batches take turns on three places, but not on two: the next step's first one would find the third one's.
+func.func @turns_of_the_next_step() attributes {plan.arena = 512} {
+  plan.microbatches count 3 size 2 actions [0, 1, 1, 0, 0, 2, 1, 1, 0, 3, 1, 2] {
+    // expected-error @+1 {{has 2 copies, on which the 3 micro-batches of the next step do not take turns}}
+    %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
+    plan.part
+    plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+// A sum of this step and one of the next.
+func.func @one_sum() attributes {plan.arena = 512} {
+  %s = plan.microbatches count 2 size 2 actions [0, 1, 1, 1, 0, 2, 1, 2] -> tensor<16xf32> {
+    %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
+    plan.part
+    // expected-error @+1 {{is not there twice, for the next step, too}}
+    %a = plan.kernel (%x) : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<16xf32> accumulates [true] reads [0] writes [256] scratch -1 {
+    ^bb0(%i: tensor<2x16xf32, #nn.batch<0>>):
+      %n = nn.reduce sum %i [0] : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    plan.yield %a : tensor<16xf32>
+  }
+  return
+}
+
+// -----
+
+// What is computed once a step for the loop.
+func.func @once_a_step() attributes {plan.arena = 512} {
+  // expected-error @+1 {{is not there twice, for the next step, too}}
+  %w = plan.receive "w" channel 2 : tensor<16xf32> writes [256]
+  plan.microbatches count 2 size 2 actions [0, 1, 1, 1, 0, 2, 1, 2] {
+    plan.send "w" %w : tensor<16xf32> channel 3 reads [256]
+    plan.part
+    plan.yield
+  }
+  return
+}

@@ -238,6 +238,125 @@ static void plansInParts() {
                                                " plans with a copy too few are accepted");
 }
 
+// ---- Steps that overlap ------------------------------------------------------------------------------------------------
+// The body of a worker, between work that runs once: before it a value of the step, behind it an update, which leaves the parameter as it was
+// in the place of the previous one.
+struct Overlapping {
+  StepGraph g;
+  std::vector<std::pair<int, int>> newer;
+};
+static Overlapping randomSteps(Random &random, int64_t count, int64_t forwards, int64_t backwards) {
+  std::vector<PartAction> actions;
+  for (int64_t i = 0; i < count; ++i)
+    actions.push_back({0, forwards + i}), actions.push_back({1, backwards + i});
+  Overlapping out;
+  StepGraph &g = out.g;
+  g = randomBody(random, actions);
+  g.batch = count;
+  for (Buffer &buffer : g.buffers)
+    ++buffer.producer;
+  auto buffer = [&](Buffer::Kind kind, int producer, const char *name) {
+    Buffer b;
+    b.kind = kind, b.producer = producer, b.fixedBytes = 64 * (1 + int64_t(random.below(3))), b.name = name;
+    g.buffers.push_back(b);
+    return int(g.buffers.size()) - 1;
+  };
+  int newer = buffer(Buffer::Persistent, -1, "newer"), older = buffer(Buffer::Persistent, -1, "older");
+  g.buffers[older].fixedBytes = g.buffers[newer].fixedBytes;
+  out.newer = {{older, newer}};
+  Kernel before;
+  before.section = 0, before.name = "before", before.scratch = 64 * int64_t(random.below(4));
+  before.reads = {older};
+  before.writes = {buffer(Buffer::Value, 0, "of the step")};
+  g.kernels.insert(g.kernels.begin(), before);
+  std::vector<int> sums;
+  for (Kernel &kernel : g.kernels) {
+    if (kernel.section == 1 && !kernel.newPart && random.below(2))
+      kernel.reads.push_back(random.below(2) ? older : before.writes.front());
+    for (int w : kernel.writes)
+      if (g.buffers[w].kind == Buffer::Accumulator)
+        sums.push_back(w);
+  }
+  Kernel keep, update;
+  keep.section = update.section = 2, keep.recomputable = update.recomputable = false;
+  keep.name = "keep", keep.reads = {newer}, keep.writes = {older};
+  update.name = "update", update.reads = sums, update.writes = {newer}, update.scratch = 64 * int64_t(1 + random.below(8));
+  update.reads.push_back(newer), update.reads.push_back(before.writes.front());
+  update.inPlace = {{newer, newer}};
+  g.kernels.push_back(keep), g.kernels.push_back(update);
+  return out;
+}
+
+static void plansOverlap() {
+  Random random = Random::seeded(11);
+  int refused = 0, tried = 0;
+  std::string accepted;
+  for (int round = 0; round < 120; ++round) {
+    Case one;
+    int64_t count = 1 + int64_t(random.below(6)), forwards = 1 + int64_t(random.below(count));
+    int64_t least = std::max<int64_t>(0, forwards - count + 1); // no more micro-batches wait than a step has
+    int64_t backwards = least + int64_t(random.below(forwards - least + 1));
+    Overlapping steps = randomSteps(random, count, forwards, backwards);
+    const StepGraph &g = steps.g;
+    std::string who = std::to_string(count) + " micro-batches, " + std::to_string(forwards) + " and " + std::to_string(backwards) + " ahead: ";
+    Planner planner(g);
+    SearchOptions options;
+    options.microbatch = 1;
+    SearchResult found = planner.search(options);
+    expect(found.feasible, who + "no plan: " + found.error);
+    options.arenaBudget = found.smallestArena;
+    found = planner.search(options);
+    expect(found.feasible, who + "no plan in the smallest arena");
+    if (!found.feasible)
+      continue;
+    ScheduledProgram program = scheduledProgram(g, found.plan.decision);
+    program.peakLive = found.plan.peakLive, program.newer = steps.newer;
+    std::string wrong = checkPlan(g, program);
+    expect(wrong.empty(), who + "a plan is refused: " + wrong);
+    HeldBytes held = heldBytes(g, found.plan.decision);
+    for (const HeldBytes::Action &action : held.actions)
+      expect(std::all_of(action.after.begin(), action.after.end(), [](int64_t b) { return b >= 0; }), who + "less than nothing is held");
+    auto refuse = [&](const ScheduledProgram &mutant, const std::string &what) {
+      ++tried;
+      bool right = checkPlan(g, mutant).empty();
+      refused += !right;
+      accepted += right ? who + what + "; " : "";
+    };
+    ScheduledProgram mutant = program;
+    mutant.newer.clear();
+    bool reads = false; // in the loop
+    for (const Kernel &kernel : g.kernels)
+      for (int r : kernel.reads)
+        reads |= kernel.section < 2 && r == steps.newer.front().first;
+    if (reads)
+      refuse(mutant, "the next step reads the previous parameter");
+    for (const Launch &writer : program.launches)
+      for (const Place &place : writer.writes) {
+        if (place.copies < 2 || place.bytes == 0)
+          continue;
+        mutant = program;
+        mutant.peakLive = -1;
+        auto lower = [&](std::vector<Place> &list) {
+          for (Place &other : list)
+            if (other.buffer == place.buffer && other.offset == place.offset)
+              other.copies = place.copies - 1;
+        };
+        for (Launch &launch : mutant.launches)
+          lower(launch.reads), lower(launch.writes);
+        lower(mutant.loops.front().zeroed);
+        refuse(mutant, g.buffers[place.buffer].name + " with a copy too few");
+        // The update's scratch where something waits for the next step.
+        mutant = program;
+        mutant.peakLive = -1;
+        if (g.buffers[place.buffer].kind == Buffer::Accumulator) {
+          mutant.launches.back().scratch.offset = place.offset + place.bytes;
+          refuse(mutant, "scratch over the next step's " + g.buffers[place.buffer].name);
+        }
+      }
+  }
+  expect(tried > 100 && refused == tried, std::to_string(tried - refused) + " of " + std::to_string(tried) + " wrong plans are accepted: " + accepted);
+}
+
 // Two replicas of two micro-batches: the second one's sums begin, in its first micro-batch, with what the first one sends in its last.
 static void sumsGoOn() {
   using Message = ChannelProblem::Message;
@@ -265,5 +384,6 @@ int main() {
   crossing();
   sumsGoOn();
   plansInParts();
+  plansOverlap();
   return tally();
 }

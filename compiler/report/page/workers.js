@@ -5,6 +5,8 @@ const workers = (() => {
   const {name, microbatches, chunks, seconds} = plan.schedule, list = plan.workers;
   const host = $('workers'), left = 84, right = 12, top = 6, bar = 24, chart = 64, gap = 20, foot = 26;
   const kinds = {F: 'forward', I: 'gradient of its inputs', W: 'gradient of its parameters', B: 'backward'};
+  const placeOf = k => k < microbatches ? `micro-batch ${k}` : `micro-batch ${k - microbatches} of the next step`;
+  const overlaps = list.some(w => w.actions.microbatch.some(k => k >= microbatches));
   const kindOf = text => text.replace(/[0-9]/g, '');
   const color = (microbatch, kind) => {
     const hue = (210 + 137.508 * microbatch) % 360;
@@ -58,7 +60,7 @@ const workers = (() => {
       around(gate, gate + worker.behind, 'behind the loop: gate, update');
       actions.name.forEach((text, i) => {
         const kind = kindOf(text), from = x(actions.begin[i]), wide = Math.max(.5, x(actions.end[i]) - from);
-        const words = `${text}: ${kinds[kind]}, micro-batch ${actions.microbatch[i]}, stage ${actions.stage[i]}\n` +
+        const words = `${text}: ${kinds[kind]}, ${placeOf(actions.microbatch[i])}, stage ${actions.stage[i]}\n` +
           `${secondsText(actions.begin[i])} to ${secondsText(actions.end[i])}\nworker ${w} holds ${bytesText(sumAt(w, 1 + 2 * i))}`;
         const box = {x: from, width: wide, y, height: bar};
         svg.append(hint(shape('rect', {class: 'action ' + kind, ...box, fill: color(actions.microbatch[i], kind), 'data-name': text}), words));
@@ -95,6 +97,7 @@ const workers = (() => {
   $('workers-section').hidden = false;
   $('workers-note').textContent = `Schedule \u201c${name}\u201d${chunks > 1 ? `, ${chunks} stages a worker` : ''}: ${microbatches} micro-batch${microbatches > 1 ? 'es' : ''} go through ` +
     `${list.length} workers; a step takes ${secondsText(seconds)}, of which they wait ${percentText(waiting)} on average. Times are predicted from each worker\u2019s plan; ` +
+    (overlaps ? `Steps overlap: micro-batches from ${microbatches} on are those of the next step; what a worker leaves out was done with the step before. ` : '') +
     'under each row the bytes that the worker holds, with its memory and the budget as lines.';
   const key = (fill, words, late) => {
     const svg = shape('svg', {width: 22, height: 12, 'aria-hidden': 'true'});

@@ -126,19 +126,18 @@ void fill1F1B(Row &row, int worker, int p, int m) {
     row.add(worker, Action::Backward);
 }
 
-// As 1f1b without a flush between steps. The update of step t stands right after the step's last backward; with a gate, right
-// before the first forward of step t + 2, which is the first to read its result.
+// As 1f1b without a flush between steps. The update of step t stands right after the step's last backward. With a gate, where all
+// workers meet, it stands where all come to it at about the same time: the last worker is done with the step first, and goes on with
+// the next one until the first worker is done, too. There a backward counts two thirds of a forward and a backward, as everywhere here.
 void fill2BW(Row &row, int worker, const ScheduleRequest &r) {
   std::vector<Action> plain;
   Row steady{plain, r.microbatches * r.steps, {}};
   fill1F1B(steady, worker, r.workers, r.microbatches * r.steps);
-  int updates = 0;
+  int updates = 0, ahead = r.gate ? (2 * worker + 1) / 3 : 0; // backwards of the next step before the update
   auto update = [&] { row.actions.push_back({Action::Update, -1, updates++}); };
   for (const Action &a : plain) {
-    if (r.gate && a.kind == Action::Forward && a.microbatch == (updates + 2) * r.microbatches)
-      update();
     row.actions.push_back(a);
-    if (!r.gate && a.kind == Action::Backward && a.microbatch == (updates + 1) * r.microbatches - 1)
+    if (a.kind == Action::Backward && a.microbatch == (updates + 1) * r.microbatches - 1 + ahead)
       update();
   }
   while (updates < r.steps)

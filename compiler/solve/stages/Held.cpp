@@ -1,6 +1,8 @@
 // Held.cpp: what the arena holds at each run of the plan, less the places of micro-batches that are not in flight.
 #include "compiler/solve/stages/Held.h"
 
+#include "compiler/solve/Timeline.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -21,7 +23,9 @@ public:
     HeldBytes held;
     held.before = most(0, d.loopBegin());
     held.behind = most(d.loopEnd(), int(d.runs.size()));
-    std::vector<int64_t> begun(size_t(parts), 0), ended(size_t(parts), 0);
+    std::vector<int64_t> begun = firstOfParts(g.actions);
+    begun.resize(size_t(parts), 0);
+    std::vector<int64_t> ended = begun;
     for (const PartAction &action : g.actions) {
       HeldBytes::Action &bytes = held.actions.emplace_back();
       ++begun[size_t(action.part)];

@@ -59,7 +59,7 @@ struct ScheduleRequest {
   int chunks = 1;       // v, stages a worker: 2 for `zbv`, at least 1 for `interleaved`, 1 for all others
   int steps = 1;        // `2bw` does not wait between steps: its table may hold several; others hold one
   // The update of a step waits for a test of all workers' gradients (norm, NaN). Synchronous schedules always have it. With
-  // `2bw` the update then stands as late as possible, and each parameter has two accumulators.
+  // `2bw` workers go on with the next step until then, and each parameter has two accumulators.
   bool gate = true;
 };
 // Empty if there is such a table, else why not.
