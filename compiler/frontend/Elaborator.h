@@ -365,6 +365,7 @@ private:
   void applySettings();
   void checkKeys();
   void checkPrecision();
+  void describeText();
   void checkPlan();
   void checkGrain();
   // ---- NamesBlock.cpp

@@ -16,7 +16,6 @@ namespace cinch {
 
 static constexpr char kBegin[] = "cinch: internal error: ";
 static constexpr char kAdvice[] = "\n  this is a fault of cinch, not of your program"
-                                  "\n  help: another `--microbatch` or another budget may avoid it"
                                   "\n  help: please report it, with the program and this command line, to the authors of Cinch\n";
 static constexpr int kInternal = 70, kResources = 5;
 
@@ -28,8 +27,11 @@ static void say(const char *text) {
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, size);
 }
 
-int internalError(const llvm::Twine &what) {
-  llvm::errs() << kBegin << what << kAdvice;
+int internalError(const llvm::Twine &what, const char *wayAround) {
+  llvm::errs() << kBegin << what;
+  if (wayAround)
+    llvm::errs() << "\n  help: " << wayAround;
+  llvm::errs() << kAdvice;
   return kInternal;
 }
 

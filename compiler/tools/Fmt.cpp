@@ -54,7 +54,7 @@ static int format(const std::string &path, std::string &result, const std::strin
   result = formatted(sources, file);
   int again = sources.add("formatted", result);
   if (substance(sources, file) != substance(sources, again) || formatted(sources, again) != result)
-    return internalError("formatting '" + path + "' changes what it says");
+    return internalError("formatting '" + path + "' would change what it says; the file is as it was");
   return result == (*buffer)->getBuffer() ? 0 : -1;
 }
 
