@@ -412,7 +412,7 @@ class Padded(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(9) if causal else None)
 
     def forward(self, x, real):
-        h = self.encoder(self.table(x), mask=self.mask, src_key_padding_mask=real == 0)
+        h = self.encoder(self.table(x), mask=self.mask, src_key_padding_mask=real == 0, is_causal=self.mask is not None)
         return self.out(h + self.attn(h, h, h, key_padding_mask=real == 0, need_weights=False)[0])
 
 

@@ -262,11 +262,13 @@ template <class T> struct Reference {
 };
 
 template <class T> struct Run {
+  double dropout;
   test::Arena arena;
   int64_t context[kContextWords] = {kTestStep, kTestExample, kTestSeed};
 
   Run(const Problem &p, const std::vector<std::vector<T>> &input, const std::vector<unsigned char> &keys,
-      int64_t threads) {
+      int64_t threads)
+      : dropout(p.c.dropout) {
     for (int i = 0; i < Scratch; ++i)
       arena.add(p.bytes[i]);
     arena.add(threads * std::max(scratchBytesPerThread(p.grad), scratchBytesPerThread(p.grad.forward)));
@@ -283,8 +285,8 @@ template <class T> struct Run {
     offsets.resize(lastNamed + 1);
     offsets.push_back(arena.offsetsOf()[Scratch]);
     offsets.push_back(kTestKey);
-    offsets.push_back(std::lround((1 - p.c.dropout) * 65536));
-    double factor = 1 / (1 - p.c.dropout);
+    offsets.push_back(std::lround((1 - dropout) * 65536));
+    double factor = 1 / (1 - dropout);
     offsets.push_back(0);
     std::memcpy(&offsets.back(), &factor, 8);
     test::callKernel(function, arena.data(), offsets.data(), context, threads);
