@@ -59,6 +59,7 @@ static int format(const std::string &path, std::string &result, const std::strin
 }
 
 int formatFiles(const std::vector<std::string> &files, bool check, const std::string &color) {
+  thereIsNoPlan();
   int worst = 0;
   for (const std::string &path : files) {
     std::string text;

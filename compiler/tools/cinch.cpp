@@ -187,8 +187,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
     status = compileOnce(line, program, sources, self, context, options, missing);
   } while (status == 0 && missing > 0);
   if (status == kInternal || !errors.text.empty())
-    return internalError(errors.text.empty() ? "a phase failed and does not say why" : errors.text,
-                         "another `--microbatch` or another budget may avoid it");
+    return internalError(errors.text.empty() ? "a phase failed and does not say why" : errors.text);
   return status;
 }
 
