@@ -71,7 +71,7 @@ void load(const char *path, const Taking &taking) {
   TensorFile file;
   Problem problem;
   if (!file.open(path, tensors, taking, problem) || !file.verify(problem) || !file.load(tensors, problem)) {
-    bool other = !taking.names && run.meta.names.size && !file.info.kind[0];
+    bool other = file.hasHeader() && !taking.names && run.meta.names.size && !file.info.kind[0];
     fail(kData, "%s: %s%s%s%s", path, problem.text, other ? " (a file of another framework is read with --names " : "",
          other ? run.meta.names[0].name : "", other ? ")" : "");
   }

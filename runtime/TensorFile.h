@@ -84,6 +84,7 @@ public:
   bool load(TensorList &wanted, Problem &);
   // Calls `each` with the names that `open` did not ask for, in the order of the file.
   void unexpected(const TensorList &wanted, const Taking &, void (*each)(void *, const char *), void *closure);
+  bool hasHeader() const { return headerSize > 0; } // it is a file of tensors, whatever their names
   TensorFileInfo info;
 
 private:

@@ -16,7 +16,8 @@ bool seedGiven = false, stepsGiven = false;
 uint64_t fileSeed = 0;
 int64_t fileSteps = 0; // of the program itself, from its epochs or not
 
-// A number as the language writes it: digits, perhaps a point with digits behind it, perhaps an exponent.
+// A number as the language writes it: digits, perhaps a point with digits behind it, perhaps an exponent; in the range that the
+// compiler takes (parseNumber).
 bool readNumber(const char *text, double &value) {
   const char *at = text;
   auto digits = [&] {
@@ -37,7 +38,9 @@ bool readNumber(const char *text, double &value) {
   if (*at)
     return false;
   value = strtod(text, nullptr);
-  return __builtin_isfinite(value);
+  const char *first = text + strcspn(text, "123456789eE"); // digit that is not 0
+  bool zero = *first < '1' || *first > '9';
+  return zero || (value < 1e300 && value >= __DBL_MIN__);
 }
 
 bool holds(RunValue::Kind kind, double value) {

@@ -4,7 +4,10 @@
 #include "compiler/analysis/RowWise.h"
 #include "compiler/analysis/Specs.h"
 
+#include "llvm/ADT/bit.h"
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -119,28 +122,57 @@ struct Tracer {
   }
 };
 
-// Draw keys become words of the launch.
-void moveKeys(LoopSpec &spec, SmallVectorImpl<int64_t> &keys) {
+// Draw keys and numbers become words of the launch. Of the numbers only those that no processor takes a shorter way for: zero, powers of
+// two and what is not finite stay, and subnormal ones, too.
+bool isPlainNumber(Elem elem, double number) {
+  int exponent;
+  if (elem != Elem::F32 && elem != Elem::F64 && elem != Elem::BF16)
+    return false;
+  bool normal = elem == Elem::F64 ? std::isnormal(number) : std::isnormal(float(number));
+  return normal && std::fabs(std::frexp(number, &exponent)) != 0.5;
+}
+// Of 65536 draws, how many are true; -1 if none or all are, which needs no draw.
+int64_t thresholdOf(double probability) {
+  int64_t threshold = std::llround(probability * 65536.0);
+  return threshold > 0 && threshold < 65536 ? threshold : -1;
+}
+
+void moveToWords(LoopSpec &spec, SmallVectorImpl<int64_t> &words) {
   for (LoopNode &node : spec.nodes) {
     if (node.op != LoopOp::RandomUniform && node.op != LoopOp::RandomNormal && node.op != LoopOp::RandomInt &&
         node.op != LoopOp::RandomBool)
       continue;
-    auto found = llvm::find(keys, int64_t(node.key));
-    node.keyWord = int(found - keys.begin());
-    if (found == keys.end())
-      keys.push_back(int64_t(node.key));
+    auto found = llvm::find(words, int64_t(node.key));
+    node.keyWord = int(found - words.begin());
+    if (found == words.end())
+      words.push_back(int64_t(node.key));
     node.key = 0;
   }
+  // Each number has a word of its own: kernels whose numbers happen to be equal are like those whose numbers are not.
+  for (LoopNode &node : spec.nodes) {
+    int64_t threshold = node.op == LoopOp::RandomBool ? thresholdOf(node.number) : -1;
+    bool number = node.op == LoopOp::Const && isPlainNumber(node.elem, node.number);
+    if (!number && threshold < 0)
+      continue;
+    node.numberWord = int(words.size());
+    words.push_back(number ? llvm::bit_cast<int64_t>(node.number) : threshold);
+    node.number = 0;
+  }
 }
-void moveKeys(AttendSpec &spec, SmallVectorImpl<int64_t> &keys) {
+void moveToWords(AttendSpec &spec, SmallVectorImpl<int64_t> &words) {
   if (spec.dropout == 0)
     return;
-  keys.push_back(int64_t(spec.key));
+  words.push_back(int64_t(spec.key));
   spec.keyWord = 0;
   spec.key = 0;
+  if (int64_t threshold = thresholdOf(1 - spec.dropout); threshold > 0) {
+    words.append({threshold, llvm::bit_cast<int64_t>(1 / (1 - spec.dropout))});
+    spec.dropoutWord = 1;
+    spec.dropout = 0.5;
+  }
 }
-void moveKeys(AttendGradSpec &spec, SmallVectorImpl<int64_t> &keys) { moveKeys(spec.forward, keys); }
-template <typename Spec> void moveKeys(Spec &, SmallVectorImpl<int64_t> &) {}
+void moveToWords(AttendGradSpec &spec, SmallVectorImpl<int64_t> &words) { moveToWords(spec.forward, words); }
+template <typename Spec> void moveToWords(Spec &, SmallVectorImpl<int64_t> &) {}
 
 // The builder of products wants A, B, C as buffers 0, 1, 2; the others take them as the kernel has them.
 void numberBuffers(ContractSpec &spec, SmallVectorImpl<int> &buffers, int) {
@@ -164,7 +196,7 @@ template <typename Spec> bool traceInto(Tracer &tracer, KernelSpec &out) {
   Spec spec;
   if (!tracer.trace(spec))
     return false;
-  moveKeys(spec, out.keys);
+  moveToWords(spec, out.words);
   numberBuffers(spec, out.buffers, tracer.inputs + int(tracer.results.size()));
   out.work = std::move(spec);
   return true;
@@ -267,9 +299,9 @@ struct Key {
     all(buffer, elem, offset, strides);
   }
   void add(const LoopNode &node) {
-    const auto &[op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, usesExample, exampleStrides,
+    const auto &[op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, numberWord, usesExample, exampleStrides,
                  positionStride] = node;
-    all(op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, usesExample, exampleStrides,
+    all(op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, numberWord, usesExample, exampleStrides,
         positionStride);
   }
   void add(const LoopStore &store) {
@@ -302,9 +334,9 @@ struct Key {
     all(kind, elem, lead, C, image, places, window, stride, pad, x, y, place);
   }
   void add(const AttendSpec &spec) {
-    const auto &[elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys,
+    const auto &[elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, dropoutWord, batchDim, q, k, v, o, lse, hasKeys,
                  hasBias, pairs, keys, bias] = spec;
-    all(elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, batchDim, q, k, v, o, lse, hasKeys, hasBias,
+    all(elem, lead, A, G, T, S, K, E, causal, scale, dropout, key, keyWord, dropoutWord, batchDim, q, k, v, o, lse, hasKeys, hasBias,
         pairs, keys, bias);
   }
   void add(const AttendGradSpec &spec) {
@@ -315,6 +347,14 @@ struct Key {
 };
 
 } // namespace
+
+LoopSpec KernelSpec::loopWithNumbers() const {
+  LoopSpec loop = std::get<LoopSpec>(work);
+  for (LoopNode &node : loop.nodes)
+    if (node.numberWord >= 0)
+      node.number = node.op == LoopOp::RandomBool ? double(words[node.numberWord]) / 65536 : llvm::bit_cast<double>(words[node.numberWord]);
+  return loop;
+}
 
 std::string KernelSpec::key() const {
   Key key;

@@ -33,8 +33,8 @@ struct KernelSpec {
       work;
   // Buffers of the spec, as numbers of the kernel's inputs and, behind them, its outputs.
   llvm::SmallVector<int> buffers;
-  // Keys of its draws. They are words of the launch, so that kernels which differ in nothing else share their code.
-  llvm::SmallVector<int64_t> keys;
+  // Keys of its draws and its numbers. They are words of the launch, so that kernels which differ in nothing else share their code.
+  llvm::SmallVector<int64_t> words;
 
   // Of a loop: the op that each node computes (null for a load), and the dims of its domain that count examples and their axis 1
   // (-1: none).
@@ -46,6 +46,8 @@ struct KernelSpec {
   int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
   // How it is spread over a GPU.
   kernels::Grid grid(const kernels::TargetInfo &) const;
+  // A loop with the numbers in its nodes again.
+  kernels::LoopSpec loopWithNumbers() const;
   // Everything that decides the code: kernels with equal keys share one function.
   std::string key() const;
   mlir::func::FuncOp build(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const kernels::TargetInfo &) const;

@@ -12,8 +12,17 @@ const std::vector<CodeExample> &codeExamples() {
   return examples;
 }
 
+// A text that is wrong because it is long is shown without its middle.
+static std::string abridged(std::string text, bool isFile) {
+  constexpr size_t most = 200, shown = 60;
+  if (isFile || text.size() <= most)
+    return text;
+  return text.substr(0, shown) + " .. " + text.substr(text.size() - shown);
+}
+
 // A line each statement: `;` separates them in the table.
-static std::string block(const CodeExample &example, std::string_view text) {
+static std::string block(const CodeExample &example, const char *whole) {
+  std::string text = abridged(whole, example.place == CodeExample::File || example.place == CodeExample::Items);
   std::string result = "\n    ";
   if (example.place == CodeExample::CommandLine)
     result += "--set ";

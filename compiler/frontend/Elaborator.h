@@ -381,6 +381,7 @@ private:
   void assignOptimizers(Frame &frame);
   void checkKeys();
   void checkPrecision();
+  void describeText();
   void checkPlan();
   void checkGrain();
   // ---- EveryKey.cpp

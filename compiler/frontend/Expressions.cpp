@@ -123,12 +123,10 @@ Value Elaborator::evalWhole(const Expr &expr, Frame &frame) {
 Value Elaborator::evalNumber(const Expr &expr, Frame &frame) {
   if (!expr.unit.empty())
     return failure(Code::E0207, expr.span, "a number of bytes has no place here", frame);
-  if (std::optional<Fraction> value = Fraction::parse(expr.text))
-    return Value::of(Number(*value));
-  double real = strtod(expr.text.c_str(), nullptr);
-  if (!(real < 1e300))
-    return failure(Code::E0206, expr.span, "the number " + expr.text + " is too large", frame);
-  return Value::of(Number::inexact(real));
+  if (std::optional<Number> number = parseNumber(expr.text))
+    return Value::of(*number);
+  bool small = strtod(expr.text.c_str(), nullptr) < 1;
+  return failure(Code::E0206, expr.span, "the number " + expr.text + (small ? " is too small, and is not 0" : " is too large"), frame);
 }
 
 std::optional<Number> Elaborator::evalConstantNumber(const Expr &expr, Frame &frame, const char *what) {

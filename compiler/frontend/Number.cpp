@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 
 namespace cinch {
 
@@ -42,6 +44,32 @@ bool Number::mentions(int dim) const {
       if (name == dim)
         return true;
   return false;
+}
+
+std::optional<Number> parseNumber(const std::string &text) {
+  if (std::optional<Fraction> value = Fraction::parse(text))
+    return Number(*value);
+  size_t at = 0;
+  auto digits = [&] {
+    size_t begin = at;
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9')
+      ++at;
+    return at > begin;
+  };
+  auto accept = [&](const char *letters) {
+    bool found = at < text.size() && std::string_view(letters).find(text[at]) != std::string_view::npos;
+    at += found;
+    return found;
+  };
+  bool good = digits() && (!accept(".") || digits());
+  if (good && accept("eE")) {
+    accept("+-");
+    good = digits();
+  }
+  double real = std::strtod(text.c_str(), nullptr);
+  if (!good || at != text.size() || !(real < 1e300) || real < std::numeric_limits<double>::min())
+    return std::nullopt;
+  return Number::inexact(real);
 }
 
 int compareNumbers(const Number &a, const Number &b) {

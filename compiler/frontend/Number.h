@@ -46,6 +46,10 @@ struct Number {
   Number bare() const { return exact ? Number(value) : inexact(real); }
 };
 
+// A number as the language writes it: exact, or the nearest f64 where that takes too many digits. Nothing if it is none, is beyond
+// 1e300, or is not zero but so small that an f64 does not hold all of its digits. The runtime's --set takes the same (Values.cpp).
+std::optional<Number> parseNumber(const std::string &text);
+
 int compareNumbers(const Number &a, const Number &b);
 bool sameForm(const Number &a, const Number &b);
 

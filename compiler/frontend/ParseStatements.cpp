@@ -234,6 +234,9 @@ Place Parser::parsePlace() {
   place.span = peek().span;
   if (accept(TokenKind::Dots))
     place.dots = true;
+  else if (at(TokenKind::Number) && !peek().startsLine)
+    failAt(Code::E0010, peek().span, "expected an index name or `..`, got `" + peek().text + "`",
+           "axes have names, and one whose size is a number is given one: sum[i, j] x[i, j], or dim N = 3 and then [N]");
   else
     place.name = expectName("an index name or `..`");
   return place;

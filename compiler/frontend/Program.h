@@ -211,6 +211,8 @@ struct Program {
 
   Graph prediction;          // training = false: the `predict` clauses of `train` or, without any, its calls of the model
   std::vector<NamedValue> results; // ops of `prediction`, all with the batch axis, which comes first
+  // Sizes, constants, layers and values of `train` by their names, as they are written: for people who are told what was edited.
+  std::vector<std::pair<std::string, std::string>> text;
   int modelResult = -1;      // the one of `results` that is what the model returns, if that is one tensor
 };
 

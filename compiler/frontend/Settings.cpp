@@ -65,7 +65,7 @@ void Elaborator::readCombine(const Setting &setting, Frame &frame) {
     return;
   for (const char *later : {"hogwild", "async", "ring_average"})
     if (word.text == later) {
-      report(Code::E0707, word.textSpan, "`combine " + word.text + "` is not there yet", frame).help("there are exact and reduce(D)");
+      report(Code::E0710, word.textSpan, "`combine " + word.text + "` is not there yet", frame).help("there are exact and reduce(D)");
       return;
     }
   if (word.text != "reduce") {
@@ -302,32 +302,32 @@ void Elaborator::applySettings() {
         diags.error(Code::E0608, none, given + ": there are f32, f64 and bf16");
       continue;
     }
-    std::optional<Fraction> value = Fraction::parse(text);
-    if (!value || !key->second.range.holds(Number(*value))) {
+    std::optional<Number> value = parseNumber(text);
+    if (!value || !key->second.range.holds(*value)) {
       diags.error(Code::E0608, none, given + ": `" + name + "` must be " + key->second.range.text());
       continue;
     }
-    if (name == "train.warmup" && !value->isWhole()) {
+    if (name == "train.warmup" && !(value->exact && value->value.isWhole())) {
       diags.error(Code::E0608, none, given + ": `warmup` counts steps");
       continue;
     }
     if (name == "train.seed") {
-      if (value->isWhole() && compare(*value, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) <= 0)
-        t.seed = static_cast<uint64_t>(value->numerator());
+      if (value->exact && value->value.isWhole() && compare(value->value, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) <= 0)
+        t.seed = static_cast<uint64_t>(value->value.numerator());
       else
         diags.error(Code::E0608, none, given + ": the seed must be a whole number below 2^64");
       continue;
     }
-    if (name == "train.grain" && program.batch % *value->toInteger() != 0) {
+    if (name == "train.grain" && program.batch % *value->integer() != 0) {
       diags.error(Code::E0608, none, given + ": `grain` must divide the batch, " + std::to_string(program.batch));
       continue;
     }
     if (key->second.integer)
-      *key->second.integer = *value->toInteger();
+      *key->second.integer = *value->integer();
     else if (key->second.reals.empty())
       diags.error(Code::E0608, none, given + ": no optimizer of this file has it");
     for (double *target : key->second.reals)
-      *target = value->toDouble();
+      *target = value->real;
     if (name == "train.steps")
       t.epochs = 0;
     if (name == "train.epochs")

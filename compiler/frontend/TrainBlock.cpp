@@ -258,6 +258,7 @@ std::optional<Program> Elaborator::run() {
     checkTrain();
   if (diags.hasErrors())
     return std::nullopt;
+  describeText();
   orderParameters();
   if (program.train.hasEma)
     addAverages();

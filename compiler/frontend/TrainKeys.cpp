@@ -80,8 +80,7 @@ std::optional<Number> Elaborator::wordNumber(const SettingWord &word, const std:
                                              Frame &frame) {
   std::optional<Number> number;
   if (word.kind == SettingWord::Number && word.unit.empty()) {
-    if (std::optional<Fraction> value = Fraction::parse(word.text))
-      number = Number(*value);
+    number = parseNumber(word.text);
   } else if (word.kind == SettingWord::Name && !word.hasArgs) {
     Value value = lookup(word.text, word.span, frame);
     if (value.isError())
@@ -120,6 +119,16 @@ std::vector<int> Elaborator::matchPaths(const std::vector<Arg> &args, Frame &fra
   return found;
 }
 
+// The option that was meant, or all that there are.
+static std::string optionsHelp(const std::string &given, const std::string &what, const std::vector<std::string> &names) {
+  std::string help = didYouMean(given, names), all;
+  if (!help.empty())
+    return help;
+  for (const std::string &name : names)
+    all += (all.empty() ? "" : ", ") + name;
+  return "`" + what + "` has " + (all.empty() ? "none" : all);
+}
+
 // Reads `name = value` arguments: one reader a key. Unknown and repeated keys, and required ones that are absent, are
 // errors. So are arguments without a name, unless `plain` takes them.
 bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
@@ -139,7 +148,7 @@ bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
           arg.name ? report(Code::E0602, arg.name.span, "`" + what + "` has no option `" + arg.name.text + "`", frame)
                    : report(Code::E0603, arg.span, "options of `" + what + "` have names, as in lr = 0.1", frame);
       if (arg.name)
-        d.help(didYouMean(arg.name.text, names));
+        d.help(optionsHelp(arg.name.text, what, names));
       good = false;
     } else if (!given.insert(arg.name.text).second) {
       report(Code::E0603, arg.name.span, "`" + arg.name.text + "` is given twice", frame);

@@ -46,11 +46,15 @@ void Elaborator::meetModel(Frame &frame) {
 
 void Elaborator::reportNoParameter(const std::string &text, Span span, Frame &frame) {
   std::vector<std::string> paths;
+  std::string inside; // what a part of the model was named for
   for (const cinch::Parameter &parameter : program.parameters)
-    if (!parameter.state)
+    if (!parameter.state) {
       paths.push_back(parameter.path);
+      if (inside.empty() && parameter.path.rfind(text + ".", 0) == 0)
+        inside = "did you mean `" + parameter.path + "`?";
+    }
   report(Code::E0607, span, "no parameter is named `" + text + "`", frame)
-      .help(didYouMean(text, paths))
+      .help(inside.empty() ? didYouMean(text, paths) : inside)
       .note(paths.empty() ? "the model has no parameters"
                           : "the parameters are " + paths[0] + (paths.size() > 2 ? ", .." : "") +
                                 (paths.size() > 1 ? ", " + paths.back() : ""));
@@ -68,7 +72,7 @@ Value Elaborator::builtinWeight(const std::vector<Argument> &args, Span span, Fr
   const Value &path = taken[0]->value;
   if (path.kind != Value::String) {
     report(Code::E0202, taken[0]->span, "`weight` takes the path of a parameter, but this is " + describe(path, dims), frame)
-        .help("write it in quotes, weight(\"fc.weight\")");
+        .help("write it in quotes: weight(\"fc.weight\")");
     return {};
   }
   int bad = badOps;

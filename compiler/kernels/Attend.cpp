@@ -137,7 +137,7 @@ private:
       Value total = loadVector(sum, lane), empty = isEqual(total, 0.0);
       Value inverse = fdiv(splat(1.0), total);
       if (spec.dropout > 0)
-        inverse = fmul(inverse, splat(1 / (1 - spec.dropout)));
+        inverse = fmul(inverse, splat(factorOfKept));
       storeVector(select(empty, splat(0.0), inverse), factor, lane);
       Value logSum = fadd(loadVector(maximum, lane), log(total));
       storeVector(select(empty, splat(kMinusInfinity), logSum), sum, lane);

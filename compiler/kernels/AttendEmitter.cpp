@@ -39,7 +39,7 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
 
   Type indexType = b.getIndexType();
   auto arenaType = MemRefType::get({kArenaBytes}, b.getI8Type());
-  auto offsetsType = MemRefType::get({buffers + 2}, b.getI64Type());
+  auto offsetsType = MemRefType::get({buffers + 2 + std::max(spec.keyWord, spec.dropoutWord + 1)}, b.getI64Type());
   auto contextType = MemRefType::get({kContextWords}, b.getI64Type());
   b.setInsertionPointToEnd(module.getBody());
   function = func::FuncOp::create(b, loc, name,
@@ -59,11 +59,16 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   start = arith::IndexCastOp::create(b, loc, indexType, start);
   scratchStart = add(start, mul(thread, attendScratch(spec, ownScratch)));
   drawsAt = ownScratch;
-  if (spec.dropout > 0)
-    drawKey =
-        spec.keyWord < 0
-            ? emitDrawKey(b, loc, context, spec.key)
-            : emitDrawKey(b, loc, context, memref::LoadOp::create(b, loc, offsets, index(buffers + 1 + spec.keyWord)));
+  if (spec.dropout <= 0)
+    return;
+  auto word = [&](int number) -> Value { return memref::LoadOp::create(b, loc, offsets, index(buffers + 1 + number)); };
+  drawKey = spec.keyWord < 0 ? emitDrawKey(b, loc, context, spec.key) : emitDrawKey(b, loc, context, word(spec.keyWord));
+  if (spec.dropoutWord >= 0) {
+    keptBelow = word(spec.dropoutWord);
+    factorOfKept = emitNumberOfWord(b, loc, elem, word(spec.dropoutWord + 1));
+  } else {
+    factorOfKept = emitNumber(b, loc, elem, 1 / (1 - spec.dropout));
+  }
 }
 
 // ---- Numbers --------------------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ private:
   // Scores become the shares w, slopes become scale * ds (ds alone if the bias wants its gradient).
   void slopesOfScores(const Patch &part, Value lane) {
     Value lse = loadVector(lseBlock, lane), delta = loadVector(deltaBlock, lane);
-    Value inverse = spec.dropout > 0 ? splat(1 / (1 - spec.dropout)) : Value(), zero = splat(0.0);
+    Value inverse = spec.dropout > 0 ? splat(factorOfKept) : Value(), zero = splat(0.0);
     forKeys(part, lane, {}, [&](Value key, Value kept, ValueRange) -> SmallVector<Value> {
       Value at = add(mul(key, queryBlock), lane);
       Value share = exp(fsub(loadVector(shares, at), lse)), slope = loadVector(slopes, at), weight = share;

@@ -120,7 +120,7 @@ void AttendEmitter::drawKept(const Head &head, const Patch &patch) {
     Value first = add(add(head.firstDraw, mul(add(patch.t0, query), spec.S)), patch.s0);
     Value begin = emitDrawRow(b, loc, Draw::Bits16, spec.elem, drawKey, head.example, first, patch.keys, arena, row);
     Value all = vector::LoadOp::create(b, loc, VectorType::get({kKeyBlock}, b.getI16Type()), bits, ValueRange{begin});
-    Value kept = emitKept(b, loc, all, 1 - spec.dropout);
+    Value kept = keptBelow ? emitKept(b, loc, all, keptBelow) : emitKept(b, loc, all, 1 - spec.dropout);
     Value pair = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getI32Type()), kept);
     for (int64_t word : {0, 1})
       memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, pair, ArrayRef<int64_t>{word}), words,

@@ -158,6 +158,9 @@ struct LoopNode {
   // the scratch's offset: so that kernels that differ in the key alone share their code.
   uint64_t key = 0;
   int keyWord = -1;
+  // If >= 0, the word that holds the number, so that kernels which differ in a number alone share their code, too: of a Const of
+  // floats its f64, of a RandomBool how many of 65536 draws are true.
+  int numberWord = -1;
   bool usesExample = false;
   std::vector<int64_t> exampleStrides;
   // On some positions of an example: elements of one position; the context's kFirstPosition times so many are added.
@@ -212,6 +215,8 @@ struct AttendSpec {
   uint64_t key = 0;                // of the dropout's draw (Bits16, kept with probability 1 - dropout); element =
                                    // ((other lead * A + head) * T + t) * S + s within the example
   int keyWord = -1;                // as LoopNode::keyWord
+  int dropoutWord = -1;            // if >= 0, `dropout` only says that there is some. This word is how many of 65536 draws are kept,
+                                   // the next one the f64 that the kept are multiplied by
   int batchDim = -1;               // which of `lead` counts examples; -1: none
   View q, k, v, o, lse;            // lse strides over (lead.., head, position)
   bool hasKeys = false, hasBias = false;

@@ -17,7 +17,7 @@ func::FuncOp buildLoop(OpBuilder &builder, ModuleOp module, const std::string &n
   Type index = builder.getIndexType();
   int64_t buffers = plan.buffers + 1;
   for (const LoopNode &node : spec.nodes)
-    buffers = std::max<int64_t>(buffers, plan.buffers + 2 + node.keyWord);
+    buffers = std::max<int64_t>(buffers, plan.buffers + 2 + std::max(node.keyWord, node.numberWord));
   auto type = builder.getFunctionType({MemRefType::get({kArenaBytes}, builder.getI8Type()),
                                        MemRefType::get({buffers}, builder.getI64Type()),
                                        MemRefType::get({kContextWords}, builder.getI64Type()), index, index},

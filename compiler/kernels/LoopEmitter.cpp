@@ -244,6 +244,10 @@ void LoopEmitter::runItem(Value item) {
   }
 }
 
+Value LoopEmitter::wordOfLaunch(int number) {
+  return memref::LoadOp::create(b, loc, offsets, ValueRange{index(plan.buffers + 1 + number)});
+}
+
 void LoopEmitter::emit() {
   openBuffers();
   auto word = [&](int number) -> Value { return memref::LoadOp::create(b, loc, context, ValueRange{index(number)}); };
@@ -258,10 +262,9 @@ void LoopEmitter::emit() {
     usesPosition = usesPosition || (plan.isDraw(int(n)) && node.positionStride != 0);
     if (plan.isDraw(int(n)) && !keys.count(keyName(node)))
       keys[keyName(node)] =
-          node.keyWord < 0 ? emitDrawKey(b, loc, context, node.key)
-                           : emitDrawKey(b, loc, context,
-                                         memref::LoadOp::create(b, loc, offsets,
-                                                                ValueRange{index(plan.buffers + 1 + node.keyWord)}));
+          node.keyWord < 0 ? emitDrawKey(b, loc, context, node.key) : emitDrawKey(b, loc, context, wordOfLaunch(node.keyWord));
+    if (node.op == LoopOp::RandomBool && node.numberWord >= 0)
+      thresholds[int(n)] = wordOfLaunch(node.numberWord);
   }
   if (usesStep)
     step = word(kStep);

@@ -118,6 +118,7 @@ private:
   Value iota(mlir::Type element);
   Value buffer(int number, Elem);
   void openBuffers();
+  Value wordOfLaunch(int number);           // behind the buffers and the scratch
   Value viewAt(Value byte, Elem);
   Value addressOf(int node);
   Value scratchByte(int node);
@@ -142,6 +143,7 @@ private:
     return {node.keyWord, node.keyWord < 0 ? node.key : 0};
   }
   std::map<std::pair<int, uint64_t>, DrawKey> keys;
+  std::map<int, Value> thresholds;          // of draws whose number is a word
   std::map<std::pair<int, Elem>, Value> buffers;
   std::map<int, Value> bufferBytes;
   // What a walk over the rows does for AddAt. With a grain a block takes three: its places of the table are cleared; it is

@@ -115,7 +115,10 @@ Value LoopEmitter::laneOffsets(int64_t stride) {
 Value LoopEmitter::drawValue(int node, Value raw) {
   const LoopNode &n = spec.nodes[node];
   switch (n.op) {
-  case LoopOp::RandomBool: return emitKept(b, loc, raw, n.number);
+  case LoopOp::RandomBool:
+    if (n.numberWord >= 0)
+      return emitKept(b, loc, raw, thresholds.at(node));
+    return emitKept(b, loc, raw, n.number);
   case LoopOp::RandomUniform: return emitUniform(b, loc, raw, n.elem);
   case LoopOp::RandomInt: return emitBelow(b, loc, raw, uint32_t(n.number));
   default: return raw;
@@ -177,7 +180,10 @@ static Value stepAs(OpBuilder &b, Location loc, Value step, Elem elem) {
 Value LoopEmitter::evaluateScalar(int node) {
   const LoopNode &n = spec.nodes[node];
   switch (n.op) {
-  case LoopOp::Const: return emitNumber(b, loc, type(n.elem, false), n.number);
+  case LoopOp::Const:
+    if (n.numberWord >= 0)
+      return emitNumberOfWord(b, loc, valueType(b, n.elem), wordOfLaunch(n.numberWord));
+    return emitNumber(b, loc, type(n.elem, false), n.number);
   case LoopOp::Load: return load(n.view, base(n.view.offset, n.view.strides), n.elem, nullptr);
   case LoopOp::LoadAt: return load(n.view, basePlus(n.view, n.args, n.atStrides), n.elem, nullptr);
   case LoopOp::Index:

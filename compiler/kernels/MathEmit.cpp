@@ -208,6 +208,11 @@ Value emitNumber(OpBuilder &b, Location loc, Type type, double number) {
   return emitInteger(b, loc, type, int64_t(number));
 }
 
+Value emitNumberOfWord(OpBuilder &b, Location loc, Type type, Value word) {
+  Value number = arith::BitcastOp::create(b, loc, b.getF64Type(), word);
+  return type.isF64() ? number : arith::TruncFOp::create(b, loc, type, number);
+}
+
 Value emitInteger(OpBuilder &b, Location loc, Type type, int64_t number) {
   Type element = getElementTypeOrSelf(type);
   if (isa<IndexType>(element))

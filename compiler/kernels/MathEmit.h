@@ -24,6 +24,8 @@ mlir::Value emitNarrowed(mlir::OpBuilder &, mlir::Location, mlir::Value rounded)
 
 // A constant of a type that is a scalar or a vector.
 mlir::Value emitNumber(mlir::OpBuilder &, mlir::Location, mlir::Type, double);
+// The f64 that a word (i64) holds, as a scalar of another type of floats.
+mlir::Value emitNumberOfWord(mlir::OpBuilder &, mlir::Location, mlir::Type, mlir::Value word);
 mlir::Value emitInteger(mlir::OpBuilder &, mlir::Location, mlir::Type, int64_t);
 
 // An element-wise operation other than loads, constants, draws and reductions. Operands have one shape, and the type of

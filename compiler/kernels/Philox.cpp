@@ -211,6 +211,11 @@ Value emitKept(OpBuilder &b, Location loc, Value bits16, double probability) {
                                emitInteger(b, loc, bits16.getType(), threshold));
 }
 
+Value emitKept(OpBuilder &b, Location loc, Value bits16, Value threshold) {
+  Integers i{b, loc};
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, bits16, i.like(bits16, i.truncate(threshold, 16)));
+}
+
 Value emitUniform(OpBuilder &b, Location loc, Value word, Elem elem) {
   Integers i{b, loc};
   return unitInterval(i, word, elem, false);

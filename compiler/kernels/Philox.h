@@ -49,6 +49,7 @@ mlir::Value emitDraw(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, DrawKey
                      mlir::Value element);
 
 // From draws (scalars or vectors) to values.
+mlir::Value emitKept(mlir::OpBuilder &, mlir::Location, mlir::Value bits16, mlir::Value threshold); // a scalar i64, of 65536
 mlir::Value emitKept(mlir::OpBuilder &, mlir::Location, mlir::Value bits16,
                      double probability); // i1: true with probability
 mlir::Value emitUniform(mlir::OpBuilder &, mlir::Location, mlir::Value word, Elem elem);           // in [0, 1)

@@ -243,8 +243,9 @@ bool Compilation::decide() {
       continue;
     EntryPlan entry{name, function.str(), {}, 0, 0};
     int64_t examples = nn::batchOf(func); // 1: it reads none
+    int64_t least = nn::examplesTogether(func);
     for (int64_t size : llvm::reverse(sizes)) {
-      if (size > chosen || examples % size != 0)
+      if (size > chosen || examples % size != 0 || size % least != 0)
         continue;
       DecideOptions forEntry = base;
       forEntry.search.microbatch = size;
@@ -257,7 +258,7 @@ bool Compilation::decide() {
         forEntry.rowBlocks = -1;
         entry.outcome = decidePlan(func, forEntry);
       }
-      if (!entry.outcome.internal && !entry.outcome.result.feasible && size == 1) {
+      if (!entry.outcome.internal && !entry.outcome.result.feasible && size == least) {
         forEntry.search.arenaBudget = entry.outcome.result.smallestArena; // then the arena, or the refusal, is its
         entry.outcome = decidePlan(func, forEntry);
       }

@@ -124,7 +124,7 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
     if (loop->addAt.present)
       origins.push_back(root); // behind the last node
     int words = int(kernel.getNumOperands() + kernel.getNumResults()) + 1;
-    info.body = bodyNumber(kernelBody(*loop, words, spec.batchDim, spec.positionDim, spec.examplesOfGroup));
+    info.body = bodyNumber(kernelBody(spec.loopWithNumbers(), words, spec.batchDim, spec.positionDim, spec.examplesOfGroup));
     info.operations = operationsNumber(operationsOf(kernel, origins));
   }
 }
@@ -174,7 +174,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
       call.steps.push_back({steps[buffer].example, steps[buffer].position});
   }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
-  call.words.append(spec->keys);
+  call.words.append(spec->words);
   if (target.isDevice() && llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; })) {
     kernels::Grid grid = spec->grid(target);
     deviceKernels.push_back({call.kernel, grid.workers, grid.lanes, grid.block, int64_t(call.words.size())});

@@ -15,9 +15,8 @@
 namespace cinch {
 
 static constexpr char kBegin[] = "cinch: internal error: ";
-static constexpr char kAdvice[] = "\n  this is a fault of cinch, not of your program"
-                                  "\n  help: another `--microbatch` or another budget may avoid it"
-                                  "\n  help: please report it, with the program and this command line, to the authors of Cinch\n";
+static constexpr char kFault[] = "\n  this is a fault of cinch, not of your program";
+static constexpr char kReport[] = "\n  help: please report it, with the program and this command line, to the authors of Cinch\n";
 static constexpr int kInternal = 70, kResources = 5;
 
 // Only what a signal handler may call.
@@ -28,8 +27,12 @@ static void say(const char *text) {
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, size);
 }
 
+static const char *wayAround = "\n  help: another `--microbatch` or another budget may avoid it";
+
+void thereIsNoPlan() { wayAround = ""; }
+
 int internalError(const llvm::Twine &what) {
-  llvm::errs() << kBegin << what << kAdvice;
+  llvm::errs() << kBegin << what << kFault << wayAround << kReport;
   return kInternal;
 }
 
@@ -41,7 +44,8 @@ int internalError(const llvm::Twine &what) {
 static void crashed(int) {
   say(kBegin);
   say("it crashed");
-  say(kAdvice);
+  for (const char *text : {kFault, wayAround, kReport})
+    say(text);
   _exit(kInternal);
 }
 

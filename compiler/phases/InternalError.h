@@ -15,6 +15,8 @@ namespace cinch {
 // Says on standard error what is wrong, that it is not the user's fault, what to try and where to report it.
 // Returns the exit code of such an end, 70.
 int internalError(const llvm::Twine &what);
+// From here on no other plan is recommended: what runs makes none.
+void thereIsNoPlan();
 
 // From here on a fatal error of LLVM, a crash and a call of abort end like this, too, and memory that is not there ends with 5.
 void catchFatalErrors();

@@ -116,6 +116,7 @@ Described describedTraining(const Program &program) {
                          (f.normalize ? " normalize" : "") +
                          (f.names.empty() ? std::string() : llvm::formatv(" of {0} names", f.names.size()).str());
                 })});
+  is.insert(is.end(), program.text.begin(), program.text.end());
   d.besides.push_back({"metrics", listed(program.metrics, [](const NamedValue &m) { return m.name; })});
   d.besides.push_back({"every", listed(train.every, [](const Every &e) {
                        static const char *kinds[] = {"eval", "checkpoint", "log"};

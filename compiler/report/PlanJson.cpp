@@ -137,7 +137,8 @@ static Object stepJson(const Compilation &compilation, const SourceList &sources
                           {"positions", outcome.rows.block.positions}, {"bytes", summary.bytes},
                           {"instead", summary.instead}, {"seconds", summary.seconds}});
   }
-  for (const LiveBuffer &buffer : largestLive(graph, plan, plan.peakRun, 10))
+  std::vector<LiveBuffer> live = alive(graph, plan, plan.peakRun);
+  for (const LiveBuffer &buffer : llvm::ArrayRef(live).take_front(10))
     holders.push_back(Object{{"name", buffer.name}, {"line", buffer.line}, {"bytes", buffer.bytes},
                              {"recomputed", buffer.recomputed}});
   auto point = [&](const LadderPoint &p) {

@@ -14,28 +14,54 @@
 namespace cinch::report {
 using solve::bytesText, solve::secondsText;
 
-void printLive(llvm::raw_ostream &out, const SourceList &sources, const std::vector<solve::LiveBuffer> &live) {
-  for (const solve::LiveBuffer &buffer : live) {
-    out << llvm::formatv("  {0,14}  {1}", bytesText(buffer.bytes), buffer.name);
-    if (buffer.line > 0)
-      out << " (" << sources.name(1) << ":" << buffer.line << ")";
-    if (buffer.recomputed)
-      out << " [recomputed]";
-    out << "\n";
-  }
-}
-
 // "blocks.3.ff: mul" -> "blocks.*.ff: mul".
 static std::string general(llvm::StringRef name) {
   auto [path, rest] = name.split(": ");
-  if (rest.empty())
-    return name.str();
   std::string text;
   for (llvm::StringRef part : llvm::split(path, '.')) {
     unsigned number;
     text += (text.empty() ? "" : ".") + (part.getAsInteger(10, number) ? part.str() : std::string("*"));
   }
-  return text + ": " + rest.str();
+  return rest.empty() ? text : text + ": " + rest.str();
+}
+
+void printLive(llvm::raw_ostream &out, const SourceList &sources, const std::vector<solve::LiveBuffer> &live, size_t shown) {
+  struct Line {
+    std::string name; // of the first
+    int64_t bytes = 0;
+    int count = 0;
+  };
+  std::vector<Line> lines;
+  std::map<std::string, size_t> known;
+  for (const solve::LiveBuffer &buffer : live) {
+    auto text = [&](const std::string &name) {
+      std::string all = name;
+      if (buffer.line > 0)
+        all += " (" + std::string(sources.name(1)) + ":" + std::to_string(buffer.line) + ")";
+      return all + (buffer.recomputed ? " [recomputed]" : "");
+    };
+    auto [place, fresh] = known.try_emplace(text(general(buffer.name)), lines.size());
+    if (fresh)
+      lines.push_back({text(buffer.name)});
+    Line &line = lines[place->second];
+    line.bytes += buffer.bytes;
+    if (++line.count == 2)
+      line.name = place->first;
+  }
+  llvm::stable_sort(lines, [](const Line &a, const Line &b) { return a.bytes > b.bytes; });
+  int64_t rest = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i >= shown) {
+      rest += lines[i].bytes;
+      continue;
+    }
+    out << llvm::formatv("  {0,14}  {1}", bytesText(lines[i].bytes), lines[i].name);
+    if (lines[i].count > 1)
+      out << ", " << lines[i].count << " of them";
+    out << "\n";
+  }
+  if (rest > 0)
+    out << llvm::formatv("  {0,14}  {1} others\n", bytesText(rest), lines.size() - shown);
 }
 
 namespace {
@@ -90,7 +116,7 @@ static void printWorkers(llvm::raw_ostream &out, const Compilation &compilation,
     const solve::Plan &plan = outcome.result.plan;
     out << llvm::formatv("\nworker {0}: arena {1}, {2} of it for messages; largest alive at the peak\n", w,
                          bytesText(workers.each[size_t(w)].bytes), bytesText(workers.each[size_t(w)].messages));
-    printLive(out, sources, solve::largestLive(outcome.rows.graph, plan, plan.peakRun, 5));
+    printLive(out, sources, solve::alive(outcome.rows.graph, plan, plan.peakRun), 5);
   }
   // A long table is shown with fewer micro-batches: its middle repeats itself.
   solve::ScheduleRequest request = workers.request;
@@ -120,7 +146,7 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
     out << llvm::formatv("bound        {0:F4} s proven for this micro-batch and these blocks of rows; the plan takes {1:F2} % more\n",
                          *compilation.fixedBound, 100 * (plan.seconds / *compilation.fixedBound - 1));
   out << "\nlargest alive at the peak\n";
-  printLive(out, sources, solve::largestLive(graph, plan, plan.peakRun, 10));
+  printLive(out, sources, solve::alive(graph, plan, plan.peakRun), 10);
   auto kept = solve::keptValues(graph, decision);
   if (!kept.empty()) {
     out << "\nkept for the backward sweep (bytes, what computing it again would cost a step, how many)\n";

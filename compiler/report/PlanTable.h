@@ -10,7 +10,8 @@ namespace cinch::report {
 // and budgets against predicted times.
 void printPlan(llvm::raw_ostream &, const Compilation &, const SourceList &);
 
-void printLive(llvm::raw_ostream &, const SourceList &, const std::vector<solve::LiveBuffer> &);
+// The `shown` largest, and the sum of the others.
+void printLive(llvm::raw_ostream &, const SourceList &, const std::vector<solve::LiveBuffer> &, size_t shown);
 
 } // namespace cinch::report
 #endif

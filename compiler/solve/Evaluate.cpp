@@ -166,7 +166,7 @@ Plan evaluateWell(const GraphIndex &index, const Choice &choice) {
   return better.error.empty() && better.decision.arenaBytes < plan.decision.arenaBytes ? better : plan;
 }
 
-std::vector<LiveBuffer> largestLive(const StepGraph &g, const Plan &plan, int run, size_t count) {
+std::vector<LiveBuffer> alive(const StepGraph &g, const Plan &plan, int run) {
   std::vector<LiveBuffer> live;
   for (const Instance &i : plan.decision.instances) {
     if (i.lower > run || i.upper <= run || i.bytes == 0)
@@ -184,8 +184,6 @@ std::vector<LiveBuffer> largestLive(const StepGraph &g, const Plan &plan, int ru
   }
   std::stable_sort(live.begin(), live.end(),
                    [](const LiveBuffer &a, const LiveBuffer &b) { return a.bytes > b.bytes; });
-  if (live.size() > count)
-    live.resize(count);
   return live;
 }
 

@@ -47,8 +47,8 @@ struct LiveBuffer {
   int64_t bytes = 0;
   bool recomputed = false;
 };
-// What is alive during run `run` of a plan, largest first, at most `count` of them.
-std::vector<LiveBuffer> largestLive(const StepGraph &, const Plan &, int run, size_t count);
+// What is alive during run `run` of a plan, largest first.
+std::vector<LiveBuffer> alive(const StepGraph &, const Plan &, int run);
 
 } // namespace cinch::solve
 #endif

@@ -335,7 +335,7 @@ SearchResult Planner::search(const SearchOptions &options) {
       packForShipping(result);
     return result;
   }
-  result.holders = largestLive(graph, result.plan, result.plan.peakRun, 10);
+  result.holders = alive(graph, result.plan, result.plan.peakRun);
   result.advice = adviceFor(options);
   return result;
 }

@@ -54,11 +54,12 @@ static int format(const std::string &path, std::string &result, const std::strin
   result = formatted(sources, file);
   int again = sources.add("formatted", result);
   if (substance(sources, file) != substance(sources, again) || formatted(sources, again) != result)
-    return internalError("formatting '" + path + "' changes what it says");
+    return internalError("formatting '" + path + "' would change what it says; the file is as it was");
   return result == (*buffer)->getBuffer() ? 0 : -1;
 }
 
 int formatFiles(const std::vector<std::string> &files, bool check, const std::string &color) {
+  thereIsNoPlan();
   int worst = 0;
   for (const std::string &path : files) {
     std::string text;

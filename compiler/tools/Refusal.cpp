@@ -24,8 +24,10 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
   out << "\n  smallest budget that compiles: " << size(smallest) << "\n";
   out << "  proven lower bound:            " << size(compilation.budgetBound()) << "\n";
   out << "  of these for code, stacks and runtime: " << size(compilation.allowance()) << "\n";
+  if (!several)
+    out << "  of these for parameters and state:     " << size(compilation.persistentBytes()) << "\n";
   out << (several ? "  largest at the peak of the worker that needs most:\n" : "  largest at the peak of the smallest plan:\n");
-  report::printLive(out, sources, result.holders);
+  report::printLive(out, sources, result.holders, 10);
   if (!result.advice.empty())
     out << "  help: " << result.advice << " would fit\n";
   if (enough > 0)

@@ -19,6 +19,7 @@ PICTURES = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else programs.FOLDER
 CASES = {
     "mlp": (ROOT / "examples/mlp/mlp.cinch", []),
     "gpt": (ROOT / "examples/gpt/gpt.cinch", ["--memory-budget", "110MiB"]),
+    "resnet": (ROOT / "examples/resnet/resnet.cinch", ["--memory-budget", "400MiB"]),
     "gpt2": (ROOT / "bench/models/gpt2_124m.cinch", ["--memory-budget", "2500MiB"]),
 }
 CLASSES = ["state", "accumulators", "stored", "recomputed", "working", "scratch"]
@@ -34,6 +35,27 @@ SHOWN = """(() => {
           ringed: ringed ? +ringed.dataset.kernel : -1, cursor: +document.getElementById('cursor').getAttribute('x1'),
           states: Object.fromEntries(nodes.map(c => [c.dataset.kernel, c.getAttribute('class').replace('node ', '')])),
           largest: [...document.querySelectorAll('#largest tbody tr')].map(r => [r.cells[0].textContent, +r.dataset.bytes])};
+})()"""
+
+
+# Words in a picture that lie on one another, or reach out of the bar that they stand in.
+COLLISIONS = """(() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const words = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim() && t.getBoundingClientRect().width)
+      .map(t => [t.textContent, t.getBoundingClientRect(), t]);
+    words.forEach(([a, p], i) => words.slice(i + 1).forEach(([b, q]) => {
+      const across = Math.min(p.right, q.right) - Math.max(p.left, q.left), down = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+      if (across > 1 && down > 3) found.push(a + ' / ' + b);
+    }));
+    for (const [text, box, t] of words.filter(([, , t]) => t.classList.contains('in-action'))) {
+      let bar = t.previousElementSibling;
+      while (!bar.classList.contains('action')) bar = bar.previousElementSibling;
+      const around = bar.getBoundingClientRect();
+      if (box.left < around.left || box.right > around.right) found.push(text + ' in its bar');
+    }
+  }
+  return found;
 })()"""
 
 
@@ -140,6 +162,8 @@ def case(browser, name, program, flags):
     browser.click("input[value=runs]")
     browser.value(f"location.hash = 'run={plan['peak_run'] + 1}'")
 
+    collisions = browser.value(COLLISIONS)
+    verdicts.expect(not collisions, f"{name}: words on one another: {collisions[:5]}")
     wide = browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     verdicts.expect(wide <= 0, f"{name}: the page is {wide} pixels too wide")
     colors = {scheme: browser.picture(PICTURES / f"{name}-{scheme}.png", scheme) for scheme in ("light", "dark")}
@@ -183,6 +207,8 @@ def workers(browser):
         own = {**plan, **worker["plan"]}
         compare(f"workers, worker {w}", own, browser.value(SHOWN), own["peak_run"])
     verdicts.expect(browser.value("document.querySelectorAll('#workers .idle-line, #workers .late-line').length") == 2, "workers: hatches")
+    collisions = browser.value(COLLISIONS)
+    verdicts.expect(not collisions, f"workers: words on one another: {collisions[:5]}")
     browser.picture(PICTURES / "workers.png", "light")
     said = [e for e in browser.events if e["method"] in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")]
     verdicts.expect(not said, f"workers: on the console: {json.dumps(said)[:600]}")

@@ -194,6 +194,7 @@ def parts(data):
     refused(3, ["`old_head.weight` is no parameter of this program", "--names theirs"], *init("body"))
     refused(3, ["`names theirs` does not say what `head.weight` is called in it"], *init("theirs"), "--names", "theirs")
     refused(2, ["--names their: there is no such map; the program has theirs"], *init("theirs"), "--names", "their")
+    refused(3, ["cannot open it: No such file or directory\n"], "--init", data / "nowhere.safetensors")
     refused(2, ["--names says what parameters are called in the file of --init"], "--names", "theirs")
     refused(2, ["--partial says how the file of --init is read"], "--partial")
     refused(3, ["cannot open it: No such file"], *init("nowhere"), "--partial")

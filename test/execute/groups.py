@@ -2,15 +2,17 @@
 """Examples of a group that see one another: `group_all`, `group_place`. Losses and metrics are compared with NumPy in f64 (an evaluation
 leaves out what fills no group), gradients with central differences of the NumPy loss; every micro-batch of whole groups, strategy, number of
 threads, stages and replicas, and the smallest budget, must leave the same bits. What stands in no product and no sum of its own is there too:
-several groups in one program, vectors, integers, moved axes, draws. And no row is repeated: a large group costs no memory.
+several groups in one program, vectors, integers, moved axes, draws; bf16, a GPU's program, what a loop made, a library. And no row is repeated: a large group costs no memory.
 """
 
 import json
 import re
+import sys
 
 import numpy as np
 
 import programs
+import standin
 
 PROGRAM = """dim B = 12 batch, I = 5, D = 3, T = 2, G = %d, E = 3
 data train = npy("x.npy", "z.npy", "y.npy", shuffle = false) -> (x: f32[B, I], z: f32[B, I], y: i32[B] below 4)
@@ -281,6 +283,123 @@ def refused(data):
     verdicts.expect("has 3 examples, but eval compares groups of 4" in done.stdout, done.stdout)
 
 
+# ---- With what else there is -----------------------------------------------------------------------------------------------
+def narrow(name, data):
+    """In bf16, the same bits under plans; the losses are those of f32 to bf16's digits."""
+    group, text, _ = LOSSES[name]
+    program = programs.source("bf16-" + name.replace(" ", "-"), PROGRAM % (group, text))
+    wide = programs.run(programs.compiled(program, program.stem + "-wide"), data[0], 1)
+    unit, first = together(name), None
+    for number, flags in enumerate([["--microbatch", "12", "--remat", "none"], ["--microbatch", str(unit), "--remat", "all"],
+                                    ["--microbatch", str(unit), "--cpu", "haswell", "--order-seed", "5"]]):
+        exe = programs.compiled(program, program.stem + str(number), "--set", "precision=bf16", "--max-threads", "3", *flags)
+        result = programs.run(exe, data[0], 2, "--threads", str(1 + number))
+        first = first or result
+        verdicts.expect(result.bytes == first.bytes and result.losses == first.losses, "%s in bf16 under %s: other bits" % (name, " ".join(flags)))
+    far = abs(first.losses[0] - wide.losses[0])
+    verdicts.expect(0 < far <= 0.03 * max(abs(wide.losses[0]), 0.1), "%s in bf16: a loss of %r, in f32 %r" % (name, first.losses[0], wide.losses[0]))
+
+
+def on_device(name, data):
+    """As a program for a GPU, executed on the CPU: the bits of the CPU's kernels."""
+    group, text, _ = LOSSES[name]
+    program = programs.source("nvidia-" + name.replace(" ", "-"), PROGRAM % (group, text))
+    cpu = programs.run(programs.compiled(program, program.stem + "-cpu"), data[0], 2)
+    out = programs.FOLDER / (program.stem + "-out")
+    built = standin.Program(program, program.stem, "--max-threads", "2", "--microbatch", str(together(name)))
+    built.run("--data", data[0], "--out", out, "--steps", "2", "--quiet", seed=3)
+    verdicts.expect((out / "final.safetensors").read_bytes() == cpu.bytes, name + " for a GPU: other bits than the CPU's")
+
+
+LOOP = """dim B = 12 batch, I = 5, T = 5, D = 3, G = 4
+data train = npy("x.npy", "z.npy", "y.npy", shuffle = false) -> (x: f32[B, I], z: f32[B, I], y: i32[B] below 4)
+layer cell(h: f32[B, D], x: f32[B]) -> f32[B, D] {
+  use own = linear[D](with_bias = false)
+  param w: f32[D] ~ normal(0.5)
+  t[b, d] = x[b] * w[d]
+  return tanh(own(h) + t)
+}
+model two(x: f32[B, I], z: f32[B, I]) -> (f32[B, I, D], f32[B, D]) {
+  use c = cell, q = linear[D]
+  h[b, d, t] = (scan[I] c(0, x))[b, t, d]
+  return h', q(z)
+}
+train two on train seed 3 {
+  u, v = two(x, z)
+  r = group_all(v, group = G)
+  k = group_all(u, group = G)
+  s[b, j, t] = sum[d] u[b, t, d] * r[b, j, d]
+  m[b, j, t] = sum[d] k[b, j, t, d] * v[b, d]
+  loss = mean[b, j, t] s[b, j, t] ^ 2 + mean[b, j, t] tanh(m[b, j, t])
+  optimizer sgd(lr = 1)
+  steps 2
+}
+"""
+
+
+def loop_loss(x, z, of):
+    h, states = np.zeros((len(x), 3)), []
+    for t in range(5):
+        h = np.tanh(h @ of["c.own.weight"].T + x[:, t, None] * of["c.w"])
+        states.append(h)
+    u, v = np.stack(states, 1), z @ of["q.weight"].T + of["q.bias"]
+    s = np.einsum("btd,bjd->bjt", u, rows(v, 4))
+    m = np.einsum("bjtd,bd->bjt", rows(u, 4), v)
+    return (s**2).mean() + np.tanh(m).mean()
+
+
+def behind_a_loop(data):
+    """Groups of what a loop along an axis has made: NumPy, central differences, bits."""
+    program = programs.source("loop", LOOP)
+    exe = programs.compiled(program, "loop-f64", "--set", "precision=f64", "--microbatch", "4")
+    start, result = programs.run(exe, data[0], 0).parameters, programs.run(exe, data[0], 1)
+    x, z = data[1][:12].astype(np.float64), data[2][:12].astype(np.float64)
+    expected = loop_loss(x, z, start)
+    verdicts.expect(abs(result.losses[0] - expected) <= 1e-11 * max(1, abs(expected)), "a loop: the loss is %r, NumPy says %r" % (result.losses[0], expected))
+    for path, value in start.items():
+        for at in np.ndindex(value.shape):
+            sides = []
+            for step in (1e-5, -1e-5):
+                near = {name: each.copy() for name, each in start.items()}
+                near[path][at] += step
+                sides.append(loop_loss(x, z, near))
+            wanted = (sides[0] - sides[1]) / 2e-5
+            verdicts.expect(abs(value[at] - result.parameters[path][at] - wanted) <= 1e-7, "a loop: gradient of %s %s" % (path, at))
+    first = None
+    for number, flags in enumerate([["--microbatch", "12", "--remat", "none"], ["--microbatch", "4", "--remat", "all"],
+                                    ["--microbatch", "4", "--cpu", "haswell"], ["--microbatch", "4", "--replicas", "3"]]):
+        found = programs.run(programs.compiled(program, "loop%d" % number, "--max-threads", "3", *flags), data[0], 2, "--threads", str(1 + number % 3))
+        first = first or found
+        verdicts.expect(found.bytes == first.bytes, "a loop under %s: other bits" % " ".join(flags))
+
+
+def in_a_library(data):
+    """`--emit=lib` of a program with groups: step and evaluate as the executable does; examples behind the last whole group are left out."""
+    text = PROGRAM % (4, LOSSES["scores"][1])
+    folder = programs.FOLDER / "library"
+    folder.mkdir()
+    (folder / "two.cinch").write_text(text)
+    programs.call([programs.CINCH, "two.cinch", "--emit=lib", "-o", "two"], cwd=folder)
+    exe = programs.compiled(folder / "two.cinch", "two-exe")
+    result = programs.run(exe, data[0], 2)
+    sys.path.insert(0, str(programs.HERE.parent.parent / "examples" / "embed"))
+    import train
+
+    model = train.Model(str(folder / "libtwo.so"), threads=2)
+    _, x, z, y = data
+    for step in range(2):
+        at = [(12 * step + i) % 29 for i in range(12)]
+        batch = dict(x=x[at], z=z[at], y=y[at])
+        loss = model.step(**{name: batch[name] for name in model.fields})
+        verdicts.expect(np.float32(loss if np.isscalar(loss) else loss[0]) == np.float32(result.losses[step]), "a library: step %d has a loss of %r, not %r" % (step, loss, result.losses[step]))
+    for path, value in result.parameters.items():
+        verdicts.expect(np.array_equal(model.parameter(path), value), "a library: other bits of " + path)
+    done = programs.call([exe, "eval", "--data", data[0], "--out", result.out])
+    printed = json.loads(done.stdout.strip().splitlines()[-1])
+    found = model.evaluate(**{name: dict(x=x, z=z, y=y)[name] for name in model.fields})
+    verdicts.expect(abs(found["loss"] - printed["loss"]) <= 1e-6, "a library evaluates to %s, the executable to %s" % (found, printed))
+
+
 def guarded(check, name, data):
     try:
         check(name, data)
@@ -292,6 +411,10 @@ def main():
     data = make_data()
     programs.in_parallel(lambda name: guarded(in_f64, name, data), LOSSES)
     programs.in_parallel(lambda name: guarded(same_bits, name, data), LOSSES)
+    programs.in_parallel(lambda name: guarded(narrow, name, data), ["scores", "attention over the group", "triplet", "several groups", "draws"])
+    programs.in_parallel(lambda name: guarded(on_device, name, data), ["scores", "triplet", "moved axes", "draws"])
+    behind_a_loop(data)
+    in_a_library(data)
     no_copies()
     refused(data)
 

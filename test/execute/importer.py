@@ -18,7 +18,7 @@ import programs
 ROOT = programs.HERE.parent.parent
 STORED = ROOT / "test/importer"
 sys.path[:0] = [str(ROOT / "tools"), str(STORED)]
-STORE = ("mlp", "gpt2_by_hand", "bert", "lstm", "unet", "conv_text")
+STORE = ("mlp", "gpt2_by_hand", "bert", "lstm", "unet", "conv_text", "padded_causal")
 verdicts = programs.Verdicts()
 
 
@@ -59,7 +59,7 @@ def stored(name):
         inputs = {key: arrays[key] for key in arrays.files if key != "logits"}
         _, _, text = run(name, source, inputs, arrays["logits"])
     wanted = {"gpt2_by_hand": ["repeat 3 gpt_block", "linear[72]", "layer_norm"], "unet": ["conv_transpose[8, 2, 2]", "resize_bilinear[2]"],
-              "lstm": ["= lstm[12]"], "mlp": ["batch_norm(group = B)", "gelu("], "bert": ["repeat 2 bert_layer"]}
+              "lstm": ["= lstm[12]"], "mlp": ["batch_norm(group = B)", "gelu("], "bert": ["repeat 2 bert_layer"], "padded_causal": ["repeat 2 transformer_encoder_layer", "attend("]}
     for words in wanted.get(name, []):
         verdicts.expect(words in text, "%s: no `%s` in\n%s" % (name, words, text))
 

@@ -54,12 +54,14 @@ def main():
     _, one, _ = compiled(PROGRAM, "one", "--no-kernel-cache", "--max-threads", "4", one=True)
     verdicts.expect(one == first, "one processor and all of them")
 
-    # A changed number makes the kernels anew that hold it, and no others.
-    compiled(PROGRAM.replace("rate = 0.1", "rate = 0.2"), "changed", "--max-threads", "4")
+    # Numbers are words of the launch: another rate of dropout, of attention's too, is no other kernel. A whole other function is.
+    _, changed, _ = compiled(PROGRAM.replace("rate = 0.1", "rate = 0.2"), "changed", "--max-threads", "4")
+    verdicts.expect(entries() == sorted(made) and changed != first, "another rate makes no kernel")
+    compiled(PROGRAM.replace("steps 4", "steps 5").replace("lr = 1e-3", "lr = 2e-3"), "values", "--max-threads", "4")
+    verdicts.expect(entries() == sorted(made), "values of the run make no kernel")
+    compiled(PROGRAM.replace("return out(b(e(x)))", "return out(sin(b(e(x))))"), "other", "--max-threads", "4")
     fresh = [path for path in entries() if path not in made]
     verdicts.expect(0 < len(fresh) < len(made) / 2, "%d of %d kernels are new" % (len(fresh), len(made)))
-    compiled(PROGRAM.replace("steps 4", "steps 5").replace("lr = 1e-3", "lr = 2e-3"), "values", "--max-threads", "4")
-    verdicts.expect(len(entries()) == len(made) + len(fresh), "values of the run make no kernel")
 
     # Damaged, cut, empty.
     good = {path: path.read_bytes() for path in made}
@@ -67,6 +69,14 @@ def main():
         path.write_bytes(good[path][:-1] + b"!" if text is None else text)
     _, mended, _ = compiled(PROGRAM, "mended", "--max-threads", "4")
     verdicts.expect(mended == first and all(path.read_bytes() == good[path] for path in made), "damaged entries are made anew")
+
+    # At most 1 GiB: what was used longest ago goes first.
+    old = FOLDER / "kernel_of_old_times.kernel"
+    with open(old, "wb") as file:
+        file.truncate(2**30)
+    os.utime(old, (1, 1))
+    compiled(PROGRAM.replace("D = 64", "D = 80"), "wider", "--max-threads", "4")
+    verdicts.expect(not old.exists() and sum(path.stat().st_size for path in entries()) < 2**30 and set(made) <= set(entries()), "the folder keeps its size")
 
     # A folder that cannot be written is no error.
     os.environ["XDG_CACHE_HOME"] = "/proc/nowhere"

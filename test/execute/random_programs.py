@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Random well-typed programs (random_program/), with loops, states and masked losses among them: each is compiled under a random plan
+"""Random well-typed programs (random_program/), with loops, states, masked losses and groups of examples among them: each is compiled under a random plan
 and under the smallest budget that its refusal names, and both must leave the same bits and losses within the budget, in f32, f64 or bf16; in f64 the loss
 and the gradients of the first step are compared with NumPy, the gradients as central differences. Programs that once failed lie in programs/random, with their flags.
 
@@ -49,7 +49,7 @@ class Plan:
     """Flags of the compiler and threads of the run. `least`: under the smallest budget that the compiler names for them."""
 
     def __init__(self, rng, program, least):
-        grain = max(program.grain, 1)
+        grain = program.unit
         self.least, self.threads = least, rng.choice([1, 2, 3])
         cpus = ["haswell"] + ["skylake-avx512"] * programs.has_avx512()
         self.flags = ["--max-threads", "3", "--cpu", rng.choice(cpus)]

@@ -85,7 +85,8 @@ def each_alone(data):
 
 
 def refusals(data):
-    plain = programs.compiled(programs.source("plain", PROGRAM % "  optimizer sgd(lr = 0.1); steps 9"), "plain")
+    source = programs.source("plain", PROGRAM % "  optimizer sgd(lr = 0.1); steps 9")
+    plain = programs.compiled(source, "plain")
 
     def refused(words, *sets):
         flags = [word for each in sets for word in ("--set", each)]
@@ -100,8 +101,14 @@ def refusals(data):
     refused(["unknown key `leraning`"], "leraning=1")
     refused(["unknown key `step`; did you mean `steps`?"], "step=1")
     refused(["--set expects KEY=VALUE, got `lr`"], "lr")
-    for value in ("", ".1", "1.", "0x1", "nan", "inf", "1e999", "-1", "1 ", "1/2"):
+    for value in ("", ".1", "1.", "0x1", "nan", "inf", "1e999", "1e300", "1e-400", "1e-320", "-1", "1 ", "1/2"):
         refused(["`lr` must be a number of at least 0"], "lr=" + value)
+        # The compiler says the same of it.
+        said = programs.call([programs.CINCH, "check", source, "--set", "lr=" + value], allowed=(1,)).stdout
+        verdicts.expect("`train.lr` must be a number of at least 0" in said, said)
+    for value in ("1e-300", "0e-400", "3e-39", "1e299"):
+        programs.call([programs.CINCH, "check", source, "--set", "lr=" + value])
+        programs.call([plain, "--data", data, "--out", programs.FOLDER / "none", "--steps", "0", "--quiet", "--set", "lr=" + value])
     refused(["`steps` must be a whole number of at least 1"], "steps=1.5")
     refused(["`warmup` must be a whole number of at least 0"], "warmup=1.5")
     refused(["the seed must be a whole number below 2^64"], "seed=18446744073709551616")
@@ -165,7 +172,8 @@ def resuming(data):
             ("batch", ("B = 16", "B = 8"), ["batch: 16 in the checkpoint, 8 here"]),
             ("rule", ("sgd(lr = 0.1, momentum = 0.9)", "adam(lr = 0.1)"), ["optimizer: sgd with momentum in the checkpoint, adam here"]),
             ("clipped", ("steps 12", "clip norm(1); steps 12"), ["clip: none in the checkpoint, norm here"]),
-            ("loss", ("cross_entropy(logits, y)", "cross_entropy(logits, y) * 2"), ["the model, the loss or the types of the data"])):
+            ("loss", ("cross_entropy(logits, y)", "cross_entropy(logits, y) * 2"), ["loss: `loss = mean [ B ] cross_entropy ( logits , y )` in the checkpoint, `loss = mean [ B ] cross_entropy ( logits , y ) * 2` here"]),
+            ("rate", ("relu(fc(x)), 0.1", "relu(fc(x)), 0.2"), ["layer net: "]),):
         exe[name] = programs.compiled(programs.source(name, program("0.1").replace(*change)), name)
         said, _ = run(name, "--resume", code=3)
         verdicts.expect(all(word in said for word in words) and "--init " in said, "%s: %s" % (name, said))

@@ -400,6 +400,22 @@ class Encoder(nn.Module):
         return self.out(self.encoder(self.table(x), mask=self.mask, is_causal=self.mask is not None).mean(1))
 
 
+class Padded(nn.Module):
+    """Keys that are hidden in some examples; with `causal`, later ones in all."""
+
+    def __init__(self, causal=False, **more):
+        super().__init__()
+        self.table = nn.Embedding(19, 12)
+        layer = nn.TransformerEncoderLayer(12, 3, 20, 0.1, batch_first=True, **more)
+        self.encoder, self.attn = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.MultiheadAttention(12, 2, batch_first=True)
+        self.out = nn.Linear(12, 4)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(9) if causal else None)
+
+    def forward(self, x, real):
+        h = self.encoder(self.table(x), mask=self.mask, src_key_padding_mask=real == 0, is_causal=self.mask is not None)
+        return self.out(h + self.attn(h, h, h, key_padding_mask=real == 0, need_weights=False)[0])
+
+
 class Recurrent(nn.Module):
     def __init__(self, kind, **more):
         super().__init__()
@@ -437,6 +453,9 @@ def models():
         yield name + "_time_first", Recurrent(kind), (torch.randn(4, 5, 6),)
         yield name + "_deep_both_ways", Recurrent(kind, num_layers=2, bidirectional=True), (torch.randn(4, 5, 6),)
     yield "conv_text", ConvText(), words(13, 15)
+    real = (torch.arange(9)[None] < torch.tensor([[9], [5], [1], [7]])).long()
+    yield "padded", Padded(), (*words(19, 9), real)
+    yield "padded_causal", Padded(True, norm_first=True, activation="gelu"), (*words(19, 9), real)
 
 
 def export(module, inputs):

@@ -21,7 +21,7 @@ struct LoopCase {
   std::vector<Elem> elems;                 // of the buffers
   std::vector<std::vector<char>> memory;
   int64_t context[kContextWords] = {17, 5, int64_t(0x9876543212345678), 123, 7};
-  std::vector<int64_t> keyWords = {0x7123456789abcdef, 5};
+  std::vector<int64_t> keyWords = {0x7123456789abcdef, 5, 0x3fe6666666666666, 19661}; // two keys, 0.7, 0.3 of 65536
 };
 
 class LoopGenerator {
@@ -302,6 +302,7 @@ private:
       node.number = node.op == LoopOp::RandomInt ? 1000 : 0.3;
       node.key = random();
       node.keyWord = below(3) - 1;
+      node.numberWord = node.op == LoopOp::RandomBool && below(2) ? 3 : -1;
       node.positionStride = below(2) ? below(50) : 0;
       auto dims = extents();
       node.exampleStrides.assign(dims.size(), 0);
@@ -320,6 +321,7 @@ private:
       if (node.op == LoopOp::Const) {
         node.elem = below(3) ? Elem::F32 : Elem::I32;
         node.number = below(7) - 3;
+        node.numberWord = node.elem == Elem::F32 && below(2) ? 2 : -1;
       } else if (node.op == LoopOp::Step || node.op == LoopOp::TotalSteps) {
         node.elem = below(2) ? Elem::F64 : Elem::I32;
       } else if (node.op == LoopOp::RunValue) {

@@ -79,7 +79,8 @@ private:
   Cell draw(const LoopNode &n, const Place &p) {
     int64_t element = number(n.view.offset, n.view.strides, p) + context[kFirstPosition] * n.positionStride;
     uint64_t example = n.usesExample ? uint64_t(context[kFirstExample] + number(0, n.exampleStrides, p)) : 0;
-    return host::draw(n.op, n.number, n.keyWord < 0 ? n.key : uint64_t(keyWords[n.keyWord]), context, example, element);
+    double given = n.numberWord < 0 ? n.number : double(keyWords[n.numberWord]) / 65536;
+    return host::draw(n.op, given, n.keyWord < 0 ? n.key : uint64_t(keyWords[n.keyWord]), context, example, element);
   }
 
   void outerElement(const std::vector<int64_t> &o) {
@@ -203,7 +204,12 @@ private:
         at += values[n.args[k]][e].i32 * n.atStrides[k];
       return read(before[n.view.buffer], at, n.elem);
     }
-    case LoopOp::Const: return make(n.elem, n.number);
+    case LoopOp::Const: {
+      double value = n.number;
+      if (n.numberWord >= 0)
+        std::memcpy(&value, &keyWords[n.numberWord], 8);
+      return make(n.elem, value);
+    }
     case LoopOp::Index: return make(Elem::I32, double(number(n.view.offset, n.view.strides, p)));
     case LoopOp::Step: return make(n.elem, double(context[kStep]));
     case LoopOp::TotalSteps: return make(n.elem, double(context[kTotalSteps]));

@@ -26,7 +26,7 @@ struct AttendCase {
   double dropout = 0;
   int batchDim = -1;
   Layout layout = Layout::Separate;
-  bool keyAsWord = false; // the key comes behind the offsets
+  bool keyAsWord = false; // the key and the dropout's numbers come behind the offsets
 };
 
 // Buffers: 0 q, 1 k, 2 v, 3 o, 4 lse, 5 keys, 6 bias, 7 dout, 8 dq, 9 dk, 10 dv, 11 dbias, 12 scratch; Stacked has q,
@@ -69,6 +69,9 @@ struct Problem {
     f.dropout = c.dropout;
     f.key = c.keyAsWord ? 0 : kTestKey;
     f.keyWord = c.keyAsWord ? 0 : -1;
+    f.dropoutWord = c.keyAsWord && c.dropout > 0 ? 1 : -1;
+    if (f.dropoutWord > 0)
+      f.dropout = 0.5; // the words say it
     f.batchDim = c.batchDim;
     auto view = [&](int buffer, int64_t heads, int64_t positions, int64_t features) {
       std::vector<int64_t> sizes = c.lead;
@@ -259,11 +262,13 @@ template <class T> struct Reference {
 };
 
 template <class T> struct Run {
+  double dropout;
   test::Arena arena;
   int64_t context[kContextWords] = {kTestStep, kTestExample, kTestSeed};
 
   Run(const Problem &p, const std::vector<std::vector<T>> &input, const std::vector<unsigned char> &keys,
-      int64_t threads) {
+      int64_t threads)
+      : dropout(p.c.dropout) {
     for (int i = 0; i < Scratch; ++i)
       arena.add(p.bytes[i]);
     arena.add(threads * std::max(scratchBytesPerThread(p.grad), scratchBytesPerThread(p.grad.forward)));
@@ -280,6 +285,10 @@ template <class T> struct Run {
     offsets.resize(lastNamed + 1);
     offsets.push_back(arena.offsetsOf()[Scratch]);
     offsets.push_back(kTestKey);
+    offsets.push_back(std::lround((1 - dropout) * 65536));
+    double factor = 1 / (1 - dropout);
+    offsets.push_back(0);
+    std::memcpy(&offsets.back(), &factor, 8);
     test::callKernel(function, arena.data(), offsets.data(), context, threads);
   }
 };

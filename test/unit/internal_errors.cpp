@@ -81,6 +81,12 @@ int main() {
     llvm::sys::RemoveFileOnSignal("internal_errors.none");
     abort();
   });
+  End alone = endOf([]() -> int {
+    thereIsNoPlan();
+    abort();
+  });
+  expect(alone.status == 70 && alone.text.find("please report it") != std::string::npos && alone.text.find("budget") == std::string::npos,
+         "what plans nothing: " + std::to_string(alone.status) + ", " + alone.text);
   End memory = endOf([] {
     volatile size_t size = size_t(1) << 62;
     void *volatile block = ::operator new(size);

@@ -33,6 +33,9 @@ class Node:
         return found
 
 
+SHAPES = ("view", "reshape", "expand", "unsqueeze", "squeeze", "contiguous", "clone", "_unsafe_view", "to")  # the same numbers in another shape
+
+
 class Graph:
     def __init__(self, data, weights):
         self.data, self.weights = data, weights  # path -> numpy array
@@ -55,6 +58,7 @@ class Graph:
                 now = {key: node.name if value == old else value for key, value in now.items()}
                 now[old] = node.name
         self.outputs = [now.get(name, name) for name in self.outputs]
+        self._padding()
         now = {}
         self._unite(now)
         self.outputs = [now.get(name, name) for name in self.outputs]
@@ -64,6 +68,62 @@ class Graph:
                 kept.append(node)
                 needed.update(node.reads())
         self.nodes = kept[::-1]
+
+    def _padding(self):
+        """Padding masks: PyTorch makes numbers of them, 0 and -inf, which are added to the scores. The condition itself goes to attention, as
+        which keys count; what else was added stays."""
+        by_name = {node.name: node for node in self.nodes}
+        kept = {}
+
+        def base(node):
+            return node.op.split(".")[1].rstrip("_") if node and node.op.startswith("aten.") else ""
+
+        def named(value):
+            return by_name.get(value["node"]) if isinstance(value, dict) and "node" in value else None
+
+        def condition(node, last):
+            """The node whose true elements are the keys that are hidden; `last`: how many keys there are."""
+            while base(node) in SHAPES and node.out["shape"][-1:] == [last]:
+                node = named(node.args[0])
+            if base(node) != "masked_fill" or node.args[2] != float("-inf") or base(named(node.args[0])) not in ("zeros", "zeros_like"):
+                return None
+            hidden = named(node.args[1])
+            return hidden if hidden and hidden.out["dtype"] == "bool" and hidden.out["shape"] == [{"B": 1}, last] else None
+
+        for node in list(self.nodes):
+            if base(node) != "scaled_dot_product_attention":
+                continue
+            mask = named(node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask"))
+            if mask is None or not mask.out["shape"]:
+                continue
+            last = mask.out["shape"][-1]
+            found, rest = condition(mask, last), None
+            whole = mask
+            while not found and base(whole) in SHAPES and whole.out["shape"][-1:] == [last]:
+                whole = named(whole.args[0])
+            if not found and base(whole) == "add" and not whole.kwargs:
+                for one, other in (whole.args[:2], whole.args[1::-1]):
+                    # The other is added to the scores of every example alike.
+                    type_ = named(other).out if named(other) else self._given(other)
+                    if named(one) and type_ and not any(isinstance(size, dict) for size in type_["shape"]):
+                        found, rest = condition(named(one), last), other
+                        if found:
+                            break
+            if not found:
+                continue
+            if found.name not in kept:
+                kept[found.name] = Node({"name": found.name + "_kept", "op": "aten.logical_not.default", "args": [{"node": found.name}],
+                                         "out": found.out, "stack": [list(entry) for entry in found.stack]})
+                self.nodes.insert(self.nodes.index(found) + 1, kept[found.name])
+            node.kwargs = {**node.kwargs, "keys": {"node": kept[found.name].name}}
+            if len(node.args) > 3:
+                node.args = node.args[:3] + [rest] + node.args[4:]
+            else:
+                node.kwargs["attn_mask"] = rest
+
+    def _given(self, value):
+        name = value.get("node") if isinstance(value, dict) else None
+        return self.stored.get(name)
 
     def _unite(self, now):
         """Equal nodes of one call are one: what each block of a row casts anew would stand between them."""

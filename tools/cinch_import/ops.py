@@ -479,13 +479,14 @@ def einsum(e, n, equation, values, **more):
 
 
 @op("scaled_dot_product_attention")
-def attention(e, n, q, k, v, mask=None, rate=0.0, causal=False, scale=None, enable_gqa=False):
+def attention(e, n, q, k, v, mask=None, rate=0.0, causal=False, scale=None, enable_gqa=False, attn_mask=None, keys=None):
     if q.rank < 4:
         raise Refused("attention without an axis of heads")
-    words = [q.text, k.text, v.text]
+    words = [q.text, k.text, v.text] + ([keys.text] if keys else [])
+    mask = attn_mask if mask is None else mask
     if isinstance(mask, Value):
         core = [s for s in mask.shape if s != 1]
-        if mask.dtype == "bool" and len(core) == 2 and is_batch(core[0]) and core[1] == k.shape[-2]:
+        if mask.dtype == "bool" and len(core) == 2 and is_batch(core[0]) and not keys and core[1] == k.shape[-2]:
             words.append(e.reshape(mask, core).text)
         elif mask.dtype == "f32" and not any(is_batch(s) for s in mask.shape):
             full = [q.shape[-3], q.shape[-2], k.shape[-2]]

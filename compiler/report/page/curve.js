@@ -58,6 +58,9 @@ const curve = (() => {
     line.forEach(p => dot(p, '', 2.6, words(p)));
     // A label stands beside its point, where it meets neither another label nor a labelled point; if need be further off.
     const placed = [here, ...chosen].filter(p => p.bytes <= most).map(p => ({x: x(p.bytes) - 6, y: y(p.seconds) - 6, w: 12, h: 12}));
+    // Nor one of the two vertical lines.
+    for (const bytes of [plan.budget_bound, plan.budget])
+      if (bytes && bytes <= most) placed.push({x: x(bytes) - 1, y: top, w: 2, h: height - bottom - top});
     const meets = (a, b) => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
     const label = (p, text, strong) => {
       const w = text.length * (strong ? 6.8 : 6.2), px = x(p.bytes), py = y(p.seconds);

@@ -65,8 +65,8 @@ const workers = (() => {
         const box = {x: from, width: wide, y, height: bar};
         svg.append(hint(shape('rect', {class: 'action ' + kind, ...box, fill: color(actions.microbatch[i], kind), 'data-name': text}), words));
         if (kind === 'W') svg.append(shape('rect', {...box, fill: 'url(#late)', 'pointer-events': 'none'}));
-        const label = wide > 7.5 * text.length ? text : wide > 7.5 * String(actions.microbatch[i]).length + 2 ? actions.microbatch[i] : '';
-        if (label !== '') svg.append(shape('text', {class: 'in-action ' + kind, x: from + wide / 2, y: y + bar / 2 + 4, 'text-anchor': 'middle',
+        const label = [text, String(actions.microbatch[i]), ''].find(words => !words || wide > 7.5 * words.length + 4);
+        if (label) svg.append(shape('text', {class: 'in-action ' + kind, x: from + wide / 2, y: y + bar / 2 + 4, 'text-anchor': 'middle',
                                                     'pointer-events': 'none'}, label));
       });
       // The bytes: each class on top of those below it.

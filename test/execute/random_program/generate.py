@@ -3,6 +3,7 @@ import random
 
 import numpy as np
 
+from . import groups
 from .calls import Call
 from .graph import BATCH, Context, Dims, Invalid, Source, Type
 from .maker import Maker
@@ -10,6 +11,7 @@ from .program import TRANSFORMS, Program, Term
 from .settings import settings
 from .values import ELEMENTS
 
+GROUPED = [0, 0, 0, 0, 1, 1, 2]  # terms of the loss with groups
 SIZES, SMALL = [1, 2, 3, 5, 13, 17, 33], [1, 2, 3, 4, 5, 6, 7, 9]
 
 
@@ -91,6 +93,11 @@ def attempt(rng, seed):
         raise Invalid("no result")
     maker.body.results = ends
     program.terms = loss_terms(rng, program, ends)
+    of_groups = random.Random("groups %d" % seed)  # draws of its own: the rest of a seed's program stays
+    if fitting := [i for i, end in enumerate(ends) if groups.fits(end.type)]:
+        for _ in range(of_groups.choice(GROUPED)):
+            i = of_groups.choice(fitting)
+            program.terms.append(groups.GroupTerm.random(of_groups, i, ends[i].type, program.batch))
     program.lines, program.grain, program.metrics = settings(rng, program)
     if program.metrics and rng.random() < 0.7:
         program.metrics.append(Term(0, rng.choice(["{0}", "abs({0})"]), "mean", 1).text("o0", ends[0].type, program.fields))

@@ -1,4 +1,5 @@
 """A whole program: sizes, data, model, loss and settings; its text, its files, and its loss in NumPy."""
+import math
 import re
 import zlib
 
@@ -31,7 +32,10 @@ class Term:
         self.by_index, self.inner = by_index, inner  # inner: `max` over the last axis before the rest
         self.where = where  # only where the result is above this
 
-    def text(self, names, type_, fields):
+    def definitions(self, i, names, type_):
+        return []
+
+    def text(self, names, type_, fields, i=0):
         axes = list(type_.axes)
         other = "" if self.field is None else "x%d" % self.field
         if self.transform.startswith("cross_entropy"):
@@ -86,6 +90,11 @@ class Program:
     def batch(self):
         return self.dims.value(BATCH)
 
+    @property
+    def unit(self):
+        """Examples that stay together: of a grain, which is a multiple of all groups, or of a group."""
+        return math.lcm(max(self.grain, 1), *(getattr(term, "group", 1) for term in self.terms))
+
     def text(self, lines=None):
         name_all(self.model)
         layers = layers_of(self.model)
@@ -111,9 +120,11 @@ class Program:
         results = self.model.results
         names = ["o%d" % i for i in range(len(results))]
         clauses = ["%s = §0§net(%s)" % (", ".join(names), ", ".join("x%d" % i for i in range(len(self.fields))))]
-        terms = [term.text(names[term.result], results[term.result].type, self.fields) for term in self.terms]
-        clauses.append("loss = " + " + ".join(terms))
-        alone = len(results) == len(terms) == 1 and not self.metrics
+        of = [(i, term, names[term.result], results[term.result].type) for i, term in enumerate(self.terms)]
+        terms = [term.text(name, type_, self.fields, i) for i, term, name, type_ in of]
+        before = [line for i, term, name, type_ in of for line in term.definitions(i, name, type_)]
+        clauses += before + ["loss = " + " + ".join(terms)]
+        alone = len(results) == len(terms) == 1 and not self.metrics and not before
         if alone and len(re.findall(r"\bo0\b", terms[0])) == 1 and "[k0" not in terms[0]:  # the call stands in the loss
             clauses = ["loss = " + re.sub(r"\bo0\b", clauses[0].split(" = ")[1], terms[0])]
         self.call = number_calls(clauses)[0]

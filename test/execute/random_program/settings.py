@@ -47,7 +47,7 @@ def settings(rng, program):
         lines["freeze"] = 'freeze("%s")' % rng.choice(names)  # `attempt` sees to it that another one is trained
     grain = 0
     if rng.random() < 0.25:
-        grain = rng.choice([g for g in range(1, program.batch + 1) if program.batch % g == 0])
+        grain = rng.choice([g for g in range(1, program.batch + 1) if program.batch % g == 0 and g % program.unit == 0])
         lines["grain"] = "grain %d" % grain
     lines["steps"] = "steps 3"
     metrics = []

@@ -161,8 +161,8 @@ def smaller_sizes(program, plans):
                     p.dims.text[name] = less
                     if name != BATCH:
                         return
-                    if p.grain and less % p.grain:
-                        raise Invalid("grain")
+                    if less % p.unit:
+                        raise Invalid("grain or group")
                     p.examples = less
                     for plan in list(q["bits"] or []) + [q["gradient"]] * bool(q["gradient"]):
                         if "--microbatch" in plan.flags:
