@@ -364,7 +364,6 @@ private:
   std::string settingWithEqual(const char *key, const char *other) const;
   void applySettings();
   void checkKeys();
-  void checkPrecision();
   void checkPlan();
   void checkGrain();
   // ---- NamesBlock.cpp

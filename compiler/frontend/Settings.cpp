@@ -65,7 +65,7 @@ void Elaborator::readCombine(const Setting &setting, Frame &frame) {
     return;
   for (const char *later : {"hogwild", "async", "ring_average"})
     if (word.text == later) {
-      report(Code::E0707, word.textSpan, "`combine " + word.text + "` is not there yet", frame).help("there are exact and reduce(D)");
+      report(Code::E0710, word.textSpan, "`combine " + word.text + "` is not there yet", frame).help("there are exact and reduce(D)");
       return;
     }
   if (word.text != "reduce") {
