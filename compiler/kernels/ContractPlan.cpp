@@ -433,6 +433,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
 static ContractSpec withoutSum(ContractSpec spec) {
   spec.bounds.clear();
   spec.k = {1};
+  spec.anew = 0;
   spec.a.strides.assign(spec.batch.size() + spec.m.size() + 1, 0);
   spec.b.strides.assign(spec.batch.size() + 1 + spec.n.size(), 0);
   for (View *view : {&spec.a, &spec.b}) // a batch dim stays one

@@ -57,14 +57,15 @@ CONVS = """dim B = 4 batch, C = 3, K = 10
 data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, C, 12, 10], v: f32[B, K])
 model net(x: f32[B, C, 12, 10]) -> f32[B, K] {
   use a = conv[6, 3](with_bias = false), d = conv[6, 3, 2, g = 6](with_bias = false), e = conv[40, 1](with_bias = false)
-  use g = conv[8, 3, g = 4](with_bias = false), s = conv[33, 3, 2, 1](with_bias = false), l = linear[K](with_bias = false)
+  use g = conv[8, 3, g = 4](with_bias = false), f = conv[9, 1, 2](with_bias = false)
+  use s = conv[33, 3, 2, 1](with_bias = false), l = linear[K](with_bias = false)
   param w: f32[5, 33, 2, 2] ~ normal(0.1)
   param t: f32[5, 7, 2, 2] ~ normal(0.3)
   h = max_pool2d(relu(a(x)), 2, stride = 2)
-  i = relu(g(relu(e(relu(d(h))))))
+  i = relu(f(relu(g(relu(e(relu(d(h))))))))
   j = conv2d(relu(s(i)), w, stride = 1, pad = 2, dilate = 2)
   u = conv_transpose2d(j, t, stride = 2)
-  return l(reshape[B, 7 * 8 * 8](u))
+  return l(reshape[B, 7 * 6 * 6](u))
 }
 train net on train seed 5 {
   loss = mean[B] sum[K] (net(x) - v) ^ 2
@@ -85,7 +86,7 @@ def first(x):
 
 def step_convs(p, batch, B):
     x = last(rounded(batch["x"]))
-    layers = [("a", Conv(1, 1)), ("d", Conv(2, 1, groups=6)), ("e", Conv()), ("g", Conv(1, 1, groups=4)), ("s", Conv(2, 1))]
+    layers = [("a", Conv(1, 1)), ("d", Conv(2, 1, groups=6)), ("e", Conv()), ("g", Conv(1, 1, groups=4)), ("f", Conv(2)), ("s", Conv(2, 1))]
     filters = {name: p[name + ".weight"].transpose(2, 3, 1, 0) for name, _ in layers}
     inputs, results, h = {}, {}, x
     for name, conv in layers:
@@ -273,14 +274,14 @@ train net on train seed 5 {
   steps 4
 }
 """
-IMAGES = """dim B = 12 batch, S = 11
-data train = npy("x.npy", "v.npy", shuffle = true) -> (x: f32[B, 3, S, S], v: f32[B, 4])
+IMAGES = """dim B = 12 batch, S = 11, K = 4
+data train = npy("x.npy", "v.npy", shuffle = true) -> (x: f32[B, 3, S, S], v: f32[B, K])
 layer pooled[C?](x: f32[B, C, S, S]) -> f32[B, C, 4, 4] {
   use n = batch_norm(group = 3), c = conv[C, 3, 3, 1, g = C]
   return c(n(x)) + avg_pool2d(x, 3, stride = 3, pad = 1) * max_pool2d(x, 3, stride = 3, pad = 1)
 }
-model net(x: f32[B, 3, S, S]) -> f32[B, 4] {
-  use a = conv[33, 5], p = pooled, d = conv[66, 3, g = 33], e = conv[2, 3, g = 2], t = conv_transpose[5, 3, 2], l = linear[4]
+model net(x: f32[B, 3, S, S]) -> f32[B, K] {
+  use a = conv[33, 5], p = pooled, d = conv[66, 3, g = 33], e = conv[2, 3, g = 2], t = conv_transpose[5, 3, 2], l = linear[K]
   param w: f32[7, 5, 2, 3] ~ normal(0.2)
   param q: f32[7, 5, 2, 3] ~ normal(0.2)
   h = relu(a(x))
@@ -289,7 +290,7 @@ model net(x: f32[B, 3, S, S]) -> f32[B, 4] {
   return l(reshape[B, 7 * 5 * 5](y))
 }
 train net on train seed 5 {
-  loss = mean[B] sum[j] (net(x)[:, j] - v[:, j]) ^ 2
+  loss = mean[B] sum[K] (net(x) - v) ^ 2
   optimizer sgd(lr = 0.01, momentum = 0.9)
   %s
   steps 4
