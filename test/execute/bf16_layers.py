@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""precision bf16 of convolutions, pools, loops and reversible layers: ten steps against NumPy that rounds where the rules say, bit for bit;
+"""precision bf16 of convolutions, pools, loops, reversible layers and products of parameters: ten steps against NumPy that rounds where the rules say, bit for bit;
 the same bits under every plan, CPU, number of threads and of workers, at the smallest budget; gradients are near those in f32.
 bf16_layers.py [--all: more plans]
 """
@@ -122,6 +122,66 @@ def step_convs(p, batch, B):
     return gradient
 
 
+# Chains longer than a block of k is: of 800 channels, which whole blocks of 32 fill, and of 801.
+WIDE = """dim B = 2 batch, K = 3
+data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, 3, 3, 4], v: f32[B, K])
+model net(x: f32[B, 3, 3, 4]) -> f32[B, K] {
+  use a = conv[800, 1](with_bias = false), b = conv[20, 3](with_bias = false), c = conv[801, 3](with_bias = false)
+  use d = conv[K, 3](with_bias = false), e = conv[K, 4, 1, 0](with_bias = false)
+  return reshape[B, K](e(pad(d(relu(c(relu(b(relu(a(x))))))), before = 1, after = 0, axis = 2)))
+}
+train net on train seed 5 {
+  loss = mean[B] sum[K] (net(x) - v) ^ 2
+  optimizer sgd(lr = 0.0078125)
+  %s
+  steps 10
+}
+""" % PRECISION
+
+
+def step_wide(p, batch, B):
+    convs = {"a": Conv(), "b": Conv(1, 1), "c": Conv(1, 1), "d": Conv(1, 1), "e": Conv()}
+    filters = {name: p[name + ".weight"].transpose(2, 3, 1, 0) for name in convs}
+    inputs, results, h = {}, {}, last(rounded(batch["x"]))
+    for name, conv in convs.items():
+        if name == "e":
+            h = np.pad(results["d"], ((0, 0), (1, 0), (0, 0), (0, 0)))
+        inputs[name], results[name] = h, rounded(conv.output(h, filters[name]))
+        h = relu(results[name])
+    dz, gradient = gradient_of_loss(results["e"].reshape(B, -1), batch["v"], B).reshape(B, 1, 1, -1), {}
+    for name in reversed(convs):
+        gradient[name + ".weight"] = convs[name].filter(inputs[name], dz, filters[name].shape[:2]).transpose(3, 2, 0, 1)
+        dh = rounded(convs[name].image(dz, filters[name], inputs[name].shape[1:3]))
+        before = chr(ord(name) - 1)
+        dz = dh[:, 1:] if name == "e" else where(results[before], dh) if before in results else None
+    return gradient
+
+
+# ---- A product of parameters alone -------------------------------------------------------------------------------------
+PARAMETERS = """dim B = 4 batch, D = 37, K = 5
+data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, D], v: f32[B, K])
+model net(x: f32[B, D]) -> f32[B, K] {
+  param p: f32[D, 40] ~ normal(0.2)
+  param q: f32[40, K] ~ normal(0.2)
+  return x @ (p @ q)
+}
+train net on train seed 5 {
+  loss = mean[B] sum[K] (net(x) - v) ^ 2
+  optimizer sgd(lr = 0.0078125)
+  %s
+  steps 10
+}
+""" % PRECISION
+
+
+def step_parameters(p, batch, B):
+    """The result of their product is rounded, and what it contributes; its operands' gradients are not."""
+    x, m = rounded(batch["x"]), rounded(product(p["p"], p["q"]))
+    dy = gradient_of_loss(rounded(product(x, m)), batch["v"], B)
+    dm = rounded(product(x.T, dy, range(B)))
+    return {"p": product(dm, p["q"].T), "q": product(p["p"].T, dm)}
+
+
 # ---- A loop ------------------------------------------------------------------------------------------------------------
 LOOP = """dim B = 4 batch, T = %d, I = 3, H = %d, K = 5
 data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, T, I], v: f32[B, T, K])
@@ -233,6 +293,8 @@ def random(rng, *shape):
 def check_steps():
     rng = np.random.default_rng(8)
     train("convs", CONVS, {"x": random(rng, 8, 3, 12, 10), "v": random(rng, 8, 10)}, step_convs)
+    train("wide", WIDE, {"x": random(rng, 4, 3, 3, 4), "v": random(rng, 4, 3)}, step_wide, 3)
+    train("parameters", PARAMETERS, {"x": random(rng, 8, 37), "v": random(rng, 8, 5)}, step_parameters)
     for T, H in ((1, 7), (9, 40), (37, 17)):
         data = {"x": random(rng, 8, T, 3), "v": random(rng, 8, T, 5)}
         train("loop%d" % T, LOOP % (T, H, PRECISION), data, step_loop)
@@ -254,7 +316,7 @@ layer step(h: f32[B, H], p: f32[B, H], m: f32[B, 6, H], x: f32[B, H]) -> (f32[B,
   s[b, i] = sum[d] m[b, i, d] * h[b, d]
   w = softmax(s)
   r[b, d] = sum[i] w[b, i] * m[b, i, d]
-  y = tanh(n(u(h) + x) + r)
+  y = tanh(n(u(h) + x) * 0.2 + r * 0.5)
   return y, p * 0.5 + y * x
 }
 model net(x: f32[B, T, I]) -> f32[B, T, K] {

@@ -51,7 +51,7 @@ module attributes {nn.bf16} {
 // A loop takes a rounded value of examples apart as it is, carries f32, and rounds what it stacks in each trip if that is a definition.
 // CHECK-LABEL: func.func @loop
 // CHECK: %[[X:.*]] = nn.cast %{{.*}} : {{.*}} -> tensor<3x4x8xbf16, #nn.batch<1>>
-// CHECK: nn.scan trips 3 from (%arg1) slices (%[[X]]) with (%arg0) : {{.*}} -> (tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xbf16, #nn.batch<1>>)
+// CHECK: nn.scan trips 3 from(%arg1) slices(%[[X]]) with(%arg0) : {{.*}} -> (tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xbf16, #nn.batch<1>>)
 // CHECK: ^bb0(%[[H:.*]]: tensor<4x8xf32, #nn.batch<0>>, %[[PART:.*]]: tensor<4x8xbf16, #nn.batch<0>>, %[[W:.*]]: tensor<8x8xf32>):
 // CHECK: %[[HB:.*]] = nn.cast %[[H]] : {{.*}} -> tensor<4x8xbf16
 // CHECK: %[[U:.*]] = nn.contract %[[HB]] [0, 2], %[[W]] [1, 2]
