@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""bf16: what precision bf16 does to losses, times and bytes, beside f32.   bench/bf16.py [--quick] [--seeds N] [--steps N] [--pairs N]
+"""bf16: what precision bf16 does to losses, times and bytes, beside f32.   bench/bf16.py [--quick] [--models NAME ..] [--seeds N] [--steps N]
+[--pairs N]
 
 The byte GPT, the LSTM and the ResNet (examples/gpt, lstm and resnet, narrower and shorter) and the MLP (examples/mlp) train in both
 precisions from the same seeds. Of each: the
@@ -48,6 +49,8 @@ class Model:
         step, mean = rows[0].index("step"), rows[0].index("mean_loss")
         sums, counts, last = [0.0] * TENTHS, [0] * TENTHS, 0
         for row in rows[1:]:
+            if not row[mean]:  # of an evaluation
+                continue
             now = int(row[step])
             part = min(TENTHS - 1, (now - 1) * TENTHS // self.steps)
             sums[part] += (now - last) * float(row[mean])
@@ -143,6 +146,7 @@ def machine():
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="two seeds, few steps, one pair")
+    parser.add_argument("--models", nargs="+", default=["gpt", "mlp", "lstm", "resnet"])
     parser.add_argument("--seeds", type=int, default=3, help="two or more")
     parser.add_argument("--steps", type=int, default=1500, help="of the GPT; the others take a half, a third and a tenth of them")
     parser.add_argument("--pairs", type=int, default=7)
@@ -155,14 +159,17 @@ def body():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         make_data(folder, quick)
-        gpt = Model(folder, "gpt", "examples/gpt/gpt.cinch", {"B": 16, "T": 64, "D": 64, "N": 2, "A": 2}, arguments.threads, steps)
-        mlp = Model(folder, "mlp", "examples/mlp/mlp.cinch", {}, arguments.threads, steps // 2)
-        lstm = Model(folder, "lstm", "examples/lstm/lstm.cinch", {"B": 16, "T": 32, "H": 64}, arguments.threads, steps // 3)
-        resnet = Model(folder, "resnet", "examples/resnet/resnet.cinch", {"B": 32, "F": 8}, arguments.threads, steps // 10)
-        models = (gpt, mlp, lstm, resnet)
-        results = [result for model in models for result in compare_losses(model, seeds)]
-        timed = list(zip(models, (40, 60, 20, 4)))
-        if not quick:
+        # name -> (its program, sizes, steps for the losses, steps for the times)
+        known = {"gpt": ("examples/gpt/gpt.cinch", {"B": 16, "T": 64, "D": 64, "N": 2, "A": 2}, steps, 40),
+                 "mlp": ("examples/mlp/mlp.cinch", {}, steps // 2, 60),
+                 "lstm": ("examples/lstm/lstm.cinch", {"B": 16, "T": 32, "H": 64}, steps // 3, 60),
+                 "resnet": ("examples/resnet/resnet.cinch", {"B": 32, "F": 8}, max(TENTHS, steps // 10), 4)}
+        timed = []
+        for which in arguments.models:
+            path, sizes, long, short = known[which]
+            timed.append((Model(folder, which, path, sizes, arguments.threads, long), short))
+        results = [result for model, _ in timed for result in compare_losses(model, seeds)]
+        if not quick and "gpt" in arguments.models:
             timed.append((Model(folder, "gpt_10m", "bench/models/gpt.cinch", {"B": 4}, arguments.threads, 0), 3))
         results += compare_times(timed, pairs)
     if not quick:
