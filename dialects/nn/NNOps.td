@@ -308,7 +308,8 @@ def NN_ContractOp : NN_Op<"contract", [Derivative]> {
     a result axis, that is the result's batch axis; if it is summed, it is the smallest summed label and in both operands it is
     the batch axis.
 
-    A product of bf16 has an operand of that type, or says `nn.bf16`: an f32 operand is rounded to bf16 first. The summed elements are cut into blocks of 32 (anew at each example if
+    A product of bf16 has an operand of that type, or says `nn.bf16`: an f32 operand is rounded to bf16 first. The summed elements are
+    cut into blocks of 32 (anew at each example if
     the batch axis is summed, at each grain if there is one). A block is a chain of FMAs from +0.0 over its even elements and one over
     its odd ones; the sum of the two is added to the result, in the order of the blocks. In all of this, subnormal numbers count as
     zeros of their sign. A result in bf16 is the sum rounded as `cast` rounds.

@@ -117,7 +117,8 @@ def main():
         check_bits(verdicts, name, programs.source(name, example(name)), folder, 4, [two] * ALL, (3, 6, 12))
     if ALL:
         for name, text, folder in (("loops", LOOPS, loops), ("images", IMAGES, images)):
-            check_bits(verdicts, name + ".grained", programs.source(name + ".grained", text % (PRECISION + "; grain 3")), folder, 4, [], (3, 6, 12))
+            program = programs.source(name + ".grained", text % (PRECISION + "; grain 3"))
+            check_bits(verdicts, name + ".grained", program, folder, 4, [], (3, 6, 12))
     plain = (LOOPS % "").replace("adamw(lr = 2e-3, decay = 0.01)", "sgd(lr = 1)").replace("clip norm(1.0)", "")
     check_near_f32(verdicts, programs.source("plain_loops", plain), "loops", loops)
     plain = (IMAGES % "").replace("sgd(lr = 0.01, momentum = 0.9)", "sgd(lr = 1)")

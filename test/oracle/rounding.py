@@ -1,5 +1,5 @@
-"""Arithmetic of `precision bf16` in NumPy: products and convolutions bit for bit, and the forward pass of a GPT that rounds where the rules say. Its exp, tanh,
-roots and sums are NumPy's: results agree but for the last bits of f32, which rounding hides from almost all."""
+"""Arithmetic of `precision bf16` in NumPy: products and convolutions bit for bit, and the forward pass of a GPT that rounds where the rules
+say. Its exp, tanh, roots and sums are NumPy's: results agree but for the last bits of f32, which rounding hides from almost all."""
 import math
 
 import numpy as np
