@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""bf16: what precision bf16 does to losses, times and bytes, beside f32.   bench/bf16.py [--quick] [--seeds N] [--steps N] [--pairs N]
+"""bf16: what precision bf16 does to losses, times and bytes, beside f32.   bench/bf16.py [--quick] [--models NAME ..] [--seeds N] [--steps N]
+[--pairs N]
 
-The byte GPT (examples/gpt, narrower and shorter) and the MLP (examples/mlp) train in both precisions from the same seeds. Of each: the
+The byte GPT, the LSTM and the ResNet (examples/gpt, lstm and resnet, narrower and shorter) and the MLP (examples/mlp) train in both
+precisions from the same seeds. Of each: the
 curve of the loss, its mean over the last tenth of the steps, the loss on data that was not trained on, and the difference between the
 precisions beside the spread of the seeds. Then the time of a step, both taking turns, as the median of the pairs, also of a GPT of
-10.8 M parameters; the peak of the process, and the arena. Last, which examples bf16 refuses, in the compiler's words.
+10.8 M parameters; the peak of the process, and the arena. Last, every example compiles.
 """
 import argparse
 import json
@@ -47,6 +49,8 @@ class Model:
         step, mean = rows[0].index("step"), rows[0].index("mean_loss")
         sums, counts, last = [0.0] * TENTHS, [0] * TENTHS, 0
         for row in rows[1:]:
+            if not row[mean]:  # of an evaluation
+                continue
             now = int(row[step])
             part = min(TENTHS - 1, (now - 1) * TENTHS // self.steps)
             sums[part] += (now - last) * float(row[mean])
@@ -62,7 +66,9 @@ class Model:
 
 def make_data(folder, quick):
     digits = ["--train", "256" if quick else "2048", "--test", "128" if quick else "1280"]
-    for script, options in (("gpt/data.py", ["--licences"] if quick else []), ("mlp/digits.py", digits)):
+    pictures = ["--train", "320" if quick else "1600", "--test", "64" if quick else "320"]
+    scripts = (("gpt/data.py", ["--licences"] if quick else []), ("mlp/digits.py", digits), ("resnet/images.py", pictures))
+    for script, options in scripts:
         subprocess.run([sys.executable, str(ROOT / "examples" / script), str(folder), *options], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -118,18 +124,15 @@ def compare_times(models, pairs):
     return results
 
 
-def refusals():
-    """Every example with what the compiler says of it in bf16."""
-    print("\nexamples in bf16")
-    taken, refused = 0, 0
+def arenas_of_examples():
+    """Bytes of every example in both precisions."""
+    print(f"\n{'example':12}{'arena MiB, f32':>16}{'bf16':>9}{'ratio':>8}")
+    results = []
     for path in sorted((ROOT / "examples").glob("*/*.cinch")):
-        done = subprocess.run([programs.CINCH, "check", str(path), "--set", "train.precision=bf16"], capture_output=True, text=True)
-        said = re.search(r"error\[E0707\]: (.*)", done.stdout + done.stderr)
-        if done.returncode and not said:
-            raise programs.Failed(f"cinch check {path}: exit {done.returncode}\n{(done.stdout + done.stderr)[:1000]}")
-        taken, refused = taken + (not said), refused + bool(said)
-        print(f"  {path.stem:<12}{'refused: ' + said.group(1) if said else 'compiles'}")
-    return [("bf16.examples.compile", taken), ("bf16.examples.refused", refused)]
+        f32, bf16 = (programs.plan(path, "--set", f"train.precision={precision}")["arena"] / 2**20 for precision in PRECISIONS)
+        print(f"{path.stem:12}{f32:16.1f}{bf16:9.1f}{bf16 / f32:8.2f}", flush=True)
+        results.append((f"bf16.examples.{path.stem}.arena_ratio", bf16 / f32))
+    return results
 
 
 def machine():
@@ -143,8 +146,9 @@ def machine():
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="two seeds, few steps, one pair")
+    parser.add_argument("--models", nargs="+", default=["gpt", "mlp", "lstm", "resnet"])
     parser.add_argument("--seeds", type=int, default=3, help="two or more")
-    parser.add_argument("--steps", type=int, default=1500, help="of the GPT; the MLP takes half as many")
+    parser.add_argument("--steps", type=int, default=1500, help="of the GPT; the others take a half, a third and a tenth of them")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
@@ -155,14 +159,21 @@ def body():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         make_data(folder, quick)
-        gpt = Model(folder, "gpt", "examples/gpt/gpt.cinch", {"B": 16, "T": 64, "D": 64, "N": 2, "A": 2}, arguments.threads, steps)
-        mlp = Model(folder, "mlp", "examples/mlp/mlp.cinch", {}, arguments.threads, steps // 2)
-        results = compare_losses(gpt, seeds) + compare_losses(mlp, seeds)
-        timed = [(gpt, 40), (mlp, 60)]
-        if not quick:
+        # name -> (its program, sizes, steps for the losses, steps for the times)
+        known = {"gpt": ("examples/gpt/gpt.cinch", {"B": 16, "T": 64, "D": 64, "N": 2, "A": 2}, steps, 40),
+                 "mlp": ("examples/mlp/mlp.cinch", {}, steps // 2, 60),
+                 "lstm": ("examples/lstm/lstm.cinch", {"B": 16, "T": 32, "H": 64}, steps // 3, 60),
+                 "resnet": ("examples/resnet/resnet.cinch", {"B": 32, "F": 8}, max(TENTHS, steps // 10), 4)}
+        timed = []
+        for which in arguments.models:
+            path, sizes, long, short = known[which]
+            timed.append((Model(folder, which, path, sizes, arguments.threads, long), short))
+        results = [result for model, _ in timed for result in compare_losses(model, seeds)]
+        if not quick and "gpt" in arguments.models:
             timed.append((Model(folder, "gpt_10m", "bench/models/gpt.cinch", {"B": 4}, arguments.threads, 0), 3))
         results += compare_times(timed, pairs)
-    results += refusals()
+    if not quick:
+        results += arenas_of_examples()
     print(f"\n{programs.machine_line().replace('when this started', 'now')}")
     for result in results:
         programs.result(*result)

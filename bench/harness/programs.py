@@ -125,7 +125,7 @@ def train(exe, data, out, steps, threads, *more, started=None):
         raise Failed(f"{' '.join(command)}: exit {process.returncode}\n{text[-2000:]}")
     said = re.search(r"peak memory (\d+) bytes", text)
     with open(pathlib.Path(out) / "log.csv") as log:
-        ends = [(int(row["step"]), float(row["seconds"])) for row in csv.DictReader(log)]
+        ends = [(int(row["step"]), float(row["seconds"])) for row in csv.DictReader(log) if row["seconds"]]  # an evaluation has none
     return [(b - a) / (later - step) for (step, a), (later, b) in zip(ends, ends[1:]) if later > step], max(watch.bytes, int(said.group(1)) if said else 0)
 
 

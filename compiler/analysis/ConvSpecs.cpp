@@ -29,9 +29,20 @@ struct Convolution {
   Shape imageShape, filterShape, outputShape;
   size_t leads = 0;
   int64_t groups = 1;
+  Elem elem = Elem::F32;
+  bool rounded = false; // of bf16
 
   int64_t groupIn() const { return filterShape[2]; }
   int64_t groupOut() const { return filterShape[3] / groups; }
+  // Convolutions of bf16: dims of k, from the outermost on, at each index of which blocks of 32 begin anew; of an image or an output the
+  // rows of taps, and their columns if the taps of a row do not follow each other.
+  void setBlocks(ContractSpec &spec, bool grained, bool ofFilter, bool strided) const {
+    bool depthwise = groups > 1 && groupIn() == 1, apart = groups > 1 || dilate[0] > 1 || dilate[1] > 1 || strided;
+    spec.rounds = rounded && depthwise;
+    spec.pairs = rounded && !depthwise;
+    if (spec.pairs)
+      spec.anew = ofFilter ? (batch >= 0 && !grained ? 1 : 0) : apart ? 2 : 1;
+  }
   // Strides of axis 0 (rows), 1 (columns) or 2 (channels).
   int64_t ofImage(int axis) const { return image.strides[leads + axis]; }
   int64_t ofOutput(int axis) const { return output.strides[leads + axis]; }
@@ -113,9 +124,9 @@ ContractSpec givingOutputOrFilter(const Convolution &c, bool filter) {
   places.push_back(c.place(0));
   places.push_back(c.place(1));
   const Dims &m = filter ? taps : places, &k = filter ? places : taps;
-  ContractSpec spec = filter ? contraction(c.image.elem, a, c.output, c.filter, &Dim::image, &Dim::output, &Dim::filter, group,
+  ContractSpec spec = filter ? contraction(c.elem, a, c.output, c.filter, &Dim::image, &Dim::output, &Dim::filter, group,
                                            m, {c.channelsOut()}, k)
-                             : contraction(c.image.elem, a, c.filter, c.output, &Dim::image, &Dim::filter, &Dim::output, group,
+                             : contraction(c.elem, a, c.filter, c.output, &Dim::image, &Dim::filter, &Dim::output, group,
                                            m, {c.channelsOut()}, k);
   addBound(spec, group, m, k, -c.pad[0], c.imageSize(0), &Dim::row);
   addBound(spec, group, m, k, -c.pad[1], c.imageSize(1), &Dim::column);
@@ -158,7 +169,7 @@ ContractSpec givingImage(const Convolution &c, int64_t row, int64_t column) {
   }
   k.push_back(c.channelsOut());
   Dims group = c.group();
-  ContractSpec spec = contraction(c.image.elem, a, b, to, &Dim::output, &Dim::filter, &Dim::image, group, m, {c.channelsIn()}, k);
+  ContractSpec spec = contraction(c.elem, a, b, to, &Dim::output, &Dim::filter, &Dim::image, group, m, {c.channelsIn()}, k);
   addBound(spec, group, m, k, phases[0].firstOutput, c.outputSize(0), &Dim::row);
   addBound(spec, group, m, k, phases[1].firstOutput, c.outputSize(1), &Dim::column);
   return spec;
@@ -178,16 +189,21 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
     return false;
   c.leads = c.imageShape.size() - 3;
   c.groups = int64_t(op.getGroups());
+  c.rounded = elemOf(op.getLhs()) == Elem::BF16 || elemOf(op.getRhs()) == Elem::BF16;
+  c.elem = c.rounded ? Elem::F32 : elemOf(op.getResult());
   if (op.getGives() != nn::ConvPart::Image) {
     ContractSpec only = givingOutputOrFilter(c, op.getGives() == nn::ConvPart::Filter);
     only.accumulate = accumulate;
     only.grain = accumulate ? nn::grainOf(op) : 0;
+    c.setBlocks(only, only.grain > 0, op.getGives() == nn::ConvPart::Filter, false);
     spec.parts.push_back(std::move(only));
     return true;
   }
   for (int64_t row = 0; row < std::min(c.stride[0], c.imageSize(0)); ++row)
-    for (int64_t column = 0; column < std::min(c.stride[1], c.imageSize(1)); ++column)
+    for (int64_t column = 0; column < std::min(c.stride[1], c.imageSize(1)); ++column) {
       spec.parts.push_back(givingImage(c, row, column));
+      c.setBlocks(spec.parts.back(), false, false, c.stride[0] > 1 || c.stride[1] > 1);
+    }
   return true;
 }
 
@@ -206,7 +222,7 @@ bool poolSpec(Operation *op, llvm::function_ref<int(Value)> bufferOf, PoolSpec &
     return false;
   Shape image = shapeOf(spec.gradient() ? to : from, extent), places = shapeOf(spec.gradient() ? from : to, extent);
   size_t leads = image.size() - 3;
-  spec.elem = elemOf(to);
+  spec.elem = elemOf(to) == Elem::F64 ? Elem::F64 : Elem::F32;
   spec.lead.assign(image.begin(), image.begin() + leads);
   spec.C = image.back();
   auto numbers = [&](const char *name) { return op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef(); };

@@ -321,8 +321,8 @@ struct Key {
     all(offset, size, strides);
   }
   void add(const ContractSpec &spec) {
-    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew] = spec;
-    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew);
+    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, rounds] = spec;
+    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, rounds);
   }
   void add(const ConvSpec &spec) {
     const auto &[parts] = spec;

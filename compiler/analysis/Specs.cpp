@@ -114,7 +114,7 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
       out.push_back(sizes[label]);
     return out;
   };
-  spec.pairs = elemOf(a) == Elem::BF16 || elemOf(b) == Elem::BF16;
+  spec.pairs = op->hasAttr(nn::kBF16Attr) || elemOf(a) == Elem::BF16 || elemOf(b) == Elem::BF16;
   spec.elem = spec.pairs ? Elem::F32 : elemOf(op.getResult());
   // The slowest summed axis is the batch if any is: blocks start anew at each example, or at each grain.
   bool overBatch = !k.empty() && batchAxisOf(a) >= 0 && aLabels[batchAxisOf(a)] == k.front();

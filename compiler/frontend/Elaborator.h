@@ -380,7 +380,6 @@ private:
   std::map<std::string, Span> readKeys(Frame &frame);
   void assignOptimizers(Frame &frame);
   void checkKeys();
-  void checkPrecision();
   void describeText();
   void checkPlan();
   void checkGrain();

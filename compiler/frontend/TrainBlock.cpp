@@ -217,8 +217,6 @@ void Elaborator::checkTrain() {
   elaboratePrediction();
   checkKeys();
   if (!diags.hasErrors())
-    checkPrecision();
-  if (!diags.hasErrors())
     checkTrained();
   if (!diags.hasErrors())
     warnUnusedData();

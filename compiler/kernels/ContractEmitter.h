@@ -71,6 +71,7 @@ private:
   Value viewOf(Value arena, Value byteOffset, Elem elem);
   Value loaded(Value stored, Value memory);
   Value loadVector(Value memory, Value index, int64_t lanes, int64_t alive);
+  Value loadMasked(Value memory, Value index, Value mask); // +0.0 elsewhere
   void storeVector(Value vector, Value memory, Value index, int64_t alive);
   Value loadScalar(Value memory, Value index);
   void storeScalar(Value value, Value memory, Value index);

@@ -158,16 +158,20 @@ Value ContractEmitter::viewOf(Value arena, Value byteOffset, Elem elem) {
 Value ContractEmitter::loaded(Value stored, Value memory) {
   if (cast<MemRefType>(memory.getType()).getElementType().isInteger(16))
     return emitWidened(builder, loc, stored);
-  return plan.pairs && (memory == memA || memory == memB) ? emitRounded(builder, loc, stored) : stored;
+  return plan.rounds && (memory == memA || memory == memB) ? emitRounded(builder, loc, stored) : stored;
 }
 
 Value ContractEmitter::loadVector(Value memory, Value index, int64_t lanes, int64_t alive) {
+  if (alive < lanes)
+    return loadMasked(memory, index, mask(lanes, alive));
   auto type = VectorType::get({lanes}, cast<MemRefType>(memory.getType()).getElementType());
-  if (alive >= lanes)
-    return loaded(vector::LoadOp::create(builder, loc, type, memory, index), memory);
-  return loaded(vector::MaskedLoadOp::create(builder, loc, type, memory, index, mask(lanes, alive),
-                                             arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(type)))),
-                memory);
+  return loaded(vector::LoadOp::create(builder, loc, type, memory, index), memory);
+}
+
+Value ContractEmitter::loadMasked(Value memory, Value index, Value mask) {
+  auto type = VectorType::get(cast<VectorType>(mask.getType()).getShape(), cast<MemRefType>(memory.getType()).getElementType());
+  Value elsewhere = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(type)));
+  return loaded(vector::MaskedLoadOp::create(builder, loc, type, memory, index, mask, elsewhere), memory);
 }
 
 void ContractEmitter::storeVector(Value vector, Value memory, Value index, int64_t alive) {
@@ -177,7 +181,7 @@ void ContractEmitter::storeVector(Value vector, Value memory, Value index, int64
     vector = emitNarrowed(builder, loc, emitRounded(builder, loc, vector));
   if (alive >= lanes)
     vector::StoreOp::create(builder, loc, vector, memory, index);
-  else if (alive == 1 && narrow) // a masked store of one lane of two bytes writes four of them on AVX-512
+  else if (alive == 1 && narrow) // LLVM 22 makes a scalar store of the wide type of a truncation under a mask of lane 0 (issue 179489)
     memref::StoreOp::create(builder, loc, vector::ExtractOp::create(builder, loc, vector, ArrayRef<int64_t>{0}), memory, index);
   else
     vector::MaskedStoreOp::create(builder, loc, memory, index, mask(lanes, alive), vector);

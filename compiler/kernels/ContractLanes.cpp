@@ -59,8 +59,7 @@ Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, Valu
   VectorType type = vectorType(plan.lanes);
   auto load = [&](Value at, Value count) -> Value {
     Value mask = laneMask(count, there);
-    return mask ? Value(vector::MaskedLoadOp::create(builder, loc, type, memory, at, mask, zeros(plan.lanes)))
-                : loadVector(memory, at, plan.lanes, plan.lanes);
+    return mask ? loadMasked(memory, at, mask) : loadVector(memory, at, plan.lanes, plan.lanes);
   };
   if (group == 0) {
     Value element = loadScalar(memory, there ? Value(arith::SelectOp::create(builder, loc, there, index, number(0))) : index);
@@ -94,11 +93,9 @@ Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, Valu
 // Lane l holds the element at index + (l / size of a group) * group + (l % size of a group) * within.
 Value ContractEmitter::laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there) {
   int64_t each = plan.lane.size;
-  VectorType type = vectorType(plan.lanes);
   if (within == 1 && group == each) {
     Value mask = laneMask(alive, there);
-    return mask ? Value(vector::MaskedLoadOp::create(builder, loc, type, memory, index, mask, zeros(plan.lanes)))
-                : loadVector(memory, index, plan.lanes, plan.lanes);
+    return mask ? loadMasked(memory, index, mask) : loadVector(memory, index, plan.lanes, plan.lanes);
   }
   if (each == 1 || within == 0)
     return laneSpread(memory, index, group, alive, there);
@@ -152,8 +149,7 @@ void ContractEmitter::laneTile(const Origin &origin, LaneTile tile) {
   SmallVector<Value> sums, fresh(tile.rows, zeros(plan.lanes));
   if (plan.accumulate)
     for (int64_t row = 0; row < tile.rows; ++row)
-      sums.push_back(mask ? Value(vector::MaskedLoadOp::create(builder, loc, vectorType(plan.lanes), memC, placeOf(row), mask, fresh[0]))
-                          : loadVector(memC, placeOf(row), plan.lanes, plan.lanes));
+      sums.push_back(mask ? loadMasked(memC, placeOf(row), mask) : loadVector(memC, placeOf(row), plan.lanes, plan.lanes));
   if (!plan.grained) {
     sums = laneChains(origin, tile, 0, plan.accumulate ? sums : fresh);
   } else {
@@ -169,9 +165,14 @@ void ContractEmitter::laneTile(const Origin &origin, LaneTile tile) {
     scf::YieldOp::create(builder, loc, totals);
     sums.assign(loop.getResults().begin(), loop.getResults().end());
   }
-  for (int64_t row = 0; row < tile.rows; ++row)
-    mask ? vector::MaskedStoreOp::create(builder, loc, memC, placeOf(row), mask, sums[row])
-         : (storeVector(sums[row], memC, placeOf(row), plan.lanes), nullptr);
+  auto storeRows = [&](int64_t alive) {
+    for (int64_t row = 0; row < tile.rows; ++row)
+      storeVector(sums[row], memC, placeOf(row), alive);
+  };
+  if (!tile.alive)
+    return storeRows(plan.lanes);
+  ifElse(
+      less(tile.alive, number(plan.lanes)), [&] { storeRows(plan.n.size % plan.lanes); }, [&] { storeRows(plan.lanes); });
 }
 
 // From which dim of k on bounds are asked at once: of few elements from the first on that is bounded, of many (examples and places)

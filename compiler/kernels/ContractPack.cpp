@@ -105,7 +105,7 @@ void ContractEmitter::packRowsOfTaps(const Origin &origin, Range m, KBlock block
   const ContractDim &taps = plan.outerK.back();
   size_t moving = taps.bound0 ? 0 : 1;
   int64_t length = taps.size * plan.k.size, lanes = plan.lanes;
-  VectorType type = vectorType(lanes), flags = VectorType::get({lanes}, builder.getI1Type());
+  VectorType flags = VectorType::get({lanes}, builder.getI1Type());
   forLoop(m.first, m.second, 1, [&](Value row) {
     Origin ofRow = origin;
     moveA(ofRow, plan.rows, row);
@@ -128,7 +128,7 @@ void ContractEmitter::packRowsOfTaps(const Origin &origin, Range m, KBlock block
         Value until = vector::CreateMaskOp::create(builder, loc, flags, max(sub(to, number(first)), zero));
         Value there = arith::AndIOp::create(builder, loc, until, arith::XOrIOp::create(builder, loc, before,
             arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(flags, true))));
-        Value values = vector::MaskedLoadOp::create(builder, loc, type, memA, add(at.a, first), there, zeros(lanes));
+        Value values = loadMasked(memA, add(at.a, first), there);
         storeVector(values, scratch, add(add(target, mul(run, plan.k.size)), first), std::min(lanes, length - first));
       }
     });

@@ -123,13 +123,14 @@ static int64_t contiguousRun(const ContractDims &dims) {
   return run;
 }
 
+static void dropOnes(ContractDims &dims) {
+  dims.erase(std::remove_if(dims.begin(), dims.end(), [](const ContractDim &dim) { return dim.size == 1; }), dims.end());
+}
+
 // Windows: k and m end with the dim that is copied as a run, even if it is one element long; k is not merged further.
 static void formWindows(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
   auto endsWithRun = [](const ContractDims &dims) {
     return !dims.empty() && !dims.back().isBounded() && (dims.back().a == 1 || dims.back().size == 1);
-  };
-  auto withoutOnes = [](ContractDims &dims) {
-    dims.erase(std::remove_if(dims.begin(), dims.end(), [](const ContractDim &dim) { return dim.size == 1; }), dims.end());
   };
   auto take = [&](ContractDims &dims, bool run) {
     ContractDim last;
@@ -137,10 +138,10 @@ static void formWindows(ContractPlan &plan, ContractDims m, ContractDims n, Cont
       last = takeAt(dims, dims.size() - 1);
       if (last.size == 1)
         last.a = 1;
-      withoutOnes(dims);
+      dropOnes(dims);
       return last;
     }
-    withoutOnes(dims);
+    dropOnes(dims);
     return dims.empty() ? last : takeAt(dims, dims.size() - 1);
   };
   bool runsOfK = endsWithRun(k), runsOfM = !runsOfK && endsWithRun(m);
@@ -210,13 +211,17 @@ static bool formLanes(ContractPlan &plan, ContractDims batch, ContractDims m, Co
   return true;
 }
 
+// Blocks do not reach over the end of the inner dim if it is a multiple of them.
+static int64_t lengthOfRuns(const ContractDims &run) {
+  return run.empty() ? 1 : run.back().size % kPairBlock == 0 ? run.back().size : countOf(run);
+}
+
 // k in reduction order, no dim of the first `anew` merged with one behind them.
 static void formRuns(ContractPlan &plan, ContractDims &k, size_t anew) {
   ContractDims starts(k.begin(), k.begin() + anew), run(k.begin() + anew, k.end());
   merge(starts);
   merge(run);
-  // Blocks do not reach over the end of the inner dim if it is a multiple of them.
-  plan.runLength = run.empty() ? 1 : run.back().size % kPairBlock == 0 ? run.back().size : countOf(run);
+  plan.runLength = lengthOfRuns(run);
   k = starts;
   k.insert(k.end(), run.begin(), run.end());
 }
@@ -248,6 +253,11 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
     return;
   if (!plan.bounds.empty()) {
     plan.batch = batch;
+    if (spec.pairs) {
+      ContractDims run(windowsK.begin() + spec.anew, windowsK.end());
+      dropOnes(run);
+      plan.runLength = lengthOfRuns(run);
+    }
     formWindows(plan, windowsM, n, windowsK);
     if (plan.n.size == 1)
       plan.n.b = plan.n.c = 1;
@@ -423,6 +433,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
 static ContractSpec withoutSum(ContractSpec spec) {
   spec.bounds.clear();
   spec.k = {1};
+  spec.anew = 0;
   spec.a.strides.assign(spec.batch.size() + spec.m.size() + 1, 0);
   spec.b.strides.assign(spec.batch.size() + 1 + spec.n.size(), 0);
   for (View *view : {&spec.a, &spec.b}) // a batch dim stays one
@@ -436,6 +447,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   const ContractSpec &spec = plan.nothing ? withoutSum(given) : given;
   plan.elem = spec.elem;
   plan.pairs = spec.pairs;
+  plan.rounds = spec.pairs || spec.rounds;
   plan.bytes = spec.elem == Elem::F64 ? 8 : 4;
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
   plan.accumulate = spec.accumulate;

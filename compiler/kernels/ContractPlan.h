@@ -76,6 +76,7 @@ struct ContractPlan {
   // Pairs: blocks of 32 start anew behind every `runLength` elements of k, which lie in one inner stretch or in several whole ones.
   bool pairs = false;
   int64_t runLength = 0;
+  bool rounds = false; // what is read of A and B is an f32 that holds bf16
 
   int mr = 8, nv = 3; // register tile: rows, vectors
   int64_t kc = 0;     // length of a k block within a run of the inner k dim

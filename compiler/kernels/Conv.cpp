@@ -22,6 +22,8 @@ func::FuncOp buildConv(OpBuilder &builder, ModuleOp module, const std::string &n
   OpBuilder::InsertionGuard guard(builder);
   Block &entry = function.getBody().front();
   builder.setInsertionPoint(entry.getTerminator());
+  if (!spec.parts.empty() && (spec.parts[0].pairs || spec.parts[0].rounds))
+    function->setAttr(kFlushesAttr, builder.getUnitAttr());
   for (const ContractSpec &part : spec.parts) {
     ContractPlan plan = planContract(part, target);
     ContractEmitter(builder, builder.getUnknownLoc(), plan)

@@ -86,6 +86,8 @@ struct ContractSpec {
   // elements and one over its odd ones, and C += even + odd; subnormal numbers count as zeros. It is what AMX's tdpbf16ps computes.
   bool pairs = false;
   int64_t anew = 0;
+  // A and B are rounded to bf16 and subnormal numbers count as zeros, without blocks: one chain an element (a depthwise convolution).
+  bool rounds = false;
 };
 int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,
@@ -121,7 +123,7 @@ struct PoolSpec {
   std::vector<int64_t> lead;
   int64_t C = 1;
   int64_t image[2] = {1, 1}, places[2] = {1, 1}, window[2] = {1, 1}, stride[2] = {1, 1}, pad[2] = {0, 0}; // rows, columns
-  View x, y, place; // place is i32; of Max an output, of MaxGrad an input
+  View x, y, place; // place is i32; of Max an output, of MaxGrad an input. x of Max and Sum may be BF16, and y of Max (elem is F32)
   bool gradient() const { return kind == PoolKind::MaxGrad || kind == PoolKind::SumGrad; }
   bool hasPlace() const { return kind == PoolKind::Max || kind == PoolKind::MaxGrad; }
 };

@@ -1,6 +1,7 @@
 // Pool.cpp: the largest or the sum of each window of an image, and their gradients. Vectors run over the channels; the loops
 // over a window visit only what lies inside, in the order of its numbers.
 #include "compiler/kernels/Kernels.h"
+#include "compiler/kernels/MathEmit.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -29,8 +30,8 @@ public:
   // Items are rows of the result.
   void emit() {
     Block &entry = function.getBody().front();
-    x = memoryOf(spec.x, elem);
-    y = memoryOf(spec.y, elem);
+    x = memoryOf(spec.x, storedType(spec.x));
+    y = memoryOf(spec.y, storedType(spec.y));
     if (spec.hasPlace())
       place = memoryOf(spec.place, b.getI32Type());
     const int64_t *size = spec.gradient() ? spec.image : spec.places;
@@ -75,6 +76,8 @@ private:
     return {made.getResults().begin(), made.getResults().end()};
   }
 
+  // Elements of bf16 are kept as their bits.
+  Type storedType(const View &view) { return view.elem == Elem::BF16 ? Type(b.getI16Type()) : elem; }
   Value memoryOf(const View &view, Type type) {
     Block &entry = function.getBody().front();
     Value byte = memref::LoadOp::create(b, loc, entry.getArgument(1), index(view.buffer));
@@ -97,14 +100,21 @@ private:
                                            : Attribute(b.getIntegerAttr(type, int64_t(number)));
     return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(vector, value));
   }
-  Value load(Value memory, Type type, Value at, Value mask) {
+  static bool isNarrow(Value memory) { return cast<MemRefType>(memory.getType()).getElementType().isInteger(16); }
+  Value load(Value memory, Value at, Value mask) {
+    Type type = cast<MemRefType>(memory.getType()).getElementType();
     auto vector = VectorType::get({lanes}, type);
-    if (!mask)
-      return vector::LoadOp::create(b, loc, vector, memory, at);
-    return vector::MaskedLoadOp::create(b, loc, vector, memory, at, mask, splat(type, 0));
+    Value loaded = mask ? Value(vector::MaskedLoadOp::create(b, loc, vector, memory, at, mask, splat(type, 0)))
+                        : Value(vector::LoadOp::create(b, loc, vector, memory, at));
+    return isNarrow(memory) ? emitWidened(b, loc, loaded) : loaded;
   }
   void store(Value value, Value memory, Value at, Value mask) {
-    if (mask)
+    bool narrow = isNarrow(memory);
+    if (narrow) // the largest of bf16 is one of them
+      value = emitNarrowed(b, loc, value);
+    if (mask && narrow && spec.C % lanes == 1) // LLVM 22 makes a scalar store of the wide type of such a masked one (its issue 179489)
+      memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, value, ArrayRef<int64_t>{0}), memory, at);
+    else if (mask)
       vector::MaskedStoreOp::create(b, loc, memory, at, mask, value);
     else
       vector::StoreOp::create(b, loc, value, memory, at);
@@ -145,7 +155,7 @@ private:
       SmallVector<Value> found = loop(rows.first, rows.end, 1, init, [&](Value r, ValueRange outer) {
         Value ofRow = add(add(from, channel), mul(r, spec.x.strides[leads]));
         return loop(columns.first, columns.end, 1, outer, [&](Value s, ValueRange so) -> SmallVector<Value> {
-          Value element = load(x, elem, add(ofRow, mul(s, spec.x.strides[leads + 1])), mask);
+          Value element = load(x, add(ofRow, mul(s, spec.x.strides[leads + 1])), mask);
           if (!max)
             return {arith::AddFOp::create(b, loc, so[0], element)};
           // Larger or a NaN, unless there is a NaN already.
@@ -180,10 +190,10 @@ private:
         Value p = windowAt(rows.at, r, 0);
         return loop(columns.first, columns.end, spec.stride[1], outer, [&](Value s, ValueRange so) -> SmallVector<Value> {
           Value q = windowAt(columns.at, s, 1);
-          Value more = arith::AddFOp::create(b, loc, so[0], load(x, elem, add(placeOf(spec.x, lead, p, q), channel), mask));
+          Value more = arith::AddFOp::create(b, loc, so[0], load(x, add(placeOf(spec.x, lead, p, q), channel), mask));
           if (!spec.hasPlace())
             return {more};
-          Value places = load(place, b.getI32Type(), add(placeOf(spec.place, lead, p, q), channel), mask);
+          Value places = load(place, add(placeOf(spec.place, lead, p, q), channel), mask);
           Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, places, numberOf(r, s));
           return {arith::SelectOp::create(b, loc, here, more, so[0])};
         });

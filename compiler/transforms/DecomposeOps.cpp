@@ -193,17 +193,26 @@ private:
   nn::GradientBuilder &b;
 };
 
-// Of a product that is read by its rounding alone: the kernel rounds what it stores. It sums all of k at once for that.
-void giveRounded(nn::ContractOp product) {
-  constexpr int64_t kLongest = 4096; // of k: panels that long lie in scratch
-  auto rounding = product->hasOneUse() ? dyn_cast<nn::CastOp>(*product->user_begin()) : nn::CastOp();
-  if (!rounding || !nn::hasBatch(product.getResult()) || !nn::tensorOf(rounding.getResult()).getElementType().isBF16())
-    return;
+// Of products that each element sums.
+int64_t lengthOfSum(nn::ContractOp product) {
   int64_t length = 1, rank = nn::tensorOf(product.getResult()).getRank();
   for (auto [axis, label] : llvm::enumerate(product.getLhsLabels()))
     if (label >= rank)
       length *= nn::tensorOf(product.getLhs()).getDimSize(axis);
-  if (length > kLongest)
+  return length;
+}
+int64_t lengthOfSum(nn::ConvOp product) { // of an image or an output: taps and channels
+  auto filter = nn::tensorOf(product.part(nn::ConvPart::Filter));
+  return filter.getNumElements() / (product.getGives() == nn::ConvPart::Image ? filter.getDimSize(2) : filter.getDimSize(3));
+}
+
+// Of a product that is read by its rounding alone: the kernel rounds what it stores. It sums all of k at once for that.
+template <typename Product>
+void giveRounded(Product product) {
+  constexpr int64_t kLongest = 4096; // of k: panels that long lie in scratch
+  auto rounding = product->hasOneUse() ? dyn_cast<nn::CastOp>(*product->user_begin()) : nn::CastOp();
+  if (!rounding || !nn::hasBatch(product.getResult()) || !nn::tensorOf(rounding.getResult()).getElementType().isBF16() ||
+      lengthOfSum(product) > kLongest)
     return;
   for (NamedAttribute attribute : rounding->getDiscardableAttrs())
     product->setDiscardableAttr(attribute.getName(), attribute.getValue());
@@ -215,10 +224,16 @@ void giveRounded(nn::ContractOp product) {
 struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
   void runOnOperation() final {
     getOperation().walk([&](func::FuncOp function) { decompose(function); });
-    SmallVector<nn::ContractOp> products;
-    getOperation().walk([&](nn::ContractOp product) { products.push_back(product); });
-    for (nn::ContractOp product : products)
-      giveRounded(product);
+    SmallVector<Operation *> products;
+    getOperation().walk([&](Operation *op) {
+      if (isa<nn::ContractOp, nn::ConvOp>(op))
+        products.push_back(op);
+    });
+    for (Operation *op : products)
+      if (auto product = dyn_cast<nn::ContractOp>(op))
+        giveRounded(product);
+      else
+        giveRounded(cast<nn::ConvOp>(op));
     IRRewriter rewriter(&getContext());
     DominanceInfo dominance;
     getOperation().walk([&](func::FuncOp function) { eliminateCommonSubExpressions(rewriter, dominance, function); });

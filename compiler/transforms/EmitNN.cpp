@@ -38,6 +38,7 @@ private:
   func::FuncOp openFunction(StringRef name, bool withValidRows);
   LogicalResult emitOps(const Graph &graph, int loop, nn::GradientBuilder &b);
   LogicalResult emitLoop(const Graph &graph, int loop, int result);
+  void noteRounded(const Graph &graph, nn::ScanOp scan, ArrayRef<int> finals, ArrayRef<int> stacks);
   Value emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
   void noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made, Value result);
   LogicalResult emitFunction(StringRef name, const Graph &graph, ArrayRef<NamedValue> results, bool withValidRows);
@@ -202,18 +203,38 @@ static Value withAxes(Value x, ArrayRef<int64_t> order, OpBuilder &builder) {
   auto moved = [&](ArrayRef<int64_t> labels) {
     return llvm::map_to_vector(labels, [&](int64_t label) { return label < int64_t(place.size()) ? place[label] : label; });
   };
+  if (op->hasAttr(nn::kRoundedAttr)) // a definition
+    return {};
+  Value made;
   if (auto contract = dyn_cast<nn::ContractOp>(op))
-    return nn::ContractOp::create(builder, op->getLoc(), permuted, contract.getLhs(), contract.getRhs(), moved(contract.getLhsLabels()),
+    made = nn::ContractOp::create(builder, op->getLoc(), permuted, contract.getLhs(), contract.getRhs(), moved(contract.getLhsLabels()),
                                   moved(contract.getRhsLabels()));
-  if (auto broadcast = dyn_cast<nn::BroadcastOp>(op)) {
+  else if (auto broadcast = dyn_cast<nn::BroadcastOp>(op)) {
     SmallVector<int64_t> axes = moved(broadcast.getAxes());
-    return llvm::is_sorted(axes) ? nn::BroadcastOp::create(builder, op->getLoc(), permuted, broadcast.getX(), axes) : Value();
-  }
-  if (auto add = dyn_cast<nn::AddOp>(op)) {
+    made = llvm::is_sorted(axes) ? nn::BroadcastOp::create(builder, op->getLoc(), permuted, broadcast.getX(), axes) : Value();
+  } else if (auto add = dyn_cast<nn::AddOp>(op)) {
     Value a = withAxes(add.getA(), order, builder), b = a ? withAxes(add.getB(), order, builder) : Value();
-    return b ? nn::AddOp::create(builder, op->getLoc(), a, b) : Value();
+    made = b ? nn::AddOp::create(builder, op->getLoc(), a, b) : Value();
   }
-  return {};
+  if (Attribute layer = made ? op->getAttr(nn::kLayerAttr) : Attribute())
+    made.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+  return made;
+}
+
+// Which results of the loop are rounded.
+void Emitter::noteRounded(const Graph &graph, nn::ScanOp scan, ArrayRef<int> finals, ArrayRef<int> stacks) {
+  SmallVector<int64_t> results;
+  for (ArrayRef<int> list : {finals, stacks})
+    for (int number : list)
+      if (const Op &op = graph.ops[number]; program.train.bf16 && op.named && op.type.dtype == DType::F32) {
+        auto result = dyn_cast_or_null<OpResult>(values[number]);
+        if (result && result.getOwner() == scan)
+          results.push_back(result.getResultNumber());
+        else if (result)
+          result.getOwner()->setAttr(nn::kRoundedAttr, builder.getUnitAttr());
+      }
+  if (!results.empty())
+    scan->setAttr(nn::kRoundedAttr, builder.getDenseI64ArrayAttr(results));
 }
 
 // The loop whose results op number `result` and others are, with all that belongs to it.
@@ -280,6 +301,7 @@ LogicalResult Emitter::emitLoop(const Graph &graph, int loop, int result) {
     Value last = nn::SliceOp::create(builder, scan.getLoc(), all, i64(0), i64(parts.trips - 1), i64(parts.trips));
     values[number] = nn::ReshapeOp::create(builder, scan.getLoc(), type(graph.ops[number].type), last);
   }
+  noteRounded(graph, scan, finals, stacks);
   return success();
 }
 

@@ -2,6 +2,7 @@
 // has no say in it: a value of type bf16 is rounded, wherever it lies.
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Reversible.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cinch {
@@ -23,10 +24,16 @@ public:
 
   void round(Block &block) {
     SmallVector<Operation *> ops;
-    for (Operation &op : block)
+    for (Operation &op : block) {
       ops.push_back(&op);
+      if (auto stream = op.getAttrOfType<IntegerAttr>(nn::kStreamAttr))
+        streams.insert(op.getOperand(unsigned(stream.getInt())));
+    }
     for (Operation *op : ops)
-      round(op);
+      if (auto scan = dyn_cast<nn::ScanOp>(op))
+        round(scan);
+      else
+        round(op);
   }
 
 private:
@@ -75,37 +82,84 @@ private:
     return known;
   }
 
-  // What the operand holds: the rounded value, where it was rounded at its definition.
-  Value held(Value operand) { return replaced.contains(operand) ? roundedOf.lookup(operand) : operand; }
+  // What the operand holds: the rounded value, where it was rounded at its definition. A stream of reversible layers is f32, and all readers
+  // see the one that is rebuilt.
+  Value held(Value operand) {
+    Value value = replaced.contains(operand) ? roundedOf.lookup(operand) : operand;
+    if (!isBF16(value) || !streams.contains(operand))
+      return value;
+    Value &stream = streamOf[operand];
+    if (!stream) {
+      builder.setInsertionPointAfterValue(value);
+      stream = cast(value, builder.getF32Type(), value.getDefiningOp());
+    }
+    return stream;
+  }
 
   void round(Operation *op) {
-    bool product = isa<nn::ContractOp>(op), gather = isa<nn::GatherOp>(op);
+    bool product = isa<nn::ContractOp, nn::ConvOp>(op), pool = isa<nn::MaxPoolOp, nn::SumPoolOp>(op), gather = isa<nn::GatherOp>(op);
     if (isa<nn::AttendOp>(op)) {
       // Its kernel reads f32 that hold bf16.
       for (unsigned i = 0; i < 3; ++i)
         op->setOperand(i, widened(rounded(held(op->getOperand(i))), op));
       op->setAttr(nn::kBF16Attr, builder.getUnitAttr());
     }
-    bool move = isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ReverseOp, nn::ConcatOp>(op) &&
+    bool move = isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ReverseOp, nn::ConcatOp, nn::MaxPoolOp>(op) &&
                 llvm::all_of(op->getOperands(), [&](Value operand) { return isBF16(held(operand)); });
     for (OpOperand &operand : op->getOpOperands()) {
       Value value = held(operand.get());
       if (product && isF32(value) && nn::hasBatch(value))
         value = rounded(value);
-      bool narrow = product || move || (gather && operand.getOperandNumber() == 0);
+      bool narrow = product || move || pool || (gather && operand.getOperandNumber() == 0);
       operand.set(isBF16(value) && !narrow ? widened(value, op) : value);
     }
-    if (product && llvm::all_of(op->getOperands(), isF32))
-      op->setOperand(0, rounded(op->getOperand(0)));
+    if (product && llvm::all_of(op->getOperands(), isF32)) // of parameters alone
+      op->setAttr(nn::kBF16Attr, builder.getUnitAttr());
     if (move || (gather && isBF16(op->getOperand(0))))
       op->getResult(0).setType(nn::withElement(nn::tensorOf(op->getResult(0)), builder.getBF16Type()));
     else if (isa<nn::AttendOp>(op))
       define(op);
-    else if (op->getNumResults() == 1 && isF32(op->getResult(0)) && (product || gather || op->hasAttr(nn::kRoundedAttr)))
+    else if (op->getNumResults() > 0 && isF32(op->getResult(0)) && (product || gather || op->hasAttr(nn::kRoundedAttr)))
       define(op);
   }
 
+  // What a loop carries is f32, and so is what it reads whole, whose gradient is a sum over the trips. It takes what it has of examples apart,
+  // and stacks its results, as they are; a result that is a definition is rounded in each trip.
+  void round(nn::ScanOp scan) {
+    unsigned carried = scan.carriedCount();
+    for (OpOperand &operand : scan->getOpOperands()) {
+      Value value = held(operand.get());
+      unsigned number = operand.getOperandNumber();
+      bool slice = number >= carried && number < carried + scan.getSlices().size();
+      operand.set(isBF16(value) && !(slice && nn::hasBatch(value)) ? widened(value, scan) : value);
+      BlockArgument argument = scan.block().getArgument(number);
+      argument.setType(nn::withElement(nn::tensorOf(argument), nn::tensorOf(operand.get()).getElementType()));
+    }
+    round(scan.block());
+    DenseSet<int64_t> defined;
+    if (auto results = scan->getAttrOfType<DenseI64ArrayAttr>(nn::kRoundedAttr))
+      defined.insert(results.asArrayRef().begin(), results.asArrayRef().end());
+    Operation *yield = scan.yield();
+    for (OpOperand &operand : yield->getOpOperands()) {
+      Value value = held(operand.get()), result = scan.getResult(operand.getOperandNumber());
+      bool stacked = operand.getOperandNumber() >= carried;
+      if (isBF16(value) && !stacked)
+        value = widened(value, yield);
+      if (isF32(value) && stacked && defined.contains(operand.getOperandNumber()))
+        value = rounded(value);
+      operand.set(value);
+      result.setType(nn::withElement(nn::tensorOf(result), nn::tensorOf(value).getElementType()));
+    }
+    for (int64_t number : defined)
+      if (Value result = scan.getResult(unsigned(number)); isF32(result)) {
+        rounded(result);
+        replaced.insert(result);
+      }
+  }
+
   OpBuilder builder;
+  DenseSet<Value> streams; // that reversible layers go on
+  DenseMap<Value, Value> streamOf;
   DenseMap<Value, Value> roundedOf;
   DenseSet<Value> replaced; // values that were rounded where they are defined: all readers see the rounded one
   DenseMap<std::pair<Value, int64_t>, Value> widenedIn;

@@ -223,9 +223,15 @@ Values ReduceOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
 }
 
 // ---- Contractions and places ----------------------------------------------------------------------------------------
-// A product of bf16.
-static bool isRounded(ContractOp op) {
-  return op.getLhs().getType().getElementType().isBF16() || op.getRhs().getType().getElementType().isBF16();
+// A product or a convolution of bf16.
+template <typename Product>
+static bool isRounded(Product op) {
+  return op->hasAttr(kBF16Attr) || op.getLhs().getType().getElementType().isBF16() || op.getRhs().getType().getElementType().isBF16();
+}
+
+// The type of a sum that is rounded only as a contribution to the gradient of what has `type`.
+static RankedTensorType wideType(GradientBuilder &b, RankedTensorType type) {
+  return type.getElementType().isBF16() ? withElement(type, b.opBuilder().getF32Type()) : type;
 }
 
 // Gradient of one operand of a contraction: a contraction of dy with the other operand over every label that the
@@ -251,8 +257,7 @@ static Value backwardOfContract(GradientBuilder &b, ContractOp op, bool ofLhs, V
   SmallVector<int64_t> dyLabels = rename(llvm::seq<int64_t>(0, rank)), others = rename(otherLabels);
   if (isRounded(op))
     dy = b.rounded(dy);
-  if (target.getElementType().isBF16()) // the sum; it is rounded as a contribution to the operand's gradient
-    target = withElement(target, b.opBuilder().getF32Type());
+  target = wideType(b, target);
   if (ofLhs)
     return b.make<ContractOp>(target, dy, other, dyLabels, others);
   return b.make<ContractOp>(target, other, dy, others, dyLabels);
@@ -275,12 +280,10 @@ Values ContractOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRang
 Values GatherOp::savedValues(Wanted) { return llvm::to_vector(getIndices()); }
 Values GatherOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy, Wanted wanted) {
   Values grads(wanted.size());
-  auto type = getX().getType();
+  RankedTensorType type = wideType(b, getX().getType());
   Value updates = dy[0];
-  if (type.getElementType().isBF16()) { // contributions are summed in f32
-    type = withElement(type, b.opBuilder().getF32Type());
+  if (getX().getType() != type) // contributions are summed in f32
     updates = b.make<CastOp>(withElement(tensorOf(updates), type.getElementType()), updates);
-  }
   grads[0] = b.make<ScatterAddOp>(type, updates, saved, getXLabels(), getIndexLabels());
   return grads;
 }
@@ -297,13 +300,14 @@ Values ConvOp::savedValues(Wanted wanted) {
   return saved;
 }
 Values ConvOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy, Wanted wanted) {
+  Value rounded = isRounded(*this) ? b.rounded(dy[0]) : dy[0];
   auto gradient = [&](Value of, Value other, Value otherValue) {
     llvm::SmallDenseMap<int, Value> values; // by part
     ConvPart wants = ConvPart::Output;
     for (ConvPart each : {ConvPart::Output, ConvPart::Image, ConvPart::Filter}) {
       Value value = part(each);
       if (each == getGives())
-        values[int(each)] = dy[0];
+        values[int(each)] = rounded;
       else if (value == other)
         values[int(each)] = otherValue;
       else
@@ -311,7 +315,7 @@ Values ConvOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy
     }
     Value first = values.lookup(int(wants == ConvPart::Image ? ConvPart::Output : ConvPart::Image));
     Value second = values.lookup(int(wants == ConvPart::Filter ? ConvPart::Output : ConvPart::Filter));
-    return b.make<ConvOp>(of.getType(), first, second, wants, getStride(), getPad(), getDilate(), getGroups()).getResult();
+    return b.make<ConvOp>(wideType(b, tensorOf(of)), first, second, wants, getStride(), getPad(), getDilate(), getGroups()).getResult();
   };
   return {wanted[0] ? gradient(getLhs(), getRhs(), saved.front()) : Value(),
           wanted[1] ? gradient(getRhs(), getLhs(), saved.back()) : Value()};
@@ -319,10 +323,12 @@ Values ConvOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy
 
 Values MaxPoolOp::savedValues(Wanted) { return {getPlace()}; }
 Values MaxPoolOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange grads, Wanted) {
-  return {b.make<MaxPoolGradOp>(getX().getType(), saved[0], grads[0], getWindow(), getStride(), getPad())};
+  RankedTensorType wide = wideType(b, tensorOf(grads[0]));
+  Value dy = tensorOf(grads[0]) == wide ? grads[0] : Value(b.make<CastOp>(wide, grads[0]));
+  return {b.make<MaxPoolGradOp>(wideType(b, tensorOf(getX())), saved[0], dy, getWindow(), getStride(), getPad())};
 }
 
-UNARY(SumPoolOp, SAVE(), b.make<SumPoolGradOp>(getX().getType(), dy, getWindow(), getStride(), getPad()))
+UNARY(SumPoolOp, SAVE(), b.make<SumPoolGradOp>(wideType(b, tensorOf(getX())), dy, getWindow(), getStride(), getPad()))
 
 // ---- Losses and attention -------------------------------------------------------------------------------------------
 Values CrossEntropyOp::savedValues(Wanted) { return {getLogits(), getY()}; }

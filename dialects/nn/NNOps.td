@@ -308,7 +308,8 @@ def NN_ContractOp : NN_Op<"contract", [Derivative]> {
     a result axis, that is the result's batch axis; if it is summed, it is the smallest summed label and in both operands it is
     the batch axis.
 
-    A product of bf16: an f32 operand is rounded to bf16 first. The summed elements are cut into blocks of 32 (anew at each example if
+    A product of bf16 has an operand of that type, or says `nn.bf16`: an f32 operand is rounded to bf16 first. The summed elements are
+    cut into blocks of 32 (anew at each example if
     the batch axis is summed, at each grain if there is one). A block is a chain of FMAs from +0.0 over its even elements and one over
     its odd ones; the sum of the two is added to the result, in the order of the blocks. In all of this, subnormal numbers count as
     zeros of their sign. A result in bf16 is the sum rounded as `cast` rounds.
@@ -424,11 +425,16 @@ def NN_ConvOp : NN_Op<"conv", [Derivative]> {
 
     C1: image and output have the same leading axes, the batch axis among them; the filter has four axes, none of them the batch's. C2: two
     strides and dilations >= 1, two paddings >= 0, groups >= 1. C3: channels fit as above. C4: P = floor((H + 2 pad[0] - dilate[0] (R - 1)
-    - 1) / stride[0]) + 1, and Q likewise. C5: one element type.
+    - 1) / stride[0]) + 1, and Q likewise. C5: one element type, or bf16 with f32 or bf16, which gives f32 (an image or an output may be bf16).
+
+    A convolution of bf16 sums as a product of bf16 does (`contract`). Its blocks of 32 go over the taps of a row and their channels, channels
+    fastest, and begin anew at each row of taps; at each tap if there are groups or a dilation, and of an image if there is a stride. Those of
+    a filter go over an example's leading axes and places and begin anew at each example, or at each grain. With groups of one channel
+    of the image (a depthwise convolution) there are no blocks: an element is one chain of FMAs, in which subnormal numbers count as zeros.
   }];
-  let arguments = (ins NN_Float:$lhs, NN_Float:$rhs, NN_ConvPartAttr:$gives, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$pad,
+  let arguments = (ins NN_Factor:$lhs, NN_Factor:$rhs, NN_ConvPartAttr:$gives, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$pad,
                        DenseI64ArrayAttr:$dilate, DefaultValuedAttr<I64Attr, "1">:$groups);
-  let results = (outs NN_Float:$result);
+  let results = (outs NN_Factor:$result);
   let assemblyFormat = [{
     $gives $lhs `,` $rhs `stride` $stride `pad` $pad `dilate` $dilate (`groups` $groups^)? attr-dict `:`
     functional-type(operands, $result)
@@ -453,8 +459,8 @@ def NN_MaxPoolOp : NN_PoolOp<"max_pool", [Derivative, Infers]> {
     y is the largest element of the window at (p * stride - pad), of those that lie inside x; `place` says which: its number in the
     window, row-major, the first of several. If an element is a NaN, y is one. C1 to C3: NN_PoolOp.
   }];
-  let arguments = !con((ins NN_Float:$x), windows);
-  let results = (outs NN_Float:$y, NN_Int:$place);
+  let arguments = !con((ins NN_Factor:$x), windows);
+  let results = (outs NN_Factor:$y, NN_Int:$place);
   let assemblyFormat = "$x " # form # " functional-type(operands, results)";
   let cost = "elementsOf(getY()) * getWindow()[0] * getWindow()[1]";
 }
@@ -462,9 +468,9 @@ def NN_MaxPoolOp : NN_PoolOp<"max_pool", [Derivative, Infers]> {
 def NN_SumPoolOp : NN_PoolOp<"sum_pool", [Derivative, Infers]> {
   let summary = "the sum of each window";
   let description = [{
-    One chain from +0.0 over the window, row-major, of the elements that lie inside x. C1 to C3: NN_PoolOp.
+    One chain from +0.0 over the window, row-major, of the elements that lie inside x. The sums of bf16 are f32. C1 to C3: NN_PoolOp.
   }];
-  let arguments = !con((ins NN_Float:$x), windows);
+  let arguments = !con((ins NN_Factor:$x), windows);
   let results = (outs NN_Float:$result);
   let assemblyFormat = "$x " # form # " functional-type(operands, $result)";
   let cost = "elementsOf(getResult()) * getWindow()[0] * getWindow()[1]";

@@ -47,7 +47,8 @@ static std::string windows(const OpView &op, const TensorType &x) {
 std::string shapes::pool(const OpView &op, Types &results) {
   if (std::string fault = windows(op, op.in(0)); !fault.empty())
     return fault;
-  results.push_back(pooled(op, op.in(0)));
+  bool sums = op.kind == OpKind::SumPool && op.in(0).dtype == DType::BF16;
+  results.push_back(pooled(op, sums ? withElement(op.in(0), DType::F32) : op.in(0)));
   if (op.kind == OpKind::MaxPool)
     results.push_back(withElement(results[0], DType::I32));
   return "";
@@ -93,7 +94,11 @@ std::string shapes::conv(const OpView &op, Types &results) {
     if (int64_t places = placesOf(image.shape[rows + i], filter.shape[i], stride[i], pad[i], dilate[i]);
         places < 1 || output.shape[rows + i] != places) // C4
       return say("expected ", places, " places of the filter along axis ", rows + i, " of the output, got ", output);
-  if (image.dtype != filter.dtype || output.dtype != filter.dtype) // C5
+  const DType lhs = op.in(0).dtype, rhs = op.in(1).dtype, result = results[0].dtype;
+  auto fits = [](DType type) { return type == DType::F32 || type == DType::BF16; };
+  bool rounded = lhs == DType::BF16 || rhs == DType::BF16, whole = gives != ConvPart::Filter;
+  bool narrow = whole && result == DType::BF16;
+  if (rounded ? !fits(lhs) || !fits(rhs) || (result != DType::F32 && !narrow) : lhs != rhs || lhs != result) // C5
     return say("expected one element type, got ", image, ", ", filter, " and ", output);
   return "";
 }

@@ -1,19 +1,18 @@
 #!/usr/bin/python3
 """precision bf16: ten steps against NumPy that rounds where the rules say, bit for bit, results of `predict` too; the same bits under
 every plan, CPU and number of threads, at the smallest budget, stopped and resumed under another plan; rounded values take two bytes;
-gradients are near those in f32; what is not there yet is refused where it stands. A GPT predicts what NumPy says of the
+gradients are near those in f32. A GPT predicts what NumPy says of the
 parameters that it was trained to, but for single roundings.   bf16.py [--all: more plans]
 """
 
 import json
-import re
-import sys
 
 import numpy as np
 
 import programs  # first: it finds the folder of the oracles
 import rounding
 from rounding import product, rounded
+from same_bits import ALL, check_bits, check_near_f32
 
 STEPS = 10
 PRECISION = "precision bf16(master = f32, accumulate = f32)"
@@ -146,9 +145,6 @@ train net on train seed 5 {
 """
 
 
-ALL = "--all" in sys.argv
-
-
 GPT = """dim B = 6 batch, T = 40, V = 40, D = 24
 data train = npy("t.npy", shuffle = true) -> (t: i32[B, T + 1] below V)
 model gpt(t: i32[B, T] below V) -> f32[B, T, V] {
@@ -195,51 +191,6 @@ def check_gpt(trained, folder, exe):
     expect(same > 0.98 and off < 0.02, "gpt: %.4f of what is predicted is NumPy's, the rest is off by up to %.4f" % (same, off))
 
 
-def smallest_budget(program):
-    done = programs.call([programs.CINCH, program, "-o", programs.FOLDER / "no", "--memory-budget", "1KiB", "--max-threads", "2"], allowed=(1,))
-    return int(re.search(r"smallest budget that compiles: (\d+) bytes", done.stdout).group(1))
-
-
-def check_bits(name, program, folder, steps, others, micro=(1, 3, 6)):
-    first = programs.run(programs.compiled(program, name + ".0"), folder, steps, "--threads", 1)
-    least = smallest_budget(program)
-    wide = ["--cpu", "skylake-avx512"] if programs.has_avx512() else []
-    plans = [
-        ["--microbatch", micro[0], *wide],
-        ["--microbatch", micro[1], "--remat", "all", "--cpu", "haswell"],
-        ["--memory-budget", least, "--max-threads", 2],
-        *others,
-    ]
-    if ALL:
-        plans += [["--microbatch", micro[2]], ["--remat", "sqrt"], ["--row-blocks", "none", "--cpu", "haswell"]]
-
-    def run(numbered):
-        number, flags = numbered
-        exe = programs.compiled(program, "%s.%d" % (name, number + 1), *flags)
-        threads = 1 + number % 2
-        result = programs.run(exe, folder, steps, "--threads", threads)
-        expect(result.bytes == first.bytes, "%s: %s with %d threads gives other bits" % (name, " ".join(map(str, flags)), threads))
-
-    programs.in_parallel(run, list(enumerate(plans)))
-    # Stopped, and resumed under another plan.
-    out = programs.FOLDER / (name + ".resumed")
-    for exe, until, more in ((name + ".1", 2, []), (name + ".2", steps, ["--resume"])):
-        programs.call([programs.FOLDER / exe, "--data", folder, "--out", out, "--steps", until, "--quiet", *more])
-    expect((out / "final.safetensors").read_bytes() == first.bytes, "%s: stopped and resumed gives other bits" % name)
-    return first
-
-
-def check_near_f32(program, name, folder):
-    """After one step of sgd, parameters have moved as in f32, but for the roundings."""
-    exe = {p: programs.compiled(program, name + p, "--set", "train.precision=" + p) for p in ("f32", "bf16")}
-    start = programs.run(exe["f32"], folder, 0).parameters
-    moved = {p: {k: v - start[k] for k, v in programs.run(exe[p], folder, 1).parameters.items()} for p in exe}
-    for key, value in moved["f32"].items():
-        error = np.sqrt(np.mean((moved["bf16"][key] - value) ** 2) / np.mean(value**2))
-        expect(error < 0.1, "%s: the gradient of %s is off by %.3f of itself" % (name, key, error))
-        expect(error > 0, "%s: the gradient of %s is that of f32" % (name, key))
-
-
 def check_bytes(program):
     """What is kept of wide activations halves."""
     peak = {}
@@ -250,37 +201,23 @@ def check_bytes(program):
     expect(peak["bf16"] < 0.72 * peak["f32"], "bf16 needs %d bytes, f32 %d" % (peak["bf16"], peak["f32"]))
 
 
-REFUSED = {
-    "a pool": "h = max_pool1d(x, 1)",
-    "a loop": "use r = rnn[I]; h = r(x)",
-}
-
-
-def check_refusals():
-    for what, body in REFUSED.items():
-        text = (MLP % (2, 3, 4, 5, PRECISION, "")).replace("h = relu(a(x))", body + "; g = relu(a(h))").replace("b(h)", "b(g)")
-        done = programs.call([programs.CINCH, "check", programs.source("refused", text)], allowed=(1,))
-        expect("E0707" in done.stdout and what in done.stdout, "%s is not refused: %s" % (what, done.stdout[-300:]))
-
-
 def main():
     check_mlp(3, 13, 33, 65)
     check_mlp(4, 5, 70, 33, grain=2)
     mlp, mlp_folder = check_mlp(6, 45, 70, 13)
-    check_bits("mlp", mlp, mlp_folder, STEPS, [["--microbatch", 2, "--row-blocks", 45]])
+    check_bits(verdicts, "mlp", mlp, mlp_folder, STEPS, [["--microbatch", 2, "--row-blocks", 45]])
     mixed, folder = programs.source("mixed", MIXED % PRECISION), mixed_data()
-    check_bits("mixed", mixed, folder, 6, [["--row-blocks", 32]] + [["--row-blocks", 64, "--microbatch", 4]] * ALL)
+    check_bits(verdicts, "mixed", mixed, folder, 6, [["--row-blocks", 32]] + [["--row-blocks", 64, "--microbatch", 4]] * ALL)
     gpt, gpt_folder = programs.source("gpt", GPT % PRECISION), gpt_data()
-    check_gpt(check_bits("gpt", gpt, gpt_folder, 4, []), gpt_folder, programs.FOLDER / "gpt.0")
+    check_gpt(check_bits(verdicts, "gpt", gpt, gpt_folder, 4, []), gpt_folder, programs.FOLDER / "gpt.0")
     plain = programs.source("attend", (GPT % "").replace("adamw(lr = 2e-3, decay = 0.01)", "sgd(lr = 1)"))
-    check_near_f32(plain, "attend", gpt_folder)
+    check_near_f32(verdicts, plain, "attend", gpt_folder)
     check_bytes(mixed)
-    check_refusals()
     if ALL:
-        check_bits("grained", programs.source("grained", MIXED % (PRECISION + "; grain 3")), folder, 6, [], (3, 6, 12))
+        check_bits(verdicts, "grained", programs.source("grained", MIXED % (PRECISION + "; grain 3")), folder, 6, [], (3, 6, 12))
         plain = (MIXED % "").replace("adamw(lr = 2e-3, decay = 0.01)", "sgd(lr = 1)").replace("clip norm(1.0)", "")
-        check_near_f32(programs.source("plain", plain), "plain", folder)
-        check_near_f32(mlp, "mlp", mlp_folder)
+        check_near_f32(verdicts, programs.source("plain", plain), "plain", folder)
+        check_near_f32(verdicts, mlp, "mlp", mlp_folder)
 
 
 verdicts.run(main)

@@ -1,5 +1,5 @@
-"""Arithmetic of `precision bf16` in NumPy: products bit for bit, and the forward pass of a GPT that rounds where the rules say. Its exp, tanh,
-roots and sums are NumPy's: results agree but for the last bits of f32, which rounding hides from almost all."""
+"""Arithmetic of `precision bf16` in NumPy: products and convolutions bit for bit, and the forward pass of a GPT that rounds where the rules
+say. Its exp, tanh, roots and sums are NumPy's: results agree but for the last bits of f32, which rounding hides from almost all."""
 import math
 
 import numpy as np
@@ -34,6 +34,88 @@ def product(a, b, starts=()):
     return total
 
 
+# ---- Convolutions: images [B, H, W, C], filters [R, S, C / groups, O] ------------------------------------------------------
+def chain(a, b):
+    """a [M, K] by b [K, N]: one chain of FMAs an element."""
+    a, b = rounded(a), rounded(b)
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for k in range(a.shape[1]):
+        total = fma(a[:, k, None], b[None, k, :], total)
+    return total
+
+
+class Conv:
+    """A convolution of bf16 and its two gradients; each sums (row of taps, tap, channel) or (example, place) as products do."""
+
+    def __init__(self, stride=1, pad=0, dilate=1, groups=1):
+        self.stride, self.pad, self.dilate, self.groups = stride, pad, dilate, groups
+
+    def patches(self, x, R, S, P, Q):
+        """[B, P, Q, R, S, C], zeros outside of the image."""
+        B, H, W, C = x.shape
+        padded = np.zeros((B, H + 2 * self.pad, W + 2 * self.pad, C), np.float32)
+        padded[:, self.pad : self.pad + H, self.pad : self.pad + W] = x
+        rows = np.arange(P)[:, None] * self.stride + np.arange(R) * self.dilate
+        columns = np.arange(Q)[:, None] * self.stride + np.arange(S) * self.dilate
+        return padded[:, rows[:, None, :, None], columns[None, :, None, :]]
+
+    def sums(self, a, b, taps, row, apart):
+        """a [M, taps x channels] by b; blocks begin anew at each tap if they lie apart, else at each row of them."""
+        each = a.shape[1] // taps * (1 if apart else row)
+        return product(a, b, range(0, a.shape[1], each))
+
+    def by_groups(self, one, *axes_of, **arguments):
+        parts = []
+        for g in range(self.groups):
+            parts.append(one(*(np.split(x, self.groups, axis=-1)[g] for x in axes_of), **arguments))
+        return np.concatenate(parts, axis=-1)
+
+    def output(self, x, w):
+        R, S = w.shape[:2]
+        P, Q = ((size + 2 * self.pad - self.dilate * (taps - 1) - 1) // self.stride + 1 for size, taps in zip(x.shape[1:3], (R, S)))
+        depthwise, apart = self.groups > 1 and w.shape[2] == 1, self.groups > 1 or self.dilate > 1
+
+        def one(x, w):
+            a = self.patches(x, R, S, P, Q).reshape(-1, R * S * w.shape[2])
+            b = w.reshape(-1, w.shape[3])
+            y = chain(a, b) if depthwise else self.sums(a, b, R * S, S, apart)
+            return y.reshape(x.shape[0], P, Q, -1)
+
+        return self.by_groups(one, x, w)
+
+    def filter(self, x, dy, taps):
+        depthwise = self.groups > 1 and x.shape[3] == self.groups
+
+        def one(x, dy):
+            B, P, Q, _ = dy.shape
+            a = self.patches(x, *taps, P, Q).reshape(B * P * Q, -1).T
+            b = dy.reshape(B * P * Q, -1)
+            w = chain(a, b) if depthwise else product(a, b, range(0, B * P * Q, P * Q))
+            return w.reshape(*taps, x.shape[3], -1)
+
+        return self.by_groups(one, x, dy)
+
+    def image(self, dy, w, size):
+        """A tap that an element does not meet adds +0.0, which changes nothing."""
+        R, S = w.shape[:2]
+        depthwise = self.groups > 1 and w.shape[2] == 1
+        apart = self.groups > 1 or self.dilate > 1 or self.stride > 1
+
+        def one(dy, w):
+            B, P, Q, O = dy.shape
+            met = np.zeros((B, *size, R, S, O), np.float32)
+            for p, q, r, s in np.ndindex(P, Q, R, S):
+                h, v = p * self.stride + r * self.dilate - self.pad, q * self.stride + s * self.dilate - self.pad
+                if 0 <= h < size[0] and 0 <= v < size[1]:
+                    met[:, h, v, r, s] = dy[:, p, q]
+            a, b = met.reshape(-1, R * S * O), w.transpose(0, 1, 3, 2).reshape(R * S * O, -1)
+            dx = chain(a, b) if depthwise else self.sums(a, b, R * S, S, apart)
+            return dx.reshape(B, *size, -1)
+
+        return self.by_groups(one, dy, w)
+
+
+# ---- A GPT -----------------------------------------------------------------------------------------------------------------
 def layer_norm(x, p, name):
     centred = x - x.mean(-1, keepdims=True, dtype=np.float32)
     variance = (centred * centred).mean(-1, keepdims=True, dtype=np.float32)
