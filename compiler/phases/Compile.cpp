@@ -73,12 +73,15 @@ bool Compilation::differentiate() {
 void Compilation::countOperations() {
   llvm::DenseSet<llvm::hash_code> different;
   module->walk([&](Operation *op) {
-    ++operations;
-    different.insert(OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
-                                                       OperationEquivalence::ignoreHashValue,
-                                                       OperationEquivalence::IgnoreLocations));
+    ++operations.all;
+    bool isNew = different
+                     .insert(OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
+                                                               OperationEquivalence::ignoreHashValue,
+                                                               OperationEquivalence::IgnoreLocations))
+                     .second;
+    operations.different += isNew;
+    operations.differentWindows += isNew && isa<nn::ConvOp, nn::MaxPoolOp, nn::SumPoolOp>(op);
   });
-  differentOperations = different.size();
 }
 
 kernels::TargetInfo Compilation::machineTarget() const { return options.target.kernels(target::lanesOf(options.cpu)); }
@@ -88,7 +91,7 @@ int64_t Compilation::allowance() const {
   if (options.target.isDevice())
     return 0;
   int64_t libraries = options.workers() > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
-  return allowanceFor(guessedBinaryBytes(operations, differentOperations) + libraries, options.maxThreads) + options.granted + options.transportReserve;
+  return allowanceFor(guessedBinaryBytes(operations) + libraries, options.maxThreads) + options.granted + options.transportReserve;
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {

@@ -5,6 +5,7 @@
 #include "compiler/analysis/Target.h"
 #include "compiler/frontend/Program.h"
 #include "compiler/frontend/Source.h"
+#include "compiler/phases/Allowance.h"
 #include "compiler/phases/HostCode.h"
 #include "compiler/transforms/Phase.h"
 #include "compiler/target/KernelObjects.h"
@@ -153,8 +154,7 @@ private:
   int loopLevels = 0;       // of runs in which loops along an axis compute trips again
   int64_t metadataBytes = 0; // from lowerToLLVM on
   std::vector<std::string> said; // the summary, likewise
-  int64_t operations = 0;   // of all functions
-  int64_t differentOperations = 0; // that no other one equals but for its operands: each gets code of its own
+  OperationCounts operations; // how large the executable will be is guessed from these
 };
 
 // The JSON text of METADATA.md.
