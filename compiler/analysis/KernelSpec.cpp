@@ -137,6 +137,9 @@ int64_t thresholdOf(double probability) {
   return threshold > 0 && threshold < 65536 ? threshold : -1;
 }
 
+// A GPU's kernel takes its words by value, and all its parameters together are 4352 bytes at most.
+constexpr size_t kMostWords = 256;
+
 void moveToWords(LoopSpec &spec, SmallVectorImpl<int64_t> &words) {
   for (LoopNode &node : spec.nodes) {
     if (node.op != LoopOp::RandomUniform && node.op != LoopOp::RandomNormal && node.op != LoopOp::RandomInt &&
@@ -150,6 +153,8 @@ void moveToWords(LoopSpec &spec, SmallVectorImpl<int64_t> &words) {
   }
   // Each number has a word of its own: kernels whose numbers happen to be equal are like those whose numbers are not.
   for (LoopNode &node : spec.nodes) {
+    if (words.size() >= kMostWords)
+      break;
     int64_t threshold = node.op == LoopOp::RandomBool ? thresholdOf(node.number) : -1;
     bool number = node.op == LoopOp::Const && isPlainNumber(node.elem, node.number);
     if (!number && threshold < 0)

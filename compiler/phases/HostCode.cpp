@@ -117,7 +117,7 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
     int64_t batch = nn::batchAxis(op.getResult());
     info.body = bodyNumber(kernelBody(loopOfContract(*contract), 4, dimOfAxis(op, *contract, batch),
                                       batch == 0 ? dimOfAxis(op, *contract, 1) : -1));
-    info.operations = operationsNumber(operationsOf(kernel, {nullptr, nullptr, root, root}));
+    info.operations = operationsNumber(operationsOf(kernel, {nullptr, nullptr, root, root, root}));
   } else if (auto *loop = std::get_if<LoopSpec>(&spec.work)) {
     std::vector<Operation *> origins = spec.origins;
     origins.resize(loop->nodes.size());

@@ -119,13 +119,24 @@ LoopSpec loopOfContract(const ContractSpec &spec) {
     node.view = std::move(view);
     loop.nodes.push_back(std::move(node));
   };
+  // An operand may lie there in two bytes.
+  auto load = [&](View view) {
+    bool half = view.elem == Elem::BF16;
+    add(LoopOp::Load, Level::Row, {}, std::move(view));
+    if (half)
+      loop.nodes.back().elem = Elem::BF16;
+  };
   View c = spread(spec.c, mAt, m, nAt, n);
-  add(LoopOp::Load, Level::Row, {}, spread(spec.a, mAt, m, kAt, k));
-  add(LoopOp::Load, Level::Row, {}, spread(spec.b, kAt, k, nAt, n));
+  load(spread(spec.a, mAt, m, kAt, k));
+  load(spread(spec.b, kAt, k, nAt, n));
   add(LoopOp::Mul, Level::Row, {0, 1}, {});
   add(LoopOp::ReduceChain, Level::Outer, {2}, c);
   loop.nodes.back().hasInit = spec.accumulate;
-  loop.stores.push_back({3, c});
+  if (c.elem == Elem::BF16) { // rounding may make an infinity
+    add(LoopOp::Cast, Level::Outer, {3}, {});
+    loop.nodes.back().elem = Elem::BF16;
+  }
+  loop.stores.push_back({int(loop.nodes.size()) - 1, c});
   return loop;
 }
 

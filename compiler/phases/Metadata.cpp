@@ -372,7 +372,12 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
     place[parameter.path] = i;
   if (train.size() > 1)
     llvm::stable_sort(slotOrder, [&](StringRef a, StringRef b) {
-      return place.lookup(a.rsplit('.').first) < place.lookup(b.rsplit('.').first);
+      // The previous parameter stands first, whichever worker reads it.
+      auto key = [&](StringRef name) {
+        StringRef path = name.rsplit('.').first;
+        return std::pair(place.lookup(path), name != nn::previousOf(path));
+      };
+      return key(a) < key(b);
     });
   out.attributeArray("slots", [&] {
     for (StringRef name : slotOrder)

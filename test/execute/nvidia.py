@@ -214,6 +214,31 @@ def refusals(device, data):
     verdicts.expect(bool(saved), "no checkpoint is left after the failure")
 
 
+def many_numbers():
+    """A kernel's parameters are 4352 bytes at most, however many numbers a program has."""
+    lines = ["  h%d = where(h%d > %g, %g, %g)" % (i + 1, i, 0.1 + i / 1e4, 0.7 - i / 1e4, 0.05 + i / 1e4) for i in range(200)]
+    text = """dim B = 8 batch, D = 6
+data train = npy("x.npy", "y.npy") -> (x: f32[B, D], y: f32[B, D])
+model net(x: f32[B, D]) -> f32[B, D] {
+  use a = linear[D], b = linear[D]
+  h0 = a(x)
+%s
+  return b(h200 + h0)
+}
+train net on train seed 3 {
+  loss = mean[B, D] squared_error(net(x), y)
+  optimizer sgd(lr = 0.1)
+  steps 3
+}
+""" % "\n".join(lines)
+    ptx = programs.FOLDER / "many.ptx"
+    programs.call([programs.CINCH, programs.source("many", text), "--target", "nvidia", "--emit", "ptx", "-o", ptx])
+    sizes = []
+    for entry in ptx.read_text().split(".entry")[1:]:
+        sizes.append(sum(int(count) for count in re.findall(r"\.param[^\n]*\[(\d+)\]", entry.split("{")[0])))
+    verdicts.expect(sizes and max(sizes) + 64 <= 4352, "a kernel has parameters of %s bytes" % max(sizes, default=None))
+
+
 def bad_numbers(data):
     """The replay of a failed step names the op, as the CPU's does."""
     text = PROGRAM.replace("gelu(norm(fc1(x)))", "log(relu(norm(fc1(x))) - 100.0)")
@@ -300,6 +325,7 @@ def main():
         plans(source, data, wanted)
         refusals(device, data)
         bad_numbers(data)
+        many_numbers()
         planted_faults(device, data)
     examples(options)
     trees(options)

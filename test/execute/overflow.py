@@ -227,7 +227,40 @@ def main():
             verdicts.expect(False, "%s: %s" % (case.name, failure))
     check_place(rng)
     check_groups(rng)
+    check_bf16(rng)
     verdicts.finish()
+
+
+def check_bf16(rng):
+    """Products that read and write two bytes an element: a step that is much too long, and a sum that only rounding makes infinite."""
+    data = programs.FOLDER / "pairs"
+    data.mkdir()
+    np.save(data / "x.npy", rng.standard_normal((32, 34)).astype(np.float32))
+    np.save(data / "ones.npy", np.ones((32, 34), np.float32))
+    np.save(data / "y.npy", rng.standard_normal((32, 6)).astype(np.float32))
+    text = """dim B = 8 batch, I = 34, D = 6
+data train = npy("%s.npy", "y.npy") -> (x: f32[B, I], y: f32[B, D])
+model net(x: f32[B, I]) -> f32[B, D] {
+  use a = linear[64]%s, b = linear[D]
+  return b(%s)
+}
+train net on train seed 3 {
+  loss = mean[B] sum[D] squared_error(net(x), y)
+  optimizer sgd(lr = 1e30)
+  precision bf16(master = f32, accumulate = f32)
+  steps 40
+}
+"""
+    for name, filled in (("far", ("x", "", "relu(a(x))")), ("rounded", ("ones", "(init = constant(1.00054e37), with_bias = false)", "a(x) * 1e-38"))):
+        program = programs.source("pairs-" + name, text % filled)
+        first = None
+        for plan in (["--microbatch", "8"], ["--microbatch", "2", "--remat", "all"], ["--cpu", "haswell"]):
+            exe = programs.compiled(program, "in-pairs", *plan)
+            said = headline(failed_run(exe, data, programs.FOLDER / ("pairs-" + name + "-".join(plan[1::2]))))
+            first = first or said
+            verdicts.expect(said == first and "made the first number that is not finite" in said, "bf16, %s, %s: %r" % (name, plan, said))
+        if name == "rounded":
+            verdicts.expect(re.search(r":4: product in linear made .* = inf, example 0", first), "bf16, rounded: %r" % first)
 
 
 def check_place(rng):

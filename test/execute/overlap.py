@@ -219,7 +219,39 @@ def gpt():
         verdicts.expect(programs.run(plain, data, 9).bytes == expected.bytes, "gpt, 1f1b, %d stages: other bits" % stages)
 
 
+def order_of_state():
+    """A checkpoint's bytes are one worker's, where another worker reads the previous parameter than the one that updates it."""
+    import numpy as np
+
+    data = programs.FOLDER / "notes"
+    data.mkdir()
+    np.save(data / "t.npy", np.random.default_rng(1).integers(0, 16, (31, 3)).astype(np.int32))
+    source = programs.source("order", """dim B = 4 batch, T = 2, V = 16, D = 4
+data train = npy("t.npy") -> (t: i32[B, T + 1] below V)
+model net(x: i32[B, T] below V) -> f32[B, T, V] {
+  use wte = embedding[V, D], g = lstm[D], o = linear[V]
+  return o(g(wte(x)))
+}
+train net on train seed 4 {
+  loss = mean[B, T] cross_entropy(net(t[:, 0:T]), t[:, 1:T + 1])
+  optimizer adam(lr = 0.05)
+  delay 1
+  every 2 checkpoint("run", keep = 1)
+  steps 2
+}
+""")
+    expected = None
+    for stages, schedule in ((1, "1f1b"), (2, "2bw"), (3, "1f1b"), (4, "2bw")):
+        more = ["--stages", str(stages), "--schedule", schedule, "--microbatch", "1"] if stages > 1 else []
+        exe, out = programs.compiled(source, "order-exe", *more), programs.FOLDER / ("order-%d" % stages)
+        programs.call([exe, "--data", data, "--out", out, "--quiet"])
+        found = checkpoints(out)
+        expected = expected or found
+        verdicts.expect(found and found == expected, "the order of the state in a checkpoint of %d stages" % stages)
+
+
 def main():
+    order_of_state()
     net = Net()
     net.check_grids()
     net.check_resume()

@@ -503,6 +503,38 @@ def ten_steps(folder):
         verdicts.expect(error <= 1e-9, "ten steps: %s is off by %.3g" % (path, error))
 
 
+def no_keys(folder):
+    """A query without any key gives zeros, in the attention that loops are given as in the built-in one."""
+    rng = np.random.default_rng(3)
+    data = programs.FOLDER / "keys"
+    data.mkdir()
+    q, k, v = (rng.standard_normal((12, 2, 5, 3)).astype(np.float32) for _ in range(3))
+    np.savez(data / "d.npz", q=q, k=k, v=v, m=np.arange(60).reshape(12, 5) % 7 > 1)
+    tensors = ", ".join("%s: f32[B, A, T, K]" % name for name in "qkv") + ", m: bool[B, T]"
+    source = programs.source("no-keys", """dim B = 6 batch, T = 5, A = 2, K = 3
+data train = npz("d.npz") -> (%s)
+model net(%s) -> (f32[B, A, T, K], f32[B, A, T, K]) {
+  param w: f32[K, K] ~ normal(0.5)
+  return attend(q @ w, k, v, m, causal = true), attend_written(q @ w, k, v, m, causal = true)
+}
+train net on train seed 3 {
+  a, b = net(q, k, v, m)
+  loss = mean[B, A, T, K] (a + b) ^ 2
+  predict a = a
+  predict b = b
+  optimizer sgd(lr = 0.1)
+  steps 3
+}
+""" % (tensors, tensors))
+    exe, out = programs.compiled(source, "no-keys"), programs.FOLDER / "out-keys"
+    programs.call([exe, "--data", data, "--out", out, "--quiet"])
+    programs.call([exe, "predict", "--on", "train", "--data", data, "--out", out])
+    a, b = (np.load(out / ("predict/train/%s.npy" % name)) for name in "ab")
+    verdicts.expect(np.abs(a - b).max() < 1e-5, "attention with masks, written out: differs by %g" % np.abs(a - b).max())
+    empty = (np.abs(a).sum(-1) == 0).any()
+    verdicts.expect(empty and ((a == 0) == (b == 0)).all(), "a query without keys gives no zeros")
+
+
 def bad_number(folder):
     """A number that is not finite is named with its op and example, in whichever trip it comes up."""
     layers = "layer cell(h: f32[B, H], m: f32[B, H]) -> f32[B, H] {\n  param a: f32[H] ~ constant(30)\n  return exp(h * a + m)\n}"
@@ -521,6 +553,7 @@ def bad_number(folder):
 def main():
     folder, data = make_data()
     bad_number(folder)
+    no_keys(folder)
     ten_steps(folder)
     programs.in_parallel(lambda name: in_f64(name, folder, data), CASES)
     programs.in_parallel(lambda name: same_bits(name, folder), {**CASES, **DRAWS})
