@@ -293,13 +293,8 @@ static void readAssignments(const Flags &f, CommandLine &line) {
   }
 }
 
-CommandLine parseCommandLine(int argc, char **argv) {
-  CommandLine line;
-  cl::ResetCommandLineParser();
-  auto known = cl::getRegisteredOptions();
-  if (auto it = known.find("color"); it != known.end())
-    it->second->removeArgument();
-  static Flags f; // lives on: lld reads options of its own later
+// LLVM's parser reads the words; what it finds wrong ends the compiler.
+static void parseFlags(Flags &f, int argc, char **argv) {
   for (auto &[name, sub] : f.commands)
     cl::HideUnrelatedOptions(f.category, *sub);
   cl::SetVersionPrinter([](raw_ostream &out) { out << "cinch " << kVersion << "\nLLVM " << LLVM_VERSION_STRING << "\n"; });
@@ -313,42 +308,32 @@ CommandLine parseCommandLine(int argc, char **argv) {
     errs() << problems;
     exit(2);
   }
-  line.command = f.planCommand ? Command::Plan : f.checkCommand ? Command::Check : f.explainCommand ? Command::Explain
-                 : f.lspCommand ? Command::Serve : f.fmtCommand ? Command::Format : f.calibrateCommand ? Command::Calibrate : f.solveCommand ? Command::Solve : Command::Compile;
-  if (line.command == Command::Serve)
-    return line;
-  if (line.command == Command::Solve) {
-    line.rest.assign(argv + 2, argv + argc);
-    return line;
-  }
-  line.input = line.command == Command::Explain ? f.code : f.input;
-  if (line.command == Command::Calibrate) {
-    line.output = f.profileOutput;
-    return line;
-  }
-  if (line.command == Command::Format) {
-    line.rest.assign(f.files.begin(), f.files.end());
-    line.formatCheck = f.fmtCheck;
-    line.color = f.color;
-    if (line.rest.empty())
-      usage("fmt expects programs, or - for standard input");
-    return line;
-  }
-  if (line.input.empty())
-    usage(line.command == Command::Explain ? "explain expects an error code, such as E0203"
-                                           : "no input file (cinch --help says what to write)");
-  if (f.cluster.getNumOccurrences()) {
-    if (f.cluster.empty())
-      usage("--cluster expects the name of a file");
-    for (cl::Option *option : std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report, &f.stages, &f.replicas,
-                                                                      &f.schedule, &f.chunks})
-      if (option->getNumOccurrences())
-        usage("--" + option->ArgStr + " does not go with --cluster");
-    line.cluster = f.cluster, line.json = f.json;
-    readAssignments(f, line);
-    return line;
-  }
-  line.output = f.output;
+}
+
+static Command commandOf(Flags &f) {
+  std::pair<cl::SubCommand *, Command> commands[] = {
+      {&f.planCommand, Command::Plan},     {&f.checkCommand, Command::Check},         {&f.explainCommand, Command::Explain}, {&f.lspCommand, Command::Serve},
+      {&f.fmtCommand, Command::Format},    {&f.calibrateCommand, Command::Calibrate}, {&f.solveCommand, Command::Solve}};
+  for (auto [sub, command] : commands)
+    if (*sub)
+      return command;
+  return Command::Compile;
+}
+
+// plan --cluster: nothing is compiled, so that only what describes the program goes with it.
+static void readCluster(Flags &f, CommandLine &line) {
+  if (f.cluster.empty())
+    usage("--cluster expects the name of a file");
+  for (cl::Option *option :
+       std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report, &f.stages, &f.replicas, &f.schedule, &f.chunks})
+    if (option->getNumOccurrences())
+      usage("--" + option->ArgStr + " does not go with --cluster");
+  line.cluster = f.cluster, line.json = f.json;
+  readAssignments(f, line);
+}
+
+// What the planner may use, and what it is told to do.
+static void readPlanning(const Flags &f, CommandLine &line) {
   if (f.budget.getNumOccurrences()) {
     line.budget = parseBytes(f.budget);
     int64_t bytes = 0; // as messages print them
@@ -368,6 +353,19 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   readStages(f, line);
+  if (f.maxThreads.getNumOccurrences())
+    line.maxThreads = int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")));
+  line.profile = f.profile;
+  if (f.profile.getNumOccurrences() && line.profile.empty())
+    usage("--profile expects the name of a file, or none");
+  line.planCache = !f.noPlanCache;
+  line.kernelCache = !f.noKernelCache;
+  line.bound = f.bound;
+}
+
+// The machine that the program is for, and what is made for it.
+static void readProduct(const Flags &f, CommandLine &line) {
+  std::string problem;
   if (auto target = analysis::parseTarget(f.target, problem))
     line.target = *target;
   else
@@ -377,9 +375,6 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (line.target.isDevice() && f.bound)
     usage("--bound with --target " + f.target + " is not there yet");
   line.cpu = f.cpu;
-  if (f.maxThreads.getNumOccurrences())
-    line.maxThreads = int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")));
-  readAssignments(f, line);
   if (f.stopAfter.getNumOccurrences()) {
     for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM})
       if (f.stopAfter == phaseName(phase))
@@ -393,13 +388,12 @@ CommandLine parseCommandLine(int argc, char **argv) {
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, nvvm, ptx, obj, lib, exe)");
   if ((line.emit == "ptx" || line.emit == "nvvm") && !line.target.isDevice())
     usage("--emit " + line.emit + " is about a GPU; it needs --target nvidia");
+  line.output = f.output;
+}
+
+// What is said, and how.
+static void readMessages(const Flags &f, CommandLine &line) {
   line.json = f.json;
-  line.bound = f.bound;
-  line.profile = f.profile;
-  if (f.profile.getNumOccurrences() && line.profile.empty())
-    usage("--profile expects the name of a file, or none");
-  line.planCache = !f.noPlanCache;
-  line.kernelCache = !f.noKernelCache;
   line.report = f.report;
   if (f.report.getNumOccurrences() && line.report.empty())
     usage("--report expects the name of a file");
@@ -410,6 +404,51 @@ CommandLine parseCommandLine(int argc, char **argv) {
   if (f.remarks.getNumOccurrences() && !Regex(line.remarks).isValid())
     usage("--remarks expects plan, remat, kernels, all or a regular expression, got '" + f.remarks + "'");
   line.color = f.color;
+}
+
+CommandLine parseCommandLine(int argc, char **argv) {
+  CommandLine line;
+  cl::ResetCommandLineParser();
+  auto known = cl::getRegisteredOptions();
+  if (auto it = known.find("color"); it != known.end())
+    it->second->removeArgument();
+  static Flags f; // lives on: lld reads options of its own later
+  parseFlags(f, argc, argv);
+  line.command = commandOf(f);
+  switch (line.command) {
+  case Command::Serve:
+    return line;
+  case Command::Solve:
+    line.rest.assign(argv + 2, argv + argc);
+    return line;
+  case Command::Calibrate:
+    line.output = f.profileOutput;
+    return line;
+  case Command::Format:
+    line.rest.assign(f.files.begin(), f.files.end());
+    line.formatCheck = f.fmtCheck;
+    line.color = f.color;
+    if (line.rest.empty())
+      usage("fmt expects programs, or - for standard input");
+    return line;
+  case Command::Explain:
+    line.input = f.code;
+    if (line.input.empty())
+      usage("explain expects an error code, such as E0203");
+    break;
+  default:
+    line.input = f.input;
+    if (line.input.empty())
+      usage("no input file (cinch --help says what to write)");
+  }
+  if (f.cluster.getNumOccurrences()) {
+    readCluster(f, line);
+    return line;
+  }
+  readPlanning(f, line);
+  readProduct(f, line);
+  readAssignments(f, line);
+  readMessages(f, line);
   return line;
 }
 
