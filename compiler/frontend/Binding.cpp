@@ -81,6 +81,15 @@ bool Elaborator::typeBounds(const Type &type, Frame &frame, Interval &range, boo
 
 // ---- Places
 // -----------------------------------------------------------------------------------------------------------------
+// Help for an argument that is not among `names`: an instance has its constants behind `use`, its tensors in the call.
+static std::string otherwisePlaced(const LayerItem &layer, const std::string &name, bool behindUse, const std::vector<std::string> &names) {
+  for (const ast::Parameter &parameter : layer.signature.parameters)
+    if (parameter.name.text == name)
+      return behindUse ? "`" + name + "` is a tensor: it is given in the call of the instance"
+                       : "`" + name + "` is a constant: it is given where the instance is made, `use .. = " + layer.name.text + "(" + name + " = ..)`";
+  return didYouMean(name, names);
+}
+
 // Direct: all parameters in order. An instance: constants behind `use`, tensors in the call.
 bool Elaborator::placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed) {
   const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
@@ -133,7 +142,7 @@ bool Elaborator::placeArguments(const Call &call, Frame &caller, std::vector<std
                                                            : "constant") +
                                      " `" + arg.name + "`",
                                  caller);
-          d.help(didYouMean(arg.name, names));
+          d.help(otherwisePlaced(call.layer, arg.name, constants, names));
           good = false;
           continue;
         }
