@@ -22,10 +22,19 @@ void openDataFile(FieldFile &file, const char *folder, const char *name, const D
   joinPath(file.path, folder, name);
   const char *why;
   file.fd = openToRead(file.path.text, file.size, why);
-  if (file.fd < 0)
-    fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, why,
-         errno == ENOENT && !spec.folder ? " (--data names the folder of the data files)" : "");
-  file.dataEnd = file.size;
+  if (file.fd >= 0) {
+    file.dataEnd = file.size;
+    return;
+  }
+  bool missing = errno == ENOENT && !spec.folder;
+  static const char *endings[] = {".npy", ".npz", ".csv", ".txt"}; // perhaps forgotten in the program
+  size_t length = strlen(file.path.text);
+  Path other = file.path;
+  for (const char *ending : endings)
+    if (missing && length + strlen(ending) < sizeof other.text && exists(strcpy(other.text + length, ending) - length))
+      fail(kData, "data `%s`: cannot open %s: %s; write \"%s%s\" in the program, which is there", spec.name, file.path.text, why, name, ending);
+  fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, why,
+       missing ? " (--data names the folder of the data files)" : "");
 }
 
 // Rows are matched by number of elements, row-major.

@@ -102,7 +102,7 @@ bool Elaborator::readLog(const SettingWord &what, Every &every, Frame &frame) {
         .help(didYouMean(text, names));
   }
   if (plain.empty())
-    report(Code::E0603, what.span, "`log` needs csv, jsonl, tensorboard or html", frame);
+    report(Code::E0603, what.span, "`log` needs csv, jsonl, tensorboard or html in parentheses: log(csv)", frame);
   return true;
 }
 

@@ -34,7 +34,7 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
     out << "  help: --stages " << enough << " would fit: each of its workers keeps this budget\n";
   else if (several)
     out << "  help: more workers, up to " << kMostTried << ", do not fit either\n";
-  else
+  else if (budget > compilation.allowance()) // what every worker needs beside its part of the model
     out << "  help: several workers need less each: --stages auto takes as few as fit\n";
   out << "  help: --memory-budget " << (smallest + (1 << 20) - 1) / (1 << 20) << "MiB\n";
 }

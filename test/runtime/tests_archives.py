@@ -124,6 +124,8 @@ def test_records(t):
     refused(["b.bin", "2 bytes"])
     os.remove(t.path("b.bin"))
     refused(["cannot open", "b.bin"])
+    programs.write(t.path("b.bin.npy"), b"")
+    refused(["cannot open", "write \"b.bin.npy\" in the program"])
     below = dataset("records", "a.bin", below=20)
     below.update(header=3)
     write("a.bin", WHOLE)
