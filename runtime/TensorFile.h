@@ -90,7 +90,11 @@ public:
 private:
   bool nameTensors(TensorList &wanted, const Taking &, Problem &);
   bool readHeader(TensorList &wanted, const Taking &, Problem &);
+  struct Described;
   bool readTensor(class JsonReader &, TensorList &wanted, const Taking &, Problem &);
+  static bool readDescription(JsonReader &, Described &);
+  bool checkDescription(const Described &, Problem &) const;
+  bool take(const Described &, Tensor &, Problem &) const;
   uint64_t slotOf(const TensorList &, const char *nameInFile) const;
   bool loadTensor(TensorList &, int64_t number);
   bool readInfo(class JsonReader &);

@@ -237,110 +237,140 @@ static int64_t bytesOfType(const char *type) {
   return 0;
 }
 
-bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const Taking &taking, Problem &problem) {
+// What the header of a file says about one tensor.
+struct TensorFile::Described {
   char name[512], type[16] = "";
-  if (json.cut || strlen(json.key) >= sizeof name) {
-    problem.set("a tensor's name is longer than %zu bytes", sizeof name - 1);
-    return false;
-  }
-  snprintf(name, sizeof name, "%s", json.key);
   Shape shape;
-  int64_t count = 1, begin = -1, end = -1;
+  int64_t count = 1, begin = -1, end = -1; // elements; bytes behind the header
   bool tooLarge = false, hasShape = false;
+};
+
+// False: more than a tensor can have.
+static bool readShape(JsonReader &json, Shape &shape, int64_t &count) {
+  bool fits = true;
+  json.enterArray();
+  while (json.nextItem()) {
+    int64_t dim = 0;
+    json.readInteger(dim);
+    if (dim < 0 || shape.rank == 12 || (dim && count > (int64_t(1) << 50) / dim)) {
+      fits = false;
+      continue;
+    }
+    count *= dim;
+    shape.dims[shape.rank++] = dim;
+  }
+  return fits;
+}
+
+bool TensorFile::readDescription(JsonReader &json, Described &found) {
   json.enterObject();
   while (json.nextKey()) {
     if (strcmp(json.key, "dtype") == 0) {
       if (json.readString())
-        snprintf(type, sizeof type, "%.15s", json.text);
+        snprintf(found.type, sizeof found.type, "%.15s", json.text);
     } else if (strcmp(json.key, "shape") == 0) {
-      hasShape = true;
-      json.enterArray();
-      while (json.nextItem()) {
-        int64_t dim = 0;
-        json.readInteger(dim);
-        if (dim < 0 || shape.rank == 12 || (dim && count > (int64_t(1) << 50) / dim)) {
-          tooLarge = true;
-          continue;
-        }
-        count *= dim;
-        shape.dims[shape.rank++] = dim;
-      }
+      found.hasShape = true;
+      found.tooLarge |= !readShape(json, found.shape, found.count);
     } else if (strcmp(json.key, "data_offsets") == 0) {
       int n = 0;
       json.enterArray();
       while (json.nextItem()) {
         int64_t value = 0;
         json.readInteger(value);
-        (n == 0 ? begin : end) = value;
+        (n == 0 ? found.begin : found.end) = value;
         ++n;
       }
       if (n != 2)
-        begin = -1;
+        found.begin = -1;
     } else {
       json.skipValue();
     }
   }
-  if (json.failed())
-    return false;
-  int64_t unit = bytesOfType(type), dataSize = size - 8 - headerSize;
+  return !json.failed();
+}
+
+// Do type, shape and bytes agree, and do the bytes lie in the file?
+bool TensorFile::checkDescription(const Described &found, Problem &problem) const {
+  int64_t unit = bytesOfType(found.type), dataSize = size - 8 - headerSize;
   if (!unit) {
-    problem.set("the tensor `%s` has the unknown type `%s`", name, type);
+    problem.set("the tensor `%s` has the unknown type `%s`", found.name, found.type);
     return false;
   }
-  if (tooLarge || !hasShape || begin < 0 || end < begin || end - begin != count * unit) {
-    problem.set("the tensor `%s` is described wrongly: type %s, shape %s, bytes %lld to %lld", name, type,
-                describe(shape).text, (long long)begin, (long long)end);
+  if (found.tooLarge || !found.hasShape || found.begin < 0 || found.end < found.begin || found.end - found.begin != found.count * unit) {
+    problem.set("the tensor `%s` is described wrongly: type %s, shape %s, bytes %lld to %lld", found.name, found.type,
+                describe(found.shape).text, (long long)found.begin, (long long)found.end);
     return false;
   }
-  if (end > dataSize) {
-    problem.set("it is truncated: the tensor `%s` ends at byte %lld of %lld", name, (long long)end,
+  if (found.end > dataSize) {
+    problem.set("it is truncated: the tensor `%s` ends at byte %lld of %lld", found.name, (long long)found.end,
                 (long long)dataSize);
     return false;
   }
-  covered += end - begin;
-  uint64_t at = slotOf(wanted, name);
-  if (!names[at]) {
-    if (taking.partial || (taking.ignored && strncmp(name, taking.ignored, strlen(taking.ignored)) == 0) ||
-        (taking.names && notWanted(*taking.names, name)))
-      return true;
-    const char *nearest = nullptr;
-    int least = 4;
-    for (int64_t i = 0; i < wanted.count; ++i)
-      if (editDistance(wanted.items[i].nameInFile, name) < least) {
-        least = editDistance(wanted.items[i].nameInFile, name);
-        nearest = wanted.items[i].nameInFile;
-      }
-    problem.set("its tensor `%s` is no parameter of this program%s%s%s", name, nearest ? "; did you mean `" : "",
-                nearest ? nearest : "", nearest ? "`?" : "");
+  return true;
+}
+
+// A tensor that the program does not have: may it be passed over?
+static bool passOver(const TensorList &wanted, const Taking &taking, const char *name, Problem &problem) {
+  if (taking.partial || (taking.ignored && strncmp(name, taking.ignored, strlen(taking.ignored)) == 0) ||
+      (taking.names && notWanted(*taking.names, name)))
+    return true;
+  const char *nearest = nullptr;
+  int least = 4;
+  for (int64_t i = 0; i < wanted.count; ++i)
+    if (editDistance(wanted.items[i].nameInFile, name) < least) {
+      least = editDistance(wanted.items[i].nameInFile, name);
+      nearest = wanted.items[i].nameInFile;
+    }
+  problem.set("its tensor `%s` is no parameter of this program%s%s%s", name, nearest ? "; did you mean `" : "",
+              nearest ? nearest : "", nearest ? "`?" : "");
+  return false;
+}
+
+// Notes in `tensor` where it lies in the file, if it is of the right shape and type there.
+bool TensorFile::take(const Described &found, Tensor &tensor, Problem &problem) const {
+  if (tensor.found) {
+    problem.set("the tensor `%s` stands in it twice", found.name);
     return false;
   }
-  for (uint32_t number = names[at]; number; number = wanted.items[number - 1].next) {
-    Tensor &tensor = wanted.items[number - 1];
-    if (tensor.found) {
-      problem.set("the tensor `%s` stands in it twice", name);
-      return false;
-    }
-    Shape expected = *tensor.shape;
-    if (tensor.transposed) {
-      expected.dims[expected.rank - 1] = tensor.shape->dims[expected.rank - 2];
-      expected.dims[expected.rank - 2] = tensor.shape->dims[expected.rank - 1];
-    }
-    bool sameShape = shape.rank == expected.rank;
-    for (int i = 0; sameShape && i < shape.rank; ++i)
-      sameShape = shape.dims[i] == expected.dims[i];
-    if (!sameShape) {
-      problem.set("the tensor `%s` has shape %s in it, expected %s%s", name, describe(shape).text, describe(expected).text,
-                  tensor.transposed ? ", which is transposed" : "");
-      return false;
-    }
-    if (!takes(tensor, type, tensor.fileType)) {
-      bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
-      problem.set("the tensor `%s` is %s in it, expected %s", name, type, real ? "F32, F64, F16 or BF16" : nameOf(tensor.elem));
-      return false;
-    }
-    tensor.found = true;
-    tensor.fileOffset = 8 + headerSize + begin;
+  Shape expected = *tensor.shape;
+  if (tensor.transposed) {
+    expected.dims[expected.rank - 1] = tensor.shape->dims[expected.rank - 2];
+    expected.dims[expected.rank - 2] = tensor.shape->dims[expected.rank - 1];
   }
+  bool sameShape = found.shape.rank == expected.rank;
+  for (int i = 0; sameShape && i < expected.rank; ++i)
+    sameShape = found.shape.dims[i] == expected.dims[i];
+  if (!sameShape) {
+    problem.set("the tensor `%s` has shape %s in it, expected %s%s", found.name, describe(found.shape).text, describe(expected).text,
+                tensor.transposed ? ", which is transposed" : "");
+    return false;
+  }
+  if (!takes(tensor, found.type, tensor.fileType)) {
+    bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
+    problem.set("the tensor `%s` is %s in it, expected %s", found.name, found.type, real ? "F32, F64, F16 or BF16" : nameOf(tensor.elem));
+    return false;
+  }
+  tensor.found = true;
+  tensor.fileOffset = 8 + headerSize + found.begin;
+  return true;
+}
+
+bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const Taking &taking, Problem &problem) {
+  Described found;
+  if (json.cut || strlen(json.key) >= sizeof found.name) {
+    problem.set("a tensor's name is longer than %zu bytes", sizeof found.name - 1);
+    return false;
+  }
+  snprintf(found.name, sizeof found.name, "%s", json.key);
+  if (!readDescription(json, found) || !checkDescription(found, problem))
+    return false;
+  covered += found.end - found.begin;
+  uint64_t at = slotOf(wanted, found.name);
+  if (!names[at])
+    return passOver(wanted, taking, found.name, problem);
+  for (uint32_t number = names[at]; number; number = wanted.items[number - 1].next)
+    if (!take(found, wanted.items[number - 1], problem))
+      return false;
   return true;
 }
 

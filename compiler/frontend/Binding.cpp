@@ -386,12 +386,9 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
 }
 
 // ---- A call -------------------------------------------------------------------------------------------------------
-bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
+// Is each parameter given or has a default, and is what is given of its kind: a constant, or a tensor?
+bool Elaborator::checkPlaced(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &caller, bool good) {
   const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
-  std::vector<std::optional<Argument>> placed;
-  std::set<std::string> open;
-  bool good = placeArguments(call, caller, placed);
-  good &= bindSizes(call, callee, caller, open);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ast::Parameter &parameter = parameters[i];
     if (!placed[i] && !parameter.value && good) {
@@ -406,37 +403,28 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
     if (!placed[i])
       continue;
     const Value &value = placed[i]->value;
+    std::string who = "`" + parameter.name.text + "` of `" + call.layer.name.text + "`";
     if (value.isError()) {
       good = false;
     } else if (!parameter.type && value.isTensor()) {
-      report(Code::E0301, placed[i]->span,
-             "`" + parameter.name.text + "` of `" + call.layer.name.text + "` is a constant, but this is a tensor, " +
-                 typeOf(value.tensor),
-             caller);
+      report(Code::E0301, placed[i]->span, who + " is a constant, but this is a tensor, " + typeOf(value.tensor), caller);
       good = false;
     } else if (parameter.type && !value.isTensor() && !value.isNumber() && !value.isBool()) {
-      report(Code::E0301, placed[i]->span,
-             "`" + parameter.name.text + "` of `" + call.layer.name.text + "` is a tensor, but this is " +
-                 kindName(value),
-             caller);
+      report(Code::E0301, placed[i]->span, who + " is a tensor, but this is " + kindName(value), caller);
       good = false;
     }
   }
-  if (!good)
-    return false;
-  for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].type && placed[i] && placed[i]->value.isTensor())
-      good &= inferSizes(*parameters[i].type, *placed[i], parameters[i].name.text, open, callee, caller, call);
-  if (!good)
-    return false;
+  return good;
+}
+
+// Sizes that neither the call nor its arguments give have their defaults.
+bool Elaborator::bindDefaultSizes(const Call &call, Frame &callee, Frame &caller) {
   for (const SizeParameter &parameter : call.layer.sizes) {
     if (callee.names.count(parameter.name.text))
       continue;
+    std::string who = "`" + parameter.name.text + "` of `" + call.layer.name.text + "`";
     if (!parameter.value) {
-      report(Code::E0304, call.span,
-             "the size `" + parameter.name.text + "` of `" + call.layer.name.text +
-                 "` does not follow from the arguments",
-             caller)
+      report(Code::E0304, call.span, "the size " + who + " does not follow from the arguments", caller)
           .help("give it, " + call.layer.name.text + "[" + parameter.name.text + " = ..]");
       return false;
     }
@@ -446,9 +434,7 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
     std::optional<int64_t> whole = value->integer();
     if (!whole || *whole < 0) {
       report(Code::E0204, parameter.value->span,
-             "size `" + parameter.name.text + "` of `" + call.layer.name.text +
-                 "` must be a whole number of at least 0, but its default is " + sizeText(*value),
-             callee);
+             "size " + who + " must be a whole number of at least 0, but its default is " + sizeText(*value), callee);
       return false;
     }
     Binding binding;
@@ -457,7 +443,12 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
     binding.span = parameter.name.span;
     callee.names[parameter.name.text] = binding;
   }
-  for (size_t i = 0; i < parameters.size(); ++i) { // constants; a default may use those before it
+  return true;
+}
+
+bool Elaborator::bindConstants(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee) {
+  const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
+  for (size_t i = 0; i < parameters.size(); ++i) { // a default may use those before it
     if (parameters[i].type)
       continue;
     Binding binding;
@@ -467,6 +458,12 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
       return false;
     callee.names[parameters[i].name.text] = binding;
   }
+  return true;
+}
+
+bool Elaborator::bindTensors(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee, Frame &caller) {
+  const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
+  bool good = true;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].type)
       continue;
@@ -482,6 +479,20 @@ bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
     good &= checkArgument(parameters[i], arg, callee, caller, call);
   }
   return good;
+}
+
+bool Elaborator::bindCall(const Call &call, Frame &callee, Frame &caller) {
+  const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
+  std::vector<std::optional<Argument>> placed;
+  std::set<std::string> open;
+  bool good = placeArguments(call, caller, placed);
+  good &= bindSizes(call, callee, caller, open);
+  if (!checkPlaced(call, placed, caller, good))
+    return false;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].type && placed[i] && placed[i]->value.isTensor())
+      good &= inferSizes(*parameters[i].type, *placed[i], parameters[i].name.text, open, callee, caller, call);
+  return good && bindDefaultSizes(call, callee, caller) && bindConstants(call, placed, callee) && bindTensors(call, placed, callee, caller);
 }
 
 Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &callee) {

@@ -166,6 +166,11 @@ private:
   // ---- Elementwise.cpp
   Value elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans, Span span,
                     Frame &frame, Comparison comparison = Comparison::EQ, const char *symbol = nullptr, Span at = {});
+  struct ElementwiseCall;
+  std::optional<DType> typeOfOperands(const ElementwiseCall &call, Frame &frame);
+  bool checkElementwiseType(const ElementwiseCall &call, DType dtype, Frame &frame);
+  bool tensorsOf(const ElementwiseCall &call, DType dtype, std::vector<Tensor> &all, Frame &frame);
+  void boundResult(const ElementwiseCall &call, std::vector<Tensor> operands, Tensor &result, Frame &frame);
   bool align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame, const char *symbol,
              Span at = {});
   Tensor bring(const Tensor &tensor, const std::vector<int> &labels, const std::vector<Number> &axes, Span span,
@@ -250,6 +255,10 @@ private:
   // ---- Binding.cpp: arguments against a signature
   bool bindCall(const Call &call, Frame &callee, Frame &caller);
   bool placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed);
+  bool checkPlaced(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &caller, bool good);
+  bool bindDefaultSizes(const Call &call, Frame &callee, Frame &caller);
+  bool bindConstants(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee);
+  bool bindTensors(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee, Frame &caller);
   bool bindSizes(const Call &call, Frame &callee, Frame &caller, std::set<std::string> &open);
   bool inferSizes(const ast::Type &type, const Argument &arg, const std::string &name, std::set<std::string> &open,
                   Frame &callee, Frame &caller, const Call &call);

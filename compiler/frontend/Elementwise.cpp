@@ -260,115 +260,145 @@ static Interval openRange(const Tensor &tensor) {
   return tensor.hasExcept ? joinIntervals(tensor.range, Interval::of(tensor.except, tensor.except)) : tensor.range;
 }
 
-Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans,
-                              Span span, Frame &frame, Comparison comparison, const char *symbol, Span at) {
-  if (at.file < 0)
-    at = span;
-  bool where = kind == OpKind::Where, compares = kind == OpKind::Compare;
-  uint8_t types = infoOf(kind).operands.back().types; // the language does not compare truth values
-  bool logic = types == bit(DType::Bool);
-  std::string name = symbol ? "`" + std::string(symbol) + "`" : "this operation";
+struct Elaborator::ElementwiseCall {
+  OpKind kind;
+  const std::vector<Value> &operands;
+  const std::vector<Span> &spans; // of the operands
+  Span span, at;                  // of the whole, and of the operation's sign
+  const char *symbol;             // null: it has none
+  std::string name() const { return symbol ? "`" + std::string(symbol) + "`" : "this operation"; }
+  bool isWhere() const { return kind == OpKind::Where; }
+  bool compares() const { return kind == OpKind::Compare; }
+  uint8_t types() const { return infoOf(kind).operands.back().types; }
+};
+
+// The one element type of the operands that are tensors (`where`: of what is chosen); numbers take it. Empty: an error was reported.
+std::optional<DType> Elaborator::typeOfOperands(const ElementwiseCall &call, Frame &frame) {
   std::optional<DType> dtype;
   size_t typedBy = 0;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const Value &value = operands[i];
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    const Value &value = call.operands[i];
     if (value.isError())
-      return {};
-    if (where && i == 0) {
+      return std::nullopt;
+    if (call.isWhere() && i == 0) {
       if (value.isTensor() && value.tensor.dtype == DType::Bool)
         continue;
-      report(Code::E0202, spans[0], "`where` needs a bool tensor first, but this is " + describe(value, dims), frame)
+      report(Code::E0202, call.spans[0], "`where` needs a bool tensor first, but this is " + describe(value, dims), frame)
           .help(value.isBool() ? "write `if c then a else b` for a constant condition" : "");
-      return {};
+      return std::nullopt;
     }
-    if (!value.isTensor() && !value.isNumber() && !value.isBool())
-      return failure(Code::E0202, spans[i], name + " does not take " + kindName(value), frame);
+    if (!value.isTensor() && !value.isNumber() && !value.isBool()) {
+      report(Code::E0202, call.spans[i], call.name() + " does not take " + kindName(value), frame);
+      return std::nullopt;
+    }
     if (!value.isTensor())
       continue;
     if (dtype && *dtype != value.tensor.dtype) {
-      Diagnostic &d = report(Code::E0202, at,
-                             name + " needs equal element types, but " + dtypeName(*dtype) + " meets " +
+      Diagnostic &d = report(Code::E0202, call.at,
+                             call.name() + " needs equal element types, but " + dtypeName(*dtype) + " meets " +
                                  dtypeName(value.tensor.dtype),
                              frame);
-      labelOperand(d, spans[typedBy], operands[typedBy]);
-      labelOperand(d, spans[i], value);
+      labelOperand(d, call.spans[typedBy], call.operands[typedBy]);
+      labelOperand(d, call.spans[i], value);
       if (*dtype != DType::Bool || value.tensor.dtype != DType::Bool)
         d.help("nothing is converted implicitly; write f32(x)");
-      return {};
+      return std::nullopt;
     }
     if (!dtype) {
       dtype = value.tensor.dtype;
       typedBy = i;
     }
   }
-  if (kind == OpKind::Div && operands[1].isNumber() && operands[1].number.isZero())
-    return failure(Code::E0206, spans[1], "division by zero", frame);
-  if (!dtype) { // `where` of two constants
-    bool bools = operands.size() == 3 && operands[1].isBool() && operands[2].isBool();
-    dtype = bools ? DType::Bool : DType::F32;
-  }
-  bool good = types & bit(*dtype) && !(compares && *dtype == DType::Bool);
-  if (!good) {
-    Diagnostic &d = report(Code::E0202, at, name + " does not take " + dtypeName(*dtype), frame);
-    for (size_t i = 0; i < operands.size(); ++i)
-      labelOperand(d, spans[i], operands[i]);
-    d.help(logic                   ? "write a comparison, such as x > 0"
-           : *dtype == DType::Bool ? "write f32(x), or `and`, `or`, `not`"
-                                   : "write f32(x) first");
-    return {};
-  }
+  if (dtype)
+    return dtype;
+  // `where` of two constants
+  bool bools = call.operands.size() == 3 && call.operands[1].isBool() && call.operands[2].isBool();
+  return bools ? DType::Bool : DType::F32;
+}
 
+bool Elaborator::checkElementwiseType(const ElementwiseCall &call, DType dtype, Frame &frame) {
+  if (call.types() & bit(dtype) && !(call.compares() && dtype == DType::Bool)) // the language does not compare truth values
+    return true;
+  Diagnostic &d = report(Code::E0202, call.at, call.name() + " does not take " + dtypeName(dtype), frame);
+  for (size_t i = 0; i < call.operands.size(); ++i)
+    labelOperand(d, call.spans[i], call.operands[i]);
+  bool logic = call.types() == bit(DType::Bool);
+  d.help(logic                  ? "write a comparison, such as x > 0"
+         : dtype == DType::Bool ? "write f32(x), or `and`, `or`, `not`"
+                                : "write f32(x) first");
+  return false;
+}
+
+// All operands with the axes of their union, numbers as constants of that shape.
+bool Elaborator::tensorsOf(const ElementwiseCall &call, DType dtype, std::vector<Tensor> &all, Frame &frame) {
   std::vector<Tensor> tensors;
   std::vector<Span> places;
-  for (size_t i = 0; i < operands.size(); ++i)
-    if (operands[i].isTensor()) {
-      tensors.push_back(operands[i].tensor);
-      places.push_back(spans[i]);
+  for (size_t i = 0; i < call.operands.size(); ++i)
+    if (call.operands[i].isTensor()) {
+      tensors.push_back(call.operands[i].tensor);
+      places.push_back(call.spans[i]);
     }
-  if (!align(tensors, places, span, frame, symbol, at))
-    return {};
-  std::vector<Tensor> all;
-  bool withNumber = false;
-  for (size_t i = 0, next = 0; i < operands.size(); ++i) {
-    if (operands[i].isTensor()) {
+  if (!align(tensors, places, call.span, frame, call.symbol, call.at))
+    return false;
+  for (size_t i = 0, next = 0; i < call.operands.size(); ++i) {
+    if (call.operands[i].isTensor()) {
       all.push_back(tensors[next++]);
       continue;
     }
-    std::optional<Tensor> constant =
-        fill(operands[i], where && i == 0 ? DType::Bool : *dtype, tensors[0].axes, spans[i], frame);
+    DType wanted = call.isWhere() && i == 0 ? DType::Bool : dtype;
+    std::optional<Tensor> constant = fill(call.operands[i], wanted, tensors[0].axes, call.spans[i], frame);
     if (!constant)
-      return {};
-    withNumber = true;
+      return false;
     all.push_back(*constant);
   }
+  return true;
+}
+
+// The interval of a result of whole numbers.
+void Elaborator::boundResult(const ElementwiseCall &call, std::vector<Tensor> operands, Tensor &result, Frame &frame) {
+  for (Tensor &tensor : operands)
+    tensor.range = openRange(tensor);
+  result.range = resultRange(call.kind, operands);
+  if (result.range.fitsI32())
+    return;
+  Diagnostic &d =
+      report(Code::E0210, call.at, call.name() + " may leave i32: the result lies in " + intervalText(result.range), frame);
+  for (size_t i = 0; i < call.operands.size(); ++i)
+    labelOperand(d, call.spans[i], call.operands[i]);
+  result.range = {};
+}
+
+Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans,
+                              Span span, Frame &frame, Comparison comparison, const char *symbol, Span at) {
+  ElementwiseCall call{kind, operands, spans, span, at.file < 0 ? span : at, symbol};
+  std::optional<DType> dtype = typeOfOperands(call, frame);
+  if (!dtype)
+    return {};
+  if (kind == OpKind::Div && operands[1].isNumber() && operands[1].number.isZero())
+    return failure(Code::E0206, spans[1], "division by zero", frame);
+  std::vector<Tensor> all;
+  if (!checkElementwiseType(call, *dtype, frame) || !tensorsOf(call, *dtype, all, frame))
+    return {};
 
   Op op(kind);
-  if (compares)
+  if (call.compares())
     op.set(Key::Comparison, int64_t(comparison));
-  for (const Tensor &tensor : all)
-    op.operands.push_back(tensor.op);
   bool exceptional = false; // the `except` value of the data is among the elements
-  for (size_t i = 0; i < all.size(); ++i)
-    exceptional |= all[i].hasExcept || all[i].unmasked;
-  Tensor result = emit(std::move(op), compares ? DType::Bool : *dtype, tensors[0].axes, span, frame);
-  result.labels = tensors[0].labels;
-  // Compared with a number, or chosen away by `where`, the exceptional value of the data is done with.
-  bool ends = (compares && withNumber) ||
-              (where && !all[0].unmasked && operands[1].isTensor() != operands[2].isTensor());
-  result.unmasked = exceptional && !ends;
-  if (*dtype == DType::I32 && !compares) {
-    std::vector<Tensor> ranges = all;
-    for (Tensor &tensor : ranges)
-      tensor.range = openRange(tensor);
-    result.range = resultRange(kind, ranges);
-    if (!result.range.fitsI32()) {
-      Diagnostic &d =
-          report(Code::E0210, at, name + " may leave i32: the result lies in " + intervalText(result.range), frame);
-      for (size_t i = 0; i < operands.size(); ++i)
-        labelOperand(d, spans[i], operands[i]);
-      result.range = {};
-    }
+  for (const Tensor &tensor : all) {
+    op.operands.push_back(tensor.op);
+    exceptional |= tensor.hasExcept || tensor.unmasked;
   }
+  auto isTensor = [](const Value &value) { return value.isTensor(); };
+  const Tensor &shaped = all[size_t(std::find_if(operands.begin(), operands.end(), isTensor) - operands.begin())]; // a constant has no labels
+  Tensor result = emit(std::move(op), call.compares() ? DType::Bool : *dtype, shaped.axes, span, frame);
+  result.labels = shaped.labels;
+  // Compared with a number, or chosen away by `where`, the exceptional value of the data is done with.
+  bool withNumber = !std::all_of(operands.begin(), operands.end(), isTensor);
+  bool ends = (call.compares() && withNumber) ||
+              (call.isWhere() && !all[0].unmasked && operands[1].isTensor() != operands[2].isTensor());
+  result.unmasked = exceptional && !ends;
+  if (*dtype == DType::I32 && !call.compares())
+    boundResult(call, all, result, frame);
   return Value::of(result);
 }
 

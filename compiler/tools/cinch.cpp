@@ -220,6 +220,77 @@ static int writeLibrary(const CommandLine &line, const Program &program, Compila
   return 0;
 }
 
+// A file of its own under a temporary name, removed with its remover. Empty: it cannot be made, which is said.
+static std::string temporaryFile(const char *ending, llvm::FileRemover &remover) {
+  llvm::SmallString<128> path;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", ending, path)) {
+    llvm::errs() << "cinch: cannot make a temporary file: " << error.message() << "\n";
+    return "";
+  }
+  remover.setFile(path);
+  return path.str().str();
+}
+
+// The executable or the library. `missing`: bytes by which the code has outgrown what was planned for it; nothing is written then.
+static int linkProduct(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object, const char *self,
+                       const CompileOptions &options, int64_t &missing) {
+  llvm::FileRemover objectRemover, kernelsRemover;
+  std::string objectPath = temporaryFile("o", objectRemover);
+  if (objectPath.empty())
+    return 5;
+  if (int status = writeOutput(objectPath, object))
+    return status;
+  std::string kernelsPath = temporaryFile("a", kernelsRemover);
+  if (kernelsPath.empty())
+    return 5;
+  if (std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath); !problem.empty()) {
+    llvm::errs() << "cinch: cannot write '" << kernelsPath << "': " << problem << "\n";
+    return 5;
+  }
+  if (line.emit == "lib")
+    return writeLibrary(line, program, compilation, object, {objectPath, kernelsPath}, runtimeArchive(self));
+  std::string error = target::linkExecutable({objectPath, kernelsPath}, runtimeArchive(self), line.output,
+                                             [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
+                                             options.target.isDevice() ? target::Linking::WithDevice
+                                             : options.workers() > 1   ? target::Linking::WithPeers
+                                                                       : target::Linking::Static);
+  if (!error.empty()) {
+    llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
+    return 5;
+  }
+  if (missing > 0)
+    return 0;
+  for (const std::string &text : compilation.summary())
+    llvm::outs() << text << "\n";
+  return 0;
+}
+
+// What was decided, as far as it is asked for: the refusal, the report, the plan. A status if nothing is left to be done.
+static std::optional<int> showDecision(const CommandLine &line, const Program &program, const SourceList &sources, mlir::MLIRContext &context,
+                                       const CompileOptions &options, Compilation &compilation) {
+  if (!compilation.refusal.empty()) {
+    llvm::errs() << "error: " << compilation.refusal << "\n";
+    return 1;
+  }
+  int64_t budget = options.budget.value_or(0);
+  if (compilation.refused) {
+    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options) : 0;
+    printRefusal(llvm::errs(), compilation, sources, budget, enough);
+  }
+  if (!line.report.empty()) // of what is refused: the smallest plan
+    if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, budget))))
+      return status;
+  if (compilation.refused)
+    return 1;
+  if (line.command != Command::Plan)
+    return std::nullopt;
+  if (line.json)
+    report::printObject(llvm::outs(), report::planJson(compilation, sources, budget));
+  else
+    report::printPlan(llvm::outs(), compilation, sources);
+  return 0;
+}
+
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing) {
   Compilation compilation(context, program, sources, options);
@@ -237,26 +308,8 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     if (!compilation.decide())
       return kInternal;
   }
-  if (!compilation.refusal.empty()) {
-    llvm::errs() << "error: " << compilation.refusal << "\n";
-    return 1;
-  }
-  if (compilation.refused) {
-    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options) : 0;
-    printRefusal(llvm::errs(), compilation, sources, options.budget.value_or(0), enough);
-  }
-  if (!line.report.empty()) // of what is refused: the smallest plan
-    if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, options.budget.value_or(0)))))
-      return status;
-  if (compilation.refused)
-    return 1;
-  if (line.command == Command::Plan) {
-    if (line.json)
-      report::printObject(llvm::outs(), report::planJson(compilation, sources, options.budget.value_or(0)));
-    else
-      report::printPlan(llvm::outs(), compilation, sources);
-    return 0;
-  }
+  if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation))
+    return *status;
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
     return kInternal;
   if (stops(Phase::Planned) || stops(Phase::Scheduled) || (line.emit == "plan" && !line.stopAfter))
@@ -281,44 +334,10 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   llvm::SmallVector<char> object;
   if (failed(compilation.emitObject(object, line.emit == "asm")))
     return kInternal;
+  llvm::StringRef text(object.data(), object.size());
   if (line.emit == "asm" || line.emit == "obj")
-    return writeOutput(line.output, llvm::StringRef(object.data(), object.size()));
-
-  llvm::SmallString<128> objectPath;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", "o", objectPath)) {
-    llvm::errs() << "cinch: cannot make a temporary file: " << error.message() << "\n";
-    return 5;
-  }
-  llvm::FileRemover remover(objectPath);
-  if (int status = writeOutput(objectPath.str().str(), llvm::StringRef(object.data(), object.size())))
-    return status;
-  llvm::SmallString<128> kernelsPath;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", "a", kernelsPath)) {
-    llvm::errs() << "cinch: cannot make a temporary file: " << error.message() << "\n";
-    return 5;
-  }
-  llvm::FileRemover kernelsRemover(kernelsPath);
-  if (std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath.str().str()); !problem.empty()) {
-    llvm::errs() << "cinch: cannot write '" << kernelsPath << "': " << problem << "\n";
-    return 5;
-  }
-  if (line.emit == "lib")
-    return writeLibrary(line, program, compilation, llvm::StringRef(object.data(), object.size()),
-                        {objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self));
-  std::string error = target::linkExecutable({objectPath.str().str(), kernelsPath.str().str()}, runtimeArchive(self), line.output,
-                                             [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
-                                             options.target.isDevice() ? target::Linking::WithDevice
-                                             : options.workers() > 1   ? target::Linking::WithPeers
-                                                                       : target::Linking::Static);
-  if (!error.empty()) {
-    llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
-    return 5;
-  }
-  if (missing > 0)
-    return 0;
-  for (const std::string &text : compilation.summary())
-    llvm::outs() << text << "\n";
-  return 0;
+    return writeOutput(line.output, text);
+  return linkProduct(line, program, compilation, text, self, options, missing);
 }
 
 // A GPT's program on a cluster.
