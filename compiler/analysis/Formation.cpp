@@ -239,6 +239,84 @@ bool Formation::rowsOf(Value rows, Value anchor) const {
   });
 }
 
+// The kernel that computes a value alone: that says what it reads, and stores what stands in the way.
+bool Formation::formAlone(Value value, KernelGroup &alone) {
+  while (true) {
+    Value blocker;
+    if (tryGroup(alone, value, {value}, blocker))
+      return true;
+    if (!blocker || blocker == value || inMemory(blocker))
+      return succeeded(internal(value, "a value cannot be computed in a loop"));
+    if (!isLoopOp(blocker.getDefiningOp()) || !place(blocker))
+      return succeeded(internal(value, "a value is needed before it is computed"));
+  }
+}
+
+// Lets group `candidate` compute the value, too, if it can.
+bool Formation::join(Value value, int candidate) {
+  Operation *op = value.getDefiningOp();
+  KernelGroup &group = groups[candidate];
+  if (!group.isLoop() || group.part != partOf(op) || group.backward != op->hasAttr(nn::kBackwardAttr) || group.stores.size() >= 12 ||
+      isa<nn::ScatterAddOp>(op) || isa<nn::ScatterAddOp>(group.stores.front().getDefiningOp()))
+    return false;
+  // Chains over groups are no chains over the batch, which a grain would cut.
+  if (isa<nn::GroupMeanOp>(op) != isa<nn::GroupMeanOp>(group.stores.front().getDefiningOp()))
+    return false;
+  // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
+  if (home.count(value) != home.count(group.stores.front()))
+    return false;
+  if (!sameDomain(value, group.anchor) && !rowsOf(value, group.anchor))
+    return false;
+  // Groups behind it still read what the value overwrites.
+  for (size_t later = size_t(candidate) + 1; home.count(value) && later < groups.size(); ++later)
+    if (groups[later].updates && groups[later].reads.contains(home.lookup(value)))
+      return false;
+  llvm::SmallVector<Value> stores = group.stores;
+  stores.push_back(value);
+  KernelGroup joined = group;
+  Value blocker;
+  if (!tryGroup(joined, group.anchor, stores, blocker, candidate))
+    return false;
+  // Everything read must exist before the group runs.
+  for (Value read : joined.reads)
+    if (auto it = producer.find(read); it != producer.end() && it->second >= candidate)
+      return false;
+  group = joined;
+  producer[value] = candidate;
+  return true;
+}
+
+// Joins the last group that computes something which the value's own kernel reads, or one behind it that reads the same large tensor.
+bool Formation::joinSome(Value value, const KernelGroup &alone) {
+  int latest = -1;
+  for (Value read : alone.reads)
+    if (auto it = producer.find(read); it != producer.end())
+      latest = std::max(latest, it->second);
+  Operation *op = value.getDefiningOp();
+  int part = partOf(op);
+  LoopDomain own = domainOf(value);
+  int64_t full = 1;
+  for (int64_t size : own.sizes())
+    full *= size;
+  // In a sweep a full tensor that the producer stores stays a border: recomputation wants to choose there.
+  auto isBorder = [&](Value read) {
+    auto it = producer.find(read);
+    return it != producer.end() && it->second == latest && elementsOf(read) * 2 >= full && own.chain.empty();
+  };
+  if (latest >= 0 && !(isSweep(part) && llvm::any_of(alone.reads, isBorder)) && join(value, latest))
+    return true;
+  if (isSweep(part) && !isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op))
+    return false;
+  for (int candidate = int(groups.size()) - 1; candidate > latest && candidate + 8 > int(groups.size()); --candidate) {
+    if (!groups[candidate].isLoop() || groups[candidate].part != part || !sameDomain(value, groups[candidate].anchor))
+      continue;
+    bool shares = llvm::any_of(alone.reads, [&](Value read) { return groups[candidate].reads.contains(read) && elementsOf(read) * 2 >= full; });
+    if (shares && join(value, candidate))
+      return true;
+  }
+  return false;
+}
+
 bool Formation::place(Value value) {
   if (inMemory(value))
     return true;
@@ -249,88 +327,13 @@ bool Formation::place(Value value) {
     --depth;
     return true; // its own turn comes
   }
-  int part = partOf(op);
-  bool backward = op->hasAttr(nn::kBackwardAttr);
   stored.insert(value);
-  // Alone first: that says what it reads, and stores what stands in the way.
   KernelGroup alone;
-  while (true) {
-    Value blocker;
-    if (tryGroup(alone, value, {value}, blocker))
-      break;
-    if (!blocker || blocker == value || inMemory(blocker))
-      return succeeded(internal(value, "a value cannot be computed in a loop"));
-    if (!isLoopOp(blocker.getDefiningOp()) || !place(blocker))
-      return succeeded(internal(value, "a value is needed before it is computed"));
-  }
-  int latest = -1;
-  for (Value read : alone.reads)
-    if (auto it = producer.find(read); it != producer.end())
-      latest = std::max(latest, it->second);
-  auto join = [&](int candidate) {
-    KernelGroup &group = groups[candidate];
-    if (!group.isLoop() || group.part != part || group.backward != backward ||
-        group.stores.size() >= 12 || isa<nn::ScatterAddOp>(op) ||
-        isa<nn::ScatterAddOp>(group.stores.front().getDefiningOp()))
-      return false;
-    // Chains over groups are no chains over the batch, which a grain would cut.
-    if (isa<nn::GroupMeanOp>(op) != isa<nn::GroupMeanOp>(group.stores.front().getDefiningOp()))
-      return false;
-    // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
-    if (home.count(value) != home.count(group.stores.front()))
-      return false;
-    if (!sameDomain(value, group.anchor) && !rowsOf(value, group.anchor))
-      return false;
-    // Groups behind it still read what the value overwrites.
-    for (size_t later = size_t(candidate) + 1; home.count(value) && later < groups.size(); ++later)
-      if (groups[later].updates && groups[later].reads.contains(home.lookup(value)))
-        return false;
-    llvm::SmallVector<Value> stores = group.stores;
-    stores.push_back(value);
-    KernelGroup joined = group;
-    Value blocker;
-    if (!tryGroup(joined, group.anchor, stores, blocker, candidate))
-      return false;
-    // Everything read must exist before the group runs.
-    for (Value read : joined.reads)
-      if (auto it = producer.find(read); it != producer.end() && it->second >= candidate)
-        return false;
-    group = joined;
-    producer[value] = candidate;
-    return true;
-  };
-  bool done = false;
-  LoopDomain own = domainOf(value);
-  int64_t full = 1;
-  for (int64_t size : own.sizes())
-    full *= size;
-  if (latest >= 0) {
-    // A full tensor that the producer stores stays a border: recomputation wants to choose there.
-    bool rowByRow = !isSweep(part);
-    if (!rowByRow) {
-      rowByRow = true;
-      for (Value read : alone.reads)
-        if (auto it = producer.find(read); it != producer.end() && it->second == latest &&
-                                           elementsOf(read) * 2 >= full && own.chain.empty())
-          rowByRow = false;
-    }
-    done = rowByRow && join(latest);
-  }
-  bool reduces = isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op);
-  for (int candidate = int(groups.size()) - 1; !done && candidate > latest && candidate + 8 > int(groups.size());
-       --candidate) {
-    if (isSweep(part) && !reduces)
-      break;
-    if (!groups[candidate].isLoop() || groups[candidate].part != part || !sameDomain(value, groups[candidate].anchor))
-      continue;
-    bool shares = false;
-    for (Value read : alone.reads)
-      shares |= groups[candidate].reads.contains(read) && elementsOf(read) * 2 >= full;
-    done = shares && join(candidate);
-  }
-  if (!done) {
-    alone.part = part;
-    alone.backward = backward;
+  if (!formAlone(value, alone))
+    return false;
+  if (!joinSome(value, alone)) {
+    alone.part = partOf(op);
+    alone.backward = op->hasAttr(nn::kBackwardAttr);
     alone.updates = home.count(value) != 0;
     producer[value] = int(groups.size());
     groups.push_back(std::move(alone));

@@ -57,6 +57,9 @@ private:
   void storeAround(mlir::Operation *op);
   void storeWhatIsDear();
   bool place(mlir::Value value);
+  bool formAlone(mlir::Value value, KernelGroup &alone);
+  bool join(mlir::Value value, int candidate);
+  bool joinSome(mlir::Value value, const KernelGroup &alone);
   bool placeOwn(mlir::Operation *op, KernelKind kind);
   // `at`: where the group stands.
   bool tryGroup(KernelGroup &group, mlir::Value anchor, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker,

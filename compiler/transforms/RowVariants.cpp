@@ -8,22 +8,14 @@
 
 namespace cinch {
 
-std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analysis::StepProblem &problem,
-                                        const DecideOptions &options, std::string &error) {
-  const solve::StepGraph &graph = problem.graph;
-  solve::Variant plain;
-  plain.rows.graph = graph;
-  for (size_t k = 0; k < graph.kernels.size(); ++k)
-    plain.rows.original.push_back(int(k));
-  std::vector<solve::Variant> variants{std::move(plain)};
-  if (options.rowBlocks < 0)
-    return variants;
-
+// The sizes of blocks that the program and the options allow. `error`: the one that was asked for is none of them.
+static std::vector<solve::RowBlock> allowedBlocks(const analysis::Step &step, const solve::StepGraph &graph, const DecideOptions &options,
+                                                  std::string &error) {
   std::vector<solve::RowBlock> sizes = solve::rowBlockSizes(graph);
   if (options.rowBlocks > 0) {
     sizes.assign(1, {});
     if (!solve::rowBlockOf(graph, options.rowBlocks, sizes.front(), error))
-      return variants;
+      return {};
     // Blocks of whole examples: what cuts them is told in the words of the two settings. A micro-batch that the batch does not
     // allow is refused by the search.
     int64_t asked = options.search.microbatch, examples = sizes.front().examples;
@@ -35,9 +27,10 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
               " and is a multiple of " + std::to_string(examples) + ", or blocks of at most " +
               std::to_string(asked * graph.positions) + (asked * graph.positions == 1 ? " row" : " rows");
     if (!allowed || !error.empty())
-      return variants;
+      return {};
   }
   // Sums in blocks of examples, or means of groups: no example may be cut, not even where a block is one example.
+  std::string whole = "whole examples, since there is a grain or a group_mean";
   if (nn::grainOf(step.function) > 0 || graph.grain > 1)
     llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions; });
   // Products of bf16 sum blocks of 32 positions.
@@ -45,47 +38,68 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   bool rounds = function.walk([](nn::CastOp cast) {
     return nn::tensorOf(cast.getResult()).getElementType().isBF16() ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
   }).wasInterrupted();
-  if (rounds) {
+  if (rounds && !sizes.empty()) {
     llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions && block.positions % 32; });
-    if (sizes.empty() && options.rowBlocks > 0) {
-      error = "expected blocks of rows that hold whole examples or a multiple of 32 positions, as products of bf16 do; got " +
-              std::to_string(options.rowBlocks) + " of the " + std::to_string(graph.positions) + " rows of an example";
-      return variants;
-    }
+    whole = "whole examples or a multiple of 32 positions, as products of bf16 do";
   }
-  if (sizes.empty() && options.rowBlocks > 0) {
-    error = "expected blocks of rows that hold whole examples, since there is a grain or a group_mean; got " +
-            std::to_string(options.rowBlocks) + " of the " + std::to_string(graph.positions) + " rows of an example";
-    return variants;
-  }
+  if (sizes.empty() && options.rowBlocks > 0)
+    error = "expected blocks of rows that hold " + whole + "; got " + std::to_string(options.rowBlocks) + " of the " +
+            std::to_string(graph.positions) + " rows of an example";
+  return sizes;
+}
+
+// What may run in blocks: the widest work, then also the second widest, and so on. Work as wide as other work goes with it: the same
+// layer, again and again.
+static std::vector<std::vector<solve::RowRange>> rangesByWidth(const solve::StepGraph &graph) {
   std::vector<solve::RowWork> work = solve::findRowWork(graph);
-  // Work as wide as other work goes with it: the same layer, again and again.
   std::vector<std::vector<solve::RowRange>> classes;
   for (size_t i = 0; i < work.size(); ++i) {
     if (i == 0 || work[i].width != work[i - 1].width)
       classes.push_back(classes.empty() ? std::vector<solve::RowRange>() : classes.back());
     classes.back().insert(classes.back().end(), work[i].ranges.begin(), work[i].ranges.end());
   }
+  return classes;
+}
+
+// What each kernel needs on a block, bytes a thread; -1 where it is none there.
+static std::vector<int64_t> scratchOnBlock(const analysis::Step &step, const solve::StepGraph &graph, const solve::RowBlock &block,
+                                           const kernels::TargetInfo &target) {
+  std::vector<int64_t> scratch(graph.kernels.size(), 0);
+  for (size_t k = 0; k < graph.kernels.size(); ++k)
+    if (graph.kernels[k].rows) {
+      auto spec = analysis::specOf(step.parts[k].kernel(), {block.examples, block.positions, graph.positions});
+      scratch[k] = spec ? spec->scratchBytesPerThread(target) : -1;
+    }
+  return scratch;
+}
+
+std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analysis::StepProblem &problem,
+                                        const DecideOptions &options, std::string &error) {
+  const solve::StepGraph &graph = problem.graph;
+  solve::Variant plain;
+  plain.rows.graph = graph;
+  for (size_t k = 0; k < graph.kernels.size(); ++k)
+    plain.rows.original.push_back(int(k));
+  std::vector<solve::Variant> variants{std::move(plain)};
+  if (options.rowBlocks < 0)
+    return variants;
+  std::vector<solve::RowBlock> sizes = allowedBlocks(step, graph, options, error);
+  if (!error.empty() || sizes.empty())
+    return variants;
+  std::vector<std::vector<solve::RowRange>> classes = rangesByWidth(graph);
   if (options.rowBlocks > 0 && !classes.empty())
     classes.erase(classes.begin(), classes.end() - 1);
   for (const solve::RowBlock &block : sizes) {
-    // What each kernel needs on a block; -1 where it is none there.
-    std::vector<int64_t> scratch(graph.kernels.size(), 0);
-    for (size_t k = 0; k < graph.kernels.size(); ++k)
-      if (graph.kernels[k].rows) {
-        auto spec = analysis::specOf(step.parts[k].kernel(), {block.examples, block.positions, graph.positions});
-        scratch[k] = spec ? spec->scratchBytesPerThread(options.target) : -1;
-      }
-    for (size_t c = 0; c < classes.size(); ++c) {
-      if (llvm::any_of(classes[c], [&](const solve::RowRange &range) {
-            return llvm::any_of(range.kernels, [&](int k) { return scratch[k] < 0; });
-          }))
+    std::vector<int64_t> scratch = scratchOnBlock(step, graph, block, options.target);
+    auto runs = [&](const solve::RowRange &range) { return llvm::all_of(range.kernels, [&](int k) { return scratch[k] >= 0; }); };
+    for (const std::vector<solve::RowRange> &ranges : classes) {
+      if (!llvm::all_of(ranges, runs))
         continue;
       solve::Variant variant;
-      variant.rows = solve::withRowBlocks(graph, classes[c], block, scratch);
+      variant.rows = solve::withRowBlocks(graph, ranges, block, scratch);
       if (!variant.rows.error.empty())
         continue;
-      variant.name = std::to_string(classes[c].size()) + (classes[c].size() == 1 ? " range" : " ranges") +
+      variant.name = std::to_string(ranges.size()) + (ranges.size() == 1 ? " range" : " ranges") +
                      " in blocks of " + std::to_string(block.examples * block.positions) + " rows";
       variants.push_back(std::move(variant));
     }
