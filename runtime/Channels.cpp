@@ -1,5 +1,6 @@
 // Channels.cpp: cinch_send and cinch_receive.
 #include "runtime/Channels.h"
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
@@ -88,12 +89,17 @@ static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t 
   Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
   cinch_ctx *context = &worker.context;
-  if (peers)
+  if (peers) {
+    fromDevice(worker.at + offset, bytes);
     return peers->send(worker, number, offset, bytes);
+  }
   uint32_t message = channel.sent; // only this thread changes it
   for (uint32_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint32_t(spec.boxes);)
     awaitOther(worker, &channel.received, received, &channel.waitingSenders, channel.senderPatience);
-  copyMessage(worker, channel.box(message), context->arena + offset, bytes);
+  if (device)
+    device->sendMessage(worker, number, message % uint32_t(spec.boxes), offset, bytes);
+  else
+    copyMessage(worker, channel.box(message), context->arena + offset, bytes);
   if (__builtin_expect(context->checking, 0))
     channel.tags[message % uint32_t(spec.boxes)] = checkSend(worker, offset, bytes);
   __atomic_store_n(&channel.sent, message + 1, __ATOMIC_SEQ_CST);
@@ -104,12 +110,17 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
   Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
   cinch_ctx *context = &worker.context;
-  if (peers)
-    return peers->receive(worker, number, offset, bytes);
+  if (peers) {
+    peers->receive(worker, number, offset, bytes);
+    return toDevice(worker.at + offset, bytes);
+  }
   uint32_t message = channel.received; // only this thread changes it
   if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
     awaitOther(worker, &channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
-  copyMessage(worker, context->arena + offset, channel.box(message), bytes);
+  if (device)
+    device->receiveMessage(worker, number, message % uint32_t(spec.boxes), offset, bytes);
+  else
+    copyMessage(worker, context->arena + offset, channel.box(message), bytes);
   if (__builtin_expect(context->checking, 0))
     checkReceive(worker, spec.from, offset, bytes, channel.tags[message % uint32_t(spec.boxes)]);
   __atomic_store_n(&channel.received, message + 1, __ATOMIC_SEQ_CST);

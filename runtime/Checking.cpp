@@ -143,7 +143,7 @@ void checkBefore(Worker &whose, int32_t number, const int64_t *offsets) {
   int64_t &next = replay->nextSuspect;
   if (whose.context.checking != 2 || next == suspects.size || suspects[next].call != replay->calls)
     return;
-  fromDevice(0, device ? run.meta.arenaBytes : 0); // what its numbers are computed from may lie anywhere
+  fromDevice(whose.at, whose.bytes); // what its numbers are computed from may lie anywhere
   int64_t begin = next;
   while (next < suspects.size && suspects[next].call == replay->calls)
     ++next;
@@ -171,7 +171,7 @@ void checkAfter(Worker &whose, int32_t number, const int64_t *offsets) {
   bool first = suspects.size == 0;
   Cause &firstBad = replay->firstBad;
   for (int i = 0; i < launch.outputCount; ++i) {
-    fromDevice(offsetOf(launch.outputs[i], offsets), launch.outputs[i].count * bytesOf(launch.outputs[i].elem));
+    fromDevice(whose.at + offsetOf(launch.outputs[i], offsets), launch.outputs[i].count * bytesOf(launch.outputs[i].elem));
     BadPlaces bad = badPlaces(whose.context.arena + offsetOf(launch.outputs[i], offsets), launch.outputs[i]);
     for (int kind = 0; kind < 3; ++kind) {
       if (bad.index[kind] < 0)

@@ -215,6 +215,9 @@ void reportFailedGate() {
   exact(loss, run.loss, single);
   exact(norm, run.norm, single);
   forgetNextStep();
+  for (int64_t i = 0; run.late && i < workerCount; ++i)
+    device->restart(workers[i], run.step); // what is under way changes nothing
+  setWord(kStep, run.step);
   int64_t bad = firstBadParameter(), elsewhere = peers ? peers->firstBadParameter() : -1;
   if (elsewhere >= 0 && (bad < 0 || elsewhere < bad))
     bad = elsewhere;

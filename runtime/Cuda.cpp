@@ -1,76 +1,26 @@
-// Cuda.cpp: a GPU of NVIDIA behind Device.h: one allocation, one stream, the kernels of the program's PTX.
+// Cuda.cpp: GPUs of NVIDIA behind Device.h: for each worker one allocation, one stream, the kernels of the program's PTX.
 #include "runtime/Cuda.h"
-#include "runtime/Device.h"
+#include "runtime/Fill.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
-#include <dlfcn.h>
+#include "runtime/Times.h"
+#include <new>
 #include <stdlib.h>
 #include <string.h>
 
 namespace cinch::rt {
 
+Gpu *gpus;
+
 namespace {
 
-struct Driver {
-#define F(NAME, SYMBOL, ARGUMENTS) CUresult(*NAME) ARGUMENTS;
-  CINCH_CUDA_FUNCTIONS(F)
-#undef F
-} cuda;
+// Parameters on their way: two buffers take turns.
+constexpr int64_t kWriteBytes = int64_t(4) << 20;
 
-char deviceName[128];
-CUdeviceptr arena;
-int64_t arenaBytes;
-CUstream stream;
-CUfunction *kernels;
-int64_t failing = -1; // the launch that is being started; -1: none
-
-// Data on its way to the device: two buffers of pinned memory take turns, and each waits until its last copy is done.
-constexpr int64_t kStagingBytes = int64_t(4) << 20;
-struct Staging {
-  char *memory;
-  CUevent copied;
-  bool used;
-} staging[2];
-int turn;
-
-// Where the error was seen, in the user's words. The device does its work later than the host asks for it.
-void addPlace(Text &text) {
-  static Launch launch;
-  if (failing >= 0 && readLaunch(run.meta, cinch_meta, int32_t(failing), launch))
-    text.add(", starting %s (%s:%lld)", launch.text[0] ? launch.text : launch.kernel,
-             launch.file[0] ? launch.file : run.meta.source, (long long)launch.line);
-  if (run.training)
-    text.add(", in step %lld", (long long)run.step);
-}
-
-// Every call of the driver comes through here.
-void expect(CUresult result, const char *what) {
-  if (result == 0)
-    return;
-  const char *name = nullptr, *words = nullptr;
-  if (cuda.errorName)
-    cuda.errorName(result, &name);
-  if (cuda.errorText)
-    cuda.errorText(result, &words);
-  Text place;
-  addPlace(place);
-  fail(kResources, "the GPU failed to %s%s: %s (%s, %d)%s", what, place.size ? place.data : "", words ? words : "unknown error",
-       name ? name : "no name", result,
-       run.training ? "; the last checkpoint is intact, --resume goes on from it" : "");
-}
-
-void openDriver() {
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-  if (!library)
-    fail(kResources, "this program was compiled for a GPU of NVIDIA, whose driver is not here: %s; install it, or compile with --target cpu",
-         dlerror());
-#define F(NAME, SYMBOL, ARGUMENTS)                                                                                                 \
-  cuda.NAME = reinterpret_cast<CUresult(*) ARGUMENTS>(dlsym(library, SYMBOL));                                                     \
-  if (!cuda.NAME)                                                                                                                  \
-    fail(kResources, "the driver of NVIDIA on this machine is too old: it has no %s", SYMBOL);
-  CINCH_CUDA_FUNCTIONS(F)
-#undef F
-}
+char deviceName[128]; // of the first
+int deviceCount;
+size_t takenBefore; // bytes of the first device when its context was there
+int64_t pinnedBytes;
 
 // The architecture that the PTX names: 80.
 int neededCapability() {
@@ -78,43 +28,71 @@ int neededCapability() {
   return at ? atoi(at + strlen(".target sm_")) : 0;
 }
 
-CUdevice findDevice() {
-  int count = 0, major = 0, minor = 0;
+void countDevices() {
   CUresult result = cuda.init(0);
-  if (result == kNoDevice)
+  if (result == kDriverTooOld)
+    fail(kResources, "the driver of NVIDIA on this machine is too old for its own library libcuda.so.1; update it");
+  if (result != kNoDevice)
+    expect(result, "start (cuInit)");
+  if (result == 0)
+    expect(cuda.deviceCount(&deviceCount), "be counted");
+  if (result == kNoDevice || deviceCount == 0)
     fail(kResources, "no GPU of NVIDIA is in this machine, or none may be used (CUDA_VISIBLE_DEVICES)");
-  expect(result, "start (cuInit)");
-  expect(cuda.deviceCount(&count), "be counted");
-  if (count == 0)
-    fail(kResources, "no GPU of NVIDIA is in this machine, or none may be used (CUDA_VISIBLE_DEVICES)");
-  CUdevice device = 0;
-  expect(cuda.getDevice(&device, 0), "be found");
-  expect(cuda.deviceName(deviceName, sizeof deviceName, device), "tell its name");
-  expect(cuda.deviceAttribute(&major, kCapabilityMajor, device), "tell its capability");
-  expect(cuda.deviceAttribute(&minor, kCapabilityMinor, device), "tell its capability");
-  if (10 * major + minor < neededCapability())
-    fail(kResources, "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d and later (--target nvidia:sm_%d)",
-         deviceName, major, minor, neededCapability() / 10, neededCapability() % 10, 10 * major + minor);
-  return device;
 }
 
-void takeArena(int64_t bytes) {
+void findDevice(Gpu &gpu, int ordinal) {
+  int major = 0, minor = 0;
+  char name[128];
+  expect(cuda.getDevice(&gpu.device, ordinal), "be found");
+  expect(cuda.deviceName(name, sizeof name, gpu.device), "tell its name");
+  if (&gpu == gpus)
+    memcpy(deviceName, name, sizeof name);
+  expect(cuda.deviceAttribute(&major, kCapabilityMajor, gpu.device), "tell its capability");
+  expect(cuda.deviceAttribute(&minor, kCapabilityMinor, gpu.device), "tell its capability");
+  if (10 * major + minor < neededCapability())
+    fail(kResources, "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d and later (--target nvidia:sm_%d)", name,
+         major, minor, neededCapability() / 10, neededCapability() % 10, 10 * major + minor);
+  CUresult result = cuda.retainContext(&gpu.context, gpu.device);
+  if (result == kDeviceUnavailable)
+    fail(kResources, "the GPU %s is another process's alone (nvidia-smi shows its compute mode and its processes)", name);
+  expect(result, "make a context");
+}
+
+// Of this process: that use a device.
+int64_t workersOn(CUdevice device) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < workerCount; ++i)
+    count += gpus[i].device == device;
+  return count;
+}
+
+void takeArena(Gpu &gpu, const Worker &worker) {
   size_t left = 0, total = 0;
-  char needs[40], human[40], all[40];
-  arenaBytes = bytes > 0 ? bytes : 1;
+  char needs[40], human[40], all[40], name[128];
+  Text whose;
+  const int64_t bytes = worker.bytes > 0 ? worker.bytes : 1;
   expect(cuda.memoryInfo(&left, &total), "tell its memory");
-  humanBytes(needs, arenaBytes);
-  if (uint64_t(arenaBytes) > total)
-    fail(kResources, "the plan needs %s (%lld bytes) on the device; %s has %s in all: compile with a smaller --memory-budget", needs,
-         (long long)arenaBytes, deviceName, humanBytes(all, int64_t(total)));
-  CUresult result = cuda.allocateOnDevice(&arena, size_t(arenaBytes));
+  expect(cuda.deviceName(name, sizeof name, gpu.device), "tell its name");
+  if (&gpu == gpus)
+    takenBefore = total - left;
+  if (programWorkers() > 1)
+    whose.add(" of worker %lld", (long long)worker.number);
+  humanBytes(needs, bytes);
+  if (uint64_t(bytes) > total)
+    fail(kResources, "the plan%s needs %s (%lld bytes) on the device; %s has %s in all: compile with a smaller --memory-budget", whose.data, needs,
+         (long long)bytes, name, humanBytes(all, int64_t(total)));
+  CUresult result = cuda.allocateOnDevice(&gpu.arena, size_t(bytes));
+  if (result == kOutOfMemory && workersOn(gpu.device) > 1)
+    fail(kResources, "the plan%s needs %s (%lld bytes) on the device; of the %s of %s only %s are free: %lld workers of this run share it; let them "
+         "have more devices (CUDA_VISIBLE_DEVICES), or compile with a smaller --memory-budget", whose.data, needs, (long long)bytes,
+         humanBytes(all, int64_t(total)), name, humanBytes(human, int64_t(left)), (long long)workersOn(gpu.device));
   if (result == kOutOfMemory)
-    fail(kResources, "the plan needs %s (%lld bytes) on the device; of the %s of %s only %s are free: another process holds the rest", needs,
-         (long long)arenaBytes, humanBytes(all, int64_t(total)), deviceName, humanBytes(human, int64_t(left)));
+    fail(kResources, "the plan%s needs %s (%lld bytes) on the device; of the %s of %s only %s are free: another process holds the rest", whose.data,
+         needs, (long long)bytes, humanBytes(all, int64_t(total)), name, humanBytes(human, int64_t(left)));
   expect(result, "hand out the arena");
 }
 
-void loadKernels() {
+void loadKernels(Gpu &gpu) {
   CUmodule module = nullptr;
   CUresult result = cuda.loadModule(&module, cinch_device_code, 0, nullptr, nullptr);
   if (result == kUnsupportedPtx || result == kInvalidImage || result == kNoBinaryForGpu) {
@@ -127,74 +105,233 @@ void loadKernels() {
   int64_t count = 0;
   for (const char *at = cinch_device_kernels; *at; ++at)
     count += *at == '\n';
-  kernels = allocateArray<CUfunction>(count + 1);
+  gpu.kernels = allocateArray<CUfunction>(count + 1);
   const char *at = cinch_device_kernels;
   for (int64_t i = 0; i < count; ++i) {
     const char *end = strchr(at, '\n');
-    expect(cuda.functionOf(&kernels[i], module, copyText(at, size_t(end - at))), "find a kernel");
+    expect(cuda.functionOf(&gpu.kernels[i], module, copyText(at, size_t(end - at))), "find a kernel");
     at = end + 1;
   }
+  size_t bytes = 0;
+  expect(cuda.functionOf(&gpu.gate, module, "cinch_gate"), "find a kernel");
+  expect(cuda.functionOf(&gpu.endStep, module, "cinch_end_step"), "find a kernel");
+  expect(cuda.functionOf(&gpu.clear, module, "cinch_clear"), "find a kernel");
+  expect(cuda.globalOf(&gpu.control, &bytes, module, "cinch_control"), "find the words of the run");
+  if (bytes != sizeof(Control))
+    failInternal("the words of the run have %zu bytes on the device", bytes);
 }
 
-void open(int64_t bytes) {
+void prepareStaging(Staging &staging, int64_t bytes) {
+  staging.memory = takePinned(bytes);
+  if (!staging.memory)
+    fail(kResources, "the driver of the GPU has no %lld bytes of pinned memory for data on its way", (long long)bytes);
+  expect(cuda.createEvent(&staging.copied, kEventWithoutTimes), "make an event");
+}
+
+// Two workers may share a device; each has an allocation and kernels of its own there.
+void openDevices() {
   openDriver();
-  CUdevice device = findDevice();
-  CUcontext context = nullptr;
-  expect(cuda.retainContext(&context, device), "make a context");
-  expect(cuda.setContext(context), "use its context");
-  takeArena(bytes);
-  expect(cuda.createStream(&stream, 1), "make a stream"); // 1: waits for no other
-  loadKernels();
-  for (Staging &each : staging) {
-    void *memory = nullptr;
-    expect(cuda.allocatePinned(&memory, size_t(kStagingBytes)), "hand out pinned memory");
-    each.memory = static_cast<char *>(memory);
-    expect(cuda.createEvent(&each.copied, 2), "make an event"); // 2: without times
+  countDevices();
+  gpus = allocateArray<Gpu>(workerCount);
+  for (int64_t i = 0; i < workerCount; ++i)
+    findDevice(*new (&gpus[i]) Gpu(), int(workers[i].number % deviceCount));
+  for (int64_t i = 0; i < workerCount; ++i) {
+    Gpu &gpu = gpus[i];
+    use(gpu);
+    takeArena(gpu, workers[i]);
+    expect(cuda.createStream(&gpu.stream, kStreamWaitsForNoOther), "make a stream");
+    loadKernels(gpu);
+    for (const Entry &entry : run.meta.entries)
+      gpu.fillBytes = stagedBytes(workers[i], entry) > gpu.fillBytes ? stagedBytes(workers[i], entry) : gpu.fillBytes;
+    for (int each = 0; each < 2; ++each) {
+      prepareStaging(gpu.writes[each], kWriteBytes);
+      prepareStaging(gpu.fills[each], gpu.fillBytes > 0 ? gpu.fillBytes : 64);
+    }
+    prepareSteps(workers[i]);
   }
+  prepareMessages();
+  if (run.options.kernelTimes || run.options.profile)
+    prepareTimes();
 }
 
-void launch(int32_t number, const int64_t *kernel, const int64_t *offsets, const int64_t *words) {
-  failing = number;
-  void *arguments[] = {&arena, const_cast<int64_t *>(offsets), const_cast<int64_t *>(words)};
-  expect(cuda.launchKernel(kernels[kernel[0]], unsigned(kernel[1]), 1, 1, unsigned(kernel[2]), 1, 1, 0, stream, arguments, nullptr),
-         "start a kernel");
-  failing = -1;
+void zero(Worker &worker, int64_t offset, int64_t bytes) {
+  Gpu &gpu = gpuOf(worker);
+  if (gpu.behind) // as everything behind a closed gate, it is not done
+    return launchControl(gpu, gpu.clear, {offset, bytes, 0, 0}, 64, 128);
+  use(gpu);
+  expect(cuda.setBytes(gpu.arena + uint64_t(offset), 0, size_t(bytes), gpu.stream), "clear memory");
 }
 
-void zero(int64_t offset, int64_t bytes) { expect(cuda.setBytes(arena + uint64_t(offset), 0, size_t(bytes), stream), "clear memory"); }
+void set(Worker &worker, int64_t offset, int64_t bytes, int64_t word) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  const uint64_t bits = uint64_t(word);
+  const uint32_t low = uint32_t(bits), high = uint32_t(bits >> 32);
+  const CUdeviceptr at = gpu.arena + uint64_t(offset);
+  CUresult result;
+  if (bits == (bits & 0xff) * 0x0101010101010101u)
+    result = cuda.setBytes(at, uint8_t(bits), size_t(bytes), gpu.stream);
+  else if (bits == (bits & 0xffff) * 0x0001000100010001u && bytes % 2 == 0)
+    result = cuda.setHalves(at, uint16_t(bits), size_t(bytes / 2), gpu.stream);
+  else if (low == high && bytes % 4 == 0)
+    result = cuda.setWords(at, low, size_t(bytes / 4), gpu.stream);
+  else if (bytes % 8 != 0)
+    failInternal("%lld bytes cannot hold whole words", (long long)bytes);
+  else if (!(result = cuda.setRows(at, 8, low, 1, size_t(bytes / 8), gpu.stream)))
+    result = cuda.setRows(at + 4, 8, high, 1, size_t(bytes / 8), gpu.stream);
+  expect(result, "set memory");
+}
 
-void write(int64_t offset, const char *from, int64_t bytes) {
+void copy(Worker &worker, int64_t to, int64_t from, int64_t bytes) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  expect(cuda.copyOnDevice(gpu.arena + uint64_t(to), gpu.arena + uint64_t(from), size_t(bytes), gpu.stream), "copy memory");
+}
+
+void awaitCopied(Staging &staging) {
+  if (staging.used)
+    expect(cuda.waitForEvent(staging.copied), "finish a copy");
+}
+
+void markCopied(Gpu &gpu, Staging &staging) {
+  expect(cuda.recordEvent(staging.copied, gpu.stream), "mark a copy");
+  staging.used = true;
+}
+
+void send(Worker &worker, int64_t offset, const char *from, int64_t bytes) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  expect(cuda.copyToDevice(gpu.arena + uint64_t(offset), from, size_t(bytes), gpu.stream), "take data");
+}
+
+void write(Worker &worker, int64_t offset, const char *from, int64_t bytes) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
   while (bytes > 0) {
-    int64_t part = bytes < kStagingBytes ? bytes : kStagingBytes;
-    Staging &buffer = staging[turn ^= 1];
-    if (buffer.used)
-      expect(cuda.waitForEvent(buffer.copied), "finish a copy");
+    int64_t part = bytes < kWriteBytes ? bytes : kWriteBytes;
+    Staging &buffer = gpu.writes[gpu.writeTurn ^= 1];
+    awaitCopied(buffer);
     memcpy(buffer.memory, from, size_t(part));
-    expect(cuda.copyToDevice(arena + uint64_t(offset), buffer.memory, size_t(part), stream), "take data");
-    expect(cuda.recordEvent(buffer.copied, stream), "mark a copy");
-    buffer.used = true;
+    send(worker, offset, buffer.memory, part);
+    markCopied(gpu, buffer);
     offset += part, from += part, bytes -= part;
   }
 }
 
-void finish() { expect(cuda.waitForStream(stream), "finish its work"); }
+char *stage(Worker &worker, int32_t entry, int64_t index) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  ++gpu.fillsOfStep;
+  if (gpu.capturing)
+    return stageInCapture(worker, entry, index);
+  Staging &buffer = gpu.fills[gpu.fillTurn ^= 1];
+  awaitCopied(buffer);
+  return buffer.memory;
+}
 
-void read(int64_t offset, char *into, int64_t bytes) {
+void endStaging(Worker &worker) {
+  Gpu &gpu = gpuOf(worker);
+  if (!gpu.capturing)
+    markCopied(gpu, gpu.fills[gpu.fillTurn]);
+}
+
+void finish(Worker &worker) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  expect(cuda.waitForStream(gpu.stream), "finish its work");
+  collectTimes(gpu);
+}
+
+void read(Worker &worker, int64_t offset, char *into, int64_t bytes) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
   if (bytes > 0)
-    expect(cuda.copyFromDevice(into, arena + uint64_t(offset), size_t(bytes), stream), "give data back");
-  finish();
+    expect(cuda.copyFromDevice(into, gpu.arena + uint64_t(offset), size_t(bytes), gpu.stream), "give data back");
+  expect(cuda.waitForStream(gpu.stream), "finish its work");
 }
 
-const char *name() { return deviceName; }
+void describe(Text &text) {
+  if (workerCount == 1) {
+    text.add("%s", deviceName);
+    return;
+  }
+  int used = 0;
+  for (int64_t i = 0; i < workerCount; ++i) {
+    bool known = false;
+    for (int64_t j = 0; j < i; ++j)
+      known |= gpus[j].device == gpus[i].device;
+    used += !known;
+  }
+  text.add("%d GPU%s (the first: %s)", used, used == 1 ? "" : "s", deviceName);
+  if (used < workerCount)
+    text.add(", which workers share");
+}
 
-int64_t usedByAll() {
+void describeMemory() {
+  char arena[40], beside[40], pinned[40], graphs[40], all[40];
+  int64_t most = 0;
+  for (int64_t i = 0; i < workerCount; ++i)
+    most = workers[i].bytes > most ? workers[i].bytes : most;
   size_t left = 0, total = 0;
-  return cuda.memoryInfo(&left, &total) == 0 ? int64_t(total - left) : 0;
+  use(gpus[0]);
+  expect(cuda.memoryInfo(&left, &total), "tell its memory");
+  const int64_t used = int64_t(total - left), ours = workersOn(gpus[0].device) > 1 ? run.meta.arenaBytes : workers[0].bytes;
+  const int64_t more = used - int64_t(takenBefore) - ours - graphBytes;
+  say("device memory %lld bytes (%s) in one piece%s; %s of %s are taken by all now, of which the driver's contexts and other processes had %lld when "
+      "this one began, code and what kernels need of the driver %s, %lld graphs %s; pinned memory of the host %lld bytes (%s); this process %lld bytes",
+      (long long)most, humanBytes(arena, most), programWorkers() > 1 ? " a worker at most" : "", humanBytes(all, used), deviceName,
+      (long long)takenBefore, humanBytes(beside, more > 0 ? more : 0), (long long)graphCount, humanBytes(graphs, graphBytes),
+      (long long)pinnedBytes, humanBytes(pinned, pinnedBytes), (long long)peakMemory());
 }
 
-const Device nvidia = {open, launch, zero, write, read, finish, name, usedByAll};
+const Device nvidia = {openDevices,   launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
+                       endStaging,    sendOnDevice,   receiveOnDevice, restartSteps, askForStep, gateOnDevice, settleStep, mayStopNow, describe, describeMemory};
 
 } // namespace
+
+void use(Gpu &gpu) {
+  static thread_local CUcontext current = nullptr;
+  if (current == gpu.context)
+    return;
+  expect(cuda.setContext(gpu.context), "use its context");
+  current = gpu.context;
+}
+
+char *takePinned(int64_t bytes) {
+  void *memory = nullptr;
+  if (cuda.allocatePinned(&memory, size_t(bytes)) != 0)
+    return nullptr;
+  __atomic_fetch_add(&pinnedBytes, bytes, __ATOMIC_RELAXED);
+  return static_cast<char *>(memory);
+}
+
+void launchOnDevice(Worker &worker, int32_t number, const int64_t *kernel, const int64_t *offsets) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  // In a step that the device counts, kernels ask it for the number; those behind the gate ask it whether that is closed.
+  int64_t words[sizeof worker.context.words / 8];
+  memcpy(words, worker.context.words, sizeof words);
+  if (gpu.counting)
+    words[kStep] = -1;
+  words[kBehindGate] = gpu.behind;
+  ++gpu.launchesOfStep;
+  if (__builtin_expect(timing, 0))
+    beginTime(gpu, number, worker.number);
+  void *arguments[] = {&gpu.arena, const_cast<int64_t *>(offsets), words};
+  expect(cuda.launchKernel(gpu.kernels[kernel[0]], unsigned(kernel[1]), 1, 1, unsigned(kernel[2]), 1, 1, 0, gpu.stream, arguments, nullptr),
+         "start a kernel", number);
+  if (__builtin_expect(timing, 0))
+    endTime(gpu);
+  if (__builtin_expect(cuda.blocking, 0))
+    expect(cuda.waitForStream(gpu.stream), "do a kernel", number);
+}
+
+void launchControl(Gpu &gpu, CUfunction kernel, const int64_t (&words)[4], unsigned blocks, unsigned threads) {
+  use(gpu);
+  static const int64_t context[sizeof(cinch_ctx::words) / 8] = {};
+  void *arguments[] = {&gpu.arena, const_cast<int64_t *>(words), const_cast<int64_t *>(context)};
+  expect(cuda.launchKernel(kernel, blocks, 1, 1, threads, 1, 1, 0, gpu.stream, arguments, nullptr), "start a kernel of the gate");
+}
 
 } // namespace cinch::rt
 

@@ -1,51 +1,91 @@
-// Cuda.h: the part of NVIDIA's driver that the runtime calls, found at run time in libcuda.so.1. Names, types and numbers are those of
-// the driver's public interface (CUDA Driver API); nothing of a CUDA toolkit is needed.
+// Cuda.h: a GPU of NVIDIA as one worker uses it: what the files Cuda*.cpp share.
 #ifndef CINCH_RUNTIME_CUDA_H
 #define CINCH_RUNTIME_CUDA_H
-#include <stddef.h>
-#include <stdint.h>
+#include "runtime/CudaDriver.h"
+#include "runtime/Device.h"
+#include "runtime/Memory.h"
 
 namespace cinch::rt {
 
-typedef int CUresult; // 0: done
-typedef int CUdevice;
-typedef uint64_t CUdeviceptr;
-typedef struct CUctx_st *CUcontext;
-typedef struct CUmod_st *CUmodule;
-typedef struct CUfunc_st *CUfunction;
-typedef struct CUstream_st *CUstream;
-typedef struct CUevent_st *CUevent;
+// Pinned memory with data on its way to the device; it may change when `copied` has come.
+struct Staging {
+  char *memory = nullptr;
+  CUevent copied = nullptr;
+  bool used = false;
+};
 
-enum { kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209, kUnsupportedPtx = 222 }; // results
-enum { kCapabilityMajor = 75, kCapabilityMinor = 76 };                                                      // attributes of a device
+// A micro-batch that a captured step brings to the device, and from where.
+struct StagedFill {
+  int32_t entry = 0;
+  int64_t index = 0;
+  char *memory = nullptr;
+};
 
-// Every function, with the name under which the driver has it.
-#define CINCH_CUDA_FUNCTIONS(F)                                                                                                    \
-  F(init, "cuInit", (unsigned))                                                                                                    \
-  F(driverVersion, "cuDriverGetVersion", (int *))                                                                                  \
-  F(deviceCount, "cuDeviceGetCount", (int *))                                                                                      \
-  F(getDevice, "cuDeviceGet", (CUdevice *, int))                                                                                   \
-  F(deviceName, "cuDeviceGetName", (char *, int, CUdevice))                                                                        \
-  F(deviceAttribute, "cuDeviceGetAttribute", (int *, int, CUdevice))                                                               \
-  F(retainContext, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                                                            \
-  F(setContext, "cuCtxSetCurrent", (CUcontext))                                                                                    \
-  F(memoryInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                                           \
-  F(allocateOnDevice, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                                                                    \
-  F(allocatePinned, "cuMemAllocHost_v2", (void **, size_t))                                                                        \
-  F(loadModule, "cuModuleLoadDataEx", (CUmodule *, const void *, unsigned, int *, void **))                                        \
-  F(functionOf, "cuModuleGetFunction", (CUfunction *, CUmodule, const char *))                                                     \
-  F(createStream, "cuStreamCreate", (CUstream *, unsigned))                                                                        \
-  F(waitForStream, "cuStreamSynchronize", (CUstream))                                                                              \
-  F(createEvent, "cuEventCreate", (CUevent *, unsigned))                                                                           \
-  F(recordEvent, "cuEventRecord", (CUevent, CUstream))                                                                             \
-  F(waitForEvent, "cuEventSynchronize", (CUevent))                                                                                 \
-  F(copyToDevice, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void *, size_t, CUstream))                                           \
-  F(copyFromDevice, "cuMemcpyDtoHAsync_v2", (void *, CUdeviceptr, size_t, CUstream))                                               \
-  F(setBytes, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                                                   \
-  F(launchKernel, "cuLaunchKernel",                                                                                                \
-    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **))                \
-  F(errorName, "cuGetErrorName", (CUresult, const char **))                                                                        \
-  F(errorText, "cuGetErrorString", (CUresult, const char **))
+// What the device counts on itself (compiler/target/DeviceControl.cpp), and so the host sees it.
+struct Control {
+  int64_t step, closed, loss, norm, learningRate, unused[3];
+};
+
+// Steps take turns, since two may be under way.
+struct Turn {
+  Control *result = nullptr; // pinned
+  CUevent done = nullptr;
+  CUgraphExec graph = nullptr; // null: not captured
+  List<StagedFill> fills;      // of the graph, in their order
+};
+
+struct Gpu {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  CUdeviceptr arena = 0, control = 0;
+  CUstream stream = nullptr;
+  CUfunction *kernels = nullptr, gate = nullptr, endStep = nullptr, clear = nullptr;
+  Staging writes[2], fills[2];
+  int writeTurn = 0, fillTurn = 0;
+  int64_t fillBytes = 0; // of one micro-batch of any entry
+
+  // Training steps.
+  Turn turns[2];
+  int64_t asked = 0, settled = 0;        // steps
+  int64_t step = 0;                      // that the device is at when it has done what is settled
+  bool counting = false, behind = false; // a step that the device counts is asked for; what is behind its gate
+  Turn *capturing = nullptr;
+  int64_t fillsOfStep = 0, launchesOfStep = 0; // of the step asked for last
+  bool graphs = true;                          // not given up
+};
+extern Gpu *gpus; // one a worker of this process
+inline Gpu &gpuOf(const Worker &worker) { return gpus[&worker - workers]; }
+// The calls of this thread are about this device.
+void use(Gpu &);
+// Pinned memory; null: there is none.
+char *takePinned(int64_t bytes);
+
+void launchOnDevice(Worker &, int32_t launch, const int64_t *kernel, const int64_t *offsets);
+// A kernel of DeviceControl, on so many threads.
+void launchControl(Gpu &, CUfunction, const int64_t (&words)[4], unsigned blocks, unsigned threads);
+
+// CudaStep.cpp
+void prepareSteps(Worker &);
+void restartSteps(Worker &, int64_t step);
+void askForStep(Worker &);
+void gateOnDevice(Worker &);
+void settleStep(Worker &, StepResult &);
+bool mayStopNow(Worker &);
+// Memory for the micro-batch that a step under capture brings.
+char *stageInCapture(Worker &, int32_t entry, int64_t index);
+extern int64_t graphBytes; // of the devices, as their drivers count
+extern int64_t graphCount;
+
+// CudaMessages.cpp
+void prepareMessages();
+void sendOnDevice(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
+void receiveOnDevice(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
+
+// CudaTimes.cpp: events around launches.
+void prepareTimes();
+void beginTime(Gpu &, int32_t launch, int64_t worker);
+void endTime(Gpu &);
+void collectTimes(Gpu &);
 
 } // namespace cinch::rt
 #endif

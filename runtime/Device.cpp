@@ -6,16 +6,41 @@ namespace cinch::rt {
 
 const Device *device = nullptr;
 
-static void moveState(void (*move)(int64_t, int64_t)) {
+static Worker *workerAt(int64_t offset) {
+  for (int64_t i = 0; i < workerCount; ++i)
+    if (workers[i].has(offset))
+      return &workers[i];
+  return nullptr;
+}
+
+void toDevice(int64_t offset, int64_t bytes) {
+  if (Worker *worker = device ? workerAt(offset) : nullptr)
+    device->write(*worker, offset - worker->at, arenaAt(offset), bytes);
+}
+
+void fromDevice(int64_t offset, int64_t bytes) {
+  if (Worker *worker = device ? workerAt(offset) : nullptr)
+    device->read(*worker, offset - worker->at, arenaAt(offset), bytes);
+}
+
+static void moveState(void (*move)(const Stored &)) {
   if (!device)
     return;
   for (const Parameter &parameter : run.meta.parameters)
-    move(parameter.offset, parameter.bytes());
+    move(parameter);
   for (const Stored &slot : run.meta.slots)
-    move(slot.offset, slot.bytes());
+    move(slot);
 }
 
-void stateToDevice() { moveState(toDevice); }
-void stateFromDevice() { moveState(fromDevice); }
+void stateToDevice() {
+  moveState([](const Stored &stored) {
+    toDevice(stored.offset, stored.bytes());
+    for (int64_t copy : stored.copies)
+      toDevice(copy, stored.bytes());
+  });
+}
+void stateFromDevice() {
+  moveState([](const Stored &stored) { fromDevice(stored.offset, stored.bytes()); });
+}
 
 } // namespace cinch::rt

@@ -1,8 +1,8 @@
-// Device.h: the GPU that a program runs on, as the rest of the runtime sees it. What stands behind this is linked into programs for a
+// Device.h: the GPUs that a program runs on, as the rest of the runtime sees them. What stands behind this is linked into programs for a
 // GPU only (-u cinch_open_device).
 //
-// The arena lies on the device. The host has a mirror of it: addresses of the same size, of which only those pages ever take memory
-// that the host looks at (parameters and state while they are saved or loaded, data on its way, results).
+// The arena of each worker lies on its device. The host has a mirror of it: addresses of the same size, of which only those pages ever
+// take memory that the host looks at (parameters and state while they are saved or loaded, results, messages between processes).
 #ifndef CINCH_RUNTIME_DEVICE_H
 #define CINCH_RUNTIME_DEVICE_H
 #include "runtime/Worker.h"
@@ -10,31 +10,51 @@
 
 namespace cinch::rt {
 
+// What a training step left.
+struct StepResult {
+  double loss = 0, norm = 0, learningRate = 0; // as Run has them
+  bool gateFailed = false;
+};
+
+// Offsets count from the begin of the worker's part of the arena.
 struct Device {
-  // Finds the device and takes the arena on it; leaves with kResources, and says why, if that cannot be.
-  void (*open)(int64_t arenaBytes);
+  // Finds the devices and takes an arena for every worker of this process; leaves with kResources, and says why, if that cannot be.
+  void (*open)();
   // These are done in the order in which they are called, `read` included, which returns when its bytes are there. What `write` copies
   // may be overwritten at once.
-  void (*launch)(int32_t launch, const int64_t *kernel, const int64_t *offsets, const int64_t *words);
-  void (*zero)(int64_t offset, int64_t bytes);
-  void (*write)(int64_t offset, const char *from, int64_t bytes);
-  void (*read)(int64_t offset, char *into, int64_t bytes);
-  void (*finish)(); // returns when all is done
-  const char *(*name)();
-  int64_t (*usedByAll)(); // bytes of the device that are taken now, by whomever; 0: it does not tell
+  void (*launch)(Worker &, int32_t launch, const int64_t *kernel, const int64_t *offsets);
+  void (*zero)(Worker &, int64_t offset, int64_t bytes);
+  void (*set)(Worker &, int64_t offset, int64_t bytes, int64_t word); // the word over them, again and again
+  void (*copy)(Worker &, int64_t to, int64_t from, int64_t bytes);
+  void (*write)(Worker &, int64_t offset, const char *from, int64_t bytes);
+  void (*read)(Worker &, int64_t offset, char *into, int64_t bytes);
+  void (*finish)(Worker &); // returns when all is done, and has told Times how long
+  // Data on its way. `stage` gives memory for a micro-batch of the entry (stagedBytes), `send` copies some of it to the device, and what was
+  // sent may change again when `stage` gives that memory the next time.
+  char *(*stage)(Worker &, int32_t entry, int64_t index);
+  void (*send)(Worker &, int64_t offset, const char *from, int64_t bytes);
+  void (*endStaging)(Worker &);
+  // A message into mailbox `box` of a channel between workers of this process, and out of it. Nobody waits: the devices do.
+  void (*sendMessage)(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
+  void (*receiveMessage)(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
+  // Training steps whose gate is the device's: from `restart` on, whose first step is `step`, the device counts them. `step` asks for one
+  // and returns before it is done; at most two are under way. `gate` is the gate in it. `settle` waits for the oldest: what it left.
+  // Once a gate failed, no step changes parameters or state until `restart`.
+  void (*restart)(Worker &, int64_t step);
+  void (*step)(Worker &);
+  void (*gate)(Worker &);
+  void (*settle)(Worker &, StepResult &);
+  bool (*mayStop)(Worker &); // between two calls of the program: nothing was asked for that would change parameters
+  void (*describe)(struct Text &);    // "NAME", "2 of NAME and NAME", for people
+  void (*describeMemory)();  // says it
 };
 extern const Device *device; // null: the CPU
 
-// The mirror's bytes become the device's, and the other way around; nothing without a device.
-inline void toDevice(int64_t offset, int64_t bytes) {
-  if (device)
-    device->write(offset, arenaAt(offset), bytes);
-}
-inline void fromDevice(int64_t offset, int64_t bytes) {
-  if (device)
-    device->read(offset, arenaAt(offset), bytes);
-}
-// All parameters, state and optimizer state.
+// The mirror's bytes become the device's, and the other way around; nothing without a device, or if they are those of a worker elsewhere.
+// Offsets are those of the whole arena.
+void toDevice(int64_t offset, int64_t bytes);
+void fromDevice(int64_t offset, int64_t bytes);
+// All parameters, state and optimizer state, copies too.
 void stateToDevice();
 void stateFromDevice();
 

@@ -2,6 +2,7 @@
 // all such workers.
 #include "runtime/Checking.h"
 #include "runtime/Checkpoint.h"
+#include "runtime/Device.h"
 #include "runtime/Initialize.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
@@ -14,6 +15,7 @@ namespace cinch::rt {
 
 static char *piece; // bulk from worker 0
 static int64_t pieceBytes;
+static bool stateIsNew; // the mirror has parameters and state that the device does not have yet
 
 static void answer(int64_t number, int64_t more = 0) {
   Answer answer;
@@ -78,6 +80,9 @@ static void runCall(const Request &request) {
     beginReplay(request.checking);
   worker.gateFailed = false;
   worker.waited = 0;
+  if (stateIsNew)
+    stateToDevice();
+  stateIsNew = false;
   callWorkers(EntryCall(request.entry), request.microbatches);
   worker.context.checking = 0;
   answer(worker.gateFailed, int64_t(worker.waited * 1e9));
@@ -89,6 +94,7 @@ static void store(const Request &request) {
   tensor.fileType = FileType(request.fileType);
   tensor.transposed = request.transposed;
   storeFromFile(tensor, arenaAt(request.offset), request.first, request.count, piece);
+  stateIsNew = true;
   answer(0);
 }
 
@@ -121,10 +127,15 @@ void serve() {
     case Request::Initialize:
       run.meta.seed = request.seed;
       initialize(run.meta);
+      stateIsNew = true;
       answer(0);
       break;
     case Request::Call: runCall(request); break;
-    case Request::Read: sendBulk(arenaAt(request.offset), request.bytes); break;
+    case Request::Read:
+      if (!stateIsNew)
+        fromDevice(request.offset, request.bytes);
+      sendBulk(arenaAt(request.offset), request.bytes);
+      break;
     case Request::Store: store(request); break;
     case Request::Finite: answer(firstBadParameter()); break;
     case Request::Replays: sendReplay(request); break;

@@ -17,7 +17,7 @@ void cinch_predict(cinch_ctx *, int64_t microbatches) __attribute__((weak));
 namespace cinch::rt {
 
 // Words of cinch_ctx.
-enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4, kWorker = 5, kFresh = 6, kFurther = 7, kRunValues = 8 };
+enum ContextWord { kStep = 0, kFirstExample = 1, kSeed = 2, kHorizon = 3, kFirstPosition = 4, kWorker = 5, kFresh = 6, kBehindGate = 6, kFurther = 7, kRunValues = 8 };
 
 struct Run {
   Meta meta;
@@ -43,6 +43,7 @@ struct Run {
   int64_t lossCount = 0;                       // so many steps
   bool gateFailed = false;
   bool ahead = false; // where steps overlap: a part of the step `step` is done
+  bool late = false;  // the device has the gate; what a step left is known after the next one was asked for
 };
 extern Run run;
 

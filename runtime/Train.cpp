@@ -42,6 +42,64 @@ bool goesFurther() {
   return further;
 }
 
+// Whether somebody looks at parameters after so many steps: then no further step may have changed them.
+bool looksAtParameters(int64_t steps) {
+  for (const Every &every : run.meta.every)
+    if (every.kind != Every::Log && isDue(every.steps, steps))
+      return true;
+  return steps == run.total;
+}
+
+// Where the device has the gate: whether a step may begin after `asked` steps, the last of which is not known to be good.
+bool goesAhead(int64_t asked) {
+  return run.late && !timing && asked - run.step < 2 && asked < run.total && !looksAtParameters(asked) && !stopRequested();
+}
+
+// Begins step number `step`; without a device's gate it is done then.
+void beginStep(int64_t step) {
+  run.mode = Run::Training;
+  run.source = &run.datasets[run.meta.trainDataset];
+  setWord(kStep, step);
+  setWord(kFirstExample, 0);
+  const bool further = goesFurther();
+  setWord(kFresh, !run.ahead);
+  setWord(kFurther, further);
+  callWorkers(EntryCall::Train, 0);
+  run.ahead = further;
+}
+
+// What step number run.step left, as soon as it is known.
+void settleStep() {
+  if (!run.late) {
+    for (int64_t i = 0; device && timing && i < workerCount; ++i)
+      device->finish(workers[i]);
+    if (!run.gateFailed)
+      run.learningRate = learningRate();
+    return;
+  }
+  for (int64_t i = 0; i < workerCount; ++i) {
+    StepResult result;
+    device->settle(workers[i], result);
+    if (timing)
+      device->finish(workers[i]);
+    if (i > 0 && result.gateFailed != run.gateFailed)
+      failInternal("the workers 0 and %lld differ in whether the step's loss and norm are finite", (long long)i);
+    run.gateFailed = result.gateFailed;
+    if (result.learningRate == result.learningRate)
+      run.learningRate = result.learningRate;
+    if (i == 0)
+      run.loss = result.loss, run.norm = result.norm;
+  }
+}
+
+// The device counts steps from here.
+void beginLateSteps() {
+  run.late = device && !run.meta.overlaps && run.options.transport == Transport::Threads;
+  run.learningRate = run.meta.learningRateAt < 0 ? __builtin_nan("") : run.learningRate;
+  for (int64_t i = 0; run.late && i < workerCount; ++i)
+    device->restart(workers[i], run.step);
+}
+
 unsigned sinksOf(const Every &every) {
   const Options &options = run.options;
   if (options.logGiven)
@@ -246,7 +304,7 @@ void sayStart() {
   if (programWorkers() > 1)
     who.add("%lld workers with ", (long long)programWorkers());
   if (device)
-    who.add("%s, fed by ", device->name());
+    device->describe(who), who.add(", fed by ");
   who.add("%lld thread%s%s", (long long)run.options.threads, run.options.threads == 1 ? "" : "s", programWorkers() > 1 ? " each" : "");
   if (!run.options.quiet)
     say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %s, arena %s", meta.program,
@@ -275,13 +333,8 @@ void sayPeak(const char *whose, int64_t peak, int64_t arena, int64_t workersInIt
 }
 
 void sayEnd() {
-  if (device) {
-    char arena[40], used[40];
-    say("device memory %lld bytes (%s) in one piece; %s of %s are taken by all now, with the driver's context and the code; this process %lld bytes",
-        (long long)run.meta.arenaBytes, humanBytes(arena, run.meta.arenaBytes), humanBytes(used, device->usedByAll()), device->name(),
-        (long long)peakMemory());
-    return;
-  }
+  if (device)
+    return device->describeMemory();
   sayPeak("", peakMemory(), peers ? workers[0].bytes : run.meta.arenaBytes, peers ? 1 : programWorkers(), run.transportBytes);
   for (int64_t i = 1; peers && i < programWorkers(); ++i) {
     Text whose;
@@ -314,35 +367,32 @@ void train() {
   sayStart();
   beginProgress();
   run.training = true;
+  beginLateSteps();
   timing = run.options.kernelTimes || run.options.profile;
   bool worked = false;
   if (run.step > run.total)
     say("step %lld of %lld is reached already: there is nothing to do", (long long)run.step, (long long)run.total);
   if (run.pending && run.step <= run.total)
     doWhatIsDue();
-  while (run.step < run.total && !stopsEarly()) {
-    run.mode = Run::Training;
-    run.source = &run.datasets[run.meta.trainDataset];
-    setWord(kStep, run.step);
-    setWord(kFirstExample, 0);
-    const bool further = goesFurther();
-    setWord(kFresh, !run.ahead);
-    setWord(kFurther, further);
+  int64_t asked = run.step; // steps that were begun
+  while (run.step < run.total && (asked > run.step || !stopsEarly())) {
     int64_t begin = timing ? nanoseconds() : 0;
-    callWorkers(EntryCall::Train, 0);
+    if (asked == run.step)
+      beginStep(asked++);
+    if (goesAhead(asked))
+      beginStep(asked++);
+    settleStep();
     if (timing)
       addStepTime(begin, nanoseconds() - begin);
-    run.ahead = further;
     if (run.gateFailed)
       reportFailedGate();
-    run.learningRate = learningRate();
     ++run.step;
     run.lossSum += run.loss;
     ++run.lossCount;
     worked = true;
     doWhatIsDue();
     drawBar();
-    if (stopRequested())
+    if (stopRequested() && asked == run.step)
       saveAndLeave();
   }
   wipeBar();

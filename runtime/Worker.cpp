@@ -44,7 +44,7 @@ void startWorkers(int64_t number, int64_t threads, bool touch) {
   bool all = !run.meta.workers.size || number < 0;
   if (cinch_open_device) {
     cinch_open_device();
-    device->open(run.meta.arenaBytes);
+    device->open();
   }
   wholeArena = device ? makeMirror(run.meta.arenaBytes) : all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
   const int64_t here = run.options.workersHere > workerCount ? run.options.workersHere : workerCount;
@@ -111,7 +111,7 @@ static void runEntry(void *closure, int64_t worker, int64_t) {
   if (call.entry == EntryCall::Train && context->words[kStep] == 0)
     startSlots(workers[worker]);
   switch (call.entry) {
-  case EntryCall::Train: cinch_train_step(context); break;
+  case EntryCall::Train: run.late && !context->checking ? device->step(workers[worker]) : cinch_train_step(context); break;
   case EntryCall::Eval: cinch_eval(context, call.microbatches); break;
   case EntryCall::Predict: cinch_predict(context, call.microbatches); break;
   }

@@ -22,7 +22,8 @@ extern "C" {
  *   4  first position of a block of positions; 0 outside loops over blocks of rows, which set words 1 and 4 themselves
  *   5  number of the worker (0 in programs of one)
  *   6, 7  where steps overlap (meta.overlaps), for cinch_train_step: 1 if nothing of the step is done yet; 1 if it shall go on with the next
- *         step, whose number word 0 has while it does
+ *         step, whose number word 0 has while it does. What kernels of a GPU see there: word 0 -1: the number that the device counts
+ *         (compiler/target/DeviceControl.h); word 6: 1 if the kernel stands behind the gate and does nothing if that is closed
  *   8 and behind: the run's values, f64, as meta.values numbers them */
 typedef struct cinch_ctx {
   int64_t words[128];

@@ -4,6 +4,7 @@
 // finds out which worker this thread belongs to. FMAs are those of the builders: the code generator fuses nothing
 // (FPOpFusion::Standard), and writes mul.rn and add.rn, which ptxas may not fuse either.
 #include "compiler/target/DeviceCode.h"
+#include "compiler/target/DeviceControl.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/VerifyNumbers.h"
 
@@ -31,8 +32,6 @@ void LLVMInitializeNVPTXAsmPrinter();
 }
 
 namespace cinch::target {
-
-constexpr int64_t kContextWords = 128; // of runtime.h
 
 static std::unique_ptr<TargetMachine> createDeviceMachine(const std::string &arch, std::string &error) {
   static std::once_flag once;
@@ -74,14 +73,16 @@ static void addEntry(Module &module, const DeviceKernel &kernel) {
   byValue(2, kContextWords);
 
   IRBuilder<> b(BasicBlock::Create(context, "", entry));
+  BasicBlock *end = BasicBlock::Create(context, "", entry);
+  Value *words = enterContext(b, entry->getArg(2), end);
   auto special = [&](Intrinsic::ID id) { return b.CreateZExt(b.CreateIntrinsic(b.getInt32Ty(), id, {}), i64); };
   Value *thread = b.CreateAdd(b.CreateMul(special(Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b.getInt64(uint64_t(kernel.block))),
                               special(Intrinsic::nvvm_read_ptx_sreg_tid_x));
   Value *worker = b.CreateUDiv(thread, b.getInt64(uint64_t(kernel.lanes))), *workers = b.getInt64(uint64_t(kernel.workers));
-  BasicBlock *work = BasicBlock::Create(context, "", entry), *end = BasicBlock::Create(context, "", entry);
+  BasicBlock *work = BasicBlock::Create(context, "", entry);
   b.CreateCondBr(b.CreateICmpULT(worker, workers), work, end);
   b.SetInsertPoint(work);
-  b.CreateCall(body, {entry->getArg(0), entry->getArg(1), entry->getArg(2), worker, workers});
+  b.CreateCall(body, {entry->getArg(0), entry->getArg(1), words, worker, workers});
   b.CreateBr(end);
   b.SetInsertPoint(end);
   b.CreateRetVoid();
@@ -142,10 +143,14 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
   }
   module->setTargetTriple(machine->getTargetTriple());
   module->setDataLayout(machine->createDataLayout());
+  if (code.error = addControl(*module); !code.error.empty())
+    return code;
   for (const DeviceKernel &kernel : list)
     addEntry(*module, kernel);
   optimize(*module, *machine);
   code.error = verifyNumbers(*module);
+  if (code.error.empty() && !contextIsDissolved(*module))
+    code.error = "a kernel reads a word of the context whose number is not known";
   if (std::string outside = outsideFunction(*module); code.error.empty() && !outside.empty())
     code.error = "a kernel calls " + outside;
   if (!code.error.empty())

@@ -84,7 +84,10 @@ static void showAccesses(Module &module) {
       Value *at = getLoadStorePointerOperand(&instruction);
       if (!at)
         continue;
-      auto *argument = dyn_cast<Argument>(getUnderlyingObject(at, 64));
+      const Value *object = getUnderlyingObject(at, 64);
+      if (isa<GlobalVariable>(object) && at->getType()->getPointerAddressSpace() != kShared) // words of the run
+        continue;
+      auto *argument = dyn_cast<Argument>(object);
       if (argument && argument->getArgNo() > 0) // words that came by value
         continue;
       IRBuilder<> b(&instruction);

@@ -1,30 +1,23 @@
-// standin.cpp: a library that has the functions of NVIDIA's driver (libcuda.so.1) and does their work on the CPU.
+// standin.cpp: the threads of a GPU on the CPU, for a library that has the functions of NVIDIA's driver (driver.cpp).
 //
-// It is no GPU: it tests what a kernel's code computes and how threads, barriers and shuffles work together, and how the runtime uses
-// the driver. It says nothing about ptxas, the real driver, or speed. It ignores the PTX and takes the same kernels, compiled for this
-// CPU by nvcpu, from the library that $STANDIN_KERNELS names.
+// It is no GPU: it tests what a kernel's code computes and how threads, barriers and shuffles work together. It says nothing about ptxas,
+// the real driver, or speed.
 //
-// Every GPU thread of a block is a fiber; one block runs at a time. What a stream is asked for is done when somebody waits for it, so
-// that whoever overwrites memory too early is found out.
-//   STANDIN_MEMORY, STANDIN_TAKEN  bytes of the device; of them those that another process holds
+// Every GPU thread of a block is a fiber; one block runs at a time.
 //   STANDIN_SEED                   in which order threads take their turns
-//   STANDIN_FAIL                   NAME: the function NAME returns an error; launch:N: the N-th launch fails while it runs
-//   STANDIN_CAPABILITY             80
+#include "standin.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <dlfcn.h>
-#include <functional>
 #include <random>
-#include <string>
 #include <sys/mman.h>
 #include <unordered_map>
 #include <vector>
 
-namespace {
+namespace standin {
 
 [[noreturn]] void fault(const std::string &what) {
   fprintf(stderr, "stand-in: %s\n", what.c_str());
@@ -37,13 +30,15 @@ const char *setting(const char *name) {
 }
 uint64_t number(const char *name, uint64_t otherwise) { return setting(name) ? strtoull(setting(name), nullptr, 10) : otherwise; }
 
-// ---- Fibers --------------------------------------------------------------------------------------------------------------------
-struct Kernel {
-  std::string name;
-  void (*run)(void *, void *, void *);
-  int64_t words;
-};
+char *arenaBegin, *arenaEnd;
 
+} // namespace standin
+
+using namespace standin;
+
+namespace {
+
+// ---- Fibers --------------------------------------------------------------------------------------------------------------------
 enum class State { Ready, AtBarrier, AtWarp, Done };
 struct Fiber {
   void *stack = nullptr; // where it goes on
@@ -63,8 +58,6 @@ struct Block {
   void *scheduler = nullptr;
   uint64_t barriers = 0;
 } block;
-
-char *arenaBegin, *arenaEnd;
 
 // Saves the registers that a callee keeps, swaps stacks.
 extern "C" void standin_switch(void **from, void *to);
@@ -101,7 +94,9 @@ void pause(State state) {
   fault(text);
 }
 
-void runBlock(const Kernel &kernel, void *const arguments[3], uint32_t number, uint32_t threads) {
+} // namespace
+
+void standin::runBlock(const Kernel &kernel, void *const arguments[3], uint32_t number, uint32_t threads) {
   if (block.capacity < threads) {
     block.capacity = threads;
     block.stacks = static_cast<char *>(mmap(nullptr, threads * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -146,6 +141,8 @@ void runBlock(const Kernel &kernel, void *const arguments[3], uint32_t number, u
     }
   }
 }
+
+namespace {
 
 // Arrives at an operation of a warp; when the last lane of the mask is there, all go on.
 uint32_t meet(const char *operation, uint32_t mask, uint32_t value, uint32_t argument, uint32_t clamp,
@@ -242,122 +239,5 @@ void standin_global(char *at, int64_t bytes, int64_t) {
   if (at < arenaBegin || at + bytes > arenaEnd)
     fault("an access outside of the arena in " + block.kernel->name + ", byte " + std::to_string(at - arenaBegin) + " of " +
           std::to_string(arenaEnd - arenaBegin));
-}
-}
-
-// ---- The driver ----------------------------------------------------------------------------------------------------------------
-namespace {
-
-std::deque<std::function<int()>> queue; // of the one stream
-int failed = 0;                         // sticks, as the driver's does
-uint64_t launches = 0;
-
-int drain() {
-  while (!queue.empty() && !failed) {
-    failed = queue.front()();
-    queue.pop_front();
-  }
-  return failed;
-}
-
-int planted(const char *function, int result) { return setting("STANDIN_FAIL") && !strcmp(setting("STANDIN_FAIL"), function) ? result : 0; }
-
-} // namespace
-
-extern "C" {
-int cuInit(unsigned) { return planted("cuInit", 100); }
-int cuDriverGetVersion(int *version) { return *version = 11080, 0; }
-int cuDeviceGetCount(int *count) { return *count = planted("cuDeviceGetCount", 1) ? 0 : 1, 0; }
-int cuDeviceGet(int *device, int) { return *device = 0, 0; }
-int cuDeviceGetName(char *name, int size, int) { return snprintf(name, size_t(size), "stand-in on the CPU"), 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int) {
-  int capability = int(number("STANDIN_CAPABILITY", 90));
-  return *value = attribute == 75 ? capability / 10 : capability % 10, 0;
-}
-int cuDevicePrimaryCtxRetain(void **context, int) { return *context = &block, 0; }
-int cuCtxSetCurrent(void *) { return 0; }
-int cuMemGetInfo_v2(size_t *left, size_t *total) {
-  *total = number("STANDIN_MEMORY", uint64_t(8) << 30);
-  *left = *total - number("STANDIN_TAKEN", 0) - size_t(arenaEnd - arenaBegin);
-  return 0;
-}
-int cuMemAlloc_v2(uint64_t *at, size_t bytes) {
-  size_t left, total;
-  cuMemGetInfo_v2(&left, &total);
-  if (arenaBegin)
-    fault("a second allocation on the device");
-  if (bytes > left)
-    return 2;
-  arenaBegin = static_cast<char *>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  arenaEnd = arenaBegin + bytes;
-  memset(arenaBegin, 0xff, std::min<size_t>(bytes, 256 << 20)); // NaNs: what nobody wrote must not be read
-  *at = reinterpret_cast<uint64_t>(arenaBegin);
-  return 0;
-}
-int cuMemAllocHost_v2(void **at, size_t bytes) { return *at = malloc(bytes), 0; }
-int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
-  if (int result = planted("cuModuleLoadDataEx", 222))
-    return result;
-  if (!strstr(static_cast<const char *>(image), ".visible .entry"))
-    fault("the image is no PTX");
-  const char *path = setting("STANDIN_KERNELS");
-  *module = path ? dlopen(path, RTLD_NOW) : nullptr;
-  if (!*module)
-    fault(path ? dlerror() : "STANDIN_KERNELS names no library of kernels");
-  return 0;
-}
-int cuModuleGetFunction(void **function, void *module, const char *name) {
-  void *run = dlsym(module, name), *words = dlsym(module, (std::string(name) + "_words").c_str());
-  if (!run || !words)
-    return 500;
-  *function = new Kernel{name, reinterpret_cast<void (*)(void *, void *, void *)>(run), *static_cast<int64_t *>(words)};
-  return 0;
-}
-int cuStreamCreate(void **stream, unsigned) { return *stream = &queue, 0; }
-int cuStreamSynchronize(void *) { return drain(); }
-int cuEventCreate(void **event, unsigned) { return *event = &queue, 0; }
-int cuEventRecord(void *, void *) { return 0; }
-int cuEventSynchronize(void *) { return drain(); }
-int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) {
-  queue.push_back([=] { return memcpy(reinterpret_cast<void *>(to), from, bytes), 0; });
-  return failed;
-}
-int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *) {
-  queue.push_back([=] { return memcpy(to, reinterpret_cast<void *>(from), bytes), 0; });
-  return failed;
-}
-int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, void *) {
-  queue.push_back([=] { return memset(reinterpret_cast<void *>(at), value, bytes), 0; });
-  return failed;
-}
-int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, void *,
-                   void **arguments, void **) {
-  if (int result = planted("cuLaunchKernel", 701))
-    return result;
-  if (!blocks || !threads || threads > 1024)
-    return 1;
-  auto *kernel = static_cast<Kernel *>(function);
-  void *arena = *static_cast<void **>(arguments[0]);
-  auto *words = static_cast<int64_t *>(arguments[1]), *context = static_cast<int64_t *>(arguments[2]);
-  std::vector<int64_t> wordsNow(words, words + kernel->words), contextNow(context, context + 128);
-  const char *fail = setting("STANDIN_FAIL");
-  bool fails = fail && !strncmp(fail, "launch:", 7) && strtoull(fail + 7, nullptr, 10) == ++launches;
-  queue.push_back([=]() mutable {
-    if (fails)
-      return 719;
-    void *each[3] = {arena, wordsNow.data(), contextNow.data()};
-    for (unsigned i = 0; i < blocks; ++i)
-      runBlock(*kernel, each, i, threads);
-    return 0;
-  });
-  return failed;
-}
-int cuGetErrorName(int error, const char **name) {
-  *name = error == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : error == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" : "CUDA_ERROR_UNKNOWN";
-  return 0;
-}
-int cuGetErrorString(int error, const char **text) {
-  *text = error == 719 ? "unspecified launch failure" : error == 701 ? "too many resources requested for launch" : "unknown error";
-  return 0;
 }
 }

@@ -1,0 +1,176 @@
+// DeviceControl.cpp: see DeviceControl.h. These kernels are written as LLVM's IR: they are the same in every program.
+//
+// The words of cinch_control: the step, whether the gate is closed, loss, norm and learning rate of the last step as bits.
+// cinch_gate's words: where loss and norm lie (-1: there is none), whether they are f64.
+// cinch_end_step's: the same, then where the learning rate lies (f64; -1: there is none).
+// cinch_clear's: from where, how many bytes.
+#include "compiler/target/DeviceControl.h"
+
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace llvm;
+
+namespace cinch::target {
+
+constexpr int kStep = 0, kBehindGate = 6; // words of the context
+constexpr const char *kCopy = "context_with_step";
+
+static const char *const code = R"(
+@cinch_control = addrspace(1) global [8 x i64] zeroinitializer, align 16
+
+declare noundef i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare noundef i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+
+; The bits of the number at an offset.
+define internal i64 @cinch_bits(ptr %arena, i64 %at, i64 %isWide) alwaysinline nounwind {
+  %none = icmp slt i64 %at, 0
+  br i1 %none, label %zero, label %some
+zero:
+  ret i64 0
+some:
+  %place = getelementptr i8, ptr %arena, i64 %at
+  %wide = icmp ne i64 %isWide, 0
+  br i1 %wide, label %long, label %short
+long:
+  %b64 = load i64, ptr %place, align 8
+  ret i64 %b64
+short:
+  %b32 = load i32, ptr %place, align 4
+  %all = zext i32 %b32 to i64
+  ret i64 %all
+}
+
+define internal i1 @cinch_is_bad(i64 %bits, i64 %isWide) alwaysinline nounwind {
+  %wide = icmp ne i64 %isWide, 0
+  %exponent = select i1 %wide, i64 9218868437227405312, i64 2139095040
+  %its = and i64 %bits, %exponent
+  %bad = icmp eq i64 %its, %exponent
+  ret i1 %bad
+}
+
+define ptx_kernel void @cinch_gate(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #0 {
+  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %first = icmp eq i32 %thread, 0
+  br i1 %first, label %work, label %end
+work:
+  %lossAt = load i64, ptr %words, align 8
+  %normPlace = getelementptr i64, ptr %words, i64 1
+  %normAt = load i64, ptr %normPlace, align 8
+  %widePlace = getelementptr i64, ptr %words, i64 2
+  %wide = load i64, ptr %widePlace, align 8
+  %loss = call i64 @cinch_bits(ptr %arena, i64 %lossAt, i64 %wide)
+  %norm = call i64 @cinch_bits(ptr %arena, i64 %normAt, i64 %wide)
+  %badLoss = call i1 @cinch_is_bad(i64 %loss, i64 %wide)
+  %badNorm = call i1 @cinch_is_bad(i64 %norm, i64 %wide)
+  %bad = or i1 %badLoss, %badNorm
+  br i1 %bad, label %close, label %end
+close:
+  store i64 1, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 1), align 8
+  br label %end
+end:
+  ret void
+}
+
+define ptx_kernel void @cinch_end_step(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #0 {
+  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %first = icmp eq i32 %thread, 0
+  br i1 %first, label %work, label %end
+work:
+  %lossAt = load i64, ptr %words, align 8
+  %normPlace = getelementptr i64, ptr %words, i64 1
+  %normAt = load i64, ptr %normPlace, align 8
+  %widePlace = getelementptr i64, ptr %words, i64 2
+  %wide = load i64, ptr %widePlace, align 8
+  %ratePlace = getelementptr i64, ptr %words, i64 3
+  %rateAt = load i64, ptr %ratePlace, align 8
+  %loss = call i64 @cinch_bits(ptr %arena, i64 %lossAt, i64 %wide)
+  %norm = call i64 @cinch_bits(ptr %arena, i64 %normAt, i64 %wide)
+  %rate = call i64 @cinch_bits(ptr %arena, i64 %rateAt, i64 1)
+  store i64 %loss, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 2), align 8
+  store i64 %norm, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 3), align 8
+  store i64 %rate, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 4), align 8
+  %closed = load i64, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 1), align 8
+  %step = load i64, ptr addrspace(1) @cinch_control, align 8
+  %open = icmp eq i64 %closed, 0
+  %one = zext i1 %open to i64
+  %next = add i64 %step, %one
+  store i64 %next, ptr addrspace(1) @cinch_control, align 8
+  br label %end
+end:
+  ret void
+}
+
+define ptx_kernel void @cinch_clear(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #1 {
+  %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %before = mul i32 %block, 128
+  %number = add i32 %before, %thread
+  %first = zext i32 %number to i64
+  %closed = load i64, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 1), align 8
+  %open = icmp eq i64 %closed, 0
+  %at = load i64, ptr %words, align 8
+  %bytesPlace = getelementptr i64, ptr %words, i64 1
+  %bytes = load i64, ptr %bytesPlace, align 8
+  br i1 %open, label %head, label %end
+head:
+  %byte = phi i64 [ %first, %0 ], [ %next, %body ]
+  %more = icmp slt i64 %byte, %bytes
+  br i1 %more, label %body, label %end
+body:
+  %offset = add i64 %at, %byte
+  %place = getelementptr i8, ptr %arena, i64 %offset
+  store i8 0, ptr %place, align 1
+  %next = add i64 %byte, 8192
+  br label %head
+end:
+  ret void
+}
+
+attributes #0 = { nounwind "nvvm.reqntid"="32" }
+attributes #1 = { nounwind "nvvm.reqntid"="128" }
+)";
+
+std::string addControl(Module &module) {
+  SMDiagnostic problem;
+  std::unique_ptr<Module> control = parseAssemblyString(code, problem, module.getContext());
+  if (!control)
+    return ("the kernels of the gate: " + problem.getMessage()).str();
+  control->setTargetTriple(module.getTargetTriple());
+  control->setDataLayout(module.getDataLayout());
+  return Linker::linkModules(module, std::move(control)) ? "the kernels of the gate cannot be linked" : "";
+}
+
+Value *enterContext(IRBuilder<> &b, Value *context, BasicBlock *end) {
+  Module &module = *b.GetInsertBlock()->getModule();
+  GlobalVariable *control = module.getGlobalVariable("cinch_control");
+  Type *i64 = b.getInt64Ty(), *words = ArrayType::get(i64, uint64_t(kContextWords));
+  // `isVolatile`: not read before it is known that it is needed.
+  auto word = [&](Value *base, uint64_t number, bool isVolatile = false) {
+    return b.CreateLoad(i64, b.CreateConstInBoundsGEP1_64(i64, base, number), isVolatile);
+  };
+  Function *entry = b.GetInsertBlock()->getParent();
+  BasicBlock *ask = BasicBlock::Create(b.getContext(), "", entry), *go = BasicBlock::Create(b.getContext(), "", entry);
+  Value *copy = b.CreateAlloca(words, nullptr, kCopy);
+  b.CreateCondBr(b.CreateICmpNE(word(context, kBehindGate), b.getInt64(0)), ask, go);
+  b.SetInsertPoint(ask);
+  b.CreateCondBr(b.CreateICmpNE(word(control, 1, true), b.getInt64(0)), end, go);
+  b.SetInsertPoint(go);
+  Value *said = word(context, kStep), *counted = word(control, 0);
+  b.CreateMemCpy(copy, Align(8), context, Align(8), uint64_t(8 * kContextWords));
+  b.CreateStore(b.CreateSelect(b.CreateICmpSLT(said, b.getInt64(0)), counted, said), copy);
+  return copy;
+}
+
+bool contextIsDissolved(const Module &module) {
+  for (const Function &function : module)
+    for (const BasicBlock &block : function)
+      for (const Instruction &instruction : block)
+        if (isa<AllocaInst>(instruction) && instruction.getName().starts_with(kCopy) &&
+            cast<AllocaInst>(instruction).getAllocatedType()->isArrayTy())
+          return false;
+  return true;
+}
+
+} // namespace cinch::target
