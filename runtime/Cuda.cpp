@@ -17,9 +17,7 @@ namespace {
 // Parameters on their way: two buffers take turns.
 constexpr int64_t kWriteBytes = int64_t(4) << 20;
 
-char deviceName[128]; // of the first
 int deviceCount;
-size_t takenBefore; // bytes of the first device when its context was there
 int64_t pinnedBytes;
 
 // The architecture that the PTX names: 80.
@@ -42,19 +40,16 @@ void countDevices() {
 
 void findDevice(Gpu &gpu, int ordinal) {
   int major = 0, minor = 0;
-  char name[128];
   expect(cuda.getDevice(&gpu.device, ordinal), "be found");
-  expect(cuda.deviceName(name, sizeof name, gpu.device), "tell its name");
-  if (&gpu == gpus)
-    memcpy(deviceName, name, sizeof name);
+  expect(cuda.deviceName(gpu.name, sizeof gpu.name, gpu.device), "tell its name");
   expect(cuda.deviceAttribute(&major, kCapabilityMajor, gpu.device), "tell its capability");
   expect(cuda.deviceAttribute(&minor, kCapabilityMinor, gpu.device), "tell its capability");
   if (10 * major + minor < neededCapability())
-    fail(kResources, "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d and later (--target nvidia:sm_%d)", name,
+    fail(kResources, "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d and later (--target nvidia:sm_%d)", gpu.name,
          major, minor, neededCapability() / 10, neededCapability() % 10, 10 * major + minor);
   CUresult result = cuda.retainContext(&gpu.context, gpu.device);
   if (result == kDeviceUnavailable)
-    fail(kResources, "the GPU %s is another process's alone (nvidia-smi shows its compute mode and its processes)", name);
+    fail(kResources, "the GPU %s is another process's alone (nvidia-smi shows its compute mode and its processes)", gpu.name);
   expect(result, "make a context");
 }
 
@@ -68,27 +63,25 @@ int64_t workersOn(CUdevice device) {
 
 void takeArena(Gpu &gpu, const Worker &worker) {
   size_t left = 0, total = 0;
-  char needs[40], human[40], all[40], name[128];
+  char needs[40], human[40], all[40];
   Text whose;
   const int64_t bytes = worker.bytes > 0 ? worker.bytes : 1;
   expect(cuda.memoryInfo(&left, &total), "tell its memory");
-  expect(cuda.deviceName(name, sizeof name, gpu.device), "tell its name");
-  if (&gpu == gpus)
-    takenBefore = total - left;
+  gpu.takenBefore = total - left;
   if (programWorkers() > 1)
     whose.add(" of worker %lld", (long long)worker.number);
   humanBytes(needs, bytes);
   if (uint64_t(bytes) > total)
     fail(kResources, "the plan%s needs %s (%lld bytes) on the device; %s has %s in all: compile with a smaller --memory-budget", whose.data, needs,
-         (long long)bytes, name, humanBytes(all, int64_t(total)));
+         (long long)bytes, gpu.name, humanBytes(all, int64_t(total)));
   CUresult result = cuda.allocateOnDevice(&gpu.arena, size_t(bytes));
   if (result == kOutOfMemory && workersOn(gpu.device) > 1)
     fail(kResources, "the plan%s needs %s (%lld bytes) on the device; of the %s of %s only %s are free: %lld workers of this run share it; let them "
          "have more devices (CUDA_VISIBLE_DEVICES), or compile with a smaller --memory-budget", whose.data, needs, (long long)bytes,
-         humanBytes(all, int64_t(total)), name, humanBytes(human, int64_t(left)), (long long)workersOn(gpu.device));
+         humanBytes(all, int64_t(total)), gpu.name, humanBytes(human, int64_t(left)), (long long)workersOn(gpu.device));
   if (result == kOutOfMemory)
     fail(kResources, "the plan%s needs %s (%lld bytes) on the device; of the %s of %s only %s are free: another process holds the rest", whose.data,
-         needs, (long long)bytes, humanBytes(all, int64_t(total)), name, humanBytes(human, int64_t(left)));
+         needs, (long long)bytes, humanBytes(all, int64_t(total)), gpu.name, humanBytes(human, int64_t(left)));
   expect(result, "hand out the arena");
 }
 
@@ -116,6 +109,7 @@ void loadKernels(Gpu &gpu) {
   expect(cuda.functionOf(&gpu.gate, module, "cinch_gate"), "find a kernel");
   expect(cuda.functionOf(&gpu.endStep, module, "cinch_end_step"), "find a kernel");
   expect(cuda.functionOf(&gpu.clear, module, "cinch_clear"), "find a kernel");
+  expect(cuda.functionOf(&gpu.take, module, "cinch_take"), "find a kernel");
   expect(cuda.globalOf(&gpu.control, &bytes, module, "cinch_control"), "find the words of the run");
   if (bytes != sizeof(Control))
     failInternal("the words of the run have %zu bytes on the device", bytes);
@@ -156,8 +150,8 @@ void openDevices() {
 
 void zero(Worker &worker, int64_t offset, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
-  if (gpu.behind) // as everything behind a closed gate, it is not done
-    return launchControl(gpu, gpu.clear, {offset, bytes, 0, 0}, 64, 128);
+  if (gpu.behind)
+    return launchIfOpen(gpu, gpu.clear, offset, 0, bytes);
   use(gpu);
   expect(cuda.setBytes(gpu.arena + uint64_t(offset), 0, size_t(bytes), gpu.stream), "clear memory");
 }
@@ -252,7 +246,7 @@ void read(Worker &worker, int64_t offset, char *into, int64_t bytes) {
 
 void describe(Text &text) {
   if (workerCount == 1) {
-    text.add("%s", deviceName);
+    text.add("%s", gpus[0].name);
     return;
   }
   int used = 0;
@@ -262,26 +256,27 @@ void describe(Text &text) {
       known |= gpus[j].device == gpus[i].device;
     used += !known;
   }
-  text.add("%d GPU%s (the first: %s)", used, used == 1 ? "" : "s", deviceName);
+  text.add("%d GPU%s (the first: %s)", used, used == 1 ? "" : "s", gpus[0].name);
   if (used < workerCount)
     text.add(", which workers share");
 }
 
 void describeMemory() {
-  char arena[40], beside[40], pinned[40], graphs[40], all[40];
-  int64_t most = 0;
-  for (int64_t i = 0; i < workerCount; ++i)
-    most = workers[i].bytes > most ? workers[i].bytes : most;
-  size_t left = 0, total = 0;
-  use(gpus[0]);
-  expect(cuda.memoryInfo(&left, &total), "tell its memory");
-  const int64_t used = int64_t(total - left), ours = workersOn(gpus[0].device) > 1 ? run.meta.arenaBytes : workers[0].bytes;
-  const int64_t more = used - int64_t(takenBefore) - ours - graphBytes;
-  say("device memory %lld bytes (%s) in one piece%s; %s of %s are taken by all now, of which the driver's contexts and other processes had %lld when "
-      "this one began, code and what kernels need of the driver %s, %lld graphs %s; pinned memory of the host %lld bytes (%s); this process %lld bytes",
-      (long long)most, humanBytes(arena, most), programWorkers() > 1 ? " a worker at most" : "", humanBytes(all, used), deviceName,
-      (long long)takenBefore, humanBytes(beside, more > 0 ? more : 0), (long long)graphCount, humanBytes(graphs, graphBytes),
-      (long long)pinnedBytes, humanBytes(pinned, pinnedBytes), (long long)peakMemory());
+  char human[40], more[40];
+  for (int64_t i = 0; i < workerCount; ++i) {
+    Gpu &gpu = gpus[i];
+    size_t left = 0, total = 0;
+    use(gpu);
+    expect(cuda.memoryInfo(&left, &total), "tell its memory");
+    Text whose;
+    if (programWorkers() > 1)
+      whose.add("worker %lld: ", (long long)workers[i].number);
+    say("%sdevice memory %lld bytes (%s) in one piece; %s of %s are taken by all now, %lld bytes of it before: other processes and the driver's context",
+        whose.data, (long long)workers[i].bytes, humanBytes(human, workers[i].bytes), humanBytes(more, int64_t(total - left)), gpu.name,
+        (long long)gpu.takenBefore);
+  }
+  say("%lld graphs of the steps, %lld bytes of the device; pinned memory of the host %lld bytes (%s); this process %lld bytes", (long long)graphCount,
+      (long long)graphBytes, (long long)pinnedBytes, humanBytes(human, pinnedBytes), (long long)peakMemory());
 }
 
 const Device nvidia = {openDevices,   launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
@@ -331,6 +326,13 @@ void launchControl(Gpu &gpu, CUfunction kernel, const int64_t (&words)[4], unsig
   static const int64_t context[sizeof(cinch_ctx::words) / 8] = {};
   void *arguments[] = {&gpu.arena, const_cast<int64_t *>(words), const_cast<int64_t *>(context)};
   expect(cuda.launchKernel(kernel, blocks, 1, 1, threads, 1, 1, 0, gpu.stream, arguments, nullptr), "start a kernel of the gate");
+}
+
+void launchIfOpen(Gpu &gpu, CUfunction kernel, int64_t to, int64_t from, int64_t bytes) {
+  constexpr int64_t kThreads = 128, kMostBlocks = 512;
+  int64_t blocks = (bytes / 4 + kThreads - 1) / kThreads;
+  blocks = blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks;
+  launchControl(gpu, kernel, {to, from, bytes, blocks * kThreads}, unsigned(blocks), unsigned(kThreads));
 }
 
 } // namespace cinch::rt

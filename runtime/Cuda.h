@@ -37,9 +37,11 @@ struct Turn {
 struct Gpu {
   CUdevice device = 0;
   CUcontext context = nullptr;
+  char name[128] = "";
+  size_t takenBefore = 0; // bytes, when its context was there
   CUdeviceptr arena = 0, control = 0;
   CUstream stream = nullptr;
-  CUfunction *kernels = nullptr, gate = nullptr, endStep = nullptr, clear = nullptr;
+  CUfunction *kernels = nullptr, gate = nullptr, endStep = nullptr, clear = nullptr, take = nullptr;
   Staging writes[2], fills[2];
   int writeTurn = 0, fillTurn = 0;
   int64_t fillBytes = 0; // of one micro-batch of any entry
@@ -63,6 +65,8 @@ char *takePinned(int64_t bytes);
 void launchOnDevice(Worker &, int32_t launch, const int64_t *kernel, const int64_t *offsets);
 // A kernel of DeviceControl, on so many threads.
 void launchControl(Gpu &, CUfunction, const int64_t (&words)[4], unsigned blocks, unsigned threads);
+// Behind the gate: clears memory (`clear`), or copies it within the arena (`take`), if the gate is open.
+void launchIfOpen(Gpu &, CUfunction, int64_t to, int64_t from, int64_t bytes);
 
 // CudaStep.cpp
 void prepareSteps(Worker &);

@@ -55,8 +55,11 @@ void receiveOnDevice(Worker &worker, int32_t channel, uint32_t number, int64_t o
   Box &box = boxesOf[channel][number];
   use(gpu);
   expect(cuda.streamWaitsFor(gpu.stream, box.full, 0), "wait for a message");
-  expect(cuda.copyOnDevice(gpu.arena + uint64_t(offset), placeOf(run.meta.channels[channel], number), size_t(bytes), gpu.stream),
-         "take a message");
+  const CUdeviceptr from = placeOf(run.meta.channels[channel], number);
+  if (gpu.behind) // a parameter that another worker has updated, if it has
+    launchIfOpen(gpu, gpu.take, offset, int64_t(from - gpu.arena), bytes);
+  else
+    expect(cuda.copyOnDevice(gpu.arena + uint64_t(offset), from, size_t(bytes), gpu.stream), "take a message");
   expect(cuda.recordEvent(box.empty, gpu.stream), "mark a mailbox");
 }
 

@@ -74,6 +74,7 @@ def quick_suites():
         python("execute/bf16_layers.py"),
         python("execute/bf16_plans.py"),
         python("execute/nvidia.py"),
+        python("execute/nvidia_runtime.py"),
         python("execute/cpus.py"),
         python("execute/deep.py"),
         python("execute/overflow.py"),

@@ -479,9 +479,13 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
     busy += worker.busy / double(workers.each.size());
   }
   std::vector<std::string> lines;
-  lines.push_back(llvm::formatv("memory       {0} workers, each with {1} at most = arena {2} + {3} for code, stacks and runtime{4}",
-                                workers.count, bytesText(most + allowance()), bytesText(most), bytesText(allowance()),
-                                options.budget ? "; budget " + bytesText(*options.budget) + " a worker" : std::string()));
+  std::string budget = options.budget ? "; budget " + bytesText(*options.budget) + " a worker" : std::string();
+  if (options.target.isDevice())
+    lines.push_back(llvm::formatv("memory       {0} workers, a device each, on it {1} at most in one piece{2}; beside it the driver's context and the code",
+                                  workers.count, bytesText(most), budget));
+  else
+    lines.push_back(llvm::formatv("memory       {0} workers, each with {1} at most = arena {2} + {3} for code, stacks and runtime{4}",
+                                  workers.count, bytesText(most + allowance()), bytesText(most), bytesText(allowance()), budget));
   lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples, schedule {2}", decision.count, decision.microbatch,
                                 solve::name(options.schedule)));
   addLoopLine(lines, loopLevels);
@@ -500,9 +504,11 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                   w, bytesText(worker.bytes), secondsText(worker.forward), secondsText(worker.backward), plan.recomputed,
                                   plan.decision.loopEnd() - plan.decision.loopBegin(), worker.begins, worker.ends));
   }
-  lines.push_back(llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}, {3} threads a worker",
-                                secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), options.costs.source,
-                                options.costs.threads(options.maxThreads)));
+  std::string price = llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}",
+                                    secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), costs().source);
+  if (!options.target.isDevice())
+    price += llvm::formatv(", {0} threads a worker", options.costs.threads(options.maxThreads)).str();
+  lines.push_back(std::move(price));
   return lines;
 }
 

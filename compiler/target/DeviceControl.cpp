@@ -3,7 +3,7 @@
 // The words of cinch_control: the step, whether the gate is closed, loss, norm and learning rate of the last step as bits.
 // cinch_gate's words: where loss and norm lie (-1: there is none), whether they are f64.
 // cinch_end_step's: the same, then where the learning rate lies (f64; -1: there is none).
-// cinch_clear's: from where, how many bytes.
+// cinch_clear's, cinch_take's: to where, from where, how many bytes, how many threads there are; offsets of the arena.
 #include "compiler/target/DeviceControl.h"
 
 #include "llvm/AsmParser/Parser.h"
@@ -110,20 +110,88 @@ define ptx_kernel void @cinch_clear(ptr %arena, ptr byval([4 x i64]) align 8 %wo
   %first = zext i32 %number to i64
   %closed = load i64, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 1), align 8
   %open = icmp eq i64 %closed, 0
-  %at = load i64, ptr %words, align 8
-  %bytesPlace = getelementptr i64, ptr %words, i64 1
+  %to = load i64, ptr %words, align 8
+  %bytesPlace = getelementptr i64, ptr %words, i64 2
   %bytes = load i64, ptr %bytesPlace, align 8
-  br i1 %open, label %head, label %end
-head:
-  %byte = phi i64 [ %first, %0 ], [ %next, %body ]
-  %more = icmp slt i64 %byte, %bytes
-  br i1 %more, label %body, label %end
-body:
-  %offset = add i64 %at, %byte
-  %place = getelementptr i8, ptr %arena, i64 %offset
-  store i8 0, ptr %place, align 1
-  %next = add i64 %byte, 8192
-  br label %head
+  %stridePlace = getelementptr i64, ptr %words, i64 3
+  %stride = load i64, ptr %stridePlace, align 8
+  %all = or i64 %to, %bytes
+  %low = and i64 %all, 3
+  %wide = icmp eq i64 %low, 0
+  %words4 = lshr i64 %bytes, 2
+  %intoAll = getelementptr i8, ptr %arena, i64 %to
+  br i1 %open, label %choose, label %end
+choose:
+  br i1 %wide, label %wideHead, label %byteHead
+wideHead:
+  %i = phi i64 [ %first, %choose ], [ %nextWord, %wideBody ]
+  %moreWords = icmp slt i64 %i, %words4
+  br i1 %moreWords, label %wideBody, label %end
+wideBody:
+  %wordTo = getelementptr i32, ptr %intoAll, i64 %i
+  store i32 0, ptr %wordTo, align 4
+  %nextWord = add i64 %i, %stride
+  br label %wideHead
+byteHead:
+  %k = phi i64 [ %first, %choose ], [ %nextByte, %byteBody ]
+  %moreBytes = icmp slt i64 %k, %bytes
+  br i1 %moreBytes, label %byteBody, label %end
+byteBody:
+  %byteTo = getelementptr i8, ptr %intoAll, i64 %k
+  store i8 0, ptr %byteTo, align 1
+  %nextByte = add i64 %k, %stride
+  br label %byteHead
+end:
+  ret void
+}
+
+define ptx_kernel void @cinch_take(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #1 {
+  %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %before = mul i32 %block, 128
+  %number = add i32 %before, %thread
+  %first = zext i32 %number to i64
+  %closed = load i64, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 1), align 8
+  %open = icmp eq i64 %closed, 0
+  %to = load i64, ptr %words, align 8
+  %fromPlace = getelementptr i64, ptr %words, i64 1
+  %from = load i64, ptr %fromPlace, align 8
+  %bytesPlace = getelementptr i64, ptr %words, i64 2
+  %bytes = load i64, ptr %bytesPlace, align 8
+  %stridePlace = getelementptr i64, ptr %words, i64 3
+  %stride = load i64, ptr %stridePlace, align 8
+  %both = or i64 %to, %from
+  %all = or i64 %both, %bytes
+  %low = and i64 %all, 3
+  %wide = icmp eq i64 %low, 0
+  %words4 = lshr i64 %bytes, 2
+  %intoAll = getelementptr i8, ptr %arena, i64 %to
+  %outOfAll = getelementptr i8, ptr %arena, i64 %from
+  br i1 %open, label %choose, label %end
+choose:
+  br i1 %wide, label %wideHead, label %byteHead
+wideHead:
+  %i = phi i64 [ %first, %choose ], [ %nextWord, %wideBody ]
+  %moreWords = icmp slt i64 %i, %words4
+  br i1 %moreWords, label %wideBody, label %end
+wideBody:
+  %wordFrom = getelementptr i32, ptr %outOfAll, i64 %i
+  %wordTo = getelementptr i32, ptr %intoAll, i64 %i
+  %word = load i32, ptr %wordFrom, align 4
+  store i32 %word, ptr %wordTo, align 4
+  %nextWord = add i64 %i, %stride
+  br label %wideHead
+byteHead:
+  %k = phi i64 [ %first, %choose ], [ %nextByte, %byteBody ]
+  %moreBytes = icmp slt i64 %k, %bytes
+  br i1 %moreBytes, label %byteBody, label %end
+byteBody:
+  %byteFrom = getelementptr i8, ptr %outOfAll, i64 %k
+  %byteTo = getelementptr i8, ptr %intoAll, i64 %k
+  %byte = load i8, ptr %byteFrom, align 1
+  store i8 %byte, ptr %byteTo, align 1
+  %nextByte = add i64 %k, %stride
+  br label %byteHead
 end:
   ret void
 }

@@ -41,7 +41,11 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
                            const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts,
                            Linking linking) {
   const bool dynamic = linking != Linking::Static;
-  const char *part = linking == Linking::WithDevice ? kOpenDevice : kJoinPeers;
+  std::vector<const char *> parts;
+  if (linking == Linking::WithPeers || linking == Linking::WithPeersAndDevice)
+    parts.push_back(kJoinPeers);
+  if (linking == Linking::WithDevice || linking == Linking::WithPeersAndDevice)
+    parts.push_back(kOpenDevice);
   // Beside the output, so that the last step is a rename; for a device, among the temporary files.
   SmallString<128> temporary(output);
   if (sys::fs::exists(output) && !sys::fs::is_regular_file(output)) {
@@ -64,9 +68,11 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
                                      "--strip-debug", "-o", temporary.str().str()};
     auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
     if (dynamic)
-      add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-u", part});
+      add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2"});
     else
       add({"-static"});
+    for (const char *part : parts)
+      add({"-u", part});
     add({crt + "/crt1.o", crt + "/crti.o", gcc + (dynamic ? "/crtbegin.o" : "/crtbeginT.o")});
     args.insert(args.end(), objects.begin(), objects.end());
     add({runtimeArchive, "-L" + gcc, "-L" + libc});
@@ -88,8 +94,10 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     for (const std::string &object : objects)
       args.push_back(object);
     args.push_back(runtimeArchive);
+    for (const char *part : parts)
+      args.insert(args.end(), {"-u", part});
     if (dynamic)
-      args.insert(args.end(), {"-u", part, "-ldl"});
+      args.push_back("-ldl");
     args.push_back("-lpthread");
     shared = kLibraryBytes;
     status = sys::ExecuteAndWait(*cc, args, std::nullopt, {}, 0, 0, &message);

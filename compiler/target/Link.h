@@ -18,8 +18,8 @@ constexpr int64_t kLibraryBytes = 2 << 20;
 // its size, counted with the libraries that it needs at run time. Returns the empty string, or what went wrong.
 //
 // What opens a library at run time needs the very same C library, and is linked with it dynamically: a program of several workers, with
-// the part of the runtime that finds workers in other processes (MPI), and one for a GPU, with the part that drives it.
-enum class Linking { Static, WithPeers, WithDevice };
+// the part of the runtime that finds workers in other processes (MPI), and one for a GPU, with the part that drives it; one of several workers with a GPU each, with both.
+enum class Linking { Static, WithPeers, WithDevice, WithPeersAndDevice };
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
                            const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts,
                            Linking = Linking::Static);

@@ -171,10 +171,6 @@ static int compile(const CommandLine &line, const Program &program, const Source
     llvm::errs() << "error: `precision bf16` on a GPU is not there yet\n  help: --set train.precision=f32, or --target cpu\n";
     return 1;
   }
-  if (options.target.isDevice() && (options.stages != 1 || options.replicas != 1)) {
-    llvm::errs() << "error: several workers with a GPU are not there yet: one runs the whole step\n  help: --stages 1 --replicas 1\n";
-    return 1;
-  }
   if (options.stages == 0) {
     Waiting waiting("planning " + line.input);
     setWorkers(line, fewestWorkers(line, context, program, sources, options), options);
@@ -231,6 +227,12 @@ static std::string temporaryFile(const char *ending, llvm::FileRemover &remover)
   return path.str().str();
 }
 
+static target::Linking linkingOf(const CompileOptions &options) {
+  if (options.target.isDevice())
+    return options.workers() > 1 ? target::Linking::WithPeersAndDevice : target::Linking::WithDevice;
+  return options.workers() > 1 ? target::Linking::WithPeers : target::Linking::Static;
+}
+
 // The executable or the library. `missing`: bytes by which the code has outgrown what was planned for it; nothing is written then.
 static int linkProduct(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object, const char *self,
                        const CompileOptions &options, int64_t &missing) {
@@ -251,9 +253,7 @@ static int linkProduct(const CommandLine &line, const Program &program, Compilat
     return writeLibrary(line, program, compilation, object, {objectPath, kernelsPath}, runtimeArchive(self));
   std::string error = target::linkExecutable({objectPath, kernelsPath}, runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
-                                             options.target.isDevice() ? target::Linking::WithDevice
-                                             : options.workers() > 1   ? target::Linking::WithPeers
-                                                                       : target::Linking::Static);
+                                             linkingOf(options));
   if (!error.empty()) {
     llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
     return 5;
