@@ -234,14 +234,14 @@ void writeResults(const Entry &entry, int64_t index) {
   int64_t rows = run.examples - first < entry.microbatch ? run.examples - first : entry.microbatch;
   for (int64_t i = 0; i < entry.results.size && rows > 0; ++i) {
     const EntryValue &result = entry.results[i];
-    int64_t rowBytes = result.shape.count() * bytesOf(result.elem);
-    fromDevice(result.offset, rows * rowBytes);
+    int64_t rowBytes = result.shape.count() * bytesOf(result.elem), at = result.offset + index % result.copies * entry.copyBytes(result);
+    fromDevice(at, rows * rowBytes);
     if (run.givenResults) {
       if (run.givenResults[i])
-        memcpy(static_cast<char *>(run.givenResults[i]) + first * rowBytes, arenaAt(result.offset), size_t(rows * rowBytes));
+        memcpy(static_cast<char *>(run.givenResults[i]) + first * rowBytes, arenaAt(at), size_t(rows * rowBytes));
       continue;
     }
-    if (!writeAll(resultFiles[i].fd, arenaAt(result.offset), size_t(rows * rowBytes)))
+    if (!writeAll(resultFiles[i].fd, arenaAt(at), size_t(rows * rowBytes)))
       resultFailed(resultFiles[i]);
   }
 }

@@ -231,6 +231,7 @@ void readEntryValue(JsonReader &json, EntryValue &value) {
     object.read("dtype", value.elem);
     object.read("shape", value.shape);
     object.read("offset", value.offset);
+    object.read("copies", value.copies);
   }
 }
 
@@ -376,8 +377,8 @@ void checkMeta(const Meta &meta) {
     for (const EntryValue &scalar : entry.scalars)
       inside(scalar.offset, scalar.shape.count() * bytesOf(scalar.elem), meta.arenaBytes, scalar.name);
     for (const EntryValue &result : entry.results)
-      inside(result.offset, entry.microbatch * result.shape.count() * bytesOf(result.elem), meta.arenaBytes,
-             result.name);
+      inside(result.offset, (result.copies - 1) * entry.copyBytes(result) + entry.microbatch * result.shape.count() * bytesOf(result.elem),
+             meta.arenaBytes, result.name);
     if (entry.valid >= 0)
       inside(entry.valid, entry.microbatch, meta.arenaBytes, entry.name);
     for (int64_t valid : entry.valids)

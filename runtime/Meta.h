@@ -120,6 +120,7 @@ struct EntryValue { // a metric of `eval`, a result of `predict`
   Elem elem = Elem::F32;
   Shape shape;
   int64_t offset = 0;
+  int64_t copies = 1; // of a result, each on 64 bytes: micro-batch k has copy k modulo so many
 };
 struct Entry {
   const char *name = "";
@@ -128,6 +129,8 @@ struct Entry {
   List<int64_t> valids; // one a worker that asks which rows count; empty: `valid` is the only one
   List<EntryField> fields;
   List<EntryValue> scalars, results;
+
+  int64_t copyBytes(const EntryValue &result) const { return (microbatch * result.shape.count() * bytesOf(result.elem) + 63) / 64 * 64; }
 };
 
 // Programs of several workers. Each has a part of the arena.

@@ -132,7 +132,18 @@ struct Result {
   StringRef name;
   int64_t offset;
   bool perExample; // handed out in the loop, one an example, or behind it
+  int64_t copies;  // where it waits to be handed out while later micro-batches go on: that of micro-batch k is k modulo so many
 };
+
+static int64_t copiesOf(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result)
+    return 1;
+  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
+    return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+  auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
+  return copies ? copies[result.getResultNumber()] : 1;
+}
 
 // A function of an entry, and where the arena of its worker begins in the whole one.
 struct Part {
@@ -146,7 +157,7 @@ static std::vector<Result> resultsOf(const Part &part) {
   func::FuncOp(part.function).walk([&](plan::ResultsOp op) {
     bool inLoop = isa<plan::MicrobatchesOp>(op->getParentOp());
     for (auto [value, name, offset] : llvm::zip(op.getValues(), op.getNames(), *op.getReads()))
-      results.push_back({value, cast<StringAttr>(name).getValue(), part.base + offset, inLoop});
+      results.push_back({value, cast<StringAttr>(name).getValue(), part.base + offset, inLoop, copiesOf(value)});
   });
   return results;
 }
@@ -157,6 +168,8 @@ static void results(OStream &out, StringRef key, llvm::ArrayRef<Result> list, bo
     out.attribute("name", result.name);
     out.attribute("dtype", dtypeOf(analysis::elemOf(result.value)));
     out.attribute("offset", result.offset);
+    if (perExample && result.copies > 1)
+      out.attribute("copies", result.copies);
     if (perExample)
       numbers(out, "shape", exampleShape(result.value));
     else if (!analysis::shapeOf(result.value).empty())

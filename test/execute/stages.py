@@ -105,6 +105,34 @@ def check_loops():
         verdicts.expect(schedule == "zb-h1" or "states are kept before each run of trips" in plan.stdout, "loops, %s: %s" % (setting, plan.stdout[:600]))
 
 
+PREDICTED = """dim B = 12 batch, I = 37, H = 45, C = 5
+data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: i32[B] below C)
+model net(x: f32[B, I]) -> f32[B, C] {
+  use a = linear[H], norm = layer_norm, b = linear[H], c = linear[C]
+  return c(relu(b(dropout(gelu(norm(a(x))), 0.25))))
+}
+train net on train seed 3 { loss = mean[B] cross_entropy(net(x), y); optimizer sgd(lr = 0.1); steps 3 }
+"""
+
+
+def check_predictions():
+    """`predict` of several workers, where a result may wait for its turn while the next micro-batches go on: the files of one worker."""
+    data, draw = programs.FOLDER / "predicted", np.random.RandomState(5)
+    data.mkdir()
+    np.save(data / "x.npy", draw.randn(50, 37).astype("f4"))
+    np.save(data / "y.npy", draw.randint(0, 5, 50).astype("i4"))
+    source = programs.source("predicted", PREDICTED)
+    wanted = None
+    for number, flags in enumerate(([], ["--stages", "2"], ["--stages", "2", "--schedule", "interleaved"], ["--stages", "2", "--schedule", "zbv"])):
+        exe = programs.compiled(source, "predicted%d" % number, *flags, *(["--microbatch", "2"] if flags else []))
+        out = programs.FOLDER / ("predicted%d-out" % number)
+        programs.call([exe, "--data", data, "--out", out, "--quiet"])
+        programs.call([exe, "predict", "--data", data, "--out", out, "--quiet"])
+        found = {path.name: path.read_bytes() for path in out.glob("predict/train/*.npy")}
+        wanted = wanted or found
+        verdicts.expect(len(found) == 1 and found == wanted, "predict, %s: other results than one worker's" % " ".join(flags))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true")
@@ -122,6 +150,8 @@ def main():
     programs.in_parallel(one, picked)
     if not options.names or "loops" in options.names:
         check_loops()
+    if not options.names or "predict" in options.names:
+        check_predictions()
     verdicts.finish()
 
 
