@@ -285,6 +285,23 @@ def several_devices():
     verdicts.expect("workers of this run share it" in small or "smaller --memory-budget" in small, "too small a device for both: %s" % small)
 
 
+def schedules():
+    """Steps that overlap, several stages a worker: training, evaluation, prediction, as on the CPU."""
+    folder = arrays("schedules-data")
+    text = MLP.replace("RULES", "metric right = mean[B] f32(argmax(mlp(x)) == y)\n  every 4 eval(train)").replace("batch_norm(group = 3)", "layer_norm")
+    for number, (name, line, flags) in enumerate((("late", "clip norm(1)\n  delay 1", ["--schedule", "2bw", "--microbatch", "2"]),
+                                                  ("chunks", "clip norm(1)", ["--schedule", "interleaved", "--microbatch", "3"]))):
+        source = programs.source(name, text.replace("clip norm(1)", line))
+        wanted = trained_on_cpu(source, folder, name)
+        programs.call([programs.FOLDER / (name + "-cpu"), "predict", "--data", folder, "--out", wanted, "--quiet"])
+        program, out = standin.Program(source, name, "--stages", "2", *flags), programs.FOLDER / (name + "-out")
+        program.run("--data", folder, "--out", out, "--quiet", devices=2, seed=number)
+        program.run("predict", "--data", folder, "--out", out, "--quiet", devices=1, arenas=2)
+        (results,) = wanted.glob("predict/*/*.npy")
+        verdicts.expect(final(out) == final(wanted), "%s: other parameters" % name)
+        verdicts.expect((out / results.relative_to(wanted)).read_bytes() == results.read_bytes(), "%s: other results" % name)
+
+
 def several_bad():
     """A gate that closes for several workers: the message and the parameters of one worker."""
     folder, source = arrays("several-bad-data", spoiled=40), mlp("several", spoiled=True)
@@ -317,7 +334,7 @@ def one_process_each():
 
 
 def main():
-    for test in (steps_ahead, steps_in_a_loop, stopped, closed_gate, without_graphs, times, failures, several_devices, several_bad, one_process_each):
+    for test in (steps_ahead, steps_in_a_loop, stopped, closed_gate, without_graphs, times, failures, several_devices, schedules, several_bad, one_process_each):
         if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
             test()
 
