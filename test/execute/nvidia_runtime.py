@@ -153,6 +153,19 @@ train net on train seed 1 {
 """
 
 
+def ended_by(how, program, line, *arguments, **settings):
+    """Exit code and last words of a run that gets a signal when it prints a line that begins so."""
+    environment = dict(os.environ, LD_LIBRARY_PATH=str(standin.DRIVER), STANDIN_KERNELS=str(program.library))
+    environment.update({"STANDIN_" + name.upper(): str(value) for name, value in settings.items()})
+    process = subprocess.Popen([str(word) for word in (program.exe, *arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for said in process.stdout:
+        if said.startswith(line):
+            process.send_signal(how)
+            break
+    said = process.stdout.read()
+    return process.wait(), said
+
+
 def stopped():
     """SIGTERM in the middle: 75, nothing is lost; killed: neither. On with another plan."""
     data, source = arrays("stop-data"), mlp("stop", "every 3 checkpoint(\"run\", keep = 2)").read_text().replace("steps 12", "steps 60")
@@ -162,14 +175,8 @@ def stopped():
     other = standin.Program(source, "stop-other", "--microbatch", "6", "--remat", "all")
     for number, (how, code) in enumerate(((signal.SIGTERM, 75), (signal.SIGKILL, -9))):
         out = programs.FOLDER / ("stop%d-out" % number)
-        environment = dict(os.environ, LD_LIBRARY_PATH=str(standin.DRIVER), STANDIN_KERNELS=str(program.library))
-        process = subprocess.Popen([program.exe, "--data", data, "--out", out], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for line in process.stdout:
-            if line.startswith("step %d/" % (12 + 9 * number)):
-                process.send_signal(how)
-                break
-        said = process.stdout.read()
-        verdicts.expect(process.wait() == code and not (out / "final.safetensors").exists(), "%s: exit %d, %s" % (how, process.returncode, said[-200:]))
+        ended, said = ended_by(how, program, "step %d/" % (12 + 9 * number), "--data", data, "--out", out)
+        verdicts.expect(ended == code and not (out / "final.safetensors").exists(), "%s: exit %d, %s" % (how, ended, said[-200:]))
         other.run("--data", data, "--out", out, "--resume", "--quiet", seed=number)
         verdicts.expect(final(out) == final(wanted), "%s: a resumed run has other parameters" % how)
 
@@ -277,8 +284,8 @@ def several_devices():
                                  (2, ["--replicas", "2"], dict(devices=3), 2),
                                  (3, ["--stages", "2", "--replicas", "2", "--microbatch", "1"], dict(devices=3, arenas=2), 4)])
     out = programs.FOLDER / "gpt-killed-out"
-    killed = built[0].run("--data", data, "--out", out, "--quiet", devices=2, fail="launch:1500", allowed=range(256))
-    verdicts.expect(killed.returncode == 5, "the run that fails in the middle ended with %d" % killed.returncode)
+    killed, _ = ended_by(signal.SIGKILL, built[0], "step 4/9", "--data", data, "--out", out, devices=2)
+    verdicts.expect(killed == -9 and list(out.glob("run/step-*.safetensors")), "the run that was killed ended with %d" % killed)
     built[1].run("--data", data, "--out", out, "--quiet", "--resume", devices=1, arenas=2)
     verdicts.expect(final(out) == final(wanted), "two stages, killed, then on one device: other parameters")
     small = built[1].run("--data", data, "--out", programs.FOLDER / "gpt-small-out", devices=1, arenas=2, memory=60000, allowed=(5,)).stdout
