@@ -85,9 +85,18 @@ void takeArena(Gpu &gpu, const Worker &worker) {
   expect(result, "hand out the arena");
 }
 
+// Machine code serves later devices of the same major number; others, and drivers that do not take it, get the PTX.
+CUresult loadModule(const Gpu &gpu, CUmodule &module) {
+  int major = 0;
+  expect(cuda.deviceAttribute(&major, kCapabilityMajor, gpu.device), "tell its capability");
+  if (cinch_device_cubin && major == neededCapability() / 10 && cuda.loadModule(&module, cinch_device_cubin, 0, nullptr, nullptr) == 0)
+    return 0;
+  return cuda.loadModule(&module, cinch_device_code, 0, nullptr, nullptr);
+}
+
 void loadKernels(Gpu &gpu) {
   CUmodule module = nullptr;
-  CUresult result = cuda.loadModule(&module, cinch_device_code, 0, nullptr, nullptr);
+  CUresult result = loadModule(gpu, module);
   if (result == kUnsupportedPtx || result == kInvalidImage || result == kNoBinaryForGpu) {
     int version = 0;
     cuda.driverVersion(&version);

@@ -66,4 +66,6 @@ extern "C" void cinch_open_device() __attribute__((weak));
 // as {number, blocks, threads of a block, words of its launch}.
 extern "C" const char cinch_device_code[] __attribute__((weak));
 extern "C" const char cinch_device_kernels[] __attribute__((weak));
+// Machine code for the architecture that the PTX names, if the compiler had an assembler.
+extern "C" const char cinch_device_cubin[] __attribute__((weak));
 #endif

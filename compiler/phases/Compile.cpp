@@ -5,6 +5,7 @@
 #include "compiler/solve/StepBound.h"
 #include "compiler/solve/Units.h"
 
+#include "compiler/target/Assemble.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -342,6 +343,13 @@ bool Compilation::generateDeviceCode() {
       names += kernel.name + "\n";
     host->addText("cinch_device_code", deviceCode.ptx);
     host->addText("cinch_device_kernels", names);
+    if (!options.assembler.empty()) {
+      target::Assembled made = target::assemble(options.assembler, deviceCode.ptx, options.target.arch);
+      assembled = made.error.empty() ? "code         PTX, and machine code for " + options.target.arch + " by " + options.assembler
+                                     : "code         PTX alone: " + options.assembler + ": " + made.error;
+      if (made.error.empty())
+        host->addText("cinch_device_cubin", made.cubin);
+    }
     return true;
   }
   emitError(UnknownLoc::get(&context)) << "internal error: phase 'llvm': " << deviceCode.error;

@@ -42,6 +42,7 @@ struct CompileOptions {
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
   std::string kernelCache;  // folder of objects; "": none
+  std::string assembler;    // of a GPU's code (target/Assemble.h); "": none
   analysis::MachineCosts costs;
 };
 
@@ -129,6 +130,7 @@ public:
   target::KernelObjects kernelObjects; // of compileKernels
   std::string programHash;
   target::DeviceCode deviceCode; // of a GPU: from lowerToLLVM on
+  std::string assembled;         // likewise: whether there is machine code, too, in a line; "": nothing was tried
 
 private:
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);

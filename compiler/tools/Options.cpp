@@ -81,6 +81,8 @@ struct Flags {
                                         cl::value_desc("SIZE"), COMPILING};
   cl::opt<std::string> target{"target", cl::desc("cpu (the default), or nvidia, nvidia:a100, nvidia:h100 ..; the budget is then the GPU's"),
                               cl::value_desc("NAME"), cl::init("cpu"), COMPILING};
+  cl::opt<std::string> ptxas{"ptxas", cl::desc("NVIDIA's assembler, for machine code beside the PTX of --target nvidia (default: the one on the PATH, if any)"),
+                             cl::value_desc("FILE|none"), cl::cat(category)};
   cl::opt<std::string> cpu{"cpu", cl::desc("CPU to generate code for, by LLVM's name (default: this one)"),
                                   cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> maxThreads{"max-threads",
@@ -360,6 +362,7 @@ static void readPlanning(const Flags &f, CommandLine &line) {
     usage("--profile expects the name of a file, or none");
   line.planCache = !f.noPlanCache;
   line.kernelCache = !f.noKernelCache;
+  line.ptxas = f.ptxas;
   line.bound = f.bound;
 }
 

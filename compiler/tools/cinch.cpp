@@ -17,6 +17,7 @@
 #include "compiler/solve/cluster/Cluster.h"
 #include "compiler/solve/stages/Split.h"
 #include "compiler/target/Library.h"
+#include "compiler/target/Assemble.h"
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
@@ -165,6 +166,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.planCache = solve::PlanCache::defaultFolder();
   if (std::string folder = solve::PlanCache::defaultFolder(); line.kernelCache && !folder.empty())
     options.kernelCache = folder + "/kernels";
+  if (line.target.isDevice() && line.command == Command::Compile && !line.stopAfter && line.emit == "exe")
+    options.assembler = line.ptxas == "none" ? "" : line.ptxas.empty() ? target::findAssembler() : line.ptxas;
   if (int status = readWorkers(line, program, options))
     return status;
   if (options.target.isDevice() && program.train.bf16) {
@@ -262,6 +265,8 @@ static int linkProduct(const CommandLine &line, const Program &program, Compilat
     return 0;
   for (const std::string &text : compilation.summary())
     llvm::outs() << text << "\n";
+  if (!compilation.assembled.empty())
+    llvm::outs() << compilation.assembled << "\n";
   return 0;
 }
 

@@ -231,6 +231,24 @@ def times():
     verdicts.expect((out / "profile.tsv").exists(), "--profile wrote nothing")
 
 
+def machine_code():
+    """Machine code beside the PTX, where an assembler is at hand: taken by devices that it suits, and nothing is lost without it."""
+    data, source = arrays("code-data"), mlp("code")
+    wanted = trained_on_cpu(source, data, "code")
+    good, bad = programs.FOLDER / "good-ptxas", programs.FOLDER / "bad-ptxas"
+    good.write_text('#!/bin/sh\n[ "$1" = -arch=sm_80 ] && grep -q "entry cinch_gate" "$2" && printf "\\177ELF code" > "$4"\n')
+    bad.write_text('#!/bin/sh\necho "ptxas fatal: no such architecture" >&2\nexit 255\n')
+    for path in (good, bad):
+        path.chmod(0o755)
+    said = programs.call([programs.CINCH, source, "--target", "nvidia", "--ptxas", bad, "-o", programs.FOLDER / "code-bad"]).stdout
+    verdicts.expect("PTX alone: %s: ptxas fatal: no such architecture" % bad in said, said)
+    program = standin.Program(source, "code", "--ptxas", good)
+    for number, (settings, taken) in enumerate((({"capability": 86}, True), ({"capability": 90}, False), ({"capability": 80, "fail": "cubin"}, True))):
+        out = programs.FOLDER / ("code%d-out" % number)
+        asked, _ = log_of(program, "--data", data, "--out", out, "--quiet", **settings)
+        verdicts.expect(("cubin" in asked) == taken and final(out) == final(wanted), "machine code on %s" % settings)
+
+
 # ---- Failures ----------------------------------------------------------------------------------------------------------
 
 
@@ -341,7 +359,7 @@ def one_process_each():
 
 
 def main():
-    for test in (steps_ahead, steps_in_a_loop, stopped, closed_gate, without_graphs, times, failures, several_devices, schedules, several_bad, one_process_each):
+    for test in (steps_ahead, steps_in_a_loop, stopped, closed_gate, without_graphs, times, machine_code, failures, several_devices, schedules, several_bad, one_process_each):
         if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
             test()
 

@@ -21,7 +21,8 @@ def kernels(source, name, flags, options=("--check",)):
 class Program:
     def __init__(self, source, name, *flags, target="nvidia", options=("--check",)):
         self.flags = ["--target", target, *flags]
-        self.exe = programs.compiled(source, name, *self.flags)
+        assembler = [] if any(str(flag).startswith("--ptxas") for flag in flags) else ["--ptxas", "none"]
+        self.exe = programs.compiled(source, name, *self.flags, *assembler)
         self.library = kernels(source, name, self.flags, options)
 
     def run(self, *arguments, allowed=(0,), library=None, timeout=300, **settings):

@@ -8,7 +8,7 @@
 //   STANDIN_DEVICES, STANDIN_ARENAS  how many there are (1); allocations that a device hands out (1)
 //   STANDIN_MEMORY, STANDIN_TAKEN    bytes of a device; of them those that another process holds
 //   STANDIN_FAIL                     NAME: the function NAME returns an error; launch:N, ecc:N: the N-th kernel fails while it runs, or
-//                                    memory does
+//                                    memory does; cubin: machine code is not taken
 //   STANDIN_CAPABILITY, STANDIN_VERSION  80, 11080
 //   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation
 // CUDA_VISIBLE_DEVICES and CUDA_LAUNCH_BLOCKING mean what they mean to the driver.
@@ -279,8 +279,13 @@ int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void *
     return result;
   if (!current)
     return kInvalidContext;
-  if (!strstr(static_cast<const char *>(image), ".visible .entry"))
+  if (!memcmp(image, "\x7f" "ELF", 4)) { // machine code
+    note("cubin");
+    if (setting("STANDIN_FAIL") && !strcmp(setting("STANDIN_FAIL"), "cubin"))
+      return 209;
+  } else if (!strstr(static_cast<const char *>(image), ".visible .entry")) {
     fault("the image is no PTX");
+  }
   const char *path = setting("STANDIN_KERNELS");
   void *library = path ? openCopy(path) : nullptr;
   if (!library)

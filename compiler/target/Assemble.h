@@ -1,0 +1,20 @@
+// Assemble.h: PTX becomes machine code of a GPU (a cubin) where NVIDIA's assembler is at hand. A program runs without it: its driver
+// assembles the PTX, which takes seconds the first time.
+#ifndef CINCH_COMPILER_TARGET_ASSEMBLE_H
+#define CINCH_COMPILER_TARGET_ASSEMBLE_H
+
+#include <string>
+
+namespace cinch::target {
+
+// `ptxas` on the PATH or under $CUDA_HOME, $CUDA_PATH; "": there is none.
+std::string findAssembler();
+
+struct Assembled {
+  std::string cubin; // "": there is none
+  std::string error; // why, in a line
+};
+Assembled assemble(const std::string &assembler, const std::string &ptx, const std::string &arch);
+
+} // namespace cinch::target
+#endif
