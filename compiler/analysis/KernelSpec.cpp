@@ -3,6 +3,7 @@
 
 #include "compiler/analysis/RowWise.h"
 #include "compiler/analysis/Specs.h"
+#include "compiler/kernels/Device.h"
 
 #include "llvm/ADT/bit.h"
 
@@ -230,29 +231,24 @@ std::optional<KernelSpec> specOf(plan::KernelOp kernel, const Extent &extent) {
 }
 
 // ---- What is asked of a spec -------------------------------------------------------------------------------------------
+// Tiles of products, convolutions and attention lie in shared memory on a GPU.
 static int64_t scratchOfWorker(const KernelSpec &spec, const TargetInfo &target) {
   if (auto *loop = std::get_if<LoopSpec>(&spec.work))
     return kernels::scratchBytesPerThread(*loop, target);
+  if (target.isDevice() || std::holds_alternative<PoolSpec>(spec.work))
+    return 0;
   if (auto *contract = std::get_if<ContractSpec>(&spec.work))
-    return target.isDevice() ? 0 : kernels::scratchBytesPerThread(*contract, target);
+    return kernels::scratchBytesPerThread(*contract, target);
   if (auto *conv = std::get_if<ConvSpec>(&spec.work))
-    return target.isDevice() ? 0 : kernels::scratchBytesPerThread(*conv, target);
+    return kernels::scratchBytesPerThread(*conv, target);
   if (auto *attend = std::get_if<AttendSpec>(&spec.work))
     return kernels::scratchBytesPerThread(*attend);
-  if (auto *pool = std::get_if<PoolSpec>(&spec.work))
-    return kernels::scratchBytesPerThread(*pool);
   return kernels::scratchBytesPerThread(std::get<AttendGradSpec>(spec.work));
 }
 
 int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {
   int64_t each = scratchOfWorker(*this, target);
   return target.isDevice() && each > 0 ? each * grid(target).workers : each;
-}
-
-// Attention and pools are as on a CPU yet: a worker is one thread, which has its vectors in registers of its own.
-static Grid gridOfThreads(int64_t items, const TargetInfo &target) {
-  constexpr int64_t kThreadsOfProcessor = 64;
-  return {std::clamp<int64_t>(items, 1, target.processors * kThreadsOfProcessor), 1, 32};
 }
 
 Grid KernelSpec::grid(const TargetInfo &target) const {
@@ -263,26 +259,26 @@ Grid KernelSpec::grid(const TargetInfo &target) const {
   if (auto *conv = std::get_if<ConvSpec>(&work))
     return gridOfContracts(conv->parts, target);
   if (auto *attend = std::get_if<AttendSpec>(&work))
-    return gridOfThreads(attendItems(*attend), target);
-  if (auto *grad = std::get_if<AttendGradSpec>(&work))
-    return gridOfThreads(attendItems(grad->forward), target);
-  return gridOfThreads(std::numeric_limits<int64_t>::max(), target);
+    return gridOfAttend(*attend, target);
+  if (auto *pool = std::get_if<PoolSpec>(&work))
+    return gridOf(*pool, target);
+  return gridOfAttend(std::get<AttendGradSpec>(work), target);
 }
 
 func::FuncOp KernelSpec::build(OpBuilder &builder, ModuleOp module, const std::string &name, const TargetInfo &target) const {
+  const bool device = target.isDevice();
   if (auto *loop = std::get_if<LoopSpec>(&work))
     return buildLoop(builder, module, name, *loop, target);
   if (auto *contract = std::get_if<ContractSpec>(&work))
-    return target.isDevice() ? buildContractsOnDevice(builder, module, name, {*contract})
-                             : buildContract(builder, module, name, *contract, target);
+    return device ? buildContractsOnDevice(builder, module, name, {*contract}) : buildContract(builder, module, name, *contract, target);
   if (auto *attend = std::get_if<AttendSpec>(&work))
-    return buildAttend(builder, module, name, *attend, target);
+    return device ? buildAttendOnDevice(builder, module, name, *attend, target) : buildAttend(builder, module, name, *attend, target);
   if (auto *conv = std::get_if<ConvSpec>(&work))
-    return target.isDevice() ? buildContractsOnDevice(builder, module, name, conv->parts)
-                             : buildConv(builder, module, name, *conv, target);
+    return device ? buildContractsOnDevice(builder, module, name, conv->parts) : buildConv(builder, module, name, *conv, target);
   if (auto *pool = std::get_if<PoolSpec>(&work))
     return buildPool(builder, module, name, *pool, target);
-  return buildAttendGrad(builder, module, name, std::get<AttendGradSpec>(work), target);
+  auto &grad = std::get<AttendGradSpec>(work);
+  return device ? buildAttendOnDevice(builder, module, name, grad, target) : buildAttendGrad(builder, module, name, grad, target);
 }
 
 namespace {

@@ -44,7 +44,7 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   b.setInsertionPointToEnd(module.getBody());
   function = func::FuncOp::create(b, loc, name,
                                   b.getFunctionType({arenaType, offsetsType, contextType, indexType, indexType}, {}));
-  if (spec.pairs)
+  if (spec.pairs && !target.isDevice())
     function->setAttr(kFlushesAttr, b.getUnitAttr());
   Block *entry = function.addEntryBlock();
   arena = entry->getArgument(0);

@@ -147,7 +147,10 @@ public:
   forKeys(const Patch &, mlir::Value lane, mlir::ValueRange init,
           llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value key, mlir::Value kept, mlir::ValueRange)> body);
 
-  mlir::Value factorOfKept;                   // 1 / (1 - dropout), of kept probabilities
+  // With dropout.
+  DrawKey drawKey;
+  mlir::Value keptBelow;    // of 65536 draws, if that is a word; null: a constant
+  mlir::Value factorOfKept; // 1 / (1 - dropout), of kept probabilities
 
 private:
   mlir::Value queryNumbers(mlir::Value first); // i32: first, first + 1, ..
@@ -157,8 +160,6 @@ private:
   void transpose8(llvm::SmallVectorImpl<mlir::Value> &rows);
   int tileVectors = 1;
   mlir::Value scratchStart;
-  DrawKey drawKey;
-  mlir::Value keptBelow;                      // of 65536 draws, if that is a word; null: a constant
   int64_t drawsAt; // bytes into the scratch
 };
 

@@ -3,7 +3,7 @@
 // A block of 256 threads computes a tile of outputs, 16 x 16 threads with `reach` x `reach` outputs each, in registers. It walks along
 // k in steps of 16: all threads bring the step's part of A and B into shared memory, then each goes on with its chains. Every output is
 // one chain of FMAs over k in order, as on the CPU: the last step has only the k that there are, and only rows and columns are padded.
-#include "compiler/kernels/Kernels.h"
+#include "compiler/kernels/Device.h"
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/Simt.h"
 
@@ -329,13 +329,11 @@ func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::st
   return function;
 }
 
-// A block is a worker; some more than there are multiprocessors, so that all of them stay busy to the end.
 Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &target) {
-  constexpr int64_t kBlocksOfProcessor = 16;
   int64_t items = 1;
   for (const ContractSpec &part : parts)
     items = std::max(items, Plan(part).items());
-  return {std::min(items, target.processors * kBlocksOfProcessor), int(kThreads), int(kThreads)};
+  return gridOfBlocks(items, kThreads, target);
 }
 
 } // namespace cinch::kernels

@@ -178,6 +178,16 @@ Value emitDrawRow(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key,
   return arith::SubIOp::create(b, loc, first, arith::MulIOp::create(b, loc, begin, size));
 }
 
+SmallVector<Value> emitDrawHalves(OpBuilder &b, Location loc, DrawKey key, Value example, Value block) {
+  Integers i{b, loc};
+  SmallVector<Value> halves;
+  for (Value word : blockWords(i, key, example, block)) {
+    halves.push_back(i.truncate(word, 16));
+    halves.push_back(i.truncate(i.shr(word, 16), 16));
+  }
+  return halves;
+}
+
 Value emitDraw(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key, Value example, Value element) {
   Integers i{b, loc};
   Type type = element.getType();

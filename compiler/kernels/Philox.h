@@ -43,6 +43,9 @@ mlir::Value emitDrawRow(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, Draw
 // The row's memref: what `at` was above, as elements of the stored type (i16, i32, f32 or f64).
 mlir::Value emitDrawRowView(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, mlir::Value arena, mlir::Value at);
 
+// The eight draws of Bits16 that block `block` (i64) of an example has, as i16: elements (block / 8) * 64 + block % 8 + 0, 8, .., 56.
+llvm::SmallVector<mlir::Value> emitDrawHalves(mlir::OpBuilder &, mlir::Location, DrawKey, mlir::Value example, mlir::Value block);
+
 // Single draws: `example` and `element` are i64, scalars or vectors of one shape. A block is computed for every
 // element, so rows are up to 8 times as fast.
 mlir::Value emitDraw(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, DrawKey, mlir::Value example,

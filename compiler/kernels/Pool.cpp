@@ -1,6 +1,6 @@
 // Pool.cpp: the largest or the sum of each window of an image, and their gradients. Vectors run over the channels; the loops
 // over a window visit only what lies inside, in the order of its numbers.
-#include "compiler/kernels/Kernels.h"
+#include "compiler/kernels/Device.h"
 #include "compiler/kernels/MathEmit.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,16 +18,28 @@ using namespace mlir;
 namespace cinch::kernels {
 namespace {
 
+int64_t countOf(const std::vector<int64_t> &dims) {
+  int64_t count = 1;
+  for (int64_t size : dims)
+    count *= size;
+  return count;
+}
+int64_t elementsOf(const PoolSpec &spec) {
+  const int64_t *size = spec.gradient() ? spec.image : spec.places;
+  return countOf(spec.lead) * size[0] * size[1] * spec.C;
+}
+
 class PoolEmitter {
 public:
   PoolEmitter(OpBuilder &b, const PoolSpec &spec, const TargetInfo &target, func::FuncOp function)
       : b(b), loc(b.getUnknownLoc()), spec(spec), function(function) {
     bool wide = spec.elem == Elem::F64;
     elem = wide ? Type(b.getF64Type()) : Type(b.getF32Type());
-    lanes = wide ? target.lanes / 2 : target.lanes;
+    onDevice = target.isDevice();
+    lanes = onDevice ? 1 : wide ? target.lanes / 2 : target.lanes;
   }
 
-  // Items are rows of the result.
+  // Items are rows of the result; on a GPU its elements, neighbours in neighbouring threads.
   void emit() {
     Block &entry = function.getBody().front();
     x = memoryOf(spec.x, storedType(spec.x));
@@ -35,9 +47,9 @@ public:
     if (spec.hasPlace())
       place = memoryOf(spec.place, b.getI32Type());
     const int64_t *size = spec.gradient() ? spec.image : spec.places;
-    int64_t items = size[0];
-    for (int64_t lead : spec.lead)
-      items *= lead;
+    if (onDevice)
+      return elements();
+    int64_t items = countOf(spec.lead) * size[0];
     auto first = [&](Value part) -> Value {
       return arith::DivUIOp::create(b, loc, mul(part, items), entry.getArgument(4));
     };
@@ -50,6 +62,22 @@ public:
   }
 
 private:
+  void elements() {
+    Block &entry = function.getBody().front();
+    const int64_t *size = spec.gradient() ? spec.image : spec.places;
+    auto each = scf::ForOp::create(b, loc, entry.getArgument(3), index(elementsOf(spec)), entry.getArgument(4));
+    b.setInsertionPointToStart(each.getBody());
+    Value rest = each.getInductionVar();
+    auto take = [&](int64_t size) {
+      Value at = arith::RemUIOp::create(b, loc, rest, index(size));
+      rest = arith::DivUIOp::create(b, loc, rest, index(size));
+      return at;
+    };
+    onlyChannel = take(spec.C);
+    Value column = take(size[1]), row = take(size[0]);
+    spec.gradient() ? scatter(rest, row, column) : window(rest, row, column);
+  }
+
   struct Taps { // of one direction: numbers in the window, and where the first of them lies
     Value first, end, at;
   };
@@ -119,8 +147,10 @@ private:
     else
       vector::StoreOp::create(b, loc, value, memory, at);
   }
-  // The channels: whole vectors, then what is left.
+  // The channels: whole vectors, then what is left; on a GPU that of the thread.
   void forChannels(llvm::function_ref<void(Value channel, Value mask)> body) {
+    if (onDevice)
+      return body(onlyChannel, Value());
     int64_t full = spec.C / lanes * lanes;
     if (full > 0)
       loop(index(0), index(full), lanes, [&](Value channel) { body(channel, Value()); });
@@ -208,10 +238,16 @@ private:
   func::FuncOp function;
   Type elem;
   int64_t lanes;
-  Value x, y, place;
+  bool onDevice;
+  Value x, y, place, onlyChannel;
 };
 
 } // namespace
+
+Grid gridOf(const PoolSpec &spec, const TargetInfo &target) {
+  constexpr int64_t kThreadsOfProcessor = 2048;
+  return {std::clamp<int64_t>(elementsOf(spec), 1, target.processors * kThreadsOfProcessor), 1, 128};
+}
 
 func::FuncOp buildPool(OpBuilder &b, ModuleOp module, const std::string &name, const PoolSpec &spec, const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);

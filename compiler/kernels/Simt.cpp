@@ -1,10 +1,13 @@
 // Simt.cpp: teams of 16 threads, in the NVVM dialect.
 #include "compiler/kernels/Simt.h"
+#include "compiler/kernels/Device.h"
 #include "compiler/kernels/MathEmit.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/BuiltinTypes.h"
+
+#include <algorithm>
 
 using namespace mlir;
 
@@ -64,3 +67,12 @@ Value fromBehind(OpBuilder &b, Location loc, Value value, int distance) {
 Value fromFirst(OpBuilder &b, Location loc, Value value) { return shuffle(b, loc, value, NVVM::ShflKind::idx, 0); }
 
 } // namespace cinch::kernels::simt
+
+namespace cinch::kernels {
+
+Grid gridOfBlocks(int64_t items, int64_t threads, const TargetInfo &target) {
+  constexpr int64_t kBlocksOfProcessor = 16;
+  return {std::clamp<int64_t>(items, 1, target.processors * kBlocksOfProcessor), int(threads), int(threads)};
+}
+
+} // namespace cinch::kernels

@@ -1,0 +1,22 @@
+// Device.h: the builders that a GPU has of its own, and how kernels are spread over one. They need no scratch: tiles lie in shared memory.
+#ifndef CINCH_COMPILER_KERNELS_DEVICE_H
+#define CINCH_COMPILER_KERNELS_DEVICE_H
+
+#include "compiler/kernels/Kernels.h"
+
+namespace cinch::kernels {
+
+// A block of `threads` is a worker; some more than there are multiprocessors, so that all of them stay busy to the end.
+Grid gridOfBlocks(int64_t items, int64_t threads, const TargetInfo &);
+
+// Attention (AttendDevice.h).
+mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &);
+mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &, const TargetInfo &);
+Grid gridOfAttend(const AttendSpec &, const TargetInfo &);
+Grid gridOfAttend(const AttendGradSpec &, const TargetInfo &);
+
+// Pools: a worker is a thread (Pool.cpp).
+Grid gridOf(const PoolSpec &, const TargetInfo &);
+
+} // namespace cinch::kernels
+#endif
