@@ -75,6 +75,7 @@ def quick_suites():
         python("execute/bf16_plans.py"),
         python("execute/nvidia.py"),
         python("execute/nvidia_runtime.py"),
+        python("execute/nvidia_attend.py"),
         python("execute/cpus.py"),
         python("execute/deep.py"),
         python("execute/overflow.py"),
