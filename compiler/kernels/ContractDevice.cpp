@@ -3,7 +3,8 @@
 // A block of 256 threads computes a tile of outputs, 16 x 16 threads with `reach` x `reach` outputs each, in registers. It walks along
 // k in steps of 16: all threads bring the step's part of A and B into shared memory, then each goes on with its chains. Every output is
 // one chain of FMAs over k in order, as on the CPU: the last step has only the k that there are, and only rows and columns are padded.
-#include "compiler/kernels/Device.h"
+#include "compiler/kernels/ContractDevice.h"
+#include "compiler/kernels/ContractTensor.h"
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/Simt.h"
 
@@ -17,89 +18,20 @@
 using namespace mlir;
 
 namespace cinch::kernels {
+using namespace device;
+
 namespace {
 
-constexpr int64_t kThreads = 256, kSide = 16, kStep = 16;
-
-// One index of a group, with what a step along it means in each operand.
-struct Dim {
-  int64_t size = 1, a = 0, b = 0, c = 0, bound[2] = {0, 0};
-};
-using Dims = std::vector<Dim>;
-
-int64_t countOf(const Dims &dims) {
-  int64_t count = 1;
-  for (const Dim &dim : dims)
-    count *= dim.size;
-  return count;
-}
-
-// Neighbours that every operand walks as one become one.
-Dims merged(const Dims &dims) {
-  Dims result;
-  for (const Dim &dim : dims) {
-    if (dim.size == 1)
-      continue;
-    auto joins = [&](int64_t outer, int64_t inner) { return outer == inner * dim.size; };
-    if (!result.empty()) {
-      Dim &last = result.back();
-      if (joins(last.a, dim.a) && joins(last.b, dim.b) && joins(last.c, dim.c) && joins(last.bound[0], dim.bound[0]) &&
-          joins(last.bound[1], dim.bound[1])) {
-        int64_t size = last.size * dim.size;
-        last = dim;
-        last.size = size;
-        continue;
-      }
-    }
-    result.push_back(dim);
-  }
-  return result;
-}
-
-struct Plan {
-  const ContractSpec &spec;
-  Dims batch, m, n, k;
-  int64_t M, N, K, reach = 4, tile;
-
-  explicit Plan(const ContractSpec &spec) : spec(spec) {
-    size_t B = spec.batch.size(), S = spec.m.size(), T = spec.n.size(), R = spec.k.size();
-    auto bounds = [&](Dim &dim, size_t at) {
-      for (size_t i = 0; i < spec.bounds.size(); ++i)
-        dim.bound[i] = spec.bounds[i].strides[at];
-    };
-    for (size_t i = 0; i < B; ++i) {
-      batch.push_back({spec.batch[i], spec.a.strides[i], spec.b.strides[i], spec.c.strides[i]});
-      bounds(batch.back(), i);
-    }
-    for (size_t i = 0; i < S; ++i) {
-      m.push_back({spec.m[i], spec.a.strides[B + i], 0, spec.c.strides[B + i]});
-      bounds(m.back(), B + i);
-    }
-    for (size_t i = 0; i < R; ++i) {
-      k.push_back({spec.k[i], spec.a.strides[B + S + i], spec.b.strides[B + i], 0});
-      bounds(k.back(), B + S + i);
-    }
-    for (size_t i = 0; i < T; ++i)
-      n.push_back({spec.n[i], 0, spec.b.strides[B + R + i], spec.c.strides[B + S + i]});
-    batch = merged(batch), m = merged(m), n = merged(n), k = merged(k);
-    M = countOf(m), N = countOf(n), K = countOf(k);
-    // Large tiles read less from shared memory for each FMA. With bounds they would not fit into the registers.
-    if (M >= 128 && N >= 128 && spec.bounds.empty())
-      reach = 8;
-    tile = kSide * reach;
-  }
-  int64_t tilesM() const { return (M + tile - 1) / tile; }
-  int64_t tilesN() const { return (N + tile - 1) / tile; }
-  int64_t items() const { return countOf(batch) * tilesM() * tilesN(); }
-};
+constexpr int64_t kSide = 16, kStep = 16;
 
 class DeviceContract {
 public:
-  DeviceContract(OpBuilder &b, Location loc, ModuleOp module, const Plan &plan, ValueRange arguments, const std::string &name)
-      : b(b), loc(loc), plan(plan), spec(plan.spec), element(valueType(b, spec.elem)), arguments(arguments) {
-    memory[0] = open(spec.a.buffer), memory[1] = open(spec.b.buffer), memory[2] = open(spec.c.buffer);
-    shared[0] = sharedTile(module, name + "_a");
-    shared[1] = sharedTile(module, name + "_b");
+  // `tiles`: bytes of shared memory.
+  DeviceContract(OpBuilder &b, Location loc, const Plan &plan, ValueRange arguments, Value tiles)
+      : b(b), loc(loc), plan(plan), spec(plan.spec), element(valueType(b, spec.elem)), arguments(arguments), reach(plan.tile / kSide) {
+    memory[0] = open(spec.a), memory[1] = open(spec.b), memory[2] = open(spec.c);
+    for (int64_t i : {0, 1})
+      shared[i] = sharedTile(tiles, i * kStep * pitch() * bytesOf(spec.elem));
   }
 
   void emit() {
@@ -139,24 +71,29 @@ private:
   }
 
   // ---- Memory ------------------------------------------------------------------------------------------------------
-  Value open(int buffer) {
-    Value byte = memref::LoadOp::create(b, loc, arguments[1], ValueRange{index(buffer)});
-    auto type = MemRefType::get({kArenaBytes / bytesOf(spec.elem)}, element);
+  Value open(const View &view) {
+    Type stored = view.elem == Elem::BF16 ? Type(b.getI16Type()) : element;
+    Value byte = memref::LoadOp::create(b, loc, arguments[1], ValueRange{index(view.buffer)});
+    auto type = MemRefType::get({kArenaBytes / bytesOf(view.elem)}, stored);
     return memref::ViewOp::create(b, loc, type, arguments[0], arith::IndexCastOp::create(b, loc, b.getIndexType(), byte), ValueRange());
   }
   // [k][row of the tile]; one element more a row keeps threads that walk along k out of each other's banks.
   int64_t pitch() const { return plan.tile + 1; }
-  Value sharedTile(ModuleOp module, const std::string &name) {
+  Value sharedTile(Value tiles, int64_t byte) {
     auto type = MemRefType::get({kStep * pitch()}, element, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
-    {
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(module.getBody());
-      memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), type, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
-    }
-    return memref::GetGlobalOp::create(b, loc, type, name);
+    return memref::ViewOp::create(b, loc, type, tiles, index(byte), ValueRange());
   }
-  Value load(Value from, Value at) { return memref::LoadOp::create(b, loc, from, ValueRange{at}); }
-  void store(Value value, Value to, Value at) { memref::StoreOp::create(b, loc, value, to, ValueRange{at}); }
+  static bool isNarrow(Value memory) { return cast<MemRefType>(memory.getType()).getElementType().isInteger(16); }
+  // Of bf16 in memory, the f32 that it is; what becomes one is rounded.
+  Value load(Value from, Value at) {
+    Value stored = memref::LoadOp::create(b, loc, from, ValueRange{at});
+    return isNarrow(from) ? emitWidened(b, loc, stored) : stored;
+  }
+  void store(Value value, Value to, Value at) {
+    if (isNarrow(to))
+      value = emitNarrowed(b, loc, emitRounded(b, loc, value));
+    memref::StoreOp::create(b, loc, value, to, ValueRange{at});
+  }
   // 0 where the condition does not hold.
   Value loadWhere(Value condition, Value from, Value at) {
     if (!condition)
@@ -217,6 +154,8 @@ private:
                                  arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, beside, index(0))));
       }
       Value element = loadWhere(valid, memory[operand], add(share.outside[e], offsetOf(plan.k, at, stride)));
+      if ((spec.pairs || spec.rounds) && !isNarrow(memory[operand]))
+        element = emitRounded(b, loc, element);
       store(element, shared[operand], share.places[e]);
     }
   }
@@ -236,13 +175,13 @@ private:
     Values next = loop(index(0), index(count), 1, sums, [&](Value at, ValueRange carried) {
       Values rows, columns, result;
       Value base = mul(at, pitch());
-      for (int64_t i = 0; i < plan.reach; ++i) {
-        rows.push_back(load(shared[0], add(add(base, mul(column, plan.reach)), index(i))));
+      for (int64_t i = 0; i < reach; ++i) {
+        rows.push_back(load(shared[0], add(add(base, mul(column, reach)), index(i))));
         columns.push_back(load(shared[1], add(add(base, row), index(i * kSide))));
       }
-      for (int64_t i = 0; i < plan.reach; ++i)
-        for (int64_t j = 0; j < plan.reach; ++j)
-          result.push_back(math::FmaOp::create(b, loc, rows[i], columns[j], carried[i * plan.reach + j]));
+      for (int64_t i = 0; i < reach; ++i)
+        for (int64_t j = 0; j < reach; ++j)
+          result.push_back(math::FmaOp::create(b, loc, rows[i], columns[j], carried[i * reach + j]));
       return result;
     });
     simt::syncBlock(b, loc);
@@ -265,9 +204,9 @@ private:
     auto ofC = [](const Dim &dim) { return dim.c; };
     Values places, valid, start;
     Value base = add(offsetOf(plan.batch, batch, ofC), index(spec.c.offset)), zero = emitNumber(b, loc, element, 0);
-    for (int64_t i = 0; i < plan.reach; ++i)
-      for (int64_t j = 0; j < plan.reach; ++j) {
-        Value m = add(firstM, add(mul(column, plan.reach), index(i))), n = add(firstN, add(row, index(j * kSide)));
+    for (int64_t i = 0; i < reach; ++i)
+      for (int64_t j = 0; j < reach; ++j) {
+        Value m = add(firstM, add(mul(column, reach), index(i))), n = add(firstN, add(row, index(j * kSide)));
         places.push_back(add(base, add(offsetOf(plan.m, m, ofC), offsetOf(plan.n, n, ofC))));
         valid.push_back(both(plan.M % plan.tile ? below(m, plan.M) : Value(), plan.N % plan.tile ? below(n, plan.N) : Value()));
         start.push_back(spec.accumulate && plan.K > 0 ? loadWhere(valid.back(), memory[2], places.back()) : zero);
@@ -303,6 +242,7 @@ private:
   const ContractSpec &spec;
   Type element;
   ValueRange arguments;
+  const int64_t reach; // outputs of a thread along each side
   Value memory[3], shared[2];
   Value row, column; // of this thread among 16 x 16
 };
@@ -322,9 +262,23 @@ func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::st
   b.setInsertionPointToStart(entry);
   auto end = func::ReturnOp::create(b, loc);
   b.setInsertionPoint(end);
-  for (auto [i, part] : llvm::enumerate(parts)) {
+  // One block's tiles, for all parts: each leaves them behind a barrier.
+  int64_t bytes = 0;
+  for (const ContractSpec &part : parts)
+    bytes = std::max(bytes, Plan(part).sharedBytes());
+  auto tilesType = MemRefType::get({bytes}, b.getI8Type(), MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(function);
+    memref::GlobalOp::create(b, loc, name + "_tiles", b.getStringAttr("private"), tilesType, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
+  }
+  Value tiles = memref::GetGlobalOp::create(b, loc, tilesType, name + "_tiles");
+  for (const ContractSpec &part : parts) {
     Plan plan(part);
-    DeviceContract(b, loc, module, plan, entry->getArguments(), name + "_" + std::to_string(i)).emit();
+    if (isOfTensorCores(part))
+      emitOnTensorCores(b, loc, plan, entry->getArguments(), tiles);
+    else
+      DeviceContract(b, loc, plan, entry->getArguments(), tiles).emit();
   }
   return function;
 }

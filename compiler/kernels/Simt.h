@@ -26,5 +26,24 @@ void syncTeam(mlir::OpBuilder &, mlir::Location);
 // The same for all threads of the block.
 void syncBlock(mlir::OpBuilder &, mlir::Location);
 
+
+// ---- Tensor cores (Matrices.cpp). Pointers are LLVM's: the arena's generic ones, those of shared memory in space 3. ----
+mlir::Value pointerTo(mlir::OpBuilder &, mlir::Location, mlir::Value memory, unsigned space); // where a memref of bytes begins
+mlir::Value at(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value bytes);    // i64
+void store(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value pointer, unsigned alignment);
+// One element as i16, and eight as four i32, of bf16 or rounded to it; zero where `valid` does not hold (null: it does). The pointer may be
+// read in any case. Eight begin at a multiple of 16 bytes, and are f32 in memory.
+mlir::Value loadOneRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool narrow, mlir::Value valid);
+mlir::Value loadEightRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid);
+// 16 bytes into shared memory, zeros where `valid` does not hold: by and by. Copies make groups; `waitForCopies` waits until at most so many
+// of this thread's groups are on their way.
+void copyLater(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value from, mlir::Value valid);
+void endOfCopies(mlir::OpBuilder &, mlir::Location);
+void waitForCopies(mlir::OpBuilder &, mlir::Location, int groups);
+// All lanes of a warp together. Four 8 x 8 of bf16 from shared memory, a register each; `turned`: what lies in rows are columns. Then
+// 16 x 16 (four registers) times 16 x 8 (two), added to 16 x 8 of f32 (four).
+llvm::SmallVector<mlir::Value> loadMatrices(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool turned);
+llvm::SmallVector<mlir::Value> multiplyMatrices(mlir::OpBuilder &, mlir::Location, mlir::ValueRange a, mlir::ValueRange b, mlir::ValueRange sums);
+
 } // namespace cinch::kernels::simt
 #endif

@@ -170,10 +170,6 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.assembler = line.ptxas == "none" ? "" : line.ptxas.empty() ? target::findAssembler() : line.ptxas;
   if (int status = readWorkers(line, program, options))
     return status;
-  if (options.target.isDevice() && program.train.bf16) {
-    llvm::errs() << "error: `precision bf16` on a GPU is not there yet\n  help: --set train.precision=f32, or --target cpu\n";
-    return 1;
-  }
   if (options.stages == 0) {
     Waiting waiting("planning " + line.input);
     setWorkers(line, fewestWorkers(line, context, program, sources, options), options);

@@ -7,14 +7,8 @@ usage: nvidia.py [--all] [NAME...]     --all: every program of the tree; a NAME 
 """
 import argparse
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
-import zipfile
-import signal
-import subprocess
 
 import numpy as np
 
@@ -278,42 +272,6 @@ def planted_faults(device, data):
     verdicts.expect(found["barrier"] >= 3 and found["access"] == 6 and sum(found.values()) >= 10, "too few faults were found: %s" % found)
 
 
-# ---- ptxas -------------------------------------------------------------------------------------------------------------
-
-
-def find_ptxas():
-    """Of this machine, or out of the wheel `nvidia-cuda-nvcc`; None if neither can be had."""
-    found = os.environ.get("PTXAS") or shutil.which("ptxas")
-    if found:
-        return found
-    folder = programs.FOLDER / "wheel"
-    try:
-        programs.call([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", folder, "nvidia-cuda-nvcc"], timeout=300)
-        (wheel,) = folder.glob("*.whl")
-        zipfile.ZipFile(wheel).extractall(folder)
-        (found,) = folder.glob("nvidia/*/bin/ptxas")
-        found.chmod(0o755)
-        return str(found)
-    except (programs.Failure, ValueError, subprocess.TimeoutExpired):
-        return None
-
-
-def assembles(ptxas):
-    """The PTX of the examples, for the architectures; what spills registers, by the threads of its blocks."""
-    for name, flags in (("mlp", []), ("gpt", ["-D", "B=2", "-D", "N=1"]), ("lstm", []), ("resnet", ["-D", "B=4", "-D", "G=2"])):
-        source = tree_programs.ROOT / "examples" / name / (name + ".cinch")
-        for target, chips in (("nvidia", ("sm_80", "sm_90", "sm_100")), ("nvidia:sm_90", ("sm_90",))):
-            text = programs.FOLDER / (name + ".ptx")
-            programs.call([programs.CINCH, source, "--target", target, "--memory-budget", "64GiB", "--emit", "ptx", "-o", text, *flags])
-            blocks = dict(re.findall(r"\.entry (\w+)\(.*?\.reqntid (\d+)", text.read_text(), re.S))
-            for chip in chips:
-                said = programs.call([ptxas, "-arch=" + chip, "-v", text, "-o", "/dev/null"]).stdout
-                spills = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads", said, re.S)
-                bad = [kernel for kernel, stores, loads in spills if int(stores) + int(loads) and blocks[kernel] != "32"]
-                verdicts.expect(len(spills) == len(blocks) and not bad, "%s for %s: %d of %d kernels, spills in %s" % (
-                    name, chip, len(spills), len(blocks), bad))
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true")
@@ -329,12 +287,6 @@ def main():
         planted_faults(device, data)
     examples(options)
     trees(options)
-    if options.all:
-        ptxas = find_ptxas()
-        if ptxas:
-            assembles(ptxas)
-        else:
-            print("skipped: no ptxas, and its wheel could not be had")
 
 
 if __name__ == "__main__":

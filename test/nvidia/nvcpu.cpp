@@ -1,9 +1,10 @@
 // nvcpu.cpp: nvcpu KERNELS.ll -o KERNELS.o [--check] [--plant FAULT:N]: the LLVM IR that became a program's PTX, as an object for this CPU.
 //
 // The code of every kernel stays as it is. What only a GPU has becomes a call of the stand-in driver (standin.cpp): which thread this is,
-// barriers, shuffles. With --check, every access to shared memory and to the arena is shown to it first.
+// barriers, shuffles, copies that go on, matrices. With --check, every access to shared memory and to the arena is shown to it first.
 // Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
-// the N-th access to the arena behind it.
+// the N-th access to the arena behind it, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and matrix:N move
+// the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena.
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
@@ -31,7 +32,12 @@ static StringRef replacement(StringRef name) {
     StringRef begins, stands;
   } known[] = {{"llvm.nvvm.read.ptx.sreg.tid.x", "standin_thread"},   {"llvm.nvvm.read.ptx.sreg.ctaid.x", "standin_block"},
                {"llvm.nvvm.shfl.sync.down.i32", "standin_shuffle_down"}, {"llvm.nvvm.shfl.sync.idx.i32", "standin_shuffle_index"},
-               {"llvm.nvvm.bar.warp.sync", "standin_sync_warp"},       {"llvm.nvvm.barrier", "standin_sync_block"}};
+               {"llvm.nvvm.bar.warp.sync", "standin_sync_warp"},       {"llvm.nvvm.barrier", "standin_sync_block"},
+               {"llvm.nvvm.cp.async.cg.shared.global.16", "standin_copy"}, {"llvm.nvvm.cp.async.commit.group", "standin_end_of_copies"},
+               {"llvm.nvvm.cp.async.wait.group", "standin_wait_for_copies"},
+               {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16", "standin_matrices_turned"},
+               {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16", "standin_matrices"},
+               {"llvm.nvvm.mma.m16n8k16.row.col.bf16", "standin_multiply"}};
   for (auto &each : known)
     if (name.starts_with(each.begins))
       return each.stands;
@@ -44,6 +50,50 @@ struct Fault {
   bool isHere(StringRef place) { return kind == place && --left == 0; }
 } fault;
 
+// What the stand-in's function takes: pointers are plain ones, a structure is returned through a pointer in front, and a copy always says
+// how many bytes it has.
+static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
+  IRBuilder<> b(&call);
+  LLVMContext &context = module.getContext();
+  SmallVector<Value *> arguments(call.args());
+  Type *pointer = PointerType::get(context, 0), *result = call.getType();
+  AllocaInst *place = nullptr;
+  if (stands == "standin_sync_block") {
+    if (fault.isHere("barrier"))
+      return nullptr;
+    arguments.clear();
+  }
+  if (stands.starts_with("standin_shuffle") && fault.isHere("shuffle"))
+    arguments[2] = b.CreateAdd(arguments[2], b.getInt32(1));
+  for (Value *&argument : arguments)
+    if (argument->getType()->isPointerTy())
+      argument = b.CreateAddrSpaceCast(argument, pointer);
+  if (stands == "standin_copy") {
+    if (arguments.size() == 2)
+      arguments.push_back(b.getInt32(16));
+    if (fault.isHere("copy"))
+      arguments[0] = b.CreatePtrAdd(arguments[0], b.getInt64(16));
+    if (fault.isHere("source"))
+      arguments[1] = b.CreatePtrAdd(arguments[1], b.getInt64(uint64_t(1) << 40));
+  }
+  if (stands == "standin_wait_for_copies" && fault.isHere("wait"))
+    arguments[0] = b.CreateAdd(arguments[0], b.getInt32(1));
+  if (stands.starts_with("standin_matrices") && fault.isHere("matrix"))
+    arguments[0] = b.CreatePtrAdd(arguments[0], b.getInt64(16));
+  if (result->isStructTy()) {
+    place = IRBuilder<>(&*call.getFunction()->getEntryBlock().getFirstInsertionPt()).CreateAlloca(result);
+    arguments.insert(arguments.begin(), place);
+    result = Type::getVoidTy(context);
+  }
+  SmallVector<Type *> types;
+  for (Value *argument : arguments)
+    types.push_back(argument->getType());
+  if (stands == "standin_sync_block")
+    result = Type::getVoidTy(context);
+  Value *value = b.CreateCall(module.getOrInsertFunction(stands, FunctionType::get(result, types, false)), arguments);
+  return place ? b.CreateLoad(place->getAllocatedType(), place) : value;
+}
+
 static void replaceIntrinsics(Module &module) {
   for (Function &function : make_early_inc_range(module)) {
     if (!function.isDeclaration() || !function.getName().starts_with("llvm.nvvm."))
@@ -51,23 +101,11 @@ static void replaceIntrinsics(Module &module) {
     StringRef stands = replacement(function.getName());
     if (stands.empty())
       report_fatal_error(Twine("nvcpu: no model of ") + function.getName());
-    bool barrier = stands == "standin_sync_block";
-    auto *type = barrier ? FunctionType::get(Type::getVoidTy(module.getContext()), false) : function.getFunctionType();
-    FunctionCallee callee = module.getOrInsertFunction(stands, type);
     for (User *user : make_early_inc_range(function.users())) {
       auto *call = cast<CallInst>(user);
-      IRBuilder<> b(call);
-      if (barrier) {
-        if (!fault.isHere("barrier"))
-          b.CreateCall(callee);
-      } else {
-        SmallVector<Value *> arguments(call->args());
-        if (stands.starts_with("standin_shuffle") && fault.isHere("shuffle"))
-          arguments[2] = b.CreateAdd(arguments[2], b.getInt32(1));
-        Value *result = b.CreateCall(callee, arguments);
-        if (!call->getType()->isVoidTy())
-          call->replaceAllUsesWith(result);
-      }
+      Value *result = callStandin(module, *call, stands);
+      if (!call->getType()->isVoidTy())
+        call->replaceAllUsesWith(result);
       call->eraseFromParent();
     }
     function.eraseFromParent();
@@ -88,7 +126,7 @@ static void showAccesses(Module &module) {
       if (isa<GlobalVariable>(object) && at->getType()->getPointerAddressSpace() != kShared) // words of the run
         continue;
       auto *argument = dyn_cast<Argument>(object);
-      if (argument && argument->getArgNo() > 0) // words that came by value
+      if ((argument && argument->getArgNo() > 0) || isa<AllocaInst>(object)) // words that came by value, a structure's fields
         continue;
       IRBuilder<> b(&instruction);
       uint64_t bytes = module.getDataLayout().getTypeStoreSize(getLoadStoreType(&instruction));

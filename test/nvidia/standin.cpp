@@ -5,16 +5,18 @@
 //
 // Every GPU thread of a block is a fiber; one block runs at a time.
 //   STANDIN_SEED                   in which order threads take their turns
+//   STANDIN_TENSOR                 a100, h100: whose tensor cores (TensorCore.h); without it by the capability
 #include "standin.h"
+#include "test/nvidia/TensorCore.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <sys/mman.h>
-#include <unordered_map>
 #include <vector>
 
 namespace standin {
@@ -39,12 +41,23 @@ using namespace standin;
 namespace {
 
 // ---- Fibers --------------------------------------------------------------------------------------------------------------------
+struct Copy {
+  char *to;
+  const char *from;
+  uint32_t bytes, group; // of 16, the others are zero
+};
+
 enum class State { Ready, AtBarrier, AtWarp, Done };
 struct Fiber {
   void *stack = nullptr; // where it goes on
   State state = State::Done;
   const char *operation = "";
   uint32_t mask = 0, value = 0, argument = 0, clamp = 0, result = 0;
+  const char *memory = nullptr;                  // ldmatrix: the row that this lane names
+  std::array<uint32_t, 10> in{};                 // mma.sync: four registers of A, two of B, four of C
+  std::array<uint32_t, 4> out{};                 // of both
+  std::vector<Copy> copies;                      // cp.async that nobody has waited for
+  uint32_t groups = 0;                           // that were closed
 };
 constexpr size_t kStackBytes = 256 << 10;
 
@@ -146,7 +159,7 @@ namespace {
 
 // Arrives at an operation of a warp; when the last lane of the mask is there, all go on.
 uint32_t meet(const char *operation, uint32_t mask, uint32_t value, uint32_t argument, uint32_t clamp,
-              uint32_t (*resolve)(const Fiber *warp, uint32_t lane)) {
+              uint32_t (*resolve)(Fiber *warp, uint32_t lane)) {
   uint32_t first = block.current & ~31u, lane = block.current & 31;
   Fiber *warp = &block.fibers[first];
   Fiber &self = block.fibers[block.current];
@@ -160,7 +173,7 @@ uint32_t meet(const char *operation, uint32_t mask, uint32_t value, uint32_t arg
       if (first + i >= block.fibers.size())
         fault(std::string(operation) + ": the mask names threads that there are not, in " + block.kernel->name);
       all = all && warp[i].state == State::AtWarp && warp[i].mask == mask;
-      if (warp[i].state == State::AtWarp && warp[i].mask == mask && strcmp(warp[i].operation, operation) != 0)
+      if (warp[i].state == State::AtWarp && warp[i].mask == mask && warp[i].operation != operation)
         stuck("lanes of one mask meet at different operations");
     }
   if (!all) {
@@ -183,24 +196,93 @@ uint32_t ofLane(const Fiber *warp, uint32_t lane, uint32_t from, bool inside) {
     fault("a shuffle reads a lane that takes no part, in " + block.kernel->name);
   return warp[source].value;
 }
-uint32_t resolveDown(const Fiber *warp, uint32_t lane) {
+uint32_t resolveDown(Fiber *warp, uint32_t lane) {
   uint32_t segments = warp[lane].clamp >> 8 & 31, most = (lane & segments) | (warp[lane].clamp & 31 & ~segments);
   uint32_t from = lane + (warp[lane].argument & 31);
   return ofLane(warp, lane, from, from <= most);
 }
-uint32_t resolveIndex(const Fiber *warp, uint32_t lane) {
+uint32_t resolveIndex(Fiber *warp, uint32_t lane) {
   uint32_t segments = warp[lane].clamp >> 8 & 31, most = (lane & segments) | (warp[lane].clamp & 31 & ~segments);
   uint32_t from = (lane & segments) | (warp[lane].argument & 31 & ~segments);
   return ofLane(warp, lane, from, from <= most);
+}
+
+// PTX ISA, ldmatrix: lanes 8 i to 8 i + 7 name the rows of matrix i, 16 bytes each; lane l gets elements 2 (l % 4) and the next one of row
+// l / 4 of each; of a turned one, of column l / 4.
+uint32_t element(const Fiber *warp, uint32_t matrix, uint32_t row, uint32_t column) {
+  uint16_t value;
+  memcpy(&value, warp[matrix * 8 + row].memory + column * 2, 2);
+  return value;
+}
+uint32_t resolveMatrices(Fiber *warp, uint32_t lane) {
+  for (uint32_t i = 0; i < 4; ++i)
+    warp[lane].out[i] = element(warp, i, lane / 4, lane % 4 * 2) | element(warp, i, lane / 4, lane % 4 * 2 + 1) << 16;
+  return 0;
+}
+uint32_t resolveTurned(Fiber *warp, uint32_t lane) {
+  for (uint32_t i = 0; i < 4; ++i)
+    warp[lane].out[i] = element(warp, i, lane % 4 * 2, lane / 4) | element(warp, i, lane % 4 * 2 + 1, lane / 4) << 16;
+  return 0;
+}
+
+tensor::Kind tensorKind() {
+  static const tensor::Kind kind = [] {
+    const char *name = setting("STANDIN_TENSOR");
+    return name ? tensor::kindOf(name) : tensor::kindOf(number("STANDIN_CAPABILITY", 90) < 90 ? "a100" : "h100");
+  }();
+  return kind;
+}
+
+// PTX ISA, mma.m16n8k16: where the elements of A (16 x 16), B (16 x 8) and C lie in the lanes' registers.
+uint16_t half(uint32_t word, uint32_t which) { return uint16_t(which ? word >> 16 : word); }
+uint16_t elementOfA(const Fiber *warp, uint32_t row, uint32_t k) {
+  return half(warp[row % 8 * 4 + k % 8 / 2].in[row / 8 + k / 8 * 2], k % 2);
+}
+uint16_t elementOfB(const Fiber *warp, uint32_t k, uint32_t column) { return half(warp[column * 4 + k % 8 / 2].in[4 + k / 8], k % 2); }
+uint32_t resolveMultiply(Fiber *warp, uint32_t lane) {
+  if (lane > 0) // the first one has done it for all
+    return 0;
+  tensor::Factor a[16][16], b[8][16];
+  for (uint32_t k = 0; k < 16; ++k) {
+    for (uint32_t row = 0; row < 16; ++row)
+      a[row][k] = tensor::Factor(elementOfA(warp, row, k));
+    for (uint32_t column = 0; column < 8; ++column)
+      b[column][k] = tensor::Factor(elementOfB(warp, k, column));
+  }
+  for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t i = 0; i < 4; ++i) {
+      float sum;
+      memcpy(&sum, &warp[l].in[6 + i], 4);
+      sum = tensor::multiplyAdd(tensorKind(), a[l / 4 + i / 2 * 8], b[l % 4 * 2 + i % 2], sum);
+      memcpy(&warp[l].out[i], &sum, 4);
+    }
+  return 0;
 }
 
 // ---- What accesses show --------------------------------------------------------------------------------------------------------
 struct Shadow {
   uint64_t written = 0, read = 0; // between which barriers
   uint32_t writer = 0, reader = 0;
-  bool severalReaders = false;
+  bool severalReaders = false, inFlight = false; // a copy into it is on its way
 };
-std::unordered_map<uintptr_t, Shadow> shadows;
+// Shared memory is that of the kernels' library: all of it lies within some MiB of wherever it was touched first. A shadow for each byte,
+// of which every second one is used: the smallest accesses that lie among larger ones have two.
+Shadow &shadowOf(const char *at) {
+  constexpr size_t kReach = 256 << 20;
+  static const char *middle = at;
+  static auto *shadows = static_cast<Shadow *>(
+      mmap(nullptr, 2 * kReach * sizeof(Shadow), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  size_t place = size_t(at - middle) + kReach;
+  if (shadows == MAP_FAILED || place >= 2 * kReach)
+    fault("no shadow for shared memory");
+  return shadows[place];
+}
+
+// Lanes name rows of 16 bytes.
+void namesRow(const char *at) {
+  if (reinterpret_cast<uintptr_t>(at) % 16)
+    fault("a row of a matrix that does not begin at 16 bytes, in " + block.kernel->name);
+}
 
 } // namespace
 
@@ -209,7 +291,7 @@ uint32_t standin_thread() { return block.current; }
 uint32_t standin_block() { return block.number; }
 void standin_sync_block() { pause(State::AtBarrier); }
 void standin_sync_warp(uint32_t mask) {
-  meet("a sync of a warp", mask, 0, 0, 0, [](const Fiber *, uint32_t) { return 0u; });
+  meet("a sync of a warp", mask, 0, 0, 0, [](Fiber *, uint32_t) { return 0u; });
 }
 uint32_t standin_shuffle_down(uint32_t mask, uint32_t value, uint32_t argument, uint32_t clamp) {
   return meet("a shuffle down", mask, value, argument, clamp, resolveDown);
@@ -219,10 +301,12 @@ uint32_t standin_shuffle_index(uint32_t mask, uint32_t value, uint32_t argument,
 }
 
 void standin_shared(char *at, int64_t bytes, int64_t writes) {
-  for (int64_t i = 0; i < bytes; i += 4) {
-    Shadow &shadow = shadows[reinterpret_cast<uintptr_t>(at) + uintptr_t(i)];
+  for (int64_t i = 0; i < bytes; i += 2) {
+    Shadow &shadow = shadowOf(at + i);
     uint64_t now = block.barriers;
     uint32_t self = block.current;
+    if (shadow.inFlight)
+      fault("an access to shared memory while a copy into it is on its way, in " + block.kernel->name + ", thread " + std::to_string(self));
     bool race = (shadow.written == now && shadow.writer != self) ||
                 (writes && shadow.read == now && (shadow.severalReaders || shadow.reader != self));
     if (race)
@@ -235,9 +319,66 @@ void standin_shared(char *at, int64_t bytes, int64_t writes) {
     }
   }
 }
-void standin_global(char *at, int64_t bytes, int64_t) {
+void standin_global(const char *at, int64_t bytes, int64_t) {
   if (at < arenaBegin || at + bytes > arenaEnd)
     fault("an access outside of the arena in " + block.kernel->name + ", byte " + std::to_string(at - arenaBegin) + " of " +
           std::to_string(arenaEnd - arenaBegin));
+}
+// cp.async copies as late as it may: when its thread waits for it. Until then nobody may touch where it goes to, and those who did before
+// must be behind a barrier.
+void standin_copy(char *to, const char *from, int32_t bytes) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16)
+    fault("a copy that does not begin at 16 bytes, in " + block.kernel->name);
+  if (bytes)
+    standin_global(from, bytes, 0);
+  standin_shared(to, 16, 1);
+  for (int64_t i = 0; i < 16; i += 2)
+    shadowOf(to + i).inFlight = true;
+  Fiber &self = block.fibers[block.current];
+  self.copies.push_back({to, from, uint32_t(bytes), self.groups});
+}
+void standin_end_of_copies() { ++block.fibers[block.current].groups; }
+void standin_wait_for_copies(int32_t left) {
+  Fiber &self = block.fibers[block.current];
+  std::vector<Copy> still;
+  for (const Copy &copy : self.copies) {
+    if (int64_t(copy.group) >= int64_t(self.groups) - left) {
+      still.push_back(copy);
+      continue;
+    }
+    memset(copy.to, 0, 16);
+    memcpy(copy.to, copy.from, copy.bytes);
+    for (int64_t i = 0; i < 16; i += 2) {
+      Shadow &shadow = shadowOf(copy.to + i);
+      shadow.inFlight = false, shadow.written = block.barriers, shadow.writer = block.current;
+    }
+  }
+  self.copies = still;
+}
+
+void standin_matrices(uint32_t *out, char *at) {
+  namesRow(at);
+  standin_shared(at, 16, 0);
+  Fiber &self = block.fibers[block.current];
+  self.memory = at;
+  meet("ldmatrix", ~0u, 0, 0, 0, resolveMatrices);
+  std::copy(self.out.begin(), self.out.end(), out);
+}
+void standin_matrices_turned(uint32_t *out, char *at) {
+  namesRow(at);
+  standin_shared(at, 16, 0);
+  Fiber &self = block.fibers[block.current];
+  self.memory = at;
+  meet("ldmatrix.trans", ~0u, 0, 0, 0, resolveTurned);
+  std::copy(self.out.begin(), self.out.end(), out);
+}
+void standin_multiply(uint32_t *out, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1, float c2,
+                      float c3) {
+  Fiber &self = block.fibers[block.current];
+  self.in = {a0, a1, a2, a3, b0, b1};
+  const float sums[] = {c0, c1, c2, c3};
+  memcpy(&self.in[6], sums, sizeof sums);
+  meet("mma.sync", ~0u, 0, 0, 0, resolveMultiply);
+  std::copy(self.out.begin(), self.out.end(), out);
 }
 }

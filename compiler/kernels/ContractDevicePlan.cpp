@@ -1,0 +1,72 @@
+// ContractDevicePlan.cpp: dims of a contraction on a GPU, its tiles, and which cores compute it.
+#include "compiler/kernels/ContractDevice.h"
+#include "compiler/kernels/ContractTensor.h"
+
+#include <algorithm>
+
+namespace cinch::kernels::device {
+
+int64_t countOf(const Dims &dims) {
+  int64_t count = 1;
+  for (const Dim &dim : dims)
+    count *= dim.size;
+  return count;
+}
+
+bool isOfTensorCores(const ContractSpec &spec) { return spec.pairs && int64_t(spec.k.size()) > spec.anew; }
+
+// Neighbours that every operand walks as one become one.
+static Dims merged(const Dims &dims) {
+  Dims result;
+  for (const Dim &dim : dims) {
+    if (dim.size == 1)
+      continue;
+    auto joins = [&](int64_t outer, int64_t inner) { return outer == inner * dim.size; };
+    if (!result.empty()) {
+      Dim &last = result.back();
+      if (joins(last.a, dim.a) && joins(last.b, dim.b) && joins(last.c, dim.c) && joins(last.bound[0], dim.bound[0]) &&
+          joins(last.bound[1], dim.bound[1])) {
+        int64_t size = last.size * dim.size;
+        last = dim;
+        last.size = size;
+        continue;
+      }
+    }
+    result.push_back(dim);
+  }
+  return result;
+}
+
+Plan::Plan(const ContractSpec &spec) : spec(spec) {
+  size_t B = spec.batch.size(), S = spec.m.size(), T = spec.n.size(), R = spec.k.size();
+  auto bounds = [&](Dim &dim, size_t at) {
+    for (size_t i = 0; i < spec.bounds.size(); ++i)
+      dim.bound[i] = spec.bounds[i].strides[at];
+  };
+  for (size_t i = 0; i < B; ++i) {
+    batch.push_back({spec.batch[i], spec.a.strides[i], spec.b.strides[i], spec.c.strides[i]});
+    bounds(batch.back(), i);
+  }
+  for (size_t i = 0; i < S; ++i) {
+    m.push_back({spec.m[i], spec.a.strides[B + i], 0, spec.c.strides[B + i]});
+    bounds(m.back(), B + i);
+  }
+  for (size_t i = 0; i < R; ++i) {
+    Dims &to = isOfTensorCores(spec) && int64_t(i) < spec.anew ? runs : k;
+    to.push_back({spec.k[i], spec.a.strides[B + S + i], spec.b.strides[B + i], 0});
+    bounds(to.back(), B + S + i);
+  }
+  for (size_t i = 0; i < T; ++i)
+    n.push_back({spec.n[i], 0, spec.b.strides[B + R + i], spec.c.strides[B + S + i]});
+  batch = merged(batch), m = merged(m), n = merged(n), k = merged(k), runs = merged(runs);
+  M = countOf(m), N = countOf(n), K = countOf(k);
+  // Large tiles read less from shared memory for each product. On the cores of single FMAs those with bounds would not fit into registers.
+  bool large = M >= 128 && N >= 128 && (isOfTensorCores(spec) || spec.bounds.empty());
+  tile = large ? 128 : 64;
+}
+
+int64_t Plan::sharedBytes() const {
+  return isOfTensorCores(spec) ? TensorTiles(*this).sharedBytes() : 2 * 16 * (tile + 1) * bytesOf(spec.elem);
+}
+
+} // namespace cinch::kernels::device

@@ -1,0 +1,98 @@
+// Matrices.cpp: what products on tensor cores ask of a GPU: 16 bytes at a time, copies that go on, ldmatrix and mma.sync, as NVVM's
+// intrinsics of LLVM.
+#include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace cinch::kernels::simt {
+
+static Value number(OpBuilder &b, Location loc, int64_t n) { return emitInteger(b, loc, b.getI32Type(), n); }
+
+Value pointerTo(OpBuilder &b, Location loc, Value memory, unsigned space) {
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memory);
+  address = arith::IndexCastOp::create(b, loc, b.getI64Type(), address);
+  return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), address);
+}
+
+Value at(OpBuilder &b, Location loc, Value pointer, Value bytes) {
+  return LLVM::GEPOp::create(b, loc, pointer.getType(), b.getI8Type(), pointer, ValueRange{bytes});
+}
+
+void store(OpBuilder &b, Location loc, Value value, Value pointer, unsigned alignment) {
+  LLVM::StoreOp::create(b, loc, value, pointer, alignment);
+}
+
+static Value orZero(OpBuilder &b, Location loc, Value value, Value valid) {
+  if (!valid)
+    return value;
+  return arith::SelectOp::create(b, loc, valid, value, arith::ConstantOp::create(b, loc, b.getZeroAttr(value.getType())));
+}
+
+Value loadOneRounded(OpBuilder &b, Location loc, Value pointer, bool narrow, Value valid) {
+  if (narrow)
+    return orZero(b, loc, LLVM::LoadOp::create(b, loc, b.getI16Type(), pointer, 2), valid);
+  Value element = LLVM::LoadOp::create(b, loc, b.getF32Type(), pointer, 4);
+  return orZero(b, loc, emitNarrowed(b, loc, emitRounded(b, loc, element)), valid);
+}
+
+Value loadEightRounded(OpBuilder &b, Location loc, Value pointer, Value valid) {
+  auto four = VectorType::get({4}, b.getF32Type()), words = VectorType::get({4}, b.getI32Type());
+  Value result = arith::ConstantOp::create(b, loc, b.getZeroAttr(words));
+  for (int64_t half : {0, 1}) {
+    Value from = at(b, loc, pointer, emitInteger(b, loc, b.getI64Type(), half * 16));
+    Value rounded = emitRounded(b, loc, LLVM::LoadOp::create(b, loc, four, from, 16));
+    Value bits = arith::BitcastOp::create(b, loc, words, rounded);
+    for (int64_t pair : {0, 1}) {
+      Value low = vector::ExtractOp::create(b, loc, bits, ArrayRef<int64_t>{pair * 2});
+      Value high = vector::ExtractOp::create(b, loc, bits, ArrayRef<int64_t>{pair * 2 + 1});
+      Value word = arith::OrIOp::create(b, loc, arith::ShRUIOp::create(b, loc, low, number(b, loc, 16)), high);
+      result = vector::InsertOp::create(b, loc, word, result, ArrayRef<int64_t>{half * 2 + pair});
+    }
+  }
+  return orZero(b, loc, result, valid);
+}
+
+static void call(OpBuilder &b, Location loc, StringRef name, ValueRange arguments) {
+  LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr(name), arguments);
+}
+
+void copyLater(OpBuilder &b, Location loc, Value to, Value from, Value valid) {
+  Value global = LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 1), from);
+  if (!valid)
+    return call(b, loc, "llvm.nvvm.cp.async.cg.shared.global.16", {to, global});
+  Value bytes = arith::SelectOp::create(b, loc, valid, number(b, loc, 16), number(b, loc, 0));
+  call(b, loc, "llvm.nvvm.cp.async.cg.shared.global.16.s", {to, global, bytes});
+}
+
+void endOfCopies(OpBuilder &b, Location loc) { call(b, loc, "llvm.nvvm.cp.async.commit.group", {}); }
+
+void waitForCopies(OpBuilder &b, Location loc, int groups) { call(b, loc, "llvm.nvvm.cp.async.wait.group", {number(b, loc, groups)}); }
+
+static SmallVector<Value> four(OpBuilder &b, Location loc, Type element, StringRef name, ValueRange arguments) {
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, element));
+  Value all = LLVM::CallIntrinsicOp::create(b, loc, type, b.getStringAttr(name), arguments).getResult(0);
+  SmallVector<Value> each;
+  for (int64_t i = 0; i < 4; ++i)
+    each.push_back(LLVM::ExtractValueOp::create(b, loc, all, i));
+  return each;
+}
+
+SmallVector<Value> loadMatrices(OpBuilder &b, Location loc, Value pointer, bool turned) {
+  return four(b, loc, b.getI32Type(), turned ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16" : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16",
+              {pointer});
+}
+
+SmallVector<Value> multiplyMatrices(OpBuilder &b, Location loc, ValueRange x, ValueRange y, ValueRange sums) {
+  SmallVector<Value> arguments(x);
+  arguments.append(y.begin(), y.end());
+  arguments.append(sums.begin(), sums.end());
+  return four(b, loc, b.getF32Type(), "llvm.nvvm.mma.m16n8k16.row.col.bf16", arguments);
+}
+
+} // namespace cinch::kernels::simt
