@@ -49,7 +49,7 @@ def kind_of(body):
         return "attention, forward"
     if "_tiles" in body:
         return "product"
-    return "teams of 16 threads" if "shfl.sync" in body else "one thread an element"
+    return "loops, sums of rows" if "shfl.sync" in body else "loops, pools"
 
 
 def entries(text):
