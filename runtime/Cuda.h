@@ -68,6 +68,11 @@ void launchControl(Gpu &, CUfunction, const int64_t (&words)[4], unsigned blocks
 // Behind the gate: clears memory (`clear`), or copies it within the arena (`take`), if the gate is open.
 void launchIfOpen(Gpu &, CUfunction, int64_t to, int64_t from, int64_t bytes);
 
+// CudaOpen.cpp
+void openDevices();
+// Parameters on their way: so many bytes at a time.
+constexpr int64_t kWriteBytes = int64_t(4) << 20;
+
 // CudaStep.cpp
 void prepareSteps(Worker &);
 void restartSteps(Worker &, int64_t step);

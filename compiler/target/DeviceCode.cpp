@@ -143,10 +143,10 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
   }
   module->setTargetTriple(machine->getTargetTriple());
   module->setDataLayout(machine->createDataLayout());
-  if (code.error = addControl(*module); !code.error.empty())
-    return code;
   for (const DeviceKernel &kernel : list)
     addEntry(*module, kernel);
+  if (code.error = addControl(*module); !code.error.empty())
+    return code;
   optimize(*module, *machine);
   code.error = verifyNumbers(*module);
   if (code.error.empty() && !contextIsDissolved(*module))

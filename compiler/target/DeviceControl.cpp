@@ -212,8 +212,11 @@ std::string addControl(Module &module) {
 
 Value *enterContext(IRBuilder<> &b, Value *context, BasicBlock *end) {
   Module &module = *b.GetInsertBlock()->getModule();
-  GlobalVariable *control = module.getGlobalVariable("cinch_control");
   Type *i64 = b.getInt64Ty(), *words = ArrayType::get(i64, uint64_t(kContextWords));
+  GlobalVariable *control = module.getGlobalVariable("cinch_control");
+  if (!control) // declared
+    control = new GlobalVariable(module, ArrayType::get(i64, 8), false, GlobalValue::ExternalLinkage, nullptr, "cinch_control", nullptr,
+                                 GlobalValue::NotThreadLocal, 1);
   // `isVolatile`: not read before it is known that it is needed.
   auto word = [&](Value *base, uint64_t number, bool isVolatile = false) {
     return b.CreateLoad(i64, b.CreateConstInBoundsGEP1_64(i64, base, number), isVolatile);

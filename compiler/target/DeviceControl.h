@@ -12,7 +12,7 @@ namespace cinch::target {
 
 constexpr int64_t kContextWords = 128; // of runtime.h
 
-// Adds to the module the words (`cinch_control`), the kernel that closes the gate for good (`cinch_gate`), the one that ends a step
+// Adds to the module, behind its entries, the words (`cinch_control`), the kernel that closes the gate for good (`cinch_gate`), the one that ends a step
 // (`cinch_end_step`), and those that clear (`cinch_clear`) and copy (`cinch_take`) memory behind the gate. "" or what is wrong.
 std::string addControl(llvm::Module &);
 

@@ -12,83 +12,24 @@
 //   STANDIN_CAPABILITY, STANDIN_VERSION  80, 11080
 //   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation
 // CUDA_VISIBLE_DEVICES and CUDA_LAUNCH_BLOCKING mean what they mean to the driver.
-#include "standin.h"
+#include "driver.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include <vector>
 
-using namespace standin;
+namespace standin {
 
-namespace {
-
-enum Result { kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kEccError = 214, kNotFound = 500, kInvalidHandle = 400, kNotReady = 600,
-              kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901 };
-
-struct Range {
-  char *begin, *end;
-  bool has(const void *at, size_t bytes) const { return at >= begin && static_cast<const char *>(at) + bytes <= end; }
-};
-
-struct Device {
-  int number = 0;
-  std::vector<Range> allocations, globals; // globals: of modules
-  int failed = 0;                          // sticks, as the driver's does
-  size_t taken() const {
-    size_t bytes = 0;
-    for (const Range &range : allocations)
-      bytes += size_t(range.end - range.begin);
-    return bytes;
-  }
-};
-
-struct Stream;
-struct Op {
-  std::function<int()> run;
-  Stream *waits = nullptr; // for another stream, until it has done so many
-  uint64_t count = 0;
-};
-struct Graph {
-  std::vector<Op> ops;
-};
-struct Stream {
-  Device *device;
-  std::deque<Op> queue;
-  uint64_t asked = 0, done = 0;
-  Graph *capture = nullptr;
-  bool invalidated = false;
-};
-struct Event {
-  Device *device;
-  Stream *stream = nullptr;
-  uint64_t count = 0;
-  bool timed = false, captured = false;
-  std::shared_ptr<double> when = std::make_shared<double>(-1);
-};
-struct Module {
-  Device *device;
-  void *library;
-};
-
-std::recursive_mutex mutex; // of everything: one call at a time
-Device devices[16];
+std::recursive_mutex mutex;
 std::vector<Range> pinned;
 std::vector<Stream *> streams;
 thread_local Device *current = nullptr;
-uint64_t executed = 0;
-
-using Lock = std::lock_guard<std::recursive_mutex>;
 
 void note(const char *what) {
   static const char *path = setting("STANDIN_LOG");
@@ -101,34 +42,6 @@ void note(const char *what) {
 }
 
 int planted(const char *function, int result) { return setting("STANDIN_FAIL") && !strcmp(setting("STANDIN_FAIL"), function) ? result : 0; }
-
-// As the kernel number N fails that STANDIN_FAIL names.
-int plantedInKernel() {
-  const char *fail = setting("STANDIN_FAIL");
-  ++executed;
-  if (!fail)
-    return 0;
-  if (!strncmp(fail, "launch:", 7) && strtoull(fail + 7, nullptr, 10) == executed)
-    return kLaunchFailed;
-  return !strncmp(fail, "ecc:", 4) && strtoull(fail + 4, nullptr, 10) == executed ? kEccError : 0;
-}
-
-std::vector<int> visible() {
-  std::vector<int> list;
-  int all = int(number("STANDIN_DEVICES", 1));
-  const char *said = getenv("CUDA_VISIBLE_DEVICES");
-  for (int i = 0; i < all && !said; ++i)
-    list.push_back(i);
-  while (said && *said) {
-    char *end;
-    long device = strtol(said, &end, 10);
-    if (end == said || device < 0 || device >= all)
-      break;
-    list.push_back(int(device));
-    said = *end == ',' ? end + 1 : end;
-  }
-  return list;
-}
 
 int drain(Stream &stream, uint64_t count) {
   while (stream.done < count && !stream.device->failed) {
@@ -156,18 +69,6 @@ int ask(Stream &stream, Op op) {
   return stream.device->failed;
 }
 
-bool isPinned(const void *at, size_t bytes) {
-  return std::any_of(pinned.begin(), pinned.end(), [&](const Range &range) { return range.has(at, bytes); });
-}
-
-bool isOn(const Device &device, uint64_t at, size_t bytes) {
-  for (const auto *ranges : {&device.allocations, &device.globals})
-    for (const Range &range : *ranges)
-      if (range.has(reinterpret_cast<void *>(at), bytes))
-        return true;
-  return false;
-}
-
 // Calls that a thread may not make while it captures.
 int unsafeNow() {
   for (Stream *stream : streams)
@@ -178,27 +79,35 @@ int unsafeNow() {
   return 0;
 }
 
+} // namespace standin
+
+using namespace standin;
+
+namespace {
+
+Device devices[16];
+
+std::vector<int> visible() {
+  std::vector<int> list;
+  int all = int(number("STANDIN_DEVICES", 1));
+  const char *said = getenv("CUDA_VISIBLE_DEVICES");
+  for (int i = 0; i < all && !said; ++i)
+    list.push_back(i);
+  while (said && *said) {
+    char *end;
+    long device = strtol(said, &end, 10);
+    if (end == said || device < 0 || device >= all)
+      break;
+    list.push_back(int(device));
+    said = *end == ',' ? end + 1 : end;
+  }
+  return list;
+}
+
 double now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return double(time.tv_sec) * 1e3 + double(time.tv_nsec) * 1e-6;
-}
-
-// Copies from and to the host: memory that is not pinned has no place in a graph.
-int copyWithHost(Stream &stream, uint64_t at, const void *host, size_t bytes, std::function<int()> run) {
-  if (!isOn(*stream.device, at, bytes))
-    return kInvalidValue;
-  if (stream.capture && !isPinned(host, bytes)) {
-    stream.invalidated = true;
-    return kCaptureUnsupported;
-  }
-  return ask(stream, {std::move(run)});
-}
-
-int setMemory(Stream &stream, uint64_t at, size_t bytes, std::function<int()> run) {
-  if (!isOn(*stream.device, at, bytes))
-    return kInvalidValue;
-  return ask(stream, {std::move(run)});
 }
 
 // A copy of the library of kernels, with variables of its own.
@@ -383,124 +292,6 @@ int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
   if (*begin->when < 0 || *end->when < 0)
     return kNotReady;
   return *milliseconds = float(*end->when - *begin->when), 0;
-}
-int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
-  Lock lock(mutex);
-  return copyWithHost(*static_cast<Stream *>(stream), to, from, bytes, [=] { return memcpy(reinterpret_cast<void *>(to), from, bytes), 0; });
-}
-int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
-  Lock lock(mutex);
-  return copyWithHost(*static_cast<Stream *>(stream), from, to, bytes, [=] { return memcpy(to, reinterpret_cast<void *>(from), bytes), 0; });
-}
-int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *handle) {
-  Lock lock(mutex);
-  auto *stream = static_cast<Stream *>(handle);
-  if (!isOn(*stream->device, to, bytes) || !isOn(*stream->device, from, bytes))
-    return kInvalidValue;
-  return ask(*stream, {[=] { return memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes), 0; }});
-}
-int cuMemcpyPeerAsync(uint64_t to, void *toContext, uint64_t from, void *fromContext, size_t bytes, void *handle) {
-  Lock lock(mutex);
-  auto *stream = static_cast<Stream *>(handle);
-  if (!isOn(*static_cast<Device *>(toContext), to, bytes) || !isOn(*static_cast<Device *>(fromContext), from, bytes))
-    return kInvalidValue;
-  note("peer");
-  return ask(*stream, {[=] { return memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes), 0; }});
-}
-int cuMemsetD8Async(uint64_t at, unsigned char value, size_t count, void *stream) {
-  Lock lock(mutex);
-  return setMemory(*static_cast<Stream *>(stream), at, count, [=] { return memset(reinterpret_cast<void *>(at), value, count), 0; });
-}
-int cuMemsetD16Async(uint64_t at, unsigned short value, size_t count, void *stream) {
-  Lock lock(mutex);
-  return setMemory(*static_cast<Stream *>(stream), at, 2 * count,
-                   [=] { return std::fill_n(reinterpret_cast<unsigned short *>(at), count, value), 0; });
-}
-int cuMemsetD32Async(uint64_t at, unsigned value, size_t count, void *stream) {
-  Lock lock(mutex);
-  return setMemory(*static_cast<Stream *>(stream), at, 4 * count, [=] { return std::fill_n(reinterpret_cast<unsigned *>(at), count, value), 0; });
-}
-int cuMemsetD2D32Async(uint64_t at, size_t pitch, unsigned value, size_t width, size_t height, void *stream) {
-  Lock lock(mutex);
-  return setMemory(*static_cast<Stream *>(stream), at, height ? pitch * (height - 1) + 4 * width : 0, [=] {
-    for (size_t row = 0; row < height; ++row)
-      std::fill_n(reinterpret_cast<unsigned *>(at + row * pitch), width, value);
-    return 0;
-  });
-}
-int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, void *handle,
-                   void **arguments, void **) {
-  Lock lock(mutex);
-  if (int result = planted("cuLaunchKernel", 701))
-    return result;
-  if (!blocks || !threads || threads > 1024)
-    return kInvalidValue;
-  auto *kernel = static_cast<Kernel *>(function);
-  auto *stream = static_cast<Stream *>(handle);
-  if (static_cast<Module *>(kernel->module)->device != stream->device)
-    return kInvalidHandle;
-  auto *arena = *static_cast<char **>(arguments[0]);
-  Range range = {nullptr, nullptr};
-  for (const Range &each : stream->device->allocations)
-    if (each.begin == arena)
-      range = each;
-  if (!range.begin)
-    return kInvalidValue;
-  auto *words = static_cast<int64_t *>(arguments[1]), *context = static_cast<int64_t *>(arguments[2]);
-  std::vector<int64_t> wordsNow(words, words + kernel->words), contextNow(context, context + 128);
-  note(stream->capture ? "captured" : "launch");
-  int result = ask(*stream, {[=]() mutable {
-    if (int failure = plantedInKernel())
-      return failure;
-    void *each[3] = {arena, wordsNow.data(), contextNow.data()};
-    arenaBegin = range.begin, arenaEnd = range.end;
-    for (unsigned i = 0; i < blocks; ++i)
-      runBlock(*kernel, each, i, threads);
-    return 0;
-  }});
-  static const char *blocking = setting("CUDA_LAUNCH_BLOCKING");
-  if (!result && !stream->capture && blocking && !strcmp(blocking, "1"))
-    result = drain(*stream, stream->asked);
-  return result;
-}
-int cuStreamBeginCapture_v2(void *handle, int) {
-  Lock lock(mutex);
-  auto *stream = static_cast<Stream *>(handle);
-  if (int result = planted("cuStreamBeginCapture_v2", kNotSupported))
-    return result;
-  if (stream->capture)
-    return kInvalidValue;
-  stream->capture = new Graph();
-  stream->invalidated = false;
-  return 0;
-}
-int cuStreamEndCapture(void *handle, void **graph) {
-  Lock lock(mutex);
-  auto *stream = static_cast<Stream *>(handle);
-  if (!stream->capture)
-    return kInvalidValue;
-  *graph = stream->invalidated ? nullptr : stream->capture;
-  stream->capture = nullptr;
-  return stream->invalidated ? kCaptureInvalidated : 0;
-}
-int cuGraphInstantiateWithFlags(void **made, void *graph, unsigned long long) {
-  Lock lock(mutex);
-  note("instantiation");
-  if (int result = planted("cuGraphInstantiateWithFlags", kOutOfMemory))
-    return result;
-  return *made = new Graph(*static_cast<Graph *>(graph)), 0;
-}
-int cuGraphDestroy(void *graph) { return delete static_cast<Graph *>(graph), 0; }
-int cuGraphLaunch(void *graph, void *handle) {
-  Lock lock(mutex);
-  auto *stream = static_cast<Stream *>(handle);
-  if (stream->capture)
-    return kCaptureUnsupported;
-  note("graph");
-  int result = 0;
-  for (const Op &op : static_cast<Graph *>(graph)->ops)
-    result = ask(*stream, op);
-  return result;
 }
 int cuGetErrorName(int error, const char **name) {
   *name = error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : error == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"

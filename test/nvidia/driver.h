@@ -1,0 +1,81 @@
+// driver.h: what the stand-in's driver is made of; its functions stand in driver.cpp (devices, memory, modules, streams, events) and work.cpp
+// (copies, launches, graphs).
+#ifndef STANDIN_DRIVER_H
+#define STANDIN_DRIVER_H
+#include "standin.h"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace standin {
+
+enum Result { kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kEccError = 214, kNotFound = 500, kInvalidHandle = 400, kNotReady = 600,
+              kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901 };
+
+struct Range {
+  char *begin, *end;
+  bool has(const void *at, size_t bytes) const { return at >= begin && static_cast<const char *>(at) + bytes <= end; }
+};
+
+struct Device {
+  int number = 0;
+  std::vector<Range> allocations, globals; // globals: of modules
+  int failed = 0;                          // sticks, as the driver's does
+  size_t taken() const {
+    size_t bytes = 0;
+    for (const Range &range : allocations)
+      bytes += size_t(range.end - range.begin);
+    return bytes;
+  }
+};
+
+struct Stream;
+struct Op {
+  std::function<int()> run;
+  Stream *waits = nullptr; // for another stream, until it has done so many
+  uint64_t count = 0;
+};
+struct Graph {
+  std::vector<Op> ops;
+};
+struct Stream {
+  Device *device;
+  std::deque<Op> queue;
+  uint64_t asked = 0, done = 0;
+  Graph *capture = nullptr;
+  bool invalidated = false;
+};
+struct Event {
+  Device *device;
+  Stream *stream = nullptr;
+  uint64_t count = 0;
+  bool timed = false, captured = false;
+  std::shared_ptr<double> when = std::make_shared<double>(-1);
+};
+struct Module {
+  Device *device;
+  void *library;
+};
+
+extern std::recursive_mutex mutex; // of everything: one call at a time
+using Lock = std::lock_guard<std::recursive_mutex>;
+extern std::vector<Range> pinned;
+extern std::vector<Stream *> streams;
+extern thread_local Device *current;
+
+// A line of $STANDIN_LOG.
+void note(const char *what);
+// `result` if STANDIN_FAIL names the function, else 0.
+int planted(const char *function, int result);
+// Does what a stream was asked for, up to that count. 0, or the error that sticks to its device.
+int drain(Stream &, uint64_t count);
+// Asks a stream for something, or adds it to what it captures.
+int ask(Stream &, Op);
+// The error of a call that a thread may not make while it captures.
+int unsafeNow();
+
+} // namespace standin
+#endif

@@ -1,0 +1,175 @@
+// work.cpp: copies, launches and graphs of the stand-in's driver.
+#include "driver.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+using namespace standin;
+
+namespace {
+
+uint64_t executed = 0; // kernels
+
+// As the kernel number N fails that STANDIN_FAIL names.
+int plantedInKernel() {
+  const char *fail = setting("STANDIN_FAIL");
+  ++executed;
+  if (!fail)
+    return 0;
+  if (!strncmp(fail, "launch:", 7) && strtoull(fail + 7, nullptr, 10) == executed)
+    return kLaunchFailed;
+  return !strncmp(fail, "ecc:", 4) && strtoull(fail + 4, nullptr, 10) == executed ? kEccError : 0;
+}
+
+bool isPinned(const void *at, size_t bytes) {
+  return std::any_of(pinned.begin(), pinned.end(), [&](const Range &range) { return range.has(at, bytes); });
+}
+
+bool isOn(const Device &device, uint64_t at, size_t bytes) {
+  for (const auto *ranges : {&device.allocations, &device.globals})
+    for (const Range &range : *ranges)
+      if (range.has(reinterpret_cast<void *>(at), bytes))
+        return true;
+  return false;
+}
+
+// Copies from and to the host: memory that is not pinned has no place in a graph.
+int copyWithHost(Stream &stream, uint64_t at, const void *host, size_t bytes, std::function<int()> run) {
+  if (!isOn(*stream.device, at, bytes))
+    return kInvalidValue;
+  if (stream.capture && !isPinned(host, bytes)) {
+    stream.invalidated = true;
+    return kCaptureUnsupported;
+  }
+  return ask(stream, {std::move(run)});
+}
+
+int setMemory(Stream &stream, uint64_t at, size_t bytes, std::function<int()> run) {
+  if (!isOn(*stream.device, at, bytes))
+    return kInvalidValue;
+  return ask(stream, {std::move(run)});
+}
+
+} // namespace
+
+extern "C" {
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
+  Lock lock(mutex);
+  return copyWithHost(*static_cast<Stream *>(stream), to, from, bytes, [=] { return memcpy(reinterpret_cast<void *>(to), from, bytes), 0; });
+}
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
+  Lock lock(mutex);
+  return copyWithHost(*static_cast<Stream *>(stream), from, to, bytes, [=] { return memcpy(to, reinterpret_cast<void *>(from), bytes), 0; });
+}
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *handle) {
+  Lock lock(mutex);
+  auto *stream = static_cast<Stream *>(handle);
+  if (!isOn(*stream->device, to, bytes) || !isOn(*stream->device, from, bytes))
+    return kInvalidValue;
+  return ask(*stream, {[=] { return memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes), 0; }});
+}
+int cuMemcpyPeerAsync(uint64_t to, void *toContext, uint64_t from, void *fromContext, size_t bytes, void *handle) {
+  Lock lock(mutex);
+  auto *stream = static_cast<Stream *>(handle);
+  if (!isOn(*static_cast<Device *>(toContext), to, bytes) || !isOn(*static_cast<Device *>(fromContext), from, bytes))
+    return kInvalidValue;
+  note("peer");
+  return ask(*stream, {[=] { return memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes), 0; }});
+}
+int cuMemsetD8Async(uint64_t at, unsigned char value, size_t count, void *stream) {
+  Lock lock(mutex);
+  return setMemory(*static_cast<Stream *>(stream), at, count, [=] { return memset(reinterpret_cast<void *>(at), value, count), 0; });
+}
+int cuMemsetD16Async(uint64_t at, unsigned short value, size_t count, void *stream) {
+  Lock lock(mutex);
+  return setMemory(*static_cast<Stream *>(stream), at, 2 * count,
+                   [=] { return std::fill_n(reinterpret_cast<unsigned short *>(at), count, value), 0; });
+}
+int cuMemsetD32Async(uint64_t at, unsigned value, size_t count, void *stream) {
+  Lock lock(mutex);
+  return setMemory(*static_cast<Stream *>(stream), at, 4 * count, [=] { return std::fill_n(reinterpret_cast<unsigned *>(at), count, value), 0; });
+}
+int cuMemsetD2D32Async(uint64_t at, size_t pitch, unsigned value, size_t width, size_t height, void *stream) {
+  Lock lock(mutex);
+  return setMemory(*static_cast<Stream *>(stream), at, height ? pitch * (height - 1) + 4 * width : 0, [=] {
+    for (size_t row = 0; row < height; ++row)
+      std::fill_n(reinterpret_cast<unsigned *>(at + row * pitch), width, value);
+    return 0;
+  });
+}
+int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, void *handle,
+                   void **arguments, void **) {
+  Lock lock(mutex);
+  if (int result = planted("cuLaunchKernel", 701))
+    return result;
+  if (!blocks || !threads || threads > 1024)
+    return kInvalidValue;
+  auto *kernel = static_cast<Kernel *>(function);
+  auto *stream = static_cast<Stream *>(handle);
+  if (static_cast<Module *>(kernel->module)->device != stream->device)
+    return kInvalidHandle;
+  auto *arena = *static_cast<char **>(arguments[0]);
+  Range range = {nullptr, nullptr};
+  for (const Range &each : stream->device->allocations)
+    if (each.begin == arena)
+      range = each;
+  if (!range.begin)
+    return kInvalidValue;
+  auto *words = static_cast<int64_t *>(arguments[1]), *context = static_cast<int64_t *>(arguments[2]);
+  std::vector<int64_t> wordsNow(words, words + kernel->words), contextNow(context, context + 128);
+  note(stream->capture ? "captured" : "launch");
+  int result = ask(*stream, {[=]() mutable {
+    if (int failure = plantedInKernel())
+      return failure;
+    void *each[3] = {arena, wordsNow.data(), contextNow.data()};
+    arenaBegin = range.begin, arenaEnd = range.end;
+    for (unsigned i = 0; i < blocks; ++i)
+      runBlock(*kernel, each, i, threads);
+    return 0;
+  }});
+  static const char *blocking = setting("CUDA_LAUNCH_BLOCKING");
+  if (!result && !stream->capture && blocking && !strcmp(blocking, "1"))
+    result = drain(*stream, stream->asked);
+  return result;
+}
+int cuStreamBeginCapture_v2(void *handle, int) {
+  Lock lock(mutex);
+  auto *stream = static_cast<Stream *>(handle);
+  if (int result = planted("cuStreamBeginCapture_v2", kNotSupported))
+    return result;
+  if (stream->capture)
+    return kInvalidValue;
+  stream->capture = new Graph();
+  stream->invalidated = false;
+  return 0;
+}
+int cuStreamEndCapture(void *handle, void **graph) {
+  Lock lock(mutex);
+  auto *stream = static_cast<Stream *>(handle);
+  if (!stream->capture)
+    return kInvalidValue;
+  *graph = stream->invalidated ? nullptr : stream->capture;
+  stream->capture = nullptr;
+  return stream->invalidated ? kCaptureInvalidated : 0;
+}
+int cuGraphInstantiateWithFlags(void **made, void *graph, unsigned long long) {
+  Lock lock(mutex);
+  note("instantiation");
+  if (int result = planted("cuGraphInstantiateWithFlags", kOutOfMemory))
+    return result;
+  return *made = new Graph(*static_cast<Graph *>(graph)), 0;
+}
+int cuGraphDestroy(void *graph) { return delete static_cast<Graph *>(graph), 0; }
+int cuGraphLaunch(void *graph, void *handle) {
+  Lock lock(mutex);
+  auto *stream = static_cast<Stream *>(handle);
+  if (stream->capture)
+    return kCaptureUnsupported;
+  note("graph");
+  int result = 0;
+  for (const Op &op : static_cast<Graph *>(graph)->ops)
+    result = ask(*stream, op);
+  return result;
+}
+}
