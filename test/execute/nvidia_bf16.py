@@ -95,9 +95,9 @@ def check(entry):
         return programs.tensorfile.read(out / "final.safetensors")
 
     near, start = cpu("cpu%d" % number), cpu("start%d" % number, "--set", "lr=0")
-    for kind in ("a100", "h100") if case.name == "products" else ("h100",) if number % 2 else ("a100",):
+    for turn, kind in enumerate(("a100", "h100") if case.name == "products" else ("h100",) if number % 2 else ("a100",)):
         first = None
-        for place, plan in enumerate(case.plans):
+        for place, plan in enumerate(case.plans[:1] if turn else case.plans):
             name = "bf%d-%s-%d" % (number, kind, place)
             built = standin.Program(source, name, *plan, target="nvidia:" + kind)
             out = programs.FOLDER / (name + "-out")
@@ -115,11 +115,11 @@ def check(entry):
 def planted_faults():
     """A wait for one group too few, a copy or a matrix 16 bytes beside, a copy from behind the arena, a barrier left out: each is found where
     it lies in a kernel that runs, as an access while a copy is on its way, a race, an access outside of the arena, or other bits."""
-    case = next(case for case in CASES if case.name == "large tiles")
+    case = next(case for case in CASES if case.name == "products")
     source, folder = programs.source("faults", case.text), programs.FOLDER / "faults-data"
     folder.mkdir()
     draw = np.random.default_rng(1)
-    np.savez(folder / "t.npz", x=draw.standard_normal((8, 35, 136)).astype("f4"), y=draw.standard_normal((8, 35, 136)).astype("f4"))
+    np.savez(folder / "t.npz", x=draw.standard_normal((8, 64, 24)).astype("f4"), y=draw.standard_normal((8, 64, 24)).astype("f4"))
     built = standin.Program(source, "faults", "--microbatch", "1")
     run = ["--data", folder, "--quiet", "--steps", "1"]
     wanted = programs.FOLDER / "faults-out"
@@ -134,7 +134,7 @@ def planted_faults():
     def plant(entry):
         kind, number = entry
         name = "fault-%s%d" % (kind, number)
-        library = standin.kernels(source, name, built.flags, ("--check", "--plant", "%s:%d" % (kind, number)))
+        library = standin.library_of(programs.FOLDER / "faults.ll", name, ("--check", "--plant", "%s:%d" % (kind, number)))
         out = programs.FOLDER / (name + "-out")
         ended = built.run(*run, "--out", out, library=library, allowed=range(256), seed=number)
         said = re.search("on its way|a race on|outside of the arena", ended.stdout)
@@ -143,8 +143,8 @@ def planted_faults():
         verdicts.expect(right or ended.returncode != 0 or beside, "%s %d: wrong bits, but nobody complains" % (kind, number))
         found[kind] += bool(ended.returncode == 99 and said) or (beside and not right)
 
-    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 3) for kind, count in counts.items() for i in range(4)])
-    verdicts.expect(min(found.values()) > 0 and sum(found.values()) >= 10, "too few faults were found: %s" % found)
+    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 2) for kind, count in counts.items() for i in range(3)])
+    verdicts.expect(min(found.values()) > 0 and sum(found.values()) >= 8, "too few faults were found: %s" % found)
 
 
 def main():

@@ -11,8 +11,13 @@ NVCPU = BUILD / "bin" / "nvcpu"
 
 def kernels(source, name, flags, options=("--check",)):
     """The library of a program's kernels."""
-    ir, made, library = (programs.FOLDER / (name + suffix) for suffix in (".ll", ".o", ".so"))
+    ir = programs.FOLDER / (name + ".ll")
     programs.call([programs.CINCH, source, "--emit", "nvvm", "-o", ir, *flags])
+    return library_of(ir, name, options)
+
+
+def library_of(ir, name, options):
+    made, library = (programs.FOLDER / (name + suffix) for suffix in (".o", ".so"))
     programs.call([NVCPU, ir, "-o", made, *options])
     programs.call(["cc", "-shared", made, "-o", library, "-L" + str(DRIVER), "-l:libcuda.so.1"])
     return library
