@@ -17,13 +17,16 @@ int64_t firstBadParameter() {
   for (int64_t i = 0; i < run.meta.parameters.size; ++i) {
     const Parameter &parameter = run.meta.parameters[i];
     LaunchBuffer all;
-    all.count = parameter.shape.count();
+    all.count = parameter.partCount();
     all.elem = parameter.elem;
-    if (!isHere(parameter.offset))
-      continue;
-    for (int64_t index : badPlaces(arenaAt(parameter.offset), all).index)
-      if (index >= 0)
-        return i;
+    for (int64_t part = 0; part < parameter.parts; ++part) {
+      int64_t place = part == 0 ? parameter.offset : parameter.copies[part - 1];
+      if (!isHere(place))
+        continue;
+      for (int64_t index : badPlaces(arenaAt(place), all).index)
+        if (index >= 0)
+          return i;
+    }
   }
   return -1;
 }

@@ -47,6 +47,7 @@ void prepareCheckpoints() {
     tensor.offset = stored.offset;
     tensor.data = isHere(stored.offset) ? arenaAt(stored.offset) : nullptr;
     tensor.copies = &stored.copies;
+    tensor.before = stored.before, tensor.parts = stored.parts;
   };
   for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");

@@ -34,13 +34,13 @@ static void moveState(void (*move)(const Stored &)) {
 
 void stateToDevice() {
   moveState([](const Stored &stored) {
-    toDevice(stored.offset, stored.bytes());
+    toDevice(stored.offset, stored.partBytes());
     for (int64_t copy : stored.copies)
-      toDevice(copy, stored.bytes());
+      toDevice(copy, stored.partBytes());
   });
 }
 void stateFromDevice() {
-  moveState([](const Stored &stored) { fromDevice(stored.offset, stored.bytes()); });
+  moveState([](const Stored &stored) { fromDevice(stored.offset, stored.partBytes()); });
 }
 
 } // namespace cinch::rt

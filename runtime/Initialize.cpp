@@ -38,6 +38,7 @@ struct Drawing {
   const Parameter *parameter;
   char *base;
   uint64_t key;
+  int64_t part = 0; // of a parameter that is split: all numbers are drawn, and those of the part stored
 };
 
 void draw(void *closure, int64_t thread, int64_t threads) {
@@ -67,9 +68,11 @@ void draw(void *closure, int64_t thread, int64_t threads) {
       break;
     }
     }
-    store(drawing.base, parameter.elem, 2 * pair, values[0]);
-    if (2 * pair + 1 < count)
-      store(drawing.base, parameter.elem, 2 * pair + 1, values[1]);
+    for (int64_t i = 2 * pair; i < 2 * pair + 2 && i < count; ++i) {
+      int64_t at = parameter.parts == 1 ? i : placeInPart(i, drawing.part, count, parameter.before, parameter.parts);
+      if (at >= 0)
+        store(drawing.base, parameter.elem, at, values[i & 1]);
+    }
   }
 }
 
@@ -121,14 +124,14 @@ static void initializeWorker(void *closure, int64_t number, int64_t) {
     if (at < 0)
       continue;
     const Parameter &source = sourceOf(meta, parameter);
-    Drawing drawing = {&source, arenaAt(at), streamKey(meta.seed, source.path)};
+    Drawing drawing = {&source, arenaAt(at), streamKey(meta.seed, source.path), parameter.partAt(at)};
     worker.pool.run(draw, &drawing);
     if (source.init.kind == InitialValue::Orthogonal)
       orthogonalize(source, drawing.base);
   }
   for (const Stored &slot : meta.slots)
     if (int64_t at = worker.placeOf(slot); at >= 0)
-      memset(arenaAt(at), 0, size_t(slot.bytes()));
+      memset(arenaAt(at), 0, size_t(slot.partBytes()));
 }
 
 void initialize(const Meta &meta) { runWorkers(initializeWorker, const_cast<Meta *>(&meta)); }

@@ -215,11 +215,14 @@ void lostWorker(int64_t worker) {
     snprintf(when, sizeof when, "in step %lld", (long long)run.step);
   else if (run.options.command != Options::Train)
     snprintf(when, sizeof when, "during %s", run.options.command == Options::Eval ? "eval" : run.options.command == Options::Predict ? "predict" : "generate");
-  const int64_t stages = programWorkers() / run.meta.replicas;
+  const int64_t each = programWorkers() / run.meta.replicas, shards = run.meta.shards;
+  Text place;
   if (run.meta.replicas > 1)
-    fail(kResources, "worker %lld (replica %lld, stage %lld) lost %s", (long long)worker, (long long)(worker / stages),
-         (long long)(worker % stages), when);
-  fail(kResources, "worker %lld (stage %lld) lost %s", (long long)worker, (long long)worker, when);
+    place.add("replica %lld, ", (long long)(worker / each));
+  place.add("stage %lld", (long long)(worker % each / shards));
+  if (shards > 1)
+    place.add(", shard %lld", (long long)(worker % shards));
+  fail(kResources, "worker %lld (%s) lost %s", (long long)worker, place.data, when);
 }
 
 } // namespace cinch::rt

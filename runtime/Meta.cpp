@@ -39,6 +39,18 @@ const Entry *Meta::entry(const char *name) const {
   return nullptr;
 }
 
+int64_t Stored::partAt(int64_t place) const {
+  for (int64_t i = 0; i < copies.size; ++i)
+    if (copies[i] == place)
+      return (i + 1) % parts;
+  return 0;
+}
+
+int64_t placeInPart(int64_t i, int64_t part, int64_t count, int64_t before, int64_t parts) {
+  const int64_t rest = count / before / parts;
+  return i / rest % parts == part ? i / (rest * parts) * rest + i % rest : -1;
+}
+
 int64_t Meta::parameterCount() const {
   int64_t result = 0;
   for (const Parameter &parameter : parameters)
@@ -48,12 +60,19 @@ int64_t Meta::parameterCount() const {
 
 namespace {
 
-void readStoredKeys(Object &object, Stored &stored) {
+void readStoredKeys(JsonReader &json, Object &object, Stored &stored) {
   object.read("path", stored.path);
   object.read("dtype", stored.elem);
   object.read("shape", stored.shape);
   object.read("offset", stored.offset);
   object.read("copies", stored.copies);
+  if (object.is("split")) {
+    Object split(json);
+    while (split.next()) {
+      split.read("before", stored.before);
+      split.read("parts", stored.parts);
+    }
+  }
 }
 
 void readInitialValue(JsonReader &json, InitialValue &init) {
@@ -76,7 +95,7 @@ void readInitialValue(JsonReader &json, InitialValue &init) {
 void readParameter(JsonReader &json, Parameter &parameter) {
   Object object(json);
   while (object.next()) {
-    readStoredKeys(object, parameter);
+    readStoredKeys(json, object, parameter);
     object.read("frozen", parameter.frozen);
     object.read("state", parameter.state);
     object.read("average_of", parameter.averageOf);
@@ -88,7 +107,7 @@ void readParameter(JsonReader &json, Parameter &parameter) {
 void readSlot(JsonReader &json, Stored &slot) {
   Object object(json);
   while (object.next()) {
-    readStoredKeys(object, slot);
+    readStoredKeys(json, object, slot);
     object.read("starts_as", slot.startsAs);
   }
 }
@@ -326,7 +345,7 @@ void checkWorkers(const Meta &meta) {
     int64_t owner = 0;
     while (owner + 1 < meta.workers.size && offset >= meta.workers[owner + 1].at)
       ++owner;
-    inside(owner, offset, stored.bytes(), stored.path);
+    inside(owner, offset, stored.partBytes(), stored.path);
   };
   if (!meta.workers.size)
     return;
@@ -366,11 +385,20 @@ void checkMeta(const Meta &meta) {
       failInternal("%s lies at %lld with %lld bytes, outside its %lld bytes of the arena", what, (long long)offset,
                    (long long)bytes, (long long)end);
   };
+  auto isSplitRight = [&](const Stored &stored) {
+    if (stored.before < 1 || stored.parts < 1 || stored.shape.count() % stored.before || stored.shape.count() / stored.before % stored.parts ||
+        (stored.copies.size + 1) % stored.parts)
+      failInternal("%s is split into %lld parts behind %lld", stored.path, (long long)stored.parts, (long long)stored.before);
+  };
+  for (const Parameter &parameter : meta.parameters)
+    isSplitRight(parameter);
+  for (const Stored &slot : meta.slots)
+    isSplitRight(slot);
   const int64_t persistent = meta.workers.size ? meta.arenaBytes : meta.persistentBytes; // each worker's part begins with its own
   for (const Parameter &parameter : meta.parameters)
-    inside(parameter.offset, parameter.bytes(), persistent, parameter.path);
+    inside(parameter.offset, parameter.partBytes(), persistent, parameter.path);
   for (const Stored &slot : meta.slots)
-    inside(slot.offset, slot.bytes(), persistent, slot.path);
+    inside(slot.offset, slot.partBytes(), persistent, slot.path);
   for (const Entry &entry : meta.entries) {
     for (const EntryField &field : entry.fields)
       inside(field.offset, field.bytes, meta.arenaBytes, entry.name);
@@ -455,6 +483,7 @@ void readMeta(Meta &meta, const char *text) {
     object.read("step_seconds", meta.stepSeconds);
     object.read("costs", meta.costs);
     object.read("replicas", meta.replicas);
+    object.read("shards", meta.shards);
     object.read("overlaps", meta.overlaps);
     skip(object, "launches", meta.launchesAt);
     skip(object, "prices", meta.pricesAt);

@@ -31,10 +31,18 @@ struct Stored {
   Shape shape;
   int64_t offset = 0;
   List<int64_t> copies;      // where further replicas have it
+  // Of what is split among shards: offset and copies are of its parts, the parts of one replica behind those of another. Its elements are
+  // [before, parts, the rest], and part p has all with p in the middle.
+  int64_t before = 1, parts = 1;
   const char *startsAs = ""; // of a slot: the parameter, of the same worker, as which it starts; empty: zeros
   int64_t startsFrom = -1;   // its number
-  int64_t bytes() const { return shape.count() * bytesOf(elem); }
+  int64_t bytes() const { return shape.count() * bytesOf(elem); } // of the whole
+  int64_t partCount() const { return shape.count() / parts; } // elements at one place
+  int64_t partBytes() const { return partCount() * bytesOf(elem); }
+  int64_t partAt(int64_t place) const; // which part lies there
 };
+// Where element `i` of a whole lies in its part; -1: in another one.
+int64_t placeInPart(int64_t i, int64_t part, int64_t count, int64_t before, int64_t parts);
 
 struct InitialValue {
   enum Kind { Constant, Normal, TruncatedNormal, Uniform, Orthogonal } kind = Constant;
@@ -173,7 +181,8 @@ struct Meta {
   const char *costs = "";   // whose: "built-in costs"
   int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
   bool overlaps = false;  // a call of cinch_train_step may do a part of the next step, too (2bw)
-  int64_t replicas = 1;   // of the stages: worker w has stage w modulo (workers / replicas)
+  int64_t replicas = 1;   // of the stages: worker w has stage w / shards modulo (workers / replicas / shards)
+  int64_t shards = 1;     // that have a stage together
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)
   int initNames = -1;
   int textField = -1;

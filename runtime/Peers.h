@@ -20,8 +20,9 @@ struct Peers {
   double (*waited)(int64_t worker); // seconds in calls so far
   // Bytes of the whole arena that lie elsewhere.
   void (*read)(int64_t offset, char *into, int64_t bytes);
-  // `count` values of tensor `number` of parameters and slots, as a file has them, from value `first` on, to who has it at `offset`.
-  void (*store)(const TensorList &, int64_t number, int64_t offset, int64_t first, int64_t count, const char *values, int64_t bytes);
+  // `count` values of tensor `number` of parameters and slots, as a file has them, from value `first` on, to who has it, or that part of
+  // it, at `offset`.
+  void (*store)(const TensorList &, int64_t number, int64_t offset, int64_t part, int64_t first, int64_t count, const char *values, int64_t bytes);
   int64_t (*firstBadParameter)();
   void (*fetchReplays)();
   int64_t (*peakMemory)(int64_t worker, int64_t &transportBytes);

@@ -212,13 +212,14 @@ void readElsewhere(int64_t offset, char *into, int64_t bytes) {
   awaitBulk(link);
 }
 
-void storeElsewhere(const TensorList &tensors, int64_t number, int64_t offset, int64_t first, int64_t count, const char *values, int64_t bytes) {
+void storeElsewhere(const TensorList &tensors, int64_t number, int64_t offset, int64_t part, int64_t first, int64_t count, const char *values, int64_t bytes) {
   const Tensor &tensor = tensors.items[number];
   Link &link = links[ownerOf(offset)];
   Request request;
   request.kind = Request::Store;
   request.offset = offset;
   request.tensor = number;
+  request.part = part;
   request.first = first;
   request.count = count;
   request.bytes = bytes;

@@ -93,7 +93,7 @@ static void store(const Request &request) {
   Tensor &tensor = allTensors().items[request.tensor];
   tensor.fileType = FileType(request.fileType);
   tensor.transposed = request.transposed;
-  storeFromFile(tensor, arenaAt(request.offset), request.first, request.count, piece);
+  storeFromFile(tensor, arenaAt(request.offset), request.part, request.first, request.count, piece);
   stateIsNew = true;
   answer(0);
 }

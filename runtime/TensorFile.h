@@ -18,6 +18,7 @@ struct Tensor {
   char *data = nullptr;    // null: it lies in another process,
   int64_t offset = 0;      // there in the whole arena
   const List<int64_t> *copies = nullptr; // where further workers have it, in the whole arena: filled, too
+  int64_t before = 1, parts = 1;         // as of Stored: offset, data and copies are then of parts
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   bool optional = false;               // a file need not have it: then it stays what it is
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
@@ -70,8 +71,9 @@ struct Taking {
   bool partial = false;           // others may be there and may be missing; one at least is there
 };
 
-// Brings `count` values of a tensor, as they are in a file, from value `first` on to their places at `data`, converted.
-void storeFromFile(const Tensor &, char *data, int64_t first, int64_t count, const char *values);
+// Brings `count` values of a tensor, as they are in a file, from value `first` on to their places at `data`, converted. Of a tensor in
+// parts: those of the part that lies there.
+void storeFromFile(const Tensor &, char *data, int64_t part, int64_t first, int64_t count, const char *values);
 
 class TensorFile {
 public:

@@ -435,7 +435,7 @@ static double realAt(FileType type, const char *at) {
   }
 }
 
-void storeFromFile(const Tensor &tensor, char *data, int64_t first, int64_t count, const char *values) {
+void storeFromFile(const Tensor &tensor, char *data, int64_t part, int64_t first, int64_t count, const char *values) {
   const bool real = tensor.elem == Elem::F32 || tensor.elem == Elem::F64;
   // Element k of the file belongs to place k, or with the last two axes swapped: matrix, row, column there.
   int rank = tensor.shape->rank;
@@ -444,7 +444,10 @@ void storeFromFile(const Tensor &tensor, char *data, int64_t first, int64_t coun
   const int64_t unit = bytesOf(tensor.fileType), own = bytesOf(tensor.elem);
   for (int64_t k = 0; k < count; ++k) {
     const char *from = values + k * unit;
-    char *into = data + placeOf(first + k) * own;
+    int64_t place = placeOf(first + k);
+    if (tensor.parts > 1 && (place = placeInPart(place, part, tensor.shape->count(), tensor.before, tensor.parts)) < 0)
+      continue;
+    char *into = data + place * own;
     double value = real ? realAt(tensor.fileType, from) : 0;
     float narrow = float(value);
     if (!real)
@@ -469,15 +472,15 @@ bool TensorFile::loadTensor(TensorList &tensors, int64_t number) {
     int64_t now = count - first < perPiece ? count - first : perPiece;
     if (!readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + first * unit))
       return false;
-    auto storeAt = [&](int64_t offset, char *data) {
+    auto storeAt = [&](int64_t offset, char *data, int64_t part) {
       if (data)
-        storeFromFile(tensor, data, first, now, transfer);
+        storeFromFile(tensor, data, part, first, now, transfer);
       else
-        peers->store(tensors, number, offset, first, now, transfer, now * unit);
+        peers->store(tensors, number, offset, part, first, now, transfer, now * unit);
     };
-    storeAt(tensor.offset, tensor.data);
+    storeAt(tensor.offset, tensor.data, 0);
     for (int64_t i = 0; i < copies; ++i)
-      storeAt((*tensor.copies)[i], isHere((*tensor.copies)[i]) ? arenaAt((*tensor.copies)[i]) : nullptr);
+      storeAt((*tensor.copies)[i], isHere((*tensor.copies)[i]) ? arenaAt((*tensor.copies)[i]) : nullptr, (i + 1) % tensor.parts);
   }
   return true;
 }

@@ -120,9 +120,34 @@ void produceHeader(HeaderSink &sink, const TensorList &tensors, const TensorFile
 
 } // namespace
 
-// Calls take(data, bytes) with the values of a tensor; with pieces of them if it lies in another process.
+// Elements of a tensor in parts, in the order of the whole.
+static void gather(const Tensor &tensor, int64_t first, int64_t count, char *into) {
+  const int64_t own = bytesOf(tensor.elem), run = tensor.shape->count() / tensor.before / tensor.parts;
+  for (int64_t at = first; at < first + count;) {
+    int64_t part = at / run % tensor.parts, now = run - at % run < first + count - at ? run - at % run : first + count - at;
+    int64_t offset = (part == 0 ? tensor.offset : (*tensor.copies)[part - 1]) + (at / (run * tensor.parts) * run + at % run) * own;
+    if (isHere(offset))
+      memcpy(into, arenaAt(offset), size_t(now * own));
+    else
+      peers->read(offset, into, now * own);
+    into += now * own;
+    at += now;
+  }
+}
+
+// Calls take(data, bytes) with the values of a tensor; with pieces of them if it lies in another process, or in parts.
 template <typename F> static bool forEachPiece(const Tensor &tensor, F take) {
   static char piece[65536];
+  if (tensor.parts > 1) {
+    const int64_t count = tensor.shape->count(), own = bytesOf(tensor.elem), most = int64_t(sizeof piece) / own;
+    for (int64_t at = 0; at < count; at += most) {
+      int64_t now = count - at < most ? count - at : most;
+      gather(tensor, at, now, piece);
+      if (!take(piece, size_t(now * own)))
+        return false;
+    }
+    return true;
+  }
   if (tensor.data)
     return take(tensor.data, size_t(tensor.bytes()));
   for (int64_t at = 0, bytes = tensor.bytes(); at < bytes; at += int64_t(sizeof piece)) {

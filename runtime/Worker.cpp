@@ -100,8 +100,8 @@ struct Call {
 static void startSlots(Worker &worker) {
   for (const Stored &slot : run.meta.slots)
     if (int64_t at = worker.placeOf(slot); slot.startsFrom >= 0 && at >= 0) {
-      memcpy(arenaAt(at), arenaAt(worker.placeOf(run.meta.parameters[slot.startsFrom])), size_t(slot.bytes()));
-      toDevice(at, slot.bytes());
+      memcpy(arenaAt(at), arenaAt(worker.placeOf(run.meta.parameters[slot.startsFrom])), size_t(slot.partBytes()));
+      toDevice(at, slot.partBytes());
     }
 }
 

@@ -3,6 +3,7 @@
 #include "compiler/analysis/Specs.h"
 #include "compiler/solve/Evaluate.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Shards.h"
 
 using namespace mlir;
 
@@ -96,9 +97,13 @@ void Formation::storeAround(Operation *op) {
     for (Value operand : op->getOperands())
       if (!isa<BlockArgument>(operand))
         force(operand);
-  for (Value operand : op->getOperands()) // crossing sections
-    if (Operation *def = operand.getDefiningOp(); def && partOf(def) != partOf(op) && !isConstantLike(def) && !isa<nn::RandomOp>(def))
+  for (Value operand : op->getOperands()) { // crossing sections, or sent to other shards
+    Operation *def = operand.getDefiningOp();
+    bool crosses = def && partOf(def) != partOf(op) && !isConstantLike(def) && !isa<nn::RandomOp>(def);
+    bool isSent = def && nn::shardOf(def) >= 0 && nn::shardOf(def) != nn::shardOf(op);
+    if (crosses || isSent)
       forceUnderViews(operand);
+  }
 }
 
 // Through views: has a value several readers, and is it repeated for some (four times or more)?
@@ -263,7 +268,7 @@ bool Formation::join(Value value, int candidate) {
   if (isa<nn::GroupMeanOp>(op) != isa<nn::GroupMeanOp>(group.stores.front().getDefiningOp()))
     return false;
   // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
-  if (home.count(value) != home.count(group.stores.front()))
+  if (home.count(value) != home.count(group.stores.front()) || nn::shardOf(op) != nn::shardOf(group.stores.front().getDefiningOp()))
     return false;
   if (!sameDomain(value, group.anchor) && !rowsOf(value, group.anchor))
     return false;

@@ -8,7 +8,7 @@
 // A kernel is one at every micro-batch that may be chosen: whether values can share it is asked at each of them, since sizes that
 // agree for the whole batch need not agree for fewer examples, and fewer examples may make shapes merge that do not merge now.
 //
-// Kernels belong to the parts of a step (Sweeps.h).
+// Kernels belong to the parts of a step (Sweeps.h), and to the shard that does their ops.
 #ifndef CINCH_COMPILER_ANALYSIS_FORMATION_H
 #define CINCH_COMPILER_ANALYSIS_FORMATION_H
 

@@ -236,7 +236,8 @@ void Elaborator::noteNamed(const Value &value) {
 }
 
 void Elaborator::applyHints(const Statement &statement, const Value &value, Frame &frame) {
-  static const std::vector<std::string> known = {"checkpoint", "recompute", "stage", "offload"};
+  static const std::vector<std::string> known = {"checkpoint", "recompute", "stage", "shard", "offload"};
+  static const std::vector<std::string> shares = {"none", "column", "row"}; // in the order of nn::ShardHint
   for (const Hint &hint : statement.hints) {
     const std::string &name = hint.name.text;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -244,8 +245,14 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
       continue;
     }
     bool stage = name == "stage";
-    bool good = stage ? hint.args.size() == 1 && !hint.args[0].name : hint.args.empty();
+    bool shard = name == "shard";
+    bool good = stage || shard ? hint.args.size() == 1 && !hint.args[0].name : hint.args.empty();
     int stageNumber = -1;
+    size_t share = shares.size();
+    if (good && shard) {
+      share = size_t(std::find(shares.begin(), shares.end(), hint.args[0].value->text) - shares.begin());
+      good = hint.args[0].value->kind == ExprKind::Name && share < shares.size();
+    }
     if (good && stage) {
       const Expr &arg = *hint.args[0].value;
       if (arg.kind != ExprKind::Name || arg.text != "auto") {
@@ -256,7 +263,10 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
       }
     }
     if (!good)
-      report(Code::E0308, hint.span, stage ? "`@stage` takes a number or `auto`" : "`@" + name + "` takes nothing",
+      report(Code::E0308, hint.span,
+             stage   ? "`@stage` takes a number or `auto`"
+             : shard ? "`@shard` takes `column`, `row` or `none`"
+                     : "`@" + name + "` takes nothing",
              frame);
     if (name == "offload" || !good)
       continue;
@@ -266,6 +276,11 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
     for (const Value &item : value.items)
       if (item.isTensor())
         ops.push_back(item.tensor.op);
+    if (shard) {
+      for (int op : ops)
+        graph->at(op).shard = int(share);
+      continue;
+    }
     if (stage) { // of several values the last one
       if (ops.empty())
         continue;

@@ -360,6 +360,7 @@ private:
   void checkTrained();
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
   void readCombine(const ast::Setting &setting, Frame &frame);
+  void readShards(const ast::Setting &setting, Frame &frame);
   std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,
                                    Frame &frame);
   std::vector<int> matchPath(bool isString, const std::string &text, Span span, Frame &frame);

@@ -80,6 +80,9 @@ static std::string opText(const Op &op, const Program &program, size_t number) {
   std::string marks = std::string(op.keep ? " keep" : "") + (op.recompute ? " recompute" : "");
   if (op.endsStage)
     marks += " stage " + (*op.endsStage < 0 ? std::string("auto") : std::to_string(*op.endsStage));
+  static const char *shares[] = {"none", "column", "row"};
+  if (op.shard)
+    marks += std::string(" shard ") + shares[*op.shard];
   if (op.block >= 0)
     marks += " block " + std::to_string(op.block) + (op.blockEnd ? " end" : "");
   const Instance &instance = program.instances[op.instance];
@@ -162,6 +165,8 @@ static std::string trainText(const Program &program) {
     text += "  ema " + real(train.ema) + "\n";
   if (train.grain)
     text += "  grain " + std::to_string(train.grain) + "\n";
+  if (train.shards > 1)
+    text += "  shards " + std::to_string(train.shards) + "\n";
   if (train.combine == Combine::Reduce)
     text += "  combine reduce " + std::to_string(train.combined) + "\n";
   if (train.delay)

@@ -34,6 +34,7 @@ struct Op {
   // Hints: they may make a plan slow, never wrong.
   bool keep = false, recompute = false; // @checkpoint, @recompute
   std::optional<int> endsStage;         // @stage: the number of the stage that ends behind this op, -1: auto
+  std::optional<int> shard;  // @shard: how the nearest products above are shared (nn::ShardHint)
   int block = -1;            // number of the block of a `repeat` this op is in (counted over the file); -1: none.
                              // The op whose value is the result of that block has blockEnd.
   bool blockEnd = false;
@@ -164,6 +165,7 @@ struct Train {
   int64_t grain = 0;
   Combine combine = Combine::Exact;
   int64_t combined = 1;      // the replicas that `combine` names
+  int64_t shards = 1;        // workers that share every layer
   int64_t delay = 0;         // 1: gradients are those at the parameters before the last update
   std::vector<Every> every;
   std::string initFile;      // `init`: parameters start from this file; "": none

@@ -86,6 +86,16 @@ void Elaborator::readCombine(const Setting &setting, Frame &frame) {
            "the replicas must divide the batch, but " + std::to_string(train.combined) + " does not divide " + std::to_string(program.batch), frame);
 }
 
+void Elaborator::readShards(const Setting &setting, Frame &frame) {
+  std::optional<Number> number = readNumber(setting, "shards T", Range{Range::Count}, frame);
+  if (!number)
+    return;
+  constexpr int64_t most = 64;
+  program.train.shards = *number->integer();
+  if (program.train.shards > most)
+    report(Code::E0603, setting.words[0].span, "at most " + std::to_string(most) + " shards share a layer", frame);
+}
+
 // `epochs = 10` defines a name.
 std::string Elaborator::settingWithEqual(const char *key, const char *other) const {
   for (const Statement &statement : train->clauses)
@@ -161,7 +171,7 @@ std::map<std::string, Span> Elaborator::readKeys(Frame &frame) {
       {"epochs", {false, &Elaborator::readSteps}},       {"precision", {false, &Elaborator::readPrecision}},
       {"ema", {false, &Elaborator::readEma}},            {"grain", {false, &Elaborator::readGrain}},
       {"delay", {false, &Elaborator::readDelay}},        {"init", {false, &Elaborator::readInit}},
-      {"combine", {false, &Elaborator::readCombine}},
+      {"combine", {false, &Elaborator::readCombine}},    {"shards", {false, &Elaborator::readShards}},
   };
   static const std::set<std::string> planKeys = {"memory", "microbatch", "stages", "remat", "offload"};
   std::map<std::string, Span> seen;

@@ -12,7 +12,9 @@
 #include "compiler/transforms/CutLoops.h"
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/Passes.h"
+#include "compiler/transforms/ShardValues.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Shards.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -51,23 +53,58 @@ bool Compilation::parse() {
   return module && verify(Phase::Parsed);
 }
 
-bool Compilation::differentiate() {
-  PassManager manager(&context);
+static LogicalResult differentiateModule(ModuleOp module) {
+  PassManager manager(module.getContext());
   manager.enableVerifier(false);
   manager.addPass(createSinkGroups()); // products of the examples of a group are products, and their gradients too
   manager.addPass(createChooseLayouts()); // gradients are of the layouts that are chosen
   manager.addPass(createRoundValues());
   manager.addPass(createDifferentiate());
-  if (failed(manager.run(*module)) || !verify(Phase::Differentiated))
+  return manager.run(module);
+}
+
+// Shards are no part of what a program computes: its hash is that of the program of one worker.
+bool Compilation::share() {
+  OwningOpRef<ModuleOp> plain = module->clone();
+  if (failed(differentiateModule(*plain)))
     return false;
-  programHash = hashOfTraining(*module, program);
+  programHash = hashOfTraining(*plain, program);
+  ShardedProgram sharded = shardValues(*module, options.shards);
+  workers.shardNotes = std::move(sharded.notes);
+  refusal = std::move(sharded.wrong);
+  refused = !refusal.empty();
+  return refused || verify(Phase::Parsed);
+}
+
+bool Compilation::differentiate() {
+  if (options.shards > 1 && !share())
+    return false;
+  if (refused)
+    return true;
+  if (failed(differentiateModule(*module)) || !verify(Phase::Differentiated))
+    return false;
+  if (options.shards == 1)
+    programHash = hashOfTraining(*module, program);
   PassManager decompose(&context);
   decompose.enableVerifier(false);
   decompose.addPass(createDecomposeOps());
   if (failed(decompose.run(*module)))
     return false;
+  if (options.shards > 1) {
+    markShards(*module);
+    countAllReduces();
+  }
   countOperations();
   return true;
+}
+
+// Of the work on examples.
+void Compilation::countAllReduces() {
+  auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
+  train.walk([&](Operation *op) {
+    if (op->hasAttr(nn::kAllReduceAttr) && nn::touchesBatch(op))
+      ++workers.allReduces[op->hasAttr(nn::kBackwardAttr)];
+  });
 }
 
 // How large the executable will be is guessed from these.
@@ -186,6 +223,8 @@ DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const 
 }
 
 bool Compilation::decide() {
+  if (refused)
+    return true;
   solve::Strategy strategy;
   if (!solve::parseStrategy(options.remat, strategy, refusal)) {
     refused = true;
@@ -498,6 +537,11 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                 solve::name(options.schedule)));
   addLoopLine(lines, loopLevels);
   int stages = workers.count / workers.replicas;
+  for (size_t i = 0; i < workers.shardNotes.size(); ++i)
+    lines.push_back((i == 0 ? "shards       " : "             ") + workers.shardNotes[i]);
+  if (workers.shards > 1)
+    lines.push_back(llvm::formatv("             {0} all-reduces a micro-batch, forward {1} and backward {2}", workers.allReduces[0] + workers.allReduces[1],
+                                  workers.allReduces[0], workers.allReduces[1]));
   if (workers.replicas > 1) {
     std::string late = workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
     lines.push_back(llvm::formatv("replicas     {0} of {1} examples and {2} worker{3}; {4}{5}", workers.replicas,
@@ -507,10 +551,11 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
   }
   for (size_t w = 0; w < workers.each.size(); ++w) {
     const WorkersPlan::Worker &worker = workers.each[w];
+    std::string held = workers.shards > 1 ? " (" + bytesText(persistentBytes(entries[w])) + " parameters and state)" : std::string();
     const solve::Plan &plan = entries[w].outcome.result.plan;
-    lines.push_back(llvm::formatv("worker {0,-5} arena {1}, forward {2} and backward {3} a micro-batch, {4} of {5} kernel runs done again: {6} .. {7}",
+    lines.push_back(llvm::formatv("worker {0,-5} arena {1}{8}, forward {2} and backward {3} a micro-batch, {4} of {5} kernel runs done again: {6} .. {7}",
                                   w, bytesText(worker.bytes), secondsText(worker.forward), secondsText(worker.backward), plan.recomputed,
-                                  plan.decision.loopEnd() - plan.decision.loopBegin(), worker.begins, worker.ends));
+                                  plan.decision.loopEnd() - plan.decision.loopBegin(), worker.begins, worker.ends, held));
   }
   std::string price = llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}",
                                     secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), costs().source);

@@ -32,7 +32,8 @@ struct CompileOptions {
   analysis::Target target;  // a GPU beside it
   int stages = 1;           // workers of a replica; each has a stage of the model, or several (schedules with chunks)
   int replicas = 1;         // each has its part of the batch
-  int workers() const { return stages * replicas; }
+  int shards = 1;           // workers that share every layer of a stage
+  int workers() const { return stages * replicas * shards; }
   solve::Schedule schedule = solve::Schedule::OneFOneB;
   int chunks = 1;           // stages a worker
   int64_t transportReserve = 0; // of several workers: bytes of the budget that are an MPI library's
@@ -59,7 +60,9 @@ struct EntryPlan {
 // How several workers share a step. The whole arena holds theirs one behind the other; behind what its plans need, a worker has the
 // boxes of the channels that it reads, and room for one message of each channel that it writes. The entries take turns there.
 struct WorkersPlan {
-  int count = 1, replicas = 1;   // worker w has stage w mod (count / replicas) of a replica
+  int count = 1, replicas = 1, shards = 1; // worker (d * stages + s) * shards + t has shard t of stage s of replica d
+  std::vector<std::string> shardNotes;
+  int allReduces[2] = {};        // of a micro-batch, forward and backward
   bool addsSums = false;         // each replica sums its own examples from zero
   int late = 0;                  // micro-batches that gradients of parameters wait for, on all replicas but the first
   solve::ScheduleRequest request; // of the step's table
@@ -142,11 +145,13 @@ private:
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
   friend class StagePlanner;
   bool decideStages(const DecideOptions &base, const solve::Strategy &, std::vector<mlir::func::FuncOp> ways);
+  bool share();
   int64_t bytesOfState(llvm::StringRef function) const; // optimizer state among its arguments
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();
   std::vector<std::string> summaryOfWorkers() const;
   void countOperations();
+  void countAllReduces();
 
   mlir::MLIRContext &context;
   const Program &program;

@@ -7,6 +7,7 @@
 
 #include "compiler/analysis/LoopTrace.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Shards.h"
 #include "dialects/plan/Plan.h"
 
 #include "llvm/Support/JSON.h"
@@ -330,12 +331,26 @@ struct Lasting {
   BlockArgument argument;
 };
 
-// `places`: on the first replica that has it, and on the others.
-static void stored(OStream &out, llvm::ArrayRef<Lasting> places, StringRef path) {
+// Of parameters that are split among shards: elements in front of the parts, and how many parts.
+struct Split {
+  int64_t before = 1, parts = 1;
+};
+static Split splitOf(const Lasting &place) {
+  auto split = func::FuncOp(place.part->function).getArgAttrOfType<DenseI64ArrayAttr>(place.argument.getArgNumber(), nn::kSplitAttr);
+  return split ? Split{split[0], split[1]} : Split{};
+}
+
+// `places`: on the first replica that has it, and on the others; of what is split, the parts of each in the order of the shards.
+static void stored(OStream &out, llvm::ArrayRef<Lasting> places, StringRef path, llvm::ArrayRef<int64_t> shape, Split split) {
   BlockArgument first = places.front().argument;
   out.attribute("path", path);
   out.attribute("dtype", dtypeOf(analysis::elemOf(first)));
-  numbers(out, "shape", analysis::shapeOf(first));
+  numbers(out, "shape", shape);
+  if (split.parts > 1)
+    out.attributeObject("split", [&] {
+      out.attribute("before", split.before);
+      out.attribute("parts", split.parts);
+    });
   out.attribute("offset", offsetOf(*places.front().part, first.getArgNumber()));
   if (places.size() > 1)
     out.attributeArray("copies", [&] {
@@ -353,11 +368,12 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
     func::FuncOp function = part.function;
     for (BlockArgument argument : function.getArguments()) {
       if (auto path = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kPathAttr))
-        arguments[path.getValue()].push_back({&part, argument});
+        arguments[nn::nameOfWhole(path.getValue())].push_back({&part, argument});
       if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kSlotAttr)) {
-        if (slots[name.getValue()].empty())
-          slotOrder.push_back(name.getValue());
-        slots[name.getValue()].push_back({&part, argument});
+        auto [known, fresh] = slots.try_emplace(nn::nameOfWhole(name.getValue()));
+        if (fresh)
+          slotOrder.push_back(known->getKey());
+        known->second.push_back({&part, argument});
       }
     }
   }
@@ -367,7 +383,7 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
       if (found == arguments.end())
         continue;
       out.object([&] {
-        stored(out, found->second, parameter.path);
+        stored(out, found->second, parameter.path, parameter.type.shape, splitOf(found->second.front()));
         out.attribute("frozen", parameter.frozen);
         out.attribute("state", parameter.state);
         out.attributeObject("init", [&] {
@@ -395,8 +411,8 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
   out.attributeArray("slots", [&] {
     for (StringRef name : slotOrder)
       out.object([&] {
-        stored(out, slots[name], name);
         llvm::StringRef path = name.rsplit('.').first;
+        stored(out, slots[name], name, program.parameters[place.lookup(path)].type.shape, splitOf(arguments[path].front()));
         if (program.train.delay && name == nn::previousOf(path))
           out.attribute("starts_as", path);
       });
@@ -444,7 +460,7 @@ static void workers(OStream &out, const WorkersPlan &plan) {
 }
 
 // What --set replaces, and what a resumed run is compared with.
-static void runValueList(OStream &out, const Program &program, int replicas) {
+static void runValueList(OStream &out, const Program &program, const WorkersPlan &workers) {
   static const char *kinds[] = {"at_least_0", "positive", "below_1", "count", "whole"};
   std::vector<RunValue> values = runValues(program.train);
   out.attributeArray("values", [&] {
@@ -460,13 +476,18 @@ static void runValueList(OStream &out, const Program &program, int replicas) {
   });
   Described described = describedTraining(program);
   out.attributeArray("described", [&] {
-    if (program.train.combine != Combine::Exact)
+    auto rounds = [&](StringRef key, int number) {
       out.object([&] {
-        out.attribute("key", "replicas");
-        out.attribute("text", std::to_string(replicas));
+        out.attribute("key", key);
+        out.attribute("text", std::to_string(number));
         out.attribute("decides", false);
         out.attribute("rounds", true);
       });
+    };
+    if (program.train.combine != Combine::Exact)
+      rounds("replicas", workers.replicas);
+    if (program.train.shards > 1)
+      rounds("shards", workers.shards);
     for (bool decides : {true, false})
       for (const auto &[key, text] : decides ? described.decides : described.besides)
         out.object([&, &key = key, &text = text] {
@@ -545,6 +566,8 @@ std::string metadataText(const MetadataInput &in) {
       if (in.workers.transportReserve > 0)
         out.attribute("transport_reserve", in.workers.transportReserve);
       out.attribute("replicas", in.workers.replicas);
+      if (in.workers.shards > 1)
+        out.attribute("shards", in.workers.shards);
       if (in.workers.request.schedule == solve::Schedule::TwoBW)
         out.attribute("overlaps", true);
       workers(out, in.workers);
@@ -556,7 +579,7 @@ std::string metadataText(const MetadataInput &in) {
       entry(out, parts, program, in.workers.replicas, in.workers.count > 1);
     });
     out.attributeObject("gate", [&] { gate(out, train, program); });
-    runValueList(out, program, in.workers.replicas);
+    runValueList(out, program, in.workers);
     startingFiles(out, program);
     Prices prices = pricesOf(in.host.launches);
     auto lists = [&](StringRef key, const std::vector<std::vector<int64_t>> &all) {

@@ -33,7 +33,7 @@ bool StagePlanner::choose() {
     channel.boxes = boxes;
   for (Channel &channel : chosen.train.channels)
     if (channel.inLoop && channel.fromPart >= 0 && !channel.pieces)
-      channel.action = actionOfPart(chosen.layout, channel.from % chosen.layout.workers, channel.fromPart);
+      channel.action = actionOfPart(chosen.layout, stageWorker(channel.from), channel.fromPart);
   takeStep(chosen.train);
   for (Divided &divided : chosen.others)
     if (!chooseEntry(divided, chosen.train.functions))
@@ -94,7 +94,7 @@ void StagePlanner::describeStages(const StageLayout &layout) {
     for (size_t part = 0; part < parts.size(); ++part)
       (int(part) < options.chunks ? worker.forward : worker.backward) += parts[part];
     for (int segment = 0; segment < segments(); ++segment) {
-      if (layout.worker(segment) != w % options.stages)
+      if (layout.worker(segment) != stageWorker(w) * options.shards)
         continue;
       auto kernel = cast<plan::KernelOp>(step.parts[size_t(homes.segments[size_t(segment)])].op);
       worker.ends = analysis::nameOf(analysis::computedBy(kernel->getResult(0)));
@@ -140,7 +140,7 @@ int64_t StagePlanner::leastExamples(const Divided &divided) {
 bool StagePlanner::planEntry(Divided &divided, ArrayRef<func::FuncOp> steps, int64_t size, ArrayRef<Need> within, std::vector<EntryPlan> &plans) {
   if (!setLags(divided, size))
     return false;
-  for (int w = 0; w < options.stages; ++w) {
+  for (int w = 0; w < workersOfReplica(); ++w) {
     func::FuncOp function = divided.functions[size_t(w)];
     int64_t messages = messageBytes(divided.channels, boxesOf(divided), w, size);
     DecideOptions wanted = base;

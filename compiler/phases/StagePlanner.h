@@ -79,6 +79,8 @@ public:
 private:
   int stages() const { return options.stages * options.chunks; }
   int workers() const { return options.workers(); }
+  int workersOfReplica() const { return options.stages * options.shards; }
+  int stageWorker(int w) const { return w / options.shards % options.stages; } // were there no shards
   int64_t examples() const { return problem.graph.batch / options.replicas; } // of a replica
   int segments() const { return int(homes.segments.size()); }
   bool internal(const llvm::Twine &what) {

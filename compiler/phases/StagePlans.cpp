@@ -14,17 +14,17 @@ bool StagePlanner::tryTable(const solve::ScheduleTable &table, const StageLayout
   std::vector<std::vector<double>> ofAll;
   for (int w = 0; w < workers(); ++w) {
     // The first replica waits for nobody.
-    solve::ScheduleTable own = late > 0 ? withLateGradients(table, w < options.stages ? 0 : late) : table;
-    candidate.actions.push_back(actionsOf(own, layout, w % options.stages));
-    candidate.rows.push_back(own.rows[size_t(w % options.stages)]);
+    solve::ScheduleTable own = late > 0 ? withLateGradients(table, w < workersOfReplica() ? 0 : late) : table;
+    candidate.actions.push_back(actionsOf(own, layout, stageWorker(w)));
+    candidate.rows.push_back(own.rows[size_t(stageWorker(w))]);
     // Where no gradient needs the examples (all that is trained stands apart from them), the loop has no backward parts.
-    if (size_t parts = partsOf(divisions[candidate.division].train.functions[size_t(w)]); parts == size_t(layout.chunks(w % options.stages))) {
+    if (size_t parts = partsOf(divisions[candidate.division].train.functions[size_t(w)]); parts == size_t(layout.chunks(w % workersOfReplica()))) {
       llvm::erase_if(candidate.actions.back(), [&](const solve::PartAction &action) { return size_t(action.part) >= parts; });
       llvm::erase_if(candidate.rows.back(), [](const solve::Action &action) {
         return action.kind != solve::Action::Forward && action.kind != solve::Action::Update;
       });
     }
-    ofAll.push_back(seconds[size_t(w % options.stages)]);
+    ofAll.push_back(seconds[size_t(stageWorker(w))]);
   }
   solve::ChannelProblem problem = channelProblem(divisions[candidate.division].train, candidate.actions, ofAll);
   if (overlaps()) {
@@ -100,10 +100,10 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
     // Replicas that have two on either side are alike.
-    bool known = w >= 2 * options.stages && w < workers() - 2 * options.stages;
-    if (Attribute decision = known ? candidate.decisions[size_t(w - options.stages)] : Attribute())
+    bool known = w >= 2 * workersOfReplica() && w < workers() - 2 * workersOfReplica();
+    if (Attribute decision = known ? candidate.decisions[size_t(w - workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
-    DecideOutcome outcome = known ? candidate.outcomes[size_t(w - options.stages)] : decidePlan(function, wanted);
+    DecideOutcome outcome = known ? candidate.outcomes[size_t(w - workersOfReplica())] : decidePlan(function, wanted);
     if (outcome.internal)
       return false;
     if (!outcome.result.error.empty())
@@ -139,9 +139,9 @@ void StagePlanner::price(Candidate &candidate) const {
     begin.push_back(candidate.seconds.back().before);
     before = std::max(before, begin.back()), behind = std::max(behind, candidate.seconds.back().behind);
   }
-  // Replicas hand sums on in the midst of a part's work.
+  // Replicas hand sums on in the midst of a part's work, and shards exchange what they have.
   solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
-                                               options.replicas > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
+                                               options.replicas * options.shards > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
   if (overlaps()) { // what is before the loop is computed for two steps
     OverlappingSteps steps(table, 2 * before + behind);
     candidate.run = steps.steady(solve::run(steps.problem, steps.withMeetings(candidate.boxes)));

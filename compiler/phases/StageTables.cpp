@@ -113,7 +113,7 @@ std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &table, cons
 }
 
 std::string actionOfPart(const StageLayout &layout, int worker, int part) {
-  int chunks = layout.chunks(worker), chunk = -1;
+  int chunks = layout.chunks(worker * layout.shards), chunk = -1;
   for (size_t stage = 0; stage < layout.workerOf.size(); ++stage) {
     chunk += layout.workerOf[stage] == worker;
     if (layout.workerOf[stage] != worker)

@@ -34,7 +34,7 @@ solve::ScheduleTable withLateGradients(const solve::ScheduleTable &, int late);
 // step behind are numbered on.
 solve::ScheduleTable steadyStep(const solve::ScheduleTable &);
 
-// The list of actions of one worker, by the parts of its loop body.
+// The list of actions of one worker (of those without shards), by the parts of its loop body.
 std::vector<solve::PartAction> actionsOf(const solve::ScheduleTable &, const StageLayout &, int worker);
 // The other way round: the stage and kind of a worker's part of a training step, "2F".
 std::string actionOfPart(const StageLayout &, int worker, int part);

@@ -20,7 +20,7 @@ namespace cinch {
 bool StagePlanner::prepare() {
   if (!problem.error.empty())
     return internal(problem.error);
-  c.workers.count = workers(), c.workers.replicas = options.replicas;
+  c.workers.count = workers(), c.workers.replicas = options.replicas, c.workers.shards = options.shards;
   c.workers.transportReserve = options.transportReserve;
   c.workers.bound = boundOfAnyCut();
   sizes = sizesToTry();
@@ -121,6 +121,8 @@ std::string StagePlanner::wrongOverlap() const {
            "another schedule";
   if (options.replicas > 1)
     return llvm::formatv("the schedule 2bw is for the stages of one replica, and there are {0}; expected --replicas 1, or another schedule", options.replicas);
+  if (options.shards > 1)
+    return llvm::formatv("the schedule 2bw is for stages of one worker each, and {0} shards have each of them; expected another schedule", options.shards);
   if (step.loops.size() != 1)
     return llvm::formatv("the schedule 2bw needs a step that goes over the batch once, and this one goes over it {0} times (something is computed of all "
                          "examples together); expected another schedule",
@@ -162,7 +164,7 @@ int64_t StagePlanner::boundOfAnyCut() const {
     if (buffer.perExampleBytes == 0 &&
         (buffer.kind == solve::Buffer::Accumulator || (buffer.kind == solve::Buffer::Persistent && buffer.producer < 0)))
       bytes += buffer.fixedBytes;
-  return bytes / options.stages;
+  return bytes / workersOfReplica();
 }
 
 bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
@@ -187,8 +189,9 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
   if (!cut || (best && !overlaps() && split.bound >= best->makespan)) // the bound is of a step alone
     return true;
-  StageLayout layout{options.stages, options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
+  StageLayout layout{workersOfReplica(), options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
                      solve::splitsBackward(options.schedule)};
+  layout.shards = options.shards;
   auto tryLate = [&](int late, bool &fits) {
     StageLayout own = layout;
     own.splitsBackward |= late > 0;
@@ -213,7 +216,8 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
 solve::SplitSolution StagePlanner::splitInto(analysis::StageProblem &stageProblem, bool least) const {
   solve::SplitLimits limits;
   limits.work = 2'000'000; // simulated actions: a second at most
-  stageProblem.split.budgets.assign(size_t(options.stages), least ? 1 : room.value_or(INT64_MAX / 4));
+  // What all shards of a stage hold together is cut.
+  stageProblem.split.budgets.assign(size_t(options.stages), least ? 1 : room ? *room * options.shards : INT64_MAX / 4);
   solve::SplitSolution split = solve::solve(stageProblem.split, limits);
   bool onlyWay = stages() == 1 && split.split.ways.empty(); // there is nothing to cut: what its plan needs, the planner says
   if ((!least && !onlyWay) || split.leastBudget <= 0)

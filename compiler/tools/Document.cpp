@@ -151,7 +151,7 @@ std::vector<Document::Candidate> Document::candidates(uint32_t offset) const {
   words.insert(words.end(), itemWords().begin(), itemWords().end());
   words.insert(words.end(), implicitNames().begin(), implicitNames().end());
   for (const char *word : {"batch", "below", "scale", "from", "names", "normalize", "optimizer", "schedule", "steps", "epochs", "clip", "every", "eval",
-                           "checkpoint", "log", "freeze", "init", "ema", "grain", "delay", "combine", "precision"})
+                           "checkpoint", "log", "freeze", "init", "ema", "grain", "delay", "combine", "shards", "precision"})
     words.push_back(word);
   for (const std::string &word : words)
     if (seen.insert(word).second)

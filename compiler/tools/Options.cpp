@@ -73,6 +73,7 @@ struct Flags {
                               cl::value_desc("P|auto"), COMPILING};
   cl::opt<std::string> replicas{"replicas", cl::desc("copies of these, each with its part of every batch (1); changes no bit"), cl::value_desc("D"),
                                 COMPILING};
+  cl::opt<std::string> shards{"shards", cl::desc("workers that share every layer, in the place of the program's `shards`"), cl::value_desc("T"), COMPILING};
   cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), 2bw, interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
@@ -257,12 +258,14 @@ static int64_t positive(const std::string &text, const char *flag) {
   return number;
 }
 
-// --stages, --replicas, --schedule, --chunks.
+// --stages, --replicas, --shards, --schedule, --chunks.
 static void readStages(const Flags &f, CommandLine &line) {
   if (f.stages.getNumOccurrences())
     line.stages = f.stages == "auto" ? 0 : int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
   if (f.replicas.getNumOccurrences())
     line.replicas = int(std::min<int64_t>(1 << 16, positive(f.replicas, "replicas")));
+  if (f.shards.getNumOccurrences())
+    line.shards = int(std::min<int64_t>(64, positive(f.shards, "shards")));
   if (f.schedule.getNumOccurrences()) {
     line.schedule = f.schedule;
     solve::Schedule known;
@@ -327,7 +330,7 @@ static void readCluster(Flags &f, CommandLine &line) {
   if (f.cluster.empty())
     usage("--cluster expects the name of a file");
   for (cl::Option *option :
-       std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report, &f.stages, &f.replicas, &f.schedule, &f.chunks})
+       std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report, &f.stages, &f.replicas, &f.shards, &f.schedule, &f.chunks})
     if (option->getNumOccurrences())
       usage("--" + option->ArgStr + " does not go with --cluster");
   line.cluster = f.cluster, line.json = f.json;

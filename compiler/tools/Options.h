@@ -28,6 +28,7 @@ struct CommandLine {
   int maxThreads = 0;              // --max-threads; 0: by processors and workers
   std::optional<int> stages;       // --stages; 0: auto
   std::optional<int> replicas;     // --replicas; none: as the file says
+  std::optional<int> shards;       // --shards; none: as the file says
   std::string schedule;            // --schedule; "": as the file says
   int chunks = 0;                  // --chunks; 0: by the schedule
   int64_t transportReserve = 0;    // --transport-reserve

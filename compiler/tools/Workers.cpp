@@ -28,6 +28,10 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
     options.stages = 1;
   }
   options.replicas = line.replicas ? *line.replicas : int(std::min<int64_t>(1 << 16, program.train.combined));
+  options.shards = line.shards ? *line.shards : int(program.train.shards);
+  if (line.shards && program.train.shards == 1)
+    return usage("--shards is for programs that ask for shards, because their number changes last digits; write `shards " + std::to_string(*line.shards) +
+                 "` into `train`");
   options.transportReserve = line.transportReserve;
   setWorkers(line, options.stages, options);
   if (options.stages == 1 && (!line.schedule.empty() || line.chunks > 0))
@@ -40,7 +44,7 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
   if (line.bound)
     return usage("--bound is about the step of one worker; with several the lines of each worker say what its part takes");
   if (line.emit == "lib")
-    return usage("--emit lib makes a library of one worker; --stages and --replicas need an executable");
+    return usage("--emit lib makes a library of one worker; --stages, --replicas and shards need an executable");
   return 0;
 }
 

@@ -170,6 +170,10 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.assembler = line.ptxas == "none" ? "" : line.ptxas.empty() ? target::findAssembler() : line.ptxas;
   if (int status = readWorkers(line, program, options))
     return status;
+  if (options.target.isDevice() && options.shards > 1) {
+    llvm::errs() << "error: shards with a GPU are not there yet\n  help: --shards 1, or --target cpu\n";
+    return 1;
+  }
   if (options.stages == 0) {
     Waiting waiting("planning " + line.input);
     setWorkers(line, fewestWorkers(line, context, program, sources, options), options);
@@ -302,6 +306,10 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return printModule(line, *compilation.module);
   if (!compilation.differentiate())
     return kInternal;
+  if (!compilation.refusal.empty()) {
+    llvm::errs() << "error: " << compilation.refusal << "\n";
+    return 1;
+  }
   if (stops(Phase::Differentiated))
     return printModule(line, *compilation.module);
   {

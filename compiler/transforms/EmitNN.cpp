@@ -7,6 +7,7 @@
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Reversible.h"
 #include "dialects/nn/Scan.h"
+#include "dialects/nn/Shards.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 
@@ -161,6 +162,8 @@ void Emitter::noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made
     last->setAttr(nn::kKeepAttr, builder.getUnitAttr());
   if (op.recompute)
     last->setAttr(nn::kRecomputeAttr, builder.getUnitAttr());
+  if (op.shard)
+    last->setAttr(nn::kShardHintAttr, builder.getI64IntegerAttr(*op.shard));
   if (op.endsStage)
     last->setAttr(nn::kStageAttr, builder.getDenseI64ArrayAttr({*op.endsStage, number}));
 }

@@ -1,8 +1,11 @@
 // GradientSweep.cpp: reverse mode over the ops' `Differentiable` interface.
 #include "compiler/transforms/GradientSweep.h"
 #include "dialects/nn/Reversible.h"
+#include "dialects/nn/Shards.h"
 
 #include "mlir/IR/IRMapping.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -37,8 +40,8 @@ bool GradientSweep::coverAnAxis(ArrayRef<Contribution> parts, SmallVectorImpl<nn
   return pads.size() > 1 && pads.back().getAfter() == 0;
 }
 
-void GradientSweep::contribute(Value value, unsigned user, unsigned operand, Value gradient) {
-  contributions[value].push_back({user, operand, gradient});
+void GradientSweep::contribute(Value value, unsigned user, unsigned operand, Value gradient, int shard) {
+  contributions[value].push_back({user, operand, gradient, shard});
 }
 
 SmallVector<GradientSweep::Contribution> GradientSweep::take(Value value) {
@@ -79,10 +82,23 @@ Value GradientSweep::gradientOf(Value value) {
     SmallVector<Value> slices = llvm::map_to_vector(pads, [](nn::PadOp pad) -> Value { return pad.getX(); });
     return builder.make<nn::ConcatOp>(slices, pads.front().getAxis());
   }
-  Value sum = parts.front().gradient;
-  for (const Contribution &part : ArrayRef(parts).drop_front())
-    sum = plus(sum, part.gradient);
-  return sum;
+  return sumOfShards(parts);
+}
+
+// What all shards do, then the sum of what the shards contribute: each adds its own, and what they have is added in their order.
+Value GradientSweep::sumOfShards(ArrayRef<Contribution> parts) {
+  std::map<int, Value> sums; // -1: what all do
+  for (const Contribution &part : parts) {
+    Value &sum = sums[part.shard];
+    sum = sum ? plus(sum, part.gradient) : part.gradient;
+  }
+  Value all = sums.count(-1) ? sums[-1] : Value(), ofShards;
+  sums.erase(-1);
+  for (auto &[shard, sum] : sums)
+    ofShards = ofShards ? plus(ofShards, sum) : sum;
+  if (sums.size() > 1)
+    ofShards.getDefiningOp()->setAttr(nn::kAllReduceAttr, builder.opBuilder().getUnitAttr());
+  return !all ? ofShards : ofShards ? plus(all, ofShards) : all;
 }
 
 LogicalResult GradientSweep::checkReads(Operation &op, ValueRange saved, ValueRange grads, size_t firstMade) {
@@ -176,7 +192,8 @@ LogicalResult GradientSweep::visit(Operation &op, unsigned place) {
       gradient = builder.make<nn::CastOp>(nn::tensorOf(op.getOperand(i)), gradient);
     if (!gradient || gradient.getType() != op.getOperand(i).getType())
       return op.emitOpError() << "internal error: the gradient of operand " << i << " is missing or of another type";
-    contribute(op.getOperand(i), place, unsigned(i), gradient);
+    auto shard = op.getAttrOfType<IntegerAttr>(nn::kShardAttr);
+    contribute(op.getOperand(i), place, unsigned(i), gradient, shard ? int(shard.getInt()) : -1);
   }
   return success();
 }

@@ -29,7 +29,7 @@ public:
   // Adds what the ops of the block make of active values.
   static void grow(llvm::DenseSet<mlir::Value> &active, mlir::Block &block);
   // A gradient that reaches `value` through operand `operand` of op number `user`.
-  void contribute(mlir::Value value, unsigned user, unsigned operand, mlir::Value gradient);
+  void contribute(mlir::Value value, unsigned user, unsigned operand, mlir::Value gradient, int shard = -1);
   // Visits the ops of the block from the last to the first. A loop among them is replaced by one with more results.
   mlir::LogicalResult visit(mlir::Block &block);
   // The sum of the contributions to a value; null: there is none. Asked for once.
@@ -43,8 +43,10 @@ private:
   struct Contribution {
     unsigned user, operand;
     mlir::Value gradient;
+    int shard; // whose op it comes from; -1: all do it
   };
   llvm::SmallVector<Contribution> take(mlir::Value value);
+  mlir::Value sumOfShards(llvm::ArrayRef<Contribution> parts);
   void rebuildStream(mlir::Operation &addition);
   mlir::Value computedAnew(mlir::Value value);
   mlir::LogicalResult visit(mlir::Operation &op, unsigned place);

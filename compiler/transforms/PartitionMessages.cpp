@@ -5,14 +5,26 @@ using namespace mlir;
 
 namespace cinch {
 
+// Itself, or the one of its shard.
+int Partitioner::nearest(ArrayRef<int> places, int w) const {
+  if (llvm::is_contained(places, w))
+    return w;
+  for (int place : places)
+    if (place % layout.shards == w % layout.shards)
+      return place;
+  return places.front();
+}
+
 int Partitioner::sourceOf(Value value, int to) const {
   int w = to % layout.workers, d = to / layout.workers;
   int writer = homes.writerOf(value);
   if (writer < 0)
-    return homes.isData(value) ? to : layout.numberOf(layout.worker(homes.ownerOf(cast<BlockArgument>(value))), d);
-  const std::map<int, int> &places = at[size_t(writer)];
+    return homes.isData(value) ? to : layout.numberOf(nearest(ownersOf(cast<BlockArgument>(value)), w), d);
+  SmallVector<int> places;
+  for (auto [place, loopPart] : at[size_t(writer)])
+    places.push_back(place);
   bool finished = regionOf(writer) > mainLoop || isSum(value); // on the last replica
-  return layout.numberOf(places.count(w) ? w : places.begin()->first, finished ? lastReplica() : d);
+  return layout.numberOf(nearest(places, w), finished ? lastReplica() : d);
 }
 
 void Partitioner::findMessages() {

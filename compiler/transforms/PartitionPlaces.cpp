@@ -5,6 +5,28 @@ using namespace mlir;
 
 namespace cinch {
 
+SmallVector<int> Partitioner::workersOf(int segment, int shard) const {
+  SmallVector<int> list;
+  for (int t = 0; t < layout.shards; ++t)
+    if (shard < 0 || t == shard)
+      list.push_back(layout.worker(segment) + t);
+  return list;
+}
+
+SmallVector<int> Partitioner::ownersOf(BlockArgument argument) const {
+  func::FuncOp function = step.function;
+  std::optional<int> shard;
+  for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
+    if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind))
+      shard = nn::shardOfName(name.getValue());
+  return workersOf(homes.ownerOf(argument), shard.value_or(-1));
+}
+
+int Partitioner::shardOf(Operation *op) {
+  auto kernel = dyn_cast<plan::KernelOp>(op);
+  return kernel ? nn::shardOf(analysis::computedBy(kernel->getResult(0)).getDefiningOp()) : -1;
+}
+
 void Partitioner::placeParts() {
   at.resize(step.parts.size());
   onlyWeights.assign(step.parts.size(), false);
@@ -23,12 +45,13 @@ void Partitioner::placeParts() {
     } else if (isa<plan::ResultsOp>(op)) {
       at[part][0] = regionOf(part) == mainLoop ? layout.chunks(0) : 0;
     } else {
-      int w = layout.worker(home), chunk = layout.chunk(home);
-      int chunks = layout.chunks(w);
-      at[part][w] = regionOf(part) != mainLoop                          ? 0
+      int chunk = layout.chunk(home), chunks = layout.chunks(layout.worker(home));
+      int loopPart = regionOf(part) != mainLoop                          ? 0
                     : !isBackward(op)                                   ? layout.forwardPart(chunk)
                     : layout.splitsBackward && onlyWeights[size_t(part)] ? layout.weightPart(chunks, chunk)
                                                                         : layout.backwardPart(chunks, chunk);
+      for (int w : workersOf(home, shardOf(op)))
+        at[part][w] = loopPart;
     }
     training |= regionOf(part) == mainLoop && isBackward(op);
     resultsInLoop |= regionOf(part) == mainLoop && isa<plan::ResultsOp>(op);
@@ -47,7 +70,8 @@ void Partitioner::placeLate(int part) {
   if (home == analysis::StageHomes::kEverywhere)
     placeWhereRead(part);
   else
-    at[part][layout.worker(home)] = 0;
+    for (int w : workersOf(home, shardOf(step.parts[size_t(part)].op)))
+      at[part][w] = 0;
   for (auto &[w, loopPart] : at[part])
     loopPart = layout.weightPart(layout.chunks(w), home < 0 ? 0 : layout.chunk(home));
 }

@@ -76,10 +76,10 @@ void Partitioner::findReturns() {
       BlockArgument argument = step.homeOf(result);
       if (layout.replicas == 1 || !argument || !isOnAllReplicas(argument))
         continue;
-      int w = layout.worker(homes.ownerOf(argument));
-      for (int d = lastReplica(), hops = 0; hops + 1 < layout.replicas; d = (d + 1) % layout.replicas, ++hops)
-        returns[{result, layout.numberOf(w, d)}] =
-            channelOfPieces(layout.numberOf(w, d), layout.numberOf(w, (d + 1) % layout.replicas), kReturned, result, "parameters");
+      for (int w : ownersOf(argument))
+        for (int d = lastReplica(), hops = 0; hops + 1 < layout.replicas; d = (d + 1) % layout.replicas, ++hops)
+          returns[{result, layout.numberOf(w, d)}] =
+              channelOfPieces(layout.numberOf(w, d), layout.numberOf(w, (d + 1) % layout.replicas), kReturned, result, "parameters");
     }
 }
 

@@ -11,7 +11,7 @@ using namespace mlir;
 
 namespace cinch {
 
-int StageLayout::chunks(int worker) const { return int(llvm::count(workerOf, worker)); }
+int StageLayout::chunks(int worker) const { return int(llvm::count(workerOf, worker / shards)); }
 
 int StageLayout::chunk(int segment) const {
   int stage = stageOf[size_t(segment)], number = 0;
@@ -86,7 +86,7 @@ void Partitioner::takeExamples(func::FuncOp function) {
 
 bool Partitioner::isMine(BlockArgument argument) const {
   if (!homes.isData(argument))
-    return layout.worker(homes.ownerOf(argument)) == worker && (replica == lastReplica() || isOnAllReplicas(argument));
+    return llvm::is_contained(ownersOf(argument), worker) && (replica == lastReplica() || isOnAllReplicas(argument));
   return llvm::any_of(homes.readersOf(argument),
                       [&](int reader) { return at[size_t(reader)].count(worker) > 0 && runsOn(reader, replica); });
 }

@@ -14,16 +14,20 @@ namespace cinch {
 //
 // Or each replica sums its own examples from zero, and the sums are added behind the loop, in the order of the replicas: nobody waits in the
 // loop. That is what a program asks for whose grains are what a replica has, and `combine reduce`.
+//
+// Shards have a stage together: worker s * shards + t of a replica has shard t of what stage s's first worker would have. What belongs to no
+// shard is done by all of them, each for itself, and parameters that are not split lie with all of them.
 struct StageLayout {
   int workers = 1;           // of a replica
   int replicas = 1;
   std::vector<int> stageOf;  // of each segment (StageHomes), ascending
-  std::vector<int> workerOf; // of each stage
+  std::vector<int> workerOf; // of each stage, were there no shards
   bool splitsBackward = false; // what only gradients of parameters need is a part of its own
   bool addsSums = false;       // of replicas: each has sums of its own
   bool isOneGrain = false;     // .. and its examples are one grain: they are summed without
+  int shards = 1;
   int numberOf(int worker, int replica) const { return replica * workers + worker; }
-  int worker(int segment) const { return workerOf[size_t(stageOf[size_t(segment)])]; }
+  int worker(int segment) const { return workerOf[size_t(stageOf[size_t(segment)])] * shards; } // the first of the shards
   int chunks(int worker) const;    // stages that it has
   int chunk(int segment) const;    // the how manieth stage of its worker
   // Of a training step: the part of its worker's loop body in which a stage's chunk runs.

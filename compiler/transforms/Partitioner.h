@@ -9,6 +9,7 @@
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Shards.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -40,6 +41,10 @@ private:
       return true;
     return replica == (mlir::isa<plan::ResultsOp>(op) ? 0 : lastReplica());
   }
+  // The workers of a replica that have a segment's work: all shards, or the one that does it (-1: all).
+  llvm::SmallVector<int> workersOf(int segment, int shard) const;
+  llvm::SmallVector<int> ownersOf(mlir::BlockArgument argument) const; // of a parameter or a slot
+  static int shardOf(mlir::Operation *op);
   // On which workers of a replica each part of the step runs, and in which part of their loop bodies.
   void placeParts();
   // Sums of the forward sweep wait for the replica before as the gradients of parameters do.
@@ -57,6 +62,7 @@ private:
   void placeWhereRead(int part);
   // Where worker `to` (of all) gets a value from; itself, if it has it.
   int sourceOf(mlir::Value value, int to) const;
+  int nearest(llvm::ArrayRef<int> places, int w) const; // of workers of a replica
   void findMessages();
   void findMessagesOf(mlir::Value value);
   // A channel for many values, which come in one order: `group` tells apart what may not.

@@ -1,6 +1,9 @@
 // Updates.cpp: norm, clipping and updates behind the backward sweep. The rules stand in dialects/ops/Optimizers.cpp.
 #include "compiler/transforms/Updates.h"
 #include "dialects/ops/Optimizers.h"
+#include "dialects/nn/Shards.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -29,7 +32,7 @@ public:
       places = given.asArrayRef();
   }
 
-  Value norm(ArrayRef<Value> gradients);
+  Value norm(ArrayRef<BlockArgument> trained, ArrayRef<Value> gradients);
   void update(BlockArgument parameter, Value gradient, Value factor);
   void average(BlockArgument average, DictionaryAttr rule);
   void keepPrevious(BlockArgument parameter);
@@ -57,14 +60,18 @@ private:
 };
 } // namespace
 
-// The root of the sum of the contributions in the order of the parameters, in f64.
-Value UpdateBuilder::norm(ArrayRef<Value> gradients) {
-  Value sum;
-  for (Value gradient : gradients) {
-    Value part = builder.make<nn::SumSquaresOp>(gradient);
-    sum = sum ? builder.make<nn::AddOp>(sum, part).getResult() : part;
+// The root of the sum of the contributions in the order of the parameters, in f64. Of shards: those that all have, then each shard's.
+Value UpdateBuilder::norm(ArrayRef<BlockArgument> trained, ArrayRef<Value> gradients) {
+  std::map<int, Value> sums;
+  auto add = [&](Value &sum, Value part) { sum = sum ? builder.make<nn::AddOp>(sum, part).getResult() : part; };
+  for (auto [argument, gradient] : llvm::zip_equal(trained, gradients)) {
+    auto path = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kPathAttr);
+    add(sums[nn::shardOfName(path.getValue()).value_or(-1)], builder.make<nn::SumSquaresOp>(gradient));
   }
-  return builder.make<nn::SqrtOp>(sum);
+  Value all;
+  for (auto &[shard, sum] : sums)
+    add(all, sum);
+  return builder.make<nn::SqrtOp>(all);
 }
 
 Value UpdateBuilder::rate(unsigned optimizer) {
@@ -175,7 +182,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
       ordered.push_back(gradient);
     }
   builder.setLocation(nn::called(loss.getLoc(), "norm of the gradients"));
-  Value norm = updates.norm(ordered), factor;
+  Value norm = updates.norm(trained, ordered), factor;
   double limit = training.getClipNorm().convertToDouble();
   Builder attributes(function.getContext());
   if (limit > 0)

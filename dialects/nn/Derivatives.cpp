@@ -4,6 +4,7 @@
 // Which saved value a formula reads is part of the language's numbers: reading y instead of x changes bits. The choice
 // is the one that is cheap to recompute or that the forward pass has at hand.
 #include "dialects/nn/GradientBuilder.h"
+#include "dialects/nn/Shards.h"
 #include "dialects/nn/NN.h"
 #include <cmath>
 
@@ -353,8 +354,9 @@ Values AttendOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
                                    wantsBias ? bias.getType() : mlir::Type(), saved[0], saved[1], saved[2], saved[3],
                                    saved[4], grads[0], keys, bias, getScaleAttr(), getCausalAttr(), getDropoutAttr(),
                                    getKeyAttr());
-  if ((*this)->hasAttr(kBF16Attr))
-    grad->setAttr(kBF16Attr, b.opBuilder().getUnitAttr());
+  for (llvm::StringRef kept : {kBF16Attr, kFirstHeadAttr})
+    if (mlir::Attribute attribute = (*this)->getAttr(kept))
+      grad->setAttr(kept, attribute);
   Values result{grad.getDq(), grad.getDk(), grad.getDv()};
   result.resize(wanted.size());
   if (wantsBias)

@@ -1,5 +1,6 @@
 // NNAttention.cpp: attention with its whole matrix of scores, forward and backward.
 #include "test/oracle/NNSums.h"
+#include "dialects/nn/Shards.h"
 #include <cmath>
 
 using namespace mlir;
@@ -9,7 +10,7 @@ namespace cinch::oracle {
 namespace {
 // What attend and attend_grad have in common: sizes, and the probabilities of one query.
 struct Attention {
-  int64_t lead = 1, A, G, T, S, K, E, leadRank, batchAxis;
+  int64_t lead = 1, A, G, T, S, K, E, leadRank, batchAxis, firstHead = 0;
   Shape leadShape;
   const Array *q, *k, *v, *keys = nullptr, *bias = nullptr;
   double scale, dropout;
@@ -27,6 +28,8 @@ struct Attention {
     lead = sizeOf(leadShape);
     A = q->shape[leadRank], T = q->shape[leadRank + 1], K = q->shape[leadRank + 2];
     G = k->shape[leadRank], S = k->shape[leadRank + 1], E = v->shape[leadRank + 2];
+    if (auto first = op->template getAttrOfType<IntegerAttr>(nn::kFirstHeadAttr))
+      firstHead = first.getInt();
     if (op.getBias())
       bias = x.back();
     if (op.getKeys())
@@ -73,7 +76,7 @@ struct Attention {
     for (int64_t axis = 0; axis < leadRank; ++axis)
       if (axis != batchAxis)
         element = element * leadShape[axis] + index[axis];
-    element = ((element * A + a) * T + t) * S + s;
+    element = ((element * A + firstHead + a) * T + t) * S + s;
     return drawBool(run, key, example, element, 1 - dropout) ? 1 / (1 - dropout) : 0;
   }
 };
