@@ -177,6 +177,9 @@ void ShardForms::addOp(Operation *op) {
   ways.push_back(std::move(found));
 }
 
+// Of a parameter that is split and needed whole: each step all of it would travel. It is done where nothing else can be.
+constexpr int64_t kAvoided = int64_t(1) << 50;
+
 // Once all forms are known.
 void ShardForms::finishValues() {
   for (Value value : order) {
@@ -193,7 +196,7 @@ void ShardForms::finishValues() {
         if (form.isWhole())
           cost.bytes = need == kWhole ? 0 : need == kShared ? sum : gradient;
         else if (whole || !(known.forms[size_t(need - 1)] == form))
-          cost.bytes = gathered(bytes) + (need == kWhole ? 0 : gradient);
+          cost.bytes = gathered(bytes) + (need == kWhole ? 0 : gradient), cost.work = isa<BlockArgument>(value) ? kAvoided : 0;
         if (whole != form.isWhole() && need != kShared)
           cost.held = whole ? kept : kept / shards;
         become.push_back(cost);

@@ -125,6 +125,9 @@ void ShardForms::contract(nn::ContractOp op, SmallVector<Way> &ways) {
       auto there = llvm::find(labels[1 - side], label);
       int own = need(operands[side], form);
       int other = there == labels[1 - side].end() ? kShared : need(operands[1 - side], {int64_t(there - labels[1 - side].begin()), form.behind});
+      // What shares a layer is that its parameter is split: not the places of a text, each of which would read all of it.
+      if (other == kShared && nn::hasBatch(operands[side]) && !nn::hasBatch(operands[1 - side]))
+        continue;
       Way way{{side ? other : own, side ? own : other}, {label < rank ? ShardForm{label, form.behind} : ShardForm()}, false, label >= rank};
       if (label < rank && !shardType(nn::tensorOf(op.getResult()), way.gives[0], shards))
         continue;
@@ -154,7 +157,7 @@ void ShardForms::gather(nn::GatherOp op, SmallVector<Way> &ways) {
 // By heads. Keys and values have fewer where heads share them: then so many, or one, which all shards read.
 void ShardForms::attend(nn::AttendOp op, SmallVector<Way> &ways) {
   int64_t heads = nn::tensorOf(op.getQ()).getRank() - 3, groups = nn::tensorOf(op.getK()).getDimSize(unsigned(heads));
-  bool drawsAlike = op.getDropout().convertToDouble() == 0;
+  bool drawsAlike = op.getDropout().convertToDouble() == 0 || heads == 1;
   bool split = groups % shards == 0;
   ShardForm form{heads, 1};
   if (!drawsAlike || (!split && groups != 1) || !shardType(nn::tensorOf(op.getQ()), form, shards) ||

@@ -2,6 +2,7 @@
 #include "compiler/analysis/Specs.h"
 
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/Shards.h"
 
 using namespace mlir;
 using namespace cinch::kernels;
@@ -151,6 +152,8 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
   spec.key = uint64_t(op.getKey());
   spec.batchDim = batchAxisOf(op.getQ());
   spec.pairs = op->hasAttr(nn::kBF16Attr);
+  if (auto first = op->template getAttrOfType<IntegerAttr>(nn::kFirstHeadAttr))
+    spec.firstHead = int(first.getInt());
   auto place = [&](Value value, View &view, bool unitLast) {
     return locateAxes(value, bufferOf, unitLast, view, blocker, passed, extent);
   };

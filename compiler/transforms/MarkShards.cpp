@@ -41,9 +41,11 @@ public:
   }
 
 private:
-  // Of several shards' values: all shards do it, each with what the others send.
+  // Of several shards' values: all shards do it, each with what the others send. So the end of a sum over the shards is for all.
   int fromOperands(Operation &op) {
     int shard = kAll;
+    if (op.hasAttr(nn::kAllReduceAttr))
+      return kAll;
     for (Value operand : op.getOperands()) {
       auto known = shardOf.find(operand);
       if (known == shardOf.end() || known->second == shard)

@@ -71,6 +71,8 @@ Value UpdateBuilder::norm(ArrayRef<BlockArgument> trained, ArrayRef<Value> gradi
   Value all;
   for (auto &[shard, sum] : sums)
     add(all, sum);
+  if (sums.size() > 1)
+    all.getDefiningOp()->setAttr(nn::kAllReduceAttr, attributes.getUnitAttr());
   return builder.make<nn::SqrtOp>(all);
 }
 
