@@ -1,6 +1,8 @@
 // ShardForms.cpp: values, parameters and what bringing them into another form costs. The rules of the ops stand in ShardRules.cpp.
 #include "compiler/analysis/ShardForms.h"
 
+#include "dialects/ops/Optimizers.h"
+
 #include <set>
 
 using namespace mlir;
@@ -80,14 +82,21 @@ ShardForms::ShardForms(func::FuncOp function, int64_t shards, const llvm::String
   finishValues();
 }
 
+// Initial values and updates that are made of a whole matrix keep it whole.
+bool ShardForms::isMadeWhole(unsigned argument) {
+  auto init = function.getArgAttrOfType<nn::InitAttr>(argument, nn::kInitAttr);
+  auto training = function->getAttrOfType<nn::TrainingAttr>(nn::kTrainingAttr);
+  auto optimizer = function.getArgAttrOfType<IntegerAttr>(argument, nn::kOptimizerAttr);
+  return (init && init.getKind() == nn::InitKind::Orthogonal) ||
+         (training && optimizer && training.getOptimizers()[size_t(optimizer.getInt())].rule().leastAxes > 0);
+}
+
 // A parameter may lie in any form; data are whole.
 void ShardForms::addSource(BlockArgument argument) {
   Known &known = values[argument];
   unsigned number = argument.getArgNumber();
   auto path = function.getArgAttrOfType<StringAttr>(number, nn::kPathAttr);
-  auto init = function.getArgAttrOfType<nn::InitAttr>(number, nn::kInitAttr);
-  bool free = path && (!function.getArgAttr(number, nn::kStateAttr) || function.getArgAttr(number, nn::kAverageAttr)) &&
-              !(init && init.getKind() == nn::InitKind::Orthogonal); // made of the whole matrix
+  bool free = path && !function.getArgAttr(number, nn::kStateAttr) && !isMadeWhole(number);
   SmallVector<int> may{0};
   if (path && decided) {
     if (auto found = decided->find(path.getValue()); found != decided->end() && !found->second.isWhole()) {

@@ -56,6 +56,7 @@ private:
     llvm::SmallVector<ShardForm> forms;    // the first is whole
     bool active = false;                   // it has a gradient
   };
+  bool isMadeWhole(unsigned argument);
   void addSource(mlir::BlockArgument);
   void addOp(mlir::Operation *);
   void finishValues();

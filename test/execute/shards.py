@@ -129,10 +129,38 @@ def same_bits(folder):
 def same_start(folder):
     """Initial values, evaluations and predictions are those of one worker; dropout draws what it draws there."""
     path = programs.source("start", (GPT % "0.1").replace("lr = 0.01", "lr = 0"))
-    one, two = (programs.run(programs.compiled(path, "start", "--shards", count), folder, 1) for count in ("1", "2"))
+    one, two = (programs.run(programs.compiled(path, "start" + count, "--shards", count), folder, 1) for count in ("1", "2"))
     verdicts.expect(one.bytes == two.bytes, "initial values are not those of one worker")
-    worst = max(abs(a - b) for a, b in zip(one.losses, two.losses))
-    verdicts.expect(len(one.losses) == len(two.losses) > 0 and worst < 1e-5, "the loss with dropout is off by %.3g" % worst)
+    numbers = [[value for row in result.rows for key, value in row.items() if key not in ("seconds", "examples_per_second") and isinstance(value, float)]
+               for result in (one, two)]
+    worst = max(abs(a - b) for a, b in zip(*numbers))
+    verdicts.expect(len(numbers[0]) == len(numbers[1]) > 0 and worst < 1e-4, "losses with dropout are off by %.3g" % worst)
+    said = []
+    for exe, result in (("start1", one), ("start2", two)):
+        programs.call([programs.FOLDER / exe, "predict", "--on", "train", "--data", folder, "--out", result.out, "--quiet"])
+        said.append(np.load(next((result.out / "predict").rglob("*.npy"))))
+    verdicts.expect(said[0].shape == said[1].shape and np.abs(said[0] - said[1]).max() < 1e-4, "predictions of two shards are others")
+
+
+def other_programs(folder):
+    """What stays whole: matrices of muon, of orthogonal initial values; halves of a layer's outputs, averages, bf16, labels that are left out."""
+    text = GPT % "0"
+    gated = text.replace("norm = layer_norm", "norm = layer_norm, gate = linear[2 * F], back = linear[D]").replace(
+        "return norm(h) @ wte'", "return (norm(h + back(swiglu(gate(h))))) @ wte'")
+    for name, changed, flags in [("muon", text.replace("adamw(lr = 0.01, decay = 0.1)", 'muon(lr = 0.01) on ("blocks.*.ff.*.weight")\n  optimizer sgd(lr = 0.1)'), []),
+                                 ("gated", gated, []), ("averages", text.replace("shards 2", "shards 2\n  ema 0.9"), []),
+                                 ("orthogonal", text.replace("~ normal(0.3)", "~ orthogonal(1)"), []),
+                                 ("bf16", text.replace("shards 2", "shards 2\n  precision bf16"), []),
+                                 ("smooth", text.replace("text[:, 1:])", "text[:, 1:], smooth = 0.1)"), [])]:
+        path = programs.source(name, changed)
+        exact = [] if name == "bf16" else ["--set", "train.precision=f64"]
+        found = [programs.compiled(path, name + count, "--shards", count, *exact, *flags, allowed=(0, 1)) for count in ("1", "2")]
+        if any(hasattr(each, "stdout") for each in found):
+            verdicts.expect(False, "%s: %s" % (name, [getattr(each, "stdout", "")[-400:] for each in found]))
+            continue
+        one, two = (programs.run(each, folder, 3).parameters for each in found)
+        error = max(np.abs(two[key] - value).max() for key, value in one.items())
+        verdicts.expect(one.keys() == two.keys() and error < (0.05 if name == "bf16" else 1e-9), "%s: off by %.3g" % (name, error))
 
 
 def exchanges():
@@ -182,6 +210,7 @@ def main():
     against_numpy()
     exchanges()
     same_start(folder)
+    other_programs(folder)
     same_bits(folder)
     resumed(folder)
     refusals()
