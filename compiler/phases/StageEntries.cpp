@@ -177,7 +177,8 @@ bool StagePlanner::setLags(Divided &divided, int64_t size) {
   std::vector<std::vector<double>> seconds;
   for (func::FuncOp function : divided.functions) {
     int parts = int(partsOf(function));
-    std::vector<int64_t> lags = lagsOf(parts, options.stages);
+    // On one stage results are handed out where they are made, at once.
+    std::vector<int64_t> lags = lagsOf(parts, options.stages > 1 ? options.stages : 0);
     actions.push_back(actionsOfLags(lags, count));
     seconds.push_back(std::vector<double>(size_t(parts), 1.0));
     if (parts > 1) {

@@ -158,9 +158,11 @@ def other_programs(folder):
         if any(hasattr(each, "stdout") for each in found):
             verdicts.expect(False, "%s: %s" % (name, [getattr(each, "stdout", "")[-400:] for each in found]))
             continue
-        one, two = (programs.run(each, folder, 3).parameters for each in found)
-        error = max(np.abs(two[key] - value).max() for key, value in one.items())
-        verdicts.expect(one.keys() == two.keys() and error < (0.05 if name == "bf16" else 1e-9), "%s: off by %.3g" % (name, error))
+        one, two = (programs.run(each, folder, 3) for each in found)
+        error = max(np.abs(two.parameters[key] - value).max() for key, value in one.parameters.items())
+        if name == "bf16": # where a gradient is nearly 0, Adam goes the other way
+            error = max(abs(a - b) for a, b in zip(one.losses, two.losses))
+        verdicts.expect(one.parameters.keys() == two.parameters.keys() and error < (0.02 if name == "bf16" else 1e-9), "%s: off by %.3g" % (name, error))
 
 
 def exchanges():
@@ -183,7 +185,7 @@ def resumed(folder):
         __import__("shutil").copytree(half.out, out)
         again = programs.call([programs.compiled(path, "other" + count, "--shards", count), "--data", folder, "--out", out, "--resume"])
         verdicts.expect("shards: 2 in the checkpoint, %s here; sums are added in another order" % count in again.stdout, "no note: " + again.stdout[-500:])
-    whole = programs.run(programs.compiled(path, "whole"), folder, 6)
+    whole = programs.run(programs.compiled(path, "entire"), folder, 6)
     go_on = programs.call([programs.FOLDER / "half", "--data", folder, "--out", half.out, "--resume"])
     verdicts.expect((half.out / "final.safetensors").read_bytes() == whole.bytes, "resumed with as many shards: " + go_on.stdout[-300:])
 

@@ -46,6 +46,35 @@ struct State {
   int before = -1, way = -1; // the state of the step before, and what was done since
 };
 
+using States = std::map<Frontier, State>;
+
+// Drops states that another one makes useless: it costs no more, and of the same values in the same forms it has met all the needs.
+std::vector<States::iterator> undominated(States &states) {
+  std::map<std::vector<int>, std::vector<States::iterator>> alike; // by value and form
+  for (auto it = states.begin(); it != states.end(); ++it) {
+    std::vector<int> forms;
+    for (const Live &live : it->first)
+      forms.push_back(live.value), forms.push_back(live.form);
+    alike[forms].push_back(it);
+  }
+  std::vector<States::iterator> kept;
+  for (auto &[forms, group] : alike) {
+    std::stable_sort(group.begin(), group.end(), [](auto a, auto b) { return a->second.cost < b->second.cost; });
+    size_t first = kept.size();
+    for (States::iterator it : group) {
+      bool useless = std::any_of(kept.begin() + ptrdiff_t(first), kept.end(), [&](States::iterator other) {
+        for (size_t i = 0; i < it->first.size(); ++i)
+          if (it->first[i].met & ~other->first[i].met)
+            return false;
+        return true;
+      });
+      if (!useless)
+        kept.push_back(it);
+    }
+  }
+  return kept;
+}
+
 } // namespace
 
 std::optional<ShardCost> costOf(const ShardProblem &p, const std::vector<int> &ways) {
@@ -71,7 +100,7 @@ ShardSolution solve(const ShardProblem &p, size_t limit) {
   steps.push_back({State()});
   for (size_t i = 0; i < p.ops.size(); ++i) {
     const ShardProblem::Op &op = p.ops[i];
-    std::map<Frontier, State> next;
+    States next;
     for (size_t s = 0; s < frontiers.size(); ++s)
       for (size_t w = 0; w < op.ways.size(); ++w) {
         Frontier frontier = frontiers[s];
@@ -88,9 +117,7 @@ ShardSolution solve(const ShardProblem &p, size_t limit) {
       }
     if (next.empty())
       return solution;
-    std::vector<std::map<Frontier, State>::iterator> order;
-    for (auto it = next.begin(); it != next.end(); ++it)
-      order.push_back(it);
+    std::vector<States::iterator> order = undominated(next);
     if (order.size() > limit) {
       std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.cost < b->second.cost; });
       order.resize(limit);
