@@ -85,7 +85,43 @@ void copyMessage(Worker &worker, char *into, const char *from, int64_t bytes) {
     memcpy(into, from, size_t(bytes));
 }
 
-static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+namespace {
+struct Addition {
+  char *into;
+  const char *from;
+  int64_t count;
+  bool wide;
+};
+
+template <typename T> void addRange(char *into, const char *from, int64_t begin, int64_t end) {
+  T *own = reinterpret_cast<T *>(into);
+  const T *before = reinterpret_cast<const T *>(from);
+  for (int64_t i = begin; i < end; ++i)
+    own[i] = (before[i] + own[i]) + T(0); // of summands that are all -0.0 (underflow) one chain from zero makes 0.0
+}
+
+void addPart(void *closure, int64_t thread, int64_t threads) {
+  const Addition &addition = *static_cast<Addition *>(closure);
+  int64_t begin, end;
+  share((addition.count + 1023) / 1024, thread, threads, begin, end);
+  begin *= 1024;
+  end = end * 1024 < addition.count ? end * 1024 : addition.count;
+  (addition.wide ? addRange<double> : addRange<float>)(addition.into, addition.from, begin, end);
+}
+} // namespace
+
+void takeMessage(Worker &worker, Arrival arrival, char *into, const char *from, int64_t bytes) {
+  if (arrival == Arrival::Replaces)
+    return copyMessage(worker, into, from, bytes);
+  bool wide = arrival == Arrival::AddsF64;
+  Addition addition = {into, from, bytes / (wide ? 8 : 4), wide};
+  if (bytes >= int64_t(1) << 17)
+    worker.pool.run(addPart, &addition);
+  else
+    addPart(&addition, 0, 1);
+}
+
+static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival) {
   Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
   cinch_ctx *context = &worker.context;
@@ -106,12 +142,12 @@ static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t 
   wakeSleepers(&channel.sent, &channel.waitingReceivers);
 }
 
-static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival arrival) {
   Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
   cinch_ctx *context = &worker.context;
   if (peers) {
-    peers->receive(worker, number, offset, bytes);
+    peers->receive(worker, number, offset, bytes, arrival);
     return toDevice(worker.at + offset, bytes);
   }
   uint32_t message = channel.received; // only this thread changes it
@@ -120,18 +156,18 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
   if (device)
     device->receiveMessage(worker, number, message % uint32_t(spec.boxes), offset, bytes);
   else
-    copyMessage(worker, context->arena + offset, channel.box(message), bytes);
+    takeMessage(worker, arrival, context->arena + offset, channel.box(message), bytes);
   if (__builtin_expect(context->checking, 0))
-    checkReceive(worker, spec.from, offset, bytes, channel.tags[message % uint32_t(spec.boxes)]);
+    checkReceive(worker, spec.from, offset, bytes, channel.tags[message % uint32_t(spec.boxes)], arrival != Arrival::Replaces);
   __atomic_store_n(&channel.received, message + 1, __ATOMIC_SEQ_CST);
   wakeSleepers(&channel.received, &channel.waitingSenders);
 }
 
 // In messages of the channel's size, the last one shorter.
-static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, void (*one)(Worker &, int32_t, int64_t, int64_t),
-                       Worker &worker, int32_t number) {
+static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, void (*one)(Worker &, int32_t, int64_t, int64_t, Arrival),
+                       Worker &worker, int32_t number, Arrival arrival = Arrival::Replaces) {
   for (int64_t most = channel.spec->bytes; bytes > 0; offset += most, bytes -= most)
-    one(worker, number, offset, bytes < most ? bytes : most);
+    one(worker, number, offset, bytes < most ? bytes : most, arrival);
 }
 
 } // namespace cinch::rt
@@ -146,4 +182,9 @@ void cinch_send(cinch_ctx *context, int32_t number, int64_t offset, int64_t byte
 void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes) {
   Worker &worker = workerOf(context);
   inMessages(channelOf(worker, number, false), offset, bytes, receiveMessage, worker, number);
+}
+
+void cinch_receive_sum(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes, int32_t wide) {
+  Worker &worker = workerOf(context);
+  inMessages(channelOf(worker, number, false), offset, bytes, receiveMessage, worker, number, wide ? Arrival::AddsF64 : Arrival::AddsF32);
 }

@@ -28,6 +28,9 @@ extern Channel *channels; // as meta.channels numbers them
 // On all threads of the worker, if that is worth it.
 void copyMessage(Worker &, char *into, const char *from, int64_t bytes);
 
+// The same, or what comes is added.
+void takeMessage(Worker &, Arrival, char *into, const char *from, int64_t bytes);
+
 // After the workers were started.
 void prepareChannels();
 void beginStepOfChannels();

@@ -187,20 +187,27 @@ void checkAfter(Worker &whose, int32_t number, const int64_t *offsets) {
   }
 }
 
-MessageTag checkSend(Worker &whose, int64_t offset, int64_t bytes) {
-  Turn turn(whose);
-  MessageTag tag;
+// What spoiled bytes that nothing wrote over since.
+static Causes causesWithin(int64_t offset, int64_t bytes) {
+  Causes causes = 0;
   for (int64_t i = replay->spoiled.size; i-- > 0;) {
     const Spoiled &record = replay->spoiled[i];
     int64_t begin = record.begin > offset ? record.begin : offset;
     if (begin < record.end && begin < offset + bytes && causesAt(*replay, begin) == record.causes) // not written over since
-      tag.causes |= record.causes;
+      causes |= record.causes;
   }
+  return causes;
+}
+
+MessageTag checkSend(Worker &whose, int64_t offset, int64_t bytes) {
+  Turn turn(whose);
+  MessageTag tag;
+  tag.causes = causesWithin(offset, bytes);
   tag.clock = ++replay->clock;
   return tag;
 }
 
-void checkReceive(Worker &whose, int from, int64_t offset, int64_t bytes, const MessageTag &tag) {
+void checkReceive(Worker &whose, int from, int64_t offset, int64_t bytes, const MessageTag &tag, bool adds) {
   Turn turn(whose);
   replay->clock = (tag.clock > replay->clock ? tag.clock : replay->clock) + 1;
   if (!tag.causes)
@@ -213,10 +220,11 @@ void checkReceive(Worker &whose, int from, int64_t offset, int64_t bytes, const 
   message.from = from;
   message.passed = tag.causes;
   message.clock = replay->clock;
+  const Causes before = adds ? causesWithin(offset, bytes) : 0;
   Spoiled &record = replay->spoiled.add();
   record.begin = offset;
   record.end = offset + bytes;
-  record.causes = bit ? bit : newCause(message);
+  record.causes = (bit ? bit : newCause(message)) | before;
 }
 
 Replay &replayOf(int64_t number) {

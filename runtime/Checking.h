@@ -15,7 +15,7 @@ struct MessageTag {
   int64_t clock = 0;
 };
 MessageTag checkSend(Worker &, int64_t offset, int64_t bytes);
-void checkReceive(Worker &, int from, int64_t offset, int64_t bytes, const MessageTag &);
+void checkReceive(Worker &, int from, int64_t offset, int64_t bytes, const MessageTag &, bool adds);
 
 // A bad number that a launch will store. Of an output, the first NaN and the first infinity of each sign are noted.
 struct Suspect {

@@ -35,19 +35,39 @@ static int folderNumber(const char *dir) {
 
 void prepareCheckpoints() {
   const Meta &meta = run.meta;
-  everything.items = allocateArray<Tensor>(meta.parameters.size + 2 * normals().size + meta.slots.size);
-  auto add = [&](const Stored &stored, const char *prefix) {
+  int64_t ofReplicas = 0;
+  for (const Parameter &parameter : meta.parameters)
+    ofReplicas += parameter.own ? 1 + parameter.copies.size : 0;
+  for (const Stored &slot : meta.slots)
+    ofReplicas += slot.own ? 1 + slot.copies.size : 0;
+  everything.items = allocateArray<Tensor>(meta.parameters.size + 2 * normals().size + meta.slots.size + ofReplicas);
+  auto addAt = [&](const Stored &stored, int64_t offset, const char *name) {
     Tensor &tensor = everything.items[everything.count++];
-    Text name;
-    name.add("%s%s", prefix, stored.path);
     tensor = Tensor();
-    tensor.name = prefix[0] ? copyText(name.data, name.size) : stored.path;
+    tensor.name = name;
     tensor.elem = stored.elem;
     tensor.shape = &stored.shape;
-    tensor.offset = stored.offset;
-    tensor.data = isHere(stored.offset) ? arenaAt(stored.offset) : nullptr;
-    tensor.copies = &stored.copies;
+    tensor.offset = offset;
+    tensor.data = isHere(offset) ? arenaAt(offset) : nullptr;
     tensor.before = stored.before, tensor.parts = stored.parts;
+    return &tensor;
+  };
+  auto add = [&](const Stored &stored, const char *prefix) {
+    Text name;
+    name.add("%s%s", prefix, stored.path);
+    Tensor *tensor = addAt(stored, stored.offset, prefix[0] ? copyText(name.data, name.size) : stored.path);
+    tensor->copies = &stored.copies;
+    tensor->averaged = stored.averaged;
+  };
+  // What each replica has of its own, behind what stands for all: their average, or the first one's.
+  auto addOfReplicas = [&](const Stored &stored, const char *prefix) {
+    for (int64_t d = stored.averaged ? 0 : 1; stored.own && d <= stored.copies.size; ++d) {
+      Text name, all;
+      name.add("%s%lld/%s%s", kOfReplica, (long long)d, prefix, stored.path);
+      all.add("%s%s", prefix, stored.path);
+      Tensor *tensor = addAt(stored, d ? stored.copies[d - 1] : stored.offset, copyText(name.data, name.size));
+      tensor->likeIfMissing = stored.startsAs[0] && !stored.averaged ? stored.startsAs : copyText(all.data, all.size);
+    }
   };
   for (const Parameter &parameter : meta.parameters) {
     add(parameter, "");
@@ -67,6 +87,10 @@ void prepareCheckpoints() {
   parameters = {everything.items, everything.count};
   for (const Stored &slot : meta.slots)
     add(slot, "optimizer/");
+  for (const Parameter &parameter : meta.parameters)
+    addOfReplicas(parameter, "");
+  for (const Stored &slot : meta.slots)
+    addOfReplicas(slot, "optimizer/");
   folderOfRule = allocateArray<int>(meta.every.size);
   bestOfRule = allocateArray<double>(meta.every.size);
   waitedOfRule = allocateArray<int64_t>(meta.every.size);

@@ -119,18 +119,19 @@ static const Parameter &sourceOf(const Meta &meta, const Parameter &parameter) {
 static void initializeWorker(void *closure, int64_t number, int64_t) {
   const Meta &meta = *static_cast<const Meta *>(closure);
   Worker &worker = workers[number];
-  for (const Parameter &parameter : meta.parameters) {
-    int64_t at = worker.placeOf(parameter);
-    if (at < 0)
-      continue;
-    const Parameter &source = sourceOf(meta, parameter);
-    Drawing drawing = {&source, arenaAt(at), streamKey(meta.seed, source.path), parameter.partAt(at)};
-    worker.pool.run(draw, &drawing);
-    if (source.init.kind == InitialValue::Orthogonal)
-      orthogonalize(source, drawing.base);
-  }
+  for (const Parameter &parameter : meta.parameters)
+    for (int64_t place = -1; place < parameter.copies.size; ++place) {
+      int64_t at = place < 0 ? parameter.offset : parameter.copies[place];
+      if (!worker.has(at))
+        continue;
+      const Parameter &source = sourceOf(meta, parameter);
+      Drawing drawing = {&source, arenaAt(at), streamKey(meta.seed, source.path), parameter.partAt(at)};
+      worker.pool.run(draw, &drawing);
+      if (source.init.kind == InitialValue::Orthogonal)
+        orthogonalize(source, drawing.base);
+    }
   for (const Stored &slot : meta.slots)
-    if (int64_t at = worker.placeOf(slot); at >= 0)
+    if (int64_t at = worker.placeOf(slot); at >= 0 && slot.startsFrom < 0) // others start as parameters, if not as copies of them here
       memset(arenaAt(at), 0, size_t(slot.partBytes()));
 }
 

@@ -8,9 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 1
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -80,6 +84,16 @@ char *makeArena(int64_t bytes, bool touch) {
     fail(kResources, "the machine does not have the %s (%lld bytes) of the arena: %s", humanBytes(human, bytes),
          (long long)bytes, strerror(errno));
   return arena;
+}
+
+void shareMemory(char *const *places, int64_t count, int64_t bytes) {
+  int fd = int(syscall(SYS_memfd_create, "cinch", MFD_CLOEXEC));
+  bool good = fd >= 0 && ftruncate(fd, off_t(bytes)) == 0;
+  for (int64_t i = 0; good && i < count; ++i)
+    good = mmap(places[i], size_t(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+  if (!good)
+    fail(kResources, "cannot allocate %lld bytes that the replicas share: %s", (long long)bytes, strerror(errno));
+  close(fd);
 }
 
 char *makeMirror(int64_t bytes) {

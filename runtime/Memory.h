@@ -39,6 +39,9 @@ template <typename T> struct List {
 // step 1.
 char *makeArena(int64_t bytes, bool touch);
 
+// The same fresh bytes, zeros, at all of these places of the arena: whole pages.
+void shareMemory(char *const *places, int64_t count, int64_t bytes);
+
 // Addresses for the host's mirror of an arena that lies on a device: a page takes memory when it is first written.
 char *makeMirror(int64_t bytes);
 

@@ -73,6 +73,8 @@ void readStoredKeys(JsonReader &json, Object &object, Stored &stored) {
       split.read("parts", stored.parts);
     }
   }
+  object.read("own", stored.own);
+  object.read("averaged", stored.averaged);
 }
 
 void readInitialValue(JsonReader &json, InitialValue &init) {
@@ -182,7 +184,7 @@ void readDescribed(JsonReader &json, Described &described) {
     object.read("key", described.key);
     object.read("text", described.text);
     object.read("decides", described.decides);
-    object.read("rounds", described.rounds);
+    object.read("then", described.then);
   }
 }
 
@@ -286,6 +288,7 @@ void readWorker(JsonReader &json, WorkerSpec &worker) {
   while (object.next()) {
     object.read("at", worker.at);
     object.read("bytes", worker.bytes);
+    object.read("shared", worker.shared);
   }
 }
 
@@ -484,6 +487,7 @@ void readMeta(Meta &meta, const char *text) {
     object.read("costs", meta.costs);
     object.read("replicas", meta.replicas);
     object.read("shards", meta.shards);
+    object.read("own_steps", meta.ownSteps);
     object.read("overlaps", meta.overlaps);
     skip(object, "launches", meta.launchesAt);
     skip(object, "prices", meta.pricesAt);

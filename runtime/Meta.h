@@ -34,6 +34,8 @@ struct Stored {
   // Of what is split among shards: offset and copies are of its parts, the parts of one replica behind those of another. Its elements are
   // [before, parts, the rest], and part p has all with p in the middle.
   int64_t before = 1, parts = 1;
+  bool own = false;          // these hold numbers of their own
+  bool averaged = false;     // .. and the average stands for all of them where one tensor is wanted
   const char *startsAs = ""; // of a slot: the parameter, of the same worker, as which it starts; empty: zeros
   int64_t startsFrom = -1;   // its number
   int64_t bytes() const { return shape.count() * bytesOf(elem); } // of the whole
@@ -106,7 +108,7 @@ struct RunValue {
 struct Described {
   const char *key = "", *text = "";
   bool decides = true; // false: it may differ from what a checkpoint says
-  bool rounds = false; // where it differs, sums are added in another order
+  const char *then = ""; // what follows where it differs
 };
 
 struct Every {
@@ -144,6 +146,7 @@ struct Entry {
 // Programs of several workers. Each has a part of the arena.
 struct WorkerSpec {
   int64_t at = 0, bytes = 0;
+  int64_t shared = 0;               // the first bytes: those of the same worker of the first replica, in whole pages
   int64_t lossAt = -1, normAt = -1; // its copies of what the gate looks at
 };
 struct ChannelSpec {
@@ -181,6 +184,7 @@ struct Meta {
   const char *costs = "";   // whose: "built-in costs"
   int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
   bool overlaps = false;  // a call of cinch_train_step may do a part of the next step, too (2bw)
+  const char *ownSteps = ""; // how the replicas combine their steps, if each makes its own
   int64_t replicas = 1;   // of the stages: worker w has stage w / shards modulo (workers / replicas / shards)
   int64_t shards = 1;     // that have a stage together
   const char *initFile = nullptr; // parameters start from this file, read through names[initNames] (-1: none)

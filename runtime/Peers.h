@@ -29,7 +29,7 @@ struct Peers {
   void (*stop)(); // in the middle of a step: they wait for what comes next
   // Of every worker.
   void (*send)(Worker &, int32_t channel, int64_t offset, int64_t bytes);
-  void (*receive)(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+  void (*receive)(Worker &, int32_t channel, int64_t offset, int64_t bytes, Arrival);
 };
 extern const Peers *peers; // null: all workers are in this process
 

@@ -215,7 +215,7 @@ void sendToPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
   }
 }
 
-void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival arrival) {
   Channel &channel = channels[number];
   WireChannel &incoming = wireChannels[number];
   const ChannelSpec &spec = *channel.spec;
@@ -223,11 +223,11 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t byt
   uint32_t message = channel.received;
   while (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
     awaitPeer(worker, link, &channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
-  copyMessage(worker, worker.context.arena + offset, channel.box(message), bytes);
+  takeMessage(worker, arrival, worker.context.arena + offset, channel.box(message), bytes);
   if (__builtin_expect(worker.context.checking, 0)) {
     for (uint32_t tags; (tags = incoming.tagged.now()) == incoming.tagsTaken;)
       awaitPeer(worker, link, &incoming.tagged.value, tags, &incoming.tagged.sleepers, channel.receiverPatience);
-    checkReceive(worker, spec.from, offset, bytes, channel.tags[incoming.tagsTaken++ % uint32_t(spec.boxes)]);
+    checkReceive(worker, spec.from, offset, bytes, channel.tags[incoming.tagsTaken++ % uint32_t(spec.boxes)], arrival != Arrival::Replaces);
   }
   channel.received = message + 1;
   OutFrame credit;
@@ -251,6 +251,8 @@ using namespace cinch::rt;
 
 void cinch_join_peers() {
   const Options &options = run.options;
+  if (strcmp(run.meta.ownSteps, "hogwild") == 0)
+    fail(kUsage, "combine hogwild: its replicas share the memory of one process; run it without a launcher, or with --transport threads");
   ownWorker = run.number;
   workerTimeout = options.workerTimeout > 0 ? options.workerTimeout : 20 * run.meta.stepSeconds > 5 ? 20 * run.meta.stepSeconds : 5;
   prepareLinks();

@@ -19,6 +19,7 @@ struct Tensor {
   int64_t offset = 0;      // there in the whole arena
   const List<int64_t> *copies = nullptr; // where further workers have it, in the whole arena: filled, too
   int64_t before = 1, parts = 1;         // as of Stored: offset, data and copies are then of parts
+  bool averaged = false; // a file gets the average of it and its copies
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   bool optional = false;               // a file need not have it: then it stays what it is
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
@@ -64,9 +65,14 @@ struct Problem {
 // Writes the file atomically. False: errno tells why, and nothing changed under the name.
 bool writeTensorFile(const char *path, const TensorList &, const TensorFileInfo &);
 
+// Checkpoints have what each replica has of its own beside the tensor that stands for all of them: those of replicas that the program does not
+// have are passed over.
+constexpr char kOfReplica[] = "replica/";
+
 // Which tensors a file may have and may lack.
 struct Taking {
   const char *ignored = nullptr;  // names that begin so are passed over
+  bool passesOver(const char *name) const;
   const NameMap *names = nullptr; // what our tensors are called in the file; null: as they are here
   bool partial = false;           // others may be there and may be missing; one at least is there
 };

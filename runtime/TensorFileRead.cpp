@@ -83,6 +83,10 @@ bool TensorFile::open(const char *path, TensorList &wanted, const Taking &taking
   return nameTensors(wanted, taking, problem) && readHeader(wanted, taking, problem);
 }
 
+bool Taking::passesOver(const char *name) const {
+  return strncmp(name, kOfReplica, sizeof kOfReplica - 1) == 0 || (ignored && strncmp(name, ignored, strlen(ignored)) == 0);
+}
+
 // Where a name stands in the table, or the free place where it would.
 uint64_t TensorFile::slotOf(const TensorList &wanted, const char *name) const {
   uint64_t at = hashText(name) & nameMask;
@@ -311,8 +315,7 @@ bool TensorFile::checkDescription(const Described &found, Problem &problem) cons
 
 // A tensor that the program does not have: may it be passed over?
 static bool passOver(const TensorList &wanted, const Taking &taking, const char *name, Problem &problem) {
-  if (taking.partial || (taking.ignored && strncmp(name, taking.ignored, strlen(taking.ignored)) == 0) ||
-      (taking.names && notWanted(*taking.names, name)))
+  if (taking.partial || taking.passesOver(name) || (taking.names && notWanted(*taking.names, name)))
     return true;
   const char *nearest = nullptr;
   int least = 4;
@@ -380,7 +383,7 @@ void TensorFile::unexpected(const TensorList &wanted, const Taking &taking, void
   json.enterObject();
   while (json.nextKey()) {
     bool known = strcmp(json.key, "__metadata__") == 0 || names[slotOf(wanted, json.key)] ||
-                 (taking.ignored && strncmp(json.key, taking.ignored, strlen(taking.ignored)) == 0) ||
+                 taking.passesOver(json.key) ||
                  (taking.names && notWanted(*taking.names, json.key));
     if (!known)
       each(closure, json.key);

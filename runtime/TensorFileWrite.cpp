@@ -135,7 +135,40 @@ static void gather(const Tensor &tensor, int64_t first, int64_t count, char *int
   }
 }
 
-// Calls take(data, bytes) with the values of a tensor; with pieces of them if it lies in another process, or in parts.
+// The average of a tensor and its copies, values [first, first + count): summed in f64, in the order of the replicas.
+static void averageOf(const Tensor &tensor, int64_t first, int64_t count, char *into) {
+  static double sums[4096];
+  static char piece[sizeof sums];
+  const int64_t unit = bytesOf(tensor.elem), places = 1 + tensor.copies->size;
+  auto value = [&](int64_t i) {
+    float narrow;
+    double wide;
+    memcpy(&narrow, piece + i * unit, 4);
+    if (tensor.elem == Elem::F32)
+      return double(narrow);
+    memcpy(&wide, piece + i * unit, 8);
+    return wide;
+  };
+  for (int64_t place = 0; place < places; ++place) {
+    int64_t offset = (place ? (*tensor.copies)[place - 1] : tensor.offset) + first * unit;
+    if (isHere(offset))
+      memcpy(piece, arenaAt(offset), size_t(count * unit));
+    else
+      peers->read(offset, piece, count * unit);
+    for (int64_t i = 0; i < count; ++i)
+      sums[i] = place ? sums[i] + value(i) : value(i);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    double wide = sums[i] / double(places);
+    float narrow = float(wide);
+    if (tensor.elem == Elem::F32)
+      memcpy(into + i * unit, &narrow, 4);
+    else
+      memcpy(into + i * unit, &wide, 8);
+  }
+}
+
+// Calls take(data, bytes) with the values of a tensor; with pieces of them if it lies in another process, in parts, or is an average.
 template <typename F> static bool forEachPiece(const Tensor &tensor, F take) {
   static char piece[65536];
   if (tensor.parts > 1) {
@@ -144,6 +177,16 @@ template <typename F> static bool forEachPiece(const Tensor &tensor, F take) {
       int64_t now = count - at < most ? count - at : most;
       gather(tensor, at, now, piece);
       if (!take(piece, size_t(now * own)))
+        return false;
+    }
+    return true;
+  }
+  if (tensor.averaged && (tensor.elem == Elem::F32 || tensor.elem == Elem::F64)) {
+    const int64_t most = 4096, count = tensor.shape->count(), unit = bytesOf(tensor.elem);
+    for (int64_t first = 0; first < count; first += most) {
+      int64_t now = count - first < most ? count - first : most;
+      averageOf(tensor, first, now, piece);
+      if (!take(piece, size_t(now * unit)))
         return false;
     }
     return true;

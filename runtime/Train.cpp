@@ -310,6 +310,8 @@ void sayStart() {
     say("%s: %lld parameters, batch %lld, %lld examples, steps %lld to %lld, %s, arena %s", meta.program,
         (long long)meta.parameterCount(), (long long)meta.batch, (long long)run.datasets[meta.trainDataset].examples,
         (long long)run.step, (long long)run.total, who.data, humanBytes(arena, meta.arenaBytes));
+  if (strcmp(meta.ownSteps, "hogwild") == 0)
+    warn("combine hogwild: %lld replicas update the same parameters without locks, so that two runs may differ", (long long)meta.replicas);
   if (run.transportBytes && !run.options.quiet)
     say("the MPI library takes %lld bytes (%s) of this process, %s the budget; every link has carried its largest message",
         (long long)run.transportBytes, humanBytes(arena, run.transportBytes), meta.transportReserve ? "inside" : "beside");

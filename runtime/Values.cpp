@@ -296,9 +296,7 @@ void adoptValues(const char *checkpoint, const List<Note> &notes) {
     if (each.rounds && !before[0]) // by a program that does not ask for several
       before = "1";
     if (!each.decides && before[0] && strncmp(before, each.text, sizeof Note().text - 1) != 0)
-      sayLine(each.key, before, each.text,
-              each.rounds ? "; sums are added in another order from here on, so that the last digits differ"
-                          : "; the numbers of the training do not depend on it");
+      sayLine(each.key, before, each.text, each.then[0] ? each.then : "; the numbers of the training do not depend on it");
   }
 }
 

@@ -39,6 +39,20 @@ static void makeWorkers(int64_t number) {
   }
 }
 
+// Workers whose parts begin with the same bytes as that of the first replica's worker.
+static void shareParts() {
+  const Meta &meta = run.meta;
+  const int64_t stages = meta.workers.size / (meta.replicas > 0 ? meta.replicas : 1);
+  char **places = allocateArray<char *>(meta.replicas);
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    if (!meta.workers[stage].shared)
+      continue;
+    for (int64_t d = 0; d < meta.replicas; ++d)
+      places[d] = wholeArena + meta.workers[d * stages + stage].at;
+    shareMemory(places, meta.replicas, meta.workers[stage].shared);
+  }
+}
+
 void startWorkers(int64_t number, int64_t threads, bool touch) {
   makeWorkers(number);
   bool all = !run.meta.workers.size || number < 0;
@@ -47,6 +61,8 @@ void startWorkers(int64_t number, int64_t threads, bool touch) {
     device->open();
   }
   wholeArena = device ? makeMirror(run.meta.arenaBytes) : all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
+  if (strcmp(run.meta.ownSteps, "hogwild") == 0)
+    shareParts();
   const int64_t here = run.options.workersHere > workerCount ? run.options.workersHere : workerCount;
   allowSpinning(here * (threads + !all)); // and a thread for messages, where workers have processes
   for (int64_t i = 0; i < workerCount; ++i) {

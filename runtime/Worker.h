@@ -8,6 +8,9 @@
 
 namespace cinch::rt {
 
+// What a message does to the bytes where it is left: sums of floats are added to what is there.
+enum class Arrival : int32_t { Replaces, AddsF32, AddsF64 };
+
 struct Replay; // Checking.h: what a worker found in the replay of a failed step
 
 struct Worker {

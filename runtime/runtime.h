@@ -60,6 +60,8 @@ int32_t cinch_gate(cinch_ctx *);
 void cinch_send(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes);
 /* Waits for the next `bytes` bytes of the channel, first in, first out, which were sent together, and leaves them at `offset`. */
 void cinch_receive(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes);
+/* Likewise, and adds them to what is there, f32 or (`wide`) f64 numbers: (came + there) + 0.0. */
+void cinch_receive_sum(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes, int32_t wide);
 
 #ifdef __cplusplus
 }

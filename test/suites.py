@@ -69,6 +69,7 @@ def quick_suites():
         python("execute/replicas.py"),
         python("execute/combine.py"),
         python("execute/shards.py"),
+        python("execute/own_steps.py"),
         python("execute/convs.py"),
         python("execute/reversible.py"),
         python("execute/bf16.py"),

@@ -82,7 +82,8 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
 // one before it. The dry run of the channels counts on it (solve/stages/Channels.h). Sums stay in their part, too: the work of the first
 // part shall be done there, and not with the second's, where nobody would wait for it any longer. Where parts take turns it is all one.
 // Where micro-batches differ in the order of the parts, all work stays in its part.
-// A sum that goes on from another worker's comes behind its receipt, and before it is sent on.
+// A sum that goes on from another worker's comes behind its receipt, and before it is sent on; one to which another worker's is added comes
+// before that.
 static void keepParts(const Step &step, solve::StepGraph &graph) {
   bool keepSums = !solve::copiesBetweenParts(graph.actions).empty(), keepAll = !solve::partsKeepOrder(graph.actions);
   int before = -1, part = -1;   // marks of the last message or part, and of the last part
@@ -96,9 +97,13 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
     return graph.kernels[k].writes.back();
   };
   std::map<int, int> begun, ended; // sums: marks of their receipts; of the work, for those that are sent on
-  for (const Step::Part &part : step.parts)
+  for (const Step::Part &part : step.parts) {
+    const solve::Kernel &kernel = graph.kernels[size_t(&part - step.parts.data())];
     if (auto send = dyn_cast<plan::SendOp>(part.op); send && send.getLast())
-      ended[graph.kernels[size_t(&part - step.parts.data())].reads.front()] = -1;
+      ended[kernel.reads.front()] = -1;
+    if (auto receive = dyn_cast<plan::ReceiveOp>(part.op); receive && receive.getAdds())
+      ended[kernel.writes.front()] = -1;
+  }
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
     solve::Kernel &kernel = graph.kernels[k];
     if (!graph.inMainLoop(int(k)))
@@ -108,6 +113,8 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
     std::vector<int> written = kernel.writes;
     if (send && send.getLast())
       kernel.reads.push_back(ended.at(kernel.reads.front()));
+    if (receive && receive.getAdds())
+      kernel.reads.push_back(ended.at(written.front()));
     for (int b : written)
       if (auto start = begun.find(b); start != begun.end())
         kernel.reads.push_back(start->second);
@@ -118,7 +125,7 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
       if (kernel.newPart)
         kernel.reads.insert(kernel.reads.end(), sums.begin(), sums.end()), sums.clear();
       before = mark(k);
-      if (receive && receive.getBegins())
+      if (receive && receive.getBegins() && !receive.getAdds())
         begun[written.front()] = before;
       part = kernel.newPart ? before : part;
     } else if (sum || keepAll) {

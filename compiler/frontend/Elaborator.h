@@ -361,6 +361,7 @@ private:
   std::optional<Number> settingNumber(const ast::Expr &expr, const std::string &key, const Range &range, Frame &frame);
   void readCombine(const ast::Setting &setting, Frame &frame);
   void readShards(const ast::Setting &setting, Frame &frame);
+  void checkDelays(Span span, Frame &frame);
   std::optional<Number> wordNumber(const ast::SettingWord &word, const std::string &key, const Range &range,
                                    Frame &frame);
   std::vector<int> matchPath(bool isString, const std::string &text, Span span, Frame &frame);

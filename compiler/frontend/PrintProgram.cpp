@@ -167,8 +167,9 @@ static std::string trainText(const Program &program) {
     text += "  grain " + std::to_string(train.grain) + "\n";
   if (train.shards > 1)
     text += "  shards " + std::to_string(train.shards) + "\n";
-  if (train.combine == Combine::Reduce)
-    text += "  combine reduce " + std::to_string(train.combined) + "\n";
+  if (train.combine != Combine::Exact)
+    text += "  combine " + std::string(nameOf(train.combine)) + " " + std::to_string(train.combined) +
+            (train.stale ? " delay " + std::to_string(train.stale) : "") + "\n";
   if (train.delay)
     text += "  delay " + std::to_string(train.delay) + "\n";
   for (const Every &e : train.every) {

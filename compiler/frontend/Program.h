@@ -146,7 +146,10 @@ struct Every {               // `every N ..` or `every epoch ..`
 };
 
 // How replicas share a step. `exact`: its numbers are those of one worker. `reduce`: each sums its own examples; the sums are added.
-enum class Combine { Exact, Reduce };
+// In the other ways each replica makes steps of its own, with its examples for the batch (rules.md).
+enum class Combine { Exact, Reduce, RingAverage, Async, Hogwild };
+const char *nameOf(Combine); // as it is written
+inline bool makesOwnSteps(Combine combine) { return combine > Combine::Reduce; }
 
 struct Train {
   std::string model;
@@ -165,6 +168,7 @@ struct Train {
   int64_t grain = 0;
   Combine combine = Combine::Exact;
   int64_t combined = 1;      // the replicas that `combine` names
+  int64_t stale = 0;         // `async`: a replica's gradients are so many of its turns older than the youngest parameters that it knows
   int64_t shards = 1;        // workers that share every layer
   int64_t delay = 0;         // 1: gradients are those at the parameters before the last update
   std::vector<Every> every;

@@ -56,31 +56,45 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
         .help(didYouMean(word.text, {"f32", "f64", "bf16"}));
 }
 
+static constexpr int64_t kMostStale = 8;
+
+const char *nameOf(Combine combine) {
+  static const char *const names[] = {"exact", "reduce", "ring_average", "async", "hogwild"};
+  return names[int(combine)];
+}
+
 void Elaborator::readCombine(const Setting &setting, Frame &frame) {
-  if (!oneWord(setting, "combine exact or combine reduce(D)", frame))
+  if (!oneWord(setting, "combine exact, or a way with its number of replicas, as combine reduce(D)", frame))
     return;
   const SettingWord &word = setting.words[0];
   Train &train = program.train;
   if (word.text == "exact" && !word.hasArgs)
     return;
-  for (const char *later : {"hogwild", "async", "ring_average"})
-    if (word.text == later) {
-      report(Code::E0710, word.textSpan, "`combine " + word.text + "` is not there yet", frame).help("there are exact and reduce(D)");
-      return;
-    }
-  if (word.text != "reduce") {
+  std::optional<Combine> way;
+  for (Combine each : {Combine::Reduce, Combine::RingAverage, Combine::Async, Combine::Hogwild})
+    if (word.text == nameOf(each))
+      way = each;
+  if (!way) {
     report(Code::E0603, word.span, "replicas cannot combine their gradients by `" + textOf(word.span) + "`", frame)
-        .help(didYouMean(word.text, {"exact", "reduce"}));
+        .help(didYouMean(word.text, {"exact", "reduce", "ring_average", "async", "hogwild"}));
     return;
   }
-  if (word.args.size() != 1 || word.args[0].name) {
-    report(Code::E0603, word.span, "`reduce` takes the number of replicas", frame);
+  bool late = word.args.size() == 2 && way == Combine::Async && word.args[1].name && word.args[1].name.text == "delay";
+  if (word.args.empty() || word.args[0].name || (word.args.size() != 1 && !late)) {
+    report(Code::E0603, word.span, "`" + word.text + "` takes the number of replicas" + (way == Combine::Async ? ", and may take a delay" : ""), frame)
+        .help("write " + word.text + (way == Combine::Async ? "(2, delay = 0)" : "(2)"));
     return;
   }
   std::optional<Number> number = settingNumber(*word.args[0].value, word.text, Range{Range::Count}, frame);
-  if (!number)
+  std::optional<Number> delay = late ? settingNumber(*word.args[1].value, "delay", Range{Range::AtLeast0}, frame) : Number();
+  if (!number || !delay)
     return;
-  train.combine = Combine::Reduce, train.combined = *number->integer();
+  if (late && (!delay->integer() || *delay->integer() > kMostStale)) {
+    report(Code::E0603, word.args[1].span, "`delay` is a whole number of a replica's turns, from 0 to " + std::to_string(kMostStale), frame);
+    return;
+  }
+  train.combine = *way, train.combined = *number->integer(), train.stale = late ? *delay->integer() : 0;
+  checkDelays(word.span, frame);
   if (program.batch % train.combined != 0)
     report(Code::E0603, word.span,
            "the replicas must divide the batch, but " + std::to_string(train.combined) + " does not divide " + std::to_string(program.batch), frame);
@@ -94,6 +108,14 @@ void Elaborator::readShards(const Setting &setting, Frame &frame) {
   program.train.shards = *number->integer();
   if (program.train.shards > most)
     report(Code::E0603, setting.words[0].span, "at most " + std::to_string(most) + " shards share a layer", frame);
+}
+
+void Elaborator::checkDelays(Span span, Frame &frame) {
+  const Train &train = program.train;
+  if (train.delay && (train.combine == Combine::Async || train.combine == Combine::Hogwild))
+    report(Code::E0603, span, std::string("`combine ") + nameOf(train.combine) + "` has a delay of its own, so that there can be no `delay` beside it",
+           frame)
+        .help(train.combine == Combine::Async ? "async(D, delay = k) says how late its gradients are" : "");
 }
 
 // `epochs = 10` defines a name.
@@ -142,6 +164,7 @@ void Elaborator::readDelay(const Setting &setting, Frame &frame) {
   if (delay != 1)
     report(Code::E0603, setting.words[0].span, "`delay` is 1: gradients one update late, but this is " + std::to_string(delay), frame)
         .help("without `delay` gradients are those at the parameters themselves");
+  checkDelays(setting.span, frame);
 }
 
 void Elaborator::readFreeze(const Setting &setting, Frame &frame) {

@@ -76,8 +76,12 @@ private:
       onlyIn(send.getLast() ? lastMicrobatch : kEvery,
              [&] { message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front()); });
     } else if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
-      onlyIn(receive.getBegins() ? 0 : kEvery,
-             [&] { message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front()); });
+      onlyIn(receive.getAdds() ? lastMicrobatch : receive.getBegins() ? 0 : kEvery, [&] {
+        if (receive.getAdds())
+          message("cinch_receive_sum", receive.getChannel(), receive.sum(), receive.getWrites()->front(), analysis::elemOf(receive.sum()) == Elem::F64);
+        else
+          message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front());
+      });
     } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
       e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
     } else if (isa<plan::GateOp>(op)) {
@@ -317,9 +321,12 @@ private:
     });
   }
 
-  void message(StringRef call, uint64_t channel, Value value, int64_t offset) {
+  void message(StringRef call, uint64_t channel, Value value, int64_t offset, std::optional<bool> wide = {}) {
     int64_t bytes = analysis::elementsOf(value) * kernels::bytesOf(analysis::elemOf(value));
-    e.call(call, e.none, {e.context, e.number(e.i32, int64_t(channel)), moved(value, e.number(e.i64, offset)), e.number(e.i64, bytes)});
+    SmallVector<Value> arguments{e.context, e.number(e.i32, int64_t(channel)), moved(value, e.number(e.i64, offset)), e.number(e.i64, bytes)};
+    if (wide)
+      arguments.push_back(e.number(e.i32, *wide));
+    e.call(call, e.none, arguments);
   }
 
   // In one micro-batch alone, or in every one.

@@ -151,7 +151,10 @@ int64_t Compilation::persistentBytes() const {
 }
 
 int64_t Compilation::persistentBytes(const EntryPlan &entry) const {
-  auto function = mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function);
+  return persistentBytes(mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function));
+}
+
+int64_t Compilation::persistentBytes(func::FuncOp function) {
   return bytesOfArguments(function, nn::kPathAttr) + bytesOfArguments(function, nn::kSlotAttr);
 }
 
@@ -454,7 +457,7 @@ bool Compilation::lowerToLLVM() {
   for (const target::KernelObjects::Object &object : kernelObjects.objects)
     apart.insert(object.symbol);
   // The only outside calls are those of runtime.h.
-  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_copy", "cinch_set", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive"};
+  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_copy", "cinch_set", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive", "cinch_receive_sum"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
     if (function.isExternal() && !llvm::is_contained(known, function.getName()) && !apart.contains(function.getName())) {
       emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()
@@ -544,10 +547,14 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                   workers.allReduces[0], workers.allReduces[1]));
   if (workers.replicas > 1) {
     std::string late = workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
+    static const char *const own[] = {"", "each makes its steps with its own parameters, which are averaged with those of its neighbours in the ring",
+                                      "each updates the parameters in its turn, with gradients at those that it left behind before",
+                                      "all update the same parameters at once, without locks: two runs may differ"};
     lines.push_back(llvm::formatv("replicas     {0} of {1} examples and {2} worker{3}; {4}{5}", workers.replicas,
                                   decision.count * decision.microbatch, stages, stages > 1 ? "s" : "",
-                                  workers.addsSums ? "each sums its own, and the sums are added behind the loop"
-                                                   : "sums over the examples go on from one to the next", late));
+                                  workers.ownSteps != OwnSteps::None ? own[int(workers.ownSteps)]
+                                  : workers.addsSums ? "each sums its own, and the sums are added while the last micro-batch's backward pass goes on"
+                                                     : "sums over the examples go on from one to the next", late));
   }
   for (size_t w = 0; w < workers.each.size(); ++w) {
     const WorkersPlan::Worker &worker = workers.each[w];

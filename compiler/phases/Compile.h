@@ -64,6 +64,7 @@ struct WorkersPlan {
   std::vector<std::string> shardNotes;
   int allReduces[2] = {};        // of a micro-batch, forward and backward
   bool addsSums = false;         // each replica sums its own examples from zero
+  OwnSteps ownSteps = OwnSteps::None;
   int late = 0;                  // micro-batches that gradients of parameters wait for, on all replicas but the first
   solve::ScheduleRequest request; // of the step's table
   std::vector<Channel> channels; // of all entries, as the code numbers them
@@ -74,6 +75,7 @@ struct WorkersPlan {
   struct Worker {
     int64_t at = 0, bytes = 0;                  // its part of the whole arena
     int64_t planned = 0, messages = 0;          // of them for plans; for channels
+    int64_t shared = 0;                         // the first of them, in whole pages, which are those of the same worker of the first replica
     double busy = 0;                            // seconds of a step
     double before = 0, behind = 0;              // of them before and behind the loop
     struct Done {
@@ -120,6 +122,7 @@ public:
   std::vector<std::string> summary() const; // the plan in a few lines
   int64_t persistentBytes() const;
   int64_t persistentBytes(const EntryPlan &) const; // those of one worker
+  static int64_t persistentBytes(mlir::func::FuncOp);
   analysis::MachineCosts costs() const { return options.target.costs(options.costs); }
 
   mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan

@@ -8,6 +8,7 @@
 #include "compiler/analysis/LoopTrace.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Shards.h"
+#include "dialects/nn/Versions.h"
 #include "dialects/plan/Plan.h"
 
 #include "llvm/Support/JSON.h"
@@ -340,9 +341,16 @@ static Split splitOf(const Lasting &place) {
   return split ? Split{split[0], split[1]} : Split{};
 }
 
-// `places`: on the first replica that has it, and on the others; of what is split, the parts of each in the order of the shards.
-static void stored(OStream &out, llvm::ArrayRef<Lasting> places, StringRef path, llvm::ArrayRef<int64_t> shape, Split split) {
+// `places`: on the first replica that has it, and on the others; of what is split, the parts of each in the order of the shards. `own`: those of
+// the replicas differ.
+static void stored(OStream &out, llvm::ArrayRef<Lasting> places, StringRef path, llvm::ArrayRef<int64_t> shape, Split split, OwnSteps ownSteps, bool own) {
   BlockArgument first = places.front().argument;
+  if (ownSteps == OwnSteps::Hogwild) // all are the same bytes
+    places = places.take_front();
+  if (own && places.size() > 1)
+    out.attribute("own", true);
+  if (own && places.size() > 1 && ownSteps == OwnSteps::RingAverage)
+    out.attribute("averaged", true);
   out.attribute("path", path);
   out.attribute("dtype", dtypeOf(analysis::elemOf(first)));
   numbers(out, "shape", shape);
@@ -360,7 +368,8 @@ static void stored(OStream &out, llvm::ArrayRef<Lasting> places, StringRef path,
 }
 
 // In the order of the program, whichever worker has them.
-static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const Program &program) {
+static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const Program &program, OwnSteps ownSteps) {
+  bool ring = ownSteps == OwnSteps::RingAverage, async = ownSteps == OwnSteps::Async;
   llvm::StringMap<llvm::SmallVector<Lasting>> arguments; // on each replica
   llvm::StringMap<llvm::SmallVector<Lasting>> slots;
   std::vector<StringRef> slotOrder;
@@ -377,13 +386,18 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
       }
     }
   }
+  // Where a replica has versions of a parameter and not the parameter itself, these start as it does.
+  for (auto &slot : slots)
+    if (async && nn::isVersion(slot.first()))
+      for (const Lasting &place : llvm::drop_begin(slot.second))
+        arguments[slot.first().rsplit('.').first].push_back(place);
   out.attributeArray("parameters", [&] {
     for (const Parameter &parameter : program.parameters) {
       auto found = arguments.find(parameter.path);
       if (found == arguments.end())
         continue;
       out.object([&] {
-        stored(out, found->second, parameter.path, parameter.type.shape, splitOf(found->second.front()));
+        stored(out, found->second, parameter.path, parameter.type.shape, splitOf(found->second.front()), ownSteps, ring);
         out.attribute("frozen", parameter.frozen);
         out.attribute("state", parameter.state);
         out.attributeObject("init", [&] {
@@ -404,7 +418,7 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
       // The previous parameter stands first, whichever worker reads it.
       auto key = [&](StringRef name) {
         StringRef path = name.rsplit('.').first;
-        return std::pair(place.lookup(path), name != nn::previousOf(path));
+        return std::pair(place.lookup(path), !nn::isVersion(name));
       };
       return key(a) < key(b);
     });
@@ -412,8 +426,10 @@ static void parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const P
     for (StringRef name : slotOrder)
       out.object([&] {
         llvm::StringRef path = name.rsplit('.').first;
-        stored(out, slots[name], name, program.parameters[place.lookup(path)].type.shape, splitOf(arguments[path].front()));
-        if (program.train.delay && name == nn::previousOf(path))
+        bool version = (program.train.delay || program.train.combine == Combine::Async) && nn::isVersion(name);
+        stored(out, slots[name], name, program.parameters[place.lookup(path)].type.shape, splitOf(arguments[path].front()), ownSteps,
+               ring || (async && version));
+        if (version)
           out.attribute("starts_as", path);
       });
   });
@@ -442,6 +458,8 @@ static void workers(OStream &out, const WorkersPlan &plan) {
   objects(out, "workers", plan.each, [&](const WorkersPlan::Worker &worker) {
     out.attribute("at", worker.at);
     out.attribute("bytes", worker.bytes);
+    if (worker.shared > 0)
+      out.attribute("shared", worker.shared);
   });
   out.attributeArray("channels", [&] {
     for (auto [channel, place] : llvm::zip(plan.channels, plan.places))
@@ -481,7 +499,9 @@ static void runValueList(OStream &out, const Program &program, const WorkersPlan
         out.attribute("key", key);
         out.attribute("text", std::to_string(number));
         out.attribute("decides", false);
-        out.attribute("rounds", true);
+        out.attribute("then", makesOwnSteps(program.train.combine)
+                                  ? "; replicas that the checkpoint lacks begin with its parameters, and each has another part of the batch"
+                                  : "; sums are added in another order from here on, so that the last digits differ");
       });
     };
     if (program.train.combine != Combine::Exact)
@@ -568,11 +588,13 @@ std::string metadataText(const MetadataInput &in) {
       out.attribute("replicas", in.workers.replicas);
       if (in.workers.shards > 1)
         out.attribute("shards", in.workers.shards);
+      if (in.workers.ownSteps != OwnSteps::None)
+        out.attribute("own_steps", nameOf(program.train.combine));
       if (in.workers.request.schedule == solve::Schedule::TwoBW)
         out.attribute("overlaps", true);
       workers(out, in.workers);
     }
-    parametersAndSlots(out, train, program);
+    parametersAndSlots(out, train, program, in.workers.ownSteps);
     datasets(out, program);
     out.attributeObject("train", [&] { trainSettings(out, program.train); });
     objects(out, "entries", entries, [&](const std::vector<Part> &parts) {

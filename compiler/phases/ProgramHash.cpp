@@ -57,8 +57,8 @@ std::string hashOfTraining(ModuleOp module, const Program &program) {
   const Dataset &data = program.datasets[program.train.dataset];
   out << "\n" << int(data.source) << " " << data.window << " " << data.stride << " " << data.header << " " << data.tokenBits
       << " " << data.shuffle;
-  if (program.train.combine == Combine::Reduce)
-    out << " combine reduce";
+  if (program.train.combine != Combine::Exact)
+    out << " combine " << nameOf(program.train.combine);
   if (data.hasMissing)
     out << llvm::formatv(" missing {0:E17}", data.missing);
   if (data.holdOut > 0)
@@ -88,7 +88,9 @@ Described describedTraining(const Program &program) {
   is.push_back({"batch", std::to_string(program.batch)});
   is.push_back({"precision", train.f64 ? "f64" : train.bf16 ? "bf16" : "f32"});
   is.push_back({"grain", std::to_string(train.grain)});
-  is.push_back({"combine", train.combine == Combine::Reduce ? "reduce" : "exact"});
+  is.push_back({"combine", nameOf(train.combine)});
+  if (train.combine == Combine::Async)
+    is.push_back({"combine.delay", std::to_string(train.stale)});
   if (train.delay)
     is.push_back({"delay", std::to_string(train.delay)});
   is.push_back({"optimizer", listed(train.optimizers, [](const Optimizer &o) {

@@ -26,6 +26,7 @@ bool StagePlanner::choose() {
   workers.request.workers = options.stages, workers.request.chunks = options.chunks;
   workers.request.microbatches = int(examples() / best->microbatch);
   workers.late = best->late, workers.addsSums = chosen.layout.addsSums;
+  workers.ownSteps = chosen.layout.makesOwnSteps() ? chosen.layout.ownSteps : OwnSteps::None;
   workers.each.resize(size_t(workers.count));
   describeStages(chosen.layout);
   needs = chosen.othersNeed;
@@ -34,7 +35,8 @@ bool StagePlanner::choose() {
   for (Channel &channel : chosen.train.channels)
     if (channel.inLoop && channel.fromPart >= 0 && !channel.pieces)
       channel.action = actionOfPart(chosen.layout, stageWorker(channel.from), channel.fromPart);
-  takeStep(chosen.train);
+  if (!takeStep(chosen.train))
+    return false;
   for (Divided &divided : chosen.others)
     if (!chooseEntry(divided, chosen.train.functions))
       return false;
@@ -47,9 +49,24 @@ bool StagePlanner::choose() {
   return true;
 }
 
-void StagePlanner::takeStep(Divided &divided) {
+bool StagePlanner::liesAlike(func::FuncOp function, Attribute decision, func::FuncOp first, Attribute itsDecision) {
+  auto places = [](func::FuncOp of, Attribute decided) {
+    std::map<StringRef, int64_t> all;
+    for (BlockArgument argument : of.getArguments())
+      for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
+        if (auto name = of.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind))
+          all[name.getValue()] = cast<plan::DecisionAttr>(decided).getArguments()[argument.getArgNumber()];
+    return all;
+  };
+  return places(function, decision) == places(first, itsDecision);
+}
+
+bool StagePlanner::takeStep(Divided &divided) {
   for (int w = 0; w < workers(); ++w) {
     func::FuncOp function = divided.functions[size_t(w)];
+    size_t first = size_t(w % options.stages);
+    if (sharesPages() && !liesAlike(function, best->decisions[size_t(w)], divided.functions[first], best->decisions[first]))
+      return internal("replicas that share their parameters have them at different places");
     if (partsOf(function) > 1)
       mainLoop(function).setActionsAttr(attributeOf(&c.context, best->actions[size_t(w)]));
     function->setAttr(kDecisionAttr, best->decisions[size_t(w)]);
@@ -58,6 +75,7 @@ void StagePlanner::takeStep(Divided &divided) {
     take(std::move(plan), divided, best->microbatch);
   }
   addChannels(divided, best->microbatch);
+  return true;
 }
 
 void StagePlanner::take(EntryPlan plan, const Divided &divided, int64_t microbatch) {
@@ -146,7 +164,7 @@ bool StagePlanner::planEntry(Divided &divided, ArrayRef<func::FuncOp> steps, int
     DecideOptions wanted = base;
     wanted.search.microbatch = size;
     wanted.search.strategy.kind = solve::Strategy::None;
-    wanted.reservedBytes = c.bytesOfState(func::FuncOp(steps[size_t(w)]).getName());
+    wanted.reservedBytes = c.bytesOfState(func::FuncOp(steps[size_t(w)]).getName()) + bytesToFillPage(steps[size_t(w)]);
     wanted.callerCounts = true;
     wanted.rowBlocks = -1;
     bool fits = within.empty() || messages <= within[size_t(w)].messages;
@@ -168,6 +186,11 @@ bool StagePlanner::planEntry(Divided &divided, ArrayRef<func::FuncOp> steps, int
     plans.back().arenaBytes = plans.back().outcome.result.plan.decision.arenaBytes;
   }
   return true;
+}
+
+int64_t StagePlanner::bytesToFillPage(func::FuncOp function) const {
+  int64_t bytes = c.persistentBytes(function);
+  return inPages(bytes) - bytes;
 }
 
 bool StagePlanner::setLags(Divided &divided, int64_t size) {
@@ -200,7 +223,9 @@ void StagePlanner::placeWorkers() {
   for (auto [worker, need] : llvm::zip(workers.each, needs)) {
     worker.at = at;
     worker.planned = need.planned, worker.messages = need.messages;
-    worker.bytes = need.total();
+    worker.bytes = inPages(need.total());
+    if (sharesPages())
+      worker.shared = inPages(c.persistentBytes(c.entries[size_t(&worker - workers.each.data())]));
     at += worker.bytes;
     c.refused |= room && worker.bytes > *room;
   }

@@ -61,7 +61,7 @@ public:
         train(train), step(train), homes(step),
         problem(analysis::buildStepProblem(step, base.threads, 0, base.target, &base.costs)) {
     if (options.budget)
-      room = std::max<int64_t>(0, *options.budget - c.allowance());
+      room = std::max<int64_t>(0, *options.budget - c.allowance()) / (sharesPages() ? kPage : 1) * (sharesPages() ? kPage : 1);
   }
   // In this order. False after an internal error was reported.
   bool prepare();
@@ -107,6 +107,14 @@ private:
   // of one worker, and the micro-batches may be smaller than the grain.
   bool mayAddSums() const;
   bool isOneGrain() const;
+  // Each replica makes steps of its own, if the program asks for that; what cannot be then.
+  OwnSteps ownSteps() const;
+  std::string wrongOwnSteps() const;
+  // `combine hogwild`: the pages of parameters and state are the same memory for all replicas, and nothing else lies in them.
+  static constexpr int64_t kPage = 4096;
+  bool sharesPages() const { return options.replicas > 1 && ownSteps() == OwnSteps::Hogwild; }
+  int64_t inPages(int64_t bytes) const { return sharesPages() ? (bytes + kPage - 1) / kPage * kPage : bytes; }
+  int64_t bytesToFillPage(mlir::func::FuncOp step) const;
   bool tryTable(const solve::ScheduleTable &table, const StageLayout &layout, int late, int64_t microbatch,
                 const std::vector<std::vector<double>> &seconds, bool least, bool &fits);
   // The best cut by the kernels' seconds and bytes, under the budget or under the least for which there is one.
@@ -122,7 +130,9 @@ private:
   bool plan(Candidate &candidate, bool least, bool &fits);
   // When the table ends with the seconds of these plans.
   void price(Candidate &candidate) const;
-  void takeStep(Divided &divided);
+  bool takeStep(Divided &divided);
+  // Do two workers have parameters and state at the same bytes of their arenas?
+  static bool liesAlike(mlir::func::FuncOp function, mlir::Attribute decision, mlir::func::FuncOp first, mlir::Attribute itsDecision);
   // Its function gets the name that it keeps.
   void take(EntryPlan plan, const Divided &divided, int64_t microbatch);
   void addChannels(const Divided &divided, int64_t microbatch);

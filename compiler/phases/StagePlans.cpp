@@ -97,6 +97,7 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     wanted.search.microbatch = candidate.microbatch;
     wanted.search.strategy = strategy;
     wanted.planCache = options.planCache;
+    wanted.reservedBytes = bytesToFillPage(function);
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
     // Replicas that have two on either side are alike.
@@ -109,8 +110,8 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     if (!outcome.result.error.empty())
       return refuse(outcome.result.error);
     need.include({outcome.result.smallestArena, 0});
-    smallest = std::max(smallest, need.total());
-    fits &= outcome.result.feasible && (!room || need.total() <= *room);
+    smallest = std::max(smallest, inPages(need.total()));
+    fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
     candidate.outcomes.push_back(std::move(outcome));
     candidate.decisions.push_back(function->getAttr(kDecisionAttr));
   }

@@ -44,7 +44,9 @@ static std::vector<std::vector<Message>> messagesOf(func::FuncOp function, const
     if (auto send = dyn_cast<plan::SendOp>(op))
       add(send.getChannel(), send.getValue(), true, send.getLast() ? Message::Last : Message::Always);
     if (auto receive = dyn_cast<plan::ReceiveOp>(op))
-      add(receive.getChannel(), receive.getValue(), false, receive.getBegins() ? Message::First : Message::Always);
+      add(receive.getChannel(), receive.getValue(), false, receive.getAdds()     ? Message::Last
+                                                                        : receive.getBegins() ? Message::First
+                                                                                              : Message::Always);
   }
   return parts;
 }
@@ -219,8 +221,10 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
     if (!kernel.message)
       continue;
     MessageTimes::Entry &entry = messages.entries[i++];
-    if (auto begun = work.find(kernel.writes.front()); begun != work.end())
+    if (auto begun = work.find(kernel.writes.front()); begun != work.end() && entry.at < begun->second.second)
       entry.kind = MessageTimes::Entry::Begins, entry.wanted = begun->second.first;
+    else if (begun != work.end()) // it is added to what the work has made
+      entry.kind = MessageTimes::Entry::Ends, entry.wanted = begun->second.second;
     else if (auto ended = kernel.reads.empty() ? work.end() : work.find(kernel.reads.front()); ended != work.end())
       entry.kind = MessageTimes::Entry::Ends, entry.wanted = ended->second.second;
   }
@@ -248,6 +252,7 @@ solve::ChannelProblem channelProblem(const Divided &divided, const std::vector<s
 OverlappingSteps::OverlappingSteps(const solve::ChannelProblem &one, double between) : problem(one), channels(one.travel.size()) {
   size_t workers = one.actions.size();
   int64_t count = solve::overlapOf(one.actions.front());
+  problem.last = count - 1;
   auto toFirst = [&](size_t w) { return int(channels + 2 * (w - 1)); }; // and back
   problem.travel.resize(channels + 2 * (workers - 1), 0);
   for (size_t w = 0; w < workers; ++w) {

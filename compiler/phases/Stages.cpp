@@ -57,7 +57,7 @@ std::vector<int64_t> StagePlanner::sizesToTry() {
                          segments(), segments() == 1 ? "" : "s", stages(), segments() / options.chunks));
     return {};
   }
-  for (const std::string &wrong : {wrongReplicas(), overlaps() ? wrongOverlap() : std::string()})
+  for (const std::string &wrong : {wrongReplicas(), wrongOwnSteps(), overlaps() ? wrongOverlap() : std::string()})
     if (!wrong.empty()) {
       refuse(wrong);
       return {};
@@ -85,7 +85,34 @@ bool StagePlanner::isOneGrain() const {
   return !others.wasInterrupted();
 }
 
-bool StagePlanner::mayAddSums() const { return options.replicas > 1 && (c.program.train.combine != Combine::Exact || isOneGrain()); }
+bool StagePlanner::mayAddSums() const { return options.replicas > 1 && (c.program.train.combine == Combine::Reduce || isOneGrain()); }
+
+OwnSteps StagePlanner::ownSteps() const {
+  switch (c.program.train.combine) {
+  case Combine::Exact:
+  case Combine::Reduce:
+    break;
+  case Combine::RingAverage:
+    return OwnSteps::RingAverage;
+  case Combine::Async:
+    return OwnSteps::Async;
+  case Combine::Hogwild:
+    return OwnSteps::Hogwild;
+  }
+  return OwnSteps::None;
+}
+
+std::string StagePlanner::wrongOwnSteps() const {
+  if (c.program.train.combine != Combine::Async || options.replicas == 1)
+    return "";
+  func::FuncOp function = train;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (function.getArgAttr(i, nn::kStateAttr) && !function.getArgAttr(i, nn::kAverageAttr))
+      return llvm::formatv("with `combine async` the parameters go round the replicas, and the model has a state, `{0}`, which each of them would change at "
+                           "another time; expected another way to combine, or --replicas 1",
+                           function.getArgAttrOfType<StringAttr>(i, nn::kPathAttr).getValue());
+  return "";
+}
 
 std::vector<int64_t> StagePlanner::sizesInGrain() const {
   int64_t groups = nn::examplesOfGroups(func::FuncOp(train));
@@ -119,8 +146,10 @@ std::string StagePlanner::wrongOverlap() const {
   if (!c.program.train.delay)
     return "with the schedule 2bw a step begins before the one before it has updated the parameters; expected `delay 1` in the program's `train`, or "
            "another schedule";
-  if (options.replicas > 1)
-    return llvm::formatv("the schedule 2bw is for the stages of one replica, and there are {0}; expected --replicas 1, or another schedule", options.replicas);
+  if (options.replicas > 1 && !mayAddSums() && ownSteps() == OwnSteps::None)
+    return llvm::formatv("with the schedule 2bw a replica begins a step before the one before it is done with it, so that sums cannot go on from one to the "
+                         "next; expected `grain {0}` or `combine reduce({1})` in the program's `train`, --replicas 1, or another schedule",
+                         examples(), options.replicas);
   if (options.shards > 1)
     return llvm::formatv("the schedule 2bw is for stages of one worker each, and {0} shards have each of them; expected another schedule", options.shards);
   if (step.loops.size() != 1)
@@ -198,11 +227,13 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     return tryTable(table, own, late, microbatch, guessedSeconds(table, own, stageProblem.split, split.split), least, fits);
   };
   bool fits = false;
+  if (layout.ownSteps = ownSteps(); layout.makesOwnSteps())
+    return tryLate(0, fits);
   if (mayAddSums()) {
     layout.addsSums = true, layout.isOneGrain = isOneGrain();
     if (!tryLate(0, fits))
       return false;
-    if (fits || c.refused || !layout.isOneGrain || microbatch < examples())
+    if (fits || c.refused || overlaps() || !layout.isOneGrain || microbatch < examples())
       return true;
     layout.addsSums = layout.isOneGrain = false; // a chain from replica to replica needs no room for what comes
   }

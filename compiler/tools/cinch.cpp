@@ -287,6 +287,8 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
       return status;
   if (compilation.refused)
     return 1;
+  if (compilation.workers.ownSteps == OwnSteps::Hogwild)
+    llvm::errs() << "warning: combine hogwild: the replicas update the same parameters without locks, so that two runs may differ\n";
   if (line.command != Command::Plan)
     return std::nullopt;
   if (line.json)

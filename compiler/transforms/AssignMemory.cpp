@@ -41,8 +41,8 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
       bringSumsToTheirWork(loop);
   }
 
-  // What a sum goes on from is waited for right before its work, and the sum is sent right behind it, as far as the order of the messages
-  // allows: to the planner, whom they cost no bytes, they may stand anywhere. The bytes of a sum are its own through the whole loop.
+  // What a sum goes on from is waited for right before its work, what is added to it right behind that, and there the sum is sent, as far as
+  // the order of the messages allows: to the planner, whom they cost no bytes, they may stand anywhere. The bytes of a sum are its own through the whole loop.
   static void bringSumsToTheirWork(plan::MicrobatchesOp loop) {
     bool inTurns = solve::copiesBetweenParts(analysis::actionsOf(loop)).empty(); // then the body is one whole
     auto stops = [&](Operation *op) {
@@ -53,19 +53,22 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
       if (isa<plan::SendOp, plan::ReceiveOp>(op))
         messages.push_back(&op);
     for (Operation *op : llvm::reverse(messages))
-      if (auto receive = dyn_cast<plan::ReceiveOp>(op); receive && receive.getBegins()) {
+      if (auto receive = dyn_cast<plan::ReceiveOp>(op); receive && receive.getBegins() && !receive.getAdds()) {
         Operation *work = receive.sum().getDefiningOp(), *next = op->getNextNode();
         while (next != work && !stops(next))
           next = next->getNextNode();
         op->moveBefore(next);
       }
-    for (Operation *op : messages)
-      if (auto send = dyn_cast<plan::SendOp>(op); send && send.getLast()) {
-        Operation *work = send.getValue().getDefiningOp(), *previous = op->getPrevNode();
+    for (Operation *op : messages) {
+      auto send = dyn_cast<plan::SendOp>(op);
+      auto receive = dyn_cast<plan::ReceiveOp>(op);
+      if ((send && send.getLast()) || (receive && receive.getAdds())) {
+        Operation *work = (send ? send.getValue() : receive.sum()).getDefiningOp(), *previous = op->getPrevNode();
         while (previous != work && !stops(previous))
           previous = previous->getPrevNode();
         op->moveAfter(previous);
       }
+    }
   }
 
   LogicalResult assign(Block &block, const Decided &decided) {

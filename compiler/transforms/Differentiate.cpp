@@ -5,6 +5,7 @@
 #include "compiler/transforms/Updates.h"
 #include "dialects/nn/GradientBuilder.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Versions.h"
 #include "dialects/nn/Reversible.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -88,6 +89,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
     step->removeAttr(nn::kTrainingAttr);
     step->removeAttr(nn::kRunValuesAttr);
     step->removeAttr(nn::kDelayAttr);
+    step->removeAttr(nn::kStaleAttr);
     step.setName(nn::kTrainName);
   }
 };

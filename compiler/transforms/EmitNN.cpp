@@ -8,6 +8,7 @@
 #include "dialects/nn/Reversible.h"
 #include "dialects/nn/Scan.h"
 #include "dialects/nn/Shards.h"
+#include "dialects/nn/Versions.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 
@@ -396,6 +397,8 @@ OwningOpRef<ModuleOp> Emitter::run() {
     function->setAttr(nn::kGrainAttr, builder.getI64IntegerAttr(program.train.grain));
   if (program.train.delay > 0)
     function->setAttr(nn::kDelayAttr, builder.getUnitAttr());
+  if (program.train.combine == Combine::Async)
+    function->setAttr(nn::kStaleAttr, builder.getI64IntegerAttr(program.train.stale));
   if (failed(emitFunction(nn::kEvaluationName, program.evaluation, program.metrics, true)) ||
       failed(emitFunction(nn::kPredictionName, program.prediction, program.results, false)) || failed(verify(module)))
     return nullptr;

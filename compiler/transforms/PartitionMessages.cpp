@@ -23,7 +23,7 @@ int Partitioner::sourceOf(Value value, int to) const {
   SmallVector<int> places;
   for (auto [place, loopPart] : at[size_t(writer)])
     places.push_back(place);
-  bool finished = regionOf(writer) > mainLoop || isSum(value); // on the last replica
+  bool finished = !layout.makesOwnSteps() && (regionOf(writer) > mainLoop || isSum(value)); // on the last replica
   return layout.numberOf(nearest(places, w), finished ? lastReplica() : d);
 }
 

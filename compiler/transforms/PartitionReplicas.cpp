@@ -1,6 +1,8 @@
 // PartitionReplicas.cpp: what replicas hand on to one another: sums over the examples, and new parameters.
 #include "compiler/transforms/Partitioner.h"
 
+#include "dialects/nn/Versions.h"
+
 using namespace mlir;
 
 namespace cinch {
@@ -22,12 +24,13 @@ int Partitioner::channelOfPieces(int from, int to, int group, Value value, Strin
 void Partitioner::findChains() {
   for (auto [i, part] : llvm::enumerate(step.parts))
     for (OpResult result : part.op->getResults()) {
-      if (layout.replicas == 1 || !isSum(result))
+      if (layout.replicas == 1 || layout.makesOwnSteps() || !isSum(result))
         continue;
       for (auto [w, loopPart] : at[i])
         for (int d = 0; d + 1 < layout.replicas; ++d) {
           bool added = isAdded(result);
-          int group = added ? kAdded - regionOf(int(i)) : regionOf(int(i)) == mainLoop ? loopPart : -regionOf(int(i));
+          bool main = regionOf(int(i)) == mainLoop;
+          int group = added ? kAdded - (main ? 2 * loopPart : regionOf(int(i))) : main ? loopPart : -regionOf(int(i));
           (added ? additions : chains)[{result, layout.numberOf(w, d)}] =
               channelOfPieces(layout.numberOf(w, d), layout.numberOf(w, d + 1), group, result, "sums");
         }
@@ -36,45 +39,30 @@ void Partitioner::findChains() {
 
 bool Partitioner::isAdded(Value sum) const {
   auto reduce = named(sum).getDefiningOp<nn::ReduceOp>();
-  return layout.addsSums && isSum(sum) && (!reduce || reduce.getReduction() == nn::Reduction::Sum);
+  return (layout.addsSums || layout.makesOwnSteps()) && isSum(sum) && (!reduce || reduce.getReduction() == nn::Reduction::Sum);
 }
 
-// before + own, and + 0.0: of summands that are all -0.0 (underflow) one chain from zero makes 0.0.
-static Value addKernel(OpBuilder &builder, Value before, Value own) {
-  auto type = cast<RankedTensorType>(own.getType());
-  bool real = isa<FloatType>(type.getElementType());
-  auto kernel = plan::KernelOp::create(builder, own.getLoc(), TypeRange{type}, ValueRange{before, own}, UnitAttr(), DenseBoolArrayAttr(),
-                                       DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr(), builder.getStringAttr("add (replicas)"),
-                                       builder.getI64IntegerAttr(real ? 2 : 0));
+Value Partitioner::elementwise(OpBuilder &builder, ValueRange operands, StringRef label,
+                               llvm::function_ref<Value(OpBuilder &, ValueRange)> write) {
+  Location loc = operands.back().getLoc();
+  auto kernel = plan::KernelOp::create(builder, loc, TypeRange{operands.back().getType()}, operands, UnitAttr(), DenseBoolArrayAttr(),
+                                       DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr(), builder.getStringAttr(label), IntegerAttr());
   OpBuilder::InsertionGuard guard(builder);
   Block *body = builder.createBlock(&kernel.getBody());
-  for (Value operand : {before, own})
-    body->addArgument(type, operand.getLoc());
+  for (Value operand : operands)
+    body->addArgument(operand.getType(), operand.getLoc());
   builder.setInsertionPointToEnd(body);
-  Value sum = nn::AddOp::create(builder, own.getLoc(), type, body->getArgument(0), body->getArgument(1));
-  if (real)
-    sum = nn::AddOp::create(builder, own.getLoc(), type, sum,
-                            nn::ConstantOp::create(builder, own.getLoc(), type, builder.getF64FloatAttr(0)));
-  plan::ReturnOp::create(builder, own.getLoc(), ValueRange{sum});
+  Value result = write(builder, body->getArguments());
+  kernel.setDomain(uint64_t(std::distance(body->begin(), result.getDefiningOp()->getIterator())));
+  plan::ReturnOp::create(builder, loc, ValueRange{result});
   return kernel.getResult(0);
-}
-
-void Partitioner::addSums(OpBuilder &builder, Value sum) {
-  StringAttr label = builder.getStringAttr(analysis::nameOf(named(sum)));
-  if (auto from = additions.find({sum, number() - layout.workers}); from != additions.end()) {
-    Value before = plan::ReceiveOp::create(builder, named(sum).getLoc(), sum.getType(), firstChannel + uint64_t(from->second), label,
-                                           IntegerAttr(), DenseI64ArrayAttr());
-    current[sum] = addKernel(builder, before, current.lookup(sum));
-  }
-  if (auto to = additions.find({sum, number()}); to != additions.end())
-    plan::SendOp::create(builder, sum.getLoc(), current.lookup(sum), firstChannel + uint64_t(to->second), label, false, DenseI64ArrayAttr());
 }
 
 void Partitioner::findReturns() {
   for (const analysis::Step::Part &part : step.parts)
     for (OpResult result : part.op->getResults()) {
       BlockArgument argument = step.homeOf(result);
-      if (layout.replicas == 1 || !argument || !isOnAllReplicas(argument))
+      if (layout.replicas == 1 || layout.makesOwnSteps() || !argument || !isOnAllReplicas(argument) || newerOf(argument))
         continue;
       for (int w : ownersOf(argument))
         for (int d = lastReplica(), hops = 0; hops + 1 < layout.replicas; d = (d + 1) % layout.replicas, ++hops)
@@ -85,6 +73,8 @@ void Partitioner::findReturns() {
 
 void Partitioner::cutIntoPieces() {
   for (auto &[key, all] : pieces) {
+    if (std::get<2>(key) == kToNeighbours || std::get<2>(key) == kToNeighbours + 1)
+      continue; // both send before they receive: there has to be room for the whole of it
     int64_t piece = std::max<int64_t>(1 << 16, solve::roundUp(all.bytes / 64));
     channels[size_t(all.channel)].fixedBytes = std::min(channels[size_t(all.channel)].fixedBytes, piece);
   }
@@ -95,7 +85,23 @@ bool Partitioner::isOnAllReplicas(BlockArgument argument) const {
          llvm::any_of(homes.readersOf(argument), [&](int reader) { return regionOf(reader) <= mainLoop; });
 }
 
+BlockArgument Partitioner::newerOf(BlockArgument previous) const {
+  func::FuncOp function = step.function;
+  auto slot = function.getArgAttrOfType<StringAttr>(previous.getArgNumber(), nn::kSlotAttr);
+  for (BlockArgument argument : slot && nn::isVersion(slot.getValue()) ? function.getArguments() : Block::BlockArgListType())
+    if (auto path = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kPathAttr))
+      if (slot.getValue() == nn::previousOf(path.getValue()) && layout.worker(homes.ownerOf(argument)) == layout.worker(homes.ownerOf(previous)))
+        return argument;
+  return {};
+}
+
 void Partitioner::receiveParameters(OpBuilder &builder, Operation *op) {
+  for (OpResult result : op->getResults())
+    if (BlockArgument argument = step.homeOf(result), newer = argument ? newerOf(argument) : BlockArgument(); newer && isMine(argument))
+      current[result] = elementwise(builder, {current.lookup(newer)}, "previous", [&](OpBuilder &b, ValueRange operands) -> Value {
+        Value one = nn::ConstantOp::create(b, result.getLoc(), result.getType(), b.getF64FloatAttr(1));
+        return nn::MulOp::create(b, result.getLoc(), result.getType(), operands[0], one);
+      });
   for (OpResult result : op->getResults()) {
     int before = layout.numberOf(worker, (replica + layout.replicas - 1) % layout.replicas);
     auto from = returns.find({result, before});
@@ -115,15 +121,22 @@ void Partitioner::sendParameter(OpBuilder &builder, OpResult result) {
 
 void Partitioner::beginSum(OpBuilder &builder, OpResult result) {
   if (auto from = chains.find({result, number() - layout.workers}); from != chains.end())
-    plan::ReceiveOp::create(builder, named(result).getLoc(), result.getType(), firstChannel + uint64_t(from->second),
-                            builder.getStringAttr(analysis::nameOf(named(result))),
-                            builder.getI64IntegerAttr(llvm::find(sums, Value(result)) - sums.begin()), DenseI64ArrayAttr());
+    receiveSum(builder, result, from->second, false);
 }
 
 void Partitioner::endSum(OpBuilder &builder, OpResult result) {
-  if (auto to = chains.find({result, number()}); to != chains.end())
-    plan::SendOp::create(builder, result.getLoc(), current.lookup(result), firstChannel + uint64_t(to->second),
-                         builder.getStringAttr(analysis::nameOf(named(result))), true, DenseI64ArrayAttr());
+  if (auto from = additions.find({result, number() - layout.workers}); from != additions.end())
+    receiveSum(builder, result, from->second, true);
+  for (auto *way : {&chains, &additions})
+    if (auto to = way->find({result, number()}); to != way->end())
+      plan::SendOp::create(builder, result.getLoc(), current.lookup(result), firstChannel + uint64_t(to->second),
+                           builder.getStringAttr(analysis::nameOf(named(result))), true, DenseI64ArrayAttr());
+}
+
+void Partitioner::receiveSum(OpBuilder &builder, OpResult result, int channel, bool adds) {
+  plan::ReceiveOp::create(builder, named(result).getLoc(), result.getType(), firstChannel + uint64_t(channel),
+                          builder.getStringAttr(analysis::nameOf(named(result))),
+                          builder.getI64IntegerAttr(llvm::find(sums, Value(result)) - sums.begin()), DenseI64ArrayAttr(), adds);
 }
 
 } // namespace cinch

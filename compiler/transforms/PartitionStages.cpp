@@ -4,7 +4,8 @@
 // left in a channel.
 //
 // With replicas, what belongs to single examples and what stands before the main loop runs on every replica, what stands behind it on the
-// last one. A sum of a loop begins, on replica d, with what replica d - 1 sends in its last micro-batch.
+// last one. A sum of a loop begins, on replica d, with what replica d - 1 sends in its last micro-batch. Replicas that make steps of their
+// own run all of it (PartitionForms.cpp).
 #include "compiler/transforms/Partitioner.h"
 
 using namespace mlir;
@@ -25,6 +26,12 @@ FailureOr<std::vector<func::FuncOp>> Partitioner::run() {
   findMessages();
   findChains();
   findReturns();
+  if (layout.makesOwnSteps()) {
+    findMeans();
+    findNeighbours();
+    if (failed(findUnits()))
+      return failure();
+  }
   cutIntoPieces();
   std::vector<func::FuncOp> functions;
   for (replica = 0; replica < layout.replicas; ++replica)
@@ -53,7 +60,7 @@ FailureOr<func::FuncOp> Partitioner::write() {
   for (NamedAttribute attribute : source->getDiscardableAttrs())
     function->setAttr(attribute.getName(), attribute.getValue());
   Block *body = function.addEntryBlock();
-  current.clear();
+  current.clear(), averaged.clear(), finals.clear();
   SmallVector<Attribute> argumentAttributes;
   for (BlockArgument argument : source.getArguments())
     if (isMine(argument)) {
@@ -85,8 +92,10 @@ void Partitioner::takeExamples(func::FuncOp function) {
 }
 
 bool Partitioner::isMine(BlockArgument argument) const {
-  if (!homes.isData(argument))
-    return llvm::is_contained(ownersOf(argument), worker) && (replica == lastReplica() || isOnAllReplicas(argument));
+  if (!homes.isData(argument)) {
+    bool onReplica = layout.makesOwnSteps() ? replica == 0 || !goesRound(argument) : replica == lastReplica() || isOnAllReplicas(argument);
+    return onReplica && llvm::is_contained(ownersOf(argument), worker);
+  }
   return llvm::any_of(homes.readersOf(argument),
                       [&](int reader) { return at[size_t(reader)].count(worker) > 0 && runsOn(reader, replica); });
 }
@@ -126,9 +135,11 @@ LogicalResult Partitioner::writeParts(OpBuilder &builder, int region, int loopPa
       continue;
     }
     receiveBefore(builder, part);
+    receiveUnit(builder, part);
+    bool looksAtMeans = layout.makesOwnSteps() && isa<plan::GateOp, plan::ResultsOp>(op);
     IRMapping operands;
     for (Value operand : op->getOperands()) {
-      Value here = current.lookup(step.inMemory(operand));
+      Value value = step.inMemory(operand), here = looksAtMeans ? meanOf(builder, value) : current.lookup(value);
       if (!here)
         return op->emitError("internal error: stages: worker ") << worker << " lacks an operand";
       operands.map(operand, here);
@@ -144,7 +155,9 @@ LogicalResult Partitioner::writeParts(OpBuilder &builder, int region, int loopPa
     for (OpResult result : op->getResults()) {
       endSum(builder, result);
       sendParameter(builder, result);
+      averageWithNeighbours(builder, result);
     }
+    sendUnit(builder, part);
   }
   return success();
 }
@@ -214,7 +227,7 @@ LogicalResult Partitioner::writeLoop(OpBuilder &builder, int region) {
   }
   for (auto [sum, result] : llvm::zip(sums, loop.getSums())) {
     current[sum] = result;
-    addSums(builder, sum);
+    scaleSum(builder, sum);
     send(builder, sum);
   }
   return success();
@@ -229,7 +242,7 @@ FailureOr<func::FuncOp> Partitioner::finish(OpBuilder &builder, func::FuncOp fun
     BlockArgument place = isa<BlockArgument>(value) ? cast<BlockArgument>(value) : step.homeOf(value);
     if (!place || !isMine(place))
       continue;
-    Value here = current.lookup(value);
+    Value last = finals.lookup(value), here = last ? last : current.lookup(value);
     if (!here)
       return source.emitError("internal error: stages: a parameter is not updated where it lies");
     returned.push_back(here);

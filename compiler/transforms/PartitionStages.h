@@ -6,14 +6,23 @@
 
 namespace cinch {
 
+// Replicas that make steps of their own (PartitionForms.cpp): each runs all of the step, with its examples for the batch.
+enum class OwnSteps {
+  None,
+  RingAverage, // replicas have parameters and state of their own; new parameters are averaged with those of the neighbours in the ring
+  Async,       // the first replica has parameters and state, which go round: each replica updates them in its turn
+  Hogwild      // parameters and state are the same bytes of memory for all
+};
+
 // Which worker has which segments. A worker may have several stages, its chunks.
 //
 // Replicas have the same layout, and each its run of consecutive examples: worker w of replica d has the number d * workers + w. A sum over
 // the examples is one chain through all of them: replica d goes on from where replica d - 1 stopped, so the last one has the finished sums. It
 // updates the parameters and sends them around: to the first replica, from there to the second, and so on.
 //
-// Or each replica sums its own examples from zero, and the sums are added behind the loop, in the order of the replicas: nobody waits in the
-// loop. That is what a program asks for whose grains are what a replica has, and `combine reduce`.
+// Or each replica sums its own examples from zero, and the sums are added in the order of the replicas, each in the last micro-batch, right
+// behind the work that finished it: while sums travel, the backward pass goes on. That is what a program asks for whose grains are what a
+// replica has, and `combine reduce`. Replicas that make steps of their own have sums of their own alone.
 //
 // Shards have a stage together: worker s * shards + t of a replica has shard t of what stage s's first worker would have. What belongs to no
 // shard is done by all of them, each for itself, and parameters that are not split lie with all of them.
@@ -26,6 +35,8 @@ struct StageLayout {
   bool addsSums = false;       // of replicas: each has sums of its own
   bool isOneGrain = false;     // .. and its examples are one grain: they are summed without
   int shards = 1;
+  OwnSteps ownSteps = OwnSteps::None;
+  bool makesOwnSteps() const { return replicas > 1 && ownSteps != OwnSteps::None; }
   int numberOf(int worker, int replica) const { return replica * workers + worker; }
   int worker(int segment) const { return workerOf[size_t(stageOf[size_t(segment)])] * shards; } // the first of the shards
   int chunks(int worker) const;    // stages that it has

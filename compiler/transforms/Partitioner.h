@@ -1,5 +1,5 @@
 // Partitioner.h: how PartitionStages.h is done. What runs where (PartitionPlaces.cpp), who sends what to whom (PartitionMessages.cpp,
-// PartitionReplicas.cpp), and the functions of the workers (PartitionStages.cpp).
+// PartitionReplicas.cpp, PartitionForms.cpp), and the functions of the workers (PartitionStages.cpp).
 #ifndef CINCH_COMPILER_TRANSFORMS_PARTITIONER_H
 #define CINCH_COMPILER_TRANSFORMS_PARTITIONER_H
 
@@ -39,6 +39,8 @@ private:
     mlir::Operation *op = step.parts[size_t(part)].op;
     if (mlir::isa<plan::GateOp>(op) || regionOf(part) <= mainLoop)
       return true;
+    if (layout.makesOwnSteps())
+      return !mlir::isa<plan::ResultsOp>(op) || replica == 0;
     return replica == (mlir::isa<plan::ResultsOp>(op) ? 0 : lastReplica());
   }
   // The workers of a replica that have a segment's work: all shards, or the one that does it (-1: all).
@@ -70,21 +72,45 @@ private:
   // Sums go on from replica to replica, or are added.
   void findChains();
   bool isAdded(mlir::Value sum) const;
-  // Behind a loop: what the replicas before have in sum, and the own.
-  void addSums(mlir::OpBuilder &builder, mlir::Value sum);
   // Who hands a new parameter on to whom: the last replica to the first, and so on until all have it.
   void findReturns();
   // A message has 1/64 of what goes through its channel at most, so that what the mailboxes take is little.
   void cutIntoPieces();
   // Parameters, and state that the examples' work reads (`delay 1`: the previous parameters). Other state is with the last replica.
   bool isOnAllReplicas(mlir::BlockArgument argument) const;
+  // `delay 1`: of a previous parameter, the parameter on the same worker, with whose value every replica leaves it; else null.
+  mlir::BlockArgument newerOf(mlir::BlockArgument previous) const;
   // In place of an update on the last replica: the new parameters come.
   void receiveParameters(mlir::OpBuilder &builder, mlir::Operation *op);
   void sendParameter(mlir::OpBuilder &builder, mlir::OpResult result);
-  // A sum begins with what the replica before has, and its end goes to the next.
+  // A sum begins with what the replica before has, or that is added to it; its end goes to the next.
   void beginSum(mlir::OpBuilder &builder, mlir::OpResult result);
   void endSum(mlir::OpBuilder &builder, mlir::OpResult result);
+  void receiveSum(mlir::OpBuilder &builder, mlir::OpResult result, int channel, bool adds);
+  // Replicas that make steps of their own (PartitionForms.cpp). Sums over their examples stand for those over the batch.
+  void scaleSum(mlir::OpBuilder &builder, mlir::Value sum);
+  // What the gate looks at, and the logs: the mean of the replicas.
+  void findMeans();
+  mlir::Value meanOf(mlir::OpBuilder &builder, mlir::Value value);
+  // New parameters are averaged with those of the neighbours.
+  bool isAveraged(mlir::OpResult result) const;
+  std::vector<int> neighbours(int replica) const; // before, behind
+  void findNeighbours();
+  void averageWithNeighbours(mlir::OpBuilder &builder, mlir::OpResult result);
+  // Parameters and state go round: those of a unit together, from before its first kernel to behind its last one.
+  struct Unit {
+    int first = 0, last = 0; // parts of the step
+    std::vector<mlir::BlockArgument> arguments;
+    std::vector<mlir::OpResult> results;
+  };
+  bool goesRound(mlir::BlockArgument argument) const;
+  mlir::LogicalResult findUnits();
+  void receiveUnit(mlir::OpBuilder &builder, int part);
+  void sendUnit(mlir::OpBuilder &builder, int part);
   int number() const { return layout.numberOf(worker, replica); }
+  // One kernel of element-wise ops on operands of one type.
+  static mlir::Value elementwise(mlir::OpBuilder &builder, mlir::ValueRange operands, llvm::StringRef label,
+                                 llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::ValueRange)> body);
   static mlir::Value named(mlir::Value value) {
     auto result = mlir::dyn_cast<mlir::OpResult>(value);
     return result && mlir::isa<plan::KernelOp>(result.getOwner()) ? analysis::computedBy(result) : value;
@@ -122,9 +148,17 @@ private:
     int channel = 0;
     int64_t bytes = 0; // of all values
   };
-  static constexpr int kReturned = INT_MIN, kAdded = INT_MAX; // groups of their own: the latter less the number of the loop
+  // Groups of their own: the second less a number of the loop, or of the part of its body.
+  static constexpr int kReturned = INT_MIN, kAdded = INT_MAX, kMeans = INT_MIN + 1, kMeansBack = INT_MIN + 2, kRound = INT_MIN + 3,
+                       kToNeighbours = INT_MIN + 4; // and one on for the other neighbour
   std::map<std::tuple<int, int, int>, Pieces> pieces;  // from, to, group
   llvm::DenseMap<std::pair<mlir::Value, int>, int> chains, additions, returns; // what a worker (of all) sends -> the channel
+  llvm::DenseMap<std::pair<mlir::Value, int>, int> means, meansBack; // likewise
+  std::map<std::tuple<int, int>, int> round; // from, to -> the channel
+  llvm::DenseMap<std::tuple<mlir::Value, int, int>, int> exchanged; // new parameter, from, to -> the channel
+  std::vector<std::vector<Unit>> units;      // of each worker of a replica
+  llvm::DenseMap<mlir::Value, mlir::Value> averaged; // in the function that is being written: of what the gate looks at
+  llvm::DenseMap<mlir::Value, mlir::Value> finals;   // .. what a result is in the end, where kernels behind it read something else
   llvm::SmallVector<mlir::Value> sums;                               // of the loop that is written
   mutable llvm::DenseMap<mlir::Value, bool> knownSums;
   llvm::DenseMap<mlir::Value, mlir::Value> current;                  // values in memory -> in the function that is being written

@@ -1,5 +1,6 @@
 // Updates.cpp: norm, clipping and updates behind the backward sweep. The rules stand in dialects/ops/Optimizers.cpp.
 #include "compiler/transforms/Updates.h"
+#include "dialects/nn/Versions.h"
 #include "dialects/ops/Optimizers.h"
 #include "dialects/nn/Shards.h"
 
@@ -36,6 +37,10 @@ public:
   void update(BlockArgument parameter, Value gradient, Value factor);
   void average(BlockArgument average, DictionaryAttr rule);
   void keepPrevious(BlockArgument parameter);
+  // `combine async`: what is computed of a parameter is computed of the oldest of the versions that this replica keeps beside it. In front
+  // of the update; and behind it, when each takes the place of the one before and the last one is the new parameter.
+  SmallVector<Value> readVersions(BlockArgument parameter, int64_t stale);
+  void keepVersions(BlockArgument parameter, ArrayRef<Value> versions);
   Value rate(unsigned optimizer);
   IntegerAttr clipNormPlace() { return placeOf(places.size() - 3); }
   // The function's type and the attributes of its arguments, once all slots are there: its type is written out anew for each change.
@@ -173,6 +178,23 @@ void UpdateBuilder::keepPrevious(BlockArgument parameter) {
   slots.push_back({builder.make<nn::MulOp>(parameter, builder.like(parameter, 1)).getResult(), nn::kSlotAttr, name});
 }
 
+SmallVector<Value> UpdateBuilder::readVersions(BlockArgument parameter, int64_t stale) {
+  auto path = function.getArgAttrOfType<StringAttr>(parameter.getArgNumber(), nn::kPathAttr);
+  SmallVector<Value> versions;
+  for (int64_t n = 0; n <= stale; ++n)
+    versions.push_back(slot(parameter, nn::versionOf(path.getValue(), n)));
+  parameter.replaceUsesWithIf(versions.front(), [](OpOperand &use) { return !isa<nn::UpdateOp>(use.getOwner()); });
+  return versions;
+}
+
+void UpdateBuilder::keepVersions(BlockArgument parameter, ArrayRef<Value> versions) {
+  auto path = function.getArgAttrOfType<StringAttr>(parameter.getArgNumber(), nn::kPathAttr);
+  for (size_t n = 0; n < versions.size(); ++n) {
+    Value next = n + 1 < versions.size() ? versions[n + 1] : parameters.back().value;
+    slots.push_back({builder.make<nn::MulOp>(next, builder.like(next, 1)).getResult(), nn::kSlotAttr, nn::versionOf(path.getValue(), int64_t(n))});
+  }
+}
+
 void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, const DenseMap<Value, Value> &gradients,
                   nn::GradientBuilder &builder) {
   UpdateBuilder updates(function, training, builder);
@@ -197,8 +219,15 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
       builder.setLocation(nn::called(argument.getLoc(), "previous " + nn::instancePath(argument.getLoc())));
       updates.keepPrevious(argument);
     }
+    SmallVector<Value> versions;
+    if (auto stale = function->getAttrOfType<IntegerAttr>(nn::kStaleAttr))
+      versions = updates.readVersions(argument, stale.getInt());
     builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
     updates.update(argument, gradient, factor);
+    if (!versions.empty()) {
+      builder.setLocation(nn::called(argument.getLoc(), "version of " + nn::instancePath(argument.getLoc())));
+      updates.keepVersions(argument, versions);
+    }
   }
   for (BlockArgument argument : arguments)
     if (auto rule = function.getArgAttrOfType<DictionaryAttr>(argument.getArgNumber(), nn::kAverageAttr)) {

@@ -215,6 +215,8 @@ private:
       if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
         if (!receive.getWrites())
           return op.emitOpError("has no offsets");
+        if (receive.getAdds() && !lives.count(resolve(receive.sum())))
+          return receive.emitOpError("is added to a sum in front of the work that makes it");
         if (receive.getBegins()) // lies where the sum does
           continue;
         Value value = receive.getValue();

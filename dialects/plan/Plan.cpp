@@ -56,6 +56,8 @@ LogicalResult SendOp::verify() {
 }
 
 LogicalResult ReceiveOp::verify() {
+  if (getAdds() && !getBegins()) // C2
+    return emitOpError("is added to no sum");
   if (!getBegins())
     return success();
   auto loop = dyn_cast<MicrobatchesOp>((*this)->getParentOp());

@@ -239,13 +239,14 @@ def Plan_ReceiveOp : Plan_Op<"receive"> {
     The value is one that another worker computes. After memory assignment `writes` holds the byte offset where it is left.
 
     With `begins` j, result j of the loop around it goes on from the value: it is received in the first micro-batch alone, into the bytes of
-    that sum.
+    that sum. With `adds`, too, the sum does not go on from it: in the last micro-batch it is added to the sum where that lies,
+    (value + sum) + 0.0, which is behind the work that adds to it and before a `plan.send` of it with `last`.
 
-    C1: `begins` names a result of the loop over the micro-batches around it, which has the type of the value.
+    C1: `begins` names a result of the loop over the micro-batches around it, which has the type of the value. C2: `adds` stands with `begins`.
   }];
-  let arguments = (ins I64Attr:$channel, StrAttr:$label, OptionalAttr<I64Attr>:$begins, OptionalAttr<DenseI64ArrayAttr>:$writes);
+  let arguments = (ins I64Attr:$channel, StrAttr:$label, OptionalAttr<I64Attr>:$begins, OptionalAttr<DenseI64ArrayAttr>:$writes, UnitAttr:$adds);
   let results = (outs AnyType:$value);
-  let assemblyFormat = "$label `channel` $channel (`begins` $begins^)? `:` type($value) (`writes` $writes^)? attr-dict";
+  let assemblyFormat = "$label `channel` $channel (`begins` $begins^)? (`adds` $adds^)? `:` type($value) (`writes` $writes^)? attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     // The value of the loop body that becomes the sum; null without `begins`.

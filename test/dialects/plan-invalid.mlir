@@ -179,3 +179,11 @@ func.func @begins_no_sum() {
   }
   return
 }
+
+// -----
+
+func.func @adds_to_no_sum() {
+  // expected-error @+1 {{is added to no sum}}
+  %x = plan.receive "x" channel 0 adds : tensor<3xf32>
+  return
+}

@@ -70,6 +70,7 @@ func.func @worker() {
 // CHECK-LABEL: func.func @replica
 // CHECK: plan.microbatches count 3 size 2 first 6 -> tensor<3xf32> {
 // CHECK: plan.receive "s" channel 0 begins 0 : tensor<3xf32>
+// CHECK: plan.receive "s" channel 2 begins 0 adds : tensor<3xf32>
 // CHECK: plan.send "s" %{{.*}} : tensor<3xf32> channel 1 last
 func.func @replica(%x: tensor<2x3xf32, #nn.batch<0>>) {
   %sum = plan.microbatches count 3 size 2 first 6 -> tensor<3xf32> {
@@ -79,6 +80,7 @@ func.func @replica(%x: tensor<2x3xf32, #nn.batch<0>>) {
       %r = nn.reduce sum %a [0] : (tensor<2x3xf32, #nn.batch<0>>) -> tensor<3xf32>
       plan.return %r : tensor<3xf32>
     }
+    %more = plan.receive "s" channel 2 begins 0 adds : tensor<3xf32>
     plan.send "s" %s : tensor<3xf32> channel 1 last
     plan.yield %s : tensor<3xf32>
   }

@@ -130,6 +130,22 @@ def one_grain():
                     loss, B // count, count, " ".join(flags)))
 
 
+def bad_numbers():
+    """A number that overflows on another replica than the first: the same op is named as by one worker, and nothing is updated."""
+    rng = np.random.default_rng(9)
+    y = rng.normal(size=(31, H))
+    y[19, 1] = 1e30
+    folder = data("overflow", {"x": rng.normal(size=(31, I)), "y": y})
+    path = programs.source("overflow", PROGRAM % "combine exact")
+    flags = ["--set", "train.grain=6"]
+    one = processes.start(programs.compiled(path, "overflow-one", *flags), 1, "threads", ["--data", folder, "--out", programs.FOLDER / "over1", "--quiet"])
+    exe = programs.compiled(path, "overflow", *flags, "--replicas", "2", "--microbatch", "2")
+    for transport in ("threads", "tcp"):
+        many = processes.start(exe, 2, transport, ["--data", folder, "--out", programs.FOLDER / ("over-" + transport), "--quiet"])
+        verdicts.expect(many.all(4) and processes.complaints(many.text)[0] == processes.complaints(one.text)[0] and "the parameters are intact" in many.text,
+                        "an overflow over %s: %s %s, one worker: %s" % (transport, many.codes, many.text[-400:], one.text[-400:]))
+
+
 def every_kind():
     """Programs of every kind (tied weights, layers used twice, dropout, states, loops along an axis, single examples): `reduce` leaves the same bits
     under every plan, and in f64 the numbers of one worker but for roundings."""
@@ -169,6 +185,7 @@ def main():
     same_bits()
     masked_shares()
     one_grain()
+    bad_numbers()
     every_kind()
     refusals()
 

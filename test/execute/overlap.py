@@ -201,6 +201,27 @@ class Net:
                 verdicts.expect(found[1] == expected[1] and "the parameters are intact" in found[0].text, label + ": other checkpoints")
 
 
+def check_replicas(net):
+    """Replicas of overlapping stages: where their examples are one grain they leave the bits of one worker, with `reduce` those of other schedules."""
+    reduced = programs.source("net-reduced", NET.replace("  delay     1", "  delay     1\n  combine reduce(2)"))
+    alone = ["--replicas", "2", "--stages", "2", "--microbatch", "3"]
+    for name, path, flags, first in (("grain 6", net.path, ["--set", "train.grain=6"], []), ("grain 4", net.path, ["--set", "train.grain=4"], []),
+                                     ("reduce(2)", reduced, [], alone)):
+        one = programs.compiled(path, "replicas-one", *flags, *first)
+        net.whole = net.run(one, "replicas-whole")
+        for number, (stages, microbatch) in enumerate([(2, 2), (3, 1)] if name == "grain 4" else [(2, 3), (2, 1), (3, 2)]):
+            count = 3 if name == "grain 4" else 2
+            label = "%s, %d replicas of %d stages, micro-batches of %d" % (name, count, stages, microbatch)
+            exe = programs.compiled(path, "replicas-2bw", *flags, "--replicas", str(count), "--stages", str(stages), "--schedule", "2bw", "--microbatch",
+                                    str(microbatch), "--max-threads", "2")
+            net.check(label, *net.run(exe, "replicas"))
+            if number == 0:
+                net.check(label + ", over TCP", *net.run(exe, "replicas", workers=count * stages, transport="tcp"))
+            for begin, end in ((one, exe), (exe, one)):
+                net.run(begin, "replicas-part", steps=11 + number)
+                net.check(label + ", resumed", *net.run(end, "replicas-part", "--resume", fresh=False))
+
+
 def gpt():
     data = programs.FOLDER / "text"
     data.mkdir()
@@ -257,6 +278,7 @@ def main():
     net.check_resume()
     net.check_bad_numbers()
     net.check_stop()
+    check_replicas(net)
     gpt()
     tree("--all" in sys.argv)
 

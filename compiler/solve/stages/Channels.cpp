@@ -67,8 +67,10 @@ private:
     return message.when == ChannelProblem::Message::Always ||
            (message.when == ChannelProblem::Message::First ? microbatch == 0 : microbatch == lastOf(actions));
   }
-  static int64_t lastOf(const std::vector<PartAction> &actions) {
-    int64_t last = 0;
+  int64_t lastOf(const std::vector<PartAction> &actions) const {
+    int64_t last = std::max<int64_t>(0, p.last);
+    if (p.last >= 0)
+      return last;
     for (const PartAction &action : actions)
       last = std::max(last, action.microbatch);
     return last;

@@ -23,6 +23,7 @@ struct ChannelProblem {
   std::vector<std::vector<std::vector<Message>>> messages; // [worker][part], in order
   std::vector<double> travel;                              // of each channel: seconds of a message
   std::vector<double> begin;                               // of each worker: when it comes to its first action; empty: all at 0
+  int64_t last = -1; // the micro-batch of messages of the last one; -1: the last in the worker's list (where steps overlap, others stand behind it)
 };
 
 struct ChannelRun {
