@@ -139,7 +139,7 @@ def bad_numbers():
     path = programs.source("overflow", PROGRAM % "combine exact")
     flags = ["--set", "train.grain=6"]
     one = processes.start(programs.compiled(path, "overflow-one", *flags), 1, "threads", ["--data", folder, "--out", programs.FOLDER / "over1", "--quiet"])
-    exe = programs.compiled(path, "overflow", *flags, "--replicas", "2", "--microbatch", "2")
+    exe = programs.compiled(path, "overflow-two", *flags, "--replicas", "2", "--microbatch", "2")
     for transport in ("threads", "tcp"):
         many = processes.start(exe, 2, transport, ["--data", folder, "--out", programs.FOLDER / ("over-" + transport), "--quiet"])
         verdicts.expect(many.all(4) and processes.complaints(many.text)[0] == processes.complaints(one.text)[0] and "the parameters are intact" in many.text,
