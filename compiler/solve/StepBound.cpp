@@ -3,22 +3,44 @@
 #include "compiler/solve/Timeline.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace cinch::solve {
 
 namespace {
 
-// The most that what a kernel writes may take over from what it reads: a value serves one of them.
-int64_t takenOver(const GraphIndex &index, const Kernel &kernel, int64_t b) {
-  const StepGraph &g = index.graph;
+// The most that what a kernel writes may take over from what it reads: a value serves one of them. Both are of the same bytes, so that as many
+// pairs as possible are found size by size.
+class TakenOver {
+public:
+  TakenOver(const GraphIndex &index, const Kernel &kernel, int64_t b) : index(index), kernel(kernel), b(b) {
+    for (int w : kernel.writes)
+      if (tried.clear(); index.values[w] && place(w))
+        bytes += index.graph.buffers[w].bytes(b);
+  }
   int64_t bytes = 0;
-  for (int w : kernel.writes)
-    if (index.values[w] && std::any_of(kernel.inPlace.begin(), kernel.inPlace.end(), [&](auto &pair) {
-          return pair.first == w && !index.livesThroughLoop(pair.second) && g.buffers[pair.second].bytes(b) == g.buffers[w].bytes(b);
-        }))
-      bytes += g.buffers[w].bytes(b);
-  return bytes;
-}
+
+private:
+  // Finds bytes for w; who has them may have to look for others.
+  bool place(int w) {
+    for (auto &[to, from] : kernel.inPlace) {
+      if (to != w || index.livesThroughLoop(from) || index.graph.buffers[from].bytes(b) != index.graph.buffers[w].bytes(b) || !tried.insert(from).second)
+        continue;
+      if (auto owner = taken.find(from); owner == taken.end() || place(owner->second)) {
+        taken[from] = w;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const GraphIndex &index;
+  const Kernel &kernel;
+  int64_t b;
+  std::map<int, int> taken; // what is read -> what is written there
+  std::set<int> tried;
+};
 
 } // namespace
 
@@ -36,7 +58,7 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
     for (int r : kernel.reads)
       if (nodeOf[r] >= 0)
         sources.push_back(nodeOf[r]);
-    int64_t all = 0, working = g.scratchBytes(kernel, b) - takenOver(index, kernel, b);
+    int64_t all = 0, working = g.scratchBytes(kernel, b) - TakenOver(index, kernel, b).bytes;
     for (int w : kernel.writes)
       if (index.values[w])
         written.push_back(w), all += g.buffers[w].bytes(b);
@@ -47,6 +69,7 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
       node.cost = kernel.seconds.at(double(b)) * share;
       node.bytes = bytes;
       node.working = working + others;
+      node.kernel = written.size() > 1 ? k : -1;
       node.sources = sources;
       for (int s : sources)
         loop.dag.nodes[s].users.push_back(loop.dag.size());

@@ -299,12 +299,21 @@ std::vector<char> detail::everBeside(const Dag &d, Order order, int node, bool u
     return seen;
   }
   std::vector<int> stack{node};
+  auto visit = [&](int u) {
+    if (!seen[u])
+      seen[u] = 1, stack.push_back(u);
+  };
+  // Of the values that are computed with the node those before it or behind it, and what reads them.
+  for (int u = up ? d.firstOfKernel(node) : node + 1; u < (up ? node : d.endOfKernel(node)); ++u)
+    visit(u);
   while (!stack.empty()) {
     int v = stack.back();
     stack.pop_back();
     for (int u : up ? d.nodes[v].sources : d.nodes[v].users)
-      if (!seen[u])
-        seen[u] = 1, stack.push_back(u);
+      for (int w = d.firstOfKernel(u); w < d.endOfKernel(u); ++w)
+        visit(w);
+    for (int u : up ? d.nodes[v].earlier : d.nodes[v].later)
+      visit(u);
   }
   return seen;
 }

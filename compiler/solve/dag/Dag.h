@@ -23,9 +23,26 @@ struct Dag {
     // sources that die there and that it may take over. Known to the bounds alone: schedules of the command have neither.
     int64_t working = 0;
     int64_t needs() const { return bytes + working; }
+    // Values of one kernel stand one behind the other in the list with the same number here: whenever one is computed, all are, in this order.
+    // `cost` is a share of the kernel's. -1: a node of its own. Known to the bounds alone, as are the next two.
+    int kernel = -1;
+    // Nodes that are first computed before this one, and behind it, for another reason than that one reads the other.
+    std::vector<int> earlier, later;
   };
   std::vector<Node> nodes;
   int size() const { return int(nodes.size()); }
+  // The first of the values that are computed with a node, and the end of them.
+  int firstOfKernel(int v) const {
+    while (v > 0 && nodes[v].kernel >= 0 && nodes[v - 1].kernel == nodes[v].kernel)
+      --v;
+    return v;
+  }
+  int endOfKernel(int v) const {
+    int end = v + 1;
+    while (end < size() && nodes[v].kernel >= 0 && nodes[end].kernel == nodes[v].kernel)
+      ++end;
+    return end;
+  }
 };
 
 enum class Order { Given, Free };
@@ -99,7 +116,8 @@ double windowBound(const Dag &, Order order, int64_t budget, double target, int6
 // Lower bound on the extra cost from many moments and all intervals between them.
 double intervalBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
 
-// The best of all of these, the quick ones first; `target`: extra cost of a known schedule, beyond which nothing is of use.
+// The best of all of these, the quick ones first, for either order of first computations that leave each other's order open; `target`:
+// extra cost of a known schedule, beyond which nothing is of use.
 double repetitionBound(const Dag &, Order order, int64_t budget, double target, const DagLimits &);
 
 // Nodes whose first computations follow each other in every order: all of them in a given one, else a longest path.

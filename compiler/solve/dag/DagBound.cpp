@@ -161,28 +161,4 @@ double detail::cutBound(const Dag &d, Order order, int64_t budget, int64_t &work
   return SingleMoments(d, order, budget, work, deadline).bound();
 }
 
-double detail::repetitionBound(const Dag &d, Order order, int64_t budget, double target, const DagLimits &limits) {
-  using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
-  // Of the work that is left, which share each may take: the last one is the strongest and takes what there is.
-  static const struct {
-    Bound bound;
-    int64_t share;
-  } methods[] = {{[](const Dag &d, Order order, int64_t budget, double, int64_t &work, double deadline) {
-                    return cutBound(d, order, budget, work, deadline);
-                  },
-                  16},
-                 {dualBound, 8},
-                 {windowBound, 4},
-                 {intervalBound, 1}};
-  double deadline = limits.seconds > 0 ? secondsNow() + limits.seconds : 0, proof = 0;
-  int64_t left = limits.work;
-  for (auto &[bound, share] : methods) {
-    int64_t given = left / share, rest = given;
-    if (proof < target)
-      proof = std::max(proof, bound(d, order, budget, target, rest, deadline));
-    left -= given - rest;
-  }
-  return proof;
-}
-
 } // namespace cinch::solve

@@ -234,19 +234,20 @@ std::vector<int> detail::longestPath(const Dag &d, Order order) {
   }
   std::vector<int> waits(n), sequence, length(n, 1), from(n, -1);
   for (int v = 0; v < n; ++v)
-    if (!(waits[v] = int(d.nodes[v].sources.size())))
+    if (!(waits[v] = int(d.nodes[v].sources.size() + d.nodes[v].earlier.size())))
       sequence.push_back(v);
   int end = -1;
   for (size_t k = 0; k < sequence.size(); ++k) {
     int v = sequence[k];
     if (end < 0 || length[v] > length[end])
       end = v;
-    for (int w : d.nodes[v].users) {
-      if (length[v] + 1 > length[w])
-        length[w] = length[v] + 1, from[w] = v;
-      if (!--waits[w])
-        sequence.push_back(w);
-    }
+    for (auto *list : {&d.nodes[v].users, &d.nodes[v].later})
+      for (int w : *list) {
+        if (length[v] + 1 > length[w])
+          length[w] = length[v] + 1, from[w] = v;
+        if (!--waits[w])
+          sequence.push_back(w);
+      }
   }
   for (; end >= 0; end = from[end])
     path.push_back(end);

@@ -23,6 +23,8 @@
 // that is): then the others lie there beside what computing that one takes, which may be more than the node itself takes. The
 // window before it ends when all its sources exist, and the node is the first thing to be computed in the window behind it.
 //
+// Values of one kernel are computed together: they have the y and Y of the first of them, at the cost of all, and each has its h.
+//
 // Because h is 0 or 1, a value that does not fit beside the node of the moment and its sources is not held, the room is
 // rounded down to a sum of bytes that can be held, and bytes are also counted in coarse units: with w(u) = bytes(u) *
 // (q + 1) / room, made a little smaller and rounded down, the sum of w(u) h[a, u] is at most q (Chvatal and Gomory).
@@ -44,7 +46,9 @@ using Marks = std::vector<char>;
 class Intervals {
 public:
   Intervals(const Dag &d, Order order, int64_t budget)
-      : d(d), order(order), budget(budget), n(d.size()), path(detail::longestPath(d, order)) {
+      : d(d), order(order), budget(budget), n(d.size()), path(detail::longestPath(d, order)), kernelOf(n), kernelCost(n, 0) {
+    for (int v = 0; v < n; ++v)
+      kernelOf[v] = d.firstOfKernel(v), kernelCost[kernelOf[v]] += d.nodes[v].cost;
     scale = std::max(detail::totalCost(d) / std::max(n, 1), 1e-300);
     most.assign(n, 0);
     // A moment says something if without repetition more would be held than fits.
@@ -76,8 +80,13 @@ public:
       for (int t = a + 1; t < K; ++t) {
         last = again;
         Marks wanted = closure(demand[t]);
+        again.assign(n, -1);
         for (int u = 0; u < n; ++u) {
-          again[u] = relevant[a][u] && wanted[u] ? p.variable(0) : -1;
+          if (!relevant[a][u] || !wanted[u] || again[kernelOf[u]] >= 0)
+            continue;
+          again[kernelOf[u]] = p.variable(0);
+        }
+        for (int u = 0; u < n; ++u) {
           if (again[u] < 0)
             continue;
           p.row(0), p.term(again[u], -1);
@@ -104,12 +113,15 @@ private:
     return bytes;
   }
 
+  // What a node needs while it is computed, perhaps again: other values of its kernel are among what is held then.
+  int64_t whenItLies(int v) const { return d.nodes[v].bytes + d.nodes[d.endOfKernel(v) - 1].working; }
+
   // The moment at which the last of a node's sources is computed before the node is, whichever of them that is: the others lie
   // there, and what computing that one takes.
   struct Gathering {
     int64_t bytes = -1;    // at least; -1: nothing is known
-    int64_t without = 0;   // the same without the sources of the last one
-    Marks always, perhaps; // read by the last one whichever it is, or if it is the right one
+    int64_t without = 0;   // the same without what is beside the last one: its sources, other values of its kernel
+    Marks always, perhaps; // beside the last one whichever it is, or if it is the right one
   };
   Gathering gathering(int m) const {
     Gathering result;
@@ -120,16 +132,23 @@ private:
     std::vector<int> readBy(n, 0);
     int cases = 0;
     for (int last : sources) {
-      int64_t others = d.nodes[last].needs();
+      int64_t others = whenItLies(last);
       for (int u : sources)
         others += u == last ? 0 : d.nodes[u].bytes;
-      int64_t all = others;
+      std::vector<int> beside; // what it reads and what is computed with it
       for (int u : d.nodes[last].sources)
-        all += isSource(u, m) ? 0 : d.nodes[u].bytes;
+        if (!isSource(u, m))
+          beside.push_back(u);
+      for (int u = d.firstOfKernel(last); u < d.endOfKernel(last); ++u)
+        if (u != last && !isSource(u, m))
+          beside.push_back(u);
+      int64_t all = others;
+      for (int u : beside)
+        all += d.nodes[u].bytes;
       if (all > budget)
         continue; // it cannot be the last one
-      for (int u : d.nodes[last].sources)
-        readBy[u] += !isSource(u, m);
+      for (int u : beside)
+        ++readBy[u];
       result.bytes = cases ? std::min(result.bytes, all) : all;
       result.without = cases ? std::min(result.without, others) : others;
       ++cases;
@@ -220,7 +239,8 @@ private:
     std::vector<std::pair<int, int64_t>> list, all;
     for (int u = 0; u < n; ++u)
       if (relevant[a][u]) {
-        y[a][u] = p.variable(d.nodes[u].cost / scale);
+        if (int k = kernelOf[u]; y[a][k] < 0)
+          y[a][k] = p.variable(kernelCost[k] / scale);
         if (d.nodes[u].bytes <= (perhaps[a][u] ? roomForAll[a] : room[a])) {
           held[a][u] = p.variable(0), all.push_back({held[a][u], d.nodes[u].bytes});
           if (!perhaps[a][u])
@@ -255,23 +275,27 @@ private:
   // Rows of the interval from moment a to window t.
   void relate(detail::LinearProgram &p, int a, int t, const std::vector<int> &again) {
     for (int u = 0; u < n; ++u) {
-      if (again[u] < 0)
-        continue;
-      for (int s : d.nodes[u].sources)
-        if (!sure[a][s]) {
-          p.row(0), p.term(again[u], -1), p.term(again[s], 1);
-          if (held[a][s] >= 0)
-            p.term(held[a][s], 1);
-        }
+      if (again[u] >= 0)
+        for (int s : d.nodes[u].sources)
+          if (!sure[a][s]) {
+            p.row(0), p.term(again[u], -1);
+            exists(p, a, s, again);
+          }
       bool next = t == a && t + 1 < K && held[t + 1][u] >= 0;
-      if (!demand[t][u] && !next)
+      if (!relevant[a][u] || (!demand[t][u] && !next))
         continue;
-      p.row(demand[t][u] ? 1 : 0), p.term(again[u], 1);
-      if (held[a][u] >= 0)
-        p.term(held[a][u], 1);
+      p.row(demand[t][u] ? 1 : 0);
+      exists(p, a, u, again);
       if (!demand[t][u])
         p.term(held[t + 1][u], -1);
     }
+  }
+  // A value is held at the moment, or computed again in the interval from there.
+  void exists(detail::LinearProgram &p, int a, int u, const std::vector<int> &again) const {
+    if (int v = again[kernelOf[u]]; v >= 0)
+      p.term(v, 1);
+    if (held[a][u] >= 0)
+      p.term(held[a][u], 1);
   }
 
   // The most of `bytes` that values of these sizes can fill, if few sums are possible.
@@ -294,6 +318,8 @@ private:
   int64_t budget;
   int n, K = 0;
   std::vector<int> path, tight;
+  std::vector<int> kernelOf;      // of nodes: the first one of their kernel
+  std::vector<double> kernelCost; // of those
   std::vector<int64_t> most; // of nodes of the path: bytes at their moment, or where their sources gather if that is more
   std::vector<Marks> demand, relevant, sure; // by moment; sure: source of the node of the moment, held for certain
   std::vector<Marks> perhaps;                // by moment: counted already if the last source is one that reads it
@@ -319,9 +345,10 @@ Dag merged(const Dag &d) {
       v = into[v];
     return v;
   };
+  auto alone = [](const Dag::Node &node) { return node.kernel < 0 && node.earlier.empty() && node.later.empty(); };
   for (int c = 0; c < n; ++c)
-    if (const std::vector<int> &users = d.nodes[c].users; users.size() == 1)
-      if (const Dag::Node &u = d.nodes[users[0]]; u.sources.size() == 1 && u.bytes <= d.nodes[c].bytes)
+    if (const std::vector<int> &users = d.nodes[c].users; users.size() == 1 && alone(d.nodes[c]))
+      if (const Dag::Node &u = d.nodes[users[0]]; u.sources.size() == 1 && u.bytes <= d.nodes[c].bytes && alone(u))
         into[c] = users[0];
   Dag result;
   for (int v = 0; v < n; ++v)
@@ -331,6 +358,10 @@ Dag merged(const Dag &d) {
       result.nodes.back().cost = 0;
       result.nodes.back().sources.clear(), result.nodes.back().users.clear();
     }
+  for (Dag::Node &node : result.nodes)
+    for (auto *list : {&node.earlier, &node.later})
+      for (int &v : *list)
+        v = number[v];
   for (int v = 0; v < n; ++v) {
     int t = number[target(v)];
     result.nodes[t].cost += d.nodes[v].cost;
