@@ -104,6 +104,9 @@ ExactResult searchExact(const Dag &, Order, int64_t budget, double upper, int64_
 // else its ancestors or descendants. One mark a node.
 std::vector<char> everBeside(const Dag &, Order, int node, bool up);
 
+// The graph with its chains taken together whose inner values are never worth holding (in any order).
+Dag merged(const Dag &);
+
 // Lower bound on the extra cost by minimum cuts at single moments.
 double cutBound(const Dag &, Order, int64_t budget, int64_t &work, double deadline);
 

@@ -1,15 +1,16 @@
 // DagIntervals.cpp: a lower bound on the cost of repetition from many moments and all intervals between them.
 //
-// Moments m_0 < m_1 < ... are first computations of nodes that follow each other in every order; window j lies between
-// m_j and m_(j+1), the last one reaches to the end. For a value u computed for certain before m_a:
+// Moments m_0 < m_1 < ... are first computations of nodes that follow each other in every order, and computations that the budget forces
+// (DagMoments.h); window j lies between m_j and m_(j+1), the last one reaches to the end. For a value u that may be there at m_a:
 //
 //     h[a, u]      it is held at m_a
-//     y[j, u]      it is computed again in window j
-//     Y[a, t, u]   it is computed again in at least one of the windows a .. t; Y[a, a, u] = y[a, u]
+//     y[j, u]      it is computed in window j: again, and at a cost, if it is computed for certain before m_j
+//     Y[a, t, u]   it is computed in at least one of the windows a .. t; Y[a, a, u] = y[a, u]
 //
 //     Y[a, t, u] <= Y[a, t - 1, u] + y[t, u]
 //     Y[a, t, u] <= h[a, p] + Y[a, t, p]          for every source p of u
-//     h[a, u] + Y[a, t, u] >= 1                   if a node first computed for certain in window t reads u
+//     h[a, u] + Y[a, t, u] >= 1                   if a node first computed for certain in the windows a .. t reads u
+//     y[a, u] >= 1                                if u is what is forced at m_a
 //     h[a, u] + y[a, u] >= h[a + 1, u]
 //     bytes(m_a) + sum of bytes(u) h[a, u] <= budget
 //
@@ -32,6 +33,7 @@
 // The program is solved approximately; its prices prove the bound (DagLinear).
 #include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/dag/DagLinear.h"
+#include "compiler/solve/dag/DagMoments.h"
 #include "compiler/solve/Memory.h"
 
 #include <algorithm>
@@ -41,30 +43,35 @@
 namespace cinch::solve {
 namespace {
 
-using Marks = std::vector<char>;
+using detail::Marks;
+using detail::Moment;
 
 class Intervals {
 public:
-  Intervals(const Dag &d, Order order, int64_t budget)
+  // `forced`: with the computations that the budget forces (DagMoments.h).
+  Intervals(const Dag &d, Order order, int64_t budget, bool forced)
       : d(d), order(order), budget(budget), n(d.size()), path(detail::longestPath(d, order)), kernelOf(n), kernelCost(n, 0) {
     for (int v = 0; v < n; ++v)
       kernelOf[v] = d.firstOfKernel(v), kernelCost[kernelOf[v]] += d.nodes[v].cost;
     scale = std::max(detail::totalCost(d) / std::max(n, 1), 1e-300);
-    most.assign(n, 0);
+    std::vector<Moment> all = detail::pathMoments(d, order, path);
+    if (forced)
+      all = detail::forcedMoments(d, all, budget);
     // A moment says something if without repetition more would be held than fits.
-    for (int m : path) {
-      int64_t bytes = most[m] = std::max(bytesAt(m), gathering(m).bytes);
-      Marks before = detail::everBeside(d, order, m, true), after = detail::everBeside(d, order, m, false);
+    for (Moment &m : all) {
+      int64_t most = m.again ? m.bytes : std::max(m.bytes, gathering(m.node).bytes), bytes = most;
       for (int u = 0; u < n; ++u)
-        if (before[u] && !isSource(u, m) &&
-            std::any_of(d.nodes[u].users.begin(), d.nodes[u].users.end(), [&](int w) { return after[w]; }))
+        if (m.before[u] && !m.there[u] &&
+            std::any_of(d.nodes[u].users.begin(), d.nodes[u].users.end(), [&](int w) { return m.after[w]; }))
           bytes += d.nodes[u].bytes;
-      if (bytes > budget)
-        tight.push_back(m);
+      anyForced |= m.again;
+      if (bytes > budget || m.again)
+        tight.push_back({std::move(m), most});
     }
   }
 
   double scale;
+  bool anyForced = false;
   int tightMoments() const { return int(tight.size()); }
 
   // With about this many moments, spread evenly or more of them where there is least room.
@@ -79,7 +86,7 @@ public:
       relate(p, a, a, again);
       for (int t = a + 1; t < K; ++t) {
         last = again;
-        Marks wanted = closure(demand[t]);
+        Marks wanted = closure(demandedIn(a, t));
         again.assign(n, -1);
         for (int u = 0; u < n; ++u) {
           if (!relevant[a][u] || !wanted[u] || again[kernelOf[u]] >= 0)
@@ -106,13 +113,6 @@ private:
   bool isSource(int u, int of) const {
     return std::find(d.nodes[of].sources.begin(), d.nodes[of].sources.end(), u) != d.nodes[of].sources.end();
   }
-  int64_t bytesAt(int v) const {
-    int64_t bytes = d.nodes[v].needs();
-    for (int u : d.nodes[v].sources)
-      bytes += d.nodes[u].bytes;
-    return bytes;
-  }
-
   // What a node needs while it is computed, perhaps again: other values of its kernel are among what is held then.
   int64_t whenItLies(int v) const { return d.nodes[v].bytes + d.nodes[d.endOfKernel(v) - 1].working; }
 
@@ -175,63 +175,100 @@ private:
     return wanted;
   }
 
+  struct Tight {
+    Moment moment;
+    int64_t most; // bytes at it, or where its sources gather if that is more
+  };
+
   // Where little room is left to others, moments may be worth more.
-  double weight(int m, bool evenly) const {
-    return evenly ? 1 : 1 / (double(budget - most[m]) + 0.02 * double(budget));
+  double weight(const Tight &t, bool evenly) const {
+    return evenly ? 1 : 1 / (double(budget - t.most) + 0.02 * double(budget));
   }
 
-  // Of each of about `cells` stretches of the path, of equal weight, the moment that leaves the fewest bytes to others.
-  void choose(int cells, bool evenly) {
-    std::vector<int> moments;
+  // Of each of about `cells` stretches of the list, of equal weight, the moment that leaves the fewest bytes to others.
+  std::vector<const Moment *> chosen(int cells, bool evenly) const {
+    std::vector<const Moment *> moments;
     double all = 0, sum = 0;
-    for (int m : tight)
-      all += weight(m, evenly);
+    for (const Tight &t : tight)
+      all += weight(t, evenly);
     for (size_t from = 0, to = 0; from < tight.size(); from = to) {
       double end = (std::floor(sum / all * cells * (1 + 1e-12)) + 1) * all / cells;
       do
         sum += weight(tight[to++], evenly);
       while (to < tight.size() && sum + 0.5 * weight(tight[to], evenly) < end);
-      moments.push_back(*std::max_element(tight.begin() + from, tight.begin() + to,
-                                          [&](int u, int v) { return most[u] < most[v]; }));
+      moments.push_back(&std::max_element(tight.begin() + from, tight.begin() + to,
+                                          [&](const Tight &x, const Tight &y) { return x.most < y.most; })
+                             ->moment);
     }
+    return moments;
+  }
+
+  void choose(int cells, bool evenly) {
+    std::vector<const Moment *> moments = chosen(cells, evenly);
     std::vector<Gathering> gathered; // where that is the tighter moment, it stands for the computation of the node
-    for (int m : moments) {
-      Gathering g = gathering(m);
-      gathered.push_back(g.bytes > bytesAt(m) ? g : Gathering());
+    for (const Moment *m : moments) {
+      Gathering g = m->again ? Gathering() : gathering(m->node);
+      gathered.push_back(g.bytes > m->bytes ? g : Gathering());
     }
     K = int(moments.size());
-    std::vector<Marks> before(K), after(K);
-    for (int k = 0; k < K; ++k) {
-      before[k] = detail::everBeside(d, order, moments[k], true);
-      after[k] = detail::everBeside(d, order, moments[k], false);
-      after[k][moments[k]] = gathered[k].bytes >= 0;
+    relevant.assign(K, Marks(n, 0)), sure = perhaps = repeated = relevant;
+    demandedFrom.assign(K, std::vector<int>(n, -1));
+    room.assign(K, 0), roomForAll = room, forced.assign(K, -1);
+    // Of a node: the last moment that it is first computed behind, and the window in which, or earlier, it is.
+    std::vector<int> from(n, -1), until(n, K - 1);
+    for (int k = K - 1; k >= 0; --k) {
+      const Moment &m = *moments[k];
+      for (int w = 0; w < n; ++w) {
+        if (from[w] < 0 && (m.after[w] || (w == m.node && gathered[k].bytes >= 0)))
+          from[w] = k;
+        if (m.before[w])
+          until[w] = k - 1;
+      }
     }
-    demand.assign(K, Marks(n, 0)), relevant = sure = perhaps = demand;
-    room.assign(K, 0), roomForAll = room;
+    for (int w = 0; w < n; ++w)
+      for (int u : d.nodes[w].sources)
+        demandFrom(u, from[w], until[w]);
     Marks later(n, 0); // wanted in a window or a later one
     for (int k = K - 1; k >= 0; --k) {
-      room[k] = roomForAll[k] = budget - bytesAt(moments[k]);
-      for (int u : d.nodes[moments[k]].sources)
-        sure[k][u] = 1;
+      const Moment &m = *moments[k];
+      room[k] = roomForAll[k] = budget - m.bytes;
+      sure[k] = m.there;
+      if (m.again)
+        forced[k] = kernelOf[m.node];
+      for (int u : d.nodes[m.node].sources)
+        demandFrom(u, k - 1, k - 1);
       if (const Gathering &g = gathered[k]; g.bytes >= 0) {
         room[k] = budget - g.bytes, roomForAll[k] = budget - g.without;
         perhaps[k] = g.perhaps;
-        for (int u = 0; u < n; ++u)
+        for (int u = 0; u < n; ++u) {
           sure[k][u] |= g.always[u], roomForAll[k] -= g.always[u] ? d.nodes[u].bytes : 0;
+          if (g.always[u])
+            demandFrom(u, k - 1, k - 1);
+        }
       }
-      if (k + 1 < K && gathered[k + 1].bytes >= 0)
-        for (int u = 0; u < n; ++u)
-          demand[k][u] |= gathered[k + 1].always[u];
-      for (int w = 0; w < n; ++w)
-        if (after[k][w] && (k + 1 == K || before[k + 1][w] || w == moments[k + 1]))
-          for (int u : d.nodes[w].sources)
-            demand[k][u] = 1;
-      for (int u = 0; u < n; ++u)
-        later[u] |= demand[k][u];
-      later = closure(std::move(later));
-      for (int u = 0; u < n; ++u)
-        relevant[k][u] = before[k][u] && later[u] && !sure[k][u];
     }
+    for (int k = K - 1; k >= 0; --k) {
+      for (int u = 0; u < n; ++u)
+        later[u] |= demandedFrom[k][u] >= 0;
+      later = closure(std::move(later));
+      const Moment &m = *moments[k];
+      for (int u = 0; u < n; ++u) {
+        repeated[k][u] = m.before[u];
+        relevant[k][u] = !m.after[u] && u != m.node && later[u] && !sure[k][u];
+      }
+    }
+  }
+
+  // A value exists at some time behind moment a and before the end of window t.
+  void demandFrom(int u, int a, int t) {
+    if (a >= 0 && a <= t)
+      demandedFrom[t][u] = std::max(demandedFrom[t][u], a);
+  }
+  Marks demandedIn(int a, int t) const {
+    Marks marks(n, 0);
+    for (int u = 0; u < n; ++u)
+      marks[u] = demandedFrom[t][u] >= a;
+    return marks;
   }
 
   // Variables of moment a and what they may hold.
@@ -240,13 +277,18 @@ private:
     for (int u = 0; u < n; ++u)
       if (relevant[a][u]) {
         if (int k = kernelOf[u]; y[a][k] < 0)
-          y[a][k] = p.variable(kernelCost[k] / scale);
+          y[a][k] = p.variable(repeated[a][u] ? kernelCost[k] / scale : 0);
         if (d.nodes[u].bytes <= (perhaps[a][u] ? roomForAll[a] : room[a])) {
           held[a][u] = p.variable(0), all.push_back({held[a][u], d.nodes[u].bytes});
           if (!perhaps[a][u])
             list.push_back(all.back());
         }
       }
+    if (int k = forced[a]; k >= 0) {
+      if (y[a][k] < 0)
+        y[a][k] = p.variable(kernelCost[k] / scale);
+      p.row(1), p.term(y[a][k], 1);
+    }
     fits(p, list, room[a]);
     if (list.size() < all.size())
       fits(p, all, roomForAll[a]);
@@ -282,11 +324,12 @@ private:
             exists(p, a, s, again);
           }
       bool next = t == a && t + 1 < K && held[t + 1][u] >= 0;
-      if (!relevant[a][u] || (!demand[t][u] && !next))
+      bool demanded = demandedFrom[t][u] >= a;
+      if (!relevant[a][u] || (!demanded && !next))
         continue;
-      p.row(demand[t][u] ? 1 : 0);
+      p.row(demanded ? 1 : 0);
       exists(p, a, u, again);
-      if (!demand[t][u])
+      if (!demanded)
         p.term(held[t + 1][u], -1);
     }
   }
@@ -317,11 +360,14 @@ private:
   Order order;
   int64_t budget;
   int n, K = 0;
-  std::vector<int> path, tight;
+  std::vector<int> path;
+  std::vector<Tight> tight;
   std::vector<int> kernelOf;      // of nodes: the first one of their kernel
   std::vector<double> kernelCost; // of those
-  std::vector<int64_t> most; // of nodes of the path: bytes at their moment, or where their sources gather if that is more
-  std::vector<Marks> demand, relevant, sure; // by moment; sure: source of the node of the moment, held for certain
+  std::vector<std::vector<int>> demandedFrom; // by window: behind which moment at the latest a value exists before the window ends, -1: none
+  std::vector<Marks> relevant, repeated;     // by moment: has h and y; computed before for certain, so that y costs something
+  std::vector<Marks> sure;                   // by moment; sure: lies there for certain, and is counted
+  std::vector<int> forced;                   // by moment: the kernel that is computed again at it, -1: none
   std::vector<Marks> perhaps;                // by moment: counted already if the last source is one that reads it
   std::vector<int64_t> room, roomForAll;     // by moment: without those values, and with them
   std::vector<std::vector<int>> y, held; // variables, -1: none
@@ -331,48 +377,21 @@ private:
 
 namespace {
 
-// A value c that only u reads, while u reads nothing else and is no larger, is never worth holding: u is. So both are
-// one node, computed when c is. In every schedule without needless computations whatever comes from c comes from u, and
-// u is computed at least as often; where c is held, u could count as held, and is no larger. Its moment is the first
-// computation of the head of such a chain, whose sources are all that come from outside.
-Dag merged(const Dag &d) {
-  int n = d.size();
-  std::vector<int> into(n), number(n, -1);
-  for (int v = 0; v < n; ++v)
-    into[v] = v;
-  auto target = [&](int v) {
-    while (into[v] != v)
-      v = into[v];
-    return v;
-  };
-  auto alone = [](const Dag::Node &node) { return node.kernel < 0 && node.earlier.empty() && node.later.empty(); };
-  for (int c = 0; c < n; ++c)
-    if (const std::vector<int> &users = d.nodes[c].users; users.size() == 1 && alone(d.nodes[c]))
-      if (const Dag::Node &u = d.nodes[users[0]]; u.sources.size() == 1 && u.bytes <= d.nodes[c].bytes && alone(u))
-        into[c] = users[0];
-  Dag result;
-  for (int v = 0; v < n; ++v)
-    if (into[v] == v) {
-      number[v] = result.size();
-      result.nodes.push_back(d.nodes[v]);
-      result.nodes.back().cost = 0;
-      result.nodes.back().sources.clear(), result.nodes.back().users.clear();
-    }
-  for (Dag::Node &node : result.nodes)
-    for (auto *list : {&node.earlier, &node.later})
-      for (int &v : *list)
-        v = number[v];
-  for (int v = 0; v < n; ++v) {
-    int t = number[target(v)];
-    result.nodes[t].cost += d.nodes[v].cost;
-    const std::vector<int> &sources = d.nodes[v].sources;
-    if (sources.empty() || into[sources.front()] == sources.front()) // v is the head
-      result.nodes[t].working = d.nodes[v].needs() - result.nodes[t].bytes;
-    for (int s : d.nodes[v].sources)
-      if (into[s] == s) // else v and s are one
-        result.nodes[t].sources.push_back(number[s]), result.nodes[number[s]].users.push_back(t);
+// The more moments the better, as long as there is work for the steps that a program of that size takes.
+double boundOf(Intervals &intervals, bool evenly, double target, int64_t &work, double deadline) {
+  int cells = 0;
+  int64_t given = work;
+  detail::LinearProgram p;
+  for (int more : {3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96}) {
+    detail::LinearProgram larger = intervals.program(std::min(more, intervals.tightMoments()), evenly);
+    work -= 8 * larger.terms();
+    if (cells && larger.stepWork() * 2000 > given)
+      break;
+    cells = more, p = std::move(larger);
+    if (more >= intervals.tightMoments())
+      break;
   }
-  return result;
+  return p.bound(target, work, deadline);
 }
 
 } // namespace
@@ -382,33 +401,29 @@ double detail::intervalBound(const Dag &whole, Order order, int64_t budget, doub
   if (whole.size() == 0 || budget < memoryBound(whole))
     return 0;
   Dag d = order == Order::Free ? merged(whole) : whole;
-  Intervals intervals(d, order, budget);
   work -= int64_t(d.size()) * d.size();
-  target /= intervals.scale;
-  // The more moments the better, as long as there is work for the steps that a program of that size takes. First more
-  // of them where there is least room, then evenly.
   double best = 0;
   int64_t given = work;
-  for (bool evenly : {false, true}) {
-    int64_t mine = std::min(work, evenly ? given : given * 2 / 5);
-    if (best >= target || mine <= 0 || intervals.tightMoments() == 0)
-      break;
-    int cells = 0;
-    LinearProgram p;
-    for (int more : {3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96}) {
-      LinearProgram larger = intervals.program(std::min(more, intervals.tightMoments()), evenly);
-      work -= 8 * larger.terms();
-      if (cells && larger.stepWork() * 2000 > mine)
-        break;
-      cells = more, p = std::move(larger);
-      if (more >= intervals.tightMoments())
-        break;
-    }
-    int64_t left = std::min(work, mine), before = left;
-    best = std::max(best, p.bound(target, left, deadline));
-    work -= before - left;
+  Intervals plain(d, order, budget, false), forced(d, order, budget, true);
+  target /= plain.scale;
+  // First more moments where there is least room, then evenly; with what is forced, if there is such.
+  struct Way {
+    Intervals *intervals;
+    bool evenly;
+    double share; // of the work, at most
+  };
+  std::vector<Way> ways{{&plain, false, 0.4}, {&plain, true, 1}};
+  if (forced.anyForced)
+    ways = {{&plain, false, 0.2}, {&forced, false, 0.4}, {&plain, true, 0.5}, {&forced, true, 1}};
+  for (const Way &way : ways) {
+    int64_t mine = std::min(work, int64_t(double(given) * way.share));
+    if (best >= target || mine <= 0 || way.intervals->tightMoments() == 0)
+      continue;
+    int64_t left = mine;
+    best = std::max(best, boundOf(*way.intervals, way.evenly, target, left, deadline));
+    work -= mine - left;
   }
-  return std::max(0.0, best * (1 - 1e-9) - 1e-8) * intervals.scale;
+  return std::max(0.0, best * (1 - 1e-9) - 1e-8) * plain.scale;
 }
 
 } // namespace cinch::solve
