@@ -42,6 +42,7 @@ struct DeepWork {
   size_t mostKernels = 3'000; // in longer loops too few tries would be left
   size_t kernelTries = 400'000, triesAKernel = 2; // tries of all rungs together, times kernels; short loops are soon searched
   size_t mostRungs = 12;
+  int packings = 4; // of the smallest rung: loops that are packed, until one takes no more bytes than the rung
 };
 constexpr DeepWork kDeep;
 } // namespace
@@ -225,12 +226,36 @@ void Planner::deepen(int64_t b) {
         if (predictedSeconds(index, b, other) < predictedSeconds(index, b, loop))
           loop = std::move(other);
       }
-    chain = shake(index, b, loop, target, tries, steps, i);
+    std::vector<std::vector<int>> better;
+    chain = shake(index, b, loop, target, tries, steps, i, &better);
     double seconds = predictedSeconds(index, b, chain);
     if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, chain)) {
       rungs.push_back({b, "searched " + std::to_string(i + 1), chain, line.peak, seconds, nullptr});
       rungs.back().deep = true;
     }
+    if (i + 1 == lower.size())
+      addPacked(lower[i], better, fastest);
+  }
+}
+
+// Below the smallest rung there are no bytes to spare: what is alive may fit, and yet be packed into more. Of loops that got faster and faster
+// the last that is packed into the bytes of the rung.
+void Planner::addPacked(int rung, const std::vector<std::vector<int>> &better, double fastest) {
+  int64_t b = rungs[size_t(rung)].microbatch, room = packed(rung, true).decision.arenaBytes;
+  int left = kDeep.packings;
+  for (size_t i = better.size(); i-- > 0 && left-- > 0;) {
+    Choice choice{b, better[i]};
+    Plan plan = evaluateWell(index, choice);
+    if (plan.error.empty() && plan.decision.arenaBytes > room) { // near enough otherwise, but not here
+      ArenaLimits limits;
+      limits.capacity = room - plan.decision.persistentBytes;
+      plan = evaluate(index, choice, limits);
+    }
+    if (!plan.error.empty() || plan.decision.arenaBytes > room || plan.seconds < fastest)
+      continue;
+    rungs.push_back({b, "searched and packed", better[i], plan.peakLive, plan.seconds, std::make_shared<Plan>(plan), true});
+    rungs.back().deep = true;
+    return;
   }
 }
 

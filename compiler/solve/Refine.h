@@ -21,8 +21,9 @@ std::vector<int> withHeld(const GraphIndex &, int64_t microbatch, const std::vec
                           const std::function<std::vector<size_t>(size_t)> &choose);
 
 // Looks for a faster loop within `target` (`loop` is) by disturbing it and refining what comes of that, so many times; deterministic.
-// `steps`: as for `shrink`.
-std::vector<int> shake(const GraphIndex &, int64_t microbatch, std::vector<int> loop, int64_t target, int tries, int steps, uint64_t seed);
+// `steps`: as for `shrink`; `better`: if there, gets every loop that was the fastest when it was found, in turn.
+std::vector<int> shake(const GraphIndex &, int64_t microbatch, std::vector<int> loop, int64_t target, int tries, int steps, uint64_t seed,
+                       std::vector<std::vector<int>> *better = nullptr);
 
 } // namespace cinch::solve
 #endif

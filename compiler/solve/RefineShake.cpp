@@ -43,7 +43,8 @@ double smallShare(Random &random, int power) {
 
 } // namespace
 
-std::vector<int> shake(const GraphIndex &index, int64_t b, std::vector<int> loop, int64_t target, int tries, int steps, uint64_t seed) {
+std::vector<int> shake(const GraphIndex &index, int64_t b, std::vector<int> loop, int64_t target, int tries, int steps, uint64_t seed,
+                       std::vector<std::vector<int>> *better) {
   Random random = Random::seeded(seed);
   double plain = predictedSeconds(index, b, index.loop), now = predictedSeconds(index, b, loop), least = now;
   std::vector<int> best = loop;
@@ -58,8 +59,11 @@ std::vector<int> shake(const GraphIndex &index, int64_t b, std::vector<int> loop
     double seconds = predictedSeconds(index, b, next), cooler = 1 - double(i) / tries;
     if (seconds < now + 4 * smallShare(random, 3) * kSizes.slower * cooler * (least - plain))
       now = seconds, loop = next;
-    if (seconds < least)
+    if (seconds < least) {
       least = seconds, best = std::move(next);
+      if (better)
+        better->push_back(best);
+    }
   }
   return best;
 }

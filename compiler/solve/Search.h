@@ -93,6 +93,7 @@ private:
   void addMicrobatch(int64_t microbatch);
   void refineMicrobatch(int64_t microbatch);
   void deepen(int64_t microbatch);
+  void addPacked(int rung, const std::vector<std::vector<int>> &better, double fastest);
   std::vector<int> lowerEnd(int64_t microbatch, double &fastest) const;
   std::vector<int> ladderOf(int64_t microbatch, bool deep = false) const;
   void sortByTime(std::vector<int> &) const;
