@@ -293,7 +293,7 @@ void adoptValues(const char *checkpoint, const List<Note> &notes) {
          checkpoint, unclear.data, flags.data, old.data);
   for (const Described &each : meta.described) {
     const char *before = noteOf(notes, "is", each.key);
-    if (each.rounds && !before[0]) // by a program that does not ask for several
+    if (each.then[0] && !before[0]) // by a program that does not ask for several
       before = "1";
     if (!each.decides && before[0] && strncmp(before, each.text, sizeof Note().text - 1) != 0)
       sayLine(each.key, before, each.text, each.then[0] ? each.then : "; the numbers of the training do not depend on it");

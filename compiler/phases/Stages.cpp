@@ -85,7 +85,10 @@ bool StagePlanner::isOneGrain() const {
   return !others.wasInterrupted();
 }
 
-bool StagePlanner::mayAddSums() const { return options.replicas > 1 && (c.program.train.combine == Combine::Reduce || isOneGrain()); }
+// Sums are added by the CPU when they arrive, so that on GPUs they go on from one replica to the next.
+bool StagePlanner::mayAddSums() const {
+  return options.replicas > 1 && !options.target.isDevice() && (c.program.train.combine == Combine::Reduce || isOneGrain());
+}
 
 OwnSteps StagePlanner::ownSteps() const {
   switch (c.program.train.combine) {
@@ -103,6 +106,15 @@ OwnSteps StagePlanner::ownSteps() const {
 }
 
 std::string StagePlanner::wrongOwnSteps() const {
+  Combine way = c.program.train.combine;
+  if (options.target.isDevice() && options.replicas > 1 && way != Combine::Exact)
+    return llvm::formatv("`combine {0}` adds what comes from another replica on the CPU, which does not see a GPU's memory; expected `combine exact`, "
+                         "--replicas 1, or --target cpu",
+                         nameOf(way));
+  if (options.shards > 1 && ownSteps() != OwnSteps::None)
+    return llvm::formatv("`combine {0}` is for replicas of which each worker has whole layers, and {1} shards have each of them; expected shards 1, or "
+                         "another way to combine",
+                         nameOf(way), options.shards);
   if (c.program.train.combine != Combine::Async || options.replicas == 1)
     return "";
   func::FuncOp function = train;
