@@ -33,6 +33,11 @@ std::optional<ShardForm> reshapedForm(RankedTensorType from, ShardForm form, Ran
   return std::nullopt;
 }
 
+std::string placeText(Operation *op) {
+  FileLineColLoc place = nn::userPlace(op->getLoc());
+  return place ? place.getFilename().str() + ":" + std::to_string(place.getLine()) : "the program";
+}
+
 int64_t ShardForms::bytesOf(Value value) const {
   auto type = nn::tensorOf(value);
   return type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);

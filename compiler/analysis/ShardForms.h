@@ -23,6 +23,9 @@ struct ShardForm {
   bool operator==(const ShardForm &other) const { return axis == other.axis && behind == other.behind; }
 };
 
+// Where an op stands in the user's text, `net.cinch:4`, for a message.
+std::string placeText(mlir::Operation *);
+
 // What a shard has of a value of this type; null: its axis cannot be split so.
 mlir::RankedTensorType shardType(mlir::RankedTensorType whole, ShardForm, int64_t shards);
 // The same split of a value of as many elements in another shape; none: it is no split of one axis there.

@@ -207,8 +207,8 @@ void ShardForms::findHints() {
         stack.push_back(operand.getDefiningOp());
     }
     if (!found && wrong.empty())
-      wrong = llvm::formatv("line {0}: `@shard` stands at a value that no product computes; expected it before a definition with a linear layer",
-                            nn::userPlace(op->getLoc()).getLine());
+      wrong = llvm::formatv("{0}: `@shard` stands at a value that no product computes; expected it before a definition with a linear layer",
+                            placeText(op));
   });
 }
 
@@ -225,8 +225,8 @@ void ShardForms::keepHinted(Operation *op, SmallVector<Way> &ways) {
   if (kept.empty()) {
     static const char *names[] = {"none", "column", "row"};
     if (wrong.empty())
-      wrong = llvm::formatv("line {0}: `@shard({1})` cannot be: {2} does not divide the size of the product {3}",
-                            nn::userPlace(op->getLoc()).getLine(), names[hint->second], shards, nn::instancePath(op->getLoc()));
+      wrong = llvm::formatv("{0}: `@shard({1})` cannot be: {2} does not divide the size of the product {3}",
+                            placeText(op), names[hint->second], shards, nn::instancePath(op->getLoc()));
     return;
   }
   ways = std::move(kept);

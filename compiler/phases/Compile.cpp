@@ -70,6 +70,10 @@ bool Compilation::share() {
     return false;
   programHash = hashOfTraining(*plain, program);
   ShardedProgram sharded = shardValues(*module, options.shards);
+  if (!sharded.fault.empty()) {
+    emitError(UnknownLoc::get(&context)) << "internal error: shards: " << sharded.fault;
+    return false;
+  }
   workers.shardNotes = std::move(sharded.notes);
   refusal = std::move(sharded.wrong);
   refused = !refusal.empty();

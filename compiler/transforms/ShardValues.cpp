@@ -49,7 +49,7 @@ public:
 
   ShardedProgram run() {
     for (StringRef name : {nn::kStepName, nn::kEvaluationName, nn::kPredictionName})
-      if (auto function = module.lookupSymbol<func::FuncOp>(name); function && out.wrong.empty())
+      if (auto function = module.lookupSymbol<func::FuncOp>(name); function && out.wrong.empty() && out.fault.empty())
         share(function, name == nn::kStepName);
     return std::move(out);
   }
@@ -66,12 +66,19 @@ private:
       out.wrong = llvm::formatv("no way was found to share the program among {0} shards", shards);
       return;
     }
+    std::optional<solve::ShardCost> cost = solve::costOf(forms.problem, solution.ways);
+    if (!cost || !(*cost == solution.cost)) {
+      out.fault = "what the shards do does not cost what the solver says";
+      return;
+    }
     if (decides)
       check(function, forms, solution.ways);
     if (!out.wrong.empty())
       return;
     if (decides) {
       tell(forms, solution.ways);
+      if (!solution.exact)
+        out.notes.push_back("there were too many ways to share the layers to try them all; a better one may exist");
       decide(function, forms, solution.ways);
     }
     ShardBuilder(function, forms, solution.ways, decided, shards).run();
@@ -84,7 +91,7 @@ private:
       any |= op && !way.isWhole && isa<nn::ContractOp>(op);
       if (auto attend = dyn_cast_or_null<nn::AttendOp>(op); attend && way.isWhole && forms.ways[i].size() == 1) {
         auto k = nn::tensorOf(attend.getK());
-        out.wrong = llvm::formatv("line {0}: attention of {1} heads cannot be divided among {2} shards; {3}", nn::userPlace(op->getLoc()).getLine(),
+        out.wrong = llvm::formatv("{0}: attention of {1} heads cannot be divided among {2} shards; {3}", analysis::placeText(op),
                                   k.getDimSize(unsigned(k.getRank() - 3)), shards, nearest(numbersThatFit(function, true), shards));
         return;
       }

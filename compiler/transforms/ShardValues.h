@@ -21,6 +21,7 @@ namespace cinch {
 
 struct ShardedProgram {
   std::string wrong;              // why the program cannot be shared so; empty: it is
+  std::string fault;              // an internal error
   std::vector<std::string> notes; // which sums have another order, and what is whole on every shard
 };
 
