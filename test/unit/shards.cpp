@@ -51,7 +51,29 @@ static std::optional<ShardCost> bestOf(const ShardProblem &p) {
   }
 }
 
+// So many values, each in one of three forms, all of them alive until one op reads them: 3^24 states, of which few are worth keeping.
+static void aliveTogether() {
+  ShardProblem p;
+  ShardProblem::Op last;
+  for (int i = 0; i < 24; ++i) {
+    ShardProblem::Value value;
+    value.forms = {{2, 0, 0}, {1, 0, 3}, {1, 1, 0}};
+    for (int form = 0; form < 3; ++form)
+      value.become.push_back({std::optional(ShardCost{0, form == 0 ? 0 : 4, 0}), std::optional(ShardCost{0, form == 1 ? 0 : 5, 0})});
+    p.values.push_back(value);
+    p.ops.push_back({{}, {i}, {{{}, {0}, {}}, {{}, {1}, {}}, {{}, {2}, {}}}});
+    last.operands.push_back(i);
+  }
+  last.ways = {{std::vector<int>(24, 0), {}, {1, 0, 0}}, {std::vector<int>(24, 1), {}, {0, 7, 0}}};
+  p.ops.push_back(last);
+  ShardSolution found = solve(p, 200);
+  Case one;
+  expect(found.exact, "24 values alive: few states are kept, and nothing better was dropped");
+  expect(found.cost == ShardCost{24, 7, 72}, "24 values alive: the least cost");
+}
+
 int main() {
+  aliveTogether();
   std::mt19937 random(7);
   int impossible = 0;
   for (int i = 0; i < 4000; ++i) {

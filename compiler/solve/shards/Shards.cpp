@@ -48,33 +48,6 @@ struct State {
 
 using States = std::map<Frontier, State>;
 
-// Drops states that another one makes useless: it costs no more, and of the same values in the same forms it has met all the needs.
-std::vector<States::iterator> undominated(States &states) {
-  std::map<std::vector<int>, std::vector<States::iterator>> alike; // by value and form
-  for (auto it = states.begin(); it != states.end(); ++it) {
-    std::vector<int> forms;
-    for (const Live &live : it->first)
-      forms.push_back(live.value), forms.push_back(live.form);
-    alike[forms].push_back(it);
-  }
-  std::vector<States::iterator> kept;
-  for (auto &[forms, group] : alike) {
-    std::stable_sort(group.begin(), group.end(), [](auto a, auto b) { return a->second.cost < b->second.cost; });
-    size_t first = kept.size();
-    for (States::iterator it : group) {
-      bool useless = std::any_of(kept.begin() + ptrdiff_t(first), kept.end(), [&](States::iterator other) {
-        for (size_t i = 0; i < it->first.size(); ++i)
-          if (it->first[i].met & ~other->first[i].met)
-            return false;
-        return true;
-      });
-      if (!useless)
-        kept.push_back(it);
-    }
-  }
-  return kept;
-}
-
 } // namespace
 
 std::optional<ShardCost> costOf(const ShardProblem &p, const std::vector<int> &ways) {
@@ -89,16 +62,46 @@ std::optional<ShardCost> costOf(const ShardProblem &p, const std::vector<int> &w
   return cost;
 }
 
-ShardSolution solve(const ShardProblem &p, size_t limit) {
-  std::vector<size_t> lastUse(p.values.size(), 0);
-  for (size_t i = 0; i < p.ops.size(); ++i)
-    for (int value : p.ops[i].operands)
-      lastUse[size_t(value)] = i;
-  ShardSolution solution;
-  std::vector<std::vector<State>> steps;
-  std::vector<Frontier> frontiers{{}};
-  steps.push_back({State()});
-  for (size_t i = 0; i < p.ops.size(); ++i) {
+namespace {
+
+// The walk over the ops.
+class Walk {
+public:
+  Walk(const ShardProblem &p, size_t limit) : p(p), limit(limit), uses(p.values.size()) {
+    for (size_t i = 0; i < p.ops.size(); ++i)
+      for (size_t k = 0; k < p.ops[i].operands.size(); ++k) {
+        uint32_t needs = 0;
+        for (const ShardProblem::Way &way : p.ops[i].ways)
+          needs |= uint32_t(1) << way.needs[k];
+        uses[size_t(p.ops[i].operands[k])].push_back({i, needs});
+      }
+  }
+
+  ShardSolution run() {
+    ShardSolution solution;
+    steps.push_back({State()});
+    for (size_t i = 0; i < p.ops.size(); ++i) {
+      States next = statesAfter(i);
+      std::vector<States::iterator> order = undominated(next, i);
+      if (order.size() > limit) {
+        order.resize(limit); // they stand by their cost
+        solution.exact = false;
+      }
+      frontiers.clear();
+      steps.emplace_back();
+      for (auto it : order) {
+        frontiers.push_back(it->first);
+        steps.back().push_back(it->second);
+      }
+      if (order.empty())
+        return solution;
+    }
+    choose(solution);
+    return solution;
+  }
+
+private:
+  States statesAfter(size_t i) const {
     const ShardProblem::Op &op = p.ops[i];
     States next;
     for (size_t s = 0; s < frontiers.size(); ++s)
@@ -108,40 +111,98 @@ ShardSolution solve(const ShardProblem &p, size_t limit) {
         if (!take(p, op, op.ways[w], frontier, state.cost))
           continue;
         give(p, op, op.ways[w], frontier, state.cost);
-        frontier.erase(std::remove_if(frontier.begin(), frontier.end(), [&](const Live &live) { return lastUse[size_t(live.value)] <= i; }),
-                       frontier.end());
-        std::sort(frontier.begin(), frontier.end());
+        forget(frontier, i);
         auto [known, fresh] = next.try_emplace(std::move(frontier), state);
         if (!fresh && state.cost < known->second.cost)
           known->second = state;
       }
-    if (next.empty())
-      return solution;
-    std::vector<States::iterator> order = undominated(next);
-    if (order.size() > limit) {
-      std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.cost < b->second.cost; });
-      order.resize(limit);
-      solution.exact = false;
+    return next;
+  }
+
+  bool isReadAfter(int value, size_t op) const { return !uses[size_t(value)].empty() && uses[size_t(value)].back().op > op; }
+  uint32_t needsAfter(int value, size_t op) const {
+    uint32_t needs = 0;
+    for (auto use = uses[size_t(value)].rbegin(); use != uses[size_t(value)].rend() && use->op > op; ++use)
+      needs |= use->needs;
+    return needs;
+  }
+
+  // What nobody asks for any more.
+  void forget(Frontier &frontier, size_t op) const {
+    frontier.erase(std::remove_if(frontier.begin(), frontier.end(), [&](const Live &live) { return !isReadAfter(live.value, op); }), frontier.end());
+    for (Live &live : frontier)
+      live.met &= needsAfter(live.value, op);
+    std::sort(frontier.begin(), frontier.end());
+  }
+
+  // Adds to `cost` what it costs at most that a value is as in `one`, not as in `other`, whatever is still asked of it (`needs`). False: `other`
+  // can become what `one` cannot.
+  bool addWorse(const Live &one, const Live &other, uint32_t needs, ShardCost &cost) const {
+    auto &become = p.values[size_t(one.value)].become;
+    for (int need = 0; need < 32; ++need) {
+      if (!(needs >> need & 1) || one.met >> need & 1)
+        continue;
+      const std::optional<ShardCost> &mine = become[size_t(one.form)][size_t(need)];
+      std::optional<ShardCost> its = other.met >> need & 1 ? ShardCost() : become[size_t(other.form)][size_t(need)];
+      if (!its)
+        continue;
+      if (!mine)
+        return false;
+      cost += {std::max<int64_t>(0, mine->work - its->work), std::max<int64_t>(0, mine->bytes - its->bytes),
+               std::max<int64_t>(0, mine->held - its->held)};
     }
-    frontiers.clear();
-    steps.emplace_back();
-    for (auto it : order) {
-      frontiers.push_back(it->first);
-      steps.back().push_back(it->second);
+    return true;
+  }
+
+  // By their cost, without those that another one makes useless: whatever is done from there can be done from the other, and costs no more.
+  std::vector<States::iterator> undominated(States &states, size_t op) const {
+    std::vector<States::iterator> order, kept;
+    for (auto it = states.begin(); it != states.end(); ++it)
+      order.push_back(it);
+    std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.cost < b->second.cost; });
+    std::vector<uint32_t> needs; // of the values that are alive: the same in all states
+    for (const Live &live : order.empty() ? Frontier() : order.front()->first)
+      needs.push_back(needsAfter(live.value, op));
+    auto serves = [&](States::iterator one, States::iterator other) {
+      ShardCost cost = one->second.cost;
+      for (size_t i = 0; i < needs.size(); ++i)
+        if (!addWorse(one->first[i], other->first[i], needs[i], cost) || other->second.cost < cost)
+          return false;
+      return true;
+    };
+    for (States::iterator it : order)
+      if (std::none_of(kept.begin(), kept.end(), [&](States::iterator other) { return serves(other, it); }))
+        kept.push_back(it);
+    return kept;
+  }
+
+  void choose(ShardSolution &solution) const {
+    size_t best = 0;
+    for (size_t s = 1; s < steps.back().size(); ++s)
+      if (steps.back()[s].cost < steps.back()[best].cost)
+        best = s;
+    solution.cost = steps.back()[best].cost;
+    solution.ways.resize(p.ops.size());
+    for (size_t i = p.ops.size(); i-- > 0;) {
+      const State &state = steps[i + 1][best];
+      solution.ways[i] = state.way;
+      best = size_t(state.before);
     }
   }
-  size_t best = 0;
-  for (size_t s = 1; s < steps.back().size(); ++s)
-    if (steps.back()[s].cost < steps.back()[best].cost)
-      best = s;
-  solution.cost = steps.back()[best].cost;
-  solution.ways.resize(p.ops.size());
-  for (size_t i = p.ops.size(); i-- > 0;) {
-    const State &state = steps[i + 1][best];
-    solution.ways[i] = state.way;
-    best = size_t(state.before);
-  }
-  return solution;
-}
+
+  const ShardProblem &p;
+  size_t limit;
+  struct Use {
+    size_t op;
+    uint32_t needs; // that its ways have of the value
+  };
+  std::vector<std::vector<Use>> uses; // of each value, in the order of the ops
+  std::vector<std::vector<State>> steps;
+  std::vector<Frontier> frontiers{{}};
+};
+
+} // namespace
+
+ShardSolution solve(const ShardProblem &p, size_t limit) { return Walk(p, limit).run(); }
 
 } // namespace cinch::solve

@@ -55,8 +55,9 @@ struct ShardSolution {
 std::optional<ShardCost> costOf(const ShardProblem &, const std::vector<int> &ways);
 
 // A dynamic program over the ops in their order. Its states are the forms of the values that are still read, and the needs that are already
-// met. It keeps the `limit` cheapest ones; if there were more, the solution says that it may not be the best.
-ShardSolution solve(const ShardProblem &, size_t limit = 512);
+// met. A state is dropped where another one costs no more even after it has made up for what the first has of each value. The `limit` cheapest
+// ones are kept; if there were more, the solution says that it may not be the best.
+ShardSolution solve(const ShardProblem &, size_t limit = 4096);
 
 } // namespace cinch::solve
 #endif
