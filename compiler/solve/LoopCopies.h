@@ -13,6 +13,7 @@ class LoopCopies {
 public:
   struct Copy {
     int buffer = 0, from = 0, to = 0; // written at run `from` and read last at run `to` of the loop
+    int part = 0;                     // of the loop body in which it is written
     int before = -1;                  // the copy of the same buffer that it replaces; -1: none
     int64_t bytes = 0;
     std::vector<int> readers;
@@ -34,30 +35,32 @@ public:
     live = line.profile();
     live.erase(live.begin(), live.begin() + line.loopBegin);
     live.resize(size_t(n));
-    current.assign(g.buffers.size(), -1);
     // Emptied, not thrown away: this is built for every move.
     for (auto *lists : {&of, &reads, &writes})
       for (std::vector<int> &list : *lists)
         list.clear();
     of.resize(g.buffers.size()), reads.resize(n), writes.resize(n);
     size_t count = 0;
+    int part = 0;
+    partOf.resize(size_t(n));
     for (int t = 0; t < n; ++t) {
       int k = loop[t];
+      partOf[size_t(t)] = part += g.kernels[k].newPart;
       for (int i = index.firstRead[k]; i < index.firstRead[k + 1]; ++i)
         if (int r = index.reads[i]; loopBorn[r]) {
-          Copy &c = copies[current[r]];
+          int found = latest(r, t);
+          Copy &c = copies[found];
           if (c.readers.empty() || c.readers.back() != t)
-            c.readers.push_back(t), reads[t].push_back(current[r]);
+            c.readers.push_back(t), reads[t].push_back(found);
           c.to = t;
         }
       for (int i = index.firstWrite[k]; i < index.firstWrite[k + 1]; ++i)
         if (int w = index.writes[i]; loopBorn[w]) {
           Copy &c = count < copies.size() ? copies[count] : copies.emplace_back();
-          c.buffer = w, c.from = c.to = t, c.before = current[w], c.bytes = line.bufferBytes(w);
+          c.buffer = w, c.from = c.to = t, c.part = part, c.before = latest(w, t), c.bytes = line.bufferBytes(w);
           c.readers.clear();
-          current[w] = int(count++);
-          writes[t].push_back(current[w]);
-          of[w].push_back(current[w]);
+          writes[t].push_back(int(count));
+          of[w].push_back(int(count++));
         }
     }
     copies.resize(count);
@@ -102,10 +105,16 @@ public:
 
   // Is a copy of the buffer at hand when run r starts, and read there or later?
   bool aliveBefore(int buffer, int r) const {
+    int c = latest(buffer, r);
+    return c >= 0 && copies[size_t(c)].to >= r;
+  }
+
+  // The last copy of the buffer that run r finds, of those written before it; -1: none.
+  int latest(int buffer, int r) const {
     for (size_t i = of[buffer].size(); i-- > 0;)
-      if (const Copy &c = copies[of[buffer][i]]; c.from < r)
-        return c.to >= r;
-    return false;
+      if (const Copy &c = copies[of[buffer][i]]; c.from < r && index.reaches(buffer, c.part, partOf[size_t(r)]))
+        return of[buffer][i];
+    return -1;
   }
 
   const GraphIndex &index;
@@ -124,7 +133,7 @@ private:
     int buffer;
     size_t from, to;
   };
-  std::vector<int> current;
+  std::vector<int> partOf; // of runs
   std::vector<Inside> inside;
 };
 

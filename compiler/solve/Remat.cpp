@@ -159,24 +159,28 @@ struct Levels {
 std::vector<int> withoutUnread(const Sweep &sweep, const std::vector<int> &runs) {
   const StepGraph &g = sweep.index.graph;
   std::vector<int> left(g.kernels.size(), 0);
+  int part = 0;
   for (int k : runs)
-    ++left[k];
-  std::vector<char> wanted(g.buffers.size(), 0), kept(g.kernels.size(), 0);
+    ++left[k], part += g.kernels[k].newPart;
+  std::vector<uint64_t> wanted(g.buffers.size(), 0); // by the parts whose bits are set (GraphIndex::seenBy)
+  std::vector<char> kept(g.kernels.size(), 0);
   std::vector<int> result;
   for (size_t i = runs.size(); i-- > 0;) {
     int k = runs[i];
     --left[k];
+    auto finding = [&](int w) { return sweep.index.hasNoBytes(w) ? ~uint64_t(0) : sweep.index.seenBy(part); };
     bool need = !sweep.index.mayRecompute[k] || (left[k] == 0 && !kept[k]);
     for (int w : g.kernels[k].writes)
-      need |= wanted[w] != 0;
-    if (!need)
-      continue;
-    kept[k] = 1;
-    for (int w : g.kernels[k].writes)
-      wanted[w] = 0;
-    for (int r : g.kernels[k].reads)
-      wanted[r] = 1;
-    result.push_back(k);
+      need |= (wanted[w] & finding(w)) != 0;
+    if (need) {
+      kept[k] = 1;
+      for (int w : g.kernels[k].writes)
+        wanted[w] &= ~finding(w);
+      for (int r : g.kernels[k].reads)
+        wanted[r] |= sweep.index.bitOf(part);
+      result.push_back(k);
+    }
+    part -= g.kernels[k].newPart;
   }
   std::reverse(result.begin(), result.end());
   return result;
@@ -190,15 +194,24 @@ std::vector<int> expand(const Sweep &sweep, const Policy &policy) {
   Levels levels(sweep, policy);
   std::vector<int> runs(loop.begin(), loop.begin() + sweep.turn);
   std::vector<char> valid(g.buffers.size(), 1);
+  int part = 0;                                   // of the loop body, at hand
+  std::vector<int> madeIn(g.buffers.size(), 0);   // the part that computed a value last
+  for (int k : runs) {
+    part += g.kernels[k].newPart;
+    for (int w : g.kernels[k].writes)
+      madeIn[w] = part;
+  }
   for (size_t b = 0; b < g.buffers.size(); ++b)
     if (sweep.forward[b])
       valid[b] = policy.lastAgain ? levels.level[b] == 0
                                   : levels.held(int(b), sweep.position[g.buffers[b].producer], sweep.turn - 1);
+  auto isThere = [&](int b) { return valid[b] && sweep.index.reaches(b, madeIn[b], part); };
 
   std::vector<int> cone, stack, mine;
   std::vector<char> inCone(g.kernels.size(), 0);
   for (size_t i = sweep.turn; i < loop.size(); ++i) {
     const Kernel &kernel = g.kernels[loop[i]];
+    part += kernel.newPart;
     // Latest needs first would hold the earlier ones' inputs; ascending order lets a need reuse what the one before
     // computed.
     mine.clear();
@@ -206,7 +219,7 @@ std::vector<int> expand(const Sweep &sweep, const Policy &policy) {
     for (int r : kernel.reads)
       if (sweep.forward[r]) {
         home = std::max(home, sweep.position[g.buffers[r].producer]);
-        if (!valid[r])
+        if (!isThere(r))
           mine.push_back(r);
       }
     if (!mine.empty()) {
@@ -221,7 +234,7 @@ std::vector<int> expand(const Sweep &sweep, const Policy &policy) {
         inCone[k] = 1;
         cone.push_back(k);
         for (int r : g.kernels[k].reads)
-          if (sweep.forward[r] && !valid[r])
+          if (sweep.forward[r] && !isThere(r))
             stack.push_back(g.buffers[r].producer);
       }
       std::sort(cone.begin(), cone.end(), [&](int a, int b) { return sweep.position[a] < sweep.position[b]; });
@@ -229,7 +242,7 @@ std::vector<int> expand(const Sweep &sweep, const Policy &policy) {
         inCone[k] = 0;
         runs.push_back(k);
         for (int w : g.kernels[k].writes)
-          valid[w] = 1;
+          valid[w] = 1, madeIn[w] = part;
       }
       if (policy.runLimit > 0 && int64_t(runs.size()) > policy.runLimit)
         return {};

@@ -73,7 +73,8 @@ public:
         copies.push_back({t, g.buffers[v].bytes(b), {}});
       }
       run.scratch = g.scratchBytes(kernel, b);
-      if (kernel.writes.empty()) { // what leaves the program keeps its place
+      // What leaves the program keeps its place; where not all parts find what those before them left, so does the border of two.
+      if (kernel.writes.empty() || (kernel.newPart && !index.finds.empty())) {
         for (int other = 0; other < t; ++other)
           after(other);
         barrier = t;

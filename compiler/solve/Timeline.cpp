@@ -53,6 +53,22 @@ bool partsKeepOrder(const std::vector<PartAction> &actions) {
   return true;
 }
 
+std::vector<std::vector<char>> partsThatFind(const std::vector<PartAction> &actions) {
+  if (partsKeepOrder(actions))
+    return {};
+  size_t parts = firstOfParts(actions).size();
+  std::vector<std::vector<char>> finds(parts, std::vector<char>(parts, 1));
+  std::vector<std::vector<char>> done; // of each micro-batch: the parts that it has run
+  for (const PartAction &action : actions) {
+    done.resize(std::max(done.size(), size_t(action.microbatch) + 1), std::vector<char>(parts, 0));
+    std::vector<char> &mine = done[size_t(action.microbatch)];
+    for (size_t from = 0; from < parts; ++from)
+      finds[from][size_t(action.part)] &= mine[from];
+    mine[size_t(action.part)] = 1;
+  }
+  return finds;
+}
+
 GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
   if (g.batch < 1 || g.grain < 1 || g.batch % g.grain)
     error = "the grain " + std::to_string(g.grain) + " does not divide the batch " + std::to_string(g.batch);
@@ -68,8 +84,14 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
   if (!error.empty())
     return;
   findSums();
-  findRecomputable();
   copies = copiesBetweenParts(g.actions);
+  finds = partsThatFind(g.actions);
+  for (size_t from = 0; from < finds.size() && finds.size() <= 64; ++from) {
+    findsOf.push_back(0);
+    for (size_t to = from; to < finds.size(); ++to)
+      findsOf.back() |= uint64_t(sees(int(from), int(to))) << to;
+  }
+  findRecomputable();
   overlaps = overlapOf(g.actions) > 0;
 }
 
@@ -147,10 +169,9 @@ void GraphIndex::findRecomputable() {
   for (int k : loop)
     for (int b : g.kernels[k].writes)
       changesInLoop[b] = changesInLoop[b] || g.buffers[b].kind != Buffer::Value;
-  bool inOrder = partsKeepOrder(g.actions); // else a later read could find a copy that another micro-batch's order has not made yet
   for (int k : loop) {
     const Kernel &kernel = g.kernels[k];
-    bool may = kernel.recomputable && inOrder;
+    bool may = kernel.recomputable && findsOf.size() == finds.size(); // else there are too many parts for sets of them
     for (int b : kernel.writes)
       may &= g.buffers[b].kind == Buffer::Value;
     for (int b : kernel.reads)
@@ -262,9 +283,12 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
     instances[i].lower = span.begin, instances[i].upper = -1;
     pinned[i] = span.end; // its next trip goes on with it
   }
-  for (int t = 0; t < end; ++t)
+  part = 0, madeIn.assign(accumulatorEnd, -1), older.assign(accumulatorEnd, -1);
+  for (int t = 0; t < end; ++t) {
+    part += t >= loopBegin && t < loopEnd && index.graph.kernels[runs[t]].newPart;
     if (!read(t) || !write(t))
       return false;
+  }
   endSums();
   if (!index.copies.empty())
     holdBetweenParts();
@@ -300,12 +324,20 @@ void Timeline::listRuns(const std::vector<int> &loop) {
     spans.back() = {loopBegin, loopEnd};
 }
 
+int Timeline::found(int buffer) const {
+  int at = current[buffer];
+  if (!index.finds.empty())
+    while (at >= accumulatorEnd && madeIn[at] >= 0 && !index.reaches(buffer, madeIn[at], part))
+      at = older[at];
+  return at;
+}
+
 // What run t reads lives at least until then; what a loop reads and did not make itself, to the end of the loop.
 bool Timeline::read(int t) {
   const StepGraph &g = index.graph;
   int k = runs[t], section = g.kernels[k].section;
   for (int i = index.firstRead[k]; i < index.firstRead[k + 1]; ++i) {
-    int r = index.reads[i], at = current[r];
+    int r = index.reads[i], at = found(r);
     if (at < 0) {
       error = "run " + std::to_string(t) + " (" + g.kernels[k].name + ") reads " + g.buffers[r].name + " before it exists";
       return false;
@@ -336,6 +368,10 @@ bool Timeline::write(int t) {
   for (int i = index.firstWrite[k]; i < index.firstWrite[k + 1]; ++i) {
     int w = index.writes[i];
     if (index.values[w]) {
+      if (!index.finds.empty()) {
+        madeIn.resize(instances.size(), -1), older.resize(instances.size(), -1); // scratch among them
+        madeIn.push_back(section == g.mainLoop() ? part : -1), older.push_back(current[w]);
+      }
       current[w] = int(instances.size());
       instances.push_back({w, t, t, t + 1, -1});
       pinned.push_back(0);

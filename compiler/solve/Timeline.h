@@ -19,6 +19,8 @@ std::vector<std::vector<int64_t>> copiesBetweenParts(const std::vector<PartActio
 // Does every micro-batch run the parts in the order in which they stand in the loop body? (With zbv some gradients of parameters come
 // before the input gradients of another chunk, and some behind them.)
 bool partsKeepOrder(const std::vector<PartAction> &);
+// Which parts find what an earlier one has left, if not all do: those that every micro-batch runs behind it. Empty: the parts keep their order.
+std::vector<std::vector<char>> partsThatFind(const std::vector<PartAction> &);
 
 // What never changes about a graph, computed once.
 struct GraphIndex {
@@ -36,6 +38,15 @@ struct GraphIndex {
   // copies[f][t]: micro-batches at most that have begun part f of the loop body and not ended part t; what waits from f to t needs so
   // many places. Empty: the loop body runs as a whole.
   std::vector<std::vector<int64_t>> copies;
+  // finds[f][t]: does part t find what part f has left? Empty: each finds what those before it have left.
+  std::vector<std::vector<char>> finds;
+  bool sees(int from, int to) const { return from == to || (from < to && (finds.empty() || finds[size_t(from)][size_t(to)])); }
+  // .. and a value of it? One without bytes orders kernels alone, whatever micro-batches do.
+  bool reaches(int buffer, int from, int to) const { return sees(from, to) || hasNoBytes(buffer); }
+  bool hasNoBytes(int buffer) const { return graph.buffers[size_t(buffer)].fixedBytes == 0 && graph.buffers[size_t(buffer)].perExampleBytes == 0; }
+  // Sets of parts: all that find what a part leaves, and a part alone. Where all find each other it is one set.
+  uint64_t seenBy(int part) const { return findsOf.empty() ? ~uint64_t(0) : findsOf[size_t(part)]; }
+  uint64_t bitOf(int part) const { return findsOf.empty() ? 1 : uint64_t(1) << part; }
   // Steps overlap: what waits between parts lives from one call to the next, and what is one to a step is there twice (Timeline::holdTwoSteps).
   bool overlaps = false;
   // What kernel k reads and writes: entries [first[k], first[k + 1]). A search walks these very often.
@@ -46,6 +57,7 @@ struct GraphIndex {
   bool livesThroughLoop(int buffer) const;
 
 private:
+  std::vector<uint64_t> findsOf; // `finds` as sets
   void listKernels();
   void checkBuffers();
   void findSums();
@@ -61,7 +73,7 @@ public:
   explicit Timeline(const GraphIndex &index) : index(index) {}
 
   // `loop`: kernels in the order they run; one that stands twice is recomputed. Every read takes the latest run's
-  // value and an instance dies after its last read. Returns false, with `error`, if something is read that does not
+  // value (of those in parts that the reader's finds) and an instance dies after its last read. Returns false, with `error`, if something is read that does not
   // exist.
   bool build(int64_t microbatch, const std::vector<int> &loop);
 
@@ -94,6 +106,8 @@ private:
   void listRuns(const std::vector<int> &loop);
   bool read(int run);
   bool write(int run);
+  // The instance of a buffer that the run at hand finds; -1: none.
+  int found(int buffer) const;
   void endSums();
   void holdBetweenParts();
   // Where steps overlap: sums over the micro-batches, and what is computed before the loop for work in or behind it, are there for this step
@@ -114,6 +128,8 @@ private:
   int persistentCount = 0, accumulatorEnd = 0;     // the first instances: persistent buffers, then accumulators
   std::vector<int> startOf;                        // of buffers: the instance that is there before the first run
   std::vector<int> current, taken;
+  int part = 0;                   // of the run at hand
+  std::vector<int> madeIn, older; // of instances, where not all parts find each other: the part; the instance of the same buffer before it
   std::vector<int> pinned; // of instances: nothing may be written over it before this run
   std::vector<int64_t> delta;
 };

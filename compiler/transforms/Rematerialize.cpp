@@ -1,6 +1,8 @@
 // Rematerialize.cpp: puts the runs in the decided order. Each run gets copies of the ops that its kernel computes; a kernel
-// that runs again is recomputed, and uses behind it read the new copy. Assumes the micro-batch loop is formed.
+// that runs again is recomputed, and uses behind it read the new copy, if their part of the loop body finds it. Assumes the micro-batch loop
+// is formed.
 #include "compiler/transforms/Decision.h"
+#include "compiler/solve/Timeline.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
@@ -56,8 +58,11 @@ private:
                                              old.getActionsAttr(), old.getLagsAttr(), old.getFirstAttr());
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));
+    finds = solve::partsThatFind(analysis::actionsOf(loop));
+    part = 0;
     if (failed(emit(builder, decidedLoop.first, decidedLoop.last)))
       return failure();
+    finds.clear(), copies.clear();
     SmallVector<Value> yielded;
     for (Value value : oldYield.getValues())
       yielded.push_back(current.lookup(value));
@@ -67,6 +72,17 @@ private:
     return success();
   }
 
+  // What the run at hand reads: the latest copy in a part that its own finds.
+  Value found(Value value) const {
+    auto list = copies.find(value);
+    if (list == copies.end())
+      return current.lookupOrNull(value);
+    for (auto [made, copy] : llvm::reverse(list->second))
+      if (made == part || finds[size_t(made)][size_t(part)])
+        return copy;
+    return {};
+  }
+
   // Each run is a copy of its kernel, which reads what the latest run before it wrote.
   LogicalResult emit(OpBuilder &builder, int64_t begin, int64_t end) {
     for (int64_t number = begin; number < end; ++number) {
@@ -74,14 +90,19 @@ private:
       if (run.kernel >= int64_t(step.parts.size()))
         return function.emitError("'") << kDecisionAttr << "' runs kernel " << run.kernel << " of " << step.parts.size();
       Operation *op = step.parts[run.kernel].op;
+      part += isa<plan::PartOp>(op);
       IRMapping operands; // for this copy alone: a mapping keeps what stands in the body
       for (Value operand : op->getOperands()) {
-        if (!current.contains(operand))
+        Value there = found(operand);
+        if (!there)
           return op->emitError("internal error: run ") << number << " reads what no earlier run stores";
-        operands.map(operand, current.lookup(operand));
+        operands.map(operand, there);
       }
       Operation *copy = builder.clone(*op, operands);
       current.map(op->getResults(), copy->getResults());
+      for (auto [result, now] : llvm::zip(op->getResults(), copy->getResults()))
+        if (!finds.empty())
+          copies[result].push_back({part, now});
       copy->setAttr(kRunAttr, builder.getI64IntegerAttr(number));
       if (run.recompute)
         cast<plan::KernelOp>(copy).setRecompute(true);
@@ -93,6 +114,10 @@ private:
   const Decided &decided;
   analysis::Step step;
   IRMapping current;
+  // In a loop whose parts do not all find what earlier ones left (Timeline.h): of each value the part and the result of every copy.
+  std::vector<std::vector<char>> finds;
+  DenseMap<Value, SmallVector<std::pair<int, Value>>> copies;
+  int part = 0;
 };
 
 struct Rematerialize : cinch::impl::RematerializeBase<Rematerialize> {

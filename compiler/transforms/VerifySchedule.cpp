@@ -264,6 +264,10 @@ private:
       int64_t there = copies ? copies[cast<OpResult>(value).getResultNumber()] : 1, needed = 0;
       for (int reader : readers)
         needed = std::max(needed, mostWaiting(loop, life.part, reader));
+      for (int reader : readers)
+        if (!alwaysBehind(loop, life.part, reader))
+          return error(value) << "is read in part " << reader << " of the loop body, which a micro-batch runs before part " << life.part
+                              << ", where it is written";
       if (there < needed)
         return error(value) << "has " << there << " copies, but waits for a later part in " << needed << " micro-batches at once";
       life.bytes = (life.bytes + 63) / 64 * 64 * there;
@@ -314,6 +318,21 @@ private:
     for (size_t i = 0; i < actions.size(); i += 2)
       if (actions[i] != int64_t(i) / 2 % parts || actions[i + 1] != actions[i - int64_t(i) / 2 % parts * 2 + 1])
         return false;
+    return true;
+  }
+  // Does every micro-batch run part `to` behind part `from`?
+  static bool alwaysBehind(plan::MicrobatchesOp loop, int from, int to) {
+    if (auto lags = loop.getLags())
+      return (*lags)[to] >= (*lags)[from];
+    ArrayRef<int64_t> actions = *loop.getActions();
+    int64_t done = INT64_MAX; // each part takes the micro-batches in order: the first that part `from` has not run
+    for (size_t i = 0; i < actions.size(); i += 2)
+      done = actions[i] == from ? std::min(done, actions[i + 1]) : done;
+    for (size_t i = 0; i < actions.size(); i += 2) {
+      done += actions[i] == from;
+      if (actions[i] == to && actions[i + 1] >= done)
+        return false;
+    }
     return true;
   }
   // Micro-batches that have begun one part and not ended a later one, at most.

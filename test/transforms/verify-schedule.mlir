@@ -178,6 +178,21 @@ func.func @waits_elsewhere() attributes {plan.arena = 512} {
 
 // -----
 
+// The second micro-batch runs part 2 before part 1, so that it does not find what part 1 leaves; the first one alone would.
+func.func @read_too_early() attributes {plan.arena = 512} {
+  plan.microbatches count 2 size 2 actions [0, 0, 1, 0, 2, 0, 0, 1, 2, 1, 1, 1] {
+    plan.part
+    // expected-error @+1 {{is read in part 2 of the loop body, which a micro-batch runs before part 1, where it is written}}
+    %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
+    plan.part
+    plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
+    plan.yield
+  }
+  return
+}
+
+// -----
+
 // The same in turns: nothing waits, and one copy is enough.
 func.func @in_turns() attributes {plan.arena = 512} {
   plan.microbatches count 2 size 2 actions [0, 0, 1, 0, 0, 1, 1, 1] {

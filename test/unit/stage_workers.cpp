@@ -8,51 +8,12 @@
 #include "compiler/solve/stages/Held.h"
 #include "compiler/solve/stages/Simulate.h"
 #include "test/unit/Expect.h"
+#include "test/unit/PartBodies.h"
 
 #include <cmath>
 #include <numeric>
 
 using namespace cinch::solve;
-
-// A chain of stages: every forward takes a message from the stage before and sends one to the stage behind, backward the other way round.
-static ChannelProblem chainOf(const ScheduleTable &table, double forward, double backward) {
-  int p = table.request.workers, v = table.request.chunks, stages = table.stages();
-  bool split = splitsBackward(table.request.schedule);
-  std::vector<int> chunk(size_t(stages), 0), seen(size_t(p), 0);
-  for (int s = 0; s < stages; ++s)
-    chunk[s] = seen[table.workerOf[s]]++;
-  ChannelProblem problem;
-  problem.actions.resize(p), problem.messages.resize(p), problem.seconds.resize(p);
-  for (int w = 0; w < p; ++w) {
-    problem.messages[w].resize(size_t(3 * v));
-    problem.seconds[w].resize(size_t(3 * v));
-    for (int c = 0; c < v; ++c) {
-      problem.seconds[w][c] = forward / v;
-      problem.seconds[w][2 * v - 1 - c] = (split ? backward / 2 : backward) / v;
-      problem.seconds[w][3 * v - 1 - c] = backward / 2 / v;
-    }
-    for (const Action &action : table.rows[w]) {
-      if (action.kind == Action::Update)
-        continue;
-      int c = chunk[action.stage];
-      int part = action.kind == Action::Forward ? c : action.kind == Action::WeightGradient ? 3 * v - 1 - c : 2 * v - 1 - c;
-      problem.actions[w].push_back({part, action.microbatch});
-    }
-  }
-  for (bool back : {false, true})
-    for (int s = 0; s + 1 < stages; ++s) {
-      int from = back ? s + 1 : s, to = back ? s : s + 1, a = table.workerOf[from], b = table.workerOf[to];
-      if (a == b)
-        continue;
-      auto part = [&](int stage) { return back ? 2 * v - 1 - chunk[stage] : chunk[stage]; };
-      int channel = int(problem.travel.size());
-      problem.travel.push_back(0);
-      problem.messages[a][part(from)].push_back({channel, true});
-      auto &received = problem.messages[b][part(to)];
-      received.insert(received.begin(), {channel, false});
-    }
-  return problem;
-}
 
 static void boxesOfTables() {
   for (Schedule schedule : {Schedule::Naive, Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved, Schedule::ZBH1, Schedule::ZBV})
@@ -105,71 +66,6 @@ static void crossing() {
 }
 
 // ---- Plans of a body in parts ------------------------------------------------------------------------------------------
-// A chain of forward kernels, a part, and backward kernels that read some of what the forward ones made and add into sums.
-static StepGraph randomBody(Random &random, std::vector<PartAction> actions) {
-  StepGraph g;
-  g.batch = 0;
-  for (const PartAction &action : actions)
-    g.batch = std::max(g.batch, action.microbatch + 1);
-  g.actions = std::move(actions);
-  auto buffer = [&](Buffer::Kind kind, int producer) {
-    Buffer b;
-    b.kind = kind, b.producer = producer, b.fixedBytes = kind == Buffer::Value ? 0 : 64;
-    b.perExampleBytes = kind == Buffer::Value ? int64_t(64) * (1 + int64_t(random.below(4))) : 0;
-    b.name = "b" + std::to_string(g.buffers.size());
-    g.buffers.push_back(b);
-    return int(g.buffers.size()) - 1;
-  };
-  std::vector<int> values;
-  int n = 2 + int(random.below(4));
-  for (int i = 0; i < n; ++i) {
-    Kernel k;
-    k.name = "f" + std::to_string(i), k.seconds.perExample = 1 + double(random.below(5));
-    if (!values.empty())
-      k.reads.push_back(values.back());
-    if (values.size() > 1 && random.below(2))
-      k.reads.push_back(values[size_t(random.below(int64_t(values.size()) - 1))]);
-    k.writes.push_back(buffer(Buffer::Value, i));
-    values.push_back(k.writes.back());
-    g.kernels.push_back(k);
-  }
-  Kernel part;
-  part.newPart = true, part.recomputable = false, part.work = Kernel::Nothing, part.name = "part";
-  part.reads.push_back(values.back()); // as a message of the first part would keep the work before it there
-  part.writes.push_back(buffer(Buffer::Value, n));
-  g.buffers.back().perExampleBytes = 0;
-  g.kernels.push_back(part);
-  int mark = part.writes.front(), gradient = -1;
-  for (int i = n; i-- > 0;) {
-    Kernel k;
-    k.backward = true, k.name = "b" + std::to_string(i), k.seconds.perExample = 1;
-    k.reads = {mark, values[i]};
-    if (gradient >= 0) {
-      k.reads.push_back(gradient);
-    }
-    k.recomputable = false;
-    int producer = int(g.kernels.size());
-    k.writes.push_back(buffer(Buffer::Value, producer));
-    if (gradient >= 0 && g.buffers[gradient].perExampleBytes == g.buffers[k.writes.front()].perExampleBytes)
-      k.inPlace.push_back({k.writes.front(), gradient});
-    gradient = k.writes.front();
-    k.writes.push_back(buffer(Buffer::Accumulator, producer));
-    g.kernels.push_back(k);
-  }
-  return g;
-}
-
-static std::vector<PartAction> twoParts(int64_t count, int64_t ahead) {
-  std::vector<PartAction> actions;
-  for (int64_t tick = 0; tick < count + ahead; ++tick) {
-    if (tick < count)
-      actions.push_back({0, tick});
-    if (tick >= ahead)
-      actions.push_back({1, tick - ahead});
-  }
-  return actions;
-}
-
 // What is held from action to action: never more than the plan's peak, and nothing waits when all is done.
 static void heldInTurn(const StepGraph &g, const Plan &plan) {
   auto sum = [](const ClassBytes &bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t(0)); };
@@ -199,6 +95,8 @@ static void plansInParts() {
     options.microbatch = 1;
     SearchResult free = planner.search(options);
     expect(free.feasible, "no plan without a budget: " + free.error);
+    options.arenaBudget = 0;
+    free.smallestArena = planner.search(options).smallestArena;
     for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
       options.arenaBudget = budget;
       SearchResult found = planner.search(options);
@@ -357,6 +255,72 @@ static void plansOverlap() {
   expect(tried > 100 && refused == tried, std::to_string(tried - refused) + " of " + std::to_string(tried) + " wrong plans are accepted: " + accepted);
 }
 
+// ---- Parts in more than one order --------------------------------------------------------------------------------------
+// Worker w of p with the table of zbv, whose micro-batches run gradients of parameters before or behind other chunks' gradients of inputs.
+static std::vector<PartAction> actionsOfZbv(int p, int w, int m) {
+  ScheduleRequest request;
+  request.schedule = Schedule::ZBV, request.workers = p, request.chunks = 2, request.microbatches = m;
+  return chainOf(generate(request), 1, 2).actions[size_t(w)];
+}
+
+// Copies of a value that some micro-batch reads before they are computed: a plan that reads them is refused.
+static void mutateReaders(const StepGraph &g, const ScheduledProgram &program, int &tried, int &refused) {
+  GraphIndex index(g);
+  std::vector<int> partOf;
+  int part = 0;
+  for (const Launch &launch : program.launches)
+    partOf.push_back(part += g.kernels[size_t(launch.kernel)].newPart);
+  for (size_t t = 0; t < program.launches.size(); ++t)
+    for (size_t r = 0; r < program.launches[t].reads.size(); ++r)
+      for (size_t u = 0; u < t; ++u)
+        for (const Place &other : program.launches[u].writes) {
+          const Place &mine = program.launches[t].reads[r];
+          if (other.buffer != mine.buffer || other.bytes == 0 || other.offset == mine.offset || index.sees(partOf[u], partOf[t]))
+            continue;
+          ScheduledProgram mutant = program;
+          mutant.launches[t].reads[r].offset = other.offset, mutant.launches[t].reads[r].copies = other.copies;
+          mutant.peakLive = -1;
+          ++tried, refused += !checkPlan(g, mutant).empty();
+        }
+}
+
+static void plansOutOfOrder() {
+  Random random = Random::seeded(17);
+  int again = 0, smaller = 0, tried = 0, refused = 0, rounds = 150;
+  for (int round = 0; round < rounds; ++round) {
+    Case one;
+    int p = 1 + int(random.below(3)), w = int(random.below(p)), m = 2 + int(random.below(5));
+    StepGraph g = ChunkBody(random, actionsOfZbv(p, w, m), w == p - 1).g;
+    Planner planner(g);
+    SearchOptions options, kept;
+    options.microbatch = kept.microbatch = 1;
+    kept.strategy.kind = Strategy::None;
+    SearchResult free = planner.search(options), none = planner.search(kept);
+    expect(free.feasible && none.feasible, "no plan without a budget: " + free.error + none.error);
+    options.arenaBudget = 0;
+    free.smallestArena = planner.search(options).smallestArena;
+    smaller += free.smallestArena < none.plan.decision.arenaBytes;
+    for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
+      options.arenaBudget = budget;
+      SearchResult found = planner.search(options);
+      expect(found.feasible, "no plan in " + std::to_string(budget) + " bytes");
+      if (!found.feasible)
+        continue;
+      again += found.plan.recomputed > 0;
+      ScheduledProgram program = scheduledProgram(g, found.plan.decision);
+      program.peakLive = found.plan.peakLive;
+      std::string wrong = checkPlan(g, program);
+      expect(wrong.empty(), "a plan of parts in several orders is refused: " + wrong);
+      heldInTurn(g, found.plan);
+      mutateReaders(g, program, tried, refused);
+    }
+  }
+  std::printf("parts in several orders: %d plans compute something again, %d of %d graphs need fewer bytes so, %d copies that come too late\n", again, smaller,
+              rounds, tried);
+  expect(again > rounds / 2 && smaller > rounds / 2, "budgets make plans of parts in several orders compute something again");
+  expect(tried > 20 && refused == tried, std::to_string(tried - refused) + " of " + std::to_string(tried) + " plans that read a copy too early are accepted");
+}
+
 // Two replicas of two micro-batches: the second one's sums begin, in its first micro-batch, with what the first one sends in its last.
 static void sumsGoOn() {
   using Message = ChannelProblem::Message;
@@ -384,6 +348,7 @@ int main() {
   crossing();
   sumsGoOn();
   plansInParts();
+  plansOutOfOrder();
   plansOverlap();
   return tally();
 }
