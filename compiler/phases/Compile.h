@@ -88,6 +88,7 @@ struct WorkersPlan {
   };
   std::vector<Worker> each;
   double seconds = 0;        // of a step, by running the tables with the plans' seconds
+  std::vector<double> bounds; // if asked for, of each worker: seconds of a micro-batch that no plan of its stages goes below
   int64_t transportReserve = 0; // bytes of each worker's allowance for an MPI library
   int64_t bound = 0;         // proven: some worker's arena has so many bytes, wherever the model is cut
   int64_t smallest = 0;      // if the budget is refused: bytes of the arena of the neediest worker in the smallest plan found
@@ -131,7 +132,8 @@ public:
   WorkersPlan workers;
   bool refused = false;
   std::string refusal;      // why, if it is not the budget
-  std::optional<double> fixedBound; // if asked for: seconds that no plan with this micro-batch and these blocks of rows goes below
+  std::optional<double> fixedBound; // if asked for: seconds that no plan with this micro-batch and these blocks of rows (of several workers:
+                                    // with their cut, table and mailboxes) goes below
   std::unique_ptr<HostCode> host;
   target::KernelObjects kernelObjects; // of compileKernels
   std::string programHash;

@@ -16,6 +16,8 @@ void StagePlanner::discard() {
 }
 
 bool StagePlanner::choose() {
+  if (options.bound && !findBound())
+    return false;
   bool plain = train.getName() == nn::kTrainName; // its loops keep every trip
   Division chosen = std::move(divisions[best->division]);
   divisions.erase(divisions.begin() + ptrdiff_t(best->division));

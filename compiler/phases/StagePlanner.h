@@ -47,6 +47,7 @@ struct Candidate {
   std::vector<std::vector<solve::Action>> rows;        // of each worker
   std::vector<std::vector<solve::PartAction>> actions; // the same, by the parts of its loop
   std::vector<int> boxes;                              // of each channel
+  std::vector<int64_t> messages;                       // of each worker: bytes for them
   std::vector<DecideOutcome> outcomes;
   std::vector<mlir::Attribute> decisions;
   std::vector<PlanSeconds> seconds;
@@ -93,6 +94,8 @@ private:
   }
   std::vector<int64_t> sizesToTry();
   std::vector<int64_t> sizesInGrain() const;
+  // Of these, those that blocks of so many rows do not cut. What is wrong with the blocks is refused.
+  std::vector<int64_t> sizesOfBlocks(std::vector<int64_t> sizes);
   // A step that overlaps with the next one. Empty: the program can have such.
   bool overlaps() const { return options.schedule == solve::Schedule::TwoBW; }
   std::string wrongOverlap() const;
@@ -107,6 +110,7 @@ private:
   // of one worker, and the micro-batches may be smaller than the grain.
   bool mayAddSums() const;
   bool isOneGrain() const;
+  bool sumsPairs() const;
   // Each replica makes steps of its own, if the program asks for that; what cannot be then.
   OwnSteps ownSteps() const;
   std::string wrongOwnSteps() const;
@@ -130,6 +134,8 @@ private:
   bool plan(Candidate &candidate, bool least, bool &fits);
   // When the table ends with the seconds of these plans.
   void price(Candidate &candidate) const;
+  // How early it could end (StageBound.cpp).
+  bool findBound();
   bool takeStep(Divided &divided);
   // Do two workers have parameters and state at the same bytes of their arenas?
   static bool liesAlike(mlir::func::FuncOp function, mlir::Attribute decision, mlir::func::FuncOp first, mlir::Attribute itsDecision);

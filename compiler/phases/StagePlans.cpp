@@ -93,10 +93,12 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
       mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
     Need need = division.othersNeed[size_t(w)];
     need.include({0, messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch)});
+    candidate.messages.push_back(need.messages);
     DecideOptions wanted = base;
     wanted.search.microbatch = candidate.microbatch;
     wanted.search.strategy = strategy;
     wanted.planCache = options.planCache;
+    wanted.rowBlocksIfAny = true;
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);

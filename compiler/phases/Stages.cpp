@@ -62,7 +62,7 @@ std::vector<int64_t> StagePlanner::sizesToTry() {
       refuse(wrong);
       return {};
     }
-  std::vector<int64_t> sizes = isOneGrain() ? sizesInGrain() : solve::microbatches(problem.graph);
+  std::vector<int64_t> sizes = isOneGrain() && !sumsPairs() ? sizesInGrain() : solve::microbatches(problem.graph);
   llvm::erase_if(sizes, [&](int64_t size) { return examples() % size != 0; });
   if (options.microbatch > 0) {
     if (!llvm::is_contained(sizes, options.microbatch))
@@ -71,6 +71,22 @@ std::vector<int64_t> StagePlanner::sizesToTry() {
   }
   if (options.schedule == solve::Schedule::Naive) // one micro-batch, by definition
     return {examples()};
+  return options.rowBlocks > 0 ? sizesOfBlocks(std::move(sizes)) : sizes;
+}
+
+std::vector<int64_t> StagePlanner::sizesOfBlocks(std::vector<int64_t> sizes) {
+  std::string error;
+  std::vector<solve::Variant> variants = rowVariants(step, problem, base, error);
+  if (!error.empty()) {
+    refuse(error);
+    return {};
+  }
+  int64_t together = variants.front().rows.block.examples;
+  llvm::erase_if(sizes, [&](int64_t size) { return size % together != 0; });
+  if (sizes.empty())
+    refuse(llvm::formatv("a block of {0} rows holds {1} examples, of which the {2} of a replica are no multiple; expected smaller blocks, or another number "
+                         "of replicas",
+                         options.rowBlocks, together, examples()));
   return sizes;
 }
 
@@ -83,6 +99,13 @@ bool StagePlanner::isOneGrain() const {
     return plain ? WalkResult::advance() : WalkResult::interrupt();
   });
   return !others.wasInterrupted();
+}
+
+// Products of bf16 sum blocks of 32 along a grain, over the border of two examples: micro-batches cut no grain then.
+bool StagePlanner::sumsPairs() const {
+  return func::FuncOp(train).walk([](nn::CastOp cast) {
+    return nn::tensorOf(cast.getResult()).getElementType().isBF16() ? WalkResult::interrupt() : WalkResult::advance();
+  }).wasInterrupted();
 }
 
 // Sums are added by the CPU when they arrive, so that on GPUs they go on from one replica to the next.
@@ -242,10 +265,10 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
   if (layout.ownSteps = ownSteps(); layout.makesOwnSteps())
     return tryLate(0, fits);
   if (mayAddSums()) {
-    layout.addsSums = true, layout.isOneGrain = isOneGrain();
+    layout.addsSums = true, layout.isOneGrain = isOneGrain() && !sumsPairs();
     if (!tryLate(0, fits))
       return false;
-    if (fits || c.refused || overlaps() || !layout.isOneGrain || microbatch < examples())
+    if (fits || c.refused || overlaps() || !isOneGrain() || microbatch < examples())
       return true;
     layout.addsSums = layout.isOneGrain = false; // a chain from replica to replica needs no room for what comes
   }

@@ -200,7 +200,7 @@ static Object workerJson(const Compilation &compilation, const SourceList &sourc
     bytes.push_back(action.during), bytes.push_back(action.after);
   bytes.push_back(held.behind);
   using Done = WorkersPlan::Worker::Done;
-  return Object{{"arena", worker.bytes}, {"messages", worker.messages}, {"busy", worker.busy},
+  Object object{{"arena", worker.bytes}, {"messages", worker.messages}, {"busy", worker.busy},
                 {"forward", worker.forward}, {"backward", worker.backward},
                 {"before", worker.before}, {"behind", worker.behind},
                 {"begins", worker.begins}, {"ends", worker.ends},
@@ -211,6 +211,9 @@ static Object workerJson(const Compilation &compilation, const SourceList &sourc
                                    {"end", column(worker.actions, [](const Done &done) { return done.end; })}}},
                 {"held", classBytes(bytes)},
                 {"plan", stepJson(compilation, sources, entry, worker.bytes)}};
+  if (!compilation.workers.bounds.empty())
+    object["seconds_bound"] = compilation.workers.bounds[w]; // of a micro-batch
+  return object;
 }
 
 llvm::json::Object planJson(const Compilation &compilation, const SourceList &sources, int64_t budget) {

@@ -130,10 +130,23 @@ static void printWorkers(llvm::raw_ostream &out, const Compilation &compilation,
   out << "\n" << (solve::check(request).empty() ? solve::print(solve::generate(request)) : std::string());
 }
 
+// What was proven about several workers.
+static void printBounds(llvm::raw_ostream &out, const Compilation &compilation) {
+  const WorkersPlan &workers = compilation.workers;
+  auto more = [](double plan, double bound) { return 100 * std::max(0.0, plan / std::max(bound, 1e-300) - 1); };
+  out << llvm::formatv("bound        {0:F4} s proven for this cut, table and micro-batch, these mailboxes and blocks of rows; the plan takes {1:F2} % more\n",
+                       *compilation.fixedBound, more(workers.seconds, *compilation.fixedBound));
+  for (auto [w, bound] : llvm::enumerate(workers.bounds))
+    out << llvm::formatv("             worker {0}: {1} a micro-batch proven; its plan takes {2:F2} % more\n", w, secondsText(bound),
+                         more(workers.each[w].forward + workers.each[w].backward, bound));
+}
+
 void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
   if (compilation.workers.count > 1) {
     for (const std::string &line : compilation.summary())
       out << line << "\n";
+    if (compilation.fixedBound)
+      printBounds(out, compilation);
     return printWorkers(out, compilation, sources);
   }
   const EntryPlan &step = compilation.entries.front();

@@ -1,10 +1,12 @@
 // RowWork.cpp: finds the ranges where row blocks help. Kernels that share a wide value belong together; a range around
 // them is good if some order keeps it together. Where it is not (the backward sweep needs what lies between), the
-// forward and the backward kernels become a range each, and the wide values are computed again in the second.
+// forward and the backward kernels become a range each, and the wide values are computed again in the second. Where not even these stand
+// together (a worker of several runs gradients of inputs and of parameters in parts of their own), each part has a range.
 #include "compiler/solve/RowBlocks.h"
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -14,9 +16,12 @@ namespace {
 class Finder {
 public:
   explicit Finder(const StepGraph &g) : g(g), readers(g.buffers.size()), taken(g.kernels.size(), false) {
-    for (size_t k = 0; k < g.kernels.size(); ++k)
+    for (size_t k = 0; k < g.kernels.size(); ++k) {
+      parts += g.kernels[k].newPart;
+      partOf.push_back(parts - 1);
       for (int b : g.kernels[k].reads)
         readers[b].push_back(int(k));
+    }
   }
 
   std::vector<RowWork> find() {
@@ -28,17 +33,18 @@ public:
       std::vector<Work> list;
       for (const std::vector<int> &members : components(w))
         if (!std::any_of(members.begin(), members.end(), [&](int k) { return taken[k]; }) && worthwhile(members, w))
-          list.push_back({members, isConvex(members)});
+          list.push_back({members, isConvex(members) ? Whole : Sweeps});
       accept(list, w);
     }
     return std::move(found);
   }
 
 private:
-  // Kernels that belong together, as one range or as a forward and a backward one.
+  // Kernels that belong together, as one range, as a forward and a backward one, or as one for each part of the loop body.
+  enum Cut { Whole, Sweeps, Parts };
   struct Work {
     std::vector<int> members;
-    bool whole;
+    Cut cut;
   };
 
   int64_t width(int b) const { return g.buffers[b].perExampleBytes / g.positions; }
@@ -137,43 +143,55 @@ private:
       auto middle = list.begin() + list.size() / 2;
       accept(std::vector<Work>(list.begin(), middle), w);
       accept(std::vector<Work>(middle, list.end()), w);
-    } else if (list.front().whole) {
-      accept({{list.front().members, false}}, w);
+    } else if (list.front().cut < (parts > 1 ? Parts : Sweeps)) {
+      accept({{list.front().members, Cut(list.front().cut + 1)}}, w);
     }
   }
 
   // Empty: there are none.
   std::vector<RowRange> rangesOf(const Work &work, int64_t w) const {
-    if (work.whole)
+    if (work.cut == Whole)
       return {{work.members, 0}};
-    RowRange forward, backward;
+    std::map<int, RowRange> ranges; // in the order of the sweeps, or of the parts
     for (int k : work.members)
-      (g.kernels[k].backward ? backward : forward).kernels.push_back(k);
-    if (forward.kernels.empty() || backward.kernels.empty())
+      ranges[work.cut == Sweeps ? int(g.kernels[k].backward) : partOf[k]].kernels.push_back(k);
+    if (ranges.size() < 2)
       return {};
-    // What the backward kernels read of the forward ones' wide values, and what these need.
-    std::set<int> again;
-    std::vector<int> stack = backward.kernels;
+    std::vector<RowRange> list;
+    for (auto &[place, range] : ranges) {
+      if (!list.empty() && !computeAgain(range, w))
+        return {};
+      list.push_back(std::move(range));
+    }
+    return list;
+  }
+
+  // Adds what the kernels of a range read of other ranges' wide values, and what these need. False if some of it may run only once.
+  bool computeAgain(RowRange &range, int64_t w) const {
+    std::set<int> own(range.kernels.begin(), range.kernels.end()), again;
+    std::vector<int> stack = range.kernels;
     while (!stack.empty()) {
       int k = stack.back();
       stack.pop_back();
       for (int b : g.kernels[k].reads) {
         int producer = g.buffers[b].producer;
-        if (!canBeLocal(b) || width(b) < w || g.kernels[producer].backward)
+        if (!canBeLocal(b) || width(b) < w || own.count(producer))
           continue;
         if (!g.kernels[producer].recomputable)
-          return {};
+          return false;
         if (again.insert(producer).second)
           stack.push_back(producer);
       }
     }
-    backward.again = int(again.size());
-    backward.kernels.insert(backward.kernels.begin(), again.begin(), again.end());
-    return {forward, backward};
+    range.again = int(again.size());
+    range.kernels.insert(range.kernels.begin(), again.begin(), again.end());
+    return true;
   }
 
   const StepGraph &g;
   std::vector<std::vector<int>> readers; // of buffers
+  std::vector<int> partOf;               // of kernels: the part of the loop body in which they stand
+  int parts = 1;
   std::vector<bool> taken;               // of kernels
   std::vector<char> reached;             // of kernels: 1, a member; 2, behind one
   std::vector<RowWork> found;

@@ -44,6 +44,8 @@ private:
 
 } // namespace
 
+int64_t takenOver(const GraphIndex &index, const Kernel &kernel, int64_t b) { return TakenOver(index, kernel, b).bytes; }
+
 LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
   GraphIndex index(g);
   LoopDag loop;
@@ -58,7 +60,7 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
     for (int r : kernel.reads)
       if (nodeOf[r] >= 0)
         sources.push_back(nodeOf[r]);
-    int64_t all = 0, working = g.scratchBytes(kernel, b) - TakenOver(index, kernel, b).bytes;
+    int64_t all = 0, working = g.scratchBytes(kernel, b) - takenOver(index, kernel, b);
     for (int w : kernel.writes)
       if (index.values[w])
         written.push_back(w), all += g.buffers[w].bytes(b);

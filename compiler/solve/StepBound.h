@@ -11,6 +11,8 @@
 
 namespace cinch::solve {
 
+struct GraphIndex;
+
 // The loop as a graph for the bounds of dag/, and what of the arena its values may take. Its schedules that fit cost no more than
 // those of the loop:
 //   - A node is a value. What a kernel of several values costs is shared out among them by their bytes. Run one after the other in
@@ -23,6 +25,9 @@ struct LoopDag {
   int64_t room = 0;
 };
 LoopDag loopDag(const StepGraph &, int64_t microbatch, int64_t arenaBytes);
+
+// The most bytes that what a kernel writes may take over from what it reads.
+int64_t takenOver(const GraphIndex &, const Kernel &, int64_t microbatch);
 
 struct StepBound {
   double seconds = 0;  // proven: no plan is predicted faster

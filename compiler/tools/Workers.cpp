@@ -41,8 +41,6 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
       return usage("--transport-reserve is for an MPI library, which a program of one worker does not use; --stages P says how many there are");
     return 0;
   }
-  if (line.bound)
-    return usage("--bound is about the step of one worker; with several the lines of each worker say what its part takes");
   if (line.emit == "lib")
     return usage("--emit lib makes a library of one worker; --stages, --replicas and shards need an executable");
   return 0;

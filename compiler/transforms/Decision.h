@@ -55,6 +55,7 @@ struct DecideOptions {
   uint64_t orderSeed = 0; // Search.h
   kernels::TargetInfo target;
   int64_t rowBlocks = 0; // rows of a block; 0: the search chooses, < 0: no row blocks
+  bool rowBlocksIfAny = false; // a function without such work has a plan as it is: another worker's part has some
   bool callerCounts = false, tradeOff = false;
   std::string planCache; // folder; empty: none
   analysis::MachineCosts costs;

@@ -33,7 +33,7 @@ struct StageLayout {
   std::vector<int> workerOf; // of each stage, were there no shards
   bool splitsBackward = false; // what only gradients of parameters need is a part of its own
   bool addsSums = false;       // of replicas: each has sums of its own
-  bool isOneGrain = false;     // .. and its examples are one grain: they are summed without
+  bool isOneGrain = false;     // .. and its examples are one grain, which micro-batches may cut: they are summed without
   int shards = 1;
   OwnSteps ownSteps = OwnSteps::None;
   bool makesOwnSteps() const { return replicas > 1 && ownSteps != OwnSteps::None; }

@@ -105,6 +105,46 @@ def check_loops():
         verdicts.expect(schedule == "zb-h1" or "states are kept before each run of trips" in plan.stdout, "loops, %s: %s" % (setting, plan.stdout[:600]))
 
 
+def check_row_blocks():
+    """A wide layer whose gradients of inputs and of parameters run in parts of their own: each part works in blocks of rows."""
+    data, draw = programs.FOLDER / "wide", np.random.RandomState(6)
+    data.mkdir()
+    for name in ("train.txt", "valid.txt"):
+        (data / name).write_bytes(draw.randint(0, 64, 2000).astype(np.uint8).tobytes())
+    source, flags = programs.HERE.parent.parent / "examples/gpt/gpt.cinch", "-D B=4 -D T=32 -D D=16 -D N=3 -D V=64 -D A=2".split()
+    one = programs.run(programs.compiled(source, "wide-one", *flags), data, STEPS)
+    for schedule in ("1f1b", "gpipe", "zb-h1", "zbv"):
+        wanted = [*flags, "--stages", "2", "--schedule", schedule, "--row-blocks", "8", "--max-threads", "2"]
+        result = programs.run(programs.compiled(source, "wide-" + schedule, *wanted), data, STEPS)
+        verdicts.expect(result.bytes == one.bytes, "blocks of rows, %s: other bits" % schedule)
+        plan = json.loads(programs.call([programs.CINCH, "plan", source, *wanted, "--json"]).stdout)
+        ranges = [len(worker["plan"]["row_blocks"]) for worker in plan["workers"]]
+        verdicts.expect(max(ranges) >= 3, "blocks of rows, %s: %s ranges" % (schedule, ranges))
+    # The first worker has no work that is worth it.
+    narrow = programs.compiled(source, "narrow", *"-D B=4 -D T=16 -D D=16 -D N=1 -D V=64 -D A=2 --stages 3 --row-blocks 8 --max-threads 2".split(), allowed=(0, 1))
+    verdicts.expect(not hasattr(narrow, "stdout"), "blocks of rows for those workers that have such work: %s" % getattr(narrow, "stdout", "")[:300])
+
+
+def check_again():
+    """zbv computes values again: at the smallest budget, which is below that of the plan that keeps everything, the bits of one worker."""
+    data = programs.FOLDER / "again"
+    data.mkdir()
+    draw = np.random.RandomState(8)
+    for name in ("train.txt", "valid.txt"):
+        (data / name).write_bytes(draw.randint(0, 64, 2000).astype(np.uint8).tobytes())
+    source, flags = programs.HERE.parent.parent / "examples/gpt/gpt.cinch", "-D B=4 -D T=32 -D D=16 -D N=4 -D V=64 -D A=2".split()
+    one = programs.run(programs.compiled(source, "again-one", *flags), data, STEPS)
+    for workers in (2, 3):
+        setting = Setting(workers, "zbv", None, True)
+        exe, least = compiled(source, "again%d" % workers, flags, setting)
+        verdicts.expect(programs.run(exe, data, STEPS).bytes == one.bytes, "%s: other bits" % setting)
+        wanted = [programs.CINCH, "plan", source, *flags, *setting.flags, "--max-threads", "2", "--memory-budget", str(least)]
+        again = re.findall(r"(\d+) of \d+ kernel runs done again", programs.call(wanted).stdout)
+        verdicts.expect(any(int(count) > 0 for count in again), "%s: nothing is computed again: %s" % (setting, again))
+        kept = subprocess.run([*map(str, wanted), "--remat", "none"], capture_output=True, text=True)
+        verdicts.expect(kept.returncode == 1, "%s: the plan that keeps everything fits, too" % setting)
+
+
 PREDICTED = """dim B = 12 batch, I = 37, H = 45, C = 5
 data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: i32[B] below C)
 model net(x: f32[B, I]) -> f32[B, C] {
@@ -150,6 +190,10 @@ def main():
     programs.in_parallel(one, picked)
     if not options.names or "loops" in options.names:
         check_loops()
+    if not options.names or "rows" in options.names:
+        check_row_blocks()
+    if not options.names or "again" in options.names:
+        check_again()
     if not options.names or "predict" in options.names:
         check_predictions()
     verdicts.finish()

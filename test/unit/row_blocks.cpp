@@ -332,7 +332,72 @@ static void testVariants() {
   }
 }
 
+// One layer of a worker whose backward pass is split: forward, gradients of inputs, gradients of parameters are parts of their own, each with
+// a message or a sum that stays there. Two micro-batches are in flight.
+struct SplitFeed : Builder {
+  std::vector<int> marks;
+  int part = -1;
+  SplitFeed() : Builder(4, 8) {
+    g.actions = {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {1, 1}, {2, 0}, {0, 3}, {1, 2}, {2, 1}, {1, 3}, {2, 2}, {2, 3}};
+    int w = persistent(4096, 0), data = persistent(0, 512);
+    int x = rows(64), up = rows(512), act = rows(512), down = rows(64), dy = rows(64), dact = rows(512), dup = rows(512), dx = rows(64);
+    kernel({data}, {x}, false); // 0
+    kernel({x, w}, {up}, true);
+    kernel({up}, {act}, true);
+    kernel({act, w}, {down}, true);
+    stays(kernel({down}, {}, false)); // 4: sent on
+    beginPart();                      // 5
+    stays(kernel({part}, {dy}, false)); // 6: received
+    kernel({dy, w}, {dact}, true, true);
+    int grad = kernel({up, dact}, {dup}, true, true);
+    g.kernels[grad].inPlace = {{dup, dact}};
+    kernel({dup, w}, {dx}, true, true);
+    stays(kernel({dx}, {}, false, true)); // 10: sent on
+    beginPart();                          // 11
+    stays(kernel({dy, act, part}, {accumulator(4096)}, true, true));
+    stays(kernel({dup, x, part}, {accumulator(4096)}, true, true));
+    for (int once : {0, 4, 6, 10})
+      g.kernels[once].recomputable = false;
+  }
+
+private:
+  int mark(int k) {
+    int b = rows(0);
+    g.buffers[b].producer = k;
+    g.kernels[k].writes.push_back(b);
+    return b;
+  }
+  void stays(int k) { marks.push_back(mark(k)); }
+  void beginPart() {
+    int k = kernel(marks, {}, false);
+    g.kernels[k].newPart = true, g.kernels[k].recomputable = false;
+    part = mark(k);
+    marks = {part};
+  }
+};
+
+static void testParts() {
+  SplitFeed feed;
+  std::vector<RowWork> work = findRowWork(feed.g);
+  if (work.size() != 1 || work[0].ranges.size() != 3)
+    return expect(false, "work of three parts has a range in each");
+  const std::vector<RowRange> &ranges = work[0].ranges;
+  expect(ranges[0].kernels == std::vector<int>({1, 2, 3}) && ranges[0].again == 0, "the forward part");
+  expect(ranges[1].kernels == std::vector<int>({1, 7, 8, 9}) && ranges[1].again == 1, "gradients of inputs compute what is wide again");
+  expect(ranges[2].kernels == std::vector<int>({1, 2, 7, 8, 12, 13}) && ranges[2].again == 4, "so do those of parameters, of both other parts");
+  RowBlocked rows = withRowBlocks(feed.g, ranges, {1, 2}, std::vector<int64_t>(feed.g.kernels.size(), 0));
+  expect(rows.error.empty(), "three ranges stand in their parts: " + rows.error);
+  Choice choice{1, plainLoop(rows.graph)};
+  Plan blocked = evaluate(rows.graph, choice), whole = evaluate(feed.g, {1, plainLoop(feed.g)});
+  expect(blocked.error.empty() && whole.error.empty(), "plans of parts: " + blocked.error + whole.error);
+  expect(2 * blocked.peakLive < whole.peakLive, "nothing wide waits between the parts: " + std::to_string(blocked.peakLive) + " of " + std::to_string(whole.peakLive));
+  ScheduledProgram program = scheduledProgram(rows.graph, blocked.decision);
+  program.peakLive = blocked.peakLive;
+  expect(checkPlan(rows.graph, program).empty(), "a plan with ranges in three parts is refused: " + checkPlan(rows.graph, program));
+}
+
 int main() {
+  testParts();
   testHead();
   testFeed();
   testRefused();

@@ -15,7 +15,7 @@ public:
       workers[w].now = p.begin[w];
     full.resize(p.travel.size()), empty.resize(p.travel.size());
     for (size_t channel = 0; channel < p.travel.size(); ++channel)
-      empty[channel].assign(size_t(boxes[channel]), 0.0);
+      empty[channel].assign(size_t(boxes[channel]), {});
   }
 
   ChannelRun run() {
@@ -33,6 +33,7 @@ public:
       result.busy.push_back(workers[w].busy);
       result.work.push_back(std::move(workers[w].work));
     }
+    followChain(result);
     return result;
   }
 
@@ -42,8 +43,29 @@ private:
     double done = 0;                // share of the action's work
     bool begun = false;
     double now = 0, busy = 0;
+    int last = -1;                  // the link of a chain that it waited for, or did
     std::vector<ChannelRun::Work> work;
   };
+  // Of a chain: some of the work of a part, and what was before it; -1: nothing.
+  struct Link {
+    int before, worker, part;
+    double share;
+  };
+  struct Moment {
+    double at = 0;
+    int link = -1; // what it waits for
+  };
+
+  // From the worker that ends last.
+  void followChain(ChannelRun &result) const {
+    size_t slowest = 0;
+    for (size_t w = 0; w < workers.size(); ++w) {
+      result.critical.emplace_back(p.seconds[w].size(), 0.0);
+      slowest = workers[w].now > workers[slowest].now ? w : slowest;
+    }
+    for (int link = workers.empty() ? -1 : workers[slowest].last; link >= 0; link = links[size_t(link)].before)
+      result.critical[size_t(links[size_t(link)].worker)][size_t(links[size_t(link)].part)] += links[size_t(link)].share;
+  }
 
   // Until that share is done.
   void work(int w, int part, double share) {
@@ -54,6 +76,8 @@ private:
     if (!worker.begun)
       worker.work.push_back({worker.now, worker.now});
     worker.begun = true;
+    links.push_back({worker.last, w, part, std::max(0.0, share - worker.done)});
+    worker.last = int(links.size()) - 1;
     worker.done = share;
     worker.now += seconds;
     worker.busy += seconds;
@@ -97,22 +121,24 @@ private:
     auto [channel, sent] = std::pair(message.channel, message.sent);
     if (double share = message.share < 0 ? double(sent) : message.share; share > 0)
       work(w, part, share);
-    std::deque<double> &from = sent ? empty[size_t(channel)] : full[size_t(channel)];
+    std::deque<Moment> &from = sent ? empty[size_t(channel)] : full[size_t(channel)];
     if (from.empty())
       return false;
-    worker.now = std::max(worker.now, from.front());
+    if (from.front().at > worker.now)
+      worker.now = from.front().at, worker.last = from.front().link;
     from.pop_front();
     if (sent)
-      full[size_t(channel)].push_back(worker.now + p.travel[size_t(channel)]);
+      full[size_t(channel)].push_back({worker.now + p.travel[size_t(channel)], worker.last});
     else
-      empty[size_t(channel)].push_back(worker.now);
+      empty[size_t(channel)].push_back({worker.now, worker.last});
     ++worker.message;
     return true;
   }
 
   const ChannelProblem &p;
   std::vector<Worker> workers;
-  std::vector<std::deque<double>> full, empty; // when its messages arrive; when its empty boxes became empty
+  std::vector<Link> links;
+  std::vector<std::deque<Moment>> full, empty; // when its messages arrive; when its empty boxes became empty
 };
 
 } // namespace

@@ -34,6 +34,8 @@ struct ChannelRun {
     double begin = 0, end = 0;
   };
   std::vector<std::vector<Work>> work; // as the workers' actions
+  // Of one of the longest chains of work and messages, each of which waits for the one before it: how often each part stands on it, by workers.
+  std::vector<std::vector<double>> critical;
 };
 ChannelRun run(const ChannelProblem &, const std::vector<int> &boxes);
 
