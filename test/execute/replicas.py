@@ -166,6 +166,39 @@ def check_refusals():
             flags, getattr(done, "stdout", "compiled")[:300], words))
 
 
+# ---- A grain of bf16 -------------------------------------------------------------------------------------------------
+BF16 = """dim B = 8 batch, T = 5, D = 8, C = 5
+data train = npy("x.npy", "y.npy") -> (x: f32[B, T, D], y: i32[B, T] below C)
+model net(x: f32[B, T, D]) -> f32[B, T, C] {
+  use a = linear[16], b = linear[D], head = linear[C]
+  return head(b(gelu(a(x))))
+}
+train net on train seed 3 {
+  loss = mean[B, T] cross_entropy(net(x), y)
+  optimizer adam(lr = 0.01)
+  steps 4
+  grain 4
+  precision bf16(master = f32, accumulate = f32)
+}
+"""
+
+
+def check_bf16():
+    """Products of bf16 sum pairs in blocks of 32 along a grain: where a replica has one grain its blocks begin where one worker's do."""
+    folder, draw = programs.FOLDER / "bf16", np.random.RandomState(9)
+    folder.mkdir()
+    np.save(folder / "x.npy", draw.randn(32, 5, 8).astype(np.float32))
+    np.save(folder / "y.npy", draw.randint(0, 5, (32, 5)).astype(np.int32))
+    source = programs.source("bf16", BF16)
+    one = programs.run(programs.compiled(source, "bf16-one", "--max-threads", "2"), folder, STEPS)
+    for flags in (["--replicas", "2"], ["--replicas", "2", "--microbatch", "4"], ["--replicas", "2", "--stages", "2"]):
+        result = programs.run(programs.compiled(source, "bf16-several", *flags, "--max-threads", "2"), folder, STEPS)
+        verdicts.expect(result.bytes == one.bytes, "a grain of bf16, %s: other parameters than one worker's" % " ".join(flags))
+    cut = programs.compiled(source, "bf16-cut", "--replicas", "2", "--microbatch", "2", allowed=(0, 1))
+    verdicts.expect("multiple of 4, the examples that belong together" in getattr(cut, "stdout", ""), "a micro-batch cuts a grain of bf16: %s" % getattr(
+        cut, "stdout", "it compiles")[-300:])
+
+
 # ---- Processes -------------------------------------------------------------------------------------------------------
 class Gridded(processes.Program):
     """A program of processes.py, compiled for grids."""
@@ -239,6 +272,8 @@ def main():
         check(program, number, list(every(program)) if options.all else chosen(program, number))
 
     programs.in_parallel(one, picked)
+    if not options.names or "bf16" in options.names:
+        check_bf16()
     if not options.names or "processes" in options.names:
         check_refusals()
         check_processes(options.all)
