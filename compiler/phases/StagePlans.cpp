@@ -98,7 +98,7 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     wanted.search.microbatch = candidate.microbatch;
     wanted.search.strategy = strategy;
     wanted.planCache = options.planCache;
-    wanted.rowBlocksIfAny = true;
+    wanted.rowsAsked = options.rowBlocks > 0 ? problem.graph.positions : 0;
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);

@@ -55,7 +55,8 @@ struct DecideOptions {
   uint64_t orderSeed = 0; // Search.h
   kernels::TargetInfo target;
   int64_t rowBlocks = 0; // rows of a block; 0: the search chooses, < 0: no row blocks
-  bool rowBlocksIfAny = false; // a function without such work has a plan as it is: another worker's part has some
+  // > 0: rows of an example where `rowBlocks` was asked for. A worker whose part has no work on such rows has a plan as it is.
+  int64_t rowsAsked = 0;
   bool callerCounts = false, tradeOff = false;
   std::string planCache; // folder; empty: none
   analysis::MachineCosts costs;

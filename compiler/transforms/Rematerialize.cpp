@@ -1,6 +1,6 @@
 // Rematerialize.cpp: puts the runs in the decided order. Each run gets copies of the ops that its kernel computes; a kernel
-// that runs again is recomputed, and uses behind it read the new copy, if their part of the loop body finds it. Assumes the micro-batch loop
-// is formed.
+// that runs again is recomputed, and uses behind it read the new copy, if their part of the loop body finds it. What work in blocks of rows
+// computes again for itself, nobody else reads. Assumes the micro-batch loop is formed.
 #include "compiler/transforms/Decision.h"
 #include "compiler/solve/Timeline.h"
 #include "compiler/transforms/Passes.h"
@@ -8,6 +8,8 @@
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/IRMapping.h"
+
+#include <map>
 
 namespace cinch {
 #define GEN_PASS_DEF_REMATERIALIZE
@@ -34,6 +36,7 @@ public:
     if (decided.loops.size() != step.loops.size())
       return function.emitError("'") << kDecisionAttr << "' has " << decided.loops.size() << " loops, the function "
                                      << step.loops.size();
+    findAgain();
     int64_t done = 0;
     for (auto [old, decidedLoop] : llvm::zip(step.loops, decided.loops)) {
       if (failed(emit(builder, done, decidedLoop.first)) || failed(emitLoop(builder, old, decidedLoop)))
@@ -72,6 +75,31 @@ private:
     return success();
   }
 
+  // The runs of a range in blocks of rows that stand in it for another range's work are marked as recomputed, unlike its own, where the range
+  // runs first. Where all of a range is recomputed, the same kernels are.
+  void findAgain() {
+    again.assign(decided.runs.size(), false);
+    std::map<SmallVector<int64_t>, SmallVector<bool>> known; // kernels of a range -> those that it computes for itself alone
+    for (const DecidedRows &rows : decided.rows) {
+      ArrayRef<DecidedRun> runs = ArrayRef(decided.runs).slice(size_t(rows.first), size_t(rows.last - rows.first));
+      SmallVector<bool> marked = llvm::map_to_vector(runs, [](const DecidedRun &run) { return run.recompute; });
+      auto [entry, fresh] = known.try_emplace(llvm::map_to_vector(runs, [](const DecidedRun &run) { return run.kernel; }), marked);
+      llvm::copy(entry->second, again.begin() + rows.first);
+    }
+  }
+
+  // Behind a range: what it computed for itself is gone.
+  void endRows(int64_t number) {
+    if (llvm::none_of(decided.rows, [&](const DecidedRows &rows) { return rows.last == number; }))
+      return;
+    for (auto [value, before] : llvm::reverse(inside)) {
+      current.map(value, before);
+      if (!finds.empty())
+        copies[value].pop_back();
+    }
+    inside.clear();
+  }
+
   // What the run at hand reads: the latest copy in a part that its own finds.
   Value found(Value value) const {
     auto list = copies.find(value);
@@ -99,6 +127,9 @@ private:
         operands.map(operand, there);
       }
       Operation *copy = builder.clone(*op, operands);
+      if (again[size_t(number)])
+        for (Value result : op->getResults())
+          inside.push_back({result, current.lookup(result)});
       current.map(op->getResults(), copy->getResults());
       for (auto [result, now] : llvm::zip(op->getResults(), copy->getResults()))
         if (!finds.empty())
@@ -106,6 +137,7 @@ private:
       copy->setAttr(kRunAttr, builder.getI64IntegerAttr(number));
       if (run.recompute)
         cast<plan::KernelOp>(copy).setRecompute(true);
+      endRows(number + 1);
     }
     return success();
   }
@@ -114,6 +146,8 @@ private:
   const Decided &decided;
   analysis::Step step;
   IRMapping current;
+  std::vector<bool> again;                         // of the runs
+  SmallVector<std::pair<Value, Value>> inside;     // of the range at hand: what it computed for itself, and the copy before
   // In a loop whose parts do not all find what earlier ones left (Timeline.h): of each value the part and the result of every copy.
   std::vector<std::vector<char>> finds;
   DenseMap<Value, SmallVector<std::pair<int, Value>>> copies;

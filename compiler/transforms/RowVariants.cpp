@@ -81,7 +81,7 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   for (size_t k = 0; k < graph.kernels.size(); ++k)
     plain.rows.original.push_back(int(k));
   std::vector<solve::Variant> variants{std::move(plain)};
-  if (options.rowBlocks < 0 || (options.rowBlocksIfAny && solve::findRowWork(graph).empty()))
+  if (options.rowBlocks < 0 || (options.rowsAsked > 0 && (graph.positions != options.rowsAsked || solve::findRowWork(graph).empty())))
     return variants;
   std::vector<solve::RowBlock> sizes = allowedBlocks(step, graph, options, error);
   if (!error.empty() || sizes.empty())
@@ -106,7 +106,7 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   }
   if (options.rowBlocks > 0 && variants.size() > 1)
     variants.erase(variants.begin());
-  else if (options.rowBlocks > 0 && !options.rowBlocksIfAny)
+  else if (options.rowBlocks > 0 && options.rowsAsked == 0)
     error = "no work of this program can run in blocks of " + std::to_string(options.rowBlocks) +
             " rows: it needs kernels that are independent for each position and share a value at least twice as wide as "
             "what they read and leave; expected blocks of rows to be auto or none";

@@ -120,9 +120,41 @@ def check_row_blocks():
         plan = json.loads(programs.call([programs.CINCH, "plan", source, *wanted, "--json"]).stdout)
         ranges = [len(worker["plan"]["row_blocks"]) for worker in plan["workers"]]
         verdicts.expect(max(ranges) >= 3, "blocks of rows, %s: %s ranges" % (schedule, ranges))
+    check_wide()
     # The first worker has no work that is worth it.
     narrow = programs.compiled(source, "narrow", *"-D B=4 -D T=16 -D D=16 -D N=1 -D V=64 -D A=2 --stages 3 --row-blocks 8 --max-threads 2".split(), allowed=(0, 1))
     verdicts.expect(not hasattr(narrow, "stdout"), "blocks of rows for those workers that have such work: %s" % getattr(narrow, "stdout", "")[:300])
+
+
+WIDE = """dim B = 8 batch, T = 4, V = 96, D = 4
+data train = npy("x.npy") -> (x: i32[B, T] below V)
+model net(x: i32[B, T] below V) -> (f32[B, T, V], f32[B, T, V]) {
+  use e = embedding[V, D], a = linear[V], b = linear[V], up = linear[16 * D], down = linear[D], n = layer_norm
+  h = e(x)
+  k = n(h + down(relu(up(h))))
+  return a(k), b(h)
+}
+train net on train seed 3 {
+  p, q = net(x)
+  loss = mean[B, T] cross_entropy(p, x) + 0.5 * mean[B, T] cross_entropy(q, x) + 0.01 * mean[B, T, V] p ^ 2
+  optimizer adam(lr = 0.01)
+  steps 4
+}
+"""
+
+
+def check_wide():
+    """Two wide losses on workers whose gradients of parameters wait for another replica: what a part computes again for its blocks of rows is
+    its own, and a worker whose rows are others than the program's has a plan as it is."""
+    data = programs.FOLDER / "two-wide"
+    data.mkdir()
+    np.save(data / "x.npy", np.random.RandomState(10).randint(0, 96, (32, 4)).astype("i4"))
+    source = programs.source("two-wide", WIDE)
+    one = programs.run(programs.compiled(source, "two-wide-one", "--max-threads", "2"), data, STEPS)
+    for schedule in ("zbv", "zb-h1", "gpipe"):
+        flags = ["--stages", "2", "--replicas", "2", "--schedule", schedule, "--row-blocks", "4", "--max-threads", "2"]
+        result = programs.run(programs.compiled(source, "two-wide-" + schedule, *flags), data, STEPS)
+        verdicts.expect(result.bytes == one.bytes, "two wide losses, %s: other bits" % " ".join(flags))
 
 
 def check_again():
