@@ -93,7 +93,10 @@ private:
     if (llvm::none_of(decided.rows, [&](const DecidedRows &rows) { return rows.last == number; }))
       return;
     for (auto [value, before] : llvm::reverse(inside)) {
-      current.map(value, before);
+      if (before)
+        current.map(value, before);
+      else
+        current.erase(value);
       if (!finds.empty())
         copies[value].pop_back();
     }
@@ -129,7 +132,7 @@ private:
       Operation *copy = builder.clone(*op, operands);
       if (again[size_t(number)])
         for (Value result : op->getResults())
-          inside.push_back({result, current.lookup(result)});
+          inside.push_back({result, current.lookupOrNull(result)});
       current.map(op->getResults(), copy->getResults());
       for (auto [result, now] : llvm::zip(op->getResults(), copy->getResults()))
         if (!finds.empty())
@@ -147,7 +150,7 @@ private:
   analysis::Step step;
   IRMapping current;
   std::vector<bool> again;                         // of the runs
-  SmallVector<std::pair<Value, Value>> inside;     // of the range at hand: what it computed for itself, and the copy before
+  SmallVector<std::pair<Value, Value>> inside;     // of the range at hand: what it computed for itself, and the copy before; null: none yet
   // In a loop whose parts do not all find what earlier ones left (Timeline.h): of each value the part and the result of every copy.
   std::vector<std::vector<char>> finds;
   DenseMap<Value, SmallVector<std::pair<int, Value>>> copies;
