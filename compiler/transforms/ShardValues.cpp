@@ -13,7 +13,13 @@ using namespace mlir;
 namespace cinch {
 namespace {
 
-// Sizes that numbers of shards have to divide, for a message: of products and heads.
+// What is worth sharing: products, attention, tables.
+bool isShared(Operation *op) {
+  auto gather = dyn_cast<nn::GatherOp>(op);
+  return isa<nn::ContractOp, nn::ConvOp, nn::AttendOp>(op) || (gather && !nn::hasBatch(gather.getX()));
+}
+
+// Sizes that numbers of shards have to divide, for a message: of products, heads and tables.
 std::set<int64_t> numbersThatFit(func::FuncOp function, bool headsOnly) {
   std::set<int64_t> fits;
   function.walk([&](Operation *op) {
@@ -27,6 +33,14 @@ std::set<int64_t> numbersThatFit(func::FuncOp function, bool headsOnly) {
       for (Value operand : product->getOperands())
         if (isa<BlockArgument>(operand) && !nn::hasBatch(operand))
           llvm::append_range(sizes, nn::tensorOf(operand).getShape());
+    if (auto gather = dyn_cast<nn::GatherOp>(op); gather && isa<BlockArgument>(gather.getX()) && !nn::hasBatch(gather.getX()) && !headsOnly)
+      llvm::append_range(sizes, nn::tensorOf(gather.getX()).getShape());
+    if (auto conv = dyn_cast<nn::ConvOp>(op); conv && !headsOnly) {
+      if (conv.getGroups() > 1)
+        sizes.push_back(int64_t(conv.getGroups()));
+      else
+        llvm::append_range(sizes, nn::tensorOf(conv.part(nn::ConvPart::Filter)).getShape().drop_front(2));
+    }
     for (int64_t size : sizes)
       for (int64_t shards = 1; shards <= std::min<int64_t>(size, 1024); ++shards)
         if (size % shards == 0)
@@ -88,7 +102,7 @@ private:
     bool any = false;
     for (auto [i, op] : llvm::enumerate(forms.ops)) {
       const analysis::ShardForms::Way &way = forms.ways[i][size_t(ways[i])];
-      any |= op && !way.isWhole && isa<nn::ContractOp>(op);
+      any |= op && !way.isWhole && isShared(op);
       if (auto attend = dyn_cast_or_null<nn::AttendOp>(op); attend && way.isWhole && forms.ways[i].size() == 1) {
         auto k = nn::tensorOf(attend.getK());
         out.wrong = llvm::formatv("{0}: attention of {1} heads cannot be divided among {2} shards; {3}", analysis::placeText(op),
@@ -109,10 +123,10 @@ private:
       const analysis::ShardForms::Way &way = forms.ways[i][size_t(ways[i])];
       if (!op)
         continue;
-      rows += way.sums && isa<nn::ContractOp>(op);
+      rows += way.sums && isa<nn::ContractOp, nn::ConvOp>(op);
       losses += way.sums && isa<nn::CrossEntropyOp>(op);
       sums += way.sums && isa<nn::ReduceOp>(op);
-      if (way.isWhole && isa<nn::ContractOp>(op))
+      if (way.isWhole && isa<nn::ContractOp, nn::ConvOp>(op))
         if (std::string path = nn::instancePath(op->getLoc()).str(); !path.empty())
           whole.insert(path);
     }
