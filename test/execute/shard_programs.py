@@ -176,6 +176,49 @@ def tree():
     print("programs of the tree: %d trained by shards" % len(trained))
 
 
+def records(side):
+    def write(folder, draw):
+        for name in ["data_batch_%d.bin" % n for n in range(1, 6)] + ["test_batch.bin"]:
+            images = draw.randint(0, 256, (8, 1 + 3 * side * side)).astype(np.uint8)
+            images[:, 0] %= 10
+            (folder / name).write_bytes(images.tobytes())
+
+    return write
+
+
+def segments(folder, draw):
+    for name in ("train.npz", "valid.npz"):
+        np.savez(folder / name, x=draw.randint(0, 256, (8, 3, 16, 16)).astype(np.uint8), y=draw.randint(0, 4, (8, 16, 16)).astype(np.int32))
+
+
+# Nets of the tree that tree_programs.py has not: channels with states, recurrent ones, a reversible one; and how many shards each is tried with.
+NETS = [
+    ("examples/resnet/resnet.cinch", records(16), "B=8 G=4 F=4 S=16", (2, 4)),
+    ("examples/mobilenet/mobilenet.cinch", records(16), "B=8 G=4 S=16", (2,)),
+    ("examples/revnet/revnet.cinch", records(16), "B=8 G=4 M=4 N=1 S=16", (2,)),
+    ("examples/unet/unet.cinch", segments, "B=4 S=16 F=4", (2, 4)),
+    ("examples/vit/vit.cinch", tree_programs.pictures(8, tree_programs.MNIST), "B=4 S=8 D=24 A=6 N=1", (2, 3)),
+    ("examples/gru/gru.cinch", tree_programs.pictures(8, tree_programs.MNIST), "B=4 T=8 I=8 H=10", (2, 5)),
+    ("examples/lstm/lstm.cinch", tree_programs.text, "B=4 T=6 V=64 H=12", (3,)),
+    ("test/execute/state.cinch", tree_programs.pictures(8, [("images", "labels"), ("valid-images", "valid-labels")]), "", (2, 5)),
+]
+
+
+def nets():
+    @guarded
+    def one(entry):
+        path, write, sizes, counts = entry
+        name = path.split("/")[1] if path.startswith("examples") else "state"
+        folder = programs.FOLDER / (name + "-data")
+        folder.mkdir()
+        write(folder, np.random.RandomState(1))
+        flags = [word for size in sizes.split() for word in ("-D", size)]
+        done = against_one(name, path, (tree_programs.ROOT / path).read_text(), folder, counts if ALL else counts[:1], flags)
+        verdicts.expect(set(done) >= set(counts if ALL else counts[:1]), "%s was trained by %s shards" % (path, done))
+
+    programs.in_parallel(one, NETS)
+
+
 def cases():
     trained = []
 
@@ -198,6 +241,7 @@ def main():
     channels(folder)
     held(folder)
     same_bits(folder)
+    nets()
     tree()
     cases()
 
