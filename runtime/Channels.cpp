@@ -27,8 +27,10 @@ void prepareChannels() {
 }
 
 void beginStepOfChannels() {
+  const Entry *train = run.meta.entry("train");
+  const bool goesOn = run.meta.overlaps && !wordOf(kFresh); // some messages of this step came while the one before was done
   for (int64_t i = 0; i < run.meta.channels.size; ++i)
-    channels[i].begun = channels[i].received;
+    channels[i].begun = goesOn && train ? channels[i].begun + uint32_t(train->count) : channels[i].received;
   inStep = true;
 }
 

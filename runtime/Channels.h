@@ -18,7 +18,7 @@ struct Channel {
   alignas(64) uint32_t received = 0;
   uint32_t waitingSenders = 0;
   Patience senderPatience;
-  uint32_t begun = 0; // messages that had been received when the training step began; only while one runs
+  uint32_t begun = 0; // messages of the steps before this one, where there is one each micro-batch; only while a step runs
 
   char *box(uint32_t message) const { return arenaAt(spec->at) + int64_t(message % uint32_t(spec->boxes)) * spec->boxBytes(); }
 };

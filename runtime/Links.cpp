@@ -187,20 +187,21 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
   }
 }
 
-// Of the messages of this step that the worker still has to send to this one: the one of the earliest micro-batch. The action that sends it
-// did not come to its end.
+// Of the messages of this step, and where steps overlap of the next one, that the worker still has to send to this one: the one of the
+// earliest micro-batch. The action that sends it did not come to its end.
 static bool unfinishedAction(int64_t worker, char *text, size_t size) {
   const Entry *train = run.meta.entry("train");
-  uint32_t earliest = train ? uint32_t(train->count) : 0;
+  const uint32_t count = train ? uint32_t(train->count) : 0;
+  uint32_t earliest = run.meta.overlaps ? 2 * count : count;
   bool found = false;
-  for (int64_t i = 0; inStep && !run.meta.overlaps && i < run.meta.channels.size; ++i) { // some are of the next step
+  for (int64_t i = 0; inStep && i < run.meta.channels.size; ++i) {
     const Channel &channel = channels[i];
-    uint32_t microbatch = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
-    if (channel.spec->from != worker || channel.spec->to != ownWorker || !*channel.spec->action || microbatch >= earliest)
+    uint32_t message = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
+    if (channel.spec->from != worker || channel.spec->to != ownWorker || !*channel.spec->action || message >= earliest)
       continue;
-    earliest = microbatch;
+    earliest = message;
     found = true;
-    snprintf(text, size, "%s%u", channel.spec->action, microbatch);
+    snprintf(text, size, "%s%u of step %lld", channel.spec->action, message % count, (long long)run.step + message / count);
   }
   return found;
 }
@@ -208,9 +209,9 @@ static bool unfinishedAction(int64_t worker, char *text, size_t size) {
 void lostWorker(int64_t worker) {
   if (isLeaving())
     waitForTheEnd();
-  char when[64] = "before the first step", action[24];
+  char when[64] = "before the first step", action[48];
   if (run.training && unfinishedAction(worker, action, sizeof action))
-    snprintf(when, sizeof when, "in %s of step %lld", action, (long long)run.step);
+    snprintf(when, sizeof when, "in %s", action);
   else if (run.training)
     snprintf(when, sizeof when, "in step %lld", (long long)run.step);
   else if (run.options.command != Options::Train)

@@ -1,6 +1,7 @@
 // Main.cpp: the entry of a trained binary. A library (Library.cpp) has none.
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
+#include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
 #include <signal.h>
@@ -17,8 +18,12 @@ int main(int argc, char **argv) {
   applySettings();
   prepareNormals(run.meta);
   run.horizon = run.meta.steps;
+  if (run.options.command == Options::Train && run.number == 0)
+    catchSignals();
   if (run.options.transport != Transport::Threads && run.options.command != Options::Info)
     joinPeers();
+  if (peers)
+    answerSignals();
   switch (run.options.command) {
   case Options::Train: train(); break;
   case Options::Eval: evalCommand(); break;

@@ -65,7 +65,8 @@ void prepareOut();
 double learningRate();
 
 // A request to stop (SIGINT, SIGTERM).
-void catchSignals();
+void catchSignals();  // of worker 0: from the start on
+void answerSignals(); // from here on they are requests, which the training loop looks for; before, the process leaves
 void ignoreSignals(); // worker 0 decides for all
 bool stopRequested();
 // Saves what was reached and leaves with 75.

@@ -1,4 +1,5 @@
-// Signals.cpp: SIGINT, SIGTERM and the end of the terminal ask the run to save and leave; a second one ends it at once.
+// Signals.cpp: SIGINT, SIGTERM and the end of the terminal ask the run to save and leave; a second one ends it at once. Before there is anything
+// to save, or another process to be told, the first one does.
 #include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
@@ -10,12 +11,21 @@
 namespace cinch::rt {
 
 static volatile sig_atomic_t requested = 0;
+static volatile sig_atomic_t answers = 0; // the run looks whether it shall stop
+static volatile sig_atomic_t isSaved = 0; // all that is left is to leave: launchers ask for that, too, as soon as the first process has left
 
 static void request(int signal) {
+  if (!answers) {
+    static const char text[] = "stopped before the first step; nothing is to be saved\n";
+    (void)!write(STDOUT_FILENO, text, sizeof text - 1);
+    _exit(kSaved);
+  }
   if (requested)
-    _exit(128 + signal);
+    _exit(isSaved ? int(kSaved) : 128 + signal);
   requested = signal;
 }
+
+void answerSignals() { answers = 1; }
 
 void catchSignals() {
   struct sigaction action = {};
@@ -36,6 +46,11 @@ void ignoreSignals() {
 
 bool stopRequested() { return requested != 0; }
 
+[[noreturn]] static void leaveSaved() {
+  isSaved = 1;
+  leave(kSaved);
+}
+
 void saveAndLeave() {
   if (peers)
     peers->stop();
@@ -43,17 +58,17 @@ void saveAndLeave() {
   // steps.
   if (run.step == 0) {
     say("stopped before the first step was done; nothing is to be saved");
-    leave(kSaved);
+    leaveSaved();
   }
   Path saved;
   if (!run.pending && lastSavedStep() == run.step) {
     say("stopped at step %lld, which is saved already; go on with --resume", (long long)run.step);
-    leave(kSaved);
+    leaveSaved();
   }
   if (!saveCheckpoint(-1, run.pending, &saved))
     fail(kResources, "stopped at step %lld, and the state could not be saved", (long long)run.step);
   say("stopped at step %lld, saved in %s; go on with --resume", (long long)run.step, saved.text);
-  leave(kSaved);
+  leaveSaved();
 }
 
 } // namespace cinch::rt

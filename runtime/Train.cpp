@@ -365,7 +365,7 @@ void train() {
   findState();
   prepareColumns();
   openLogs(everySink, run.pending ? run.step - 1 : run.step);
-  catchSignals();
+  answerSignals();
   sayStart();
   beginProgress();
   run.training = true;

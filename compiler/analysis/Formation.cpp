@@ -101,7 +101,9 @@ void Formation::storeAround(Operation *op) {
     Operation *def = operand.getDefiningOp();
     bool crosses = def && partOf(def) != partOf(op) && !isConstantLike(def) && !isa<nn::RandomOp>(def);
     bool isSent = def && nn::shardOf(def) >= 0 && nn::shardOf(def) != nn::shardOf(op);
-    if (crosses || isSent)
+    if (isSent && isa<nn::SliceOp>(def)) // a part of a value travels alone
+      force(operand);
+    else if (crosses || isSent)
       forceUnderViews(operand);
   }
 }

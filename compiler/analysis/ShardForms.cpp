@@ -76,13 +76,23 @@ ShardForms::ShardForms(func::FuncOp function, int64_t shards, const llvm::String
     values[argument].active = !known && function.getArgAttr(number, nn::kPathAttr) && !function.getArgAttr(number, nn::kFrozenAttr) &&
                               !function.getArgAttr(number, nn::kStateAttr) && isa<FloatType>(nn::tensorOf(argument).getElementType());
     values[argument].forms.push_back({});
+    if (function.getArgAttr(number, nn::kStateAttr))
+      states[function.getArgAttrOfType<StringAttr>(number, nn::kPathAttr).getValue()] = argument;
   }
   llvm::DenseSet<Value> added;
-  for (Operation &op : block.without_terminator()) {
-    for (Value operand : op.getOperands()) // right before its first reader
+  auto add = [&](Operation *op) {
+    for (Value operand : readsOf(op)) // right before its first reader
       if (auto argument = dyn_cast<BlockArgument>(operand); argument && added.insert(argument).second)
         addSource(argument);
-    addOp(&op);
+    addOp(op);
+  };
+  for (Operation &op : block.without_terminator()) {
+    if (isa<nn::NewStateOp>(op))
+      continue;
+    add(&op);
+    for (Operation *user : op.getUsers()) // these stand at the end of the function, and nothing is to wait for them
+      if (isa<nn::NewStateOp>(user))
+        add(user);
   }
   finishValues();
 }
@@ -96,12 +106,19 @@ bool ShardForms::isMadeWhole(unsigned argument) {
          (training && optimizer && training.getOptimizers()[size_t(optimizer.getInt())].rule().leastAxes > 0);
 }
 
-// A parameter may lie in any form; data are whole.
+SmallVector<Value> ShardForms::readsOf(Operation *op) const {
+  SmallVector<Value> values(op->getOperands());
+  if (auto next = dyn_cast<nn::NewStateOp>(op))
+    values.push_back(states.lookup(next.getPath()));
+  return values;
+}
+
+// Parameters and states may lie in any form; data are whole.
 void ShardForms::addSource(BlockArgument argument) {
   Known &known = values[argument];
   unsigned number = argument.getArgNumber();
   auto path = function.getArgAttrOfType<StringAttr>(number, nn::kPathAttr);
-  bool free = path && !function.getArgAttr(number, nn::kStateAttr) && !isMadeWhole(number);
+  bool free = path && !function.getArgAttr(number, nn::kAverageAttr) && !isMadeWhole(number);
   SmallVector<int> may{0};
   if (path && decided) {
     if (auto found = decided->find(path.getValue()); found != decided->end() && !found->second.isWhole()) {
@@ -156,7 +173,7 @@ void ShardForms::addOp(Operation *op) {
   }
   SmallVector<Way> found;
   Way whole;
-  whole.needs.assign(op->getNumOperands(), kWhole);
+  whole.needs.assign(readsOf(op).size(), kWhole);
   whole.gives.resize(op->getNumResults());
   found.push_back(whole);
   waysOf(op, found);
@@ -172,7 +189,7 @@ void ShardForms::addOp(Operation *op) {
     entry.results.push_back(int(order.size()));
     order.push_back(result);
   }
-  for (Value operand : op->getOperands())
+  for (Value operand : readsOf(op))
     entry.operands.push_back(values[operand].number);
   for (const Way &way : found) {
     solve::ShardProblem::Way plain;
@@ -191,7 +208,8 @@ void ShardForms::addOp(Operation *op) {
   ways.push_back(std::move(found));
 }
 
-// Of a parameter that is split and needed whole: each step all of it would travel. It is done where nothing else can be.
+// Of a parameter that is split and needed whole: each step all of it would travel. It is done where nothing else can be. A state lies as all
+// that its step computes of it.
 constexpr int64_t kAvoided = int64_t(1) << 50;
 
 // Once all forms are known.
@@ -201,6 +219,8 @@ void ShardForms::finishValues() {
     solve::ShardProblem::Value entry;
     int64_t bytes = bytesOf(value), kept = nn::splatNumber(value) ? 0 : bytes;
     int64_t sum = known.active ? 2 * gathered(bytes) : 0, gradient = known.active ? gathered(bytes) : 0;
+    auto argument = dyn_cast<BlockArgument>(value);
+    bool isState = argument && !decided && function.getArgAttr(argument.getArgNumber(), nn::kStateAttr);
     for (const ShardForm &form : known.forms) {
       entry.forms.push_back({0, 0, form.isWhole() ? kept : kept / shards});
       std::vector<std::optional<solve::ShardCost>> become;
@@ -208,9 +228,9 @@ void ShardForms::finishValues() {
         solve::ShardCost cost;
         bool whole = need <= kShared;
         if (form.isWhole())
-          cost.bytes = need == kWhole ? 0 : need == kShared ? sum : gradient;
+          cost.bytes = need == kWhole ? 0 : need == kShared ? sum : gradient, cost.work = isState && !whole ? kAvoided : 0;
         else if (whole || !(known.forms[size_t(need - 1)] == form))
-          cost.bytes = gathered(bytes) + (need == kWhole ? 0 : gradient), cost.work = isa<BlockArgument>(value) ? kAvoided : 0;
+          cost.bytes = gathered(bytes) + (need == kWhole ? 0 : gradient), cost.work = argument ? kAvoided : 0;
         if (whole != form.isWhole() && need != kShared)
           cost.held = whole ? kept : kept / shards;
         become.push_back(cost);

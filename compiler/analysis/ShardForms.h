@@ -39,12 +39,14 @@ public:
   static constexpr int kWhole = 0, kShared = 1; // needs; the split forms follow
   // A way as the op's operands and results see it.
   struct Way {
-    llvm::SmallVector<int> needs;     // kWhole, kShared, or 1 + the number of a form
+    llvm::SmallVector<int> needs;     // kWhole, kShared, or 1 + the number of a form; of what `readsOf` says
     llvm::SmallVector<ShardForm> gives;
     bool isWhole = true;              // one op does it all
     bool sums = false;                // the shards' results are added
   };
   ShardForm formOf(mlir::Value, int need) const; // of a split need
+  // The op's operands, and of what a state becomes, the state behind them.
+  llvm::SmallVector<mlir::Value> readsOf(mlir::Operation *) const;
 
   solve::ShardProblem problem;
   llvm::SmallVector<mlir::Operation *> ops;      // of problem.ops; null: the parameter of the same number among `sources`
@@ -75,6 +77,9 @@ private:
   void gather(nn::GatherOp, llvm::SmallVector<Way> &);
   void attend(nn::AttendOp, llvm::SmallVector<Way> &);
   void crossEntropy(nn::CrossEntropyOp, llvm::SmallVector<Way> &);
+  void conv(nn::ConvOp, llvm::SmallVector<Way> &);
+  void pool(mlir::Operation *, llvm::SmallVector<Way> &);
+  void newState(nn::NewStateOp, llvm::SmallVector<Way> &);
   void keepHinted(mlir::Operation *, llvm::SmallVector<Way> &);
   int64_t bytesOf(mlir::Value) const;
   int64_t gathered(int64_t bytes) const { return bytes / shards * (shards - 1); }
@@ -86,6 +91,7 @@ private:
   llvm::SmallVector<mlir::Value> order;
   llvm::SmallVector<int64_t> factors;
   llvm::DenseMap<mlir::Operation *, int64_t> hints; // of products
+  llvm::StringMap<mlir::BlockArgument> states;      // by path
 };
 
 } // namespace cinch::analysis

@@ -27,8 +27,12 @@ void ShardForms::waysOf(Operation *op, SmallVector<Way> &ways) {
       .Case<nn::GatherOp>([&](auto o) { gather(o, ways); })
       .Case<nn::AttendOp>([&](auto o) { attend(o, ways); })
       .Case<nn::CrossEntropyOp>([&](auto o) { crossEntropy(o, ways); })
+      .Case<nn::ConvOp>([&](auto o) { conv(o, ways); })
+      .Case<nn::MaxPoolOp, nn::SumPoolOp>([&](auto) { pool(op, ways); })
+      .Case<nn::NewStateOp>([&](auto o) { newState(o, ways); })
       .Case<nn::BroadcastOp, nn::TransposeOp, nn::ReshapeOp, nn::SliceOp, nn::PadOp, nn::ConcatOp, nn::ReverseOp, nn::SoftmaxOp, nn::LogSoftmaxOp,
             nn::ArgMaxOp, nn::ArgMinOp>([&](auto) { alongAxes(op, ways); })
+      .Case<nn::GroupMeanOp>([&](auto) { elementwise(op, ways); }) // of examples, which are never split
       .Default([&](Operation *) {
         if (op->hasTrait<OpTrait::Elementwise>())
           elementwise(op, ways);
@@ -198,7 +202,7 @@ void ShardForms::findHints() {
       Operation *next = stack.pop_back_val();
       if (!next || !seen.insert(next).second)
         continue;
-      if (isa<nn::ContractOp>(next)) {
+      if (isa<nn::ContractOp, nn::ConvOp>(next)) {
         hints[next] = hint.getInt();
         found = true;
         continue;

@@ -2,6 +2,7 @@
 #include "compiler/analysis/StageHomes.h"
 
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Shards.h"
 
 using namespace mlir;
 
@@ -286,6 +287,11 @@ void StageHomes::placeBehind() {
   for (BlockArgument argument : function.getArguments())
     if (!nameOfArgument(step, argument).empty())
       own(argument, 0);
+}
+
+int StageHomes::shardOf(Operation *part) {
+  auto kernel = dyn_cast<plan::KernelOp>(part);
+  return kernel ? nn::shardOf(computedBy(kernel->getResult(0)).getDefiningOp()) : -1;
 }
 
 } // namespace cinch::analysis

@@ -2,9 +2,11 @@
 #include "compiler/analysis/StageProblem.h"
 
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Shards.h"
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 using namespace mlir;
 
@@ -16,9 +18,9 @@ constexpr int kMostUnits = 128;
 
 class Builder {
 public:
-  Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch,
+  Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int shards,
           const std::vector<std::pair<int, int>> &forced)
-      : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch), forced(forced) {}
+      : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch), shards(shards), forced(forced) {}
 
   StageProblem build(int units) {
     size_t count = homes.segments.size();
@@ -34,18 +36,29 @@ public:
     func::FuncOp function = step.function;
     for (BlockArgument argument : function.getArguments())
       if (int owner = homes.ownerOf(argument); owner >= 0)
-        segments[size_t(owner)].fixed += graph.buffers[problem.buffer.lookup(argument)].bytes(microbatch);
+        segments[size_t(owner)].fixed += int64_t(graph.buffers[problem.buffer.lookup(argument)].bytes(microbatch) / partsOf(argument));
     return merge(units);
   }
 
 private:
+  // Of how many shards' parts a value or a kernel is one: then it counts for so much less on each.
+  int partsOf(BlockArgument argument) const {
+    func::FuncOp function = step.function;
+    for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
+      if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind); name && nn::shardOfName(name.getValue()))
+        return shards;
+    return 1;
+  }
+  int shardOf(size_t kernel) const { return partOf[kernel] < 0 ? -1 : StageHomes::shardOf(step.parts[size_t(partOf[kernel])].op); }
+  int partsOf(size_t kernel) const { return shardOf(kernel) < 0 ? 1 : shards; }
+
   void addKernel(size_t k) {
     int part = partOf[k];
     if (part < 0 || homes.home[size_t(part)] < 0) // an early loop, or done everywhere
       return;
     const solve::Kernel &kernel = graph.kernels[k];
     solve::Segment &segment = segments[size_t(homes.home[size_t(part)])];
-    double seconds = kernel.seconds.at(double(microbatch));
+    double seconds = kernel.seconds.at(double(microbatch)) / partsOf(k);
     if (!graph.inMainLoop(int(k)))
       segment.update += seconds;
     else if (kernel.backward)
@@ -63,12 +76,14 @@ private:
     const solve::Kernel &producer = graph.kernels[size_t(buffer.producer)];
     if (home < 0 || !graph.inMainLoop(buffer.producer))
       return;
-    int64_t bytes = buffer.bytes(microbatch);
+    int64_t bytes = buffer.bytes(microbatch) / partsOf(size_t(buffer.producer));
     solve::Segment &segment = segments[size_t(home)];
     if (buffer.kind == solve::Buffer::Accumulator) {
       segment.fixed += bytes;
       return;
     }
+    // What a shard sends to others and, of as many values of theirs, what it gets from them.
+    (producer.backward ? segment.input : segment.forward) += 2 * othersThatRead(b) * double(bytes) * problem.secondsOfMessageByte();
     if (producer.backward)
       return;
     solve::SegmentValue value;
@@ -90,6 +105,33 @@ private:
     values.push_back(value);
   }
 
+  // Shards beside the one that makes a value.
+  int othersThatRead(int b) const {
+    int maker = shardOf(size_t(graph.buffers[size_t(b)].producer));
+    std::set<int> readers;
+    for (size_t k = 0; maker >= 0 && k < graph.kernels.size(); ++k)
+      if (llvm::is_contained(graph.kernels[k].reads, b))
+        for (int t = 0; t < shards; ++t)
+          if (int reader = shardOf(k); t != maker && (reader < 0 || reader == t))
+            readers.insert(t);
+    return int(readers.size());
+  }
+
+  // Where each shard has done as much as the others: a cut elsewhere would have some of them idle in either stage.
+  std::vector<bool> evenPlaces() const {
+    std::vector<bool> even(segments.size() + 1, true);
+    std::vector<int> done(size_t(shards), 0); // segments since one that all have
+    for (size_t i = 0; i < segments.size(); ++i) {
+      even[i] = llvm::all_equal(done);
+      int shard = StageHomes::shardOf(step.parts[size_t(homes.segments[i])].op);
+      if (shard < 0)
+        done.assign(done.size(), 0);
+      else
+        ++done[size_t(shard)];
+    }
+    return even;
+  }
+
   bool isForced(size_t segment) const {
     return llvm::any_of(forced, [&](auto &f) { return f.first == int(segment); });
   }
@@ -108,8 +150,11 @@ private:
     StageProblem out;
     out.first.assign(1, 0);
     int last = -1; // window of the last cut
+    std::vector<bool> even = evenPlaces();
     for (size_t i = 1; i < count; ++i) {
       before += segments[i - 1].forward + segments[i - 1].input;
+      if (!even[i] && !isForced(i))
+        continue;
       int window = int(count) <= windows ? int(i) : std::min(windows - 1, int(before / std::max(all, 1e-12) * windows));
       if (window != last || isForced(i))
         out.first.push_back(int(i));
@@ -157,6 +202,7 @@ private:
   const StepProblem &problem;
   const StageHomes &homes;
   int64_t microbatch;
+  int shards;
   const std::vector<std::pair<int, int>> &forced;
   std::vector<int> partOf; // of the graph's kernels
   std::vector<solve::Segment> segments;
@@ -173,9 +219,9 @@ std::vector<int> StageProblem::stagesOf(const solve::Split &cuts, int segments) 
   return stages;
 }
 
-StageProblem buildStageProblem(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int units,
+StageProblem buildStageProblem(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int units, int shards,
                                const std::vector<std::pair<int, int>> &forced) {
-  return Builder(step, problem, homes, microbatch, forced).build(units);
+  return Builder(step, problem, homes, microbatch, shards, forced).build(units);
 }
 
 } // namespace cinch::analysis

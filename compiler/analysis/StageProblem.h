@@ -9,6 +9,9 @@ namespace cinch::analysis {
 
 // The segments of a step (StageHomes) at one micro-batch. Cuts are offered at some places only, where little crosses, so
 // several segments may be one unit here.
+//
+// Of shards, seconds and bytes are those of one of them: a shard does its part of what is shared and all of what is not, and it copies what it
+// sends to the others and gets from them.
 struct StageProblem {
   solve::SplitProblem split; // request, budgets and links are the caller's
   std::vector<int> first;    // of each unit: its first segment
@@ -17,7 +20,7 @@ struct StageProblem {
 };
 // At least `units` units, if there are so many segments. `forced`: before which segments a stage has to begin, and which one
 // (SplitProblem::forced).
-StageProblem buildStageProblem(const Step &, const StepProblem &, const StageHomes &, int64_t microbatch, int units,
+StageProblem buildStageProblem(const Step &, const StepProblem &, const StageHomes &, int64_t microbatch, int units, int shards,
                                const std::vector<std::pair<int, int>> &forced = {});
 
 } // namespace cinch::analysis

@@ -73,7 +73,7 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
   auto receive = dyn_cast<plan::ReceiveOp>(op);
   if (auto send = dyn_cast<plan::SendOp>(op); (send && send.getLast()) || (receive && receive.getBegins()))
     return; // once a step
-  double copied = 2 / problem.kernels->machine().bytes; // each byte is read and written
+  double copied = problem.secondsOfMessageByte();
   kernel.seconds = {double(message.fixedBytes) * copied, double(message.perExampleBytes) * copied};
   kernel.traffic = {2 * double(message.fixedBytes), 2 * double(message.perExampleBytes)};
 }

@@ -42,6 +42,8 @@ struct StepProblem {
   llvm::DenseMap<mlir::Value, int> buffer; // of arguments and results of kernels
   std::shared_ptr<KernelProblems> kernels; // what was found out about them
   std::string error;                       // an internal error: a kernel has no spec at some micro-batch
+  // Seconds that a worker takes to hand on, or to take, a byte of a message: it is read and written.
+  double secondsOfMessageByte() const { return 2 / kernels->machine().bytes; }
 };
 // Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest. Without
 // `costs` the built-in ones serve.

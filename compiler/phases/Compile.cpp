@@ -96,6 +96,7 @@ bool Compilation::differentiate() {
     return false;
   if (options.shards > 1) {
     markShards(*module);
+    spreadSums(*module);
     countAllReduces();
   }
   countOperations();
@@ -109,6 +110,14 @@ void Compilation::countAllReduces() {
     if (op->hasAttr(nn::kAllReduceAttr) && nn::touchesBatch(op))
       ++workers.allReduces[op->hasAttr(nn::kBackwardAttr)];
   });
+}
+
+int64_t WorkersPlan::bytesToShards() const {
+  std::vector<int64_t> sent(each.size(), 0);
+  for (const Channel &channel : channels)
+    if (!channel.action.empty() && channel.from / shards == channel.to / shards)
+      sent[size_t(channel.from)] += channel.messageBytes;
+  return *std::max_element(sent.begin(), sent.end());
 }
 
 // How large the executable will be is guessed from these.
@@ -547,8 +556,9 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
   for (size_t i = 0; i < workers.shardNotes.size(); ++i)
     lines.push_back((i == 0 ? "shards       " : "             ") + workers.shardNotes[i]);
   if (workers.shards > 1)
-    lines.push_back(llvm::formatv("             {0} all-reduces a micro-batch, forward {1} and backward {2}", workers.allReduces[0] + workers.allReduces[1],
-                                  workers.allReduces[0], workers.allReduces[1]));
+    lines.push_back(llvm::formatv("             {0} all-reduces a micro-batch, forward {1} and backward {2}; a shard sends {3} at most to the others of its stage",
+                                  workers.allReduces[0] + workers.allReduces[1], workers.allReduces[0], workers.allReduces[1],
+                                  bytesText(workers.bytesToShards())));
   if (workers.replicas > 1) {
     std::string late = workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
     static const char *const own[] = {"", "each makes its steps with its own parameters, which are averaged with those of its neighbours in the ring",

@@ -90,6 +90,7 @@ struct WorkersPlan {
   double seconds = 0;        // of a step, by running the tables with the plans' seconds
   std::vector<double> bounds; // if asked for, of each worker: seconds of a micro-batch that no plan of its stages goes below
   int64_t transportReserve = 0; // bytes of each worker's allowance for an MPI library
+  int64_t bytesToShards() const; // that a worker sends at most to the other shards of its stage, a micro-batch of training
   int64_t bound = 0;         // proven: some worker's arena has so many bytes, wherever the model is cut
   int64_t smallest = 0;      // if the budget is refused: bytes of the arena of the neediest worker in the smallest plan found
 };

@@ -53,6 +53,20 @@ static void stored(OStream &out, llvm::ArrayRef<Lasting> places, StringRef path,
     });
 }
 
+// Stages may give the parts of a tensor to workers in any order (the second shard's to an earlier one, where a worker has several stages): on each
+// replica those of the first shard come first. `name`: the attribute that names them.
+static void sortParts(llvm::SmallVector<Lasting> &places, StringRef name) {
+  llvm::StringMap<int> seen; // how many replicas' part of that name
+  std::vector<std::tuple<int, int, Lasting>> keyed;
+  for (const Lasting &place : places) {
+    StringRef part = func::FuncOp(place.part->function).getArgAttrOfType<StringAttr>(place.argument.getArgNumber(), name).getValue();
+    keyed.push_back({seen[part]++, nn::shardOfName(part).value_or(0), place});
+  }
+  llvm::stable_sort(keyed, [](auto &a, auto &b) { return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b)); });
+  for (auto [place, key] : llvm::zip(places, keyed))
+    place = std::get<2>(key);
+}
+
 void metadata::parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, const Program &program, OwnSteps ownSteps) {
   bool ring = ownSteps == OwnSteps::RingAverage, async = ownSteps == OwnSteps::Async;
   llvm::StringMap<llvm::SmallVector<Lasting>> arguments; // on each replica
@@ -71,6 +85,10 @@ void metadata::parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, cons
       }
     }
   }
+  for (auto &parameter : arguments)
+    sortParts(parameter.second, nn::kPathAttr);
+  for (auto &slot : slots)
+    sortParts(slot.second, nn::kSlotAttr);
   // Where a replica has versions of a parameter and not the parameter itself, these start as it does.
   for (auto &slot : slots)
     if (async && nn::isVersion(slot.first()))

@@ -247,7 +247,7 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     return internal("the schedule's table: " + wrong);
   if (overlaps())
     table = steadyStep(table);
-  analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), forced);
+  analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), options.shards, forced);
   stageProblem.split.request = request;
   solve::SplitSolution split = splitInto(stageProblem, least);
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
@@ -282,8 +282,7 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
 solve::SplitSolution StagePlanner::splitInto(analysis::StageProblem &stageProblem, bool least) const {
   solve::SplitLimits limits;
   limits.work = 2'000'000; // simulated actions: a second at most
-  // What all shards of a stage hold together is cut.
-  stageProblem.split.budgets.assign(size_t(options.stages), least ? 1 : room ? *room * options.shards : INT64_MAX / 4);
+  stageProblem.split.budgets.assign(size_t(options.stages), least ? 1 : room ? *room : INT64_MAX / 4);
   solve::SplitSolution split = solve::solve(stageProblem.split, limits);
   bool onlyWay = stages() == 1 && split.split.ways.empty(); // there is nothing to cut: what its plan needs, the planner says
   if ((!least && !onlyWay) || split.leastBudget <= 0)

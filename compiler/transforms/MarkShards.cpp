@@ -41,17 +41,24 @@ public:
   }
 
 private:
-  // Of several shards' values: all shards do it, each with what the others send. So the end of a sum over the shards is for all.
+  // Of several shards' values: all shards do it, each with what the others send. So a sum over the shards is for all, from its first addition on.
   int fromOperands(Operation &op) {
     int shard = kAll;
+    Operation *before = isa<nn::AddOp, nn::MaxOp>(op) ? op.getOperand(0).getDefiningOp() : nullptr;
+    if (before && ofSeveral.contains(before) && before->getName() == op.getName() && before->hasOneUse()) {
+      ofSeveral.insert(&op);
+      return kAll;
+    }
     if (op.hasAttr(nn::kAllReduceAttr))
       return kAll;
     for (Value operand : op.getOperands()) {
       auto known = shardOf.find(operand);
       if (known == shardOf.end() || known->second == shard)
         continue;
-      if (shard >= 0)
+      if (shard >= 0) {
+        ofSeveral.insert(&op);
         return kAll;
+      }
       shard = known->second;
     }
     if (shard >= 0)
@@ -75,6 +82,7 @@ private:
   func::FuncOp function;
   DenseMap<Value, int> shardOf;
   DenseMap<Operation *, int> shardOfOp;
+  DenseSet<Operation *> ofSeveral; // they read values of several shards
 };
 
 } // namespace

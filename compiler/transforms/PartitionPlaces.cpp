@@ -22,11 +22,6 @@ SmallVector<int> Partitioner::ownersOf(BlockArgument argument) const {
   return workersOf(homes.ownerOf(argument), shard.value_or(-1));
 }
 
-int Partitioner::shardOf(Operation *op) {
-  auto kernel = dyn_cast<plan::KernelOp>(op);
-  return kernel ? nn::shardOf(analysis::computedBy(kernel->getResult(0)).getDefiningOp()) : -1;
-}
-
 void Partitioner::placeParts() {
   at.resize(step.parts.size());
   onlyWeights.assign(step.parts.size(), false);

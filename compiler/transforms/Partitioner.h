@@ -46,7 +46,7 @@ private:
   // The workers of a replica that have a segment's work: all shards, or the one that does it (-1: all).
   llvm::SmallVector<int> workersOf(int segment, int shard) const;
   llvm::SmallVector<int> ownersOf(mlir::BlockArgument argument) const; // of a parameter or a slot
-  static int shardOf(mlir::Operation *op);
+  static int shardOf(mlir::Operation *op) { return analysis::StageHomes::shardOf(op); }
   // On which workers of a replica each part of the step runs, and in which part of their loop bodies.
   void placeParts();
   // Sums of the forward sweep wait for the replica before as the gradients of parameters do.

@@ -149,6 +149,8 @@ SmallVector<Value> ShardBuilder::writePart(nn::GradientBuilder &b, Operation *op
     slice.setBegin(slice.getBegin() / uint64_t(shards));
     slice.setEnd(slice.getEnd() / uint64_t(shards));
   }
+  if (auto conv = dyn_cast<nn::ConvOp>(copy); conv && conv.getGroups() > 1)
+    conv.setGroups(conv.getGroups() / uint64_t(shards));
   if (auto attend = dyn_cast<nn::AttendOp>(copy); attend && attend.getDropout().convertToDouble() > 0) {
     auto q = nn::tensorOf(attend.getQ());
     copy->setAttr(nn::kFirstHeadAttr, attributes.getI64IntegerAttr(shard * q.getDimSize(unsigned(q.getRank() - 3))));
@@ -216,12 +218,57 @@ void ShardBuilder::splitArguments() {
   }
 }
 
+// Where the state is split, its new value is: a value of each shard, whatever the way of the op is.
+void ShardBuilder::writeState(nn::NewStateOp op) {
+  ShardForm form = parameters.lookup(op.getPath());
+  if (form.isWhole()) {
+    op.getXMutable().set(whole(op.getX()));
+    return;
+  }
+  SmallVector<Value> parts;
+  for (int64_t t = 0; t < shards; ++t) {
+    Value x = part(op.getX(), form, t);
+    parts.push_back(onShard(op, t, [&](nn::GradientBuilder &b) -> Value {
+      return b.make<nn::NewStateOp>(b.opBuilder().getStringAttr(nn::nameOnShard(op.getPath(), t)), x);
+    }));
+  }
+  made[op.getResult()] = {form, parts, {}, {}};
+  replaced.push_back(op);
+}
+
+// Results that are whole, and the parts of states, each with its name.
+void ShardBuilder::writeResults() {
+  Builder b(function.getContext());
+  Operation *exit = function.getBody().front().getTerminator();
+  SmallVector<Value> results;
+  SmallVector<Attribute> attributes;
+  for (auto [i, value] : llvm::enumerate(exit->getOperands())) {
+    DictionaryAttr known = function.getResultAttrDict(unsigned(i));
+    auto path = function.getResultAttrOfType<StringAttr>(unsigned(i), nn::kPathAttr);
+    ShardForm form = path ? parameters.lookup(path.getValue()) : ShardForm();
+    for (int64_t t = 0; t < (form.isWhole() ? 1 : shards); ++t) {
+      NamedAttrList named(known);
+      if (!form.isWhole())
+        named.set(nn::kPathAttr, b.getStringAttr(nn::nameOnShard(path.getValue(), t)));
+      results.push_back(form.isWhole() ? whole(value) : part(value, form, t));
+      attributes.push_back(named.getDictionary(b.getContext()));
+    }
+  }
+  exit->setOperands(results);
+  function.setFunctionType(b.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
+  function.setResAttrsAttr(b.getArrayAttr(attributes));
+}
+
 void ShardBuilder::run() {
   splitArguments();
   for (auto [i, op] : llvm::enumerate(forms.ops)) {
     if (!op)
       continue;
     const Way &way = forms.ways[i][size_t(ways[i])];
+    if (auto state = dyn_cast<nn::NewStateOp>(op)) {
+      writeState(state);
+      continue;
+    }
     if (!way.isWhole) {
       write(op, way);
       continue;
@@ -229,8 +276,7 @@ void ShardBuilder::run() {
     for (OpOperand &operand : op->getOpOperands())
       operand.set(whole(operand.get()));
   }
-  for (OpOperand &operand : function.getBody().front().getTerminator()->getOpOperands())
-    operand.set(whole(operand.get()));
+  writeResults();
   for (Operation *op : llvm::reverse(replaced)) {
     op->dropAllUses();
     op->erase();

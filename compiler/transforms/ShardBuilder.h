@@ -31,6 +31,8 @@ private:
   Value operand(mlir::Operation *op, const Way &way, unsigned number, int64_t shard);
   void write(mlir::Operation *op, const Way &way);
   llvm::SmallVector<Value> writePart(nn::GradientBuilder &, mlir::Operation *op, const Way &way, int64_t shard);
+  void writeState(nn::NewStateOp op);
+  void writeResults();
   Value gatherRows(nn::GradientBuilder &, nn::GatherOp op, const Way &way, int64_t shard);
   Value crossEntropy(nn::CrossEntropyOp op, const Way &way);
   // One after the other, in the order of the shards.

@@ -13,25 +13,45 @@ using namespace mlir;
 namespace cinch {
 namespace {
 
-// Sizes that numbers of shards have to divide, for a message: of products and heads.
-std::set<int64_t> numbersThatFit(func::FuncOp function, bool headsOnly) {
+// What is worth sharing: products, attention, tables.
+bool isShared(Operation *op) {
+  auto gather = dyn_cast<nn::GatherOp>(op);
+  return isa<nn::ContractOp, nn::ConvOp, nn::AttendOp>(op) || (gather && !nn::hasBatch(gather.getX()));
+}
+
+// What numbers of shards have to divide: some size of a product or a table, and the heads of every attention.
+void addSizes(Operation *op, SmallVectorImpl<int64_t> &some, SmallVectorImpl<int64_t> &every) {
+  auto parameter = [&](Value value) {
+    if (isa<BlockArgument>(value) && !nn::hasBatch(value))
+      llvm::append_range(some, nn::tensorOf(value).getShape());
+  };
+  if (auto attend = dyn_cast<nn::AttendOp>(op)) {
+    auto q = nn::tensorOf(attend.getQ()), k = nn::tensorOf(attend.getK());
+    int64_t heads = q.getDimSize(unsigned(q.getRank() - 3)), groups = k.getDimSize(unsigned(k.getRank() - 3));
+    every.push_back(groups == 1 ? heads : groups);
+    some.push_back(every.back());
+  } else if (auto product = dyn_cast<nn::ContractOp>(op)) {
+    parameter(product.getLhs());
+    parameter(product.getRhs());
+  } else if (auto gather = dyn_cast<nn::GatherOp>(op)) {
+    parameter(gather.getX());
+  } else if (auto conv = dyn_cast<nn::ConvOp>(op)) {
+    if (conv.getGroups() > 1)
+      some.push_back(int64_t(conv.getGroups()));
+    else
+      llvm::append_range(some, nn::tensorOf(conv.part(nn::ConvPart::Filter)).getShape().drop_front(2));
+  }
+}
+
+std::set<int64_t> numbersThatFit(func::FuncOp function) {
+  SmallVector<int64_t> some, every;
+  function.walk([&](Operation *op) { addSizes(op, some, every); });
   std::set<int64_t> fits;
-  function.walk([&](Operation *op) {
-    SmallVector<int64_t> sizes;
-    if (auto attend = dyn_cast<nn::AttendOp>(op)) {
-      auto q = nn::tensorOf(attend.getQ()), k = nn::tensorOf(attend.getK());
-      int64_t heads = q.getDimSize(unsigned(q.getRank() - 3)), groups = k.getDimSize(unsigned(k.getRank() - 3));
-      sizes.push_back(groups == 1 ? heads : groups);
-    }
-    if (auto product = dyn_cast<nn::ContractOp>(op); product && !headsOnly)
-      for (Value operand : product->getOperands())
-        if (isa<BlockArgument>(operand) && !nn::hasBatch(operand))
-          llvm::append_range(sizes, nn::tensorOf(operand).getShape());
-    for (int64_t size : sizes)
-      for (int64_t shards = 1; shards <= std::min<int64_t>(size, 1024); ++shards)
-        if (size % shards == 0)
-          fits.insert(shards);
-  });
+  for (int64_t shards = 1; shards <= 1024; ++shards) {
+    auto divides = [&](int64_t size) { return size % shards == 0; };
+    if (llvm::any_of(some, divides) && llvm::all_of(every, divides))
+      fits.insert(shards);
+  }
   return fits;
 }
 
@@ -88,17 +108,17 @@ private:
     bool any = false;
     for (auto [i, op] : llvm::enumerate(forms.ops)) {
       const analysis::ShardForms::Way &way = forms.ways[i][size_t(ways[i])];
-      any |= op && !way.isWhole && isa<nn::ContractOp>(op);
+      any |= op && !way.isWhole && isShared(op);
       if (auto attend = dyn_cast_or_null<nn::AttendOp>(op); attend && way.isWhole && forms.ways[i].size() == 1) {
         auto k = nn::tensorOf(attend.getK());
         out.wrong = llvm::formatv("{0}: attention of {1} heads cannot be divided among {2} shards; {3}", analysis::placeText(op),
-                                  k.getDimSize(unsigned(k.getRank() - 3)), shards, nearest(numbersThatFit(function, true), shards));
+                                  k.getDimSize(unsigned(k.getRank() - 3)), shards, nearest(numbersThatFit(function), shards));
         return;
       }
     }
     if (!any)
       out.wrong = llvm::formatv("nothing of the model can be divided among {0} shards: they divide no size of a product with a parameter; {1}", shards,
-                                nearest(numbersThatFit(function, false), shards));
+                                nearest(numbersThatFit(function), shards));
   }
 
   // What the user should know: the sums of which the order depends on the number of shards, and products that every shard does as a whole.
@@ -109,10 +129,10 @@ private:
       const analysis::ShardForms::Way &way = forms.ways[i][size_t(ways[i])];
       if (!op)
         continue;
-      rows += way.sums && isa<nn::ContractOp>(op);
+      rows += way.sums && isa<nn::ContractOp, nn::ConvOp>(op);
       losses += way.sums && isa<nn::CrossEntropyOp>(op);
       sums += way.sums && isa<nn::ReduceOp>(op);
-      if (way.isWhole && isa<nn::ContractOp>(op))
+      if (way.isWhole && isa<nn::ContractOp, nn::ConvOp>(op))
         if (std::string path = nn::instancePath(op->getLoc()).str(); !path.empty())
           whole.insert(path);
     }

@@ -31,5 +31,8 @@ ShardedProgram shardValues(mlir::ModuleOp, int64_t shards);
 // Says of every op of the functions which shard does it: from where its operands are, or, if all shards have those, from who reads it.
 void markShards(mlir::ModuleOp);
 
+// Then: divides the work of large sums over the shards among them (SpreadSums.cpp).
+void spreadSums(mlir::ModuleOp);
+
 } // namespace cinch
 #endif

@@ -174,6 +174,18 @@ class Net:
             verdicts.expect(codes == {5} or codes == {0}, "worker %d killed: %s %s" % (victim, ended.codes, ended.text[-300:]))
             programs.call([[exe, one][victim % 2], *arguments(out), "--resume"])
             verdicts.expect((out / "final.safetensors").read_bytes() == wanted, "worker %d killed and resumed: other bits" % victim)
+        self.check_names(exe, arguments)
+
+    def check_names(self, exe, arguments):
+        """A killed worker is named by the action whose result did not come; by the step alone where it is waited for at the step's end."""
+        for attempt in range(15):
+            victim = attempt % 3
+            ended = processes.over_tcp(exe, 3, arguments(programs.FOLDER / "named"), kill=(victim, 0.5 + 0.03 * attempt))
+            said = re.findall(r"worker %d \(stage %d\) lost in (\d)[FB](\d+) of step \d+" % (victim, victim), ended.text)
+            verdicts.expect(all(int(stage) == victim and int(microbatch) < 6 for stage, microbatch in said), "worker %d killed: %s" % (victim, said))
+            if said:
+                return
+        verdicts.expect(False, "no killed worker was named by the action that it was lost in: " + ended.text[-300:])
 
     def check_bad_numbers(self):
         """A logarithm of 0 in an example that comes late: the same step, the same op, the parameters as before."""

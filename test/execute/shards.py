@@ -107,9 +107,10 @@ def same_bits(folder):
         first = programs.run(exe, folder, 4)
         verdicts.expect(first.bytes != programs.run(plain, folder, 4).bytes, "%d shards and one worker have the same bits: nothing was tested" % count)
         need = int(re.search(r"smallest budget that compiles: (\d+)", programs.compiled(path, "no", *shards, "--memory-budget", "1KiB", allowed=(1,)).stdout).group(1))
-        grids = [[], ["--microbatch", "1"], ["--microbatch", "4"], ["--memory-budget", str(need)], ["--stages", "2", "--microbatch", "2"], ["--replicas", "2"]]
+        grids = [[], ["--microbatch", "1"], ["--microbatch", "4"], ["--memory-budget", str(need)], ["--stages", "2", "--microbatch", "2"],
+                 ["--stages", "2", "--microbatch", "2", "--schedule", "interleaved"], ["--replicas", "2"]]
         if ALL:
-            grids += [["--stages", "2", "--microbatch", "2", "--schedule", each] for each in ("gpipe", "interleaved", "zb-h1", "zbv")]
+            grids += [["--stages", "2", "--microbatch", "2", "--schedule", each] for each in ("gpipe", "zb-h1", "zbv")]
             grids += [["--stages", "2", "--replicas", "2"], ["--replicas", "4"]]
         for flags in grids:
             done = programs.compiled(path, name + "-other", *shards, *flags)
@@ -177,6 +178,94 @@ def exchanges():
     verdicts.expect(found[1] == [9, 6, 3], "all-reduces of one block: %s" % found[1])
 
 
+BLOCKS = """dim B = 8 batch, T = 32, D = 96, H = 24
+data train = npy("x.npy", "y.npy") -> (x: f32[B, T, D], y: f32[B, T, D])
+model net(x: f32[B, T, D]) -> f32[B, T, D] {
+  use first = linear[D], a = linear[H], b = linear[D], c = linear[H], d = linear[D]
+  @shard(none) u = first(x)
+  @shard(column) p = tanh(a(u))
+  @shard(row) v = b(p)
+  @shard(column) q = tanh(c(v))
+  @shard(row) w = d(q)
+  return w
+}
+train net on train seed 1 {
+  loss = mean[B, T, D] squared_error(net(x), y)
+  optimizer sgd(lr = 0.1)
+  shards 2
+  steps 3
+}
+"""
+WIDE = ["-D", "T=32", "-D", "D=96", "-D", "A=12", "-D", "F=192", "-D", "N=1"] # 12 KiB an example of what the shards add
+
+
+def large_sums(folder):
+    """Three shards and more add large values in pieces: each sends what it would around a ring, and the sums are those of one worker."""
+    path = programs.source("blocks", BLOCKS)
+    for count, sent in (("2", "96.0"), ("4", "144.0")): # KiB: 2 (T - 1) / T of 12 KiB an example, four times
+        text = programs.call([programs.CINCH, "plan", path, "--shards", count, "--microbatch", "2"]).stdout
+        wanted = "4 all-reduces a micro-batch, forward 2 and backward 2; a shard sends %s KiB at most" % sent
+        verdicts.expect(wanted in text, "%s shards: expected `%s`: %s" % (count, wanted, text[:900]))
+    path = programs.source("wide", GPT % "0")
+    exact = ["--set", "train.precision=f64"]
+    one = programs.run(programs.compiled(path, "wide-one", *WIDE, "--shards", "1", *exact), folder, 2)
+    for count in (3, 4):
+        shards = [*WIDE, "--shards", str(count)]
+        many = programs.run(programs.compiled(path, "wide-many", *shards, *exact), folder, 2)
+        error = max(np.abs(many.parameters[key] - value).max() for key, value in one.parameters.items())
+        verdicts.expect(error < 1e-9, "%d shards add in pieces: off by %.3g" % (count, error))
+    first = programs.run(programs.compiled(path, "wide-first", *shards), folder, 2)
+    for flags in (["--microbatch", "1"], ["--stages", "2", "--microbatch", "2"]):
+        other = programs.run(programs.compiled(path, "wide-other", *shards, *flags), folder, 2, "--threads", "1")
+        verdicts.expect(other.bytes == first.bytes, "4 shards add in pieces, %s: other bits" % " ".join(flags))
+    ended = processes.start(programs.FOLDER / "wide-first", 4, "tcp", ["--data", folder, "--out", programs.FOLDER / "wide-tcp", "--steps", 2, "--threads", 1])
+    same = ended.all(0) and (programs.FOLDER / "wide-tcp/final.safetensors").read_bytes() == first.bytes
+    verdicts.expect(same, "4 shards add in pieces over TCP: " + ended.text[-400:])
+    bf16 = [programs.run(programs.compiled(path, "wide-bf16", *WIDE, "--shards", count, "--set", "train.precision=bf16"), folder, 2).losses for count in ("1", "4")]
+    verdicts.expect(max(abs(a - b) for a, b in zip(*bf16)) < 0.02, "4 shards add in pieces in bf16: losses %s" % bf16)
+
+
+MIXED = """dim B = 8 batch, D = 96
+data train = npy("x.npy", "y.npy") -> (x: f32[B, D], y: f32[B, D])
+model net(x: f32[B, D]) -> f32[B, D] {
+  use a1 = linear[8 * D], b1 = linear[D], a2 = linear[8 * D], b2 = linear[D], a3 = linear[8 * D], b3 = linear[D]
+  use c1 = linear[D], c2 = linear[D], c3 = linear[D], c4 = linear[D], c5 = linear[D], c6 = linear[D]
+  %s@shard(none) h1 = tanh(c1(x))
+  %s@shard(none) h2 = tanh(c2(h1))
+  %s@shard(none) h3 = tanh(c3(h2))
+  %s@shard(none) h4 = tanh(c4(h3))
+  %s@shard(none) h5 = tanh(c5(h4))
+  %s@shard(none) h6 = tanh(c6(h5))
+  %su1 = b1(tanh(a1(h6)))
+  %su2 = b2(tanh(a2(u1)))
+  %su3 = b3(tanh(a3(u2)))
+  return u3
+}
+train net on train seed 1 {
+  loss = mean[B, D] squared_error(net(x), y)
+  optimizer sgd(lr = 0.1)
+  shards %d
+  steps 3
+}
+"""
+
+
+def cuts():
+    """Stages are cut where one shard's seconds say: no cut that a program asks for is faster. The shards of a stage hold as much as one another."""
+    def step(places, *flags):
+        path = programs.source("mixed", MIXED % (*("@stage(0) " if i in places else "" for i in range(9)), 4))
+        text = programs.call([programs.CINCH, "plan", path, "--stages", "2", "--microbatch", "2", *flags]).stdout
+        number, unit = re.search(r"step +([\d.]+) (us|ms|s) predicted", text).groups()
+        return float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit]
+    chosen, asked = step(()), [step((i,)) for i in range(1, 9)]
+    verdicts.expect(chosen <= 1.02 * min(asked) and max(asked) > 1.1 * min(asked), "a step of %g s; cut by the program: %s" % (chosen, asked))
+    path = programs.source("even", GPT % "0")
+    for flags in (["--stages", "2"], ["--stages", "3"], ["--stages", "2", "--schedule", "interleaved"]):
+        text = programs.call([programs.CINCH, "plan", path, "--microbatch", "2", *flags]).stdout
+        held = [float(n) for n in re.findall(r"([\d.]+) KiB parameters and state", text)]
+        verdicts.expect(len(held) == 2 * int(flags[1]) and held[::2] == held[1::2], "%s: the shards hold %s KiB" % (" ".join(flags), held))
+
+
 def resumed(folder):
     path = programs.source("resumed", GPT % "0")
     half = programs.run(programs.compiled(path, "half"), folder, 3)
@@ -214,8 +303,11 @@ def main():
     same_start(folder)
     other_programs(folder)
     same_bits(folder)
+    large_sums(folder)
+    cuts()
     resumed(folder)
     refusals()
 
 
-verdicts.run(main)
+if __name__ == "__main__":
+    verdicts.run(main)

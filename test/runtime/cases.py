@@ -81,9 +81,18 @@ class Cases:
         )
         return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
+    def wait_for(self, when):
+        """Seconds; or the folder of a run, until its log has a row: a step is done then."""
+        if not isinstance(when, str):
+            time.sleep(when)
+            return
+        log, until = self.path(when, "log.csv"), time.time() + 30
+        while time.time() < until and not (os.path.exists(log) and content(log).count(b"\n") > 1):
+            time.sleep(0.02)
+
     def together(self, programs_, *arguments, env=None, kill=None, limit=60):
         """Runs one process a worker over TCP: a list of (exit code, output, errors). `programs_`: one a worker. kill: (worker,
-        seconds, signal)."""
+        when, signal), see `wait_for`."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -99,7 +108,7 @@ class Cases:
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             )
         if kill:
-            time.sleep(kill[1])
+            self.wait_for(kill[1])
             processes[kill[0]].send_signal(kill[2])
         results, until = [], time.time() + limit
         for process in processes:

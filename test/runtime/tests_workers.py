@@ -86,7 +86,7 @@ def test_workers_stop_and_resume(t):
         process = subprocess.Popen(
             [t.stages(workers), "--data", data, "--out", folder], cwd=t.folder, env=slow(3000), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        time.sleep(0.4)
+        t.wait_for(folder)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
         t.check(process.returncode == 75, "SIGTERM saves", (out + err).decode())

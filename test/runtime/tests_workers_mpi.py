@@ -22,7 +22,7 @@ def there(t):
 
 
 def mpirun(t, mpi, count, program, *arguments, env=None, kill=None, limit=60):
-    """(exit code, output, errors). kill: (rank, seconds, signal)."""
+    """(exit code, output, errors). kill: (rank, when, signal), see Cases.wait_for."""
     start = t.path("start-" + mpi)
     programs.write(start, b'#!/bin/sh\necho $$ > "%s.$%s"\nexec "$@"\n' % (t.path("pid").encode(), RANK[mpi].encode()))
     os.chmod(start, 0o755)
@@ -32,7 +32,7 @@ def mpirun(t, mpi, count, program, *arguments, env=None, kill=None, limit=60):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )
     if kill:
-        time.sleep(kill[1])
+        t.wait_for(kill[1])
         os.kill(int(content(t.path("pid.%d" % kill[0]))), kill[2])
     try:
         out, err = process.communicate(timeout=limit)
@@ -88,7 +88,7 @@ def test_mpi_ends(t):
     t.call(t.stages(1), "--data", data, "--out", "one")
     for mpi in there(t):
         folder = "s" + mpi
-        result = mpirun(t, mpi, 2, t.stages(2), "--data", data, "--out", folder, env=slow(4000), kill=(0, 1.0, signal.SIGTERM))
+        result = mpirun(t, mpi, 2, t.stages(2), "--data", data, "--out", folder, env=slow(4000), kill=(0, folder, signal.SIGTERM))
         t.check(result[0] == 75 and "go on with --resume" in result[1], "SIGTERM to worker 0 saves", repr(result))
         result = mpirun(t, mpi, 2, t.stages(2), "--data", data, "--out", folder, "--resume")
         t.check(result[0] == 0 and final(t, folder) == final(t, "one"), "resumed", repr(result))

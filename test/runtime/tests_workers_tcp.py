@@ -4,6 +4,8 @@ import os
 import re
 import shutil
 import signal
+import socket
+import subprocess
 import time
 
 import programs
@@ -64,13 +66,30 @@ def test_tcp_stop_and_resume(t):
     for workers in (2, 3):
         folder = "s%d" % workers
         program = t.stages(workers)
-        results = t.together([program] * workers, "--data", data, "--out", folder, env=slow(4000), kill=(0, 0.7, signal.SIGTERM))
+        results = t.together([program] * workers, "--data", data, "--out", folder, env=slow(4000), kill=(0, folder, signal.SIGTERM))
         t.check(codes(results) == [75] * workers and "go on with --resume" in results[0][1], "SIGTERM to worker 0 ends all with 75", repr(results))
         results = t.together([program] * workers, "--data", data, "--out", folder, "--resume")
         t.check(codes(results) == [0] * workers and final(t, folder) == final(t, "one"), "resumed", repr(results))
     # Others leave the decision to worker 0.
-    results = t.together([t.stages(2)] * 2, "--data", data, "--out", "t", env=slow(1000), kill=(1, 0.4, signal.SIGTERM))
+    results = t.together([t.stages(2)] * 2, "--data", data, "--out", "t", env=slow(1000), kill=(1, "t", signal.SIGTERM))
     t.check(codes(results) == [0, 0] and final(t, "t") == final(t, "one"), "SIGTERM to another worker changes nothing", repr(results))
+
+
+def test_tcp_stopped_early(t):
+    """SIGTERM while worker 0 still waits for the others: there is nothing to save, and it does not count as killed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = dict(os.environ, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    process = subprocess.Popen([t.stages(2), "--data", t.digits(), "--out", "early"], cwd=t.folder, env=env, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    caught, until = 0, time.time() + 20
+    while not caught >> (signal.SIGTERM - 1) & 1 and time.time() < until:
+        with open("/proc/%d/status" % process.pid) as status:
+            caught = int(re.search(r"SigCgt:\s*(\w+)", status.read()).group(1), 16)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    t.check(process.returncode == 75 and "nothing is to be saved" in out, "SIGTERM before the start", repr((process.returncode, out, err)))
 
 
 def test_tcp_lost_worker(t):
