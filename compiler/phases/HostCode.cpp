@@ -212,7 +212,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   }
   launches.push_back(std::move(info));
   launched.push_back(op);
-  calls[op] = std::move(call);
+  calls[op] = std::make_unique<Call>(std::move(call));
   return success();
 }
 
