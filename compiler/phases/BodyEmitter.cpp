@@ -1,7 +1,7 @@
-// BodyEmitter.cpp: the body of an entry point: runs of launches, loops over micro-batches and blocks of rows, messages, the gate.
+// BodyEmitter.cpp: the body of an entry point: runs of launches, loops over micro-batches, blocks of rows and axes, messages, the gate.
 #include "compiler/phases/BodyEmitter.h"
 
-#include "compiler/phases/ScanEmitter.h"
+#include "compiler/phases/OperandPlaces.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/NN.h"
@@ -13,26 +13,17 @@ namespace cinch {
 
 using namespace kernels;
 
-// Copies of what waits from one part of the loop body to a later one: micro-batch k has its own `stride` bytes times (k mod count) behind
-// the first. Where steps overlap, what is one to a step has two: that of the next step lies `stride` bytes behind.
 namespace {
 enum OverlapWord { kFresh = 6, kFurther = 7 }; // of the context, for the host alone
 
-struct Copies {
-  int64_t count = 1, stride = 0;
-  bool ofStep = false;
-};
-} // namespace
-
-namespace {
 // Emits the body of an entry point.
 class BodyEmitter {
 public:
-  BodyEmitter(const HostCode &host, EntryEmitter &e, bool counted) : host(host), e(e), b(e.builder), counted(counted) {}
+  BodyEmitter(const HostCode &host, EntryEmitter &e, bool counted) : host(host), e(e), b(e.builder), counted(counted), places(e) {}
 
   void emitFunction(Block &block) {
     auto function = cast<func::FuncOp>(block.getParentOp());
-    if ((overlapping = overlappingLoop(function)))
+    if ((places.overlapping = overlappingLoop(function)))
       return emitOverlapping(function, block);
     emit(block);
   }
@@ -47,7 +38,7 @@ private:
   void emit(Block &block) { emit(block.begin(), block.end()); }
   void emit(Block::iterator from, Block::iterator to) {
     for (Operation &op : llvm::make_range(from, to)) {
-      if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::scanOf(kernel) && !isMoved(kernel)) {
+      if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::scanOf(kernel) && !places.isMoved(kernel)) {
         int64_t launch = host.callOf(&op).launch;
         if (launch != behind) {
           launchAll();
@@ -64,10 +55,10 @@ private:
 
   void emit(Operation &op) {
     if (auto kernel = dyn_cast<plan::KernelOp>(op)) {
-      if (analysis::scanOf(kernel))
-        emitScan(host, e, kernel, [&](Value value, int64_t offset) { return moved(value, e.number(e.i64, offset)); });
+      if (nn::ScanOp scan = analysis::scanOf(kernel))
+        emitScan(scan);
       else
-        launchMoved(kernel);
+        launch(kernel);
     } else if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
       emitLoop(loop);
     } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
@@ -83,7 +74,7 @@ private:
           message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front());
       });
     } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
-      e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), index});
+      e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), places.microbatch});
     } else if (isa<plan::GateOp>(op)) {
       emitGate();
     }
@@ -95,63 +86,22 @@ private:
     first = behind;
   }
 
-  // Are there operands or results that lie elsewhere in each block of rows, or in each micro-batch?
-  bool isMoved(plan::KernelOp kernel) const {
-    auto waits = [&](Value value) { return copiesOf(value).count > 1; };
-    return isa<plan::RowBlocksOp>(kernel->getParentOp()) || llvm::any_of(kernel.getInputs(), waits) ||
-           llvm::any_of(kernel.getOutputs(), waits);
-  }
-
-  Copies copiesOf(Value value) const {
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      if (auto rows = dyn_cast<plan::RowBlocksOp>(argument.getOwner()->getParentOp()))
-        return copiesOf(rows.getRows()[argument.getArgNumber()]);
-      auto newer = distance.find(value);
-      return newer == distance.end() ? Copies() : Copies{2, newer->second, true};
-    }
-    auto result = cast<OpResult>(value);
-    if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
-      return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
-    auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
-    if (!copies || copies[result.getResultNumber()] == 1)
-      return {};
-    Value whole = value; // rows of one block: of all
-    if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()->getParentOp()))
-      if (auto filled = rows.resultFilledBy(value))
-        whole = rows.getResult(*filled);
-    int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
-    bool ofStep = overlapping && (sums.contains(value) || !overlapping->isProperAncestor(result.getOwner()));
-    return {copies[result.getResultNumber()], (bytes + 63) / 64 * 64, ofStep};
-  }
-
-  // The offset of a value in the micro-batch that runs.
-  Value moved(Value value, Value offset) {
-    Copies copies = copiesOf(value);
-    if (copies.count == 1)
-      return offset;
-    if (copies.ofStep)
-      return next ? e.plus(offset, next, copies.stride) : offset;
-    Value copy = LLVM::SRemOp::create(b, e.loc, index, e.number(e.i64, copies.count));
-    return e.plus(offset, copy, copies.stride);
-  }
-
-  void launchMoved(plan::KernelOp kernel) {
-    auto rows = dyn_cast<plan::RowBlocksOp>(kernel->getParentOp());
+  // A launch whose operands lie where the loops around it have come to.
+  void launch(plan::KernelOp kernel) {
     const HostCode::Call &call = host.callOf(kernel);
     for (auto [range, value] : llvm::zip(call.zeroed, call.zeroedValues))
-      e.call("cinch_zero", e.none, {e.context, moved(value, e.number(e.i64, range.first)), e.number(e.i64, range.second)});
+      e.call("cinch_zero", e.none, {e.context, places.offsetOf(value, range.first), e.number(e.i64, range.second)});
     Value offsets = e.stack(call.words.size());
-    for (auto [i, word] : llvm::enumerate(call.words)) {
-      auto [perExample, perPosition] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
-      Value offset = e.number(e.i64, word);
-      if (i < call.values.size())
-        offset = moved(call.values[i], offset);
-      if (rows)
-        offset = e.plus(e.plus(offset, example, perExample * int64_t(rows.getExamples())), position,
-                        perPosition * int64_t(rows.getPositions()));
-      e.set(offsets, i, offset);
-    }
+    for (size_t i = 0; i < call.words.size(); ++i)
+      e.set(offsets, i, places.wordOf(kernel, call, i));
     e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
+  }
+
+  void emitScan(nn::ScanOp scan) {
+    e.loop(e.number(e.i64, int64_t(scan.getTrips())), [&](Value trip) {
+      places.trips[scan] = trip;
+      emit(scan.block());
+    });
   }
 
   void emitRows(plan::RowBlocksOp rows) {
@@ -160,10 +110,10 @@ private:
     Value firstExample = e.word(kFirstExample);
     e.loop(e.number(e.i64, int64_t(rows.getCount())), [&](Value pass) {
       Value blocks = e.number(e.i64, inExample);
-      example = LLVM::SDivOp::create(b, e.loc, pass, blocks);
-      position = LLVM::SRemOp::create(b, e.loc, pass, blocks);
-      e.set(e.context, kFirstExample, e.plus(firstExample, example, int64_t(rows.getExamples())));
-      e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), position, int64_t(rows.getPositions())));
+      places.example = LLVM::SDivOp::create(b, e.loc, pass, blocks);
+      places.position = LLVM::SRemOp::create(b, e.loc, pass, blocks);
+      e.set(e.context, kFirstExample, e.plus(firstExample, places.example, int64_t(rows.getExamples())));
+      e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), places.position, int64_t(rows.getPositions())));
       emit(rows.getBody().front());
     });
     e.set(e.context, kFirstExample, firstExample);
@@ -189,10 +139,10 @@ private:
 
   // A part of the loop body for one micro-batch.
   void emitPart(plan::MicrobatchesOp loop, Value microbatch, Block::iterator from, Block::iterator to) {
-    index = microbatch;
-    Value inBatch = index; // a replica's are counted from its own first one
+    places.microbatch = microbatch;
+    Value inBatch = microbatch; // a replica's are counted from its own first one
     if (int64_t before = int64_t(loop.getFirst().value_or(0)) / int64_t(loop.getSize()))
-      inBatch = e.plus(index, e.number(e.i64, before), 1);
+      inBatch = e.plus(microbatch, e.number(e.i64, before), 1);
     auto isData = [](Value value) {
       auto argument = dyn_cast<BlockArgument>(value);
       auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
@@ -207,7 +157,7 @@ private:
     else
       e.set(e.context, kFirstExample, e.plus(e.number(e.i64, 0), inBatch, int64_t(loop.getSize())));
     emit(from, to);
-    index = {};
+    places.microbatch = {};
   }
 
   using Part = std::pair<Block::iterator, Block::iterator>;
@@ -240,17 +190,17 @@ private:
   // A step that a part of the next one is done with. Nothing of the step was done before if word kFresh says so: then it begins with what
   // its list has of the next step, as its own. It goes no further than its own end unless word kFurther says so.
   void emitOverlapping(func::FuncOp function, Block &block) {
-    plan::MicrobatchesOp loop = overlapping;
+    plan::MicrobatchesOp loop = places.overlapping;
     for (auto [older, newer] : newerParameters(function)) {
       auto offsetOf = [&](Value argument) {
         return function.getArgAttrOfType<IntegerAttr>(cast<BlockArgument>(argument).getArgNumber(), "plan.offset").getInt();
       };
-      distance[older] = offsetOf(newer) - offsetOf(older);
+      places.distance[older] = offsetOf(newer) - offsetOf(older);
     }
     for (Value sum : loop.getBody().front().getTerminator()->getOperands()) {
       while (auto rows = sum.getDefiningOp<plan::RowBlocksOp>())
         sum = rows.getBody().front().getTerminator()->getOperand(cast<OpResult>(sum).getResultNumber());
-      sums.insert(sum);
+      places.sums.insert(sum);
     }
     HostCode::Start start = host.startOf(loop);
     Value fresh = e.word(kFresh), further = e.word(kFurther), zero = e.number(e.i64, 0), one = e.number(e.i64, 1);
@@ -295,13 +245,13 @@ private:
       });
     });
     beginStep(zero);
-    next = {};
+    places.next = {};
     emit(std::next(loop->getIterator()), block.end());
   }
 
   // What follows is of this step (0) or of the next one (1).
   void beginStep(Value ahead) {
-    next = ahead;
+    places.next = ahead;
     e.set(e.context, kStep, e.plus(step, ahead, 1));
   }
 
@@ -323,7 +273,7 @@ private:
 
   void message(StringRef call, uint64_t channel, Value value, int64_t offset, std::optional<bool> wide = {}) {
     int64_t bytes = analysis::elementsOf(value) * kernels::bytesOf(analysis::elemOf(value));
-    SmallVector<Value> arguments{e.context, e.number(e.i32, int64_t(channel)), moved(value, e.number(e.i64, offset)), e.number(e.i64, bytes)};
+    SmallVector<Value> arguments{e.context, e.number(e.i32, int64_t(channel)), places.offsetOf(value, offset), e.number(e.i64, bytes)};
     if (wide)
       arguments.push_back(e.number(e.i32, *wide));
     e.call(call, e.none, arguments);
@@ -334,7 +284,7 @@ private:
   void onlyIn(int64_t microbatch, llvm::function_ref<void()> emit) {
     if (microbatch == kEvery)
       return emit();
-    e.when(e.compare(LLVM::ICmpPredicate::eq, index, e.number(e.i64, microbatch)), emit);
+    e.when(e.compare(LLVM::ICmpPredicate::eq, places.microbatch, e.number(e.i64, microbatch)), emit);
   }
 
   void emitGate() {
@@ -352,14 +302,11 @@ private:
   EntryEmitter &e;
   OpBuilder &b;
   bool counted;
-  Block *end = nullptr;           // where a closed gate leads
-  Value index, example, position; // of the micro-batch; of the block of rows, in blocks
-  int64_t lastMicrobatch = 0;     // of the loop
-  plan::MicrobatchesOp overlapping; // the loop whose steps overlap
-  Value step, next;                 // there: the step of this call; 0 in what is of it, 1 in what is of the next one
-  DenseMap<Value, int64_t> distance; // there: from a previous parameter to the parameter
-  DenseSet<Value> sums;              // there: as the loop's kernels write them
-  int64_t first = 0, behind = 0;  // launches that are still to be called
+  Block *end = nullptr;       // where a closed gate leads
+  int64_t lastMicrobatch = 0; // of the loop
+  OperandPlaces places;
+  Value step;                 // where steps overlap: that of this call
+  int64_t first = 0, behind = 0; // launches that are still to be called
 };
 } // namespace
 

@@ -212,7 +212,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   }
   launches.push_back(std::move(info));
   launched.push_back(op);
-  calls[op] = std::move(call);
+  calls[op] = std::make_unique<Call>(std::move(call));
   return success();
 }
 
@@ -223,19 +223,19 @@ std::pair<int64_t, int64_t> HostCode::clearedLater(ArrayRef<std::pair<int64_t, i
   return {first, int64_t(cleared.size()) / 2};
 }
 
-// The bits that what is accumulated at this offset starts from: 0 for a sum.
-static int64_t firstWord(plan::MicrobatchesOp loop, int64_t offset) {
-  int64_t word = 0;
+// The bits that what the loop accumulates starts from, by its offset; a sum starts from 0.
+static DenseMap<int64_t, int64_t> firstWords(plan::MicrobatchesOp loop) {
+  DenseMap<int64_t, int64_t> words;
   loop.walk([&](plan::KernelOp kernel) {
     auto flags = kernel.getAccumulates();
     for (size_t i = 0; flags && i < flags->size(); ++i) {
       Value value = kernel.getBody().front().getTerminator()->getOperand(unsigned(i));
       auto reduce = value.getDefiningOp<nn::ReduceOp>();
-      if ((*flags)[i] && (*kernel.getWrites())[i] == offset && reduce)
-        word = kernels::firstWord(analysis::reduceOf(reduce.getReduction()), analysis::elemOf(value));
+      if ((*flags)[i] && reduce)
+        words[(*kernel.getWrites())[i]] = kernels::firstWord(analysis::reduceOf(reduce.getReduction()), analysis::elemOf(value));
     }
   });
-  return word;
+  return words;
 }
 
 LogicalResult HostCode::addKernels(func::FuncOp function) {
@@ -245,8 +245,9 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
     if (auto zeroed = isa<plan::MicrobatchesOp>(op) ? op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr) : DenseI64ArrayAttr()) {
       SmallVector<std::pair<int64_t, int64_t>> ranges;
       Start &start = starts[op];
+      DenseMap<int64_t, int64_t> words = firstWords(cast<plan::MicrobatchesOp>(op));
       for (size_t i = 0; i + 1 < size_t(zeroed.size()); i += 2)
-        if (int64_t word = firstWord(cast<plan::MicrobatchesOp>(op), zeroed[i]))
+        if (int64_t word = words.lookup(zeroed[i]))
           start.set.push_back({zeroed[i], zeroed[i + 1], word});
         else
           ranges.push_back({zeroed[i], zeroed[i + 1]});

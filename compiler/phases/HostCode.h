@@ -16,6 +16,7 @@
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
+#include <memory>
 
 namespace cinch {
 
@@ -78,7 +79,7 @@ public:
     // In a loop along an axis: the values whose offsets the first words are, and those whose bytes `zeroed` are.
     llvm::SmallVector<mlir::Value> values, zeroedValues;
   };
-  const Call &callOf(mlir::Operation *kernel) const { return calls.find(kernel)->second; }
+  const Call &callOf(mlir::Operation *kernel) const { return *calls.find(kernel)->second; }
   // What a loop over micro-batches begins with: rows of the table of cleared ranges, from which to before which; and what is
   // accumulated from another start than 0.
   struct Start {
@@ -113,7 +114,7 @@ private:
   int maxThreads;
   analysis::MachineRates machine;
   llvm::StringMap<std::string> functions; // key of a spec -> name
-  llvm::DenseMap<mlir::Operation *, Call> calls;
+  llvm::DenseMap<mlir::Operation *, std::unique_ptr<Call>> calls; // a call is large, and the table has empty places
   llvm::SmallVector<mlir::Operation *> launched; // per number of a launch
   llvm::SmallVector<int64_t> cleared;            // offset, bytes, ..
   llvm::DenseMap<mlir::Operation *, Start> starts; // of loops over micro-batches

@@ -35,7 +35,7 @@ void HostCode::addTables() {
   llvm::StringMap<int> numbers;
   SmallVector<Attribute> kernels;
   for (Operation *op : launched) {
-    const Call &call = calls[op];
+    const Call &call = callOf(op);
     auto [kernel, fresh] = numbers.try_emplace(call.kernel, int(kernels.size()));
     if (fresh)
       kernels.push_back(FlatSymbolRefAttr::get(module.getContext(), call.kernel));

@@ -40,11 +40,15 @@ static void forgetValues(func::FuncOp function) {
       update.setOptimizerAttr(nn::OptimizerAttr::get(b.getContext(), optimizer.getName(), b.getDenseF64ArrayAttr(values)));
     }
   });
+  SmallVector<DictionaryAttr> arguments; // all at once: the context keeps every list of dictionaries that a function ever had
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    function.removeArgAttr(i, nn::kInitAttr);
-    if (auto rule = function.getArgAttrOfType<DictionaryAttr>(i, nn::kAverageAttr))
-      function.setArgAttr(i, nn::kAverageAttr, rule.get("of"));
+    NamedAttrList attributes(function.getArgAttrDict(i));
+    attributes.erase(nn::kInitAttr);
+    if (auto rule = dyn_cast_if_present<DictionaryAttr>(attributes.get(nn::kAverageAttr)))
+      attributes.set(nn::kAverageAttr, rule.get("of"));
+    arguments.push_back(attributes.getDictionary(b.getContext()));
   }
+  function.setAllArgAttrs(arguments);
 }
 
 std::string hashOfTraining(ModuleOp module, const Program &program) {

@@ -42,19 +42,11 @@ def gradients(p, x, y):
     return {"w": x.T @ (d @ p["v"].T), "v": h.T @ d}
 
 
-def data(name, values):
-    folder = programs.FOLDER / name
-    folder.mkdir()
-    for file, value in values.items():
-        np.save(folder / (file + ".npy"), value.astype(np.float32))
-    return folder
-
-
 def against_numpy():
     rng = np.random.default_rng(5)
     for kind, draw in (("whole", lambda *shape: rng.integers(-4, 5, shape).astype(np.float64)), ("real", lambda *shape: rng.normal(size=shape))):
         x, y = draw(B, I).astype(np.float32), draw(B, H).astype(np.float32)
-        folder = data(kind, {"x": x, "y": y})
+        folder = programs.arrays(kind, x=x, y=y)
         start = {"w": draw(I, H).astype(np.float32), "v": draw(H, H).astype(np.float32)}
         programs.tensorfile.write(folder / "start.safetensors", start)
         expected = gradients({k: v.astype(np.float64) for k, v in start.items()}, x.astype(np.float64), y.astype(np.float64))
@@ -74,7 +66,7 @@ def against_numpy():
 
 def same_bits():
     rng = np.random.default_rng(6)
-    folder = data("bits", {"x": rng.normal(size=(31, I)), "y": rng.normal(size=(31, H))})
+    folder = programs.arrays("bits", x=rng.normal(size=(31, I)), y=rng.normal(size=(31, H)))
     path = programs.source("reduced", PROGRAM.replace("sgd(lr = 1)", "adam(lr = 0.1)\n  clip norm(0.5)") % "combine reduce(3)")
     first = None
     for i, (flags, workers) in enumerate(grids()):
@@ -135,7 +127,7 @@ def bad_numbers():
     rng = np.random.default_rng(9)
     y = rng.normal(size=(31, H))
     y[19, 1] = 1e30
-    folder = data("overflow", {"x": rng.normal(size=(31, I)), "y": y})
+    folder = programs.arrays("overflow", x=rng.normal(size=(31, I)), y=y)
     path = programs.source("overflow", PROGRAM % "combine exact")
     flags = ["--set", "train.grain=6"]
     one = processes.start(programs.compiled(path, "overflow-one", *flags), 1, "threads", ["--data", folder, "--out", programs.FOLDER / "over1", "--quiet"])

@@ -2,54 +2,17 @@
 """`delay 1`: W(t + 1) = W(t) - update(gradient at W(t - 1)), W(-1) = W(0). Against a loop in NumPy in f64; the same bits on one worker and on
 several, stages and replicas, under every schedule and micro-batch, killed and resumed on another number of workers, and started from a file.
 """
-import sys
-
 import numpy as np
 
-import programs
-
-sys.path.insert(0, str(programs.HERE.parent / "oracle"))
+import programs  # first: it finds the folder of the oracles
+import small_net
 import tensorfile
 import training
+from small_net import I, OPTIMIZERS, gradients
 
 verdicts = programs.Verdicts()
-B, I, H, STEPS = 6, 5, 4, 7
-PROGRAM = """dim B = 6 batch, I = 5, H = 4
-data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, I], y: f32[B, I])
-model net(x: f32[B, I]) -> f32[B, I] {
-  use up = linear[H]
-  param down: f32[I, H] ~ normal(0.5)
-  param still: f32[I] ~ normal(1)
-  h = tanh(up(x))
-  return h @ down' + tanh(h @ down') * 0.5 + still
-}
-train net on train seed 4 {
-  loss = mean[B, I] squared_error(net(x), y)
-  %s
-  freeze("still")
-  delay 1
-  steps 7
-  every 2 checkpoint("run", keep = 2)
-}
-"""
-OPTIMIZERS = {
-    "sgd": ("optimizer sgd(lr = 0.3, momentum = 0.8)", lambda: training.SGD(lambda step: 0.3, momentum=0.8), None),
-    "adamw": (
-        "optimizer adamw(lr = 0.02, decay = 0.1)\n  clip norm(0.05)",
-        lambda: training.Adam(lambda step: 0.02, decay=0.1),
-        0.05,
-    ),
-}
-
-
-def gradients(p, x, y):
-    h = np.tanh(x @ p["up.weight"].T + p["up.bias"])
-    z = h @ p["down"].T
-    t = np.tanh(z)
-    error = z + 0.5 * t + p["still"] - y
-    d = 2 * error / error.size * (1 + 0.5 * (1 - t * t))
-    inner = (d @ p["down"]) * (1 - h * h)
-    return (error**2).mean(), {"up.weight": inner.T @ x, "up.bias": inner.sum(0), "down": d.T @ h}
+B, STEPS = 6, 7
+PROGRAM = small_net.program(B, STEPS).replace("%s", "%s\n  delay 1")
 
 
 def reference(start, x, y, optimizer, limit, steps):

@@ -149,6 +149,15 @@ def run(exe, data, steps, *flags, init=None, timeout=300):
 # ---- Data files ------------------------------------------------------------------------------------------------------
 
 
+def arrays(name, **values):
+    """A folder of .npy files in f32."""
+    folder = FOLDER / name
+    folder.mkdir()
+    for file, value in values.items():
+        np.save(folder / (file + ".npy"), value.astype(np.float32))
+    return folder
+
+
 def write_idx(path, values):
     kinds = {np.uint8: 8, np.int32: 12, np.float32: 13, np.float64: 14}
     values = np.asarray(values)

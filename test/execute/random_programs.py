@@ -29,6 +29,10 @@ STAGED = 0.25  # of the plans have several workers
 REPLICATED = 0.2  # of the plans have replicas
 F64 = ["--set", "train.precision=f64"]
 BF16 = 0.3  # of the programs; bits only, between plans
+CPUS = ["haswell"] + ["skylake-avx512"] * programs.has_avx512()
+# Most of the time goes into code for kernels, which plans for one CPU share: several CPUs for so many of the programs, else one.
+SEVERAL_CPUS = 0.3
+F64_WITH_GRADIENT = 0.4  # of the programs whose gradients are compared, in f64 as well: their kernels are shared
 SHRINKING = 60  # seconds a failing program
 verdicts = programs.Verdicts()
 
@@ -44,10 +48,9 @@ class Wrong(Exception):
 class Plan:
     """Flags of the compiler and threads of the run. `least`: under the smallest budget that the compiler names for them."""
 
-    def __init__(self, rng, program, least):
+    def __init__(self, rng, program, cpus, least):
         grain = program.unit
         self.least, self.threads = least, rng.choice([1, 2, 3])
-        cpus = ["haswell"] + ["skylake-avx512"] * programs.has_avx512()
         self.flags = ["--max-threads", "3", "--cpu", rng.choice(cpus)]
         often = 0.3 if least else 0.8
         if rng.random() < often:
@@ -219,19 +222,16 @@ def attempt(program, plans, name):
     return compared
 
 
-def precision_of(draw, seed):
-    if random.Random("bf16 %d" % seed).random() < BF16:
-        return "bf16"
-    return "f64" if draw < 0.1 else "f32"
-
-
 def plans_of(program, seed):
     rng = random.Random("plans %d" % seed)
-    return {
-        "bits": [Plan(rng, program, False), Plan(rng, program, True)],
-        "precision": precision_of(rng.random(), seed),
-        "gradient": Plan(rng, program, False) if rng.random() < 0.6 else None,
-    }
+    cpus = CPUS if rng.random() < SEVERAL_CPUS else [rng.choice(CPUS)]
+    bits = [Plan(rng, program, cpus, False), Plan(rng, program, cpus, True)]
+    gradient = Plan(rng, program, cpus, False) if rng.random() < 0.6 else None
+    narrow = random.Random("bf16 %d" % seed).random() < BF16
+    wide = not narrow and rng.random() < (F64_WITH_GRADIENT if gradient else 0.1)
+    if wide and gradient:
+        gradient = bits[0]
+    return {"bits": bits, "precision": "bf16" if narrow else "f64" if wide else "f32", "gradient": gradient}
 
 
 class Session:

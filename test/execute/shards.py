@@ -50,14 +50,6 @@ train gpt on train seed 1 {
 """
 
 
-def data(name, **values):
-    folder = programs.FOLDER / name
-    folder.mkdir()
-    for file, value in values.items():
-        np.save(folder / (file + ".npy"), value.astype(np.float32))
-    return folder
-
-
 def text_data():
     folder = programs.FOLDER / "text"
     folder.mkdir()
@@ -76,7 +68,7 @@ def against_numpy():
     rng = np.random.default_rng(5)
     for kind, draw in (("whole", lambda *shape: rng.integers(-2, 3, shape).astype(np.float64)), ("real", lambda *shape: rng.normal(size=shape))):
         x, y = draw(B, I).astype(np.float32), draw(B, I).astype(np.float32)
-        folder = data(kind, x=x, y=y)
+        folder = programs.arrays(kind, x=x, y=y)
         shapes = {"up.weight": (H, I), "up.bias": (H,), "down.weight": (I, H), "down.bias": (I,)}
         start = {name: draw(*shape).astype(np.float32) for name, shape in shapes.items()}
         programs.tensorfile.write(folder / "start.safetensors", start)

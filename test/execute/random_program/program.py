@@ -180,11 +180,15 @@ class Program:
         return float(total), context
 
     def slopes(self):
-        """{path: the derivative along all ones, roughly}: 0 where nothing comes through."""
+        """{path: the change along all ones}: 0 where no derivative comes through. A comparison that turns over is none: then in smaller steps."""
         parameters, batch, found = {**self.parameters(), **self.states()}, self.first_batch(), {}
         loss, base = self.loss(parameters, batch)
         for path, value in self.parameters().items():
-            found[path] = self.loss({**parameters, path: value + 1e-4}, batch, base.frozen)[0] - loss
+            for step in (1e-4, 1e-6, 1e-8):
+                moved, context = self.loss({**parameters, path: value + step}, batch, base.frozen)
+                found[path] = moved - loss
+                if context.decisions == base.decisions:
+                    break
         return found
 
     def gradient(self, parameters, batch, path, direction):
