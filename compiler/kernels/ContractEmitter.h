@@ -119,13 +119,19 @@ private:
     int64_t rows;
     Value alive;
     bool inside = false, checked = false;
+    int within = -1; // a bound of which it is known that it holds
   };
+  struct LaneMiddle {
+    int bound;
+    int64_t first, last;
+  };
+  std::optional<LaneMiddle> middleOf(const Origin &, const LaneTile &);
   void laneTile(const Origin &, LaneTile);
   mlir::SmallVector<Value> laneChains(const Origin &, const LaneTile &, size_t dim, mlir::ValueRange accumulators);
   mlir::SmallVector<Value> laneStep(const Origin &, const LaneTile &, mlir::ValueRange accumulators);
   size_t firstCheck();
   Value isInside(const Origin &, const LaneTile &, size_t dim);
-  std::optional<Value> isThere(const Origin &, bool inside);
+  std::optional<Value> isThere(const Origin &, const LaneTile &);
   Value laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there);
   Value laneSpread(Value memory, Value index, int64_t group, Value alive, Value there);
   Value laneMask(Value count, Value there);

@@ -130,6 +130,8 @@ PROGRAMS = {
         conv((24, 20, 9), 48, (5, 1), stride=2, pad=2, groups=6),
         conv((22, 9), 44, 3, pad=2, dilate=2, groups=22),
         conv((20, 13), 20, 3, pad=2, dilate=2, groups=20),
+        conv((16, 4, 56), 16, 3, pad=1, groups=16),
+        conv((8, 60), 8, 9, pad=4, groups=8),
     ],
     # Wide enough for bands: of several of them, of one channel, of taps that do not follow each other, of stretches that are cut.
     "bands": [
