@@ -388,8 +388,10 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   int64_t lastRuns = countOf(plan.outerK) % plan.runs;
   int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
   plan.unroll = 1;
+  // Elements that several steps of a tile read would stay in registers between them, which it has not.
+  bool again = plan.bands == Bands::OfK && plan.k.band < (plan.rowsInTile ? plan.rows.back().size : plan.mr) * plan.m.band;
   for (int unroll : {7, 6, 5, 4, 3, 2})
-    if (plan.bands != Bands::No && plan.unroll == 1 && plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0)
+    if (plan.bands != Bands::No && !again && plan.unroll == 1 && plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0)
       plan.unroll = unroll;
   for (int unroll : {4, 2}) {
     if (plan.bands == Bands::No && plan.blockK() % unroll == 0 && last % unroll == 0 && plan.mr * plan.nv <= 24) {
@@ -428,7 +430,8 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
   // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and
   // is as wide as scratch may be, for A is packed once for every block of B.
-  const int64_t cacheA = 128 * 1024, cacheB = manyRegisters ? 1280 * 1024 : 1024 * 1024;
+  // A band is soon copied again: beside it B stays in the second level, too.
+  const int64_t cacheA = 128 * 1024, cacheB = (banded ? 512 : manyRegisters ? 1280 : 1024) * 1024;
   auto share = [](int64_t size, int64_t unit, int64_t most) { // equal blocks of at most `most` units
     int64_t units = (size + unit - 1) / unit, blocks = (units + most - 1) / most;
     return (units + blocks - 1) / blocks * unit;
