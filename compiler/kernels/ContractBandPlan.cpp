@@ -137,7 +137,7 @@ bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims 
 }
 
 void chooseBand(ContractPlan &plan, int64_t longest) {
-  const int64_t most = 256 * 1024 / plan.bytes; // elements: a share of the second-level cache
+  const int64_t most = 128 * 1024 / plan.bytes; // elements: a share of the second-level cache
   Band &band = plan.band;
   if (plan.bands == Bands::OfM) {
     while (band.rows < band.height) {
@@ -157,7 +157,7 @@ void chooseBand(ContractPlan &plan, int64_t longest) {
     return;
   for (int64_t rows = 1; rows <= band.height; ++rows) {
     band.rows = rows;
-    if (band.height % rows == 0 && rows * plan.kc <= longest + longest / 2 && band.elems() <= most)
+    if (band.height % rows == 0 && rows * plan.kc <= longest && band.elems() <= most)
       plan.runs = rows;
   }
   band.rows = plan.runs;
