@@ -60,6 +60,7 @@ const Layer layers[] = {
     {"depthwise 512", 512, 14, 512, 3, 1, 512},
     {"32 groups of 4", 128, 28, 128, 3, 1, 32},
     {"dilated 3x3", 128, 28, 128, 3, 1, 1, 2},
+    {"1 channel 5x5", 1, 28, 32, 5},
 };
 
 enum class Gives { Output, Image, Filter };

@@ -167,6 +167,13 @@ void ContractEmitter::emitReduction(Origin origin, Range n, Range mUnits) {
 
 void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock block) {
   packB(origin.b, n, block);
+  if (plan.bands == Bands::OfM)
+    return emitBands(origin, n, mUnits, block);
+  if (plan.bands == Bands::OfK) {
+    Origin first = origin;
+    moveA(first, plan.outerK, block.firstRun);
+    copyBand(first, block.runs);
+  }
   int64_t units = unitsOf(1, plan.m.size, plan.mr);
   bool single = plan.outerM.empty();
   Value firstOuter = single ? number(0) : div(mUnits.first, units);
@@ -175,6 +182,8 @@ void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock blo
     Origin inner = origin;
     moveA(inner, plan.outerM, outer);
     inner.c = add(inner.c, offsetIn(plan.outerM, &ContractDim::c, outer));
+    if (plan.bands != Bands::No)
+      inner.band = offsetIn(plan.outerM, &ContractDim::band, outer);
     if (plan.sumUnits > 0)
       inner.unit = add(inner.unit, mul(outer, units));
     Range m = innerRange(mUnits, outer, units, plan.mr, plan.m.size);
@@ -186,42 +195,56 @@ void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock blo
   });
 }
 
+void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock block, Value row, Value column, int64_t rows,
+                                 int64_t columns) {
+  int64_t nr = plan.nr(), mr = plan.mr;
+  Tile tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  tile.c = add(origin.c, add(mul(row, plan.m.c), mul(column, plan.n.c)));
+  if (plan.packA == PackedA::No) {
+    tile.memoryA = memA;
+    tile.a = add(add(origin.a, mul(block.start, plan.k.a)), mul(row, plan.m.a));
+    tile.strideMA = plan.m.a;
+    tile.strideKA = plan.k.a;
+  } else if (plan.packA == PackedA::Band) {
+    tile.memoryA = scratch;
+    tile.a = add(threadScratch, mul(block.start, plan.k.band));
+    tile.a = add(add(tile.a, plan.band.before()), plan.rowsInTile ? number(0) : mul(row, plan.m.band));
+    if (origin.band)
+      tile.a = add(tile.a, origin.band);
+    tile.strideMA = plan.m.band;
+    tile.strideKA = plan.k.band;
+  } else {
+    tile.memoryA = scratch;
+    tile.a = add(threadScratch, mul(div(sub(row, m.first), mr), plan.panelA()));
+    tile.strideMA = plan.packA == PackedA::Rows ? plan.rowPitchA() : 1;
+    tile.strideKA = plan.packA == PackedA::Rows ? 1 : mr;
+  }
+  if (plan.packB == PackedB::No) {
+    tile.memoryB = memB;
+    tile.b = add(add(origin.b, mul(block.start, plan.k.b)), mul(column, plan.n.b));
+    tile.strideKB = plan.k.b;
+  } else {
+    tile.memoryB = scratch;
+    Value panel = mul(div(sub(column, n.first), nr), plan.panelB());
+    tile.b = add(add(threadScratch, plan.scratchB()), panel);
+    tile.strideKB = nr;
+  }
+  if (plan.sumUnits > 0) {
+    Value unit = add(origin.unit, div(row, mr)), panel = div(sub(column, n.first), nr);
+    Value number = add(mul(unit, plan.tilesN()), panel);
+    tile.sums = add(add(threadScratch, plan.scratchSums()), mul(number, mr * nr));
+  }
+  emitTile(tile, block);
+}
+
 void ContractEmitter::emitTiles(Origin origin, Range m, Range n, KBlock block) {
   int64_t nr = plan.nr(), mr = plan.mr;
   int64_t fullM = plan.m.size / mr * mr, edgeM = plan.m.size % mr;
   int64_t fullN = plan.n.size / nr * nr, edgeN = plan.n.size % nr;
   auto tileAt = [&](Value row, Value column, int64_t rows, int64_t columns) {
-    Tile tile;
-    tile.rows = rows;
-    tile.columns = columns;
-    tile.c = add(origin.c, add(mul(row, plan.m.c), mul(column, plan.n.c)));
-    if (plan.packA == PackedA::No) {
-      tile.memoryA = memA;
-      tile.a = add(add(origin.a, mul(block.start, plan.k.a)), mul(row, plan.m.a));
-      tile.strideMA = plan.m.a;
-      tile.strideKA = plan.k.a;
-    } else {
-      tile.memoryA = scratch;
-      tile.a = add(threadScratch, mul(div(sub(row, m.first), mr), plan.panelA()));
-      tile.strideMA = plan.packA == PackedA::Rows ? plan.rowPitchA() : 1;
-      tile.strideKA = plan.packA == PackedA::Rows ? 1 : mr;
-    }
-    if (plan.packB == PackedB::No) {
-      tile.memoryB = memB;
-      tile.b = add(add(origin.b, mul(block.start, plan.k.b)), mul(column, plan.n.b));
-      tile.strideKB = plan.k.b;
-    } else {
-      tile.memoryB = scratch;
-      Value panel = mul(div(sub(column, n.first), nr), plan.panelB());
-      tile.b = add(add(threadScratch, plan.scratchB()), panel);
-      tile.strideKB = nr;
-    }
-    if (plan.sumUnits > 0) {
-      Value unit = add(origin.unit, div(row, mr)), panel = div(sub(column, n.first), nr);
-      Value number = add(mul(unit, plan.tilesN()), panel);
-      tile.sums = add(add(threadScratch, plan.scratchSums()), mul(number, mr * nr));
-    }
-    emitTile(tile, block);
+    emitTileAt(origin, m, n, block, row, column, rows, columns);
   };
   auto rowsOfTiles = [&](Value column, int64_t columns) {
     auto edge = [&](Value row) { tileAt(row, column, edgeM, columns); };

@@ -43,6 +43,7 @@ private:
     Value a, b, c;
     Value bound[2]; // where A is beside its bounds, if it has them
     Value unit; // of a grained reduction: the number of the first row of tiles in its band
+    Value band; // Bands: where the place, or the tap, lies in the band of A
   };
 
   // Index arithmetic and loops.
@@ -103,6 +104,12 @@ private:
   void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
   mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
 
+  // A in bands (ContractBands.cpp).
+  void fillZeros(Value to, int64_t count);
+  void copyForwards(Value from, Value to, int64_t count);
+  void copyBand(const Origin &, Value rows);
+  void emitBands(const Origin &, Range n, Range mUnits, KBlock);
+
   // A batch dim and n in the lanes (ContractLanes.cpp).
   void emitZeros(Value thread, Value threads);
   void emitLanes(Value thread, Value threads);
@@ -112,13 +119,19 @@ private:
     int64_t rows;
     Value alive;
     bool inside = false, checked = false;
+    int within = -1; // a bound of which it is known that it holds
   };
+  struct LaneMiddle {
+    int bound;
+    int64_t first, last;
+  };
+  std::optional<LaneMiddle> middleOf(const Origin &, const LaneTile &);
   void laneTile(const Origin &, LaneTile);
   mlir::SmallVector<Value> laneChains(const Origin &, const LaneTile &, size_t dim, mlir::ValueRange accumulators);
   mlir::SmallVector<Value> laneStep(const Origin &, const LaneTile &, mlir::ValueRange accumulators);
   size_t firstCheck();
   Value isInside(const Origin &, const LaneTile &, size_t dim);
-  std::optional<Value> isThere(const Origin &, bool inside);
+  std::optional<Value> isThere(const Origin &, const LaneTile &);
   Value laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there);
   Value laneSpread(Value memory, Value index, int64_t group, Value alive, Value there);
   Value laneMask(Value count, Value there);
@@ -132,10 +145,13 @@ private:
     Value memoryA, memoryB;
     int64_t strideMA, strideKA, strideKB;
   };
+  void emitTileAt(const Origin &, Range m, Range n, KBlock, Value row, Value column, int64_t rows, int64_t columns);
+  int64_t rowOfA(const Tile &, int64_t row);
   void prefetchBelow(const Tile &);
   void emitTile(const Tile &, KBlock);
   // Two chains an output, for products of bf16 (ContractPairs.cpp).
   using Values = mlir::SmallVector<Value>;
+  Values bandChains(const Tile &, KBlock, Values accumulators);
   Values pairChains(const Tile &, KBlock, Values accumulators);
   Values pairsOfRun(const Tile &, Value first, Value blocks, Value hasTail, int64_t tail, Values accumulators);
   Values pairBlock(const Tile &, Value first, int64_t count, Values accumulators);

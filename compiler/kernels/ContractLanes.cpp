@@ -117,28 +117,43 @@ void ContractEmitter::emitLanes(Value thread, Value threads) {
   Range mine = share(thread, threads, countOf(plan.batch) * outer * tiles * vectors);
   forLoop(mine.first, mine.second, 1, [&](Value item) {
     Value vector = rem(item, vectors), rest = div(item, vectors);
-    Value row = mul(rem(rest, tiles), int64_t(plan.mr));
+    Value tile = rem(rest, tiles);
     rest = div(rest, tiles);
     Value outerM = rem(rest, outer), batch = div(rest, outer);
-    Origin origin;
-    origin.a = number(plan.a.offset);
-    for (size_t i = 0; i < plan.bounds.size(); ++i)
-      origin.bound[i] = number(plan.bounds[i].offset);
-    moveA(origin, plan.batch, batch);
-    moveA(origin, plan.outerM, outerM);
-    if (tiles > 1)
-      moveA(origin, plan.rows, row);
-    origin.a = add(origin.a, mul(vector, groups * plan.n.a));
-    origin.b = add(add(offsetIn(plan.batch, &ContractDim::b, batch), plan.b.offset), mul(vector, groups * plan.n.b));
-    Value column = mul(vector, plan.lanes);
-    origin.c = add(add(offsetIn(plan.batch, &ContractDim::c, batch), plan.c.offset),
-                   add(offsetIn(plan.outerM, &ContractDim::c, outerM), add(offsetIn(plan.rows, &ContractDim::c, row), column)));
-    Value alive = plan.n.size % plan.lanes ? sub(number(plan.n.size), column) : Value();
-    if (edge == 0 || tiles == 1)
-      return laneTile(origin, {edge ? edge : plan.mr, alive});
-    ifElse(
-        less(row, number(plan.m.size - edge)), [&] { laneTile(origin, {plan.mr, alive}); },
-        [&] { laneTile(origin, {edge, alive}); });
+    auto tileAt = [&](Value row, int64_t rows) {
+      Origin origin;
+      origin.a = number(plan.a.offset);
+      for (size_t i = 0; i < plan.bounds.size(); ++i)
+        origin.bound[i] = number(plan.bounds[i].offset);
+      moveA(origin, plan.batch, batch);
+      moveA(origin, plan.outerM, outerM);
+      if (tiles > 1)
+        moveA(origin, plan.rows, row);
+      origin.a = add(origin.a, mul(vector, groups * plan.n.a));
+      origin.b = add(add(offsetIn(plan.batch, &ContractDim::b, batch), plan.b.offset), mul(vector, groups * plan.n.b));
+      Value column = mul(vector, plan.lanes);
+      origin.c = add(add(offsetIn(plan.batch, &ContractDim::c, batch), plan.c.offset),
+                     add(offsetIn(plan.outerM, &ContractDim::c, outerM), add(offsetIn(plan.rows, &ContractDim::c, row), column)));
+      Value alive = plan.n.size % plan.lanes ? sub(number(plan.n.size), column) : Value();
+      laneTile(origin, {rows, alive});
+    };
+    Value middle = mul(tile, int64_t(plan.mr));
+    int64_t last = edge ? edge : plan.mr;
+    bool ends = llvm::any_of(plan.rows, [](const ContractDim &dim) { return dim.isBounded(); });
+    if (tiles == 1)
+      return tileAt(number(0), last);
+    if (!ends && edge == 0)
+      return tileAt(middle, plan.mr);
+    auto lastTile = [&] { tileAt(number((tiles - 1) * plan.mr), last); };
+    auto fromSecond = [&] {
+      if (ends && tiles == 2)
+        return lastTile();
+      ifElse(less(tile, number(tiles - 1)), [&] { tileAt(middle, plan.mr); }, lastTile);
+    };
+    // Tiles at the ends of a row have code of their own, in which it is known what lies outside.
+    if (!ends)
+      return fromSecond();
+    ifElse(less(tile, number(1)), [&] { tileAt(number(0), plan.mr); }, fromSecond);
   });
 }
 
@@ -194,12 +209,43 @@ static std::optional<int64_t> constantOf(Value value) {
   return op ? std::optional<int64_t>(op.value()) : std::nullopt;
 }
 
+// The last dim of k moves along one bound whose place is known otherwise: its steps between the first ones and the last ones, at which
+// a row of the tile may lie outside. Nothing if those are many.
+std::optional<ContractEmitter::LaneMiddle> ContractEmitter::middleOf(const Origin &origin, const LaneTile &tile) {
+  constexpr int64_t kFew = 8;
+  int64_t ContractDim::*const strides[] = {&ContractDim::bound0, &ContractDim::bound1};
+  for (size_t i = 0; i < plan.bounds.size() && !plan.outerK.empty(); ++i) {
+    const ContractDim &k = plan.outerK.back();
+    std::optional<int64_t> place = constantOf(origin.bound[i]);
+    int64_t step = k.*strides[i], least = 0, most = 0;
+    if (!place || step <= 0)
+      continue;
+    for (const ContractDim &row : plan.rows) {
+      int64_t reach = (std::min(row.size, tile.rows) - 1) * (row.*strides[i]);
+      (reach < 0 ? least : most) += reach;
+    }
+    LaneMiddle middle;
+    middle.bound = int(i);
+    middle.first = std::max<int64_t>(0, -(*place + least) + step - 1) / step;
+    int64_t room = plan.bounds[i].size - 1 - *place - most;
+    middle.last = room < 0 ? 0 : std::min(k.size, room / step + 1);
+    if (middle.first < middle.last && middle.first + k.size - middle.last <= kFew)
+      return middle;
+  }
+  return std::nullopt;
+}
+
 // Whether all that a tile reads from dim `dim` of k on lies within the bounds that are not known anyway; null: those are all.
 Value ContractEmitter::isInside(const Origin &origin, const LaneTile &tile, size_t dim) {
   int64_t ContractDim::*const strides[] = {&ContractDim::bound0, &ContractDim::bound1};
   Value inside;
+  std::optional<LaneMiddle> middle = middleOf(origin, tile);
   for (size_t i = 0; i < plan.bounds.size(); ++i) {
-    if (constantOf(origin.bound[i]))
+    if (middle && middle->bound == int(i)) // it is found out step by step
+      continue;
+    bool moves = std::any_of(plan.outerK.begin() + dim, plan.outerK.end(),
+                             [&](const ContractDim &k) { return k.*strides[i] != 0 && k.size > 1; });
+    if (constantOf(origin.bound[i]) && !moves)
       continue;
     int64_t least = 0, most = 0;
     auto reach = [&](int64_t distance) { (distance < 0 ? least : most) += distance; };
@@ -216,7 +262,7 @@ Value ContractEmitter::isInside(const Origin &origin, const LaneTile &tile, size
 }
 
 // Nothing: outside for certain. Null: inside for certain. `inside`: of the bounds of which it is not known here.
-std::optional<mlir::Value> ContractEmitter::isThere(const Origin &at, bool inside) {
+std::optional<mlir::Value> ContractEmitter::isThere(const Origin &at, const LaneTile &tile) {
   Value there;
   for (size_t i = 0; i < plan.bounds.size(); ++i) {
     if (std::optional<int64_t> place = constantOf(at.bound[i])) {
@@ -224,7 +270,7 @@ std::optional<mlir::Value> ContractEmitter::isThere(const Origin &at, bool insid
         return std::nullopt;
       continue;
     }
-    if (inside)
+    if (tile.inside || tile.within == int(i))
       continue;
     Value here = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, at.bound[i], number(plan.bounds[i].size));
     there = there ? Value(arith::AndIOp::create(builder, loc, there, here)) : here;
@@ -239,7 +285,7 @@ SmallVector<Value> ContractEmitter::laneStep(const Origin &origin, const LaneTil
   for (int64_t row = 0; row < tile.rows; ++row) {
     Origin at = origin;
     moveA(at, plan.rows, number(row));
-    std::optional<Value> there = isThere(at, tile.inside);
+    std::optional<Value> there = isThere(at, tile);
     Value a = there ? laneLoad(memA, at.a, plan.n.a, plan.lane.a, tile.alive, *there) : zeros(plan.lanes);
     results.push_back(math::FmaOp::create(builder, loc, a, b, accumulators[row]));
   }
@@ -254,7 +300,9 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
       OpBuilder::InsertionGuard guard(builder);
       for (bool yes : {true, false}) {
         builder.setInsertionPointToStart(yes ? branch.thenBlock() : branch.elseBlock());
-        LaneTile known{tile.rows, tile.alive, yes, true};
+        LaneTile known = tile;
+        known.inside = yes;
+        known.checked = true;
         scf::YieldOp::create(builder, loc, laneChains(origin, known, dim, accumulators));
       }
       return {branch.getResults().begin(), branch.getResults().end()};
@@ -262,11 +310,12 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
   if (dim == plan.outerK.size())
     return laneStep(origin, tile, accumulators);
   const ContractDim &k = plan.outerK[dim];
+  LaneTile inner = tile;
   auto step = [&](Value i, ValueRange values) {
     Origin at = origin;
     moveA(at, {k}, i);
     at.b = add(at.b, mul(i, k.b));
-    return laneChains(at, tile, dim + 1, values);
+    return laneChains(at, inner, dim + 1, values);
   };
   // FMAs that the rest of the walk writes out, if it does.
   int64_t written = tile.rows;
@@ -279,11 +328,17 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
       values = step(number(i), values);
     return values;
   }
-  auto loop = scf::ForOp::create(builder, loc, number(0), number(k.size), number(1), accumulators);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(loop.getBody());
-  scf::YieldOp::create(builder, loc, step(loop.getInductionVar(), loop.getRegionIterArgs()));
-  return {loop.getResults().begin(), loop.getResults().end()};
+  std::optional<LaneMiddle> middle = dim + 1 == plan.outerK.size() ? middleOf(origin, tile) : std::nullopt;
+  int64_t first = middle ? middle->first : 0, last = middle ? middle->last : k.size;
+  SmallVector<Value> values(accumulators.begin(), accumulators.end());
+  for (int64_t i = 0; i < first; ++i)
+    values = step(number(i), values);
+  inner.within = middle ? middle->bound : tile.within;
+  values = overRange(number(first), number(last), 1, values, [&](Value i, Values values) { return step(i, values); });
+  inner.within = tile.within;
+  for (int64_t i = last; i < k.size; ++i)
+    values = step(number(i), values);
+  return values;
 }
 
 } // namespace cinch::kernels

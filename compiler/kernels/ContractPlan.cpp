@@ -27,6 +27,8 @@ int64_t ContractPlan::blocksK() const {
 static int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 int64_t ContractPlan::scratchB() const {
+  if (packA == PackedA::Band)
+    return roundUp(band.elems(), 16);
   return packA == PackedA::No ? 0 : roundUp((mc + mr - 1) / mr * panelA() + lanes, 16);
 }
 int64_t ContractPlan::scratchTile() const {
@@ -91,7 +93,7 @@ static ContractDim takeAt(ContractDims &dims, size_t at) {
 }
 
 // The dim that is tiled: for n the one that is contiguous in C, if it is long enough for vectors, else the longest.
-static ContractDim takeInner(ContractDims &dims, bool contiguousInC) {
+ContractDim takeInner(ContractDims &dims, bool contiguousInC) {
   if (dims.empty())
     return {};
   size_t best = 0;
@@ -253,6 +255,12 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
     return;
   if (!plan.bounds.empty()) {
     plan.batch = batch;
+    if (formBands(plan, windowsM, n, windowsK)) {
+      if (plan.n.size == 1)
+        plan.n.b = plan.n.c = 1;
+      plan.directC = plan.n.c == 1;
+      return;
+    }
     if (spec.pairs) {
       ContractDims run(windowsK.begin() + spec.anew, windowsK.end());
       dropOnes(run);
@@ -375,11 +383,18 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
     if (plan.c.elem == Elem::BF16)
       plan.runs = countOf(plan.outerK);
   }
+  if (plan.bands != Bands::No)
+    chooseBand(plan, longest);
   int64_t lastRuns = countOf(plan.outerK) % plan.runs;
   int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
   plan.unroll = 1;
+  // Elements that several steps of a tile read would stay in registers between them, which it has not.
+  bool again = plan.bands == Bands::OfK && plan.k.band < (plan.rowsInTile ? plan.rows.back().size : plan.mr) * plan.m.band;
+  for (int unroll : {7, 6, 5, 4, 3, 2})
+    if (plan.bands != Bands::No && !again && plan.unroll == 1 && plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0)
+      plan.unroll = unroll;
   for (int unroll : {4, 2}) {
-    if (plan.blockK() % unroll == 0 && last % unroll == 0 && plan.mr * plan.nv <= 24) {
+    if (plan.bands == Bands::No && plan.blockK() % unroll == 0 && last % unroll == 0 && plan.mr * plan.nv <= 24) {
       plan.unroll = unroll;
       break;
     }
@@ -389,7 +404,8 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
   bool smallB = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
   bool smallA = plan.k.size * plan.m.size * plan.bytes <= 32 * 1024;
-  if (!plan.pairs && single && plan.n.b == 1 && (smallB || m <= 64))
+  bool banded = plan.bands != Bands::No;
+  if (!plan.pairs && !banded && single && plan.n.b == 1 && (smallB || m <= 64))
     plan.packB = PackedB::No;
   else if (plan.n.b == 1)
     plan.packB = PackedB::Copy;
@@ -400,25 +416,28 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
 
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
   bool windows = !plan.bounds.empty();
-  if (!plan.pairs && !windows && single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
+  if (banded)
+    plan.packA = PackedA::Band;
+  else if (!plan.pairs && !windows && single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;
   else
     plan.packA = PackedA::Cols;
 
-  plan.prefetchC = plan.directC && plan.m.size * plan.n.size * plan.bytes > 256 * 1024;
+  plan.prefetchC = plan.directC && (plan.bands == Bands::OfM ? m : plan.m.size) * plan.n.size * plan.bytes > 256 * 1024;
   plan.prefetchC &= !plan.pairs;
   plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
   // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and
   // is as wide as scratch may be, for A is packed once for every block of B.
-  const int64_t cacheA = 128 * 1024, cacheB = manyRegisters ? 1280 * 1024 : 1024 * 1024;
+  // A band is soon copied again: beside it B stays in the second level, too.
+  const int64_t cacheA = 128 * 1024, cacheB = (banded ? 512 : manyRegisters ? 1280 : 1024) * 1024;
   auto share = [](int64_t size, int64_t unit, int64_t most) { // equal blocks of at most `most` units
     int64_t units = (size + unit - 1) / unit, blocks = (units + most - 1) / most;
     return (units + blocks - 1) / blocks * unit;
   };
   plan.nc = share(plan.n.size, plan.nr(), std::max<int64_t>(1, cacheB / (plan.panelB() * plan.bytes)));
-  plan.mc = share(plan.m.size, plan.mr, std::max<int64_t>(1, cacheA / (plan.panelA() * plan.bytes)));
+  plan.mc = banded ? plan.m.size : share(plan.m.size, plan.mr, std::max<int64_t>(1, cacheA / (plan.panelA() * plan.bytes)));
   if (plan.grained && plan.blocksK() > 1) {
     // B is packed again for each of these bands of rows: they are as tall as the second-level cache allows.
     const int64_t cacheSums = 768 * 1024;
@@ -461,7 +480,12 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
     return plan;
   if (plan.overLanes)
     return plan;
-  chooseTile(plan, manyRegisters);
+  if (plan.rowsInTile) {
+    plan.mr = int(plan.m.size);
+    plan.nv = int(std::min<int64_t>((plan.n.size + plan.lanes - 1) / plan.lanes, (manyRegisters ? 28 : 12) / plan.mr));
+  } else {
+    chooseTile(plan, manyRegisters);
+  }
   chooseBlocks(plan, manyRegisters);
   return plan;
 }

@@ -16,6 +16,10 @@
 // Windows (an A with bounds): A is always packed, row by row if its k is contiguous, and zeros take the place of what does not exist.
 // The rows of such an A need not be one range, as long as those of C are: a row's number is taken apart when it is packed.
 //
+// Bands (most A with bounds): A is an image of rows, columns and channels. It goes into scratch as it lies, some rows at a time, with
+// zeros where it ends, and tiles read it there: each element is copied once, not once a tap. Taps of a row and their channels follow
+// each other there, so they are one stretch of k, or of the rows of a filter's gradient.
+//
 // Lanes (a C that is contiguous along a batch dim and n together, as in convolutions in groups of few channels, or along an n that
 // fits one vector, of an A with bounds): no panels; a vector holds elements of that batch dim and n, a tile some rows of m, and k is
 // walked in plain loops. Where a tile lies within all bounds, nothing is asked for each element.
@@ -35,6 +39,7 @@ namespace cinch::kernels {
 struct ContractDim {
   int64_t size = 1, a = 0, b = 0, c = 0;
   int64_t bound0 = 0, bound1 = 0; // strides of A's bounds
+  int64_t band = 0;               // stride in a band of A
   bool isBounded() const { return bound0 || bound1; }
 };
 using ContractDims = std::vector<ContractDim>;
@@ -44,13 +49,28 @@ constexpr int64_t kPairBlock = 32; // elements of k whose two chains are added a
 enum class PackedA {
   No,   // read in place
   Rows, // [mr][kc + pad]: row copies, for an A whose k is contiguous
-  Cols  // [kc][mr]: for all others
+  Cols, // [kc][mr]: for all others
+  Band  // Bands
 };
 enum class PackedB {
   No,        // read in place: its n is contiguous
   Copy,      // [kc][nr] by vector copies along n
   Transpose, // [kc][nr] by register transposes: its k is contiguous
   Gather     // [kc][nr] element by element
+};
+
+// Who walks the places of the image: the rows of C (its output, or what gives the image) or the reduction (the filter's gradient).
+enum class Bands { No, OfM, OfK };
+struct Band {
+  int64_t columns = 0, channels = 0;         // of the image in scratch; its rows follow from the outputs'
+  int64_t rowStep = 1, reach = 0;            // rows of the image from one row of places to the next; those that further taps add
+  int64_t rowsBefore = 0, columnsBefore = 0; // of the first place's first tap: taps may walk backwards
+  int64_t rowStride = 0, columnStride = 0;   // of A
+  int rowBound = -1, columnBound = -1;       // which of the bounds; -1: none
+  int64_t height = 1;                        // rows of places in an image
+  int64_t rows = 1;                          // of them in a band
+  int64_t before() const { return (rowsBefore * columns + columnsBefore) * channels; }
+  int64_t elems() const { return ((rows - 1) * rowStep + reach + 1) * columns * channels; }
 };
 
 struct ContractPlan {
@@ -69,6 +89,9 @@ struct ContractPlan {
   bool nothing = false;      // nothing is summed: C is +0.0
   bool overLanes = false;    // Lanes: element e of n lies at (e / lane.size) * n.a + (e % lane.size) * lane.a of A, likewise of B
   ContractDim lane;
+  Bands bands = Bands::No;
+  Band band;
+  bool rowsInTile = false;   // Bands::OfK: `rows` are all rows of C, in one tile
   // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
   bool grained = false;
   ContractDim grain;
@@ -105,6 +128,11 @@ struct ContractPlan {
   int64_t scratchSums() const;
   int64_t scratchElems() const;
 };
+
+// Bands, if A is an image that they suit; dims as the spec has them (ContractBandPlan.cpp).
+bool formBands(ContractPlan &, ContractDims m, ContractDims n, ContractDims k);
+void chooseBand(ContractPlan &, int64_t longest); // the rows of a band, and the blocks of k
+ContractDim takeInner(ContractDims &dims, bool contiguousInC);
 
 // Merges dims, exchanges operands where that makes C contiguous, chooses tiles and blocks by shape and target.
 ContractPlan planContract(const ContractSpec &, const TargetInfo &);

@@ -18,6 +18,14 @@ SmallVector<Value> ContractEmitter::loadAccumulators(const Tile &tile, Value mem
   return values;
 }
 
+// How far a row's elements of A lie behind those of the first row.
+int64_t ContractEmitter::rowOfA(const Tile &tile, int64_t row) {
+  if (!plan.rowsInTile)
+    return row * tile.strideMA;
+  int64_t inner = plan.rows.back().size;
+  return row / inner * plan.rows[0].band + row % inner * plan.rows.back().band;
+}
+
 // One step: every row's element of A, broadcast, times the step's vectors of B.
 SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRange accumulators) {
   SmallVector<Value> columns, results;
@@ -35,7 +43,7 @@ SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRan
   Value row = add(tile.a, mul(k, tile.strideKA));
   size_t next = 0;
   for (int64_t i = 0; i < tile.rows; ++i) {
-    Value element = loadScalar(tile.memoryA, add(row, i * tile.strideMA));
+    Value element = loadScalar(tile.memoryA, add(row, rowOfA(tile, i)));
     Value broadcast = vector::BroadcastOp::create(builder, loc, vectorType(plan.lanes), element);
     for (Value column : columns)
       results.push_back(math::FmaOp::create(builder, loc, broadcast, column, accumulators[next++]));
@@ -136,6 +144,8 @@ void ContractEmitter::emitTile(const Tile &tile, KBlock block) {
     prefetchBelow(tile);
   if (plan.pairs)
     return finishTile(tile, block, pairChains(tile, block, accumulators));
+  if (plan.bands != Bands::No)
+    return finishTile(tile, block, bandChains(tile, block, accumulators));
   auto loop = scf::ForOp::create(builder, loc, number(0), block.total, number(plan.unroll), accumulators);
   {
     OpBuilder::InsertionGuard guard(builder);

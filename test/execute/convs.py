@@ -130,6 +130,23 @@ PROGRAMS = {
         conv((24, 20, 9), 48, (5, 1), stride=2, pad=2, groups=6),
         conv((22, 9), 44, 3, pad=2, dilate=2, groups=22),
         conv((20, 13), 20, 3, pad=2, dilate=2, groups=20),
+        conv((16, 4, 56), 16, 3, pad=1, groups=16),
+        conv((8, 60), 8, 9, pad=4, groups=8),
+    ],
+    # Wide enough for bands: of several of them, of one channel, of taps that do not follow each other, of stretches that are cut.
+    "bands": [
+        conv((1, 12, 11), 5, 3, pad=1),
+        conv((1, 14, 24), 3, 5, pad=4, dilate=2),
+        conv((3, 21, 23), 33, 7, stride=2, pad=3),
+        conv((16, 16, 30), 16, 3, pad=1),
+        conv((64, 24, 40), 4, 3, pad=1),
+        conv((5, 13, 40), 6, (1, 7), pad=3),
+        conv((4, 140), 7, 5, pad=2),
+        conv((3, 133), 50, 3, stride=3, pad=1),
+        conv((1, 1700), 2, 5, pad=2),
+        conv((330, 9, 9), 5, 3, pad=1),
+        conv((2, 13, 19), 3, 3, stride=2, pad=3, dilate=3),
+        transposed((3, 12, 13), 2, 4, stride=2, pad=1),
     ],
     "one axis": [
         conv((3, 13), 5, 3, pad=1),

@@ -1,0 +1,166 @@
+// ContractBandPlan.cpp: whether A is an image that may lie in scratch band by band, and how large its bands are.
+#include "compiler/kernels/ContractPlan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+namespace cinch::kernels {
+
+namespace {
+
+// The dims of one side of an image: of places (examples, then rows and columns of windows) or of taps (rows and columns).
+struct Side {
+  ContractDims others;
+  ContractDim row, column; // of size 1 where there is none
+  bool hasRow = false, hasColumn = false;
+};
+
+int64_t stepOf(const ContractDim &dim, int bound) { return bound < 0 ? 0 : bound == 0 ? dim.bound0 : dim.bound1; }
+
+// False if the dims have another order.
+bool sideOf(const ContractDims &dims, const Band &band, Side &side) {
+  for (const ContractDim &dim : dims) {
+    if (dim.size == 1)
+      continue;
+    int64_t row = stepOf(dim, band.rowBound), column = stepOf(dim, band.columnBound);
+    if ((row && column) || side.hasColumn || (side.hasRow && !column))
+      return false;
+    if (row)
+      side.row = dim, side.hasRow = true;
+    else if (column)
+      side.column = dim, side.hasColumn = true;
+    else
+      side.others.push_back(dim);
+  }
+  return true;
+}
+
+// The distance in A of neighbours of the image along rows or columns; 0: there are none or they have several.
+int64_t strideOf(int bound, const ContractDim &place, const ContractDim &tap) {
+  int64_t stride = 0;
+  for (const ContractDim *dim : {&place, &tap}) {
+    int64_t step = stepOf(*dim, bound);
+    if (dim->size == 1 || step == 0)
+      continue;
+    if (dim->a % step != 0 || (stride && stride != dim->a / step))
+      return 0;
+    stride = dim->a / step;
+  }
+  return stride;
+}
+
+void append(ContractDims &dims, bool present, const ContractDim &dim) {
+  if (present)
+    dims.push_back(dim);
+}
+
+} // namespace
+
+static bool describeImage(ContractPlan &plan, Side &places, Side &taps, ContractDim &channels) {
+  Band &band = plan.band;
+  band.channels = channels.size;
+  int64_t step = stepOf(places.column, band.columnBound), tapStep = stepOf(taps.column, band.columnBound);
+  int64_t tapRow = stepOf(taps.row, band.rowBound);
+  band.rowStep = places.hasRow ? stepOf(places.row, band.rowBound) : 1;
+  band.rowStride = strideOf(band.rowBound, places.row, taps.row);
+  band.columnStride = strideOf(band.columnBound, places.column, taps.column);
+  if (step <= 0 || band.rowStep <= 0 || band.columnStride == 0 || (band.rowBound >= 0 && band.rowStride == 0))
+    return false;
+  int64_t tapReach = taps.hasColumn ? (taps.column.size - 1) * tapStep : 0, rowReach = taps.hasRow ? (taps.row.size - 1) * tapRow : 0;
+  band.columns = (places.column.size - 1) * step + std::llabs(tapReach) + 1;
+  band.columnsBefore = std::max<int64_t>(0, -tapReach);
+  band.reach = std::llabs(rowReach);
+  band.rowsBefore = std::max<int64_t>(0, -rowReach);
+  band.height = places.hasRow ? places.row.size : 1;
+  int64_t rowElems = band.columns * band.channels;
+  channels.band = 1;
+  places.column.band = step * band.channels;
+  places.row.band = band.rowStep * rowElems;
+  taps.column.band = tapStep * band.channels;
+  taps.row.band = tapRow * rowElems;
+  return true;
+}
+
+// Taps of a row and their channels as one dim, if they follow each other in the band and in the other operand or C.
+static bool follow(const ContractDim &taps, const ContractDim &channels) {
+  return taps.band == channels.size * channels.band && taps.b == channels.size * channels.b && taps.c == channels.size * channels.c;
+}
+
+bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
+  // Columns of places: shorter rows of them make poor tiles. Places of an image: a block of k ends with it, and C is read and written
+  // once a block.
+  constexpr int64_t kFewColumns = 8, kFewPlaces = 128;
+  auto endsWithChannels = [](const ContractDims &dims) {
+    return !dims.empty() && !dims.back().isBounded() && (dims.back().a == 1 || dims.back().size == 1);
+  };
+  bool ofM = endsWithChannels(k);
+  if (plan.pairs || plan.rounds || plan.a.elem != plan.elem || plan.b.elem != plan.elem || plan.c.elem != plan.elem ||
+      (!ofM && !endsWithChannels(m)) || (ofM && plan.grained))
+    return false;
+  ContractDims &withTaps = ofM ? k : m, &withPlaces = ofM ? m : k;
+  ContractDim channels = withTaps.back();
+  withTaps.pop_back();
+  plan.band = {};
+  plan.band.columnBound = int(plan.bounds.size()) - 1;
+  plan.band.rowBound = plan.bounds.size() == 2 ? 0 : -1;
+  Side places, taps;
+  if (!sideOf(withPlaces, plan.band, places) || !sideOf(withTaps, plan.band, taps) || !taps.others.empty() ||
+      !places.hasColumn || places.column.size < kFewColumns ||
+      (!ofM && places.row.size * places.column.size < kFewPlaces) || !describeImage(plan, places, taps, channels))
+    return false;
+  ContractDims further; // of the taps, beside the dim that ends with the channels
+  append(further, taps.hasRow, taps.row);
+  if (taps.hasColumn && follow(taps.column, channels)) {
+    channels.size *= taps.column.size;
+    channels.bound0 = channels.bound1 = 0;
+  } else {
+    append(further, taps.hasColumn, taps.column);
+  }
+  ContractDims outer = places.others;
+  append(outer, places.hasRow, places.row);
+  plan.bands = ofM ? Bands::OfM : Bands::OfK;
+  plan.m = ofM ? places.column : channels;
+  plan.outerM = ofM ? outer : further;
+  plan.k = ofM ? channels : places.column;
+  plan.outerK = ofM ? further : outer;
+  if (!ofM && further.size() == 1 && plan.m.size * further[0].size <= (plan.manyRegisters ? 28 : 12) &&
+      further[0].c == plan.m.c * plan.m.size) {
+    plan.rows = {further[0], plan.m};
+    plan.rowsInTile = true;
+    plan.m.size *= further[0].size;
+    plan.outerM.clear();
+  }
+  plan.n = takeInner(n, /*contiguousInC=*/true);
+  plan.outerN = n;
+  return true;
+}
+
+void chooseBand(ContractPlan &plan, int64_t longest) {
+  const int64_t most = 128 * 1024 / plan.bytes; // elements: a share of the second-level cache
+  Band &band = plan.band;
+  if (plan.bands == Bands::OfM) {
+    while (band.rows < band.height) {
+      ++band.rows;
+      if (band.elems() > most) {
+        --band.rows;
+        break;
+      }
+    }
+    int64_t bands = (band.height + band.rows - 1) / band.rows; // of equal heights
+    band.rows = (band.height + bands - 1) / bands;
+    return;
+  }
+  // A block of k is one band. Blocks do not reach into the next image.
+  plan.runs = 1;
+  if (plan.kc < plan.k.size)
+    return;
+  for (int64_t rows = 1; rows <= band.height; ++rows) {
+    band.rows = rows;
+    if (band.height % rows == 0 && rows * plan.kc <= longest && band.elems() <= most)
+      plan.runs = rows;
+  }
+  band.rows = plan.runs;
+}
+
+} // namespace cinch::kernels

@@ -1,0 +1,114 @@
+// ContractBands.cpp: A as an image of which a band of rows lies in scratch, with zeros where the image ends:
+//
+//     band[row][column][channel] = image[row - rows before it][column - columns before it][channel], or +0.0
+//
+// A row of taps is one stretch of it, wherever a window lies. Copying computes nothing.
+#include "compiler/kernels/ContractEmitter.h"
+
+using namespace mlir;
+
+namespace cinch::kernels {
+
+void ContractEmitter::fillZeros(Value to, int64_t count) {
+  int64_t full = count / plan.lanes * plan.lanes;
+  forLoop(number(0), number(full), plan.lanes, [&](Value at) { storeVector(zeros(plan.lanes), scratch, add(to, at), plan.lanes); });
+  if (full < count)
+    storeVector(zeros(plan.lanes), scratch, add(to, full), count - full);
+}
+
+void ContractEmitter::copyForwards(Value from, Value to, int64_t count) {
+  int64_t full = count / plan.lanes * plan.lanes, lanes = plan.lanes;
+  forLoop(number(0), number(full), lanes,
+          [&](Value at) { storeVector(loadVector(memA, add(from, at), lanes, lanes), scratch, add(to, at), lanes); });
+  if (full < count)
+    storeVector(loadVector(memA, add(from, full), lanes, count - full), scratch, add(to, full), count - full);
+}
+
+// The rows of the image that `rows` rows of places need. `at`: their first place and its first tap.
+void ContractEmitter::copyBand(const Origin &at, Value rows) {
+  const Band &band = plan.band;
+  int64_t rowElems = band.columns * band.channels;
+  // No loop around moves along columns: how much of a row exists is known.
+  int64_t firstColumn = plan.bounds[band.columnBound].offset - band.columnsBefore;
+  int64_t left = std::clamp<int64_t>(-firstColumn, 0, band.columns);
+  int64_t end = std::clamp<int64_t>(plan.bounds[band.columnBound].size - firstColumn, left, band.columns);
+  Value from = add(at.a, (firstColumn + left - plan.bounds[band.columnBound].offset) * band.columnStride - band.rowsBefore * band.rowStride);
+  Value count = add(mul(sub(rows, number(1)), band.rowStep), band.reach + 1);
+  forLoop(number(0), count, 1, [&](Value row) {
+    Value to = add(threadScratch, mul(row, rowElems));
+    auto copyRow = [&] {
+      Value source = add(from, mul(row, band.rowStride));
+      fillZeros(to, left * band.channels);
+      if (band.columnStride == band.channels)
+        copyForwards(source, add(to, left * band.channels), (end - left) * band.channels);
+      else
+        forLoop(number(left), number(end), 1, [&](Value column) {
+          copyForwards(add(source, mul(sub(column, number(left)), band.columnStride)), add(to, mul(column, band.channels)), band.channels);
+        });
+      fillZeros(add(to, end * band.channels), (band.columns - end) * band.channels);
+    };
+    if (band.rowBound < 0)
+      return copyRow();
+    Value here = add(sub(at.bound[band.rowBound], number(band.rowsBefore)), row);
+    Value exists = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, here, number(plan.bounds[band.rowBound].size));
+    ifElse(exists, copyRow, [&] { fillZeros(to, rowElems); });
+  });
+}
+
+// Rows of C are places of the image: a band of them after the other, each under all columns of C of this block.
+void ContractEmitter::emitBands(const Origin &origin, Range n, Range mUnits, KBlock block) {
+  int64_t height = plan.band.height, units = (plan.m.size + plan.mr - 1) / plan.mr;
+  int64_t nr = plan.nr(), fullN = plan.n.size / nr * nr, edgeN = plan.n.size % nr;
+  int64_t fullM = plan.m.size / plan.mr * plan.mr, edgeM = plan.m.size % plan.mr;
+  Value first = div(mUnits.first, units), last = div(add(mUnits.second, units - 1), units);
+  auto rowOfPlaces = [&](Origin at, Range m, Value column, int64_t columns) {
+    auto tileAt = [&](Value row, int64_t rows) { emitTileAt(at, m, n, block, row, column, rows, columns); };
+    auto edge = [&](Value row) { tileAt(row, edgeM); };
+    forTiles(m.first, m.second, plan.mr, fullM, [&](Value row) { tileAt(row, plan.mr); }, edgeM ? Body(edge) : Body());
+  };
+  auto bandAt = [&](Value outer, Value rows) {
+    Origin at = origin;
+    moveA(at, plan.outerM, outer);
+    copyBand(at, rows);
+    auto columnAt = [&](Value column, int64_t columns) {
+      forLoop(number(0), rows, 1, [&](Value row) {
+        Origin ofRow = at;
+        Value number = add(outer, row);
+        ofRow.c = add(origin.c, offsetIn(plan.outerM, &ContractDim::c, number));
+        if (height > 1)
+          ofRow.band = mul(row, plan.outerM.back().band);
+        rowOfPlaces(ofRow, innerRange(mUnits, number, units, plan.mr, plan.m.size), column, columns);
+      });
+    };
+    auto edge = [&](Value column) { columnAt(column, edgeN); };
+    forTiles(n.first, n.second, nr, fullN, [&](Value column) { columnAt(column, nr); }, edgeN ? Body(edge) : Body());
+  };
+  forLoop(div(first, height), div(add(last, height - 1), height), 1, [&](Value image) {
+    Value start = mul(image, height);
+    Value from = max(sub(first, start), number(0)), to = min(sub(last, start), height);
+    forLoop(from, to, plan.band.rows, [&](Value row) { bandAt(add(start, row), min(sub(to, row), plan.band.rows)); });
+  });
+}
+
+// A stretch of k after the other; where it lies in the band follows from its number.
+ContractEmitter::Values ContractEmitter::bandChains(const Tile &tile, KBlock block, Values accumulators) {
+  bool ofK = plan.bands == Bands::OfK;
+  return overRange(number(0), block.runs, 1, accumulators, [&](Value run, Values values) {
+    Tile at = tile;
+    if (ofK && plan.band.height > 1)
+      at.a = add(tile.a, mul(run, plan.outerK.back().band));
+    else if (!ofK)
+      at.a = add(tile.a, offsetIn(plan.outerK, &ContractDim::band, add(block.firstRun, run)));
+    at.b = add(tile.b, mul(mul(run, block.length), tile.strideKB));
+    auto steps = [&](Value k, Values values) {
+      for (int step = 0; step < plan.unroll; ++step)
+        values = multiply(at, add(k, step), values);
+      return values;
+    };
+    if (plan.kc == plan.unroll)
+      return steps(number(0), values);
+    return overRange(number(0), block.length, plan.unroll, values, steps);
+  });
+}
+
+} // namespace cinch::kernels
