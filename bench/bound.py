@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """bound: how far the plans of the examples are from what is proven to be impossible, at eight budgets each (--points).
 
-    bench/bound.py [--quick] [--model NAME] [--points N]
+    bench/bound.py [--quick] [--model NAME] [--points N] [--cpu NAME]
 
 Budgets lie evenly between the smallest that compiles and what is needed if everything is kept; the micro-batch and the blocks of
 rows are the planner's, or given (the whole batch, where recomputation matters most). The bound holds for the micro-batch and
-the blocks of rows of the plan (`cinch plan --bound`): whatever the order, and whatever is computed again.
+the blocks of rows of the plan (`cinch plan --bound`): whatever the order, and whatever is computed again. Scratch, and with it budgets and plans, differ from CPU to CPU: --cpu names one, as
+`cinch --cpu` does; without it they are this machine's.
 """
 import argparse
 import sys
@@ -23,6 +24,7 @@ def body():
     parser.add_argument("--quick", action="store_true", help="two budgets of the small example")
     parser.add_argument("--model", action="append", help="only this example (its folder's name); may be given several times")
     parser.add_argument("--points", type=int, default=8, help="budgets of each example (8)")
+    parser.add_argument("--cpu", help="plans for this CPU instead of this machine's")
     args = parser.parse_args()
     # Of the others' whole batches the planner's own choice is near enough: gpt is where recomputation matters most.
     fixed = {"gpt": "32"}
@@ -34,6 +36,7 @@ def body():
         if setting == "given" and name not in fixed:
             continue
         source, options = sources[name], ["--profile", "none", "--max-threads", "4", "--no-plan-cache"]
+        options += ["--cpu", args.cpu] if args.cpu else []
         if setting == "given":
             options += ["--microbatch", fixed[name], "--row-blocks", "none"]
         low = programs.smallest_budget(source, *options)

@@ -233,15 +233,36 @@ void Planner::deepen(int64_t b) {
       rungs.push_back({b, "searched " + std::to_string(i + 1), chain, line.peak, seconds, nullptr});
       rungs.back().deep = true;
     }
-    if (i + 1 == lower.size())
-      addPacked(lower[i], better, fastest);
+    if (i + 1 == lower.size() && !addFullest(lower[i], chain, tries, steps, fastest))
+      addPacked(b, smallestRoom(lower[i]), better, fastest);
   }
 }
 
-// Below the smallest rung there are no bytes to spare: what is alive may fit, and yet be packed into more. Of loops that got faster and faster
-// the last that is packed into the bytes of the rung.
-void Planner::addPacked(int rung, const std::vector<std::vector<int>> &better, double fastest) {
-  int64_t b = rungs[size_t(rung)].microbatch, room = packed(rung, true).decision.arenaBytes;
+// Bytes that the smallest plan takes packed, this rung's or another one's: no budget that has a plan has less room.
+int64_t Planner::smallestRoom(int rung) {
+  std::vector<int> ladder = ladderOf(rungs[size_t(rung)].microbatch);
+  sortByBytes(ladder);
+  int64_t room = packed(rung, true).decision.arenaBytes;
+  for (int r : ladder) {
+    if (rungs[size_t(r)].peakLive >= room)
+      break;
+    if (packed(r).error.empty())
+      room = std::min(room, packed(r).decision.arenaBytes);
+  }
+  return room;
+}
+
+// Packed, the smallest rung takes more than what is alive in it. Of what lies between half may be alive as well, and half is left to packing.
+bool Planner::addFullest(int rung, const std::vector<int> &loop, int tries, int steps, double fastest) {
+  int64_t b = rungs[size_t(rung)].microbatch, room = smallestRoom(rung), alive = rungs[size_t(rung)].peakLive;
+  std::vector<std::vector<int>> better;
+  shake(index, b, loop, alive + std::max<int64_t>(0, room - alive) / 2, tries, steps, uint64_t(rung), &better);
+  return addPacked(b, room, better, fastest);
+}
+
+// At the smallest rung there are no bytes to spare: what is alive may fit, and yet be packed into more. Of loops that got faster and faster
+// the last that is packed into the room; false: none is.
+bool Planner::addPacked(int64_t b, int64_t room, const std::vector<std::vector<int>> &better, double fastest) {
   int left = kDeep.packings;
   for (size_t i = better.size(); i-- > 0 && left-- > 0;) {
     Choice choice{b, better[i]};
@@ -255,8 +276,9 @@ void Planner::addPacked(int rung, const std::vector<std::vector<int>> &better, d
       continue;
     rungs.push_back({b, "searched and packed", better[i], plan.peakLive, plan.seconds, std::make_shared<Plan>(plan), true});
     rungs.back().deep = true;
-    return;
+    return true;
   }
+  return false;
 }
 
 std::vector<int> Planner::ladderOf(int64_t b, bool deep) const {

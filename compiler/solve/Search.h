@@ -93,7 +93,9 @@ private:
   void addMicrobatch(int64_t microbatch);
   void refineMicrobatch(int64_t microbatch);
   void deepen(int64_t microbatch);
-  void addPacked(int rung, const std::vector<std::vector<int>> &better, double fastest);
+  int64_t smallestRoom(int rung);
+  bool addFullest(int rung, const std::vector<int> &loop, int tries, int steps, double fastest);
+  bool addPacked(int64_t microbatch, int64_t room, const std::vector<std::vector<int>> &better, double fastest);
   std::vector<int> lowerEnd(int64_t microbatch, double &fastest) const;
   std::vector<int> ladderOf(int64_t microbatch, bool deep = false) const;
   void sortByTime(std::vector<int> &) const;
