@@ -30,13 +30,15 @@ int MachineCosts::threads(int most) const {
   return counted;
 }
 
-double rateOf(plan::KernelOp op, const MachineRates &machine) {
+double rateOf(plan::KernelOp op, const KernelSpec &spec, const MachineRates &machine) {
+  if (machine.tensor > 0 && spec.isOfTensorCores())
+    return machine.tensor;
   double rate = machine.*traitsOf(kindOf(op)).rate;
   // Rates are those of f32; a vector holds half as many f64.
   return elemOf(op.getOutputs().front()) == kernels::Elem::F64 ? rate / 2 : rate;
 }
 
-void priceKernel(plan::KernelOp op, bool inLoop, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
+void priceKernel(plan::KernelOp op, const KernelSpec &spec, bool inLoop, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
   // Arithmetic and traffic of one micro-batch of one example, and what does not depend on it.
   double fixedFlops = 0, exampleFlops = 0, fixedBytes = 0, exampleBytes = 0;
   for (Operation &inner : op.getBody().front())
@@ -52,7 +54,7 @@ void priceKernel(plan::KernelOp op, bool inLoop, const MachineRates &machine, in
   exampleFlops /= double(batch);
   exampleBytes /= double(batch);
   kernel.work = traitsOf(kindOf(op)).work;
-  double rate = rateOf(op, machine);
+  double rate = rateOf(op, spec, machine);
   kernel.flops = {fixedFlops, exampleFlops};
   kernel.traffic = {fixedBytes, exampleBytes};
   // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its

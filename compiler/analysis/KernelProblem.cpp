@@ -169,7 +169,7 @@ bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref
   for (auto &[examples, spec] : specs->at)
     if (int64_t bytes = spec.scratchBytesPerThread(context.target); bytes != kernel.scratch.otherwise)
       kernel.scratch.exactly.push_back({examples, bytes});
-  priceKernel(op, inLoop, context.machine, context.batch, kernel);
+  priceKernel(op, specs->at.front().second, inLoop, context.machine, context.batch, kernel);
   if (inLoop)
     findInPlace(op, *specs, inMemory, bufferOf, kernel);
   return true;

@@ -3,7 +3,7 @@
 
 #include "compiler/analysis/RowWise.h"
 #include "compiler/analysis/Specs.h"
-#include "compiler/kernels/Device.h"
+#include "compiler/kernels/ContractDevice.h"
 
 #include "llvm/ADT/bit.h"
 
@@ -249,6 +249,13 @@ static int64_t scratchOfWorker(const KernelSpec &spec, const TargetInfo &target)
 int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {
   int64_t each = scratchOfWorker(*this, target);
   return target.isDevice() && each > 0 ? each * grid(target).workers : each;
+}
+
+bool KernelSpec::isOfTensorCores() const {
+  if (auto *contract = std::get_if<ContractSpec>(&work))
+    return device::isOfTensorCores(*contract);
+  auto *conv = std::get_if<ConvSpec>(&work);
+  return conv && llvm::all_of(conv->parts, device::isOfTensorCores);
 }
 
 Grid KernelSpec::grid(const TargetInfo &target) const {

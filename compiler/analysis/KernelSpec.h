@@ -44,6 +44,8 @@ struct KernelSpec {
 
   // On a GPU the plan has one thread, which launches kernels: its scratch is that of all workers of the kernel.
   int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
+  // Does a GPU compute it on its tensor cores? It is so at every extent or at none.
+  bool isOfTensorCores() const;
   // How it is spread over a GPU.
   kernels::Grid grid(const kernels::TargetInfo &) const;
   // A loop with the numbers in its nodes again.

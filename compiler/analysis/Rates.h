@@ -16,6 +16,7 @@ struct MachineRates {
   double loop = 0;       // element-wise and row-wise work, in additions
   double bytes = 0;      // bytes a second from and to memory
   double launch = 0;     // seconds to start a kernel
+  double tensor = 0;     // operations a second: products of bf16 on tensor cores; 0: the machine has none
 };
 
 struct MachineCosts {

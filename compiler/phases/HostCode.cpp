@@ -129,13 +129,13 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
   }
 }
 
-void HostCode::describePrice(plan::KernelOp kernel, LaunchInfo &info) {
+void HostCode::describePrice(plan::KernelOp kernel, const analysis::KernelSpec &spec, LaunchInfo &info) {
   solve::Kernel priced;
-  analysis::priceKernel(kernel, kernel->getParentOfType<plan::MicrobatchesOp>() != nullptr, machine, 1, priced);
+  analysis::priceKernel(kernel, spec, kernel->getParentOfType<plan::MicrobatchesOp>() != nullptr, machine, 1, priced);
   auto all = [](const solve::Linear &value) { return value.fixed + value.perExample; };
   info.flops = all(priced.flops);
   info.traffic = all(priced.traffic);
-  info.arithmeticSeconds = info.flops / analysis::rateOf(kernel, machine);
+  info.arithmeticSeconds = info.flops / analysis::rateOf(kernel, spec, machine);
   info.trafficSeconds = info.traffic / machine.bytes;
   info.seconds = all(priced.seconds);
 }
@@ -158,7 +158,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   Call call;
   LaunchInfo info;
   call.launch = int(launches.size());
-  describePrice(kernel, info);
+  describePrice(kernel, *spec, info);
   if (replayed)
     describeBody(kernel, *spec, info);
   OpBuilder builder(module.getContext());

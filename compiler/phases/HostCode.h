@@ -101,7 +101,7 @@ public:
 private:
   void addFunction(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
   mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
-  void describePrice(plan::KernelOp, LaunchInfo &);
+  void describePrice(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);
   int bodyNumber(std::vector<int64_t> body);

@@ -378,8 +378,6 @@ static void readProduct(const Flags &f, CommandLine &line) {
     usage("--target: " + problem);
   if (line.target.isDevice() && f.emit == "lib")
     usage("--emit lib with --target " + f.target + " is not there yet; exe is");
-  if (line.target.isDevice() && f.bound)
-    usage("--bound with --target " + f.target + " is not there yet");
   line.cpu = f.cpu;
   if (f.stopAfter.getNumOccurrences()) {
     for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM})

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""gpu_plans: what the planner says of GPT-2 and LLaMA 7B on GPUs, beside published speeds.   bench/gpu_plans.py [--quick]
+
+Every model in bf16, 64 examples a GPU of GPT-2 and 8 of LLaMA: the smallest budget, and the predicted step under all of the memory but 2 GiB
+(the driver's context, code), on one GPU and on eight: replicas of GPT-2, stages of LLaMA, whose parameters and state do not fit on one. The price is a
+roofline with the published rates of the GPU, of kernels that no GPU has run yet; the speeds of bench/models/gpu_published.csv were measured by others.
+Nothing is run. --quick: GPT-2 124M on an A100.
+"""
+import argparse
+import csv
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from harness import programs
+
+MODELS_FOLDER = programs.BENCH / "models"
+GIB = 2**30
+# name -> (file, sizes, tokens an example, examples a GPU, what eight GPUs are)
+MODELS = {
+    "gpt2_124m": ("gpt2_124m.cinch", {"N": 12, "D": 768, "A": 12}, 1024, 64, "replicas"),
+    "gpt2_355m": ("gpt2_124m.cinch", {"N": 24, "D": 1024, "A": 16}, 1024, 64, "replicas"),
+    "gpt2_774m": ("gpt2_124m.cinch", {"N": 36, "D": 1280, "A": 20}, 1024, 64, "replicas"),
+    "gpt2_1558m": ("gpt2_124m.cinch", {"N": 48, "D": 1600, "A": 25}, 1024, 64, "replicas"),
+    "llama_7b": ("llama_7b.cinch", {}, 2048, 8, "stages"),
+}
+DEVICES = {"a100": 80, "h100": 80}  # gigabytes
+
+
+def published():
+    lines = [line for line in (MODELS_FOLDER / "gpu_published.csv").read_text().splitlines() if not line.startswith("#")]
+    return {(row["model"], row["device"]): row for row in csv.DictReader(lines)}
+
+
+def flags_of(sizes, examples, device, ways):
+    text = ["--set", "train.precision=bf16", "--target", f"nvidia:{device}", "--no-plan-cache", *ways]
+    for key, value in {**sizes, "B": examples}.items():
+        text += ["-D", f"{key}={value}"]
+    return text
+
+
+def look(name, device, count):
+    """Smallest budget a GPU and tokens a second and GPU (None: it does not fit)."""
+    file, sizes, tokens, examples, kind = MODELS[name]
+    examples *= count
+    ways = [] if count == 1 else [f"--{kind}", str(count)]
+    flags = flags_of(sizes, examples, device, ways)
+    source = MODELS_FOLDER / file
+    least = programs.smallest_budget(source, *flags)
+    plan = programs.plan(source, *flags, "--memory-budget", str(DEVICES[device] * 10**9 - 2 * GIB))
+    return least, plan and tokens * examples / float(plan["seconds"]) / count
+
+
+def body():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="GPT-2 124M on an A100 only")
+    parser.add_argument("--model", action="append", choices=list(MODELS), help="only this one")
+    arguments = parser.parse_args()
+    others = published()
+    print(f"{'model':<12}{'GPUs':>8}{'smallest budget':>18}{'tokens/s a GPU':>16}{'published':>12}{'ratio':>8}")
+    for name in ["gpt2_124m"] if arguments.quick else arguments.model or MODELS:
+        for device in ["a100"] if arguments.quick else DEVICES:
+            for count in (1, 8):
+                least, speed = look(name, device, count)
+                other = others.get((name, device)) if count == 8 else None
+                shown = f"{speed:.0f}" if speed else "refused"
+                beside = f"{float(other['tokens']):12.0f}{speed / float(other['tokens']):8.2f}" if other and speed else ""
+                print(f"{name:<12}{count:>3} {device}{least / GIB:>14.2f} GiB{shown:>16}{beside}", flush=True)
+                programs.result(f"gpu_plans.{name}.{device}.{count}.smallest_gib", least / GIB)
+                if speed:
+                    programs.result(f"gpu_plans.{name}.{device}.{count}.tokens", speed)
+                if other and speed:
+                    programs.result(f"gpu_plans.{name}.{device}.{count}.over_published", speed / float(other["tokens"]))
+
+
+programs.main(body)
