@@ -1,5 +1,6 @@
 // ContractPairs.cpp: the chains of a product of bf16. A block of 32 elements of k has two of them, over its even and its odd elements,
-// and their sum goes to the accumulator. Nothing is filled up: a pair of (-0.0, +0.0) would change no bit of a chain.
+// and their sum goes to the accumulator. Panels of f32 are not filled up: a pair of (-0.0, +0.0) would change no bit of a chain. Those of
+// words are; in both, `first` counts the steps of a panel.
 #include "compiler/kernels/ContractEmitter.h"
 
 using namespace mlir;
@@ -26,7 +27,15 @@ ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first
     even.append(odd);
     return even;
   };
-  int64_t pairs = count / 2, unroll = pairs % 4 == 0 ? 4 : 1;
+  int64_t pairs = plan.dots ? (count + 3) / 4 : count / 2, unroll = pairs % 4 == 0 ? 4 : 1;
+  if (plan.dots && count == 1) { // the odd chain is +0.0, which only turns a sum of -0.0: so does the low half, 0 x 0, of a run of one element
+    Values sums = multiply(tile, first, ValueRange(chains).take_front(size));
+    for (size_t i = 0; i < size; ++i) {
+      Value even = plan.hasWords() ? Value(arith::AddFOp::create(builder, loc, sums[i], chains[size + i])) : sums[i];
+      accumulators[i] = arith::AddFOp::create(builder, loc, accumulators[i], even);
+    }
+    return accumulators;
+  }
   if (pairs == 1)
     chains = pair(first, chains);
   else if (pairs > 1)
@@ -35,7 +44,7 @@ ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first
         both = pair(add(first, add(k, 2 * i)), both);
       return both;
     });
-  if (count % 2) {
+  if (count % 2 && !plan.dots) {
     Values even = multiply(tile, add(first, count - 1), ValueRange(chains).take_front(size));
     std::copy(even.begin(), even.end(), chains.begin());
   }
@@ -49,12 +58,13 @@ ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first
 // Whole blocks, and what remains behind them, if anything does.
 ContractEmitter::Values ContractEmitter::pairsOfRun(const Tile &tile, Value first, Value blocks, Value hasTail, int64_t tail,
                                                     Values accumulators) {
+  const int64_t steps = plan.dots ? kPairBlock / 2 : kPairBlock;
   accumulators = overRange(number(0), blocks, 1, accumulators, [&](Value block, Values values) {
-    return pairBlock(tile, add(first, mul(block, kPairBlock)), kPairBlock, values);
+    return pairBlock(tile, add(first, mul(block, steps)), kPairBlock, values);
   });
   if (tail == 0)
     return accumulators;
-  Value end = add(first, mul(blocks, kPairBlock));
+  Value end = add(first, mul(blocks, steps));
   if (!hasTail)
     return pairBlock(tile, end, tail, accumulators);
   auto branch = scf::IfOp::create(builder, loc, ValueRange(accumulators).getTypes(), hasTail, /*withElseRegion=*/true);
@@ -78,7 +88,7 @@ ContractEmitter::Values ContractEmitter::pairChains(const Tile &tile, KBlock blo
   }
   Value runs = div(block.runs, length / plan.k.size);
   return overRange(number(0), runs, 1, accumulators, [&](Value run, Values values) {
-    return pairsOfRun(tile, mul(run, length), number(length / kPairBlock), Value(), tail, values);
+    return pairsOfRun(tile, mul(run, plan.dots ? plan.wordsOf(length) : length), number(length / kPairBlock), Value(), tail, values);
   });
 }
 

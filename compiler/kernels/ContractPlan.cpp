@@ -17,7 +17,13 @@ int64_t countOf(const ContractDims &dims) {
   return count;
 }
 
-int64_t ContractPlan::panelA() const { return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockK(); }
+int64_t ContractPlan::panelA() const { return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockSteps(); }
+
+int64_t ContractPlan::blockSteps() const {
+  if (!hasWords())
+    return blockK();
+  return stretches() > 1 ? runs / stretches() * wordsOf(runLength) : runs * wordsOf(kc);
+}
 
 int64_t ContractPlan::blocksK() const {
   int64_t outer = countOf(outerK);
@@ -332,10 +338,11 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
     }
   };
   double best = -1;
-  if (plan.pairs && manyRegisters) {
+  bool twoChains = plan.pairs && !(plan.dots && plan.runLength == 1);
+  if (twoChains && manyRegisters) {
     for (auto &tile : widePairs)
       consider(tile[0], tile[1], best);
-  } else if (plan.pairs) {
+  } else if (twoChains) {
     for (auto &tile : narrowPairs)
       consider(tile[0], tile[1], best);
   } else if (manyRegisters) {
@@ -351,7 +358,7 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
 
 static int64_t lengthOfBlocks(ContractPlan &plan, int64_t longest) {
   // Pairs: whole runs, or parts of a run in one stretch that end with a block.
-  int64_t stretches = plan.pairs ? std::max<int64_t>(1, plan.runLength / plan.k.size) : 1, unit = plan.pairs ? kPairBlock : 16;
+  int64_t stretches = plan.stretches(), unit = plan.pairs ? kPairBlock : 16;
   if (stretches > 1 || plan.c.elem == Elem::BF16) { // a result that is rounded is a whole sum
     plan.kc = plan.k.size;
   } else {
@@ -393,7 +400,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
     plan.packB = PackedB::No;
   else if (plan.n.b == 1)
     plan.packB = PackedB::Copy;
-  else if (plan.k.b == 1 && plan.k.size >= plan.lanes)
+  else if (plan.k.b == 1 && plan.k.size >= plan.lanes && !(plan.hasWords() && stretches > 1))
     plan.packB = PackedB::Transpose;
   else
     plan.packB = PackedB::Gather;
@@ -450,6 +457,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.rounds = spec.pairs || spec.rounds;
   plan.bytes = spec.elem == Elem::F64 ? 8 : 4;
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
+  plan.dots = spec.pairs && target.dots;
   plan.accumulate = spec.accumulate;
   plan.a = spec.a;
   plan.b = spec.b;

@@ -44,10 +44,11 @@ struct View {
   std::vector<int64_t> strides;
 };
 
-// What code is generated for. It decides tiles, packing and who does what, never a number: target::lanesOf(cpu) gives `lanes`.
+// What code is generated for. It decides tiles, packing and who does what, never a number: target::infoOf(cpu) gives that of a CPU.
 struct TargetInfo {
   int lanes = 16;     // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
   int processors = 0; // of a GPU: its multiprocessors; 0: a CPU
+  bool dots = false;  // has vdpbf16ps, which makes two steps of a chain of a product of bf16
   bool isDevice() const { return processors > 0; }
 };
 
