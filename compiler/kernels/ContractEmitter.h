@@ -159,6 +159,7 @@ private:
   Values pairChains(const Tile &, KBlock, Values accumulators);
   Values pairsOfRun(const Tile &, Value first, Value blocks, Value hasTail, int64_t tail, Values accumulators);
   Values pairBlock(const Tile &, Value first, int64_t count, Values accumulators);
+  Values wordBlock(const Tile &, Value first, int64_t count, Values accumulators);
   Values overRange(Value from, Value to, int64_t step, Values, llvm::function_ref<Values(Value, Values)>);
   mlir::SmallVector<Value> firstAccumulators(const Tile &, KBlock);
   void finishTile(const Tile &, KBlock, mlir::ValueRange accumulators);

@@ -19,6 +19,8 @@ ContractEmitter::Values ContractEmitter::overRange(Value from, Value to, int64_t
 
 // `count` elements from k = `first` on.
 ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first, int64_t count, Values accumulators) {
+  if (plan.dots)
+    return wordBlock(tile, first, count, accumulators);
   size_t size = accumulators.size();
   Values chains(2 * size, zeros(plan.lanes)); // even, then odd
   auto pair = [&](Value k, Values both) {
@@ -27,15 +29,7 @@ ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first
     even.append(odd);
     return even;
   };
-  int64_t pairs = plan.dots ? (count + 3) / 4 : count / 2, unroll = pairs % 4 == 0 ? 4 : 1;
-  if (plan.dots && count == 1) { // the odd chain is +0.0, which only turns a sum of -0.0: so does the low half, 0 x 0, of a run of one element
-    Values sums = multiply(tile, first, ValueRange(chains).take_front(size));
-    for (size_t i = 0; i < size; ++i) {
-      Value even = plan.hasWords() ? Value(arith::AddFOp::create(builder, loc, sums[i], chains[size + i])) : sums[i];
-      accumulators[i] = arith::AddFOp::create(builder, loc, accumulators[i], even);
-    }
-    return accumulators;
-  }
+  int64_t pairs = count / 2, unroll = pairs % 4 == 0 ? 4 : 1;
   if (pairs == 1)
     chains = pair(first, chains);
   else if (pairs > 1)
@@ -44,7 +38,7 @@ ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first
         both = pair(add(first, add(k, 2 * i)), both);
       return both;
     });
-  if (count % 2 && !plan.dots) {
+  if (count % 2) {
     Values even = multiply(tile, add(first, count - 1), ValueRange(chains).take_front(size));
     std::copy(even.begin(), even.end(), chains.begin());
   }

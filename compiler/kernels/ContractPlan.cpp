@@ -300,9 +300,10 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
 
 // Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for
 // one another.
-static double costOfStep(int64_t rows, int64_t vectors) {
+static double costOfStep(const ContractPlan &plan, int64_t rows, int64_t vectors) {
   double fmas = double(rows * vectors), loads = double(rows + vectors);
-  return std::max({fmas, loads * 0.9, 8.0}) + 0.5;
+  double load = plan.dots ? 1.0 : 0.9; // a word of A is an instruction of its own
+  return std::max({fmas, loads * load, 8.0}) + 0.5;
 }
 
 static double costOfTile(const ContractPlan &plan, int mr, int nv) {
@@ -310,13 +311,13 @@ static double costOfTile(const ContractPlan &plan, int mr, int nv) {
   int64_t fullM = plan.m.size / mr, edgeM = plan.m.size % mr;
   int64_t fullN = plan.n.size / nr, edgeN = (plan.n.size % nr + plan.lanes - 1) / plan.lanes;
   double cost = 0;
-  cost += double(fullM * fullN) * costOfStep(mr, nv);
+  cost += double(fullM * fullN) * costOfStep(plan, mr, nv);
   if (edgeM)
-    cost += double(fullN) * costOfStep(edgeM, nv);
+    cost += double(fullN) * costOfStep(plan, edgeM, nv);
   if (edgeN)
-    cost += double(fullM) * costOfStep(mr, edgeN);
+    cost += double(fullM) * costOfStep(plan, mr, edgeN);
   if (edgeM && edgeN)
-    cost += costOfStep(edgeM, edgeN);
+    cost += costOfStep(plan, edgeM, edgeN);
   return cost;
 }
 
@@ -338,7 +339,7 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
     }
   };
   double best = -1;
-  bool twoChains = plan.pairs && !(plan.dots && plan.runLength == 1);
+  bool twoChains = plan.pairs && !plan.dots; // at once
   if (twoChains && manyRegisters) {
     for (auto &tile : widePairs)
       consider(tile[0], tile[1], best);

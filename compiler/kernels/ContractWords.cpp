@@ -32,10 +32,33 @@ ContractEmitter::Values ContractEmitter::multiplyWords(const Tile &tile, Value s
     for (Value column : columns)
       results.push_back(LLVM::CallIntrinsicOp::create(builder, loc, vectorType(plan.lanes),
                                                       builder.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
-                                                      ValueRange{accumulators[next++], row, column})
+                                                      ValueRange{accumulators[next++], column, row})
                             .getResult(0));
   }
   return results;
+}
+
+// The chains of the even elements, then those of the odd ones: what a loop has in registers is one chain an output, and so the tile is as
+// large as one of f32. The odd chain of a block of one element is +0.0, which only turns an even one of -0.0: so does the low half, +0.0 times
+// +0.0, where panels hold an element a step.
+ContractEmitter::Values ContractEmitter::wordBlock(const Tile &tile, Value first, int64_t count, Values accumulators) {
+  int64_t groups = (count + 3) / 4, unroll = groups % 4 == 0 ? 4 : 1;
+  Values fresh(accumulators.size(), zeros(plan.lanes));
+  auto chain = [&](int64_t odd) {
+    if (groups == 1)
+      return multiplyWords(tile, add(first, odd), fresh);
+    return overRange(number(0), number(2 * groups), 2 * unroll, fresh, [&](Value step, Values values) {
+      for (int64_t i = 0; i < unroll; ++i)
+        values = multiplyWords(tile, add(first, add(step, 2 * i + odd)), values);
+      return values;
+    });
+  };
+  Values even = chain(0), odd = count > 1 ? chain(1) : fresh;
+  for (size_t i = 0; i < accumulators.size(); ++i) {
+    Value sum = plan.hasWords() ? Value(arith::AddFOp::create(builder, loc, even[i], odd[i])) : even[i];
+    accumulators[i] = arith::AddFOp::create(builder, loc, accumulators[i], sum);
+  }
+  return accumulators;
 }
 
 // ---- Runs and groups ------------------------------------------------------------------------------------------------
