@@ -88,7 +88,7 @@ int main(int argc, char **argv) {
     else if (!std::strcmp(argv[i], "--rounds"))
       rounds = std::max(1, std::atoi(argv[i + 1]));
   }
-  TargetInfo target{target::lanesOf(cpu)};
+  TargetInfo target = target::infoOf(cpu);
   std::printf("%5s %5s %4s %7s %8s | %10s %6s | %10s %6s\n", "heads", "T", "K", "causal", "dropout", "forward ms",
               "share", "backward ms", "share");
   double logForward = 0, logBackward = 0;

@@ -182,8 +182,7 @@ bool measure(const Layer &layer, Gives gives, const std::string &cpu, int rounds
     std::fprintf(stderr, "%s: no kernel\n", layer.name);
     return false;
   }
-  kernels::TargetInfo target;
-  target.lanes = target::lanesOf(cpu);
+  kernels::TargetInfo target = target::infoOf(cpu);
   test::KernelHarness harness(cpu);
   auto builder = harness.builder();
   kernels::buildConv(builder, harness.module(), "conv", spec, target);

@@ -90,8 +90,7 @@ struct Row {
 
 static bool measure(const Shape &shape, const std::string &cpu, int rounds, Row &row) {
   kernels::ContractSpec spec = specOf(shape);
-  kernels::TargetInfo target;
-  target.lanes = target::lanesOf(cpu);
+  kernels::TargetInfo target = target::infoOf(cpu);
   test::KernelHarness harness(cpu);
   auto builder = harness.builder();
   kernels::buildContract(builder, harness.module(), "product", spec, target);

@@ -20,8 +20,11 @@ struct Target {
   MachineRates published;
 
   bool isDevice() const { return processors > 0; }
-  // What kernels are built for; `lanes` are those of the CPU.
-  kernels::TargetInfo kernels(int lanes) const { return {lanes, processors}; }
+  // What kernels are built for; what is said of the CPU stays.
+  kernels::TargetInfo kernels(kernels::TargetInfo ofCpu) const {
+    ofCpu.processors = processors;
+    return ofCpu;
+  }
   // Threads of the host that share the work of a kernel. The host launches the kernels of a GPU from one.
   int planThreads(int maxThreads) const { return isDevice() ? 1 : maxThreads; }
   // With these a plan is priced: of a GPU the published rates, of a CPU those measured, or the built-in ones.

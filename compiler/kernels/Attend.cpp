@@ -160,13 +160,6 @@ private:
 
 int64_t scratchBytesPerThread(const AttendSpec &spec) { return attendScratch(spec, Scratch(spec).total); }
 
-int64_t attendItems(const AttendSpec &spec) {
-  int64_t items = spec.A * ((spec.T + queryBlockOf(spec) - 1) / queryBlockOf(spec));
-  for (int64_t size : spec.lead)
-    items *= size;
-  return items;
-}
-
 func::FuncOp buildAttend(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec,
                          const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);

@@ -22,6 +22,13 @@ int64_t bufferCount(const AttendSpec &spec) {
   return last + 1;
 }
 
+int64_t bufferCount(const AttendGradSpec &spec) {
+  int64_t count = bufferCount(spec.forward);
+  for (const View *view : {&spec.dout, &spec.dq, &spec.dk, &spec.dv})
+    count = std::max<int64_t>(count, view->buffer + 1);
+  return spec.wantsBiasGrad ? std::max<int64_t>(count, spec.dbias.buffer + 1) : count;
+}
+
 int64_t queryBlockOf(const AttendSpec &spec) {
   int64_t lanes = spec.elem == Elem::F64 ? 8 : 16;
   return std::min<int64_t>(64, (spec.T + lanes - 1) / lanes * lanes);

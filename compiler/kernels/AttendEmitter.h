@@ -166,8 +166,10 @@ private:
 // Scratch of a thread when the kernel itself uses `own` bytes of it.
 int64_t attendScratch(const AttendSpec &, int64_t own);
 
-// Buffers named by the views of a forward spec: largest number + 1.
+// Buffers named by the views of a spec: largest number + 1.
 int64_t bufferCount(const AttendSpec &);
+int64_t bufferCount(const AttendGradSpec &);
+inline int64_t rowStride(const View &view) { return view.strides.rbegin()[1]; }
 
 } // namespace cinch::kernels
 #endif

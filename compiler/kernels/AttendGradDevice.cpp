@@ -14,15 +14,6 @@ using namespace mlir;
 namespace cinch::kernels {
 namespace {
 
-int64_t bufferCount(const AttendGradSpec &spec) {
-  int64_t count = bufferCount(spec.forward);
-  for (const View *view : {&spec.dout, &spec.dq, &spec.dk, &spec.dv})
-    count = std::max<int64_t>(count, view->buffer + 1);
-  return spec.wantsBiasGrad ? std::max<int64_t>(count, spec.dbias.buffer + 1) : count;
-}
-
-int64_t rowStride(const View &view) { return view.strides.rbegin()[1]; }
-
 class DeviceBackward : DeviceAttend {
 public:
   DeviceBackward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)

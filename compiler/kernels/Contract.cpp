@@ -93,6 +93,12 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
     return emitLanes(thread, threads);
   if (plan.scratchElems() > 0) {
     scratch = bufferAt(3, plan.elem);
+    if (plan.dots) {
+      Value bytes = memref::LoadOp::create(builder, loc, offsets, number(3));
+      bytes = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), bytes);
+      words = memref::ViewOp::create(builder, loc, MemRefType::get({kArenaBytes / 4}, builder.getI32Type()), arena, bytes, ValueRange{});
+      halves = memref::ViewOp::create(builder, loc, MemRefType::get({kArenaBytes / 2}, builder.getI16Type()), arena, bytes, ValueRange{});
+    }
     threadScratch = mul(thread, scratchBytes / plan.bytes);
   }
 
@@ -216,7 +222,7 @@ void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock 
     tile.strideMA = plan.m.band;
     tile.strideKA = plan.k.band;
   } else {
-    tile.memoryA = scratch;
+    tile.memoryA = plan.dots ? words : scratch;
     tile.a = add(threadScratch, mul(div(sub(row, m.first), mr), plan.panelA()));
     tile.strideMA = plan.packA == PackedA::Rows ? plan.rowPitchA() : 1;
     tile.strideKA = plan.packA == PackedA::Rows ? 1 : mr;
@@ -226,7 +232,7 @@ void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock 
     tile.b = add(add(origin.b, mul(block.start, plan.k.b)), mul(column, plan.n.b));
     tile.strideKB = plan.k.b;
   } else {
-    tile.memoryB = scratch;
+    tile.memoryB = plan.dots ? words : scratch;
     Value panel = mul(div(sub(column, n.first), nr), plan.panelB());
     tile.b = add(add(threadScratch, plan.scratchB()), panel);
     tile.strideKB = nr;

@@ -103,6 +103,26 @@ private:
   void copyRowB(Value from, Value to, int64_t columns);
   void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
   mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
+  // Where the copied rows of A lie, and what is to be done with a row when it is complete (words: ContractWords.cpp).
+  Value rowMemory() { return plan.hasWords() ? halves : scratch; }
+  Value rowTarget(Value row);
+  Value runTarget(Value target, KBlock, Value run);
+  void finishRow(Value target, KBlock);
+
+  // Panels of words (ContractWords.cpp).
+  struct Element { Value stretch, k; }; // number of the stretch among all, place within it
+  Value lengthOfRun(KBlock);
+  Value stepsOfRun(KBlock);
+  void forGroups(KBlock, llvm::function_ref<void(Value step, llvm::ArrayRef<Element>)>);
+  Value halvesOf(Value values);
+  Value wordsOf(Value low, Value high, int64_t count);
+  Value word(Value low, Value high);
+  Value halfOfA(const Origin &, const Element &, Value row, int64_t rows);
+  Value elementOfA(const Origin &, const Element &, Value row);
+  void packWordsA(const Origin &, Range m, KBlock);
+  void packWordsB(Value base, Range n, KBlock);
+  void transposeWords(Value base, Value column, Value panel, int64_t columns, KBlock);
+  void forPanels(Range n, llvm::function_ref<void(Value column, Value panel, int64_t columns)>);
 
   // A in bands (ContractBands.cpp).
   void fillZeros(Value to, int64_t count);
@@ -155,6 +175,7 @@ private:
   Values pairChains(const Tile &, KBlock, Values accumulators);
   Values pairsOfRun(const Tile &, Value first, Value blocks, Value hasTail, int64_t tail, Values accumulators);
   Values pairBlock(const Tile &, Value first, int64_t count, Values accumulators);
+  Values wordBlock(const Tile &, Value first, int64_t count, Values accumulators);
   Values overRange(Value from, Value to, int64_t step, Values, llvm::function_ref<Values(Value, Values)>);
   mlir::SmallVector<Value> firstAccumulators(const Tile &, KBlock);
   void finishTile(const Tile &, KBlock, mlir::ValueRange accumulators);
@@ -163,12 +184,14 @@ private:
   void storeAccumulators(const Tile &, mlir::ValueRange, Value memory, Value index, int64_t pitch);
   void storeC(const Tile &, mlir::ValueRange);
   mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);
+  Values multiplyWords(const Tile &, Value step, mlir::ValueRange accumulators);
   void copyTile(const Tile &, bool toC);
 
   mlir::OpBuilder &builder;
   mlir::Location loc;
   const ContractPlan &plan;
   Value memA, memB, memC, scratch; // one-dimensional, of elements
+  Value words, halves;             // the scratch as i32 and as i16, where panels hold words
   Value threadScratch;             // index of this thread's first element in `scratch`
 };
 

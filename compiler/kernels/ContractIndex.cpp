@@ -177,8 +177,8 @@ Value ContractEmitter::loadMasked(Value memory, Value index, Value mask) {
 void ContractEmitter::storeVector(Value vector, Value memory, Value index, int64_t alive) {
   int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
   bool narrow = cast<MemRefType>(memory.getType()).getElementType().isInteger(16);
-  if (narrow)
-    vector = emitNarrowed(builder, loc, emitRounded(builder, loc, vector));
+  if (narrow) // panels are made of rounded values
+    vector = emitNarrowed(builder, loc, memory == halves ? vector : emitRounded(builder, loc, vector));
   if (alive >= lanes)
     vector::StoreOp::create(builder, loc, vector, memory, index);
   else if (alive == 1 && narrow) // LLVM 22 makes a scalar store of the wide type of a truncation under a mask of lane 0 (issue 179489)
@@ -193,7 +193,7 @@ Value ContractEmitter::loadScalar(Value memory, Value index) {
 
 void ContractEmitter::storeScalar(Value value, Value memory, Value index) {
   if (cast<MemRefType>(memory.getType()).getElementType().isInteger(16))
-    value = emitNarrowed(builder, loc, emitRounded(builder, loc, value));
+    value = emitNarrowed(builder, loc, memory == halves ? value : emitRounded(builder, loc, value));
   memref::StoreOp::create(builder, loc, value, memory, index);
 }
 

@@ -19,6 +19,8 @@ void ContractEmitter::packA(const Origin &origin, Range m, KBlock block) {
     !windows                  ? packRowsA(origin, m, block)
     : runsFollow(plan.runs) ? packRowsOfTaps(origin, m, block)
                             : packWindowRows(origin, m, block);
+  else if (plan.hasWords())
+    packWordsA(origin, m, block);
   else if (plan.packA == PackedA::Cols)
     windows ? packWindowColumns(origin, m, block) : packColsA(origin, m, block);
 }
@@ -30,18 +32,19 @@ void ContractEmitter::copyRunA(Value from, Value to, Value length) {
   forLoop(number(0), length, lanes, [&](Value step) {
     Value k = isShort || isMultiple(length, lanes) ? step : min(step, sub(length, number(lanes)));
     int64_t alive = isShort ? plan.k.size : lanes;
-    storeVector(from ? loadVector(memA, add(from, k), lanes, alive) : zeros(lanes), scratch, add(to, k), alive);
+    storeVector(from ? loadVector(memA, add(from, k), lanes, alive) : zeros(lanes), rowMemory(), add(to, k), alive);
   });
 }
 
 // Rows are copied as they are.
 void ContractEmitter::packRowsA(const Origin &origin, Range m, KBlock block) {
   forLoop(m.first, m.second, 1, [&](Value row) {
-    Value target = add(threadScratch, mul(sub(row, m.first), plan.rowPitchA()));
+    Value target = rowTarget(sub(row, m.first));
     Value source = add(origin.a, mul(row, plan.m.a));
     forLoop(number(0), block.runs, 1, [&](Value run) {
-      copyRunA(add(source, offsetOfRun(block, run, &ContractDim::a)), add(target, mul(run, block.length)), block.length);
+      copyRunA(add(source, offsetOfRun(block, run, &ContractDim::a)), runTarget(target, block, run), block.length);
     });
+    finishRow(target, block);
   });
 }
 
@@ -98,6 +101,8 @@ bool ContractEmitter::runsFollow(int64_t runs) {
   const ContractDim &taps = plan.outerK.back();
   int64_t around = countOf(plan.outerK);
   bool oneBound = taps.bound0 == 0 ? taps.bound1 == 1 : taps.bound0 == 1 && taps.bound1 == 0;
+  if (plan.hasWords() && plan.stretches() % taps.size) // in the panel they do not
+    return false;
   return taps.a == plan.k.size * plan.k.a && plan.k.a == 1 && oneBound && (runs % taps.size == 0 || runs >= around);
 }
 
@@ -109,7 +114,7 @@ void ContractEmitter::packRowsOfTaps(const Origin &origin, Range m, KBlock block
   forLoop(m.first, m.second, 1, [&](Value row) {
     Origin ofRow = origin;
     moveA(ofRow, plan.rows, row);
-    Value target = add(threadScratch, mul(sub(row, m.first), plan.rowPitchA()));
+    Value target = rowTarget(sub(row, m.first));
     forLoop(number(0), block.runs, taps.size, [&](Value run) {
       Origin at = ofRow;
       moveA(at, plan.outerK, add(block.firstRun, run));
@@ -129,9 +134,10 @@ void ContractEmitter::packRowsOfTaps(const Origin &origin, Range m, KBlock block
         Value there = arith::AndIOp::create(builder, loc, until, arith::XOrIOp::create(builder, loc, before,
             arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(flags, true))));
         Value values = loadMasked(memA, add(at.a, first), there);
-        storeVector(values, scratch, add(add(target, mul(run, plan.k.size)), first), std::min(lanes, length - first));
+        storeVector(values, rowMemory(), add(runTarget(target, block, run), first), std::min(lanes, length - first));
       }
     });
+    finishRow(target, block);
   });
 }
 
@@ -140,15 +146,16 @@ void ContractEmitter::packWindowRows(const Origin &origin, Range m, KBlock block
   forLoop(m.first, m.second, 1, [&](Value row) {
     Origin ofRow = origin;
     moveA(ofRow, plan.rows, row);
-    Value target = add(threadScratch, mul(sub(row, m.first), plan.rowPitchA()));
+    Value target = rowTarget(sub(row, m.first));
     forLoop(number(0), block.runs, 1, [&](Value run) {
       Origin at = ofRow;
       moveA(at, plan.outerK, add(block.firstRun, run));
-      Value to = add(target, mul(run, block.length)), from = add(at.a, block.start);
+      Value to = runTarget(target, block, run), from = add(at.a, block.start);
       ifElse(
           exists(at.bound[0], at.bound[1]), [&] { copyRunA(from, to, block.length); },
           [&] { copyRunA({}, to, block.length); });
     });
+    finishRow(target, block);
   });
 }
 
@@ -196,33 +203,37 @@ void ContractEmitter::packWindowColumns(const Origin &origin, Range m, KBlock bl
 
 // ---- B --------------------------------------------------------------------------------------------------------------
 
+// Calls `panel` with the first column and the place of every panel in scratch.
+void ContractEmitter::forPanels(Range n, llvm::function_ref<void(Value, Value, int64_t)> panel) {
+  int64_t fullEnd = plan.n.size / plan.nr() * plan.nr(), edge = plan.n.size % plan.nr();
+  auto at = [&](Value column, int64_t columns) {
+    Value target = mul(div(sub(column, n.first), plan.nr()), plan.panelB());
+    panel(column, add(add(threadScratch, plan.scratchB()), target), columns);
+  };
+  auto edgePanel = [&](Value column) { at(column, edge); };
+  forTiles(
+      n.first, n.second, plan.nr(), fullEnd, [&](Value column) { at(column, plan.nr()); },
+      edge ? Body(edgePanel) : Body());
+}
+
 void ContractEmitter::packB(Value base, Range n, KBlock block) {
   if (plan.packB == PackedB::No)
     return;
-  int64_t fullEnd = plan.n.size / plan.nr() * plan.nr(), edge = plan.n.size % plan.nr();
-  // Calls `panel` with the first column and the place of every panel in scratch.
-  auto forPanels = [&](llvm::function_ref<void(Value, Value, int64_t)> panel) {
-    auto at = [&](Value column, int64_t columns) {
-      Value target = mul(div(sub(column, n.first), plan.nr()), plan.panelB());
-      panel(column, add(add(threadScratch, plan.scratchB()), target), columns);
-    };
-    auto edgePanel = [&](Value column) { at(column, edge); };
-    forTiles(
-        n.first, n.second, plan.nr(), fullEnd, [&](Value column) { at(column, plan.nr()); },
-        edge ? Body(edgePanel) : Body());
-  };
   if (plan.packB == PackedB::Transpose) {
-    forPanels(
-        [&](Value column, Value panel, int64_t columns) { transposeIntoPanel(base, column, panel, columns, block); });
+    forPanels(n, [&](Value column, Value panel, int64_t columns) {
+      plan.hasWords() ? transposeWords(base, column, panel, columns, block) : transposeIntoPanel(base, column, panel, columns, block);
+    });
     return;
   }
+  if (plan.hasWords())
+    return packWordsB(base, n, block);
   // Row after row, across all panels: B is read forwards over whole rows.
   forLoop(number(0), block.runs, 1, [&](Value run) {
     Value source = add(base, offsetOfRun(block, run, &ContractDim::b));
     forLoop(number(0), block.length, 1, [&](Value k) {
       Value row = mul(add(mul(run, block.length), k), plan.nr());
       Value rowSource = add(source, mul(k, plan.k.b));
-      forPanels([&](Value column, Value panel, int64_t columns) {
+      forPanels(n, [&](Value column, Value panel, int64_t columns) {
         copyRowB(add(rowSource, mul(column, plan.n.b)), add(panel, row), columns);
       });
     });

@@ -1,5 +1,6 @@
 // ContractPairs.cpp: the chains of a product of bf16. A block of 32 elements of k has two of them, over its even and its odd elements,
-// and their sum goes to the accumulator. Nothing is filled up: a pair of (-0.0, +0.0) would change no bit of a chain.
+// and their sum goes to the accumulator. Panels of f32 are not filled up: a pair of (-0.0, +0.0) would change no bit of a chain. Those of
+// words are; in both, `first` counts the steps of a panel.
 #include "compiler/kernels/ContractEmitter.h"
 
 using namespace mlir;
@@ -18,6 +19,8 @@ ContractEmitter::Values ContractEmitter::overRange(Value from, Value to, int64_t
 
 // `count` elements from k = `first` on.
 ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first, int64_t count, Values accumulators) {
+  if (plan.dots)
+    return wordBlock(tile, first, count, accumulators);
   size_t size = accumulators.size();
   Values chains(2 * size, zeros(plan.lanes)); // even, then odd
   auto pair = [&](Value k, Values both) {
@@ -49,12 +52,13 @@ ContractEmitter::Values ContractEmitter::pairBlock(const Tile &tile, Value first
 // Whole blocks, and what remains behind them, if anything does.
 ContractEmitter::Values ContractEmitter::pairsOfRun(const Tile &tile, Value first, Value blocks, Value hasTail, int64_t tail,
                                                     Values accumulators) {
+  const int64_t steps = plan.dots ? kPairBlock / 2 : kPairBlock;
   accumulators = overRange(number(0), blocks, 1, accumulators, [&](Value block, Values values) {
-    return pairBlock(tile, add(first, mul(block, kPairBlock)), kPairBlock, values);
+    return pairBlock(tile, add(first, mul(block, steps)), kPairBlock, values);
   });
   if (tail == 0)
     return accumulators;
-  Value end = add(first, mul(blocks, kPairBlock));
+  Value end = add(first, mul(blocks, steps));
   if (!hasTail)
     return pairBlock(tile, end, tail, accumulators);
   auto branch = scf::IfOp::create(builder, loc, ValueRange(accumulators).getTypes(), hasTail, /*withElseRegion=*/true);
@@ -78,7 +82,7 @@ ContractEmitter::Values ContractEmitter::pairChains(const Tile &tile, KBlock blo
   }
   Value runs = div(block.runs, length / plan.k.size);
   return overRange(number(0), runs, 1, accumulators, [&](Value run, Values values) {
-    return pairsOfRun(tile, mul(run, length), number(length / kPairBlock), Value(), tail, values);
+    return pairsOfRun(tile, mul(run, plan.dots ? plan.wordsOf(length) : length), number(length / kPairBlock), Value(), tail, values);
   });
 }
 

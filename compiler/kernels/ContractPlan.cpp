@@ -17,7 +17,13 @@ int64_t countOf(const ContractDims &dims) {
   return count;
 }
 
-int64_t ContractPlan::panelA() const { return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockK(); }
+int64_t ContractPlan::panelA() const { return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockSteps(); }
+
+int64_t ContractPlan::blockSteps() const {
+  if (!hasWords())
+    return blockK();
+  return stretches() > 1 ? runs / stretches() * wordsOf(runLength) : runs * wordsOf(kc);
+}
 
 int64_t ContractPlan::blocksK() const {
   int64_t outer = countOf(outerK);
@@ -302,9 +308,10 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
 
 // Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for
 // one another.
-static double costOfStep(int64_t rows, int64_t vectors) {
+static double costOfStep(const ContractPlan &plan, int64_t rows, int64_t vectors) {
   double fmas = double(rows * vectors), loads = double(rows + vectors);
-  return std::max({fmas, loads * 0.9, 8.0}) + 0.5;
+  double load = plan.dots ? 1.0 : 0.9; // a word of A is an instruction of its own
+  return std::max({fmas, loads * load, 8.0}) + 0.5;
 }
 
 static double costOfTile(const ContractPlan &plan, int mr, int nv) {
@@ -312,13 +319,13 @@ static double costOfTile(const ContractPlan &plan, int mr, int nv) {
   int64_t fullM = plan.m.size / mr, edgeM = plan.m.size % mr;
   int64_t fullN = plan.n.size / nr, edgeN = (plan.n.size % nr + plan.lanes - 1) / plan.lanes;
   double cost = 0;
-  cost += double(fullM * fullN) * costOfStep(mr, nv);
+  cost += double(fullM * fullN) * costOfStep(plan, mr, nv);
   if (edgeM)
-    cost += double(fullN) * costOfStep(edgeM, nv);
+    cost += double(fullN) * costOfStep(plan, edgeM, nv);
   if (edgeN)
-    cost += double(fullM) * costOfStep(mr, edgeN);
+    cost += double(fullM) * costOfStep(plan, mr, edgeN);
   if (edgeM && edgeN)
-    cost += costOfStep(edgeM, edgeN);
+    cost += costOfStep(plan, edgeM, edgeN);
   return cost;
 }
 
@@ -340,10 +347,11 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
     }
   };
   double best = -1;
-  if (plan.pairs && manyRegisters) {
+  bool twoChains = plan.pairs && !plan.dots; // at once
+  if (twoChains && manyRegisters) {
     for (auto &tile : widePairs)
       consider(tile[0], tile[1], best);
-  } else if (plan.pairs) {
+  } else if (twoChains) {
     for (auto &tile : narrowPairs)
       consider(tile[0], tile[1], best);
   } else if (manyRegisters) {
@@ -359,7 +367,7 @@ static void chooseTile(ContractPlan &plan, bool manyRegisters) {
 
 static int64_t lengthOfBlocks(ContractPlan &plan, int64_t longest) {
   // Pairs: whole runs, or parts of a run in one stretch that end with a block.
-  int64_t stretches = plan.pairs ? std::max<int64_t>(1, plan.runLength / plan.k.size) : 1, unit = plan.pairs ? kPairBlock : 16;
+  int64_t stretches = plan.stretches(), unit = plan.pairs ? kPairBlock : 16;
   if (stretches > 1 || plan.c.elem == Elem::BF16) { // a result that is rounded is a whole sum
     plan.kc = plan.k.size;
   } else {
@@ -409,7 +417,7 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
     plan.packB = PackedB::No;
   else if (plan.n.b == 1)
     plan.packB = PackedB::Copy;
-  else if (plan.k.b == 1 && plan.k.size >= plan.lanes)
+  else if (plan.k.b == 1 && plan.k.size >= plan.lanes && !(plan.hasWords() && stretches > 1))
     plan.packB = PackedB::Transpose;
   else
     plan.packB = PackedB::Gather;
@@ -469,6 +477,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.rounds = spec.pairs || spec.rounds;
   plan.bytes = spec.elem == Elem::F64 ? 8 : 4;
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
+  plan.dots = spec.pairs && target.dots;
   plan.accumulate = spec.accumulate;
   plan.a = spec.a;
   plan.b = spec.b;

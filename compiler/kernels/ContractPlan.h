@@ -27,11 +27,17 @@
 // Pairs (products of bf16): both operands are always packed, as f32 that hold bf16; a tile has half as many outputs, since each has two
 // chains. k is cut where blocks of 32 end, or behind whole runs.
 //
+// Dots (pairs where the CPU has vdpbf16ps): c = fma(low, low, fma(high, high, c)) for words of two bf16, denormals flushed, which makes two
+// steps of a chain. Panels hold words, two for four elements of k: of the even ones (low 2, high 0) and of the odd ones (low 3, high 1). A
+// run is filled up to whole words by +0.0 in A and -0.0 in B, which changes no chain.
+//
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 #define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 
 #include "compiler/kernels/Kernels.h"
+
+#include <algorithm>
 
 namespace cinch::kernels {
 
@@ -99,6 +105,7 @@ struct ContractPlan {
   // Pairs: blocks of 32 start anew behind every `runLength` elements of k, which lie in one inner stretch or in several whole ones.
   bool pairs = false;
   int64_t runLength = 0;
+  bool dots = false;   // by vdpbf16ps; a panel's step is a word, in runs of one element that element
   bool rounds = false; // what is read of A and B is an f32 that holds bf16
 
   int mr = 8, nv = 3; // register tile: rows, vectors
@@ -116,9 +123,14 @@ struct ContractPlan {
 
   int64_t nr() const { return int64_t(nv) * lanes; }
   int64_t blockK() const { return kc * runs; }           // longest block
-  int64_t rowPitchA() const { return blockK() + lanes; } // PackedA::Rows: odd against the sets of the first cache
+  // Pairs: so many stretches of the inner dim are one run.
+  int64_t stretches() const { return pairs ? std::max<int64_t>(1, runLength / k.size) : 1; }
+  bool hasWords() const { return dots && runLength > 1; } // panels hold them, two elements each
+  static int64_t wordsOf(int64_t elements) { return (elements + 3) / 4 * 2; }
+  int64_t blockSteps() const; // of the tile, for the longest block
+  int64_t rowPitchA() const { return blockSteps() + lanes; } // PackedA::Rows: odd against the sets of the first cache
   int64_t panelA() const;                                // elements of one packed panel
-  int64_t panelB() const { return (blockK() + lanes) * nr(); }
+  int64_t panelB() const { return (blockSteps() + lanes) * nr(); }
   int64_t blocksPerRun() const { return (k.size + kc - 1) / kc; }
   int64_t blocksK() const;
   int64_t tilesN() const { return (nc + nr() - 1) / nr(); }

@@ -28,6 +28,8 @@ int64_t ContractEmitter::rowOfA(const Tile &tile, int64_t row) {
 
 // One step: every row's element of A, broadcast, times the step's vectors of B.
 SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRange accumulators) {
+  if (plan.dots)
+    return multiplyWords(tile, k, accumulators);
   SmallVector<Value> columns, results;
   Value at = add(tile.b, mul(k, tile.strideKB));
   for (int64_t j = 0; j < tile.columns; j += plan.lanes) {

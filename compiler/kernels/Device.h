@@ -9,6 +9,10 @@ namespace cinch::kernels {
 // A block of `threads` is a worker; some more than there are multiprocessors, so that all of them stay busy to the end.
 Grid gridOfBlocks(int64_t items, int64_t threads, const TargetInfo &);
 
+// Contractions one after the other, of which none reads what another writes (ContractDevice.cpp).
+mlir::func::FuncOp buildContractsOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const std::vector<ContractSpec> &parts);
+Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &);
+
 // Attention (AttendDevice.h).
 mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &);
 mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &, const TargetInfo &);

@@ -44,10 +44,11 @@ struct View {
   std::vector<int64_t> strides;
 };
 
-// What code is generated for. It decides tiles, packing and who does what, never a number: target::lanesOf(cpu) gives `lanes`.
+// What code is generated for. It decides tiles, packing and who does what, never a number: target::infoOf(cpu) gives that of a CPU.
 struct TargetInfo {
   int lanes = 16;     // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
   int processors = 0; // of a GPU: its multiprocessors; 0: a CPU
+  bool dots = false;  // has vdpbf16ps, which makes two steps of a chain of a product of bf16
   bool isDevice() const { return processors > 0; }
 };
 
@@ -93,11 +94,6 @@ int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,
                                  const TargetInfo & = {});
 
-// On a GPU: contractions one after the other, of which none reads what another writes (ContractDevice.cpp). No scratch.
-mlir::func::FuncOp buildContractsOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name,
-                                          const std::vector<ContractSpec> &parts);
-Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &);
-
 // ---- Convolution -----------------------------------------------------------------------------------------------------------
 // Any of the three tensors of a convolution as contractions with windows (compiler/analysis/ConvSpecs.cpp), one after the other. They
 // write disjoint parts of one C. Buffers as those of a contraction.
@@ -127,7 +123,6 @@ struct PoolSpec {
   bool gradient() const { return kind == PoolKind::MaxGrad || kind == PoolKind::SumGrad; }
   bool hasPlace() const { return kind == PoolKind::Max || kind == PoolKind::MaxGrad; }
 };
-inline int64_t scratchBytesPerThread(const PoolSpec &) { return 0; }
 mlir::func::FuncOp buildPool(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const PoolSpec &,
                              const TargetInfo & = {});
 
@@ -231,7 +226,6 @@ struct AttendSpec {
 };
 // Forward. Buffers as the views name them, then scratch.
 int64_t scratchBytesPerThread(const AttendSpec &);
-int64_t attendItems(const AttendSpec &); // that threads share
 mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &,
                                const TargetInfo & = {});
 

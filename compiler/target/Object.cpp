@@ -67,13 +67,15 @@ std::unique_ptr<TargetMachine> createMachine(const std::string &cpu, std::string
   return machine;
 }
 
-int lanesOf(const std::string &cpu) {
+kernels::TargetInfo infoOf(const std::string &cpu) {
+  kernels::TargetInfo info;
   std::string error;
   auto machine = createMachine(cpu, &error);
-  if (!machine)
-    return 0;
-  const MCSubtargetInfo &info = *machine->getMCSubtargetInfo();
-  return info.checkFeatures("+avx512f,+avx512vl,+avx512bw,+avx512dq") ? 16 : 8;
+  auto has = [&](const char *features) { return machine && machine->getMCSubtargetInfo()->checkFeatures(features); };
+  bool wide = has("+avx512f,+avx512vl,+avx512bw,+avx512dq");
+  info.lanes = wide ? 16 : machine ? 8 : 0;
+  info.dots = wide && has("+avx512bf16");
+  return info;
 }
 
 std::unique_ptr<Module> optimizeForMachine(mlir::ModuleOp source, LLVMContext &context, TargetMachine &machine) {

@@ -2,6 +2,8 @@
 #ifndef CINCH_COMPILER_TARGET_OBJECT_H
 #define CINCH_COMPILER_TARGET_OBJECT_H
 
+#include "compiler/kernels/Kernels.h"
+
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/SmallVector.h"
 #include <memory>
@@ -22,8 +24,9 @@ namespace cinch::target {
 // with the reason, if the name is unknown or the CPU has no fused multiply-add.
 std::unique_ptr<llvm::TargetMachine> createMachine(const std::string &cpu, std::string *error);
 
-// f32 lanes of the widest vector of that CPU: 16 with AVX-512, 8 with AVX2; 0 where there is no machine.
-int lanesOf(const std::string &cpu);
+// What kernels are built for on that CPU: its f32 lanes are 16 with AVX-512, 8 with AVX2; 0 where there is no machine.
+kernels::TargetInfo infoOf(const std::string &cpu);
+inline int lanesOf(const std::string &cpu) { return infoOf(cpu).lanes; }
 
 // Translates, optimises (nothing is unrolled or vectorised that the builders did not) and checks the result against the
 // numbers contract: no fast-math flag, no llvm.fmuladd, no mathematical function in f32. Null after an error was

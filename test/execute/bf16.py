@@ -191,6 +191,28 @@ def check_gpt(trained, folder, exe):
     expect(same > 0.98 and off < 0.02, "gpt: %.4f of what is predicted is NumPy's, the rest is off by up to %.4f" % (same, off))
 
 
+def check_gpt_gradients(folder):
+    """After one step of sgd(lr = 1) the parameters have moved by the gradients of NumPy, which rounds where the rules say. What is left of
+    the difference comes from single roundings that went the other way: it is a small part of what rounding itself changes, and that is
+    measured on the same program in f32."""
+    text = (GPT % PRECISION).replace("adamw(lr = 2e-3, decay = 0.01)", "sgd(lr = 1)").replace("rate = 0.1", "rate = 0.0")
+    program = programs.source("gpt.plain", text.replace("dropout(e[t] + q, 0.1)", "e[t] + q").replace("shuffle = true", "shuffle = false"))
+    end = {}
+    for precision in ("f32", "bf16"):
+        exe = programs.compiled(program, "gpt.plain." + precision, "--set", "train.precision=" + precision)
+        start = programs.run(exe, folder, 0).parameters
+        end[precision] = {key: start[key] - value for key, value in programs.run(exe, folder, 1).parameters.items()}
+    t = np.load(folder / "t.npy")[:6]
+    blocks = sorted({name.rsplit(".ln1", 1)[0] for name in start if ".ln1." in name})
+    mine = rounding.gpt_gradients(t[:, :-1], t[:, 1:], start, blocks, 2)
+    expect(mine.keys() == start.keys(), "gpt: NumPy has gradients of %s" % ", ".join(mine))
+    size = lambda x: float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
+    for key, value in mine.items():
+        value = value.reshape(start[key].shape)
+        off, rounds = size(value - end["bf16"][key]) / size(value), size(end["f32"][key] - end["bf16"][key]) / size(value)
+        expect(off < 0.2 * rounds, "gpt: the gradient of %s is off NumPy's by %.5f of itself, off that in f32 by %.5f" % (key, off, rounds))
+
+
 def check_bytes(program):
     """What is kept of wide activations halves."""
     peak = {}
@@ -210,6 +232,7 @@ def main():
     check_bits(verdicts, "mixed", mixed, folder, 6, [["--row-blocks", 32]] + [["--row-blocks", 64, "--microbatch", 4]] * ALL)
     gpt, gpt_folder = programs.source("gpt", GPT % PRECISION), gpt_data()
     check_gpt(check_bits(verdicts, "gpt", gpt, gpt_folder, 4, []), gpt_folder, programs.FOLDER / "gpt.0")
+    check_gpt_gradients(gpt_folder)
     plain = programs.source("attend", (GPT % "").replace("adamw(lr = 2e-3, decay = 0.01)", "sgd(lr = 1)"))
     check_near_f32(verdicts, plain, "attend", gpt_folder)
     check_bytes(mixed)

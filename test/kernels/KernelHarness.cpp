@@ -103,6 +103,8 @@ std::vector<std::string> runnableCpus() {
   if (features.lookup("avx512f") && features.lookup("avx512vl") && features.lookup("avx512bw") &&
       features.lookup("avx512dq"))
     cpus.push_back("skylake-avx512");
+  if (cpus.size() == 2 && features.lookup("avx512bf16"))
+    cpus.push_back("cooperlake");
   return cpus;
 }
 

@@ -39,7 +39,8 @@ private:
   std::unique_ptr<State> state;
 };
 
-// CPUs to test that this machine can run: AVX2 ("haswell") always, AVX-512 ("skylake-avx512") where it has it.
+// CPUs to test that this machine can run: AVX2 ("haswell") always, AVX-512 ("skylake-avx512") and its products of bf16 ("cooperlake")
+// where it has them.
 std::vector<std::string> runnableCpus();
 
 // Runs all threads' parts one after another, last thread first (parts must be independent).

@@ -1,5 +1,6 @@
-"""Arithmetic of `precision bf16` in NumPy: products and convolutions bit for bit, and the forward pass of a GPT that rounds where the rules
-say. Its exp, tanh, roots and sums are NumPy's: results agree but for the last bits of f32, which rounding hides from almost all."""
+"""Arithmetic of `precision bf16` in NumPy: products and convolutions bit for bit, and forward and backward pass of a GPT that rounds where
+the rules say. Its exp, tanh, roots and sums are NumPy's: results agree but for the last bits of f32, which rounding hides from almost
+all."""
 import math
 
 import numpy as np
@@ -155,3 +156,88 @@ def gpt(t, p, blocks, heads):
         x = rounded(block(x, p, name, heads))
     x = rounded(layer_norm(x, p, "n"))
     return rounded(product(x, p["e"].T))
+
+
+# ---- And its gradients -----------------------------------------------------------------------------------------------------
+def starts_of(x):
+    """Blocks of a sum over (example, position) begin anew at each example."""
+    return range(0, x.shape[0] * x.shape[1], x.shape[1])
+
+
+def rows_of(x):
+    return x.reshape(-1, x.shape[-1])
+
+
+def layer_norm_gradient(dy, x, p, name, to):
+    """What x contributes, in f32."""
+    centred = x - x.mean(-1, keepdims=True, dtype=np.float32)
+    root = np.sqrt((centred * centred).mean(-1, keepdims=True, dtype=np.float32) + np.float32(1e-5))
+    normal, scaled = centred / root, dy * p[name + ".weight"]
+    to[name + ".weight"], to[name + ".bias"] = rows_of(dy * normal).sum(0), rows_of(dy).sum(0)
+    inner = scaled - scaled.mean(-1, keepdims=True) - normal * (scaled * normal).mean(-1, keepdims=True)
+    return inner / root
+
+
+def gelu_gradient(x):
+    wide = x.astype(np.float64)
+    return (0.5 * (1 + np.vectorize(math.erf)(wide / np.sqrt(2))) + wide * np.exp(-wide * wide / 2) / np.sqrt(2 * np.pi)).astype(np.float32)
+
+
+def linear_gradient(dy, x, p, name, to):
+    """The bias is added behind the rounding of the product: its gradient sums what is not rounded. What x contributes is rounded."""
+    dz = rounded(dy)
+    to[name + ".bias"] = rows_of(dy).sum(0)
+    to[name + ".weight"] = product(rows_of(dz).T, rows_of(x), starts_of(x))
+    return rounded(product(dz, p[name + ".weight"]))
+
+
+def attention_gradient(dy, x, p, name, heads, to):
+    B, T, D = x.shape
+    apart = lambda z: z.reshape(B, T, heads, D // heads).swapaxes(1, 2)
+    together = lambda z: z.swapaxes(1, 2).reshape(B, T, D)
+    q, k, v = rounded(linear(x, p, name + ".qkv")).reshape(B, T, 3, heads, D // heads).transpose(2, 0, 3, 1, 4)
+    scale = np.float32(1 / np.sqrt(D // heads))
+    scores = np.where(np.tril(np.ones((T, T), bool)), product(q, k.swapaxes(-1, -2)) * scale, np.float32(-np.inf))
+    top = scores.max(-1, keepdims=True)
+    total = np.exp(scores - top).sum(-1, keepdims=True, dtype=np.float32)
+    o = product(np.exp(scores - top), v) / total
+    dout = apart(linear_gradient(dy, rounded(together(o)), p, name + ".out", to))
+    shares = np.exp(scores - (top + np.log(total)))
+    slopes = shares * (product(dout, v.swapaxes(-1, -2)) - (dout * o).sum(-1, keepdims=True, dtype=np.float32)) * scale
+    dq, dk = product(slopes, k), product(slopes.swapaxes(-1, -2), q)
+    dv = product(shares.swapaxes(-1, -2), dout)
+    together_qkv = np.stack([together(rounded(part)) for part in (dq, dk, dv)], 2).reshape(B, T, 3 * D)
+    return linear_gradient(together_qkv, x, p, name + ".qkv", to)
+
+
+def block_gradient(dy, x, p, name, heads, to):
+    normal1 = layer_norm(x, p, name + ".ln1")
+    middle = x + attention(normal1, p, name + ".attn", heads)
+    normal2 = layer_norm(middle, p, name + ".ln2")
+    up = linear(normal2, p, name + ".ff.up")
+    dup = linear_gradient(dy, gelu(up), p, name + ".ff.down", to) * gelu_gradient(up)
+    dmiddle = dy + layer_norm_gradient(linear_gradient(dup, normal2, p, name + ".ff.up", to), middle, p, name + ".ln2", to)
+    dnormal1 = attention_gradient(dmiddle, normal1, p, name + ".attn", heads, to)
+    return rounded(dmiddle) + rounded(layer_norm_gradient(dnormal1, x, p, name + ".ln1", to))
+
+
+def gpt_gradients(t, y, p, blocks, heads):
+    """Of the mean cross-entropy between `gpt` and y. Rounded are the contributions to every value that is."""
+    to, first = {}, rounded(rounded(p["e"][t]) + p["q"])
+    inputs = [first]
+    for name in blocks:
+        inputs.append(rounded(block(inputs[-1], p, name, heads)))
+    last = rounded(layer_norm(inputs[-1], p, "n"))
+    logits = rounded(product(last, p["e"].T))
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True, dtype=np.float32)
+    dz = rounded((shares - np.eye(len(p["e"]), dtype=np.float32)[y]) * np.float32(1 / y.size))
+    to["e"] = product(rows_of(dz).T, rows_of(last), starts_of(dz))
+    dx = rounded(layer_norm_gradient(rounded(product(dz, p["e"])), inputs[-1], p, "n", to))
+    for name, x in zip(reversed(blocks), reversed(inputs[:-1])):
+        dx = rounded(block_gradient(dx, x, p, name, heads, to))
+    to["q"] = dx.sum(0, dtype=np.float32)
+    gathered = np.zeros_like(p["e"])
+    np.add.at(gathered, t.reshape(-1), rows_of(dx))
+    to["e"] = gathered + to["e"]
+    return to

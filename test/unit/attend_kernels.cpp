@@ -332,7 +332,7 @@ template <class T> static void check(const AttendCase &c) {
   for (const std::string &cpu : test::runnableCpus()) {
     test::KernelHarness harness(cpu);
     mlir::OpBuilder builder = harness.builder();
-    TargetInfo target{target::lanesOf(cpu)};
+    TargetInfo target = target::infoOf(cpu);
     buildAttend(builder, harness.module(), "forward", p.grad.forward, target);
     buildAttendGrad(builder, harness.module(), "backward", p.grad, target);
     if (!harness.compile()) {

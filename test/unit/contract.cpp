@@ -305,7 +305,7 @@ static void runCase(Random &random, const Case &c, const std::string &cpu, test:
 static void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
   Random random(seed);
   kernels::TargetInfo target;
-  target.lanes = target::lanesOf(cpu);
+  target = target::infoOf(cpu);
   std::vector<Case> cases = largeCases(random);
   while (int64_t(cases.size()) < count)
     cases.push_back(randomCase(random));

@@ -71,7 +71,7 @@ static void checkTile(const std::string &cpu, int64_t m, int64_t n, int64_t k, b
   spec.b.strides = transposeB ? std::vector<int64_t>{1, k} : std::vector<int64_t>{n, 1};
   spec.c.strides = {n, 1};
   kernels::TargetInfo target;
-  target.lanes = target::lanesOf(cpu);
+  target = target::infoOf(cpu);
   kernels::ContractPlan plan = kernels::planContract(spec, target);
   test::KernelHarness harness(cpu);
   auto builder = harness.builder();

@@ -238,8 +238,7 @@ int main(int argc, char **argv) {
   int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 16;
   for (const std::string &cpu : test::runnableCpus()) {
     Random random(seed);
-    kernels::TargetInfo target;
-    target.lanes = target::lanesOf(cpu);
+    kernels::TargetInfo target = target::infoOf(cpu);
     std::vector<Case> cases;
     for (int64_t i = 0; i < count; ++i)
       cases.push_back(randomCase(random, i));
