@@ -130,15 +130,17 @@ static void printWorkers(llvm::raw_ostream &out, const Compilation &compilation,
   out << "\n" << (solve::check(request).empty() ? solve::print(solve::generate(request)) : std::string());
 }
 
+// By how many percent a plan is above a bound; they may differ in the last bits.
+static double percentAbove(double plan, double bound) { return 100 * std::max(0.0, plan / std::max(bound, 1e-300) - 1); }
+
 // What was proven about several workers.
 static void printBounds(llvm::raw_ostream &out, const Compilation &compilation) {
   const WorkersPlan &workers = compilation.workers;
-  auto more = [](double plan, double bound) { return 100 * std::max(0.0, plan / std::max(bound, 1e-300) - 1); };
   out << llvm::formatv("bound        {0:F4} s proven for this cut, table and micro-batch, these mailboxes and blocks of rows; the plan takes {1:F2} % more\n",
-                       *compilation.fixedBound, more(workers.seconds, *compilation.fixedBound));
+                       *compilation.fixedBound, percentAbove(workers.seconds, *compilation.fixedBound));
   for (auto [w, bound] : llvm::enumerate(workers.bounds))
     out << llvm::formatv("             worker {0}: {1} a micro-batch proven; its plan takes {2:F2} % more\n", w, secondsText(bound),
-                         more(workers.each[w].forward + workers.each[w].backward, bound));
+                         percentAbove(workers.each[w].forward + workers.each[w].backward, bound));
 }
 
 void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
@@ -157,7 +159,7 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
     out << line << "\n";
   if (compilation.fixedBound)
     out << llvm::formatv("bound        {0:F4} s proven for this micro-batch and these blocks of rows; the plan takes {1:F2} % more\n",
-                         *compilation.fixedBound, 100 * (plan.seconds / *compilation.fixedBound - 1));
+                         *compilation.fixedBound, percentAbove(plan.seconds, *compilation.fixedBound));
   out << "\nlargest alive at the peak\n";
   printLive(out, sources, solve::alive(graph, plan, plan.peakRun), 10);
   auto kept = solve::keptValues(graph, decision);
