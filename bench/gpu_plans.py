@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""gpu_plans: what the planner says of GPT-2 and LLaMA 7B on GPUs, beside published speeds.   bench/gpu_plans.py [--quick]
+"""gpu_plans: what the planner says of GPT-2 and LLaMA 7B on a GPU, beside published speeds.   bench/gpu_plans.py [--quick] [--eight]
 
-Every model in bf16, 64 examples a GPU of GPT-2 and 8 of LLaMA: the smallest budget, and the predicted step under all of the memory but 2 GiB
-(the driver's context, code), on one GPU and on eight: replicas of GPT-2, stages of LLaMA, whose parameters and state do not fit on one. The price is a
-roofline with the published rates of the GPU, of kernels that no GPU has run yet; the speeds of bench/models/gpu_published.csv were measured by others.
+Every model in bf16, 64 examples of GPT-2 or 8 of LLaMA: the smallest budget, and the predicted step under all of the memory but 2 GiB (the
+driver's context, code). The price is a roofline with the published rates of the GPU, of kernels that no GPU has run yet. The speeds of
+bench/models/gpu_published.csv were measured by others, on several GPUs that exchange gradients, which our price of one leaves out.
+--eight: eight GPUs too: replicas of GPT-2, stages of LLaMA, whose parameters and state do not fit on one; such plans take minutes each.
 Nothing is run. --quick: GPT-2 124M on an A100.
 """
 import argparse
@@ -54,15 +55,16 @@ def look(name, device, count):
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="GPT-2 124M on an A100 only")
+    parser.add_argument("--eight", action="store_true", help="eight GPUs too; takes long")
     parser.add_argument("--model", action="append", choices=list(MODELS), help="only this one")
     arguments = parser.parse_args()
     others = published()
     print(f"{'model':<12}{'GPUs':>8}{'smallest budget':>18}{'tokens/s a GPU':>16}{'published':>12}{'ratio':>8}")
     for name in ["gpt2_124m"] if arguments.quick else arguments.model or MODELS:
         for device in ["a100"] if arguments.quick else DEVICES:
-            for count in (1, 8):
+            for count in (1, 8) if arguments.eight else (1,):
                 least, speed = look(name, device, count)
-                other = others.get((name, device)) if count == 8 else None
+                other = others.get((name, device))
                 shown = f"{speed:.0f}" if speed else "refused"
                 beside = f"{float(other['tokens']):12.0f}{speed / float(other['tokens']):8.2f}" if other and speed else ""
                 print(f"{name:<12}{count:>3} {device}{least / GIB:>14.2f} GiB{shown:>16}{beside}", flush=True)
