@@ -150,6 +150,8 @@ private:
   // The best of the ways; the others are erased.
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
   friend class StagePlanner;
+  bool decideOthers(const DecideOptions &base, int64_t chosen, int64_t roomForOthers, std::optional<int64_t> room);
+  bool findBound(const DecideOutcome &, std::optional<int64_t> room);
   bool decideStages(const DecideOptions &base, const solve::Strategy &, std::vector<mlir::func::FuncOp> ways);
   bool share();
   int64_t bytesOfState(llvm::StringRef function) const; // optimizer state among its arguments

@@ -99,11 +99,21 @@ def call(command, timeout=300, cwd=None, allowed=(0,)):
     return done
 
 
-def has_avx512():
-    """Whether this machine executes what `--cpu skylake-avx512` makes."""
+def has(*features):
+    """Whether this machine's processors have them all."""
     with open("/proc/cpuinfo") as file:
         flags = next((set(line.split()) for line in file if line.startswith("flags")), set())
-    return {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags
+    return set(features) <= flags
+
+
+def has_avx512():
+    """Whether this machine executes what `--cpu skylake-avx512` makes."""
+    return has("avx512f", "avx512vl", "avx512bw", "avx512dq")
+
+
+def has_dots():
+    """.. and what `--cpu cooperlake` makes, with its instruction for products of bf16."""
+    return has_avx512() and has("avx512_bf16", "avx512_vnni")
 
 
 def source(name, text):

@@ -29,7 +29,7 @@ STAGED = 0.25  # of the plans have several workers
 REPLICATED = 0.2  # of the plans have replicas
 F64 = ["--set", "train.precision=f64"]
 BF16 = 0.3  # of the programs; bits only, between plans
-CPUS = ["haswell"] + ["skylake-avx512"] * programs.has_avx512()
+CPUS = ["haswell"] + ["skylake-avx512"] * programs.has_avx512() + ["cooperlake"] * programs.has_dots()
 # Most of the time goes into code for kernels, which plans for one CPU share: several CPUs for so many of the programs, else one.
 SEVERAL_CPUS = 0.3
 F64_WITH_GRADIENT = 0.4  # of the programs whose gradients are compared, in f64 as well: their kernels are shared

@@ -83,6 +83,20 @@ static void heldInTurn(const StepGraph &g, const Plan &plan) {
   expect(held.actions.back().after[size_t(MemoryClass::Stored)] == 0, "a value of the forward sweep is left over");
 }
 
+// A plan under a budget, which must be there and be right; nothing if it is not there.
+static std::optional<std::pair<Plan, ScheduledProgram>> rightPlan(const StepGraph &g, Planner &planner, const SearchOptions &options) {
+  SearchResult found = planner.search(options);
+  expect(found.feasible, "no plan in " + std::to_string(*options.arenaBudget) + " bytes");
+  if (!found.feasible)
+    return std::nullopt;
+  ScheduledProgram program = scheduledProgram(g, found.plan.decision);
+  program.peakLive = found.plan.peakLive;
+  std::string wrong = checkPlan(g, program);
+  expect(wrong.empty(), "a plan is refused: " + wrong);
+  heldInTurn(g, found.plan);
+  return std::pair(std::move(found.plan), std::move(program));
+}
+
 static void plansInParts() {
   Random random = Random::seeded(7);
   int refused = 0, tried = 0;
@@ -99,15 +113,10 @@ static void plansInParts() {
     free.smallestArena = planner.search(options).smallestArena;
     for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
       options.arenaBudget = budget;
-      SearchResult found = planner.search(options);
-      expect(found.feasible, "no plan in " + std::to_string(budget) + " bytes");
-      if (!found.feasible)
+      auto found = rightPlan(g, planner, options);
+      if (!found)
         continue;
-      ScheduledProgram program = scheduledProgram(g, found.plan.decision);
-      program.peakLive = found.plan.peakLive;
-      std::string wrong = checkPlan(g, program);
-      expect(wrong.empty(), "a plan is refused: " + wrong);
-      heldInTurn(g, found.plan);
+      ScheduledProgram &program = found->second;
       // Wrong answers: one copy too few of what waits.
       for (const Launch &writer : program.launches)
         for (const Place &place : writer.writes) {
@@ -302,17 +311,11 @@ static void plansOutOfOrder() {
     smaller += free.smallestArena < none.plan.decision.arenaBytes;
     for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
       options.arenaBudget = budget;
-      SearchResult found = planner.search(options);
-      expect(found.feasible, "no plan in " + std::to_string(budget) + " bytes");
-      if (!found.feasible)
+      auto found = rightPlan(g, planner, options);
+      if (!found)
         continue;
-      again += found.plan.recomputed > 0;
-      ScheduledProgram program = scheduledProgram(g, found.plan.decision);
-      program.peakLive = found.plan.peakLive;
-      std::string wrong = checkPlan(g, program);
-      expect(wrong.empty(), "a plan of parts in several orders is refused: " + wrong);
-      heldInTurn(g, found.plan);
-      mutateReaders(g, program, tried, refused);
+      again += found->first.recomputed > 0;
+      mutateReaders(g, found->second, tried, refused);
     }
   }
   std::printf("parts in several orders: %d plans compute something again, %d of %d graphs need fewer bytes so, %d copies that come too late\n", again, smaller,
