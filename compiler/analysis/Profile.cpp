@@ -23,6 +23,16 @@ static const struct {
             {"attend_grad_flops", &MachineRates::attendGrad}, {"loop_flops", &MachineRates::loop},
             {"bytes_per_second", &MachineRates::bytes},       {"launch_seconds", &MachineRates::launch}};
 
+static const struct {
+  const char *name;
+  int64_t (*read)(const kernels::Tiling &);
+  void (*write)(kernels::Tiling &, int64_t);
+} tileKeys[] = {{"rows", [](auto &t) { return int64_t(t.rows); }, [](auto &t, int64_t n) { t.rows = int(n); }},
+                {"vectors", [](auto &t) { return int64_t(t.vectors); }, [](auto &t, int64_t n) { t.vectors = int(n); }},
+                {"steps", [](auto &t) { return t.steps; }, [](auto &t, int64_t n) { t.steps = n; }},
+                {"near_bytes", [](auto &t) { return t.near; }, [](auto &t, int64_t n) { t.near = n; }},
+                {"far_bytes", [](auto &t) { return t.far; }, [](auto &t, int64_t n) { t.far = n; }}};
+
 std::string profileText(const Profile &profile) {
   Array measured;
   for (auto &[threads, rates] : profile.measured) {
@@ -31,12 +41,44 @@ std::string profileText(const Profile &profile) {
       entry[name] = rates.*field;
     measured.push_back(std::move(entry));
   }
+  Array tiles;
+  for (auto &[shape, tiling] : profile.tiles.tilings) {
+    Object entry{{"product", shape}};
+    for (auto &[name, read, write] : tileKeys)
+      entry[name] = read(tiling);
+    tiles.push_back(std::move(entry));
+  }
   std::string text;
   llvm::raw_string_ostream out(text);
   llvm::json::OStream json(out, 2);
-  json.value(Object{{"kind", kKind}, {"version", kVersion}, {"cpu", profile.cpu}, {"processors", profile.processors},
-                    {"measured", std::move(measured)}});
+  Object all{{"kind", kKind}, {"version", kVersion}, {"cpu", profile.cpu}, {"processors", profile.processors}, {"measured", std::move(measured)}};
+  if (!tiles.empty())
+    all["tiles"] = std::move(tiles);
+  json.value(std::move(all));
   return text + "\n";
+}
+
+// Profiles are of one CPU; whether a tile fits its registers is asked with the wider ones, and planContract asks again.
+static bool parseTiles(const Array &list, kernels::TileTable &table, std::string &error) {
+  kernels::TargetInfo widest;
+  for (const llvm::json::Value &value : list) {
+    const Object *entry = value.getAsObject();
+    auto shape = entry ? entry->getString("product") : std::nullopt;
+    kernels::Tiling tiling;
+    bool good = shape.has_value();
+    for (auto &[name, read, write] : tileKeys)
+      if (auto number = good ? entry->getInteger(name) : std::nullopt; number && *number >= 1 && *number <= int64_t(1) << 30)
+        write(tiling, *number);
+      else
+        good = false;
+    if (!good || !kernels::isTiling(tiling, widest)) {
+      error = "expected each of \"tiles\" to have a \"product\" and a tile that fits the registers" +
+              (shape ? ", see \"" + shape->str() + "\"" : std::string());
+      return false;
+    }
+    table.tilings[shape->str()] = tiling;
+  }
+  return true;
 }
 
 bool parseProfile(const std::string &text, Profile &profile, std::string &error) {
@@ -82,6 +124,8 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
     error = "\"measured\" is empty";
     return false;
   }
+  if (const Array *tiles = object->getArray("tiles"))
+    return parseTiles(*tiles, profile.tiles, error);
   return true;
 }
 

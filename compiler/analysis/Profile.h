@@ -3,6 +3,7 @@
 #define CINCH_COMPILER_ANALYSIS_PROFILE_H
 
 #include "compiler/analysis/Rates.h"
+#include "compiler/kernels/Tiling.h"
 
 #include <string>
 
@@ -12,6 +13,7 @@ struct Profile {
   std::string cpu;    // LLVM's name of the CPU that was measured
   int processors = 0; // threads that run at once
   std::vector<std::pair<int, MachineRates>> measured; // by rising number of threads
+  kernels::TileTable tiles; // of products that were measured one by one (`cinch calibrate --tune`)
 };
 
 std::string profileText(const Profile &); // JSON

@@ -1,21 +1,16 @@
-// Calibrate.cpp: sizes, runs, samples. Everything goes the way of a user's program: compiled and linked by this very
-// compiler, run with --kernel-times. Of each kernel the quickest call counts, so that what else the machine does while
-// it is measured does not.
+// Calibrate.cpp: the two commands, from a measurement to a profile that is whole at every moment.
 #include "compiler/calibrate/Calibrate.h"
 
-#include "compiler/analysis/Profile.h"
-#include "compiler/calibrate/Fit.h"
+#include "compiler/calibrate/Measure.h"
+#include "compiler/calibrate/Tune.h"
+#include "compiler/target/Object.h"
 
 #include "llvm/ADT/SmallString.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Process.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
 
@@ -23,242 +18,10 @@
 
 namespace cinch::calibrate {
 
-using analysis::MachineRates;
-using solve::Kernel;
+static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-namespace {
-// Small enough that a call fits between two interruptions, large enough to look like work.
-struct Size {
-  const char *name;
-  int B, T, V, D, A;
-};
-constexpr Size kSizes[] = {
-    {"small rows", 4, 64, 256, 64, 2},
-    {"wide rows", 2, 128, 512, 256, 4},
-    {"long rows", 1, 512, 256, 128, 2},
-    {"beyond the caches", 1, 32, 40000, 64, 2},
-};
-constexpr double kSecondsOfARun = 1.5;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-class Calibration {
-public:
-  Calibration(const std::string &compiler, int threads) : compiler(compiler), most(threads) {}
-  ~Calibration() {
-    if (!folder.empty())
-      llvm::sys::fs::remove_directories(folder);
-  }
-
-  bool run(analysis::Profile &profile);
-  std::string error;
-
-private:
-  std::string path(llvm::StringRef name) const {
-    llvm::SmallString<128> full(folder);
-    llvm::sys::path::append(full, name);
-    return full.str().str();
-  }
-  bool write(llvm::StringRef name, llvm::StringRef text);
-  bool call(const std::string &program, std::vector<std::string> arguments, llvm::StringRef output);
-  bool prepare(const Size &size, int number);
-  bool measure(const Size &size, int number, int threads);
-  void progress(const std::string &text);
-
-  std::string compiler;
-  int most;
-  llvm::SmallString<128> folder;
-  std::vector<Sample> kernels;                  // of the program at hand, by launch
-  std::vector<std::pair<int, Sample>> samples; // threads, kernel
-};
-} // namespace
-
-void Calibration::progress(const std::string &text) {
-  bool terminal = llvm::sys::Process::StandardErrIsDisplayed();
-  llvm::errs() << (terminal ? "\r\x1b[K" : "") << text << (terminal || text.empty() ? "" : "\n");
-}
-
-bool Calibration::write(llvm::StringRef name, llvm::StringRef text) {
-  std::error_code code;
-  llvm::raw_fd_ostream out(path(name), code);
-  if (!code) {
-    out << text;
-    out.close();
-    code = out.error();
-    out.clear_error();
-  }
-  if (code)
-    error = "cannot write " + path(name) + ": " + code.message();
-  return !code;
-}
-
-bool Calibration::call(const std::string &program, std::vector<std::string> arguments, llvm::StringRef output) {
-  std::vector<llvm::StringRef> words = {program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::string out = path(output), errors = path("errors");
-  for (const std::string &file : {out, errors}) // they would be written over, not cut
-    (void)llvm::sys::fs::remove(file);
-  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(out), llvm::StringRef(errors)};
-  std::string problem;
-  int code = llvm::sys::ExecuteAndWait(program, words, std::nullopt, redirects, 300, 0, &problem);
-  if (code == 0)
-    return true;
-  auto said = llvm::MemoryBuffer::getFile(errors);
-  error = llvm::join(words, " ") + ": exit " + std::to_string(code) + " " + problem +
-          (said ? "\n" + (*said)->getBuffer().take_back(500).str() : "");
-  return false;
-}
-
-// Compiles the program at one size; its plan says what each launch does.
-bool Calibration::prepare(const Size &size, int number) {
-  std::vector<std::string> flags = {path("block.cinch"), "--no-plan-cache", "--profile", "none", "--remat", "none", "--row-blocks", "none",
-                                    "--microbatch", std::to_string(size.B),
-                                    "--max-threads", std::to_string(most)};
-  for (auto [name, value] : {std::pair{"B", size.B}, {"T", size.T}, {"V", size.V}, {"D", size.D}, {"A", size.A}})
-    flags.push_back(llvm::formatv("-D{0}={1}", name, value));
-  std::vector<std::string> build = flags, plan = flags;
-  build.insert(build.end(), {"-o", path("run" + std::to_string(number))});
-  plan.insert(plan.begin(), "plan");
-  plan.push_back("--json");
-  if (!call(compiler, build, "said") || !call(compiler, plan, "plan.json"))
-    return false;
-  auto text = llvm::MemoryBuffer::getFile(path("plan.json"));
-  auto parsed = text ? llvm::json::parse((*text)->getBuffer()) : llvm::json::Value(nullptr);
-  if (!parsed) {
-    error = llvm::toString(parsed.takeError());
-    return false;
-  }
-  const llvm::json::Object *object = parsed->getAsObject(), *runs = object ? object->getObject("runs") : nullptr;
-  const llvm::json::Array *list = object ? object->getArray("kernels") : nullptr, *order = runs ? runs->getArray("kernel") : nullptr;
-  if (!list || !order) {
-    error = "the plan of a measured program has no kernels";
-    return false;
-  }
-  double examples = double(object->getInteger("microbatch").value_or(1));
-  kernels.clear();
-  for (const llvm::json::Value &run : *order) {
-    const llvm::json::Object *kernel = (*list)[size_t(run.getAsInteger().value_or(0))].getAsObject();
-    static const std::pair<const char *, Kernel::Work> works[] = {{"loop", Kernel::Loop},
-                                                                  {"product", Kernel::Product},
-                                                                  {"attention", Kernel::Attention},
-                                                                  {"attention_grad", Kernel::AttentionGrad}};
-    auto pair = [&](const char *key, double &fixed, double &grows) {
-      const llvm::json::Array *numbers = kernel->getArray(key);
-      if (numbers && numbers->size() == 2) {
-        fixed = (*numbers)[0].getAsNumber().value_or(0);
-        grows = (*numbers)[1].getAsNumber().value_or(0) * examples;
-      }
-    };
-    for (auto &[name, work] : works)
-      if (kernel && kernel->getString("work") == llvm::StringRef(name)) {
-        Sample sample;
-        sample.work = work;
-        pair("flops", sample.fixedFlops, sample.flops);
-        pair("traffic", sample.fixedBytes, sample.bytes);
-        kernels.push_back(sample);
-      }
-  }
-  return true;
-}
-
-bool Calibration::measure(const Size &size, int number, int threads) {
-  std::string exe = path("run" + std::to_string(number)), times = path("times.tsv"), out = path("out");
-  double one = 0;
-  for (int steps : {2, 0}) {
-    // The first run warms up and says how many steps make a good measurement.
-    int count = steps ? steps : int(std::min(60.0, std::max(8.0, kSecondsOfARun / std::max(one, 1e-4))));
-    llvm::sys::fs::remove_directories(out);
-    double begin = now();
-    if (!call(exe, {"--data", path(""), "--out", out, "--steps", std::to_string(count), "--threads", std::to_string(threads),
-                    "--log", "none", "--quiet", "--kernel-times", times},
-              "said"))
-      return false;
-    one = (now() - begin) / count;
-  }
-  auto text = llvm::MemoryBuffer::getFile(times);
-  if (!text) {
-    error = "the measured program wrote no times";
-    return false;
-  }
-  size_t found = 0;
-  for (llvm::StringRef line : llvm::split((*text)->getBuffer(), '\n')) {
-    llvm::SmallVector<llvm::StringRef> fields;
-    line.split(fields, '\t');
-    size_t launch = 0;
-    double least = 0;
-    if (fields.size() < 6 || fields[0].getAsInteger(10, launch) || fields[4].getAsDouble(least) || launch >= kernels.size())
-      continue;
-    Sample sample = kernels[launch];
-    sample.seconds = least;
-    if (least > 0)
-      samples.push_back({threads, sample});
-    ++found;
-  }
-  if (found < kernels.size() / 2) {
-    error = llvm::formatv("{0} of {1} kernels of the measured program were timed", found, kernels.size());
-    return false;
-  }
-  return true;
-}
-
-bool Calibration::run(analysis::Profile &profile) {
-  if (std::error_code code = llvm::sys::fs::createUniqueDirectory("cinch-calibrate", folder)) {
-    error = "cannot make a temporary folder: " + code.message();
-    return false;
-  }
-  std::string letters;
-  for (uint32_t state = 1; letters.size() < 65536;) {
-    state = state * 1664525u + 1013904223u;
-    letters += char('a' + (state >> 24) % 26);
-  }
-  if (!write("block.cinch", blockProgram()) || !write("train.txt", letters))
-    return false;
-  std::vector<int> counts;
-  for (int n = 1; n < most; n *= 2)
-    counts.push_back(n);
-  counts.push_back(most);
-  int parts = int(std::size(kSizes) * (counts.size() + 1)), part = 0;
-  for (auto [number, size] : llvm::enumerate(kSizes)) {
-    progress(llvm::formatv("calibrate {0,2}/{1}: compiling, {2}", ++part, parts, size.name));
-    if (!prepare(size, int(number)))
-      return false;
-    for (int threads : counts) {
-      progress(llvm::formatv("calibrate {0,2}/{1}: {2}, {3} thread{4}", ++part, parts, size.name, threads,
-                             threads == 1 ? "" : "s"));
-      if (!measure(size, int(number), threads))
-        return false;
-    }
-  }
-  if (llvm::sys::Process::StandardErrIsDisplayed())
-    progress("");
-  profile.cpu = llvm::sys::getHostCPUName().str();
-  profile.processors = most;
-  llvm::outs() << llvm::formatv("{0}, {1} processor{2}; all threads together:\n", profile.cpu, most, most == 1 ? "" : "s");
-  llvm::outs() << "threads   products  attention  its gradient  loops (additions)     memory    start   kernels  predicted / measured\n";
-  for (int threads : counts) {
-    std::vector<Sample> of;
-    for (auto &[n, sample] : samples)
-      if (n == threads)
-        of.push_back(sample);
-    MachineRates rates = fit(of, analysis::MachineCosts().at(threads));
-    Quality good = quality(rates, of);
-    profile.measured.push_back({threads, rates});
-    llvm::outs() << llvm::formatv("{0,7} {1,6:F1} GFLOP/s {2,4:F1} GFLOP/s {3,5:F1} GFLOP/s {4,8:F1} G/s {5,8:F1} GB/s {6,5:F1} us "
-                                  "{7,6}   {8:F2} in all, {9:F2} a kernel\n",
-                                  threads, rates.product / 1e9, rates.attend / 1e9, rates.attendGrad / 1e9, rates.loop / 1e9,
-                                  rates.bytes / 1e9, rates.launch * 1e6, of.size(), good.ratio, good.factor);
-  }
-  return true;
-}
-
-int calibrate(const std::string &compiler, const std::string &output, int threads) {
-  if (output.empty()) {
-    llvm::errs() << "cinch: calibrate: neither XDG_CONFIG_HOME nor HOME says where profiles are kept; name a file with -o\n";
-    return 5;
-  }
-  // Under another name first: whoever compiles meanwhile reads the old profile or the new one.
+// Under another name first: whoever compiles meanwhile reads the old profile or the new one. `make` gives the text; false: it said why not.
+static int writeWhole(const std::string &output, llvm::function_ref<bool(std::string &text)> make) {
   llvm::SmallString<256> temporary;
   int fd = -1;
   auto unwritable = [&](std::error_code code) {
@@ -272,14 +35,10 @@ int calibrate(const std::string &compiler, const std::string &output, int thread
     return unwritable(code);
   llvm::FileRemover remover(temporary);
   llvm::raw_fd_ostream out(fd, true);
-  double begin = now();
-  analysis::Profile profile;
-  Calibration calibration(compiler, threads);
-  if (!calibration.run(profile)) {
-    llvm::errs() << "cinch: calibrate: " << calibration.error << "\n";
+  std::string text;
+  if (!make(text))
     return 1;
-  }
-  out << analysis::profileText(profile);
+  out << text;
   out.close();
   code = out.error();
   out.clear_error();
@@ -288,7 +47,106 @@ int calibrate(const std::string &compiler, const std::string &output, int thread
   if (code)
     return unwritable(code);
   remover.releaseFile();
-  llvm::outs() << llvm::formatv("written to {0} in {1:F0} s\n", output, now() - begin);
+  return 0;
+}
+
+int calibrate(const std::string &compiler, const std::string &output, int threads) {
+  if (output.empty()) {
+    llvm::errs() << "cinch: calibrate: neither XDG_CONFIG_HOME nor HOME says where profiles are kept; name a file with -o\n";
+    return 5;
+  }
+  double begin = now();
+  int status = writeWhole(output, [&](std::string &text) {
+    analysis::Profile profile;
+    std::string problem;
+    bool done = measureMachine(compiler, threads, profile, problem);
+    if (!done)
+      llvm::errs() << "cinch: calibrate: " << problem << "\n";
+    text = analysis::profileText(profile);
+    return done;
+  });
+  if (status == 0)
+    llvm::outs() << llvm::formatv("written to {0} in {1:F0} s\n", output, now() - begin);
+  return status;
+}
+
+static bool readProfile(const std::string &path, analysis::Profile &profile, std::string &problem) {
+  auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file)
+    problem = file.getError().message();
+  return file && analysis::parseProfile((*file)->getBuffer().str(), profile, problem);
+}
+
+bool hasProfile(const std::string &path, std::string &problem) {
+  analysis::Profile profile;
+  if (!llvm::sys::fs::exists(path))
+    return false;
+  return readProfile(path, profile, problem) && profile.cpu == llvm::sys::getHostCPUName();
+}
+
+// One line a product.
+static std::string lineOf(const Product &product, const Tuned &tuned) {
+  const kernels::Tiling &t = tuned.tiling;
+  std::string result = tuned.kept ? llvm::formatv("{0:F1}   {1}x{2} vectors, {3} steps, {4} and {5} KiB", product.flops / tuned.after / 1e9, t.rows,
+                                                  t.vectors, t.steps, t.near >> 10, t.far >> 10)
+                                        .str()
+                                  : "as before";
+  return llvm::formatv("{0,5}  {1,-58} {2,7:F1}  {3}\n", product.calls, product.text, product.flops / tuned.before / 1e9, result);
+}
+
+int tune(mlir::ModuleOp scheduled, const std::string &path, int threads, double limit) {
+  double begin = now();
+  std::vector<Product> products = productsOf(scheduled);
+  std::string cpu = llvm::sys::getHostCPUName().str();
+  kernels::TileTable found;
+  llvm::outs() << llvm::formatv("{0} products of the program, on {1} thread{2}; GFLOP/s by the built-in rules and by what was found\n", products.size(),
+                                threads, threads == 1 ? "" : "s")
+               << "calls  product                                                     before  after\n";
+  double total = 0, left = 0;
+  for (const Product &product : products)
+    left += product.flops * product.calls;
+  size_t done = 0, kept = 0;
+  for (const Product &product : products) {
+    double remaining = limit - (now() - begin);
+    if (remaining <= 0)
+      break;
+    // The share of the work that is left, but no product so little that it shows nothing, none all of the time.
+    double share = product.flops * product.calls / left;
+    left -= product.flops * product.calls;
+    Tuned tuned;
+    std::string error;
+    if (!tuneProduct(product, cpu, threads, std::min(remaining, std::max(3.0, std::min(0.5, share) * remaining)), tuned, error)) {
+      llvm::errs() << "cinch: calibrate: " << product.text << ": " << error << "\n";
+      return 70;
+    }
+    ++done;
+    if (tuned.before > 0)
+      llvm::outs() << lineOf(product, tuned);
+    llvm::outs().flush();
+    total += tuned.kept ? (tuned.before - tuned.after) * product.calls : 0;
+    if (tuned.kept)
+      found.tilings[kernels::shapeText(product.spec, target::infoOf(cpu))] = tuned.tiling, ++kept;
+  }
+  int status = writeWhole(path, [&](std::string &text) {
+    analysis::Profile profile; // as it is now: somebody else may have tuned meanwhile
+    std::string problem;
+    if (!readProfile(path, profile, problem)) {
+      llvm::errs() << "cinch: calibrate: cannot read '" << path << "': " << problem << "\n";
+      return false;
+    }
+    for (size_t i = 0; i < done; ++i)
+      profile.tiles.tilings.erase(kernels::shapeText(products[i].spec, target::infoOf(cpu)));
+    for (auto &[shape, tiling] : found.tilings)
+      profile.tiles.tilings[shape] = tiling;
+    text = analysis::profileText(profile);
+    return true;
+  });
+  if (status)
+    return status;
+  if (done < products.size())
+    llvm::outs() << llvm::formatv("the time was over before {0} of them; --time-limit gives more\n", products.size() - done);
+  llvm::outs() << llvm::formatv("{0} found a quicker tiling: {1:F2} ms less for one call each; written to {2} in {3:F0} s\n", kept, total * 1e3,
+                                path, now() - begin);
   return 0;
 }
 

@@ -304,65 +304,6 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   plan.directC = plan.n.c == 1;
 }
 
-// ---- Tiles ----------------------------------------------------------------------------------------------------------
-
-// Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for
-// one another.
-static double costOfStep(const ContractPlan &plan, int64_t rows, int64_t vectors) {
-  double fmas = double(rows * vectors), loads = double(rows + vectors);
-  double load = plan.dots ? 1.0 : 0.9; // a word of A is an instruction of its own
-  return std::max({fmas, loads * load, 8.0}) + 0.5;
-}
-
-static double costOfTile(const ContractPlan &plan, int mr, int nv) {
-  int64_t nr = int64_t(nv) * plan.lanes;
-  int64_t fullM = plan.m.size / mr, edgeM = plan.m.size % mr;
-  int64_t fullN = plan.n.size / nr, edgeN = (plan.n.size % nr + plan.lanes - 1) / plan.lanes;
-  double cost = 0;
-  cost += double(fullM * fullN) * costOfStep(plan, mr, nv);
-  if (edgeM)
-    cost += double(fullN) * costOfStep(plan, edgeM, nv);
-  if (edgeN)
-    cost += double(fullM) * costOfStep(plan, mr, edgeN);
-  if (edgeM && edgeN)
-    cost += costOfStep(plan, edgeM, edgeN);
-  return cost;
-}
-
-static void chooseTile(ContractPlan &plan, bool manyRegisters) {
-  // Accumulators, one step's vectors of B and one broadcast fit the registers with one to spare: more spills.
-  static const int wide[][2] = {{8, 3},  {14, 2}, {12, 2}, {8, 2},  {6, 4}, {4, 6},
-                                {2, 12}, {1, 14}, {28, 1}, {16, 1}, {10, 2}};
-  static const int narrow[][2] = {{6, 2}, {4, 3}, {4, 2}, {5, 2}, {12, 1}, {8, 1}, {2, 6}, {1, 12}};
-  static const int widePairs[][2] = {{4, 3}, {6, 2}, {12, 1}, {2, 6}, {1, 12}, {8, 1}}; // two chains an output
-  static const int narrowPairs[][2] = {{3, 2}, {6, 1}, {2, 3}, {4, 1}, {1, 6}};
-  auto consider = [&](int mr, int nv, double &best) {
-    int m = int(std::min<int64_t>(mr, plan.m.size));
-    int v = int(std::min<int64_t>(nv, (plan.n.size + plan.lanes - 1) / plan.lanes));
-    double cost = costOfTile(plan, m, v);
-    if (best < 0 || cost < best * 0.98) {
-      best = cost;
-      plan.mr = m;
-      plan.nv = v;
-    }
-  };
-  double best = -1;
-  bool twoChains = plan.pairs && !plan.dots; // at once
-  if (twoChains && manyRegisters) {
-    for (auto &tile : widePairs)
-      consider(tile[0], tile[1], best);
-  } else if (twoChains) {
-    for (auto &tile : narrowPairs)
-      consider(tile[0], tile[1], best);
-  } else if (manyRegisters) {
-    for (auto &tile : wide)
-      consider(tile[0], tile[1], best);
-  } else {
-    for (auto &tile : narrow)
-      consider(tile[0], tile[1], best);
-  }
-}
-
 // ---- Blocks ---------------------------------------------------------------------------------------------------------
 
 static int64_t lengthOfBlocks(ContractPlan &plan, int64_t longest) {
@@ -380,8 +321,8 @@ static int64_t lengthOfBlocks(ContractPlan &plan, int64_t longest) {
   return stretches;
 }
 
-static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
-  const int64_t longest = manyRegisters ? 512 : 384;
+static void chooseBlocks(ContractPlan &plan) {
+  const int64_t longest = plan.tiling.steps;
   int64_t stretches = lengthOfBlocks(plan, longest);
   plan.runs = 1;
   if (plan.kc >= plan.k.size) {
@@ -436,16 +377,12 @@ static void chooseBlocks(ContractPlan &plan, bool manyRegisters) {
   plan.prefetchC = plan.directC && (plan.bands == Bands::OfM ? m : plan.m.size) * plan.n.size * plan.bytes > 256 * 1024;
   plan.prefetchC &= !plan.pairs;
   plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
-  // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and
-  // is as wide as scratch may be, for A is packed once for every block of B.
-  // A band is soon copied again: beside it B stays in the second level, too.
-  const int64_t cacheA = 128 * 1024, cacheB = (banded ? 512 : manyRegisters ? 1280 : 1024) * 1024;
   auto share = [](int64_t size, int64_t unit, int64_t most) { // equal blocks of at most `most` units
     int64_t units = (size + unit - 1) / unit, blocks = (units + most - 1) / most;
     return (units + blocks - 1) / blocks * unit;
   };
-  plan.nc = share(plan.n.size, plan.nr(), std::max<int64_t>(1, cacheB / (plan.panelB() * plan.bytes)));
-  plan.mc = banded ? plan.m.size : share(plan.m.size, plan.mr, std::max<int64_t>(1, cacheA / (plan.panelA() * plan.bytes)));
+  plan.nc = share(plan.n.size, plan.nr(), std::max<int64_t>(1, plan.tiling.far / (plan.panelB() * plan.bytes)));
+  plan.mc = banded ? plan.m.size : share(plan.m.size, plan.mr, std::max<int64_t>(1, plan.tiling.near / (plan.panelA() * plan.bytes)));
   if (plan.grained && plan.blocksK() > 1) {
     // B is packed again for each of these bands of rows: they are as tall as the second-level cache allows.
     const int64_t cacheSums = 768 * 1024;
@@ -483,19 +420,14 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.b = spec.b;
   plan.c = spec.c;
   plan.bounds = spec.bounds;
-  bool manyRegisters = plan.manyRegisters = target.lanes >= 16;
+  plan.manyRegisters = target.lanes >= 16;
   formDims(plan, spec);
-  if (plan.nothing)
+  if (plan.nothing || plan.overLanes)
     return plan;
-  if (plan.overLanes)
-    return plan;
-  if (plan.rowsInTile) {
-    plan.mr = int(plan.m.size);
-    plan.nv = int(std::min<int64_t>((plan.n.size + plan.lanes - 1) / plan.lanes, (manyRegisters ? 28 : 12) / plan.mr));
-  } else {
-    chooseTile(plan, manyRegisters);
-  }
-  chooseBlocks(plan, manyRegisters);
+  chooseTiling(plan, given, target);
+  plan.mr = plan.tiling.rows;
+  plan.nv = plan.tiling.vectors;
+  chooseBlocks(plan);
   return plan;
 }
 

@@ -35,7 +35,7 @@
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 #define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 
-#include "compiler/kernels/Kernels.h"
+#include "compiler/kernels/Tiling.h"
 
 #include <algorithm>
 
@@ -108,6 +108,7 @@ struct ContractPlan {
   bool dots = false;   // by vdpbf16ps; a panel's step is a word, in runs of one element that element
   bool rounds = false; // what is read of A and B is an f32 that holds bf16
 
+  Tiling tiling;      // what the blocks below were chosen by
   int mr = 8, nv = 3; // register tile: rows, vectors
   int64_t kc = 0;     // length of a k block within a run of the inner k dim
   int64_t runs = 1;   // whole runs a block, when the inner dim is shorter than a block
@@ -145,6 +146,9 @@ struct ContractPlan {
 bool formBands(ContractPlan &, ContractDims m, ContractDims n, ContractDims k);
 void chooseBand(ContractPlan &, int64_t longest); // the rows of a band, and the blocks of k
 ContractDim takeInner(ContractDims &dims, bool contiguousInC);
+
+// The tile and the blocks, of a plan whose dims are formed (Tiling.cpp).
+void chooseTiling(ContractPlan &, const ContractSpec &, const TargetInfo &);
 
 // Merges dims, exchanges operands where that makes C contiguous, chooses tiles and blocks by shape and target.
 ContractPlan planContract(const ContractSpec &, const TargetInfo &);

@@ -16,6 +16,7 @@
 #include "compiler/kernels/LoopOps.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ namespace func { class FuncOp; }
 namespace cinch::kernels {
 
 int64_t bytesOf(Elem);
+struct TileTable;
 
 // Of a kernel that computes with subnormal numbers taken for zeros, operands and results (target/LowerKernels.cpp sees to it).
 constexpr const char *kFlushesAttr = "cinch.flushes";
@@ -49,6 +51,7 @@ struct TargetInfo {
   int lanes = 16;     // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
   int processors = 0; // of a GPU: its multiprocessors; 0: a CPU
   bool dots = false;  // has vdpbf16ps, which makes two steps of a chain of a product of bf16
+  std::shared_ptr<const TileTable> tiles; // measured tilings of products (Tiling.h); null: the built-in rules
   bool isDevice() const { return processors > 0; }
 };
 

@@ -132,7 +132,11 @@ void Compilation::countOperations() {
   });
 }
 
-kernels::TargetInfo Compilation::machineTarget() const { return options.target.kernels(target::infoOf(options.cpu)); }
+kernels::TargetInfo Compilation::machineTarget() const {
+  kernels::TargetInfo info = options.target.kernels(target::infoOf(options.cpu));
+  info.tiles = options.tiles;
+  return info;
+}
 
 // The budget of a GPU is for what the plan holds there. Its context and the process on the host are lines of their own.
 int64_t Compilation::allowance() const {

@@ -45,6 +45,7 @@ struct CompileOptions {
   std::string kernelCache;  // folder of objects; "": none
   std::string assembler;    // of a GPU's code (target/Assemble.h); "": none
   analysis::MachineCosts costs;
+  std::shared_ptr<const kernels::TileTable> tiles; // measured tilings of products; null: none
 };
 
 // One of the functions of a program, and its place in the runtime's list. With several workers an entry is a function each, one behind

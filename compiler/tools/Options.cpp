@@ -41,6 +41,8 @@ struct Flags {
 
 #define COMPILING cl::cat(category), cl::sub(cl::SubCommand::getTopLevel()), cl::sub(planCommand)
 #define READING COMPILING, cl::sub(checkCommand)
+// What decides which kernels a program has: calibrate --tune compiles it, too.
+#define PLANNING COMPILING, cl::sub(calibrateCommand)
 
   cl::opt<std::string> input{cl::Positional, cl::desc("FILE.cinch"), READING};
   cl::opt<std::string> code{cl::Positional, cl::desc("CODE"), cl::cat(category), cl::sub(explainCommand)};
@@ -52,22 +54,25 @@ struct Flags {
                                      cl::init("a.out"), cl::cat(category)};
   cl::opt<std::string> profileOutput{"o", cl::desc("profile to write (default: $XDG_CONFIG_HOME/cinch/profile.json)"),
                                      cl::value_desc("FILE"), cl::cat(category), cl::sub(calibrateCommand)};
+  cl::opt<std::string> tune{"tune", cl::desc("time other tiles of this program's products, too; those that are quicker go into the profile"),
+                            cl::value_desc("FILE.cinch"), cl::cat(category), cl::sub(calibrateCommand)};
+  cl::opt<std::string> tuneTime{"time-limit", cl::desc("of --tune (120)"), cl::value_desc("SECONDS"), cl::cat(category), cl::sub(calibrateCommand)};
   cl::opt<std::string> profile{"profile", cl::desc("costs measured by `cinch calibrate`; none: the built-in ones (default: the "
                                                    "stored profile of this CPU, if there is one)"),
                                cl::value_desc("FILE|none"), COMPILING};
   cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use: 3GiB, 512MiB"),
-                                     cl::value_desc("SIZE"), COMPILING};
+                                     cl::value_desc("SIZE"), PLANNING};
   cl::opt<std::string> remat{"remat",
                                     cl::desc("none, all, sqrt, every:N, marked, cheap, optimal or auto (the default)"),
-                                    cl::value_desc("STRATEGY"), COMPILING};
+                                    cl::value_desc("STRATEGY"), PLANNING};
   cl::opt<std::string> microbatch{"microbatch", cl::desc("examples at a time, a divisor of the batch, or auto"),
-                                         cl::value_desc("N|auto"), COMPILING};
+                                         cl::value_desc("N|auto"), PLANNING};
   cl::opt<unsigned> orderSeed{"order-seed",
                               cl::desc("start from a random legal order of the kernels (for tests: no bit changes)"),
                               cl::value_desc("N"), cl::init(0), COMPILING};
   cl::opt<std::string> rowBlocks{"row-blocks",
                                  cl::desc("rows that work on single positions runs on at a time, none, or auto (the default)"),
-                                 cl::value_desc("N|none|auto"), COMPILING};
+                                 cl::value_desc("N|none|auto"), PLANNING};
   cl::opt<std::string> stages{"stages", cl::desc("workers that share a step, each with a part of the model (1); budget and threads are a worker's; auto: "
                                                  "as few as fit the budget"),
                               cl::value_desc("P|auto"), COMPILING};
@@ -88,11 +93,11 @@ struct Flags {
                                   cl::value_desc("NAME"), COMPILING};
   cl::opt<std::string> maxThreads{"max-threads",
                                          cl::desc("most threads the program may run on (default: this machine's, at least 4)"),
-                                         cl::value_desc("N"), COMPILING};
+                                         cl::value_desc("N"), PLANNING};
   cl::list<std::string> defines{"D", cl::Prefix, cl::desc("set a dim or a const of the file"),
-                                       cl::value_desc("NAME=VALUE"), READING};
+                                       cl::value_desc("NAME=VALUE"), READING, cl::sub(calibrateCommand)};
   cl::list<std::string> settings{"set", cl::desc("set a key of the train block: train.steps=100"),
-                                        cl::value_desc("KEY=VALUE"), READING};
+                                        cl::value_desc("KEY=VALUE"), READING, cl::sub(calibrateCommand)};
   cl::opt<std::string> stopAfter{"stop-after",
                                         cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
                                                  "lowered, llvm"),
@@ -410,6 +415,22 @@ static void readMessages(const Flags &f, CommandLine &line) {
   line.color = f.color;
 }
 
+// Flags of a program go with --tune, which names one.
+static void readCalibrate(Flags &f, CommandLine &line) {
+  line.output = f.profileOutput;
+  line.input = f.tune;
+  if (f.tune.getNumOccurrences() && line.input.empty())
+    usage("--tune expects the name of a program");
+  for (cl::Option *option : std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.maxThreads, &f.tuneTime,
+                                                                std::addressof(f.defines), std::addressof(f.settings)}) // `&` of a list is its strings
+    if (line.input.empty() && option->getNumOccurrences())
+      usage("--" + option->ArgStr + " of calibrate goes with --tune FILE.cinch");
+  readPlanning(f, line);
+  readAssignments(f, line);
+  if (f.tuneTime.getNumOccurrences() && (StringRef(f.tuneTime).getAsDouble(line.tuneSeconds) || !(line.tuneSeconds > 0) || line.tuneSeconds > 1e6))
+    usage("--time-limit expects a number of seconds above 0, got '" + f.tuneTime + "'");
+}
+
 CommandLine parseCommandLine(int argc, char **argv) {
   CommandLine line;
   cl::ResetCommandLineParser();
@@ -426,7 +447,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
     line.rest.assign(argv + 2, argv + argc);
     return line;
   case Command::Calibrate:
-    line.output = f.profileOutput;
+    readCalibrate(f, line);
     return line;
   case Command::Format:
     line.rest.assign(f.files.begin(), f.files.end());

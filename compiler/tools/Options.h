@@ -16,7 +16,8 @@ enum class Command { Compile, Plan, Check, Format, Explain, Solve, Calibrate, Se
 
 struct CommandLine {
   Command command = Command::Compile;
-  std::string input;               // the file, or the code to explain
+  std::string input;               // the file, or the code to explain; calibrate: the program to tune, "": none
+  double tuneSeconds = 120;        // calibrate --tune: --time-limit
   std::vector<std::string> rest;   // solve: its own arguments; fmt: the files
   bool formatCheck = false;        // fmt --check
   std::string output = "a.out";

@@ -98,9 +98,9 @@ static int processors() {
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
 }
 
-// The costs to plan with: of the profile that was named, of the stored one if it was measured on the CPU that is compiled
+// The costs to plan with, and measured tilings of products: of the profile that was named, of the stored one if it was measured on the CPU that is compiled
 // for, or the built-in ones. False after a message.
-static bool chooseCosts(const CommandLine &line, analysis::MachineCosts &costs) {
+static bool chooseCosts(const CommandLine &line, CompileOptions &options) {
   if (line.profile == "none")
     return true;
   std::string path = line.profile.empty() ? analysis::defaultProfilePath() : line.profile;
@@ -121,8 +121,10 @@ static bool chooseCosts(const CommandLine &line, analysis::MachineCosts &costs) 
   std::string cpu = line.cpu.empty() || line.cpu == "native" ? llvm::sys::getHostCPUName().str() : line.cpu;
   if (line.profile.empty() && profile.cpu != cpu)
     return true;
-  costs.source = "costs measured on " + profile.cpu;
-  costs.measured = std::move(profile.measured);
+  options.costs.source = "costs measured on " + profile.cpu;
+  options.costs.measured = std::move(profile.measured);
+  if (!profile.tiles.tilings.empty())
+    options.tiles = std::make_shared<kernels::TileTable>(std::move(profile.tiles));
   return true;
 }
 
@@ -160,7 +162,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.target = line.target;
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
   options.bound = line.bound;
-  if (!chooseCosts(line, options.costs))
+  if (!chooseCosts(line, options))
     return 2;
   if (line.planCache)
     options.planCache = solve::PlanCache::defaultFolder();
@@ -323,6 +325,8 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return *status;
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
     return kInternal;
+  if (line.command == Command::Calibrate)
+    return calibrate::tune(*compilation.module, line.output, processors(), line.tuneSeconds);
   if (stops(Phase::Planned) || stops(Phase::Scheduled) || (line.emit == "plan" && !line.stopAfter))
     return printModule(line, *compilation.module);
   if (!compilation.lower())
@@ -363,6 +367,27 @@ static int planCluster(const CommandLine &line, const Program &program) {
   return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json, &model);
 }
 
+// `calibrate` alone is done here. With --tune, a machine without a profile gets one first, and nothing is returned: the program is compiled.
+static std::optional<int> prepareCalibrate(CommandLine &line, const char *program) {
+  std::string self = llvm::sys::fs::getMainExecutable(program, reinterpret_cast<void *>(&runtimeArchive)), problem;
+  if (line.output.empty())
+    line.output = analysis::defaultProfilePath();
+  if (!line.input.empty() && !llvm::sys::fs::exists(line.input)) { // before anything is measured
+    llvm::errs() << "cinch: cannot read '" << shortened(line.input) << "': no such file\n";
+    return 2;
+  }
+  bool has = calibrate::hasProfile(line.output, problem);
+  if (!line.input.empty() && !problem.empty()) {
+    llvm::errs() << "cinch: the profile '" << line.output << "' cannot be used: " << problem << "\n  help: cinch calibrate writes it anew\n";
+    return 2;
+  }
+  if (line.input.empty() || !has)
+    if (int status = calibrate::calibrate(self, line.output, processors()); status || line.input.empty())
+      return status;
+  line.profile = line.output; // the plan is the one that a compilation makes with it
+  return std::nullopt;
+}
+
 int main(int argc, char **argv) {
   catchFatalErrors();
   // Passes over several functions run side by side, and none takes bytes that another arena has freed: few arenas keep the peak low. With one,
@@ -384,10 +409,9 @@ int main(int argc, char **argv) {
   }
   if (line.command == Command::Plan && !line.cluster.empty() && !llvm::StringRef(line.input).ends_with(".cinch"))
     return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json);
-  if (line.command == Command::Calibrate) {
-    std::string self = llvm::sys::fs::getMainExecutable(argv[0], reinterpret_cast<void *>(&runtimeArchive));
-    return calibrate::calibrate(self, line.output.empty() ? analysis::defaultProfilePath() : line.output, processors());
-  }
+  if (line.command == Command::Calibrate)
+    if (std::optional<int> status = prepareCalibrate(line, argv[0]))
+      return *status;
   if (line.command == Command::Serve)
     return serveLanguage();
   if (line.command == Command::Format)

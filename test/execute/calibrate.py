@@ -95,6 +95,55 @@ results = [programs.run(programs.compiled(MODEL, f"exe{i}", *flags), data, 4).by
            for i, flags in enumerate([["--profile", "none"], ["--profile", str(path)]])]
 verdicts.expect(results[0] == results[1], "a profile changes the parameters")
 
+# Tiles: an entry serves the product that it names, and no other; the code is another one, and no bit of the training changes.
+rows = programs.source("rows", """dim B = 64 batch, F = 96, G = 200
+data train = npy("x.npy", "y.npy") -> (x: f32[B, F], y: f32[B, G])
+
+model net(x: f32[B, F]) -> f32[B, G] {
+  use fc = linear[G]
+  return fc(x)
+}
+train net on train seed 3 {
+  loss       = mean[B, G] (net(x) - y) ^ 2
+  optimizer  sgd(lr = 0.1)
+  steps      4
+}
+""")
+random = programs.np.random.default_rng(5)
+numbers = programs.arrays("numbers", x=random.normal(size=(256, 96)), y=random.normal(size=(256, 200)))
+TILE = {"rows": 3, "vectors": 1, "steps": 64, "near_bytes": 1000, "far_bytes": 7000}
+PRODUCT = "8 m 64 n 200 k 96 A f32 96,1 B f32 1,96 C f32 200,1"
+code, results = {}, {}
+for name, tiles in {"untiled": [], "another": [{"product": PRODUCT.replace("k 96", "k 97"), **TILE}], "tile": [{"product": PRODUCT, **TILE}]}.items():
+    path = programs.FOLDER / f"{name}.json"
+    path.write_text(json.dumps({**made, "tiles": tiles}))
+    flags = ["--cpu", "haswell", "--microbatch", "64", "--profile", str(path)]
+    done = cinch(rows, *flags, "--emit", "asm", "-o", programs.FOLDER / f"{name}.s")
+    verdicts.expect(done.returncode == 0, f"tiles, {name}: {done.stderr}")
+    code[name] = (programs.FOLDER / f"{name}.s").read_text()
+    results[name] = programs.run(programs.compiled(rows, f"rows-{name}", *flags), numbers, 4).bytes
+verdicts.expect(code["untiled"] == code["another"], "an entry for a product that the program lacks changes its code")
+verdicts.expect(code["untiled"] != code["tile"], "an entry for a product of the program changes nothing")
+verdicts.expect(results["untiled"] == results["tile"], "a tile changes the parameters")
+
+# --tune: into a profile that exists; what is kept are tiles that the compiler takes.
+profile_to_tune = programs.FOLDER / "tuned.json"
+profile_to_tune.write_text(json.dumps({**made, "cpu": profile["cpu"], "tiles": [{"product": "of another program", **TILE}]}))
+done = cinch("calibrate", "--tune", rows, "--time-limit", "4", "--microbatch", "64", "-o", profile_to_tune)
+tuned = json.loads(profile_to_tune.read_text())
+verdicts.expect(done.returncode == 0 and "products of the program" in done.stdout and "64 by 200, sums of 96" in done.stdout,
+                f"calibrate --tune: exit {done.returncode}: {done.stdout}{done.stderr}")
+verdicts.expect(tuned["measured"] == made["measured"], "--tune changes the rates")
+verdicts.expect("of another program" in [tile["product"] for tile in tuned["tiles"]], "--tune forgets the tiles of other programs")
+result = programs.run(programs.compiled(rows, "rows-tuned", "--microbatch", "64", "--profile", str(profile_to_tune)), numbers, 4).bytes
+verdicts.expect(result == results["untiled"], "tuned tiles change the parameters")
+for words, said in {("--tune", "nowhere.cinch"): "nowhere.cinch", ("--tune", rows, "--time-limit", "0"): "--time-limit",
+                    ("--memory-budget", "1GiB"): "--tune"}.items():
+    done = cinch("calibrate", *words, "-o", profile_to_tune)
+    verdicts.expect(done.returncode == 2 and said in done.stderr, f"calibrate {words}: exit {done.returncode}: {done.stderr}")
+done = cinch("calibrate", "--tune", rows, "--memory-budget", "1KiB", "-o", profile_to_tune)
+verdicts.expect(done.returncode == 1 and "smallest budget that compiles" in done.stderr, f"--tune of what is refused: {done.returncode}: {done.stderr}")
+
 # What is no profile.
 wrong = {
     "empty": "", "garbage": "\0\1\2", "another JSON": "{}", "a list": "[1, 2]", "another version": json.dumps({**made, "version": 2}),
@@ -104,6 +153,10 @@ wrong = {
     "a rate in words": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": "fast"}]}),
     "threads not rising": json.dumps({**made, "measured": made["measured"][::-1]}),
     "cut off": json.dumps(made)[:100],
+    "a tile that no registers hold": json.dumps({**made, "tiles": [{"product": PRODUCT, **TILE, "rows": 20, "vectors": 20}]}),
+    "a tile without a product": json.dumps({**made, "tiles": [TILE]}),
+    "a tile in words": json.dumps({**made, "tiles": [{"product": PRODUCT, **TILE, "steps": "many"}]}),
+    "blocks of one step": json.dumps({**made, "tiles": [{"product": PRODUCT, **TILE, "steps": 1}]}),
 }
 bad = programs.FOLDER / "bad.json"
 for name, text in wrong.items():

@@ -1,99 +1,12 @@
-// KernelHarness.cpp: objects go through LLVM's JIT linker, so that what runs is what the compiler would have written.
+// KernelHarness.cpp: CPUs of this machine, calls, arenas with guards.
 #include "test/kernels/KernelHarness.h"
-#include "compiler/target/LowerKernels.h"
-#include "compiler/target/Object.h"
 
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Verifier.h"
-#include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/IR/Module.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/raw_ostream.h"
-#include "llvm/Target/TargetMachine.h"
+#include "compiler/kernels/Tiling.h"
+
 #include "llvm/TargetParser/Host.h"
 #include <cstring>
-#include <ctime>
-
-using namespace mlir;
 
 namespace cinch::test {
-
-struct KernelHarness::State {
-  std::string cpu, error, assembly;
-  DialectRegistry registry;
-  std::unique_ptr<MLIRContext> context;
-  OwningOpRef<ModuleOp> module;
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::TargetMachine> machine;
-  std::unique_ptr<llvm::orc::LLJIT> jit;
-  double seconds = 0;
-};
-
-KernelHarness::KernelHarness(const std::string &cpu) : state(new State) {
-  state->cpu = cpu;
-  target::registerKernelDialects(state->registry);
-  state->context = std::make_unique<MLIRContext>(state->registry, MLIRContext::Threading::DISABLED);
-  state->context->loadAllAvailableDialects();
-  state->context->getDiagEngine().registerHandler([s = state.get()](Diagnostic &diagnostic) {
-    s->error += diagnostic.str() + "\n";
-    return success();
-  });
-  state->module = ModuleOp::create(UnknownLoc::get(state->context.get()));
-}
-
-KernelHarness::~KernelHarness() = default;
-
-ModuleOp KernelHarness::module() { return *state->module; }
-OpBuilder KernelHarness::builder() { return OpBuilder::atBlockEnd(state->module->getBody()); }
-const std::string &KernelHarness::error() const { return state->error; }
-double KernelHarness::compileSeconds() const { return state->seconds; }
-
-bool KernelHarness::compile() {
-  std::clock_t start = std::clock();
-  if (failed(verify(*state->module)) || failed(target::lowerKernels(*state->module)))
-    return false;
-  state->machine = target::createMachine(state->cpu, &state->error);
-  if (!state->machine)
-    return false;
-  auto module = target::optimizeForMachine(*state->module, state->llvmContext, *state->machine);
-  if (!module)
-    return false;
-  SmallVector<char, 0> object;
-  if (failed(target::emitCode(*module, *state->machine, target::CodeFile::Object, object)))
-    return false;
-  state->seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
-  auto jit = llvm::orc::LLJITBuilder().create();
-  if (!jit) {
-    state->error += llvm::toString(jit.takeError());
-    return false;
-  }
-  state->jit = std::move(*jit);
-  auto buffer = llvm::MemoryBuffer::getMemBufferCopy(StringRef(object.data(), object.size()), "kernels");
-  if (auto error = state->jit->addObjectFile(std::move(buffer))) {
-    state->error += llvm::toString(std::move(error));
-    return false;
-  }
-  return true;
-}
-
-KernelFunction KernelHarness::lookup(const std::string &name) {
-  auto symbol = state->jit->lookup(name);
-  if (!symbol) {
-    state->error += llvm::toString(symbol.takeError());
-    return nullptr;
-  }
-  return symbol->toPtr<KernelFunction>();
-}
-
-std::string KernelHarness::assembly() {
-  llvm::LLVMContext context;
-  auto module = target::optimizeForMachine(*state->module, context, *state->machine);
-  SmallVector<char, 0> text;
-  if (!module || failed(target::emitCode(*module, *state->machine, target::CodeFile::Assembly, text)))
-    return "";
-  return std::string(text.data(), text.size());
-}
 
 std::vector<std::string> runnableCpus() {
   std::vector<std::string> cpus;
@@ -106,6 +19,23 @@ std::vector<std::string> runnableCpus() {
   if (cpus.size() == 2 && features.lookup("avx512bf16"))
     cpus.push_back("cooperlake");
   return cpus;
+}
+
+kernels::TargetInfo withRandomTiling(const kernels::ContractSpec &spec, kernels::TargetInfo target, uint64_t random) {
+  auto below = [&](uint64_t bound) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return int64_t((random >> 33) % bound);
+  };
+  kernels::Tiling tiling;
+  do {
+    tiling.rows = int(1 + below(28)), tiling.vectors = int(1 + below(14));
+    tiling.steps = 64 + below(1 << below(10));
+    tiling.near = 1 + below(1 << below(20)), tiling.far = 1 + below(1 << below(22));
+  } while (!kernels::isTiling(tiling, target));
+  auto table = std::make_shared<kernels::TileTable>();
+  table->tilings[kernels::shapeText(spec, target)] = tiling;
+  target.tiles = table;
+  return target;
 }
 
 void callKernel(KernelFunction function, char *arena, const int64_t *offsets, int64_t *context, int64_t threads) {

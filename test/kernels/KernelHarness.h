@@ -1,47 +1,26 @@
-// KernelHarness.h: builds kernels, compiles them through the compiler's own path (lowerKernels, emitObject) for a given
-// CPU and calls them in this process.
+// KernelHarness.h: what tests and benchmarks of kernels share: the compiler's kernels in this process, and an arena to run them on.
 #ifndef CINCH_TEST_KERNELS_KERNELHARNESS_H
 #define CINCH_TEST_KERNELS_KERNELHARNESS_H
 
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/IR/OwningOpRef.h"
+#include "compiler/kernels/Kernels.h"
+#include "compiler/target/KernelJit.h"
+
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace cinch::test {
 
-using KernelFunction = void (*)(char *arena, const int64_t *offsets, int64_t *context, int64_t thread, int64_t threads);
-
-// One module of kernels for one CPU. Usage:
-//   KernelHarness harness("haswell");                 // "native": this machine
-//   kernels::buildLoop(builder = harness.builder(), harness.module(), "k", spec);
-//   if (!harness.compile()) fail(harness.error());
-//   callKernel(harness.lookup("k"), arena, offsets, context, threads);
-class KernelHarness {
-public:
-  explicit KernelHarness(const std::string &cpu);
-  ~KernelHarness();
-
-  mlir::ModuleOp module();
-  mlir::OpBuilder builder(); // inserts at the end of the module
-  bool compile();            // lowers the module in place; false: see error()
-  const std::string &error() const;
-  KernelFunction lookup(const std::string &name);
-  std::string assembly(); // of the whole module, after compile()
-  double compileSeconds() const; // processor time
-
-private:
-  struct State;
-  std::unique_ptr<State> state;
-};
+using KernelHarness = target::KernelJit;
+using target::KernelFunction;
 
 // CPUs to test that this machine can run: AVX2 ("haswell") always, AVX-512 ("skylake-avx512") and its products of bf16 ("cooperlake")
 // where it has them.
 std::vector<std::string> runnableCpus();
+
+// Tiles and blocks that nobody would choose, in the place of the built-in rules for this product.
+kernels::TargetInfo withRandomTiling(const kernels::ContractSpec &, kernels::TargetInfo, uint64_t random);
 
 // Runs all threads' parts one after another, last thread first (parts must be independent).
 void callKernel(KernelFunction, char *arena, const int64_t *offsets, int64_t *context, int64_t threads);

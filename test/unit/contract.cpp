@@ -1,7 +1,8 @@
 // LINK: kernel_harness
 //
 // Contractions against a scalar chain of fma, bit for bit: random groups of dims, layouts (permuted, padded, reversed,
-// broadcast), tails, accumulation, blocks of a grain, threads, f32 and f64, on every CPU kind this machine can run.
+// broadcast), tails, accumulation, blocks of a grain, threads, f32 and f64, on every CPU kind this machine can run. Each with the built-in
+// tiles and blocks, and with random ones.
 //   contract [SEED [COUNT]]
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
@@ -315,23 +316,30 @@ static void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
     size_t last = std::min(cases.size(), first + perModule);
     test::KernelHarness harness(cpu);
     auto builder = harness.builder();
-    for (size_t i = first; i < last; ++i)
-      kernels::buildContract(builder, harness.module(), "kernel" + std::to_string(i), cases[i].spec, target);
+    auto name = [](const char *kind, size_t i) { return kind + std::to_string(i); };
+    std::vector<kernels::TargetInfo> odd;
+    for (size_t i = first; i < last; ++i) {
+      odd.push_back(test::withRandomTiling(cases[i].spec, target, random()));
+      kernels::buildContract(builder, harness.module(), name("kernel", i), cases[i].spec, target);
+      kernels::buildContract(builder, harness.module(), name("odd", i), cases[i].spec, odd.back());
+    }
     if (!harness.compile()) {
       ++failures;
       std::printf("FAILED: %s: %s\n", cpu.c_str(), harness.error().c_str());
       continue;
     }
     seconds += harness.compileSeconds();
-    for (size_t i = first; i < last; ++i) {
-      test::KernelFunction function = harness.lookup("kernel" + std::to_string(i));
-      if (cases[i].spec.elem == Elem::F64)
-        runCase<double>(random, cases[i], cpu, function, target);
-      else
-        runCase<float>(random, cases[i], cpu, function, target);
-    }
+    for (size_t i = first; i < last; ++i)
+      for (bool isOdd : {false, true}) {
+        test::KernelFunction function = harness.lookup(name(isOdd ? "odd" : "kernel", i));
+        const kernels::TargetInfo &tiled = isOdd ? odd[i - first] : target;
+        if (cases[i].spec.elem == Elem::F64)
+          runCase<double>(random, cases[i], cpu, function, tiled);
+        else
+          runCase<float>(random, cases[i], cpu, function, tiled);
+      }
   }
-  std::printf("%s: %.3f s of processor time to compile a kernel\n", cpu.c_str(), seconds / double(cases.size()));
+  std::printf("%s: %.3f s of processor time to compile a kernel\n", cpu.c_str(), seconds / double(2 * cases.size()));
 }
 
 int main(int argc, char **argv) {

@@ -238,23 +238,24 @@ int main(int argc, char **argv) {
   int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 16;
   for (const std::string &cpu : test::runnableCpus()) {
     Random random(seed);
-    kernels::TargetInfo target = target::infoOf(cpu);
+    kernels::TargetInfo builtIn = target::infoOf(cpu);
     std::vector<Case> cases;
+    std::vector<kernels::TargetInfo> targets; // every other case with tiles and blocks of chance
     for (int64_t i = 0; i < count; ++i)
-      cases.push_back(randomCase(random, i));
+      cases.push_back(randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
     for (size_t first = 0; first < cases.size(); first += 16) {
       size_t last = std::min(cases.size(), first + 16);
       test::KernelHarness harness(cpu);
       auto builder = harness.builder();
       for (size_t i = first; i < last; ++i)
-        kernels::buildContract(builder, harness.module(), "kernel" + std::to_string(i), cases[i].spec, target);
+        kernels::buildContract(builder, harness.module(), "kernel" + std::to_string(i), cases[i].spec, targets[i]);
       if (!harness.compile()) {
         ++failures;
         std::printf("FAILED: %s: %s\n", cpu.c_str(), harness.error().c_str());
         continue;
       }
       for (size_t i = first; i < last; ++i)
-        run(random, cases[i], cpu, harness.lookup("kernel" + std::to_string(i)), target);
+        run(random, cases[i], cpu, harness.lookup("kernel" + std::to_string(i)), targets[i]);
     }
   }
   std::printf("%d passed, %d failed\n", passed, failures);

@@ -1,0 +1,14 @@
+// Measure.h: what this machine reaches, measured with Cinch's own kernels.
+#ifndef CINCH_COMPILER_CALIBRATE_MEASURE_H
+#define CINCH_COMPILER_CALIBRATE_MEASURE_H
+
+#include "compiler/analysis/Profile.h"
+
+namespace cinch::calibrate {
+
+// Compiles small programs with `compiler` (this program's own file), runs them with up to so many threads, fits the rates and prints them as
+// a table. False, with the reason, if something did not work.
+bool measureMachine(const std::string &compiler, int threads, analysis::Profile &profile, std::string &error);
+
+} // namespace cinch::calibrate
+#endif
