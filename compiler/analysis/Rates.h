@@ -22,8 +22,9 @@ struct MachineRates {
 struct MachineCosts {
   std::string source = "built-in costs"; // for people
   std::vector<std::pair<int, MachineRates>> measured; // by rising number of threads; empty: the built-in model
-  // The built-in model has a current x86 core with AVX2 in mind, and as many of them as there are threads; plans compare
-  // kernels with one another, so ratios matter more than absolutes.
+  int lanes = 8;         // f32 lanes of the vectors of the CPU; the built-in model asks for them
+  // The built-in model has current x86 cores in mind, as many of them as there are threads; plans compare kernels with one another, so
+  // ratios matter more than absolutes.
   MachineRates at(int threads) const;
   // How many of so many threads count.
   int threads(int most) const;

@@ -138,6 +138,12 @@ kernels::TargetInfo Compilation::machineTarget() const {
   return info;
 }
 
+analysis::MachineCosts Compilation::costs() const {
+  analysis::MachineCosts ofCpu = options.costs;
+  ofCpu.lanes = target::lanesOf(options.cpu);
+  return options.target.costs(ofCpu);
+}
+
 // The budget of a GPU is for what the plan holds there. Its context and the process on the host are lines of their own.
 int64_t Compilation::allowance() const {
   if (options.target.isDevice())

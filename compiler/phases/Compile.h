@@ -126,7 +126,7 @@ public:
   int64_t persistentBytes() const;
   int64_t persistentBytes(const EntryPlan &) const; // those of one worker
   static int64_t persistentBytes(mlir::func::FuncOp);
-  analysis::MachineCosts costs() const { return options.target.costs(options.costs); }
+  analysis::MachineCosts costs() const;
 
   mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan
   mlir::OwningOpRef<mlir::ModuleOp> kernels; // from `lower` on

@@ -2,7 +2,7 @@
 //
 // Contractions against a scalar chain of fma, bit for bit: random groups of dims, layouts (permuted, padded, reversed,
 // broadcast), tails, accumulation, blocks of a grain, threads, f32 and f64, on every CPU kind this machine can run. Each with the built-in
-// tiles and blocks, and with random ones.
+// tiles and blocks, every other one with random ones, too.
 //   contract [SEED [COUNT]]
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
@@ -321,7 +321,8 @@ static void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
     for (size_t i = first; i < last; ++i) {
       odd.push_back(test::withRandomTiling(cases[i].spec, target, random()));
       kernels::buildContract(builder, harness.module(), name("kernel", i), cases[i].spec, target);
-      kernels::buildContract(builder, harness.module(), name("odd", i), cases[i].spec, odd.back());
+      if (i % 2)
+        kernels::buildContract(builder, harness.module(), name("odd", i), cases[i].spec, odd.back());
     }
     if (!harness.compile()) {
       ++failures;
@@ -331,6 +332,8 @@ static void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
     seconds += harness.compileSeconds();
     for (size_t i = first; i < last; ++i)
       for (bool isOdd : {false, true}) {
+        if (isOdd && i % 2 == 0)
+          continue;
         test::KernelFunction function = harness.lookup(name(isOdd ? "odd" : "kernel", i));
         const kernels::TargetInfo &tiled = isOdd ? odd[i - first] : target;
         if (cases[i].spec.elem == Elem::F64)
@@ -339,7 +342,7 @@ static void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
           runCase<float>(random, cases[i], cpu, function, tiled);
       }
   }
-  std::printf("%s: %.3f s of processor time to compile a kernel\n", cpu.c_str(), seconds / double(2 * cases.size()));
+  std::printf("%s: %.3f s of processor time to compile a kernel\n", cpu.c_str(), seconds / (1.5 * double(cases.size())));
 }
 
 int main(int argc, char **argv) {
