@@ -79,7 +79,6 @@ private:
   void take(int k) {
     made.graph.kernels.push_back(old.kernels[size_t(k)]);
     made.original.push_back(before.empty() ? k : before[size_t(k)]);
-    made.home.push_back(-1);
   }
   void copy(Kernel::Copy what, int home, std::vector<int> reads, std::vector<int> writes) {
     static const char *const names[] = {"", "fetch ", "store ", "await "};
@@ -90,7 +89,7 @@ private:
     kernel.work = Kernel::Nothing, kernel.recomputable = false, kernel.backward = true;
     kernel.name = names[what] + old.buffers[size_t(home)].name;
     made.graph.kernels.push_back(std::move(kernel));
-    made.original.push_back(kCopy), made.home.push_back(home);
+    made.original.push_back(kCopy);
   }
   int value(int home) {
     Buffer buffer = old.buffers[size_t(home)];

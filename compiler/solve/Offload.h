@@ -32,11 +32,11 @@ struct Offload {
 };
 
 // The step in which the state is copied. Buffers keep their numbers, and so do kernels before the end of the main loop. `original`: of each kernel its number in
-// the old graph, through `before` if that is not empty; kCopy for copies. `home`: of each copy the buffer on the host.
+// the old graph, through `before` if that is not empty; kCopy for copies.
 constexpr int kCopy = -2;
 struct Offloaded {
   StepGraph graph;
-  std::vector<int> original, home;
+  std::vector<int> original;
 };
 Offloaded withOffload(const StepGraph &, const Offload &, const std::vector<int> &before = {});
 
