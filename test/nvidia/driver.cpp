@@ -11,6 +11,7 @@
 //                                    memory does; cubin: machine code is not taken
 //   STANDIN_EAGER                    1: all streams of a device but its first do what they are asked for as early as their waits allow, not as
 //                                    late as that can be
+//   STANDIN_FORGET                   N: the N-th time that a stream is asked to wait for an event it does not
 //   STANDIN_CAPABILITY, STANDIN_VERSION  80, 11080
 //   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation
 // CUDA_VISIBLE_DEVICES and CUDA_LAUNCH_BLOCKING mean what they mean to the driver.
@@ -270,6 +271,10 @@ int cuStreamWaitEvent(void *handle, void *what, unsigned) {
   if (!event->stream) // nothing to wait for
     return 0;
   auto *stream = static_cast<Stream *>(handle);
+  static uint64_t waits = 0;
+  if (++waits == number("STANDIN_FORGET", 0))
+    return 0;
+  note("waits");
   Op op;
   op.waits = event->stream, op.count = event->count;
   if (event->captured && !stream->capture && event->stream->capture) { // joins it
