@@ -6,6 +6,7 @@ kills, behind a closed gate; waits that are forgotten are found out; and every r
 usage: nvidia_offload.py [NAME...]     NAME chooses by a part of the function's name
 """
 import json
+import re
 import signal
 import sys
 
@@ -43,15 +44,18 @@ def net(name, optimizer=ADAMW, rules=""):
     return programs.source(name, NET.replace("OPTIMIZER", optimizer).replace("RULES", rules))
 
 
-def plan(source, *flags, allowed=(0,)):
-    said = programs.call([programs.CINCH, "plan", source, "--json", "--target", "nvidia", *flags], allowed=allowed).stdout
-    return json.loads(said[said.index("{"):])
+def plan(source, *flags):
+    return json.loads(programs.call([programs.CINCH, "plan", source, "--json", "--target", "nvidia", *flags]).stdout)
+
+
+def smallest(source, *flags):
+    said = programs.call([programs.CINCH, "plan", source, "--target", "nvidia", "--memory-budget", "1KiB", *flags], allowed=(1,)).stdout
+    return int(re.search(r"smallest budget that compiles: (\d+) bytes", said).group(1))
 
 
 def budgets(source, *flags):
     """Of the device: what is smallest with all state on the host, half of the way to the smallest without, and that less 64 bytes."""
-    without = plan(source, "--memory-budget", "1KiB", *flags, allowed=(1,))["smallest_budget"]
-    least = plan(source, "--memory-budget", "1KiB", "--host-memory-budget", "1GiB", *flags, allowed=(1,))["smallest_budget"]
+    without, least = smallest(source, *flags), smallest(source, "--host-memory-budget", "1GiB", *flags)
     verdicts.expect(least < 0.8 * without, "state on the host lowers the smallest budget from %d to %d" % (without, least))
     return [least, (least + without) // 2 // 64 * 64, without - 64]
 
@@ -86,8 +90,7 @@ def double():
     source = net("double")
     flags = ["--set", "train.precision=f64"]
     wanted = runtime.final(runtime.trained_on_cpu(source, data, "double", *flags))
-    all_of_it = plan(source, "--memory-budget", "1KiB", "--host-memory-budget", "1GiB", *flags, allowed=(1,))["smallest_budget"]
-    some = plan(source, "--memory-budget", "1KiB", "--host-memory-budget", "200KiB", *flags, allowed=(1,))["smallest_budget"]
+    all_of_it, some = (smallest(source, "--host-memory-budget", size, *flags) for size in ("1GiB", "200KiB"))
     verdicts.expect(all_of_it < some, "less on the host is no larger on the device")
     program = standin.Program(source, "double", "--memory-budget", some, "--host-memory-budget", "200KiB", *flags)
     out = programs.FOLDER / "double-out"
