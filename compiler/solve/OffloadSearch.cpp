@@ -14,10 +14,16 @@ constexpr int kMostSearched = 12;
 class OffloadSearch {
 public:
   OffloadSearch(const std::vector<Variant> &variants, const SearchResult &plain, const SearchOptions &options, int64_t hostBudget)
-      : variants(variants), options(options), hostBudget(hostBudget), graph(variants.front().rows.graph), movable(movableState(graph)) {
+      : variants(variants), options(options), graph(variants.front().rows.graph) {
     answer.result = plain;
-    while (!movable.empty() && bytesOf(movable) > hostBudget) // the smallest would bring the least
-      movable.erase(std::min_element(movable.begin(), movable.end(), [](auto &a, auto &b) { return a.bytes < b.bytes; }));
+    // As much as the host has room for, large state first.
+    std::vector<UpdateState> all = movableState(graph);
+    std::stable_sort(all.begin(), all.end(), [](auto &a, auto &b) { return a.bytes > b.bytes; });
+    int64_t left = hostBudget;
+    for (UpdateState &state : all)
+      if (state.bytes <= left)
+        left -= state.bytes, movable.push_back(std::move(state));
+    std::stable_sort(movable.begin(), movable.end(), [](auto &a, auto &b) { return a.kernel < b.kernel; });
   }
 
   OffloadAnswer run(const std::vector<LadderPoint> &ladder) {
@@ -141,7 +147,6 @@ private:
 
   const std::vector<Variant> &variants;
   const SearchOptions &options;
-  int64_t hostBudget;
   const StepGraph &graph;
   std::vector<UpdateState> movable; // as much as the host has room for
   std::vector<Way> ways;

@@ -272,6 +272,11 @@ static void offload(solve::VariantPlanner &planner, const DecideOptions &options
   bool asked = options.hostBudget.has_value(), advice = !asked && options.hostAdvice && !plain.feasible;
   if (!hasLink || !options.search.arenaBudget || !(asked || advice) || (fastest && plain.plan.seconds <= plain.secondsBound))
     return;
+  int64_t movable = 0;
+  for (const solve::UpdateState &state : solve::movableState(planner.variant(0).rows.graph))
+    movable += state.bytes;
+  if (movable == 0 || (advice && plain.bound - movable > *options.search.arenaBudget))
+    return;
   std::vector<solve::Variant> variants;
   for (int i = 0; i < planner.count(); ++i)
     variants.push_back(planner.variant(i));
