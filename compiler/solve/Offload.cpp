@@ -7,7 +7,7 @@
 
 namespace cinch::solve {
 
-std::vector<UpdateState> movableState(const StepGraph &g) {
+std::vector<UpdateState> movableState(const StepGraph &g, const std::vector<bool> &allowed) {
   std::vector<int> user(g.buffers.size(), -1);
   std::vector<bool> several(g.buffers.size(), false);
   for (size_t k = 0; k < g.kernels.size(); ++k) {
@@ -26,7 +26,8 @@ std::vector<UpdateState> movableState(const StepGraph &g) {
     UpdateState state{int(k), {}, 0};
     for (int b : kernel.writes) {
       const Buffer &buffer = g.buffers[size_t(b)];
-      if (!several[size_t(b)] && buffer.kind == Buffer::Persistent && buffer.space == Buffer::Arena && buffer.perExampleBytes == 0 && buffer.fixedBytes > 0)
+      bool mayMove = !several[size_t(b)] && (allowed.empty() || (size_t(b) < allowed.size() && allowed[size_t(b)]));
+      if (mayMove && buffer.kind == Buffer::Persistent && buffer.space == Buffer::Arena && buffer.perExampleBytes == 0 && buffer.fixedBytes > 0)
         state.buffers.push_back(b), state.bytes += buffer.bytes(1);
     }
     if (!state.buffers.empty())

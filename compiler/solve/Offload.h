@@ -17,8 +17,8 @@ struct UpdateState {
   std::vector<int> buffers; // persistent
   int64_t bytes = 0;
 };
-// In the order of the updates.
-std::vector<UpdateState> movableState(const StepGraph &);
+// In the order of the updates. `allowed`: of buffers, whether nobody but the step reads them (evaluation reads averages and statistics); empty: all.
+std::vector<UpdateState> movableState(const StepGraph &, const std::vector<bool> &allowed = {});
 
 struct Offload {
   std::vector<UpdateState> moved; // in the order of the updates

@@ -13,11 +13,12 @@ constexpr int kMostSearched = 12;
 
 class OffloadSearch {
 public:
-  OffloadSearch(const std::vector<Variant> &variants, const SearchResult &plain, const SearchOptions &options, int64_t hostBudget)
-      : variants(variants), options(options), graph(variants.front().rows.graph) {
+  OffloadSearch(const std::vector<Variant> &variants, const SearchResult &plain, const SearchOptions &options, int64_t hostBudget,
+                const std::vector<bool> &allowed)
+      : variants(variants), options(options), allowed(allowed), graph(variants.front().rows.graph) {
     answer.result = plain;
     // As much as the host has room for, large state first.
-    std::vector<UpdateState> all = movableState(graph);
+    std::vector<UpdateState> all = movableState(graph, allowed);
     std::stable_sort(all.begin(), all.end(), [](auto &a, auto &b) { return a.bytes > b.bytes; });
     int64_t left = hostBudget;
     for (UpdateState &state : all)
@@ -120,8 +121,8 @@ private:
   }
 
   // The same state, by the kernels of another variant.
-  static std::vector<UpdateState> ofGraph(const StepGraph &g, const std::vector<UpdateState> &moved) {
-    std::vector<UpdateState> all = movableState(g), same;
+  std::vector<UpdateState> ofGraph(const StepGraph &g, const std::vector<UpdateState> &moved) const {
+    std::vector<UpdateState> all = movableState(g, allowed), same;
     for (UpdateState &state : all)
       if (std::any_of(moved.begin(), moved.end(), [&](const UpdateState &one) { return one.buffers == state.buffers; }))
         same.push_back(std::move(state));
@@ -147,6 +148,7 @@ private:
 
   const std::vector<Variant> &variants;
   const SearchOptions &options;
+  const std::vector<bool> &allowed;
   const StepGraph &graph;
   std::vector<UpdateState> movable; // as much as the host has room for
   std::vector<Way> ways;
@@ -156,8 +158,8 @@ private:
 } // namespace
 
 OffloadAnswer searchOffload(const std::vector<Variant> &variants, const SearchResult &plain, const std::vector<LadderPoint> &ladder,
-                            const SearchOptions &options, int64_t hostBudget) {
-  return OffloadSearch(variants, plain, options, hostBudget).run(ladder);
+                            const SearchOptions &options, int64_t hostBudget, const std::vector<bool> &allowed) {
+  return OffloadSearch(variants, plain, options, hostBudget, allowed).run(ladder);
 }
 
 } // namespace cinch::solve

@@ -20,9 +20,9 @@ struct OffloadAnswer {
   Offload offload;
 };
 
-// `plain`: the variants of the step without copies, and what their search and their ladder have found. The arena has a budget.
+// `allowed`: as of movableState. `plain`: the variants of the step without copies, and what their search and their ladder have found. The arena has a budget.
 OffloadAnswer searchOffload(const std::vector<Variant> &variants, const SearchResult &plain, const std::vector<LadderPoint> &ladder,
-                            const SearchOptions &, int64_t hostBudget);
+                            const SearchOptions &, int64_t hostBudget, const std::vector<bool> &allowed = {});
 
 } // namespace cinch::solve
 #endif

@@ -9,6 +9,7 @@
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/TwoSteps.h"
+#include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/Remarks.h"
@@ -266,21 +267,25 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
 }
 
 // State may lie on the host, if there is memory for it and that makes the plan faster, or makes one fit.
-static void offload(solve::VariantPlanner &planner, const DecideOptions &options, DecideOutcome &outcome) {
+static void offload(func::FuncOp function, const analysis::StepProblem &problem, solve::VariantPlanner &planner, const DecideOptions &options,
+                    DecideOutcome &outcome) {
   const solve::SearchResult &plain = outcome.result;
   bool hasLink = planner.variant(0).rows.graph.link.in > 0, fastest = plain.feasible && plain.plan.recomputed == 0;
   bool asked = options.hostBudget.has_value(), advice = !asked && options.hostAdvice && !plain.feasible;
   if (!hasLink || !options.search.arenaBudget || !(asked || advice) || (fastest && plain.plan.seconds <= plain.secondsBound))
     return;
+  std::vector<bool> slots(problem.graph.buffers.size(), false);
+  for (BlockArgument argument : function.getArguments())
+    slots[size_t(problem.buffer.lookup(argument))] = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
   int64_t movable = 0;
-  for (const solve::UpdateState &state : solve::movableState(planner.variant(0).rows.graph))
+  for (const solve::UpdateState &state : solve::movableState(planner.variant(0).rows.graph, slots))
     movable += state.bytes;
   if (movable == 0 || (advice && plain.bound - movable > *options.search.arenaBudget))
     return;
   std::vector<solve::Variant> variants;
   for (int i = 0; i < planner.count(); ++i)
     variants.push_back(planner.variant(i));
-  solve::OffloadAnswer answer = solve::searchOffload(variants, plain, planner.tradeOff(options.search), options.search, options.hostBudget.value_or(INT64_MAX));
+  solve::OffloadAnswer answer = solve::searchOffload(variants, plain, planner.tradeOff(options.search), options.search, options.hostBudget.value_or(INT64_MAX), slots);
   if (answer.rows.graph.kernels.empty())
     return;
   if (advice) {
@@ -350,7 +355,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   if (options.tradeOff)
     outcome.named = solve::namedStrategies(outcome.rows.graph);
   if (outcome.result.error.empty())
-    offload(planner, options, outcome);
+    offload(function, problem, planner, options, outcome);
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
   std::string wrong = wrongWithIt();

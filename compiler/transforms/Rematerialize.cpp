@@ -126,7 +126,7 @@ private:
       if (one.what == solve::Kernel::Await) {
         plan::AwaitOp::create(builder, loc, onItsWay.lookup(argument));
       } else if (one.what == solve::Kernel::Fetch) {
-        auto fetch = plan::FetchOp::create(builder, loc, argument, host, offset);
+        auto fetch = plan::FetchOp::create(builder, loc, argument.getType(), argument, host, offset);
         current.map(argument, fetch.getCopy());
         onItsWay[argument] = fetch.getCopy();
       } else {
@@ -134,7 +134,7 @@ private:
         for (OpOperand &operand : function.getBody().front().getTerminator()->getOpOperands())
           if (operand.get().getDefiningOp() && step.homeOf(operand.get()) == argument)
             result = operand.get();
-        auto store = plan::StoreOp::create(builder, loc, current.lookup(result), host, offset);
+        auto store = plan::StoreOp::create(builder, loc, argument.getType(), current.lookup(result), host, offset);
         current.map(result, store.getCopy());
         onItsWay[argument] = store.getCopy();
       }

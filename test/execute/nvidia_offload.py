@@ -84,6 +84,26 @@ def plans():
         verdicts.expect(len(moved) == 3, "the budgets move other state: %s" % moved)
 
 
+def other_programs():
+    """A GPT with evaluations and checkpoints in between, tied weights, dropout; a loop along an axis; a loss whose divisor is counted first."""
+    source, folder, flags = runtime.gpt()
+    cases = [("gpt", source, folder, flags)]
+    for name, text, shape in (("loop", runtime.LSTM, (20, 5, 3)), ("masked", runtime.MASKED, (20, 6))):
+        folder = programs.FOLDER / (name + "-data")
+        folder.mkdir()
+        np.save(folder / "x.npy", np.random.default_rng(len(name)).standard_normal(shape).astype("f4"))
+        cases.append((name, programs.source(name, text), folder, []))
+    for name, source, folder, flags in cases:
+        wanted = runtime.final(runtime.trained_on_cpu(source, folder, name, *flags))
+        least = smallest(source, "--host-memory-budget", "1GiB", *flags)
+        program = standin.Program(source, name, "--memory-budget", least, "--host-memory-budget", "1GiB", *flags)
+        for eager in (0, 1):
+            out = programs.FOLDER / ("%s-%d-out" % (name, eager))
+            asked, _ = runtime.log_of(program, "--data", folder, "--out", out, "--quiet", eager=eager)
+            verdicts.expect(runtime.final(out) == wanted, "%s: other bits than the CPU's" % name)
+            verdicts.expect(asked.count("pinned") == 1, "%s: nothing lies in pinned memory" % name)
+
+
 def double():
     """f64, and a budget of the host that has room for some of the state only."""
     data = runtime.arrays("double-data")
@@ -197,7 +217,7 @@ def refusals():
 
 
 def main():
-    for test in (plans, double, stopped, closed_gate, forgotten_waits, refusals):
+    for test in (plans, other_programs, double, stopped, closed_gate, forgotten_waits, refusals):
         if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
             test()
 
