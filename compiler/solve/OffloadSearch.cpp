@@ -34,8 +34,12 @@ public:
     for (const LadderPoint &point : ladder) {
       // What is only known to be alive there may take a little more.
       int64_t need = point.arenaBytes + point.arenaBytes / 1000 - *options.arenaBudget;
-      if (need > 0 && need < everything)
-        addWay(need, point.seconds);
+      if (need <= 0 || need >= everything)
+        continue;
+      addWay(need, point.seconds);
+      // Where not the loop is what needs most, but the updates behind it, the window takes its room there, too.
+      if (int64_t more = need + windowsFor(graph, stateOf(movable, need)).back(); more < everything)
+        addWay(more, point.seconds);
     }
     addWay(everything, ladder.empty() ? 0 : ladder.front().seconds);
     std::stable_sort(ways.begin(), ways.end(), [](const Way &a, const Way &b) { return a.seconds < b.seconds; });
