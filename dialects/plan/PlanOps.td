@@ -225,7 +225,7 @@ def Plan_FetchOp : Plan_Op<"fetch", [AllTypesMatch<["value", "copy"]>]> {
   let summary = "begins to copy a state from pinned memory of the host into the arena";
   let description = [{
     The copy begins when the device has done all that stands before this, and goes on beside what follows, up to its `plan.await`; before that
-    nobody reads the result, or writes where it goes. After memory assignment `host` is where the state lies on the host, `offset` its place in the arena.
+    nobody reads the result, or writes where it goes. `host` is where the state lies on the host, `offset` its place in the arena.
   }];
   let arguments = (ins AnyType:$value, OptionalAttr<I64Attr>:$host, OptionalAttr<I64Attr>:$offset);
   let results = (outs AnyType:$copy);
