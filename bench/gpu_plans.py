@@ -5,6 +5,7 @@ Every model in bf16, 64 examples of GPT-2 or 8 of LLaMA: the smallest budget, an
 driver's context, code). The price is a roofline with the published rates of the GPU, of kernels that no GPU has run yet. The speeds of
 bench/models/gpu_published.csv were measured by others, on several GPUs that exchange gradients, which our price of one leaves out.
 --eight: eight GPUs too: replicas of GPT-2, stages of LLaMA, whose parameters and state do not fit on one; such plans take minutes each.
+What does not fit is planned again with so much of the optimizer's state on the host as it takes (--host-memory-budget), at PCIe's rate.
 Nothing is run. --quick: GPT-2 124M on an A100.
 """
 import argparse
@@ -41,15 +42,19 @@ def flags_of(sizes, examples, device, ways):
 
 
 def look(name, device, count):
-    """Smallest budget a GPU and tokens a second and GPU (None: it does not fit)."""
+    """Smallest budget a GPU, tokens a second and GPU (None: it does not fit), and GiB of state on the host."""
     file, sizes, tokens, examples, kind = MODELS[name]
     examples *= count
     ways = [] if count == 1 else [f"--{kind}", str(count)]
     flags = flags_of(sizes, examples, device, ways)
     source = MODELS_FOLDER / file
     least = programs.smallest_budget(source, *flags)
-    plan = programs.plan(source, *flags, "--memory-budget", str(DEVICES[device] * 10**9 - 2 * GIB))
-    return least, plan and tokens * examples / float(plan["seconds"]) / count
+    budget = ["--memory-budget", str(DEVICES[device] * 10**9 - 2 * GIB)]
+    plan = programs.plan(source, *flags, *budget)
+    if plan is None and count == 1:
+        plan = programs.plan(source, *flags, *budget, "--host-memory-budget", "1TiB")
+    host = plan["host"]["bytes"] / GIB if plan and "host" in plan else 0
+    return least, plan and tokens * examples / float(plan["seconds"]) / count, host
 
 
 def body():
@@ -63,10 +68,11 @@ def body():
     for name in ["gpt2_124m"] if arguments.quick else arguments.model or MODELS:
         for device in ["a100"] if arguments.quick else DEVICES:
             for count in (1, 8) if arguments.eight else (1,):
-                least, speed = look(name, device, count)
+                least, speed, host = look(name, device, count)
                 other = others.get((name, device))
                 shown = f"{speed:.0f}" if speed else "refused"
                 beside = f"{float(other['tokens']):12.0f}{speed / float(other['tokens']):8.2f}" if other and speed else ""
+                beside += f"   {host:.2f} GiB of state on the host" if host else ""
                 print(f"{name:<12}{count:>3} {device}{least / GIB:>14.2f} GiB{shown:>16}{beside}", flush=True)
                 programs.result(f"gpu_plans.{name}.{device}.{count}.smallest_gib", least / GIB)
                 if speed:

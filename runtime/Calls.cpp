@@ -117,6 +117,24 @@ void cinch_set(cinch_ctx *context, int64_t offset, int64_t bytes, int64_t word) 
     memcpy(at + i, &word, size_t(bytes - i < 8 ? bytes - i : 8));
 }
 
+// A program with such copies is one for a GPU.
+void cinch_fetch(cinch_ctx *context, int32_t copy, int64_t offset, int64_t host, int64_t bytes) {
+  if (!device)
+    failInternal("state is copied to a device, and there is none");
+  device->fetch(workerOf(context), copy, offset, host, bytes);
+}
+
+void cinch_store(cinch_ctx *context, int32_t copy, int64_t offset, int64_t host, int64_t bytes) {
+  if (!device)
+    failInternal("state is copied from a device, and there is none");
+  device->store(workerOf(context), copy, offset, host, bytes);
+}
+
+void cinch_await(cinch_ctx *context, int32_t copy) {
+  if (device)
+    device->await(workerOf(context), copy);
+}
+
 void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
   Worker &worker = workerOf(context);
   context->words[kFirstExample] = index * run.meta.entries[number].microbatch;

@@ -7,9 +7,9 @@
 
 namespace cinch::rt {
 
-namespace {
-
 int64_t pinnedBytes;
+
+namespace {
 
 void zero(Worker &worker, int64_t offset, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
@@ -64,6 +64,8 @@ void send(Worker &worker, int64_t offset, const char *from, int64_t bytes) {
 void write(Worker &worker, int64_t offset, const char *from, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
+  if (worker.onHost(offset)) // there already: the mirror is the pinned memory
+    return expect(cuda.waitForStream(gpu.stream), "finish its work");
   while (bytes > 0) {
     int64_t part = bytes < kWriteBytes ? bytes : kWriteBytes;
     Staging &buffer = gpu.writes[gpu.writeTurn ^= 1];
@@ -102,7 +104,7 @@ void finish(Worker &worker) {
 void read(Worker &worker, int64_t offset, char *into, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
-  if (bytes > 0)
+  if (bytes > 0 && !worker.onHost(offset))
     expect(cuda.copyFromDevice(into, gpu.arena + uint64_t(offset), size_t(bytes), gpu.stream), "give data back");
   expect(cuda.waitForStream(gpu.stream), "finish its work");
 }
@@ -143,7 +145,7 @@ void describeMemory() {
 }
 
 const Device nvidia = {openDevices,   launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
-                       endStaging,    sendOnDevice,   receiveOnDevice, restartSteps, askForStep, gateOnDevice, settleStep, mayStopNow, describe, describeMemory};
+                       endStaging,    fetchState, storeState, awaitState, sendOnDevice,   receiveOnDevice, restartSteps, askForStep, gateOnDevice, settleStep, mayStopNow, describe, describeMemory};
 
 } // namespace
 

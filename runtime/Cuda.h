@@ -46,6 +46,11 @@ struct Gpu {
   int writeTurn = 0, fillTurn = 0;
   int64_t fillBytes = 0; // of one micro-batch of any entry
 
+  // State in pinned memory: a stream for each direction, an event that says that a copy may begin, and one a copy that says it has ended.
+  CUstream in = nullptr, out = nullptr;
+  CUevent mayBegin = nullptr;
+  List<CUevent> ended;
+
   // Training steps.
   Turn turns[2];
   int64_t asked = 0, settled = 0;        // steps
@@ -59,6 +64,7 @@ extern Gpu *gpus; // one a worker of this process
 inline Gpu &gpuOf(const Worker &worker) { return gpus[&worker - workers]; }
 // The calls of this thread are about this device.
 void use(Gpu &);
+extern int64_t pinnedBytes;
 // Pinned memory; null: there is none.
 char *takePinned(int64_t bytes);
 
@@ -84,6 +90,12 @@ bool mayStopNow(Worker &);
 char *stageInCapture(Worker &, int32_t entry, int64_t index);
 extern int64_t graphBytes; // of the devices, as their drivers count
 extern int64_t graphCount;
+
+// CudaOffload.cpp
+void prepareOffload(Worker &);
+void fetchState(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+void storeState(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+void awaitState(Worker &, int32_t copy);
 
 // CudaMessages.cpp
 void prepareMessages();

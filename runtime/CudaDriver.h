@@ -37,6 +37,7 @@ enum { kEventWithoutTimes = 2, kStreamWaitsForNoOther = 1, kCaptureOfThread = 1 
   F(memoryInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                                           \
   F(allocateOnDevice, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                                                                    \
   F(allocatePinned, "cuMemAllocHost_v2", (void **, size_t))                                                                        \
+  F(pinMemory, "cuMemHostRegister_v2", (void *, size_t, unsigned))                                                                 \
   F(loadModule, "cuModuleLoadDataEx", (CUmodule *, const void *, unsigned, int *, void **))                                        \
   F(functionOf, "cuModuleGetFunction", (CUfunction *, CUmodule, const char *))                                                     \
   F(globalOf, "cuModuleGetGlobal_v2", (CUdeviceptr *, size_t *, CUmodule, const char *))                                           \

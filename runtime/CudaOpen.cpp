@@ -148,6 +148,7 @@ void openDevices() {
       prepareStaging(gpu.fills[each], gpu.fillBytes > 0 ? gpu.fillBytes : 64);
     }
     prepareSteps(workers[i]);
+    prepareOffload(workers[i]);
   }
   prepareMessages();
   if (run.options.kernelTimes || run.options.profile)

@@ -34,6 +34,11 @@ struct Device {
   char *(*stage)(Worker &, int32_t entry, int64_t index);
   void (*send)(Worker &, int64_t offset, const char *from, int64_t bytes);
   void (*endStaging)(Worker &);
+  // Copies of state between the arena and pinned memory beside it, which begin when all that was asked for before is done, and go on beside
+  // what is asked for next, up to `await` of that copy. `host` counts from the begin of pinned memory, which is the mirror's.
+  void (*fetch)(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+  void (*store)(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+  void (*await)(Worker &, int32_t copy);
   // A message into mailbox `box` of a channel between workers of this process, and out of it. Nobody waits: the devices do.
   void (*sendMessage)(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
   void (*receiveMessage)(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);

@@ -401,7 +401,12 @@ void checkMeta(const Meta &meta) {
   for (const Parameter &parameter : meta.parameters)
     inside(parameter.offset, parameter.partBytes(), persistent, parameter.path);
   for (const Stored &slot : meta.slots)
-    inside(slot.offset, slot.partBytes(), persistent, slot.path);
+    if (slot.offset < meta.hostAt || meta.hostBytes == 0)
+      inside(slot.offset, slot.partBytes(), persistent, slot.path);
+    else
+      inside(slot.offset, slot.partBytes(), meta.hostAt + meta.hostBytes, slot.path);
+  if (meta.hostBytes < 0 || (meta.hostBytes > 0 && (meta.hostAt < meta.arenaBytes || meta.hostAt % 4096)))
+    failInternal("pinned memory begins at %lld, behind an arena of %lld bytes", (long long)meta.hostAt, (long long)meta.arenaBytes);
   for (const Entry &entry : meta.entries) {
     for (const EntryField &field : entry.fields)
       inside(field.offset, field.bytes, meta.arenaBytes, entry.name);
@@ -456,6 +461,8 @@ void readMeta(Meta &meta, const char *text) {
     object.read("steps", meta.steps);
     object.read("epochs", meta.epochs);
     object.read("arena_bytes", meta.arenaBytes);
+    object.read("host_at", meta.hostAt);
+    object.read("host_bytes", meta.hostBytes);
     object.read("budget", meta.budget);
     object.read("allowance", meta.allowance);
     object.read("max_threads", meta.maxThreads);

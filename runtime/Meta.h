@@ -163,6 +163,7 @@ struct Meta {
   uint64_t seed = 0;
   int64_t batch = 1, steps = 0, epochs = 0;
   bool f64 = false, bf16 = false;
+  int64_t hostAt = 0, hostBytes = 0; // offsets [hostAt, hostAt + hostBytes) are pinned memory beside a GPU, where some slots lie
   int64_t arenaBytes = 0, budget = 0, allowance = 0, maxThreads = 1, persistentBytes = 0;
   List<Parameter> parameters;
   List<Stored> slots;

@@ -23,6 +23,7 @@ int64_t programWorkers() { return run.meta.workers.size ? run.meta.workers.size 
 static void makeWorkers(int64_t number) {
   const Meta &meta = run.meta;
   onlyWorker.bytes = meta.arenaBytes;
+  onlyWorker.hostAt = meta.hostAt, onlyWorker.hostBytes = meta.hostBytes;
   if (!meta.workers.size)
     return;
   if (number < 0) {
@@ -56,11 +57,12 @@ static void shareParts() {
 void startWorkers(int64_t number, int64_t threads, bool touch) {
   makeWorkers(number);
   bool all = !run.meta.workers.size || number < 0;
-  if (cinch_open_device) {
+  if (cinch_open_device)
     cinch_open_device();
+  const int64_t mirrored = run.meta.hostBytes ? run.meta.hostAt + run.meta.hostBytes : run.meta.arenaBytes;
+  wholeArena = device ? makeMirror(mirrored) : all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
+  if (device)
     device->open();
-  }
-  wholeArena = device ? makeMirror(run.meta.arenaBytes) : all ? makeArena(run.meta.arenaBytes, touch) : makeArena(workers[0].bytes, touch) - workers[0].at;
   if (strcmp(run.meta.ownSteps, "hogwild") == 0)
     shareParts();
   const int64_t here = run.options.workersHere > workerCount ? run.options.workersHere : workerCount;

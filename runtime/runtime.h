@@ -54,6 +54,13 @@ void cinch_emit(cinch_ctx *, int32_t entry, int64_t index);
  * bits, and get the same answer. */
 int32_t cinch_gate(cinch_ctx *);
 
+/* State in pinned memory beside a GPU (meta.host_bytes): copy number `copy` of the step begins, from `host` in pinned memory to `offset` of the
+ * arena, or back, when all that was asked for before is done, and goes on beside what is asked for next, which waits for its end from
+ * cinch_await on. */
+void cinch_fetch(cinch_ctx *, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+void cinch_store(cinch_ctx *, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+void cinch_await(cinch_ctx *, int32_t copy);
+
 /* Programs of several workers: each runs its part of the same entry at the same time, with a context and an arena of its own.
  * Hands over `bytes` bytes at `offset` of the worker's arena; on return they may be overwritten. They go through the channel
  * (meta.channels) in as many messages as it takes, and wait while it holds as many as it has boxes. */

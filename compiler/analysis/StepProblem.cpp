@@ -148,6 +148,8 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   graph.batch = step.batch;
   graph.grain = step.grain;
   graph.threads = threads;
+  const MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
+  graph.link = {machine.hostIn, machine.hostOut, machine.hostLatency};
   graph.loops = int(step.loops.size());
   if (!step.loops.empty())
     graph.actions = actionsOf(step.loops.back());
@@ -196,7 +198,7 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
     if (auto receive = dyn_cast<plan::ReceiveOp>(part.op); receive && receive.getBegins())
       problem.buffer[receive.getValue()] = problem.buffer.lookup(receive.sum());
   problem.kernels = std::make_shared<KernelProblems>(
-      KernelContext{step.batch, step.grain, threads, target, (costs ? *costs : MachineCosts()).at(threads)});
+      KernelContext{step.batch, step.grain, threads, target, machine});
   for (const Step::Part &part : step.parts) {
     bool inLoop = solve::isLoop(part.part);
     solve::Kernel kernel;

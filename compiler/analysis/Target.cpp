@@ -12,22 +12,27 @@ struct Device {
   int processors;
   int64_t gigabytes;
   double tera, bandwidth; // f32 operations a second on the cores that compute FMAs one by one, in 10^12; bytes a second in 10^9
+  double host;            // bytes a second in 10^9 of the bus to the host, in one direction
   double tensor, reached; // operations a second of bf16 on tensor cores, in 10^12, and the share of it that mma.sync can reach
 };
 } // namespace
 
 // Data sheets of NVIDIA: A100 (2021), H100 (2023), H200 (2023), SXM versions; tensor cores without sparsity. On Hopper, mma.sync ends near 63 %
-// of what wgmma reaches (Luo et al., arXiv 2402.13499), and products are made of mma.sync.
+// of what wgmma reaches (Luo et al., arXiv 2402.13499), and products are made of mma.sync. The bus: PCIe of generation 4 (64 GB/s in both
+// directions together) and 5 (128 GB/s).
 static const Device devices[] = {
-    {"a100", "A100 SXM 80GB", "sm_80", 108, 80, 19.5, 2039, 312, 1},
-    {"a100-40gb", "A100 SXM 40GB", "sm_80", 108, 40, 19.5, 1555, 312, 1},
-    {"h100", "H100 SXM", "sm_90", 132, 80, 67, 3350, 989.4, 0.63},
-    {"h200", "H200 SXM", "sm_90", 132, 141, 67, 4800, 989.4, 0.63},
+    {"a100", "A100 SXM 80GB", "sm_80", 108, 80, 19.5, 2039, 32, 312, 1},
+    {"a100-40gb", "A100 SXM 40GB", "sm_80", 108, 40, 19.5, 1555, 32, 312, 1},
+    {"h100", "H100 SXM", "sm_90", 132, 80, 67, 3350, 64, 989.4, 0.63},
+    {"h200", "H200 SXM", "sm_90", 132, 141, 67, 4800, 64, 989.4, 0.63},
 };
 // PTX for one of these runs on it and on all later ones; the GPU that it is priced as.
 static const struct {
   const char *arch, *device;
 } archs[] = {{"sm_80", "a100"}, {"sm_86", "a100"}, {"sm_89", "a100"}, {"sm_90", "h100"}, {"sm_100", "h200"}, {"sm_120", "h200"}};
+
+// Assumed: what copies from and to pinned memory reach of the bus, the rest being headers of its packets, and what it takes to start one.
+static const double kOfBus = 0.8, kCopyLatency = 10e-6;
 
 MachineCosts Target::costs(const MachineCosts &ofCpu) const {
   if (!isDevice())
@@ -45,6 +50,8 @@ static Target targetOf(const Device &device) {
   // A roofline. The peak counts an FMA as two operations, so that additions reach half of it. A launch: what the driver takes at least.
   const double peak = device.tera * 1e12;
   target.published = {peak, peak, peak, peak / 2, device.bandwidth * 1e9, 3e-6, device.tensor * device.reached * 1e12};
+  target.published.hostIn = target.published.hostOut = kOfBus * device.host * 1e9;
+  target.published.hostLatency = kCopyLatency;
   return target;
 }
 

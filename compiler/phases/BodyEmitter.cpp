@@ -77,6 +77,12 @@ private:
       e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), places.microbatch});
     } else if (isa<plan::GateOp>(op)) {
       emitGate();
+    } else if (auto fetch = dyn_cast<plan::FetchOp>(op)) {
+      move("cinch_fetch", fetch.getCopy(), *fetch.getOffset(), *fetch.getHost());
+    } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
+      move("cinch_store", store.getCopy(), *store.getOffset(), *store.getHost());
+    } else if (auto await = dyn_cast<plan::AwaitOp>(op)) {
+      e.call("cinch_await", e.none, {e.context, e.number(e.i32, copies.lookup(await.getCopy()))});
     }
   }
 
@@ -279,6 +285,13 @@ private:
     e.call(call, e.none, arguments);
   }
 
+  // Copies of a step are numbered from 0 on.
+  void move(StringRef call, Value copy, uint64_t offset, uint64_t host) {
+    int64_t number = int64_t(copies.size()), bytes = analysis::elementsOf(copy) * kernels::bytesOf(analysis::elemOf(copy));
+    copies[copy] = number;
+    e.call(call, e.none, {e.context, e.number(e.i32, number), e.number(e.i64, int64_t(offset)), e.number(e.i64, int64_t(host)), e.number(e.i64, bytes)});
+  }
+
   // In one micro-batch alone, or in every one.
   static constexpr int64_t kEvery = -1;
   void onlyIn(int64_t microbatch, llvm::function_ref<void()> emit) {
@@ -305,6 +318,7 @@ private:
   Block *end = nullptr;       // where a closed gate leads
   int64_t lastMicrobatch = 0; // of the loop
   OperandPlaces places;
+  DenseMap<Value, int64_t> copies; // from and to the host
   Value step;                 // where steps overlap: that of this call
   int64_t first = 0, behind = 0; // launches that are still to be called
 };

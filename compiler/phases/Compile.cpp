@@ -274,6 +274,8 @@ bool Compilation::decide() {
   DecideOptions forTrain = base;
   forTrain.search.arenaBudget = room;
   forTrain.search.microbatch = options.microbatch;
+  forTrain.hostBudget = options.hostBudget;
+  forTrain.hostAdvice = options.target.isDevice();
   forTrain.tradeOff = options.tradeOff;
   forTrain.planCache = options.planCache;
   forTrain.search.strategy = strategy;
@@ -323,7 +325,7 @@ bool Compilation::decideOthers(const DecideOptions &base, int64_t chosen, int64_
       DecideOptions forEntry = base;
       forEntry.search.microbatch = size;
       forEntry.search.strategy.kind = solve::Strategy::None;
-      forEntry.reservedBytes = stateBytes;
+      forEntry.reservedBytes = stateBytes - hostBytes();
       forEntry.callerCounts = true;
       forEntry.search.arenaBudget = roomForOthers;
       entry.outcome = decidePlan(func, forEntry);
@@ -354,6 +356,10 @@ int64_t Compilation::arenaBytes() const {
   for (const EntryPlan &entry : entries)
     bytes = std::max(bytes, entry.arenaBytes);
   return bytes;
+}
+
+int64_t Compilation::hostBytes() const {
+  return workers.count > 1 || entries.empty() ? 0 : entries.front().outcome.result.plan.decision.hostBytes;
 }
 
 int64_t Compilation::smallestBudget() const {
@@ -484,7 +490,8 @@ bool Compilation::lowerToLLVM() {
   for (const target::KernelObjects::Object &object : kernelObjects.objects)
     apart.insert(object.symbol);
   // The only outside calls are those of runtime.h.
-  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_copy", "cinch_set", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive", "cinch_receive_sum"};
+  static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_copy", "cinch_set", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive", "cinch_receive_sum",
+                                "cinch_fetch", "cinch_store", "cinch_await"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
     if (function.isExternal() && !llvm::is_contained(known, function.getName()) && !apart.contains(function.getName())) {
       emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()
@@ -516,7 +523,7 @@ int64_t Compilation::outgrownBy(int64_t fileBytes) {
 
 std::string Compilation::metadata() {
   return metadataText({program, sources, *module, entries, *host, workers,
-                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, costs().source, arenaBytes(), options.budget.value_or(0), allowance(),
+                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, costs().source, arenaBytes(), hostBytes(), options.budget.value_or(0), allowance(),
                        persistentBytes(), options.maxThreads, programHash, summary()});
 }
 

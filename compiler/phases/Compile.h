@@ -23,6 +23,7 @@ namespace cinch {
 
 struct CompileOptions {
   std::optional<int64_t> budget; // bytes of the whole process; none: no limit
+  std::optional<int64_t> hostBudget; // of a GPU: bytes of pinned memory for state; none: nothing lies there
   int64_t microbatch = 0;   // 0: the search chooses
   std::string remat = "auto";
   uint64_t orderSeed = 0;   // > 0: a random order of the kernels to start from
@@ -119,6 +120,7 @@ public:
   // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
   int64_t outgrownBy(int64_t fileBytes);
   int64_t arenaBytes() const;
+  int64_t hostBytes() const; // of pinned memory that the plan has state in
   // The smallest --memory-budget under these options, and a proven lower bound.
   int64_t smallestBudget() const;
   int64_t budgetBound() const;
@@ -183,7 +185,7 @@ struct MetadataInput {
   const WorkersPlan &workers;
   double seconds;    // of a training step, predicted
   std::string costs; // with whose costs
-  int64_t arenaBytes, budget, allowance, persistentBytes;
+  int64_t arenaBytes, hostBytes, budget, allowance, persistentBytes;
   int maxThreads;
   std::string hash;
   std::vector<std::string> planLines;

@@ -171,7 +171,9 @@ static void results(OStream &out, StringRef key, llvm::ArrayRef<Result> list, bo
 }
 
 int64_t metadata::offsetOf(const Part &part, unsigned argument) {
-  return part.base + func::FuncOp(part.function).getArgAttrOfType<IntegerAttr>(argument, "plan.offset").getInt();
+  func::FuncOp function = part.function;
+  int64_t first = function.getArgAttr(argument, kSpaceAttr) ? part.hostAt : part.base;
+  return first + function.getArgAttrOfType<IntegerAttr>(argument, "plan.offset").getInt();
 }
 
 // The names of the values that depend on a field.
@@ -437,11 +439,13 @@ static void modelText(OStream &out, const Program &program) {
 std::string metadataText(const MetadataInput &in) {
   const Program &program = in.program;
   std::vector<std::vector<Part>> entries; // of the workers
+  constexpr int64_t kPage = 4096;
+  const int64_t hostAt = (in.arenaBytes + kPage - 1) / kPage * kPage;
   for (const EntryPlan &plan : in.entries) {
     if (entries.empty() || entries.back().front().plan->name != plan.name)
       entries.emplace_back();
     auto function = cast<func::FuncOp>(SymbolTable::lookupSymbolIn(in.module, plan.function));
-    entries.back().push_back({function, &plan, in.workers.each.empty() ? 0 : in.workers.each[size_t(plan.worker)].at});
+    entries.back().push_back({function, &plan, in.workers.each.empty() ? 0 : in.workers.each[size_t(plan.worker)].at, hostAt});
   }
   const std::vector<Part> &train = entries.front();
   std::string source(in.sources.name(1)), text;
@@ -458,6 +462,10 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("epochs", program.train.epochs);
     out.attribute("precision", program.train.f64 ? "f64" : program.train.bf16 ? "bf16" : "f32");
     out.attribute("arena_bytes", in.arenaBytes);
+    if (in.hostBytes > 0) {
+      out.attribute("host_at", hostAt);
+      out.attribute("host_bytes", in.hostBytes);
+    }
     out.attribute("budget", in.budget);
     out.attribute("allowance", in.allowance);
     out.attribute("max_threads", in.maxThreads);

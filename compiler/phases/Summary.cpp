@@ -39,6 +39,13 @@ std::vector<std::string> Compilation::summary() const {
                                   result.name, result.plan.recomputed, decision.loopEnd() - decision.loopBegin(),
                                   100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
   addLoopLine(lines, loopLevels);
+  if (options.hostBudget && decision.hostBytes == 0)
+    lines.push_back(std::string("host         nothing lies in pinned memory: ") +
+                    (options.budget ? "no state there would make the step faster" : "the device has no --memory-budget"));
+  if (const solve::EngineTimes &copies = step.outcome.copies; decision.hostBytes > 0)
+    lines.push_back(llvm::formatv("host         {0} of state in pinned memory, copied in {1} and out {2} a step, of which {3} are not hidden by work{4}",
+                                  bytesText(decision.hostBytes), secondsText(copies.in), secondsText(copies.out), secondsText(copies.waited()),
+                                  options.hostBudget ? "; budget " + bytesText(*options.hostBudget) : std::string()));
   std::string price = llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}", secondsText(result.plan.seconds),
                                    secondsText(result.secondsBound), costs().source);
   if (!options.target.isDevice())

@@ -223,6 +223,8 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
   Object object = stepJson(compilation, sources, entry, compilation.arenaBytes());
   object["source"] = std::string(sources.name(1));
   object["budget"] = budget;
+  if (const EngineTimes &copies = entry.outcome.copies; decision.hostBytes > 0)
+    object["host"] = Object{{"bytes", decision.hostBytes}, {"in_seconds", copies.in}, {"out_seconds", copies.out}, {"waited_seconds", copies.waited()}};
   object["allowance"] = compilation.allowance();
   if (compilation.workers.count == 1 || compilation.refused) // of several workers it is sought for a refusal only
     object["smallest_budget"] = compilation.smallestBudget();

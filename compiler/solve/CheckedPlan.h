@@ -16,6 +16,11 @@ struct CheckedPlan {
   bool isInput(int b) const { return g.buffers[b].kind == Buffer::Persistent || (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer < 0); }
   // Persistent buffers that grow with the micro-batch are data: filled anew for each micro-batch.
   bool isData(int b) const { return isInput(b) && g.buffers[b].perExampleBytes != 0; }
+  bool onHost(const Place &place) const { return place.buffer >= 0 && g.buffers[place.buffer].space == Buffer::Host; }
+  // Do two places have a byte of the same memory in common?
+  bool overlap(const Place &a, const Place &b) const {
+    return onHost(a) == onHost(b) && a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes * b.copies && b.offset < a.offset + a.bytes * a.copies;
+  }
   int parts() const; // of the main loop's body
 
   const StepGraph &g;
@@ -28,6 +33,7 @@ struct CheckedPlan {
   std::vector<int> summedIn;
   std::vector<bool> readBehind; // buffers that a kernel behind that loop reads
   int64_t touched = 0;          // end of the last byte that has a place
+  int64_t touchedOnHost = 0;
 };
 
 // Whatever can be seen without running: sizes, places, which kernels run how often and in which order. Fills in what is not known yet.

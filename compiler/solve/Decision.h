@@ -53,6 +53,7 @@ struct Decision {
   std::vector<Storage> storages;
   int64_t persistentBytes = 0; // the first bytes of the arena, never freed
   int64_t arenaBytes = 0;
+  int64_t hostBytes = 0; // of pinned memory, where buffers of Buffer::Host have their offsets
 };
 
 } // namespace cinch::solve

@@ -114,8 +114,11 @@ static std::string placeStorages(const GraphIndex &index, const ArenaLimits &lim
   for (size_t i = 0; i < packed.size(); ++i)
     d.storages[packed[i]].offset = d.persistentBytes + solution.offsets[i];
   d.arenaBytes = d.persistentBytes + solution.height;
-  for (Instance &i : d.instances)
+  for (Instance &i : d.instances) {
     i.offset = d.storages[i.storage].offset;
+    if (i.buffer >= 0 && index.graph.buffers[size_t(i.buffer)].space == Buffer::Host)
+      i.offset = d.hostBytes, d.hostBytes += i.bytes;
+  }
   return verify(problem, solution);
 }
 
@@ -169,7 +172,7 @@ Plan evaluateWell(const GraphIndex &index, const Choice &choice) {
 std::vector<LiveBuffer> alive(const StepGraph &g, const Plan &plan, int run) {
   std::vector<LiveBuffer> live;
   for (const Instance &i : plan.decision.instances) {
-    if (i.lower > run || i.upper <= run || i.bytes == 0)
+    if (i.lower > run || i.upper <= run || i.bytes == 0 || (i.buffer >= 0 && g.buffers[size_t(i.buffer)].space == Buffer::Host))
       continue;
     LiveBuffer entry;
     entry.bytes = i.bytes;

@@ -51,16 +51,17 @@ struct Bytes {
   }
   void put(const Kernel &kernel) {
     const auto &[reads, writes, section, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
-                 recomputeHint, rows, block, blockEnd, inPlace, scratch, body, newPart, message, name, line, libraryLine] = kernel;
+                 recomputeHint, rows, block, blockEnd, inPlace, scratch, body, newPart, message, copy, name, line, libraryLine] = kernel;
     (void)flops, (void)traffic, (void)work, (void)body, (void)name, (void)line, (void)libraryLine;
     put(reads), put(writes), put(section), put(seconds), put(recomputable), put(cheap), put(backward);
-    put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart), put(message);
+    put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart), put(message), put(copy);
     for (auto &[to, from] : inPlace)
       put(to), put(from);
   }
   void put(const StepGraph &graph) {
-    const auto &[buffers, kernels, loops, batch, grain, positions, threads, actions] = graph;
-    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size());
+    const auto &[buffers, kernels, loops, batch, grain, positions, threads, actions, link] = graph;
+    const auto &[in, out, latency] = link;
+    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size()), put(in), put(out), put(latency);
     for (const auto &[part, microbatch] : actions)
       put(part), put(microbatch);
     for (const Buffer &buffer : buffers)

@@ -71,6 +71,8 @@ private:
   // The result of a kernel: what it is, what it read, and in the loop for which micro-batch (a message or a draw reads nothing).
   Symbol resultOf(int kernel, size_t output, const std::vector<Symbol> &inputs, Symbol before, int64_t round) {
     const Kernel &k = g.kernels[kernel];
+    if (k.copy != Kernel::NoCopy)
+      return inputs.front();
     if (int newer = c.newerOf[k.writes[output]]; newer >= 0) // a copy
       return inputs[size_t(std::find(k.reads.begin(), k.reads.end(), newer) - k.reads.begin())];
     std::vector<uint64_t> key{1, uint64_t(kernel), output, before, uint64_t(round)};
@@ -176,11 +178,13 @@ private:
   std::string runLaunch(size_t at, const Moment &now) {
     const Launch &l = p.launches[at];
     int64_t round = now.step * roundsOfStep() + now.round;
+    if (std::string e = checkUnderWay(at); !e.empty())
+      return e;
     std::vector<Symbol> inputs;
     for (size_t i = 0; i < l.reads.size(); ++i) {
       const Place r = placeAt(l.reads[i], now);
       Symbol expected = reads[l.kernel][size_t(round)][i];
-      Symbol got = r.bytes ? memory.read(r.offset, r.offset + r.bytes) : expected;
+      Symbol got = r.bytes ? memoryOf(r).read(r.offset, r.offset + r.bytes) : expected;
       if (got != expected)
         return c.who(at) + " reads " + g.buffers[r.buffer].name + " at bytes [" + std::to_string(r.offset) + ", " +
                std::to_string(r.offset + r.bytes) + "), which do not hold it (micro-batch " + std::to_string(now.round) +
@@ -192,7 +196,7 @@ private:
       const Place to = placeAt(l.writes[w], now);
       Symbol before = 0;
       if (g.buffers[to.buffer].kind != Buffer::Value) {
-        before = memory.read(to.offset, to.offset + to.bytes);
+        before = memoryOf(to).read(to.offset, to.offset + to.bytes);
         if (to.bytes && !before)
           return c.who(at) + " goes on with " + g.buffers[to.buffer].name + ", which its bytes do not hold";
       }
@@ -202,18 +206,72 @@ private:
       memory.write(l.scratch.offset, l.scratch.offset + l.scratch.bytes, 0);
     for (size_t w = 0; w < l.writes.size(); ++w) {
       const Place to = placeAt(l.writes[w], now);
-      memory.write(to.offset, to.offset + to.bytes, results[w]);
+      memoryOf(to).write(to.offset, to.offset + to.bytes, results[w]);
+    }
+    return beginOrEndCopy(at);
+  }
+
+  // A copy between its begin and its Await.
+  struct UnderWay {
+    Place from, to;
+    const Place &inArena(const CheckedPlan &c) const { return c.onHost(from) ? to : from; }
+  };
+
+  // What is copied may be read, but not written; where it goes neither.
+  std::string checkUnderWay(size_t at) const {
+    const Launch &l = p.launches[at];
+    if (g.kernels[l.kernel].copy == Kernel::Await)
+      return "";
+    auto refused = [&](const Place &place, const char *does) {
+      return c.who(at) + does + (place.buffer < 0 ? std::string("its scratch") : g.buffers[place.buffer].name) + " where a copy is under way";
+    };
+    for (const UnderWay &copy : underWay) {
+      for (const Place &r : l.reads)
+        if (c.overlap(r, copy.to))
+          return refused(r, " reads ");
+      for (const Place &w : l.writes)
+        if (c.overlap(w, copy.to) || c.overlap(w, copy.from))
+          return refused(w, " writes ");
+      if (l.hasScratch && (c.overlap(l.scratch, copy.to) || c.overlap(l.scratch, copy.from)))
+        return refused(l.scratch, " writes ");
     }
     return "";
   }
 
+  std::string beginOrEndCopy(size_t at) {
+    const Launch &l = p.launches[at];
+    Kernel::Copy copy = g.kernels[l.kernel].copy;
+    if (copy == Kernel::NoCopy)
+      return "";
+    const Place &read = l.reads.front();
+    if (copy == Kernel::Await) {
+      auto found = std::find_if(underWay.begin(), underWay.end(), [&](const UnderWay &one) {
+        const Place &place = one.inArena(c);
+        return place.buffer == read.buffer && place.offset == read.offset;
+      });
+      if (found == underWay.end())
+        return c.who(at) + " waits for a copy that is not under way";
+      underWay.erase(found);
+      return "";
+    }
+    const Place &write = l.writes.front();
+    underWay.push_back({read, write});
+    if (copy == Kernel::Fetch)
+      cameTo[read.buffer] = write.offset;
+    else if (auto came = cameTo.find(write.buffer); came == cameTo.end() || came->second != read.offset)
+      return c.who(at) + " takes " + g.buffers[write.buffer].name + " from elsewhere than it was copied to: where a gate is closed it would be lost";
+    return "";
+  }
+  Memory &memoryOf(const Place &place) { return c.onHost(place) ? hostMemory : memory; }
+  const Memory &memoryOf(const Place &place) const { return c.onHost(place) ? hostMemory : memory; }
+
   std::string runProgram() {
     for (const Place &place : p.persistent)
-      memory.write(place.offset, place.offset + place.bytes,
-                   c.isData(place.buffer) ? data(place.buffer, 0) : initial(place.buffer));
+      memoryOf(place).write(place.offset, place.offset + place.bytes,
+                            c.isData(place.buffer) ? data(place.buffer, 0) : initial(place.buffer));
     // Persistent buffers must not share bytes with each other.
     for (const Place &place : p.persistent)
-      if (place.bytes && memory.read(place.offset, place.offset + place.bytes) !=
+      if (place.bytes && memoryOf(place).read(place.offset, place.offset + place.bytes) !=
                              (c.isData(place.buffer) ? data(place.buffer, 0) : initial(place.buffer)))
         return "persistent " + g.buffers[place.buffer].name + " shares bytes with another";
     if (!c.overlaps) {
@@ -234,8 +292,10 @@ private:
 
   std::string checkEnd(int64_t step) const {
     const std::vector<Symbol> &final = finals[size_t(step)];
+    if (!underWay.empty())
+      return "the step ends while " + g.buffers[underWay.front().to.buffer].name + " is on its way";
     for (const Place &place : p.persistent)
-      if (place.bytes && !(c.overlaps && c.isData(place.buffer)) && memory.read(place.offset, place.offset + place.bytes) != final[place.buffer])
+      if (place.bytes && !(c.overlaps && c.isData(place.buffer)) && memoryOf(place).read(place.offset, place.offset + place.bytes) != final[place.buffer])
         return "persistent " + g.buffers[place.buffer].name + " does not hold its value at the end of the step";
     // Accumulators that nothing reads behind their loop are results read from outside.
     for (const Launch &l : p.launches)
@@ -311,7 +371,9 @@ private:
   const ScheduledProgram &p;
   static constexpr int64_t kCalls = 3;
   Symbols symbols;
-  Memory memory;
+  Memory memory, hostMemory;
+  std::vector<UnderWay> underWay;
+  std::map<int, int64_t> cameTo; // of buffers on the host: where the last copy of them went
   std::vector<std::vector<std::vector<Symbol>>> reads; // [kernel][round, from step to step]: symbols it must read
   std::vector<std::vector<Symbol>> finals;             // [step][buffer]
 };
@@ -351,6 +413,8 @@ std::string checkPlan(const StepGraph &g, const ScheduledProgram &p) {
     return e;
   if (std::string e = SymbolicRun(plan).run(); !e.empty())
     return e;
+  if (plan.touchedOnHost != p.hostBytes)
+    return "expected " + std::to_string(p.hostBytes) + " bytes of pinned memory, the program touches " + std::to_string(plan.touchedOnHost);
   if (plan.touched != p.arenaBytes)
     return "expected an arena of " + std::to_string(p.arenaBytes) + " bytes, the program touches " + std::to_string(plan.touched);
   return checkPeak(plan);

@@ -11,6 +11,9 @@
 // likewise; its scratch must have the bytes that a trip needs. Where the steps of a worker overlap, three calls are run: one that begins with
 // nothing done, one in between, and one that goes no further than its step.
 //
+// A copy from or to the host is under way from where it begins to its Await: nobody may read or write where it goes before that, nor write
+// what it takes. All are waited for when the step ends, and what goes back to the host lies where it came from: there a closed gate leaves what it was.
+//
 // Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes
 // what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the
 // graph's order.
@@ -47,6 +50,8 @@ struct LaunchLoop {
 
 struct ScheduledProgram {
   int64_t arenaBytes = 0; // claimed: the end of the last byte any launch touches
+  int64_t hostBytes = 0;  // claimed: the end of the last byte of pinned memory; places of buffers of Buffer::Host count from its begin
+  int64_t hostBudget = 0; // that it may have
   int64_t peakLive = -1;  // claimed most bytes alive at one launch; < 0: no claim
   int64_t microbatch = 1, count = 1;
   std::vector<Place> persistent; // of every persistent buffer

@@ -48,7 +48,8 @@ private:
     std::vector<Life> lives;
     std::map<std::pair<int, int64_t>, int> current; // (buffer, offset) -> life
     for (const Place &place : p.persistent)
-      lives.push_back({place.offset, place.bytes, 0, std::max(end, 1)});
+      if (!c.onHost(place))
+        lives.push_back({place.offset, place.bytes, 0, std::max(end, 1)});
     for (const LaunchLoop &loop : p.loops)
       for (const Place &place : loop.zeroed) {
         current[{place.buffer, place.offset}] = int(lives.size());

@@ -19,6 +19,8 @@ public:
     if (p.microbatch % g.grain)
       return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of " + std::to_string(g.grain) +
              ", the examples that belong together";
+    if (p.hostBytes > p.hostBudget)
+      return "the plan has " + std::to_string(p.hostBytes) + " bytes of pinned memory, which may have " + std::to_string(p.hostBudget);
     for (auto check : {&ShapeChecker::checkLoops, &ShapeChecker::checkLaunches, &ShapeChecker::checkPersistent, &ShapeChecker::checkZeroed,
                        &ShapeChecker::checkActions, &ShapeChecker::checkBodies, &ShapeChecker::checkOverlap})
       if (std::string e = (this->*check)(); !e.empty())
@@ -91,16 +93,14 @@ private:
     if (place.offset < 0 || place.offset % 64)
       return where + ": offset " + std::to_string(place.offset) + " is no multiple of 64";
     int64_t end = place.offset + place.bytes * place.copies;
-    if (place.bytes < 0 || place.copies < 1 || end > p.arenaBytes)
-      return where + ": bytes [" + std::to_string(place.offset) + ", " + std::to_string(end) + ") lie outside the arena of " +
-             std::to_string(p.arenaBytes);
-    if (place.bytes > 0)
-      c.touched = std::max(c.touched, end);
+    bool host = c.onHost(place);
+    int64_t there = host ? p.hostBytes : p.arenaBytes;
+    if (place.bytes < 0 || place.copies < 1 || end > there)
+      return where + ": bytes [" + std::to_string(place.offset) + ", " + std::to_string(end) + ") lie outside the " +
+             (host ? "pinned memory" : "arena") + " of " + std::to_string(there);
+    if (int64_t &touched = host ? c.touchedOnHost : c.touched; place.bytes > 0)
+      touched = std::max(touched, end);
     return "";
-  }
-
-  static bool overlap(const Place &a, const Place &b) {
-    return a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes * b.copies && b.offset < a.offset + a.bytes * a.copies;
   }
 
   std::string checkLaunch(const Launch &l, int section, const std::string &where) {
@@ -134,13 +134,13 @@ private:
     const Kernel &k = g.kernels[l.kernel];
     for (size_t i = 0; i < l.writes.size(); ++i) {
       const Place &w = l.writes[i];
-      if (l.hasScratch && overlap(w, l.scratch))
+      if (l.hasScratch && c.overlap(w, l.scratch))
         return where + " writes " + g.buffers[w.buffer].name + " into its scratch";
       for (size_t j = 0; j < i; ++j)
-        if (overlap(w, l.writes[j]))
+        if (c.overlap(w, l.writes[j]))
           return where + " writes " + g.buffers[w.buffer].name + " over " + g.buffers[l.writes[j].buffer].name;
       for (const Place &r : l.reads) {
-        if (!overlap(w, r) ||
+        if (!c.overlap(w, r) ||
             (w.buffer == r.buffer && g.buffers[w.buffer].kind != Buffer::Value && w.offset == r.offset))
           continue;
         bool declared =
@@ -153,7 +153,7 @@ private:
     }
     if (l.hasScratch)
       for (const Place &r : l.reads)
-        if (overlap(r, l.scratch))
+        if (c.overlap(r, l.scratch))
           return where + " reads " + g.buffers[r.buffer].name + " from its scratch";
     return "";
   }

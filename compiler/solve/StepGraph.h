@@ -35,7 +35,7 @@ struct Buffer {
   // Persistent buffers live through the whole run (parameters, optimizer state, batch data), never freed or moved.
   // Accumulators live from the start of the loop that adds to them to their last reader behind it (to the end of the step if there is none).
   enum Kind { Value, Persistent, Accumulator } kind = Value;
-  // The memory that it lies in. Only the arena's is planned: a graph that names another one is refused.
+  // The memory that it lies in: the arena, or pinned memory of the host beside a device, whose persistent buffers only copies read and write.
   enum Space { Arena, Host } space = Arena;
   int producer = -1;         // kernel that writes it; -1: input
   std::string name;          // for people: "blocks.3.ff.up matmul"
@@ -73,6 +73,9 @@ struct Kernel {
   std::shared_ptr<const LoopBody> body;
   bool newPart = false;               // no work: the next part of the main loop's body begins here
   bool message = false;               // no work: a value goes to another worker, or comes from one
+  // No work of the device's cores, behind the main loop: a copy from pinned memory (Fetch) or to it (Store) begins here, and goes on beside
+  // the kernels that follow, until an Await of the value in the arena.
+  enum Copy { NoCopy, Fetch, Store, Await } copy = NoCopy;
   std::string name;
   int line = 0, libraryLine = 0; // as of a buffer
 };
@@ -82,6 +85,16 @@ struct PartAction {
   int part = 0;
   int64_t microbatch = 0;
   bool operator==(const PartAction &o) const { return part == o.part && microbatch == o.microbatch; }
+};
+
+// Copies between the arena and pinned memory: an engine for each direction, whose copies come one after the other.
+struct HostLink {
+  double in = 0, out = 0; // bytes a second to the device, and from it; 0: there is none
+  double latency = 0;     // seconds a copy
+  double seconds(Kernel::Copy copy, int64_t bytes) const {
+    double rate = copy == Kernel::Fetch ? in : copy == Kernel::Store ? out : 0;
+    return rate > 0 ? latency + double(bytes) / rate : 0;
+  }
 };
 
 struct StepGraph {
@@ -96,6 +109,7 @@ struct StepGraph {
   // micro-batches in ascending order. They belong to one number of micro-batches (more, if the caller says how many there are): a
   // search must be told the micro-batch.
   std::vector<PartAction> actions;
+  HostLink link;
   int mainLoop() const { return 2 * loops - 1; } // section
   bool inMainLoop(int kernel) const { return kernels[size_t(kernel)].section == mainLoop(); }
   int64_t trips(int section, int64_t microbatch) const { return isLoop(section) ? batch / microbatch : 1; }

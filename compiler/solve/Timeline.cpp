@@ -1,5 +1,6 @@
 // Timeline.cpp: lifetimes of instances, in-place sharing and the peak of live bytes.
 #include "compiler/solve/Timeline.h"
+#include "compiler/solve/Engines.h"
 
 #include <algorithm>
 
@@ -81,6 +82,7 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
   if (!error.empty())
     return;
   checkBuffers();
+  checkCopies();
   if (!error.empty())
     return;
   findSums();
@@ -133,8 +135,8 @@ void GraphIndex::checkBuffers() {
     std::string who = "buffer " + std::to_string(b);
     if (buffer.fixedBytes < 0 || buffer.perExampleBytes < 0)
       error = who + " has a negative size";
-    if (buffer.space != Buffer::Arena)
-      error = who + " lies in another memory than the arena, which nothing plans yet";
+    if (buffer.space == Buffer::Host && (buffer.kind != Buffer::Persistent || buffer.perExampleBytes != 0))
+      error = who + " lies in the memory of the host, but does not stay there from step to step";
     if (buffer.producer >= int(g.kernels.size())) {
       error = who + " names kernel " + std::to_string(buffer.producer) + ", which does not exist";
       return;
@@ -143,6 +145,29 @@ void GraphIndex::checkBuffers() {
     values[b] = buffer.kind == Buffer::Value && !persistent[b];
     if (!persistent[b] && buffer.producer >= 0)
       bornIn[b] = g.kernels[buffer.producer].section;
+  }
+}
+
+// What lies on the host goes to the arena and back by copies, behind the main loop; nothing else reads or writes it.
+void GraphIndex::checkCopies() {
+  const StepGraph &g = graph;
+  auto onHost = [&](int b) { return g.buffers[size_t(b)].space == Buffer::Host; };
+  for (size_t k = 0; k < g.kernels.size() && error.empty(); ++k) {
+    const Kernel &kernel = g.kernels[k];
+    std::string who = "kernel " + std::to_string(k) + " (" + kernel.name + ")";
+    if (kernel.copy == Kernel::NoCopy) {
+      if (std::any_of(kernel.reads.begin(), kernel.reads.end(), onHost) || std::any_of(kernel.writes.begin(), kernel.writes.end(), onHost))
+        error = who + " works on what lies in the memory of the host";
+      continue;
+    }
+    offloads = true;
+    bool fetch = kernel.copy == Kernel::Fetch, awaits = kernel.copy == Kernel::Await;
+    if (kernel.reads.size() != 1 || kernel.writes.size() != size_t(!awaits) || kernel.section != g.mainLoop() + 1)
+      error = who + " is a copy of more than one buffer, or does not stand behind the main loop";
+    else if (onHost(kernel.reads[0]) != fetch || (!awaits && onHost(kernel.writes[0]) == fetch))
+      error = who + " does not copy between the arena and the host";
+    else if (!awaits && g.buffers[size_t(kernel.reads[0])].fixedBytes != g.buffers[size_t(kernel.writes[0])].fixedBytes)
+      error = who + " copies to a place of another size";
   }
 }
 
@@ -181,6 +206,8 @@ void GraphIndex::findRecomputable() {
 }
 
 bool GraphIndex::livesThroughLoop(int buffer) const {
+  if (graph.buffers[size_t(buffer)].space == Buffer::Host)
+    return false;
   if (persistent[buffer] || (!values[buffer] && summedIn[buffer] == graph.mainLoop()))
     return true;
   int made = values[buffer] ? bornIn[buffer] : summedIn[buffer];
@@ -213,7 +240,7 @@ void Timeline::startAt(int64_t b) {
       if (index.persistent[i] && (g.buffers[i].perExampleBytes != 0) == bool(grows)) {
         startOf[i] = int(instances.size());
         instances.push_back({int(i), -1, 0, 0, startOf[i]});
-        persistentBytes += ofBuffer[i];
+        persistentBytes += g.buffers[i].space == Buffer::Arena ? ofBuffer[i] : 0;
       }
   persistentCount = int(instances.size());
   for (size_t i = 0; i < g.buffers.size(); ++i)
@@ -224,7 +251,7 @@ void Timeline::startAt(int64_t b) {
   accumulatorEnd = int(instances.size());
   // One storage each.
   for (const Life &life : instances)
-    storageBytes.push_back(ofBuffer[life.buffer] * life.copies);
+    storageBytes.push_back(g.buffers[size_t(life.buffer)].space == Buffer::Arena ? ofBuffer[life.buffer] * life.copies : 0);
 }
 
 // What is written in one part of the loop body and read in a later one waits while other micro-batches run: it has its places from the
@@ -481,7 +508,10 @@ double predictedSeconds(const GraphIndex &index, int64_t microbatch, const std::
   double seconds = 0, body = 0;
   auto add = [&](int k) { seconds += g.kernels[k].seconds.at(microbatch) * double(g.trips(g.kernels[k].section, microbatch)); };
   std::for_each(index.before.begin(), index.before.end(), add);
-  std::for_each(index.behind.begin(), index.behind.end(), add);
+  if (index.offloads)
+    seconds += runEngines(g, index.behind, microbatch).end;
+  else
+    std::for_each(index.behind.begin(), index.behind.end(), add);
   for (int k : loop)
     body += g.kernels[k].seconds.at(microbatch);
   return seconds + body * double(g.batch / microbatch);

@@ -49,6 +49,7 @@ struct GraphIndex {
   uint64_t bitOf(int part) const { return findsOf.empty() ? 1 : uint64_t(1) << part; }
   // Steps overlap: what waits between parts lives from one call to the next, and what is one to a step is there twice (Timeline::holdTwoSteps).
   bool overlaps = false;
+  bool offloads = false; // what is behind the main loop copies from and to the host
   // What kernel k reads and writes: entries [first[k], first[k + 1]). A search walks these very often.
   std::vector<int> firstRead, reads, firstWrite, writes;
   std::string error;                         // empty if the graph is sane
@@ -60,6 +61,7 @@ private:
   std::vector<uint64_t> findsOf; // `finds` as sets
   void listKernels();
   void checkBuffers();
+  void checkCopies();
   void findSums();
   void findRecomputable();
 };
@@ -134,7 +136,8 @@ private:
   std::vector<int64_t> delta;
 };
 
-// Predicted seconds of one step: the loop body runs batch / microbatch times.
+// Predicted seconds of one step: the loop body runs batch / microbatch times. What is behind it takes as long as its kernels, or, where it
+// copies from and to the host, as the copies beside them let it (Engines.h).
 double predictedSeconds(const GraphIndex &, int64_t microbatch, const std::vector<int> &loop);
 
 } // namespace cinch::solve

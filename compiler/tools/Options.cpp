@@ -62,6 +62,10 @@ struct Flags {
                                cl::value_desc("FILE|none"), COMPILING};
   cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use: 3GiB, 512MiB"),
                                      cl::value_desc("SIZE"), PLANNING};
+  cl::opt<std::string> hostBudget{"host-memory-budget",
+                                  cl::desc("with --target nvidia: most bytes of pinned memory in which the optimizer's state may lie, to be copied in "
+                                           "for its update, where the GPU's budget is short (without it, none lies there)"),
+                                  cl::value_desc("SIZE"), COMPILING};
   cl::opt<std::string> remat{"remat",
                                     cl::desc("none, all, sqrt, every:N, marked, cheap, optimal or auto (the default)"),
                                     cl::value_desc("STRATEGY"), PLANNING};
@@ -335,7 +339,7 @@ static void readCluster(Flags &f, CommandLine &line) {
   if (f.cluster.empty())
     usage("--cluster expects the name of a file");
   for (cl::Option *option :
-       std::initializer_list<cl::Option *>{&f.budget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report, &f.stages, &f.replicas, &f.shards, &f.schedule, &f.chunks})
+       std::initializer_list<cl::Option *>{&f.budget, &f.hostBudget, &f.remat, &f.microbatch, &f.rowBlocks, &f.report, &f.stages, &f.replicas, &f.shards, &f.schedule, &f.chunks})
     if (option->getNumOccurrences())
       usage("--" + option->ArgStr + " does not go with --cluster");
   line.cluster = f.cluster, line.json = f.json;
@@ -344,14 +348,18 @@ static void readCluster(Flags &f, CommandLine &line) {
 
 // What the planner may use, and what it is told to do.
 static void readPlanning(const Flags &f, CommandLine &line) {
-  if (f.budget.getNumOccurrences()) {
-    line.budget = parseBytes(f.budget);
+  auto readBytes = [](const cl::opt<std::string> &flag, std::optional<int64_t> &into) {
+    if (!flag.getNumOccurrences())
+      return;
+    into = parseBytes(flag);
     int64_t bytes = 0; // as messages print them
-    if (!line.budget && !llvm::StringRef(f.budget).getAsInteger(10, bytes) && bytes >= 0)
-      line.budget = bytes;
-    if (!line.budget)
-      usage("--memory-budget expects a number with a unit (512MiB, 3GiB, 2GB) or of bytes, got '" + f.budget + "'");
-  }
+    if (!into && !llvm::StringRef(flag).getAsInteger(10, bytes) && bytes >= 0)
+      into = bytes;
+    if (!into)
+      usage("--" + flag.ArgStr + " expects a number with a unit (512MiB, 3GiB, 2GB) or of bytes, got '" + flag + "'");
+  };
+  readBytes(f.budget, line.budget);
+  readBytes(f.hostBudget, line.hostBudget);
   line.remat = f.remat;
   solve::Strategy strategy;
   std::string problem;

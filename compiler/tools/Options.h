@@ -22,6 +22,7 @@ struct CommandLine {
   bool formatCheck = false;        // fmt --check
   std::string output = "a.out";
   std::optional<int64_t> budget;   // --memory-budget
+  std::optional<int64_t> hostBudget; // --host-memory-budget
   std::string remat;               // "": as the file says
   std::optional<int64_t> microbatch; // 0: auto
   uint64_t orderSeed = 0;          // --order-seed; 0: the best order found

@@ -154,6 +154,11 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.budget = line.budget;
   if (!options.budget && program.plan.memory > 0)
     options.budget = program.plan.memory;
+  options.hostBudget = line.hostBudget;
+  if (options.hostBudget && !line.target.isDevice()) {
+    llvm::errs() << "cinch: --host-memory-budget is for the state of a program on a GPU (--target nvidia); a CPU's lies in its memory anyway\n";
+    return 2;
+  }
   options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.rowBlocks = line.rowBlocks;
@@ -174,6 +179,10 @@ static int compile(const CommandLine &line, const Program &program, const Source
     return status;
   if (options.target.isDevice() && options.shards > 1) {
     llvm::errs() << "error: shards with a GPU are not there yet\n  help: --shards 1, or --target cpu\n";
+    return 1;
+  }
+  if (options.hostBudget && (options.workers() > 1 || options.stages == 0)) {
+    llvm::errs() << "error: state on the host with several workers is not there yet\n  help: leave out --host-memory-budget, or --stages, --replicas\n";
     return 1;
   }
   if (options.stages == 0) {

@@ -23,17 +23,24 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
     if (failed(decided))
       return signalPassFailure();
     Builder attributes(&getContext());
+    DenseSet<int64_t> onHost;
+    for (const DecidedMove &move : decided->moves)
+      onHost.insert(move.argument);
     SmallVector<DictionaryAttr> named; // set at once: one by one, each would write the list of all anew
     for (auto [argument, offset] : llvm::zip_equal(function.getArguments(), decided->arguments)) {
       offsets[argument] = offset;
       NamedAttrList known(function.getArgAttrDict(argument.getArgNumber()));
       known.set("plan.offset", attributes.getI64IntegerAttr(offset));
+      if (onHost.contains(argument.getArgNumber()))
+        known.set(kSpaceAttr, attributes.getStringAttr("host"));
       named.push_back(known.getDictionary(&getContext()));
     }
     function.setAllArgAttrs(named);
     if (failed(assign(function.getBody().front(), *decided)))
       return signalPassFailure();
     function->setAttr(kArenaAttr, attributes.getI64IntegerAttr(decided->arenaBytes));
+    if (decided->hostBytes > 0)
+      function->setAttr(kHostBytesAttr, attributes.getI64IntegerAttr(decided->hostBytes));
     for (auto [loop, decidedLoop] : llvm::zip(function.getOps<plan::MicrobatchesOp>(), decided->loops))
       loop->setAttr(kZeroedAttr, attributes.getDenseI64ArrayAttr(decidedLoop.zeroed));
     function->removeAttr(kDecisionAttr);
@@ -103,6 +110,12 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
         offsets[receive.getValue()] = run.writes.front();
         receive.setWritesAttr(attributes.getDenseI64ArrayAttr(run.writes.front()));
         setCopies(&op, run);
+      } else if (auto fetch = dyn_cast<plan::FetchOp>(op)) {
+        offsets[fetch.getCopy()] = int64_t(fetch.getOffset().value_or(-1));
+      } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
+        if (offsets.lookup(store.getValue()) != int64_t(store.getOffset().value_or(-1)))
+          return op.emitError("internal error: copies from offset ") << store.getOffset().value_or(0) << ", the state lies at " << offsets.lookup(store.getValue());
+        offsets[store.getCopy()] = int64_t(store.getHost().value_or(-1));
       } else if (auto gate = dyn_cast<plan::GateOp>(op)) {
         gate.setReadsAttr(read(op.getOperands()));
       } else if (auto results = dyn_cast<plan::ResultsOp>(op)) {

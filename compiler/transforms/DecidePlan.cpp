@@ -2,12 +2,14 @@
 // Assumes kernels (form-kernels); changes none.
 #include "compiler/analysis/StepProblem.h"
 #include "compiler/solve/Explain.h"
+#include "compiler/solve/OffloadSearch.h"
 #include "compiler/solve/PlanCache.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Units.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/TwoSteps.h"
+#include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/Remarks.h"
@@ -35,6 +37,7 @@ public:
     decided.batch = problem.graph.batch;
     decided.arenaBytes = decision.arenaBytes;
     decided.rowPositions = problem.graph.positions;
+    decided.hostBytes = decision.hostBytes;
     int described = 0;
     for (const solve::LoopRuns &runs : decision.loops) {
       describeRuns(described, runs.begin);
@@ -60,11 +63,26 @@ private:
   void describeRuns(int first, int last) {
     for (int t = first; t < last; ++t) {
       const solve::Run &run = decision.runs[t];
-      if (original[run.kernel] < 0)
+      if (original[run.kernel] == solve::kCopy)
+        describeMove(run);
+      else if (original[run.kernel] < 0)
         describeRows(run);
       else
         decided.runs.push_back(describeRun(run));
     }
+  }
+
+  // A copy from or to the host, or the wait for its end: which argument, and where in the arena.
+  void describeMove(const solve::Run &run) {
+    const solve::Kernel &kernel = outcome.rows.graph.kernels[run.kernel];
+    bool fetch = kernel.copy == solve::Kernel::Fetch;
+    const solve::Instance &there = decision.instances[fetch ? run.writes.front() : run.reads.front()];
+    if (kernel.copy != solve::Kernel::Await)
+      homeOf[there.buffer] = fetch ? kernel.reads.front() : kernel.writes.front();
+    int home = homeOf.lookup(there.buffer);
+    for (BlockArgument argument : func::FuncOp(step.function).getArguments())
+      if (problem.buffer.lookup(argument) == home)
+        decided.moves.push_back({int64_t(decided.runs.size()), kernel.copy, int64_t(argument.getArgNumber()), there.offset});
   }
 
   // The instances of the buffers that a run reads and writes.
@@ -183,6 +201,7 @@ private:
   const std::vector<int> &original; // kernels of the chosen graph -> of the problem; -1: a range
   const solve::Decision &decision;
   Decided decided;
+  DenseMap<int, int> homeOf; // of what is copied: the buffer on the host
 };
 } // namespace
 
@@ -247,6 +266,37 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
   }
 }
 
+// State may lie on the host, if there is memory for it and that makes the plan faster, or makes one fit.
+static void offload(func::FuncOp function, const analysis::StepProblem &problem, solve::VariantPlanner &planner, const DecideOptions &options,
+                    DecideOutcome &outcome) {
+  const solve::SearchResult &plain = outcome.result;
+  bool hasLink = planner.variant(0).rows.graph.link.in > 0, fastest = plain.feasible && plain.plan.recomputed == 0;
+  bool asked = options.hostBudget.has_value(), advice = !asked && options.hostAdvice && !plain.feasible;
+  if (!hasLink || !options.search.arenaBudget || !(asked || advice) || (fastest && plain.plan.seconds <= plain.secondsBound))
+    return;
+  std::vector<bool> slots(problem.graph.buffers.size(), false);
+  for (BlockArgument argument : function.getArguments())
+    slots[size_t(problem.buffer.lookup(argument))] = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
+  int64_t movable = 0;
+  for (const solve::UpdateState &state : solve::movableState(planner.variant(0).rows.graph, slots))
+    movable += state.bytes;
+  if (movable == 0 || (advice && plain.bound - movable > *options.search.arenaBudget))
+    return;
+  std::vector<solve::Variant> variants;
+  for (int i = 0; i < planner.count(); ++i)
+    variants.push_back(planner.variant(i));
+  solve::OffloadAnswer answer = solve::searchOffload(variants, plain, planner.tradeOff(options.search), options.search, options.hostBudget.value_or(INT64_MAX), slots);
+  if (answer.rows.graph.kernels.empty())
+    return;
+  if (advice) {
+    outcome.hostWouldDo = answer.result.feasible ? answer.result.plan.decision.hostBytes : 0;
+    return;
+  }
+  outcome.result = std::move(answer.result);
+  outcome.rows = std::move(answer.rows);
+  outcome.copies = solve::runEngines(outcome.rows.graph, solve::GraphIndex(outcome.rows.graph).behind, outcome.result.plan.decision.microbatch);
+}
+
 DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) {
   DecideOutcome outcome;
   analysis::Step step(function);
@@ -277,6 +327,7 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   auto wrongWithIt = [&]() {
     solve::ScheduledProgram program = solve::scheduledProgram(outcome.rows.graph, outcome.result.plan.decision);
     program.peakLive = outcome.result.plan.peakLive;
+    program.hostBudget = options.hostBudget.value_or(0);
     if (overlappingLoop(function))
       for (auto [older, newer] : newerParameters(function))
         program.newer.push_back({problem.buffer.lookup(older), problem.buffer.lookup(newer)});
@@ -303,6 +354,8 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
   }
   if (options.tradeOff)
     outcome.named = solve::namedStrategies(outcome.rows.graph);
+  if (outcome.result.error.empty())
+    offload(function, problem, planner, options, outcome);
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
   std::string wrong = wrongWithIt();

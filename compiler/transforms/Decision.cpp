@@ -32,6 +32,8 @@ static bool readRun(Attribute attribute, DecidedRun &run) {
   return true;
 }
 
+static const char *const kMoves[] = {"", "fetch", "store", "await"}; // as solve::Kernel::Copy counts them
+
 void writeDecision(func::FuncOp function, const Decided &decided) {
   MLIRContext *context = function.getContext();
   auto list = [&](ArrayRef<int64_t> numbers) { return DenseI64ArrayAttr::get(context, numbers); };
@@ -42,10 +44,14 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
     runs.push_back(attributeOf(run, context));
   for (const DecidedRows &range : decided.rows)
     rows.push_back(plan::RowsAttr::get(context, range.first, range.last, range.examples, range.positions));
+  SmallVector<Attribute> moves;
+  for (const DecidedMove &move : decided.moves)
+    moves.push_back(plan::MoveAttr::get(context, move.before, StringAttr::get(context, kMoves[move.what]), move.argument, move.offset));
   function->setAttr(kDecisionAttr,
                     plan::DecisionAttr::get(context, decided.microbatch, decided.count, decided.batch, decided.arenaBytes,
                                             decided.rowPositions, list(decided.arguments), ArrayAttr::get(context, loops),
-                                            ArrayAttr::get(context, rows), ArrayAttr::get(context, runs)));
+                                            ArrayAttr::get(context, rows), ArrayAttr::get(context, runs), decided.hostBytes,
+                                            moves.empty() ? ArrayAttr() : ArrayAttr::get(context, moves)));
 }
 
 FailureOr<Decided> readDecision(func::FuncOp function) {
@@ -77,6 +83,15 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
         rows.getLast() > int64_t(decided.runs.size()) || rows.getExamples() < 1 || rows.getPositions() < 1)
       return function.emitError("'") << kDecisionAttr << "' has row blocks of no runs: " << attribute;
     decided.rows.push_back({rows.getFirst(), rows.getLast(), rows.getExamples(), rows.getPositions()});
+  }
+  decided.hostBytes = written.getHost();
+  for (Attribute attribute : written.getMoves() ? written.getMoves() : ArrayAttr::get(function.getContext(), {})) {
+    auto move = dyn_cast<plan::MoveAttr>(attribute);
+    auto what = move ? llvm::find(kMoves, move.getWhat().getValue()) : std::end(kMoves);
+    if (what == std::end(kMoves) || what == kMoves || move.getArgument() < 0 || move.getArgument() >= int64_t(function.getNumArguments()) ||
+        move.getBefore() < (decided.moves.empty() ? 0 : decided.moves.back().before) || move.getBefore() > int64_t(decided.runs.size()))
+      return function.emitError("'") << kDecisionAttr << "' has what is no copy of an argument: " << attribute;
+    decided.moves.push_back({move.getBefore(), solve::Kernel::Copy(what - kMoves), move.getArgument(), move.getOffset()});
   }
   return decided;
 }

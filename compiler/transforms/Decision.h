@@ -4,6 +4,7 @@
 
 #include "compiler/analysis/StepProblem.h"
 #include "compiler/analysis/Rates.h"
+#include "compiler/solve/Engines.h"
 #include "compiler/solve/Variants.h"
 
 namespace cinch {
@@ -11,7 +12,9 @@ namespace cinch {
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
                                      kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed",
                                      kCopiesAttr = "plan.copies", // of what an op writes, if there are several
-                                     kSlotsAttr = "plan.slots"; // of an nn.scan, as plan.run has them
+                                     kSlotsAttr = "plan.slots", // of an nn.scan, as plan.run has them
+                                     kSpaceAttr = "plan.space", // of an argument: "host": its offset counts in pinned memory
+                                     kHostBytesAttr = "plan.host"; // of a function: bytes of pinned memory
 
 // Tensors of examples hold so many of them from now on.
 void setExamples(mlir::func::FuncOp, int64_t examples);
@@ -35,6 +38,12 @@ struct DecidedLoop {
   int64_t first = 0, last = 0;
   llvm::SmallVector<int64_t> zeroed; // (offset, bytes) pairs
 };
+// Right before run `before`: a copy of an argument that lies on the host.
+struct DecidedMove {
+  int64_t before = 0;
+  solve::Kernel::Copy what = solve::Kernel::NoCopy;
+  int64_t argument = 0, offset = 0; // its number, its place in the arena
+};
 struct Decided {
   int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0;
   llvm::SmallVector<DecidedLoop> loops;
@@ -42,6 +51,8 @@ struct Decided {
   llvm::SmallVector<DecidedRows> rows;
   int64_t rowPositions = 1; // of an example
   llvm::SmallVector<int64_t> arguments; // byte offset of each argument
+  int64_t hostBytes = 0;                // of pinned memory
+  std::vector<DecidedMove> moves;
 };
 
 void writeDecision(mlir::func::FuncOp, const Decided &);
@@ -58,6 +69,9 @@ struct DecideOptions {
   // > 0: rows of an example where `rowBlocks` was asked for. A worker whose part has no work on such rows has a plan as it is.
   int64_t rowsAsked = 0;
   bool callerCounts = false, tradeOff = false;
+  // Bytes of pinned memory that state may take, where the machine's costs have a way there; none: nothing is moved.
+  std::optional<int64_t> hostBudget;
+  bool hostAdvice = false; // what is refused says whether state on the host would help
   std::string planCache; // folder; empty: none
   analysis::MachineCosts costs;
 };
@@ -65,6 +79,8 @@ struct DecideOutcome {
   bool internal = false; // an internal error was reported
   solve::SearchResult result;
   solve::RowBlocked rows;  // the graph of the chosen variant, where a range in row blocks is one kernel, and how it came about
+  solve::EngineTimes copies; // of what stands behind the main loop, if state lies on the host
+  int64_t hostWouldDo = 0; // refused, but so many bytes of pinned memory would be enough
   // If asked for: the curve of memory against time, and the strategies that have names.
   std::vector<solve::LadderPoint> tradeOff, named;
 };

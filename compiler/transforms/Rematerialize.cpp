@@ -45,6 +45,7 @@ public:
     }
     if (failed(emit(builder, done, int64_t(decided.runs.size()))))
       return failure();
+    move(builder, int64_t(decided.runs.size()));
     for (OpOperand &operand : exit->getOpOperands())
       operand.set(current.lookupOrDefault(operand.get()));
     for (Operation *op : llvm::reverse(old)) {
@@ -114,9 +115,36 @@ private:
     return {};
   }
 
+  // The copies of state that begin, or are waited for, right before a run. What has been fetched is what the update reads, what has been stored
+  // is the new state that the step leaves.
+  void move(OpBuilder &builder, int64_t before) {
+    for (; moved < decided.moves.size() && decided.moves[moved].before == before; ++moved) {
+      const DecidedMove &one = decided.moves[moved];
+      BlockArgument argument = function.getArgument(unsigned(one.argument));
+      Location loc = argument.getLoc();
+      IntegerAttr offset = builder.getI64IntegerAttr(one.offset), host = builder.getI64IntegerAttr(decided.arguments[size_t(one.argument)]);
+      if (one.what == solve::Kernel::Await) {
+        plan::AwaitOp::create(builder, loc, onItsWay.lookup(argument));
+      } else if (one.what == solve::Kernel::Fetch) {
+        auto fetch = plan::FetchOp::create(builder, loc, argument.getType(), argument, host, offset);
+        current.map(argument, fetch.getCopy());
+        onItsWay[argument] = fetch.getCopy();
+      } else {
+        Value result; // the new state, before it is copied
+        for (OpOperand &operand : function.getBody().front().getTerminator()->getOpOperands())
+          if (operand.get().getDefiningOp() && step.homeOf(operand.get()) == argument)
+            result = operand.get();
+        auto store = plan::StoreOp::create(builder, loc, argument.getType(), current.lookup(result), host, offset);
+        current.map(result, store.getCopy());
+        onItsWay[argument] = store.getCopy();
+      }
+    }
+  }
+
   // Each run is a copy of its kernel, which reads what the latest run before it wrote.
   LogicalResult emit(OpBuilder &builder, int64_t begin, int64_t end) {
     for (int64_t number = begin; number < end; ++number) {
+      move(builder, number);
       const DecidedRun &run = decided.runs[number];
       if (run.kernel >= int64_t(step.parts.size()))
         return function.emitError("'") << kDecisionAttr << "' runs kernel " << run.kernel << " of " << step.parts.size();
@@ -155,6 +183,8 @@ private:
   std::vector<std::vector<char>> finds;
   DenseMap<Value, SmallVector<std::pair<int, Value>>> copies;
   int part = 0;
+  size_t moved = 0;                    // of the decision's moves
+  DenseMap<Value, Value> onItsWay;     // of arguments on the host: the last copy that began
 };
 
 struct Rematerialize : cinch::impl::RematerializeBase<Rematerialize> {

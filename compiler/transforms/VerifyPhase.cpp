@@ -106,7 +106,7 @@ static LogicalResult verifyPlanned(ModuleOp module) {
       return failure();
     int64_t last = -1;
     WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
-      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp>(op) ||
+      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp, plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op) ||
           op->getParentOfType<plan::KernelOp>())
         return WalkResult::advance();
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);

@@ -8,6 +8,9 @@
 // are the very same bytes. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
 // loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and what is
 // one to a step is there twice: sums over the micro-batches live always, what is computed before the loop lives from the begin on.
+//
+// A state that lies on the host has bytes of pinned memory of its own. What is copied from there lives in the arena from the begin of the copy,
+// and what is copied back to the end of it; it is awaited before anybody reads it, and goes back where it came from.
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/VerifySchedule.h"
 #include "dialects/nn/NN.h"
@@ -137,16 +140,65 @@ public:
       auto offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "plan.offset");
       if (!offset)
         return function.emitOpError("argument ") << argument.getArgNumber() << " has no offset";
+      if (function.getArgAttr(argument.getArgNumber(), kSpaceAttr)) {
+        if (failed(placeOnHost(argument, offset.getInt())))
+          return failure();
+        continue;
+      }
       lives.try_emplace(argument, Life{offset.getInt(), bytesOf(argument), -1, kForever, argument});
     }
     if (failed(number(function.getBody().front())) || failed(holdBefore()))
       return failure();
+    for (auto &[copy, life] : underWay)
+      return copy.getDefiningOp()->emitOpError("is not awaited");
     findStates();
     return sweep();
   }
 
 private:
   static constexpr int64_t kForever = INT64_MAX;
+
+  // Of arguments on the host: bytes of their own, within what there are.
+  LogicalResult placeOnHost(BlockArgument argument, int64_t offset) {
+    auto all = function->getAttrOfType<IntegerAttr>(kHostBytesAttr);
+    int64_t end = offset + bytesOf(argument);
+    if (offset < 0 || offset % 64 || !all || end > all.getInt())
+      return function.emitOpError("argument ") << argument.getArgNumber() << " lies outside the pinned memory";
+    auto next = hostEnds.lower_bound(offset + 1); // the first that ends behind its begin
+    if (next != hostEnds.end() && next->second < end)
+      return function.emitOpError("argument ") << argument.getArgNumber() << " shares bytes of pinned memory with another";
+    hostEnds[end] = offset;
+    hostOffset[argument] = offset;
+    return success();
+  }
+
+  // A copy begins, or is waited for. Reading and writing where one is under way is refused where it is done (`number`, `sweep`).
+  LogicalResult numberCopy(Operation &op, int64_t time) {
+    if (auto fetch = dyn_cast<plan::FetchOp>(op)) {
+      auto home = hostOffset.find(fetch.getValue());
+      if (home == hostOffset.end() || !fetch.getHost() || int64_t(*fetch.getHost()) != home->second || !fetch.getOffset())
+        return op.emitOpError("does not copy a state from where it lies on the host");
+      lives[fetch.getCopy()] = {int64_t(*fetch.getOffset()), bytesOf(fetch.getCopy()), time, time, fetch.getCopy()};
+      underWay.insert({fetch.getCopy(), fetch.getCopy()});
+      cameTo[home->second] = int64_t(*fetch.getOffset());
+    } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
+      Value value = store.getValue();
+      if (!store.getOffset() || !store.getHost() || !lives.count(value) || lives[value].offset != int64_t(*store.getOffset()))
+        return op.emitOpError("does not copy a state from where it lies");
+      if (auto came = cameTo.find(int64_t(*store.getHost())); came == cameTo.end() || came->second != int64_t(*store.getOffset()))
+        return op.emitOpError("copies a state from elsewhere than it was copied to");
+      lives[value].end = std::max(lives[value].end, time);
+      underWay.insert({store.getCopy(), value});
+    } else {
+      Value copy = cast<plan::AwaitOp>(op).getCopy();
+      auto it = underWay.find(copy);
+      if (it == underWay.end())
+        return op.emitOpError("waits for a copy that is not under way");
+      lives[it->second].end = std::max(lives[it->second].end, time);
+      underWay.erase(it);
+    }
+    return success();
+  }
 
   // Numbers the kernels and collects lifetimes.
   LogicalResult number(Block &block) {
@@ -187,14 +239,23 @@ private:
         continue;
       }
       int64_t time = now++;
+      if (isa<plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op)) {
+        if (failed(numberCopy(op, time)))
+          return failure();
+        continue;
+      }
       auto loop = dyn_cast_or_null<plan::MicrobatchesOp>(loopOf(&op));
       bool inLoop = bool(loop);
       part += isa<plan::PartOp>(op);
       for (Value operand : op.getOperands()) {
         Value value = resolve(operand);
+        if (isa<func::ReturnOp>(op) && (value.getDefiningOp<plan::StoreOp>() || hostOffset.count(value)))
+          continue; // on the host
         auto it = lives.find(value);
         if (it == lives.end())
           return op.emitOpError("reads a value that has no place in memory");
+        if (underWay.count(value))
+          return op.emitOpError("reads a state that is on its way");
         bool fromOutside = inLoop && !loop.getBody().isAncestor(value.getParentRegion());
         if (inLoop && !fromOutside && it->second.part < part)
           waiting[value].insert(part);
@@ -489,6 +550,10 @@ private:
   DenseSet<Value> readByRows; // from outside the loop over blocks that is being numbered
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches;
+  DenseMap<Value, int64_t> hostOffset; // of arguments on the host
+  std::map<int64_t, int64_t> hostEnds; // of them: end -> begin
+  llvm::MapVector<Value, Value> underWay; // copies -> what they copy in the arena
+  std::map<int64_t, int64_t> cameTo;   // of places on the host: where their last copy went
 };
 
 } // namespace

@@ -49,6 +49,12 @@ LogicalResult MicrobatchesOp::verify() {
   return success();
 }
 
+LogicalResult AwaitOp::verify() {
+  if (!isa_and_nonnull<FetchOp, StoreOp>(getCopy().getDefiningOp())) // C1
+    return emitOpError("waits for what is no copy");
+  return success();
+}
+
 LogicalResult SendOp::verify() {
   if (getLast() && !isa<MicrobatchesOp>((*this)->getParentOp())) // C1
     return emitOpError("of the last micro-batch stands outside a loop over the micro-batches");

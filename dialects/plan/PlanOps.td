@@ -74,15 +74,26 @@ def Plan_RowsAttr : Plan_Attr<"Rows", "rows"> {
   let parameters = (ins "int64_t":$first, "int64_t":$last, "int64_t":$examples, "int64_t":$positions);
 }
 
+def Plan_MoveAttr : Plan_Attr<"Move", "move"> {
+  let summary = "right before run `before` a copy of an argument between pinned memory and the arena begins, or is waited for";
+  let description = [{
+    `what` is "fetch", "store" or "await" (plan.fetch, plan.store, plan.await), `argument` the number of the function's argument, `offset` its
+    place in the arena meanwhile.
+  }];
+  let parameters = (ins "int64_t":$before, "::mlir::StringAttr":$what, "int64_t":$argument, "int64_t":$offset);
+}
+
 def Plan_DecisionAttr : Plan_Attr<"Decision", "decision"> {
   let summary = "what the planner decided about a function";
   let description = [{
     Runs stand in their order; `loops` says which of them are bodies of loops over the micro-batches, `arguments` gives the offset of
     each argument. An example has `row_positions` positions. A `count` of 0 means that the caller says how many micro-batches there are.
+    Arguments with `moves` lie in pinned memory of the host, of which there are `host` bytes; their offsets count from its begin.
   }];
   let parameters = (ins "int64_t":$microbatch, "int64_t":$count, "int64_t":$batch, "int64_t":$arena,
                         "int64_t":$row_positions, "::mlir::DenseI64ArrayAttr":$arguments, "::mlir::ArrayAttr":$loops,
-                        "::mlir::ArrayAttr":$rows, "::mlir::ArrayAttr":$runs);
+                        "::mlir::ArrayAttr":$rows, "::mlir::ArrayAttr":$runs,
+                        DefaultValuedParameter<"int64_t", "0">:$host, OptionalParameter<"::mlir::ArrayAttr">:$moves);
 }
 
 //===- Ops --------------------------------------------------------------------------------------------------------------===//
@@ -206,6 +217,39 @@ def Plan_ReturnOp : Plan_Op<"return", [Pure, Terminator, HasParent<"KernelOp">]>
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let builders = [OpBuilder<(ins)>];
+}
+
+//===- State on the host -------------------------------------------------------------------------------------------------===//
+
+def Plan_FetchOp : Plan_Op<"fetch", [AllTypesMatch<["value", "copy"]>]> {
+  let summary = "begins to copy a state from pinned memory of the host into the arena";
+  let description = [{
+    The copy begins when the device has done all that stands before this, and goes on beside what follows, up to its `plan.await`; before that
+    nobody reads the result, or writes where it goes. `host` is where the state lies on the host, `offset` its place in the arena.
+  }];
+  let arguments = (ins AnyType:$value, OptionalAttr<I64Attr>:$host, OptionalAttr<I64Attr>:$offset);
+  let results = (outs AnyType:$copy);
+  let assemblyFormat = "$value `:` type($value) (`host` $host^)? (`offset` $offset^)? attr-dict";
+}
+
+def Plan_StoreOp : Plan_Op<"store", [AllTypesMatch<["value", "copy"]>]> {
+  let summary = "begins to copy a state from the arena back into pinned memory of the host";
+  let description = [{
+    As plan.fetch does. Up to its `plan.await` nobody writes where it comes from. The result is the new state, as it lies on the host.
+  }];
+  let arguments = (ins AnyType:$value, OptionalAttr<I64Attr>:$host, OptionalAttr<I64Attr>:$offset);
+  let results = (outs AnyType:$copy);
+  let assemblyFormat = "$value `:` type($value) (`host` $host^)? (`offset` $offset^)? attr-dict";
+}
+
+def Plan_AwaitOp : Plan_Op<"await"> {
+  let summary = "what follows waits for the end of a copy";
+  let description = [{
+    C1: waits for the result of a plan.fetch or a plan.store.
+  }];
+  let arguments = (ins AnyType:$copy);
+  let assemblyFormat = "$copy `:` type($copy) attr-dict";
+  let hasVerifier = 1;
 }
 
 //===- Several workers --------------------------------------------------------------------------------------------------===//

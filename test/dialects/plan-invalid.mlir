@@ -187,3 +187,11 @@ func.func @adds_to_no_sum() {
   %x = plan.receive "x" channel 0 adds : tensor<3xf32>
   return
 }
+
+// -----
+
+func.func @awaits_no_copy(%x: tensor<3xf32>) {
+  // expected-error @+1 {{waits for what is no copy}}
+  plan.await %x : tensor<3xf32>
+  return
+}

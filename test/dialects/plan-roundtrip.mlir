@@ -86,3 +86,20 @@ func.func @replica(%x: tensor<2x3xf32, #nn.batch<0>>) {
   }
   return
 }
+
+// A state that lies on the host comes to the arena and goes back.
+// CHECK-LABEL: func.func @offload
+// CHECK: plan.decision = #plan.decision<{{.*}}host = 128, moves = [#plan.move<before = 0, what = "fetch", argument = 1, offset = 64>]>
+// CHECK: %[[M:.*]] = plan.fetch %{{.*}} : tensor<16xf32> host 64 offset 128
+// CHECK: plan.await %[[M]] : tensor<16xf32>
+// CHECK: %[[S:.*]] = plan.store %{{.*}} : tensor<16xf32> host 64 offset 128
+// CHECK: plan.await %[[S]] : tensor<16xf32>
+func.func @offload(%x: tensor<16xf32>, %m: tensor<16xf32>) -> tensor<16xf32> attributes {
+    plan.decision = #plan.decision<microbatch = 1, count = 1, batch = 1, arena = 192, row_positions = 1, arguments = [0, 64], loops = [], rows = [],
+                                   runs = [], host = 128, moves = [#plan.move<before = 0, what = "fetch", argument = 1, offset = 64>]>} {
+  %a = plan.fetch %m : tensor<16xf32> host 64 offset 128
+  plan.await %a : tensor<16xf32>
+  %b = plan.store %a : tensor<16xf32> host 64 offset 128
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}

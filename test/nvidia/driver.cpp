@@ -9,6 +9,9 @@
 //   STANDIN_MEMORY, STANDIN_TAKEN    bytes of a device; of them those that another process holds
 //   STANDIN_FAIL                     NAME: the function NAME returns an error; launch:N, ecc:N: the N-th kernel fails while it runs, or
 //                                    memory does; cubin: machine code is not taken
+//   STANDIN_EAGER                    1: all streams of a device but its first do what they are asked for as early as their waits allow, not as
+//                                    late as that can be
+//   STANDIN_FORGET                   N: the N-th time that a stream is asked to wait for an event it does not
 //   STANDIN_CAPABILITY, STANDIN_VERSION  80, 11080
 //   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation
 // CUDA_VISIBLE_DEVICES and CUDA_LAUNCH_BLOCKING mean what they mean to the driver.
@@ -61,19 +64,24 @@ int ask(Stream &stream, Op op) {
   if (current != stream.device)
     return current ? kInvalidHandle : kInvalidContext;
   if (stream.capture) {
-    stream.capture->ops.push_back(std::move(op));
+    stream.capture->branches[stream.capture->branchOf(&stream)].push_back(std::move(op));
     return 0;
   }
   stream.queue.push_back(std::move(op));
   ++stream.asked;
-  return stream.device->failed;
+  return isEager(stream) ? drain(stream, stream.asked) : stream.device->failed;
+}
+
+bool isEager(const Stream &stream) {
+  static const bool eager = number("STANDIN_EAGER", 0) != 0;
+  return eager && &stream != *std::find_if(streams.begin(), streams.end(), [&](Stream *one) { return one->device == stream.device; });
 }
 
 // Calls that a thread may not make while it captures.
 int unsafeNow() {
   for (Stream *stream : streams)
     if (stream->capture && stream->device == current) {
-      stream->invalidated = true;
+      stream->capture->invalidated = true;
       return kCaptureUnsupported;
     }
   return 0;
@@ -182,6 +190,18 @@ int cuMemAllocHost_v2(void **at, size_t bytes) {
   pinned.push_back({memory, memory + bytes});
   return *at = memory, 0;
 }
+int cuMemHostRegister_v2(void *at, size_t bytes, unsigned) {
+  Lock lock(mutex);
+  if (int result = planted("cuMemHostRegister_v2", kOutOfMemory))
+    return result;
+  if (int result = unsafeNow())
+    return result;
+  if (reinterpret_cast<uintptr_t>(at) % 4096)
+    return kInvalidValue;
+  pinned.push_back({static_cast<char *>(at), static_cast<char *>(at) + bytes});
+  note("pinned");
+  return 0;
+}
 int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
   Lock lock(mutex);
   if (int result = planted("cuModuleLoadDataEx", 222))
@@ -250,9 +270,23 @@ int cuStreamWaitEvent(void *handle, void *what, unsigned) {
   auto *event = static_cast<Event *>(what);
   if (!event->stream) // nothing to wait for
     return 0;
+  auto *stream = static_cast<Stream *>(handle);
+  static uint64_t waits = 0;
+  if (++waits == number("STANDIN_FORGET", 0))
+    return 0;
+  note("waits");
   Op op;
   op.waits = event->stream, op.count = event->count;
-  return ask(*static_cast<Stream *>(handle), std::move(op));
+  if (event->captured && !stream->capture && event->stream->capture) { // joins it
+    stream->capture = event->stream->capture;
+    stream->capture->streams.push_back(stream);
+    stream->capture->branches.emplace_back();
+  }
+  if (stream->capture && (!event->captured || event->stream->capture != stream->capture)) {
+    stream->capture->invalidated = true;
+    return kCaptureIsolation;
+  }
+  return ask(*stream, std::move(op));
 }
 int cuEventCreate(void **event, unsigned flags) {
   Lock lock(mutex);
@@ -271,7 +305,7 @@ int cuEventRecord(void *what, void *handle) {
   event->captured = stream->capture != nullptr;
   event->when = std::make_shared<double>(-1);
   int result = ask(*stream, {[when = event->when] { return *when = now(), 0; }});
-  event->stream = stream, event->count = stream->asked;
+  event->stream = stream, event->count = stream->capture ? stream->capture->branches[stream->capture->branchOf(stream)].size() : stream->asked;
   return result;
 }
 int cuEventSynchronize(void *what) {

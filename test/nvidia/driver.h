@@ -4,6 +4,7 @@
 #define STANDIN_DRIVER_H
 #include "standin.h"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -13,7 +14,8 @@
 namespace standin {
 
 enum Result { kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kEccError = 214, kNotFound = 500, kInvalidHandle = 400, kNotReady = 600,
-              kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901 };
+              kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnjoined = 904,
+              kCaptureIsolation = 905 };
 
 struct Range {
   char *begin, *end;
@@ -38,15 +40,18 @@ struct Op {
   Stream *waits = nullptr; // for another stream, until it has done so many
   uint64_t count = 0;
 };
+// A branch for each stream that took part in the capture; the first is that of the stream that began it.
 struct Graph {
-  std::vector<Op> ops;
+  std::vector<Stream *> streams;
+  std::vector<std::vector<Op>> branches;
+  bool invalidated = false;
+  size_t branchOf(Stream *stream) const { return size_t(std::find(streams.begin(), streams.end(), stream) - streams.begin()); }
 };
 struct Stream {
   Device *device;
   std::deque<Op> queue;
   uint64_t asked = 0, done = 0;
   Graph *capture = nullptr;
-  bool invalidated = false;
 };
 struct Event {
   Device *device;
@@ -72,8 +77,9 @@ void note(const char *what);
 int planted(const char *function, int result);
 // Does what a stream was asked for, up to that count. 0, or the error that sticks to its device.
 int drain(Stream &, uint64_t count);
-// Asks a stream for something, or adds it to what it captures.
+// Asks a stream for something, or adds it to what it captures. With STANDIN_EAGER a stream other than a device's first does at once what it may.
 int ask(Stream &, Op);
+bool isEager(const Stream &);
 // The error of a call that a thread may not make while it captures.
 int unsafeNow();
 

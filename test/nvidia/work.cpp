@@ -39,11 +39,58 @@ int copyWithHost(Stream &stream, uint64_t at, const void *host, size_t bytes, st
   if (!isOn(*stream.device, at, bytes))
     return kInvalidValue;
   if (stream.capture && !isPinned(host, bytes)) {
-    stream.invalidated = true;
+    stream.capture->invalidated = true;
     return kCaptureUnsupported;
   }
   return ask(stream, {std::move(run)});
 }
+
+// The first branch has waited for all of the others.
+bool isJoined(const Graph &graph) {
+  std::vector<uint64_t> waited(graph.branches.size(), 0);
+  for (const Op &op : graph.branches.front())
+    if (op.waits)
+      waited[graph.branchOf(op.waits)] = std::max(waited[graph.branchOf(op.waits)], op.count);
+  for (size_t branch = 1; branch < graph.branches.size(); ++branch)
+    if (waited[branch] < graph.branches[branch].size())
+      return false;
+  return true;
+}
+
+// Goes through the first branch of a graph; the others do what they have to when that waits for it, or, if they are eager, as early as they may.
+class GraphRun {
+public:
+  explicit GraphRun(const Graph &graph) : graph(graph), done(graph.branches.size(), 0) {}
+  int run() {
+    int result = 0;
+    for (size_t i = 0; i < graph.branches.front().size() && !result; ++i) {
+      result = upTo(0, i + 1);
+      for (size_t branch = 1; branch < done.size() && !result; ++branch)
+        while (!result && isEager(*graph.streams[branch]) && mayGoOn(branch))
+          result = upTo(branch, done[branch] + 1);
+    }
+    return result;
+  }
+
+private:
+  bool mayGoOn(size_t branch) const {
+    if (done[branch] == graph.branches[branch].size())
+      return false;
+    const Op &op = graph.branches[branch][done[branch]];
+    return !op.waits || done[graph.branchOf(op.waits)] >= op.count;
+  }
+  int upTo(size_t branch, uint64_t count) {
+    int result = 0;
+    while (done[branch] < count && !result) {
+      Op op = graph.branches[branch][done[branch]];
+      result = op.waits ? upTo(graph.branchOf(op.waits), op.count) : op.run();
+      ++done[branch];
+    }
+    return result;
+  }
+  const Graph &graph;
+  std::vector<uint64_t> done; // of each branch
+};
 
 int setMemory(Stream &stream, uint64_t at, size_t bytes, std::function<int()> run) {
   if (!isOn(*stream.device, at, bytes))
@@ -141,7 +188,8 @@ int cuStreamBeginCapture_v2(void *handle, int) {
   if (stream->capture)
     return kInvalidValue;
   stream->capture = new Graph();
-  stream->invalidated = false;
+  stream->capture->streams.push_back(stream);
+  stream->capture->branches.emplace_back();
   return 0;
 }
 int cuStreamEndCapture(void *handle, void **graph) {
@@ -149,9 +197,11 @@ int cuStreamEndCapture(void *handle, void **graph) {
   auto *stream = static_cast<Stream *>(handle);
   if (!stream->capture)
     return kInvalidValue;
-  *graph = stream->invalidated ? nullptr : stream->capture;
-  stream->capture = nullptr;
-  return stream->invalidated ? kCaptureInvalidated : 0;
+  Graph *captured = stream->capture;
+  for (Stream *each : captured->streams)
+    each->capture = nullptr;
+  int result = captured->invalidated ? kCaptureInvalidated : isJoined(*captured) ? 0 : kCaptureUnjoined;
+  return *graph = result ? nullptr : captured, result;
 }
 int cuGraphInstantiateWithFlags(void **made, void *graph, unsigned long long) {
   Lock lock(mutex);
@@ -167,8 +217,11 @@ int cuGraphLaunch(void *graph, void *handle) {
   if (stream->capture)
     return kCaptureUnsupported;
   note("graph");
+  auto *launched = static_cast<Graph *>(graph);
+  if (launched->branches.size() > 1)
+    return ask(*stream, {[=] { return GraphRun(*launched).run(); }});
   int result = 0;
-  for (const Op &op : static_cast<Graph *>(graph)->ops)
+  for (const Op &op : launched->branches.front())
     result = ask(*stream, op);
   return result;
 }

@@ -265,3 +265,193 @@ func.func @once_a_step() attributes {plan.arena = 512} {
   }
   return
 }
+
+// -----
+
+// State on the host: as it should be.
+func.func @moved(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: it is read while it is on its way.
+func.func @read_early(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  // expected-error @+1 {{reads a state that is on its way}}
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  plan.await %a : tensor<16xf32>
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: nobody waits for the copy back.
+func.func @not_awaited(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  // expected-error @+1 {{is not awaited}}
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: there is nothing to wait for.
+func.func @awaited_twice(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  // expected-error @+1 {{waits for a copy that is not under way}}
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: its place is written while it goes back.
+func.func @written_early(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  // expected-error @+1 {{overlaps a value that is still alive}}
+  %o = plan.kernel (%p) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: it comes to where a value is still alive.
+func.func @into_a_value(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %o = plan.kernel (%p) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [128] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  // expected-error @+1 {{overlaps a value that is still alive}}
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 128
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %o) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 128] writes [128] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %b = plan.store %n : tensor<16xf32> host 0 offset 128
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: it goes back from elsewhere.
+func.func @elsewhere_back(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [192] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  // expected-error @+1 {{copies a state from elsewhere than it was copied to}}
+  %b = plan.store %n : tensor<16xf32> host 0 offset 192
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: it is not there.
+func.func @elsewhere_on_the_host(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 128} {
+  // expected-error @+1 {{does not copy a state from where it lies on the host}}
+  %a = plan.fetch %m : tensor<16xf32> host 64 offset 64
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: it has no bytes there.
+// expected-error @+1 {{argument 1 lies outside the pinned memory}}
+func.func @outside_the_host(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 32} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// State on the host: two states in the same bytes.
+// expected-error @+1 {{argument 2 shares bytes of pinned memory with another}}
+func.func @shared_on_the_host(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"},
+    %v: tensor<32xf32> {nn.slot = "p.v", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 192} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+    %s = nn.add %i, %j : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}

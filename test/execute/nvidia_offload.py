@@ -1,0 +1,226 @@
+#!/usr/bin/python3
+"""Programs for a GPU whose optimizer state lies in pinned memory of the host (--host-memory-budget), executed on the CPU (standin.py): the bits
+are those of the CPU's program whatever is moved, with graphs and without, with copies made as late and as early as their waits allow, after
+kills, behind a closed gate; waits that are forgotten are found out; and every refusal.
+
+usage: nvidia_offload.py [NAME...]     NAME chooses by a part of the function's name
+"""
+import json
+import re
+import signal
+import sys
+
+import numpy as np
+
+import nvidia_runtime as runtime
+import programs
+import standin
+
+verdicts = runtime.verdicts
+
+# States of several sizes, two of an update and one; a parameter that nobody updates; running statistics, which the loop reads.
+NET = """dim B = 12 batch, I = 37, H = 45, G = 200, C = 5
+
+data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: i32[B] below C)
+
+model net(x: f32[B, I]) -> f32[B, C] {
+  use fc1 = linear[H], norm = batch_norm(group = 3), fc2 = linear[G], fc3 = linear[H], fc4 = linear[C]
+  return fc4(dropout(gelu(fc3(gelu(fc2(norm(fc1(x)))))), 0.25))
+}
+
+train net on train seed 42 {
+  loss = mean[B] cross_entropy(net(x), y)
+  optimizer OPTIMIZER
+  schedule cosine(warmup = 3, end = 0.1)
+  clip norm(1)
+  steps 12
+  RULES
+}
+"""
+ADAMW, MOMENTUM = "adamw(lr = 0.01, decay = 0.1)", "sgd(lr = 0.01, momentum = 0.9)"
+
+
+def net(name, optimizer=ADAMW, rules=""):
+    return programs.source(name, NET.replace("OPTIMIZER", optimizer).replace("RULES", rules))
+
+
+def plan(source, *flags):
+    return json.loads(programs.call([programs.CINCH, "plan", source, "--json", "--target", "nvidia", *flags]).stdout)
+
+
+def smallest(source, *flags):
+    said = programs.call([programs.CINCH, "plan", source, "--target", "nvidia", "--memory-budget", "64", *flags], allowed=(1,)).stdout
+    return int(re.search(r"smallest budget that compiles: (\d+) bytes", said).group(1))
+
+
+def budgets(source, *flags):
+    """Of the device: what is smallest with all state on the host, half of the way to the smallest without, and that less 64 bytes."""
+    without, least = smallest(source, *flags), smallest(source, "--host-memory-budget", "1GiB", *flags)
+    verdicts.expect(least < 0.8 * without, "state on the host lowers the smallest budget from %d to %d" % (without, least))
+    return [least, (least + without) // 2 // 64 * 64, without - 64]
+
+
+# ---- Bits ------------------------------------------------------------------------------------------------------------
+
+
+def plans():
+    """The CPU's bits, whatever lies on the host."""
+    data = runtime.arrays("plans-data")
+    for number, optimizer in enumerate((ADAMW, MOMENTUM)):
+        source = net("plans%d" % number, optimizer)
+        wanted = runtime.final(runtime.trained_on_cpu(source, data, "plans%d" % number))
+        moved = set()
+        for place, budget in enumerate(budgets(source)):
+            flags = ["--memory-budget", budget, "--host-memory-budget", "1GiB"]
+            host = plan(source, *flags)["host"]
+            moved.add(host["bytes"])
+            program = standin.Program(source, "plans%d-%d" % (number, place), *flags)
+            for late, settings in enumerate(({}, {"eager": 1}, {"fail": "cuStreamBeginCapture_v2"}, {"fail": "cuStreamBeginCapture_v2", "eager": 1})):
+                out = programs.FOLDER / ("plans%d-%d-%d-out" % (number, place, late))
+                asked, said = runtime.log_of(program, "--data", data, "--out", out, seed=late, **settings)
+                verdicts.expect(runtime.final(out) == wanted, "%s in %d bytes, %s: other bits than the CPU's" % (optimizer, budget, settings))
+                verdicts.expect(asked.count("pinned") == 1 and asked.count("allocation") == 1, "pinned memory is taken %d times" % asked.count("pinned"))
+                verdicts.expect(asked.count("graph") == (0 if "fail" in settings else 11), "%d steps are graphs" % asked.count("graph"))
+        verdicts.expect(len(moved) == 3, "the budgets move other state: %s" % moved)
+
+
+def other_programs():
+    """A GPT with evaluations and checkpoints in between, tied weights, dropout; a loop along an axis; a loss whose divisor is counted first."""
+    source, folder, flags = runtime.gpt()
+    cases = [("gpt", source, folder, flags)]
+    for name, text, shape in (("loop", runtime.LSTM, (20, 5, 3)), ("masked", runtime.MASKED, (20, 6))):
+        folder = programs.FOLDER / (name + "-data")
+        folder.mkdir()
+        np.save(folder / "x.npy", np.random.default_rng(len(name)).standard_normal(shape).astype("f4"))
+        cases.append((name, programs.source(name, text), folder, []))
+    for name, source, folder, flags in cases:
+        wanted = runtime.final(runtime.trained_on_cpu(source, folder, name, *flags))
+        least = smallest(source, "--host-memory-budget", "1GiB", *flags)
+        program = standin.Program(source, name, "--memory-budget", least, "--host-memory-budget", "1GiB", *flags)
+        for eager in (0, 1):
+            out = programs.FOLDER / ("%s-%d-out" % (name, eager))
+            asked, _ = runtime.log_of(program, "--data", folder, "--out", out, "--quiet", eager=eager)
+            verdicts.expect(runtime.final(out) == wanted, "%s: other bits than the CPU's" % name)
+            verdicts.expect(asked.count("pinned") == 1, "%s: nothing lies in pinned memory" % name)
+
+
+def double():
+    """f64, and a budget of the host that has room for some of the state only."""
+    data = runtime.arrays("double-data")
+    source = net("double")
+    flags = ["--set", "train.precision=f64"]
+    wanted = runtime.final(runtime.trained_on_cpu(source, data, "double", *flags))
+    all_of_it, some = (smallest(source, "--host-memory-budget", size, *flags) for size in ("1GiB", "200KiB"))
+    verdicts.expect(all_of_it < some, "less on the host is no larger on the device")
+    program = standin.Program(source, "double", "--memory-budget", some, "--host-memory-budget", "200KiB", *flags)
+    out = programs.FOLDER / "double-out"
+    program.run("--data", data, "--out", out, "--quiet")
+    verdicts.expect(runtime.final(out) == wanted, "f64: other bits than the CPU's")
+
+
+def stopped():
+    """Stopped and killed in the middle, and on with other state on the host, with none, and on a CPU."""
+    data = runtime.arrays("stop-data")
+    source = programs.source("stop", net("stop", ADAMW, "every 3 checkpoint(\"run\", keep = 2)").read_text().replace("steps 12", "steps 40"))
+    wanted = runtime.final(runtime.trained_on_cpu(source, data, "stop"))
+    least, half, most = budgets(source)
+    programs_of = [standin.Program(source, "stop%d" % i, *flags) for i, flags in
+                   enumerate((["--memory-budget", least, "--host-memory-budget", "1GiB"], ["--memory-budget", most, "--host-memory-budget", "1GiB"], []))]
+    cpu = programs.compiled(source, "stop-cpu")
+    for number, (how, code, first, then) in enumerate(((signal.SIGTERM, 75, 0, 1), (signal.SIGKILL, -9, 1, 0), (signal.SIGTERM, 75, 0, 2),
+                                                       (signal.SIGKILL, -9, 2, 0), (signal.SIGTERM, 75, 0, -1))):
+        out = programs.FOLDER / ("stop%d-out" % number)
+        ended, said = runtime.ended_by(how, programs_of[first], "step 12/", "--data", data, "--out", out, eager=number % 2)
+        verdicts.expect(ended == code and not (out / "final.safetensors").exists(), "%s: exit %d, %s" % (how, ended, said[-200:]))
+        if then < 0:
+            programs.call([cpu, "--data", data, "--out", out, "--resume", "--quiet"])
+        else:
+            programs_of[then].run("--data", data, "--out", out, "--resume", "--quiet")
+        verdicts.expect(runtime.final(out) == wanted, "%s: a resumed run has other parameters (%d, %d)" % (how, first, then))
+
+
+def closed_gate():
+    """A number that no step survives: what is said, and what the checkpoints have, state included, is as with all state on the device."""
+    folder = runtime.arrays("bad-data", spoiled=40)
+    source = programs.source("bad", net("bad", ADAMW, "every 1 checkpoint(\"run\", keep = 9)").read_text().replace("fc1(x)", "fc1(x * (1 - 1e-30 * x))"))
+    plain = standin.Program(source, "bad-plain")
+    device = standin.Program(source, "bad", "--memory-budget", budgets(source)[0], "--host-memory-budget", "1GiB")
+    said, saved = [], []
+    for number, run in enumerate((lambda *w: plain.run(*w, allowed=(4,)), lambda *w: device.run(*w, allowed=(4,)),
+                                  lambda *w: device.run(*w, allowed=(4,), eager=1), lambda *w: device.run(*w, allowed=(4,), fail="cuStreamBeginCapture_v2"))):
+        out = programs.FOLDER / ("bad%d-out" % number)
+        text = run("--data", folder, "--out", out, "--quiet").stdout.replace(str(out), "OUT")
+        said.append([line for line in text.splitlines() if "note:" not in line])
+        saved.append([path.read_bytes() for path in sorted(out.glob("**/*.safetensors"))])
+    verdicts.expect(any("bad.cinch:" in line for line in said[0]) and saved[0], "the run ended otherwise: %s" % said[0])
+    verdicts.expect(said[1:] == said[:1] * 3, "what is said differs: %s" % said)
+    verdicts.expect(saved[1:] == saved[:1] * 3, "checkpoints before the failed step differ")
+
+
+# ---- Faults ----------------------------------------------------------------------------------------------------------
+
+
+def forgotten_waits():
+    """Each wait of the first step, left out once: with copies as late or as early as the others allow, the bits tell, but for waits that another
+    one implies."""
+    data = runtime.arrays("forget-data")
+    source = net("forget", MOMENTUM) # of two states of an update one's waits would imply the other's
+    program = standin.Program(source, "forget", "--memory-budget", budgets(source)[0], "--host-memory-budget", "1GiB")
+    arguments = ("--data", data, "--quiet", "--steps", "2")
+    settings = {"fail": "cuStreamBeginCapture_v2"}
+    out = programs.FOLDER / "forget-out"
+    asked, _ = runtime.log_of(program, *arguments, "--out", out, **settings)
+    wanted, waits = runtime.final(out), asked.count("waits") // 2
+
+    found = set()
+
+    def forget(wait):
+        for eager in (0, 1):
+            out = programs.FOLDER / ("forget-%d-%d" % (wait, eager))
+            ended = program.run(*arguments, "--out", out, allowed=(0, 4), forget=wait, eager=eager, **settings)
+            if ended.returncode or runtime.final(out) != wanted:
+                found.add(wait)
+
+    programs.in_parallel(forget, range(1, waits + 1))
+    print("%d of %d forgotten waits are found" % (len(found), waits))
+    verdicts.expect(waits >= 16 and len(found) >= 0.5 * waits, "%d of %d forgotten waits are found" % (len(found), waits))
+
+
+def refusals():
+    """No pinned memory; a CPU; several workers; a budget of the host that is too small, none at all; and advice that is true."""
+    data, source = runtime.arrays("refuse-data"), net("refuse")
+    least, half, _ = budgets(source)
+    flags = ["--memory-budget", half, "--host-memory-budget", "1GiB"]
+    program = standin.Program(source, "refuse", *flags)
+    out = programs.FOLDER / "refuse-out"
+    said = program.run("--data", data, "--out", out, allowed=(5,), fail="cuMemHostRegister_v2").stdout
+    verdicts.expect("cannot pin" in said and "--host-memory-budget" in said, "no pinned memory: %s" % said)
+    call = lambda code, *words: programs.call([programs.CINCH, *words], allowed=(code,)).stdout
+    said = call(2, source, "--host-memory-budget", "1GiB")
+    verdicts.expect("--target nvidia" in said, "a CPU: %s" % said)
+    said = call(2, source, "--target", "nvidia", "--host-memory-budget", "many")
+    verdicts.expect("--host-memory-budget expects a number" in said, "no number: %s" % said)
+    said = call(1, source, "--target", "nvidia", "--stages", "2", "--host-memory-budget", "1GiB")
+    verdicts.expect("several workers" in said, "two stages: %s" % said)
+    said = call(1, source, "--target", "nvidia", "--memory-budget", half, "-o", "x")
+    verdicts.expect("help: --host-memory-budget 1MiB would fit" in said, "a host budget would help: %s" % said)
+    call(0, "plan", source, "--target", "nvidia", "--memory-budget", half, "--host-memory-budget", "1MiB")
+    said = call(1, source, "--target", "nvidia", "--memory-budget", least - 64, "-o", "x")
+    verdicts.expect("--host-memory-budget" not in said, "a host budget would not help: %s" % said)
+    said = call(1, source, "--target", "nvidia", "--memory-budget", half, "--host-memory-budget", "1KiB", "-o", "x")
+    verdicts.expect("smallest budget that compiles" in said, "1 KiB of pinned memory: %s" % said)
+    for given in ([], ["--memory-budget", "1GiB"]):
+        said = call(0, "plan", source, "--target", "nvidia", "--host-memory-budget", "1GiB", *given)
+        verdicts.expect("nothing lies in pinned memory" in said, "enough memory: %s" % said)
+    said = call(0, "plan", source, "--target", "nvidia", *flags)
+    verdicts.expect("of state in pinned memory" in said and "not hidden" in said, "the plan does not tell: %s" % said)
+
+
+def main():
+    for test in (plans, other_programs, double, stopped, closed_gate, forgotten_waits, refusals):
+        if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
+            test()
+
+
+if __name__ == "__main__":
+    verdicts.run(main)
