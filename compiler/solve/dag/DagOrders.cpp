@@ -179,23 +179,27 @@ private:
 // From the graph as it is.
 double plainBound(const Dag &d, Order order, int64_t budget, double target, int64_t work, double deadline) {
   using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
-  // Of the work that is left, which share each may take: the last one is the strongest and takes what there is.
+  // Each may take a share of the work: of what is left, the strongest of the first four what there is; the searches have theirs besides.
   static const struct {
     Bound bound;
     int64_t share;
+    bool besides;
   } methods[] = {{[](const Dag &d, Order order, int64_t budget, double, int64_t &work, double deadline) {
                     return detail::cutBound(d, order, budget, work, deadline);
                   },
-                  16},
-                 {detail::dualBound, 8},
-                 {detail::windowBound, 4},
-                 {detail::intervalBound, 1}};
+                  16, false},
+                 {detail::dualBound, 8, false},
+                 {detail::windowBound, 4, false},
+                 {detail::exactBound, 8, true},
+                 {detail::gateBound, 2, true},
+                 {detail::intervalBound, 1, false}};
   double proof = 0;
-  for (auto &[bound, share] : methods) {
-    int64_t given = work / share, rest = given;
+  int64_t left = work;
+  for (auto &[bound, share, besides] : methods) {
+    int64_t given = (besides ? work : left) / share, rest = given;
     if (proof < target)
       proof = std::max(proof, bound(d, order, budget, target, rest, deadline));
-    work -= given - rest;
+    left -= besides ? 0 : given - rest;
   }
   return proof;
 }
