@@ -269,7 +269,20 @@ private:
     for (int v = 0; v < n; ++v)
       if (wanted(v) && !made[unit[v]] && mustBeHeld(v))
         must += d.nodes[v].bytes;
-    choose(n - 1, room, 0);
+    // What has to be held at least to have a value behind the stop; of what is computed, its dearest source.
+    hold.assign(size_t(n), 0);
+    for (int v = 0; v < n; ++v) {
+      if (there[v] || made[unit[v]])
+        continue;
+      constexpr int64_t kNever = INT64_MAX;
+      int64_t least = mayBeHeld(v) ? d.nodes[v].bytes : kNever, most = mustBeHeld(v) ? kNever : 0;
+      for (int s : sources[v])
+        most = std::max(most, hold[s]);
+      hold[v] = std::min(least, most);
+      if (wanted(v) && hold[v] > room)
+        return;
+    }
+    choose(n - 1, room, first || !repeated[size_t(now)][stop] ? 0 : cost[stop]);
   }
   bool mustBeHeld(int v) const { return !there[v] && (isGate[unit[v]] || !possible[size_t(until)][v]); }
   bool mayBeHeld(int v) const { return previous >= 0 && possible[size_t(isFirst ? now - 1 : now)][v]; }
@@ -278,6 +291,8 @@ private:
   void choose(int v, int64_t room, double again) {
     if (--work <= 0 || must > room)
       return;
+    if (!isFirst && !ofStop && v < previous)
+      return; // the stop is of no use
     if (v >= 0) {
       size_t word = size_t(v) / 64;
       uint64_t bits = need[word] & (~uint64_t(0) >> (63 - v % 64));
@@ -286,14 +301,9 @@ private:
       v = bits ? int(word) * 64 + 63 - __builtin_clzll(bits) : -1;
     }
     if (v < 0) {
-      if (!isFirst && !ofStop)
-        return; // the stop is of no use
-      double c = again + (isFirst || !repeated[size_t(now)][previous] ? 0 : cost[previous]);
       work -= kLimits.opening;
-      if (c + prefix[size_t(now)] >= left)
-        return;
-      auto [at, fresh] = found.insert({idOf({now, previous, isFirst && previous >= 0, {held.rbegin(), held.rend()}}), c});
-      at->second = std::min(at->second, c);
+      auto [at, fresh] = found.insert({idOf({now, previous, isFirst && previous >= 0, {held.rbegin(), held.rend()}}), again});
+      at->second = std::min(at->second, again);
       return;
     }
     int u = unit[v];
@@ -317,6 +327,8 @@ private:
       return;
     size_t before = added.size();
     int64_t mustBefore = must;
+    if (std::any_of(sources[v].begin(), sources[v].end(), [&](int s) { return hold[s] > room; }))
+      return;
     made[u] = 1;
     for (int s : sources[v])
       if (!wanted(s)) {
@@ -362,6 +374,7 @@ private:
   double left = 0;            // seconds from the beginning up to it
   std::map<int, double> found; // states before it
   int64_t must = 0;           // bytes wanted that can only be held
+  std::vector<int64_t> hold;  // of values: the fewest bytes that must be held to have them
   std::vector<uint64_t> need; // a bit a value: wanted
   Marks made, there, useful;  // kernels computed in between; values that lie there for the stop (2: its own)
   std::vector<int> held, added;
