@@ -91,7 +91,7 @@ int64_t memoryBound(const Dag &);
 double totalCost(const Dag &);
 
 // Exact search over (computed, held) states, cheapest extra cost first. `upper`: extra cost already known to be
-// reachable.
+// reachable. Of graphs with Node::working or kernels of several values only what is proved counts.
 struct ExactResult {
   bool complete = false; // the search was not cut off
   bool found = false;
@@ -118,6 +118,12 @@ double windowBound(const Dag &, Order order, int64_t budget, double target, int6
 
 // Lower bound on the extra cost from many moments and all intervals between them.
 double intervalBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
+
+// Lower bound on the extra cost from the tightest computations, each time that they are done.
+double gateBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
+
+// Lower bound on the extra cost by the exact search, with values that are small taken to be free to hold; 0 if too many are not.
+double exactBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
 
 // The best of all of these, the quick ones first, for either order of first computations that leave each other's order open; `target`:
 // extra cost of a known schedule, beyond which nothing is of use.

@@ -5,7 +5,10 @@
 // again, little of the space is left.
 //
 // Frees are decided only when the next computation does not fit, and then for it: holding more is never worse, since
-// freeing costs nothing.
+// freeing costs nothing. Nor is it worse to compute at once, for the first time, what leaves no bytes behind (a sum, or a value that is free to
+// hold) and fits: with a free order no other choice is tried then.
+//
+// Values of one kernel are computed together; what stands for them here is the first.
 #include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
 
@@ -34,6 +37,11 @@ class Exact {
 public:
   Exact(const Dag &d, Order order, int64_t budget, double upper) : d(d), order(order), budget(budget), upper(upper) {
     n = d.size(), words = (n + 63) / 64;
+    unit.resize(size_t(n)), unitCost.assign(size_t(n), 0), unitBytes.assign(size_t(n), 0);
+    for (int v = 0; v < n; ++v) {
+      int u = unit[size_t(v)] = d.firstOfKernel(v);
+      unitCost[size_t(u)] += d.nodes[v].cost, unitBytes[size_t(u)] += d.nodes[v].bytes;
+    }
     std::vector<int> waits(n);
     for (int v = 0; v < n; ++v)
       if (!(waits[v] = int(d.nodes[v].sources.size())))
@@ -136,10 +144,12 @@ private:
       int v = topological[i];
       if (!computed(s, v) || held(s, v))
         continue;
+      // A kernel that is computed again reads its sources, whichever of its values is wanted.
       for (int w : d.nodes[v].users)
-        if (!computed(s, w) || missing[w]) {
-          missing[v] = 1;
-          cost += d.nodes[v].cost;
+        if (!computed(s, w) || missing[unit[size_t(w)]]) {
+          char &again = missing[unit[size_t(v)]];
+          cost += again ? 0 : unitCost[size_t(unit[size_t(v)])];
+          again = 1;
           break;
         }
     }
@@ -149,9 +159,21 @@ private:
   // Can v still be read? By a node not yet computed, or by one whose repetition is affordable.
   bool mayBeRead(const State &s, int v, double cost) const {
     for (int w : d.nodes[v].users)
-      if (!computed(s, w) || cost + d.nodes[w].cost < upper)
+      if (!computed(s, w) || cost + unitCost[size_t(unit[size_t(w)])] < upper)
         return true;
     return false;
+  }
+  bool anyMayBeRead(const State &s, int first, double cost) const {
+    for (int v = first; v < d.endOfKernel(first); ++v)
+      if (mayBeRead(s, v, cost))
+        return true;
+    return false;
+  }
+  bool allHeld(const State &s, int first) const {
+    for (int v = first; v < d.endOfKernel(first); ++v)
+      if (!held(s, v))
+        return false;
+    return true;
   }
 
   void expand(State &s, int record, double cost) {
@@ -167,37 +189,54 @@ private:
       compute(s, s.pending, s.lowest, bytes, record, cost);
       return;
     }
+    std::vector<int> choices;
     bool givenDone = false;
     for (int v = 0; v < n; ++v) {
-      if (held(s, v))
+      if (unit[size_t(v)] != v || allHeld(s, v))
         continue;
       bool first = !computed(s, v);
       if (first && order == Order::Given && givenDone)
         continue;
       if (first)
         givenDone = true;
-      if (!first && (cost + d.nodes[v].cost >= upper || !mayBeRead(s, v, cost)))
+      if (!first && (cost + unitCost[size_t(v)] >= upper || !anyMayBeRead(s, v, cost)))
         continue;
       bool ready = true;
       for (int u : d.nodes[v].sources)
         ready &= held(s, u);
-      if (ready)
-        compute(s, v, 0, bytes, record, cost);
+      if (!ready)
+        continue;
+      if (first && order == Order::Free && unitBytes[size_t(v)] == 0 && bytes + needs(s, v) <= budget)
+        return compute(s, v, 0, bytes, record, cost);
+      choices.push_back(v);
     }
+    for (int v : choices)
+      compute(s, v, 0, bytes, record, cost);
   }
 
-  // Computes v if it fits, else frees one more node, in rising order so that every set of frees is tried once.
+  // Bytes beside those that are held: of a kernel that is computed again, values that are held give way to the new ones.
+  int64_t needs(const State &s, int v) const {
+    int end = d.endOfKernel(v);
+    int64_t bytes = unitBytes[size_t(v)] + d.nodes[end - 1].working;
+    for (int u = v; u < end; ++u)
+      bytes -= held(s, u) ? d.nodes[u].bytes : 0;
+    return bytes;
+  }
+
+  // Computes v, and all of its kernel, if it fits, else frees one more node, in rising order so that every set of frees is tried once.
   void compute(const State &s, int v, int lowest, int64_t bytes, int record, double cost) {
-    if (bytes + d.nodes[v].bytes <= budget) {
+    if (bytes + needs(s, v) <= budget) {
       State next = s;
       next.pending = -1, next.lowest = 0;
-      double extra = computed(s, v) ? d.nodes[v].cost : 0;
-      set(next, 0, v), set(next, words, v);
+      double extra = computed(s, v) ? unitCost[size_t(v)] : 0;
+      for (int u = v; u < d.endOfKernel(v); ++u)
+        set(next, 0, u), set(next, words, u);
       push(next, cost + extra, record, v);
       return;
     }
     for (int u = lowest; u < n; ++u) {
-      if (!held(s, u) || std::find(d.nodes[v].sources.begin(), d.nodes[v].sources.end(), u) != d.nodes[v].sources.end())
+      if (!held(s, u) || d.nodes[u].bytes == 0 || unit[size_t(u)] == v ||
+          std::find(d.nodes[v].sources.begin(), d.nodes[v].sources.end(), u) != d.nodes[v].sources.end())
         continue;
       State next = s;
       next.pending = v, next.lowest = u + 1;
@@ -213,6 +252,9 @@ private:
   int n, words;
   int64_t pushed = 0; // since the last state was taken
   std::vector<int> topological;
+  std::vector<int> unit;         // of nodes: the first of their kernel
+  std::vector<double> unitCost;  // of those: of all of them
+  std::vector<int64_t> unitBytes;
   std::vector<char> missing;
   std::unordered_map<State, int, Hash> index;
   std::vector<const State *> states;
@@ -225,6 +267,26 @@ private:
 detail::ExactResult detail::searchExact(const Dag &d, Order order, int64_t budget, double upper, int64_t &work,
                                         double deadline) {
   return Exact(d, order, budget, upper).run(work, deadline);
+}
+
+double detail::exactBound(const Dag &whole, Order order, int64_t budget, double target, int64_t &work, double deadline) {
+  constexpr double kSmall = 0.02;    // of the largest value's bytes: values up to there are free to hold
+  constexpr int kMostValues = 40;    // that are not: of more, there are too many states
+  if (whole.size() == 0 || budget < memoryBound(whole))
+    return 0;
+  Dag d = order == Order::Free ? merged(whole) : whole;
+  int64_t largest = 0;
+  for (const Dag::Node &node : d.nodes)
+    largest = std::max(largest, node.bytes);
+  int values = 0;
+  for (Dag::Node &node : d.nodes)
+    if (double(node.bytes) > kSmall * double(largest))
+      ++values;
+    else
+      node.working += node.bytes, node.bytes = 0;
+  if (values > kMostValues)
+    return 0;
+  return std::max(0.0, searchExact(d, order, budget, target, work, deadline).proved * (1 - 1e-9));
 }
 
 } // namespace cinch::solve

@@ -176,26 +176,30 @@ private:
   double deadline;
 };
 
-// From the graph as it is.
-double plainBound(const Dag &d, Order order, int64_t budget, double target, int64_t work, double deadline) {
+// From the graph as it is. `all`: the work that the searches take shares of.
+double plainBound(const Dag &d, Order order, int64_t budget, double target, int64_t work, int64_t all, double deadline) {
   using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
-  // Of the work that is left, which share each may take: the last one is the strongest and takes what there is.
+  // Each may take a share of the work that is left, the last one what there is; the searches have theirs besides, of all the work.
   static const struct {
     Bound bound;
     int64_t share;
+    bool besides;
   } methods[] = {{[](const Dag &d, Order order, int64_t budget, double, int64_t &work, double deadline) {
                     return detail::cutBound(d, order, budget, work, deadline);
                   },
-                  16},
-                 {detail::dualBound, 8},
-                 {detail::windowBound, 4},
-                 {detail::intervalBound, 1}};
+                  16, false},
+                 {detail::dualBound, 8, false},
+                 {detail::windowBound, 4, false},
+                 {detail::exactBound, 8, true},
+                 {detail::gateBound, 2, true},
+                 {detail::intervalBound, 1, false}};
   double proof = 0;
-  for (auto &[bound, share] : methods) {
-    int64_t given = work / share, rest = given;
+  int64_t left = work;
+  for (auto &[bound, share, besides] : methods) {
+    int64_t given = (besides ? all : left) / share, rest = given;
     if (proof < target)
       proof = std::max(proof, bound(d, order, budget, target, rest, deadline));
-    work -= given - rest;
+    left -= besides ? 0 : given - rest;
   }
   return proof;
 }
@@ -206,7 +210,7 @@ double detail::repetitionBound(const Dag &d, Order order, int64_t budget, double
   double deadline = limits.seconds > 0 ? secondsNow() + limits.seconds : 0;
   bool cases = order == Order::Free && !Moments(d, budget).pairs().empty();
   int64_t work = cases ? limits.work / kLimits.whole : limits.work;
-  double proof = plainBound(d, order, budget, target, work, deadline);
+  double proof = plainBound(d, order, budget, target, work, limits.work, deadline);
   if (!cases || proof >= target)
     return proof;
   int64_t rest = limits.work - work;

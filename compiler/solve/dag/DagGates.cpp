@@ -1,0 +1,396 @@
+// DagGates.cpp: a lower bound on the cost of repetition from the tightest computations, however often they are done.
+//
+// Gates are kernels that leave few bytes to others. A schedule is cut at every computation of a gate, the first one and those again: these
+// are its stops. At a stop of kernel e there lie what e reads and writes, and besides them what is held across it, H, within the room that is left.
+// Between two stops there is room for everything (a relaxation), but no gate is computed there: what the later stop e' and H' need lay there
+// at e or was computed in between, and then so lay or was what that reads. A schedule without needless computations is thus a path
+//
+//     (progress, e, H)  ->  (progress', e', H')       at the cost of what is computed again in between, and of e' if that is done again
+//
+// where the progress is the number of nodes of a longest path that have been computed; those between progress and progress' are computed in
+// between, for the first time. It says which nodes have been computed for certain, so that they cost something, and which cannot have been.
+// The cheapest path is a bound. It is searched from the end, from what is wanted to what has to lie there for it, so that only values of use appear;
+// few fit beside a gate, so there are few states. What the beginning of a schedule up to some progress costs at least is found first, progress by
+// progress, and guides the search of the longer ones (A*; the guess may fall behind, so states are opened again).
+// States and what may come before them stay from search to search.
+//
+// Small values are taken to be there whenever they are wanted: they would multiply the states and bound hardly anything.
+#include "compiler/solve/dag/Dag.h"
+#include "compiler/solve/Memory.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+
+namespace cinch::solve {
+namespace {
+
+using Marks = std::vector<char>;
+
+struct GateLimits {
+  double small = 0.1;         // of the largest value's bytes: values up to there are small
+  double first = 0.01;        // of the target: how far beyond what is proven a search looks at first; then twice as far, and so on
+  int searches = 32;          // points of progress up to which the beginning is bounded, at most
+  double ahead = 0.02;        // of the target: how much farther than asked the states before another are listed, for the next search
+  size_t most = 1'000'000;    // states of a search
+  int64_t opening = 64;       // steps that a state takes to be written down
+  size_t gates = 64;          // at most
+};
+constexpr GateLimits kLimits;
+
+class Gates {
+public:
+  Gates(const Dag &d, Order order, int64_t budget, double target, int64_t &work, double deadline)
+      : d(d), order(order), budget(budget), target(target), work(work), deadline(deadline), n(d.size()), unit(size_t(n)), sources(size_t(n)),
+        cost(size_t(n), 0), at(size_t(n), 0), isGate(size_t(n), 0), known(size_t(n), 0) {
+    int64_t largest = 0;
+    for (const Dag::Node &node : d.nodes)
+      largest = std::max(largest, node.bytes);
+    for (int v = 0; v < n; ++v) {
+      int u = unit[v] = d.firstOfKernel(v);
+      cost[u] += d.nodes[v].cost, at[u] += d.nodes[v].bytes;
+      for (int s : d.nodes[v].sources) {
+        at[u] += u == v ? d.nodes[s].bytes : 0;
+        if (double(d.nodes[s].bytes) > kLimits.small * double(largest))
+          sources[v].push_back(s);
+      }
+      if (v + 1 == d.endOfKernel(v))
+        at[u] += d.nodes[v].working;
+    }
+    for (int v : detail::longestPath(d, order))
+      if (whole.empty() || unit[v] != whole.back())
+        whole.push_back(unit[v]);
+  }
+
+  // More and more gates, the tightest first, those that leave the same room together.
+  double bound() {
+    std::vector<int> tightest;
+    for (int v = 0; v < n; ++v)
+      if (unit[v] == v)
+        tightest.push_back(v);
+    std::stable_sort(tightest.begin(), tightest.end(), [&](int x, int y) { return at[x] > at[y]; });
+    double proven = 0;
+    for (size_t i = 0; i < std::min(tightest.size(), kLimits.gates); ++i) {
+      gates.push_back(tightest[i]), isGate[tightest[i]] = 1;
+      if (i + 1 < tightest.size() && at[tightest[i + 1]] == at[tightest[i]])
+        continue;
+      setUp();
+      bool complete = prefixes();
+      for (double least : prefix)
+        proven = std::max(proven, least);
+      if (!complete || proven >= target)
+        break;
+    }
+    return proven;
+  }
+
+private:
+  struct State {
+    int progress, stop; // nodes of the path that have been computed, the stop's among them; its kernel, -1: the begin or the end
+    bool first;         // the stop is the first computation of a node of the path
+    std::vector<int> held;
+    bool operator<(const State &o) const { return std::tie(progress, stop, first, held) < std::tie(o.progress, o.stop, o.first, o.held); }
+  };
+  // A state that some search came to, and those that may come right before it.
+  struct Node {
+    const State *state;
+    std::vector<std::pair<int, double>> before; // with what lies in between costs
+    double looked = -1;                         // all of them are listed that lead to a beginning within so many seconds
+    int search = 0;                             // of which the rest is
+    double cost = 0;
+    bool closed = false;
+  };
+
+  // Of the longest path: gates, and nodes that read something which the node before neither reads nor makes.
+  void setUp() {
+    path.clear(), ids.clear(), nodes.clear();
+    for (size_t i = 0; i < whole.size(); ++i) {
+      bool stays = isGate[whole[i]] || i + 1 == whole.size();
+      for (int s : sources[whole[i]])
+        stays |= i && unit[s] != whole[i - 1] && !std::count(sources[whole[i - 1]].begin(), sources[whole[i - 1]].end(), s);
+      if (stays)
+        path.push_back(whole[i]);
+    }
+    size_t K = path.size();
+    repeated.assign(K + 1, Marks(size_t(n), 0)), possible.assign(K + 1, Marks(size_t(n), 1)), gateBefore.assign(K + 1, 0);
+    for (size_t k = 0; k < K; ++k) {
+      Marks before = detail::everBeside(d, order, path[k], true), after = detail::everBeside(d, order, path[k], false);
+      gateBefore[k + 1] = isGate[path[k]] ? int(k) + 1 : gateBefore[k];
+      for (int v = 0; v < n; ++v) {
+        bool own = unit[v] == path[k];
+        if (before[v] || own)
+          repeated[k + 1][unit[v]] = 1;
+        for (int u = unit[v]; (after[v] || own) && u < d.endOfKernel(v); ++u)
+          possible[k][u] = 0;
+      }
+      work -= n;
+    }
+    // What fewer gates have proven of the beginnings.
+    for (size_t i = 1; i < whole.size(); ++i)
+      known[whole[i]] = std::max(known[whole[i]], known[whole[i - 1]]);
+    prefix.assign(K + 1, 0);
+    for (size_t k = 0; k < K; ++k)
+      prefix[k + 1] = known[path[k]];
+  }
+
+  // False: work ran out.
+  bool prefixes() {
+    size_t K = path.size(), every = (K + kLimits.searches - 1) / kLimits.searches;
+    for (size_t k = 1; k <= K; ++k) {
+      prefix[k] = std::max(prefix[k], prefix[k - 1]);
+      bool found = k != K && k % every, complete = true;
+      for (double more = kLimits.first * target; !found && complete && prefix[k] < target; more *= 2)
+        prefix[k] = std::max(prefix[k], search(int(k), std::min(target, prefix[k] + more), complete, found));
+      known[path[k - 1]] = prefix[k];
+      if (!complete || prefix[k] >= target)
+        return complete;
+    }
+    return true;
+  }
+
+  // The least that is spent up to this progress, if it is below the limit; else the limit, or what was reached before work ran out.
+  double search(int progress, double below, bool &complete, bool &found) {
+    settled.clear(), queue = {}, limit = below, ++searches;
+    open(idOf({progress, -1, false, {}}), 0);
+    double reached = 0;
+    while (!queue.empty()) {
+      auto [estimate, unused, id] = queue.top();
+      queue.pop();
+      if (nodes[size_t(id)].closed)
+        continue;
+      if (work <= 0 || nodes.size() > kLimits.most || (deadline > 0 && detail::secondsNow() > deadline))
+        return complete = false, std::min(reached, below);
+      nodes[size_t(id)].closed = true;
+      reached = std::max(reached, -estimate);
+      const State &state = *nodes[size_t(id)].state;
+      if (state.progress == 0 && state.stop < 0)
+        return found = true, std::min(reached, below);
+      double c = nodes[size_t(id)].cost;
+      // With less to hold at no more cost the same stop serves as well.
+      auto &list = settled[{state.progress, state.stop, state.first}];
+      work -= int64_t(list.size());
+      if (std::any_of(list.begin(), list.end(), [&](auto &other) {
+            return other.first <= c && std::includes(state.held.begin(), state.held.end(), other.second->begin(), other.second->end());
+          }))
+        continue;
+      list.push_back({c, &state.held});
+      if (limit - c > nodes[size_t(id)].looked)
+        expand(id, limit - c + kLimits.ahead * target);
+      work -= int64_t(nodes[size_t(id)].before.size());
+      for (auto &[other, more] : nodes[size_t(id)].before)
+        open(other, c + more);
+    }
+    return below;
+  }
+
+  int idOf(State &&s) {
+    auto [at, fresh] = ids.insert({std::move(s), int(nodes.size())});
+    if (fresh)
+      nodes.push_back({&at->first, {}});
+    return at->second;
+  }
+  double leastBefore(const State &s) const { return s.stop < 0 && s.progress > 0 ? 0 : prefix[size_t(s.progress)]; }
+
+  void open(int id, double c) {
+    Node &node = nodes[size_t(id)];
+    double estimate = c + leastBefore(*node.state);
+    if (estimate >= limit || (node.search == searches && node.cost <= c))
+      return;
+    node.search = searches, node.cost = c, node.closed = false;
+    queue.push({-estimate, -node.state->progress, id});
+  }
+
+  // Lists the stops that may come right before this one, if all from there to the beginning may take so long.
+  void expand(int id, double seconds) {
+    const State &s = *nodes[size_t(id)].state;
+    until = s.first ? s.progress - 1 : s.progress, left = seconds;
+    found.clear();
+    need.assign(size_t(n + 63) / 64, 0), made.assign(size_t(n), 0);
+    auto wantAll = [&](const std::vector<int> &list) {
+      for (int v : list)
+        need[size_t(v) / 64] |= bit(v);
+    };
+    wantAll(s.held);
+    if (s.stop >= 0)
+      wantAll(sources[s.stop]);
+    for (now = until;; --now) {
+      if (now < until)
+        made[path[size_t(now)]] = 1, wantAll(sources[path[size_t(now)]]);
+      findUseful();
+      if (now == 0)
+        from(-1, true);
+      else if (isGate[path[size_t(now) - 1]])
+        from(path[size_t(now) - 1], true);
+      for (int g : gates)
+        if (possible[size_t(now)][g] && useful[g])
+          from(g, false);
+      if (now == gateBefore[size_t(until)])
+        break;
+    }
+    nodes[size_t(id)].looked = seconds;
+    nodes[size_t(id)].before.assign(found.begin(), found.end());
+  }
+
+  // Kernels from which something that is wanted may come without a gate in between.
+  void findUseful() {
+    useful.assign(size_t(n), 0);
+    std::vector<int> stack;
+    for (int v = 0; v < n; ++v)
+      if (wanted(v))
+        stack.push_back(v);
+    work -= n;
+    while (!stack.empty()) {
+      int u = unit[stack.back()];
+      stack.pop_back();
+      if (useful[u])
+        continue;
+      useful[u] = 1;
+      if (!isGate[u])
+        stack.insert(stack.end(), sources[u].begin(), sources[u].end());
+    }
+  }
+
+  static uint64_t bit(int v) { return uint64_t(1) << (v % 64); }
+  bool wanted(int v) const { return (need[size_t(v) / 64] & bit(v)) != 0; }
+
+  // All that may be held across the stop.
+  void from(int stop, bool first) {
+    there.assign(size_t(n), 0), held.clear();
+    previous = stop, isFirst = first, ofStop = 0, must = 0;
+    int64_t room = 0;
+    if (stop >= 0) {
+      if ((room = budget - at[stop]) < 0)
+        return;
+      for (int v : d.nodes[stop].sources)
+        there[v] = 1;
+      for (int v = stop; v < d.endOfKernel(stop); ++v)
+        there[v] = 2;
+    }
+    for (int v = 0; v < n; ++v)
+      if (wanted(v) && !made[unit[v]] && mustBeHeld(v))
+        must += d.nodes[v].bytes;
+    // What has to be held at least to have a value behind the stop; of what is computed, its dearest source.
+    hold.assign(size_t(n), 0);
+    for (int v = 0; v < n; ++v) {
+      if (there[v] || made[unit[v]])
+        continue;
+      constexpr int64_t kNever = INT64_MAX;
+      int64_t least = mayBeHeld(v) ? d.nodes[v].bytes : kNever, most = mustBeHeld(v) ? kNever : 0;
+      for (int s : sources[v])
+        most = std::max(most, hold[s]);
+      hold[v] = std::min(least, most);
+      if (wanted(v) && hold[v] > room)
+        return;
+    }
+    choose(n - 1, room, first || !repeated[size_t(now)][stop] ? 0 : cost[stop]);
+  }
+  bool mustBeHeld(int v) const { return !there[v] && (isGate[unit[v]] || !possible[size_t(until)][v]); }
+  bool mayBeHeld(int v) const { return previous >= 0 && possible[size_t(isFirst ? now - 1 : now)][v]; }
+
+  // For each value that is wanted, from the last one back to the first: it lies there, or is held, or is computed behind the stop.
+  void choose(int v, int64_t room, double again) {
+    if (--work <= 0 || must > room)
+      return;
+    if (!isFirst && !ofStop && v < previous)
+      return; // the stop is of no use
+    if (v >= 0) {
+      size_t word = size_t(v) / 64;
+      uint64_t bits = need[word] & (~uint64_t(0) >> (63 - v % 64));
+      while (!bits && word > 0)
+        bits = need[--word];
+      v = bits ? int(word) * 64 + 63 - __builtin_clzll(bits) : -1;
+    }
+    if (v < 0) {
+      work -= kLimits.opening;
+      auto [at, fresh] = found.insert({idOf({now, previous, isFirst && previous >= 0, {held.rbegin(), held.rend()}}), again});
+      at->second = std::min(at->second, again);
+      return;
+    }
+    int u = unit[v];
+    if (there[v] || made[u]) {
+      bool own = there[v] == 2;
+      ofStop += own;
+      choose(v - 1, room, again);
+      ofStop -= own;
+      return;
+    }
+    bool forced = mustBeHeld(v);
+    double more = again + (repeated[size_t(now)][u] ? cost[u] : 0);
+    // What costs nothing and needs nothing new need not be held.
+    bool free = !forced && more == again && std::all_of(sources[v].begin(), sources[v].end(), [&](int s) { return there[s] || wanted(s); });
+    if (int64_t bytes = d.nodes[v].bytes; !free && bytes <= room && mayBeHeld(v)) {
+      held.push_back(v), must -= forced ? bytes : 0;
+      choose(v - 1, room - bytes, again);
+      held.pop_back(), must += forced ? bytes : 0;
+    }
+    if (forced || more + prefix[size_t(now)] >= left)
+      return;
+    size_t before = added.size();
+    int64_t mustBefore = must;
+    if (std::any_of(sources[v].begin(), sources[v].end(), [&](int s) { return hold[s] > room; }))
+      return;
+    made[u] = 1;
+    for (int s : sources[v])
+      if (!wanted(s)) {
+        need[size_t(s) / 64] |= bit(s), added.push_back(s);
+        must += !made[unit[s]] && mustBeHeld(s) ? d.nodes[s].bytes : 0;
+      }
+    choose(v - 1, room, more);
+    for (; added.size() > before; added.pop_back())
+      need[size_t(added.back()) / 64] &= ~bit(added.back());
+    made[u] = 0, must = mustBefore;
+  }
+
+  const Dag &d;
+  Order order;
+  int64_t budget;
+  double target;
+  int64_t &work;
+  double deadline;
+  int n;
+  std::vector<int> unit;                 // of nodes: the first of their kernel
+  std::vector<std::vector<int>> sources; // those that are not small
+  std::vector<double> cost;              // of kernels
+  std::vector<int64_t> at;               // of kernels: bytes that lie there while they are computed
+  Marks isGate;
+  std::vector<double> known;             // of nodes of the longest path: what is spent at least before they are computed
+  std::vector<int> whole, path, gates;   // the longest path; what is looked at of it
+  std::vector<int> gateBefore;           // by progress: up to the last gate of the path
+  std::vector<Marks> repeated, possible; // by progress: of kernels, computed for certain; of values, possibly computed
+  std::vector<double> prefix;            // by progress: what is spent at least before
+
+  int searches = 0;
+  double limit = 0; // of a search
+  std::map<State, int> ids;
+  std::vector<Node> nodes;
+  std::map<std::tuple<int, int, bool>, std::vector<std::pair<double, const std::vector<int> *>>> settled;
+  std::priority_queue<std::tuple<double, int, int>> queue;
+
+  // Of the state that is expanded, and the stop before it that is looked at.
+  int until = 0, now = 0;     // progress between the two: at its end and at its begin
+  int previous = -1;          // the stop's kernel
+  bool isFirst = false;
+  int ofStop = 0;             // values of it that are of use
+  double left = 0;            // seconds from the beginning up to it
+  std::map<int, double> found; // states before it
+  int64_t must = 0;           // bytes wanted that can only be held
+  std::vector<int64_t> hold;  // of values: the fewest bytes that must be held to have them
+  std::vector<uint64_t> need; // a bit a value: wanted
+  Marks made, there, useful;  // kernels computed in between; values that lie there for the stop (2: its own)
+  std::vector<int> held, added;
+};
+
+} // namespace
+
+double detail::gateBound(const Dag &whole, Order order, int64_t budget, double target, int64_t &work, double deadline) {
+  if (whole.size() == 0 || budget < memoryBound(whole))
+    return 0;
+  Dag d = order == Order::Free ? merged(whole) : whole;
+  for (int v = 0; v < d.size(); ++v)
+    for (int s : d.nodes[v].sources)
+      if (s > v)
+        return 0; // the list is in no order in which it can be computed
+  return std::max(0.0, Gates(d, order, budget, target, work, deadline).bound() * (1 - 1e-9));
+}
+
+} // namespace cinch::solve
