@@ -22,11 +22,11 @@ void showCards() {
   Card own = ownCard(), *cards = allocateArray<Card>(count);
   Verdict verdict = {};
   MpiRequest request;
-  double until = monotonicSeconds() + (workerTimeout > 60 ? workerTimeout : 60);
+  const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
   auto await = [&](int64_t worker) {
     while (!isDone(request)) {
       if (monotonicSeconds() > until)
-        lostWorker(worker);
+        lostWorker(worker, Loss::Silent, patience);
       usleep(200);
     }
   };
@@ -75,14 +75,14 @@ void tryLinks() {
         fail(kResources, "no memory for a message of %lld bytes", (long long)bytes);
       memset(room, 0, size_t(bytes));
       MpiRequest request;
-      double until = monotonicSeconds() + (workerTimeout > 60 ? workerTimeout : 60);
+      const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
       if (ownWorker == i)
         sendBytes(room, bytes, j, kJoinTag, request);
       else
         receiveBytes(room, bytes, i, kJoinTag, request);
       while (!isDone(request)) {
         if (monotonicSeconds() > until)
-          lostWorker(ownWorker == i ? j : i);
+          lostWorker(ownWorker == i ? j : i, Loss::Silent, patience);
         sched_yield();
       }
       munmap(room, size_t(bytes));

@@ -287,7 +287,7 @@ void arenaReady() {
 }
 
 [[noreturn]] void move() {
-  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = workerTimeout * 3 / 4;
+  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = silenceOf(workerTimeout);
   double before = monotonicSeconds();
   for (int64_t idle = 0;;) {
     uint32_t woken = wakeUp.now();
@@ -327,7 +327,7 @@ void arenaReady() {
       if (slept)
         link.lastHeard = now;
       if (now - link.lastHeard > silence && !isLeaving())
-        lostWorker(i);
+        lostWorker(i, Loss::Silent, silence);
     }
     idle = moved ? 0 : idle + 1;
     if (idle > 50)

@@ -14,7 +14,8 @@ bool StagePlanner::tryTable(const solve::ScheduleTable &table, const StageLayout
   std::vector<std::vector<double>> ofAll;
   for (int w = 0; w < workers(); ++w) {
     // The first replica waits for nobody.
-    solve::ScheduleTable own = late > 0 ? withLateGradients(table, w < workersOfReplica() ? 0 : late) : table;
+    bool splits = layout.splitsBackward && !solve::splitsBackward(options.schedule); // there is one action for both
+    solve::ScheduleTable own = late > 0 || splits ? withLateGradients(table, w < workersOfReplica() ? 0 : late) : table;
     candidate.actions.push_back(actionsOf(own, layout, stageWorker(w)));
     candidate.rows.push_back(own.rows[size_t(stageWorker(w))]);
     // Where no gradient needs the examples (all that is trained stands apart from them), the loop has no backward parts.
@@ -82,18 +83,27 @@ bool StagePlanner::divideFunction(StringRef name, const analysis::Step &whole, c
   return true;
 }
 
+int64_t StagePlanner::mostOfInterest(bool least) const {
+  int64_t most = room.value_or(INT64_MAX);
+  return least && !options.onlyFits ? std::max(most, c.workers.smallest - 1) : most;
+}
+
 bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
   Division &division = divisions[candidate.division];
   Divided &divided = division.train;
   fits = true;
-  int64_t smallest = 0;
-  for (int w = 0; w < workers(); ++w) {
+  int64_t smallest = 0, most = mostOfInterest(least);
+  candidate.messages.resize(size_t(workers()));
+  candidate.outcomes.resize(size_t(workers()));
+  candidate.decisions.resize(size_t(workers()));
+  // From the last one on: with replicas it has the state, so that what does not fit is known soon.
+  for (int w = workers() - 1; w >= 0; --w) {
     func::FuncOp function = divided.functions[size_t(w)];
     if (partsOf(function) > 1) // one part alone runs in the order of the micro-batches
       mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
     Need need = division.othersNeed[size_t(w)];
     need.include({0, messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch)});
-    candidate.messages.push_back(need.messages);
+    candidate.messages[size_t(w)] = need.messages;
     DecideOptions wanted = base;
     wanted.search.microbatch = candidate.microbatch;
     wanted.search.strategy = strategy;
@@ -101,21 +111,29 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     wanted.rowsAsked = options.rowBlocks > 0 ? problem.graph.positions : 0;
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
-      wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
-    // Replicas that have two on either side are alike.
-    bool known = w >= 2 * workersOfReplica() && w < workers() - 2 * workersOfReplica();
-    if (Attribute decision = known ? candidate.decisions[size_t(w - workersOfReplica())] : Attribute())
+      wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages), wanted.mostBytes = most - need.messages;
+    // Replicas are alike, but for the first one and the last two.
+    bool known = w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
+    if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
-    DecideOutcome outcome = known ? candidate.outcomes[size_t(w - workersOfReplica())] : decidePlan(function, wanted);
+    DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : decidePlan(function, wanted);
     if (outcome.internal)
       return false;
     if (!outcome.result.error.empty())
       return refuse(outcome.result.error);
+    if (outcome.result.smallestArena == INT64_MAX) {
+      fits = false;
+      return true;
+    }
     need.include({outcome.result.smallestArena, 0});
     smallest = std::max(smallest, inPages(need.total()));
     fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
-    candidate.outcomes.push_back(std::move(outcome));
-    candidate.decisions.push_back(function->getAttr(kDecisionAttr));
+    candidate.outcomes[size_t(w)] = std::move(outcome);
+    candidate.decisions[size_t(w)] = function->getAttr(kDecisionAttr);
+    if (room && smallest > most) {
+      fits = false;
+      return true;
+    }
   }
   if (least && smallest < c.workers.smallest) {
     c.workers.smallest = smallest;
@@ -145,6 +163,7 @@ void StagePlanner::price(Candidate &candidate) const {
   // Replicas hand sums on in the midst of a part's work, and shards exchange what they have.
   solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
                                                options.replicas * options.shards > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
+  table.travel.assign(table.travel.size(), problem.secondsOfMessage());
   if (overlaps()) { // what is before the loop is computed for two steps
     OverlappingSteps steps(table, 2 * before + behind);
     candidate.run = steps.steady(solve::run(steps.problem, steps.withMeetings(candidate.boxes)));

@@ -64,8 +64,8 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
   return chosen;
 }
 
-int64_t Planner::memoryBound(int64_t b) const {
-  const StepGraph &g = graph;
+int64_t memoryBound(const GraphIndex &index, int64_t b) {
+  const StepGraph &g = index.graph;
   // Before and after the loop the order is the graph's, so its exact peak counts. Inside it every kernel needs its
   // operands, besides what lives through the loop in any order.
   Timeline line(index);

@@ -71,6 +71,8 @@ void Partitioner::findMessagesOf(Value value) {
     } else if (writer < gate && gate < message.before) {
       message.before = gate;
     }
+    if (!channel.inLoop && gate >= 0 && regionOf(message.before) > mainLoop)
+      channel.action = message.before <= gate ? "gate" : "update", channel.messages = 1;
     channels.push_back(channel);
     messages[value].push_back(message);
     if (message.before >= 0)

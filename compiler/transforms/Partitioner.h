@@ -57,6 +57,7 @@ private:
   // The parts of this worker's main loop.
   int partsOfLoop() const;
   static bool isBackward(mlir::Operation *op);
+  static bool isHeld(mlir::Operation *op);
   // The part of a worker's loop body in which an operand of work in `loopPart` must be there. The gradients of parameters of one chunk may
   // run before or behind the input gradients of another, but always behind those of their own.
   int readyFor(int loopPart, int w) const;
@@ -147,6 +148,7 @@ private:
   struct Pieces {
     int channel = 0;
     int64_t bytes = 0; // of all values
+    std::vector<int64_t> values; // bytes of each
   };
   // Groups of their own: the second less a number of the loop, or of the part of its body.
   static constexpr int kReturned = INT_MIN, kAdded = INT_MAX, kMeans = INT_MIN + 1, kMeansBack = INT_MIN + 2, kRound = INT_MIN + 3,

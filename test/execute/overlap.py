@@ -181,7 +181,7 @@ class Net:
         for attempt in range(15):
             victim = attempt % 3
             ended = processes.over_tcp(exe, 3, arguments(programs.FOLDER / "named"), kill=(victim, 0.5 + 0.03 * attempt))
-            said = re.findall(r"worker %d \(stage %d\) lost in (\d)[FB](\d+) of step \d+" % (victim, victim), ended.text)
+            said = re.findall(r"worker %d \(stage %d\) lost in (\d)[FB](\d+) of step \d+: " % (victim, victim), ended.text)
             verdicts.expect(all(int(stage) == victim and int(microbatch) < 6 for stage, microbatch in said), "worker %d killed: %s" % (victim, said))
             if said:
                 return

@@ -163,7 +163,7 @@ class Program:
         verdicts.expect(survivors == {5} and seconds < 10, "worker %d killed after %.2f s: %s in %.1f s: %s" % (
             victim, after, ended.codes, seconds, ended.text[-500:]))
         place = "stage %d" % victim if stages is None else "replica %d, stage %d" % divmod(victim, stages)
-        named = r"worker %d \(%s\) lost (in \d+[FB]\d+ of step \d+|in step \d+|before the first step)" % (victim, place)
+        named = r"worker %d \(%s\) lost (in (\d+[FIBW]\d+|gate|update) of step \d+|in step \d+|before the first step): " % (victim, place)
         verdicts.expect(re.search(named, ended.text), "worker %d killed: %s" % (victim, ended.text[-300:]))
         again = self.train(others[0], others[1], "threads", "killed", "--resume", steps=steps)
         verdicts.expect(again.all(0) and self.final("killed") == self.final("whole"), "resumed by %d workers: %s" % (
