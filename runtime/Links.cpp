@@ -191,6 +191,7 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
 // earliest micro-batch. The action that sends it did not come to its end. Behind the loop that is known only of a worker from which
 // something of what comes before has come.
 static bool unfinishedAction(int64_t worker, char *text, size_t size) {
+  const Entry *train = run.meta.entry("train");
   enum { Loop, Gate, Update, Nothing } earliest = stepPhase == StepPhase::Behind ? Update : Nothing; // all workers have passed the gate
   uint32_t microbatch = 0;
   bool came[Nothing] = {};
@@ -200,7 +201,8 @@ static bool unfinishedAction(int64_t worker, char *text, size_t size) {
     if (spec.from != worker || spec.to != ownWorker || !*spec.action)
       continue;
     auto phase = strcmp(spec.action, "gate") == 0 ? Gate : strcmp(spec.action, "update") == 0 ? Update : Loop;
-    uint32_t message = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun, count = uint32_t(spec.messages);
+    const uint32_t count = phase == Loop && train ? uint32_t(train->count) : 1; // messages of a step
+    uint32_t message = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
     bool unfinished = message < (phase == Loop && run.meta.overlaps ? 2 * count : count);
     came[phase] |= message >= count;
     if (!unfinished || phase > earliest || (phase == earliest && message >= microbatch))

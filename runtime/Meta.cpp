@@ -303,7 +303,6 @@ void readChannel(JsonReader &json, ChannelSpec &channel) {
     object.read("staging", channel.staging);
     object.read("name", channel.name);
     object.read("action", channel.action);
-    object.read("messages", channel.messages);
   }
 }
 

@@ -155,7 +155,6 @@ struct ChannelSpec {
   int64_t at = -1;      // of the mailboxes, in the part of `to`
   int64_t staging = -1; // of one message on its way to another process, in the part of `from`
   const char *name = "", *action = "";
-  int64_t messages = 0; // of a training step, if there is an action
   int64_t boxBytes() const { return (bytes + 63) / 64 * 64; }
 };
 

@@ -1,7 +1,7 @@
 // StageHomes.cpp: segments, and the homes of all other work.
 #include "compiler/analysis/StageHomes.h"
 
-#include "dialects/nn/Grain.h"
+#include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Shards.h"
 

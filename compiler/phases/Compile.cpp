@@ -14,6 +14,7 @@
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/ShardValues.h"
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Shards.h"
 #include "dialects/plan/Plan.h"

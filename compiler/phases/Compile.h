@@ -65,7 +65,6 @@ struct WorkersPlan {
   int allReduces[2] = {};        // of a micro-batch, forward and backward
   bool addsSums = false;         // each replica sums its own examples from zero
   OwnSteps ownSteps = OwnSteps::None;
-  bool holdsSums = false;        // .. or sums each of its grains at once, and holds these sums until that of the replica before has come
   int late = 0;                  // micro-batches that gradients of parameters wait for, on all replicas but the first
   solve::ScheduleRequest request; // of the step's table
   std::vector<Channel> channels; // of all entries, as the code numbers them
@@ -92,7 +91,6 @@ struct WorkersPlan {
   std::vector<double> bounds; // if asked for, of each worker: seconds of a micro-batch that no plan of its stages goes below
   int64_t transportReserve = 0; // bytes of each worker's allowance for an MPI library
   int64_t bytesToShards() const; // that a worker sends at most to the other shards of its stage, a micro-batch of training
-  int64_t fixed = 0;         // bytes that lie in the arenas of a replica's workers together, wherever the model is cut
   int64_t bound = 0;         // proven: some worker's arena has so many bytes, wherever the model is cut
   int64_t smallest = 0;      // if the budget is refused: bytes of the arena of the neediest worker in the smallest plan found
 };

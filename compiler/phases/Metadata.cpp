@@ -353,10 +353,8 @@ static void workers(OStream &out, const WorkersPlan &plan) {
         out.attribute("at", place.boxes);
         out.attribute("staging", place.staging);
         out.attribute("name", channel.label);
-        if (!channel.action.empty()) {
+        if (!channel.action.empty())
           out.attribute("action", channel.action);
-          out.attribute("messages", channel.messages);
-        }
       });
   });
 }

@@ -27,7 +27,7 @@ bool StagePlanner::choose() {
   workers.request.schedule = options.schedule;
   workers.request.workers = options.stages, workers.request.chunks = options.chunks;
   workers.request.microbatches = int(examples() / best->microbatch);
-  workers.late = best->late, workers.addsSums = chosen.layout.addsSums, workers.holdsSums = holdsSums();
+  workers.late = best->late, workers.addsSums = chosen.layout.addsSums;
   workers.ownSteps = chosen.layout.makesOwnSteps() ? chosen.layout.ownSteps : OwnSteps::None;
   workers.each.resize(size_t(workers.count));
   describeStages(chosen.layout);
@@ -35,10 +35,8 @@ bool StagePlanner::choose() {
   for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
     channel.boxes = boxes;
   for (Channel &channel : chosen.train.channels)
-    if (channel.inLoop && channel.fromPart >= 0 && !channel.pieces) {
+    if (channel.inLoop && channel.fromPart >= 0 && !channel.pieces)
       channel.action = actionOfPart(chosen.layout, stageWorker(channel.from), channel.fromPart);
-      channel.messages = examples() / best->microbatch;
-    }
   if (!takeStep(chosen.train))
     return false;
   for (Divided &divided : chosen.others)

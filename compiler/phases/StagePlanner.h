@@ -103,8 +103,8 @@ private:
   std::string wrongReplicas() const;
   // Where the user's `@stage` hints have stages begin. What no hint can mean is refused.
   bool readHints();
-  // Parameters, their state and sums that live through the loop: they lie somewhere, so that one of P workers has a P-th of them at least.
-  int64_t fixedBytes() const;
+  // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
+  int64_t boundOfAnyCut() const;
   bool tryMicrobatch(int64_t microbatch, bool least);
   // May each replica have sums of its own? With `combine reduce` it has. Otherwise where its examples are one grain: then the bits are those
   // of one worker, and the micro-batches may be smaller than the grain.

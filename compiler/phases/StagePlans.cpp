@@ -1,6 +1,8 @@
 // StagePlans.cpp: the program divided by a layout, the plans of its workers, and their price.
 #include "compiler/phases/StagePlanner.h"
 
+#include "compiler/transforms/ArenaBound.h"
+
 using namespace mlir;
 
 namespace cinch {
@@ -111,20 +113,20 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     wanted.rowsAsked = options.rowBlocks > 0 ? problem.graph.positions : 0;
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
-      wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages), wanted.mostBytes = most - need.messages;
+      wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
     // Replicas are alike, but for the first one and the last two.
     bool known = w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
     if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
+    if (room && !known && arenaBound(function, wanted) > most - need.messages) {
+      fits = false;
+      return true;
+    }
     DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : decidePlan(function, wanted);
     if (outcome.internal)
       return false;
     if (!outcome.result.error.empty())
       return refuse(outcome.result.error);
-    if (outcome.result.smallestArena == INT64_MAX) {
-      fits = false;
-      return true;
-    }
     need.include({outcome.result.smallestArena, 0});
     smallest = std::max(smallest, inPages(need.total()));
     fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
@@ -163,7 +165,6 @@ void StagePlanner::price(Candidate &candidate) const {
   // Replicas hand sums on in the midst of a part's work, and shards exchange what they have.
   solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
                                                options.replicas * options.shards > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
-  table.travel.assign(table.travel.size(), problem.secondsOfMessage());
   if (overlaps()) { // what is before the loop is computed for two steps
     OverlappingSteps steps(table, 2 * before + behind);
     candidate.run = steps.steady(solve::run(steps.problem, steps.withMeetings(candidate.boxes)));

@@ -10,6 +10,7 @@
 
 #include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/Held.h"
 
 #include <numeric>
 
@@ -22,8 +23,7 @@ bool StagePlanner::prepare() {
     return internal(problem.error);
   c.workers.count = workers(), c.workers.replicas = options.replicas, c.workers.shards = options.shards;
   c.workers.transportReserve = options.transportReserve;
-  c.workers.fixed = fixedBytes();
-  c.workers.bound = c.workers.fixed / workersOfReplica();
+  c.workers.bound = boundOfAnyCut();
   sizes = sizesToTry();
   if (!c.refused && !readHints())
     return false;
@@ -229,13 +229,13 @@ bool StagePlanner::readHints() {
                               stages(), segments()));
 }
 
-int64_t StagePlanner::fixedBytes() const {
+int64_t StagePlanner::boundOfAnyCut() const {
   int64_t bytes = 0;
   for (const solve::Buffer &buffer : problem.graph.buffers)
     if (buffer.perExampleBytes == 0 &&
         (buffer.kind == solve::Buffer::Accumulator || (buffer.kind == solve::Buffer::Persistent && buffer.producer < 0)))
       bytes += buffer.fixedBytes;
-  return bytes;
+  return bytes / workersOfReplica();
 }
 
 bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {

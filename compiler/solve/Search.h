@@ -48,9 +48,6 @@ struct SearchResult {
   std::string advice;
 };
 
-// Bytes of the arena that no plan of the graph at this micro-batch can go below: no order of the loop and no recomputation needs less.
-int64_t memoryBound(const GraphIndex &, int64_t microbatch);
-
 class Planner {
 public:
   // The graph must outlive the planner. `orderSeed` > 0: the loop starts from an order drawn from it instead of the best
@@ -64,7 +61,8 @@ public:
   void packForShipping(SearchResult &) const;
   // The plans that no other beats in both memory and time, by rising memory.
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
-  int64_t memoryBound(int64_t microbatch) const { return solve::memoryBound(index, microbatch); }
+  // Bytes of the arena that no plan at this micro-batch can go below.
+  int64_t memoryBound(int64_t microbatch) const;
   // Seconds that no plan at this micro-batch can go below whose arena has so many bytes (none: any number).
   double secondsBound(int64_t microbatch, std::optional<int64_t> arenaBytes) const;
 

@@ -5,18 +5,6 @@
 
 namespace cinch::solve {
 
-int64_t memoryBound(const std::vector<Variant> &variants, int64_t microbatch) {
-  int64_t least = INT64_MAX;
-  for (const Variant &variant : variants) {
-    const StepGraph &graph = variant.rows.graph;
-    if (microbatch % graph.grain != 0) // blocks of several examples need micro-batches of whole blocks
-      continue;
-    GraphIndex index(graph);
-    least = std::min(least, index.error.empty() ? memoryBound(index, microbatch) : 0);
-  }
-  return least == INT64_MAX ? 0 : least;
-}
-
 VariantPlanner::VariantPlanner(std::vector<Variant> list, uint64_t orderSeed) : variants(std::move(list)) {
   for (const Variant &v : variants)
     planners.emplace_back(v.rows.graph, orderSeed);

@@ -17,9 +17,6 @@ struct Variant {
   RowBlocked rows;  // without ranges for the plain step
 };
 
-// The least bytes that a plan of any of them may need at this micro-batch; no schedule is made to know it. 0: their graphs are wrong.
-int64_t memoryBound(const std::vector<Variant> &, int64_t microbatch);
-
 class VariantPlanner {
 public:
   explicit VariantPlanner(std::vector<Variant>, uint64_t orderSeed = 0);

@@ -83,9 +83,9 @@ int fewestWorkers(const CommandLine &line, mlir::MLIRContext &context, const Pro
 }
 
 int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
-                const CompileOptions &options, int64_t fixedBytes) {
-  // One of P stages has a P-th of what has to lie somewhere. No fewer are tried than that leaves.
-  int64_t each = std::max<int64_t>(1, options.budget.value_or(INT64_MAX)) * options.shards, fewest = (fixedBytes + each - 1) / each;
+                const CompileOptions &options, int64_t bound) {
+  // As many stages share what these share. No fewer are tried than that leaves.
+  int64_t budget = std::max<int64_t>(1, options.budget.value_or(INT64_MAX)), fewest = (bound * options.stages + budget - 1) / budget;
   int largest = 0;
   return firstThatFits(line, context, program, sources, options, int(std::clamp<int64_t>(fewest, options.stages + 1, kMostTried + 1)), largest);
 }

@@ -263,18 +263,11 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     return outcome;
   }
   std::string refused;
-  std::vector<solve::Variant> variants = rowVariants(step, problem, options, refused);
+  solve::VariantPlanner planner(rowVariants(step, problem, options, refused), options.orderSeed);
   if (!refused.empty()) {
     outcome.result.error = refused;
     return outcome;
   }
-  if (options.mostBytes) {
-    outcome.result.bound = solve::memoryBound(variants, options.search.microbatch);
-    outcome.result.smallestArena = INT64_MAX;
-    if (outcome.result.bound > *options.mostBytes)
-      return outcome;
-  }
-  solve::VariantPlanner planner(std::move(variants), options.orderSeed);
   int chosen = 0;
   auto take = [&](solve::SearchResult result) {
     outcome.result = std::move(result);

@@ -57,9 +57,6 @@ struct DecideOptions {
   int64_t rowBlocks = 0; // rows of a block; 0: the search chooses, < 0: no row blocks
   // > 0: rows of an example where `rowBlocks` was asked for. A worker whose part has no work on such rows has a plan as it is.
   int64_t rowsAsked = 0;
-  // Plans whose arena needs more are of no interest: where all of them provably do, nothing is searched, and the smallest arena is
-  // INT64_MAX. It goes with a micro-batch.
-  std::optional<int64_t> mostBytes;
   bool callerCounts = false, tradeOff = false;
   std::string planCache; // folder; empty: none
   analysis::MachineCosts costs;

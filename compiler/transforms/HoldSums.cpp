@@ -12,6 +12,7 @@
 #include "compiler/transforms/HoldSums.h"
 
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
 
 using namespace mlir;

@@ -71,8 +71,9 @@ void Partitioner::findMessagesOf(Value value) {
     } else if (writer < gate && gate < message.before) {
       message.before = gate;
     }
+    // By the action whose result it is a lost worker is named (runtime/Links.cpp); those of the loop have theirs by the layout.
     if (!channel.inLoop && gate >= 0 && regionOf(message.before) > mainLoop)
-      channel.action = message.before <= gate ? "gate" : "update", channel.messages = 1;
+      channel.action = message.before <= gate ? "gate" : "update";
     channels.push_back(channel);
     messages[value].push_back(message);
     if (message.before >= 0)

@@ -1,6 +1,8 @@
 // PartitionPlaces.cpp: on which workers the parts of a step run, and in which part of their loop bodies.
 #include "compiler/transforms/Partitioner.h"
 
+#include "dialects/nn/Held.h"
+
 using namespace mlir;
 
 namespace cinch {

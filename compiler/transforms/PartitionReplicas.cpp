@@ -13,13 +13,11 @@ int Partitioner::channelOfPieces(int from, int to, int group, Value value, Strin
     Channel &channel = channels.emplace_back();
     channel.from = from, channel.to = to, channel.pieces = true;
     channel.label = label.str();
-    channel.action = group == kMeans || group == kMeansBack ? "gate" : label == "parameters" ? "update" : "";
   }
   int number = known->second.channel;
   int64_t bytes = solve::roundUp(analysis::bytesOf(value));
   channels[size_t(number)].fixedBytes = std::max(channels[size_t(number)].fixedBytes, bytes);
   known->second.bytes += bytes;
-  known->second.values.push_back(analysis::bytesOf(value));
   return number;
 }
 
@@ -75,12 +73,10 @@ void Partitioner::findReturns() {
 
 void Partitioner::cutIntoPieces() {
   for (auto &[key, all] : pieces) {
-    Channel &channel = channels[size_t(all.channel)];
-    // Neighbours both send before they receive: there has to be room for the whole of it.
-    if (std::get<2>(key) != kToNeighbours && std::get<2>(key) != kToNeighbours + 1)
-      channel.fixedBytes = std::min(channel.fixedBytes, std::max<int64_t>(1 << 16, solve::roundUp(all.bytes / 64)));
-    for (int64_t bytes : all.values)
-      channel.messages += (bytes + channel.fixedBytes - 1) / channel.fixedBytes;
+    if (std::get<2>(key) == kToNeighbours || std::get<2>(key) == kToNeighbours + 1)
+      continue; // both send before they receive: there has to be room for the whole of it
+    int64_t piece = std::max<int64_t>(1 << 16, solve::roundUp(all.bytes / 64));
+    channels[size_t(all.channel)].fixedBytes = std::min(channels[size_t(all.channel)].fixedBytes, piece);
   }
 }
 

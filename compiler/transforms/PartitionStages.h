@@ -31,7 +31,7 @@ struct StageLayout {
   int replicas = 1;
   std::vector<int> stageOf;  // of each segment (StageHomes), ascending
   std::vector<int> workerOf; // of each stage, were there no shards
-  bool splitsBackward = false; // what only gradients of parameters need is a part of its own (of sums that are held, nn::kHeldAttr: the chain alone)
+  bool splitsBackward = false; // what only gradients of parameters need is a part of its own
   bool addsSums = false;       // of replicas: each has sums of its own
   bool isOneGrain = false;     // .. and its examples are one grain, which micro-batches may cut: they are summed without
   int shards = 1;
@@ -57,9 +57,8 @@ struct Channel {
   int64_t messageBytes = 0;                    // once the micro-batch is chosen
   bool pieces = false;                         // many values, each in as many messages as it takes
   std::string label;
-  std::string action;                          // of a training step: the stage and kind of what sends it ("2F"), message k of a step in
-                                               // micro-batch k; behind the loop "gate" or "update"; empty: it has no name
-  int64_t messages = 0;                        // of a step, if it has an action
+  std::string action;                          // of a training step's main loop: the stage and kind of what sends it ("2F"), message k of a
+                                               // step in micro-batch k
   int64_t bytes(int64_t microbatch) const { return fixedBytes + perExampleBytes * microbatch; }
 };
 

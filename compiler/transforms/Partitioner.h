@@ -148,7 +148,6 @@ private:
   struct Pieces {
     int channel = 0;
     int64_t bytes = 0; // of all values
-    std::vector<int64_t> values; // bytes of each
   };
   // Groups of their own: the second less a number of the loop, or of the part of its body.
   static constexpr int kReturned = INT_MIN, kAdded = INT_MAX, kMeans = INT_MIN + 1, kMeansBack = INT_MIN + 2, kRound = INT_MIN + 3,

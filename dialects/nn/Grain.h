@@ -15,9 +15,6 @@
 namespace cinch::nn {
 
 inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
-// Of an op: its result is a sum for each grain, which waits for the sum that it is added to (compiler/transforms/HoldSums.h). Of a function: it
-// has such ops.
-inline constexpr llvm::StringLiteral kHeldAttr = "nn.held";
 
 // Examples of a block for the sums of an op (or function); 0: sums over the batch are one chain.
 inline int64_t grainOf(mlir::Operation *op) {
