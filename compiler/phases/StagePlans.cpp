@@ -1,7 +1,7 @@
 // StagePlans.cpp: the program divided by a layout, the plans of its workers, and their price.
 #include "compiler/phases/StagePlanner.h"
 
-#include "compiler/transforms/ArenaBound.h"
+#include "compiler/transforms/PlanProblem.h"
 
 using namespace mlir;
 
@@ -118,11 +118,14 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     bool known = w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
     if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
-    if (room && !known && arenaBound(function, wanted) > most - need.messages) {
+    std::optional<PlanProblem> own;
+    if (!known)
+      own.emplace(function, wanted);
+    if (room && own && own->bound() > most - need.messages) {
       fits = false;
       return true;
     }
-    DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : decidePlan(function, wanted);
+    DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : own->decide();
     if (outcome.internal)
       return false;
     if (!outcome.result.error.empty())

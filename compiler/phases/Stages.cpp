@@ -5,7 +5,10 @@
 // micro-batch with which the table ends first when it is run with the plans' seconds.
 //
 // Replicas run the same table on their own examples. A replica's sums wait for those of the one before; its gradients of parameters may
-// wait while later micro-batches go on, for which their operands are kept. How many, is tried from all of them down to none.
+// wait while later micro-batches go on, for which their operands are kept. How many, is tried from all of them down to none. Or the sums of
+// its grains wait, which is another step to plan (HoldSums.h).
+//
+// What provably needs too much is not planned: so a refusal takes little more than a plan.
 #include "compiler/phases/StagePlanner.h"
 
 #include "compiler/transforms/TwoSteps.h"
