@@ -56,7 +56,8 @@ static bool isBackward(const solve::Action &action) {
 }
 
 // Of a row: the gradients of inputs as they stand, those of parameters in the same order, later. Where steps overlap, micro-batches from `count`
-// on are of the next step: what waits of them waits for the next row, and nothing of a step waits for more than its end.
+// on are of the next step: their gradients wait for the next row, but no micro-batch begins a part before the same one of the step before has
+// ended all of them. So what waits has a place for each micro-batch of a step at most (solve::copiesBetweenParts).
 static std::vector<solve::Action> withLateGradients(const std::vector<solve::Action> &row, size_t late, int count) {
   using Kind = solve::Action;
   std::vector<solve::Action> out;
@@ -71,8 +72,10 @@ static std::vector<solve::Action> withLateGradients(const std::vector<solve::Act
   for (const solve::Action &action : row) {
     if (action.kind == Kind::WeightGradient)
       continue; // waits since its inputs' gradients
-    if (action.kind == Kind::Update || (isBackward(action) && action.microbatch >= count))
+    if (action.kind == Kind::Update)
       runUntil(0);
+    while (late > 0 && action.kind != Kind::Update && !waiting.empty() && waiting.front().microbatch <= action.microbatch - count)
+      runUntil(waiting.size() - 1);
     out.push_back({isBackward(action) ? Kind::InputGradient : action.kind, action.stage, action.microbatch});
     if (isBackward(action))
       waiting.push_back({Kind::WeightGradient, action.stage, action.microbatch});

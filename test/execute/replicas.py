@@ -200,7 +200,7 @@ def check_bf16():
 
 
 # ---- Several grains a replica ----------------------------------------------------------------------------------------
-HELD = """dim B = 24 batch, T = 6, V = 20, D = 8
+HELD = """dim B = 24 batch, T = 24, V = 30, D = 20
 data train = npy("x.npy", "y.npy") -> (x: i32[B, T] below V, y: i32[B, T] below V)
 model net(x: i32[B, T] below V) -> f32[B, T, V] {
   param table: f32[V, D] ~ normal(0.5)
@@ -238,7 +238,7 @@ def check_held():
     folder, draw = programs.FOLDER / "held", np.random.RandomState(4)
     folder.mkdir()
     for name in ("x", "y"):
-        np.save(folder / (name + ".npy"), draw.randint(0, 20, (60, 6)).astype(np.int32))
+        np.save(folder / (name + ".npy"), draw.randint(0, 30, (60, 24)).astype(np.int32))
     ones, holding = {}, 0
     for i, (lines, flags) in enumerate(held_flags()):
         source = programs.source("held%d" % i, HELD % lines)
