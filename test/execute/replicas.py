@@ -10,6 +10,7 @@ import itertools
 import json
 import random
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -164,6 +165,18 @@ def check_refusals():
         done = programs.compiled(source, "refused", *flags, allowed=(0, 1, 2, 70))
         verdicts.expect(hasattr(done, "stdout") and done.returncode == 1 and words in done.stdout, "%s: %s, expected: %s" % (
             flags, getattr(done, "stdout", "compiled")[:300], words))
+
+
+def check_quick():
+    """A refusal looks at every micro-batch, and is not much longer than a plan: what provably needs too much is not planned. In seconds of the CPU."""
+    flags = ["--no-plan-cache", "--max-threads", "2", "--replicas", "4", "-D", "B=64", "-D", "N=2", "-D", "T=32", "-D", "D=32"]
+    seconds = []
+    for budget, code in (("8MiB", 0), ("1KiB", 1)):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        done = programs.call([programs.CINCH, "plan", ROOT / "examples/gpt/gpt.cinch", *flags, "--memory-budget", budget], allowed=(code,))
+        seconds.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    verdicts.expect("smallest budget that compiles" in done.stdout, "no smallest budget: " + done.stdout[-300:])
+    verdicts.expect(seconds[1] < 8 * seconds[0] + 1, "a plan takes %.1f s, its refusal %.1f s" % tuple(seconds))
 
 
 # ---- A grain of bf16 -------------------------------------------------------------------------------------------------
@@ -339,6 +352,8 @@ def main():
         check_bf16()
     if not options.names or "held" in options.names:
         check_held()
+    if not options.names or "quick" in options.names:
+        check_quick() # nothing else runs meanwhile
     if not options.names or "processes" in options.names:
         check_refusals()
         check_processes(options.all)
