@@ -191,7 +191,9 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
     else
       copy.erase();
   }
-  if (int64_t grain = nn::grainOf(func::FuncOp(ways.front())); free && options.replicas > 1 && grain > 0 && program.batch / options.replicas > grain) {
+  int64_t grain = nn::grainOf(func::FuncOp(ways.front()));
+  // On a GPU another kernel may serve a product of grains, with other bits.
+  if (free && options.replicas > 1 && !options.target.isDevice() && grain > 0 && program.batch / options.replicas > grain) {
     auto copy = cast<func::FuncOp>(ways.front()->clone());
     copy.setName((nn::kTrainName + "_held").str());
     module->push_back(copy);
