@@ -11,7 +11,7 @@
 namespace cinch::rt {
 
 Channel *channels;
-bool inStep = false;
+StepPhase stepPhase = StepPhase::None;
 
 void prepareChannels() {
   const Meta &meta = run.meta;
@@ -29,9 +29,12 @@ void prepareChannels() {
 void beginStepOfChannels() {
   const Entry *train = run.meta.entry("train");
   const bool goesOn = run.meta.overlaps && !wordOf(kFresh); // some messages of this step came while the one before was done
-  for (int64_t i = 0; i < run.meta.channels.size; ++i)
-    channels[i].begun = goesOn && train ? channels[i].begun + uint32_t(train->count) : channels[i].received;
-  inStep = true;
+  for (int64_t i = 0; i < run.meta.channels.size; ++i) {
+    const char *action = channels[i].spec->action;
+    bool inLoop = *action >= '0' && *action <= '9'; // a message each micro-batch
+    channels[i].begun = goesOn && train && inLoop ? channels[i].begun + uint32_t(train->count) : channels[i].received;
+  }
+  stepPhase = StepPhase::Runs;
 }
 
 void checkChannelsEmpty() {

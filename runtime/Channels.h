@@ -22,7 +22,13 @@ struct Channel {
 
   char *box(uint32_t message) const { return arenaAt(spec->at) + int64_t(message % uint32_t(spec->boxes)) * spec->boxBytes(); }
 };
-extern bool inStep;       // a training step runs: `begun` counts
+// Where this process is in a training step.
+enum class StepPhase {
+  None,
+  Runs,  // `begun` counts
+  Behind // it is done here, and others are waited for, which have passed the gate
+};
+extern StepPhase stepPhase;
 extern Channel *channels; // as meta.channels numbers them
 
 // On all threads of the worker, if that is worth it.

@@ -4,8 +4,8 @@
 #include "runtime/LinksMpi.h"
 #include "runtime/Pool.h"
 #include "runtime/Run.h"
-#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,11 +22,11 @@ void showCards() {
   Card own = ownCard(), *cards = allocateArray<Card>(count);
   Verdict verdict = {};
   MpiRequest request;
-  double until = monotonicSeconds() + (workerTimeout > 60 ? workerTimeout : 60);
+  const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
   auto await = [&](int64_t worker) {
     while (!isDone(request)) {
       if (monotonicSeconds() > until)
-        lostWorker(worker);
+        lostWorker(worker, Loss::Silent, patience);
       usleep(200);
     }
   };
@@ -75,16 +75,15 @@ void tryLinks() {
         fail(kResources, "no memory for a message of %lld bytes", (long long)bytes);
       memset(room, 0, size_t(bytes));
       MpiRequest request;
-      double until = monotonicSeconds() + (workerTimeout > 60 ? workerTimeout : 60);
+      const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
       if (ownWorker == i)
         sendBytes(room, bytes, j, kJoinTag, request);
       else
         receiveBytes(room, bytes, i, kJoinTag, request);
-      while (!isDone(request)) {
+      Rest rest;
+      for (Counter never; !isDone(request); rest.nothing(never, never.now()))
         if (monotonicSeconds() > until)
-          lostWorker(ownWorker == i ? j : i);
-        sched_yield();
-      }
+          lostWorker(ownWorker == i ? j : i, Loss::Silent, patience);
       munmap(room, size_t(bytes));
     }
 }
@@ -93,6 +92,8 @@ void *begin(void *) { // the thread of MPI
   openMpi(mpi);
   int given = 0, size = 0, rank = 0;
   const int kFunneled = 1; // in both
+  // Open MPI would give the processor away in every test of a request; its thread rests between rounds of them (LinksMpi.cpp).
+  setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);
   mpi.initThread(nullptr, nullptr, kFunneled, &given);
   setFloatingPointMode(); // the library may have changed it
   mpi.commSize(mpi.world, &size);

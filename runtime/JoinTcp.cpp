@@ -188,7 +188,7 @@ void receiveAll(int port) {
   close(listener);
   for (int64_t i = 1; i < count; ++i) {
     if (!transfer(links[i].fd, &verdict, sizeof verdict, true) || !transfer(links[i].fd, places, size_t(count) * sizeof(Place), true))
-      lostWorker(i);
+      lostWorker(i, Loss::Gone);
     open(i, links[i].fd);
   }
 }
@@ -210,7 +210,7 @@ void callOthers(const char *host, const char *port) {
   if (!verdict.accepted)
     fail(kUsage, "%s", verdict.words);
   if (!transfer(fd, places, size_t(count) * sizeof(Place), false))
-    lostWorker(0);
+    lostWorker(0, Loss::Gone);
   open(0, fd);
   own.meeting = verdict.meeting;
   int64_t awaited = 0;

@@ -102,7 +102,7 @@ static void awaitCounter(Link &link, Counter &counter, uint32_t before, double l
     return;
   }
   if (!awaitFor(&counter.value, before, &counter.sleepers, limit))
-    lostWorker(link.worker);
+    lostWorker(link.worker, Loss::Waited, limit);
 }
 
 void receiveControl(Link &link, void *content, int64_t bytes, double limit) {
@@ -188,25 +188,36 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
 }
 
 // Of the messages of this step, and where steps overlap of the next one, that the worker still has to send to this one: the one of the
-// earliest micro-batch. The action that sends it did not come to its end.
+// earliest micro-batch. The action that sends it did not come to its end. Behind the loop that is known only of a worker from which
+// something of what comes before has come.
 static bool unfinishedAction(int64_t worker, char *text, size_t size) {
   const Entry *train = run.meta.entry("train");
-  const uint32_t count = train ? uint32_t(train->count) : 0;
-  uint32_t earliest = run.meta.overlaps ? 2 * count : count;
-  bool found = false;
-  for (int64_t i = 0; inStep && i < run.meta.channels.size; ++i) {
+  enum { Loop, Gate, Update, Nothing } earliest = stepPhase == StepPhase::Behind ? Update : Nothing; // all workers have passed the gate
+  uint32_t microbatch = 0;
+  bool came[Nothing] = {};
+  for (int64_t i = 0; stepPhase == StepPhase::Runs && i < run.meta.channels.size; ++i) {
     const Channel &channel = channels[i];
-    uint32_t message = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
-    if (channel.spec->from != worker || channel.spec->to != ownWorker || !*channel.spec->action || message >= earliest)
+    const ChannelSpec &spec = *channel.spec;
+    if (spec.from != worker || spec.to != ownWorker || !*spec.action)
       continue;
-    earliest = message;
-    found = true;
-    snprintf(text, size, "%s%u of step %lld", channel.spec->action, message % count, (long long)run.step + message / count);
+    auto phase = strcmp(spec.action, "gate") == 0 ? Gate : strcmp(spec.action, "update") == 0 ? Update : Loop;
+    const uint32_t count = phase == Loop && train ? uint32_t(train->count) : 1; // messages of a step
+    uint32_t message = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
+    bool unfinished = message < (phase == Loop && run.meta.overlaps ? 2 * count : count);
+    came[phase] |= message >= count;
+    if (!unfinished || phase > earliest || (phase == earliest && message >= microbatch))
+      continue;
+    earliest = phase;
+    microbatch = message;
+    if (phase == Loop)
+      snprintf(text, size, "%s%u of step %lld", spec.action, message % count, (long long)run.step + message / count);
   }
-  return found;
+  if (earliest == Gate || earliest == Update)
+    snprintf(text, size, "%s of step %lld", earliest == Gate ? "gate" : "update", (long long)run.step);
+  return earliest == Loop || (earliest == Gate && came[Loop]) || (earliest == Update && (came[Gate] || stepPhase == StepPhase::Behind));
 }
 
-void lostWorker(int64_t worker) {
+void lostWorker(int64_t worker, Loss loss, double seconds) {
   if (isLeaving())
     waitForTheEnd();
   char when[64] = "before the first step", action[48];
@@ -223,7 +234,12 @@ void lostWorker(int64_t worker) {
   place.add("stage %lld", (long long)(worker % each / shards));
   if (shards > 1)
     place.add(", shard %lld", (long long)(worker % shards));
-  fail(kResources, "worker %lld (%s) lost %s", (long long)worker, place.data, when);
+  char why[128] = "its connection has ended";
+  if (loss == Loss::Silent)
+    snprintf(why, sizeof why, "nothing was heard of it for %.3g s", seconds);
+  if (loss == Loss::Waited)
+    snprintf(why, sizeof why, "it is alive, but was waited for longer than %.3g s; --worker-timeout grants more", seconds);
+  fail(kResources, "worker %lld (%s) lost %s: %s", (long long)worker, place.data, when, why);
 }
 
 } // namespace cinch::rt

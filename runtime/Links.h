@@ -101,11 +101,19 @@ bool controlWaits(const Link &);
 void expectBulk(Link &, char *into, int64_t bytes);
 void awaitBulk(Link &);
 
+// Seconds after which a link on which nothing is heard is a loss: before who waits for a message gives up, and blames whom it waits for.
+inline double silenceOf(double timeout) { return timeout * 3 / 4; }
+
 // For transports: where the payload of a frame goes; then that it is complete.
 char *placeOf(Link &, const FrameHead &);
 void delivered(Link &, const FrameHead &, const char *payload);
-// Ends the run: that worker is not there any more.
-[[noreturn]] void lostWorker(int64_t worker);
+// Ends the run: that worker is not there any more, or does not come to the end of what it is waited for.
+enum class Loss {
+  Gone,   // its connection has ended
+  Silent, // not even its thread for messages says anything
+  Waited  // it is alive, and slow or stuck
+};
+[[noreturn]] void lostWorker(int64_t worker, Loss, double seconds = 0); // for which it was silent or waited for
 bool isLeaving(); // this process is: whatever happens to others is no loss any more
 [[noreturn]] void waitForTheEnd(); // somebody else is ending this process
 

@@ -1,7 +1,7 @@
 // LinksMpi.cpp: frames over MPI. One thread makes every call of the library. Messages of channels are received straight into
 // their mailboxes, posted before they are sent, one tag a channel; all other frames are small packets, and bulk follows its own.
 //
-// The thread polls, since MPI has no way to sleep until something comes; when nothing does it gives the processor away.
+// The thread polls, since MPI has no way to sleep until something comes; when nothing does it rests.
 #include "runtime/LinksMpi.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -25,6 +25,17 @@ bool isDone(MpiRequest &request) {
   int done = 0;
   mpi.test(request.handle, &done, mpi.ignoreStatus);
   return done != 0;
+}
+
+void Rest::nothing(Counter &wakeUp, uint32_t seen) {
+  const double begun = monotonicSeconds();
+  if (++idle <= 50 && begun >= crowdedUntil) {
+    sched_yield();
+    const double now = monotonicSeconds();
+    crowdedUntil = now - begun > 200e-6 ? now + 1 : 0;
+    return;
+  }
+  awaitFor(&wakeUp.value, seen, &wakeUp.sleepers, idle < 1000 ? 20e-6 : 200e-6);
 }
 
 namespace {
@@ -242,6 +253,7 @@ void end(const FrameHead &head, const char *words) {
   }
   bool lost = head.number == kResources && strstr(words, ") lost ");
   double until = monotonicSeconds() + (lost ? 0.2 : 2);
+  Rest rest;
   while (!isOver() && monotonicSeconds() < until) {
     moveChannels();
     for (int64_t i = 0; i < programWorkers(); ++i)
@@ -249,7 +261,7 @@ void end(const FrameHead &head, const char *words) {
         moveIn(links[i]);
         moveOut(links[i]);
       }
-    sched_yield();
+    rest.nothing(wakeUp, wakeUp.now());
   }
   if (lost || !isOver())
     mpi.abort(mpi.world, head.number);
@@ -287,9 +299,9 @@ void arenaReady() {
 }
 
 [[noreturn]] void move() {
-  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = workerTimeout * 3 / 4;
+  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = silenceOf(workerTimeout);
   double before = monotonicSeconds();
-  for (int64_t idle = 0;;) {
+  for (Rest rest;;) {
     uint32_t woken = wakeUp.now();
     if (__atomic_load_n(&wantsEnd, __ATOMIC_SEQ_CST)) {
       end(lastHead, lastWords);
@@ -327,13 +339,9 @@ void arenaReady() {
       if (slept)
         link.lastHeard = now;
       if (now - link.lastHeard > silence && !isLeaving())
-        lostWorker(i);
+        lostWorker(i, Loss::Silent, silence);
     }
-    idle = moved ? 0 : idle + 1;
-    if (idle > 50)
-      awaitFor(&wakeUp.value, woken, &wakeUp.sleepers, idle < 1000 ? 20e-6 : 200e-6);
-    else if (idle)
-      sched_yield();
+    moved ? rest.something() : rest.nothing(wakeUp, woken);
   }
 }
 

@@ -16,6 +16,18 @@ void makeMpiLinks();
 // Moves frames until the end of the process. Every link is open; `joined` counts when it has begun.
 [[noreturn]] void moveOverMpi(Counter &joined);
 
+// Between two looks at what has come, if nothing has. Giving the processor away is quickest while no other thread wants it. Where others do, each of
+// them takes a turn of some milliseconds first, and a short sleep is over sooner: a second long nothing is given away then.
+class Rest {
+public:
+  void something() { idle = 0; }
+  void nothing(Counter &wakeUp, uint32_t seen); // ends early when that counts
+
+private:
+  int64_t idle = 0; // looks in a row that found nothing
+  double crowdedUntil = 0;
+};
+
 constexpr int kPacketTag = 1, kBulkTag = 2, kJoinTag = 3, kFirstChannelTag = 16;
 
 } // namespace cinch::rt

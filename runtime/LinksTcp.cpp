@@ -103,8 +103,7 @@ bool readFrames(Link &link) {
 void *move(void *) {
   const int64_t count = programWorkers();
   pollfd *polled = allocateArray<pollfd>(count + 1);
-  // Who waits for a message gives up after workerTimeout, and blames whom it waits for. Who is silent is found out before.
-  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = workerTimeout * 3 / 4;
+  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = silenceOf(workerTimeout);
   for (double now = monotonicSeconds();; now = monotonicSeconds()) {
     polled[count] = {wakeUp, POLLIN, 0};
     for (int64_t i = 0; i < count; ++i) {
@@ -129,7 +128,7 @@ void *move(void *) {
         continue;
       if ((polled[i].revents & (POLLIN | POLLHUP | POLLERR)) && !readFrames(link)) {
         if (!isLeaving())
-          lostWorker(i);
+          lostWorker(i, Loss::Gone);
         __atomic_store_n(&link.open, false, __ATOMIC_SEQ_CST);
         continue;
       }
@@ -148,7 +147,7 @@ void *move(void *) {
       if (slept)
         link.lastHeard = woken;
       if (!good || woken - link.lastHeard > silence)
-        lostWorker(i);
+        lostWorker(i, good ? Loss::Silent : Loss::Gone, silence);
     }
   }
   return nullptr;

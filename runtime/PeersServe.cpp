@@ -178,7 +178,7 @@ static void awaitPeer(Worker &worker, Link &link, uint32_t *word, uint32_t value
     if (ownWorker != 0 && controlWaits(links[0]))
       serve();
     if (!worker.context.checking && monotonicSeconds() - begun > workerTimeout)
-      lostWorker(link.worker);
+      lostWorker(link.worker, Loss::Waited, workerTimeout);
   }
 }
 

@@ -142,7 +142,7 @@ void callWorkers(EntryCall entry, int64_t microbatches) {
   if (entry == EntryCall::Train && run.meta.channels.size)
     beginStepOfChannels();
   team.run(runEntry, &call);
-  inStep = false;
+  stepPhase = entry == EntryCall::Train && !workers[0].gateFailed ? StepPhase::Behind : StepPhase::None;
   if (run.meta.channels.size && !(entry == EntryCall::Train && wordOf(kFurther)))
     checkChannelsEmpty();
   for (int64_t i = 1; i < workerCount; ++i)
@@ -150,6 +150,7 @@ void callWorkers(EntryCall entry, int64_t microbatches) {
       failInternal("the workers 0 and %lld differ in whether the step's loss and norm are finite", (long long)i);
   if (peers)
     peers->endCall();
+  stepPhase = StepPhase::None;
 }
 
 } // namespace cinch::rt

@@ -1,6 +1,7 @@
 // StageHomes.cpp: segments, and the homes of all other work.
 #include "compiler/analysis/StageHomes.h"
 
+#include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Shards.h"
 
@@ -212,6 +213,9 @@ bool StageHomes::atHand(Value value, int segment) const {
 BlockArgument StageHomes::parameterOf(int part) const {
   for (OpResult result : step.parts[part].op->getResults()) {
     SmallVector<Value> reached{result};
+    if (step.parts[part].kernel() && computedBy(result).getDefiningOp()->hasAttr(nn::kHeldAttr)) // what its grains are added to is the gradient
+      for (int reader : readersOf(result))
+        reached.append(step.parts[reader].op->result_begin(), step.parts[reader].op->result_end());
     for (size_t i = 0; i < reached.size() && reached.size() < 64; ++i)
       for (int reader : readersOf(reached[i])) {
         if (step.parts[reader].part <= step.parts[part].part)

@@ -4,6 +4,7 @@
 #include "compiler/analysis/RowWise.h"
 #include "compiler/solve/Evaluate.h"
 #include "compiler/solve/Timeline.h"
+#include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -78,9 +79,17 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
   kernel.traffic = {2 * double(message.fixedBytes), 2 * double(message.perExampleBytes)};
 }
 
+// Does the part make sums of grains, which are there so that only their addition waits?
+static bool isHeld(const Step::Part &part) {
+  plan::KernelOp kernel = part.kernel();
+  return kernel && llvm::any_of(kernel.getOutputs(), [](Value result) {
+           return computedBy(cast<OpResult>(result)).getDefiningOp()->hasAttr(nn::kHeldAttr);
+         });
+}
+
 // Messages keep their order and stay in their part of the loop body, whatever else moves: each reads a mark, a buffer without bytes, of the
 // one before it. The dry run of the channels counts on it (solve/stages/Channels.h). Sums stay in their part, too: the work of the first
-// part shall be done there, and not with the second's, where nobody would wait for it any longer. Where parts take turns it is all one.
+// part shall be done there, and not with the second's, where nobody would wait for it any longer. So do sums of grains. Where parts take turns it is all one.
 // Where micro-batches differ in the order of the parts, all work stays in its part.
 // A sum that goes on from another worker's comes behind its receipt, and before it is sent on; one to which another worker's is added comes
 // before that.
@@ -118,7 +127,8 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
     for (int b : written)
       if (auto start = begun.find(b); start != begun.end())
         kernel.reads.push_back(start->second);
-    bool sum = keepSums && llvm::any_of(kernel.writes, [&](int b) { return graph.buffers[b].kind == solve::Buffer::Accumulator; });
+    bool sum = keepSums && (isHeld(step.parts[k]) ||
+                            llvm::any_of(kernel.writes, [&](int b) { return graph.buffers[b].kind == solve::Buffer::Accumulator; }));
     if (isa<plan::SendOp, plan::ReceiveOp, plan::PartOp>(step.parts[k].op)) {
       if (before >= 0)
         kernel.reads.push_back(before);

@@ -10,8 +10,11 @@
 #include "compiler/target/Object.h"
 #include "compiler/transforms/CutLoops.h"
 #include "compiler/transforms/EmitNN.h"
+#include "compiler/transforms/HoldSums.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/ShardValues.h"
+#include "dialects/nn/Grain.h"
+#include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Shards.h"
 #include "dialects/plan/Plan.h"
@@ -112,7 +115,7 @@ void Compilation::countAllReduces() {
 int64_t WorkersPlan::bytesToShards() const {
   std::vector<int64_t> sent(each.size(), 0);
   for (const Channel &channel : channels)
-    if (!channel.action.empty() && channel.from / shards == channel.to / shards)
+    if (channel.inLoop && !channel.action.empty() && channel.from / shards == channel.to / shards)
       sent[size_t(channel.from)] += channel.messageBytes;
   return *std::max_element(sent.begin(), sent.end());
 }
@@ -182,8 +185,8 @@ int64_t Compilation::bytesOfState(StringRef function) const {
   return bytesOfArguments(mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(function), nn::kSlotAttr);
 }
 
-// What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. Each is a step of
-// its own to the planner.
+// What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. And of replicas that
+// have several grains, what waits for the replica before: the operands of gradients, or the grains' sums. Each is a step of its own to the planner.
 std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strategy) {
   std::vector<func::FuncOp> ways{module->lookupSymbol<func::FuncOp>(nn::kTrainName)};
   bool free = strategy.kind == solve::Strategy::Auto || strategy.kind == solve::Strategy::Optimal;
@@ -194,6 +197,17 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
     copy.setName((nn::kTrainName + "_in_runs_" + Twine(levels)).str());
     module->push_back(copy);
     if (cutLoops(copy, levels))
+      ways.push_back(copy);
+    else
+      copy.erase();
+  }
+  int64_t grain = nn::grainOf(func::FuncOp(ways.front()));
+  // On a GPU another kernel may serve a product of grains, with other bits.
+  if (free && options.replicas > 1 && !options.target.isDevice() && grain > 0 && program.batch / options.replicas > grain) {
+    auto copy = cast<func::FuncOp>(ways.front()->clone());
+    copy.setName((nn::kTrainName + "_held").str());
+    module->push_back(copy);
+    if (holdSums(copy))
       ways.push_back(copy);
     else
       copy.erase();

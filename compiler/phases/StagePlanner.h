@@ -110,6 +110,8 @@ private:
   // of one worker, and the micro-batches may be smaller than the grain.
   bool mayAddSums() const;
   bool isOneGrain() const;
+  // Grains are summed at once, and only these sums wait for the replica before.
+  bool holdsSums() const;
   bool sumsPairs() const;
   // Each replica makes steps of its own, if the program asks for that; what cannot be then.
   OwnSteps ownSteps() const;
@@ -130,6 +132,8 @@ private:
   // Seconds of the parts of each worker's loop, before there are plans.
   std::vector<std::vector<double>> guessedSeconds(const solve::ScheduleTable &table, const StageLayout &layout,
                                                   const solve::SplitProblem &split, const solve::Split &cuts) const;
+  // Bytes of a worker's arena above which a plan changes nothing: it neither fits nor needs less than the smallest one.
+  int64_t mostOfInterest(bool least) const;
   // `fits`: within the budget.
   bool plan(Candidate &candidate, bool least, bool &fits);
   // When the table ends with the seconds of these plans.
@@ -165,6 +169,7 @@ private:
   analysis::StageHomes homes;
   analysis::StepProblem problem;
   std::vector<int64_t> sizes;  // micro-batches to try
+  bool hasCut = false;         // with some of them there is a cut
   std::optional<int64_t> room; // for a worker's arena
   std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;

@@ -1,6 +1,8 @@
 // StagePlans.cpp: the program divided by a layout, the plans of its workers, and their price.
 #include "compiler/phases/StagePlanner.h"
 
+#include "compiler/transforms/PlanProblem.h"
+
 using namespace mlir;
 
 namespace cinch {
@@ -14,7 +16,8 @@ bool StagePlanner::tryTable(const solve::ScheduleTable &table, const StageLayout
   std::vector<std::vector<double>> ofAll;
   for (int w = 0; w < workers(); ++w) {
     // The first replica waits for nobody.
-    solve::ScheduleTable own = late > 0 ? withLateGradients(table, w < workersOfReplica() ? 0 : late) : table;
+    bool splits = layout.splitsBackward && !solve::splitsBackward(options.schedule); // there is one action for both
+    solve::ScheduleTable own = late > 0 || splits ? withLateGradients(table, w < workersOfReplica() ? 0 : late) : table;
     candidate.actions.push_back(actionsOf(own, layout, stageWorker(w)));
     candidate.rows.push_back(own.rows[size_t(stageWorker(w))]);
     // Where no gradient needs the examples (all that is trained stands apart from them), the loop has no backward parts.
@@ -82,18 +85,27 @@ bool StagePlanner::divideFunction(StringRef name, const analysis::Step &whole, c
   return true;
 }
 
+int64_t StagePlanner::mostOfInterest(bool least) const {
+  int64_t most = room.value_or(INT64_MAX);
+  return least && !options.onlyFits ? std::max(most, c.workers.smallest - 1) : most;
+}
+
 bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
   Division &division = divisions[candidate.division];
   Divided &divided = division.train;
   fits = true;
-  int64_t smallest = 0;
-  for (int w = 0; w < workers(); ++w) {
+  int64_t smallest = 0, most = mostOfInterest(least);
+  candidate.messages.resize(size_t(workers()));
+  candidate.outcomes.resize(size_t(workers()));
+  candidate.decisions.resize(size_t(workers()));
+  // From the last one on: with replicas it has the state, so that what does not fit is known soon.
+  for (int w = workers() - 1; w >= 0; --w) {
     func::FuncOp function = divided.functions[size_t(w)];
     if (partsOf(function) > 1) // one part alone runs in the order of the micro-batches
       mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
     Need need = division.othersNeed[size_t(w)];
     need.include({0, messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch)});
-    candidate.messages.push_back(need.messages);
+    candidate.messages[size_t(w)] = need.messages;
     DecideOptions wanted = base;
     wanted.search.microbatch = candidate.microbatch;
     wanted.search.strategy = strategy;
@@ -102,11 +114,18 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
-    // Replicas that have two on either side are alike.
-    bool known = w >= 2 * workersOfReplica() && w < workers() - 2 * workersOfReplica();
-    if (Attribute decision = known ? candidate.decisions[size_t(w - workersOfReplica())] : Attribute())
+    // Replicas are alike, but for the first one and the last two.
+    bool known = w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
+    if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
-    DecideOutcome outcome = known ? candidate.outcomes[size_t(w - workersOfReplica())] : decidePlan(function, wanted);
+    std::optional<PlanProblem> own;
+    if (!known)
+      own.emplace(function, wanted);
+    if (room && own && own->bound() > most - need.messages) {
+      fits = false;
+      return true;
+    }
+    DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : own->decide();
     if (outcome.internal)
       return false;
     if (!outcome.result.error.empty())
@@ -114,8 +133,12 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     need.include({outcome.result.smallestArena, 0});
     smallest = std::max(smallest, inPages(need.total()));
     fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
-    candidate.outcomes.push_back(std::move(outcome));
-    candidate.decisions.push_back(function->getAttr(kDecisionAttr));
+    candidate.outcomes[size_t(w)] = std::move(outcome);
+    candidate.decisions[size_t(w)] = function->getAttr(kDecisionAttr);
+    if (room && smallest > most) {
+      fits = false;
+      return true;
+    }
   }
   if (least && smallest < c.workers.smallest) {
     c.workers.smallest = smallest;

@@ -51,23 +51,33 @@ static std::vector<std::vector<Message>> messagesOf(func::FuncOp function, const
   return parts;
 }
 
-// Of a row: the gradients of inputs as they stand, those of parameters in the same order, later.
-static std::vector<solve::Action> withLateGradients(const std::vector<solve::Action> &row, size_t late) {
+static bool isBackward(const solve::Action &action) {
+  return action.kind == solve::Action::Backward || action.kind == solve::Action::InputGradient;
+}
+
+// Of a row: the gradients of inputs as they stand, those of parameters in the same order, later. Where steps overlap, micro-batches from `count`
+// on are of the next step: their gradients wait for the next row, but no micro-batch begins a part before the same one of the step before has
+// ended all of them. So what waits has a place for each micro-batch of a step at most (solve::copiesBetweenParts).
+static std::vector<solve::Action> withLateGradients(const std::vector<solve::Action> &row, size_t late, int count) {
   using Kind = solve::Action;
   std::vector<solve::Action> out;
   std::deque<solve::Action> waiting;
   auto runUntil = [&](size_t left) {
-    for (; waiting.size() > left; waiting.pop_front())
+    for (; waiting.size() > left && (late == 0 || waiting.front().microbatch < count); waiting.pop_front())
       out.push_back(waiting.front());
   };
+  for (const solve::Action &action : row)
+    if (late > 0 && isBackward(action) && action.microbatch >= count)
+      waiting.push_back({Kind::WeightGradient, action.stage, action.microbatch - count});
   for (const solve::Action &action : row) {
     if (action.kind == Kind::WeightGradient)
       continue; // waits since its inputs' gradients
     if (action.kind == Kind::Update)
       runUntil(0);
-    bool backward = action.kind == Kind::Backward || action.kind == Kind::InputGradient;
-    out.push_back({backward ? Kind::InputGradient : action.kind, action.stage, action.microbatch});
-    if (backward)
+    while (late > 0 && action.kind != Kind::Update && !waiting.empty() && waiting.front().microbatch <= action.microbatch - count)
+      runUntil(waiting.size() - 1);
+    out.push_back({isBackward(action) ? Kind::InputGradient : action.kind, action.stage, action.microbatch});
+    if (isBackward(action))
       waiting.push_back({Kind::WeightGradient, action.stage, action.microbatch});
     runUntil(late);
   }
@@ -78,7 +88,7 @@ static std::vector<solve::Action> withLateGradients(const std::vector<solve::Act
 solve::ScheduleTable withLateGradients(const solve::ScheduleTable &table, int late) {
   solve::ScheduleTable out = table;
   for (std::vector<solve::Action> &row : out.rows)
-    row = withLateGradients(row, size_t(late) * size_t(table.request.chunks));
+    row = withLateGradients(row, size_t(late) * size_t(table.request.chunks), table.request.microbatches);
   return out;
 }
 

@@ -27,7 +27,8 @@ plan::MicrobatchesOp mainLoop(mlir::func::FuncOp);
 // Parts of a worker's main loop.
 size_t partsOf(mlir::func::FuncOp);
 
-// The table of a worker of a replica: gradients of parameters wait for so many later micro-batches at most, or to the end.
+// The table of a worker of a replica: gradients of parameters wait for so many later micro-batches at most, or to the end of their step. Of
+// steps that overlap (steadyStep), all of them wait if any does.
 solve::ScheduleTable withLateGradients(const solve::ScheduleTable &, int late);
 
 // Of a table of 2bw with at least three steps: what its workers do from one update to the next, once all are under way. Micro-batches of the

@@ -5,11 +5,15 @@
 // micro-batch with which the table ends first when it is run with the plans' seconds.
 //
 // Replicas run the same table on their own examples. A replica's sums wait for those of the one before; its gradients of parameters may
-// wait while later micro-batches go on, for which their operands are kept. How many, is tried from all of them down to none.
+// wait while later micro-batches go on, for which their operands are kept. How many, is tried from all of them down to none. Or the sums of
+// its grains wait, which is another step to plan (HoldSums.h).
+//
+// What provably needs too much is not planned: so a refusal takes little more than a plan.
 #include "compiler/phases/StagePlanner.h"
 
 #include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/Held.h"
 
 #include <numeric>
 
@@ -32,13 +36,21 @@ bool StagePlanner::prepare() {
 }
 
 bool StagePlanner::search(bool least) {
-  for (int64_t microbatch : llvm::reverse(sizes))
-    if (!c.refused && !tryMicrobatch(microbatch, least))
+  // What fits is sought from the fastest on, what needs least from the smallest: so the bounds rule most of the others out.
+  std::vector<int64_t> order = sizes;
+  if (!least && !options.onlyFits)
+    std::reverse(order.begin(), order.end());
+  for (int64_t microbatch : order)
+    if (!c.refused && !(options.onlyFits && best) && !tryMicrobatch(microbatch, least))
       return false;
   return true;
 }
 
 void StagePlanner::refuseAll() {
+  if (options.onlyFits && hasCut) {
+    c.refused = true;
+    return;
+  }
   if (c.workers.smallest == INT64_MAX) {
     refuse(whyNot.empty() ? "no cut of the model into " + std::to_string(stages()) + " stages was found" : whyNot);
     return;
@@ -89,6 +101,8 @@ std::vector<int64_t> StagePlanner::sizesOfBlocks(std::vector<int64_t> sizes) {
                          options.rowBlocks, together, examples()));
   return sizes;
 }
+
+bool StagePlanner::holdsSums() const { return func::FuncOp(train)->hasAttr(nn::kHeldAttr); }
 
 bool StagePlanner::isOneGrain() const {
   if (options.replicas == 1 || nn::grainOf(func::FuncOp(train)) != examples())
@@ -181,10 +195,6 @@ std::string StagePlanner::wrongOverlap() const {
   if (!c.program.train.delay)
     return "with the schedule 2bw a step begins before the one before it has updated the parameters; expected `delay 1` in the program's `train`, or "
            "another schedule";
-  if (options.replicas > 1 && !mayAddSums() && ownSteps() == OwnSteps::None)
-    return llvm::formatv("with the schedule 2bw a replica begins a step before the one before it is done with it, so that sums cannot go on from one to the "
-                         "next; expected `grain {0}` or `combine reduce({1})` in the program's `train`, --replicas 1, or another schedule",
-                         examples(), options.replicas);
   if (options.shards > 1)
     return llvm::formatv("the schedule 2bw is for stages of one worker each, and {0} shards have each of them; expected another schedule", options.shards);
   if (step.loops.size() != 1)
@@ -251,6 +261,7 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
   stageProblem.split.request = request;
   solve::SplitSolution split = splitInto(stageProblem, least);
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
+  hasCut |= cut;
   if (!cut || (best && !overlaps() && split.bound >= best->makespan)) // the bound is of a step alone
     return true;
   StageLayout layout{workersOfReplica(), options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
@@ -258,7 +269,7 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
   layout.shards = options.shards;
   auto tryLate = [&](int late, bool &fits) {
     StageLayout own = layout;
-    own.splitsBackward |= late > 0;
+    own.splitsBackward |= late > 0 || holdsSums();
     return tryTable(table, own, late, microbatch, guessedSeconds(table, own, stageProblem.split, split.split), least, fits);
   };
   bool fits = false;
@@ -272,11 +283,15 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
       return true;
     layout.addsSums = layout.isOneGrain = false; // a chain from replica to replica needs no room for what comes
   }
+  // Where steps overlap, a sum that did not wait for the end of its step would wait for the next step of the replica before.
+  int all = request.microbatches - 1;
+  if (options.replicas > 1 && overlaps())
+    return tryLate(all, fits);
   if (options.replicas > 1)
-    for (int late = request.microbatches - 1; late > 0 && !fits && !c.refused && !least; late /= 2)
+    for (int late = all; late > 0 && !fits && !c.refused && (!least || holdsSums()); late /= 2)
       if (!tryLate(late, fits))
         return false;
-  return c.refused || tryLate(0, fits);
+  return c.refused || (holdsSums() && all > 0) || tryLate(0, fits);
 }
 
 solve::SplitSolution StagePlanner::splitInto(analysis::StageProblem &stageProblem, bool least) const {
@@ -308,28 +323,31 @@ std::vector<std::vector<double>> StagePlanner::guessedSeconds(const solve::Sched
 // The ways in which loops along an axis may keep values are steps of their own; the plain one comes first. Without a budget it is the fastest.
 // Cuts for this budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
 bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy &strategy, std::vector<func::FuncOp> ways) {
-  std::vector<std::unique_ptr<StagePlanner>> planners;
+  std::vector<std::unique_ptr<StagePlanner>> planners(ways.size());
   workers.smallest = INT64_MAX;
   StagePlanner *best = nullptr, *neediest = nullptr;
   for (bool least : {false, true})
-    for (size_t i = 0; i < ways.size() && !refused && !(least && best) && (i == 0 || options.budget); ++i) {
+    for (size_t i = 0; i < ways.size() && !refused && !(least && best); ++i) {
+      bool holds = ways[i]->hasAttr(nn::kHeldAttr);
+      if (i > 0 && !holds && !options.budget)
+        continue;
       int64_t smallest = workers.smallest;
       if (!least) {
-        planners.push_back(std::make_unique<StagePlanner>(*this, base, strategy, ways[i]));
+        planners[i] = std::make_unique<StagePlanner>(*this, base, strategy, ways[i]);
         if (!planners[i]->prepare())
           return false;
       }
       if (!planners[i]->search(least))
         return false;
       if (planners[i]->makespan() < (best ? best->makespan() : std::numeric_limits<double>::infinity()))
-        best = planners[i].get(), loopLevels = int(i);
+        best = planners[i].get(), loopLevels = holds ? 0 : int(i);
       if (workers.smallest < smallest)
         neediest = planners[i].get();
     }
   if (refused)
     return true;
   for (auto &planner : planners)
-    if (best && planner.get() != best)
+    if (best && planner && planner.get() != best)
       planner->discard();
   for (func::FuncOp way : ArrayRef(ways).drop_front())
     if (!best || !best->isOf(way))

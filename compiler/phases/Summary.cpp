@@ -1,6 +1,7 @@
 // Summary.cpp: the lines about a plan that `cinch` prints, and that a trained program's `info` repeats.
 #include "compiler/phases/Compile.h"
 #include "compiler/solve/Units.h"
+#include "dialects/nn/Held.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -81,7 +82,9 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                   workers.allReduces[0] + workers.allReduces[1], workers.allReduces[0], workers.allReduces[1],
                                   bytesText(workers.bytesToShards())));
   if (workers.replicas > 1) {
-    std::string late = workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
+    auto step = mlir::ModuleOp(module.get()).lookupSymbol<mlir::func::FuncOp>(entries.front().function);
+    std::string late = step->hasAttr(nn::kHeldAttr) ? llvm::formatv("; each sums its grains at once, and holds the sums of {0} micro-batches at most until then", workers.late + 1).str()
+                       : workers.late > 0 ? llvm::formatv("; gradients of parameters wait while {0} more micro-batches go on", workers.late).str() : "";
     static const char *const own[] = {"", "each makes its steps with its own parameters, which are averaged with those of its neighbours in the ring",
                                       "each updates the parameters in its turn, with gradients at those that it left behind before",
                                       "all update the same parameters at once, without locks: two runs may differ"};

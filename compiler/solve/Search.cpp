@@ -1,6 +1,8 @@
 // Search.cpp: which plan of the ladder answers a budget, and the explanation of a budget that cannot be met.
 #include "compiler/solve/Search.h"
 
+#include "compiler/solve/MemoryBound.h"
+
 #include <algorithm>
 
 namespace cinch::solve {
@@ -64,62 +66,7 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
   return chosen;
 }
 
-int64_t Planner::memoryBound(int64_t b) const {
-  const StepGraph &g = graph;
-  // Before and after the loop the order is the graph's, so its exact peak counts. Inside it every kernel needs its
-  // operands, besides what lives through the loop in any order.
-  Timeline line(index);
-  std::vector<int> loop = plainLoop(g);
-  if (!line.build(b, loop))
-    return 0;
-  std::vector<int64_t> profile = line.profile();
-  int64_t bound = 0, through = 0;
-  for (int t = 0; t < int(profile.size()); ++t)
-    if (t < line.loopBegin || t >= line.loopEnd)
-      bound = std::max(bound, profile[t]);
-  std::vector<bool> isThrough(line.storageBytes.size(), false);
-  for (size_t s = 0; s < line.storageBytes.size(); ++s)
-    if (line.storageLower[s] <= line.loopBegin && line.storageUpper[s] >= line.loopEnd &&
-        line.loopEnd > line.loopBegin) {
-      isThrough[s] = true;
-      through += line.storageBytes[s];
-    }
-  // A storage that happens to span the loop because of its order alone is not certain to.
-  for (size_t i = 0; i < line.instances.size(); ++i) {
-    const Timeline::Life &life = line.instances[i];
-    if (life.run >= line.loopBegin && life.run < line.loopEnd && isThrough[life.storage]) {
-      isThrough[life.storage] = false;
-      through -= line.storageBytes[life.storage];
-    }
-  }
-  for (int t = line.loopBegin; t < line.loopEnd; ++t) {
-    const Kernel &kernel = g.kernels[line.runs[t]];
-    int64_t bytes = through;
-    auto add = [&](int i) {
-      if (!isThrough[line.instances[i].storage])
-        bytes += line.bytes(i);
-    };
-    for (int i = line.firstRead[t]; i < line.firstRead[t + 1]; ++i)
-      add(line.readInstances[i]);
-    for (int i = line.firstWrite[t]; i < line.firstWrite[t + 1]; ++i)
-      add(line.writeInstances[i]);
-    if (line.scratch[t] >= 0)
-      bytes += line.bytes(line.scratch[t]);
-    // Every write may at best take the bytes of a read.
-    std::vector<int> taken;
-    for (int w : kernel.writes)
-      for (auto &[to, from] : kernel.inPlace)
-        if (to == w && g.buffers[from].bytes(b) == g.buffers[w].bytes(b) && !index.persistent[from] &&
-            g.buffers[from].kind == Buffer::Value && index.bornIn[from] == g.mainLoop() &&
-            std::find(taken.begin(), taken.end(), from) == taken.end()) {
-          bytes -= g.buffers[w].bytes(b);
-          taken.push_back(from);
-          break;
-        }
-    bound = std::max(bound, bytes);
-  }
-  return bound;
-}
+int64_t Planner::memoryBound(int64_t b) const { return solve::memoryBound(index, b); }
 
 // Values that lie on both sides of the kernel at which the sweep turns, in any order: made by what it needs, read by
 // what needs it.

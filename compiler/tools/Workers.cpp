@@ -3,6 +3,7 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace cinch {
@@ -82,9 +83,11 @@ int fewestWorkers(const CommandLine &line, mlir::MLIRContext &context, const Pro
 }
 
 int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
-                const CompileOptions &options) {
+                const CompileOptions &options, int64_t bound) {
+  // As many stages share what these share. No fewer are tried than that leaves.
+  int64_t budget = std::max<int64_t>(1, options.budget.value_or(INT64_MAX)), fewest = (bound * options.stages + budget - 1) / budget;
   int largest = 0;
-  return firstThatFits(line, context, program, sources, options, options.stages + 1, largest);
+  return firstThatFits(line, context, program, sources, options, int(std::clamp<int64_t>(fewest, options.stages + 1, kMostTried + 1)), largest);
 }
 
 void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {

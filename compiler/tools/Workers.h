@@ -16,8 +16,9 @@ constexpr int kMostTried = 16;
 // For `--stages auto`: the smallest number of workers with which the program fits its budget; if none up to kMostTried does, the largest
 // of which stages can be made.
 int fewestWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, const SourceList &, const CompileOptions &);
-// After a refusal with options.stages workers: the next larger number that fits; 0: none up to kMostTried does.
-int moreWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, const SourceList &, const CompileOptions &);
+// After a refusal with options.stages workers: the next larger number that fits; 0: none up to kMostTried does. `bound`: WorkersPlan::bound of
+// what was refused.
+int moreWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, const SourceList &, const CompileOptions &, int64_t bound);
 
 } // namespace cinch
 #endif

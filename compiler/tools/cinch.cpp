@@ -290,7 +290,7 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
   }
   int64_t budget = options.budget.value_or(0);
   if (compilation.refused) {
-    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options) : 0;
+    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options, compilation.workers.bound) : 0;
     printRefusal(llvm::errs(), compilation, sources, budget, enough);
   }
   if (!line.report.empty()) // of what is refused: the smallest plan

@@ -2,12 +2,14 @@
 // Assumes kernels (form-kernels); changes none.
 #include "compiler/analysis/StepProblem.h"
 #include "compiler/solve/Explain.h"
+#include "compiler/solve/MemoryBound.h"
 #include "compiler/solve/OffloadSearch.h"
 #include "compiler/solve/PlanCache.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Units.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
+#include "compiler/transforms/PlanProblem.h"
 #include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
@@ -297,23 +299,31 @@ static void offload(func::FuncOp function, const analysis::StepProblem &problem,
   outcome.copies = solve::runEngines(outcome.rows.graph, solve::GraphIndex(outcome.rows.graph).behind, outcome.result.plan.decision.microbatch);
 }
 
-DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) {
+PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : function(function), options(options), step(function) {
+  if (step.loops.empty())
+    return;
+  problem = analysis::buildStepProblem(step, options.threads, options.reservedBytes, options.target, &options.costs);
+  if (problem.error.empty())
+    variants = rowVariants(step, problem, options, refused);
+}
+
+int64_t PlanProblem::bound() const { return refused.empty() ? solve::memoryBound(variants, options.search.microbatch) : 0; }
+
+DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) { return PlanProblem(function, options).decide(); }
+
+DecideOutcome PlanProblem::decide() {
   DecideOutcome outcome;
-  analysis::Step step(function);
   if (step.loops.empty()) {
     function.emitError("has no kernels: run form-kernels first");
     outcome.internal = true;
     return outcome;
   }
-  analysis::StepProblem problem =
-      analysis::buildStepProblem(step, options.threads, options.reservedBytes, options.target, &options.costs);
   if (!problem.error.empty()) {
     function.emitError() << "internal error: " << problem.error;
     outcome.internal = true;
     return outcome;
   }
-  std::string refused;
-  solve::VariantPlanner planner(rowVariants(step, problem, options, refused), options.orderSeed);
+  solve::VariantPlanner planner(std::move(variants), options.orderSeed);
   if (!refused.empty()) {
     outcome.result.error = refused;
     return outcome;

@@ -58,9 +58,12 @@ void Partitioner::findMessagesOf(Value value) {
     Message message{int(channels.size()), from, to, list.front()};
     if (channel.inLoop) {
       // Before the first reader of the part in which it must be there, or at that part's end.
-      int part = INT_MAX;
+      // What is made with the gradients of parameters goes to shards of the same stage alone, which have the same actions: it comes where it
+      // is read. Were it awaited before, each shard would wait for what the others make later.
+      int part = INT_MAX, made = at[size_t(writer)][from % layout.workers];
+      bool late = regionOf(writer) == mainLoop && made >= 2 * layout.chunks(from % layout.workers);
       for (int reader : list)
-        part = std::min(part, readyFor(at[size_t(reader)][w], w));
+        part = std::min(part, late ? at[size_t(reader)][w] : readyFor(at[size_t(reader)][w], w));
       auto first = llvm::find_if(list, [&, w = w](int reader) { return at[size_t(reader)][w] == part; });
       message.before = first == list.end() ? -1 : *first;
       bool main = regionOf(writer) == mainLoop;
@@ -71,6 +74,9 @@ void Partitioner::findMessagesOf(Value value) {
     } else if (writer < gate && gate < message.before) {
       message.before = gate;
     }
+    // By the action whose result it is a lost worker is named (runtime/Links.cpp); those of the loop have theirs by the layout.
+    if (!channel.inLoop && gate >= 0 && regionOf(message.before) > mainLoop)
+      channel.action = message.before <= gate ? "gate" : "update";
     channels.push_back(channel);
     messages[value].push_back(message);
     if (message.before >= 0)

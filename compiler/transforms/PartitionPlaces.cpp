@@ -1,6 +1,8 @@
 // PartitionPlaces.cpp: on which workers the parts of a step run, and in which part of their loop bodies.
 #include "compiler/transforms/Partitioner.h"
 
+#include "dialects/nn/Held.h"
+
 using namespace mlir;
 
 namespace cinch {
@@ -26,7 +28,8 @@ void Partitioner::placeParts() {
   at.resize(step.parts.size());
   onlyWeights.assign(step.parts.size(), false);
   for (int part = int(step.parts.size()); part-- > 0;)
-    onlyWeights[size_t(part)] = regionOf(part) == mainLoop && isBackward(step.parts[size_t(part)].op) && feedsOnlyWeights(part);
+    onlyWeights[size_t(part)] = regionOf(part) == mainLoop && isBackward(step.parts[size_t(part)].op) && !isHeld(step.parts[size_t(part)].op) &&
+                                feedsOnlyWeights(part);
   for (int part = int(step.parts.size()); part-- > 0;) {
     Operation *op = step.parts[size_t(part)].op;
     int home = homes.home[size_t(part)];
@@ -83,6 +86,12 @@ bool Partitioner::feedsOnlyWeights(int part) const {
 bool Partitioner::isBackward(Operation *op) {
   auto kernel = dyn_cast<plan::KernelOp>(op);
   return kernel && analysis::computedBy(kernel->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr);
+}
+
+// Sums of grains are made as soon as they can be; what they are added to waits.
+bool Partitioner::isHeld(Operation *op) {
+  auto kernel = dyn_cast<plan::KernelOp>(op);
+  return kernel && llvm::any_of(kernel->getResults(), [](OpResult result) { return analysis::computedBy(result).getDefiningOp()->hasAttr(nn::kHeldAttr); });
 }
 
 int Partitioner::readyFor(int loopPart, int w) const {

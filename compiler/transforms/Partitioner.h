@@ -57,6 +57,7 @@ private:
   // The parts of this worker's main loop.
   int partsOfLoop() const;
   static bool isBackward(mlir::Operation *op);
+  static bool isHeld(mlir::Operation *op);
   // The part of a worker's loop body in which an operand of work in `loopPart` must be there. The gradients of parameters of one chunk may
   // run before or behind the input gradients of another, but always behind those of their own.
   int readyFor(int loopPart, int w) const;

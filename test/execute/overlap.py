@@ -181,7 +181,7 @@ class Net:
         for attempt in range(15):
             victim = attempt % 3
             ended = processes.over_tcp(exe, 3, arguments(programs.FOLDER / "named"), kill=(victim, 0.5 + 0.03 * attempt))
-            said = re.findall(r"worker %d \(stage %d\) lost in (\d)[FB](\d+) of step \d+" % (victim, victim), ended.text)
+            said = re.findall(r"worker %d \(stage %d\) lost in (\d)[FB](\d+) of step \d+: " % (victim, victim), ended.text)
             verdicts.expect(all(int(stage) == victim and int(microbatch) < 6 for stage, microbatch in said), "worker %d killed: %s" % (victim, said))
             if said:
                 return
@@ -214,14 +214,16 @@ class Net:
 
 
 def check_replicas(net):
-    """Replicas of overlapping stages: where their examples are one grain they leave the bits of one worker, with `reduce` those of other schedules."""
+    """Replicas of overlapping stages: sums that go on from one to the next, those of one grain and of several leave the bits of one worker, with
+    `reduce` those of other schedules."""
     reduced = programs.source("net-reduced", NET.replace("  delay     1", "  delay     1\n  combine reduce(2)"))
     alone = ["--replicas", "2", "--stages", "2", "--microbatch", "3"]
     for name, path, flags, first in (("grain 6", net.path, ["--set", "train.grain=6"], []), ("grain 4", net.path, ["--set", "train.grain=4"], []),
-                                     ("reduce(2)", reduced, [], alone)):
+                                     ("a chain", net.path, [], []), ("grain 2", net.path, ["--set", "train.grain=2"], []), ("reduce(2)", reduced, [], alone)):
         one = programs.compiled(path, "replicas-one", *flags, *first)
         net.whole = net.run(one, "replicas-whole")
-        for number, (stages, microbatch) in enumerate([(2, 2), (3, 1)] if name == "grain 4" else [(2, 3), (2, 1), (3, 2)]):
+        grids = {"grain 4": [(2, 2), (3, 1)], "grain 2": [(2, 2), (3, 2)]}
+        for number, (stages, microbatch) in enumerate(grids.get(name, [(2, 3), (2, 1), (3, 2)])):
             count = 3 if name == "grain 4" else 2
             label = "%s, %d replicas of %d stages, micro-batches of %d" % (name, count, stages, microbatch)
             exe = programs.compiled(path, "replicas-2bw", *flags, "--replicas", str(count), "--stages", str(stages), "--schedule", "2bw", "--microbatch",

@@ -163,11 +163,42 @@ class Program:
         verdicts.expect(survivors == {5} and seconds < 10, "worker %d killed after %.2f s: %s in %.1f s: %s" % (
             victim, after, ended.codes, seconds, ended.text[-500:]))
         place = "stage %d" % victim if stages is None else "replica %d, stage %d" % divmod(victim, stages)
-        named = r"worker %d \(%s\) lost (in \d+[FB]\d+ of step \d+|in step \d+|before the first step)" % (victim, place)
+        named = r"worker %d \(%s\) lost (in (\d+[FIBW]\d+|gate|update) of step \d+|in step \d+|before the first step): " % (victim, place)
         verdicts.expect(re.search(named, ended.text), "worker %d killed: %s" % (victim, ended.text[-300:]))
         again = self.train(others[0], others[1], "threads", "killed", "--resume", steps=steps)
         verdicts.expect(again.all(0) and self.final("killed") == self.final("whole"), "resumed by %d workers: %s" % (
             others[1], again.text[-500:]))
+
+
+# Its parameters are large beside the work of an example: half of a step is behind the loop.
+WIDE = """dim B = 2 batch, I = 3, H = 900
+data train = csv("train.csv") -> (x: f32[B, I] from ("a", "b", "c") normalize, y: i32[B] below 3 from "kind")
+model net(x: f32[B, I]) -> f32[B, 3] {
+  use a = linear[H], b = linear[H], c = linear[H], d = linear[3]
+  return d(relu(c(relu(b(relu(a(x)))))))
+}
+train net on train seed 3 {
+  loss      = mean[B] cross_entropy(net(x), y)
+  optimizer adam(lr = 0.001)
+  clip      norm(1.0)
+  steps     100000
+}
+"""
+
+
+def lost_behind(data):
+    """A worker that is killed behind the loop of a step is named by the gate or the update, and every line says how it was noticed."""
+    exe = programs.compiled(programs.source("wide", WIDE), "wide", "--stages", "2", "--microbatch", "1", "--max-threads", "1")
+    named = set()
+    for attempt in range(16):
+        ended = over_tcp(exe, 2, ["--data", data, "--out", programs.FOLDER / "wide-out", "--threads", 1], kill=(1, 1 + 0.03 * attempt))
+        said = re.search(r"worker 1 \(stage 1\) lost in (?:(\S+) of )?step \d+: its connection has ended", ended.text)
+        if not verdicts.expect(said and ended.codes[0] == 5, "killed behind the loop: %s %s" % (ended.codes, ended.text[-300:])):
+            return
+        named.add(said.group(1))
+        if named & {"gate", "update"}:
+            return
+    verdicts.expect(False, "killed 16 times, and never lost in the gate or the update: %s" % named)
 
 
 def reserve(program, transport):
@@ -245,6 +276,7 @@ def main():
         gpt.check_bad_number(staged[gpt, 3], 3, transport, "1e18")
     for transport in [name for name in transports if name != "tcp"]:
         reserve(net, transport)
+    lost_behind(table)
     steps = 3000
     net.train(net.one, 1, "threads", "whole", steps=steps)
     for number in range(20 if everything else 3):

@@ -10,6 +10,7 @@ import itertools
 import json
 import random
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -166,6 +167,18 @@ def check_refusals():
             flags, getattr(done, "stdout", "compiled")[:300], words))
 
 
+def check_quick():
+    """A refusal looks at every micro-batch, and is not much longer than a plan: what provably needs too much is not planned. In seconds of the CPU."""
+    flags = ["--no-plan-cache", "--max-threads", "2", "--replicas", "4", "-D", "B=64", "-D", "N=2", "-D", "T=32", "-D", "D=32"]
+    seconds = []
+    for budget, code in (("8MiB", 0), ("1KiB", 1)):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        done = programs.call([programs.CINCH, "plan", ROOT / "examples/gpt/gpt.cinch", *flags, "--memory-budget", budget], allowed=(code,))
+        seconds.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    verdicts.expect("smallest budget that compiles" in done.stdout, "no smallest budget: " + done.stdout[-300:])
+    verdicts.expect(seconds[1] < 8 * seconds[0] + 1, "a plan takes %.1f s, its refusal %.1f s" % tuple(seconds))
+
+
 # ---- A grain of bf16 -------------------------------------------------------------------------------------------------
 BF16 = """dim B = 8 batch, T = 5, D = 8, C = 5
 data train = npy("x.npy", "y.npy") -> (x: f32[B, T, D], y: i32[B, T] below C)
@@ -197,6 +210,69 @@ def check_bf16():
     cut = programs.compiled(source, "bf16-cut", "--replicas", "2", "--microbatch", "2", allowed=(0, 1))
     verdicts.expect("multiple of 4, the examples that belong together" in getattr(cut, "stdout", ""), "a micro-batch cuts a grain of bf16: %s" % getattr(
         cut, "stdout", "it compiles")[-300:])
+
+
+# ---- Several grains a replica ----------------------------------------------------------------------------------------
+HELD = """dim B = 24 batch, T = 24, V = 30, D = 20
+data train = npy("x.npy", "y.npy") -> (x: i32[B, T] below V, y: i32[B, T] below V)
+model net(x: i32[B, T] below V) -> f32[B, T, V] {
+  param table: f32[V, D] ~ normal(0.5)
+  use a = linear[3 * D], b = linear[D], n = layer_norm
+  h = table[x]
+  return n(h + b(dropout(gelu(a(h)), 0.1))) @ table'
+}
+train net on train seed 3 {
+  loss = mean[B, T] cross_entropy(net(x), y)
+  optimizer adam(lr = 0.01)
+  clip norm(0.5)
+  steps 5
+  %s
+}
+"""
+
+
+def held_flags():
+    """(lines of `train`, flags): 2, 3 and 4 grains a replica, several of them a micro-batch, with stages, at a schedule that overlaps steps."""
+    for grain, replicas in ((2, 2), (2, 3), (4, 3), (3, 2)):
+        share = 24 // replicas
+        for size in (size for size in range(grain, share + 1, grain) if share % size == 0):
+            yield "grain %d" % grain, ["--replicas", str(replicas), "--microbatch", str(size)]
+    for schedule in ("gpipe", "1f1b", "interleaved", "zb-h1", "zbv"):
+        yield "grain 3", ["--replicas", "2", "--stages", "2", "--microbatch", "3", "--schedule", schedule]
+    yield "grain 2\n  precision bf16", ["--replicas", "3", "--microbatch", "4"]
+    for line in ("grain 3", ""):
+        yield line + "\n  shards 2", ["--replicas", "2", "--microbatch", "3"]
+    for line, replicas, size in (("grain 2", 2, 2), ("grain 4", 3, 4), ("grain 6", 2, 6), ("", 2, 3), ("", 3, 1)):
+        yield line + "\n  delay 1", ["--replicas", str(replicas), "--stages", "2", "--microbatch", str(size), "--schedule", "2bw"]
+
+
+def check_held():
+    """A replica of several grains sums each at once, and holds the sums until that of the replica before has come; or its gradients wait."""
+    folder, draw = programs.FOLDER / "held", np.random.RandomState(4)
+    folder.mkdir()
+    for name in ("x", "y"):
+        np.save(folder / (name + ".npy"), draw.randint(0, 30, (60, 24)).astype(np.int32))
+    ones, holding = {}, 0
+    for i, (lines, flags) in enumerate(held_flags()):
+        source = programs.source("held%d" % i, HELD % lines)
+        if lines not in ones:
+            plain = [] if "shards" not in lines else ["--replicas", "1"]
+            ones[lines] = programs.run(programs.compiled(source, "held-one", *plain, "--max-threads", "2"), folder, 5)
+        done = programs.compiled(source, "held-refused", *flags, "--memory-budget", "1KiB", allowed=(1,))
+        least = re.search(r"smallest budget that compiles: (\d+) bytes", done.stdout)
+        if not verdicts.expect(least, "%s %s: %s" % (lines, flags, done.stdout[-300:])):
+            continue
+        for budget in ([], ["--memory-budget", least.group(1)], ["--memory-budget", str(int(least.group(1)) * 21 // 20)]):
+            label = "%s %s %s" % (lines.replace("\n", ","), " ".join(flags), " ".join(budget))
+            try:
+                made = programs.compiled(source, "held-%d" % i, *flags, *budget)
+                result = programs.run(made, folder, 5)
+            except (programs.Failure, subprocess.TimeoutExpired) as failure:
+                verdicts.expect(False, "%s: %s" % (label, failure))
+                continue
+            verdicts.expect(result.bytes == ones[lines].bytes and logged(result) == logged(ones[lines]), label + ": other bits than one worker's")
+            holding += "holds the sums" in programs.call([made, "info"]).stdout
+    verdicts.expect(holding >= 5, "only %d programs hold sums of grains" % holding)
 
 
 # ---- Processes -------------------------------------------------------------------------------------------------------
@@ -274,6 +350,10 @@ def main():
     programs.in_parallel(one, picked)
     if not options.names or "bf16" in options.names:
         check_bf16()
+    if not options.names or "held" in options.names:
+        check_held()
+    if not options.names or "quick" in options.names:
+        check_quick() # nothing else runs meanwhile
     if not options.names or "processes" in options.names:
         check_refusals()
         check_processes(options.all)

@@ -104,7 +104,7 @@ def test_tcp_lost_worker(t):
         others = [results[i] for i in range(3) if i != victim]
         t.check(codes(others) == [5, 5] and seconds < 10, "a lost worker ends the run with 5", "%.1f s %r" % (seconds, results))
         said = "".join(err for code, out, err in others)  # by whoever noticed it first
-        t.check(re.search(r"worker %d \(stage %d\) lost in step \d+" % (victim, victim), said), "it is named", repr(results))
+        t.check(re.search(r"worker %d \(stage %d\) lost in (update of )?step \d+: " % (victim, victim), said), "it is named", repr(results))
         results = t.together([t.stages(2)] * 2, "--data", data, "--out", folder, "--resume")
         t.check(codes(results) == [0, 0] and final(t, folder) == final(t, "one"), "resumed on another grid", repr(results))
 
