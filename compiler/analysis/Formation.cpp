@@ -253,7 +253,7 @@ bool Formation::formAlone(Value value, KernelGroup &alone) {
     if (tryGroup(alone, value, {value}, blocker))
       return true;
     if (!blocker || blocker == value || inMemory(blocker))
-      return succeeded(internal(value, "a value cannot be computed in a loop"));
+      return succeeded(internal(value, "a value cannot be computed in a loop (run decompose-ops first, if its op is one that is written out)"));
     if (!isLoopOp(blocker.getDefiningOp()) || !place(blocker))
       return succeeded(internal(value, "a value is needed before it is computed"));
   }

@@ -234,6 +234,7 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   addResults(step, problem);
   problem.kernels = std::make_shared<KernelProblems>(
       KernelContext{step.batch, step.grain, threads, target, (costs ? *costs : MachineCosts()).at(threads)});
+  graph.kernels.reserve(step.parts.size());
   for (const Step::Part &part : step.parts)
     if (!addKernel(step, part, problem))
       return problem;

@@ -321,6 +321,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   }
   if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation))
     return *status;
+  malloc_trim(0); // of what the search held: the ops of the plan are of other sizes
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
     return kInternal;
   if (stops(Phase::Planned) || stops(Phase::Scheduled) || (line.emit == "plan" && !line.stopAfter))

@@ -35,6 +35,7 @@ public:
     decided.batch = problem.graph.batch;
     decided.arenaBytes = decision.arenaBytes;
     decided.rowPositions = problem.graph.positions;
+    decided.runs.reserve(decision.runs.size());
     int described = 0;
     for (const solve::LoopRuns &runs : decision.loops) {
       describeRuns(described, runs.begin);
@@ -247,6 +248,34 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
   }
 }
 
+// Searches a plan, or finds it again. What the search needed is gone behind it: of a deep step that is much.
+static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const DecideOptions &options,
+                                llvm::function_ref<std::string(const solve::StepGraph &, const solve::Plan &)> wrongWith) {
+  DecideOutcome outcome;
+  solve::VariantPlanner planner(std::move(variants), options.orderSeed);
+  solve::PlanCache cache(options.planCache);
+  solve::PlanCache::Graphs graphs;
+  for (int i = 0; i < planner.count(); ++i)
+    graphs.push_back(&planner.variant(i).rows.graph);
+  int chosen = 0;
+  auto cached = cache.find(graphs, options.search, options.orderSeed);
+  bool hit = cached && (!options.tradeOff || !cached->tradeOff.empty());
+  if (hit) {
+    chosen = cached->variant;
+    outcome.result = std::move(cached->result);
+    outcome.tradeOff = std::move(cached->tradeOff);
+    hit = wrongWith(*graphs[size_t(chosen)], outcome.result.plan).empty();
+  }
+  if (!hit) {
+    outcome.result = planner.search(options.search, options.tradeOff, chosen);
+    if (options.tradeOff)
+      outcome.tradeOff = planner.tradeOff(options.search);
+    cache.keep(graphs, options.search, options.orderSeed, {chosen, outcome.result, outcome.tradeOff});
+  }
+  outcome.rows = planner.variant(chosen).rows;
+  return outcome;
+}
+
 DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) {
   DecideOutcome outcome;
   analysis::Step step(function);
@@ -262,50 +291,24 @@ DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &opti
     outcome.internal = true;
     return outcome;
   }
-  std::string refused;
-  solve::VariantPlanner planner(rowVariants(step, problem, options, refused), options.orderSeed);
-  if (!refused.empty()) {
-    outcome.result.error = refused;
-    return outcome;
-  }
-  int chosen = 0;
-  auto take = [&](solve::SearchResult result) {
-    outcome.result = std::move(result);
-    outcome.rows = planner.variant(chosen).rows;
-  };
   // Empty if the plan is proved.
-  auto wrongWithIt = [&]() {
-    solve::ScheduledProgram program = solve::scheduledProgram(outcome.rows.graph, outcome.result.plan.decision);
-    program.peakLive = outcome.result.plan.peakLive;
+  auto wrongWith = [&](const solve::StepGraph &graph, const solve::Plan &plan) {
+    solve::ScheduledProgram program = solve::scheduledProgram(graph, plan.decision);
+    program.peakLive = plan.peakLive;
     if (overlappingLoop(function))
       for (auto [older, newer] : newerParameters(function))
         program.newer.push_back({problem.buffer.lookup(older), problem.buffer.lookup(newer)});
-    return solve::checkPlan(outcome.rows.graph, program);
+    return solve::checkPlan(graph, program);
   };
-  solve::PlanCache cache(options.planCache);
-  solve::PlanCache::Graphs graphs;
-  for (int i = 0; i < planner.count(); ++i)
-    graphs.push_back(&planner.variant(i).rows.graph);
-  auto cached = cache.find(graphs, options.search, options.orderSeed);
-  bool hit = cached && (!options.tradeOff || !cached->tradeOff.empty());
-  if (hit) {
-    chosen = cached->variant;
-    take(std::move(cached->result));
-    outcome.tradeOff = std::move(cached->tradeOff);
-    hit = wrongWithIt().empty();
-  }
-  if (!hit) {
-    solve::SearchResult result = planner.search(options.search, options.tradeOff, chosen);
-    take(std::move(result));
-    if (options.tradeOff)
-      outcome.tradeOff = planner.tradeOff(options.search);
-    cache.keep(graphs, options.search, options.orderSeed, {chosen, outcome.result, outcome.tradeOff});
-  }
+  std::vector<solve::Variant> variants = rowVariants(step, problem, options, outcome.result.error);
+  if (!outcome.result.error.empty())
+    return outcome;
+  outcome = searchPlan(std::move(variants), options, wrongWith);
   if (options.tradeOff)
     outcome.named = solve::namedStrategies(outcome.rows.graph);
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
-  std::string wrong = wrongWithIt();
+  std::string wrong = wrongWith(outcome.rows.graph, outcome.result.plan);
   if (!wrong.empty()) {
     function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
     outcome.internal = true;

@@ -184,10 +184,12 @@ struct Rematerialize : cinch::impl::RematerializeBase<Rematerialize> {
     FailureOr<Decided> decided = readDecision(getOperation());
     if (failed(decided))
       return signalPassFailure();
-    if (getOperation().getOps<plan::MicrobatchesOp>().empty()) {
-      getOperation().emitError("has no kernels: run form-kernels first");
-      return signalPassFailure();
-    }
+    for (plan::MicrobatchesOp loop : getOperation().getOps<plan::MicrobatchesOp>())
+      if (int64_t(loop.getSize()) != decided->microbatch) {
+        loop.emitOpError("has micro-batches of ") << loop.getSize() << " examples, the decision of " << decided->microbatch
+                                                  << ": run form-microbatches first";
+        return signalPassFailure();
+      }
     if (failed(Scheduler(getOperation(), *decided).run()))
       signalPassFailure();
   }
