@@ -373,7 +373,8 @@ bool Compilation::applyPlan(Phase upTo) {
   for (EntryPlan &entry : entries) {
     entry.outcome.rows = {};
     solve::Decision &decision = entry.outcome.result.plan.decision;
-    decision.runs = {}, decision.instances = {};
+    std::vector<solve::Run>().swap(decision.runs);
+    std::vector<solve::Instance>().swap(decision.instances);
   }
   if (!runPasses([](OpPassManager &functions) {
         functions.addPass(createFormMicrobatches());

@@ -349,6 +349,8 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   llvm::StringRef text(object.data(), object.size());
   if (line.emit == "asm" || line.emit == "obj")
     return writeOutput(line.output, text);
+  compilation.kernels = nullptr;
+  malloc_trim(0); // the linker maps what it reads and writes
   return linkProduct(line, program, compilation, text, self, options, missing);
 }
 
