@@ -333,6 +333,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   bool executable = !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
   {
     Waiting waiting("generating code for " + line.input);
+    malloc_trim(0); // of what the passes held
     if (executable && !compilation.compileKernels(processors()))
       return kInternal;
   }
