@@ -74,7 +74,8 @@ def compiles(name):
 
 def takes_little(name):
     path, (depth, most) = DEEP[name][0], WITHIN[name]
-    process = subprocess.Popen([programs.CINCH, ROOT / path, "-D", "N=%d" % depth, "-o", programs.FOLDER / "deep", "--no-plan-cache", "--no-kernel-cache"],
+    process = subprocess.Popen([programs.CINCH, ROOT / path, "-D", "N=%d" % depth, "-o", programs.FOLDER / "deep", "--no-plan-cache",
+                                "--no-kernel-cache"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     peak = usage.ru_maxrss * 1024
