@@ -56,7 +56,7 @@ void fillOnDevice(Worker &worker, int32_t number, int64_t index) {
   fillInto(worker, number, index, memory);
   auto send = [&](int64_t offset, int64_t bytes) {
     device->send(worker, offset - worker.at, memory, bytes);
-    memory += (bytes + 63) / 64 * 64;
+    memory += onLine(bytes);
   };
   for (const EntryField &field : entry.fields)
     if (worker.has(field.offset))

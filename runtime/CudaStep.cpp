@@ -47,7 +47,7 @@ double numberOf(int64_t bits, Elem elem) {
   return double(value);
 }
 
-int64_t strideOf(const Gpu &gpu) { return (gpu.fillBytes + 63) / 64 * 64; }
+int64_t strideOf(const Gpu &gpu) { return onLine(gpu.fillBytes); }
 
 // Asks for all of a step, kernel by kernel.
 void enqueue(Worker &worker, Turn &turn) {

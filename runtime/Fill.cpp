@@ -10,8 +10,6 @@ namespace cinch::rt {
 
 namespace {
 
-int64_t onLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 struct FillCall {
   const Worker *worker;
   const Entry *entry;

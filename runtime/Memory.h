@@ -34,6 +34,9 @@ template <typename T> struct List {
   const T *end() const { return items + size; }
 };
 
+// What lies in the arena begins at a multiple of a cache line.
+inline int64_t onLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 // The arena: exactly `bytes` bytes from a 2 MiB boundary; huge pages are asked for on whole 2 MiB blocks only, so that
 // they never round the memory figure up. `touch` brings every page in now: memory that is not there is missed before
 // step 1.

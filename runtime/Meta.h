@@ -140,7 +140,7 @@ struct Entry {
   List<EntryField> fields;
   List<EntryValue> scalars, results;
 
-  int64_t copyBytes(const EntryValue &result) const { return (microbatch * result.shape.count() * bytesOf(result.elem) + 63) / 64 * 64; }
+  int64_t copyBytes(const EntryValue &result) const { return onLine(microbatch * result.shape.count() * bytesOf(result.elem)); }
 };
 
 // Programs of several workers. Each has a part of the arena.
@@ -155,7 +155,7 @@ struct ChannelSpec {
   int64_t at = -1;      // of the mailboxes, in the part of `to`
   int64_t staging = -1; // of one message on its way to another process, in the part of `from`
   const char *name = "", *action = "";
-  int64_t boxBytes() const { return (bytes + 63) / 64 * 64; }
+  int64_t boxBytes() const { return onLine(bytes); }
 };
 
 struct Meta {

@@ -253,7 +253,7 @@ bool Formation::formAlone(Value value, KernelGroup &alone) {
     if (tryGroup(alone, value, {value}, blocker))
       return true;
     if (!blocker || blocker == value || inMemory(blocker))
-      return succeeded(internal(value, "a value cannot be computed in a loop"));
+      return succeeded(internal(value, "a value cannot be computed in a loop (run decompose-ops first, if its op is one that is written out)"));
     if (!isLoopOp(blocker.getDefiningOp()) || !place(blocker))
       return succeeded(internal(value, "a value is needed before it is computed"));
   }
@@ -462,6 +462,7 @@ void Formation::prune() {
 // over. The forward and the backward sweep stay apart.
 static void runNarrowEarly(std::vector<KernelGroup> &groups) {
   std::vector<KernelGroup> ordered;
+  ordered.reserve(groups.size());
   for (KernelGroup &group : groups) {
     int64_t written = 0, widest = 0;
     for (Value value : group.stores)
@@ -502,6 +503,7 @@ LogicalResult Formation::form() {
           updated[home[value] = byName.lookup((kind + name.getValue()).str())] = value;
 
   chooseStored();
+  groups.reserve(ops.size()); // moving them all as the list grows would copy them: of a deep step they are much
   for (Operation *op : ops) {
     bool good = true;
     if (KernelKind kind = kindOf(op); kind != KernelKind::Loop)
@@ -535,10 +537,11 @@ LogicalResult Formation::form() {
   results.part = batchResults ? sweeps.lastSweep() : sweeps.last();
   gate.reads = results.reads;
   std::vector<KernelGroup> ordered;
-  auto take = [&](auto &&wanted) {
+  ordered.reserve(groups.size() + 2);
+  auto take = [&](auto &&wanted) { // each group is wanted once
     for (KernelGroup &group : groups)
       if (wanted(group))
-        ordered.push_back(group);
+        ordered.push_back(std::move(group));
   };
   for (int part = 0; part < sweeps.last(); ++part)
     take([&](KernelGroup &g) { return g.part == part; });

@@ -1,13 +1,11 @@
 // Profile.cpp: the profile to and from JSON.
 #include "compiler/analysis/Profile.h"
+#include "compiler/solve/UserFolder.h"
 
-#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
-#include <cstdlib>
 
 namespace cinch::analysis {
 
@@ -130,17 +128,8 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
 }
 
 std::string defaultProfilePath() {
-  llvm::SmallString<256> path;
-  if (const char *config = std::getenv("XDG_CONFIG_HOME"); config && llvm::sys::path::is_absolute(config)) {
-    path = config;
-  } else if (const char *home = std::getenv("HOME"); home && llvm::sys::path::is_absolute(home)) {
-    path = home;
-    llvm::sys::path::append(path, ".config");
-  } else {
-    return "";
-  }
-  llvm::sys::path::append(path, "cinch", "profile.json");
-  return path.str().str();
+  std::string folder = solve::userFolder("XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder + "/profile.json";
 }
 
 } // namespace cinch::analysis

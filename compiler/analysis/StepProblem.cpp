@@ -151,21 +151,11 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
 }
 
 // ---- The graph ---------------------------------------------------------------------------------------------------------
-StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedBytes, const kernels::TargetInfo &target,
-                             const MachineCosts *costs) {
-  StepProblem problem;
+// Arguments, parameters first, state behind them: every function of a program finds them at the same bytes.
+static void addArguments(const Step &step, int64_t reservedBytes, StepProblem &problem) {
   solve::StepGraph &graph = problem.graph;
-  graph.batch = step.batch;
-  graph.grain = step.grain;
-  graph.threads = threads;
-  const MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
-  graph.link = {machine.hostIn, machine.hostOut, machine.hostLatency};
-  graph.loops = int(step.loops.size());
-  if (!step.loops.empty())
-    graph.actions = actionsOf(step.loops.back());
-  // Parameters first, state behind them: every function of a program finds them at the same bytes.
   func::FuncOp function = step.function;
-  auto addArguments = [&](auto &&wanted) {
+  auto add = [&](auto &&wanted) {
     for (BlockArgument argument : function.getArguments()) {
       bool parameter = bool(function.getArgAttr(argument.getArgNumber(), nn::kPathAttr));
       bool slot = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
@@ -177,7 +167,7 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
       graph.buffers.push_back(buffer);
     }
   };
-  addArguments([](bool parameter, bool) { return parameter; });
+  add([](bool parameter, bool) { return parameter; });
   if (reservedBytes > 0) {
     solve::Buffer reserved;
     reserved.kind = solve::Buffer::Persistent;
@@ -185,8 +175,13 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
     reserved.name = "optimizer state";
     graph.buffers.push_back(reserved);
   }
-  addArguments([](bool, bool slot) { return slot; });
-  addArguments([](bool parameter, bool slot) { return !parameter && !slot; });
+  add([](bool, bool slot) { return slot; });
+  add([](bool parameter, bool slot) { return !parameter && !slot; });
+}
+
+// What the parts of the step make.
+static void addResults(const Step &step, StepProblem &problem) {
+  solve::StepGraph &graph = problem.graph;
   for (auto [i, part] : llvm::enumerate(step.parts)) {
     plan::KernelOp op = part.kernel();
     for (OpResult result : part.op->getResults()) {
@@ -207,32 +202,54 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   for (const Step::Part &part : step.parts)
     if (auto receive = dyn_cast<plan::ReceiveOp>(part.op); receive && receive.getBegins())
       problem.buffer[receive.getValue()] = problem.buffer.lookup(receive.sum());
+}
+
+// One part of the step as a kernel. False if it cannot be one; the problem says why.
+static bool addKernel(const Step &step, const Step::Part &part, StepProblem &problem) {
+  solve::Kernel kernel;
+  kernel.section = part.part;
+  for (Value value : part.op->getOperands())
+    if (int buffer = problem.buffer.lookup(step.inMemory(value)); !llvm::is_contained(kernel.reads, buffer))
+      kernel.reads.push_back(buffer);
+  for (OpResult result : part.op->getResults()) {
+    int buffer = problem.buffer.lookup(result);
+    kernel.writes.push_back(buffer);
+    if (problem.graph.buffers[buffer].kind != solve::Buffer::Value)
+      kernel.recomputable = false;
+  }
+  if (plan::KernelOp op = part.kernel()) {
+    if (!problem.kernels->describe(op, solve::isLoop(part.part), [&](Value value) { return step.inMemory(value); },
+                                   [&](Value value) { return problem.buffer.lookup(value); }, kernel)) {
+      problem.error = problem.kernels->error;
+      return false;
+    }
+  } else {
+    describeMarker(part.op, problem, kernel);
+  }
+  problem.graph.kernels.push_back(std::move(kernel));
+  return true;
+}
+
+StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedBytes, const kernels::TargetInfo &target,
+                             const MachineCosts *costs) {
+  StepProblem problem;
+  solve::StepGraph &graph = problem.graph;
+  graph.batch = step.batch;
+  graph.grain = step.grain;
+  graph.threads = threads;
+  const MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
+  graph.link = {machine.hostIn, machine.hostOut, machine.hostLatency};
+  graph.loops = int(step.loops.size());
+  if (!step.loops.empty())
+    graph.actions = actionsOf(step.loops.back());
+  addArguments(step, reservedBytes, problem);
+  addResults(step, problem);
   problem.kernels = std::make_shared<KernelProblems>(
       KernelContext{step.batch, step.grain, threads, target, machine});
-  for (const Step::Part &part : step.parts) {
-    bool inLoop = solve::isLoop(part.part);
-    solve::Kernel kernel;
-    kernel.section = part.part;
-    for (Value value : part.op->getOperands())
-      if (int buffer = problem.buffer.lookup(step.inMemory(value)); !llvm::is_contained(kernel.reads, buffer))
-        kernel.reads.push_back(buffer);
-    for (OpResult result : part.op->getResults()) {
-      int buffer = problem.buffer.lookup(result);
-      kernel.writes.push_back(buffer);
-      if (graph.buffers[buffer].kind != solve::Buffer::Value)
-        kernel.recomputable = false;
-    }
-    if (plan::KernelOp op = part.kernel()) {
-      if (!problem.kernels->describe(op, inLoop, [&](Value value) { return step.inMemory(value); },
-                                     [&](Value value) { return problem.buffer.lookup(value); }, kernel)) {
-        problem.error = problem.kernels->error;
-        return problem;
-      }
-    } else {
-      describeMarker(part.op, problem, kernel);
-    }
-    graph.kernels.push_back(std::move(kernel));
-  }
+  graph.kernels.reserve(step.parts.size());
+  for (const Step::Part &part : step.parts)
+    if (!addKernel(step, part, problem))
+      return problem;
   keepParts(step, graph);
   markRows(step, problem);
   return problem;

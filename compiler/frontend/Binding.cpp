@@ -302,86 +302,110 @@ static const SizeParameter *takenFromArgument(const Call &call, const ast::Type 
   return nullptr;
 }
 
+struct Elaborator::Declared {
+  const ast::Parameter &parameter;
+  const Call &call;
+  std::vector<Number> axes;
+  Interval range; // of its elements, if it is known
+
+  const Type &type() const { return *parameter.type; }
+  std::string text() const { return "`" + parameter.name.text + "` of `" + call.layer.name.text + "`"; }
+};
+
 bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller,
                                const Call &call) {
   const Type &type = *parameter.type;
-  const std::string &name = parameter.name.text, &layer = call.layer.name.text;
   std::optional<std::vector<Number>> axes = typeAxes(type, callee);
-  Binding binding;
-  binding.span = parameter.name.span;
-  Interval range;
+  Declared declared{parameter, call, {}, {}};
   bool hasExcept = false;
   int64_t except = 0;
-  if (!axes || !typeBounds(type, callee, range, hasExcept, except))
+  if (!axes || !typeBounds(type, callee, declared.range, hasExcept, except))
     return false;
+  declared.axes = std::move(*axes);
   std::optional<DType> dtype = typeDtype(type, callee);
-  if (!arg.value.isTensor()) { // a constant: a tensor filled with it
-    if (!dtype)
+  Tensor tensor;
+  if (arg.value.isTensor()) {
+    tensor = arg.value.tensor;
+    if (!checkElements(declared, dtype, tensor, arg, caller) || !checkAxes(declared, tensor, arg, caller) ||
+        !checkBounds(declared, tensor, arg, caller))
       return false;
-    std::optional<Tensor> filled = fill(arg.value, *dtype, *axes, arg.span, caller);
-    if (!filled)
-      return false;
-    if (range.known && !filled->range.within(range.low, range.high)) {
-      report(Code::E0209, arg.span,
-             "`" + name + "` of `" + layer + "` lies in " + intervalText(range) + ", but this is " +
-                 describe(arg.value, dims),
-             caller);
-      return false;
-    }
-    binding.value = Value::of(*filled);
-    callee.names[name] = binding;
-    return true;
-  }
-  Tensor tensor = arg.value.tensor;
-  if (dtype && *dtype != tensor.dtype) {
-    Diagnostic &d = report(Code::E0302, arg.span,
-                           "`" + name + "` of `" + layer + "` is " + dtypeName(*dtype) + ", but the argument is " +
-                               dtypeName(tensor.dtype),
-                           caller);
-    d.label(type.span, "declared as " + textOf(type.span));
-    if (*dtype == DType::F32)
-      d.help("write f32(" + textOf(arg.expr ? arg.expr->span : arg.span) + ")");
+  } else if (std::optional<Tensor> filled = dtype ? fillArgument(declared, *dtype, arg, caller) : std::nullopt) {
+    tensor = *filled;
+  } else {
     return false;
   }
-  for (size_t i = 0; i < axes->size(); ++i) {
-    if (sameSize((*axes)[i], tensor.axes[i])) {
-      tensor.axes[i] = betterName((*axes)[i], tensor.axes[i]);
+  Binding binding;
+  binding.span = parameter.name.span;
+  binding.value = Value::of(tensor);
+  callee.names[parameter.name.text] = binding;
+  return true;
+}
+
+// A constant: a tensor filled with it.
+std::optional<Tensor> Elaborator::fillArgument(const Declared &declared, DType dtype, const Argument &arg, Frame &caller) {
+  std::optional<Tensor> filled = fill(arg.value, dtype, declared.axes, arg.span, caller);
+  if (!filled || !declared.range.known || filled->range.within(declared.range.low, declared.range.high))
+    return filled;
+  report(Code::E0209, arg.span,
+         declared.text() + " lies in " + intervalText(declared.range) + ", but this is " + describe(arg.value, dims), caller);
+  return std::nullopt;
+}
+
+bool Elaborator::checkElements(const Declared &declared, std::optional<DType> dtype, const Tensor &tensor, const Argument &arg, Frame &caller) {
+  if (!dtype || *dtype == tensor.dtype)
+    return true;
+  Diagnostic &d = report(Code::E0302, arg.span,
+                         declared.text() + " is " + dtypeName(*dtype) + ", but the argument is " + dtypeName(tensor.dtype), caller);
+  d.label(declared.type().span, "declared as " + textOf(declared.type().span));
+  if (*dtype == DType::F32)
+    d.help("write f32(" + textOf(arg.expr ? arg.expr->span : arg.span) + ")");
+  return false;
+}
+
+// Of sizes that are the same, the tensor's get the names that say more.
+bool Elaborator::checkAxes(const Declared &declared, Tensor &tensor, const Argument &arg, Frame &caller) {
+  const std::vector<Number> &axes = declared.axes;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (sameSize(axes[i], tensor.axes[i])) {
+      tensor.axes[i] = betterName(axes[i], tensor.axes[i]);
       continue;
     }
     Diagnostic &d = report(Code::E0302, arg.span,
-                           "`" + name + "` of `" + layer + "` must be " + typeText(tensor.dtype, *axes, dims) +
-                               ", but " + sizeText((*axes)[i]) + " meets " + sizeText(tensor.axes[i]),
+                           declared.text() + " must be " + typeText(tensor.dtype, axes, dims) + ", but " + sizeText(axes[i]) +
+                               " meets " + sizeText(tensor.axes[i]),
                            caller);
     labelOperand(d, arg.span, arg.value, &tensor.axes[i]);
-    d.label(type.span, "declared as " + textOf(type.span), originOf((*axes)[i]));
-    if (compareNumbers((*axes)[i], tensor.axes[i]) == 0)
-      d.help(equalValuesHelp((*axes)[i], tensor.axes[i]));
-    else if (const SizeParameter *size = takenFromArgument(call, type, axes->size() - i))
+    d.label(declared.type().span, "declared as " + textOf(declared.type().span), originOf(axes[i]));
+    if (compareNumbers(axes[i], tensor.axes[i]) == 0)
+      d.help(equalValuesHelp(axes[i], tensor.axes[i]));
+    else if (const SizeParameter *size = takenFromArgument(declared.call, declared.type(), axes.size() - i))
       d.help("leave `" + size->name.text + "` out: what comes in is taken from the argument");
     else
-      d.help("declare `" + name + ": " + typeOf(tensor) + "`, or pass a tensor of the declared type");
+      d.help("declare `" + declared.parameter.name.text + ": " + typeOf(tensor) + "`, or pass a tensor of the declared type");
     return false;
   }
-  if (range.known) {
-    if (tensor.hasExcept || tensor.unmasked) {
-      report(Code::E0211, arg.span, "`" + name + "` of `" + layer + "` may not hold the `except` value of the data",
-             caller)
-          .help("write where(c, y, 0)");
-      return false;
-    }
-    if (!tensor.range.within(range.low, range.high)) {
-      Diagnostic &d = report(Code::E0209, arg.span,
-                             "`" + name + "` of `" + layer + "` must lie in " + intervalText(range) +
-                                 ", but the argument lies in " + intervalText(tensor.range),
-                             caller);
-      labelOperand(d, arg.span, arg.value);
-      d.label(type.span, "declared as " + textOf(type.span));
-      return false;
-    }
-    tensor.range = range;
+  return true;
+}
+
+bool Elaborator::checkBounds(const Declared &declared, Tensor &tensor, const Argument &arg, Frame &caller) {
+  const Interval &range = declared.range;
+  if (!range.known)
+    return true;
+  if (tensor.hasExcept || tensor.unmasked) {
+    report(Code::E0211, arg.span, declared.text() + " may not hold the `except` value of the data", caller)
+        .help("write where(c, y, 0)");
+    return false;
   }
-  binding.value = Value::of(tensor);
-  callee.names[name] = binding;
+  if (!tensor.range.within(range.low, range.high)) {
+    Diagnostic &d = report(Code::E0209, arg.span,
+                           declared.text() + " must lie in " + intervalText(range) + ", but the argument lies in " +
+                               intervalText(tensor.range),
+                           caller);
+    labelOperand(d, arg.span, arg.value);
+    d.label(declared.type().span, "declared as " + textOf(declared.type().span));
+    return false;
+  }
+  tensor.range = range;
   return true;
 }
 

@@ -383,7 +383,7 @@ Value Elaborator::declaredResult(const Type &type, Frame &callee) {
   return Value::of(tensor);
 }
 
-Value Elaborator::callLayer(const Call &call, Frame &caller) {
+static Frame frameOf(const Call &call, const Frame &caller) {
   Frame callee;
   callee.file = call.layer.span.file;
   callee.layer = &call.layer;
@@ -395,6 +395,37 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
   callee.key = call.key;
   callee.depth = caller.depth + 1;
   callee.block = call.block;
+  return callee;
+}
+
+// What the body returns, each value with the text that it comes from.
+void Elaborator::evalReturn(const Call &call, const Statement &last, Frame &callee, std::vector<Value> &values, std::vector<Span> &spans) {
+  std::vector<const Expr *> roots;
+  for (const ExprPtr &value : last.values)
+    roots.push_back(value.get());
+  evaluateInOrder(call.layer.body, roots, callee);
+  for (const ExprPtr &expr : last.values) {
+    Value value = eval(*expr, callee);
+    bool several = value.kind == Value::Tuple && last.values.size() == 1; // `return f(x)` hands on several results
+    for (const Value &item : several ? value.items : std::vector<Value>{value}) {
+      values.push_back(item);
+      spans.push_back(expr->span);
+    }
+  }
+}
+
+// Makes the values what the layer declares its results to be. False if one of them has errors.
+bool Elaborator::checkReturn(const Call &call, std::vector<Value> &values, const std::vector<Span> &spans, Frame &callee) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = checkResult(call.layer.signature.results[i], values[i], spans[i], callee);
+    if (values[i].isError())
+      return false;
+  }
+  return call.layer.form != LayerItem::ReversibleLayer || checkCoupling(call, values, spans, callee);
+}
+
+Value Elaborator::callLayer(const Call &call, Frame &caller) {
+  Frame callee = frameOf(call, caller);
   if (!bindCall(call, callee, caller))
     return {};
   bool reversible = call.layer.form == LayerItem::ReversibleLayer;
@@ -405,37 +436,19 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
   for (const Statement &statement : call.layer.body)
     if (statement.kind == StatementKind::Return)
       last = &statement;
-  if (!last) {
-    reversibleDepth -= reversible;
-    return {};
-  }
-  const std::vector<Type> &types = call.layer.signature.results;
-  std::vector<const Expr *> roots;
-  for (const ExprPtr &value : last->values)
-    roots.push_back(value.get());
-  evaluateInOrder(call.layer.body, roots, callee);
   std::vector<Value> values;
   std::vector<Span> spans;
-  for (const ExprPtr &expr : last->values) {
-    Value value = eval(*expr, callee);
-    if (value.kind == Value::Tuple && last->values.size() == 1) { // `return f(x)` hands on several results
-      for (const Value &item : value.items) {
-        values.push_back(item);
-        spans.push_back(expr->span);
-      }
-      continue;
-    }
-    values.push_back(value);
-    spans.push_back(expr->span);
-  }
+  if (last)
+    evalReturn(call, *last, callee, values, spans);
   reversibleDepth -= reversible;
+  if (!last)
+    return {};
   if (mode == GraphMode::Step)
     for (const Statement &statement : call.layer.body)
       if (statement.kind == StatementKind::Update)
         evalUpdate(statement, callee);
-  bool bad = false;
-  for (const Value &value : values)
-    bad |= value.isError();
+  const std::vector<Type> &types = call.layer.signature.results;
+  bool bad = std::any_of(values.begin(), values.end(), [](const Value &value) { return value.isError(); });
   if (!bad && values.size() != types.size()) {
     report(Code::E0303, last->span,
            "`" + call.layer.name.text + "` declares " + std::to_string(types.size()) + " results but returns " +
@@ -443,12 +456,7 @@ Value Elaborator::callLayer(const Call &call, Frame &caller) {
            callee);
     return {};
   }
-  for (size_t i = 0; i < values.size() && !bad; ++i) {
-    values[i] = checkResult(types[i], values[i], spans[i], callee);
-    bad |= values[i].isError();
-  }
-  bad = bad || (reversible && !checkCoupling(call, values, spans, callee));
-  if (bad) { // the caller sees the declared types, so that it can be checked all the same
+  if (bad || !checkReturn(call, values, spans, callee)) { // the caller sees the declared types, so that it can be checked all the same
     values.clear();
     for (const Type &type : types) {
       values.push_back(declaredResult(type, callee));

@@ -233,6 +233,8 @@ private:
   Value callUse(const ast::Use &use, const ast::Expr &site, const std::vector<Argument> &args, Frame &frame);
   Value callDirect(const ast::LayerItem &layer, const ast::Expr &site, std::vector<Argument> sizes,
                    std::vector<Argument> args, Frame &frame);
+  void evalReturn(const Call &call, const ast::Statement &last, Frame &callee, std::vector<Value> &values, std::vector<Span> &spans);
+  bool checkReturn(const Call &call, std::vector<Value> &values, const std::vector<Span> &spans, Frame &callee);
   Value callLayer(const Call &call, Frame &caller);
   Value declaredResult(const ast::Type &type, Frame &callee);
   bool callable(const ast::LayerItem &layer, Span span, Frame &frame);
@@ -264,6 +266,11 @@ private:
                   Frame &callee, Frame &caller, const Call &call);
   bool checkArgument(const ast::Parameter &parameter, const Argument &arg, Frame &callee, Frame &caller,
                      const Call &call);
+  struct Declared; // a parameter of a layer as a call sees it
+  std::optional<Tensor> fillArgument(const Declared &declared, DType dtype, const Argument &arg, Frame &caller);
+  bool checkElements(const Declared &declared, std::optional<DType> dtype, const Tensor &tensor, const Argument &arg, Frame &caller);
+  bool checkAxes(const Declared &declared, Tensor &tensor, const Argument &arg, Frame &caller);
+  bool checkBounds(const Declared &declared, Tensor &tensor, const Argument &arg, Frame &caller);
   std::optional<std::vector<Number>> typeAxes(const ast::Type &type, Frame &frame);
   std::optional<DType> typeDtype(const ast::Type &type, Frame &frame);
   bool typeBounds(const ast::Type &type, Frame &frame, Interval &range, bool &hasExcept, int64_t &except);
@@ -380,7 +387,7 @@ private:
   void readPrecision(const ast::Setting &setting, Frame &frame);
   bool oneWord(const ast::Setting &setting, const char *form, Frame &frame);
   std::string settingWithEqual(const char *key, const char *other) const;
-  void applySettings();
+  void applySettings(); // SetFlag.cpp
   std::optional<Number> readNumber(const ast::Setting &setting, const char *form, const Range &range, Frame &frame);
   void readSeed(Frame &frame);
   void readSteps(const ast::Setting &setting, Frame &frame);
@@ -392,7 +399,15 @@ private:
   void assignOptimizers(Frame &frame);
   void checkKeys();
   void describeText();
+  // ---- PlanBlock.cpp
   void checkPlan();
+  void readMemory(const ast::SettingWord &word, Frame &frame);
+  void readMicrobatch(const ast::SettingWord &word, Frame &frame);
+  void readStages(const ast::SettingWord &word, Frame &frame);
+  void readCount(const ast::SettingWord &word, const std::string &key, int64_t &target, Frame &frame);
+  void readStageSchedule(const ast::SettingWord &word, Frame &frame);
+  void readOffload(const ast::SettingWord &word, Frame &frame);
+  void readRemat(const ast::SettingWord &word, Frame &frame);
   void checkGrain();
   // ---- EveryKey.cpp
   void readEvery(const ast::Setting &setting, Frame &frame);

@@ -1,6 +1,7 @@
 // GraphBuilder.cpp: nodes, and value numbering by a byte string of everything that decides an op's value.
 #include "compiler/frontend/GraphBuilder.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace cinch {
@@ -81,6 +82,7 @@ Graph GraphBuilder::finish(const std::vector<int *> &roots) {
         if (operand >= 0)
           place[operand] = 0;
   Graph result;
+  result.ops.reserve(size_t(size() - std::count(place.begin(), place.end(), -1)));
   for (int op = 0; op < size(); ++op) {
     if (place[op] < 0)
       continue;

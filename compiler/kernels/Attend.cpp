@@ -4,6 +4,7 @@
 // by exp(m_old - m_new) (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022,
 // "FlashAttention"). A row without any key has m = -inf and l = 0: it gives 0, and lse = -inf.
 #include "compiler/kernels/AttendEmitter.h"
+#include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <limits>
@@ -25,7 +26,7 @@ struct Scratch {
     maximum = scores + size * block * std::min(kKeyBlock, spec.S);
     sum = maximum + size * block;
     factor = sum + size * block;
-    total = (factor + size * block + 63) / 64 * 64;
+    total = solve::roundUp(factor + size * block);
   }
 };
 

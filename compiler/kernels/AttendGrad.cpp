@@ -10,6 +10,7 @@
 // One thread owns a key head: dk and dv are chains over (query head of the group, t), dq a chain over s, all
 // accumulated where they are stored. Probabilities are computed again, block by block, by the forward's own code.
 #include "compiler/kernels/AttendEmitter.h"
+#include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -32,9 +33,9 @@ struct Scratch {
     slopes = shares + size * block * keys;
     lse = slopes + size * block * keys;
     delta = lse + size * block;
-    bias = (delta + size * block + 63) / 64 * 64;
+    bias = solve::roundUp(delta + size * block);
     int64_t table = grad.grain > 0 ? size * (spec.A / spec.G) * spec.T * spec.S : 0;
-    total = (bias + table + 63) / 64 * 64;
+    total = solve::roundUp(bias + table);
   }
 };
 

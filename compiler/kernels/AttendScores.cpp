@@ -1,5 +1,6 @@
 // AttendScores.cpp: a block of scores: product, scale, bias and masks; and the walk over its keys with dropout.
 #include "compiler/kernels/AttendEmitter.h"
+#include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -103,7 +104,7 @@ static int64_t rowBytes() { return drawRowBytes(Draw::Bits16, Elem::F32, kKeyBlo
 
 int64_t attendScratch(const AttendSpec &spec, int64_t own) {
   int64_t draws = spec.dropout > 0 ? rowBytes() + 2 * 4 * queryBlockOf(spec) : 0;
-  return (own + draws + 63) / 64 * 64;
+  return solve::roundUp(own + draws);
 }
 
 static Value drawWords(AttendEmitter &e, Value at) {

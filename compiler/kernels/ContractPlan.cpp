@@ -3,6 +3,7 @@
 // Nothing here can change a result: every choice only regroups whole chains (design of the numbers: one FMA chain an
 // element).
 #include "compiler/kernels/ContractPlan.h"
+#include "compiler/solve/Bytes.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,7 +31,7 @@ int64_t ContractPlan::blocksK() const {
   return kc < k.size ? outer * blocksPerRun() : (outer + runs - 1) / runs;
 }
 
-static int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+using solve::roundUp;
 
 int64_t ContractPlan::scratchB() const {
   if (packA == PackedA::Band)

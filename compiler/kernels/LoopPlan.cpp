@@ -1,6 +1,7 @@
 // LoopPlan.cpp: finds levels and sweeps, chooses blocks and scratch.
 #include "compiler/kernels/LoopPlan.h"
 #include "compiler/kernels/Simt.h"
+#include "compiler/solve/Bytes.h"
 
 #include <algorithm>
 #include <functional>
@@ -272,7 +273,7 @@ void assignScratch(LoopPlan &plan) {
   plan.totalOf.assign(spec.nodes.size(), -1);
   auto take = [&](int64_t bytes) {
     int64_t at = plan.scratchBytes;
-    plan.scratchBytes += (bytes + 63) / 64 * 64;
+    plan.scratchBytes += solve::roundUp(bytes);
     return at;
   };
   int64_t padded = (plan.scratchCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;

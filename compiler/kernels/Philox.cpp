@@ -5,6 +5,7 @@
 // width.
 #include "compiler/kernels/Philox.h"
 #include "compiler/kernels/MathEmit.h"
+#include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -125,7 +126,7 @@ DrawKey emitDrawKey(OpBuilder &b, Location loc, Value context, Value key) {
 int64_t drawRowBytes(Draw draw, Elem elem, int64_t count) {
   // Beyond the groups, 16 more: a vector load at the row's last element stays inside.
   int64_t elements = (count + 2 * kRowGroup - 2 + 16) / kRowGroup * kRowGroup;
-  return (elements * bytesOfDraw(draw, elem) + 63) / 64 * 64;
+  return solve::roundUp(elements * bytesOfDraw(draw, elem));
 }
 
 Value emitDrawRowView(OpBuilder &b, Location loc, Draw draw, Elem elem, Value arena, Value at) {

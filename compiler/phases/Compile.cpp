@@ -399,6 +399,13 @@ bool Compilation::runPasses(llvm::function_ref<void(OpPassManager &)> onFunction
 }
 
 bool Compilation::applyPlan(Phase upTo) {
+  // The decisions are written on the functions: the graphs in which they were found serve nobody any longer.
+  for (EntryPlan &entry : entries) {
+    entry.outcome.rows = {};
+    solve::Decision &decision = entry.outcome.result.plan.decision;
+    std::vector<solve::Run>().swap(decision.runs);
+    std::vector<solve::Instance>().swap(decision.instances);
+  }
   if (!runPasses([](OpPassManager &functions) {
         functions.addPass(createFormMicrobatches());
         functions.addPass(createRematerialize());
@@ -430,14 +437,14 @@ bool Compilation::generateDeviceCode() {
     std::string names;
     for (const target::DeviceKernel &kernel : host->deviceKernels)
       names += kernel.name + "\n";
-    host->addText("cinch_device_code", deviceCode.ptx);
-    host->addText("cinch_device_kernels", names);
+    addText(*kernels, "cinch_device_code", deviceCode.ptx);
+    addText(*kernels, "cinch_device_kernels", names);
     if (!options.assembler.empty()) {
       target::Assembled made = target::assemble(options.assembler, deviceCode.ptx, options.target.arch);
       assembled = made.error.empty() ? "code         PTX, and machine code for " + options.target.arch + " by " + options.assembler
                                      : "code         PTX alone: " + options.assembler + ": " + made.error;
       if (made.error.empty())
-        host->addText("cinch_device_cubin", made.cubin);
+        addText(*kernels, "cinch_device_cubin", made.cubin);
     }
     return true;
   }
@@ -492,13 +499,13 @@ bool Compilation::lowerToLLVM() {
   }
   const std::string text = metadata();
   metadataBytes = int64_t(text.size());
-  host->addText("cinch_meta", text);
   said = summary();
-  // All that the object needs is in `kernels` now: LLVM takes the memory of the rest.
+  // All that the object needs is in `kernels` and this text now: LLVM takes the memory of the rest.
   host.reset();
   module = nullptr;
   for (EntryPlan &entry : entries)
     entry.outcome = {};
+  addText(*kernels, "cinch_meta", text);
   declareKernels(*kernels, kernelObjects);
   llvm::StringSet<> apart;
   for (const target::KernelObjects::Object &object : kernelObjects.objects)

@@ -239,6 +239,9 @@ static DenseMap<int64_t, int64_t> firstWords(plan::MicrobatchesOp loop) {
 }
 
 LogicalResult HostCode::addKernels(func::FuncOp function) {
+  size_t count = launches.size();
+  function.walk([&](plan::KernelOp) { ++count; });
+  launches.reserve(count);
   bool replayed = function.getName() == nn::kTrainName || function.getName().starts_with((nn::kTrainName + "_").str());
   WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     replayed = replayed && !isa<plan::GateOp>(op);
@@ -269,12 +272,12 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
 }
 
 // ---- Calls -------------------------------------------------------------------------------------------------------------
-void HostCode::addText(StringRef symbol, StringRef text) {
+void addText(ModuleOp module, StringRef symbol, const std::string &text) {
   OpBuilder builder(module.getContext());
   builder.setInsertionPointToEnd(module.getBody());
-  Type type = LLVM::LLVMArrayType::get(builder.getI8Type(), text.size() + 1);
-  LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, true, LLVM::Linkage::External, symbol,
-                         builder.getStringAttr(text + Twine('\0')));
+  StringRef ended(text.c_str(), text.size() + 1);
+  LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), LLVM::LLVMArrayType::get(builder.getI8Type(), ended.size()), true,
+                         LLVM::Linkage::External, symbol, builder.getStringAttr(ended));
 }
 
 void HostCode::addFunction(func::FuncOp function, StringRef symbol, int entry, bool counted) {

@@ -65,19 +65,19 @@ public:
   // The kernels of a GPU, as code is generated for them. The host knows each as a row of numbers: which it is, blocks, threads of a
   // block, words of a launch.
   std::vector<target::DeviceKernel> deviceKernels;
-  // A constant string under a global name.
-  void addText(llvm::StringRef symbol, llvm::StringRef text);
 
   // How a kernel is launched.
   struct Call {
     int launch;
     std::string kernel;
-    llvm::SmallVector<int64_t> words; // offsets, scratch, keys
+    // There are thousands of calls: none takes room for what it has not.
+    template <class T> using List = llvm::SmallVector<T, 0>;
+    List<int64_t> words; // offsets, scratch, keys
     // In a loop over blocks of rows: what an example and a position add to each word.
-    llvm::SmallVector<std::pair<int64_t, int64_t>> steps;
-    llvm::SmallVector<std::pair<int64_t, int64_t>> zeroed; // (offset, bytes) to clear first
+    List<std::pair<int64_t, int64_t>> steps;
+    List<std::pair<int64_t, int64_t>> zeroed; // (offset, bytes) to clear first
     // In a loop along an axis: the values whose offsets the first words are, and those whose bytes `zeroed` are.
-    llvm::SmallVector<mlir::Value> values, zeroedValues;
+    List<mlir::Value> values, zeroedValues;
   };
   const Call &callOf(mlir::Operation *kernel) const { return *calls.find(kernel)->second; }
   // What a loop over micro-batches begins with: rows of the table of cleared ranges, from which to before which; and what is
@@ -121,6 +121,9 @@ private:
   std::map<std::vector<int64_t>, int> bodyNumbers;
   llvm::StringMap<int> operationsNumbers;
 };
+
+// A constant string under a global name, with a 0 behind it.
+void addText(mlir::ModuleOp, llvm::StringRef symbol, const std::string &text);
 
 } // namespace cinch
 #endif

@@ -1,5 +1,6 @@
 // OperandPlaces.cpp: offsets in a micro-batch, in a block of rows, in a trip of a loop along an axis.
 #include "compiler/phases/OperandPlaces.h"
+#include "compiler/solve/Bytes.h"
 
 #include "compiler/transforms/Decision.h"
 
@@ -51,7 +52,7 @@ OperandPlaces::Copies OperandPlaces::copiesOf(Value value) const {
       whole = rows.getResult(*filled);
   int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
   bool ofStep = overlapping && (sums.contains(value) || !overlapping->isProperAncestor(result.getOwner()));
-  return {copies[result.getResultNumber()], (bytes + 63) / 64 * 64, ofStep};
+  return {copies[result.getResultNumber()], solve::roundUp(bytes), ofStep};
 }
 
 // The offset of a value in the micro-batch that runs.

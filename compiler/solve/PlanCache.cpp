@@ -1,5 +1,6 @@
 // PlanCache.cpp: an entry is a line with the checksum of the rest, then JSON.
 #include "compiler/solve/PlanCache.h"
+#include "compiler/solve/UserFolder.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Chrono.h"
@@ -11,7 +12,6 @@
 #include "llvm/Support/xxhash.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace cinch::solve {
@@ -118,19 +118,7 @@ std::string PlanCache::keyOf(const Graphs &graphs, const SearchOptions &options,
   return llvm::utohexstr(hash.high64, true, 16) + llvm::utohexstr(hash.low64, true, 16);
 }
 
-std::string PlanCache::defaultFolder() {
-  llvm::SmallString<256> path;
-  if (const char *cache = std::getenv("XDG_CACHE_HOME"); cache && llvm::sys::path::is_absolute(cache)) {
-    path = cache;
-  } else if (const char *home = std::getenv("HOME"); home && llvm::sys::path::is_absolute(home)) {
-    path = home;
-    llvm::sys::path::append(path, ".cache");
-  } else {
-    return "";
-  }
-  llvm::sys::path::append(path, "cinch");
-  return path.str().str();
-}
+std::string PlanCache::defaultFolder() { return userFolder("XDG_CACHE_HOME", ".cache"); }
 
 std::string PlanCache::pathOf(const std::string &key) const {
   llvm::SmallString<256> path(folder);

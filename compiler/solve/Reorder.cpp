@@ -13,73 +13,8 @@ namespace {
 class RunOrder {
 public:
   RunOrder(const GraphIndex &index, int64_t b, const std::vector<int> &loop, bool apart)
-      : g(index.graph), kernels(loop), n(int(loop.size())), runs(loop.size()) {
-    std::vector<int> current(g.buffers.size(), -1);
-    std::vector<char> loopBorn(g.buffers.size(), 0);
-    for (size_t v = 0; v < g.buffers.size(); ++v)
-      loopBorn[v] =
-          g.buffers[v].kind == Buffer::Value && !index.persistent[v] && index.bornIn[v] == g.mainLoop();
-    // Bytes that single kernels change in place order everybody who touches them.
-    std::vector<int> touches(g.buffers.size(), 0), lastTouch(g.buffers.size(), -1);
-    std::vector<char> changed(g.buffers.size(), 0);
-    for (int k : index.loop) {
-      for (int w : g.kernels[k].writes)
-        if (!loopBorn[w])
-          ++touches[w], changed[w] = 1;
-      for (int r : g.kernels[k].reads)
-        if (!loopBorn[r])
-          ++touches[r];
-    }
-    int barrier = -1;
-    for (int t = 0; t < n; ++t) {
-      const Kernel &kernel = g.kernels[loop[t]];
-      Run &run = runs[t];
-      auto after = [&](int before) {
-        if (before >= 0 && before != t && std::find(run.before.begin(), run.before.end(), before) == run.before.end())
-          run.before.push_back(before);
-      };
-      after(barrier);
-      for (int r : kernel.reads)
-        if (loopBorn[r] && current[r] >= 0) {
-          after(copies[current[r]].run);
-          if (std::find(run.reads.begin(), run.reads.end(), current[r]) == run.reads.end()) {
-            run.reads.push_back(current[r]);
-            copies[current[r]].readers.push_back(t);
-          }
-        }
-      for (auto *list : {&kernel.reads, &kernel.writes})
-        for (int v : *list)
-          if (!loopBorn[v] && changed[v] && touches[v] > 1)
-            after(lastTouch[v]), lastTouch[v] = t;
-      for (size_t w = 0; w < kernel.writes.size(); ++w) {
-        int v = kernel.writes[w];
-        if (!loopBorn[v])
-          continue;
-        if (current[v] >= 0) { // the older copy's readers come before the newer copy
-          after(copies[current[v]].run);
-          for (int reader : copies[current[v]].readers)
-            after(reader);
-        }
-        Pair pair;
-        pair.write = int(copies.size());
-        for (auto &[to, from] : kernel.inPlace)
-          if (to == v && loopBorn[from] && current[from] >= 0 && g.buffers[from].bytes(b) == g.buffers[v].bytes(b))
-            pair.reads.push_back(current[from]);
-        if (!pair.reads.empty())
-          run.pairs.push_back(std::move(pair));
-        current[v] = int(copies.size());
-        run.writes.push_back(int(copies.size()));
-        run.born += g.buffers[v].bytes(b);
-        copies.push_back({t, g.buffers[v].bytes(b), {}});
-      }
-      run.scratch = g.scratchBytes(kernel, b);
-      // What leaves the program keeps its place; where not all parts find what those before them left, so does the border of two.
-      if (kernel.writes.empty() || (kernel.newPart && !index.finds.empty())) {
-        for (int other = 0; other < t; ++other)
-          after(other);
-        barrier = t;
-      }
-    }
+      : g(index.graph), kernels(loop), n(int(loop.size())), runs(loop.size()), microbatch(b) {
+    readRuns(index);
     for (int t = 0; t < n; ++t)
       for (int before : runs[t].before)
         runs[before].after.push_back(t);
@@ -152,6 +87,84 @@ private:
     int64_t born = 0, scratch = 0;
   };
 
+  // What the runs read, write and come behind, in the order given.
+  void readRuns(const GraphIndex &index) {
+    findBuffers(index);
+    current.assign(g.buffers.size(), -1), lastTouch.assign(g.buffers.size(), -1);
+    int barrier = -1;
+    for (int t = 0; t < n; ++t) {
+      const Kernel &kernel = g.kernels[kernels[t]];
+      comesBehind(t, barrier);
+      readOperands(t, kernel);
+      for (int v : kernel.writes)
+        if (loopBorn[v])
+          writeCopy(t, kernel, v);
+      runs[t].scratch = g.scratchBytes(kernel, microbatch);
+      // What leaves the program keeps its place; where not all parts find what those before them left, so does the border of two.
+      if (kernel.writes.empty() || (kernel.newPart && !index.finds.empty())) {
+        for (int other = 0; other < t; ++other)
+          comesBehind(t, other);
+        barrier = t;
+      }
+    }
+  }
+  void findBuffers(const GraphIndex &index) {
+    loopBorn.assign(g.buffers.size(), 0), changed = loopBorn;
+    for (size_t v = 0; v < g.buffers.size(); ++v)
+      loopBorn[v] = g.buffers[v].kind == Buffer::Value && !index.persistent[v] && index.bornIn[v] == g.mainLoop();
+    std::vector<int> touches(g.buffers.size(), 0);
+    std::vector<char> written(g.buffers.size(), 0);
+    for (int k : index.loop) {
+      for (int v : g.kernels[k].writes)
+        ++touches[v], written[v] = 1;
+      for (int v : g.kernels[k].reads)
+        ++touches[v];
+    }
+    for (size_t v = 0; v < g.buffers.size(); ++v)
+      changed[v] = !loopBorn[v] && written[v] && touches[v] > 1;
+  }
+  void comesBehind(int t, int before) {
+    std::vector<int> &list = runs[t].before;
+    if (before >= 0 && before != t && std::find(list.begin(), list.end(), before) == list.end())
+      list.push_back(before);
+  }
+  void readOperands(int t, const Kernel &kernel) {
+    Run &run = runs[t];
+    for (int r : kernel.reads)
+      if (int c = loopBorn[r] ? current[r] : -1; c >= 0) {
+        comesBehind(t, copies[c].run);
+        if (std::find(run.reads.begin(), run.reads.end(), c) == run.reads.end()) {
+          run.reads.push_back(c);
+          copies[c].readers.push_back(t);
+        }
+      }
+    for (auto *list : {&kernel.reads, &kernel.writes})
+      for (int v : *list)
+        if (changed[v])
+          comesBehind(t, lastTouch[v]), lastTouch[v] = t;
+  }
+  // Run `t` makes a copy of a buffer, behind all readers of the older one.
+  void writeCopy(int t, const Kernel &kernel, int v) {
+    Run &run = runs[t];
+    if (current[v] >= 0) {
+      comesBehind(t, copies[current[v]].run);
+      for (int reader : copies[current[v]].readers)
+        comesBehind(t, reader);
+    }
+    int64_t bytes = g.buffers[v].bytes(microbatch);
+    Pair pair;
+    pair.write = int(copies.size());
+    for (auto &[to, from] : kernel.inPlace)
+      if (to == v && loopBorn[from] && current[from] >= 0 && g.buffers[from].bytes(microbatch) == bytes)
+        pair.reads.push_back(current[from]);
+    current[v] = pair.write;
+    run.writes.push_back(pair.write);
+    if (!pair.reads.empty())
+      run.pairs.push_back(std::move(pair));
+    run.born += bytes;
+    copies.push_back({t, bytes, {}});
+  }
+
   // Bytes of writes that take those of reads that die here.
   template <class Dies> int64_t shared(const Run &run, Dies &&dies) {
     int64_t bytes = 0;
@@ -189,6 +202,7 @@ private:
     return std::find(runs[run].reads.begin(), runs[run].reads.end(), c) != runs[run].reads.end();
   }
 
+  // Moves run x to the best place that it can walk to.
   bool tryRun(int x) {
     int p = place[x], low = 0, high = n - 1;
     for (int before : runs[x].before)
@@ -200,7 +214,18 @@ private:
     low = std::max(low, p - kReach), high = std::min(high, p + kReach);
     if (low >= high)
       return false;
-    // Where x does not stand, who reads its operands last?
+    findOtherReaders(x);
+    most.assign(size_t(high - low) + 1, 0), sum.assign(size_t(high - low) + 1, 0);
+    priceLater(x, low, high);
+    priceEarlier(x, low);
+    int best = bestPlace(p, low, high);
+    if (best == p)
+      return false;
+    move(p, best);
+    return true;
+  }
+  // Where x does not stand, who reads its operands last?
+  void findOtherReaders(int x) {
     lastOther.clear();
     for (int c : runs[x].reads) {
       int other = -1;
@@ -209,14 +234,16 @@ private:
           other = reader;
       lastOther.push_back(other);
     }
-    auto otherOf = [&](int c) {
-      for (size_t i = 0; i < runs[x].reads.size(); ++i)
-        if (runs[x].reads[i] == c)
-          return lastOther[i];
-      return -1;
-    };
-    most.assign(size_t(high - low) + 1, 0), sum.assign(size_t(high - low) + 1, 0);
-    // Later: the runs behind x go first.
+  }
+  int otherOf(int x, int c) const {
+    for (size_t i = 0; i < runs[x].reads.size(); ++i)
+      if (runs[x].reads[i] == c)
+        return lastOther[i];
+    return -1;
+  }
+  // The runs behind x go first.
+  void priceLater(int x, int low, int high) {
+    int p = place[x];
     int64_t carried = kept[p], top = 0, change = 0;
     for (int q = p + 1; q <= high; ++q) {
       int y = at[q];
@@ -224,37 +251,40 @@ private:
       top = std::max(top, during), change += during - live[q];
       int64_t after = carried;
       int64_t mine = step(x, after, [&](int c) {
-        int other = otherOf(c);
+        int other = otherOf(x, c);
         return other < 0 || place[other] <= q;
       });
       most[q - low] = std::max(top, mine), sum[q - low] = change + mine - live[p];
     }
-    // Earlier: the runs before x go behind it. What is alive at each then depends on nothing before it but x.
-    top = 0, change = 0;
+  }
+  // The runs before x go behind it. What is alive at each then depends on nothing before it but x.
+  void priceEarlier(int x, int low) {
+    int p = place[x];
+    int64_t top = 0, change = 0;
     for (int q = p - 1; q >= low; --q) {
       // x at q with what is carried to there, then the run that stood at q.
       int y = at[q];
       int64_t carry = kept[q];
       int64_t mine = step(x, carry, [&](int c) {
-        int other = otherOf(c);
+        int other = otherOf(x, c);
         return other < 0 || place[other] < q;
       });
       int64_t during = step(y, carry, [&](int c) {
-        return last[c] == y ? true : last[c] == x && otherOf(c) == y;
+        return last[c] == y ? true : last[c] == x && otherOf(x, c) == y;
       });
       top = std::max(top, during), change += during - live[q];
       most[q - low] = std::max(top, mine), sum[q - low] = change + mine - live[p];
     }
-    // The whole stretch is the measure for every place.
-    int64_t before = 0;
+  }
+  // The whole stretch is the measure for every place.
+  int bestPlace(int p, int low, int high) {
     prefix.assign(size_t(high - low) + 2, 0), suffix.assign(size_t(high - low) + 2, 0);
     for (int q = low; q <= high; ++q)
       prefix[q - low + 1] = std::max(prefix[q - low], live[q]);
     for (int q = high; q >= low; --q)
       suffix[q - low] = std::max(suffix[q - low + 1], live[q]);
-    before = suffix[0];
     int best = p;
-    int64_t bestMost = before, bestSum = 0;
+    int64_t bestMost = suffix[0], bestSum = 0;
     for (int q = low; q <= high; ++q) {
       if (q == p)
         continue;
@@ -263,17 +293,19 @@ private:
       if (m < bestMost || (m == bestMost && sum[q - low] < bestSum))
         best = q, bestMost = m, bestSum = sum[q - low];
     }
-    if (best == p)
-      return false;
-    if (best > p)
-      std::rotate(at.begin() + p, at.begin() + p + 1, at.begin() + best + 1);
+    return best;
+  }
+  // The run at p goes to place q, those between move by one.
+  void move(int p, int q) {
+    if (q > p)
+      std::rotate(at.begin() + p, at.begin() + p + 1, at.begin() + q + 1);
     else
-      std::rotate(at.begin() + best, at.begin() + p, at.begin() + p + 1);
-    int from = std::min(p, best), to = std::max(p, best);
-    for (int q = from; q <= to; ++q)
-      place[at[q]] = q;
-    for (int q = from; q <= to; ++q)
-      for (int c : runs[at[q]].reads) {
+      std::rotate(at.begin() + q, at.begin() + p, at.begin() + p + 1);
+    int from = std::min(p, q), to = std::max(p, q);
+    for (int i = from; i <= to; ++i)
+      place[at[i]] = i;
+    for (int i = from; i <= to; ++i)
+      for (int c : runs[at[i]].reads) {
         int l = copies[c].readers.front();
         for (int reader : copies[c].readers)
           if (place[reader] > place[l])
@@ -281,14 +313,17 @@ private:
         last[c] = l;
       }
     price(from, to);
-    return true;
   }
 
   const StepGraph &g;
   const std::vector<int> &kernels;
   int n, turn = -1;
   std::vector<Run> runs;
+  int64_t microbatch;
   std::vector<Copy> copies;
+  std::vector<char> loopBorn; // of buffers: does every pass of the loop make it anew?
+  std::vector<char> changed;  // those that are there before and that single kernels change in place: all who touch them keep their order
+  std::vector<int> current, lastTouch; // of buffers, while the runs are read: the newest copy, the run that touched it last
   std::vector<int> at, place; // run at each place, place of each run
   std::vector<int> last;      // of copies: the run that reads it last (its own if none does)
   std::vector<int64_t> live;  // during the run at a place, beside what lives through the whole loop

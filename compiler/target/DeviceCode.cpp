@@ -6,6 +6,7 @@
 #include "compiler/target/DeviceCode.h"
 #include "compiler/target/DeviceControl.h"
 #include "compiler/target/LowerKernels.h"
+#include "compiler/target/Pipeline.h"
 #include "compiler/target/VerifyNumbers.h"
 
 #include "mlir/IR/Builders.h"
@@ -16,7 +17,6 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -88,24 +88,6 @@ static void addEntry(Module &module, const DeviceKernel &kernel) {
   b.CreateRetVoid();
 }
 
-static void optimize(Module &module, TargetMachine &machine) {
-  PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  tuning.LoopInterleaving = false;
-  PassBuilder builder(&machine, tuning);
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager sccs;
-  ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2).run(module, modules);
-}
-
 // A function that stands in no PTX: the C library's, in f64.
 static std::string outsideFunction(const Module &module) {
   for (const Function &function : module)
@@ -147,7 +129,7 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
     addEntry(*module, kernel);
   if (code.error = addControl(*module); !code.error.empty())
     return code;
-  optimize(*module, *machine);
+  optimize(*module, *machine, true);
   code.error = verifyNumbers(*module);
   if (code.error.empty() && !contextIsDissolved(*module))
     code.error = "a kernel reads a word of the context whose number is not known";

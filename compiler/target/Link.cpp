@@ -37,10 +37,74 @@ constexpr const char *kJoinPeers = "cinch_join_peers";
 // The same for the part that drives a GPU (runtime/Device.h).
 constexpr const char *kOpenDevice = "cinch_open_device";
 
+namespace {
+// What is linked, and where it goes.
+struct Link {
+  const std::vector<std::string> &objects;
+  const std::string &runtimeArchive;
+  std::string output;
+  std::vector<const char *> parts; // of the runtime archive that nothing else asks for
+  bool dynamic;
+};
+// Where this system keeps what a C program starts with; a folder that was not found is empty.
+struct Places {
+  std::string crt, gcc, libc;
+  bool complete() const { return !crt.empty() && !gcc.empty() && !libc.empty(); }
+};
+} // namespace
+
+static Places findPlaces(const Link &link) {
+  // A package brings its own beside the runtime (tools/package).
+  std::string ours = (sys::path::parent_path(link.runtimeArchive) + "/link").str();
+  std::vector<std::string> places{ours, "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, compilers = gccFolders();
+  compilers.insert(compilers.begin(), ours);
+  return {folderOf("crt1.o", places), folderOf("libgcc.a", compilers), folderOf(link.dynamic ? "libc.so" : "libc.a", places)};
+}
+
+static int linkByLld(const Link &link, const Places &places, std::string &message) {
+  const auto &[crt, gcc, libc] = places;
+  std::vector<std::string> args = {"ld.lld", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
+                                   "--strip-debug", "-o", link.output};
+  auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
+  if (link.dynamic)
+    add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2"});
+  else
+    add({"-static"});
+  for (const char *part : link.parts)
+    add({"-u", part});
+  add({crt + "/crt1.o", crt + "/crti.o", gcc + (link.dynamic ? "/crtbegin.o" : "/crtbeginT.o")});
+  args.insert(args.end(), link.objects.begin(), link.objects.end());
+  add({link.runtimeArchive, "-L" + gcc, "-L" + libc});
+  if (link.dynamic)
+    add({"-lgcc", "-lc", "-lgcc"});
+  else
+    add({"--start-group", "-lgcc", "-lgcc_eh", "-lc", "--end-group"});
+  add({gcc + "/crtend.o", crt + "/crtn.o"});
+  std::vector<const char *> argv;
+  for (const std::string &arg : args)
+    argv.push_back(arg.c_str());
+  raw_string_ostream errors(message);
+  return lld::lldMain(argv, errors, errors, {{lld::Gnu, &lld::elf::link}}).retCode;
+}
+
+static int linkByCc(const Link &link, const std::string &cc, std::string &message) {
+  std::vector<StringRef> args = {"cc", "-o", link.output};
+  args.insert(args.end(), link.objects.begin(), link.objects.end());
+  args.push_back(link.runtimeArchive);
+  for (const char *part : link.parts)
+    args.insert(args.end(), {"-u", part});
+  if (link.dynamic)
+    args.push_back("-ldl");
+  args.push_back("-lpthread");
+  return sys::ExecuteAndWait(cc, args, std::nullopt, {}, 0, 0, &message);
+}
+
+// A device such as /dev/null is written to; a rename would put a file in its place.
+static bool isSpecial(const std::string &output) { return sys::fs::exists(output) && !sys::fs::is_regular_file(output); }
+
 std::string linkExecutable(const std::vector<std::string> &objects, const std::string &runtimeArchive,
                            const std::string &output, llvm::function_ref<bool(int64_t bytes)> accepts,
                            Linking linking) {
-  const bool dynamic = linking != Linking::Static;
   std::vector<const char *> parts;
   if (linking == Linking::WithPeers || linking == Linking::WithPeersAndDevice)
     parts.push_back(kJoinPeers);
@@ -48,59 +112,21 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     parts.push_back(kOpenDevice);
   // Beside the output, so that the last step is a rename; for a device, among the temporary files.
   SmallString<128> temporary(output);
-  if (sys::fs::exists(output) && !sys::fs::is_regular_file(output)) {
-    if (std::error_code error = sys::fs::createTemporaryFile("cinch", "exe", temporary))
-      return error.message();
-  } else {
+  if (!isSpecial(output))
     temporary += ".tmp";
-  }
-  // A package brings its own beside the runtime (tools/package).
-  std::string ours = (sys::path::parent_path(runtimeArchive) + "/link").str();
-  std::vector<std::string> places{ours, "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, compilers = gccFolders();
-  compilers.insert(compilers.begin(), ours);
-  std::string crt = folderOf("crt1.o", places), gcc = folderOf("libgcc.a", compilers);
-  std::string libc = folderOf(dynamic ? "libc.so" : "libc.a", places);
+  else if (std::error_code error = sys::fs::createTemporaryFile("cinch", "exe", temporary))
+    return error.message();
+  const Link link{objects, runtimeArchive, temporary.str().str(), parts, linking != Linking::Static};
+  const Places places = findPlaces(link);
   std::string message;
   int status = 1;
   int64_t shared = 0; // bytes of libraries
-  if (!crt.empty() && !libc.empty() && !gcc.empty()) {
-    std::vector<std::string> args = {"ld.lld", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
-                                     "--strip-debug", "-o", temporary.str().str()};
-    auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
-    if (dynamic)
-      add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2"});
-    else
-      add({"-static"});
-    for (const char *part : parts)
-      add({"-u", part});
-    add({crt + "/crt1.o", crt + "/crti.o", gcc + (dynamic ? "/crtbegin.o" : "/crtbeginT.o")});
-    args.insert(args.end(), objects.begin(), objects.end());
-    add({runtimeArchive, "-L" + gcc, "-L" + libc});
-    if (dynamic)
-      add({"-lgcc", "-lc", "-lgcc"});
-    else
-      add({"--start-group", "-lgcc", "-lgcc_eh", "-lc", "--end-group"});
-    if (dynamic)
-      shared = kLibraryBytes;
-    args.push_back(gcc + "/crtend.o");
-    args.push_back(crt + "/crtn.o");
-    std::vector<const char *> argv;
-    for (const std::string &arg : args)
-      argv.push_back(arg.c_str());
-    raw_string_ostream errors(message);
-    status = lld::lldMain(argv, errors, errors, {{lld::Gnu, &lld::elf::link}}).retCode;
+  if (places.complete()) {
+    shared = link.dynamic ? kLibraryBytes : 0;
+    status = linkByLld(link, places, message);
   } else if (auto cc = sys::findProgramByName("cc")) {
-    std::vector<StringRef> args = {"cc", "-o", temporary};
-    for (const std::string &object : objects)
-      args.push_back(object);
-    args.push_back(runtimeArchive);
-    for (const char *part : parts)
-      args.insert(args.end(), {"-u", part});
-    if (dynamic)
-      args.push_back("-ldl");
-    args.push_back("-lpthread");
     shared = kLibraryBytes;
-    status = sys::ExecuteAndWait(*cc, args, std::nullopt, {}, 0, 0, &message);
+    status = linkByCc(link, *cc, message);
   } else {
     return "no C start files (crt1.o, libc.a, libgcc.a) and no `cc` found; install libc6-dev and gcc";
   }
@@ -115,8 +141,7 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     sys::fs::remove(temporary);
     return "";
   }
-  // A device such as /dev/null is written to; a rename would put a file in its place.
-  bool special = sys::fs::exists(output) && !sys::fs::is_regular_file(output);
+  bool special = isSpecial(output);
   std::error_code error = special ? sys::fs::copy_file(temporary, output) : sys::fs::rename(temporary, output);
   if (error || special)
     sys::fs::remove(temporary);

@@ -332,6 +332,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   }
   if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation))
     return *status;
+  malloc_trim(0); // of what the search held: the ops of the plan are of other sizes
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
     return kInternal;
   if (line.command == Command::Calibrate)
@@ -345,6 +346,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   bool executable = !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
   {
     Waiting waiting("generating code for " + line.input);
+    malloc_trim(0); // of what the passes held
     if (executable && !compilation.compileKernels(processors()))
       return kInternal;
   }
@@ -361,6 +363,8 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   llvm::StringRef text(object.data(), object.size());
   if (line.emit == "asm" || line.emit == "obj")
     return writeOutput(line.output, text);
+  compilation.kernels = nullptr;
+  malloc_trim(0); // the linker maps what it reads and writes
   return linkProduct(line, program, compilation, text, self, options, missing);
 }
 

@@ -20,7 +20,7 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
   void runOnOperation() final {
     func::FuncOp function = getOperation();
     FailureOr<Decided> decided = readDecision(function);
-    if (failed(decided))
+    if (failed(decided) || failed(checkRuns(function, *decided)))
       return signalPassFailure();
     Builder attributes(&getContext());
     DenseSet<int64_t> onHost;
@@ -132,6 +132,23 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
           return failure();
       }
     }
+    return success();
+  }
+
+  // The passes that apply the rest of the decision have run.
+  static LogicalResult checkRuns(func::FuncOp function, const Decided &decided) {
+    WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+      auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
+      if (isa<plan::KernelOp, plan::ReceiveOp>(op) && (!run || run.getInt() < 0 || run.getInt() >= int64_t(decided.runs.size()))) {
+        op->emitOpError("is no run of the decision: run rematerialize first");
+        return WalkResult::interrupt();
+      }
+      return isa<plan::KernelOp>(op) ? WalkResult::skip() : WalkResult::advance();
+    });
+    if (walked.wasInterrupted())
+      return failure();
+    if (!decided.rows.empty() && !function.walk([](plan::RowBlocksOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      return function.emitError("has no blocks of rows, which its decision has: run form-row-blocks first");
     return success();
   }
 

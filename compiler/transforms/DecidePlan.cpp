@@ -40,6 +40,7 @@ public:
     decided.arenaBytes = decision.arenaBytes;
     decided.rowPositions = problem.graph.positions;
     decided.hostBytes = decision.hostBytes;
+    decided.runs.reserve(decision.runs.size());
     int described = 0;
     for (const solve::LoopRuns &runs : decision.loops) {
       describeRuns(described, runs.begin);
@@ -299,6 +300,37 @@ static void offload(func::FuncOp function, const analysis::StepProblem &problem,
   outcome.copies = solve::runEngines(outcome.rows.graph, solve::GraphIndex(outcome.rows.graph).behind, outcome.result.plan.decision.microbatch);
 }
 
+// Searches a plan, or finds it again. What the search needed is gone behind it: of a deep step that is much.
+static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const DecideOptions &options,
+                                llvm::function_ref<std::string(const solve::StepGraph &, const solve::Plan &)> wrongWith,
+                                llvm::function_ref<void(solve::VariantPlanner &, DecideOutcome &)> offload) {
+  DecideOutcome outcome;
+  solve::VariantPlanner planner(std::move(variants), options.orderSeed);
+  solve::PlanCache cache(options.planCache);
+  solve::PlanCache::Graphs graphs;
+  for (int i = 0; i < planner.count(); ++i)
+    graphs.push_back(&planner.variant(i).rows.graph);
+  int chosen = 0;
+  auto cached = cache.find(graphs, options.search, options.orderSeed);
+  bool hit = cached && (!options.tradeOff || !cached->tradeOff.empty());
+  if (hit) {
+    chosen = cached->variant;
+    outcome.result = std::move(cached->result);
+    outcome.tradeOff = std::move(cached->tradeOff);
+    hit = wrongWith(*graphs[size_t(chosen)], outcome.result.plan).empty();
+  }
+  if (!hit) {
+    outcome.result = planner.search(options.search, options.tradeOff, chosen);
+    if (options.tradeOff)
+      outcome.tradeOff = planner.tradeOff(options.search);
+    cache.keep(graphs, options.search, options.orderSeed, {chosen, outcome.result, outcome.tradeOff});
+  }
+  outcome.rows = planner.variant(chosen).rows;
+  if (outcome.result.error.empty())
+    offload(planner, outcome);
+  return outcome;
+}
+
 PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : function(function), options(options), step(function) {
   if (step.loops.empty())
     return;
@@ -323,52 +355,27 @@ DecideOutcome PlanProblem::decide() {
     outcome.internal = true;
     return outcome;
   }
-  solve::VariantPlanner planner(std::move(variants), options.orderSeed);
-  if (!refused.empty()) {
-    outcome.result.error = refused;
-    return outcome;
-  }
-  int chosen = 0;
-  auto take = [&](solve::SearchResult result) {
-    outcome.result = std::move(result);
-    outcome.rows = planner.variant(chosen).rows;
-  };
   // Empty if the plan is proved.
-  auto wrongWithIt = [&]() {
-    solve::ScheduledProgram program = solve::scheduledProgram(outcome.rows.graph, outcome.result.plan.decision);
-    program.peakLive = outcome.result.plan.peakLive;
+  auto wrongWith = [&](const solve::StepGraph &graph, const solve::Plan &plan) {
+    solve::ScheduledProgram program = solve::scheduledProgram(graph, plan.decision);
+    program.peakLive = plan.peakLive;
     program.hostBudget = options.hostBudget.value_or(0);
     if (overlappingLoop(function))
       for (auto [older, newer] : newerParameters(function))
         program.newer.push_back({problem.buffer.lookup(older), problem.buffer.lookup(newer)});
-    return solve::checkPlan(outcome.rows.graph, program);
+    return solve::checkPlan(graph, program);
   };
-  solve::PlanCache cache(options.planCache);
-  solve::PlanCache::Graphs graphs;
-  for (int i = 0; i < planner.count(); ++i)
-    graphs.push_back(&planner.variant(i).rows.graph);
-  auto cached = cache.find(graphs, options.search, options.orderSeed);
-  bool hit = cached && (!options.tradeOff || !cached->tradeOff.empty());
-  if (hit) {
-    chosen = cached->variant;
-    take(std::move(cached->result));
-    outcome.tradeOff = std::move(cached->tradeOff);
-    hit = wrongWithIt().empty();
+  if (!refused.empty()) {
+    outcome.result.error = refused;
+    return outcome;
   }
-  if (!hit) {
-    solve::SearchResult result = planner.search(options.search, options.tradeOff, chosen);
-    take(std::move(result));
-    if (options.tradeOff)
-      outcome.tradeOff = planner.tradeOff(options.search);
-    cache.keep(graphs, options.search, options.orderSeed, {chosen, outcome.result, outcome.tradeOff});
-  }
+  outcome = searchPlan(std::move(variants), options, wrongWith,
+                       [&](solve::VariantPlanner &planner, DecideOutcome &found) { offload(function, problem, planner, options, found); });
   if (options.tradeOff)
     outcome.named = solve::namedStrategies(outcome.rows.graph);
-  if (outcome.result.error.empty())
-    offload(function, problem, planner, options, outcome);
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
-  std::string wrong = wrongWithIt();
+  std::string wrong = wrongWith(outcome.rows.graph, outcome.result.plan);
   if (!wrong.empty()) {
     function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
     outcome.internal = true;

@@ -161,9 +161,14 @@ struct FormRowBlocks : cinch::impl::FormRowBlocksBase<FormRowBlocks> {
         if (run && run.getInt() >= range.first && run.getInt() < range.last)
           kernels[i].push_back(kernel);
     });
-    for (auto [i, range] : llvm::enumerate(decided->rows))
-      if (!kernels[i].empty() && failed(Wrapper(kernels[i], *decided, range).run()))
+    for (auto [i, range] : llvm::enumerate(decided->rows)) {
+      if (kernels[i].empty()) {
+        function.emitError("has no runs in the order of its decision: run rematerialize first");
         return signalPassFailure();
+      }
+      if (failed(Wrapper(kernels[i], *decided, range).run()))
+        return signalPassFailure();
+    }
   }
 };
 

@@ -136,8 +136,8 @@ def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
           %r = plan.kernel "reduce" (%y) : .. -> tensor<f32> domain 1 accumulates [true] { .. }
           plan.yield %r
         }
-    An op that several kernels compute on the way stands in each of them. Assumes decomposed ops. A kernel is one at every
-    micro-batch that may be chosen.
+    An op that several kernels compute on the way stands in each of them. A kernel is one at every micro-batch that may be chosen.
+    Assumes decomposed ops (decompose-ops): fails at one that no kernel can do.
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
@@ -147,7 +147,7 @@ def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
   let description = [{
     Changes no op. The function gets `plan.decision`, which the passes behind it apply: micro-batch and count, the runs of kernels in
     order, and the byte offset of everything that a run reads and writes. Only parameters and state have offsets that other
-    functions share; `reserved` bytes behind the parameters stay untouched. Assumes kernels (form-kernels).
+    functions share; `reserved` bytes behind the parameters stay untouched. Assumes kernels (form-kernels), and fails without.
     Fails, with what to do about it, if nothing fits.
   }];
   let options = [
@@ -171,6 +171,7 @@ def FormMicrobatches : Pass<"form-microbatches", "::mlir::func::FuncOp"> {
      -> micro-batch 2:
         %w = plan.microbatches count 4 size 2 -> tensor<4x3xf32> {
           %p = plan.kernel .. (%x, %y) : (tensor<2x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32> accumulates [true] { .. }
+    Assumes a decision (decide-plan), and fails without.
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
@@ -178,8 +179,9 @@ def FormMicrobatches : Pass<"form-microbatches", "::mlir::func::FuncOp"> {
 def Rematerialize : Pass<"rematerialize", "::mlir::func::FuncOp"> {
   let summary = "puts the runs of all kernels in the decided order, recomputed ones as further copies of their kernel";
   let description = [{
-    Every kernel becomes one copy for each of its runs, numbered by `plan.run`; from the second run in the loop on it is marked
-    `recompute`. A kernel reads what the latest run before it wrote.
+    Every kernel stands there once for each of its runs, numbered by `plan.run`; from the second run in the loop on it is marked
+    `recompute`. A kernel reads what the latest run before it wrote. Assumes the decided micro-batch (form-microbatches), and fails
+    at a loop that has another.
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
@@ -198,13 +200,20 @@ def FormRowBlocks : Pass<"form-row-blocks", "::mlir::func::FuncOp"> {
           %p = plan.kernel .. (%xb, %y) : .. -> tensor<999x8xf32> accumulates [true] { .. }
           plan.yield %p
         }
-    Assumes the runs stand in order (rematerialize). Every sum over rows goes on from block to block.
+    Every sum over rows goes on from block to block. Assumes the runs stand in order (rematerialize), and fails where they do not.
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
 
 def AssignMemory : Pass<"assign-memory", "::mlir::func::FuncOp"> {
   let summary = "gives every operand and result of a kernel its byte offset in the arena";
+  let description = [{
+        %y = plan.kernel "net: contract" (%x, %w) : .. {plan.run = 3}
+     ->
+        %y = plan.kernel "net: contract" (%x, %w) : .. reads [512, 0] writes [1024] scratch 2048 {plan.run = 3}
+    Assumes that the rest of the decision is applied (rematerialize, form-row-blocks): fails at a kernel without its run, and where blocks
+    of rows are missing. The decision is gone behind it.
+  }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
 

@@ -1,6 +1,6 @@
-// Rematerialize.cpp: puts the runs in the decided order. Each run gets copies of the ops that its kernel computes; a kernel
-// that runs again is recomputed, and uses behind it read the new copy, if their part of the loop body finds it. What work in blocks of rows
-// computes again for itself, nobody else reads. Assumes the micro-batch loop is formed.
+// Rematerialize.cpp: puts the runs in the decided order. A kernel's last run is the kernel itself, moved to its place; each earlier one is
+// a copy. A kernel that runs again is recomputed, and uses behind it read the new copy, if their part of the loop body finds it. What work in
+// blocks of rows computes again for itself, nobody else reads. Assumes the micro-batch loop is formed.
 #include "compiler/transforms/Decision.h"
 #include "compiler/solve/Timeline.h"
 #include "compiler/transforms/Passes.h"
@@ -27,9 +27,12 @@ public:
 
   LogicalResult run() {
     Operation *exit = function.getBody().front().getTerminator();
-    SmallVector<Operation *> old;
+    if (failed(findLastRuns()))
+      return failure();
+    SmallVector<Operation *> old; // what will be left of the step as it was
     for (Operation &op : function.getBody().front().without_terminator())
-      old.push_back(&op);
+      if (!moves.contains(&op))
+        old.push_back(&op);
     for (BlockArgument argument : function.getArguments())
       current.map(argument, argument);
     OpBuilder builder(exit);
@@ -73,6 +76,15 @@ private:
     plan::YieldOp::create(builder, oldYield.getLoc(), yielded);
     for (auto [before, now] : llvm::zip(old.getSums(), loop.getSums()))
       current.map(before, now);
+    return success();
+  }
+
+  LogicalResult findLastRuns() {
+    for (auto [number, run] : llvm::enumerate(decided.runs)) {
+      if (run.kernel >= int64_t(step.parts.size()))
+        return function.emitError("'") << kDecisionAttr << "' runs kernel " << run.kernel << " of " << step.parts.size();
+      moves[step.parts[run.kernel].op] = int64_t(number);
+    }
     return success();
   }
 
@@ -141,42 +153,52 @@ private:
     }
   }
 
-  // Each run is a copy of its kernel, which reads what the latest run before it wrote.
+  // Each run reads what the latest run before it wrote.
   LogicalResult emit(OpBuilder &builder, int64_t begin, int64_t end) {
     for (int64_t number = begin; number < end; ++number) {
       move(builder, number);
       const DecidedRun &run = decided.runs[number];
-      if (run.kernel >= int64_t(step.parts.size()))
-        return function.emitError("'") << kDecisionAttr << "' runs kernel " << run.kernel << " of " << step.parts.size();
       Operation *op = step.parts[run.kernel].op;
       part += isa<plan::PartOp>(op);
-      IRMapping operands; // for this copy alone: a mapping keeps what stands in the body
+      SmallVector<Value> operands;
       for (Value operand : op->getOperands()) {
-        Value there = found(operand);
-        if (!there)
+        operands.push_back(found(operand));
+        if (!operands.back())
           return op->emitError("internal error: run ") << number << " reads what no earlier run stores";
-        operands.map(operand, there);
       }
-      Operation *copy = builder.clone(*op, operands);
+      Operation *now = place(builder, op, operands, moves.lookup(op) == number);
       if (again[size_t(number)])
         for (Value result : op->getResults())
           inside.push_back({result, current.lookupOrNull(result)});
-      current.map(op->getResults(), copy->getResults());
-      for (auto [result, now] : llvm::zip(op->getResults(), copy->getResults()))
+      current.map(op->getResults(), now->getResults());
+      for (auto [result, made] : llvm::zip(op->getResults(), now->getResults()))
         if (!finds.empty())
-          copies[result].push_back({part, now});
-      copy->setAttr(kRunAttr, builder.getI64IntegerAttr(number));
+          copies[result].push_back({part, made});
+      now->setAttr(kRunAttr, builder.getI64IntegerAttr(number));
       if (run.recompute)
-        cast<plan::KernelOp>(copy).setRecompute(true);
+        cast<plan::KernelOp>(now).setRecompute(true);
       endRows(number + 1);
     }
     return success();
+  }
+
+  // Of a deep step the kernels are most of the compiler's memory: those that run once are there once.
+  static Operation *place(OpBuilder &builder, Operation *op, ArrayRef<Value> operands, bool move) {
+    if (!move) {
+      IRMapping mapping; // for this copy alone: a mapping keeps what stands in the body
+      mapping.map(op->getOperands(), operands);
+      return builder.clone(*op, mapping);
+    }
+    op->moveBefore(builder.getInsertionBlock(), builder.getInsertionPoint());
+    op->setOperands(operands);
+    return op;
   }
 
   func::FuncOp function;
   const Decided &decided;
   analysis::Step step;
   IRMapping current;
+  DenseMap<Operation *, int64_t> moves;            // of each kernel that runs: its last run
   std::vector<bool> again;                         // of the runs
   SmallVector<std::pair<Value, Value>> inside;     // of the range at hand: what it computed for itself, and the copy before; null: none yet
   // In a loop whose parts do not all find what earlier ones left (Timeline.h): of each value the part and the result of every copy.
@@ -192,10 +214,12 @@ struct Rematerialize : cinch::impl::RematerializeBase<Rematerialize> {
     FailureOr<Decided> decided = readDecision(getOperation());
     if (failed(decided))
       return signalPassFailure();
-    if (getOperation().getOps<plan::MicrobatchesOp>().empty()) {
-      getOperation().emitError("has no kernels: run form-kernels first");
-      return signalPassFailure();
-    }
+    for (plan::MicrobatchesOp loop : getOperation().getOps<plan::MicrobatchesOp>())
+      if (int64_t(loop.getSize()) != decided->microbatch) {
+        loop.emitOpError("has micro-batches of ") << loop.getSize() << " examples, the decision of " << decided->microbatch
+                                                  << ": run form-microbatches first";
+        return signalPassFailure();
+      }
     if (failed(Scheduler(getOperation(), *decided).run()))
       signalPassFailure();
   }

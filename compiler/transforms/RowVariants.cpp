@@ -80,7 +80,8 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   plain.rows.graph = graph;
   for (size_t k = 0; k < graph.kernels.size(); ++k)
     plain.rows.original.push_back(int(k));
-  std::vector<solve::Variant> variants{std::move(plain)};
+  std::vector<solve::Variant> variants;
+  variants.push_back(std::move(plain));
   if (options.rowBlocks < 0 || (options.rowsAsked > 0 && (graph.positions != options.rowsAsked || solve::findRowWork(graph).empty())))
     return variants;
   std::vector<solve::RowBlock> sizes = allowedBlocks(step, graph, options, error);

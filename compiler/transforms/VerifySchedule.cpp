@@ -12,6 +12,7 @@
 // A state that lies on the host has bytes of pinned memory of its own. What is copied from there lives in the arena from the begin of the copy,
 // and what is copied back to the end of it; it is awaited before anybody reads it, and goes back where it came from.
 #include "compiler/transforms/Decision.h"
+#include "compiler/solve/Bytes.h"
 #include "compiler/transforms/VerifySchedule.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
@@ -204,108 +205,125 @@ private:
   LogicalResult number(Block &block) {
     for (Operation &op : block) {
       if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-        int64_t loopBegin = now++;
-        DenseSet<Value> outer;
-        std::swap(outer, readByLoop);
-        waiting.clear(), part = 0;
-        if (failed(number(loop.getBody().front())))
+        if (failed(numberMicrobatches(loop)))
           return failure();
-        int64_t loopEnd = now++;
-        if (failed(holdWaiting(loop, loopBegin, loopEnd)))
-          return failure();
-        for (Value value : readByLoop) // its next pass reads it again
-          lives[value].end = std::max(lives[value].end, loopEnd);
-        std::swap(outer, readByLoop);
-        // A sum is one buffer, inside and behind the loop.
-        for (auto [sum, yielded] : llvm::zip(loop.getSums(), loop.getBody().front().getTerminator()->getOperands())) {
-          Value inner = resolve(yielded);
-          alias[sum] = inner;
-          Life &life = lives[inner];
-          life.begin = std::min(life.begin, loopBegin);
-          life.end = std::max(life.end, loopEnd);
-          if (overlaps(loop) && failed(holdTwice(life, -1, kForever)))
-            return failure();
-        }
-        if (overlaps(loop))
-          overlapBegin = loopBegin;
-        for (auto receive : loop.getBody().front().getOps<plan::ReceiveOp>())
-          if (Value sum = receive.sum(); sum && lives[resolve(sum)].offset != receive.getWrites()->front())
-            return receive.emitOpError("leaves what a sum goes on from where the sum is not");
-        continue;
-      }
-      if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
+      } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
         if (failed(numberRows(rows)))
           return failure();
-        continue;
-      }
-      int64_t time = now++;
-      if (isa<plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op)) {
-        if (failed(numberCopy(op, time)))
+      } else if (isa<plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op)) {
+        if (failed(numberCopy(op, now++)))
           return failure();
-        continue;
+      } else if (int64_t time = now++; failed(numberReads(op, time)) || failed(numberWrites(op, time))) {
+        return failure();
       }
-      auto loop = dyn_cast_or_null<plan::MicrobatchesOp>(loopOf(&op));
-      bool inLoop = bool(loop);
-      part += isa<plan::PartOp>(op);
-      for (Value operand : op.getOperands()) {
-        Value value = resolve(operand);
-        if (isa<func::ReturnOp>(op) && (value.getDefiningOp<plan::StoreOp>() || hostOffset.count(value)))
-          continue; // on the host
-        auto it = lives.find(value);
-        if (it == lives.end())
-          return op.emitOpError("reads a value that has no place in memory");
-        if (underWay.count(value))
-          return op.emitOpError("reads a state that is on its way");
-        bool fromOutside = inLoop && !loop.getBody().isAncestor(value.getParentRegion());
-        if (inLoop && !fromOutside && it->second.part < part)
-          waiting[value].insert(part);
-        if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp()); rows && value.getParentBlock() != op.getBlock())
-          readByRows.insert(value); // lives to the end of that loop at least
-        if (isa<func::ReturnOp>(op))
-          it->second.end = kForever;
-        else if (it->second.end != kForever)
-          it->second.end = std::max(it->second.end, time);
-        if (fromOutside)
-          readByLoop.insert(value);
-        if (isa<BlockArgument>(value) && !isa<func::ReturnOp>(op))
-          lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), time);
-      }
-      if (isa<plan::ResultsOp>(op) && !inLoop)
-        for (Value operand : op.getOperands())
-          lives[resolve(operand)].end = kForever;
-      if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
-        if (!receive.getWrites())
-          return op.emitOpError("has no offsets");
-        if (receive.getAdds() && !lives.count(resolve(receive.sum())))
-          return receive.emitOpError("is added to a sum in front of the work that makes it");
-        if (receive.getBegins()) // lies where the sum does
-          continue;
-        Value value = receive.getValue();
-        lives[value] = {receive.getWrites()->front(), bytesOf(value), time, time, value, part};
-        continue;
-      }
-      auto kernel = dyn_cast<plan::KernelOp>(op);
-      if (!kernel) {
-        if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp, plan::SendOp, plan::PartOp>(op))
-          return op.emitOpError("does not belong to phase 'scheduled'");
-        continue;
-      }
-      if (!kernel.getReads() || !kernel.getWrites())
-        return kernel.emitOpError("has no offsets");
-      for (auto [operand, offset] : llvm::zip(kernel.getInputs(), *kernel.getReads()))
-        if (lives[resolve(operand)].offset != offset)
-          return kernel.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
-      if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
-        scratches.push_back({int64_t(*kernel.getScratch()), bytes.getInt(), time, time, kernel.getResult(0)});
-      for (auto [result, offset] : llvm::zip(kernel.getOutputs(), *kernel.getWrites())) {
-        Life life{offset, bytesOf(result), time, time, result, part};
-        lives[result] = life;
-        kernels[time] = kernel;
-      }
-      if (nn::ScanOp scan = analysis::scanOf(kernel))
-        if (failed(TripVerifier(kernel, scan).verify()))
-          return failure();
     }
+    return success();
+  }
+
+  // The loop over micro-batches.
+  LogicalResult numberMicrobatches(plan::MicrobatchesOp loop) {
+    Block &body = loop.getBody().front();
+    int64_t loopBegin = now++;
+    DenseSet<Value> outer;
+    std::swap(outer, readByLoop);
+    waiting.clear(), part = 0;
+    if (failed(number(body)))
+      return failure();
+    int64_t loopEnd = now++;
+    if (failed(holdWaiting(loop, loopBegin, loopEnd)))
+      return failure();
+    for (Value value : readByLoop) // its next pass reads it again
+      lives[value].end = std::max(lives[value].end, loopEnd);
+    std::swap(outer, readByLoop);
+    // A sum is one buffer, inside and behind the loop.
+    for (auto [sum, yielded] : llvm::zip(loop.getSums(), body.getTerminator()->getOperands())) {
+      Value inner = resolve(yielded);
+      alias[sum] = inner;
+      Life &life = lives[inner];
+      life.begin = std::min(life.begin, loopBegin);
+      life.end = std::max(life.end, loopEnd);
+      if (overlaps(loop) && failed(holdTwice(life, -1, kForever)))
+        return failure();
+    }
+    if (overlaps(loop))
+      overlapBegin = loopBegin;
+    for (auto receive : body.getOps<plan::ReceiveOp>())
+      if (Value sum = receive.sum(); sum && lives[resolve(sum)].offset != receive.getWrites()->front())
+        return receive.emitOpError("leaves what a sum goes on from where the sum is not");
+    return success();
+  }
+
+  // What an op reads lives to it at least.
+  LogicalResult numberReads(Operation &op, int64_t time) {
+    auto loop = dyn_cast_or_null<plan::MicrobatchesOp>(loopOf(&op));
+    bool inLoop = bool(loop);
+    part += isa<plan::PartOp>(op);
+    for (Value operand : op.getOperands()) {
+      Value value = resolve(operand);
+      if (isa<func::ReturnOp>(op) && (value.getDefiningOp<plan::StoreOp>() || hostOffset.count(value)))
+        continue; // on the host
+      auto it = lives.find(value);
+      if (it == lives.end())
+        return op.emitOpError("reads a value that has no place in memory");
+      if (underWay.count(value))
+        return op.emitOpError("reads a state that is on its way");
+      bool fromOutside = inLoop && !loop.getBody().isAncestor(value.getParentRegion());
+      if (inLoop && !fromOutside && it->second.part < part)
+        waiting[value].insert(part);
+      if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp()); rows && value.getParentBlock() != op.getBlock())
+        readByRows.insert(value); // lives to the end of that loop at least
+      if (isa<func::ReturnOp>(op))
+        it->second.end = kForever;
+      else if (it->second.end != kForever)
+        it->second.end = std::max(it->second.end, time);
+      if (fromOutside)
+        readByLoop.insert(value);
+      if (isa<BlockArgument>(value) && !isa<func::ReturnOp>(op))
+        lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), time);
+    }
+    if (isa<plan::ResultsOp>(op) && !inLoop)
+      for (Value operand : op.getOperands())
+        lives[resolve(operand)].end = kForever;
+    return success();
+  }
+
+  // The bytes of what an op makes, from `time` on.
+  LogicalResult numberWrites(Operation &op, int64_t time) {
+    if (auto receive = dyn_cast<plan::ReceiveOp>(op))
+      return numberReceive(receive, time);
+    if (auto kernel = dyn_cast<plan::KernelOp>(op))
+      return numberKernel(kernel, time);
+    if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp, plan::SendOp, plan::PartOp>(op))
+      return op.emitOpError("does not belong to phase 'scheduled'");
+    return success();
+  }
+
+  LogicalResult numberReceive(plan::ReceiveOp receive, int64_t time) {
+    if (!receive.getWrites())
+      return receive.emitOpError("has no offsets");
+    if (receive.getAdds() && !lives.count(resolve(receive.sum())))
+      return receive.emitOpError("is added to a sum in front of the work that makes it");
+    if (receive.getBegins()) // lies where the sum does
+      return success();
+    Value value = receive.getValue();
+    lives[value] = {receive.getWrites()->front(), bytesOf(value), time, time, value, part};
+    return success();
+  }
+
+  LogicalResult numberKernel(plan::KernelOp kernel, int64_t time) {
+    if (!kernel.getReads() || !kernel.getWrites())
+      return kernel.emitOpError("has no offsets");
+    for (auto [operand, offset] : llvm::zip(kernel.getInputs(), *kernel.getReads()))
+      if (lives[resolve(operand)].offset != offset)
+        return kernel.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
+    if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
+      scratches.push_back({int64_t(*kernel.getScratch()), bytes.getInt(), time, time, kernel.getResult(0)});
+    for (auto [result, offset] : llvm::zip(kernel.getOutputs(), *kernel.getWrites())) {
+      lives[result] = {offset, bytesOf(result), time, time, result, part};
+      kernels[time] = kernel;
+    }
+    if (nn::ScanOp scan = analysis::scanOf(kernel))
+      return TripVerifier(kernel, scan).verify();
     return success();
   }
 
@@ -331,7 +349,7 @@ private:
                               << ", where it is written";
       if (there < needed)
         return error(value) << "has " << there << " copies, but waits for a later part in " << needed << " micro-batches at once";
-      life.bytes = (life.bytes + 63) / 64 * 64 * there;
+      life.bytes = solve::roundUp(life.bytes) * there;
       life.begin = overlaps(loop) ? -1 : loopBegin, life.end = overlaps(loop) ? kForever : loopEnd;
       if (overlaps(loop) && int64_t(loop.getCount()) % there)
         return error(value) << "has " << there << " copies, on which the " << loop.getCount() << " micro-batches of the next step do not take turns";
@@ -355,7 +373,7 @@ private:
     auto copies = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
     if (!copies || copies[cast<OpResult>(life.value).getResultNumber()] != 2)
       return error(life.value) << "is not there twice, for the next step, too";
-    life.bytes = (life.bytes + 63) / 64 * 64 * 2;
+    life.bytes = solve::roundUp(life.bytes) * 2;
     life.begin = begin, life.end = end;
     return success();
   }

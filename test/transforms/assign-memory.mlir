@@ -1,4 +1,6 @@
 // RUN: cinch-opt %S/Inputs/net.mlir --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1},form-microbatches,rematerialize,assign-memory),verify-phase{phase=scheduled})" | FileCheck %s
+// RUN: not cinch-opt %S/Inputs/net.mlir --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 threads=1},form-microbatches,assign-memory))" 2>&1 | FileCheck %s --check-prefix=RUNS
+// RUN: not cinch-opt %S/form-row-blocks.mlir --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,assign-memory))" 2>&1 | FileCheck %s --check-prefix=ROWS
 
 // Parameters come first, then the examples of a pass. The decision has been carried out and is gone.
 // CHECK: func.func @train(%{{.*}}: tensor<3x4xf32> {{.*}}plan.offset = 0{{.*}}, %{{.*}}: tensor<2x4xf32, #nn.batch<0>> {{.*}}plan.offset = 64
@@ -18,3 +20,6 @@
 // CHECK: plan.gate
 // CHECK: plan.kernel "sub (gradient)"
 // CHECK-SAME: 0] writes [0]
+
+// RUNS: is no run of the decision: run rematerialize first
+// ROWS: has no blocks of rows, which its decision has: run form-row-blocks first

@@ -1,5 +1,6 @@
 // RUN: cinch-opt %S/Inputs/net.mlir --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels))" | FileCheck %s
 // RUN: cinch-opt %S/Inputs/net.mlir --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels))" | cinch-opt --verify-roundtrip
+// RUN: not cinch-opt %S/Inputs/softmax.mlir --pass-pipeline="builtin.module(func.func(form-kernels))" 2>&1 | FileCheck %s --check-prefix=ORDER
 
 // One kernel for each product. What is cheap and used twice (tanh) is computed in both kernels that need it, from the product's result.
 // CHECK: func.func @train(%[[W:.*]]: tensor<3x4xf32> {{.*}}, %[[X:.*]]: tensor<8x4xf32, #nn.batch<0>>
@@ -24,3 +25,5 @@
 // CHECK: %[[NEW:.*]] = plan.kernel "sub (gradient)"(%[[SUMS]]#1, %[[W]])
 // CHECK: plan.results ["loss"] %[[SUMS]]#0
 // CHECK: return %[[NEW]] : tensor<3x4xf32>
+
+// ORDER: run decompose-ops first

@@ -2,6 +2,7 @@
 // RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,rematerialize,form-row-blocks,assign-memory),verify-phase{phase=scheduled})" | FileCheck %s --check-prefix=MEMORY
 // RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=16},form-microbatches,rematerialize,form-row-blocks),verify-phase{phase=planned})" | FileCheck %s --check-prefix=EXAMPLES
 // RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=-1},form-microbatches,rematerialize,form-row-blocks))" | FileCheck %s --check-prefix=NONE
+// RUN: not cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{microbatch=2 remat=none threads=1 row-blocks=4},form-microbatches,form-row-blocks))" 2>&1 | FileCheck %s --check-prefix=ORDER
 // RUN: not cinch-opt %s --pass-pipeline="builtin.module(func.func(form-kernels,decide-plan{row-blocks=5}))" 2>&1 | FileCheck %s --check-prefix=DIVIDE
 
 // The 2 x 8 x 64 scores never exist whole; the labels are read from the second position on; the weight's gradient goes on.
@@ -34,6 +35,7 @@
 // NONE: tensor<2x8x64xf32
 
 // DIVIDE: got 5; nearest: 4 and 8
+// ORDER: has no runs in the order of its decision: run rematerialize first
 func.func @train(%w: tensor<64x4xf32> {nn.path = "w"}, %x: tensor<4x8x4xf32, #nn.batch<0>> {nn.field = 0},
                  %text: tensor<4x9xi32, #nn.batch<0>> {nn.field = 1})
     -> (tensor<64x4xf32> {nn.path = "w"}, tensor<f32> {nn.name = "loss"}) {

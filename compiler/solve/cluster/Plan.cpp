@@ -27,65 +27,78 @@ int64_t leastBytes(const Priced &p) {
   return most;
 }
 
-} // namespace
+bool allows(int fixed, int value) { return fixed == 0 || fixed == value; }
 
-ClusterPlan plan(const GptModel &model, const Cluster &cluster, const ClusterRequest &request, int64_t actions) {
+// What a device holds at most, and how many of them exchange quickly: of the smallest group.
+struct Devices {
+  int count, node = INT32_MAX;
+  int64_t memory = INT64_MAX;
+  explicit Devices(const Cluster &cluster) : count(cluster.devices()) {
+    for (const DeviceGroup &g : cluster.groups)
+      memory = std::min(memory, g.memory), node = std::min(node, g.devices);
+  }
+};
+
+// First and last number of chunks a stage.
+std::pair<int, int> chunksOf(Schedule schedule, const ClusterRequest &request, int64_t layersOfStage) {
+  if (schedule == Schedule::ZBV)
+    return {2, 2};
+  if (schedule == Schedule::Interleaved)
+    return {request.chunks ? 1 : 2, int(std::min<int64_t>(std::max(kMostChunks, request.chunks), layersOfStage))};
+  return {1, 1};
+}
+
+// All layouts that the request allows.
+std::vector<Layout> layoutsOf(const GptModel &model, const Cluster &cluster, const ClusterRequest &request) {
   std::vector<Schedule> schedules = request.schedules;
   if (schedules.empty())
     schedules = {Schedule::OneFOneB, Schedule::Interleaved, Schedule::ZBH1, Schedule::ZBV, Schedule::GPipe};
   std::vector<Recompute> recomputes = request.recomputes;
   if (recomputes.empty())
     recomputes = {Recompute::None, Recompute::Selective, Recompute::Full};
-  int devices = cluster.devices(), node = INT32_MAX;
-  int64_t memory = INT64_MAX;
-  for (const DeviceGroup &g : cluster.groups)
-    memory = std::min(memory, g.memory), node = std::min(node, g.devices);
-
-  struct Candidate {
-    Layout layout;
-    double work;
-  };
-  std::vector<Candidate> candidates;
-  ClusterPlan result;
-  result.leastBytes = INT64_MAX;
-  auto free = [](int fixed, int value) { return fixed == 0 || fixed == value; };
-  for (int T : divisors(node, node))
-    for (int P : divisors(devices / T, model.layers)) {
-      int D = devices / T / P;
-      if (int64_t(P) * T * D != devices || model.batch % D || !free(request.stages, P) || !free(request.shards, T) ||
-          !free(request.replicas, D))
-        continue;
-      for (int b : divisors(model.batch / D, request.microbatch ? request.microbatch : kLargestMicrobatch))
-        for (Schedule schedule : schedules) {
-          bool one = P == 1; // without stages all schedules are one after the other
-          if (!free(request.microbatch, b) || (one && schedule != schedules[0]))
-            continue;
-          int first = schedule == Schedule::ZBV ? 2 : schedule == Schedule::Interleaved ? (request.chunks ? 1 : 2) : 1;
-          int last = schedule == Schedule::Interleaved ? std::min<int64_t>(std::max(kMostChunks, request.chunks), model.layers / P)
-                                                       : first;
-          for (int v = first; v <= last; ++v)
-            for (Recompute recompute : recomputes) {
-              Layout layout = {P, T, D, b, schedule, v, recompute};
-              if (!free(request.chunks, v) || !check(model, cluster, layout).empty())
-                continue;
-              ++result.candidates;
-              Priced p = price(model, cluster, layout);
-              if (leastBytes(p) > memory) {
-                ++result.tooLarge, result.leastBytes = std::min(result.leastBytes, leastBytes(p));
-                continue;
-              }
-              candidates.push_back({layout, p.work});
-            }
+  const Devices devices(cluster);
+  std::vector<Layout> layouts;
+  auto add = [&](Layout layout) { // with every schedule
+    for (Schedule schedule : schedules) {
+      if (layout.stages == 1 && schedule != schedules[0])
+        continue; // without stages all schedules are one after the other
+      auto [first, last] = chunksOf(schedule, request, model.layers / layout.stages);
+      for (int chunks = first; chunks <= last; ++chunks)
+        for (Recompute recompute : recomputes) {
+          layout.schedule = schedule, layout.chunks = chunks, layout.recompute = recompute;
+          if (allows(request.chunks, chunks) && check(model, cluster, layout).empty())
+            layouts.push_back(layout);
         }
     }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) { return a.work < b.work; });
+  };
+  for (int T : divisors(devices.node, devices.node))
+    for (int P : divisors(devices.count / T, model.layers)) {
+      int D = devices.count / T / P;
+      if (int64_t(P) * T * D != devices.count || model.batch % D || !allows(request.stages, P) || !allows(request.shards, T) ||
+          !allows(request.replicas, D))
+        continue;
+      for (int b : divisors(model.batch / D, request.microbatch ? request.microbatch : kLargestMicrobatch))
+        if (allows(request.microbatch, b))
+          add({P, T, D, b});
+    }
+  return layouts;
+}
 
+struct Candidate {
+  Layout layout;
+  double work;
+};
+
+// Simulates candidates that fit, as long as there are actions left, and keeps the best of each grid.
+class Simulations {
+public:
   using Grid = std::tuple<int, int, int>;
-  auto gridOf = [](const Layout &l) { return Grid{l.stages, l.shards, l.replicas}; };
-  std::map<Grid, Prediction> best;
-  double fastest = std::numeric_limits<double>::infinity();
-  // Simulates a candidate that fits, as long as there are actions left.
-  auto consider = [&](const Candidate &c) {
+
+  Simulations(const GptModel &model, const Cluster &cluster, int64_t memory, int64_t actions, ClusterPlan &result)
+      : model(model), cluster(cluster), memory(memory), actions(actions), result(result) {}
+
+  // False if the actions did not go that far.
+  bool consider(const Candidate &c) {
     int64_t size = int64_t(c.layout.stages) * c.layout.chunks * (model.batch / c.layout.replicas / c.layout.microbatch) * 3;
     if (actions < size)
       return false;
@@ -102,19 +115,55 @@ ClusterPlan plan(const GptModel &model, const Cluster &cluster, const ClusterReq
     if (!isNew && p.seconds < at->second.seconds)
       at->second = p;
     return true;
-  };
+  }
+  // Could it be faster than anything of its grid?
+  bool helpsItsGrid(const Candidate &c) const {
+    auto at = best.find(gridOf(c.layout));
+    return at == best.end() || c.work < at->second.seconds;
+  }
+
+  double fastest = std::numeric_limits<double>::infinity();
+  std::map<Grid, Prediction> best;
+
+private:
+  static Grid gridOf(const Layout &l) { return Grid{l.stages, l.shards, l.replicas}; }
+
+  const GptModel &model;
+  const Cluster &cluster;
+  int64_t memory, actions;
+  ClusterPlan &result;
+};
+
+} // namespace
+
+ClusterPlan plan(const GptModel &model, const Cluster &cluster, const ClusterRequest &request, int64_t actions) {
+  const int64_t memory = Devices(cluster).memory;
+  std::vector<Candidate> candidates;
+  ClusterPlan result;
+  result.leastBytes = INT64_MAX;
+  for (const Layout &layout : layoutsOf(model, cluster, request)) {
+    ++result.candidates;
+    Priced p = price(model, cluster, layout);
+    if (leastBytes(p) > memory)
+      ++result.tooLarge, result.leastBytes = std::min(result.leastBytes, leastBytes(p));
+    else
+      candidates.push_back({layout, p.work});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) { return a.work < b.work; });
+
+  Simulations simulations(model, cluster, memory, actions, result);
   std::vector<Candidate> later;
   for (const Candidate &c : candidates) {
-    if (c.work >= fastest)
+    if (c.work >= simulations.fastest)
       later.push_back(c);
-    else if (!consider(c))
+    else if (!simulations.consider(c))
       result.proved = false;
   }
   // Nothing of the rest is faster. What each other grid can do, as far as the actions go.
   for (const Candidate &c : later)
-    if (auto at = best.find(gridOf(c.layout)); at == best.end() || c.work < at->second.seconds)
-      consider(c);
-  for (auto &[grid, p] : best)
+    if (simulations.helpsItsGrid(c))
+      simulations.consider(c);
+  for (auto &[grid, p] : simulations.best)
     result.ranked.push_back(p);
   std::stable_sort(result.ranked.begin(), result.ranked.end(),
                    [](const Prediction &a, const Prediction &b) { return a.seconds < b.seconds; });

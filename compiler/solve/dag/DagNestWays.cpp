@@ -144,6 +144,116 @@ private:
   std::priority_queue<Entry> queue;
 };
 
+// Options that none beats: in what follows the forward part first, then with it.
+bool beats(const BlockOption &a, const BlockOption &c) {
+  return a.beside <= c.beside && a.insideKeeps <= c.insideKeeps && a.forward.peak <= c.forward.peak &&
+         a.backward.peak <= c.backward.peak && a.cost() <= c.cost();
+}
+void leaveUnbeaten(std::vector<BlockOption> &list, int64_t &work) {
+  std::stable_sort(list.begin(), list.end(), [](const BlockOption &a, const BlockOption &c) {
+    return a.cost() != c.cost() ? a.cost() < c.cost() : a.beside < c.beside;
+  });
+  std::vector<BlockOption> left;
+  for (BlockOption &o : list)
+    if (std::none_of(left.begin(), left.end(), [&](const BlockOption &k) { return beats(k, o); }))
+      left.push_back(std::move(o));
+  work -= int64_t(list.size()) * int64_t(left.size()) / 4;
+  list = std::move(left);
+}
+// Too many: those that are alike go, the cheapest and the smallest stay.
+void leaveSpread(std::vector<BlockOption> &list, size_t most) {
+  if (list.size() <= most)
+    return;
+  std::vector<BlockOption> fewer;
+  for (size_t i = 0; i < most; ++i)
+    fewer.push_back(std::move(list[i * (list.size() - 1) / (most - 1)]));
+  list = std::move(fewer);
+}
+
+class WaySearch {
+public:
+  WaySearch(const Block &b, bool inOrder, int64_t budget, int64_t &work)
+      : b(b), work(work), hasInner(b.inner || b.innerIn || b.forward), search(b, inOrder, budget, work) {}
+
+  BlockWays find() {
+    BlockWays w;
+    if (hasInner) {
+      w.forward[0] = forwardTo(b.innerIn);
+      if (w.forward[0].peak >= 0)
+        w.forward[1] = forwardTo(b.innerIn | b.in);
+      if (w.forward[0].peak < 0 || w.forward[1].peak < 0)
+        w.forward[0].peak = w.forward[1].peak = -1;
+    }
+    for (int keeps = 0; keeps < 3; ++keeps) {
+      uint64_t stay = stays(b, keeps);
+      if (keeps && stay == stays(b, keeps - 1)) {
+        w.alone[keeps] = w.alone[keeps - 1], w.options[keeps] = w.options[keeps - 1];
+        continue;
+      }
+      searchBackward(stay, w.alone[keeps], w.options[keeps]);
+      thin(w.alone[keeps]);
+      if (hasInner)
+        addForward(w.options[keeps]);
+    }
+    w.possible = !w.alone[0].empty();
+    return w;
+  }
+
+private:
+  // The forward part that leaves `goal`: the cheapest that fits; its peak is -1 if none does.
+  const Passage &forwardTo(uint64_t goal) {
+    auto [it, isNew] = known.try_emplace(goal);
+    if (!isNew)
+      return it->second;
+    it->second.peak = -1;
+    search.run(goal, b.forward, b.forward, kWays.forwardLabels);
+    for (int at : search.closed)
+      if (const Regression::Label &l = search.labels[at]; !(l.set & ~b.in) && !l.ceiling) {
+        it->second = {l.peak, l.cost, search.path(at)};
+        break;
+      }
+    return it->second;
+  }
+  // Backward parts from each set of forward values: of one set they come by rising cost and falling peak.
+  void searchBackward(uint64_t stay, std::vector<Passage> &alone, std::vector<BlockOption> &options) {
+    search.run(b.out | stay, b.backward, b.forward | b.backward, kWays.labels);
+    for (int label : search.closed) {
+      const Regression::Label &l = search.labels[label];
+      if ((l.set & b.backward) || l.ceiling)
+        continue;
+      uint64_t kept = l.set & (b.in | b.forward);
+      if (!(kept & b.forward))
+        alone.push_back({l.peak, l.cost, search.path(label)});
+      if (!hasInner)
+        continue;
+      BlockOption o;
+      o.kept = kept | stay;
+      o.beside = b.bytesOf(o.kept & ~b.innerIn);
+      uint64_t inside = o.kept & b.innerIn;
+      o.insideKeeps = !inside ? 0 : inside & b.forward ? 2 : 1;
+      o.backward = {l.peak, l.cost, search.path(label)};
+      options.push_back(std::move(o));
+    }
+  }
+  // The best of the options whose forward part fits, too.
+  void addForward(std::vector<BlockOption> &options) {
+    leaveUnbeaten(options, work);
+    std::vector<BlockOption> fit;
+    for (BlockOption &o : options)
+      if (o.forward = forwardTo(b.innerIn | o.kept); o.forward.peak >= 0)
+        fit.push_back(std::move(o));
+    leaveUnbeaten(fit, work);
+    leaveSpread(fit, kWays.options);
+    options = std::move(fit);
+  }
+
+  const Block &b;
+  int64_t &work;
+  bool hasInner;
+  Regression search;
+  std::unordered_map<uint64_t, Passage> known; // by what the forward part leaves
+};
+
 } // namespace
 
 void thin(std::vector<Passage> &list, size_t most) {
@@ -174,96 +284,7 @@ bool Block::sameAs(const Block &o) const {
 }
 
 BlockWays waysOf(const Block &b, bool inOrder, int64_t budget, int64_t &work) {
-  BlockWays w;
-  bool hasInner = b.inner || b.innerIn || b.forward;
-  Regression search(b, inOrder, budget, work);
-  // The forward part that leaves `goal`: the cheapest that fits.
-  std::unordered_map<uint64_t, Passage> known;
-  auto forwardTo = [&](uint64_t goal, Passage &found) {
-    auto it = known.find(goal);
-    if (it == known.end()) {
-      Passage p;
-      p.peak = -1;
-      search.run(goal, b.forward, b.forward, kWays.forwardLabels);
-      for (int at : search.closed) {
-        const Regression::Label &l = search.labels[at];
-        if (!(l.set & ~b.in) && !l.ceiling) {
-          p = {l.peak, l.cost, search.path(at)};
-          break;
-        }
-      }
-      it = known.emplace(goal, std::move(p)).first;
-    }
-    found = it->second;
-    return found.peak >= 0;
-  };
-  if (hasInner && (!forwardTo(b.innerIn, w.forward[0]) || !forwardTo(b.innerIn | b.in, w.forward[1])))
-    w.forward[0].peak = w.forward[1].peak = -1;
-  for (int keeps = 0; keeps < 3; ++keeps) {
-    uint64_t stay = stays(b, keeps);
-    if (keeps && stay == stays(b, keeps - 1)) {
-      w.alone[keeps] = w.alone[keeps - 1], w.options[keeps] = w.options[keeps - 1];
-      continue;
-    }
-    search.run(b.out | stay, b.backward, b.forward | b.backward, kWays.labels);
-    std::vector<Regression::Label> ends;
-    std::vector<int> at;
-    for (int label : search.closed)
-      if (const auto &l = search.labels[label]; !(l.set & b.backward) && !l.ceiling)
-        ends.push_back(l), at.push_back(label);
-    // Of one set the labels come by rising cost and falling peak.
-    std::vector<BlockOption> found;
-    for (size_t i = 0; i < ends.size(); ++i) {
-      uint64_t kept = ends[i].set & (b.in | b.forward);
-      if (!(kept & b.forward))
-        w.alone[keeps].push_back({ends[i].peak, ends[i].cost, search.path(at[i])});
-      if (!hasInner)
-        continue;
-      BlockOption o;
-      o.kept = kept | stay;
-      o.beside = b.bytesOf(o.kept & ~b.innerIn);
-      uint64_t inside = o.kept & b.innerIn;
-      o.insideKeeps = !inside ? 0 : inside & b.forward ? 2 : 1;
-      o.backward.peak = ends[i].peak, o.backward.cost = ends[i].cost;
-      o.backward.runs.push_back(at[i]);
-      found.push_back(std::move(o));
-    }
-    for (BlockOption &o : found)
-      o.backward.runs = search.path(o.backward.runs[0]);
-    thin(w.alone[keeps]);
-    // Options that none beats: in what follows the forward part first, then with it.
-    auto better = [](const BlockOption &a, const BlockOption &c) {
-      return a.beside <= c.beside && a.insideKeeps <= c.insideKeeps && a.forward.peak <= c.forward.peak &&
-             a.backward.peak <= c.backward.peak && a.cost() <= c.cost();
-    };
-    auto unbeaten = [&](std::vector<BlockOption> &list) {
-      std::stable_sort(list.begin(), list.end(), [](const BlockOption &a, const BlockOption &c) {
-        return a.cost() != c.cost() ? a.cost() < c.cost() : a.beside < c.beside;
-      });
-      std::vector<BlockOption> left;
-      for (BlockOption &o : list)
-        if (std::none_of(left.begin(), left.end(), [&](const BlockOption &k) { return better(k, o); }))
-          left.push_back(std::move(o));
-      work -= int64_t(list.size()) * int64_t(left.size()) / 4;
-      list = std::move(left);
-    };
-    unbeaten(found);
-    std::vector<BlockOption> kept;
-    for (BlockOption &o : found)
-      if (forwardTo(b.innerIn | o.kept, o.forward))
-        kept.push_back(std::move(o));
-    unbeaten(kept);
-    // Too many: those that are alike go, the cheapest and the smallest stay.
-    if (kept.size() > kWays.options) {
-      std::vector<BlockOption> fewer;
-      for (size_t i = 0; i < kWays.options; ++i)
-        fewer.push_back(std::move(kept[i * (kept.size() - 1) / (kWays.options - 1)]));
-      kept = std::move(fewer);
-    }
-    w.options[keeps] = std::move(kept);
-  }
-  w.possible = !w.alone[0].empty();
-  return w;
+  return WaySearch(b, inOrder, budget, work).find();
 }
 
 void addRefetching(BlockWays &w, const Block &b, bool inOrder, const Refetch &refetch, int64_t budget, int64_t &work) {

@@ -11,10 +11,22 @@ namespace {
 
 constexpr size_t kLongestFront = 4096;
 
-
 } // namespace
 
 Intervals::Intervals(const SplitProblem &problem, const ScheduleTable &table, int64_t most) : problem(problem), table(table) {
+  int n = problem.size();
+  addUp();
+  findReadAndShared();
+  fronts.resize(size_t(n + 1) * (n + 1)), origins.resize(fronts.size());
+  for (int i = 0; i < n; ++i) {
+    fronts[key(i, i)] = {Choice()}, origins[key(i, i)] = {{-1, -1}};
+    for (int j = i + 1; j <= n; ++j)
+      extend(i, j, most);
+  }
+}
+
+// What is sent over each border, and sums over the segments before it.
+void Intervals::addUp() {
   int n = problem.size();
   sent.assign(n + 1, 0), returned.assign(n + 1, -1);
   for (const SegmentValue &v : problem.values) {
@@ -34,8 +46,11 @@ Intervals::Intervals(const SplitProblem &problem, const ScheduleTable &table, in
     forwardUpTo[i + 1] = forwardUpTo[i] + s.forward, inputUpTo[i + 1] = inputUpTo[i] + s.input;
     weightUpTo[i + 1] = weightUpTo[i] + s.weight, updateUpTo[i + 1] = updateUpTo[i] + s.update;
   }
-  fronts.resize(size_t(n + 1) * (n + 1)), origins.resize(fronts.size());
-  read.assign(fronts.size(), 0), shared = read;
+}
+
+void Intervals::findReadAndShared() {
+  int n = problem.size();
+  read.assign(size_t(n + 1) * (n + 1), 0), shared = read;
   for (int i = 0; i < n; ++i) {
     // What an interval from i on reads or shares, it does from the first such segment on.
     auto from = [&](std::vector<int64_t> &table, const std::vector<int> &segments, int64_t bytes) {
@@ -54,49 +69,48 @@ Intervals::Intervals(const SplitProblem &problem, const ScheduleTable &table, in
     for (int j = i + 2; j <= n; ++j)
       read[key(i, j)] += read[key(i, j - 1)], shared[key(i, j)] += shared[key(i, j - 1)];
   }
-  for (int i = 0; i < n; ++i) {
-    fronts[key(i, i)] = {Choice()}, origins[key(i, i)] = {{-1, -1}};
-    for (int j = i + 1; j <= n; ++j) {
-      const std::vector<Choice> &shorter = fronts[key(i, j - 1)];
-      std::vector<std::pair<Choice, std::pair<int, int>>> all;
-      for (size_t c = 0; c < shorter.size(); ++c)
-        for (size_t w = 0; w < problem.segments[j - 1].ways.size(); ++w) {
-          const Segment::Way &way = problem.segments[j - 1].ways[w];
-          Choice next = {shorter[c].seconds + way.seconds, shorter[c].held + way.held, std::max(shorter[c].work, way.work)};
-          if (next.held + next.work <= most)
-            all.push_back({next, {int(c), int(w)}});
-        }
-      std::sort(all.begin(), all.end(), [](auto &a, auto &b) {
-        return std::tie(a.first.seconds, a.first.held, a.first.work, a.second) <
-               std::tie(b.first.seconds, b.first.held, b.first.work, b.second);
-      });
-      std::vector<Choice> &front = fronts[key(i, j)];
-      // Of the choices so far, those undominated in (held, work) alone: what comes later takes no fewer seconds.
-      std::vector<Choice> corners;
-      for (auto &[choice, origin] : all) {
-        bool worse = false;
-        for (const Choice &corner : corners)
-          worse |= corner.held <= choice.held && corner.work <= choice.work;
-        if (worse)
-          continue;
-        corners.erase(std::remove_if(corners.begin(), corners.end(),
-                                     [&](const Choice &c) { return choice.held <= c.held && choice.work <= c.work; }),
-                      corners.end());
-        corners.push_back(choice);
-        front.push_back(choice), origins[key(i, j)].push_back(origin);
-      }
-      if (front.size() > kLongestFront) {
-        whole = false;
-        std::vector<Choice> some;
-        std::vector<std::pair<int, int>> from;
-        for (size_t c = 0; c < kLongestFront; ++c) { // both ends stay
-          size_t at = c * (front.size() - 1) / (kLongestFront - 1);
-          some.push_back(front[at]), from.push_back(origins[key(i, j)][at]);
-        }
-        front = some, origins[key(i, j)] = from;
-      }
+}
+
+// The choices of (i, j): those of (i, j - 1) with every way of segment j - 1.
+void Intervals::extend(int i, int j, int64_t most) {
+  using Origin = std::pair<int, int>;
+  const std::vector<Choice> &shorter = fronts[key(i, j - 1)];
+  std::vector<std::pair<Choice, Origin>> all;
+  for (size_t c = 0; c < shorter.size(); ++c)
+    for (size_t w = 0; w < problem.segments[j - 1].ways.size(); ++w) {
+      const Segment::Way &way = problem.segments[j - 1].ways[w];
+      Choice next = {shorter[c].seconds + way.seconds, shorter[c].held + way.held, std::max(shorter[c].work, way.work)};
+      if (next.held + next.work <= most)
+        all.push_back({next, {int(c), int(w)}});
     }
+  std::sort(all.begin(), all.end(), [](auto &a, auto &b) {
+    return std::tie(a.first.seconds, a.first.held, a.first.work, a.second) <
+           std::tie(b.first.seconds, b.first.held, b.first.work, b.second);
+  });
+  std::vector<Choice> &front = fronts[key(i, j)];
+  std::vector<Origin> &origin = origins[key(i, j)];
+  // Of the choices so far, those undominated in (held, work) alone: what comes later takes no fewer seconds.
+  std::vector<Choice> corners;
+  for (auto &[choice, from] : all) {
+    bool worse = false;
+    for (const Choice &corner : corners)
+      worse |= corner.held <= choice.held && corner.work <= choice.work;
+    if (worse)
+      continue;
+    corners.erase(std::remove_if(corners.begin(), corners.end(),
+                                 [&](const Choice &c) { return choice.held <= c.held && choice.work <= c.work; }),
+                  corners.end());
+    corners.push_back(choice);
+    front.push_back(choice), origin.push_back(from);
   }
+  if (front.size() <= kLongestFront)
+    return;
+  whole = false;
+  for (size_t c = 0; c < kLongestFront; ++c) { // both ends stay
+    size_t at = c * (front.size() - 1) / (kLongestFront - 1);
+    front[c] = front[at], origin[c] = origin[at];
+  }
+  front.resize(kLongestFront), origin.resize(kLongestFront);
 }
 
 StageCost Intervals::plain(int i, int j, int stage) const {

@@ -39,6 +39,9 @@ public:
   bool complete() const { return whole; }
 
 private:
+  void addUp();
+  void findReadAndShared();
+  void extend(int i, int j, int64_t most);
   size_t key(int i, int j) const { return size_t(i) * (problem.size() + 1) + j; }
   const SplitProblem &problem;
   const ScheduleTable &table;
