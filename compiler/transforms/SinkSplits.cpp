@@ -127,10 +127,17 @@ private:
     Operation *same = b.clone(*op, map);
     same->getResult(0).setType(type);
     auto back = nn::ReshapeOp::create(b, op->getLoc(), nn::tensorOf(op->getResult(0)), same->getResult(0));
-    back->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    takePlace(back, op);
     op->getResult(0).replaceAllUsesWith(back);
     splits[back.getResult()] = {same->getResult(0), split.parts};
     sunk.insert(back.getResult());
+  }
+
+  // A view belongs where `op` does; what the program asks of the value stays with the work that computes it.
+  static void takePlace(Operation *view, Operation *op) {
+    for (StringRef name : {nn::kBackwardAttr, nn::kBlockAttr})
+      if (Attribute attribute = op->getDiscardableAttr(name))
+        view->setDiscardableAttr(name, attribute);
   }
 
   static RankedTensorType wholeType(RankedTensorType type, const Split &split) {
@@ -173,7 +180,7 @@ private:
     Value x = op.getX();
     int64_t group = nn::batchGroup(x.getType());
     auto keep = [&](Operation *made) -> Value {
-      made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+      takePlace(made, op);
       return made->getResult(0);
     };
     if (partsAxes.size() < partsShape.size())
