@@ -1,4 +1,5 @@
-"""PyTorch and JAX as workers: processes that run one step when asked (bench/peers/worker.py)."""
+"""PyTorch and JAX as workers: processes that run steps when asked (bench/peers/worker.py)."""
+import json
 import os
 import pathlib
 import subprocess
@@ -7,17 +8,23 @@ from harness import programs
 
 PEERS = programs.BENCH / "peers"
 PYTHON = pathlib.Path(os.environ.get("PEERS_VENV", PEERS / "venv")) / "bin" / "python"
+# Memory that the C library keeps instead of handing it back, in huge pages: the setting under which PyTorch is fastest, and large.
+KEPT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=17179869184:glibc.malloc.trim_threshold=17179869184"}
 
 
 class Peer:
-    def __init__(self, script, sizes, rate, threads, errors):
-        values = [text for key, value in sizes.items() for text in ("--" + key, str(value))]
-        self.process = subprocess.Popen([str(PYTHON), str(PEERS / script[0]), *script[1:], *values, "--rate", str(rate),
-                                         "--threads", str(threads)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-                                        env={**os.environ, "OMP_NUM_THREADS": str(threads), "JAX_PLATFORMS": "cpu"})
-        if self.answer() != "ready":
-            raise programs.Failed(f"{script[0]} did not start")
+    """One framework with one of its settings; `losses` has the loss of every order."""
+
+    def __init__(self, framework, network, sizes, rate, variant, kept, weights, data, threads, errors):
+        command = [str(PYTHON), str(PEERS / f"{framework}_worker.py"), network, "--sizes", json.dumps(sizes), "--rate", str(rate),
+                   "--threads", str(threads), "--variant", variant, "--weights", str(weights), "--data", str(data)]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "JAX_PLATFORMS": "cpu", **(KEPT if kept else {})}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+        self.losses = []
+        word, *imported = self.answer().split()
+        if word != "ready":
+            raise programs.Failed(f"{framework} did not start")
+        self.imported = int(imported[0])
 
     def answer(self):
         line = self.process.stdout.readline().strip()
@@ -27,18 +34,21 @@ class Peer:
         return line
 
     def ask(self, order):
-        self.process.stdin.write(order + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(order + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError as broken:
+            raise programs.Failed("a peer ended early") from broken
         return self.answer()
 
-    def warm(self):
-        for _ in range(2):
-            self.step()
-
-    def step(self):
-        return float(self.ask("step").split()[0])
+    def steps(self, count=1):
+        """Seconds a step."""
+        seconds, loss = map(float, self.ask(f"step {count}").split())
+        self.losses.append(loss)
+        return seconds
 
     def end(self):
+        """The most bytes that the process held."""
         peak = int(self.ask("peak"))
         self.process.stdin.close()
         self.process.wait()

@@ -51,6 +51,13 @@ def machine_line():
     return f"{os.cpu_count()} processors, load {load} when this started"
 
 
+def processor():
+    """What this machine says it is."""
+    with open("/proc/cpuinfo") as info:
+        found = re.search(r"^model name\s*: (.*)$", info.read(), re.M)
+    return found.group(1) if found else "a processor without a name"
+
+
 def use_processors(count):
     """This process and all it starts run on `count` processors."""
     allowed = sorted(os.sched_getaffinity(0))
@@ -127,6 +134,19 @@ def train(exe, data, out, steps, threads, *more, started=None):
     with open(pathlib.Path(out) / "log.csv") as log:
         ends = [(int(row["step"]), float(row["seconds"])) for row in csv.DictReader(log) if row["seconds"]]  # an evaluation has none
     return [(b - a) / (later - step) for (step, a), (later, b) in zip(ends, ends[1:]) if later > step], max(watch.bytes, int(said.group(1)) if said else 0)
+
+
+def losses(out):
+    """The losses that a program logged to CSV."""
+    with open(pathlib.Path(out) / "log.csv") as log:
+        return [float(row["loss"]) for row in csv.DictReader(log) if row["loss"]]
+
+
+def bytes_of(file, wanted):
+    """Bytes of the tensors of a safetensors file whose names are wanted."""
+    with open(file, "rb") as tensors:
+        entries = json.loads(tensors.read(int.from_bytes(tensors.read(8), "little")))
+    return sum(entry["data_offsets"][1] - entry["data_offsets"][0] for name, entry in entries.items() if name != "__metadata__" and wanted(name))
 
 
 def main(body):

@@ -99,14 +99,26 @@ static ContractDim takeAt(ContractDims &dims, size_t at) {
   return taken;
 }
 
-// The dim that is tiled: for n the one that is contiguous in C, if it is long enough for vectors, else the longest.
+// The dim that is tiled: for n the one that is contiguous in C, if it is long enough for vectors; for m one that lies inside of the longest
+// in both A and C, if it has rows for a tile, since rows that are pages apart share few places of a cache; else the longest.
 ContractDim takeInner(ContractDims &dims, bool contiguousInC) {
+  constexpr int64_t kRows = 16;
   if (dims.empty())
     return {};
   size_t best = 0;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i].size > dims[best].size)
       best = i;
+  }
+  if (!contiguousInC) {
+    size_t longest = best;
+    auto inside = [&](const ContractDim &x, const ContractDim &y) {
+      return std::llabs(x.c) < std::llabs(y.c) && std::llabs(x.a) < std::llabs(y.a);
+    };
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i].size >= kRows && inside(dims[i], dims[longest]) && (best == longest || inside(dims[i], dims[best])))
+        best = i;
+    }
   }
   if (contiguousInC) {
     for (size_t i = 0; i < dims.size(); ++i) {

@@ -92,6 +92,7 @@ bool Compilation::differentiate() {
   PassManager decompose(&context);
   decompose.enableVerifier(false);
   decompose.addPass(createDecomposeOps());
+  decompose.addPass(createSinkSplits());
   if (failed(decompose.run(*module)))
     return false;
   if (options.shards > 1) {

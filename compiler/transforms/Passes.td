@@ -105,6 +105,24 @@ def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
+def SinkSplits : Pass<"sink-splits", "::mlir::ModuleOp"> {
+  let summary = "element-wise work on a split axis is done on the whole one, where a value is repeated along a part of it";
+  let description = [{
+        %r = nn.reshape %y : [8, 64, 16] -> [8, 64, 4, 4]
+        %w = nn.broadcast %m [0, 2] : [8, 4] -> [8, 64, 4, 4]
+        %d = nn.sub %r, %w
+     ->
+        %j = nn.broadcast %m [0, 1] : [8, 4] -> [8, 4, 4]
+        %c = nn.reshape %j : -> [8, 16]
+        %w = nn.broadcast %c [0, 2] : -> [8, 64, 16]
+        %s = nn.sub %y, %w
+        %d = nn.reshape %s : -> [8, 64, 4, 4]
+
+    so that what is repeated is stored without the places of an image. Assumes decomposed ops.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def CutLoops : Pass<"cut-loops", "::mlir::func::FuncOp"> {
   let summary = "loops along an axis keep states now and then, and the backward loop computes the trips between them again";
   let description = [{

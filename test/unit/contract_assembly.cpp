@@ -1,7 +1,7 @@
 // LINK: kernel_harness
 //
 // The machine code of the main product kernel, AVX2 and AVX-512: its inner loops consist of the FMAs of the register
-// tile and the loads they need, and nothing in them goes to the stack.
+// tile and the loads they need, and nothing in them goes to the stack. Also which rows a tile has.
 #include "test/unit/Expect.h"
 #include "compiler/kernels/ContractPlan.h"
 #include "compiler/target/Object.h"
@@ -104,6 +104,22 @@ static void checkTile(const std::string &cpu, int64_t m, int64_t n, int64_t k, b
   expect(found, name + ": a loop of " + std::to_string(tile * plan.unroll) + " FMAs");
 }
 
+// What gives the image of a convolution of 2 x 2 taps with stride 2 writes every second place of every second row. A tile takes places of one
+// row, which lie together in both A and C, and not the same place of all rows, of which there are more.
+static void checkNearRows(const std::string &cpu) {
+  constexpr int64_t kRows = 1024, kPlaces = 32, kIn = 32, kOut = 16;
+  kernels::ContractSpec spec;
+  spec.m = {kRows, kPlaces};
+  spec.n = {kOut};
+  spec.k = {kIn};
+  spec.a.buffer = 0, spec.b.buffer = 1, spec.c.buffer = 2;
+  spec.a.strides = {kPlaces * kIn, kIn, 1};
+  spec.b.strides = {kOut, 1};
+  spec.c.strides = {4 * kPlaces * kOut, 2 * kOut, 1};
+  kernels::ContractPlan plan = kernels::planContract(spec, target::infoOf(cpu));
+  expect(plan.m.size == kPlaces && plan.m.c == 2 * kOut, cpu + ": rows of a tile are " + std::to_string(plan.m.c) + " elements apart");
+}
+
 int main() {
   for (auto &cpu : {std::pair<std::string, int>{"haswell", 10}, {"skylake-avx512", 20}, {"znver4", 20}}) {
     checkTile(cpu.first, 1024, 1024, 1024, false, false, cpu.second);
@@ -111,6 +127,7 @@ int main() {
     checkTile(cpu.first, 768, 3072, 4096, true, false, cpu.second);
     checkTile(cpu.first, 1000, 1000, 1000, false, false, cpu.second);
     checkTile(cpu.first, 64, 64, 64, false, false, cpu.second);
+    checkNearRows(cpu.first);
   }
   return tally();
 }
