@@ -9,10 +9,13 @@ namespace cinch::analysis {
 
 int64_t bytesOf(Value value) { return elementsOf(value) * kernels::bytesOf(elemOf(value)); }
 
+// Waking a thread that sleeps takes some microseconds; between processes over TCP some tens, which a profile may say.
+static constexpr double kMessage = 10e-6;
+
 MachineRates MachineCosts::at(int threads) const {
   if (measured.empty()) {
     double n = threads;
-    return {85e9 * n, 40e9 * n, 40e9 * n, 8e9 * n, std::min(14e9 * n, 24e9), 4e-6};
+    return {85e9 * n, 40e9 * n, 40e9 * n, 8e9 * n, std::min(14e9 * n, 24e9), 4e-6, 0, kMessage};
   }
   // More threads than were measured do not run at once.
   const MachineRates *rates = &measured.front().second;

@@ -20,6 +20,7 @@ static const struct {
 } keys[] = {{"product_flops", &MachineRates::product},         {"attend_flops", &MachineRates::attend},
             {"attend_grad_flops", &MachineRates::attendGrad}, {"loop_flops", &MachineRates::loop},
             {"bytes_per_second", &MachineRates::bytes},       {"launch_seconds", &MachineRates::launch}};
+static constexpr llvm::StringLiteral kMessageKey = "message_seconds"; // optional: without it the built-in number serves
 
 static const struct {
   const char *name;
@@ -37,6 +38,7 @@ std::string profileText(const Profile &profile) {
     Object entry{{"threads", threads}};
     for (auto &[name, field] : keys)
       entry[name] = rates.*field;
+    entry[kMessageKey] = rates.message;
     measured.push_back(std::move(entry));
   }
   Array tiles;
@@ -108,14 +110,21 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
       }
       last = int(*threads);
       MachineRates rates;
-      for (auto &[name, field] : keys) {
+      auto read = [&](llvm::StringRef name, double &rate) {
         auto number = entry->getNumber(name);
         if (!number || !std::isfinite(*number) || !(*number > 0)) {
-          error = "expected \"" + std::string(name) + "\" to be a number above 0 for " + std::to_string(last) + " threads";
+          error = "expected \"" + name.str() + "\" to be a number above 0 for " + std::to_string(last) + " threads";
           return false;
         }
-        rates.*field = *number;
-      }
+        rate = *number;
+        return true;
+      };
+      for (auto &[name, field] : keys)
+        if (!read(name, rates.*field))
+          return false;
+      rates.message = MachineCosts().at(last).message;
+      if (entry->get(kMessageKey) && !read(kMessageKey, rates.message))
+        return false;
       profile.measured.push_back({last, rates});
     }
   if (profile.measured.empty()) {

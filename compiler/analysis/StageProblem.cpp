@@ -83,7 +83,8 @@ private:
       return;
     }
     // What a shard sends to others and, of as many values of theirs, what it gets from them.
-    (producer.backward ? segment.input : segment.forward) += 2 * othersThatRead(b) * double(bytes) * problem.secondsOfMessageByte();
+    if (int others = othersThatRead(b))
+      (producer.backward ? segment.input : segment.forward) += 2 * others * double(bytes) * problem.secondsOfMessageByte() + problem.secondsOfMessage();
     if (producer.backward)
       return;
     solve::SegmentValue value;
@@ -148,6 +149,7 @@ private:
       all += segment.forward + segment.input;
     int windows = std::max(kMostUnits, units);
     StageProblem out;
+    out.split.latency = problem.secondsOfMessage();
     out.first.assign(1, 0);
     int last = -1; // window of the last cut
     std::vector<bool> even = evenPlaces();

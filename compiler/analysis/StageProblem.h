@@ -13,7 +13,7 @@ namespace cinch::analysis {
 // Of shards, seconds and bytes are those of one of them: a shard does its part of what is shared and all of what is not, and it copies what it
 // sends to the others and gets from them.
 struct StageProblem {
-  solve::SplitProblem split; // request, budgets and links are the caller's
+  solve::SplitProblem split; // request and budgets are the caller's
   std::vector<int> first;    // of each unit: its first segment
   // The stage of every segment, if the units are cut so.
   std::vector<int> stagesOf(const solve::Split &, int segments) const;

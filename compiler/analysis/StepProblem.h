@@ -44,6 +44,8 @@ struct StepProblem {
   std::string error;                       // an internal error: a kernel has no spec at some micro-batch
   // Seconds that a worker takes to hand on, or to take, a byte of a message: it is read and written.
   double secondsOfMessageByte() const { return 2 / kernels->machine().bytes; }
+  // Seconds from the end of that until the receiver, if it waits, goes on.
+  double secondsOfMessage() const { return kernels->machine().message; }
 };
 // Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest. Without
 // `costs` the built-in ones serve.

@@ -47,9 +47,10 @@ static Target targetOf(const Device &device) {
   Target target;
   target.device = device.name, target.people = device.people, target.arch = device.arch;
   target.processors = device.processors, target.memory = device.gigabytes * 1'000'000'000;
-  // A roofline. The peak counts an FMA as two operations, so that additions reach half of it. A launch: what the driver takes at least.
+  // A roofline. The peak counts an FMA as two operations, so that additions reach half of it. A launch: what the driver takes at least. A
+  // message: a copy and an event, which the other device's stream waits for.
   const double peak = device.tera * 1e12;
-  target.published = {peak, peak, peak, peak / 2, device.bandwidth * 1e9, 3e-6, device.tensor * device.reached * 1e12};
+  target.published = {peak, peak, peak, peak / 2, device.bandwidth * 1e9, 3e-6, device.tensor * device.reached * 1e12, 10e-6};
   target.published.hostIn = target.published.hostOut = kOfBus * device.host * 1e9;
   target.published.hostLatency = kCopyLatency;
   return target;

@@ -69,6 +69,7 @@ bool StagePlanner::findBound() {
     solve::ChannelProblem table = channelProblem(divided, chosen.actions, parts,
                                                  messagesInside ? llvm::ArrayRef<PlanSeconds>(chosen.seconds) : llvm::ArrayRef<PlanSeconds>());
     table.begin = begin;
+    table.travel.assign(table.travel.size(), problem.secondsOfMessage());
     c.fixedBound = solve::earliestEnd(table, chosen.boxes, work) + behind;
   }
   if (*c.fixedBound > chosen.makespan * (1 + 1e-9))

@@ -168,6 +168,7 @@ void StagePlanner::price(Candidate &candidate) const {
   // Replicas hand sums on in the midst of a part's work, and shards exchange what they have.
   solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,
                                                options.replicas * options.shards > 1 ? ArrayRef<PlanSeconds>(candidate.seconds) : ArrayRef<PlanSeconds>());
+  table.travel.assign(table.travel.size(), problem.secondsOfMessage());
   if (overlaps()) { // what is before the loop is computed for two steps
     OverlappingSteps steps(table, 2 * before + behind);
     candidate.run = steps.steady(solve::run(steps.problem, steps.withMeetings(candidate.boxes)));

@@ -53,7 +53,7 @@ struct PlanSeconds {
 };
 PlanSeconds secondsOf(const DecideOutcome &, size_t parts);
 
-// The main loops of a divided function, for a dry run.
+// The main loops of a divided function, for a dry run in which messages take no time on their way.
 solve::ChannelProblem channelProblem(const Divided &, const std::vector<std::vector<solve::PartAction>> &actions,
                                      std::vector<std::vector<double>> seconds, llvm::ArrayRef<PlanSeconds> shares = {});
 

@@ -114,7 +114,7 @@ struct Flags {
   cl::opt<std::string> report{"report", cl::desc("write a page about the plan: what is kept, recomputed, alive when"),
                               cl::value_desc("FILE.html"), COMPILING};
   cl::opt<bool> json{"json", cl::desc("print the plan as JSON"), cl::cat(category), cl::sub(planCommand)};
-  cl::opt<bool> bound{"bound", cl::desc("prove how fast a plan with this micro-batch and these blocks of rows can be; takes seconds"),
+  cl::opt<bool> bound{"bound", cl::desc("prove how fast a plan with this micro-batch and these blocks of rows can be; takes seconds to minutes"),
                       cl::cat(category), cl::sub(planCommand)};
   cl::opt<std::string> format{"diagnostics-format", cl::desc("text or json"), cl::value_desc("FORMAT"),
                                      cl::init("text"), READING};

@@ -11,7 +11,7 @@ import programs
 
 verdicts = programs.Verdicts()
 MODEL = programs.HERE / "gpt.cinch"
-KEYS = ["product_flops", "attend_flops", "attend_grad_flops", "loop_flops", "bytes_per_second", "launch_seconds"]
+KEYS = ["product_flops", "attend_flops", "attend_grad_flops", "loop_flops", "bytes_per_second", "launch_seconds", "message_seconds"]
 
 
 def cinch(*words, config=None):
@@ -86,6 +86,15 @@ verdicts.expect(planned("--cpu", "haswell", config=config)["costs"] == ("built-i
 text = cinch("plan", MODEL, "--profile", path).stdout
 verdicts.expect("costs measured on" in text and "2 threads" in text, "the table does not say where its costs come from: " + text[:600])
 
+# What a message takes beside its bytes: optional, and in the price of several workers; not in that of one.
+stages = []
+for seconds in (None, 1e-6, 1e-2):
+    path.write_text(json.dumps({**made, "measured": [{**made["measured"][0], **({"message_seconds": seconds} if seconds else {})}]}))
+    alone, several = planned("--profile", path), planned("--profile", path, "--stages", "2", "--microbatch", "1")
+    stages.append((alone["seconds"], several["seconds"]))
+verdicts.expect(stages[0][0] == stages[1][0] == stages[2][0], f"the price of a message counts for one worker: {stages}")
+verdicts.expect(stages[1][1] < stages[0][1] < stages[2][1] - 0.02, f"the price of a message does not count for two workers: {stages}")
+
 # It never changes a bit.
 data = programs.FOLDER / "data"
 data.mkdir()
@@ -133,7 +142,8 @@ done = cinch("calibrate", "--tune", rows, "--time-limit", "4", "--microbatch", "
 tuned = json.loads(profile_to_tune.read_text())
 verdicts.expect(done.returncode == 0 and "products of the program" in done.stdout and "64 by 200, sums of 96" in done.stdout,
                 f"calibrate --tune: exit {done.returncode}: {done.stdout}{done.stderr}")
-verdicts.expect(tuned["measured"] == made["measured"], "--tune changes the rates")
+kept = [{key: entry[key] for key in old} for entry, old in zip(tuned["measured"], made["measured"])]
+verdicts.expect(kept == made["measured"], "--tune changes the rates")
 verdicts.expect("of another program" in [tile["product"] for tile in tuned["tiles"]], "--tune forgets the tiles of other programs")
 result = programs.run(programs.compiled(rows, "rows-tuned", "--microbatch", "64", "--profile", str(profile_to_tune)), numbers, 4).bytes
 verdicts.expect(result == results["untiled"], "tuned tiles change the parameters")
@@ -150,6 +160,7 @@ wrong = {
     "nothing measured": json.dumps({**made, "measured": []}),
     "a rate of zero": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": 0}]}),
     "a rate missing": json.dumps({**made, "measured": [{"threads": 1}]}),
+    "messages that take no time": json.dumps({**made, "measured": [{**made["measured"][0], "message_seconds": 0}]}),
     "a rate in words": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": "fast"}]}),
     "threads not rising": json.dumps({**made, "measured": made["measured"][::-1]}),
     "cut off": json.dumps(made)[:100],
