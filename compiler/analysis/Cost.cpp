@@ -12,10 +12,13 @@ int64_t bytesOf(Value value) { return elementsOf(value) * kernels::bytesOf(elemO
 // Waking a thread that sleeps takes some microseconds; between processes over TCP some tens, which a profile may say.
 static constexpr double kMessage = 10e-6;
 
+// Of one core, rounded down from what `cinch calibrate` finds on cores of several makers: products and attention near what their operations
+// allow, loops as far as vectors are wide, memory as far as it comes from beyond the caches.
 MachineRates MachineCosts::at(int threads) const {
   if (measured.empty()) {
     double n = threads;
-    return {85e9 * n, 40e9 * n, 40e9 * n, 8e9 * n, std::min(14e9 * n, 24e9), 4e-6, 0, kMessage};
+    bool wide = lanes >= 16;
+    return {85e9 * n, (wide ? 65e9 : 50e9) * n, (wide ? 70e9 : 60e9) * n, (wide ? 50e9 : 30e9) * n, std::min(14e9 * n, 24e9), 0.2e-6, 0, kMessage};
   }
   // More threads than were measured do not run at once.
   const MachineRates *rates = &measured.front().second;

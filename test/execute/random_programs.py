@@ -32,6 +32,8 @@ BF16 = 0.3  # of the programs; bits only, between plans
 CPUS = ["haswell"] + ["skylake-avx512"] * programs.has_avx512() + ["cooperlake"] * programs.has_dots()
 # Most of the time goes into code for kernels, which plans for one CPU share: several CPUs for so many of the programs, else one.
 SEVERAL_CPUS = 0.3
+# Costs of machines that nobody has: what is cheap decides which plans are seen.
+PROFILES = sorted((programs.HERE / "profiles").glob("*.json"))
 F64_WITH_GRADIENT = 0.4  # of the programs whose gradients are compared, in f64 as well: their kernels are shared
 SHRINKING = 60  # seconds a failing program
 verdicts = programs.Verdicts()
@@ -61,6 +63,8 @@ class Plan:
         rows = rng.choice(ROWS)
         if rows != "auto":
             self.flags += ["--row-blocks", rows]
+        if rng.random() < 0.5:
+            self.flags += ["--profile", str(rng.choice(PROFILES))]
         if rng.random() < 0.4:
             self.flags += ["--order-seed", str(rng.randrange(1, 1000))]
         if rng.random() < STAGED:

@@ -49,7 +49,7 @@ def fewer_plans(program, plans):
         yield lambda p, q: q.update(precision="f32")
     everyone = list(plans["bits"] or []) + [plans["gradient"]] * bool(plans["gradient"])
     for k, plan in enumerate(everyone):
-        for flag in ("--row-blocks", "--order-seed", "--remat", "--microbatch", "--cpu", "--max-threads"):
+        for flag in ("--row-blocks", "--order-seed", "--profile", "--remat", "--microbatch", "--cpu", "--max-threads"):
             if flag in plan.flags:
                 def drop(p, q, k=k, flag=flag):
                     flags = (list(q["bits"] or []) + [q["gradient"]])[k].flags
