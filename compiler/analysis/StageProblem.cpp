@@ -82,9 +82,12 @@ private:
       segment.fixed += bytes;
       return;
     }
-    // What a shard sends to others and, of as many values of theirs, what it gets from them.
+    // What a shard sends to others and, of as many values of theirs, what it gets from them. It waits for these once: all shards send their
+    // values, or the pieces of one, at the same time.
     if (int others = othersThatRead(b))
-      (producer.backward ? segment.input : segment.forward) += 2 * others * double(bytes) * problem.secondsOfMessageByte() + problem.secondsOfMessage();
+      (producer.backward ? segment.input : segment.forward) +=
+          2 * others * double(bytes) * problem.secondsOfMessageByte() +
+          problem.secondsOfMessage() * others / (shards - 1) / partsOf(size_t(buffer.producer));
     if (producer.backward)
       return;
     solve::SegmentValue value;
