@@ -169,6 +169,15 @@ train net on train seed 1 {
     check(programs.compiled(program, "outgrown", "--memory-budget", kibibytes(granted)), data, 3, granted)
 
 
+def long_code():
+    """A net of convolutions, no two alike: its code is long, and is guessed well enough that the budget a refusal names compiles."""
+    program = programs.HERE.parent.parent / "bench/models/resnet18.cinch"
+    flags = ["-D", "B=32", "-D", "S=32", "-D", "C=10", "-D", "F=64", "--max-threads", "2"]
+    least = smallest_budget(program, flags)
+    done = programs.compiled(program, "resnet18", *flags, "--memory-budget", kibibytes(least), allowed=(0, 1))
+    verdicts.expect(isinstance(done, pathlib.Path), "the smallest budget that was named, %d bytes, does not compile" % least)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=str(programs.HERE / "gpt.cinch"))
@@ -198,6 +207,7 @@ def main():
         if i == 1:
             inside_cgroup(exe, data, options.steps, budget)
     outgrown()
+    long_code()
 
 
 def kibibytes(count):
