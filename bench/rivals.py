@@ -52,7 +52,7 @@ MODELS = {
     "unet": ("unet", "unet.cinch", None, 2),
     "lstm": ("lstm", "lstm.cinch", None, 2),
 }
-ISSUE = [name for name in MODELS if name != "gpt2_plain"]
+USUAL = [name for name in MODELS if name != "gpt2_plain"]
 CLOSE = 1.05   # a setting this near the quickest takes part in the pairs, the two quickest at most
 FAR = 1.3      # one this far from it is not tried with memory kept, too
 
@@ -261,7 +261,7 @@ def summary(found):
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="small networks, one pair")
-    parser.add_argument("--models", default=",".join(ISSUE), help=f"some of {','.join(MODELS)}; absent: %(default)s")
+    parser.add_argument("--models", default=",".join(USUAL), help=f"some of {','.join(MODELS)}; absent: %(default)s")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()

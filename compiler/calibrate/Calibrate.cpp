@@ -120,7 +120,9 @@ int tune(mlir::ModuleOp scheduled, const std::string &path, int threads, double 
       return 70;
     }
     ++done;
-    if (tuned.before > 0)
+    if (tuned.tooLarge)
+      llvm::outs() << llvm::formatv("{0,5}  {1,-58} takes more than half of this machine's memory: left as it is\n", product.calls, product.text);
+    else if (tuned.before > 0)
       llvm::outs() << lineOf(product, tuned);
     llvm::outs().flush();
     total += tuned.kept ? (tuned.before - tuned.after) * product.calls : 0;
@@ -145,8 +147,8 @@ int tune(mlir::ModuleOp scheduled, const std::string &path, int threads, double 
     return status;
   if (done < products.size())
     llvm::outs() << llvm::formatv("the time was over before {0} of them; --time-limit gives more\n", products.size() - done);
-  llvm::outs() << llvm::formatv("{0} found a quicker tiling: {1:F2} ms less for one call each; written to {2} in {3:F0} s\n", kept, total * 1e3,
-                                path, now() - begin);
+  llvm::outs() << llvm::formatv("{0} have a quicker tiling, which saves {1:F2} ms if each kernel is called once; written to {2} in {3:F0} s\n",
+                                kept, total * 1e3, path, now() - begin);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <unistd.h>
 
 namespace cinch::calibrate {
 
@@ -50,12 +51,15 @@ public:
     add(spec.b, {&spec.batch, &spec.k, &spec.n});
     add(spec.c, {&spec.batch, &spec.m, &spec.n});
     offsets[3] = end;
+    // A process that takes more than there is would be killed.
+    if (end + scratch > int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2)
+      return;
     storage.reset(new char[size_t(end + scratch + 64)]);
     arena = storage.get() + (64 - reinterpret_cast<uintptr_t>(storage.get()) % 64) % 64;
     for (const Region &region : regions)
       fill(region);
   }
-  char *arena = nullptr;
+  char *arena = nullptr; // null: the machine has no room for them
   int64_t offsets[4] = {};
 
 private:
@@ -204,7 +208,8 @@ bool Search::consider(std::vector<Tiling> tilings, Candidate &best) {
 
 bool Search::run(Tuned &tuned) {
   kernels::TilingChoice choice;
-  if (!kernels::tilingOf(spec, builtIn, choice))
+  tuned.tooLarge = !operands.arena;
+  if (tuned.tooLarge || !kernels::tilingOf(spec, builtIn, choice))
     return true;
   std::vector<Candidate> first{{choice.tiling}};
   if (!compile(first))

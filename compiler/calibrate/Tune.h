@@ -25,6 +25,7 @@ std::vector<Product> productsOf(mlir::ModuleOp scheduled);
 struct Tuned {
   double before = 0, after = 0; // seconds of a call by the built-in rules and by the best tiling found, taken in turns
   kernels::Tiling tiling;       // the best one
+  bool tooLarge = false;        // its operands do not fit into this machine's memory: nothing was timed
   bool kept = false;            // it is so much quicker that it is worth an entry
 };
 // Times tilings of one product on so many threads for about `limit` seconds. None takes more scratch than the built-in one, so that a plan

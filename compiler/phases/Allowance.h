@@ -19,8 +19,8 @@ struct OperationCounts {
 };
 
 // Bytes of binary and description together, at least: fitted to the examples, the programs of the tests and chains of up to 60
-// convolutions, no two alike, for AVX2 and AVX-512, with everything kept, all computed again, and in blocks of rows. A little generous,
-// since planning and compiling twice costs more than these bytes.
+// convolutions, no two alike, and a ResNet of 18 layers, for AVX2 and AVX-512, with everything kept, all computed again, and in blocks of
+// rows. A little generous, since planning and compiling twice costs more than these bytes.
 // Every replica beyond the first has code of the host and a description of its own.
 inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t replicas) {
   return (int64_t(1230) << 10) + (112 + 40 * (replicas - 1)) * counts.all + 320 * counts.different + 3200 * counts.differentWindows;

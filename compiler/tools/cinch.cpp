@@ -380,25 +380,29 @@ static int planCluster(const CommandLine &line, const Program &program) {
   return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json, &model);
 }
 
-// `calibrate` alone is done here. With --tune, a machine without a profile gets one first, and nothing is returned: the program is compiled.
+static std::string ownFile(const char *program) {
+  return llvm::sys::fs::getMainExecutable(program, reinterpret_cast<void *>(&runtimeArchive));
+}
+
+// `calibrate` alone is done here. With --tune nothing is returned: the program is read and compiled like any other.
 static std::optional<int> prepareCalibrate(CommandLine &line, const char *program) {
-  std::string self = llvm::sys::fs::getMainExecutable(program, reinterpret_cast<void *>(&runtimeArchive)), problem;
   if (line.output.empty())
     line.output = analysis::defaultProfilePath();
-  if (!line.input.empty() && !llvm::sys::fs::exists(line.input)) { // before anything is measured
-    llvm::errs() << "cinch: cannot read '" << shortened(line.input) << "': no such file\n";
-    return 2;
-  }
+  if (line.input.empty())
+    return calibrate::calibrate(ownFile(program), line.output, processors());
+  line.profile = line.output; // the plan is the one that a compilation makes with it
+  return std::nullopt;
+}
+
+// Tilings are added to a profile: a machine that has none is measured first.
+static int provideProfile(const CommandLine &line, const char *program) {
+  std::string problem;
   bool has = calibrate::hasProfile(line.output, problem);
-  if (!line.input.empty() && !problem.empty()) {
+  if (!problem.empty()) {
     llvm::errs() << "cinch: the profile '" << line.output << "' cannot be used: " << problem << "\n  help: cinch calibrate writes it anew\n";
     return 2;
   }
-  if (line.input.empty() || !has)
-    if (int status = calibrate::calibrate(self, line.output, processors()); status || line.input.empty())
-      return status;
-  line.profile = line.output; // the plan is the one that a compilation makes with it
-  return std::nullopt;
+  return has ? 0 : calibrate::calibrate(ownFile(program), line.output, processors());
 }
 
 int main(int argc, char **argv) {
@@ -468,5 +472,8 @@ int main(int argc, char **argv) {
     llvm::errs() << "cinch: --cpu: " << unknown << "\n";
     return 2;
   }
+  if (line.command == Command::Calibrate)
+    if (int status = provideProfile(line, argv[0]))
+      return status;
   return compile(line, *program, sources, argv[0]);
 }

@@ -254,23 +254,45 @@ private:
   std::vector<double> room;
 };
 
-} // namespace
+// More and more moments of a path, at which what is held is priced together.
+class MomentSearch {
+public:
+  MomentSearch(const Dag &d, Order order, int64_t budget, double target, Windows &windows)
+      : d(d), budget(budget), target(target), w(windows), path(detail::longestPath(d, order)), alone(path.size()) {}
 
-double detail::windowBound(const Dag &d, Order order, int64_t budget, double target, int64_t &work, double deadline) {
-  int n = d.size();
-  if (n == 0 || budget < memoryBound(d))
-    return 0;
-  Windows w(d, order, budget, work, deadline);
-  target /= w.scale();
-  std::vector<int> path = longestPath(d, order);
-  // Where the path is cut into cells, the moment of each that leaves the fewest bytes to others.
-  auto roomAt = [&](size_t i) {
+  // The best prices found. Without moments: no moment says anything.
+  Windows::Prices run() {
+    for (size_t i : tightest(64))
+      look(i);
+    Windows::Prices best = *std::max_element(
+        alone.begin(), alone.end(), [](const Windows::Prices &a, const Windows::Prices &b) { return a.bound < b.bound; });
+    if (best.moments.empty())
+      return best;
+    // If no further one helps, two of them may.
+    Windows::Prices reached = best;
+    int without = 0;
+    for (int moments = 2; moments <= 12 && !w.late() && best.bound < target && without < 3; ++moments) {
+      reached = withOneMore(reached, size_t(20 + 4 * moments));
+      if (reached.moments.empty())
+        break;
+      ++without;
+      if (reached.bound > best.bound * (1 + 1e-5))
+        best = reached, without = 0;
+    }
+    if (best.moments.size() > 1)
+      w.climb(best, 1000, 30, target);
+    return best;
+  }
+
+private:
+  int64_t roomAt(size_t i) const {
     int64_t bytes = d.nodes[path[i]].needs();
     for (int u : d.nodes[path[i]].sources)
       bytes += d.nodes[u].bytes;
     return budget - bytes;
-  };
-  auto tightest = [&](size_t cells) {
+  }
+  // Where the path is cut into cells, the moment of each that leaves the fewest bytes to others.
+  std::vector<size_t> tightest(size_t cells) const {
     std::vector<size_t> list;
     for (size_t c = 0; c < cells; ++c) {
       size_t from = c * path.size() / cells, to = (c + 1) * path.size() / cells;
@@ -283,37 +305,27 @@ double detail::windowBound(const Dag &d, Order order, int64_t budget, double tar
       list.push_back(pick);
     }
     return list;
-  };
-  std::vector<Windows::Prices> alone(path.size());
-  auto look = [&](size_t i) {
+  }
+  void look(size_t i) {
     if (alone[i].moments.empty() && !w.late())
       alone[i] = w.single(path[i]);
-  };
-  for (size_t i : tightest(64))
-    look(i);
-  Windows::Prices best = *std::max_element(
-      alone.begin(), alone.end(), [](const Windows::Prices &a, const Windows::Prices &b) { return a.bound < b.bound; });
-  if (best.moments.empty())
-    return 0;
-  // Another moment, where a short climb gets highest; then a long one.
-  auto position = [&](int node) { return size_t(std::find(path.begin(), path.end(), node) - path.begin()); };
-  auto with = [&](const Windows::Prices &p, size_t i) {
+  }
+  size_t position(int node) const { return size_t(std::find(path.begin(), path.end(), node) - path.begin()); }
+  Windows::Prices with(const Windows::Prices &p, size_t i) const {
     Windows::Prices next = p;
     size_t at = 0;
     while (at < next.moments.size() && position(next.moments[at]) < i)
       ++at;
     next.moments.insert(next.moments.begin() + at, path[i]);
     next.lambda.insert(next.lambda.begin() + at, alone[i].lambda[0]);
-    next.nu.insert(next.nu.begin() + at, std::vector<double>(n, 0));
+    next.nu.insert(next.nu.begin() + at, std::vector<double>(size_t(d.size()), 0));
     next.bound = 0;
     return next;
-  };
-  // If none helps, two of them may.
-  Windows::Prices reached = best;
-  int without = 0;
-  for (int moments = 2; moments <= 12 && !w.late() && best.bound < target && without < 3; ++moments) {
+  }
+  // Another moment, where a short climb gets highest; then a long one. Without moments: there is no other.
+  Windows::Prices withOneMore(const Windows::Prices &reached, size_t cells) {
     std::vector<std::pair<double, size_t>> ranked;
-    for (size_t i : tightest(size_t(20 + 4 * moments))) {
+    for (size_t i : tightest(cells)) {
       if (std::find(reached.moments.begin(), reached.moments.end(), path[i]) != reached.moments.end())
         continue;
       look(i);
@@ -331,16 +343,25 @@ double detail::windowBound(const Dag &d, Order order, int64_t budget, double tar
       if (next.moments.empty() || trial.bound > next.bound)
         next = trial;
     }
-    if (next.moments.empty())
-      break;
-    reached = next;
-    ++without;
-    if (reached.bound > best.bound * (1 + 1e-5))
-      best = reached, without = 0;
+    return next;
   }
-  if (best.moments.size() > 1)
-    w.climb(best, 1000, 30, target);
-  return std::max(0.0, best.bound * (1 - 1e-9) - 1e-8) * w.scale();
+
+  const Dag &d;
+  int64_t budget;
+  double target;
+  Windows &w;
+  std::vector<int> path;
+  std::vector<Windows::Prices> alone; // of each moment of the path, if it was looked at
+};
+
+} // namespace
+
+double detail::windowBound(const Dag &d, Order order, int64_t budget, double target, int64_t &work, double deadline) {
+  if (d.size() == 0 || budget < memoryBound(d))
+    return 0;
+  Windows w(d, order, budget, work, deadline);
+  Windows::Prices best = MomentSearch(d, order, budget, target / w.scale(), w).run();
+  return best.moments.empty() ? 0 : std::max(0.0, best.bound * (1 - 1e-9) - 1e-8) * w.scale();
 }
 
 } // namespace cinch::solve
