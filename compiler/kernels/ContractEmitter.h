@@ -103,7 +103,6 @@ private:
   void packB(Value base, Range n, KBlock);
   void copyRowB(Value from, Value to, int64_t columns);
   void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
-  mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
   // Where the copied rows of A lie, and what is to be done with a row when it is complete (words: ContractWords.cpp).
   Value rowMemory() { return plan.hasWords() ? halves : scratch; }
   Value rowTarget(Value row);
