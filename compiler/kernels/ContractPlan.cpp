@@ -376,10 +376,12 @@ static void chooseBlocks(ContractPlan &plan) {
     plan.packB = PackedB::Gather;
 
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
-  bool windows = !plan.bounds.empty();
+  // Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
+  constexpr int64_t kWays = 8, kSets = 4096;
+  bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
   if (banded)
     plan.packA = PackedA::Band;
-  else if (!plan.pairs && !windows && single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
+  else if (!plan.pairs && !windows && single && !oneSet && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;
