@@ -24,6 +24,11 @@ BlockAttend::BlockAttend(OpBuilder &builder, ModuleOp module, const std::string 
   self = simt::threadOfBlock(b, loc);
 }
 
+void BlockAttend::allowRegisters(int count) {
+  Attribute most = b.getStrArrayAttr({"nvvm.maxnreg", std::to_string(count)});
+  function->setAttr("passthrough", b.getArrayAttr({most}));
+}
+
 // ---- Index arithmetic, control, memory ---------------------------------------------------------------------------------------
 
 Value BlockAttend::rem(Value x, int64_t y) { return y == 1 ? index(0) : b.createOrFold<arith::RemUIOp>(loc, x, index(y)); }

@@ -34,6 +34,9 @@ protected:
 
   BlockAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &, int64_t buffers);
 
+  // Left to itself, ptxas keeps to 128 registers a thread, so that two blocks share a multiprocessor, and spills a few where a kernel needs more.
+  void allowRegisters(int);
+
   Value self; // this thread among 256
 
   Value rem(Value, int64_t);

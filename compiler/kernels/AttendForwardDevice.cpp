@@ -27,6 +27,7 @@ public:
   }
 
   func::FuncOp build() {
+    allowRegisters(144);
     const int64_t chunks = AttendTiles::chunksOf(spec.E);
     forBlocks(tiles.heads * tiles.blocksT * chunks, [&](Value item) {
       Value firstColumn = mul(take(item, chunks), kMostColumns), t0 = mul(take(item, tiles.blocksT), tiles.queries);

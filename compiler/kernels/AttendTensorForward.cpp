@@ -31,6 +31,7 @@ public:
   }
 
   func::FuncOp build() {
+    allowRegisters(255);
     const int64_t blocks = queryTilesOf(spec);
     forBlocks(headsOf(spec) * blocks, [&](Value item) {
       Value t0 = mul(take(item, blocks), kQueries), head = take(item, spec.A);

@@ -44,6 +44,7 @@ public:
   }
 
   func::FuncOp build() {
+    allowRegisters(255);
     forBlocks(tiles.heads * tiles.blocksT, [&](Value item) {
       Value t0 = mul(take(item, tiles.blocksT), kQueries), number = take(item, spec.A);
       gradientOfQueries(headAt(grad, leadIndices(item), number), t0);
@@ -156,12 +157,10 @@ private:
     Values sums = loop(index(0), limit, tiles.keyStep, Values(size_t(tiles.ofK / 2), number(0)), [&](Value s0, ValueRange before) {
       Values next(before);
       Value following = min(add(s0, tiles.keyStep), last); // behind the last tile it comes once more
-      Values keys = fetch(keyStage(), matrices.k, following), values = fetch(valueStage(), matrices.v, following);
-      Values slopes = slopesOf(head, rows, t0, s0);
-      sumUp(scaled(slopes), keyStage(), {}, tiles.ofK, next);
-      sync();
-      put(keyStage(), matrices.k, following, keys);
-      put(valueStage(), matrices.v, following, values);
+      bringBehind(keyStage(), matrices.k, valueStage(), matrices.v, following, [&] {
+        Values slopes = slopesOf(head, rows, t0, s0);
+        sumUp(scaled(slopes), keyStage(), {}, tiles.ofK, next);
+      });
       sync();
       return next;
     });
@@ -170,6 +169,20 @@ private:
   void bring(const Stage &one, const Matrix &ofOne, const Stage &two, const Matrix &ofTwo, Value first) {
     put(one, ofOne, first, fetch(one, ofOne, first));
     put(two, ofTwo, first, fetch(two, ofTwo, first));
+  }
+
+  // What `body` reads from two stages is replaced behind it. It is asked for before; but wide heads leave no registers for that.
+  void bringBehind(const Stage &one, const Matrix &ofOne, const Stage &two, const Matrix &ofTwo, Value first, llvm::function_ref<void()> body) {
+    if (tiles.parts > 1) {
+      body();
+      sync();
+      return bring(one, ofOne, two, ofTwo, first);
+    }
+    Values forOne = fetch(one, ofOne, first), forTwo = fetch(two, ofTwo, first);
+    body();
+    sync();
+    put(one, ofOne, first, forOne);
+    put(two, ofTwo, first, forTwo);
   }
 
   // ---- Keys as rows ------------------------------------------------------------------------------------------------------------
@@ -212,14 +225,12 @@ private:
     return loop(from, index(spec.T), kQueryStep, before, [&](Value t0, ValueRange carried) {
       Values dk(carried.take_front(size_t(ofK / 2))), dv(carried.drop_front(size_t(ofK / 2)));
       Value following = min(add(t0, kQueryStep), index(last));
-      Values nextQ = fetch(queries, matrices.q, following), nextDout = fetch(douts, matrices.dout, following);
       auto nextRow = rowOfQuery(head, add(following, mine));
-      auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key);
-      sumUp(weights, douts, ofPart(part, ofE), ofE, dv);
-      sumUp(scaled(slopes), queries, ofPart(part, ofK), ofK, dk);
-      sync();
-      put(queries, matrices.q, following, nextQ);
-      put(douts, matrices.dout, following, nextDout);
+      bringBehind(queries, matrices.q, douts, matrices.dout, following, [&] {
+        auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key);
+        sumUp(weights, douts, ofPart(part, ofE), ofE, dv);
+        sumUp(scaled(slopes), queries, ofPart(part, ofK), ofK, dk);
+      });
       writeRow(nextRow);
       sync();
       dk.append(dv);

@@ -65,6 +65,8 @@ static void addEntry(Module &module, const DeviceKernel &kernel) {
   entry->setCallingConv(CallingConv::PTX_Kernel);
   entry->addFnAttr(Attribute::NoUnwind);
   entry->addFnAttr("nvvm.reqntid", std::to_string(kernel.block));
+  if (Attribute most = body->getFnAttribute("nvvm.maxnreg"); most.isValid())
+    entry->addFnAttr(most);
   auto byValue = [&](unsigned argument, int64_t words) {
     entry->addParamAttr(argument, Attribute::getWithByValType(context, ArrayType::get(i64, uint64_t(words))));
     entry->addParamAttr(argument, Attribute::getWithAlignment(context, Align(8)));

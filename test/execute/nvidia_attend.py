@@ -65,7 +65,7 @@ CASES_OF_BF16 = CASES + [
     ("long, causal", dict(B=1, T=160, S=160, A=2, G=1, K=16, E=16), ", causal = true"),
     ("64 features", dict(B=2, T=40, S=72, A=1, G=1, K=64, E=64), ", dropout = 0.3"),
     ("features beyond 64", dict(B=1, T=40, S=72, A=2, G=1, K=72, E=100), ", causal = true, dropout = 0.3"),
-    ("128 features", dict(B=1, T=33, S=100, A=1, G=1, K=128, E=128), ", keys"),
+    ("128 features", dict(B=2, T=33, S=100, A=1, G=1, K=128, E=128), ", keys"),
     ("few queries, many keys", dict(B=1, T=1, S=200, A=1, G=1, K=24, E=8), ", bias = p"),
 ]
 

@@ -162,7 +162,7 @@ def main():
         if chip in TENSOR_CYCLES:
             share = bound(loop, chip)
             said += "; at most %.2f of mma.sync's time" % share
-            least = 0.6 if "attention" in kind else 0.8
+            least = 0.6 if "attention" in kind else 0.75
             verdicts.expect(share >= least, "%s for %s: %.2f, not %.1f" % (kind, chip, share, least))
         print("main loop %d of %s, %s: %s" % (number, kind, chip, said))
         verdicts.expect(counts["tensor-core products"] >= 32 and counts["barriers"] == ("attention" in kind) + 1, "an odd main loop: " + said)

@@ -100,22 +100,25 @@ static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
   return place ? b.CreateLoad(place->getAllocatedType(), place) : value;
 }
 
+// In the order of the text, so that the places of faults can be counted there.
 static void replaceIntrinsics(Module &module) {
-  for (Function &function : make_early_inc_range(module)) {
-    if (!function.isDeclaration() || !function.getName().starts_with("llvm.nvvm."))
-      continue;
-    StringRef stands = replacement(function.getName());
+  std::vector<CallInst *> calls;
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (auto *call = dyn_cast<CallInst>(&instruction); call && call->getCalledFunction() && call->getCalledFunction()->getName().starts_with("llvm.nvvm."))
+        calls.push_back(call);
+  for (CallInst *call : calls) {
+    StringRef name = call->getCalledFunction()->getName(), stands = replacement(name);
     if (stands.empty())
-      report_fatal_error(Twine("nvcpu: no model of ") + function.getName());
-    for (User *user : make_early_inc_range(function.users())) {
-      auto *call = cast<CallInst>(user);
-      Value *result = callStandin(module, *call, stands);
-      if (!call->getType()->isVoidTy())
-        call->replaceAllUsesWith(result);
-      call->eraseFromParent();
-    }
-    function.eraseFromParent();
+      report_fatal_error(Twine("nvcpu: no model of ") + name);
+    Value *result = callStandin(module, *call, stands);
+    if (!call->getType()->isVoidTy())
+      call->replaceAllUsesWith(result);
+    call->eraseFromParent();
   }
+  for (Function &function : make_early_inc_range(module))
+    if (function.isDeclaration() && function.getName().starts_with("llvm.nvvm."))
+      function.eraseFromParent();
 }
 
 static void showAccesses(Module &module) {
