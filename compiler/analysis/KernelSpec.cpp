@@ -254,6 +254,10 @@ int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {
 bool KernelSpec::isOfTensorCores() const {
   if (auto *contract = std::get_if<ContractSpec>(&work))
     return device::isOfTensorCores(*contract);
+  if (auto *attend = std::get_if<AttendSpec>(&work))
+    return kernels::isOfTensorCores(*attend);
+  if (auto *grad = std::get_if<AttendGradSpec>(&work))
+    return kernels::isOfTensorCores(grad->forward);
   auto *conv = std::get_if<ConvSpec>(&work);
   return conv && llvm::all_of(conv->parts, device::isOfTensorCores);
 }

@@ -1,10 +1,8 @@
 // AttendDevice.cpp: tiles of scores and sums over them, by the threads of a block.
 #include "compiler/kernels/AttendDevice.h"
 #include "compiler/kernels/MathEmit.h"
-#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include <limits>
 
@@ -17,79 +15,19 @@ static int64_t sideFor(int64_t size) { return size <= 16 ? 16 : size <= 32 ? 32 
 AttendTiles::AttendTiles(const AttendSpec &spec) : queries(sideFor(spec.T)), keys(sideFor(spec.S)) {
   static_assert(kKeyBlock == 64, "a tile has the keys of a block");
   blocksT = (spec.T + queries - 1) / queries, blocksS = (spec.S + keys - 1) / keys;
-  int64_t leads = 1;
-  for (int64_t size : spec.lead)
-    leads *= size;
-  heads = leads * spec.A, keyHeads = leads * spec.G;
+  heads = headsOf(spec), keyHeads = heads / spec.A * spec.G;
 }
 
 DeviceAttend::DeviceAttend(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target,
                            int64_t buffers, int64_t mostColumns)
-    : AttendEmitter(builder, module, name, spec, target, buffers, 0), tiles(spec), reachQ(tiles.queries / kAttendSide),
+    : BlockAttend(builder, module, name, spec, target, buffers), tiles(spec), reachQ(tiles.queries / kAttendSide),
       reachK(tiles.keys / kAttendSide) {
-  self = simt::threadOfBlock(b, loc);
   row = rem(self, kAttendSide), column = div(self, kAttendSide);
   int64_t ofScores = kAttendStep * (tiles.queries + 1 + tiles.keys + 1), ofRows = kAttendStep * columnsOf(mostColumns);
   staged = sharedMemory(name + "_staged", std::max(ofScores, ofRows), elem);
-  if (spec.dropout <= 0)
-    return;
-  drawnBytes = spec.S % 64 == 0 ? 8 : 16; // the keys of a tile may begin within a group of 64 draws
-  keptBits = sharedMemory(name + "_kept", tiles.queries * drawnBytes, b.getI8Type());
+  int64_t bytes = spec.S % 64 == 0 ? 8 : 16; // the keys of a tile may begin within a group of 64 draws
+  draws = drawsOf(name, tiles.queries, bytes, bytes);
 }
-
-// ---- Index arithmetic, control, memory ---------------------------------------------------------------------------------------
-
-Value DeviceAttend::rem(Value x, int64_t y) { return y == 1 ? index(0) : b.createOrFold<arith::RemUIOp>(loc, x, index(y)); }
-Value DeviceAttend::div(Value x, int64_t y) { return y == 1 ? x : b.createOrFold<arith::DivUIOp>(loc, x, index(y)); }
-Value DeviceAttend::below(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y); }
-Value DeviceAttend::atLeast(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, x, y); }
-Value DeviceAttend::both(Value x, Value y) { return !x ? y : !y ? x : Value(arith::AndIOp::create(b, loc, x, y)); }
-Value DeviceAttend::max(Value x, Value y) { return arith::MaxSIOp::create(b, loc, x, y); }
-void DeviceAttend::sync() { simt::syncBlock(b, loc); }
-
-void DeviceAttend::when(Value condition, llvm::function_ref<void()> body) {
-  if (!condition)
-    return body();
-  scf::IfOp::create(b, loc, condition, [&](OpBuilder &, Location) {
-    body();
-    scf::YieldOp::create(b, loc);
-  });
-}
-
-Value DeviceAttend::choose(Value condition, llvm::function_ref<Value()> value) {
-  if (!condition)
-    return value();
-  auto branch = scf::IfOp::create(
-      b, loc, condition, [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, value()); },
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, number(0)); });
-  return branch.getResult(0);
-}
-
-void DeviceAttend::forBlocks(int64_t items, llvm::function_ref<void(Value)> body) {
-  scf::ForOp::create(b, loc, thread, index(items), threads, ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
-    body(item);
-    sync(); // the next one writes what this one reads
-    scf::YieldOp::create(b, loc);
-  });
-}
-
-Value DeviceAttend::take(Value &number, int64_t size) {
-  Value fastest = rem(number, size);
-  number = div(number, size);
-  return fastest;
-}
-
-Value DeviceAttend::sharedMemory(const std::string &name, int64_t elements, Type type) {
-  auto memory = MemRefType::get({elements}, type, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(function);
-    memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memory, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
-  }
-  return memref::GetGlobalOp::create(b, loc, memory, name);
-}
-Value DeviceAttend::read(Value memory, Value at) { return memref::LoadOp::create(b, loc, memory, ValueRange{at}); }
-void DeviceAttend::write(Value value, Value memory, Value at) { memref::StoreOp::create(b, loc, value, memory, ValueRange{at}); }
 
 DeviceAttend::Rows DeviceAttend::rows(Place at, const View &view, Value first, int64_t total, int64_t tile) {
   int64_t stride = view.strides.rbegin()[1];
@@ -265,34 +203,13 @@ void DeviceAttend::storeRows(const Values &sums, int64_t reach, Place to, int64_
 
 // ---- Dropout -----------------------------------------------------------------------------------------------------------------
 
-Value DeviceAttend::firstDrawOf(const Head &head, const Tile &tile, Value query) {
-  return add(add(head.firstDraw, mul(add(tile.t0, query), spec.S)), tile.s0);
-}
-
-// A block of draws has eight numbers of a group of 64, eight apart (Philox.h): they become the bits of a byte.
-void DeviceAttend::drawTile(const Head &head, const Tile &tile) {
-  if (!keptBits)
-    return;
-  const int64_t bytes = tiles.queries * drawnBytes;
-  loop(self, index(bytes), kAttendThreads, [&](Value place) {
-    Value within = rem(place, drawnBytes), group = add(div(firstDrawOf(head, tile, div(place, drawnBytes)), 64), div(within, 8));
-    Value block = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(mul(group, 8), rem(within, 8)));
-    Value byte = emitInteger(b, loc, b.getI8Type(), 0);
-    for (auto [bit, half] : llvm::enumerate(emitDrawHalves(b, loc, drawKey, head.example, block))) {
-      Value kept = keptBelow ? emitKept(b, loc, half, keptBelow) : emitKept(b, loc, half, 1 - spec.dropout);
-      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), kept),
-                                            emitInteger(b, loc, b.getI8Type(), int64_t(bit)));
-      byte = arith::OrIOp::create(b, loc, byte, shifted);
-    }
-    write(byte, keptBits, place);
-  });
-}
+void DeviceAttend::drawTile(const Head &head, const Tile &tile) { BlockAttend::drawTile(draws, head, tile.t0, tile.s0); }
 
 Value DeviceAttend::isKept(const Head &head, const Tile &tile, Value query, Value key) {
-  if (!keptBits)
+  if (!draws.memory)
     return {};
-  Value draw = drawnBytes == 8 ? key : add(rem(firstDrawOf(head, tile, query), 64), key);
-  Value byte = read(keptBits, add(mul(query, drawnBytes), add(mul(div(draw, 64), 8), rem(draw, 8))));
+  Value draw = draws.bytes == 8 ? key : add(rem(firstDrawOf(head, add(tile.t0, query), tile.s0), 64), key);
+  Value byte = read(draws.memory, add(mul(query, draws.pitch), add(mul(div(draw, 64), 8), rem(draw, 8))));
   Value bit = arith::IndexCastOp::create(b, loc, b.getI8Type(), rem(div(draw, 8), 8));
   return arith::TruncIOp::create(b, loc, b.getI1Type(), arith::ShRUIOp::create(b, loc, byte, bit));
 }

@@ -15,6 +15,8 @@ namespace cinch::kernels {
 constexpr int64_t kAttendThreads = 256, kAttendSide = 16, kAttendStep = 16;
 constexpr int64_t kMostColumns = 128; // of a result's rows that a block has in registers; wider rows are several items
 
+int64_t headsOf(const AttendSpec &); // times all leading indices
+
 // How attention is cut into tiles.
 struct AttendTiles {
   int64_t queries, keys;         // of a tile: 16, 32 or 64
@@ -24,17 +26,18 @@ struct AttendTiles {
   static int64_t chunksOf(int64_t columns) { return (columns + kMostColumns - 1) / kMostColumns; }
 };
 
-class DeviceAttend : protected AttendEmitter {
+// A block of threads that work on one item together: control, shared memory, the draws of a tile's dropout.
+class BlockAttend : protected AttendEmitter {
 protected:
   using Value = mlir::Value;
   using Values = llvm::SmallVector<Value>;
 
-  DeviceAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &, int64_t buffers,
-               int64_t mostColumns);
+  BlockAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &, int64_t buffers);
 
-  AttendTiles tiles;
-  int64_t reachQ, reachK; // of a thread
-  Value self, row, column; // this thread among 256; among 16 x 16
+  // Left to itself, ptxas keeps to 128 registers a thread, so that two blocks share a multiprocessor, and spills a few where a kernel needs more.
+  void allowRegisters(int);
+
+  Value self; // this thread among 256
 
   Value rem(Value, int64_t);
   Value div(Value, int64_t);
@@ -52,6 +55,37 @@ protected:
   Value sharedMemory(const std::string &name, int64_t elements, mlir::Type);
   Value read(Value memory, Value at);
   void write(Value value, Value memory, Value at);
+
+  // The leading indices of number `linear` when the examples are counted slowest.
+  Values examplesFirst(Value linear);
+  // Of backward: where this head's results and their gradients are.
+  struct Located : Head {
+    Place o, lse, dout;
+    Values where;
+    explicit Located(const Head &head) : Head(head) {}
+  };
+  Located headAt(const AttendGradSpec &, Values lead, Value head);
+
+  // The bits of draws, in shared memory: a row for each query of a tile, a byte for each block of draws, of whole groups of 64 draws from
+  // the one on in which the row's first draw lies.
+  struct Draws {
+    Value memory; // null: there is no dropout
+    int64_t queries = 0, bytes = 0, pitch = 0;
+  };
+  Draws drawsOf(const std::string &name, int64_t queries, int64_t bytes, int64_t pitch);
+  Value firstDrawOf(const Head &, Value query, Value firstKey);
+  // Draws those of a tile. Threads wait in between.
+  void drawTile(const Draws &, const Head &, Value firstQuery, Value firstKey);
+};
+
+class DeviceAttend : protected BlockAttend {
+protected:
+  DeviceAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &, int64_t buffers,
+               int64_t mostColumns);
+
+  AttendTiles tiles;
+  int64_t reachQ, reachK; // of a thread
+  Value row, column;      // this thread among 16 x 16
 
   // Rows of a matrix in global memory, features contiguous. `count`: those that there are; null: as many as the tile.
   struct Rows {
@@ -106,9 +140,8 @@ protected:
 
 private:
   void stageFeatures(const Rows &, int64_t tile, Value feature, int64_t count, Value to, int64_t at);
-  Value firstDrawOf(const Head &, const Tile &, Value query);
-  Value staged, keptBits;
-  int64_t drawnBytes = 0; // of a query: a byte for each block of draws
+  Value staged;
+  Draws draws;
 };
 
 } // namespace cinch::kernels

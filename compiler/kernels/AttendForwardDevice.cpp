@@ -2,7 +2,7 @@
 //
 // Thread t also walks a part of the keys of query t % queries: its largest score, its shares. The chain of a query's shares is one
 // thread's, since it is one sum.
-#include "compiler/kernels/AttendDevice.h"
+#include "compiler/kernels/AttendTensor.h"
 #include "compiler/kernels/Device.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,6 +27,7 @@ public:
   }
 
   func::FuncOp build() {
+    allowRegisters(144);
     const int64_t chunks = AttendTiles::chunksOf(spec.E);
     forBlocks(tiles.heads * tiles.blocksT * chunks, [&](Value item) {
       Value firstColumn = mul(take(item, chunks), kMostColumns), t0 = mul(take(item, tiles.blocksT), tiles.queries);
@@ -139,13 +140,21 @@ private:
 
 } // namespace
 
+bool isOfTensorCores(const AttendSpec &spec) {
+  return spec.pairs && spec.elem == Elem::F32 && spec.K <= kTensorFeatures && spec.E <= kTensorFeatures;
+}
+
 Grid gridOfAttend(const AttendSpec &spec, const TargetInfo &target) {
+  if (isOfTensorCores(spec))
+    return gridOfTensorAttend(spec, target);
   AttendTiles tiles(spec);
   return gridOfBlocks(tiles.heads * tiles.blocksT * AttendTiles::chunksOf(spec.E), kAttendThreads, target);
 }
 
 func::FuncOp buildAttendOnDevice(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);
+  if (isOfTensorCores(spec))
+    return buildAttendOnTensorCores(b, module, name, spec, target);
   return DeviceForward(b, module, name, spec, target).build();
 }
 

@@ -2,7 +2,7 @@
 //
 // Sums over keys (dq), over queries (dk, dv) and over examples (dbias) are chains of different threads, so each has blocks of its own,
 // which compute the shares and slopes of their tiles again. No result waits for another, and none needs an atomic addition.
-#include "compiler/kernels/AttendDevice.h"
+#include "compiler/kernels/AttendTensor.h"
 #include "compiler/kernels/Device.h"
 #include "compiler/kernels/Simt.h"
 
@@ -29,7 +29,7 @@ public:
     forBlocks(tiles.heads * tiles.blocksT * ofQueries, [&](Value item) {
       Value first = mul(take(item, ofQueries), kMostColumns), t0 = mul(take(item, tiles.blocksT), tiles.queries);
       Value number = take(item, spec.A);
-      gradientOfQueries(headAt(leadIndices(item), number), t0, first);
+      gradientOfQueries(headAt(grad, leadIndices(item), number), t0, first);
     });
     forBlocks(tiles.keyHeads * tiles.blocksS * ofKeys, [&](Value item) {
       Value first = mul(take(item, ofKeys), kMostColumns), s0 = mul(take(item, tiles.blocksS), tiles.keys);
@@ -45,19 +45,6 @@ public:
   }
 
 private:
-  struct Located : Head {
-    Place o, lse, dout;
-    Values where;
-    explicit Located(const Head &head) : Head(head) {}
-  };
-  Located headAt(Values lead, Value head) {
-    Located at(locate(lead, head));
-    at.where = lead;
-    at.where.push_back(head);
-    at.o = place(spec.o, at.where), at.lse = place(spec.lse, at.where), at.dout = place(grad.dout, at.where);
-    return at;
-  }
-
   // delta[t] and lse[t] of the tile, 16 threads a row. A row without keys gets lse 0: its scores are -inf, so its shares are 0.
   void prepareRows(const Located &head, Value t0) {
     for (int64_t e = 0; e < reachQ; ++e) {
@@ -135,7 +122,7 @@ private:
     const int64_t countK = reachK * ofK / kAttendSide, countV = reachK * ofV / kAttendSide;
     Value from = spec.causal ? mul(div(s0, tiles.queries), tiles.queries) : index(0);
     Values sums = loop(index(0), index(perGroup), 1, zeros(countK + countV), [&](Value member, ValueRange ofMember) {
-      Located head = headAt(lead, add(mul(group, perGroup), member));
+      Located head = headAt(grad, lead, add(mul(group, perGroup), member));
       return loop(from, index(spec.T), tiles.queries, ofMember, [&](Value t0, ValueRange before) {
         prepareRows(head, t0);
         Tile tile = tileAt(t0, s0);
@@ -156,17 +143,6 @@ private:
     storeRows(Values(ArrayRef(sums).drop_front(countK)), reachK, place(grad.dv, where), rowStride(grad.dv), s0, spec.S, first, ofV, spec.E, same);
   }
 
-  // The leading indices of number `linear` when the examples are counted slowest.
-  Values examplesFirst(Value linear) {
-    Values lead(spec.lead.size());
-    for (size_t dim = lead.size(); dim-- > 0;)
-      if (int(dim) != spec.batchDim)
-        lead[dim] = take(linear, spec.lead[dim]);
-    if (spec.batchDim >= 0)
-      lead[spec.batchDim] = linear;
-    return lead;
-  }
-
   // A chain over the leading axes, the examples slowest; in blocks of `grain` of them if there is one.
   void gradientOfBias(Value head, Value t0, Value s0) {
     const int64_t leads = tiles.heads / spec.A, examples = spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1;
@@ -178,7 +154,7 @@ private:
     Value end = spec.causal ? select(below(s0, limitOfKeys(t0)), index(leads), index(0)) : index(leads);
     auto chain = [&](Value from, Value to, Values before) {
       return loop(from, to, 1, before, [&](Value lead, ValueRange carried) {
-        Located at = headAt(examplesFirst(lead), head);
+        Located at = headAt(grad, examplesFirst(lead), head);
         prepareRows(at, t0);
         Values ds = tileOf(at, tileAt(t0, s0)).second;
         for (auto [slope, sum] : llvm::zip_equal(ds, carried))
@@ -214,6 +190,8 @@ private:
 } // namespace
 
 Grid gridOfAttend(const AttendGradSpec &grad, const TargetInfo &target) {
+  if (isOfTensorCores(grad.forward))
+    return gridOfTensorAttend(grad, target);
   const AttendSpec &spec = grad.forward;
   AttendTiles tiles(spec);
   int64_t items = std::max(tiles.heads * tiles.blocksT * AttendTiles::chunksOf(spec.K),
@@ -223,6 +201,8 @@ Grid gridOfAttend(const AttendGradSpec &grad, const TargetInfo &target) {
 
 func::FuncOp buildAttendOnDevice(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec, const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);
+  if (isOfTensorCores(spec.forward))
+    return buildAttendOnTensorCores(b, module, name, spec, target);
   return DeviceBackward(b, module, name, spec, target).build();
 }
 

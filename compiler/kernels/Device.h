@@ -13,7 +13,8 @@ Grid gridOfBlocks(int64_t items, int64_t threads, const TargetInfo &);
 mlir::func::FuncOp buildContractsOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const std::vector<ContractSpec> &parts);
 Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &);
 
-// Attention (AttendDevice.h).
+// Attention (AttendDevice.h), in programs of bf16 on tensor cores where a row of the result fits into registers (AttendTensor.h).
+bool isOfTensorCores(const AttendSpec &);
 mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &);
 mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &, const TargetInfo &);
 Grid gridOfAttend(const AttendSpec &, const TargetInfo &);

@@ -41,19 +41,35 @@ Value loadOneRounded(OpBuilder &b, Location loc, Value pointer, bool narrow, Val
   return orZero(b, loc, emitNarrowed(b, loc, emitRounded(b, loc, element)), valid);
 }
 
+Value roundedPair(OpBuilder &b, Location loc, Value first, Value second) {
+  auto two = VectorType::get({2}, b.getBF16Type());
+  Value rounded = LLVM::CallIntrinsicOp::create(b, loc, two, b.getStringAttr("llvm.nvvm.ff2bf16x2.rn"), {second, first}).getResult(0);
+  return LLVM::BitcastOp::create(b, loc, b.getI32Type(), rounded);
+}
+
+Value exp2(OpBuilder &b, Location loc, Value x) {
+  return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz"), {x}).getResult(0);
+}
+
+// So many f32 from `pointer` on, in pairs.
+static SmallVector<Value> loadPairs(OpBuilder &b, Location loc, Value pointer, int64_t count) {
+  Value all = LLVM::LoadOp::create(b, loc, VectorType::get({count}, b.getF32Type()), pointer, unsigned(count * 4));
+  SmallVector<Value> pairs;
+  for (int64_t i = 0; i < count; i += 2) {
+    Value first = vector::ExtractOp::create(b, loc, all, ArrayRef<int64_t>{i}), second = vector::ExtractOp::create(b, loc, all, ArrayRef<int64_t>{i + 1});
+    pairs.push_back(roundedPair(b, loc, first, second));
+  }
+  return pairs;
+}
+
+Value loadTwoRounded(OpBuilder &b, Location loc, Value pointer, Value valid) { return orZero(b, loc, loadPairs(b, loc, pointer, 2)[0], valid); }
+
 Value loadEightRounded(OpBuilder &b, Location loc, Value pointer, Value valid) {
-  auto four = VectorType::get({4}, b.getF32Type()), words = VectorType::get({4}, b.getI32Type());
-  Value result = arith::ConstantOp::create(b, loc, b.getZeroAttr(words));
+  Value result = arith::ConstantOp::create(b, loc, b.getZeroAttr(VectorType::get({4}, b.getI32Type())));
   for (int64_t half : {0, 1}) {
     Value from = at(b, loc, pointer, emitInteger(b, loc, b.getI64Type(), half * 16));
-    Value rounded = emitRounded(b, loc, LLVM::LoadOp::create(b, loc, four, from, 16));
-    Value bits = arith::BitcastOp::create(b, loc, words, rounded);
-    for (int64_t pair : {0, 1}) {
-      Value low = vector::ExtractOp::create(b, loc, bits, ArrayRef<int64_t>{pair * 2});
-      Value high = vector::ExtractOp::create(b, loc, bits, ArrayRef<int64_t>{pair * 2 + 1});
-      Value word = arith::OrIOp::create(b, loc, arith::ShRUIOp::create(b, loc, low, number(b, loc, 16)), high);
-      result = vector::InsertOp::create(b, loc, word, result, ArrayRef<int64_t>{half * 2 + pair});
-    }
+    for (auto [place, word] : llvm::enumerate(loadPairs(b, loc, from, 4)))
+      result = vector::InsertOp::create(b, loc, word, result, ArrayRef<int64_t>{half * 2 + int64_t(place)});
   }
   return orZero(b, loc, result, valid);
 }

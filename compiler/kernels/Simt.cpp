@@ -64,6 +64,12 @@ static Value shuffle(OpBuilder &b, Location loc, Value value, NVVM::ShflKind kin
 Value fromBehind(OpBuilder &b, Location loc, Value value, int distance) {
   return shuffle(b, loc, value, NVVM::ShflKind::down, distance);
 }
+Value fromBeside(OpBuilder &b, Location loc, Value value, int distance) {
+  Value plain = arith::BitcastOp::create(b, loc, b.getI32Type(), value);
+  Value other = NVVM::ShflOp::create(b, loc, b.getI32Type(), number(b, loc, -1), plain, number(b, loc, distance), number(b, loc, 31),
+                                     NVVM::ShflKind::bfly, UnitAttr());
+  return arith::BitcastOp::create(b, loc, value.getType(), other);
+}
 Value fromFirst(OpBuilder &b, Location loc, Value value) { return shuffle(b, loc, value, NVVM::ShflKind::idx, 0); }
 
 } // namespace cinch::kernels::simt

@@ -21,6 +21,8 @@ mlir::Value lane(mlir::OpBuilder &, mlir::Location);
 // value of lane 0; of i1, i8, i16, i32, i64, f32 or f64.
 mlir::Value fromBehind(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 mlir::Value fromFirst(mlir::OpBuilder &, mlir::Location, mlir::Value);
+// All threads of a warp: the f32 of the lane whose number differs in the bits of `distance`.
+mlir::Value fromBeside(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 // Waits until the whole team is here. What it read and wrote before is done.
 void syncTeam(mlir::OpBuilder &, mlir::Location);
 // The same for all threads of the block.
@@ -34,7 +36,12 @@ void store(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value pointer, 
 // One element as i16, and eight as four i32, of bf16 or rounded to it; zero where `valid` does not hold (null: it does). The pointer may be
 // read in any case. Eight begin at a multiple of 16 bytes, and are f32 in memory.
 mlir::Value loadOneRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool narrow, mlir::Value valid);
+mlir::Value loadTwoRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid); // one i32; from a multiple of 8 bytes on
 mlir::Value loadEightRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid);
+// Two f32 rounded to bf16, to nearest, ties to even; a NaN becomes the NaN 0x7fff. The first is the lower half.
+mlir::Value roundedPair(mlir::OpBuilder &, mlir::Location, mlir::Value first, mlir::Value second);
+// 2^x within 2 units in the last place, subnormal numbers taken for zeros: only in programs of bf16.
+mlir::Value exp2(mlir::OpBuilder &, mlir::Location, mlir::Value);
 // 16 bytes into shared memory, zeros where `valid` does not hold: by and by. Copies make groups; `waitForCopies` waits until at most so many
 // of this thread's groups are on their way.
 void copyLater(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value from, mlir::Value valid);

@@ -28,6 +28,7 @@ struct DeviceCode {
 DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch);
 
 // Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function.
+// Kernels with products on tensor cores, which only programs of bf16 have, may use ex2.approx.ftz.
 std::string verifyPtx(const std::string &ptx);
 
 } // namespace cinch::target

@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Operator.h"
@@ -71,12 +72,13 @@ static std::string check(const Instruction &instruction) {
   }
   if (isa<FPMathOperator>(instruction) && instruction.getFastMathFlags().any())
     return "a fast-math flag";
-  // Bits may be called bf16 where they are moved to the instruction that multiplies them.
+  // Bits may be called bf16 where they are moved to the instruction that multiplies them, or come from the one that rounds.
   auto isBFloat = [](const Value *value) { return value->getType()->getScalarType()->isBFloatTy(); };
   bool moves = isa<LoadInst, BitCastInst, PHINode, SelectInst, ShuffleVectorInst, InsertElementInst, ExtractElementInst, FreezeInst>(instruction);
   auto *call = dyn_cast<CallBase>(&instruction);
-  bool multiplies = call && call->getIntrinsicID() == Intrinsic::x86_avx512bf16_dpbf16ps_512;
-  if (!moves && !multiplies && (isBFloat(&instruction) || any_of(instruction.operands(), [&](const Use &use) { return isBFloat(use.get()); })))
+  Intrinsic::ID id = call ? call->getIntrinsicID() : Intrinsic::not_intrinsic;
+  bool defined = id == Intrinsic::x86_avx512bf16_dpbf16ps_512 || id == Intrinsic::nvvm_ff2bf16x2_rn; // to the bit, by the instruction
+  if (!moves && !defined && (isBFloat(&instruction) || any_of(instruction.operands(), [&](const Use &use) { return isBFloat(use.get()); })))
     return "arithmetic in bfloat";
   return "";
 }

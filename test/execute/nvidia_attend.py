@@ -2,8 +2,13 @@
 """Attention of a GPU, executed on the CPU (standin.py): over sizes beside and beyond its tiles, masks, biases, groups, dropout, sums in
 blocks, the parameters after two steps are those of the CPU's kernels, bit for bit, under other orders of threads and other plans.
 
-usage: nvidia_attend.py [NAME...]      a NAME chooses cases by a part of it
+In programs of bf16 it runs on tensor cores, of which there is a model of an A100's and of an H100's. After two steps the
+parameters' movements are near those that the same program has in f64, nearer to those of the CPU's program of bf16, and the same bits under
+other plans and orders of threads. Faults planted into its barriers, shuffles and matrices are found.
+
+usage: nvidia_attend.py [NAME...]      a NAME chooses cases by a part of it; bf16, f32, faults: all cases of these
 """
+import re
 import sys
 
 import numpy as np
@@ -54,33 +59,138 @@ CASES = [
 ]
 
 
-def check(case):
-    number, (name, sizes, arguments) = case
+# Beyond those: sizes at the edges of tiles of tensor cores (16 rows, 32 queries, 64 keys, 128 queries, 64 and 128 features).
+CASES_OF_BF16 = CASES + [
+    ("a tile of queries and one more", dict(B=1, T=129, S=65, A=1, G=1, K=16, E=24), ""),
+    ("long, causal", dict(B=1, T=160, S=160, A=2, G=1, K=16, E=16), ", causal = true"),
+    ("64 features", dict(B=2, T=40, S=72, A=1, G=1, K=64, E=64), ", dropout = 0.3"),
+    ("features beyond 64", dict(B=1, T=40, S=72, A=2, G=1, K=72, E=100), ", causal = true, dropout = 0.3"),
+    ("128 features", dict(B=2, T=33, S=100, A=1, G=1, K=128, E=128), ", keys"),
+    ("few queries, many keys", dict(B=1, T=1, S=200, A=1, G=1, K=24, E=8), ", bias = p"),
+]
+
+
+def made(number, case, kind):
+    """The source of a case, its data, and the arguments of a run."""
+    name, sizes, arguments = case
     sizes = {**SIZES, **sizes}
     bias = "param p: f32[A, T, S] ~ normal(1)" if "bias" in arguments else ""
-    text = TEXT % dict(sizes, arguments=arguments, bias=bias, keys="keys = keep > 0" if "keys" in arguments else "", more="grain 2" if "grain" in name else "")
-    folder = programs.FOLDER / ("data%d" % number)
+    more = ["grain 2"] * ("grain" in name) + ["precision bf16(master = f32, accumulate = f32)"] * (kind == "bf16")
+    text = TEXT % dict(sizes, arguments=arguments, bias=bias, keys="keys = keep > 0" if "keys" in arguments else "", more="\n  ".join(more))
+    folder = programs.FOLDER / ("data-%s%d" % (kind, number))
     folder.mkdir()
     draw = np.random.default_rng(number)
     np.savez(folder / "t.npz", x=draw.standard_normal((8, sizes["T"], 7)).astype("f4"), z=draw.standard_normal((8, sizes["S"], 7)).astype("f4"),
              keep=draw.integers(0, 2, (8, sizes["S"])).astype("i4") * (np.arange(8) % 3 > 0)[:, None])
-    source = programs.source("attend%d" % number, text)
-    run = ["--data", folder, "--quiet"]
+    return programs.source("attend-%s%d" % (kind, number), text), ["--data", folder, "--quiet"]
+
+
+def final(out):
+    return programs.tensorfile.read(out / "final.safetensors")
+
+
+def check(entry):
+    number, case = entry
+    source, run = made(number, case, "f32")
     wanted = programs.FOLDER / ("cpu%d" % number)
     programs.call([programs.compiled(source, "cpu%d.exe" % number), *run, "--out", wanted])
-    built = standin.Program(source, "device%d" % number, *(["--microbatch", "2"] if "grain" in name else ["--microbatch", "1"]))
+    built = standin.Program(source, "device%d" % number, *(["--microbatch", "2"] if "grain" in case[0] else ["--microbatch", "1"]))
     out = programs.FOLDER / ("out%d" % number)
     built.run(*run, "--out", out, seed=number)
-    final = [programs.tensorfile.read(folder / "final.safetensors") for folder in (wanted, out)]
-    wrong = [path for path in final[0] if final[0][path].tobytes() != final[1][path].tobytes()]
-    verdicts.expect(not wrong, "%s: other bits than the CPU's in %s" % (name, ", ".join(wrong)))
-    moved = [path for path in final[0] if not np.isfinite(final[0][path]).all()]
-    verdicts.expect(not moved, "%s: not finite: %s" % (name, ", ".join(moved)))
+    first, second = final(wanted), final(out)
+    wrong = [path for path in first if first[path].tobytes() != second[path].tobytes()]
+    verdicts.expect(not wrong, "%s: other bits than the CPU's in %s" % (case[0], ", ".join(wrong)))
+    moved = [path for path in first if not np.isfinite(first[path]).all()]
+    verdicts.expect(not moved, "%s: not finite: %s" % (case[0], ", ".join(moved)))
+
+
+def apart(found, wanted, start):
+    """How far the movements of each parameter are apart: the root of the mean square, as a share of the wanted movement's."""
+    size = lambda x: float(np.sqrt(np.mean(np.square(x, dtype="f8"))))
+    return {path: size(found[path] - wanted[path]) / (size(wanted[path] - start[path]) or 1.0) for path in wanted}
+
+
+def check_bf16(entry):
+    number, case = entry
+    source, run = made(number, case, "bf16")
+    name = "narrow%d" % number
+
+    def cpu(kind, flags, words=()):
+        out = programs.FOLDER / (name + kind)
+        programs.call([programs.compiled(source, name + kind + ".exe", *flags), *run, "--out", out, *words])
+        return final(out)
+
+    near, start = cpu("-cpu", []), cpu("-start", [], ["--steps", "0"])
+    exact = cpu("-f64", ["--set", "train.precision=f64"])
+    exact = {path: value.astype("f8") for path, value in exact.items()}
+    kind = "h100" if number % 2 else "a100"
+    cut = "2" if "grain" in case[0] else "1"
+    builds = [standin.Program(source, name + cut, "--microbatch", cut, target="nvidia:" + kind),
+              standin.Program(source, name + "all", "--remat", "all", "--order-seed", "2", target="nvidia:" + kind)]
+    seen = set()
+    for place, built in enumerate(builds + builds[:1]):
+        out = programs.FOLDER / ("%s-out%d" % (name, place))
+        built.run(*run, "--out", out, seed=number + 10 * place, tensor=kind, banks=1)
+        seen.add((out / "final.safetensors").read_bytes())
+    verdicts.expect(len(seen) == 1, "%s, bf16: other bits under another plan or order of threads" % case[0])
+    found = final(out)
+    still = [path for path in start if not np.abs(exact[path] - start[path]).max() > 1e-4]
+    verdicts.expect(not still, "%s, bf16: nothing moves %s" % (case[0], ", ".join(still)))
+    far = {path: share for path, share in apart(found, near, start).items() if not share < 0.004}
+    verdicts.expect(not far, "%s, bf16: movements apart from the CPU's: %s" % (case[0], far))
+    of_cpu = apart(near, exact, start) # rounded in the same places
+    far = {path: (share, of_cpu[path]) for path, share in apart(found, exact, start).items() if not share < 1.25 * of_cpu[path] + 0.002}
+    verdicts.expect(not far, "%s, bf16: movements farther from f64's than the CPU's are: %s" % (case[0], far))
+
+
+def planted_faults():
+    """Barriers left out, shuffles from the lane beside, matrices read 16 bytes beside, accesses behind the arena: in kernels that do nothing but
+    attention each is found, as a race, by the arena's bounds, or as other bits than the right ones."""
+    case = ("faults", dict(B=1, T=70, S=130, A=1, G=1, K=40, E=24), ", causal = true, dropout = 0.2")
+    source, run = made(99, case, "bf16")
+    built = standin.Program(source, "faults", "--microbatch", "1")
+    wanted = programs.FOLDER / "faults-out"
+    built.run(*run, "--out", wanted)
+    ir = (programs.FOLDER / "faults.ll").read_text()
+    names = {"barrier": "void @llvm.nvvm.barrier", "shuffle": "i32 @llvm.nvvm.shfl", "matrix": "@llvm.nvvm.ldmatrix"}
+    # The places, counted through all of the module, that lie in kernels of attention: these have shared memory of its names.
+    places = {kind: [] for kind in names}
+    counts = dict.fromkeys(names, 0)
+    for kernel in re.split(r"(?m)^define ", ir)[1:]:
+        mine = re.search(r"@kernel_\w+_(keys|slopes)\b", kernel) is not None
+        for line in kernel.splitlines():
+            for kind, word in names.items():
+                if "call " in line and word in line:
+                    counts[kind] += 1
+                    # A second shuffle from three lanes beside instead of two brings the same number.
+                    if mine and not (kind == "shuffle" and "i32 2, i32 31" in line):
+                        places[kind].append(counts[kind])
+    verdicts.expect(all(len(list_) >= 4 for list_ in places.values()), "no places for faults: %s" % {k: len(v) for k, v in places.items()})
+    found = dict.fromkeys(names, 0)
+
+    def plant(entry):
+        kind, number = entry
+        name = "fault-%s%d" % (kind, number)
+        library = standin.library_of(programs.FOLDER / "faults.ll", name, ("--check", "--plant", "%s:%d" % (kind, number)))
+        out = programs.FOLDER / (name + "-out")
+        ended = built.run(*run, "--out", out, library=library, allowed=range(256), seed=number)
+        said = ended.returncode == 99 and re.search("a race on|threads wait|meet at different", ended.stdout)
+        other = ended.returncode == 0 and (out / "final.safetensors").read_bytes() != (wanted / "final.safetensors").read_bytes()
+        found[kind] += bool(said or other or ended.returncode not in (0, 99))
+
+    chosen = [(kind, list_[i * (len(list_) - 1) // 5]) for kind, list_ in places.items() for i in range(6)]
+    programs.in_parallel(plant, sorted(set(chosen)))
+    verdicts.expect(found["barrier"] >= 3 and found["shuffle"] >= 3 and found["matrix"] >= 4 and sum(found.values()) >= 11,
+                    "too few faults were found: %s" % found)
 
 
 def main():
-    chosen = [case for case in enumerate(CASES) if not sys.argv[1:] or any(word in case[1][0] for word in sys.argv[1:])]
-    programs.in_parallel(check, chosen)
+    words = sys.argv[1:]
+    chosen = lambda list_, kind: [case for case in enumerate(list_) if not words or kind in words or any(word in case[1][0] for word in words)]
+    programs.in_parallel(check, chosen(CASES, "f32"))
+    programs.in_parallel(check_bf16, chosen(CASES_OF_BF16, "bf16"))
+    if not words or "faults" in words:
+        planted_faults()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """What NVIDIA's own assembler makes of the PTX: registers, shared memory and spills of each kind of kernel for sm_80, sm_90 and sm_100,
-and what the main loop of a product on tensor cores consists of. No kernel may spill. Skipped, and said so, where neither `ptxas` nor the
-wheels `nvidia-cuda-nvcc` and `nvidia-cuda-nvdisasm` can be had.
+and what the main loops of a product and of attention on tensor cores consist of. No kernel may spill. From the instructions of a loop follows
+which share of the tensor cores' time it can reach at most: see `bound`. Skipped, and said so, where neither `ptxas` nor the wheels
+`nvidia-cuda-nvcc` and `nvidia-cuda-nvdisasm` can be had.
 
 usage: nvidia_ptx.py [EXAMPLE...]
 """
@@ -19,7 +20,9 @@ verdicts = programs.Verdicts()
 CHIPS = ("sm_80", "sm_90", "sm_100")
 BF16 = ["--set", "train.precision=bf16"]
 EXAMPLES = [("mlp", []), ("gpt", ["-D", "B=2", "-D", "N=1"]), ("gpt", ["-D", "B=2", "-D", "N=1", *BF16]), ("lstm", []),
-            ("resnet", ["-D", "B=4", "-D", "G=2"]), ("resnet", ["-D", "B=4", "-D", "G=2", *BF16])]
+            ("resnet", ["-D", "B=4", "-D", "G=2"]), ("resnet", ["-D", "B=4", "-D", "G=2", *BF16]),
+            ("llama_7b", ["-D", "B=1", "-D", "N=1", *BF16]), ("gpt2_124m", ["-D", "B=2", "-D", "N=1", *BF16])]
+LOOPS = "gpt2_124m" # whose main loops are looked at; without dropout, whose draws are a loop of their own
 
 
 def tool(name, wheel):
@@ -41,6 +44,8 @@ def tool(name, wheel):
 
 def kind_of(body):
     """What a kernel is, by what stands in its PTX."""
+    if "mma.sync" in body and ("_slopes" in body or "_keys" in body):
+        return "attention, %s, tensor cores" % ("backward" if "_slopes" in body else "forward")
     if "mma.sync" in body:
         return "product, tensor cores" + (", copies" if "cp.async.cg" in body else "")
     if "_slopes" in body:
@@ -69,25 +74,64 @@ def assemble(ptxas, chip, ptx, cubin, table):
         verdicts.expect(int(stores) + int(loads) == 0, "%s for %s: %s spills" % (ptx.name, chip, name))
 
 
-def main_loop(nvdisasm, cubin, name):
-    """The instructions of the loop that has the most products, from a label to the jump back."""
-    code = programs.call([nvdisasm, "-c", cubin]).stdout.split(".text.%s:" % name)[1].split("\n.L_x_END")[0]
-    lines = code.splitlines()
-    labels = {line.strip()[:-1]: place for place, line in enumerate(lines) if re.match(r"\.L_x_\d+:$", line.strip())}
-    best = []
-    for place, line in enumerate(lines):
-        jump = re.search(r"BRA[^`]*`\((\.L_x_\d+)\)", line)
+# Cycles that an HMMA.16816 keeps the tensor cores of a quarter of a multiprocessor busy: 4096 operations at 512 a cycle (A100: 312 TFLOP/s), and
+# at 1024 (H100: 989), of which mma.sync reaches 63 % (arXiv 2402.13499). Of sm_100 nothing is published for mma.sync.
+TENSOR_CYCLES = {"sm_80": 8.0, "sm_90": 4 / 0.63}
+# 128 bytes a cycle come from or go to shared memory, for all four quarters together: cycles of a warp's instruction.
+SHARED = {"LDSM": 4, "LDGSTS": 4}
+COUNTED = {"tensor-core products": "HMMA", "reads of matrices": "LDSM", "copies begun": "LDGSTS", "loads": "LDG", "barriers": "BAR", "stores": "STS"}
+
+
+def instructions(nvdisasm, cubin, name):
+    """The lines of a kernel's code."""
+    code = programs.call([nvdisasm, "-c", cubin]).stdout.split(".text.%s:" % name)[1]
+    lines = []
+    for line in code.splitlines():
         if line.startswith(".section") or line.startswith("//--------------------- .text"):
             break
+        lines.append(line)
+    return lines
+
+
+def main_loops(nvdisasm, cubin, name):
+    """The innermost loops with products on tensor cores: of each the operations, with their suffixes."""
+    lines = instructions(nvdisasm, cubin, name)
+    labels = {line.strip()[:-1]: place for place, line in enumerate(lines) if re.match(r"\.L_x_\d+:$", line.strip())}
+    spans = []
+    for place, line in enumerate(lines):
+        jump = re.search(r"BRA[^`]*`\((\.L_x_\d+)\)", line)
         if jump and labels.get(jump.group(1), place) < place:
-            body = lines[labels[jump.group(1)]:place]
-            count = sum("HMMA" in one for one in body)
-            if count and (not best or len(body) < len(best) or count > sum("HMMA" in one for one in best)):
-                best = body
-    names = {"tensor-core products": "HMMA", "reads of matrices": "LDSM", "copies begun": "LDGSTS", "loads": "LDG", "barriers": "BAR.SYNC"}
-    counts = {what: sum(re.search(r"\b" + word.replace(".", r"\."), line) is not None for line in best) for what, word in names.items()}
-    counts["instructions"] = sum(";" in line for line in best)
-    return counts
+            span = (labels[jump.group(1)], place)
+            if any("HMMA" in one for one in lines[span[0]:span[1]]) and not any(span[0] <= x[0] and x[1] <= span[1] for x in spans):
+                spans.append(span)
+    found = [re.findall(r"\*/\s+(?:@!?\w+\s+)?([A-Z][A-Z0-9_.]*)", "\n".join(lines[begin:end + 1])) for begin, end in spans]
+    return sorted(found, key=lambda loop: -sum(one.startswith("HMMA") for one in loop))
+
+
+def bound(loop, chip):
+    """The largest share of the time of mma.sync that a loop can reach: while tensor cores multiply, each quarter begins an instruction a cycle,
+    and shared memory serves all four. Every instruction of the loop is counted, those for tiles at an edge, too."""
+    tensor = TENSOR_CYCLES[chip] * sum(one.startswith("HMMA") for one in loop)
+    shared = 0
+    for one in loop:
+        word = one.split(".")[0]
+        wide = 4 if ".128" in one else 2 if ".64" in one else 1
+        shared += SHARED.get(word, wide if word in ("LDS", "STS") else 0)
+    return tensor / max(tensor, len(loop), 4 * shared)
+
+
+def note_loops(nvdisasm, ptx, cubin, chip, loops):
+    """Of the largest kernel of each kind: a product and attention forward have one main loop, attention backward one for dq and one for dk, dv."""
+    largest = {}
+    for name, body in entries(ptx.read_text()).items():
+        if "mma.sync" in body:
+            largest[kind_of(body)] = max(largest.get(kind_of(body), (0, "")), (body.count("mma.sync"), name))
+    for kind, (_, name) in largest.items():
+        found = main_loops(nvdisasm, cubin, name)
+        if kind == "product, tensor cores":
+            continue # of operands that do not lie side by side
+        for number in range(2 if "backward" in kind else 1):
+            loops[kind, number + 1, chip] = found[number]
 
 
 def main():
@@ -100,19 +144,29 @@ def main():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         source, ptx = tree_programs.ROOT / "examples" / name / (name + ".cinch"), programs.FOLDER / ("%s%d.ptx" % (name, number))
+        if not source.exists():
+            text = (tree_programs.ROOT / "bench" / "models" / (name + ".cinch")).read_text()
+            source = programs.source(name, text.replace("const rate = 0.1", "const rate = 0"))
         programs.call([programs.CINCH, source, "--target", "nvidia", "--memory-budget", "64GiB", "--emit", "ptx", "-o", ptx, *flags])
         for chip in CHIPS:
             cubin = programs.FOLDER / ("%s%d-%s.cubin" % (name, number, chip))
             assemble(ptxas, chip, ptx, cubin, table)
-            largest = max((body.count("mma.sync"), entry) for entry, body in entries(ptx.read_text()).items())
-            if nvdisasm and largest[0] and name == "gpt":
-                loops[chip] = main_loop(nvdisasm, cubin, largest[1])
+            if nvdisasm and name == LOOPS:
+                note_loops(nvdisasm, ptx, cubin, chip, loops)
     print("%-32s %-7s %8s %10s %14s %7s" % ("kind", "for", "kernels", "registers", "shared bytes", "spills"))
     for (kind, chip), row in sorted(table.items()):
         print("%-32s %-7s %8d %10d %14d %7d" % (kind, chip, *row))
-    for chip, counts in loops.items():
-        print("main loop of a product on tensor cores, %s: %s" % (chip, ", ".join("%d %s" % (count, what) for what, count in counts.items())))
-        verdicts.expect(counts["tensor-core products"] >= 16 and counts["barriers"] == 1, "an odd main loop for %s: %s" % (chip, counts))
+    for (kind, number, chip), loop in sorted(loops.items()):
+        counts = {what: sum(one.split(".")[0] == word for one in loop) for what, word in COUNTED.items()}
+        said = "%d instructions, %s" % (len(loop), ", ".join("%d %s" % (count, what) for what, count in counts.items()))
+        if chip in TENSOR_CYCLES:
+            share = bound(loop, chip)
+            said += "; at most %.2f of mma.sync's time" % share
+            least = 0.6 if "attention" in kind else 0.75
+            verdicts.expect(share >= least, "%s for %s: %.2f, not %.1f" % (kind, chip, share, least))
+        print("main loop %d of %s, %s: %s" % (number, kind, chip, said))
+        verdicts.expect(counts["tensor-core products"] >= 32 and counts["barriers"] == ("attention" in kind) + 1, "an odd main loop: " + said)
+    verdicts.expect(not nvdisasm or sys.argv[1:] or len(loops) == 4 * len(CHIPS), "%d main loops" % len(loops))
     if not nvdisasm:
         print("skipped: the main loops; no nvdisasm, and its wheel could not be had")
 

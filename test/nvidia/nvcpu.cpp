@@ -32,6 +32,8 @@ static StringRef replacement(StringRef name) {
     StringRef begins, stands;
   } known[] = {{"llvm.nvvm.read.ptx.sreg.tid.x", "standin_thread"},   {"llvm.nvvm.read.ptx.sreg.ctaid.x", "standin_block"},
                {"llvm.nvvm.shfl.sync.down.i32", "standin_shuffle_down"}, {"llvm.nvvm.shfl.sync.idx.i32", "standin_shuffle_index"},
+               {"llvm.nvvm.shfl.sync.bfly.i32", "standin_shuffle_beside"}, {"llvm.nvvm.ff2bf16x2.rn", "standin_rounded_pair"},
+               {"llvm.nvvm.ex2.approx.ftz", "standin_exp2"},
                {"llvm.nvvm.bar.warp.sync", "standin_sync_warp"},       {"llvm.nvvm.barrier", "standin_sync_block"},
                {"llvm.nvvm.cp.async.cg.shared.global.16", "standin_copy"}, {"llvm.nvvm.cp.async.commit.group", "standin_end_of_copies"},
                {"llvm.nvvm.cp.async.wait.group", "standin_wait_for_copies"},
@@ -80,6 +82,8 @@ static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
     arguments[0] = b.CreateAdd(arguments[0], b.getInt32(1));
   if (stands.starts_with("standin_matrices") && fault.isHere("matrix"))
     arguments[0] = b.CreatePtrAdd(arguments[0], b.getInt64(16));
+  if (result->isVectorTy())
+    result = b.getInt32Ty();
   if (result->isStructTy()) {
     place = IRBuilder<>(&*call.getFunction()->getEntryBlock().getFirstInsertionPt()).CreateAlloca(result);
     arguments.insert(arguments.begin(), place);
@@ -91,25 +95,30 @@ static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
   if (stands == "standin_sync_block")
     result = Type::getVoidTy(context);
   Value *value = b.CreateCall(module.getOrInsertFunction(stands, FunctionType::get(result, types, false)), arguments);
+  if (call.getType()->isVectorTy())
+    return b.CreateBitCast(value, call.getType());
   return place ? b.CreateLoad(place->getAllocatedType(), place) : value;
 }
 
+// In the order of the text, so that the places of faults can be counted there.
 static void replaceIntrinsics(Module &module) {
-  for (Function &function : make_early_inc_range(module)) {
-    if (!function.isDeclaration() || !function.getName().starts_with("llvm.nvvm."))
-      continue;
-    StringRef stands = replacement(function.getName());
+  std::vector<CallInst *> calls;
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (auto *call = dyn_cast<CallInst>(&instruction); call && call->getCalledFunction() && call->getCalledFunction()->getName().starts_with("llvm.nvvm."))
+        calls.push_back(call);
+  for (CallInst *call : calls) {
+    StringRef name = call->getCalledFunction()->getName(), stands = replacement(name);
     if (stands.empty())
-      report_fatal_error(Twine("nvcpu: no model of ") + function.getName());
-    for (User *user : make_early_inc_range(function.users())) {
-      auto *call = cast<CallInst>(user);
-      Value *result = callStandin(module, *call, stands);
-      if (!call->getType()->isVoidTy())
-        call->replaceAllUsesWith(result);
-      call->eraseFromParent();
-    }
-    function.eraseFromParent();
+      report_fatal_error(Twine("nvcpu: no model of ") + name);
+    Value *result = callStandin(module, *call, stands);
+    if (!call->getType()->isVoidTy())
+      call->replaceAllUsesWith(result);
+    call->eraseFromParent();
   }
+  for (Function &function : make_early_inc_range(module))
+    if (function.isDeclaration() && function.getName().starts_with("llvm.nvvm."))
+      function.eraseFromParent();
 }
 
 static void showAccesses(Module &module) {

@@ -5,6 +5,7 @@
 //
 // Every GPU thread of a block is a fiber; one block runs at a time.
 //   STANDIN_SEED                   in which order threads take their turns
+//   STANDIN_BANKS                  1: rows of a matrix that lie in the same banks of shared memory are a fault
 //   STANDIN_TENSOR                 a100, h100: whose tensor cores (TensorCore.h); without it by the capability
 #include "standin.h"
 #include "test/nvidia/TensorCore.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -207,19 +209,42 @@ uint32_t resolveIndex(Fiber *warp, uint32_t lane) {
   return ofLane(warp, lane, from, from <= most);
 }
 
+uint32_t resolveBeside(Fiber *warp, uint32_t lane) {
+  uint32_t segments = warp[lane].clamp >> 8 & 31, most = (lane & segments) | (warp[lane].clamp & 31 & ~segments);
+  uint32_t from = lane ^ (warp[lane].argument & 31);
+  return ofLane(warp, lane, from, from <= most);
+}
+
 // PTX ISA, ldmatrix: lanes 8 i to 8 i + 7 name the rows of matrix i, 16 bytes each; lane l gets elements 2 (l % 4) and the next one of row
 // l / 4 of each; of a turned one, of column l / 4.
+// Shared memory has 32 banks of four bytes: the eight rows of a matrix come at once if they lie in different groups of four.
+void lookAtBanks(const Fiber *warp) {
+  static const bool looks = number("STANDIN_BANKS", 0) != 0;
+  for (uint32_t matrix = 0; looks && matrix < 4; ++matrix) {
+    const char *rows[8] = {};
+    for (uint32_t row = 0; row < 8; ++row) {
+      const char *at = warp[matrix * 8 + row].memory, *&here = rows[reinterpret_cast<uintptr_t>(at) / 16 % 8];
+      if (here && here != at)
+        fault("rows of a matrix lie in the same banks, in " + block.kernel->name);
+      here = at;
+    }
+  }
+}
 uint32_t element(const Fiber *warp, uint32_t matrix, uint32_t row, uint32_t column) {
   uint16_t value;
   memcpy(&value, warp[matrix * 8 + row].memory + column * 2, 2);
   return value;
 }
 uint32_t resolveMatrices(Fiber *warp, uint32_t lane) {
+  if (lane == 0)
+    lookAtBanks(warp);
   for (uint32_t i = 0; i < 4; ++i)
     warp[lane].out[i] = element(warp, i, lane / 4, lane % 4 * 2) | element(warp, i, lane / 4, lane % 4 * 2 + 1) << 16;
   return 0;
 }
 uint32_t resolveTurned(Fiber *warp, uint32_t lane) {
+  if (lane == 0)
+    lookAtBanks(warp);
   for (uint32_t i = 0; i < 4; ++i)
     warp[lane].out[i] = element(warp, i, lane % 4 * 2, lane / 4) | element(warp, i, lane % 4 * 2 + 1, lane / 4) << 16;
   return 0;
@@ -296,8 +321,30 @@ void standin_sync_warp(uint32_t mask) {
 uint32_t standin_shuffle_down(uint32_t mask, uint32_t value, uint32_t argument, uint32_t clamp) {
   return meet("a shuffle down", mask, value, argument, clamp, resolveDown);
 }
+uint32_t standin_shuffle_beside(uint32_t mask, uint32_t value, uint32_t argument, uint32_t clamp) {
+  return meet("a shuffle beside", mask, value, argument, clamp, resolveBeside);
+}
 uint32_t standin_shuffle_index(uint32_t mask, uint32_t value, uint32_t argument, uint32_t clamp) {
   return meet("a shuffle of an index", mask, value, argument, clamp, resolveIndex);
+}
+
+// PTX ISA, cvt.rn.bf16x2.f32: to nearest, ties to even; the first argument is the upper half; a NaN becomes 0x7fff.
+uint32_t standin_rounded_pair(float upper, float lower) {
+  auto rounded = [](float value) -> uint32_t {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+      return 0x7fff;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  };
+  return rounded(upper) << 16 | rounded(lower);
+}
+// PTX ISA, ex2.approx.ftz.f32: a GPU's is within 2 units in the last place, and the same each time; this one is another such function.
+float standin_exp2(float x) {
+  if (std::fabs(x) < 0x1p-126f)
+    return 1;
+  float result = std::exp2f(x);
+  return std::fabs(result) < 0x1p-126f ? 0 : result;
 }
 
 void standin_shared(char *at, int64_t bytes, int64_t writes) {

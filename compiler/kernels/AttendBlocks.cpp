@@ -1,0 +1,137 @@
+// AttendBlocks.cpp: attention on a GPU: what the threads of a block do together, whatever computes their products.
+#include "compiler/kernels/AttendDevice.h"
+#include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace cinch::kernels {
+
+int64_t headsOf(const AttendSpec &spec) {
+  int64_t heads = spec.A;
+  for (int64_t size : spec.lead)
+    heads *= size;
+  return heads;
+}
+
+BlockAttend::BlockAttend(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target,
+                         int64_t buffers)
+    : AttendEmitter(builder, module, name, spec, target, buffers, 0) {
+  self = simt::threadOfBlock(b, loc);
+}
+
+void BlockAttend::allowRegisters(int count) {
+  Attribute most = b.getStrArrayAttr({"nvvm.maxnreg", std::to_string(count)});
+  function->setAttr("passthrough", b.getArrayAttr({most}));
+}
+
+// ---- Index arithmetic, control, memory ---------------------------------------------------------------------------------------
+
+Value BlockAttend::rem(Value x, int64_t y) { return y == 1 ? index(0) : b.createOrFold<arith::RemUIOp>(loc, x, index(y)); }
+Value BlockAttend::div(Value x, int64_t y) { return y == 1 ? x : b.createOrFold<arith::DivUIOp>(loc, x, index(y)); }
+Value BlockAttend::below(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y); }
+Value BlockAttend::atLeast(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, x, y); }
+Value BlockAttend::both(Value x, Value y) { return !x ? y : !y ? x : Value(arith::AndIOp::create(b, loc, x, y)); }
+Value BlockAttend::max(Value x, Value y) { return arith::MaxSIOp::create(b, loc, x, y); }
+void BlockAttend::sync() { simt::syncBlock(b, loc); }
+
+void BlockAttend::when(Value condition, llvm::function_ref<void()> body) {
+  if (!condition)
+    return body();
+  scf::IfOp::create(b, loc, condition, [&](OpBuilder &, Location) {
+    body();
+    scf::YieldOp::create(b, loc);
+  });
+}
+
+Value BlockAttend::choose(Value condition, llvm::function_ref<Value()> value) {
+  if (!condition)
+    return value();
+  auto branch = scf::IfOp::create(
+      b, loc, condition, [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, value()); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, number(0)); });
+  return branch.getResult(0);
+}
+
+void BlockAttend::forBlocks(int64_t items, llvm::function_ref<void(Value)> body) {
+  scf::ForOp::create(b, loc, thread, index(items), threads, ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
+    body(item);
+    sync(); // the next one writes what this one reads
+    scf::YieldOp::create(b, loc);
+  });
+}
+
+Value BlockAttend::take(Value &number, int64_t size) {
+  Value fastest = rem(number, size);
+  number = div(number, size);
+  return fastest;
+}
+
+Value BlockAttend::sharedMemory(const std::string &name, int64_t elements, Type type) {
+  auto memory = MemRefType::get({elements}, type, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(function);
+    memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memory, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
+  }
+  return memref::GetGlobalOp::create(b, loc, memory, name);
+}
+Value BlockAttend::read(Value memory, Value at) { return memref::LoadOp::create(b, loc, memory, ValueRange{at}); }
+void BlockAttend::write(Value value, Value memory, Value at) { memref::StoreOp::create(b, loc, value, memory, ValueRange{at}); }
+
+// ---- Heads -------------------------------------------------------------------------------------------------------------------
+
+BlockAttend::Values BlockAttend::examplesFirst(Value linear) {
+  Values lead(spec.lead.size());
+  for (size_t dim = lead.size(); dim-- > 0;)
+    if (int(dim) != spec.batchDim)
+      lead[dim] = take(linear, spec.lead[dim]);
+  if (spec.batchDim >= 0)
+    lead[spec.batchDim] = linear;
+  return lead;
+}
+
+BlockAttend::Located BlockAttend::headAt(const AttendGradSpec &grad, Values lead, Value head) {
+  Located at(locate(lead, head));
+  at.where = lead;
+  at.where.push_back(head);
+  at.o = place(spec.o, at.where), at.lse = place(spec.lse, at.where), at.dout = place(grad.dout, at.where);
+  return at;
+}
+
+// ---- Dropout -----------------------------------------------------------------------------------------------------------------
+
+BlockAttend::Draws BlockAttend::drawsOf(const std::string &name, int64_t queries, int64_t bytes, int64_t pitch) {
+  if (spec.dropout <= 0)
+    return {};
+  return {sharedMemory(name + "_kept", queries * pitch, b.getI8Type()), queries, bytes, pitch};
+}
+
+Value BlockAttend::firstDrawOf(const Head &head, Value query, Value firstKey) {
+  return add(add(head.firstDraw, mul(query, spec.S)), firstKey);
+}
+
+// A block of draws has eight numbers of a group of 64, eight apart (Philox.h): they become the bits of a byte.
+void BlockAttend::drawTile(const Draws &draws, const Head &head, Value firstQuery, Value firstKey) {
+  if (!draws.memory)
+    return;
+  loop(self, index(draws.queries * draws.bytes), kAttendThreads, [&](Value place) {
+    Value within = rem(place, draws.bytes), query = div(place, draws.bytes);
+    Value group = add(div(firstDrawOf(head, add(firstQuery, query), firstKey), 64), div(within, 8));
+    Value block = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(mul(group, 8), rem(within, 8)));
+    Value byte = emitInteger(b, loc, b.getI8Type(), 0);
+    for (auto [bit, half] : llvm::enumerate(emitDrawHalves(b, loc, drawKey, head.example, block))) {
+      Value kept = keptBelow ? emitKept(b, loc, half, keptBelow) : emitKept(b, loc, half, 1 - spec.dropout);
+      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), kept),
+                                            emitInteger(b, loc, b.getI8Type(), int64_t(bit)));
+      byte = arith::OrIOp::create(b, loc, byte, shifted);
+    }
+    write(byte, draws.memory, add(mul(query, draws.pitch), within));
+  });
+}
+
+} // namespace cinch::kernels

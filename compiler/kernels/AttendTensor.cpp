@@ -1,0 +1,299 @@
+// AttendTensor.cpp: pieces of scores and sums over them by mma.sync, tiles in shared memory (PTX ISA, "Matrix multiply-accumulate").
+#include "compiler/kernels/AttendTensor.h"
+#include "compiler/kernels/Simt.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace cinch::kernels {
+
+TensorAttend::TensorAttend(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target,
+                           int64_t buffers)
+    : BlockAttend(builder, module, name, spec, target, buffers) {
+  warp = div(self, 32);
+  Value lane = rem(self, 32);
+  group = div(lane, 4), pair = mul(rem(lane, 4), 2);
+}
+
+Value TensorAttend::word(Value index) { return b.createOrFold<arith::IndexCastOp>(loc, b.getI64Type(), index); }
+
+Value TensorAttend::addressOf(Place place, Value element) {
+  return simt::at(b, loc, simt::pointerTo(b, loc, place.memory, 0), word(mul(add(place.at, element), 4)));
+}
+
+// ---- Tiles in shared memory --------------------------------------------------------------------------------------------------
+
+TensorAttend::Matrix TensorAttend::matrixOf(Place at, const View &view, int64_t rows, int64_t features) {
+  bool wide = features % 8 == 0 && view.offset % 4 == 0;
+  for (size_t i = 0; i + 1 < view.strides.size(); ++i)
+    wide = wide && view.strides[i] % 4 == 0;
+  return {at, rowStride(view), rows, features, wide};
+}
+
+TensorAttend::Stage TensorAttend::stageOf(const std::string &name, int64_t rows, int64_t features) {
+  Stage stage{{}, {}, rows, features};
+  stage.memory = sharedMemory(name, rows * stage.pitch(), b.getI16Type());
+  stage.pointer = simt::pointerTo(b, loc, stage.memory, 3);
+  return stage;
+}
+
+Value TensorAttend::byteAt(const Stage &stage, Value line, Value feature) {
+  return simt::at(b, loc, stage.pointer, word(mul(add(mul(line, stage.pitch()), feature), 2)));
+}
+
+// Eight features, number self + number * threads of the tile.
+TensorAttend::Chunk TensorAttend::chunkOf(const Stage &stage, const Matrix &from, Value first, int64_t number) {
+  const int64_t across = stage.features / 8, all = stage.rows * across;
+  Value place = add(self, number * kAttendThreads);
+  Chunk chunk{div(place, across), mul(rem(place, across), 8), {}, {}};
+  if ((number + 1) * kAttendThreads > all)
+    chunk.inTile = below(place, index(all));
+  chunk.valid = chunk.inTile;
+  if (from.rows % stage.rows)
+    chunk.valid = both(chunk.valid, below(add(first, chunk.line), index(from.rows)));
+  if (from.features < stage.features)
+    chunk.valid = both(chunk.valid, below(chunk.feature, index(from.features)));
+  return chunk;
+}
+
+TensorAttend::Values TensorAttend::fetch(const Stage &stage, const Matrix &from, Value first) {
+  Values fetched;
+  for (int64_t number = 0; from.wide && number * kAttendThreads < stage.rows * stage.features / 8; ++number) {
+    Chunk chunk = chunkOf(stage, from, first, number);
+    Value element = add(mul(add(first, chunk.line), from.stride), chunk.feature);
+    if (chunk.valid)
+      element = select(chunk.valid, element, index(0));
+    fetched.push_back(simt::loadEightRounded(b, loc, addressOf(from.at, element), chunk.valid));
+  }
+  return fetched;
+}
+
+void TensorAttend::put(const Stage &stage, const Matrix &from, Value first, ValueRange fetched) {
+  for (auto [number, eight] : llvm::enumerate(fetched)) {
+    Chunk chunk = chunkOf(stage, from, first, int64_t(number));
+    when(chunk.inTile, [&] { simt::store(b, loc, eight, byteAt(stage, chunk.line, chunk.feature), 16); });
+  }
+  if (from.wide)
+    return;
+  loop(self, index(stage.rows * stage.features), kAttendThreads, [&](Value place) {
+    Value line = div(place, stage.features), feature = rem(place, stage.features), row = add(first, line);
+    Value valid = both(from.rows % stage.rows ? below(row, index(from.rows)) : Value(),
+                       from.features < stage.features ? below(feature, index(from.features)) : Value());
+    Value element = add(mul(row, from.stride), feature);
+    if (valid)
+      element = select(valid, element, index(0));
+    simt::store(b, loc, simt::loadOneRounded(b, loc, addressOf(from.at, element), false, valid), byteAt(stage, line, feature), 2);
+  });
+}
+
+// ---- Products ----------------------------------------------------------------------------------------------------------------
+
+// Two neighbouring features as a word.
+Value TensorAttend::elements(const Matrix &from, Value row, Value feature) {
+  Value there = from.rows % (kWarpRows * kTensorWarps) ? below(row, index(from.rows)) : Value();
+  Value line = mul(there ? select(there, row, index(0)) : row, from.stride);
+  if (from.wide)
+    return simt::loadTwoRounded(b, loc, addressOf(from.at, add(line, feature)), there);
+  Value halves[2];
+  for (int64_t e : {0, 1}) {
+    Value at = add(feature, e), valid = both(there, below(at, index(from.features)));
+    Value half = simt::loadOneRounded(b, loc, addressOf(from.at, add(line, min(at, index(from.features - 1)))), false, valid);
+    halves[e] = arith::ExtUIOp::create(b, loc, b.getI32Type(), half);
+  }
+  Value sixteen = arith::ConstantIntOp::create(b, loc, 16, 32);
+  return arith::OrIOp::create(b, loc, halves[0], arith::ShLIOp::create(b, loc, halves[1], sixteen));
+}
+
+std::pair<Value, Value> TensorAttend::twoOf(const Matrix &from, Value row, Value feature) {
+  Value line = mul(row, from.stride), two[2];
+  if (from.wide) {
+    Value both = LLVM::LoadOp::create(b, loc, VectorType::get({2}, elem), addressOf(from.at, add(line, feature)), 8);
+    for (int64_t e : {0, 1})
+      two[e] = vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{e});
+    return {two[0], two[1]};
+  }
+  for (int64_t e : {0, 1}) {
+    Value at = add(feature, e), element = load(from.at, add(line, min(at, index(from.features - 1))));
+    two[e] = select(below(at, index(from.features)), element, number(0));
+  }
+  return {two[0], two[1]};
+}
+
+SmallVector<TensorAttend::Values> TensorAttend::leftSide(const Matrix &from, Value first, int64_t features) {
+  SmallVector<Values> left;
+  for (int64_t k = 0; k < features; k += 16) {
+    Values four;
+    for (int64_t e = 0; e < 4; ++e) { // rows 0 and 8 of features 0, then of features 8
+      int64_t feature = k + e / 2 * 8;
+      bool beyond = feature >= from.features;
+      four.push_back(beyond ? Value(arith::ConstantIntOp::create(b, loc, 0, 32))
+                            : elements(from, add(first, add(group, e % 2 * 8)), add(pair, feature)));
+    }
+    left.push_back(four);
+  }
+  return left;
+}
+
+// Four 8 x 8 of a tile, from row `row` and feature `feature` on: of the rows as columns of a right side, or of the features.
+TensorAttend::Values TensorAttend::rightSide(const Stage &stage, bool byRows, int64_t row, Value feature) {
+  Value lane = rem(self, 32), eighth = rem(lane, 8), one = mul(rem(div(lane, 8), 2), 8), two = mul(div(lane, 16), 8);
+  Value line = add(eighth, byRows ? two : one), begin = byRows ? one : two;
+  Value pointer = byteAt(stage, line, add(begin, feature));
+  return simt::loadMatrices(b, loc, simt::at(b, loc, pointer, word(index(row * stage.pitch() * 2))), !byRows);
+}
+
+TensorAttend::Values TensorAttend::products(ArrayRef<Values> left, const Stage &stage) {
+  Values sums = Values(size_t(stage.rows / 2), number(0));
+  for (int64_t row = 0; row < stage.rows; row += 16)
+    for (auto [k, a] : llvm::enumerate(left)) {
+      Values right = rightSide(stage, true, row, index(int64_t(k) * 16));
+      multiply(a, right, sums.begin() + row / 2);
+    }
+  return sums;
+}
+
+// Two neighbouring pieces of sums go on by a left side times both halves of a right side.
+void TensorAttend::multiply(ArrayRef<Value> left, ArrayRef<Value> right, Value *sums) {
+  for (int64_t half : {0, 1}) {
+    Values next = simt::multiplyMatrices(b, loc, left, right.slice(size_t(half) * 2, 2), ArrayRef<Value>(sums + half * 4, 4));
+    std::copy(next.begin(), next.end(), sums + half * 4);
+  }
+}
+
+void TensorAttend::sumUp(const Values &shares, const Stage &stage, Value first, int64_t features, Values &sums) {
+  for (int64_t row = 0; row < stage.rows; row += 16) {
+    Values left; // rows 0 and 8 of columns 0, then of columns 8
+    for (int64_t e = 0; e < 8; e += 2)
+      left.push_back(simt::roundedPair(b, loc, shares[size_t(row / 2 + e)], shares[size_t(row / 2 + e + 1)]));
+    for (int64_t feature = 0; feature < features; feature += 16) {
+      Values right = rightSide(stage, false, row, first ? add(first, feature) : index(feature));
+      multiply(left, right, sums.begin() + feature / 2);
+    }
+  }
+}
+
+// ---- Scores ------------------------------------------------------------------------------------------------------------------
+
+Value TensorAttend::limitOfKeys(Value t0, int64_t queries) {
+  return spec.causal ? min(index(std::min(spec.S, spec.T)), add(t0, queries)) : index(spec.S);
+}
+
+Value TensorAttend::exp2(Value x) { return simt::exp2(b, loc, x); }
+
+Value TensorAttend::ofQuad(Value value, llvm::function_ref<Value(Value, Value)> join) {
+  for (int distance : {1, 2})
+    value = join(value, simt::fromBeside(b, loc, value, distance));
+  return value;
+}
+
+void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Value columns, bool turned) {
+  const int64_t count = int64_t(scores.size()) * 2;
+  const double log2e = llvm::numbers::log2e;
+  for (auto [place, score] : llvm::enumerate(scores)) {
+    score = fmul(score, number(spec.scale * log2e));
+    if (!spec.hasBias)
+      continue;
+    Value row = add(rows, rowOf(int64_t(place) % 4)), column = add(columns, columnOf(int64_t(place) / 4, int64_t(place) % 4));
+    Value t = min(turned ? column : row, index(spec.T - 1)), s = min(turned ? row : column, index(spec.S - 1));
+    score = fma(load(head.bias, add(mul(s, spec.bias.strides[2]), mul(t, spec.bias.strides[1]))), number(log2e), score);
+  }
+  if (spec.hasKeys)
+    return maskScores(head, scores, rows, columns, turned);
+  // Most tiles lie off the diagonal and within the keys. Keys beyond the last one do not matter as rows: nobody stores those.
+  Value cut;
+  if (spec.causal)
+    cut = turned ? below(columns, add(rows, kWarpRows - 1)) : below(rows, add(columns, count - 1));
+  if (!turned && spec.S % count) {
+    Value beyond = below(index(spec.S), add(columns, count));
+    cut = cut ? Value(arith::OrIOp::create(b, loc, cut, beyond)) : beyond;
+  }
+  if (!cut)
+    return;
+  auto branch = scf::IfOp::create(
+      b, loc, cut,
+      [&](OpBuilder &, Location) {
+        Values masked = scores;
+        maskScores(head, masked, rows, columns, turned);
+        scf::YieldOp::create(b, loc, masked);
+      },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, scores); });
+  scores.assign(branch.getResults().begin(), branch.getResults().end());
+}
+
+void TensorAttend::maskScores(const Head &head, Values &scores, Value rows, Value columns, bool turned) {
+  Value masked = number(-std::numeric_limits<double>::infinity());
+  for (auto [place, score] : llvm::enumerate(scores)) {
+    Value row = add(rows, rowOf(int64_t(place) % 4)), column = add(columns, columnOf(int64_t(place) / 4, int64_t(place) % 4));
+    Value t = turned ? column : row, s = turned ? row : column;
+    Value seen = spec.S % 128 ? below(s, index(spec.S)) : Value();
+    if (spec.hasKeys) {
+      Value byte = load(head.keys, mul(seen ? min(s, index(spec.S - 1)) : s, spec.keys.strides.back()));
+      seen = both(seen, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, byte, arith::ConstantIntOp::create(b, loc, 0, 8)));
+    }
+    if (spec.causal)
+      seen = both(seen, atLeast(t, s));
+    if (seen)
+      score = select(seen, score, masked);
+  }
+}
+
+// ---- Dropout -----------------------------------------------------------------------------------------------------------------
+
+// The keys of a tile may begin within a group of 64 draws. Then a word of two bytes reaches into the next group.
+TensorAttend::Draws TensorAttend::tensorDraws(const std::string &name, int64_t queries, int64_t keys) {
+  int64_t bytes = ((keys + 63) / 64 + (spec.S % 64 ? 1 : 0)) * 8;
+  return drawsOf(name, queries, bytes, bytes + (spec.S % 64 ? 8 : 0));
+}
+
+Value TensorAttend::keptBits(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, Value query, Value key) {
+  const bool straight = spec.S % 64 == 0;
+  Value draw = add(rem(straight ? firstKey : firstDrawOf(head, add(firstQuery, query), firstKey), 64), key);
+  Value at = add(mul(query, draws.pitch), add(mul(div(draw, 64), 8), rem(draw, 8)));
+  auto byte = [&](Value at) -> Value { return arith::ExtUIOp::create(b, loc, b.getI32Type(), read(draws.memory, at)); };
+  Value bits = byte(at);
+  if (!straight)
+    bits = arith::OrIOp::create(b, loc, bits, arith::ShLIOp::create(b, loc, byte(add(at, 8)), arith::ConstantIntOp::create(b, loc, 8, 32)));
+  return arith::ShRUIOp::create(b, loc, bits, arith::IndexCastOp::create(b, loc, b.getI32Type(), rem(div(draw, 8), 8)));
+}
+
+Value TensorAttend::isBit(Value bits, int64_t i) {
+  Value shifted = arith::ShRUIOp::create(b, loc, bits, arith::ConstantIntOp::create(b, loc, i, 32));
+  return arith::TruncIOp::create(b, loc, b.getI1Type(), shifted);
+}
+
+// ---- Results -----------------------------------------------------------------------------------------------------------------
+
+void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Value first, int64_t total, Value firstFeature, int64_t features,
+                             int64_t all, llvm::function_ref<Value(int64_t, Value)> finish) {
+  const bool wide = matrixOf(to, view, total, all).wide;
+  auto two = VectorType::get({2}, elem);
+  for (int64_t half : {0, 1}) {
+    Value row = add(first, rowOf(half * 2)), there = total % (kWarpRows * kTensorWarps) ? below(row, index(total)) : Value();
+    when(there, [&] {
+      for (int64_t piece = 0; piece < features / 8; ++piece) {
+        Value feature = columnOf(piece, 0), line = mul(row, rowStride(view));
+        if (firstFeature)
+          feature = add(feature, firstFeature);
+        Value pairOfSums[2];
+        for (int64_t e : {0, 1})
+          pairOfSums[e] = finish(half * 2 + e, sums[size_t(piece * 4 + half * 2 + e)]);
+        if (wide) {
+          Value both = vector::FromElementsOp::create(b, loc, two, ValueRange{pairOfSums[0], pairOfSums[1]});
+          bool inside = firstFeature ? 2 * features <= all : (piece + 1) * 8 <= all;
+          when(inside ? Value() : below(feature, index(all)), [&] { simt::store(b, loc, both, addressOf(to, add(line, feature)), 8); });
+          continue;
+        }
+        for (int64_t e : {0, 1})
+          when(below(add(feature, e), index(all)), [&] { store(pairOfSums[e], to, add(line, add(feature, e))); });
+      }
+    });
+  }
+}
+
+} // namespace cinch::kernels

@@ -1,0 +1,95 @@
+// AttendTensor.h: what forward and backward of attention on tensor cores share, in programs of bf16.
+//
+// A block has eight warps. A warp has 16 rows (queries, or keys) as the left side of its products, in registers. The right side comes through
+// shared memory as bf16, a tile of rows for all warps. A product of the two is a piece of the matrix of scores, 16 rows x the tile's rows, in
+// pieces of 16 x 8 as `mma.sync.m16n8k16` leaves them: lane l has columns l % 4 * 2 and the next one of rows l / 4 and l / 4 + 8. Two such
+// pieces, rounded to bf16, are a left side of 16 x 16 as the next product takes it. So shares never leave the registers.
+//
+// An instruction adds 16 products to an f32: features 0 to 15 first, keys from a multiple of 16 on, queries likewise. Where features, keys or
+// queries end, zeros follow. That order, and which scores a row's maximum is taken over before the row is scaled anew (kKeyBlock), hang on the
+// program alone.
+#ifndef CINCH_COMPILER_KERNELS_ATTENDTENSOR_H
+#define CINCH_COMPILER_KERNELS_ATTENDTENSOR_H
+
+#include "compiler/kernels/AttendDevice.h"
+
+namespace cinch::kernels {
+
+constexpr int64_t kWarpRows = 16, kTensorWarps = kAttendThreads / 32;
+constexpr int64_t kTensorFeatures = 128; // of a head, at most: a result's row lies in registers
+
+Grid gridOfTensorAttend(const AttendSpec &, const TargetInfo &);
+Grid gridOfTensorAttend(const AttendGradSpec &, const TargetInfo &);
+mlir::func::FuncOp buildAttendOnTensorCores(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &);
+mlir::func::FuncOp buildAttendOnTensorCores(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &, const TargetInfo &);
+
+class TensorAttend : protected BlockAttend {
+protected:
+  TensorAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &, int64_t buffers);
+
+  Value warp, group, pair; // of the block's warps; l / 4 and l % 4 * 2 of lane l
+
+  // Rows of f32 that hold bf16 in global memory, features contiguous.
+  struct Matrix {
+    Place at; // row 0
+    int64_t stride, rows, features;
+    bool wide; // features are eights, and begin at multiples of 16 bytes
+  };
+  Matrix matrixOf(Place, const View &, int64_t rows, int64_t features);
+
+  // A tile of rows in shared memory, as bf16. Rows are padded, so that eight of them lie in different banks.
+  struct Stage {
+    Value memory, pointer;
+    int64_t rows, features; // features: with zeros behind
+    int64_t pitch() const { return features + 8; }
+  };
+  Stage stageOf(const std::string &name, int64_t rows, int64_t features);
+  // What this thread brings of rows `first` on: asked for, and later written. Nothing is asked for early where it does not come 16 bytes at a time.
+  Values fetch(const Stage &, const Matrix &, Value first);
+  void put(const Stage &, const Matrix &, Value first, mlir::ValueRange fetched);
+
+  std::pair<Value, Value> twoOf(const Matrix &, Value row, Value feature); // f32; zeros beyond the features
+  // 16 rows from `first` on as left sides: four registers for each 16 features.
+  llvm::SmallVector<Values> leftSide(const Matrix &, Value first, int64_t features);
+  // The products of these rows with the tile's: four numbers for each eight rows of the tile.
+  Values products(llvm::ArrayRef<Values> left, const Stage &);
+  // sums[f / 8 * 4 ..] go on over the tile's rows: shares x rows, for `features` features from `first` on (null: from 0). `shares` are f32
+  // in the layout of products; they are rounded.
+  void sumUp(const Values &shares, const Stage &, Value first, int64_t features, Values &sums);
+
+  // Number `e` of four: its row among the warp's 16, and its column in eight columns `piece`.
+  Value rowOf(int64_t e) { return add(group, e / 2 * 8); }
+  Value columnOf(int64_t piece, int64_t e) { return add(pair, piece * 8 + e % 2); }
+
+  // Scores in units of log2: scaled, biased, -inf where masked out. Rows are queries and columns keys, or the other way round (`turned`);
+  // `rows` and `columns` are their first.
+  void finishScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
+  Value limitOfKeys(Value t0, int64_t queries); // that these look at
+  Value exp2(Value);
+  Value ofQuad(Value, llvm::function_ref<Value(Value, Value)> join); // over the four lanes of a row
+
+  // With dropout: whether key `key` + 8 i of a query is kept, as bit i; both counted within the tile, and at most eight of them asked for.
+  Value keptBits(const Draws &, const Head &, Value firstQuery, Value firstKey, Value query, Value key);
+  Value isBit(Value bits, int64_t i);
+  Draws tensorDraws(const std::string &name, int64_t queries, int64_t keys);
+
+  // Result rows first + 0 .. 15 < total and their `features` features from `firstFeature` on (null: 0; else one of two parts) < all.
+  void storeRows(const Values &sums, Place, const View &, Value first, int64_t total, Value firstFeature, int64_t features, int64_t all,
+                 llvm::function_ref<Value(int64_t e, Value)> finish);
+  Value addressOf(Place, Value element);
+  Value word(Value index);
+
+private:
+  void maskScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
+  Value elements(const Matrix &, Value row, Value feature);
+  Values rightSide(const Stage &, bool byRows, int64_t row, Value feature);
+  void multiply(llvm::ArrayRef<Value> left, llvm::ArrayRef<Value> right, Value *sums);
+  struct Chunk {
+    Value line, feature, valid, inTile; // inTile: null: yes
+  };
+  Chunk chunkOf(const Stage &, const Matrix &, Value first, int64_t number);
+  Value byteAt(const Stage &, Value line, Value feature);
+};
+
+} // namespace cinch::kernels
+#endif

@@ -1,0 +1,164 @@
+// AttendTensorForward.cpp: attention, forward, on tensor cores: the formulas of Attend.cpp. A block has 128 queries, a warp 16 of them; keys and
+// values come through shared memory, kKeyBlock at a time.
+//
+// While a warp computes its scores, the tile of values is on its way into registers, and while it sums values up, the next tile of keys is.
+// Each is written to shared memory when nobody reads what lay there, between the two barriers of a turn:
+//
+//     scores of keys  ->  write values  | barrier |  sum values up  ->  write next keys  | barrier |
+#include "compiler/kernels/AttendTensor.h"
+#include "compiler/kernels/Device.h"
+#include "compiler/solve/Bytes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace cinch::kernels {
+namespace {
+
+constexpr int64_t kQueries = kWarpRows * kTensorWarps;
+int64_t queryTilesOf(const AttendSpec &spec) { return (spec.T + kQueries - 1) / kQueries; }
+
+class TensorForward : TensorAttend {
+public:
+  TensorForward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target)
+      : TensorAttend(b, module, name, spec, target, bufferCount(spec)), ofK(solve::roundUp(spec.K, 16)), ofE(solve::roundUp(spec.E, 16)) {
+    keyStage = stageOf(name + "_keys", kKeyBlock, ofK);
+    valueStage = stageOf(name + "_values", kKeyBlock, ofE);
+    draws = tensorDraws(name, kQueries, kKeyBlock);
+  }
+
+  func::FuncOp build() {
+    allowRegisters(255);
+    const int64_t blocks = queryTilesOf(spec);
+    forBlocks(headsOf(spec) * blocks, [&](Value item) {
+      Value t0 = mul(take(item, blocks), kQueries), head = take(item, spec.A);
+      queries(locate(leadIndices(item), head), t0);
+    });
+    return function;
+  }
+
+private:
+  // Of a warp's rows: what was summed up, the maximum and the sum of shares for this thread's two rows. The sum is over the thread's own
+  // columns until the end.
+  struct Sums {
+    Values values;
+    Value maximum[2], total[2];
+    Values all() const {
+      Values list = values;
+      list.append({maximum[0], maximum[1], total[0], total[1]});
+      return list;
+    }
+    static Sums of(ValueRange list) {
+      Sums sums;
+      sums.values = Values(list.drop_back(4));
+      for (size_t i : {0, 1})
+        sums.maximum[i] = list[list.size() - 4 + i], sums.total[i] = list[list.size() - 2 + i];
+      return sums;
+    }
+  };
+
+  void queries(const Head &head, Value t0) {
+    Matrix q = matrixOf(head.q, spec.q, spec.T, spec.K), k = matrixOf(head.k, spec.k, spec.S, spec.K), v = matrixOf(head.v, spec.v, spec.S, spec.E);
+    Value first = add(t0, mul(warp, kWarpRows)), minusInfinity = number(-std::numeric_limits<double>::infinity());
+    Value limit = limitOfKeys(t0, kQueries);
+    auto left = leftSide(q, first, ofK);
+    put(keyStage, k, index(0), fetch(keyStage, k, index(0)));
+    sync();
+    Sums start{Values(size_t(ofE / 2), number(0)), {minusInfinity, minusInfinity}, {number(0), number(0)}};
+    Values result = loop(index(0), limit, kKeyBlock, start.all(), [&](Value s0, ValueRange carried) {
+      Sums sums = Sums::of(carried);
+      Values values = fetch(valueStage, v, s0);
+      drawTile(draws, head, t0, s0);
+      Values scores = products(left, keyStage);
+      finishScores(head, scores, first, s0, false);
+      put(valueStage, v, s0, values);
+      normalize(scores, sums);
+      sync();
+      // Behind the last tile it comes once more.
+      Value last = mul(div(sub(limit, index(1)), kKeyBlock), kKeyBlock), next = min(add(s0, kKeyBlock), last);
+      Values keys = fetch(keyStage, k, next);
+      drop(head, t0, s0, scores);
+      sumUp(scores, valueStage, {}, ofE, sums.values);
+      put(keyStage, k, next, keys);
+      sync();
+      return sums.all();
+    });
+    finish(head, first, Sums::of(result));
+  }
+
+  // Scores become shares: 2^(score - maximum). What was summed so far is scaled to the new maximum.
+  void normalize(Values &scores, Sums &sums) {
+    for (size_t row : {0, 1}) {
+      Value top = sums.maximum[row];
+      auto most = [&](Value x, Value y) -> Value { return arith::MaximumFOp::create(b, loc, x, y); }; // a NaN stays one
+      forRow(scores, row, [&](Value &score) { top = most(score, top); });
+      top = ofQuad(top, most);
+      Value none = number(-std::numeric_limits<double>::infinity());
+      Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, top, none);
+      Value reference = select(isEmpty, number(0), top), rescale = exp2(fsub(sums.maximum[row], reference)), total;
+      forRow(scores, row, [&](Value &score) {
+        score = exp2(fsub(score, reference));
+        total = total ? fadd(total, score) : score;
+      });
+      sums.maximum[row] = top;
+      sums.total[row] = fma(sums.total[row], rescale, total);
+      forRow(sums.values, row, [&](Value &sum) { sum = fmul(sum, rescale); });
+    }
+  }
+  void forRow(Values &numbers, size_t row, llvm::function_ref<void(Value &)> body) {
+    for (size_t piece = 0; piece < numbers.size(); piece += 4)
+      for (size_t e : {0, 1})
+        body(numbers[piece + row * 2 + e]);
+  }
+
+  void drop(const Head &head, Value t0, Value s0, Values &shares) {
+    if (!draws.memory)
+      return;
+    for (int64_t e = 0; e < 4; ++e) {
+      Value query = add(mul(warp, kWarpRows), rowOf(e)), bits = keptBits(draws, head, t0, s0, query, columnOf(0, e));
+      for (int64_t piece = 0; piece < kKeyBlock / 8; ++piece) {
+        Value &share = shares[size_t(piece * 4 + e)];
+        share = select(isBit(bits, piece), share, number(0));
+      }
+    }
+  }
+
+  void finish(const Head &head, Value first, Sums sums) {
+    Values where = head.lead;
+    where.push_back(head.head);
+    Place o = place(spec.o, where), lse = place(spec.lse, where);
+    Value inverse[2];
+    for (int64_t row : {0, 1}) {
+      Value total = ofQuad(sums.total[row], [&](Value x, Value y) { return fadd(x, y); });
+      Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, total, number(0));
+      Value one = fdiv(number(1), total), none = number(-std::numeric_limits<double>::infinity());
+      if (draws.memory)
+        one = fmul(one, factorOfKept);
+      inverse[row] = select(empty, number(0), one);
+      Value logSum = select(empty, none, fma(sums.maximum[row], number(llvm::numbers::ln2), log(total)));
+      Value t = add(first, rowOf(row * 2)), isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, pair, index(0));
+      when(both(isFirst, spec.T % kQueries ? below(t, index(spec.T)) : Value()),
+           [&] { store(logSum, lse, mul(t, spec.lse.strides.back())); });
+    }
+    storeRows(sums.values, o, spec.o, first, spec.T, {}, ofE, spec.E, [&](int64_t e, Value sum) { return fmul(sum, inverse[e / 2]); });
+  }
+
+  const int64_t ofK, ofE; // features, with zeros behind
+  Stage keyStage, valueStage;
+  Draws draws;
+};
+
+} // namespace
+
+Grid gridOfTensorAttend(const AttendSpec &spec, const TargetInfo &target) {
+  return gridOfBlocks(headsOf(spec) * queryTilesOf(spec), kAttendThreads, target);
+}
+
+func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target) {
+  return TensorForward(b, module, name, spec, target).build();
+}
+
+} // namespace cinch::kernels
