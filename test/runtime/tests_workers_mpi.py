@@ -61,8 +61,8 @@ def test_mpi_large_messages(t):
     wide = dict(width=1 << 18, microbatch=4, batch=8, steps=2, every=[])
     t.call(t.stages(1, **wide), "--data", data, "--out", "one")
     for mpi in there(t):
-        for i in range(3):
-            result = mpirun(t, mpi, 2, t.stages(2, one_f_one_b=i == 1, **wide), "--data", data, "--out", mpi)
+        for i in range(t.times):
+            result = mpirun(t, mpi, 2, t.stages(2, one_f_one_b=i % 2 == 1, **wide), "--data", data, "--out", mpi)
             t.check(result[0] == 0 and final(t, mpi) == final(t, "one"), "messages of 4 MiB over %s" % mpi, repr(result))
 
 
@@ -112,6 +112,8 @@ def test_mpi_wrong_start(t):
     for mpi in found:
         result = mpirun(t, mpi, 3, two, "--data", data, "--out", "w")
         t.check(result[0] == 2 and "the program has 2 workers" in result[2] and "3 processes" in result[2], "too many processes", repr(result))
+        result = mpirun(t, mpi, 2, t.stages(1), "--data", data, "--out", "w")
+        t.check(result[0] == 2 and "the program has one worker" in result[2] and "2 processes" in result[2], "one worker, two processes", repr(result))
         for other in found:
             if other != mpi:
                 env = dict(os.environ, CINCH_MPI=other)
