@@ -100,7 +100,7 @@ def nets():
     # Its first six examples are chosen nowhere, and they are not shuffled: the first replica sees no chosen one. Here with layers to cut.
     masked = replicas.masked_program("chosen")
     masked.text = masked.text.replace("use l = linear[V]", "use l = linear[V], a = linear[D], b = linear[D], c = linear[D], d = linear[D]").replace(
-        "l(dropout(tanh(x), 0.2))", "l(relu(d(tanh(c(relu(b(tanh(a(dropout(tanh(x), 0.2)))))))))")
+        "l(dropout(tanh(x), 0.2))", "l(relu(d(tanh(c(relu(b(tanh(a(dropout(tanh(x), 0.2))))))))))")
     return found + [Net("masked", masked)]
 
 
