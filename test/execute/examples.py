@@ -185,6 +185,7 @@ def further(script, program, data, *arguments):
 def main():
     pictures, letters = digits(), text()
     recurrent()
+    several_workers()
     small()
     images()
     few_images()
