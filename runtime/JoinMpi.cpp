@@ -94,9 +94,9 @@ void carry(int64_t from, int64_t to, int64_t bytes, int times) {
 }
 
 // Every link carries its largest message, each way, before the memory is looked at: libraries take theirs when they need it. Small messages
-// go so often that each cell of the library has had its turn, since both sides touch its pages.
+// go so often that each cell of the library has had its turn, since both sides touch its pages: 1.5 MB of a process with five links.
 void tryLinks() {
-  constexpr int64_t kCell = 16 << 10; // a larger message goes another way
+  constexpr int64_t kCell = 8 << 10; // a larger message goes another way
   const int64_t count = programWorkers();
   for (int64_t i = 0; i < count; ++i)
     for (int64_t j = 0; j < count; ++j) {
@@ -107,7 +107,7 @@ void tryLinks() {
         continue;
       carry(i, j, bytes, 1);
       if (mpi.cells)
-        carry(i, j, bytes < kCell / 2 ? bytes : kCell / 2, 2 * mpi.cells);
+        carry(i, j, bytes < kCell ? bytes : kCell, 2 * mpi.cells);
     }
   // Whoever is through with it would soon miss the others.
   for (bool back : {false, true})

@@ -15,7 +15,7 @@ struct Kind {
   const char *libraries[3];
   const char *world, *byte; // symbols; null: numbers
   uintptr_t worldNumber, byteNumber, ignoreStatus;
-  int cells; // MPICH: MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS
+  int cells; // Debian's MPICH sends through UCX: UCX_SYSV_FIFO_SIZE buffers of 8256 bytes at each receiver
 };
 const Kind kinds[] = {
     {"Open MPI", "openmpi", "OMPI_COMM_WORLD_SIZE", {"libmpi.so.40", "libmpi.so.20", "libmpi.so"}, "ompi_mpi_comm_world", "ompi_mpi_byte", 0, 0, 0, 0},
