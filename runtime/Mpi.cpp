@@ -15,10 +15,11 @@ struct Kind {
   const char *libraries[3];
   const char *world, *byte; // symbols; null: numbers
   uintptr_t worldNumber, byteNumber, ignoreStatus;
+  int cells; // Debian's MPICH sends through UCX: UCX_SYSV_FIFO_SIZE buffers of 8256 bytes at each receiver
 };
 const Kind kinds[] = {
-    {"Open MPI", "openmpi", "OMPI_COMM_WORLD_SIZE", {"libmpi.so.40", "libmpi.so.20", "libmpi.so"}, "ompi_mpi_comm_world", "ompi_mpi_byte", 0, 0, 0},
-    {"MPICH", "mpich", "PMI_SIZE", {"libmpich.so.12", "libmpi.so.12", "libmpich.so"}, nullptr, nullptr, 0x44000000, 0x4c00010d, 1},
+    {"Open MPI", "openmpi", "OMPI_COMM_WORLD_SIZE", {"libmpi.so.40", "libmpi.so.20", "libmpi.so"}, "ompi_mpi_comm_world", "ompi_mpi_byte", 0, 0, 0, 0},
+    {"MPICH", "mpich", "PMI_SIZE", {"libmpich.so.12", "libmpi.so.12", "libmpich.so"}, nullptr, nullptr, 0x44000000, 0x4c00010d, 1, 64},
 };
 
 template <typename F> void find(void *library, const Kind &kind, const char *name, F &function) {
@@ -42,6 +43,7 @@ bool open(Mpi &mpi, const Kind &kind, Text &why) {
   if (!library)
     return false;
   mpi.name = kind.name;
+  mpi.cells = kind.cells;
   mpi.world = kind.world ? addressOf(library, kind, kind.world) : kind.worldNumber;
   mpi.byte = kind.byte ? addressOf(library, kind, kind.byte) : kind.byteNumber;
   mpi.ignoreStatus = reinterpret_cast<void *>(kind.ignoreStatus);

@@ -11,6 +11,7 @@ struct MpiRequest {
 
 struct Mpi {
   const char *name = "";     // "Open MPI"
+  int cells = 0;             // pieces of shared memory that a process hands small messages over in, by turns; 0: taken when it starts
   uintptr_t world = 0, byte = 0;
   void *ignoreStatus = nullptr;
   int (*initThread)(int *, char ***, int wanted, int *given);

@@ -154,12 +154,17 @@ void readTransport(Options &options, const char *name) {
 void chooseTransport(Options &options, const Meta &meta) {
   const int64_t count = meta.workers.size ? meta.workers.size : 1;
   options.workersHere = count;
+  Launcher launcher = findLauncher();
   if (count == 1) {
     if (options.transportGiven && options.transport != Transport::Threads)
       fail(kUsage, "--transport: this program has one worker (compile with --stages for more)");
+    // Each process would train the whole model by itself, and all of them would write into the same folder.
+    if (!options.transportGiven && launcher.world > 1 && options.command != Options::Info)
+      fail(kUsage, "the program has one worker, but %s started %lld processes; compile it with --stages or --replicas, start one, "
+                   "or use --transport threads if these are to be runs of their own",
+           launcher.who, (long long)launcher.world);
     return;
   }
-  Launcher launcher = findLauncher();
   if (!options.transportGiven)
     options.transport = launcher.world > 1 ? launcher.transport : Transport::Threads;
   if (options.transport == Transport::Threads)

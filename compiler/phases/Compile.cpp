@@ -153,7 +153,8 @@ int64_t Compilation::allowance() const {
   if (options.target.isDevice())
     return 0;
   int64_t libraries = options.workers() > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
-  return allowanceFor(guessedBinaryBytes(operations, options.replicas) + libraries, options.maxThreads) + options.granted + options.transportReserve;
+  int64_t binary = guessedBinaryBytes(operations, options.stages, options.replicas, options.shards) + libraries;
+  return allowanceFor(binary, options.maxThreads) + options.granted + options.transportReserve;
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {

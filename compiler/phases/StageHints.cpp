@@ -66,6 +66,11 @@ StageHints stageHints(const analysis::Step &step, const analysis::StageHomes &ho
     if (!out.wrong.empty())
       return out;
   }
+  if (int(at.size()) > stages - 1) {
+    out.wrong = llvm::formatv("`@stage` ends {0} stages inside the model, the last one by {1}; expected {2} stages or more, there are {3}", at.size(),
+                              written(at.rbegin()->second), at.size() + 1, stages);
+    return out;
+  }
   int before = -1;
   Hint previous;
   for (auto &[segment, hint] : at) {

@@ -2,7 +2,9 @@
 """The examples do what their pages say: their data commands make data, they compile, learn, evaluate and write. With --long also bits.py
 (every pair of settings) and budget.py on both."""
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -57,6 +59,34 @@ def recurrent():
     verdicts.expect(result.losses[0] > 5 and result.losses[-1] < 3.4, "lstm: the loss goes from %s to %s" % (result.losses[0], result.losses[-1]))
     written = programs.call([exe, "generate", "--out", result.out, "--length", 60, "--prompt", "The ", "--seed", 5]).stdout
     verdicts.expect("The " in written and len(written) > 60, "lstm: writes %r" % written)
+
+
+def several_workers():
+    """The program of four workers: one worker is refused its budget; threads, processes of that size each, and another grid leave the same bits."""
+    folder, data = ROOT / "examples/workers", programs.FOLDER / "text"
+    flags = ["--set", "train.steps=24", "--max-threads", "2"]
+    refused = programs.compiled(folder / "workers.cinch", "workers-one", *flags, "--stages", "1", allowed=(1,))
+    least = int(re.search(r"smallest budget that compiles: (\d+) bytes", refused.stdout).group(1))
+    verdicts.expect(least > 16 << 20, "workers: one worker needs %d bytes only" % least)
+    exe = programs.compiled(folder / "workers.cinch", "workers", *flags)
+    threads = programs.run(exe, data, 24, "--threads", "1")
+    verdicts.expect(threads.losses[-1] < threads.losses[0] - 0.5, "workers: losses %s" % threads.losses)
+    one = programs.run(programs.compiled(folder / "workers.cinch", "workers-one", *flags, "--stages", "1", "--memory-budget", str(least)), data, 24)
+    verdicts.expect(one.bytes == threads.bytes, "workers: four threads leave other bits than one worker")
+    out = programs.FOLDER / "workers-tcp"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        environment = dict(os.environ, MASTER_PORT=str(probe.getsockname()[1]))
+    command = [folder / "processes.sh", "4", exe, "--data", data, "--out", out, "--threads", "1"]
+    done = subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    peaks = [int(peak) for peak in re.findall(r"peak memory (\d+) bytes", done.stdout)]
+    verdicts.expect(done.returncode == 0 and (out / "final.safetensors").read_bytes() == threads.bytes, "workers over TCP: " + done.stdout[-500:])
+    verdicts.expect(len(peaks) == 4 and max(peaks) <= 16 << 20, "workers over TCP: peaks %s" % peaks)
+    print("workers: one worker at its smallest budget %d bytes; four processes %s, together %d" % (one.peak, peaks, sum(peaks)))
+    half = programs.run(exe, data, 12, "--threads", "1")
+    grid = programs.compiled(folder / "workers.cinch", "workers-grid", *flags, "--stages", "2", "--replicas", "2", "--memory-budget", "32MiB")
+    programs.call([grid, "--data", data, "--out", half.out, "--resume"])
+    verdicts.expect((half.out / "final.safetensors").read_bytes() == threads.bytes, "workers: another grid goes on to other bits")
 
 
 def images():
@@ -155,6 +185,7 @@ def further(script, program, data, *arguments):
 def main():
     pictures, letters = digits(), text()
     recurrent()
+    several_workers()
     small()
     images()
     few_images()

@@ -211,6 +211,17 @@ def reserve(program, transport):
         verdicts.expect(wanted in ended.text, "%s, --transport-reserve %s: %s" % (transport, size, ended.text[-400:]))
 
 
+def small_messages(program, transport):
+    """Six workers hand one another little: what the library takes for that while they train was measured at the start, too."""
+    grid = ["--stages", "3", "--replicas", "2", "--schedule", "zbv", "--microbatch", "1"]
+    refused = programs.compiled(program.path, "small", *grid, "--max-threads", "1", "--memory-budget", "1KiB", allowed=(1,))
+    least = re.search(r"smallest budget that compiles: (\d+) bytes", refused.stdout).group(1)
+    exe = programs.compiled(program.path, "small", *grid, "--max-threads", "1", "--memory-budget", least)
+    ended = program.train(exe, 6, transport, "small")
+    verdicts.expect(ended.all(0) and program.final("small") == program.bytes, "six workers over %s: %s %s" % (transport, ended.codes, ended.text[-500:]))
+    check_budget(ended, "six workers over " + transport)
+
+
 def write_table(folder):
     folder.mkdir()
     rng = random.Random(5)
@@ -246,6 +257,24 @@ def check_bar(program, exe, workers):
     verdicts.expect(codes == [0] * workers and re.search(rb"worker \d slowest, waits \d+ %", seen), "the bar over TCP: %s %s" % (codes, seen[-300:]))
 
 
+def other_bytes(program, exe, workers):
+    """A field that two workers read, of the same length, with one other byte on the machine of the last one: nothing is trained."""
+    other = programs.FOLDER / "other-bytes"
+    shutil.copytree(program.data, other)
+    text = bytearray((other / "train.txt").read_bytes())
+    text[777] ^= 1
+    (other / "train.txt").write_bytes(text)
+    port, begun = free_port(), []
+    for rank in range(workers):
+        place = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(workers), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        command = [exe, "--data", other if rank == workers - 1 else program.data, "--out", program.folder / "other", "--steps", program.steps, "--threads", 1]
+        begun.append(subprocess.Popen([str(word) for word in command], env=place, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+    said = [process.communicate(timeout=60)[0] for process in begun]
+    differ = re.search(r"field `text` of worker 0 and of worker %d differ: .* checksum \w+, .* \w+" % (workers - 1), said[0])
+    verdicts.expect({process.returncode for process in begun} == {3} and differ, "data that differs in a byte: %s %s" % (
+        [process.returncode for process in begun], said))
+
+
 def main():
     everything = "--all" in sys.argv
     data = programs.FOLDER / "text"
@@ -268,6 +297,7 @@ def main():
     for transport in ["threads", *transports]:
         gpt.check_bits(least, 2, transport, budget=True)
     check_bar(gpt, staged[gpt, 3], 3)
+    other_bytes(gpt, staged[gpt, 2], 2)
     for transport in transports if everything else ["tcp"]:
         gpt.check_command(staged[gpt, 2], 2, transport, "generate", "--length", "20", "--prompt", "The ")
         gpt.check_command(staged[gpt, 3], 3, transport, "eval", "--quiet", "--on", "valid", "--batches", "2")
@@ -276,6 +306,7 @@ def main():
         gpt.check_bad_number(staged[gpt, 3], 3, transport, "1e18")
     for transport in [name for name in transports if name != "tcp"]:
         reserve(net, transport)
+        small_messages(net, transport)
     lost_behind(table)
     steps = 3000
     net.train(net.one, 1, "threads", "whole", steps=steps)

@@ -102,6 +102,46 @@ def held(folder):
     verdicts.expect(budgets[1] < 0.7 * budgets[0], "smallest budgets of one worker and of two shards: %s" % budgets)
 
 
+NAMED = """dim B = 12 batch, T = 7, V = 13, H = 5
+data train = npy("t.npy") -> (t: i32[B, T + 1] below V)
+model net(t: i32[B, T] below V) -> f32[B, T, V] {
+  %s
+}
+train net on train seed 5 {
+  loss = mean[B, T] cross_entropy(net(t[:, :T]), t[:, 1:])
+  optimizer adamw(lr = 0.01, decay = 0.1)
+  clip norm(0.5)
+  steps 6
+  every 2 checkpoint("run", keep = 3)
+  %s
+}
+"""
+RECURRENT = """use e = embedding[V, H], one = lstm[H], two = gru[H], out = linear[V], z = layer_norm
+  h = e(t)
+  return out(dropout(z(two(one(h)) + h), 0.1))"""
+TIED = """param w: f32[V, H] ~ normal(0.3)
+  use a = linear[3 * H], b = linear[H], c = linear[H], n = layer_norm, m = layer_norm
+  h = w[t]
+  k = tanh(b(a(h)))
+  q = dropout(relu(n(softmax(k @ w') @ w + h)), 0.3)
+  return m(tanh(c(q)) + k) @ w'"""
+
+
+def named_budgets():
+    """Every worker has code and a description of its own: the budget that a refusal names compiles on grids of shards, replicas and stages."""
+    for number, (model, lines, flags) in enumerate([
+        (RECURRENT, "shards 3\n  precision bf16\n  ema 0.9", ["--stages", "3", "--microbatch", "2", "--remat", "none"]),
+        (RECURRENT, "shards 2", ["--replicas", "6", "--microbatch", "2"]),
+        (TIED, "shards 3", ["--replicas", "3", "--microbatch", "4"]),
+        (TIED, "shards 3\n  precision bf16\n  ema 0.9", ["--replicas", "4", "--microbatch", "1", "--remat", "all"]),
+        (TIED, "shards 4\n  precision bf16", ["--stages", "4", "--schedule", "zbv", "--microbatch", "1"]),
+    ]):
+        path = programs.source("named%d" % number, NAMED % (model.replace("3 * H", "12" if "shards 4" in lines else "3 * H"), lines))
+        need = smallest(path, "named", *flags, "--max-threads", "2")
+        done = programs.compiled(path, "named", *flags, "--max-threads", "2", "--memory-budget", str(need), allowed=(0, 1))
+        verdicts.expect(not hasattr(done, "stdout"), "shards, %s: the budget that a refusal names is refused: %s" % (flags, getattr(done, "stdout", "")[:300]))
+
+
 def same_bits(folder):
     path = programs.source("bits", NET % "")
     for count in (2, 3) if ALL else (2,):
@@ -240,6 +280,7 @@ def main():
     folder = pictures()
     channels(folder)
     held(folder)
+    named_budgets()
     same_bits(folder)
     nets()
     tree()

@@ -11,8 +11,9 @@ import stages_program
 
 
 class Cases:
-    def __init__(self, folder, archive):
-        self.base, self.archive = folder, archive
+    def __init__(self, folder, archive, times=3):
+        """times: runs of a test that looks for something rare."""
+        self.base, self.archive, self.times = folder, archive, times
         self.passed = self.failed = 0
         self.name, self.built = "", {}
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""run.py [ARCHIVE] [--only=NAME].. [--except=NAME]..: tests of the runtime with hand-written programs. Prints `N passed, N failed`."""
+"""run.py [ARCHIVE] [--only=NAME].. [--except=NAME].. [--times=N]: tests of the runtime with hand-written programs; N runs of those that look
+for something rare (3). Prints `N passed, N failed`."""
 
 import os
 import shutil
@@ -25,7 +26,8 @@ def main():
     only = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--only=")]
     archive = arguments[0] if arguments else os.path.join(ROOT, "build", "lib", "libcinchrt.a")
     folder = tempfile.mkdtemp(prefix="cinch-runtime-")
-    cases = Cases(folder, archive)
+    times = [int(a.split("=", 1)[1]) for a in sys.argv[1:] if a.startswith("--times=")]
+    cases = Cases(folder, archive, *times)
     try:
         for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers, tests_workers_tcp, tests_workers_mpi):
             for name, test in list(vars(module).items()):

@@ -61,8 +61,8 @@ def test_mpi_large_messages(t):
     wide = dict(width=1 << 18, microbatch=4, batch=8, steps=2, every=[])
     t.call(t.stages(1, **wide), "--data", data, "--out", "one")
     for mpi in there(t):
-        for i in range(3):
-            result = mpirun(t, mpi, 2, t.stages(2, one_f_one_b=i == 1, **wide), "--data", data, "--out", mpi)
+        for i in range(t.times):
+            result = mpirun(t, mpi, 2, t.stages(2, one_f_one_b=i % 2 == 1, **wide), "--data", data, "--out", mpi)
             t.check(result[0] == 0 and final(t, mpi) == final(t, "one"), "messages of 4 MiB over %s" % mpi, repr(result))
 
 
@@ -96,12 +96,13 @@ def test_mpi_ends(t):
         result = mpirun(t, mpi, 2, planted, "--data", data, "--out", "n" + mpi)
         t.check(result[0] == 4 and "layer 0 made the first number" in result[2], "a bad number ends all with 4", repr(result))
         start = time.time()
-        result = mpirun(t, mpi, 3, t.stages(3), "--data", data, "--out", "k" + mpi, env=slow(5000), kill=(1, 1.0, signal.SIGKILL), limit=15)
+        result = mpirun(t, mpi, 3, t.stages(3), "--data", data, "--out", "k" + mpi, env=slow(5000), kill=(1, "k" + mpi, signal.SIGKILL), limit=15)
         t.check(result[0] != 0 and time.time() - start < 10, "a killed worker ends the job", "%.1f s %r" % (time.time() - start, result))
         result = t.call(t.stages(1), "--data", data, "--out", "k" + mpi, "--resume")
         t.check(result[0] == 0 and final(t, "k" + mpi) == final(t, "one"), "resumed by one worker", repr(result))
+        # Once a step is done: while all of them join, a minute is granted.
         start = time.time()
-        result = mpirun(t, mpi, 2, t.stages(2), "--data", data, "--out", "h" + mpi, "--worker-timeout", 2, env=slow(5000), kill=(1, 1.0, signal.SIGSTOP), limit=15)
+        result = mpirun(t, mpi, 2, t.stages(2), "--data", data, "--out", "h" + mpi, "--worker-timeout", 2, env=slow(5000), kill=(1, "h" + mpi, signal.SIGSTOP), limit=15)
         t.check(result[0] == 5 and time.time() - start < 10 and re.search(r"worker 1 \(stage 1\) lost in (update of )?step \d+: nothing was heard", result[2]), "one that stands still is lost", "%.1f s %r" % (time.time() - start, result))
 
 
@@ -112,6 +113,8 @@ def test_mpi_wrong_start(t):
     for mpi in found:
         result = mpirun(t, mpi, 3, two, "--data", data, "--out", "w")
         t.check(result[0] == 2 and "the program has 2 workers" in result[2] and "3 processes" in result[2], "too many processes", repr(result))
+        result = mpirun(t, mpi, 2, t.stages(1), "--data", data, "--out", "w")
+        t.check(result[0] == 2 and "the program has one worker" in result[2] and "2 processes" in result[2], "one worker, two processes", repr(result))
         for other in found:
             if other != mpi:
                 env = dict(os.environ, CINCH_MPI=other)

@@ -139,7 +139,14 @@ def test_tcp_wrong_start(t):
     t.refused(2, ["MASTER_ADDR"], two, *arguments, env=dict(os.environ, RANK="0", WORLD_SIZE="2"))
     t.refused(2, ["--transport tcp", "RANK"], two, "--transport", "tcp")
     t.refused(2, ["did you mean `threads`"], two, "--transport", "thread")
-    t.refused(2, ["one worker"], t.stages(1), "--transport", "tcp")
+    one = t.stages(1)
+    t.refused(2, ["one worker"], one, "--transport", "tcp")
+    # Two processes of one worker would each train the whole, and write into the same folder.
+    refused(t.together([one] * 2, *arguments), (0, 1), ["the program has one worker", "started 2 processes"], "one worker, two processes")
+    t.check(not os.path.exists(t.path("w")), "nothing was written")
+    t.check(codes(t.together([one] * 2, "info")) == [0, 0], "info starts no transport")
+    t.check(codes(t.together([one], *arguments)) == [0], "one worker, one process")
+    t.check(codes(t.together([(one, dict(WORLD_SIZE="2"))], *arguments, "--transport", "threads")) == [0], "a run of its own in spite of the variables")
     code, out, err = t.call(two, *arguments, "--transport", "threads", env=dict(os.environ, RANK="0", WORLD_SIZE="2"))
     t.check(code == 0, "threads in spite of the variables", out + err)
 
