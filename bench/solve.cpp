@@ -3,7 +3,9 @@
 // schedule needs; seconds for graphs of 1,000 and of 10,000 nodes; heights of arenas whose perfect height is known.
 //
 //   bench_solve [--quick] [--only TEXT] [--arena] [--work N] [--seconds S] [--seed N] [--best FILE] [--record METHOD]
+//   bench_solve --without PART,..|all [--quick] [--only TEXT] [--work N]
 //
+// --without asks what a method of `solve remat` is worth: costs, bounds and budgets met with it left out beside those with all of them.
 // The best known costs lie in solve_best.txt beside this file: one line `graph budget cost method` each. --record
 // writes what this run improves into it.
 #include "compiler/solve/Memory.h"
@@ -25,7 +27,7 @@ namespace {
 
 struct Options {
   bool quick = false, remat = true, arena = true;
-  std::string only, best = CINCH_BEST_KNOWN, record;
+  std::string only, best = CINCH_BEST_KNOWN, record, without;
   int64_t work = -1;
   int64_t seed = 1; // of the arenas that are drawn
   double seconds = 0;
@@ -116,35 +118,48 @@ double solveOne(const Options &o, Table &table, const Dag &d, const std::string 
   return wall;
 }
 
-// One graph at the budgets `chosen` of five, from 0.9 of the keep-all peak down to 1.05 of what any schedule needs.
-// Returns the most seconds one took by the clock.
+// The budgets of a graph: five from 0.9 of the keep-all peak down to 1.05 of what any schedule needs, or one if these cross.
+std::vector<int64_t> budgetsOf(const Dag &d, int64_t keepAll) {
+  double high = 0.9 * double(keepAll), low = 1.05 * double(detail::memoryBound(d));
+  int steps = low < high ? 5 : 1;
+  high = std::max(high, low);
+  std::vector<int64_t> budgets;
+  for (int k = 0; k < steps; ++k)
+    budgets.push_back(int64_t(high * std::pow(low / high, double(k) / std::max(steps - 1, 1))));
+  return budgets;
+}
+
+int64_t keepAllPeak(const Dag &d) {
+  Runs all;
+  for (int v = 0; v < d.size(); ++v)
+    all.push_back(v);
+  return simulate(d, all).peak;
+}
+
+// One graph at those of its budgets that are `chosen`. Returns the most seconds one took by the clock.
 double solveGraph(const Options &o, Table &table, const std::string &family, int size, const std::vector<int> &chosen,
                   Ratios &r) {
   Dag d = trainingDag(family, size);
   std::string name = family + std::to_string(size);
-  Runs all;
-  for (int v = 0; v < d.size(); ++v)
-    all.push_back(v);
-  int64_t keepAll = simulate(d, all).peak;
-  double high = 0.9 * double(keepAll), low = 1.05 * double(detail::memoryBound(d)), slowest = 0;
-  int steps = low < high ? 5 : 1;
-  high = std::max(high, low);
+  int64_t keepAll = keepAllPeak(d);
+  double slowest = 0;
+  std::vector<int64_t> budgets = budgetsOf(d, keepAll);
   for (int k : chosen) {
     std::string label = name + "/" + std::to_string(k);
-    if (k >= steps || (!o.only.empty() && label.find(o.only) == std::string::npos))
-      continue;
-    int64_t budget = int64_t(high * std::pow(low / high, double(k) / std::max(steps - 1, 1)));
-    slowest = std::max(slowest, solveOne(o, table, d, name, label, budget, keepAll, r));
+    if (k < int(budgets.size()) && (o.only.empty() || label.find(o.only) != std::string::npos))
+      slowest = std::max(slowest, solveOne(o, table, d, name, label, budgets[k], keepAll, r));
   }
   return slowest;
 }
+
+const std::vector<const char *> kFamilies = {"chain", "unet", "transformer", "dense", "residual"};
 
 void benchRemat(const Options &o) {
   Table table = readTable(o.best);
   std::printf("%-18s %5s %6s %12s %9s %9s %9s %9s %8s %8s %s\n", "graph", "nodes", "budget", "bytes", "cost/base",
               "bound", "c/bound", "c/best", "cpu s", "wall s", "status");
   Ratios r, large;
-  for (const char *family : {"chain", "unet", "transformer", "dense", "residual"})
+  for (const char *family : kFamilies)
     for (int size : o.quick ? std::vector<int>{50, 100} : std::vector<int>{50, 100, 200, 400})
       solveGraph(o, table, family, size, {0, 1, 2, 3, 4}, r);
   double thousand = 0, tenThousand = 0;
@@ -169,6 +184,78 @@ void benchRemat(const Options &o) {
   if (large.total)
     std::printf("RESULT solve.remat.large.found %.4f\nRESULT solve.remat.large.bound_ratio %.4f\n",
                 double(large.found) / large.total, std::exp(large.logBound / std::max(large.found, 1)));
+}
+
+// What one method is worth: the mean of many problems, and the one at which it is missed most.
+struct Worth {
+  double logCost = 0, worstCost = 1, logBound = 0, worstBound = 1;
+  std::string worstCostAt = "-", worstBoundAt = "-";
+  int both = 0, total = 0, lost = 0, unproved = 0; // lost: no schedule is found; unproved: optimal, but not known to be any longer
+
+  void add(const std::string &label, const DagSolution &with, const DagSolution &without) {
+    auto found = [](const DagSolution &s) { return s.status == DagSolution::Optimal || s.status == DagSolution::Feasible; };
+    ++total;
+    lost += found(with) && !found(without);
+    unproved += with.status == DagSolution::Optimal && without.status != DagSolution::Optimal;
+    double bound = with.bound / without.bound;
+    logBound += std::log(bound);
+    if (bound > worstBound)
+      worstBound = bound, worstBoundAt = label;
+    if (!found(with) || !found(without))
+      return;
+    ++both;
+    double cost = without.cost.cost / with.cost.cost;
+    logCost += std::log(cost);
+    if (cost > worstCost)
+      worstCost = cost, worstCostAt = label;
+  }
+};
+
+// Graphs at their budgets, all methods beside all but one. Less work than the command has: this is many problems for every method.
+int benchWithout(const Options &o) {
+  std::map<std::string, Worth> worth;
+  std::vector<DagPart> parts;
+  for (size_t i = 0; i < std::size(kDagParts); ++i)
+    if (o.without == "all" || ("," + o.without + ",").find("," + std::string(kDagParts[i]) + ",") != std::string::npos)
+      parts.push_back(DagPart(i));
+  if (parts.empty()) {
+    std::fprintf(stderr, "--without takes some of");
+    for (const char *part : kDagParts)
+      std::fprintf(stderr, " %s", part);
+    return std::fprintf(stderr, ", separated by commas, or all\n"), 2;
+  }
+  DagLimits limits;
+  limits.work = o.work > 0 ? o.work : 400'000'000;
+  for (const char *family : kFamilies)
+    for (int size : o.quick ? std::vector<int>{50} : std::vector<int>{50, 100, 200}) {
+      Dag d = trainingDag(family, size);
+      std::vector<int64_t> budgets = budgetsOf(d, keepAllPeak(d));
+      for (size_t k = 0; k < budgets.size(); ++k) {
+        std::string label = family + std::to_string(size) + "/" + std::to_string(k);
+        if (!o.only.empty() && label.find(o.only) == std::string::npos)
+          continue;
+        limits.without.reset();
+        DagSolution all = solve(d, Order::Free, budgets[k], limits);
+        for (DagPart part : parts) {
+          limits.without = part;
+          worth[kDagParts[int(part)]].add(label, all, solve(d, Order::Free, budgets[k], limits));
+        }
+        std::fprintf(stderr, "%s\n", label.c_str());
+      }
+    }
+  std::printf("%-10s %9s %9s %-18s %9s %9s %-18s %6s %9s\n", "without", "cost", "worst", "at", "bound", "worst", "at", "lost", "unproved");
+  std::string results;
+  for (auto &[part, w] : worth) {
+    double cost = std::exp(w.logCost / std::max(w.both, 1)), bound = std::exp(w.logBound / std::max(w.total, 1));
+    std::printf("%-10s %9.4f %9.4f %-18s %9.4f %9.4f %-18s %6d %9d\n", part.c_str(), cost, w.worstCost, w.worstCostAt.c_str(), bound,
+                w.worstBound, w.worstBoundAt.c_str(), w.lost, w.unproved);
+    char line[200];
+    std::snprintf(line, sizeof line, "RESULT solve.without.%s.cost %.5f\nRESULT solve.without.%s.bound %.5f\nRESULT solve.without.%s.lost %d\n",
+                  part.c_str(), cost, part.c_str(), bound, part.c_str(), w.lost);
+    results += line;
+  }
+  std::printf("%s", results.c_str());
+  return 0;
 }
 
 // Perfect arenas of one kind: how many are packed without a gap, at worst how high, and how long the slowest took.
@@ -257,6 +344,8 @@ int main(int argc, char **argv) {
       o.seconds = std::atof(value());
     else if (flag == "--seed")
       o.seed = std::atoll(value());
+    else if (flag == "--without")
+      o.without = value();
     else if (flag == "--best")
       o.best = value();
     else if (flag == "--record")
@@ -264,6 +353,8 @@ int main(int argc, char **argv) {
     else
       return std::fprintf(stderr, "unknown flag %s\n", argv[i]), 2;
   }
+  if (!o.without.empty())
+    return benchWithout(o);
   if (o.remat)
     benchRemat(o);
   if (o.arena)

@@ -32,7 +32,7 @@ void beginStepOfChannels() {
   for (int64_t i = 0; i < run.meta.channels.size; ++i) {
     const char *action = channels[i].spec->action;
     bool inLoop = *action >= '0' && *action <= '9'; // a message each micro-batch
-    channels[i].begun = goesOn && train && inLoop ? channels[i].begun + uint32_t(train->count) : channels[i].received;
+    channels[i].begun = goesOn && train && inLoop ? channels[i].begun + uint64_t(train->count) : channels[i].received;
   }
   stepPhase = StepPhase::Runs;
 }
@@ -40,8 +40,8 @@ void beginStepOfChannels() {
 void checkChannelsEmpty() {
   for (int64_t i = 0; i < run.meta.channels.size; ++i)
     if (isHere(channels[i].spec->at) && channels[i].sent != channels[i].received)
-      failInternal("%u messages were sent but not received over the channel `%s` from worker %d to worker %d",
-                   channels[i].sent - channels[i].received, channels[i].spec->name, channels[i].spec->from,
+      failInternal("%lld messages were sent but not received over the channel `%s` from worker %d to worker %d",
+                   (long long)(channels[i].sent - channels[i].received), channels[i].spec->name, channels[i].spec->from,
                    channels[i].spec->to);
 }
 
@@ -64,9 +64,9 @@ void copyPart(void *closure, int64_t thread, int64_t threads) {
 }
 
 // Waits for a counter to change; the worker's time of waiting goes on.
-void awaitOther(Worker &worker, uint32_t *counter, uint32_t seen, uint32_t *sleepers, Patience &patience) {
+void awaitOther(Worker &worker, uint64_t &counter, uint64_t seen, uint32_t *sleepers, Patience &patience) {
   double since = monotonicSeconds();
-  await(counter, seen, sleepers, patience);
+  await(lowHalf(counter), uint32_t(seen), sleepers, patience);
   worker.waited += monotonicSeconds() - since;
 }
 
@@ -134,17 +134,17 @@ static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t 
     fromDevice(worker.at + offset, bytes);
     return peers->send(worker, number, offset, bytes);
   }
-  uint32_t message = channel.sent; // only this thread changes it
-  for (uint32_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint32_t(spec.boxes);)
-    awaitOther(worker, &channel.received, received, &channel.waitingSenders, channel.senderPatience);
+  uint64_t message = channel.sent; // only this thread changes it
+  for (uint64_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint64_t(spec.boxes);)
+    awaitOther(worker, channel.received, received, &channel.waitingSenders, channel.senderPatience);
   if (device)
-    device->sendMessage(worker, number, message % uint32_t(spec.boxes), offset, bytes);
+    device->sendMessage(worker, number, channel.boxOf(message), offset, bytes);
   else
     copyMessage(worker, channel.box(message), context->arena + offset, bytes);
   if (__builtin_expect(context->checking, 0))
-    channel.tags[message % uint32_t(spec.boxes)] = checkSend(worker, offset, bytes);
+    channel.tags[channel.boxOf(message)] = checkSend(worker, offset, bytes);
   __atomic_store_n(&channel.sent, message + 1, __ATOMIC_SEQ_CST);
-  wakeSleepers(&channel.sent, &channel.waitingReceivers);
+  wakeSleepers(lowHalf(channel.sent), &channel.waitingReceivers);
 }
 
 static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival arrival) {
@@ -155,17 +155,17 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
     peers->receive(worker, number, offset, bytes, arrival);
     return toDevice(worker.at + offset, bytes);
   }
-  uint32_t message = channel.received; // only this thread changes it
+  uint64_t message = channel.received; // only this thread changes it
   if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
-    awaitOther(worker, &channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
+    awaitOther(worker, channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
   if (device)
-    device->receiveMessage(worker, number, message % uint32_t(spec.boxes), offset, bytes);
+    device->receiveMessage(worker, number, channel.boxOf(message), offset, bytes);
   else
     takeMessage(worker, arrival, context->arena + offset, channel.box(message), bytes);
   if (__builtin_expect(context->checking, 0))
-    checkReceive(worker, spec.from, offset, bytes, channel.tags[message % uint32_t(spec.boxes)], arrival != Arrival::Replaces);
+    checkReceive(worker, spec.from, offset, bytes, channel.tags[channel.boxOf(message)], arrival != Arrival::Replaces);
   __atomic_store_n(&channel.received, message + 1, __ATOMIC_SEQ_CST);
-  wakeSleepers(&channel.received, &channel.waitingSenders);
+  wakeSleepers(lowHalf(channel.received), &channel.waitingSenders);
 }
 
 // In messages of the channel's size, the last one shorter.

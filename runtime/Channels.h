@@ -8,20 +8,25 @@
 
 namespace cinch::rt {
 
-// Both counters run around. Messages `received` to `sent` lie in the mailboxes, message i in box i modulo `boxes`.
+// The number of a channel's first message. A run of days sends more than 2^32; every run of some messages goes past that number.
+constexpr uint64_t kFirstMessage = (uint64_t(1) << 32) - 20;
+
+// Messages `received` to `sent` lie in the mailboxes, message i in box i modulo `boxes`. Sleepers wait for the low halves of the counters.
 struct Channel {
   const ChannelSpec *spec = nullptr;
   MessageTag *tags = nullptr; // one a box, in the replay of a failed step
-  alignas(64) uint32_t sent = 0;
+  alignas(64) uint64_t sent = kFirstMessage;
   uint32_t waitingReceivers = 0;
   Patience receiverPatience;
-  alignas(64) uint32_t received = 0;
+  alignas(64) uint64_t received = kFirstMessage;
   uint32_t waitingSenders = 0;
   Patience senderPatience;
-  uint32_t begun = 0; // messages of the steps before this one, where there is one each micro-batch; only while a step runs
+  uint64_t begun = 0; // messages of the steps before this one, where there is one each micro-batch; only while a step runs
 
-  char *box(uint32_t message) const { return arenaAt(spec->at) + int64_t(message % uint32_t(spec->boxes)) * spec->boxBytes(); }
+  uint32_t boxOf(uint64_t message) const { return uint32_t(message % uint64_t(spec->boxes)); }
+  char *box(uint64_t message) const { return arenaAt(spec->at) + boxOf(message) * spec->boxBytes(); }
 };
+inline uint32_t *lowHalf(uint64_t &counter) { return reinterpret_cast<uint32_t *>(&counter); } // x86 puts it first
 // Where this process is in a training step.
 enum class StepPhase {
   None,

@@ -154,13 +154,13 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
   case FrameKind::Message: {
     Channel &channel = channels[head.number];
     __atomic_add_fetch(&channel.sent, 1, __ATOMIC_SEQ_CST);
-    wakeSleepers(&channel.sent, &channel.waitingReceivers);
+    wakeSleepers(lowHalf(channel.sent), &channel.waitingReceivers);
     break;
   }
   case FrameKind::Credit: {
     Channel &channel = channels[head.number];
     __atomic_add_fetch(&channel.received, 1, __ATOMIC_SEQ_CST);
-    wakeSleepers(&channel.received, &channel.waitingSenders);
+    wakeSleepers(lowHalf(channel.received), &channel.waitingSenders);
     break;
   }
   case FrameKind::Tag: {
@@ -202,7 +202,7 @@ static bool unfinishedAction(int64_t worker, char *text, size_t size) {
       continue;
     auto phase = strcmp(spec.action, "gate") == 0 ? Gate : strcmp(spec.action, "update") == 0 ? Update : Loop;
     const uint32_t count = phase == Loop && train ? uint32_t(train->count) : 1; // messages of a step
-    uint32_t message = __atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun;
+    const uint32_t message = uint32_t(__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) - channel.begun);
     bool unfinished = message < (phase == Loop && run.meta.overlaps ? 2 * count : count);
     came[phase] |= message >= count;
     if (!unfinished || phase > earliest || (phase == earliest && message >= microbatch))

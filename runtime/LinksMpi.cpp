@@ -62,7 +62,7 @@ struct MpiChannel {
   bool sends = false;
   Counter *done = nullptr;
   MpiRequest *in = nullptr; // one a box
-  uint32_t posted = 0, come = 0; // receives
+  uint64_t posted = kFirstMessage, come = kFirstMessage; // receives
 };
 
 MpiLink *mpiLinks;
@@ -80,9 +80,9 @@ void postPacketReceive(int64_t worker) {
 
 void postMailbox(int64_t number) {
   MpiChannel &own = mpiChannels[number];
-  const ChannelSpec &spec = *channels[number].spec;
-  uint32_t box = own.posted++ % uint32_t(spec.boxes);
-  receiveBytes(channels[number].box(box), spec.bytes, spec.from, kFirstChannelTag + int(number), own.in[box]);
+  const Channel &channel = channels[number];
+  uint64_t message = own.posted++;
+  receiveBytes(channel.box(message), channel.spec->bytes, channel.spec->from, kFirstChannelTag + int(number), own.in[channel.boxOf(message)]);
 }
 
 Packet *freePacket(MpiLink &own) {
@@ -193,7 +193,7 @@ bool moveChannels() {
       own.done->add();
     }
     // They are handed on in their order, whichever is complete first.
-    while (own.come != own.posted && isDone(own.in[own.come % uint32_t(spec.boxes)])) {
+    while (own.come != own.posted && isDone(own.in[channels[i].boxOf(own.come)])) {
       ++own.come;
       moved = true;
       FrameHead head;
@@ -274,7 +274,7 @@ void end(const FrameHead &head, const char *words) {
     }
   for (int64_t i = 0; i < run.meta.channels.size; ++i)
     for (MpiChannel &own = mpiChannels[i]; own.come != own.posted; ++own.come)
-      drop(own.in[own.come % uint32_t(run.meta.channels[i].boxes)]);
+      drop(own.in[channels[i].boxOf(own.come)]);
   mpi.finalize();
 }
 

@@ -187,9 +187,9 @@ void sendToPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
   WireChannel &outgoing = wireChannels[number];
   const ChannelSpec &spec = *channel.spec;
   Link &link = links[spec.to];
-  uint32_t message = channel.sent;
-  for (uint32_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint32_t(spec.boxes);)
-    awaitPeer(worker, link, &channel.received, received, &channel.waitingSenders, channel.senderPatience);
+  uint64_t message = channel.sent;
+  for (uint64_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint64_t(spec.boxes);)
+    awaitPeer(worker, link, lowHalf(channel.received), uint32_t(received), &channel.waitingSenders, channel.senderPatience);
   for (uint32_t written; (written = outgoing.written.now()) != outgoing.posted;) // the staging bytes are free
     awaitPeer(worker, link, &outgoing.written.value, written, &outgoing.written.sleepers, channel.senderPatience);
   OutFrame frame;
@@ -220,9 +220,9 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t byt
   WireChannel &incoming = wireChannels[number];
   const ChannelSpec &spec = *channel.spec;
   Link &link = links[spec.from];
-  uint32_t message = channel.received;
+  uint64_t message = channel.received;
   while (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
-    awaitPeer(worker, link, &channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
+    awaitPeer(worker, link, lowHalf(channel.sent), uint32_t(message), &channel.waitingReceivers, channel.receiverPatience);
   takeMessage(worker, arrival, worker.context.arena + offset, channel.box(message), bytes);
   if (__builtin_expect(worker.context.checking, 0)) {
     for (uint32_t tags; (tags = incoming.tagged.now()) == incoming.tagsTaken;)

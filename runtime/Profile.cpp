@@ -57,7 +57,7 @@ List<Row> rowsOfLaunches() {
     Row &row = rowOf(rows, launch);
     double calls = double(times[i].calls);
     row.calls += times[i].calls;
-    row.taken += times[i].calls * medianOf(times[i]); // no pause of the machine counts
+    row.taken += times[i].calls * times[i].median(); // no pause of the machine counts
     row.operations += calls * double(launch.price.operations);
     row.bytes += calls * double(launch.price.bytes);
     row.operationTime += calls * double(launch.price.operationNanoseconds);
@@ -206,7 +206,7 @@ void reportProfile() {
     all += double(row.taken);
   char step[40], predicted[40], kernels[40];
   say("profile: %lld steps, %s each (median of the latest), %s of it in kernels; predicted %s (%s)", (long long)stepTimes.calls,
-      shortTime(step, double(medianOf(stepTimes))), shortTime(kernels, all / steps), shortTime(predicted, 1e9 * run.meta.stepSeconds),
+      shortTime(step, double(stepTimes.median())), shortTime(kernels, all / steps), shortTime(predicted, 1e9 * run.meta.stepSeconds),
       run.meta.costs);
   sayTable(rows, steps, all);
   writeTable(rows, steps);

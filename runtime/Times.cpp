@@ -1,4 +1,4 @@
-// Times.cpp: sums, and the last calls of each launch, whose median no pause of the machine can shift.
+// Times.cpp: the times of launches and steps, collected and written.
 #include "runtime/Times.h"
 #include "runtime/Files.h"
 #include "runtime/Output.h"
@@ -27,38 +27,19 @@ int64_t nanoseconds() {
   return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
-static void add(LaunchTime &time, int64_t taken) {
-  time.recent[time.calls % LaunchTime::kRecent] = int32_t(taken < INT32_MAX ? taken : INT32_MAX);
-  if (!time.calls || taken < time.least)
-    time.least = taken;
-  ++time.calls;
-  time.sum += taken;
-}
-
 void addTime(int32_t launch, int64_t worker, int64_t begin, int64_t taken) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // each worker runs launches of its own; the list grows
   pthread_mutex_lock(&mutex);
   while (times.size <= launch)
     times.add();
-  add(times[launch], taken);
+  times[launch].add(taken);
   events[eventsSeen++ % kEvents] = {launch, int32_t(worker), begin, taken};
   pthread_mutex_unlock(&mutex);
 }
 
 void addStepTime(int64_t begin, int64_t taken) {
-  add(stepTimes, taken);
+  stepTimes.add(taken);
   events[eventsSeen++ % kEvents] = {-1, 0, begin, taken};
-}
-
-int64_t medianOf(LaunchTime &time) {
-  int count = int(time.calls < LaunchTime::kRecent ? time.calls : LaunchTime::kRecent);
-  for (int i = 1; i < count; ++i)
-    for (int j = i; j > 0 && time.recent[j] < time.recent[j - 1]; --j) {
-      int32_t moved = time.recent[j];
-      time.recent[j] = time.recent[j - 1];
-      time.recent[j - 1] = moved;
-    }
-  return time.recent[count / 2];
 }
 
 void writeTimes(const char *path) {
@@ -72,7 +53,7 @@ void writeTimes(const char *path) {
       launch = Launch();
     Text line;
     line.add("%lld\t%lld\t%.9f\t%.9f\t%.9f\t%s\t%s:%lld\t%s\n", (long long)i, (long long)times[i].calls,
-             1e-9 * double(times[i].sum), 1e-9 * double(medianOf(times[i])),
+             1e-9 * double(times[i].sum), 1e-9 * double(times[i].median()),
              1e-9 * double(times[i].least), launch.kernel, launch.file[0] ? launch.file : run.meta.source, (long long)launch.line, launch.text);
     good = writeAll(file.fd, line.data, line.size);
   }

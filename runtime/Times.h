@@ -1,6 +1,7 @@
 // Times.h: how long each launch takes, for `--kernel-times FILE` and `--profile`.
 #ifndef CINCH_RUNTIME_TIMES_H
 #define CINCH_RUNTIME_TIMES_H
+#include "runtime/LaunchTime.h"
 #include "runtime/Memory.h"
 #include <stdint.h>
 
@@ -14,14 +15,8 @@ void addStepTime(int64_t begin, int64_t nanoseconds);
 // seconds of a call, kernel, place, text. A file that cannot be written is a warning.
 void writeTimes(const char *path);
 
-struct LaunchTime {
-  static constexpr int kRecent = 31;
-  int64_t calls = 0, sum = 0, least = 0;
-  int32_t recent[kRecent]; // nanoseconds of the latest calls, or the largest number if one took longer
-};
 extern List<LaunchTime> times; // by the number of the launch
 extern LaunchTime stepTimes;
-int64_t medianOf(LaunchTime &); // of the latest calls; sorts them
 
 // The latest launches and steps, in the order of their ends, for a viewer of traces.
 struct TimedEvent {

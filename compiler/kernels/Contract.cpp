@@ -173,6 +173,8 @@ void ContractEmitter::emitReduction(Origin origin, Range n, Range mUnits) {
 
 void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock block) {
   packB(origin.b, n, block);
+  if (plan.skipsOutside())
+    block.finite = isFinite(n, block);
   if (plan.bands == Bands::OfM)
     return emitBands(origin, n, mUnits, block);
   if (plan.bands == Bands::OfK) {
@@ -208,6 +210,8 @@ void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock 
   tile.rows = rows;
   tile.columns = columns;
   tile.c = add(origin.c, add(mul(row, plan.m.c), mul(column, plan.n.c)));
+  for (int i : {0, 1})
+    tile.bound[i] = origin.bound[i];
   if (plan.packA == PackedA::No) {
     tile.memoryA = memA;
     tile.a = add(add(origin.a, mul(block.start, plan.k.a)), mul(row, plan.m.a));

@@ -77,6 +77,8 @@ void ContractEmitter::emitBands(const Origin &origin, Range n, Range mUnits, KBl
         ofRow.c = add(origin.c, offsetIn(plan.outerM, &ContractDim::c, number));
         if (height > 1)
           ofRow.band = mul(row, plan.outerM.back().band);
+        if (plan.band.rowBound >= 0)
+          ofRow.bound[plan.band.rowBound] = add(at.bound[plan.band.rowBound], mul(row, plan.band.rowStep));
         rowOfPlaces(ofRow, innerRange(mUnits, number, units, plan.mr, plan.m.size), column, columns);
       });
     };
@@ -105,9 +107,9 @@ ContractEmitter::Values ContractEmitter::bandChains(const Tile &tile, KBlock blo
         values = multiply(at, add(k, step), values);
       return values;
     };
-    if (plan.kc == plan.unroll)
-      return steps(number(0), values);
-    return overRange(number(0), block.length, plan.unroll, values, steps);
+    return unlessOutside(at, block, run, values, [&](Values values) {
+      return plan.kc == plan.unroll ? steps(number(0), values) : overRange(number(0), block.length, plan.unroll, values, steps);
+    });
   });
 }
 

@@ -37,6 +37,7 @@ private:
     Value firstRun, runs, start, length;
     Value total; // runs * length
     Value later, last; // not the first of its chain (null: it is), the last one
+    Value finite;      // whether all of B is, if what lies outside of A is left out
   };
   // Where a block of outputs begins in each operand, in elements.
   struct Origin {
@@ -102,7 +103,6 @@ private:
   void packB(Value base, Range n, KBlock);
   void copyRowB(Value from, Value to, int64_t columns);
   void transposeIntoPanel(Value base, Value column, Value panel, int64_t columns, KBlock);
-  mlir::SmallVector<Value> transpose(mlir::SmallVector<Value> rows);
   // Where the copied rows of A lie, and what is to be done with a row when it is complete (words: ContractWords.cpp).
   Value rowMemory() { return plan.hasWords() ? halves : scratch; }
   Value rowTarget(Value row);
@@ -129,6 +129,12 @@ private:
   void copyForwards(Value from, Value to, int64_t count);
   void copyBand(const Origin &, Value rows);
   void emitBands(const Origin &, Range n, Range mUnits, KBlock);
+
+  // What lies outside of A (ContractOutside.cpp).
+  Value magnitudes(Value vector);
+  Value isFinite(Range n, KBlock);
+  Value hasNegativeZero(mlir::ValueRange chains);
+  Value anyOf(Value flags);
 
   // A batch dim and n in the lanes (ContractLanes.cpp).
   void emitZeros(Value thread, Value threads);
@@ -164,6 +170,7 @@ private:
     Value sums;            // of its block sums in scratch
     Value memoryA, memoryB;
     int64_t strideMA, strideKA, strideKB;
+    Value bound[2]; // where its first row lies, if what lies outside of A is left out
   };
   void emitTileAt(const Origin &, Range m, Range n, KBlock, Value row, Value column, int64_t rows, int64_t columns);
   int64_t rowOfA(const Tile &, int64_t row);
@@ -176,6 +183,8 @@ private:
   Values pairsOfRun(const Tile &, Value first, Value blocks, Value hasTail, int64_t tail, Values accumulators);
   Values pairBlock(const Tile &, Value first, int64_t count, Values accumulators);
   Values wordBlock(const Tile &, Value first, int64_t count, Values accumulators);
+  Values unlessOutside(const Tile &, KBlock, Value run, Values chains, llvm::function_ref<Values(Values)>);
+  Values runsOfTile(const Tile &, KBlock, Values chains);
   Values overRange(Value from, Value to, int64_t step, Values, llvm::function_ref<Values(Value, Values)>);
   mlir::SmallVector<Value> firstAccumulators(const Tile &, KBlock);
   void finishTile(const Tile &, KBlock, mlir::ValueRange accumulators);

@@ -1,6 +1,7 @@
 // ContractPack.cpp: copies blocks of A and B into panels in which the register tile reads forwards only. Packing moves
 // elements and computes nothing; lanes past an edge may hold anything, their products are never stored.
 #include "compiler/kernels/ContractEmitter.h"
+#include "compiler/kernels/Transpose.h"
 
 using namespace mlir;
 
@@ -268,32 +269,12 @@ void ContractEmitter::transposeIntoPanel(Value base, Value column, Value panel, 
             row = min(row, plan.n.size - 1);
           rows.push_back(loadVector(memB, add(add(source, mul(row, plan.n.b)), k), lanes, lanes));
         }
-        rows = transpose(rows);
+        rows = emitTransposed(builder, loc, rows);
         for (int64_t i = 0; i < lanes; ++i)
           storeVector(rows[i], scratch, add(add(target, mul(add(k, i), plan.nr())), j), lanes);
       });
     });
   });
-}
-
-// Butterflies: at distance d the off-diagonal d x d blocks of every 2d x 2d block change places.
-SmallVector<Value> ContractEmitter::transpose(SmallVector<Value> rows) {
-  int64_t size = rows.size();
-  for (int64_t d = size / 2; d >= 1; d /= 2) {
-    SmallVector<int64_t> low, high;
-    for (int64_t c = 0; c < size; ++c) {
-      low.push_back(c & d ? size + c - d : c);
-      high.push_back(c & d ? size + c : c + d);
-    }
-    for (int64_t i = 0; i < size; ++i) {
-      if (i & d)
-        continue;
-      Value upper = rows[i], lower = rows[i + d];
-      rows[i] = vector::ShuffleOp::create(builder, loc, upper, lower, low);
-      rows[i + d] = vector::ShuffleOp::create(builder, loc, upper, lower, high);
-    }
-  }
-  return rows;
 }
 
 } // namespace cinch::kernels

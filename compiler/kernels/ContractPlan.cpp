@@ -274,18 +274,16 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
     return;
   if (!plan.bounds.empty()) {
     plan.batch = batch;
-    if (formBands(plan, windowsM, n, windowsK)) {
-      if (plan.n.size == 1)
-        plan.n.b = plan.n.c = 1;
-      plan.directC = plan.n.c == 1;
-      return;
-    }
+    ContractPlan examples = plan;
     if (spec.pairs) {
       ContractDims run(windowsK.begin() + spec.anew, windowsK.end());
       dropOnes(run);
       plan.runLength = lengthOfRuns(run);
     }
-    formWindows(plan, windowsM, n, windowsK);
+    if (!formBands(plan, windowsM, n, windowsK))
+      formWindows(plan, windowsM, n, windowsK);
+    if (formExamples(examples, windowsM, n, windowsK) && takesExamples(plan, examples))
+      plan = examples;
     if (plan.n.size == 1)
       plan.n.b = plan.n.c = 1;
     plan.directC = plan.n.c == 1;
@@ -356,7 +354,8 @@ static void chooseBlocks(ContractPlan &plan) {
     if (plan.bands != Bands::No && !again && plan.unroll == 1 && plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0)
       plan.unroll = unroll;
   for (int unroll : {4, 2}) {
-    if (plan.bands == Bands::No && plan.blockK() % unroll == 0 && last % unroll == 0 && plan.mr * plan.nv <= 24) {
+    bool within = !plan.skipsOutside() || (plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0); // a stretch
+    if (plan.bands == Bands::No && plan.blockK() % unroll == 0 && last % unroll == 0 && within && plan.mr * plan.nv <= 24) {
       plan.unroll = unroll;
       break;
     }
@@ -377,17 +376,19 @@ static void chooseBlocks(ContractPlan &plan) {
     plan.packB = PackedB::Gather;
 
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
-  bool windows = !plan.bounds.empty();
+  // Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
+  constexpr int64_t kWays = 8, kSets = 4096;
+  bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
   if (banded)
     plan.packA = PackedA::Band;
-  else if (!plan.pairs && !windows && single && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
+  else if (!plan.pairs && !windows && single && !oneSet && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;
   else
     plan.packA = PackedA::Cols;
 
-  plan.prefetchC = plan.directC && (plan.bands == Bands::OfM ? m : plan.m.size) * plan.n.size * plan.bytes > 256 * 1024;
+  plan.prefetchC = plan.directC && (plan.bands == Bands::OfM || plan.skips[0] ? m : plan.m.size) * plan.n.size * plan.bytes > 256 * 1024;
   plan.prefetchC &= !plan.pairs;
   plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
   auto share = [](int64_t size, int64_t unit, int64_t most) { // equal blocks of at most `most` units
@@ -437,6 +438,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   formDims(plan, spec);
   if (plan.nothing || plan.overLanes)
     return plan;
+  chooseSkips(plan);
   chooseTiling(plan, given, target);
   plan.mr = plan.tiling.rows;
   plan.nv = plan.tiling.vectors;

@@ -20,6 +20,10 @@
 // zeros where it ends, and tiles read it there: each element is copied once, not once a tap. Taps of a row and their channels follow
 // each other there, so they are one stretch of k, or of the rows of a filter's gradient.
 //
+// Outside (windows and bands): where a whole tile's stretch of k lies outside of A, its steps would add +0.0 times what B holds. They are
+// left out if that changes nothing: if all of this block of B is finite and no chain of the tile is at -0.0. An image of few places beside
+// what lies outside of it has one place of many examples as the rows of a tile, so that no tile reaches over its end.
+//
 // Lanes (a C that is contiguous along a batch dim and n together, as in convolutions in groups of few channels, or along an n that
 // fits one vector, of an A with bounds): no panels; a vector holds elements of that batch dim and n, a tile some rows of m, and k is
 // walked in plain loops. Where a tile lies within all bounds, nothing is asked for each element.
@@ -97,6 +101,7 @@ struct ContractPlan {
   ContractDim lane;
   Bands bands = Bands::No;
   Band band;
+  bool skips[2] = {};        // a tile and a stretch of k lie on one side of this bound: what lies outside is left out
   bool rowsInTile = false;   // Bands::OfK: `rows` are all rows of C, in one tile
   // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
   bool grained = false;
@@ -122,6 +127,7 @@ struct ContractPlan {
   bool prefetchB = false; // rows ahead, of a long B that is read in place
   bool directC = true;    // C is stored by vectors; else through a tile in scratch
 
+  bool skipsOutside() const { return skips[0] || skips[1]; }
   int64_t nr() const { return int64_t(nv) * lanes; }
   int64_t blockK() const { return kc * runs; }           // longest block
   // Pairs: so many stretches of the inner dim are one run.
@@ -146,6 +152,12 @@ struct ContractPlan {
 bool formBands(ContractPlan &, ContractDims m, ContractDims n, ContractDims k);
 void chooseBand(ContractPlan &, int64_t longest); // the rows of a band, and the blocks of k
 ContractDim takeInner(ContractDims &dims, bool contiguousInC);
+
+// What lies outside of A (ContractOutsidePlan.cpp).
+bool takesExamples(const ContractPlan &banded, const ContractPlan &windows); // whether the latter is the quicker one
+bool formExamples(ContractPlan &, ContractDims m, ContractDims n, ContractDims k); // dims as the spec has them
+void chooseSkips(ContractPlan &);
+double cyclesOfRows(const ContractPlan &); // of one step in k of all tiles, for each row of m (Tiling.cpp)
 
 // The tile and the blocks, of a plan whose dims are formed (Tiling.cpp).
 void chooseTiling(ContractPlan &, const ContractSpec &, const TargetInfo &);

@@ -148,6 +148,8 @@ void ContractEmitter::emitTile(const Tile &tile, KBlock block) {
     return finishTile(tile, block, pairChains(tile, block, accumulators));
   if (plan.bands != Bands::No)
     return finishTile(tile, block, bandChains(tile, block, accumulators));
+  if (plan.skipsOutside())
+    return finishTile(tile, block, runsOfTile(tile, block, accumulators));
   auto loop = scf::ForOp::create(builder, loc, number(0), block.total, number(plan.unroll), accumulators);
   {
     OpBuilder::InsertionGuard guard(builder);

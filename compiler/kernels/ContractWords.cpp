@@ -6,6 +6,7 @@
 //
 // A run that ends within a group of four is filled up by +0.0 in A and -0.0 in B: fma(+0.0, -0.0, c) is c.
 #include "compiler/kernels/ContractEmitter.h"
+#include "compiler/kernels/Transpose.h"
 #include "compiler/kernels/MathEmit.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -282,7 +283,7 @@ void ContractEmitter::transposeWords(Value base, Value column, Value panel, int6
           values = vector::ShuffleOp::create(builder, loc, values, values, order);
           rows.push_back(vector::BitCastOp::create(builder, loc, VectorType::get({lanes}, builder.getI32Type()), values));
         }
-        rows = transpose(rows);
+        rows = emitTransposed(builder, loc, rows);
         for (int64_t i = 0; i < lanes; ++i)
           vector::StoreOp::create(builder, loc, rows[i], words, ValueRange{add(add(target, mul(add(div(k, 2), i), plan.nr())), j)});
       });

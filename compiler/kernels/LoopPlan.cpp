@@ -267,6 +267,40 @@ void chooseBlocks(LoopPlan &plan) {
   }
 }
 
+// Both ranges are as long as a vector where further dims follow.
+void findTransposition(LoopPlan &plan, int lanes) {
+  using Transposition = LoopPlan::Transposition;
+  const LoopSpec &spec = plan.spec;
+  if (plan.teams || plan.hasChain || spec.addAt.present || spec.stores.size() != 1 || spec.stores[0].copies != 1)
+    return;
+  const LoopStore &store = spec.stores[0];
+  const LoopNode &load = spec.nodes[store.node];
+  if (load.op != LoopOp::Load || bytesOf(load.elem) != 4 || load.view.strides.back() == 1 || store.view.strides.back() != 1)
+    return;
+  Transposition::Dims dims;
+  for (size_t i = 0; i <= spec.outer.size(); ++i)
+    dims.push_back({i < spec.outer.size() ? spec.outer[i] : spec.cols, load.view.strides[i], store.view.strides[i]});
+  Transposition found{load.view.buffer, store.view.buffer, load.elem, load.view.offset, store.view.offset, lanes, {}, {}, {}};
+  auto extend = [&](Transposition::Dims &range, int64_t Transposition::Dim::*stride) {
+    int64_t length = Transposition::count(range);
+    for (size_t i = 0; i < dims.size(); ++i)
+      if (dims[i].*stride == length) {
+        range.push_back(dims[i]);
+        dims.erase(dims.begin() + i);
+        return true;
+      }
+    return false;
+  };
+  bool both = extend(found.across, &Transposition::Dim::to) && extend(found.along, &Transposition::Dim::from);
+  while (both && ((Transposition::count(found.along) < lanes && extend(found.along, &Transposition::Dim::from)) ||
+                  (Transposition::count(found.across) < lanes && extend(found.across, &Transposition::Dim::to))))
+    ;
+  if (!both || Transposition::count(found.along) < lanes || Transposition::count(found.across) < lanes)
+    return;
+  found.rest = dims;
+  plan.transposition = found;
+}
+
 void assignScratch(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.scratchOf.assign(spec.nodes.size(), -1);
@@ -355,6 +389,7 @@ LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
   findLevels(plan);
   findLoads(plan);
   findKept(plan);
+  findTransposition(plan, target.lanes);
   chooseBlocks(plan);
   assignScratch(plan);
   if (plan.hasChain) // a chain that nothing sums: with one row less it may be none, so the scratch stays

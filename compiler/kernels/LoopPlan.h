@@ -48,6 +48,26 @@ struct LoopPlan {
   std::vector<bool> storeInRow, storeVector;
   bool addAtVector = false;
 
+  // A copy, and nothing else, whose contiguous dim in one buffer is not that of the other (Transpose.h).
+  struct Transposition {
+    struct Dim {
+      int64_t size, from, to; // strides in both buffers
+    };
+    using Dims = std::vector<Dim>; // the fastest first
+    int source = 0, target = 0;    // buffers
+    Elem elem = Elem::F32;
+    int64_t fromOffset = 0, toOffset = 0;
+    int64_t lanes = 0;       // of a vector of the CPU; 0: it is none
+    Dims along, across, rest; // one range of the source, one range of the target, all others
+    bool found() const { return lanes > 0; }
+    static int64_t count(const Dims &dims) {
+      int64_t product = 1;
+      for (const Dim &dim : dims)
+        product *= dim.size;
+      return product;
+    }
+  } transposition;
+
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
   int64_t blocks = 1, blockCols = 1;
   int64_t items() const { return outerCount * blocks; }

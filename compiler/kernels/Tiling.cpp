@@ -61,6 +61,11 @@ static std::pair<int, int> bestTile(const ContractPlan &plan) {
   return best;
 }
 
+double cyclesOfRows(const ContractPlan &plan) {
+  auto [rows, vectors] = bestTile(plan);
+  return costOfTile(plan, rows, vectors) / double(plan.m.size);
+}
+
 // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and is as wide as scratch
 // may be, for A is packed once for every block of B. A band is soon copied again: beside it B stays in the second level, too.
 static Tiling builtInTiling(const ContractPlan &plan) {

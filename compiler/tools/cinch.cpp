@@ -139,7 +139,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
   mlir::DialectRegistry registry;
   registry.insert<nn::NNDialect, plan::PlanDialect, mlir::func::FuncDialect>();
   target::registerKernelDialects(registry);
-  mlir::MLIRContext context(registry);
+  // There are few functions, and kernels are compiled by threads with contexts of their own. Caches of threads would take 12 MB of a deep program.
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   PassErrors errors(context, !line.remarks.empty());
 

@@ -7,6 +7,7 @@
 #define CINCH_COMPILER_SOLVE_DAG_DAG_H
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,12 +66,17 @@ std::vector<int> withFrees(const Dag &, const Runs &);
 // Empty if the spelled-out schedule is right and needs no more than `budget`, else the first thing that is wrong.
 std::string verify(const Dag &, Order, int64_t budget, const std::vector<int> &schedule, const Cost &claimed);
 
+// The methods of the command, which may be left out one by one to see what each is worth (`bench/run solve --without PART`).
+enum class DagPart { Orders, Policies, Nested, Evicting, Exact, Annealing, Polish, Cuts, Dual, Windows, Intervals };
+constexpr const char *kDagParts[] = {"orders", "policies", "nested", "evicting", "exact", "annealing", "polish", "cuts", "dual", "windows", "intervals"};
+
 struct DagLimits {
   int64_t work = 4'000'000'000; // elementary steps (some ten seconds on large graphs); deterministic
   double seconds = 0;         // > 0: also stop after this long
   // Cost that does not matter. > 0: the bounds are tried with a part of the work first, and with more only while they are farther than this from the
   // cost that is known and more work gains at least this.
   double near = 0;
+  std::optional<DagPart> without; // the method that is left out
 };
 struct DagSolution {
   enum Status { Optimal, Feasible, Infeasible, Unknown } status = Unknown;

@@ -131,7 +131,7 @@ public:
 
   DagSolution run() {
     for (std::vector<int> &sequence : detail::orders(d, order))
-      if (n <= kLarge || trails.size() < 2)
+      if (trails.empty() || (has(DagPart::Orders) && (n <= kLarge || trails.size() < 2)))
         trails.push_back({std::move(sequence), {}, 1e300, {}});
     for (Trail &t : trails)
       consider(t.sequence);
@@ -143,7 +143,7 @@ public:
         searchLarge();
     }
     if (!best.empty())
-      consider(detail::polish(d, best, budget, order == Order::Given));
+      consider(polished(best, budget, order == Order::Given));
     findLeastBudget();
     return conclude();
   }
@@ -168,6 +168,15 @@ private:
     int64_t used = 0;
   };
 
+  bool has(DagPart part) const { return limits.without != part; }
+
+  Runs polished(const Runs &runs, int64_t most, bool inOrder) const {
+    return has(DagPart::Polish) ? detail::polish(d, runs, most, inOrder) : runs;
+  }
+  std::vector<Runs> evicting(const std::vector<int> &sequence, int64_t most, int64_t &share, double until) const {
+    return has(DagPart::Evicting) ? detail::evictingRuns(d, sequence, most, share, until) : std::vector<Runs>();
+  }
+
   void consider(const Runs &runs) {
     if (runs.empty() && n)
       return;
@@ -185,6 +194,8 @@ private:
   }
 
   void exact(int64_t share, double until) {
+    if (!has(DagPart::Exact))
+      return;
     int64_t given = std::min(work, share), left = given;
     double upper = best.empty() ? 1e300 : bestCost.cost - base;
     if (!best.empty() && upper <= 0) {
@@ -208,11 +219,13 @@ private:
   // Schedules by the nested structure along an order, polished; if nothing fits this way, some that need a little more.
   std::vector<Runs> nested(const std::vector<int> &sequence, int64_t &share, double until) const {
     std::vector<Runs> result;
+    if (!has(DagPart::Nested))
+      return result;
     for (double more : {1.0, 1.15}) {
       int64_t most = int64_t(double(budget) * more);
       for (Runs &runs : detail::nestedRuns(d, order, sequence, most, share, until)) {
         share -= 8 * int64_t(runs.size());
-        result.push_back(detail::polish(d, runs, most, order == Order::Given));
+        result.push_back(polished(runs, most, order == Order::Given));
       }
       if (!result.empty())
         break;
@@ -231,7 +244,7 @@ private:
       list.push_back({std::move(runs), c});
     };
     add(Runs(t.sequence));
-    if (n <= kLarge || &t == &trails.front())
+    if (has(DagPart::Policies) && (n <= kLarge || &t == &trails.front()))
       for (Runs &runs : detail::structuredRuns(d, t.sequence))
         add(std::move(runs));
     bool fits = false, nests = false;
@@ -249,7 +262,7 @@ private:
         break;
       int64_t given = std::max<int64_t>(left, 0) / (more > 1 ? 4 : 1), rest = given;
       if (!fits)
-        for (Runs &runs : detail::evictingRuns(d, t.sequence, int64_t(double(budget) * more), rest, until))
+        for (Runs &runs : evicting(t.sequence, int64_t(double(budget) * more), rest, until))
           add(std::move(runs)), fits = true;
       left -= given - rest;
       fits = fits && more == 1.0;
@@ -272,9 +285,11 @@ private:
   Look look(const Trail &t, int64_t share, double until, uint64_t seed) const {
     Look result;
     int64_t left = share;
+    if (!has(DagPart::Annealing))
+      return result;
     result.runs = detail::searchRetention(d, t.sequence, budget, t.starts, left, until, seed, result.smallest);
     if (!result.runs.empty())
-      result.runs = detail::polish(d, result.runs, budget, true);
+      result.runs = polished(result.runs, budget, true);
     result.used = share - left;
     return result;
   }
@@ -301,9 +316,10 @@ private:
     double target = bestCost.cost - base, proof = cut;
     using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
     int fraction = 16;
-    for (Bound bound : {detail::dualBound, detail::windowBound, detail::intervalBound}) {
+    for (auto [method, bound] : {std::pair<DagPart, Bound>{DagPart::Dual, detail::dualBound}, {DagPart::Windows, detail::windowBound},
+                               {DagPart::Intervals, detail::intervalBound}}) {
       int64_t given = left / fraction, rest = given;
-      if (proof < target)
+      if (proof < target && has(method))
         proof = std::max(proof, bound(d, order, budget, target, rest, fraction > 1 ? part(0.1) : until));
       left -= given - rest, fraction /= 4;
     }
@@ -313,7 +329,7 @@ private:
   void searchLarge() {
     // A glance: where little is affordable an exact search from a good start ends at once.
     int64_t glance = std::min<int64_t>(limits.work / kShares.glance, kShares.mostGlance), rest = glance;
-    for (const Runs &runs : detail::evictingRuns(d, trails.front().sequence, budget, rest, part(0.02)))
+    for (const Runs &runs : evicting(trails.front().sequence, budget, rest, part(0.02)))
       consider(runs);
     work -= glance - rest;
     int64_t most = limits.work / (n > kMedium ? kShares.nestLarge : kShares.nest), unused = most;
@@ -336,7 +352,8 @@ private:
       });
     // The bound at single moments needs no schedule.
     int64_t cutWork = limits.work / kShares.cut, cutLeft = cutWork;
-    tasks.push_back([&] { cut = detail::cutBound(d, order, budget, cutLeft, mid); });
+    if (has(DagPart::Cuts))
+      tasks.push_back([&] { cut = detail::cutBound(d, order, budget, cutLeft, mid); });
     inPairs(tasks);
     work -= cutWork - cutLeft;
     for (size_t i = 0; i < trails.size(); ++i) {
@@ -410,7 +427,7 @@ private:
         Runs &smallest = found[i][0];
         for (int step = 0; step < 6 && low < high && left > 0; ++step) {
           int64_t middle = low + (high - low) / 2, given = left / 4, rest = given;
-          std::vector<Runs> list = detail::evictingRuns(d, trails[i].sequence, middle, rest, until);
+          std::vector<Runs> list = evicting(trails[i].sequence, middle, rest, until);
           left -= given - rest;
           for (Runs &runs : list)
             if (int64_t peak = simulate(d, runs).peak; peak < high)

@@ -1,0 +1,92 @@
+// ContractOutsidePlan.cpp: which stretches of k a tile may leave out because its part of A lies outside of the image, and whether rows of
+// tiles are one place in many examples, which all lie on the same side of every bound.
+#include "compiler/kernels/ContractPlan.h"
+
+#include <algorithm>
+
+namespace cinch::kernels {
+
+static int64_t ContractDim::*const kBounds[] = {&ContractDim::bound0, &ContractDim::bound1};
+
+// Of all pairs of an output and a stretch of k, those that are not left out. Each dim moves along one bound at most.
+static double shareInside(const ContractPlan &plan) {
+  double share = 1;
+  for (size_t i = 0; i < plan.bounds.size(); ++i) {
+    if (!plan.skips[i])
+      continue;
+    std::vector<int64_t> places{plan.bounds[i].offset};
+    for (const ContractDims *dims : {&plan.batch, &plan.outerM, &plan.outerK})
+      for (const ContractDim &dim : *dims) {
+        if (dim.*kBounds[i] == 0)
+          continue;
+        std::vector<int64_t> moved;
+        for (int64_t place : places)
+          for (int64_t step = 0; step < dim.size; ++step)
+            moved.push_back(place + step * (dim.*kBounds[i]));
+        places = std::move(moved);
+      }
+    int64_t size = plan.bounds[i].size;
+    auto inside = std::count_if(places.begin(), places.end(), [&](int64_t place) { return place >= 0 && place < size; });
+    share *= double(inside) / double(places.size());
+  }
+  return share;
+}
+
+void chooseSkips(ContractPlan &plan) {
+  plan.skips[0] = plan.skips[1] = false;
+  if (plan.pairs || plan.rounds || plan.overLanes || plan.rowsInTile || plan.outerK.empty())
+    return;
+  for (int i = 0; i < int(plan.bounds.size()); ++i) {
+    auto moves = [&](const ContractDim &dim) { return dim.*kBounds[i] != 0; };
+    plan.skips[i] = plan.bands != Bands::No ? i == plan.band.rowBound
+                                            : !moves(plan.k) && std::none_of(plan.rows.begin(), plan.rows.end(), moves);
+  }
+  // Each element of B is looked at once more, and each stretch of k asked where it lies.
+  constexpr double kRows = 8, kSteps = 4;
+  double outside = 1 - shareInside(plan), rows = double(plan.m.size * countOf(plan.outerM));
+  if (outside * rows < kRows || plan.k.size < kSteps)
+    plan.skips[0] = plan.skips[1] = false;
+}
+
+bool formExamples(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
+  constexpr int64_t kFewExamples = 4;
+  if (plan.pairs || plan.rounds || plan.grained || k.empty() || k.back().isBounded() || k.back().a != 1 || k.back().size < plan.lanes)
+    return false;
+  auto take = [](ContractDims &dims, ContractDims::iterator at) {
+    ContractDim taken = *at;
+    dims.erase(at);
+    dims.erase(std::remove_if(dims.begin(), dims.end(), [](const ContractDim &dim) { return dim.size == 1; }), dims.end());
+    return taken;
+  };
+  auto longer = [](const ContractDim &x, const ContractDim &y) {
+    return (x.isBounded() ? 0 : x.size) < (y.isBounded() ? 0 : y.size);
+  };
+  auto examples = std::max_element(m.begin(), m.end(), longer);
+  if (examples == m.end() || examples->isBounded() || examples->size < kFewExamples)
+    return false;
+  plan.m = take(m, examples);
+  plan.rows = {plan.m};
+  plan.outerM = m;
+  plan.k = take(k, k.end() - 1);
+  plan.outerK = k;
+  plan.n = takeInner(n, /*contiguousInC=*/true);
+  plan.outerN = n;
+  return true;
+}
+
+// Cycles of a step in k for each row. What lies outside is copied as zeros; a band holds each element once, not once a tap.
+static double cyclesOf(ContractPlan plan) {
+  chooseSkips(plan);
+  double vector = 3, run = 8; // cycles of copying a vector, of beginning a stretch
+  double copying = (double(plan.k.size) / plan.lanes * vector + run) / double(plan.k.size);
+  if (plan.bands != Bands::No)
+    copying /= double(countOf(plan.outerK));
+  return cyclesOfRows(plan) * double(countOf(plan.outerN)) * shareInside(plan) + copying;
+}
+
+bool takesExamples(const ContractPlan &otherwise, const ContractPlan &examples) {
+  constexpr double kWorth = 0.97; // rows of tiles lie apart in C
+  return cyclesOf(examples) < kWorth * cyclesOf(otherwise);
+}
+
+} // namespace cinch::kernels

@@ -1,0 +1,167 @@
+// LINK: kernel_harness
+//
+// Convolutions whose tiles leave out what lies outside of the image, against chains that do not, bit for bit: with products so small that
+// chains stand at -0.0, and with filters that hold infinities, where leaving a step out would change the result. Outputs, what goes back
+// to images (taps walk backwards) and filters, many sizes of images, batches, threads, f32 and f64, every CPU kind this machine can run.
+//   outside [SEED [COUNT]]
+#include "compiler/kernels/ContractPlan.h"
+#include "compiler/target/Object.h"
+#include "test/kernels/KernelHarness.h"
+#include "test/unit/Expect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+using namespace cinch;
+using namespace cinch::kernels;
+
+namespace {
+
+using Random = std::mt19937_64;
+int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_t(bound)); }
+
+struct Conv {
+  ContractSpec spec;
+  int64_t elems[3];
+  std::string text;
+};
+
+Conv convOf(Random &random) {
+  enum { Output, Image, Filter };
+  int kind = int(below(random, 3));
+  int64_t sizes[] = {1, 2, 4, 8}, channels[] = {8, 16, 24, 64}, outputs[] = {5, 16, 48, 70}, batches[] = {1, 3, 8, 20};
+  int64_t B = batches[below(random, 4)], H = sizes[below(random, 4)] + below(random, 3), W = sizes[below(random, 4)] + 4 * below(random, 3);
+  int64_t I = channels[below(random, 4)], O = outputs[below(random, 4)], R = 1 + 2 * below(random, 2), S = 1 + 2 * below(random, 3);
+  int64_t rowPad = R / 2, columnPad = S / 2, walk = kind == Image ? -1 : 1;
+  Conv conv;
+  ContractSpec &s = conv.spec;
+  s.elem = below(random, 4) == 0 ? Elem::F64 : Elem::F32;
+  s.accumulate = kind == Filter && below(random, 2) == 0;
+  std::vector<int64_t> places{B, H, W}, taps{R, S, I};
+  std::vector<int64_t> ofPlaces{H * W * I, W * I, I}, ofTaps{walk * W * I, walk * I, 1};
+  auto join = [](std::vector<int64_t> x, const std::vector<int64_t> &y) {
+    x.insert(x.end(), y.begin(), y.end());
+    return x;
+  };
+  bool filter = kind == Filter;
+  s.m = filter ? taps : places, s.k = filter ? places : taps, s.n = {O};
+  s.a = {0, s.elem, -walk * (rowPad * W + columnPad) * I, filter ? join(ofTaps, ofPlaces) : join(ofPlaces, ofTaps)};
+  s.b = {1, s.elem, 0, filter ? std::vector<int64_t>{H * W * O, W * O, O, 1} : std::vector<int64_t>{S * I * O, I * O, O, 1}};
+  s.c = {2, s.elem, 0, filter ? std::vector<int64_t>{S * I * O, I * O, O, 1} : std::vector<int64_t>{H * W * O, W * O, O, 1}};
+  auto bound = [&](int64_t pad, int64_t size, std::vector<int64_t> place, std::vector<int64_t> tap) {
+    s.bounds.push_back({-walk * pad, size, filter ? join(tap, place) : join(place, tap)});
+  };
+  if (rowPad)
+    bound(rowPad, H, {0, 1, 0}, {walk, 0, 0});
+  if (columnPad)
+    bound(columnPad, W, {0, 0, 1}, {0, walk, 0});
+  conv.elems[0] = B * H * W * I;
+  conv.elems[filter ? 2 : 1] = R * S * I * O;
+  conv.elems[filter ? 1 : 2] = B * H * W * O;
+  const char *names[] = {"output", "image", "filter"};
+  conv.text = std::string(names[kind]) + (s.elem == Elem::F64 ? " f64" : " f32") + (s.accumulate ? " goes on" : "");
+  for (int64_t size : {B, H, W, I, O, R, S})
+    conv.text += " " + std::to_string(size);
+  return conv;
+}
+
+// The chain of one output, over all of k, with +0.0 for what lies outside.
+template <class T> void reference(const ContractSpec &s, const T *a, const T *b, T *c) {
+  for (int64_t m0 = 0; m0 < s.m[0]; ++m0)
+    for (int64_t m1 = 0; m1 < s.m[1]; ++m1)
+      for (int64_t m2 = 0; m2 < s.m[2]; ++m2)
+        for (int64_t n = 0; n < s.n[0]; ++n) {
+          T &result = c[m0 * s.c.strides[0] + m1 * s.c.strides[1] + m2 * s.c.strides[2] + n];
+          T chain = s.accumulate ? result : T(0);
+          for (int64_t k0 = 0; k0 < s.k[0]; ++k0)
+            for (int64_t k1 = 0; k1 < s.k[1]; ++k1)
+              for (int64_t k2 = 0; k2 < s.k[2]; ++k2) {
+                const int64_t at[] = {m0, m1, m2, k0, k1, k2};
+                auto placeIn = [&](int64_t offset, const std::vector<int64_t> &strides) {
+                  for (int i = 0; i < 6; ++i)
+                    offset += at[i] * strides[i];
+                  return offset;
+                };
+                bool inside = true;
+                for (const Bound &bound : s.bounds) {
+                  int64_t place = placeIn(bound.offset, bound.strides);
+                  inside = inside && place >= 0 && place < bound.size;
+                }
+                T x = inside ? a[placeIn(s.a.offset, s.a.strides)] : T(0);
+                chain = std::fma(x, b[k0 * s.b.strides[0] + k1 * s.b.strides[1] + k2 * s.b.strides[2] + n], chain);
+              }
+          result = chain;
+        }
+}
+
+template <class T> void runCase(Random &random, const Conv &conv, const std::string &cpu, test::KernelFunction function, const TargetInfo &target) {
+  enum { Usual, Tiny, Infinite };
+  for (int values : {Usual, Tiny, Infinite}) {
+    int threads = 1 + int(below(random, 4));
+    test::Arena arena;
+    for (int64_t elems : conv.elems)
+      arena.add(elems * int64_t(sizeof(T)));
+    int64_t perThread = scratchBytesPerThread(conv.spec, target);
+    if (perThread > 0)
+      arena.add(perThread * threads);
+    T least = sizeof(T) == 8 ? T(1e-200) : T(1e-30); // a product of two is too small for any number
+    for (int buffer = 0; buffer < 3; ++buffer)
+      for (int64_t i = 0; i < conv.elems[buffer]; ++i) {
+        T value = T(double(below(random, 2001) - 1000) * 1e-3);
+        arena.at<T>(buffer)[i] = values == Tiny ? std::copysign(buffer < 2 ? least : T(0), value) : value;
+      }
+    if (values == Infinite)
+      arena.at<T>(1)[below(random, conv.elems[1])] = T(below(random, 2) ? INFINITY : NAN);
+    if (perThread > 0)
+      for (int64_t i = 0; i < perThread * threads / int64_t(sizeof(T)); ++i)
+        arena.at<T>(3)[i] = T(NAN); // what the arena held before must not matter
+    std::vector<T> expected(arena.at<T>(2), arena.at<T>(2) + conv.elems[2]);
+    reference(conv.spec, arena.at<T>(0), arena.at<T>(1), expected.data());
+    int64_t context[kContextWords] = {};
+    test::callKernel(function, arena.data(), arena.offsetsOf(), context, threads);
+    int64_t wrong = 0;
+    auto same = [](T x, T y) { return std::memcmp(&x, &y, sizeof(T)) == 0 || (x != x && y != y); };
+    while (wrong < conv.elems[2] && same(expected[wrong], arena.at<T>(2)[wrong]))
+      ++wrong;
+    expect(wrong == conv.elems[2] && arena.guardsIntact(),
+           cpu + ", " + conv.text + ", values " + std::to_string(values) + ", " + std::to_string(threads) + " threads: element " + std::to_string(wrong));
+  }
+}
+
+void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
+  Random random(seed);
+  TargetInfo target = target::infoOf(cpu);
+  std::vector<Conv> convs;
+  test::KernelHarness harness(cpu);
+  auto builder = harness.builder();
+  int64_t leaveOut = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    convs.push_back(convOf(random));
+    leaveOut += planContract(convs.back().spec, target).skipsOutside();
+    buildContract(builder, harness.module(), "conv" + std::to_string(i), convs.back().spec, target);
+  }
+  expect(leaveOut * 5 >= count, cpu + ": a fifth of the cases leave something out: " + std::to_string(leaveOut));
+  expect(harness.compile(), cpu + ": " + harness.error());
+  for (int64_t i = 0; i < count; ++i) {
+    test::KernelFunction function = harness.lookup("conv" + std::to_string(i));
+    if (!function)
+      continue;
+    if (convs[i].spec.elem == Elem::F64)
+      runCase<double>(random, convs[i], cpu, function, target);
+    else
+      runCase<float>(random, convs[i], cpu, function, target);
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 40;
+  for (const std::string &cpu : test::runnableCpus())
+    runAll(cpu, seed, count);
+  return tally();
+}

@@ -1,0 +1,117 @@
+// LINK: kernel_harness
+//
+// Copies that exchange dims, against plain loops: any order of three dims, sizes around the length of a vector, an axis that is left out
+// or walked backwards, 4-byte elements of both kinds, 1 to 3 threads, every CPU kind this machine can run.
+//   transpositions [SEED [COUNT]]
+#include "compiler/kernels/LoopPlan.h"
+#include "compiler/target/Object.h"
+#include "test/kernels/KernelHarness.h"
+#include "test/unit/Expect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+using namespace cinch;
+using namespace cinch::kernels;
+
+namespace {
+
+using Random = std::mt19937_64;
+int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_t(bound)); }
+
+struct Copy {
+  LoopSpec spec;
+  int64_t source, target; // elements
+};
+
+Copy copyOf(Random &random) {
+  static const int64_t sizes[] = {1, 3, 7, 8, 9, 15, 16, 17, 32, 40};
+  Copy copy;
+  std::vector<int64_t> dims;
+  for (int i = 0; i < 4; ++i)
+    dims.push_back(i == 0 ? 1 + below(random, 3) : sizes[below(random, 10)]);
+  std::vector<size_t> order{0, 1, 2, 3};
+  std::shuffle(order.begin(), order.end(), random);
+  LoopNode load;
+  load.op = LoopOp::Load;
+  load.elem = below(random, 3) ? Elem::F32 : Elem::I32;
+  load.level = Level::Full;
+  load.view = {0, load.elem, below(random, 5), {0, 0, 0, 0}};
+  copy.source = load.view.offset;
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    load.view.strides[order[i]] = stride;
+    stride *= dims[order[i]] + (below(random, 4) == 0 ? 3 : 0);
+  }
+  copy.source += stride;
+  if (size_t back = size_t(below(random, 6)); back < 4) {
+    load.view.offset += load.view.strides[back] * (dims[back] - 1);
+    load.view.strides[back] *= -1;
+  }
+  LoopStore store;
+  store.node = 0;
+  store.view = {1, load.elem, below(random, 5), {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1}};
+  copy.target = store.view.offset + dims[0] * dims[1] * dims[2] * dims[3];
+  copy.spec.outer = {dims[0], dims[1], dims[2]};
+  copy.spec.cols = dims[3];
+  copy.spec.nodes = {load};
+  copy.spec.stores = {store};
+  return copy;
+}
+
+void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
+  Random random(seed);
+  TargetInfo target = target::infoOf(cpu);
+  test::KernelHarness harness(cpu);
+  auto builder = harness.builder();
+  std::vector<Copy> copies;
+  int64_t turned = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    copies.push_back(copyOf(random));
+    turned += planLoop(copies.back().spec, target).transposition.found();
+    buildLoop(builder, harness.module(), "copy" + std::to_string(i), copies.back().spec, target);
+  }
+  expect(turned * 10 >= count, cpu + ": a tenth of the copies turn squares: " + std::to_string(turned));
+  expect(harness.compile(), cpu + ": " + harness.error());
+  for (int64_t i = 0; i < count; ++i) {
+    test::KernelFunction function = harness.lookup("copy" + std::to_string(i));
+    for (int threads = 1; function && threads <= 3; ++threads) {
+      const Copy &copy = copies[i];
+      const View &from = copy.spec.nodes[0].view, &to = copy.spec.stores[0].view;
+      test::Arena arena;
+      arena.add(copy.source * 4);
+      arena.add(copy.target * 4);
+      int64_t perThread = scratchBytesPerThread(copy.spec, target);
+      arena.add(std::max<int64_t>(64, perThread * threads));
+      for (int64_t at = 0; at < copy.source; ++at)
+        arena.at<int32_t>(0)[at] = int32_t(at + 7);
+      std::vector<int32_t> expected(arena.at<int32_t>(1), arena.at<int32_t>(1) + copy.target);
+      for (int64_t a = 0; a < copy.spec.outer[0]; ++a)
+        for (int64_t b = 0; b < copy.spec.outer[1]; ++b)
+          for (int64_t c = 0; c < copy.spec.outer[2]; ++c)
+            for (int64_t d = 0; d < copy.spec.cols; ++d) {
+              auto at = [&](const View &view) {
+                return view.offset + a * view.strides[0] + b * view.strides[1] + c * view.strides[2] + d * view.strides[3];
+              };
+              expected[at(to)] = arena.at<int32_t>(0)[at(from)];
+            }
+      int64_t context[kContextWords] = {};
+      test::callKernel(function, arena.data(), arena.offsetsOf(), context, threads);
+      bool same = std::equal(expected.begin(), expected.end(), arena.at<int32_t>(1));
+      expect(same && arena.guardsIntact(), cpu + ", copy " + std::to_string(i) + ", " + std::to_string(threads) + " threads");
+    }
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 60;
+  for (const std::string &cpu : test::runnableCpus())
+    runAll(cpu, seed, count);
+  return tally();
+}
