@@ -172,7 +172,7 @@ PartsBound partsBound(const StepGraph &g, int64_t b, std::optional<int64_t> aren
         again = body.repeatedBehind(p, *arenaBytes);
       if (p < 0) {
         LoopDag loop = loopDag(g, b, *arenaBytes);
-        again = detail::repetitionBound(loop.dag, Order::Free, loop.room, known - plain, limits);
+        again = detail::repetitionBound(loop.dag, Order::Free, loop.room, known - plain, nearTo(known, limits));
       }
       if (again > proven)
         result.work.push_back({again - proven, p + 1, body.parts() - 1}), proven = again;

@@ -44,6 +44,12 @@ private:
 
 } // namespace
 
+DagLimits nearTo(double seconds, DagLimits limits) {
+  constexpr double kNear = 1e-3; // of what is predicted: closer than that nobody asks
+  limits.near = kNear * seconds;
+  return limits;
+}
+
 int64_t takenOver(const GraphIndex &index, const Kernel &kernel, int64_t b) { return TakenOver(index, kernel, b).bytes; }
 
 LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
@@ -94,14 +100,14 @@ StepBound stepBound(const StepGraph &g, int64_t b, std::optional<int64_t> arenaB
   GraphIndex index(g);
   double plain = predictedSeconds(index, b, index.loop), trips = double(g.batch / b);
   result.seconds = plain;
-  if (arenaBytes && known > plain) {
+  constexpr double kRounding = 1e-9; // the same costs are added up in other orders
+  if (arenaBytes && known > plain * (1 + kRounding)) {
     LoopDag loop = loopDag(g, b, *arenaBytes);
     // Everything is computed once: the bounds are on what is repeated in a trip.
     double target = (known - plain) / trips;
-    double again = detail::repetitionBound(loop.dag, Order::Free, loop.room, target, limits);
+    double again = detail::repetitionBound(loop.dag, Order::Free, loop.room, target, nearTo(known / trips, limits));
     result.seconds += again * trips;
   }
-  constexpr double kRounding = 1e-9; // the same costs are added up in other orders
   if (result.seconds > known * (1 + kRounding))
     result.fault = "a plan of " + std::to_string(known) + " s is known, and none below " + std::to_string(result.seconds) +
                    " s was proven to exist";

@@ -29,6 +29,9 @@ LoopDag loopDag(const StepGraph &, int64_t microbatch, int64_t arenaBytes);
 // The most bytes that what a kernel writes may take over from what it reads.
 int64_t takenOver(const GraphIndex &, const Kernel &, int64_t microbatch);
 
+// These limits with what does not matter of a trip that is predicted to take so long (DagLimits::near).
+DagLimits nearTo(double seconds, DagLimits);
+
 struct StepBound {
   double seconds = 0;  // proven: no plan is predicted faster
   std::string fault;   // not empty: the plan that is known is faster, and one of the two is wrong

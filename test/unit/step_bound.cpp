@@ -111,6 +111,8 @@ int main(int argc, char **argv) {
         expect(bound.fault.empty(), "graph " + std::to_string(i) + ", micro-batch " + std::to_string(b) + ", " +
                                         std::to_string(*options.arenaBudget) + " bytes: " + bound.fault);
         expect(bound.seconds >= free.plan.seconds * (1 - 1e-9) || free.plan.recomputed > 0, "and is not below the step without repetition");
+        double plain = stepBound(g, b, {}, r.plan.seconds).seconds;
+        expect(stepBound(g, b, options.arenaBudget, plain * (1 + 1e-12), limits).seconds == plain, "what differs by rounding alone is not repetition");
         ++plans, repeats += r.plan.recomputed > 0, exact += bound.seconds >= r.plan.seconds * (1 - 1e-6);
       }
     }

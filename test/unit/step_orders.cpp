@@ -122,6 +122,15 @@ int main(int argc, char **argv) {
       for (auto &[name, found] : {std::pair("exact", exact), std::pair("gates", gates)})
         expect(found <= again * (1 + 1e-9) + 1e-12, "graph " + std::to_string(i) + ", " + std::to_string(budget) + " bytes, " + name + ": " +
                                                         std::to_string(found) + " s are computed again in a trip, and " + std::to_string(again) + " is the least");
+      // Cut off at any point they claim no more.
+      for (int64_t few = 8; few <= 32768; few *= 2) {
+        steps = few;
+        double cut = detail::exactBound(loop.dag, Order::Free, loop.room, most, steps, 0);
+        steps = few;
+        cut = std::max(cut, detail::gateBound(loop.dag, Order::Free, loop.room, most, steps, 0));
+        expect(cut <= again * (1 + 1e-9) + 1e-12, "graph " + std::to_string(i) + ", " + std::to_string(budget) + " bytes, after " + std::to_string(few) +
+                                                      " steps: " + std::to_string(cut) + " s, and " + std::to_string(again) + " is the least");
+      }
       ++budgets;
       exactMet += again > 0 && exact >= again * (1 - 1e-6), gatesMet += again > 0 && gates >= again * (1 - 1e-6);
       if (best > plain * (1 + 1e-9))

@@ -73,6 +73,9 @@ constexpr const char *kDagParts[] = {"orders", "policies", "nested", "evicting",
 struct DagLimits {
   int64_t work = 4'000'000'000; // elementary steps (some ten seconds on large graphs); deterministic
   double seconds = 0;         // > 0: also stop after this long
+  // Cost that does not matter. > 0: the bounds are tried with a part of the work first, and with more only while they are farther than this from the
+  // cost that is known and more work gains at least this.
+  double near = 0;
   std::optional<DagPart> without; // the method that is left out
 };
 struct DagSolution {

@@ -180,7 +180,8 @@ private:
       for (auto &[other, more] : nodes[size_t(id)].before)
         open(other, c + more);
     }
-    return below;
+    // Where work ran out, the last list of stops is not whole.
+    return work > 0 ? below : (complete = false, std::min(reached, below));
   }
 
   int idOf(State &&s) {

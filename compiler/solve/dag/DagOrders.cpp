@@ -20,6 +20,8 @@ struct OrderLimits {
   int64_t whole = 2;       // of the work a part of so many goes to the graph without cases, if there are any
   int64_t trial = 64;      // and to a trial
   int64_t bounds = 16;     // and to a case that was chosen
+  int64_t firstRound = 64; // where DagLimits::near is given: a part of so many of the work is tried first,
+  int64_t nextRound = 4;   // then so many times as much
 };
 constexpr OrderLimits kLimits;
 
@@ -204,19 +206,31 @@ double plainBound(const Dag &d, Order order, int64_t budget, double target, int6
   return proof;
 }
 
+// From the graph as it is, then by cases. `proven`: what is known already.
+double boundWith(const Dag &d, Order order, int64_t budget, double target, bool cases, double proven, int64_t all, double deadline) {
+  int64_t work = cases ? all / kLimits.whole : all;
+  double proof = std::max(proven, plainBound(d, order, budget, target, work, all, deadline));
+  if (!cases || proof >= target)
+    return proof;
+  int64_t rest = all - work;
+  Case whole;
+  whole.dag = d, whole.bound = proof;
+  return std::min(target, Cases(budget, target, rest, all, deadline).run(std::move(whole)));
+}
+
 } // namespace
 
 double detail::repetitionBound(const Dag &d, Order order, int64_t budget, double target, const DagLimits &limits) {
   double deadline = limits.seconds > 0 ? secondsNow() + limits.seconds : 0;
   bool cases = order == Order::Free && !Moments(d, budget).pairs().empty();
-  int64_t work = cases ? limits.work / kLimits.whole : limits.work;
-  double proof = plainBound(d, order, budget, target, work, limits.work, deadline);
-  if (!cases || proof >= target)
-    return proof;
-  int64_t rest = limits.work - work;
-  Case whole;
-  whole.dag = d, whole.bound = proof;
-  return std::min(target, Cases(budget, target, rest, limits.work, deadline).run(std::move(whole)));
+  double proven = 0;
+  for (int64_t part = limits.near > 0 ? kLimits.firstRound : 1; part > 0; part /= kLimits.nextRound) {
+    double before = proven;
+    proven = boundWith(d, order, budget, target, cases, proven, limits.work / part, deadline);
+    if (proven >= target - limits.near || (part < kLimits.firstRound && proven < before + limits.near) || (deadline > 0 && secondsNow() > deadline))
+      break;
+  }
+  return proven;
 }
 
 } // namespace cinch::solve
