@@ -23,7 +23,7 @@ struct OperationCounts {
 // rows. A little generous, since planning and compiling twice costs more than these bytes.
 // Every replica beyond the first has code of the host and a description of its own.
 inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t replicas) {
-  return (int64_t(1230) << 10) + (112 + 40 * (replicas - 1)) * counts.all + 320 * counts.different + 4200 * counts.differentWindows;
+  return (int64_t(1230) << 10) + (112 + 40 * (replicas - 1)) * counts.all + 320 * counts.different + 6400 * counts.differentWindows;
 }
 
 // What a static binary has of the C library; a program of several workers has all of it (target::kLibraryBytes) instead.
