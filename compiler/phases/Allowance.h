@@ -27,7 +27,7 @@ inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t stages,
   bool shared = shards > 1;
   int64_t anOperation = (shared ? 180 : 112) + (shared ? 120 : 40) * (replicas - 1);
   int64_t messages = shared ? ((10 * stages * replicas + 16) * shards) << 10 : 0;
-  return (int64_t(1230) << 10) + anOperation * counts.all + 320 * counts.different + 3200 * counts.differentWindows + messages;
+  return (int64_t(1230) << 10) + anOperation * counts.all + 320 * counts.different + 6400 * counts.differentWindows + messages;
 }
 
 // What a static binary has of the C library; a program of several workers has all of it (target::kLibraryBytes) instead.
