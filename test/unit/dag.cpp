@@ -94,13 +94,12 @@ static double bruteForce(const Dag &d, Order order, int64_t budget) {
 // How many of the lower bounds lie above the least extra cost.
 static int boundsAbove(const Dag &d, Order order, int64_t budget, double extra, const std::string &name, bool print) {
   int above = 0;
-  for (int method = 0; method < 6; ++method) {
+  for (int method = 0; method < 5; ++method) {
     int64_t work = 2'000'000;
     double bound = method == 0   ? detail::cutBound(d, order, budget, work, 0)
-                   : method == 1 ? detail::dualBound(d, order, budget, extra + 1, work, 0)
-                   : method == 2 ? detail::windowBound(d, order, budget, extra + 1, work, 0)
-                   : method == 3 ? detail::intervalBound(d, order, budget, extra + 1, work, 0)
-                   : method == 4 ? detail::gateBound(d, order, budget, extra + 1, work, 0)
+                   : method == 1 ? detail::windowBound(d, order, budget, extra + 1, work, 0)
+                   : method == 2 ? detail::intervalBound(d, order, budget, extra + 1, work, 0)
+                   : method == 3 ? detail::gateBound(d, order, budget, extra + 1, work, 0)
                                  : detail::exactBound(d, order, budget, extra + 1, work, 0);
     if (bound <= extra + 1e-9)
       continue;

@@ -67,8 +67,8 @@ std::vector<int> withFrees(const Dag &, const Runs &);
 std::string verify(const Dag &, Order, int64_t budget, const std::vector<int> &schedule, const Cost &claimed);
 
 // The methods of the command, which may be left out one by one to see what each is worth (`bench/run solve --without PART`).
-enum class DagPart { Orders, Policies, Nested, Evicting, Exact, Annealing, Polish, Cuts, Dual, Windows, Intervals };
-constexpr const char *kDagParts[] = {"orders", "policies", "nested", "evicting", "exact", "annealing", "polish", "cuts", "dual", "windows", "intervals"};
+enum class DagPart { Orders, Nested, Evicting, Exact, Annealing, Polish, Cuts, Windows, Intervals };
+constexpr const char *kDagParts[] = {"orders", "nested", "evicting", "exact", "annealing", "polish", "cuts", "windows", "intervals"};
 
 struct DagLimits {
   int64_t work = 4'000'000'000; // elementary steps (some ten seconds on large graphs); deterministic
@@ -119,9 +119,6 @@ Dag merged(const Dag &);
 // Lower bound on the extra cost by minimum cuts at single moments.
 double cutBound(const Dag &, Order, int64_t budget, int64_t &work, double deadline);
 
-// Lower bound on the extra cost by Lagrangian relaxation over all moments; `target`: extra cost of a known schedule.
-double dualBound(const Dag &, Order, int64_t budget, double target, int64_t &work, double deadline);
-
 // Lower bound on the extra cost from a few moments together; `target`: extra cost of a known schedule.
 double windowBound(const Dag &, Order order, int64_t budget, double target, int64_t &work, double deadline);
 
@@ -153,10 +150,6 @@ Runs polish(const Dag &, const Runs &, int64_t budget, bool inOrder);
 
 // Topological orders worth trying when the order is free; the list's own is the first if it is one.
 std::vector<std::vector<int>> orders(const Dag &, Order);
-// Runs along an order that hold by segments, nested segments and by keeping what is dear (RematSearch's candidates).
-// First computations follow the order.
-std::vector<Runs> structuredRuns(const Dag &, const std::vector<int> &order);
-
 // Runs along an order that fit the budget: what is cheap to get back makes room, what is missing is computed again.
 std::vector<Runs> evictingRuns(const Dag &, const std::vector<int> &order, int64_t budget, int64_t &work,
                                double deadline);

@@ -1,4 +1,4 @@
-// DagMoments.cpp: what has to be computed again, and when.
+// DagMoments.cpp: which moments follow each other in every schedule; what has to be computed again, and when.
 //
 // Let u be read by w, and first computed before a moment c at which there is no room for it. Then it is computed again between c and the
 // first computation of w; take the last time, R. From R to w it lies there. A second such computation R' that has no room for u is
@@ -150,6 +150,37 @@ std::vector<Moment> forcedMoments(const Dag &d, const std::vector<Moment> &path,
   for (const Moment &m : path)
     forced.add(m);
   return forced.result();
+}
+
+std::vector<int> longestPath(const Dag &d, Order order) {
+  int n = d.size();
+  std::vector<int> path;
+  if (order == Order::Given) {
+    for (int v = 0; v < n; ++v)
+      path.push_back(v);
+    return path;
+  }
+  std::vector<int> waits(n), sequence, length(n, 1), from(n, -1);
+  for (int v = 0; v < n; ++v)
+    if (!(waits[v] = int(d.nodes[v].sources.size() + d.nodes[v].earlier.size())))
+      sequence.push_back(v);
+  int end = -1;
+  for (size_t k = 0; k < sequence.size(); ++k) {
+    int v = sequence[k];
+    if (end < 0 || length[v] > length[end])
+      end = v;
+    for (auto *list : {&d.nodes[v].users, &d.nodes[v].later})
+      for (int w : *list) {
+        if (length[v] + 1 > length[w])
+          length[w] = length[v] + 1, from[w] = v;
+        if (!--waits[w])
+          sequence.push_back(w);
+      }
+  }
+  for (; end >= 0; end = from[end])
+    path.push_back(end);
+  std::reverse(path.begin(), path.end());
+  return path;
 }
 
 } // namespace cinch::solve::detail

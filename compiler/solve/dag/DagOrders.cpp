@@ -190,7 +190,6 @@ double plainBound(const Dag &d, Order order, int64_t budget, double target, int6
                     return detail::cutBound(d, order, budget, work, deadline);
                   },
                   16, false},
-                 {detail::dualBound, 8, false},
                  {detail::windowBound, 4, false},
                  {detail::exactBound, 8, true},
                  {detail::gateBound, 2, true},

@@ -2,7 +2,6 @@
 // for the schedule, bounds for the proof.
 #include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
-#include "compiler/solve/Remat.h"
 
 #include <algorithm>
 #include <array>
@@ -10,68 +9,6 @@
 #include <thread>
 
 namespace cinch::solve {
-
-// The graph along an order as one loop body: kernel t computes the t-th node. The turn is where most of the graph
-// lies both before and behind: the node with the most ancestors times descendants, which in a training graph is the
-// loss.
-std::vector<Runs> detail::structuredRuns(const Dag &d, const std::vector<int> &order) {
-  int n = d.size();
-  std::vector<int> at(n);
-  for (int t = 0; t < n; ++t)
-    at[order[t]] = t;
-  // Ancestors and descendants as bit sets, in blocks of 64 nodes to stay small.
-  std::vector<double> above(n, 0), below(n, 0);
-  std::vector<uint64_t> reach(n);
-  for (int base = 0; base < n; base += 64) {
-    for (int pass = 0; pass < 2; ++pass) {
-      std::fill(reach.begin(), reach.end(), 0);
-      for (int i = 0; i < n; ++i) {
-        int v = order[pass ? n - 1 - i : i];
-        uint64_t bits = 0;
-        for (int u : pass ? d.nodes[v].users : d.nodes[v].sources)
-          bits |= reach[u];
-        (pass ? below : above)[v] += __builtin_popcountll(bits);
-        if (at[v] >= base && at[v] < base + 64)
-          bits |= uint64_t(1) << (at[v] - base);
-        reach[v] = bits;
-      }
-    }
-  }
-  int turn = 0;
-  for (int v = 0; v < n; ++v)
-    if (above[v] * below[v] > above[turn] * below[turn])
-      turn = v;
-  StepGraph g;
-  for (int t = 0; t < n; ++t) {
-    const Dag::Node &node = d.nodes[order[t]];
-    Buffer b;
-    b.fixedBytes = node.bytes, b.producer = t;
-    g.buffers.push_back(b);
-    Kernel k;
-    for (int u : node.sources)
-      k.reads.push_back(at[u]);
-    k.writes = {t};
-    k.seconds = {node.cost, 0};
-    k.backward = t > at[turn];
-    g.kernels.push_back(k);
-  }
-  GraphIndex index(g);
-  Sweep sweep(index);
-  std::vector<Runs> result;
-  for (RematCandidate &c : candidates(sweep, 1)) {
-    // Candidates leave out first computations that nobody reads: here they stand in their place again.
-    Runs run;
-    int next = 0;
-    for (int k : c.loop) {
-      while (next < k)
-        run.push_back(order[next++]);
-      next = std::max(next, k + 1);
-      run.push_back(order[k]);
-    }
-    result.push_back(std::move(run));
-  }
-  return result;
-}
 
 void detail::judge(DagSolution &s, double bound, bool complete) {
   // The methods add up the same costs in other orders.
@@ -233,7 +170,7 @@ private:
     return result;
   }
 
-  // Fills the starts of a trail: what its nested structure allows, the planner's policies, greedy eviction, also for a
+  // Fills the starts of a trail: what its nested structure allows, greedy eviction, also for a
   // little more than the budget if nothing fits. Returns the work done.
   int64_t prepare(Trail &t, int64_t share, double until) const {
     std::vector<Start> list;
@@ -244,9 +181,6 @@ private:
       list.push_back({std::move(runs), c});
     };
     add(Runs(t.sequence));
-    if (has(DagPart::Policies) && (n <= kLarge || &t == &trails.front()))
-      for (Runs &runs : detail::structuredRuns(d, t.sequence))
-        add(std::move(runs));
     bool fits = false, nests = false;
     if (&t != &trails.front()) {
       int64_t half = left / 2, unused = half;
@@ -315,9 +249,8 @@ private:
   double lowerBound(int64_t left, double until) const {
     double target = bestCost.cost - base, proof = cut;
     using Bound = double (*)(const Dag &, Order, int64_t, double, int64_t &, double);
-    int fraction = 16;
-    for (auto [method, bound] : {std::pair<DagPart, Bound>{DagPart::Dual, detail::dualBound}, {DagPart::Windows, detail::windowBound},
-                               {DagPart::Intervals, detail::intervalBound}}) {
+    int fraction = 4;
+    for (auto [method, bound] : {std::pair<DagPart, Bound>{DagPart::Windows, detail::windowBound}, {DagPart::Intervals, detail::intervalBound}}) {
       int64_t given = left / fraction, rest = given;
       if (proof < target && has(method))
         proof = std::max(proof, bound(d, order, budget, target, rest, fraction > 1 ? part(0.1) : until));
@@ -374,7 +307,7 @@ private:
         break;
       bool bounds = phase == 0 && !best.empty() && base + cut < 0.999 * bestCost.cost;
       int64_t each = std::max<int64_t>(phase ? work / 2 : work / 3, 1), left = each;
-      double end = part(phase ? 1 : 0.4), dual = 0;
+      double end = part(phase ? 1 : 0.4), bound = 0;
       Look first, second;
       inPairs({[&] { first = look(top, each, end, 2 + 2 * phase); },
                [&] {
@@ -382,10 +315,10 @@ private:
                    second = look(top, each, end, 3 + 2 * phase);
                    return;
                  }
-                 dual = lowerBound(5 * each / 2, end); // its steps are short ones
+                 bound = lowerBound(5 * each / 2, end); // its steps are short ones
                  left = 0;
                }});
-      cut = std::max(cut, dual), work -= each - left;
+      cut = std::max(cut, bound), work -= each - left;
       take(top, std::move(first));
       if (!bounds)
         take(top, std::move(second));
