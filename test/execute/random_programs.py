@@ -87,7 +87,8 @@ def compiled(source, exe, flags):
     """(finished process, flags): rows that no work of this program can be cut into are left out, and stages of too small a model."""
     command = [programs.CINCH, source, "-o", exe]
     done = programs.call([*command, *flags], allowed=range(-64, 256))
-    refusals = programs.NO_ROWS, "expected blocks of rows", "expected a micro-batch that divides the batch"
+    refusals = (programs.NO_ROWS, "expected blocks of rows", "expected a micro-batch that divides the batch",
+                "of a replica are no multiple; expected smaller blocks")
     if done.returncode == 1 and "--row-blocks" in flags and any(words in done.stdout for words in refusals):
         at = flags.index("--row-blocks")
         flags = flags[:at] + flags[at + 2:]
