@@ -2,6 +2,7 @@
 // call that is running.
 #include "runtime/library.h"
 #include "runtime/Checkpoint.h"
+#include "runtime/Cpu.h"
 #include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Normalize.h"
@@ -42,6 +43,7 @@ void readDescription() {
   run.options.quiet = true;
   applySettings();
   prepareNormals(run.meta);
+  needCpu(run.meta);
   described = true;
 }
 

@@ -1,4 +1,5 @@
 // Main.cpp: the entry of a trained binary. A library (Library.cpp) has none.
+#include "runtime/Cpu.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
@@ -18,6 +19,8 @@ int main(int argc, char **argv) {
   applySettings();
   prepareNormals(run.meta);
   run.horizon = run.meta.steps;
+  if (run.options.command != Options::Info)
+    needCpu(run.meta);
   if (run.options.command == Options::Train && run.number == 0)
     catchSignals();
   if (run.options.transport != Transport::Threads && run.options.command != Options::Info)

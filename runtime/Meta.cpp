@@ -492,6 +492,8 @@ void readMeta(Meta &meta, const char *text) {
     object.read("transport_reserve", meta.transportReserve);
     object.read("step_seconds", meta.stepSeconds);
     object.read("costs", meta.costs);
+    object.read("cpu", meta.cpu);
+    object.read("needs", meta.needs);
     object.read("replicas", meta.replicas);
     object.read("shards", meta.shards);
     object.read("own_steps", meta.ownSteps);

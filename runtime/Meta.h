@@ -183,6 +183,8 @@ struct Meta {
   List<ChannelSpec> channels;
   double stepSeconds = 0;   // predicted; 0: not known
   const char *costs = "";   // whose: "built-in costs"
+  const char *cpu = "";     // the name by which it was compiled for one; of a GPU empty
+  List<const char *> needs; // that CPU's instruction sets
   int64_t transportReserve = 0; // bytes of the budget for an MPI library; 0: it is beside the budget
   bool overlaps = false;  // a call of cinch_train_step may do a part of the next step, too (2bw)
   const char *ownSteps = ""; // how the replicas combine their steps, if each makes its own

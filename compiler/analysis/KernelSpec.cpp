@@ -242,8 +242,8 @@ static int64_t scratchOfWorker(const KernelSpec &spec, const TargetInfo &target)
   if (auto *conv = std::get_if<ConvSpec>(&spec.work))
     return kernels::scratchBytesPerThread(*conv, target);
   if (auto *attend = std::get_if<AttendSpec>(&spec.work))
-    return kernels::scratchBytesPerThread(*attend);
-  return kernels::scratchBytesPerThread(std::get<AttendGradSpec>(spec.work));
+    return kernels::scratchBytesPerThread(*attend, target);
+  return kernels::scratchBytesPerThread(std::get<AttendGradSpec>(spec.work), target);
 }
 
 int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {

@@ -16,16 +16,18 @@ struct MachineRates {
   double loop = 0;       // element-wise and row-wise work, in additions
   double bytes = 0;      // bytes a second from and to memory
   double launch = 0;     // seconds to start a kernel
-  double tensor = 0;     // operations a second: products of bf16 on tensor cores; 0: the machine has none
+  double tensor = 0;     // operations a second: products of bf16 on tensor cores, of a CPU by AMX; 0: the machine has none
   double message = 0;    // seconds until a worker that waits for a message goes on with it, beside the copying of its bytes
   // Of a device: bytes a second from pinned memory of the host, and to it, both at the same time, and seconds to start a copy. 0: it has none.
   double hostIn = 0, hostOut = 0, hostLatency = 0;
+  double tensorAttend = 0; // as `tensor`, of attention with its softmax
 };
 
 struct MachineCosts {
   std::string source = "built-in costs"; // for people
   std::vector<std::pair<int, MachineRates>> measured; // by rising number of threads; empty: the built-in model
   int lanes = 8;         // f32 lanes of the vectors of the CPU; the built-in model asks for them
+  bool amx = false;      // the CPU has it, so that products of bf16 have a rate of their own
   // The built-in model has current x86 cores in mind, as many of them as there are threads; plans compare kernels with one another, so
   // ratios matter more than absolutes.
   MachineRates at(int threads) const;

@@ -51,6 +51,7 @@ static Target targetOf(const Device &device) {
   // message: a copy and an event, which the other device's stream waits for.
   const double peak = device.tera * 1e12;
   target.published = {peak, peak, peak, peak / 2, device.bandwidth * 1e9, 3e-6, device.tensor * device.reached * 1e12, 10e-6};
+  target.published.tensorAttend = target.published.tensor;
   target.published.hostIn = target.published.hostOut = kOfBus * device.host * 1e9;
   target.published.hostLatency = kCopyLatency;
   return target;

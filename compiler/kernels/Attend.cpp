@@ -159,7 +159,9 @@ private:
 
 } // namespace
 
-int64_t scratchBytesPerThread(const AttendSpec &spec) { return attendScratch(spec, Scratch(spec).total); }
+int64_t scratchBytesPerThread(const AttendSpec &spec, const TargetInfo &target) {
+  return attendScratch(spec, Scratch(spec).total, target);
+}
 
 func::FuncOp buildAttend(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec,
                          const TargetInfo &target) {

@@ -120,9 +120,9 @@ DeviceAttend::Sum DeviceAttend::overKeys(const Tile &tile, Value memory, const R
   // Off the diagonal every query of the tile sees every key.
   sum.cut = below(tile.t0, add(tile.s0, tiles.keys));
   for (int64_t i = 0; i < reachQ; ++i) {
-    Value tileRow = mul(div(query(i), kTileRows), kTileRows);
+    Value same = mul(div(query(i), rowsOfSameTerms(spec)), rowsOfSameTerms(spec));
     sum.from.push_back(index(0));
-    sum.to.push_back(min(tile.keys, add(sub(add(tile.t0, tileRow), tile.s0), kTileRows)));
+    sum.to.push_back(min(tile.keys, add(sub(add(tile.t0, same), tile.s0), rowsOfSameTerms(spec))));
   }
   return sum;
 }
@@ -135,8 +135,8 @@ DeviceAttend::Sum DeviceAttend::overQueries(const Tile &tile, Value memory, cons
   sum.cut = below(tile.t0, add(tile.s0, tiles.keys));
   Value end = count ? count : index(tiles.queries);
   for (int64_t i = 0; i < reachK; ++i) {
-    Value which = add(mul(column, reachK), i), tileRow = mul(div(which, kTileRows), kTileRows);
-    sum.from.push_back(max(sub(add(tile.s0, tileRow), tile.t0), index(0)));
+    Value which = add(mul(column, reachK), i), same = mul(div(which, rowsOfSameTerms(spec)), rowsOfSameTerms(spec));
+    sum.from.push_back(max(sub(add(tile.s0, same), tile.t0), index(0)));
     sum.to.push_back(select(below(which, tile.keys), end, index(0)));
   }
   return sum;

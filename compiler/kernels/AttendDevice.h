@@ -4,7 +4,7 @@
 // scores in registers: the queries column * reach + i, the keys row + 16 * j. Operands come through shared memory 16 features, keys or
 // queries at a time. What the sums over keys or queries need of a tile lies in shared memory as [key][query].
 // Numbers are those of the CPU's kernel: blocks of 64 queries and kKeyBlock keys, the same chains, the same terms of each. Under a causal
-// mask a chain leaves out what the CPU's leaves out (tiles of kTileRows rows), since a product of zero can turn -0 into +0.
+// mask a chain leaves out what the CPU's leaves out (`rowsOfSameTerms`), since a product of zero can turn -0 into +0.
 #ifndef CINCH_COMPILER_KERNELS_ATTENDDEVICE_H
 #define CINCH_COMPILER_KERNELS_ATTENDDEVICE_H
 

@@ -1,4 +1,5 @@
 // AttendEmitter.cpp: values, loops and memory of the attention kernels, and where a head lies.
+#include "compiler/kernels/Amx.h"
 #include "compiler/kernels/AttendEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 
@@ -41,8 +42,11 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   lanes = spec.elem == Elem::F64 ? 8 : 16;
   queryBlock = queryBlockOf(spec);
   vector = VectorType::get({lanes}, elem);
-  // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. No bit depends on it.
-  tileVectors = target.lanes < 16 ? 1 : spec.pairs ? 2 : 4;
+  // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. Rows of bf16 have two chains, one after the other, and those of a
+  // tile have the same terms.
+  tileRows = spec.pairs ? 4 : 6;
+  tileVectors = target.lanes < 16 ? 1 : 4;
+  amx = spec.pairs && target.amx;
 
   Type indexType = b.getIndexType();
   auto arenaType = MemRefType::get({kArenaBytes}, b.getI8Type());
@@ -64,8 +68,14 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   b.setInsertionPointToStart(entry);
   Value start = memref::LoadOp::create(b, loc, offsets, index(buffers));
   start = arith::IndexCastOp::create(b, loc, indexType, start);
-  scratchStart = add(start, mul(thread, attendScratch(spec, ownScratch)));
+  scratchStart = add(start, mul(thread, attendScratch(spec, ownScratch, target)));
   drawsAt = ownScratch;
+  panelsAt = ownScratch + attendDrawBytes(spec);
+  if (amx) {
+    Amx(b, loc).release();
+    b.setInsertionPoint(entry->getTerminator()->getPrevNode()); // all else goes in front of it
+    Amx(b, loc).configure();
+  }
   if (spec.dropout <= 0)
     return;
   auto word = [&](int number) -> Value { return memref::LoadOp::create(b, loc, offsets, index(buffers + 1 + number)); };

@@ -22,9 +22,9 @@ constexpr int64_t kKeyBlock = 64; // keys between two updates of the running max
 // Rows whose queries are packed together, whole vectors; changes no bit.
 int64_t queryBlockOf(const AttendSpec &);
 
-// Rows of a register tile. With a causal mask it decides how many zeros are added along the diagonal, so it is the same
-// for every target.
-constexpr int kTileRows = 6;
+// Under a causal mask, so many rows have the same terms in their chains: some of a row are zeros then. It is part of what `attend` means, since a
+// product of zero can turn -0 into +0. Rows of bf16 have whole blocks of terms.
+inline int64_t rowsOfSameTerms(const AttendSpec &spec) { return spec.pairs ? 32 : 6; }
 
 // Typed memory and the element number where something starts in it.
 struct Place {
@@ -43,7 +43,7 @@ struct TileProduct {
   Place rowScale;                                     // if set: what C holds is multiplied by rowScale[row] first
   std::function<mlir::Value(mlir::Value row, mlir::Value col, mlir::Value vector)> finish; // before storing
   // What a causal mask spares, if set: rows needed by the columns before `colEnd`; first and last + 1 of the terms that
-  // the tile of kTileRows rows from `row` on needs.
+  // rows from `row` on need, as far as they have the same terms.
   std::function<mlir::Value(mlir::Value colEnd)> rowsNeeded;
   std::function<std::pair<mlir::Value, mlir::Value>(mlir::Value row)> termsNeeded;
 };
@@ -62,6 +62,7 @@ public:
   int64_t lanes; // of a vector of queries or features: 16 in f32, 8 in f64
   int64_t queryBlock;
   mlir::VectorType vector;
+  bool amx = false;
 
   // Index arithmetic, folded where constant.
   mlir::Value index(int64_t);
@@ -157,14 +158,23 @@ private:
   using Values = llvm::SmallVector<mlir::Value>;
   Values pairChains(mlir::Value from, mlir::Value to, Values accumulators, llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> step);
   void productColumns(const TileProduct &, mlir::Value col, int vectors, int64_t validLast);
+  // By AMX (AttendAmx.cpp).
+  void amxProduct(const TileProduct &);
+  void amxColumns(const TileProduct &, mlir::Value col, int64_t valid, Place panelA, int64_t pitchA, Place panelB, Place results);
+  void packA(const TileProduct &, Place panel, int64_t pitch);
+  void packB(const TileProduct &, mlir::Value col, int64_t valid, Place panel);
+  mlir::Value wordsOf(mlir::Value low, mlir::Value high);
+  mlir::Value loadAlive(Place, mlir::Value offset, mlir::Value alive, double filler);
   void transpose8(llvm::SmallVectorImpl<mlir::Value> &rows);
-  int tileVectors = 1;
+  int tileRows = 1, tileVectors = 1; // of products in vector registers; no bit depends on them
   mlir::Value scratchStart;
-  int64_t drawsAt; // bytes into the scratch
+  int64_t drawsAt, panelsAt; // bytes into the scratch
 };
 
-// Scratch of a thread when the kernel itself uses `own` bytes of it.
-int64_t attendScratch(const AttendSpec &, int64_t own);
+// Scratch of a thread when the kernel itself uses `own` bytes of it: behind those draws, then panels for AMX.
+int64_t attendScratch(const AttendSpec &, int64_t own, const TargetInfo &);
+int64_t attendDrawBytes(const AttendSpec &);
+int64_t attendPanelBytes(const AttendSpec &);
 
 // Buffers named by the views of a spec: largest number + 1.
 int64_t bufferCount(const AttendSpec &);

@@ -299,8 +299,8 @@ private:
 
 } // namespace
 
-int64_t scratchBytesPerThread(const AttendGradSpec &spec) {
-  return attendScratch(spec.forward, Scratch(spec).total);
+int64_t scratchBytesPerThread(const AttendGradSpec &spec, const TargetInfo &target) {
+  return attendScratch(spec.forward, Scratch(spec).total, target);
 }
 
 func::FuncOp buildAttendGrad(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec,

@@ -1,6 +1,6 @@
 // AttendProducts.cpp: register-tiled products of small blocks, and blocks turned on their side.
 //
-// A tile is kTileRows x `tileVectors` accumulators; A is read as scalars and broadcast, B as vectors of columns:
+// A tile is `tileRows` x `tileVectors` accumulators; A is read as scalars and broadcast, B as vectors of columns:
 //
 //        for i ascending:  acc[r][v] = fma(A[row + r, i], B[i, col + v * lanes ..], acc[r][v])
 //
@@ -16,6 +16,8 @@ using namespace mlir;
 namespace cinch::kernels {
 
 void AttendEmitter::product(const TileProduct &p) {
+  if (amx)
+    return amxProduct(p);
   int64_t whole = p.cols / (lanes * tileVectors), done = whole * lanes * tileVectors;
   if (p.colCount) {
     // Columns are padded in C: the widest tile that divides them, as often as needed.
@@ -58,14 +60,14 @@ void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors,
   auto valid = [&](int v) { return v + 1 == vectors ? validLast : lanes; };
   Value rowCount = p.rowsNeeded ? min(p.rows, p.rowsNeeded(add(col, vectors * lanes))) : p.rows;
   Value lastRow = add(rowCount, -1);
-  loop(index(0), rowCount, kTileRows, [&](Value firstRow) {
+  loop(index(0), rowCount, tileRows, [&](Value firstRow) {
     SmallVector<Value> rows, aStart, cStart, accumulators;
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < tileRows; ++r) {
       rows.push_back(r == 0 ? firstRow : min(add(firstRow, r), lastRow));
       aStart.push_back(add(p.a.at, mul(rows[r], p.aRow)));
       cStart.push_back(add(add(p.c.at, mul(rows[r], p.cRow)), col));
     }
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < tileRows; ++r) {
       Value scale = p.rowScale.memory ? splat(load(p.rowScale, rows[r])) : Value();
       for (int v = 0; v < vectors; ++v) {
         Value start = p.fresh ? splat(0.0) : loadSome({p.c.memory, cStart[r]}, index(v * lanes), valid(v), vector);
@@ -81,7 +83,7 @@ void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors,
       Value bRow = add(bStart, mul(i, p.bInner)), aInner = mul(i, p.aInner);
       for (int v = 0; v < vectors; ++v)
         columns.push_back(loadSome({p.b.memory, bRow}, index(v * lanes), valid(v), vector));
-      for (int r = 0; r < kTileRows; ++r) {
+      for (int r = 0; r < tileRows; ++r) {
         Value scalar = splat(load({p.a.memory, aStart[r]}, aInner));
         for (int v = 0; v < vectors; ++v)
           next.push_back(fma(scalar, columns[v], carried[r * vectors + v]));
@@ -89,7 +91,7 @@ void AttendEmitter::productColumns(const TileProduct &p, Value col, int vectors,
       return next;
     };
     accumulators = spec.pairs ? pairChains(from, to, accumulators, step) : loop(from, to, 1, accumulators, step);
-    for (int r = 0; r < kTileRows; ++r)
+    for (int r = 0; r < tileRows; ++r)
       for (int v = 0; v < vectors; ++v) {
         Value result = accumulators[r * vectors + v];
         if (p.finish)

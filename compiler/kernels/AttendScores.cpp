@@ -16,12 +16,14 @@ Value AttendEmitter::keyLimit(Value t0, Value queries) {
   return spec.causal ? min(all, add(t0, queries)) : all;
 }
 
-// A key is seen by the queries t >= s. Tiles of rows reach kTileRows - 1 beyond their first row, so that many more keys
-// are computed for every vector of queries: masked, so their shares are 0.
+// A key is seen by the queries t >= s. Rows of the same terms reach beyond their first one, so some more keys are computed for every vector of
+// queries: masked, so their shares are 0. Those of bf16 begin at multiples of their number.
 Value AttendEmitter::keysNeeded(const Patch &patch, Value queryEnd) {
   if (!spec.causal)
     return patch.keys;
-  return min(patch.keys, add(sub(add(patch.t0, queryEnd), patch.s0), kTileRows - 1));
+  const int64_t same = rowsOfSameTerms(spec);
+  Value end = spec.pairs ? mul(ceilDiv(queryEnd, same), same) : add(queryEnd, same - 1);
+  return min(patch.keys, sub(add(patch.t0, end), patch.s0));
 }
 
 void AttendEmitter::spareScores(TileProduct &p, const Patch &patch) {
@@ -37,7 +39,9 @@ void AttendEmitter::spareSumOverKeys(TileProduct &p, const Patch &patch) {
 void AttendEmitter::spareSumOverQueries(TileProduct &p, const Patch &patch) {
   if (spec.causal)
     p.termsNeeded = [&](Value row) {
-      Value first = sub(add(patch.s0, row), patch.t0);
+      const int64_t same = rowsOfSameTerms(spec);
+      Value begin = spec.pairs ? mul(arith::DivUIOp::create(b, loc, row, index(same)), same) : row; // else `row` is that already
+      Value first = sub(add(patch.s0, begin), patch.t0);
       return std::make_pair(Value(arith::MaxSIOp::create(b, loc, first, index(0))), patch.queries);
     };
 }
@@ -102,9 +106,13 @@ static_assert(kKeyBlock == 64, "the bits of a query's keys are two words");
 
 static int64_t rowBytes() { return drawRowBytes(Draw::Bits16, Elem::F32, kKeyBlock); }
 
-int64_t attendScratch(const AttendSpec &spec, int64_t own) {
-  int64_t draws = spec.dropout > 0 ? rowBytes() + 2 * 4 * queryBlockOf(spec) : 0;
-  return solve::roundUp(own + draws);
+int64_t attendDrawBytes(const AttendSpec &spec) {
+  return spec.dropout > 0 ? solve::roundUp(rowBytes() + 2 * 4 * queryBlockOf(spec)) : 0;
+}
+
+int64_t attendScratch(const AttendSpec &spec, int64_t own, const TargetInfo &target) {
+  int64_t panels = spec.pairs && target.amx ? attendPanelBytes(spec) : 0;
+  return solve::roundUp(own + attendDrawBytes(spec) + panels);
 }
 
 static Value drawWords(AttendEmitter &e, Value at) {

@@ -113,7 +113,10 @@ private:
   struct Element { Value stretch, k; }; // number of the stretch among all, place within it
   Value lengthOfRun(KBlock);
   Value stepsOfRun(KBlock);
-  void forGroups(KBlock, llvm::function_ref<void(Value step, llvm::ArrayRef<Element>)>);
+  void forGroups(KBlock, int64_t size, llvm::function_ref<void(Value step, llvm::ArrayRef<Element>)>);
+  void forFillings(KBlock, int64_t size, llvm::function_ref<void(Value step)>);
+  llvm::ArrayRef<std::pair<size_t, size_t>> pairing();
+  mlir::SmallVector<int64_t> orderOfHalves(int64_t count);
   Value halvesOf(Value values);
   Value wordsOf(Value low, Value high, int64_t count);
   Value word(Value low, Value high);
@@ -195,6 +198,13 @@ private:
   mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);
   Values multiplyWords(const Tile &, Value step, mlir::ValueRange accumulators);
   void copyTile(const Tile &, bool toC);
+
+  // By AMX (ContractAmx.cpp).
+  enum class Staged { Out, In, Added };
+  void packRowsOfWords(const Origin &, Range m, KBlock);
+  void amxProducts(const Tile &, KBlock);
+  void amxTile(const Tile &, KBlock);
+  void stageC(const Tile &, Staged);
 
   mlir::OpBuilder &builder;
   mlir::Location loc;

@@ -16,6 +16,8 @@ Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim:
 
 void ContractEmitter::packA(const Origin &origin, Range m, KBlock block) {
   bool windows = !plan.bounds.empty();
+  if (plan.packA == PackedA::No)
+    return;
   if (plan.packA == PackedA::Rows)
     !windows                  ? packRowsA(origin, m, block)
     : runsFollow(plan.runs) ? packRowsOfTaps(origin, m, block)

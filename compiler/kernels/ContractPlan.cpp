@@ -18,7 +18,7 @@ int64_t countOf(const ContractDims &dims) {
   return count;
 }
 
-int64_t ContractPlan::panelA() const { return packA == PackedA::Rows ? mr * rowPitchA() : mr * blockSteps(); }
+int64_t ContractPlan::panelA() const { return rowsInPanelA() ? mr * rowPitchA() : mr * blockSteps(); }
 
 int64_t ContractPlan::blockSteps() const {
   if (!hasWords())
@@ -41,7 +41,7 @@ int64_t ContractPlan::scratchB() const {
 int64_t ContractPlan::scratchTile() const {
   return scratchB() + (packB == PackedB::No ? 0 : roundUp((nc + nr() - 1) / nr() * panelB(), 16));
 }
-int64_t ContractPlan::scratchSums() const { return scratchTile() + (directC ? 0 : roundUp(mr * nr(), 16)); }
+int64_t ContractPlan::scratchSums() const { return scratchTile() + (hasTile() ? roundUp(mr * nr(), 16) : 0); }
 int64_t ContractPlan::scratchElems() const {
   return overLanes || nothing ? 0 : scratchSums() + sumUnits * tilesN() * mr * nr();
 }
@@ -375,13 +375,16 @@ static void chooseBlocks(ContractPlan &plan) {
   else
     plan.packB = PackedB::Gather;
 
+  // AMX takes rows of whole blocks from where they lie; not if those that follow each other share one set of the first cache.
+  bool wholeRows = plan.a.elem == Elem::BF16 && plan.k.a == 1 && plan.k.size % kPairBlock == 0 && plan.m.size % 16 == 0 && plan.m.a % kPairBlock == 0;
+  bool rowsOfBlocks = plan.amx && plan.bounds.empty() && single && wholeRows && plan.m.a * 2 % 4096 != 0;
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
   // Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
   constexpr int64_t kWays = 8, kSets = 4096;
   bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
   if (banded)
     plan.packA = PackedA::Band;
-  else if (!plan.pairs && !windows && single && !oneSet && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
+  else if (rowsOfBlocks || !plan.pairs && !windows && single && !oneSet && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;
@@ -389,7 +392,7 @@ static void chooseBlocks(ContractPlan &plan) {
     plan.packA = PackedA::Cols;
 
   plan.prefetchC = plan.directC && (plan.bands == Bands::OfM || plan.skips[0] ? m : plan.m.size) * plan.n.size * plan.bytes > 256 * 1024;
-  plan.prefetchC &= !plan.pairs;
+  plan.prefetchC &= !plan.pairs || plan.amx;
   plan.prefetchB = plan.packB == PackedB::No && m <= 32 && plan.k.size * plan.n.size * plan.bytes > 256 * 1024;
   auto share = [](int64_t size, int64_t unit, int64_t most) { // equal blocks of at most `most` units
     int64_t units = (size + unit - 1) / unit, blocks = (units + most - 1) / most;
@@ -438,6 +441,8 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   formDims(plan, spec);
   if (plan.nothing || plan.overLanes)
     return plan;
+  if (plan.pairs && target.amx && isQuickerByAmx(plan))
+    plan.amx = true, plan.dots = false;
   chooseSkips(plan);
   chooseTiling(plan, given, target);
   plan.mr = plan.tiling.rows;

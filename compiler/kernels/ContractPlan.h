@@ -35,6 +35,10 @@
 // steps of a chain. Panels hold words, two for four elements of k: of the even ones (low 2, high 0) and of the odd ones (low 3, high 1). A
 // run is filled up to whole words by +0.0 in A and -0.0 in B, which changes no chain.
 //
+// AMX (pairs where the CPU has tdpbf16ps): an instruction adds one block of 32 elements of k to 16 x 16 results, so a tile is up to four such
+// squares of C. Panels hold words of two neighbours in k, (low 0, high 1), (low 2, high 3): A by rows, B by steps. A run is filled up to whole
+// blocks. An A of bf16 whose rows are whole blocks is read where it lies.
+//
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 #define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
@@ -111,6 +115,7 @@ struct ContractPlan {
   bool pairs = false;
   int64_t runLength = 0;
   bool dots = false;   // by vdpbf16ps; a panel's step is a word, in runs of one element that element
+  bool amx = false;    // by tdpbf16ps; `dots` is false then
   bool rounds = false; // what is read of A and B is an f32 that holds bf16
 
   Tiling tiling;      // what the blocks below were chosen by
@@ -132,10 +137,13 @@ struct ContractPlan {
   int64_t blockK() const { return kc * runs; }           // longest block
   // Pairs: so many stretches of the inner dim are one run.
   int64_t stretches() const { return pairs ? std::max<int64_t>(1, runLength / k.size) : 1; }
-  bool hasWords() const { return dots && runLength > 1; } // panels hold them, two elements each
-  static int64_t wordsOf(int64_t elements) { return (elements + 3) / 4 * 2; }
+  bool hasWords() const { return amx || (dots && runLength > 1); } // panels hold them, two elements each
+  int64_t group() const { return amx ? kPairBlock : 4; }           // elements of k that a run is filled up to
+  int64_t wordsOf(int64_t elements) const { return (elements + group() - 1) / group() * group() / 2; }
   int64_t blockSteps() const; // of the tile, for the longest block
-  int64_t rowPitchA() const { return blockSteps() + lanes; } // PackedA::Rows: odd against the sets of the first cache
+  bool rowsInPanelA() const { return packA == PackedA::Rows || (amx && packA != PackedA::No); } // not its columns
+  int64_t rowPitchA() const { return blockSteps() + lanes; } // rowsInPanelA: odd against the sets of the first cache
+  bool hasTile() const { return amx || !directC; } // some outputs go through a tile in scratch
   int64_t panelA() const;                                // elements of one packed panel
   int64_t panelB() const { return (blockSteps() + lanes) * nr(); }
   int64_t blocksPerRun() const { return (k.size + kc - 1) / kc; }
@@ -157,6 +165,7 @@ ContractDim takeInner(ContractDims &dims, bool contiguousInC);
 bool takesExamples(const ContractPlan &banded, const ContractPlan &windows); // whether the latter is the quicker one
 bool formExamples(ContractPlan &, ContractDims m, ContractDims n, ContractDims k); // dims as the spec has them
 void chooseSkips(ContractPlan &);
+bool isQuickerByAmx(ContractPlan);         // than by vdpbf16ps, of pairs whose dims are formed (Tiling.cpp)
 double cyclesOfRows(const ContractPlan &); // of one step in k of all tiles, for each row of m (Tiling.cpp)
 
 // The tile and the blocks, of a plan whose dims are formed (Tiling.cpp).

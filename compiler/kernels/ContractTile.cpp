@@ -72,7 +72,7 @@ void ContractEmitter::copyTile(const Tile &tile, bool toC) {
 void ContractEmitter::prefetchBelow(const Tile &tile) {
   Value below = add(tile.c, plan.mr * plan.m.c);
   for (int64_t i = 0; i < tile.rows; ++i) {
-    for (int64_t j = 0; j < tile.columns; j += 64 / plan.bytes)
+    for (int64_t j = 0; j < tile.columns; j += 64 / bytesOf(plan.c.elem))
       memref::PrefetchOp::create(builder, loc, memC, add(below, i * plan.m.c + j), /*isWrite=*/true,
                                  /*localityHint=*/3, /*isDataCache=*/true);
   }
@@ -141,6 +141,8 @@ void ContractEmitter::finishTile(const Tile &tile, KBlock block, ValueRange accu
 }
 
 void ContractEmitter::emitTile(const Tile &tile, KBlock block) {
+  if (plan.amx)
+    return amxTile(tile, block);
   SmallVector<Value> accumulators = firstAccumulators(tile, block);
   if (plan.prefetchC && tile.rows == plan.mr)
     prefetchBelow(tile);

@@ -1,10 +1,13 @@
-// ContractWords.cpp: panels of words for vdpbf16ps, which computes c = fma(low, low, fma(high, high, c)) lane by lane, subnormal numbers
-// taken for zeros whatever MXCSR says (measured: no other result among 64,000,000). So a word holds two elements of one chain, the earlier
-// one in its high half:
+// ContractWords.cpp: panels of words, each of two elements of k.
+//
+// vdpbf16ps computes c = fma(low, low, fma(high, high, c)) lane by lane, subnormal numbers taken for zeros whatever MXCSR
+// says (measured: no other result among 64,000,000). So its words hold two elements of one chain, the earlier one in the high half. Those of
+// AMX hold one of either chain, the even one in the low half:
 //
 //     elements of k   0 1 2 3 | 4 5 6 7 | ..      words   (2,0) (3,1) | (6,4) (7,5) | ..     even, odd, even, odd
+//                                                 of AMX  (0,1) (2,3) | (4,5) (6,7) | ..
 //
-// A run that ends within a group of four is filled up by +0.0 in A and -0.0 in B: fma(+0.0, -0.0, c) is c.
+// A run that ends within a group of four, with AMX of 32, is filled up by +0.0 in A and -0.0 in B: fma(+0.0, -0.0, c) is c.
 #include "compiler/kernels/ContractEmitter.h"
 #include "compiler/kernels/Transpose.h"
 #include "compiler/kernels/MathEmit.h"
@@ -66,11 +69,14 @@ ContractEmitter::Values ContractEmitter::wordBlock(const Tile &tile, Value first
 
 Value ContractEmitter::lengthOfRun(KBlock block) { return plan.stretches() > 1 ? number(plan.runLength) : block.length; }
 
-Value ContractEmitter::stepsOfRun(KBlock block) { return mul(div(add(lengthOfRun(block), 3), 4), 2); }
+Value ContractEmitter::stepsOfRun(KBlock block) {
+  int64_t group = plan.group();
+  return mul(div(add(lengthOfRun(block), group - 1), group), group / 2);
+}
 
-// Calls `body` for the elements of each group of four, or of fewer at the end of a run, with the step of the first of its two words.
-void ContractEmitter::forGroups(KBlock block, llvm::function_ref<void(Value, llvm::ArrayRef<Element>)> body) {
-  int64_t stretches = plan.stretches(), tail = (stretches > 1 ? plan.runLength : plan.k.size) % 4;
+// Calls `body` for the elements of each group of `size`, or of fewer at the end of a run, with the step of the first of its words.
+void ContractEmitter::forGroups(KBlock block, int64_t size, llvm::function_ref<void(Value, llvm::ArrayRef<Element>)> body) {
+  int64_t stretches = plan.stretches(), tail = (stretches > 1 ? plan.runLength : plan.k.size) % size;
   Value length = lengthOfRun(block), steps = stepsOfRun(block);
   forLoop(number(0), div(block.runs, stretches), 1, [&](Value run) {
     Value stretch = add(block.firstRun, mul(run, stretches));
@@ -85,12 +91,37 @@ void ContractEmitter::forGroups(KBlock block, llvm::function_ref<void(Value, llv
       }
       body(add(mul(run, steps), div(first, 2)), elements);
     };
-    Value end = mul(div(length, 4), 4);
-    forLoop(number(0), end, 4, [&](Value first) { group(first, 4); });
-    if (tail == 0 || isMultiple(length, 4))
+    Value end = mul(div(length, size), size);
+    forLoop(number(0), end, size, [&](Value first) { group(first, size); });
+    if (tail == 0 || isMultiple(length, size))
       return;
-    forLoop(end, length, 4, [&](Value first) { group(first, tail); }); // at most once
+    forLoop(end, length, size, [&](Value first) { group(first, tail); }); // at most once
   });
+}
+
+// Calls `body` for the steps of each run behind its last group of `size` elements.
+void ContractEmitter::forFillings(KBlock block, int64_t size, llvm::function_ref<void(Value step)> body) {
+  if (size >= plan.group() || isMultiple(lengthOfRun(block), plan.group()))
+    return;
+  Value steps = stepsOfRun(block), first = mul(div(add(lengthOfRun(block), size - 1), size), size / 2);
+  forLoop(number(0), div(block.runs, plan.stretches()), 1, [&](Value run) {
+    forLoop(first, steps, 1, [&](Value step) { body(add(mul(run, steps), step)); });
+  });
+}
+
+// Which elements of a group of four or two its words hold, low and high half.
+llvm::ArrayRef<std::pair<size_t, size_t>> ContractEmitter::pairing() {
+  static const std::pair<size_t, size_t> chains[] = {{2, 0}, {3, 1}}, neighbours[] = {{0, 1}};
+  return plan.amx ? llvm::ArrayRef(neighbours) : llvm::ArrayRef(chains);
+}
+
+// The halves of a row of `count` elements in the order of its words.
+SmallVector<int64_t> ContractEmitter::orderOfHalves(int64_t count) {
+  SmallVector<int64_t> order;
+  for (int64_t first = 0; first < count; first += int64_t(2 * pairing().size()))
+    for (auto [low, high] : pairing())
+      order.append({first + int64_t(low), first + int64_t(high)});
+  return order;
 }
 
 // ---- Words ----------------------------------------------------------------------------------------------------------
@@ -145,18 +176,18 @@ void ContractEmitter::finishRow(Value target, KBlock block) {
   if (!plan.hasWords())
     return;
   Value runs = div(block.runs, plan.stretches()), length = lengthOfRun(block), steps = stepsOfRun(block);
-  int64_t tail = (plan.stretches() > 1 ? plan.runLength : plan.k.size) % 4;
+  int64_t tail = (plan.stretches() > 1 ? plan.runLength : plan.k.size) % plan.group();
   if (tail) // where a block ends with a whole group, this lies behind the row
     forLoop(number(0), runs, 1, [&](Value run) {
       Value end = add(add(target, mul(mul(run, steps), 2)), length);
-      for (int64_t i = tail; i < 4; ++i)
-        memref::StoreOp::create(builder, loc, zeroOf(builder, loc), halves, ValueRange{add(end, i - tail)});
+      int64_t fill = plan.group() - tail; // at most the 32 halves of a vector
+      Value zeros = splatOf(builder, loc, fill, 0);
+      vector::StoreOp::create(builder, loc, zeros, halves, ValueRange{end});
     });
+  if (plan.amx)
+    return; // words of neighbours
   auto type = VectorType::get({2 * plan.lanes}, builder.getI16Type());
-  SmallVector<int64_t> order;
-  for (int64_t i = 0; i < 2 * plan.lanes; i += 4)
-    for (int64_t element : {2, 0, 3, 1})
-      order.push_back(i + element);
+  SmallVector<int64_t> order = orderOfHalves(2 * plan.lanes);
   forLoop(number(0), mul(mul(runs, steps), 2), 2 * plan.lanes, [&](Value at) {
     Value row = vector::LoadOp::create(builder, loc, type, halves, ValueRange{add(target, at)});
     vector::StoreOp::create(builder, loc, vector::ShuffleOp::create(builder, loc, row, row, order), halves, ValueRange{add(target, at)});
@@ -189,9 +220,11 @@ Value ContractEmitter::elementOfA(const Origin &origin, const Element &element, 
 }
 
 void ContractEmitter::packWordsA(const Origin &origin, Range m, KBlock block) {
+  if (plan.amx)
+    return packRowsOfWords(origin, m, block);
   int64_t fullEnd = plan.m.size / plan.mr * plan.mr, edge = plan.m.size % plan.mr;
   bool together = plan.m.a == 1 && !plan.m.isBounded();
-  forGroups(block, [&](Value step, llvm::ArrayRef<Element> elements) {
+  forGroups(block, 4, [&](Value step, llvm::ArrayRef<Element> elements) {
     auto panel = [&](Value row, int64_t rows) {
       Value to = add(threadScratch, mul(div(sub(row, m.first), plan.mr), plan.panelA()));
       for (size_t odd : {0, 1}) {
@@ -221,13 +254,15 @@ void ContractEmitter::packWordsA(const Origin &origin, Range m, KBlock block) {
 // ---- B --------------------------------------------------------------------------------------------------------------
 
 void ContractEmitter::packWordsB(Value base, Range n, KBlock block) {
-  forGroups(block, [&](Value step, llvm::ArrayRef<Element> elements) {
+  int64_t size = int64_t(2 * pairing().size());
+  forGroups(block, size, [&](Value step, llvm::ArrayRef<Element> elements) {
     SmallVector<Value> places;
     for (const Element &element : elements)
       places.push_back(add(add(base, offsetIn(plan.outerK, &ContractDim::b, element.stretch)), mul(element.k, plan.k.b)));
     forPanels(n, [&](Value column, Value panel, int64_t columns) {
-      for (size_t odd : {0, 1}) {
-        Value target = add(panel, mul(add(step, int64_t(odd)), plan.nr()));
+      for (auto [number, halvesAt] : llvm::enumerate(pairing())) {
+        auto [low, high] = halvesAt;
+        Value target = add(panel, mul(add(step, int64_t(number)), plan.nr()));
         auto at = [&](size_t i) { return add(places[i], mul(column, plan.n.b)); };
         if (plan.packB == PackedB::Copy) {
           auto half = [&](size_t i, int64_t j) {
@@ -235,17 +270,25 @@ void ContractEmitter::packWordsB(Value base, Range n, KBlock block) {
                                      : splatOf(builder, loc, plan.lanes, kMinusZero);
           };
           for (int64_t j = 0; j < columns; j += plan.lanes)
-            vector::StoreOp::create(builder, loc, wordsOf(half(odd + 2, j), half(odd, j), plan.lanes), words, ValueRange{add(target, j)});
+            vector::StoreOp::create(builder, loc, wordsOf(half(low, j), half(high, j), plan.lanes), words, ValueRange{add(target, j)});
           continue;
         }
-        forLoop(number(0), number(columns), 1, [&](Value j) {
+        forLoop(this->number(0), this->number(columns), 1, [&](Value j) {
           auto half = [&](size_t i) {
             return i < places.size() ? halvesOf(loadScalar(memB, add(at(i), mul(j, plan.n.b))))
                                      : Value(arith::ConstantIntOp::create(builder, loc, 0x8000, 32));
           };
-          memref::StoreOp::create(builder, loc, word(half(odd + 2), half(odd)), words, ValueRange{add(target, j)});
+          memref::StoreOp::create(builder, loc, word(half(low), half(high)), words, ValueRange{add(target, j)});
         });
       }
+    });
+  });
+  forFillings(block, size, [&](Value step) {
+    auto type = VectorType::get({plan.lanes}, builder.getI32Type());
+    Value minusZeros = vector::BitCastOp::create(builder, loc, type, splatOf(builder, loc, 2 * plan.lanes, kMinusZero));
+    forPanels(n, [&](Value, Value panel, int64_t) {
+      for (int64_t j = 0; j < plan.nr(); j += plan.lanes)
+        vector::StoreOp::create(builder, loc, minusZeros, words, ValueRange{add(add(panel, mul(step, plan.nr())), j)});
     });
   });
 }
@@ -258,10 +301,7 @@ void ContractEmitter::transposeWords(Value base, Value column, Value panel, int6
   auto type = VectorType::get({reach}, narrow ? Type(builder.getI16Type()) : elementType());
   auto minusZero = narrow ? splatOf(builder, loc, reach, kMinusZero)
                           : Value(arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, builder.getF32FloatAttr(-0.0f))));
-  SmallVector<int64_t> order;
-  for (int64_t i = 0; i < reach; i += 4)
-    for (int64_t element : {2, 0, 3, 1})
-      order.push_back(i + element);
+  SmallVector<int64_t> order = orderOfHalves(reach);
   forLoop(number(0), block.runs, 1, [&](Value run) {
     Value source = add(base, offsetOfRun(block, run, &ContractDim::b));
     Value target = add(panel, mul(mul(run, stepsOfRun(block)), plan.nr()));

@@ -51,6 +51,7 @@ struct TargetInfo {
   int lanes = 16;     // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
   int processors = 0; // of a GPU: its multiprocessors; 0: a CPU
   bool dots = false;  // has vdpbf16ps, which makes two steps of a chain of a product of bf16
+  bool amx = false;   // has tdpbf16ps, which adds a whole block of 32 to 16 x 16 results of a product of bf16
   std::shared_ptr<const TileTable> tiles; // measured tilings of products (Tiling.h); null: the built-in rules
   bool isDevice() const { return processors > 0; }
 };
@@ -228,7 +229,7 @@ struct AttendSpec {
   View keys, bias;                 // keys (lead.., S); bias (A, T, S)
 };
 // Forward. Buffers as the views name them, then scratch.
-int64_t scratchBytesPerThread(const AttendSpec &);
+int64_t scratchBytesPerThread(const AttendSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &,
                                const TargetInfo & = {});
 
@@ -238,7 +239,7 @@ struct AttendGradSpec {
   int64_t grain = 0;               // > 0: dbias sums blocks of so many examples (of lead[batchDim]) from +0.0 first
   bool wantsBiasGrad = false; View dbias; // dbias accumulates over `lead` in order, from what it holds
 };
-int64_t scratchBytesPerThread(const AttendGradSpec &);
+int64_t scratchBytesPerThread(const AttendGradSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildAttendGrad(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &,
                                    const TargetInfo & = {});
 

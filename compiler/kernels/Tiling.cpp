@@ -1,5 +1,6 @@
 // Tiling.cpp: the built-in rules for a product's tile and blocks, and the measured ones beside them.
 #include "compiler/kernels/ContractPlan.h"
+#include "compiler/solve/Bytes.h"
 
 #include <algorithm>
 #include <tuple>
@@ -9,7 +10,12 @@ namespace cinch::kernels {
 
 // Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for
 // one another.
+// one another. Of AMX, of one block of 32: an instruction takes 16 cycles and its result comes after 52, a register is loaded in 8.
 static double costOfStep(const ContractPlan &plan, int64_t rows, int64_t vectors) {
+  if (plan.amx) {
+    int64_t squares = (rows + 15) / 16;
+    return std::max({16.0 * double(squares * vectors), 8.0 * double(squares + vectors), 52.0}) + 4;
+  }
   double fmas = double(rows * vectors), loads = double(rows + vectors);
   double load = plan.dots ? 1.0 : 0.9; // a word of A is an instruction of its own
   return std::max({fmas, loads * load, 8.0}) + 0.5;
@@ -32,7 +38,9 @@ static double costOfTile(const ContractPlan &plan, int mr, int nv) {
 
 // Accumulators, one step's vectors of B and one broadcast fit the registers with one to spare: more spills.
 static int mostChains(bool manyRegisters) { return manyRegisters ? 28 : 12; }
-static bool hasTwoChains(const ContractPlan &plan) { return plan.pairs && !plan.dots; } // an output, at once
+static bool hasTwoChains(const ContractPlan &plan) { return plan.pairs && !plan.dots && !plan.amx; } // an output, at once
+static constexpr int kMostSquares = 4; // of 16 rows and one vector, with AMX: the other half of the registers holds operands
+static bool fitsAmx(int64_t rows, int64_t vectors) { return rows % 16 == 0 && rows / 16 * vectors <= kMostSquares; }
 
 using Tiles = std::vector<std::pair<int, int>>; // rows, vectors
 static const Tiles &tilesOf(const ContractPlan &plan) {
@@ -40,12 +48,16 @@ static const Tiles &tilesOf(const ContractPlan &plan) {
   static const Tiles narrow{{6, 2}, {4, 3}, {4, 2}, {5, 2}, {12, 1}, {8, 1}, {2, 6}, {1, 12}};
   static const Tiles widePairs{{4, 3}, {6, 2}, {12, 1}, {2, 6}, {1, 12}, {8, 1}};
   static const Tiles narrowPairs{{3, 2}, {6, 1}, {2, 3}, {4, 1}, {1, 6}};
+  static const Tiles squares{{32, 2}, {16, 4}, {64, 1}, {16, 3}, {48, 1}, {16, 2}, {32, 1}, {16, 1}};
+  if (plan.amx)
+    return squares;
   return hasTwoChains(plan) ? (plan.manyRegisters ? widePairs : narrowPairs) : plan.manyRegisters ? wide : narrow;
 }
 
 // As much of a tile as there are outputs.
 static std::pair<int, int> clipped(const ContractPlan &plan, std::pair<int, int> tile) {
-  return {int(std::min<int64_t>(tile.first, plan.m.size)),
+  int64_t rows = plan.amx ? solve::roundUp(plan.m.size, 16) : plan.m.size;
+  return {int(std::min<int64_t>(tile.first, rows)),
           int(std::min<int64_t>(tile.second, (plan.n.size + plan.lanes - 1) / plan.lanes))};
 }
 
@@ -61,6 +73,17 @@ static std::pair<int, int> bestTile(const ContractPlan &plan) {
   return best;
 }
 
+// Both ways have the same bits. AMX takes whole blocks of 32 and squares of 16 x 16, however little of them is asked for.
+bool isQuickerByAmx(ContractPlan plan) {
+  const int64_t run = std::max<int64_t>(1, plan.runLength);
+  auto cycles = [&](bool amx) {
+    plan.amx = amx, plan.dots = !amx;
+    auto [rows, vectors] = bestTile(plan);
+    return costOfTile(plan, rows, vectors) * double(amx ? (run + kPairBlock - 1) / kPairBlock : plan.hasWords() ? plan.wordsOf(run) : run);
+  };
+  return cycles(true) < cycles(false);
+}
+
 double cyclesOfRows(const ContractPlan &plan) {
   auto [rows, vectors] = bestTile(plan);
   return costOfTile(plan, rows, vectors) / double(plan.m.size);
@@ -70,7 +93,7 @@ double cyclesOfRows(const ContractPlan &plan) {
 // may be, for A is packed once for every block of B. A band is soon copied again: beside it B stays in the second level, too.
 static Tiling builtInTiling(const ContractPlan &plan) {
   bool many = plan.manyRegisters;
-  Tiling tiling{0, 0, many ? 512 : 384, 128 * 1024, (plan.bands != Bands::No ? 512 : many ? 1280 : 1024) * 1024};
+  Tiling tiling{0, 0, plan.amx ? 1024 : many ? 512 : 384, 128 * 1024, (plan.bands != Bands::No ? 512 : many ? 1280 : 1024) * 1024};
   if (plan.rowsInTile) {
     tiling.rows = int(plan.m.size);
     tiling.vectors = int(std::min<int64_t>((plan.n.size + plan.lanes - 1) / plan.lanes, mostChains(many) / tiling.rows));
@@ -93,7 +116,8 @@ void chooseTiling(ContractPlan &plan, const ContractSpec &spec, const TargetInfo
   if (!measured)
     return;
   auto [rows, vectors] = clipped(plan, {measured->rows, measured->vectors});
-  if (!plan.rowsInTile && rows * vectors * (hasTwoChains(plan) ? 2 : 1) <= mostChains(plan.manyRegisters))
+  bool fits = plan.amx ? fitsAmx(rows, vectors) : rows * vectors * (hasTwoChains(plan) ? 2 : 1) <= mostChains(plan.manyRegisters);
+  if (!plan.rowsInTile && fits)
     plan.tiling.rows = rows, plan.tiling.vectors = vectors;
   plan.tiling.steps = measured->steps, plan.tiling.near = measured->near, plan.tiling.far = measured->far;
 }
@@ -114,13 +138,14 @@ bool tilingOf(const ContractSpec &spec, const TargetInfo &target, TilingChoice &
 bool isTiling(const Tiling &tiling, const TargetInfo &target) {
   constexpr int64_t kMost = int64_t(1) << 30;
   constexpr int64_t kFewestSteps = 64; // no block of k is shorter, where there are several
-  return tiling.rows >= 1 && tiling.vectors >= 1 && int64_t(tiling.rows) * tiling.vectors <= mostChains(target.lanes >= 16) &&
+  bool fits = int64_t(tiling.rows) * tiling.vectors <= mostChains(target.lanes >= 16) || (target.amx && fitsAmx(tiling.rows, tiling.vectors));
+  return tiling.rows >= 1 && tiling.vectors >= 1 && fits &&
          tiling.steps >= kFewestSteps && tiling.steps <= kMost && tiling.near >= 1 && tiling.near <= kMost && tiling.far >= 1 && tiling.far <= kMost;
 }
 
 std::string shapeText(const ContractSpec &spec, const TargetInfo &target) {
   static const char *names[] = {"f32", "f64", "i32", "bool", "bf16"};
-  std::string text = std::to_string(target.lanes) + (target.dots ? " dots" : "") + (spec.pairs ? " pairs" + std::to_string(spec.anew) : "") +
+  std::string text = std::to_string(target.lanes) + (target.dots ? " dots" : "") + (target.amx ? " amx" : "") + (spec.pairs ? " pairs" + std::to_string(spec.anew) : "") +
                      (spec.rounds ? " rounds" : "") + (spec.accumulate ? " adds" : "") +
                      (spec.grain > 0 ? " grain " + std::to_string(spec.grain) : "");
   auto list = [&](const char *name, const std::vector<int64_t> &numbers) {

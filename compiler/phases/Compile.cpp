@@ -144,7 +144,8 @@ kernels::TargetInfo Compilation::machineTarget() const {
 
 analysis::MachineCosts Compilation::costs() const {
   analysis::MachineCosts ofCpu = options.costs;
-  ofCpu.lanes = target::lanesOf(options.cpu);
+  kernels::TargetInfo info = target::infoOf(options.cpu);
+  ofCpu.lanes = info.lanes, ofCpu.amx = info.amx;
   return options.target.costs(ofCpu);
 }
 
@@ -546,7 +547,8 @@ int64_t Compilation::outgrownBy(int64_t fileBytes) {
 
 std::string Compilation::metadata() {
   return metadataText({program, sources, *module, entries, *host, workers,
-                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, costs().source, arenaBytes(), hostBytes(), options.budget.value_or(0), allowance(),
+                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, costs().source,
+                       options.target.isDevice() ? "" : options.cpu.empty() ? "native" : options.cpu, arenaBytes(), hostBytes(), options.budget.value_or(0), allowance(),
                        persistentBytes(), options.maxThreads, programHash, summary()});
 }
 

@@ -185,6 +185,7 @@ struct MetadataInput {
   const WorkersPlan &workers;
   double seconds;    // of a training step, predicted
   std::string costs; // with whose costs
+  std::string cpu;   // whose instructions kernels have; empty: they are a GPU's
   int64_t arenaBytes, hostBytes, budget, allowance, persistentBytes;
   int maxThreads;
   std::string hash;

@@ -6,6 +6,7 @@
 #include "compiler/frontend/RunValues.h"
 
 #include "compiler/analysis/LoopTrace.h"
+#include "compiler/target/Object.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -472,6 +473,13 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("persistent_bytes", in.persistentBytes);
     out.attribute("step_seconds", in.seconds);
     out.attribute("costs", in.costs);
+    if (!in.cpu.empty()) {
+      out.attribute("cpu", in.cpu);
+      out.attributeArray("needs", [&] {
+        for (const std::string &name : target::instructionSetsOf(in.cpu, program.train.bf16))
+          out.value(name);
+      });
+    }
     if (in.workers.count > 1) {
       if (in.workers.transportReserve > 0)
         out.attribute("transport_reserve", in.workers.transportReserve);

@@ -14,6 +14,8 @@
 #include "llvm/Target/TargetMachine.h"
 
 #include <ctime>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 using namespace mlir;
 
@@ -49,7 +51,18 @@ OpBuilder KernelJit::builder() { return OpBuilder::atBlockEnd(state->module->get
 const std::string &KernelJit::error() const { return state->error; }
 double KernelJit::compileSeconds() const { return state->seconds; }
 
+// A process may use the registers of AMX once it has asked Linux for their place in its saved state.
+static bool permitAmx() {
+  constexpr int kRequest = 0x1023, kTileData = 18; // ARCH_REQ_XCOMP_PERM of asm/prctl.h, XFEATURE_XTILE_DATA
+  static const bool permitted = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  return permitted;
+}
+
 bool KernelJit::compile() {
+  if (infoOf(state->cpu).amx && !permitAmx()) {
+    state->error = "the operating system does not let programs use AMX";
+    return false;
+  }
   std::clock_t start = std::clock();
   if (failed(verify(*state->module)) || failed(lowerKernels(*state->module)))
     return false;

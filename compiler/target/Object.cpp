@@ -72,7 +72,19 @@ kernels::TargetInfo infoOf(const std::string &cpu) {
   bool wide = has("+avx512f,+avx512vl,+avx512bw,+avx512dq");
   info.lanes = wide ? 16 : machine ? 8 : 0;
   info.dots = wide && has("+avx512bf16");
+  info.amx = info.dots && has("+amx-tile,+amx-bf16");
   return info;
+}
+
+std::vector<std::string> instructionSetsOf(const std::string &cpu, bool bf16) {
+  std::string error;
+  auto machine = createMachine(cpu, &error);
+  std::vector<std::string> sets;
+  for (StringRef name : {"avx2", "fma", "bmi", "bmi2", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "avx512vbmi", "avx512vbmi2",
+                         "avx512vnni", "avx512bitalg", "avx512vpopcntdq", "avx512vp2intersect", "avx512bf16", "gfni", "amx-tile", "amx-bf16"})
+    if (machine && (bf16 || !name.starts_with("amx")) && machine->getMCSubtargetInfo()->checkFeatures(("+" + name).str()))
+      sets.push_back(name.str());
+  return sets;
 }
 
 std::unique_ptr<Module> optimizeForMachine(mlir::ModuleOp source, LLVMContext &context, TargetMachine &machine) {

@@ -8,6 +8,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace mlir {
 class ModuleOp;
@@ -26,6 +27,9 @@ std::unique_ptr<llvm::TargetMachine> createMachine(const std::string &cpu, std::
 
 // What kernels are built for on that CPU: its f32 lanes are 16 with AVX-512, 8 with AVX2; 0 where there is no machine.
 kernels::TargetInfo infoOf(const std::string &cpu);
+// By LLVM's names, the instruction sets that kernels for it may use, of those that CPUs with AVX2 and FMA differ in; those of AMX only if
+// there are products of bf16.
+std::vector<std::string> instructionSetsOf(const std::string &cpu, bool bf16);
 inline int lanesOf(const std::string &cpu) { return infoOf(cpu).lanes; }
 
 // Translates, optimises (nothing is unrolled or vectorised that the builders did not) and checks the result against the

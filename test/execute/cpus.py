@@ -3,7 +3,7 @@
 and with sums in blocks.
 
 Where the CPU has AVX-512 both executables run; everywhere (if bochs is installed) the AVX-512 object also runs in an
-emulator, against the AVX2 object run natively: parameters, optimizer state and loss after two steps.
+emulator, against the AVX2 object run natively: parameters, optimizer state and loss after two steps. A program for another CPU is refused.
 """
 import json
 import pathlib
@@ -75,7 +75,20 @@ def hash_of(program, flags, cpu, emulated):
     return run(work / "step").strip()
 
 
+def other_machine():
+    """A program for a CPU that this one is not says so before it does anything; what it is can still be asked."""
+    if programs.has("avx512_vp2intersect"):
+        return print("this CPU has what Tiger Lake has")
+    exe = programs.FOLDER / "for-another-cpu"
+    run(programs.CINCH, HERE / "mlp.cinch", "--cpu", "tigerlake", "-o", exe)
+    done = subprocess.run([str(exe), "--data", str(programs.FOLDER)], capture_output=True, text=True)
+    verdicts.expect(done.returncode == 5 and "compiled for the CPU `tigerlake`" in done.stderr and "--cpu native" in done.stderr,
+                    "another CPU: exit %d, %s" % (done.returncode, done.stderr))
+    verdicts.expect(subprocess.run([str(exe), "info"], capture_output=True).returncode == 0, "info of a program for another CPU")
+
+
 def main():
+    other_machine()
     flags = set(re.search(r"^flags\s*:(.*)$", open("/proc/cpuinfo").read(), re.M).group(1).split())
     native512 = {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= flags
     emulator = shutil.which("bochs") is not None

@@ -116,6 +116,11 @@ def has_dots():
     return has_avx512() and has("avx512_bf16", "avx512_vnni")
 
 
+def has_amx():
+    """.. and what `--cpu sapphirerapids` makes, with products of bf16 by AMX."""
+    return has_dots() and has("amx_tile", "amx_bf16", "avx512_fp16")
+
+
 def source(name, text):
     path = FOLDER / (name + ".cinch")
     path.write_text(text)

@@ -29,7 +29,7 @@ STAGED = 0.25  # of the plans have several workers
 REPLICATED = 0.2  # of the plans have replicas
 F64 = ["--set", "train.precision=f64"]
 BF16 = 0.3  # of the programs; bits only, between plans
-CPUS = ["haswell"] + ["skylake-avx512"] * programs.has_avx512() + ["cooperlake"] * programs.has_dots()
+CPUS = ["haswell"] + ["skylake-avx512"] * programs.has_avx512() + ["cooperlake"] * programs.has_dots() + ["sapphirerapids"] * programs.has_amx()
 # Most of the time goes into code for kernels, which plans for one CPU share: several CPUs for so many of the programs, else one.
 SEVERAL_CPUS = 0.3
 # Costs of machines that nobody has: what is cheap decides which plans are seen.

@@ -18,6 +18,8 @@ std::vector<std::string> runnableCpus() {
     cpus.push_back("skylake-avx512");
   if (cpus.size() == 2 && features.lookup("avx512bf16"))
     cpus.push_back("cooperlake");
+  if (cpus.size() == 3 && features.lookup("amx-tile") && features.lookup("amx-bf16") && features.lookup("avx512fp16"))
+    cpus.push_back("sapphirerapids");
   return cpus;
 }
 

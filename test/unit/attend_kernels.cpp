@@ -3,6 +3,7 @@
 // Streaming attention against plain loops in double precision, its gradients also against finite differences, and its
 // bits over CPUs and thread counts: ragged sizes, strided and interleaved views, grouped heads, masks, bias, dropout.
 #include "test/unit/Expect.h"
+#include "compiler/kernels/HostOps.h"
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -27,6 +28,7 @@ struct AttendCase {
   int batchDim = -1;
   Layout layout = Layout::Separate;
   bool keyAsWord = false; // the key and the dropout's numbers come behind the offsets
+  bool pairs = false;     // products of bf16
 };
 
 // Buffers: 0 q, 1 k, 2 v, 3 o, 4 lse, 5 keys, 6 bias, 7 dout, 8 dq, 9 dk, 10 dv, 11 dbias, 12 scratch; Stacked has q,
@@ -63,6 +65,7 @@ struct Problem {
     int64_t size = elem == Elem::F64 ? 8 : 4, leads = product(c.lead);
     f.elem = elem;
     f.lead = c.lead;
+    f.pairs = c.pairs;
     f.A = c.A, f.G = c.G, f.T = c.T, f.S = c.S, f.K = c.K, f.E = c.E;
     f.causal = c.causal;
     f.scale = 1 / std::sqrt(double(c.K));
@@ -267,11 +270,11 @@ template <class T> struct Run {
   int64_t context[kContextWords] = {kTestStep, kTestExample, kTestSeed};
 
   Run(const Problem &p, const std::vector<std::vector<T>> &input, const std::vector<unsigned char> &keys,
-      int64_t threads)
+      int64_t threads, const TargetInfo &target)
       : dropout(p.c.dropout) {
     for (int i = 0; i < Scratch; ++i)
       arena.add(p.bytes[i]);
-    arena.add(threads * std::max(scratchBytesPerThread(p.grad), scratchBytesPerThread(p.grad.forward)));
+    arena.add(threads * std::max(scratchBytesPerThread(p.grad, target), scratchBytesPerThread(p.grad.forward, target)));
     for (int i = 0; i < Scratch; ++i)
       for (int64_t j = 0; i != Keys && j < p.bytes[i] / int64_t(sizeof(T)); ++j)
         arena.at<T>(i)[j] = input[i].empty() ? std::numeric_limits<T>::quiet_NaN() : input[i][j];
@@ -312,7 +315,7 @@ template <class T> static double worst(const T *got, const std::vector<double> &
 
 template <class T> static void check(const AttendCase &c) {
   constexpr bool isDouble = sizeof(T) == 8;
-  std::string label = c.name + (isDouble ? " f64" : " f32");
+  std::string label = c.name + (isDouble ? " f64" : c.pairs ? " bf16" : " f32");
   Problem p(c, isDouble ? Elem::F64 : Elem::F32);
   std::vector<std::vector<T>> input(Scratch);
   uint64_t state = 7;
@@ -320,6 +323,9 @@ template <class T> static void check(const AttendCase &c) {
     input[i].resize(p.bytes[i] / sizeof(T));
     for (T &x : input[i])
       x = T(draw(state) * (i == Q ? 3 : 1));
+    if (c.pairs && i != Bias)
+      for (T &x : input[i])
+        x = T(host::roundedToBF16(float(x)));
   }
   std::vector<unsigned char> keys(p.bytes[Keys]);
   for (size_t i = 0; i < keys.size(); ++i) // the first row of keys is wholly masked
@@ -341,7 +347,7 @@ template <class T> static void check(const AttendCase &c) {
     }
     auto forward = harness.lookup("forward"), backward = harness.lookup("backward");
     for (int64_t threads : {1, 2, 3}) {
-      Run<T> run(p, input, keys, threads);
+      Run<T> run(p, input, keys, threads, target);
       run.call(forward, lastForward(c), threads);
       run.call(backward, lastBackward(c), threads);
       expect(run.arena.guardsIntact(), label + " " + cpu + ": writes outside of its buffers");
@@ -351,7 +357,7 @@ template <class T> static void check(const AttendCase &c) {
       bits.push_back(all);
       if (bits.size() > 1)
         continue;
-      double tolerance = isDouble ? 1e-12 : 1e-5;
+      double tolerance = isDouble ? 1e-12 : c.pairs ? 1e-2 : 1e-5; // shares and slopes are rounded, too
       std::pair<int, const std::vector<double> *> outputs[] = {{O, &reference.out}, {Lse, &reference.lse},
                                                                {DQ, &reference.dq}, {DK, &reference.dk},
                                                                {DV, &reference.dv}, {DBias, &reference.dbias}};
@@ -434,9 +440,11 @@ int main() {
       {"dropout, key as a word", {2}, 2, 2, 40, 77, 16, 16, true, false, false, 0.1, 0, Layout::Separate, true},
       {"dropout, no batch", {2}, 1, 1, 20, 130, 8, 8, true, false, false, 0.5, -1, Layout::Interleaved},
   };
-  for (const AttendCase &c : cases) {
+  for (AttendCase &c : cases) {
     check<float>(c);
     check<double>(c);
+    c.pairs = true;
+    check<float>(c);
   }
   return tally();
 }
