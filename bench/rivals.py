@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """rivals: a training step of seven networks beside PyTorch and JAX: time and peak memory.
 
-    bench/rivals.py [--quick] [--models NAME,..] [--pairs N] [--threads N]
+    bench/rivals.py [--quick] [--models NAME,..] [--pairs N] [--threads N] [--precision bf16]
 
-The same network, batch, precision (f32), threads and update (bench/peers; ours in bench/models). Every program starts from the same
+The same network, batch, precision (f32, or bf16), threads and update (bench/peers; ours in bench/models). Every program starts from the same
 parameters, and the losses of the first three steps are compared where nothing is drawn: that covers network, gradients and update.
 PyTorch runs eagerly, for pictures with channels_last too, with the C library's memory as it is and kept in huge pages, and by torch.compile with what of these was
 quickest; JAX in one jitted step, with both kinds of memory unless it is far behind. What is quickest of all these in a few steps meets ours in pairs that take turns: the ratio of a model is the
 median of the pairs'. Beside it ours with budgets: parameters, gradients and state plus half of what it took beyond them, and the smallest.
+With bf16 PyTorch runs under torch.autocast, JAX casts parameters and inputs to bf16 for the network, and our own step in f32 takes turns, too.
 Loading data and the first steps are left out. Peaks are VmHWM of each process; of the peers, the least of any setting counts. `beyond` is
 what exceeds parameters, gradients and state; of the peers also without what importing the framework takes.
 """
@@ -76,13 +77,14 @@ def write_batch(folder, network, sizes):
 class Ours:
     """Our program, with a budget or without."""
 
-    def __init__(self, folder, model, sizes, threads, budget=None):
+    def __init__(self, folder, model, sizes, threads, precision, budget=None):
         network, file, rate, _ = MODELS[model]
         self.folder, self.threads, self.peak, self.losses = folder, threads, 0, []
-        self.exe = folder / f"ours{budget or ''}"
+        self.exe = folder / f"ours.{precision}{budget or ''}"
         self.source = programs.BENCH / "models" / file
         self.options = [text for key, value in sizes.items() for text in ("-D", f"{key}={value}")] + ["--max-threads", str(threads)]
         self.options += ["-D", f"rate={rate}"] if rate is not None else []
+        self.options += ["--set", f"train.precision={precision}"] if precision != "f32" else []
         self.values = ["--set", "warmup=0"] if network in ("gpt", "gpt2") else []   # the rate from the first step on
         programs.compile(self.source, self.exe, *self.options, "--memory-budget", str(budget or "1000GiB"))
 
@@ -127,10 +129,14 @@ def settings(network, tried):
         yield "JAX jit, memory kept", "jax", "", True
 
 
-def same_network(name, peer, expected, drawn):
+NEAR = {"f32": (1e-4, 1e-2), "bf16": (1e-2, 1e-1)}   # how far the first and the third loss may be off, relatively
+
+
+def same_network(name, peer, expected, drawn, precision):
     """Compares the losses of the first three steps; returns the largest difference of the first and of the third."""
     differences = [abs(a - b) / abs(b) for a, b in zip(peer.losses, expected)]
-    if not drawn and (differences[0] > 1e-4 or max(differences) > 1e-2):
+    first, later = NEAR[precision]
+    if not drawn and (differences[0] > first or max(differences) > later):
         raise SystemExit(f"{name}: another network: losses {peer.losses[:3]}, ours {expected}")
     return max(differences)
 
@@ -138,7 +144,7 @@ def same_network(name, peer, expected, drawn):
 class Field:
     """The peers of one model: tried one after the other, the quickest kept for the pairs."""
 
-    def __init__(self, network, sizes, rate, weights, folder, threads, expected, tries):
+    def __init__(self, network, sizes, rate, weights, folder, threads, precision, expected, tries):
         self.kept, self.peaks, self.tried = {}, {}, {}
         drawn = bool(rate)
         self.difference = 0.0
@@ -150,11 +156,12 @@ class Field:
                 continue
             with open(log, "w") as errors:
                 try:
-                    peer = Peer(framework, network, sizes, rate or 0, variant, kept, weights, folder, threads, errors)
+                    words = variant if precision == "f32" else f"{variant} {precision}"
+                    peer = Peer(framework, network, sizes, rate or 0, words, kept, weights, folder, threads, errors)
                     for _ in range(3):
                         peer.steps()
                     if not drawn:
-                        self.difference = max(self.difference, same_network(name, peer, expected, drawn))
+                        self.difference = max(self.difference, same_network(name, peer, expected, drawn, precision))
                     seconds = min(peer.steps() for _ in range(tries))
                 except programs.Failed as failure:
                     print(f"  {name}: left out, {failure}: {log.read_text()[-300:]}")
@@ -184,19 +191,22 @@ def measure(folder, model, sizes, arguments):
     """Prints the table of one model and returns what its RESULT lines say."""
     network, _, rate, copies = MODELS[model]
     write_batch(folder, network, sizes)
-    free = Ours(folder, model, sizes, arguments.threads)
+    precision = arguments.precision
+    free = Ours(folder, model, sizes, arguments.threads, precision)
     weights = free.initial().rename(folder / "start.safetensors")
     expected = free.first_losses(3)
-    field = Field(network, sizes, rate, weights, folder, arguments.threads, expected, 1 if arguments.quick else 2)
+    field = Field(network, sizes, rate, weights, folder, arguments.threads, precision, expected, 1 if arguments.quick else 2)
     held = programs.bytes_of(weights, lambda name: ".running_" not in name) * (2 + copies)
     smallest = free.smallest()
     half = max(smallest, held + (free.end() - held) // 2)
-    ours = {"Cinch": free, "Cinch, half": Ours(folder, model, sizes, arguments.threads, half),
-            "Cinch, smallest": Ours(folder, model, sizes, arguments.threads, smallest)}
+    ours = {"Cinch": free, "Cinch, half": Ours(folder, model, sizes, arguments.threads, precision, half),
+            "Cinch, smallest": Ours(folder, model, sizes, arguments.threads, precision, smallest)}
+    if precision != "f32":
+        ours["Cinch, f32"] = Ours(folder, model, sizes, arguments.threads, "f32")
     one = ours["Cinch"].steps()
     count = 1 if arguments.quick else max(1, min(100, round(0.3 / one)))     # steps a turn: at least a third of a second
     runners = {**ours, **field.peers}
-    budgets = [runner for name, runner in ours.items() if name != "Cinch"]   # a third of the turns is enough
+    budgets = [ours["Cinch, half"], ours["Cinch, smallest"]]   # a third of the turns is enough
     times = {name: [] for name in runners}
     for pair in range(arguments.pairs):
         for name, runner in runners.items():
@@ -226,6 +236,8 @@ def report(model, times, ours, field, held, smallest, half):
     found = {"step_ms": 1e3 * medians["Cinch"], "peak_mib": ours["Cinch"].end() / mebi,
              "half_ratio": programs.median([b / a for a, b in zip(free[::3], times["Cinch, half"])]),
              "smallest_ratio": programs.median([b / a for a, b in zip(free[::3], times["Cinch, smallest"])])}
+    if "Cinch, f32" in times:
+        found["f32_ratio"] = programs.median([b / a for a, b in zip(free, times["Cinch, f32"])])
     if field.peers:
         best = min(field.peers, key=lambda name: medians[name])
         found["best_peer"] = best
@@ -247,6 +259,9 @@ def summary(found):
             row += f"{one['peak_ratio']:9.2f}{one['beyond_ratio']:8.2f}{one['beyond_without_imports_ratio']:11.2f}"
         print(row)
     for name, one in found.items():
+        if "f32_ratio" in one:
+            print(f"{name:<12}our step in f32 takes {one['f32_ratio']:.2f} times as long")
+    for name, one in found.items():
         for key, value in one.items():
             if key != "best_peer":
                 programs.result(f"rivals.{name}.{key}", value)
@@ -264,11 +279,12 @@ def body():
     parser.add_argument("--models", default=",".join(USUAL), help=f"some of {','.join(MODELS)}; absent: %(default)s")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.pairs = 1
     programs.use_processors(arguments.threads)
-    print(f"{programs.processor()}; {arguments.threads} threads, f32; {programs.machine_line()}")
+    print(f"{programs.processor()}; {arguments.threads} threads, {arguments.precision}; {programs.machine_line()}")
     found = {}
     for model in arguments.models.split(","):
         sizes = (QUICK if arguments.quick else SIZES)[MODELS[model][0]]

@@ -1,7 +1,8 @@
 """A network of jax_nets.py, trained by JAX: a worker for bench/rivals (see worker.py).
 
 One jitted step, its parameters and state donated, layers unrolled; masks are drawn with the generator that is fastest on CPUs. Running
-statistics of batch norms are left out: nothing of a training step reads them.
+statistics of batch norms are left out: nothing of a training step reads them. Variant `bf16`: the network's parameters and inputs are cast, and
+so is all between them; the update stays in f32.
 """
 import functools
 
@@ -69,10 +70,14 @@ def main():
     y = jnp.asarray(y)
     key = jax.random.key(3)
 
+    def lower(value):
+        return value.astype(jnp.bfloat16) if "bf16" in the.variant and value.dtype == jnp.float32 else value
+
     @functools.partial(jax.jit, donate_argnums=(0, 1))
     def train(params, state, count, x, y):
         def loss_of(params):
-            return network(the.sizes, params, x, y, Draws(the.rate, jax.random.fold_in(key, count)))
+            params = map_(lower, params)
+            return network(the.sizes, params, lower(x), y, Draws(the.rate, jax.random.fold_in(key, count))).astype(jnp.float32)
 
         loss, grads = jax.value_and_grad(loss_of)(params)
         if clip:

@@ -1,6 +1,6 @@
 """A network of torch_nets.py, trained by PyTorch: a worker for bench/rivals (see worker.py).
 
-Variants are words: `compile` (torch.compile), `channels_last`. The update is the fused one, gradients are set to None.
+Variants are words: `compile` (torch.compile), `channels_last`, `bf16` (torch.autocast). The update is the fused one, gradients are set to None.
 """
 import torch
 from torch import nn
@@ -53,7 +53,8 @@ def main():
     forward = torch.compile(model) if "compile" in the.variant else model
 
     def step():
-        loss = forward(inputs, labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in the.variant):
+            loss = forward(inputs, labels)
         loss.backward()
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
