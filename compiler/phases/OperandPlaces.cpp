@@ -10,19 +10,24 @@ namespace cinch {
 
 using namespace kernels;
 
+// The loop over blocks of rows around an op; null: there is none.
+static plan::LoopOp rowsAround(Operation *op) {
+  auto loop = dyn_cast<plan::LoopOp>(op->getParentOp());
+  return loop && loop.rowBlocks() ? loop : plan::LoopOp();
+}
+
 bool OperandPlaces::isMoved(plan::KernelOp kernel) const {
   auto waits = [&](Value value) { return copiesOf(value).count > 1; };
-  return isa<plan::RowBlocksOp, nn::ScanOp>(kernel->getParentOp()) || llvm::any_of(kernel.getInputs(), waits) ||
+  return rowsAround(kernel) || isa<nn::ScanOp>(kernel->getParentOp()) || llvm::any_of(kernel.getInputs(), waits) ||
          llvm::any_of(kernel.getOutputs(), waits);
 }
 
 Value OperandPlaces::wordOf(plan::KernelOp kernel, const HostCode::Call &call, size_t i) {
   Value offset = i < call.values.size() ? offsetOf(call.values[i], call.words[i]) : e.number(e.i64, call.words[i]);
-  auto rows = dyn_cast<plan::RowBlocksOp>(kernel->getParentOp());
-  if (!rows)
+  if (!rowsAround(kernel))
     return offset;
-  auto [perExample, perPosition] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
-  return e.plus(e.plus(offset, example, perExample * int64_t(rows.getExamples())), position, perPosition * int64_t(rows.getPositions()));
+  auto [outer, inner] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
+  return e.plus(e.plus(offset, example, outer), position, inner);
 }
 
 Value OperandPlaces::offsetOf(Value value, int64_t first) {
@@ -35,21 +40,21 @@ Value OperandPlaces::offsetOf(Value value, int64_t first) {
 
 OperandPlaces::Copies OperandPlaces::copiesOf(Value value) const {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    if (auto rows = dyn_cast<plan::RowBlocksOp>(argument.getOwner()->getParentOp()))
-      return copiesOf(rows.getRows()[argument.getArgNumber()]);
+    if (auto loop = dyn_cast<plan::LoopOp>(argument.getOwner()->getParentOp()))
+      return copiesOf(loop.operandOf(argument));
     auto newer = distance.find(value);
     return newer == distance.end() ? Copies() : Copies{2, newer->second, true};
   }
   auto result = cast<OpResult>(value);
-  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
-    return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+  if (auto loop = dyn_cast<plan::LoopOp>(result.getOwner()); loop && loop.rowBlocks())
+    return copiesOf(loop.yieldedFor(value));
   auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
   if (!copies || copies[result.getResultNumber()] == 1)
     return {};
   Value whole = value; // rows of one block: of all
-  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()->getParentOp()))
-    if (auto filled = rows.resultFilledBy(value))
-      whole = rows.getResult(*filled);
+  if (plan::LoopOp rows = rowsAround(result.getOwner()))
+    if (OpResult filled = rows.resultOf(value))
+      whole = filled;
   int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
   bool ofStep = overlapping && (sums.contains(value) || !overlapping->isProperAncestor(result.getOwner()));
   return {copies[result.getResultNumber()], solve::roundUp(bytes), ofStep};

@@ -24,7 +24,7 @@ public:
   mlir::Value microbatch;
   mlir::Value example, position; // of the block of rows, in blocks
   llvm::DenseMap<mlir::Operation *, mlir::Value> trips; // of the loops along axes
-  plan::MicrobatchesOp overlapping;           // the loop whose steps overlap
+  plan::LoopOp overlapping;           // the loop whose steps overlap
   mlir::Value next;                             // there: 0 in what is of this step, 1 in what is of the next one
   llvm::DenseMap<mlir::Value, int64_t> distance; // there: from a previous parameter to the parameter
   llvm::DenseSet<mlir::Value> sums;           // there: as the loop's kernels write them

@@ -145,8 +145,8 @@ private:
         for (Value value : group.stores)
           if (!nn::hasBatch(value) && behind.contains(value))
             sums.insert(value);
-    auto loop = plan::MicrobatchesOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
-                                             uint64_t(nn::batchOf(function)), DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr());
+    auto loop = plan::LoopOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
+                                     plan::ExamplesAttr::get(function.getContext(), nn::batchOf(function), 0));
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&loop.getBody());
     builder.setInsertionPointToEnd(body);
