@@ -38,7 +38,7 @@ private:
   void emit(Block &block) { emit(block.begin(), block.end()); }
   void emit(Block::iterator from, Block::iterator to) {
     for (Operation &op : llvm::make_range(from, to)) {
-      if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::scanOf(kernel) && !places.isMoved(kernel)) {
+      if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::loopOf(kernel) && !places.isMoved(kernel)) {
         int64_t launch = host.callOf(&op).launch;
         if (launch != behind) {
           launchAll();
@@ -55,12 +55,12 @@ private:
 
   void emit(Operation &op) {
     if (auto kernel = dyn_cast<plan::KernelOp>(op)) {
-      if (nn::ScanOp scan = analysis::scanOf(kernel))
-        emitScan(scan);
+      if (plan::LoopOp loop = analysis::loopOf(kernel))
+        emitTrips(loop);
       else
         launch(kernel);
     } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
-      loop.examples() ? emitMicrobatches(loop) : emitRows(loop);
+      loop.examples() ? emitMicrobatches(loop) : emitTrips(loop);
     } else if (auto send = dyn_cast<plan::SendOp>(op)) {
       onlyIn(send.getLast() ? lastMicrobatch : kEvery,
              [&] { message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front()); });
@@ -97,31 +97,26 @@ private:
       e.call("cinch_zero", e.none, {e.context, places.offsetOf(value, range.first), e.number(e.i64, range.second)});
     Value offsets = e.stack(call.words.size());
     for (size_t i = 0; i < call.words.size(); ++i)
-      e.set(offsets, i, places.wordOf(kernel, call, i));
+      e.set(offsets, i, i < call.values.size() ? places.offsetOf(call.values[i], call.words[i]) : e.number(e.i64, call.words[i]));
     e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
   }
 
-  void emitScan(nn::ScanOp scan) {
-    e.loop(e.number(e.i64, int64_t(scan.getTrips())), [&](Value trip) {
-      places.trips[scan] = trip;
-      emit(scan.block());
-    });
-  }
-
-  void emitRows(plan::LoopOp loop) {
+  // Over blocks of rows, or along an axis.
+  void emitTrips(plan::LoopOp loop) {
     plan::RowBlocksAttr rows = loop.rowBlocks();
-    // Draws are numbered by example and position, and a number that is not finite is reported with its example.
-    Value firstExample = e.word(kFirstExample);
-    e.loop(e.number(e.i64, int64_t(loop.getCount())), [&](Value pass) {
-      Value blocks = e.number(e.i64, loop.innerTrips()); // of one example
-      places.example = LLVM::SDivOp::create(b, e.loc, pass, blocks);
-      places.position = LLVM::SRemOp::create(b, e.loc, pass, blocks);
-      e.set(e.context, kFirstExample, e.plus(firstExample, places.example, rows.getExamples()));
-      e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), places.position, rows.getPositions()));
+    Value firstExample = rows ? e.word(kFirstExample) : Value();
+    e.loop(e.number(e.i64, int64_t(loop.getCount())), [&](Value number) {
+      const OperandPlaces::Trip &trip = places.begin(loop, number);
+      if (rows) { // draws are numbered by example and position, and a number that is not finite is reported with its example
+        e.set(e.context, kFirstExample, e.plus(firstExample, trip.outer, rows.getExamples()));
+        e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), trip.inner, rows.getPositions()));
+      }
       emit(loop.block());
     });
-    e.set(e.context, kFirstExample, firstExample);
-    e.set(e.context, kFirstPosition, e.number(e.i64, 0));
+    if (rows) {
+      e.set(e.context, kFirstExample, firstExample);
+      e.set(e.context, kFirstPosition, e.number(e.i64, 0));
+    }
   }
 
   void emitMicrobatches(plan::LoopOp loop) {

@@ -90,25 +90,6 @@ static int dimOfAxis(nn::ContractOp op, const ContractSpec &spec, int64_t axis) 
   return -1;
 }
 
-// How the buffers of a kernel move from block to block of rows: inputs, then outputs. Nothing outside such a loop.
-static SmallVector<plan::LoopOp::Steps> stepsOf(plan::KernelOp kernel) {
-  SmallVector<plan::LoopOp::Steps> steps;
-  auto loop = dyn_cast<plan::LoopOp>(kernel->getParentOp());
-  if (!loop || !loop.rowBlocks())
-    return steps;
-  for (ValueRange values : {ValueRange(kernel.getInputs()), ValueRange(kernel.getOutputs())})
-    for (Value value : values) {
-      auto argument = dyn_cast<BlockArgument>(value);
-      if (argument && argument.getOwner() == &loop.block())
-        steps.push_back(loop.stepsOfSlice(argument.getArgNumber()));
-      else if (OpResult result = loop.resultOf(value); result && loop.isStacked(result))
-        steps.push_back(loop.stepsOf(result));
-      else
-        steps.push_back({});
-    }
-  return steps;
-}
-
 // What a failed step is replayed with, if the kernel can be described so: its body, and the ops behind its nodes.
 void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &spec, LaunchInfo &info) {
   Operation *root = kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
@@ -166,12 +147,9 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
   auto offsetOf = [&](int buffer) { return size_t(buffer) < inputs ? reads[buffer] : writes[buffer - inputs]; };
   const SmallVector<int> &order = spec->buffers;
-  SmallVector<plan::LoopOp::Steps> steps = stepsOf(kernel);
   for (int buffer : order) {
-    call.words.push_back(offsetOf(buffer) + (steps.empty() ? 0 : steps[buffer].first));
+    call.words.push_back(offsetOf(buffer));
     call.values.push_back(size_t(buffer) < inputs ? kernel.getInputs()[buffer] : kernel.getOutputs()[buffer - inputs]);
-    if (!steps.empty())
-      call.steps.push_back({steps[buffer].outer, steps[buffer].inner});
   }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
   call.words.append(spec->words);
@@ -264,7 +242,7 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
       }
     }
     auto kernel = dyn_cast<plan::KernelOp>(op);
-    if (!kernel || analysis::scanOf(kernel)) // a loop is the kernels in it
+    if (!kernel || analysis::loopOf(kernel)) // a loop is the kernels in it
       return WalkResult::advance();
     return succeeded(addKernel(op, replayed)) ? WalkResult::advance() : WalkResult::interrupt();
   });

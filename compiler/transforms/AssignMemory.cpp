@@ -165,37 +165,33 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
       kernel->setAttr(kScratchBytesAttr, attributes.getI64IntegerAttr(run.scratchBytes));
     for (auto [result, offset] : llvm::zip(kernel.getOutputs(), writes))
       offsets[result] = offset;
-    nn::ScanOp scan = analysis::scanOf(kernel);
-    return scan ? assignTrip(kernel, scan, run) : success();
+    plan::LoopOp loop = analysis::loopOf(kernel);
+    return loop ? assignTrip(kernel, loop, run) : success();
   }
 
   // A loop along an axis: what is sliced or stacked is where the first part lies, a carried value that is only carried in its first slot.
-  LogicalResult assignTrip(plan::KernelOp kernel, nn::ScanOp scan, const DecidedRun &run) {
+  LogicalResult assignTrip(plan::KernelOp kernel, plan::LoopOp loop, const DecidedRun &run) {
     for (auto [argument, operand] : llvm::zip(kernel.getBody().getArguments(), kernel.getInputs()))
       offsets[argument] = offsets.lookup(operand);
     for (auto [value, offset] : llvm::zip(kernel.getBody().front().getTerminator()->getOperands(), *kernel.getWrites()))
       offsets[value] = offset;
-    scan->setAttr(kSlotsAttr, DenseI64ArrayAttr::get(&getContext(), run.slots));
-    SmallVector<Value> operands(scan.getInits());
-    for (ValueRange group : {ValueRange(scan.getSlices()), ValueRange(scan.getStacks()), ValueRange(scan.getWholes())})
-      llvm::append_range(operands, group);
-    for (auto [argument, operand] : llvm::zip(scan.block().getArguments(), operands))
-      offsets[argument] = offsets.lookup(operand);
+    loop->setAttr(kSlotsAttr, DenseI64ArrayAttr::get(&getContext(), run.slots));
+    for (BlockArgument argument : loop.block().getArguments())
+      offsets[argument] = offsets.lookup(loop.operandOf(argument));
     DenseMap<Value, int64_t> outside; // of what is yielded
     const int64_t *slot = run.slots.begin();
-    for (unsigned i = 0; i < scan.getNumResults(); ++i) {
-      Value yielded = scan.yield()->getOperand(i);
-      if (i >= scan.carriedCount())
-        outside[yielded] = offsets.lookup(scan.getResult(i));
-      else if (analysis::stackOfCarried(scan, i) < 0) {
+    for (OpResult result : loop->getResults()) {
+      if (loop.isStacked(result))
+        outside[loop.yieldedFor(result)] = offsets.lookup(result);
+      else if (loop.hasSlots(result.getResultNumber())) {
         if (slot == run.slots.end())
-          return scan.emitError("internal error: the decision has too few slots");
-        outside[yielded] = *slot;
+          return loop.emitError("internal error: the decision has too few slots");
+        outside[loop.yieldedFor(result)] = *slot;
         slot += 2;
       }
     }
     auto inner = run.inside.begin();
-    for (Operation &op : scan.block().without_terminator()) {
+    for (Operation &op : loop.block().without_terminator()) {
       auto part = cast<plan::KernelOp>(op);
       if (inner == run.inside.end() || inner->writes.size() != part.getNumResults())
         return op.emitError("internal error: the decision does not place this kernel of a loop");

@@ -98,7 +98,8 @@ static LogicalResult verifyPlanned(ModuleOp module) {
     }
     WalkResult whole = function.walk([&](plan::LoopOp loop) -> WalkResult {
       int64_t grain = nn::grainOf(function);
-      if (plan::RowBlocksAttr rows = loop.rowBlocks(); rows && grain > 0 && (rows.getPositions() != rows.getOf() || rows.getExamples() % grain))
+      plan::RowBlocksAttr rows = loop.rowBlocks();
+      if (rows && grain > 0 && (rows.getPositions() != rows.getOf() || rows.getExamples() % grain))
         return loop.emitOpError() << "cuts the blocks of " << grain << " examples that are summed";
       return WalkResult::advance();
     });
@@ -107,8 +108,11 @@ static LogicalResult verifyPlanned(ModuleOp module) {
     int64_t last = -1;
     WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
       if (isa<func::FuncOp, func::ReturnOp, plan::LoopOp, plan::YieldOp, plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op) ||
-          op->getParentOfType<plan::KernelOp>())
+          op->getParentOfType<plan::KernelOp>()) {
+        if (isa<nn::ScanOp>(op))
+          return op->emitOpError() << "should have become a plan.loop by FormKernels";
         return WalkResult::advance();
+      }
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
       if (!run)
         return op->emitOpError() << "belongs to no run";

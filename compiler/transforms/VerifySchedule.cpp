@@ -46,23 +46,23 @@ int64_t bytesOf(Value value) {
 // byte. What is sliced, stacked or carried lies elsewhere, with a place of its own in each trip.
 class TripVerifier {
 public:
-  TripVerifier(plan::KernelOp kernel, nn::ScanOp scan) : kernel(kernel), scan(scan) {}
+  TripVerifier(plan::KernelOp kernel, plan::LoopOp loop) : kernel(kernel), loop(loop) {}
 
   LogicalResult verify() {
     auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
     begin = kernel.getScratch().value_or(-1);
     end = begin < 0 ? begin : begin + (bytes ? bytes.getInt() : 0);
-    auto slots = scan->getAttrOfType<DenseI64ArrayAttr>(kSlotsAttr);
+    auto slots = loop->getAttrOfType<DenseI64ArrayAttr>(kSlotsAttr);
     if (!slots)
-      return scan.emitOpError("has no slots for what it carries");
+      return loop.emitOpError("has no slots for what it carries");
     size_t slot = 0;
-    for (unsigned i = 0; i < scan.carriedCount(); ++i) {
-      if (analysis::stackOfCarried(scan, i) >= 0)
+    for (unsigned i = 0; i < loop.getInits().size(); ++i) {
+      if (!loop.hasSlots(i))
         continue;
       for (int k = 0; k < 2; ++k, ++slot) {
         if (slot >= size_t(slots.size()))
-          return scan.emitOpError("has too few slots for what it carries");
-        lives.push_back({slots[slot], bytesOf(scan.carried(i)), 0, INT64_MAX, scan.carried(i)});
+          return loop.emitOpError("has too few slots for what it carries");
+        lives.push_back({slots[slot], bytesOf(loop.carried(i)), 0, INT64_MAX, loop.carried(i)});
       }
     }
     if (failed(number()))
@@ -70,10 +70,10 @@ public:
     for (size_t i = 0; i < lives.size(); ++i) {
       const Life &a = lives[i];
       if (a.bytes > 0 && (a.offset < begin || a.offset + a.bytes > end))
-        return scan.emitOpError("has a value of a trip outside its scratch: ") << a.value.getType();
+        return loop.emitOpError("has a value of a trip outside its scratch: ") << a.value.getType();
       for (size_t j = 0; j < i; ++j)
         if (const Life &b = lives[j]; clash(a, b))
-          return scan.emitOpError("has two values in the same bytes of its scratch: [") << a.offset << ", " << a.offset + a.bytes
+          return loop.emitOpError("has two values in the same bytes of its scratch: [") << a.offset << ", " << a.offset + a.bytes
                                                                                        << ") and [" << b.offset << ", " << b.offset + b.bytes << ")";
     }
     return success();
@@ -83,7 +83,7 @@ private:
   LogicalResult number() {
     DenseMap<Value, size_t> placed;
     int64_t time = 0;
-    for (Operation &op : scan.block().without_terminator()) {
+    for (Operation &op : loop.block().without_terminator()) {
       auto part = dyn_cast<plan::KernelOp>(op);
       if (!part || !part.getReads() || !part.getWrites())
         return op.emitOpError("has no offsets");
@@ -97,12 +97,12 @@ private:
       if (auto bytes = part->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
         lives.push_back({int64_t(*part.getScratch()), bytes.getInt(), time, time, part.getResult(0)});
       for (auto [result, offset] : llvm::zip(part.getOutputs(), *part.getWrites())) {
-        if (llvm::is_contained(scan.yield()->getOperands(), result))
+        if (loop.resultOf(result))
           continue;
         placed[result] = lives.size();
         lives.push_back({offset, bytesOf(result), time, time, result});
       }
-      if (nn::ScanOp inner = analysis::scanOf(part))
+      if (plan::LoopOp inner = analysis::loopOf(part))
         if (failed(TripVerifier(part, inner).verify()))
           return failure();
     }
@@ -123,7 +123,7 @@ private:
   }
 
   plan::KernelOp kernel;
-  nn::ScanOp scan;
+  plan::LoopOp loop;
   int64_t begin = 0, end = 0;
   SmallVector<Life> lives;
 };
@@ -217,8 +217,8 @@ private:
     return success();
   }
 
-  // A loop, whose operands and results have the bytes that they have outside of it. What it reads from outside, its next trip reads again; what
-  // its trips fill or accumulate is there while it runs.
+  // A loop, whose operands and results have the bytes that they have outside of it. What it reads from outside, its next trip reads again;
+  // what its trips fill or accumulate is there while it runs.
   LogicalResult numberLoop(plan::LoopOp loop) {
     int64_t begin = now++;
     for (BlockArgument argument : loop.block().getArguments())
@@ -323,8 +323,8 @@ private:
       lives[result] = {offset, bytesOf(result), time, time, result, part};
       kernels[time] = kernel;
     }
-    if (nn::ScanOp scan = analysis::scanOf(kernel))
-      return TripVerifier(kernel, scan).verify();
+    if (plan::LoopOp loop = analysis::loopOf(kernel))
+      return TripVerifier(kernel, loop).verify();
     return success();
   }
 

@@ -55,7 +55,7 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
     `copies` (absent: one each) says for what the run writes how many copies of it there are, one behind the other from its offset on, which
     the micro-batches take in turns (plan.loop, `actions`).
 
-    A kernel that is a loop along an axis (nn.scan) has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
+    A kernel that is a loop along an axis has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
     runs of a trip, whose kernels are those of the body. Among their offsets, -1 is what lies outside of the loop's scratch.
   }];
   let parameters = (ins "int64_t":$kernel, "bool":$recompute, "::mlir::DenseI64ArrayAttr":$reads,
@@ -105,8 +105,8 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 def Plan_ExamplesAttr : Plan_Attr<"Examples", "examples"> {
   let summary = "the examples of the batch, `size` of them in each trip";
   let description = [{
-    Trip i sees the examples [first + i * size, first + (i + 1) * size) of the batch, of which the worker of a replica has those from `first`
-    on. The function's arguments with a batch axis hold those of one trip.
+    Trip i sees the examples [first + i * size, first + (i + 1) * size) of the batch; the worker of a replica has those from `first` on. The
+    function's arguments with a batch axis hold those of one trip.
   }];
   let parameters = (ins "int64_t":$size, DefaultValuedParameter<"int64_t", "0">:$first);
 }
@@ -139,13 +139,13 @@ def Plan_LoopOp : Plan_Op<"loop", [
 
     - the carried values for the next trip: those of the `last` one are results;
     - parts of the *stacked* results;
-    - *accumulated* values: chains over all trips. A contraction, a reduction over the batch axis or a scatter-add goes on, in each trip, from what
-      the trip before left (exactly the additions of the undivided work).
+    - *accumulated* values: chains over all trips. A contraction, a reduction over the batch axis or a scatter-add goes on, in each trip,
+      from what the trip before left (exactly the additions of the undivided work).
 
     ```
     %sum = plan.loop count 4 over #plan.examples<size = 2> accumulated(tensor<999x4xf32>) {
-      %dx, %dw = plan.loop count 16 over #plan.row_blocks<examples = 1, positions = 8, of = 64> sliced(%x : tensor<2x64x4xf32, #nn.batch<0>>)
-          stacked(tensor<2x64x4xf32, #nn.batch<0>>) accumulated(tensor<999x4xf32>) {
+      %dx, %dw = plan.loop count 16 over #plan.row_blocks<examples = 1, positions = 8, of = 64>
+          sliced(%x : tensor<2x64x4xf32, #nn.batch<0>>) stacked(tensor<2x64x4xf32, #nn.batch<0>>) accumulated(tensor<999x4xf32>) {
       ^bb0(%xb: tensor<1x8x4xf32, #nn.batch<0>>):
         ..
         plan.yield %dxb, %p : tensor<1x8x4xf32, #nn.batch<0>>, tensor<999x4xf32>
@@ -163,21 +163,22 @@ def Plan_LoopOp : Plan_Op<"loop", [
     for the next step the parameters stand in for the previous ones (`PATH.prev`). Where the caller says how many micro-batches there are, part i
     runs `lags[i]` micro-batches behind the first one: at tick t it takes micro-batch t - lags[i].
 
-    **Over blocks of rows** a part of slice i has the examples and positions of the block, its positions counted from `from[i]` on (absent: from 0),
-    or all that its examples have.
+    **Over blocks of rows** a part of slice i has the examples and positions of the block, its positions counted from `from[i]` on (absent:
+    from 0), or all that its examples have.
 
-    **Along an axis** the loop is the work of a kernel, and trip i works at part i of the first axis (at part count - 1 - i if it is walked from
-    its end). A part is without that axis, or it is several in a row: of n * count parts the body sees n along the same axis, and n that it yields
-    in a row lie so in the result. The types say which.
+    **Along an axis** the loop is the work of a kernel, and trip i works at part i of the first axis (at part count - 1 - i if it is walked
+    from its end). A part is without that axis, or it is several in a row: of n * count parts the body sees n along the same axis, and n
+    that it yields in a row lie so in the result. The types say which.
 
     C1: count >= 1, or >= 0 over examples; sizes are at least 1, and a block of rows is of one example unless it has all positions, whose
     number its own divides.
     C2: operands, body arguments, yielded values and results agree in number, and carried ones in type.
-    C3: a body argument is a part of its slice or stack, a yielded value of its stacked result: the parts of all trips are the whole, but for
-    positions that `from` leaves out, and a part is one piece of memory. `firsts` are parts of stacks.
+    C3: a body argument is a part of its slice or stack, a yielded value of its stacked result: the parts of all trips are the whole, but
+    for positions that `from` leaves out, and a part is one piece of memory. `firsts` are parts of stacks.
     C4: an accumulated value has no batch axis.
-    C5: over examples, values are only accumulated; over rows, they are sliced, stacked or accumulated; along an axis they are not accumulated.
-    C6: `actions` and `lags` are there only over examples and if the body has a `plan.part`; `actions` are pairs, `lags` one a part, ascending from 0.
+    C5: over examples, values are only accumulated; over rows, they are sliced, stacked or accumulated; along an axis, not accumulated.
+    C6: `actions` and `lags` are there only over examples and if the body has a `plan.part`; `actions` are pairs, `lags` one a part,
+    ascending from 0.
   }];
   let arguments = (ins Variadic<AnyType>:$inits, Variadic<AnyType>:$slices, Variadic<AnyType>:$stacks, Variadic<AnyType>:$firsts,
                        I64Attr:$count, AnyAttrOf<[Plan_ExamplesAttr, Plan_RowBlocksAttr, Plan_AxisAttr]>:$over,
@@ -215,6 +216,8 @@ def Plan_LoopOp : Plan_Op<"loop", [
     ::mlir::OpResult resultOf(::mlir::Value yielded);
     bool isCarried(::mlir::OpResult result) { return result.getResultNumber() < getInits().size(); }
     bool isStacked(::mlir::OpResult result) { return !isCarried(result) && result.getResultNumber() < getNumResults() - getSums().size(); }
+    // Does a carried value lie in two places of its own, which take turns? Otherwise it is a part of the stacked result that holds it, too.
+    bool hasSlots(unsigned carried) { return !isStacked(resultOf(yieldedFor(getResult(carried)))); }
 
     // Where the parts of a sliced operand or of a stacked result lie, in bytes: the first at `first`, the next `inner` further on; each
     // `innerTrips` of them begin `outer` behind the ones before.

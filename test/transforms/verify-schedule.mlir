@@ -457,3 +457,33 @@ func.func @shared_on_the_host(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<1
   plan.await %b : tensor<16xf32>
   return %b : tensor<16xf32>
 }
+
+// -----
+
+// Along an axis a trip works in the scratch of the kernel that the loop is. The two places of what it carries take turns there: no value of
+// a trip may lie in one of them.
+func.func @slots(%h: tensor<16xf32> {plan.offset = 0}, %x: tensor<3x16xf32> {plan.offset = 64}) attributes {plan.arena = 512} {
+  plan.loop count 1 over #plan.examples<size = 1> {
+    %r = plan.kernel (%h, %x) : (tensor<16xf32>, tensor<3x16xf32>) -> tensor<16xf32> reads [0, 64] writes [256] scratch 320 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<3x16xf32>):
+      // expected-error @+1 {{has two values in the same bytes of its scratch: [384, 448) and [384, 448)}}
+      %last = plan.loop count 3 over #plan.axis<reverse = false> carried(%i : tensor<16xf32>) sliced(%j : tensor<3x16xf32>)
+          last(tensor<16xf32>) {
+      ^bb0(%a: tensor<16xf32>, %b: tensor<16xf32>):
+        %t = plan.kernel (%a, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [0, 64] writes [384] scratch -1 {
+        ^bb0(%k: tensor<16xf32>, %l: tensor<16xf32>):
+          %n = nn.add %k, %l : tensor<16xf32>
+          plan.return %n : tensor<16xf32>
+        }
+        %u = plan.kernel (%t, %i) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [384, 0] writes [320] scratch -1 {
+        ^bb0(%k: tensor<16xf32>, %l: tensor<16xf32>):
+          %n = nn.mul %k, %l : tensor<16xf32>
+          plan.return %n : tensor<16xf32>
+        }
+        plan.yield %u : tensor<16xf32>
+      } {plan.slots = array<i64: 320, 384>}
+      plan.return %last : tensor<16xf32>
+    } {plan.scratch_bytes = 192}
+  }
+  return
+}
