@@ -88,7 +88,7 @@ static LogicalResult verifyPlanned(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     auto loops = function.getOps<plan::LoopOp>();
     if (loops.empty() || llvm::any_of(loops, [](plan::LoopOp loop) { return !loop.examples(); }))
-      return function.emitOpError() << "expected a plan.loop over examples";
+      return function.emitOpError() << "expected a plan.loop over examples, and no other loop beside it";
     for (plan::LoopOp loop : loops) {
       if (loop.examples().getSize() != (*loops.begin()).examples().getSize() || loop.getCount() != (*loops.begin()).getCount())
         return loop.emitOpError() << "has other micro-batches than the loop before it";
@@ -97,8 +97,10 @@ static LogicalResult verifyPlanned(ModuleOp module) {
                                       << loop.examples().getSize() << " cuts";
     }
     WalkResult whole = function.walk([&](plan::LoopOp loop) -> WalkResult {
-      int64_t grain = nn::grainOf(function);
+      if (loop.axis() && !isa<plan::KernelOp>(loop->getParentOp()))
+        return loop.emitOpError() << "along an axis stands in no kernel, whose work it would be";
       plan::RowBlocksAttr rows = loop.rowBlocks();
+      int64_t grain = nn::grainOf(function);
       if (rows && grain > 0 && (rows.getPositions() != rows.getOf() || rows.getExamples() % grain))
         return loop.emitOpError() << "cuts the blocks of " << grain << " examples that are summed";
       return WalkResult::advance();
