@@ -27,7 +27,7 @@ std::string nameOf(Value value) {
   Operation *op = value.getDefiningOp();
   StringRef path = nn::instancePath(op->getLoc());
   std::string name = path.empty() ? "" : path.str() + ": ";
-  name += op->getName().stripDialect();
+  name += isa<plan::LoopOp>(op) ? "scan" : op->getName().stripDialect(); // people know a loop along an axis as they write it
   if (op->hasAttr(nn::kBackwardAttr))
     name += " (gradient)";
   return name;
@@ -176,17 +176,10 @@ bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref
 }
 
 // ---- Loops along an axis -----------------------------------------------------------------------------------------------
-int stackOfCarried(nn::ScanOp scan, unsigned carried) {
-  for (unsigned i = scan.carriedCount(); i < scan.getNumResults(); ++i)
-    if (scan.yield()->getOperand(i) == scan.yield()->getOperand(carried))
-      return int(i);
-  return -1;
-}
-
 // Does a trip read its part of the slice `read` only before it writes its part of the stacked result `written`? Then the result may take the
 // bytes of the operand, part by part.
-static bool diesPartByPart(nn::ScanOp scan, unsigned read, Value written) {
-  Value part = scan.part(read);
+static bool diesPartByPart(plan::LoopOp loop, unsigned read, Value written) {
+  Value part = loop.part(read);
   Operation *writer = written.getDefiningOp();
   return llvm::all_of(part.getUsers(), [&](Operation *user) {
     return user->getBlock() == writer->getBlock() && user->isBeforeInBlock(writer);
@@ -195,20 +188,19 @@ static bool diesPartByPart(nn::ScanOp scan, unsigned read, Value written) {
 
 static void findPartByPart(plan::KernelOp op, llvm::function_ref<Value(Value)> inMemory, KernelProblems::BufferOf bufferOf,
                            solve::Kernel &kernel) {
-  nn::ScanOp scan = scanOf(op);
+  plan::LoopOp loop = loopOf(op);
   Block &body = op.getBody().front();
   for (auto [result, returned] : llvm::zip(op.getOutputs(), body.getTerminator()->getOperands())) {
-    unsigned number = cast<OpResult>(returned).getResultNumber();
-    if (number < scan.carriedCount())
+    if (!loop.isStacked(cast<OpResult>(returned)))
       continue;
-    Value written = scan.yield()->getOperand(number);
-    for (auto [i, slice] : llvm::enumerate(scan.getSlices())) {
+    Value written = loop.yieldedFor(returned);
+    for (auto [i, slice] : llvm::enumerate(loop.getSlices())) {
       auto argument = dyn_cast<BlockArgument>(slice);
       Value read = argument ? inMemory(op.getInputs()[argument.getArgNumber()]) : Value();
-      bool once = argument && llvm::count(scan->getOperands(), slice) == 1 && llvm::count(op.getInputs(), op.getInputs()[argument.getArgNumber()]) == 1;
+      bool once = argument && argument.hasOneUse() && llvm::count(op.getInputs(), op.getInputs()[argument.getArgNumber()]) == 1;
       if (!once || !read.getDefiningOp<plan::KernelOp>() || read.getType() != result.getType() || batchAxisOf(read) < 0)
         continue;
-      if (diesPartByPart(scan, unsigned(i), written))
+      if (diesPartByPart(loop, unsigned(i), written))
         kernel.inPlace.push_back({bufferOf(result), bufferOf(read)});
     }
   }
@@ -216,7 +208,7 @@ static void findPartByPart(plan::KernelOp op, llvm::function_ref<Value(Value)> i
 
 bool KernelProblems::describeScan(plan::KernelOp op, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
                                   solve::Kernel &kernel) {
-  std::shared_ptr<ScanProblem> problem = buildTrip(scanOf(op), inLoop, kernel);
+  std::shared_ptr<ScanProblem> problem = buildTrip(loopOf(op), inLoop, kernel);
   if (!problem)
     return false;
   if (inLoop)
@@ -229,9 +221,8 @@ bool KernelProblems::describeScan(plan::KernelOp op, bool inLoop, llvm::function
 }
 
 // The graph of a trip. What lies outside the scratch has no bytes in it: the operands, and what is stacked or carried.
-std::shared_ptr<ScanProblem> KernelProblems::buildTrip(nn::ScanOp scan, bool inLoop, solve::Kernel &trips) {
+std::shared_ptr<ScanProblem> KernelProblems::buildTrip(plan::LoopOp loop, bool inLoop, solve::Kernel &trips) {
   auto problem = std::make_shared<ScanProblem>();
-  problem->scan = scan;
   solve::StepGraph &graph = problem->trip;
   graph.batch = context.batch, graph.grain = context.grain, graph.threads = context.threads;
   llvm::DenseMap<Value, int> buffer;
@@ -246,15 +237,18 @@ std::shared_ptr<ScanProblem> KernelProblems::buildTrip(nn::ScanOp scan, bool inL
     graph.buffers.push_back(entry);
     problem->local.push_back(local);
   };
-  for (BlockArgument argument : scan.block().getArguments())
+  for (BlockArgument argument : loop.block().getArguments())
     add(argument, false, -1);
-  for (Operation &op : scan.block().without_terminator()) {
+  for (Operation &op : loop.block().without_terminator()) {
     auto kernel = cast<plan::KernelOp>(op);
+    for (Value input : kernel.getInputs())
+      if (!buffer.contains(input)) // whole
+        add(input, false, -1);
     for (Value result : kernel.getOutputs())
-      add(result, !llvm::is_contained(scan.yield()->getOperands(), result), int(problem->kernels.size()));
+      add(result, !loop.resultOf(result), int(problem->kernels.size()));
     problem->kernels.push_back(kernel);
   }
-  auto count = double(scan.getTrips());
+  auto count = double(loop.getCount());
   auto sum = [&](solve::Linear &to, const solve::Linear &from) {
     to.fixed += count * from.fixed, to.perExample += count * from.perExample;
   };
@@ -282,9 +276,9 @@ std::shared_ptr<ScanProblem> KernelProblems::buildTrip(nn::ScanOp scan, bool inL
     sum(trips.seconds, kernel.seconds), sum(trips.flops, kernel.flops), sum(trips.traffic, kernel.traffic);
     graph.kernels.push_back(std::move(kernel));
   }
-  for (unsigned i = 0; i < scan.carriedCount(); ++i)
-    if (stackOfCarried(scan, i) < 0)
-      problem->slots.push_back(bufferFor(scan.carried(i), scan.carried(i), context.batch));
+  for (unsigned i = 0; i < loop.getInits().size(); ++i)
+    if (loop.hasSlots(i))
+      problem->slots.push_back(bufferFor(loop.carried(i), loop.carried(i), context.batch));
   return problem;
 }
 

@@ -20,15 +20,11 @@ struct KernelContext {
   MachineRates machine;
 };
 
-// A loop along an axis (nn.scan) whose body is made of kernels. Slots hold the carried values that are not stacked.
+// A loop along an axis. Slots hold the carried values that are not stacked.
 struct ScanProblem : solve::LoopBody {
-  nn::ScanOp scan;
   std::vector<plan::KernelOp> kernels;                 // of the body, as the graph of the trip numbers them
   std::map<int, std::shared_ptr<ScanProblem>> inner;   // kernels that are loops themselves
 };
-
-// The stacked result that holds a carried value, too; -1: none.
-int stackOfCarried(nn::ScanOp, unsigned carried);
 
 // Finds specs once for all kernels that are alike, and says what the solvers want to know of a kernel.
 class KernelProblems {
@@ -51,7 +47,7 @@ private:
   const Specs *find(plan::KernelOp, bool inLoop);
   void findInPlace(plan::KernelOp, const Specs &, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   bool describeScan(plan::KernelOp, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
-  std::shared_ptr<ScanProblem> buildTrip(nn::ScanOp, bool inLoop, solve::Kernel &trips);
+  std::shared_ptr<ScanProblem> buildTrip(plan::LoopOp, bool inLoop, solve::Kernel &trips);
 
   KernelContext context;
   std::vector<int64_t> microbatches;

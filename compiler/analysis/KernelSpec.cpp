@@ -36,8 +36,8 @@ KernelKind kindOf(Operation *op) {
          : isa<nn::AttendGradOp>(op) ? KernelKind::AttentionGrad
          : isa<nn::ConvOp>(op)       ? KernelKind::Convolution
          : isPool(op)                ? KernelKind::Pool
-         : isa<nn::ScanOp>(op)       ? KernelKind::Scan
-                                     : KernelKind::Loop;
+         : isa<nn::ScanOp, plan::LoopOp>(op) ? KernelKind::Scan
+                                             : KernelKind::Loop;
 }
 
 static Operation *rootOf(plan::KernelOp kernel) {
@@ -46,7 +46,7 @@ static Operation *rootOf(plan::KernelOp kernel) {
 
 KernelKind kindOf(plan::KernelOp kernel) { return kindOf(rootOf(kernel)); }
 
-nn::ScanOp scanOf(plan::KernelOp kernel) { return dyn_cast<nn::ScanOp>(rootOf(kernel)); }
+plan::LoopOp loopOf(plan::KernelOp kernel) { return dyn_cast<plan::LoopOp>(rootOf(kernel)); }
 
 // ---- Tracing -----------------------------------------------------------------------------------------------------------
 namespace {

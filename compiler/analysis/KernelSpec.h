@@ -24,8 +24,8 @@ struct KernelTraits {
   bool rows;                     // may work on blocks of rows
 };
 const KernelTraits &traitsOf(KernelKind);
-// The loop that a kernel is; null for the other kinds.
-nn::ScanOp scanOf(plan::KernelOp);
+// The loop along an axis that a kernel is; null for the other kinds.
+plan::LoopOp loopOf(plan::KernelOp);
 
 struct KernelSpec {
   std::variant<kernels::LoopSpec, kernels::ContractSpec, kernels::AttendSpec, kernels::AttendGradSpec, kernels::ConvSpec,

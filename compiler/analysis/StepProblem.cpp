@@ -19,8 +19,8 @@ namespace cinch::analysis {
 Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(function)) {
   grain = nn::examplesTogether(function);
   for (Operation &op : function.getBody().front().without_terminator()) {
-    if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-      for (Operation &inner : loop.getBody().front().without_terminator())
+    if (auto loop = dyn_cast<plan::LoopOp>(op)) {
+      for (Operation &inner : loop.block().without_terminator())
         parts.push_back({&inner, 2 * int(loops.size()) + 1});
       loops.push_back(loop);
       continue;
@@ -29,7 +29,7 @@ Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(functi
   }
   // A worker may have no value of the examples at all.
   if (!loops.empty() && loops.back().getCount() > 0)
-    batch = int64_t(loops.back().getCount() * loops.back().getSize());
+    batch = int64_t(loops.back().getCount()) * loops.back().examples().getSize();
   llvm::StringMap<BlockArgument> byName;
   for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr}) {
     for (BlockArgument argument : function.getArguments())
@@ -42,13 +42,13 @@ Step::Step(func::FuncOp function) : function(function), batch(nn::batchOf(functi
 }
 
 Value Step::inMemory(Value value) const {
-  if (auto loop = value.getDefiningOp<plan::MicrobatchesOp>())
-    return loop.getBody().front().getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
+  if (auto loop = value.getDefiningOp<plan::LoopOp>())
+    return loop.yieldedFor(value);
   return value;
 }
 
 // ---- Several workers ---------------------------------------------------------------------------------------------------
-std::vector<solve::PartAction> actionsOf(plan::MicrobatchesOp loop) {
+std::vector<solve::PartAction> actionsOf(plan::LoopOp loop) {
   std::vector<solve::PartAction> list;
   if (auto actions = loop.getActions())
     for (size_t i = 0; i + 1 < actions->size(); i += 2)

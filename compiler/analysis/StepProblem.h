@@ -20,7 +20,7 @@ struct Step {
     plan::KernelOp kernel() const { return mlir::dyn_cast<plan::KernelOp>(op); }
   };
   mlir::func::FuncOp function;
-  llvm::SmallVector<plan::MicrobatchesOp> loops; // none: the function is not formed
+  llvm::SmallVector<plan::LoopOp> loops; // none: the function is not formed
   std::vector<Part> parts;
   int64_t batch = 1, grain = 1;
   bool inMainLoop(int part) const { return part == 2 * int(loops.size()) - 1; }
@@ -34,7 +34,7 @@ private:
 };
 
 // What a worker of several runs of a loop, in order; empty: its body as a whole.
-std::vector<solve::PartAction> actionsOf(plan::MicrobatchesOp);
+std::vector<solve::PartAction> actionsOf(plan::LoopOp);
 
 // The solvers' graph. Buffers: first the function's arguments, then what kernels write.
 struct StepProblem {

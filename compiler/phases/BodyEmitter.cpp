@@ -38,7 +38,7 @@ private:
   void emit(Block &block) { emit(block.begin(), block.end()); }
   void emit(Block::iterator from, Block::iterator to) {
     for (Operation &op : llvm::make_range(from, to)) {
-      if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::scanOf(kernel) && !places.isMoved(kernel)) {
+      if (auto kernel = dyn_cast<plan::KernelOp>(op); kernel && !analysis::loopOf(kernel) && !places.isMoved(kernel)) {
         int64_t launch = host.callOf(&op).launch;
         if (launch != behind) {
           launchAll();
@@ -55,14 +55,12 @@ private:
 
   void emit(Operation &op) {
     if (auto kernel = dyn_cast<plan::KernelOp>(op)) {
-      if (nn::ScanOp scan = analysis::scanOf(kernel))
-        emitScan(scan);
+      if (plan::LoopOp loop = analysis::loopOf(kernel))
+        emitTrips(loop);
       else
         launch(kernel);
-    } else if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-      emitLoop(loop);
-    } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
-      emitRows(rows);
+    } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
+      loop.examples() ? emitMicrobatches(loop) : emitTrips(loop);
     } else if (auto send = dyn_cast<plan::SendOp>(op)) {
       onlyIn(send.getLast() ? lastMicrobatch : kEvery,
              [&] { message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front()); });
@@ -73,7 +71,7 @@ private:
         else
           message("cinch_receive", receive.getChannel(), receive.getValue(), receive.getWrites()->front());
       });
-    } else if (isa<plan::ResultsOp>(op) && isa<plan::MicrobatchesOp>(op.getParentOp())) {
+    } else if (isa<plan::ResultsOp>(op) && isa<plan::LoopOp>(op.getParentOp())) {
       e.call("cinch_emit", e.none, {e.context, e.number(e.i32, e.entry), places.microbatch});
     } else if (isa<plan::GateOp>(op)) {
       emitGate();
@@ -99,34 +97,29 @@ private:
       e.call("cinch_zero", e.none, {e.context, places.offsetOf(value, range.first), e.number(e.i64, range.second)});
     Value offsets = e.stack(call.words.size());
     for (size_t i = 0; i < call.words.size(); ++i)
-      e.set(offsets, i, places.wordOf(kernel, call, i));
+      e.set(offsets, i, i < call.values.size() ? places.offsetOf(call.values[i], call.words[i]) : e.number(e.i64, call.words[i]));
     e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
   }
 
-  void emitScan(nn::ScanOp scan) {
-    e.loop(e.number(e.i64, int64_t(scan.getTrips())), [&](Value trip) {
-      places.trips[scan] = trip;
-      emit(scan.block());
+  // Over blocks of rows, or along an axis.
+  void emitTrips(plan::LoopOp loop) {
+    plan::RowBlocksAttr rows = loop.rowBlocks();
+    Value firstExample = rows ? e.word(kFirstExample) : Value();
+    e.loop(e.number(e.i64, int64_t(loop.getCount())), [&](Value number) {
+      const OperandPlaces::Trip &trip = places.begin(loop, number);
+      if (rows) { // draws are numbered by example and position, and a number that is not finite is reported with its example
+        e.set(e.context, kFirstExample, e.plus(firstExample, trip.outer, rows.getExamples()));
+        e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), trip.inner, rows.getPositions()));
+      }
+      emit(loop.block());
     });
+    if (rows) {
+      e.set(e.context, kFirstExample, firstExample);
+      e.set(e.context, kFirstPosition, e.number(e.i64, 0));
+    }
   }
 
-  void emitRows(plan::RowBlocksOp rows) {
-    int64_t inExample = int64_t(rows.getOf() / rows.getPositions()); // blocks of one example
-    // Draws are numbered by example and position, and a number that is not finite is reported with its example.
-    Value firstExample = e.word(kFirstExample);
-    e.loop(e.number(e.i64, int64_t(rows.getCount())), [&](Value pass) {
-      Value blocks = e.number(e.i64, inExample);
-      places.example = LLVM::SDivOp::create(b, e.loc, pass, blocks);
-      places.position = LLVM::SRemOp::create(b, e.loc, pass, blocks);
-      e.set(e.context, kFirstExample, e.plus(firstExample, places.example, int64_t(rows.getExamples())));
-      e.set(e.context, kFirstPosition, e.plus(e.number(e.i64, 0), places.position, int64_t(rows.getPositions())));
-      emit(rows.getBody().front());
-    });
-    e.set(e.context, kFirstExample, firstExample);
-    e.set(e.context, kFirstPosition, e.number(e.i64, 0));
-  }
-
-  void emitLoop(plan::MicrobatchesOp loop) {
+  void emitMicrobatches(plan::LoopOp loop) {
     HostCode::Start start = host.startOf(loop);
     if (auto ranges = start.cleared; ranges.first < ranges.second)
       e.call("clear_ranges", e.none, {e.context, e.number(e.i64, ranges.first), e.number(e.i64, ranges.second)});
@@ -139,15 +132,15 @@ private:
       return emitLags(loop, count);
     if (loop.getActions())
       return emitActions(loop);
-    Block &whole = loop.getBody().front();
+    Block &whole = loop.block();
     e.loop(count, [&](Value pass) { emitPart(loop, pass, whole.begin(), whole.end()); });
   }
 
   // A part of the loop body for one micro-batch.
-  void emitPart(plan::MicrobatchesOp loop, Value microbatch, Block::iterator from, Block::iterator to) {
+  void emitPart(plan::LoopOp loop, Value microbatch, Block::iterator from, Block::iterator to) {
     places.microbatch = microbatch;
     Value inBatch = microbatch; // a replica's are counted from its own first one
-    if (int64_t before = int64_t(loop.getFirst().value_or(0)) / int64_t(loop.getSize()))
+    if (int64_t before = loop.examples().getFirst() / loop.examples().getSize())
       inBatch = e.plus(microbatch, e.number(e.i64, before), 1);
     auto isData = [](Value value) {
       auto argument = dyn_cast<BlockArgument>(value);
@@ -161,14 +154,14 @@ private:
     if (readsData)
       e.call("cinch_fill", e.none, {e.context, e.number(e.i32, e.entry), inBatch});
     else
-      e.set(e.context, kFirstExample, e.plus(e.number(e.i64, 0), inBatch, int64_t(loop.getSize())));
+      e.set(e.context, kFirstExample, e.plus(e.number(e.i64, 0), inBatch, loop.examples().getSize()));
     emit(from, to);
     places.microbatch = {};
   }
 
   using Part = std::pair<Block::iterator, Block::iterator>;
-  static SmallVector<Part> partsOf(plan::MicrobatchesOp loop) {
-    Block &body = loop.getBody().front();
+  static SmallVector<Part> partsOf(plan::LoopOp loop) {
+    Block &body = loop.block();
     SmallVector<Part> parts{{body.begin(), body.end()}};
     for (Operation &op : body)
       if (isa<plan::PartOp>(op)) {
@@ -179,7 +172,7 @@ private:
   }
 
   // The worker goes through its list of actions.
-  void emitActions(plan::MicrobatchesOp loop) {
+  void emitActions(plan::LoopOp loop) {
     ArrayRef<int64_t> actions = *loop.getActions();
     std::string table = (e.function.getName() + "_actions").str();
     addTable<int64_t>(e.module, table, actions);
@@ -196,16 +189,16 @@ private:
   // A step that a part of the next one is done with. Nothing of the step was done before if word kFresh says so: then it begins with what
   // its list has of the next step, as its own. It goes no further than its own end unless word kFurther says so.
   void emitOverlapping(func::FuncOp function, Block &block) {
-    plan::MicrobatchesOp loop = places.overlapping;
+    plan::LoopOp loop = places.overlapping;
     for (auto [older, newer] : newerParameters(function)) {
       auto offsetOf = [&](Value argument) {
         return function.getArgAttrOfType<IntegerAttr>(cast<BlockArgument>(argument).getArgNumber(), "plan.offset").getInt();
       };
       places.distance[older] = offsetOf(newer) - offsetOf(older);
     }
-    for (Value sum : loop.getBody().front().getTerminator()->getOperands()) {
-      while (auto rows = sum.getDefiningOp<plan::RowBlocksOp>())
-        sum = rows.getBody().front().getTerminator()->getOperand(cast<OpResult>(sum).getResultNumber());
+    for (Value sum : loop.yield().getValues()) {
+      while (auto rows = sum.getDefiningOp<plan::LoopOp>())
+        sum = rows.yieldedFor(sum);
       places.sums.insert(sum);
     }
     HostCode::Start start = host.startOf(loop);
@@ -262,7 +255,7 @@ private:
   }
 
   // Part i runs lags[i] micro-batches behind the first.
-  void emitLags(plan::MicrobatchesOp loop, Value count) {
+  void emitLags(plan::LoopOp loop, Value count) {
     ArrayRef<int64_t> lags = *loop.getLags();
     SmallVector<Part> parts = partsOf(loop);
     Value none = e.number(e.i64, 0), ticks = e.plus(count, e.number(e.i64, lags.back()), 1);

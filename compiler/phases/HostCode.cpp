@@ -90,25 +90,6 @@ static int dimOfAxis(nn::ContractOp op, const ContractSpec &spec, int64_t axis) 
   return -1;
 }
 
-// How the buffers of a kernel move from block to block of rows: inputs, then outputs. Nothing outside such a loop.
-static SmallVector<plan::RowBlocksOp::Steps> stepsOf(plan::KernelOp kernel) {
-  SmallVector<plan::RowBlocksOp::Steps> steps;
-  auto rows = dyn_cast<plan::RowBlocksOp>(kernel->getParentOp());
-  if (!rows)
-    return steps;
-  for (ValueRange values : {ValueRange(kernel.getInputs()), ValueRange(kernel.getOutputs())})
-    for (Value value : values) {
-      auto argument = dyn_cast<BlockArgument>(value);
-      if (argument && argument.getOwner() == &rows.getBody().front())
-        steps.push_back(rows.stepsOfOperand(argument.getArgNumber()));
-      else if (auto result = rows.resultFilledBy(value))
-        steps.push_back(rows.stepsOfResult(*result));
-      else
-        steps.push_back({});
-    }
-  return steps;
-}
-
 // What a failed step is replayed with, if the kernel can be described so: its body, and the ops behind its nodes.
 void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &spec, LaunchInfo &info) {
   Operation *root = kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
@@ -131,7 +112,7 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
 
 void HostCode::describePrice(plan::KernelOp kernel, const analysis::KernelSpec &spec, LaunchInfo &info) {
   solve::Kernel priced;
-  analysis::priceKernel(kernel, spec, kernel->getParentOfType<plan::MicrobatchesOp>() != nullptr, machine, 1, priced);
+  analysis::priceKernel(kernel, spec, bool(plan::LoopOp::overExamplesAround(kernel)), machine, 1, priced);
   auto all = [](const solve::Linear &value) { return value.fixed + value.perExample; };
   info.flops = all(priced.flops);
   info.traffic = all(priced.traffic);
@@ -166,12 +147,9 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
   auto offsetOf = [&](int buffer) { return size_t(buffer) < inputs ? reads[buffer] : writes[buffer - inputs]; };
   const SmallVector<int> &order = spec->buffers;
-  SmallVector<plan::RowBlocksOp::Steps> steps = stepsOf(kernel);
   for (int buffer : order) {
-    call.words.push_back(offsetOf(buffer) + (steps.empty() ? 0 : steps[buffer].first));
+    call.words.push_back(offsetOf(buffer));
     call.values.push_back(size_t(buffer) < inputs ? kernel.getInputs()[buffer] : kernel.getOutputs()[buffer - inputs]);
-    if (!steps.empty())
-      call.steps.push_back({steps[buffer].example, steps[buffer].position});
   }
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
   call.words.append(spec->words);
@@ -224,7 +202,7 @@ std::pair<int64_t, int64_t> HostCode::clearedLater(ArrayRef<std::pair<int64_t, i
 }
 
 // The bits that what the loop accumulates starts from, by its offset; a sum starts from 0.
-static DenseMap<int64_t, int64_t> firstWords(plan::MicrobatchesOp loop) {
+static DenseMap<int64_t, int64_t> firstWords(plan::LoopOp loop) {
   DenseMap<int64_t, int64_t> words;
   loop.walk([&](plan::KernelOp kernel) {
     auto flags = kernel.getAccumulates();
@@ -245,10 +223,10 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
   bool replayed = function.getName() == nn::kTrainName || function.getName().starts_with((nn::kTrainName + "_").str());
   WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     replayed = replayed && !isa<plan::GateOp>(op);
-    if (auto zeroed = isa<plan::MicrobatchesOp>(op) ? op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr) : DenseI64ArrayAttr()) {
+    if (auto zeroed = op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr)) { // of a loop over micro-batches
       SmallVector<std::pair<int64_t, int64_t>> ranges;
       Start &start = starts[op];
-      DenseMap<int64_t, int64_t> words = firstWords(cast<plan::MicrobatchesOp>(op));
+      DenseMap<int64_t, int64_t> words = firstWords(cast<plan::LoopOp>(op));
       for (size_t i = 0; i + 1 < size_t(zeroed.size()); i += 2)
         if (int64_t word = words.lookup(zeroed[i]))
           start.set.push_back({zeroed[i], zeroed[i + 1], word});
@@ -264,7 +242,7 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
       }
     }
     auto kernel = dyn_cast<plan::KernelOp>(op);
-    if (!kernel || analysis::scanOf(kernel)) // a loop is the kernels in it
+    if (!kernel || analysis::loopOf(kernel)) // a loop is the kernels in it
       return WalkResult::advance();
     return succeeded(addKernel(op, replayed)) ? WalkResult::advance() : WalkResult::interrupt();
   });

@@ -73,10 +73,8 @@ public:
     // There are thousands of calls: none takes room for what it has not.
     template <class T> using List = llvm::SmallVector<T, 0>;
     List<int64_t> words; // offsets, scratch, keys
-    // In a loop over blocks of rows: what an example and a position add to each word.
-    List<std::pair<int64_t, int64_t>> steps;
     List<std::pair<int64_t, int64_t>> zeroed; // (offset, bytes) to clear first
-    // In a loop along an axis: the values whose offsets the first words are, and those whose bytes `zeroed` are.
+    // The values whose offsets the first words are, and those whose bytes `zeroed` are: a loop may move them.
     List<mlir::Value> values, zeroedValues;
   };
   const Call &callOf(mlir::Operation *kernel) const { return *calls.find(kernel)->second; }

@@ -140,8 +140,8 @@ static int64_t copiesOf(Value value) {
   auto result = dyn_cast<OpResult>(value);
   if (!result)
     return 1;
-  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
-    return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+  if (auto loop = dyn_cast<plan::LoopOp>(result.getOwner()))
+    return copiesOf(loop.yieldedFor(result));
   auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
   return copies ? copies[result.getResultNumber()] : 1;
 }
@@ -149,7 +149,7 @@ static int64_t copiesOf(Value value) {
 static std::vector<Result> resultsOf(const Part &part) {
   std::vector<Result> results;
   func::FuncOp(part.function).walk([&](plan::ResultsOp op) {
-    bool inLoop = isa<plan::MicrobatchesOp>(op->getParentOp());
+    bool inLoop = isa<plan::LoopOp>(op->getParentOp());
     for (auto [value, name, offset] : llvm::zip(op.getValues(), op.getNames(), *op.getReads()))
       results.push_back({value, cast<StringAttr>(name).getValue(), part.base + offset, inLoop, copiesOf(value)});
   });

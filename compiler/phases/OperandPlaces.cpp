@@ -10,24 +10,25 @@ namespace cinch {
 
 using namespace kernels;
 
-bool OperandPlaces::isMoved(plan::KernelOp kernel) const {
-  auto waits = [&](Value value) { return copiesOf(value).count > 1; };
-  return isa<plan::RowBlocksOp, nn::ScanOp>(kernel->getParentOp()) || llvm::any_of(kernel.getInputs(), waits) ||
-         llvm::any_of(kernel.getOutputs(), waits);
+// The loop over blocks of rows, or along an axis, to whose body an op or a value belongs; null: there is none.
+static plan::LoopOp loopAround(Operation *parent) {
+  auto loop = dyn_cast<plan::LoopOp>(parent);
+  return loop && !loop.examples() ? loop : plan::LoopOp();
 }
 
-Value OperandPlaces::wordOf(plan::KernelOp kernel, const HostCode::Call &call, size_t i) {
-  Value offset = i < call.values.size() ? offsetOf(call.values[i], call.words[i]) : e.number(e.i64, call.words[i]);
-  auto rows = dyn_cast<plan::RowBlocksOp>(kernel->getParentOp());
-  if (!rows)
-    return offset;
-  auto [perExample, perPosition] = i < call.steps.size() ? call.steps[i] : std::pair<int64_t, int64_t>();
-  return e.plus(e.plus(offset, example, perExample * int64_t(rows.getExamples())), position, perPosition * int64_t(rows.getPositions()));
+bool OperandPlaces::isMoved(plan::KernelOp kernel) const {
+  auto waits = [&](Value value) { return copiesOf(value).count > 1; };
+  return loopAround(kernel->getParentOp()) || llvm::any_of(kernel.getInputs(), waits) || llvm::any_of(kernel.getOutputs(), waits);
 }
 
 Value OperandPlaces::offsetOf(Value value, int64_t first) {
-  if (auto scan = dyn_cast<nn::ScanOp>(value.getParentBlock()->getParentOp()))
-    return inTrip(scan, value);
+  Operation *parent = value.getParentBlock()->getParentOp();
+  if (plan::LoopOp loop = loopAround(parent))
+    return inTrip(loop, value, first);
+  if (auto kernel = dyn_cast<plan::KernelOp>(parent)) { // which is a loop along an axis, of which this is an operand
+    unsigned number = cast<BlockArgument>(value).getArgNumber();
+    return offsetOf(kernel.getInputs()[number], (*kernel.getReads())[number]);
+  }
   return inMicrobatch(value, e.number(e.i64, first));
 }
 
@@ -35,21 +36,21 @@ Value OperandPlaces::offsetOf(Value value, int64_t first) {
 
 OperandPlaces::Copies OperandPlaces::copiesOf(Value value) const {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    if (auto rows = dyn_cast<plan::RowBlocksOp>(argument.getOwner()->getParentOp()))
-      return copiesOf(rows.getRows()[argument.getArgNumber()]);
+    if (auto loop = dyn_cast<plan::LoopOp>(argument.getOwner()->getParentOp()))
+      return copiesOf(loop.operandOf(argument));
     auto newer = distance.find(value);
     return newer == distance.end() ? Copies() : Copies{2, newer->second, true};
   }
   auto result = cast<OpResult>(value);
-  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()))
-    return copiesOf(rows.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+  if (auto loop = dyn_cast<plan::LoopOp>(result.getOwner()); loop && loop.rowBlocks())
+    return copiesOf(loop.yieldedFor(value));
   auto copies = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr);
   if (!copies || copies[result.getResultNumber()] == 1)
     return {};
   Value whole = value; // rows of one block: of all
-  if (auto rows = dyn_cast<plan::RowBlocksOp>(result.getOwner()->getParentOp()))
-    if (auto filled = rows.resultFilledBy(value))
-      whole = rows.getResult(*filled);
+  if (plan::LoopOp rows = loopAround(result.getOwner()->getParentOp()))
+    if (OpResult filled = rows.resultOf(value))
+      whole = filled;
   int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
   bool ofStep = overlapping && (sums.contains(value) || !overlapping->isProperAncestor(result.getOwner()));
   return {copies[result.getResultNumber()], solve::roundUp(bytes), ofStep};
@@ -66,73 +67,78 @@ Value OperandPlaces::inMicrobatch(Value value, Value first) {
   return e.plus(first, copy, copies.stride);
 }
 
-// ---- Loops along an axis -------------------------------------------------------------------------------------------------------
+// ---- Blocks of rows, parts of an axis ------------------------------------------------------------------------------------------
 
-// Of a value that a kernel of a loop's body reads or writes, in the trip that runs.
-Value OperandPlaces::inTrip(nn::ScanOp scan, Value value) {
-  Value trip = trips.lookup(scan);
-  if (auto result = dyn_cast<OpResult>(value)) {
-    for (unsigned i = scan.getNumResults(); i-- > 0;)
-      if (scan.yield()->getOperand(i) == value)
-        return i < scan.carriedCount() ? slot(scan, i, trip) : part(scan, scan.getResult(i), partOfTrip(scan, trip));
-    return e.number(e.i64, (*cast<plan::KernelOp>(result.getOwner()).getWrites())[result.getResultNumber()]);
+const OperandPlaces::Trip &OperandPlaces::begin(plan::LoopOp loop, Value number) {
+  Trip trip{number, number, e.number(e.i64, 0)};
+  if (loop.axis() && loop.axis().getReverse())
+    trip.outer = LLVM::SubOp::create(e.builder, e.loc, e.number(e.i64, int64_t(loop.getCount()) - 1), number);
+  if (loop.innerTrips() > 1) {
+    Value trips = e.number(e.i64, loop.innerTrips());
+    trip.outer = LLVM::SDivOp::create(e.builder, e.loc, number, trips);
+    trip.inner = LLVM::SRemOp::create(e.builder, e.loc, number, trips);
   }
-  unsigned number = cast<BlockArgument>(value).getArgNumber();
-  if (number < scan.carriedCount())
-    return select(isZero(trip), ofOperand(scan, scan.getInits()[number]), behindTrip(scan, number, minusOne(trip)));
-  number -= scan.carriedCount();
-  if (number < scan.getSlices().size())
-    return part(scan, scan.getSlices()[number], partOfTrip(scan, trip));
-  number -= scan.getSlices().size();
-  if (number < scan.getStacks().size()) {
-    Value at = partOfTrip(scan, trip);
-    return select(isZero(at), ofOperand(scan, scan.getFirsts()[number]), part(scan, scan.getStacks()[number], minusOne(at)));
-  }
-  return ofOperand(scan, scan.getWholes()[number - scan.getStacks().size()]);
+  return trips[loop] = trip;
 }
 
-// Where a trip leaves a carried value.
-Value OperandPlaces::behindTrip(nn::ScanOp scan, unsigned carried, Value trip) {
-  int stack = analysis::stackOfCarried(scan, carried);
-  return stack >= 0 ? part(scan, scan.getResult(unsigned(stack)), partOfTrip(scan, trip)) : slot(scan, carried, trip);
+// Of a value that a kernel of a loop's body reads or writes, in the trip that runs.
+Value OperandPlaces::inTrip(plan::LoopOp loop, Value value, int64_t first) {
+  Trip trip = trips.lookup(loop);
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument) {
+    OpResult result = loop.resultOf(value);
+    return result ? behindTrip(loop, result, trip, first) : inMicrobatch(value, e.number(e.i64, first));
+  }
+  unsigned number = argument.getArgNumber(), carried = unsigned(loop.getInits().size()), sliced = unsigned(loop.getSlices().size());
+  Value operand = offsetOf(loop.operandOf(argument), first);
+  if (number >= carried && number < carried + sliced)
+    return part(loop.stepsOfSlice(number - carried), operand, trip);
+  Trip before{minusOne(trip.number), minusOne(trip.outer), trip.inner};
+  if (number < carried) { // the trip before was at the next part of an axis that is walked from its end
+    if (loop.axis().getReverse())
+      before.outer = e.plus(trip.outer, e.number(e.i64, 1), 1);
+    OpResult result = loop.resultOf(loop.yieldedFor(loop->getResult(number)));
+    return select(isZero(trip.number), operand, behindTrip(loop, result, before, first));
+  }
+  number -= carried + sliced;
+  Value behind = part(loop.stepsOf(loop.getStacks()[number]), operand, before);
+  return select(isZero(trip.outer), offsetOf(loop.getFirsts()[number], first), behind);
+}
+
+// Where a trip leaves what it yields for a result.
+Value OperandPlaces::behindTrip(plan::LoopOp loop, OpResult result, const Trip &trip, int64_t first) {
+  if (loop.isCarried(result))
+    return slot(loop, result, trip);
+  Value whole = ofResult(loop, result, first);
+  return loop.isStacked(result) ? part(loop.stepsOf(result), whole, trip) : whole;
 }
 
 // Two slots take turns; if the last value is asked for, it is left where it belongs.
-Value OperandPlaces::slot(nn::ScanOp scan, unsigned carried, Value trip) {
-  ArrayRef<int64_t> slots = scan->getAttrOfType<DenseI64ArrayAttr>(kSlotsAttr);
+Value OperandPlaces::slot(plan::LoopOp loop, OpResult carried, const Trip &trip) {
+  ArrayRef<int64_t> slots = loop->getAttrOfType<DenseI64ArrayAttr>(kSlotsAttr);
   size_t first = 0;
-  for (unsigned i = 0; i < carried; ++i)
-    first += analysis::stackOfCarried(scan, i) < 0 ? 2 : 0;
-  Value last = scan.getResult(carried).use_empty() ? e.number(e.i64, slots[first]) : ofOperand(scan, scan.getResult(carried));
-  Value left = LLVM::SubOp::create(e.builder, e.loc, e.number(e.i64, int64_t(scan.getTrips()) - 1), trip);
+  for (unsigned i = 0; i < carried.getResultNumber(); ++i)
+    first += loop.hasSlots(i) ? 2 : 0;
+  Value last = carried.use_empty() ? e.number(e.i64, slots[first]) : ofResult(loop, carried, slots[first]);
+  Value left = LLVM::SubOp::create(e.builder, e.loc, e.number(e.i64, int64_t(loop.getCount()) - 1), trip.number);
   Value odd = LLVM::AndOp::create(e.builder, e.loc, left, e.number(e.i64, 1));
   return select(isZero(odd), last, e.number(e.i64, slots[first + 1]));
 }
 
-// Part number `at` of a stacked operand or result.
-Value OperandPlaces::part(nn::ScanOp scan, Value stacked, Value at) {
-  auto type = nn::tensorOf(stacked);
-  int64_t bytes = type.getNumElements() / int64_t(scan.getTrips()) * std::max<int64_t>(8, type.getElementTypeBitWidth()) / 8;
-  return e.plus(ofOperand(scan, stacked), at, bytes);
+// Where a result of the loop lies: over rows where its kernel writes it, along an axis where the kernel that the loop is has it.
+Value OperandPlaces::ofResult(plan::LoopOp loop, OpResult result, int64_t first) {
+  if (!loop.axis())
+    return inMicrobatch(loop.yieldedFor(result), e.number(e.i64, first));
+  auto kernel = cast<plan::KernelOp>(loop->getParentOp());
+  ValueRange returned = kernel.getBody().front().getTerminator()->getOperands();
+  unsigned number = unsigned(llvm::find(returned, result) - returned.begin());
+  return offsetOf(kernel.getResult(number), (*kernel.getWrites())[number]);
 }
 
-// An operand or result of the loop, as the kernel that it is has it.
-Value OperandPlaces::ofOperand(nn::ScanOp scan, Value value) {
-  auto kernel = cast<plan::KernelOp>(scan->getParentOp());
-  bool nested = isa<nn::ScanOp>(kernel->getParentOp()); // then its offset is the outer trip's
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    unsigned number = argument.getArgNumber();
-    return offsetOf(kernel.getInputs()[number], nested ? 0 : (*kernel.getReads())[number]);
-  }
-  auto returned = kernel.getBody().front().getTerminator()->getOperands();
-  unsigned number = unsigned(llvm::find(returned, value) - returned.begin());
-  return offsetOf(kernel.getResult(number), nested ? 0 : (*kernel.getWrites())[number]);
-}
-
-Value OperandPlaces::partOfTrip(nn::ScanOp scan, Value trip) {
-  if (!scan.getReverse())
-    return trip;
-  return LLVM::SubOp::create(e.builder, e.loc, e.number(e.i64, int64_t(scan.getTrips()) - 1), trip);
+// The part of a sliced operand or of a stacked result that begins at `whole`.
+Value OperandPlaces::part(const plan::LoopOp::Steps &steps, Value whole, const Trip &trip) {
+  Value first = e.plus(whole, e.number(e.i64, 1), steps.first);
+  return e.plus(e.plus(first, trip.outer, steps.outer), trip.inner, steps.inner);
 }
 
 Value OperandPlaces::minusOne(Value x) { return LLVM::SubOp::create(e.builder, e.loc, x, e.number(e.i64, 1)); }

@@ -15,16 +15,17 @@ public:
 
   // Does something that the kernel reads or writes lie elsewhere in another trip of a loop around it?
   bool isMoved(plan::KernelOp) const;
-  // Word `i` of a launch of the kernel, with its offsets as they are now.
-  mlir::Value wordOf(plan::KernelOp, const HostCode::Call &, size_t i);
   // The offset of a value's bytes, which is `first` where nothing moves it.
   mlir::Value offsetOf(mlir::Value, int64_t first);
 
   // What runs, as the emitter of the loops says.
   mlir::Value microbatch;
-  mlir::Value example, position; // of the block of rows, in blocks
-  llvm::DenseMap<mlir::Operation *, mlir::Value> trips; // of the loops along axes
-  plan::MicrobatchesOp overlapping;           // the loop whose steps overlap
+  // A trip of a loop over blocks of rows or along an axis, and the part at which it works, counted as LoopOp::Steps counts.
+  struct Trip {
+    mlir::Value number, outer, inner;
+  };
+  const Trip &begin(plan::LoopOp, mlir::Value number);
+  plan::LoopOp overlapping;           // the loop whose steps overlap
   mlir::Value next;                             // there: 0 in what is of this step, 1 in what is of the next one
   llvm::DenseMap<mlir::Value, int64_t> distance; // there: from a previous parameter to the parameter
   llvm::DenseSet<mlir::Value> sums;           // there: as the loop's kernels write them
@@ -39,17 +40,17 @@ private:
   Copies copiesOf(mlir::Value) const;
   mlir::Value inMicrobatch(mlir::Value, mlir::Value first);
 
-  mlir::Value inTrip(nn::ScanOp, mlir::Value);
-  mlir::Value behindTrip(nn::ScanOp, unsigned carried, mlir::Value trip);
-  mlir::Value slot(nn::ScanOp, unsigned carried, mlir::Value trip);
-  mlir::Value part(nn::ScanOp, mlir::Value stacked, mlir::Value at);
-  mlir::Value ofOperand(nn::ScanOp, mlir::Value);
-  mlir::Value partOfTrip(nn::ScanOp, mlir::Value trip);
+  mlir::Value inTrip(plan::LoopOp, mlir::Value, int64_t first);
+  mlir::Value behindTrip(plan::LoopOp, mlir::OpResult, const Trip &, int64_t first);
+  mlir::Value slot(plan::LoopOp, mlir::OpResult, const Trip &);
+  mlir::Value ofResult(plan::LoopOp, mlir::OpResult, int64_t first);
+  mlir::Value part(const plan::LoopOp::Steps &, mlir::Value whole, const Trip &);
   mlir::Value minusOne(mlir::Value);
   mlir::Value isZero(mlir::Value);
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
 
   EntryEmitter &e;
+  llvm::DenseMap<mlir::Operation *, Trip> trips;
 };
 
 } // namespace cinch

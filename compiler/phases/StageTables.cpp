@@ -12,15 +12,15 @@ using namespace mlir;
 
 namespace cinch {
 
-plan::MicrobatchesOp mainLoop(func::FuncOp function) {
-  plan::MicrobatchesOp last;
-  for (plan::MicrobatchesOp loop : function.getOps<plan::MicrobatchesOp>())
+plan::LoopOp mainLoop(func::FuncOp function) {
+  plan::LoopOp last;
+  for (plan::LoopOp loop : function.getOps<plan::LoopOp>())
     last = loop;
   return last;
 }
 
 size_t partsOf(func::FuncOp function) {
-  auto marks = mainLoop(function).getBody().front().getOps<plan::PartOp>();
+  auto marks = mainLoop(function).block().getOps<plan::PartOp>();
   return 1 + size_t(std::distance(marks.begin(), marks.end()));
 }
 
@@ -38,7 +38,7 @@ static std::vector<std::vector<Message>> messagesOf(func::FuncOp function, const
     int64_t times = through.pieces ? (analysis::bytesOf(value) + through.fixedBytes - 1) / through.fixedBytes : 1;
     parts.back().insert(parts.back().end(), size_t(times), message);
   };
-  for (Operation &op : mainLoop(function).getBody().front()) {
+  for (Operation &op : mainLoop(function).block()) {
     if (isa<plan::PartOp>(op))
       parts.emplace_back(), number = 0;
     if (auto send = dyn_cast<plan::SendOp>(op))

@@ -22,7 +22,7 @@ struct Divided {
 };
 
 // The last loop over the micro-batches.
-plan::MicrobatchesOp mainLoop(mlir::func::FuncOp);
+plan::LoopOp mainLoop(mlir::func::FuncOp);
 
 // Parts of a worker's main loop.
 size_t partsOf(mlir::func::FuncOp);

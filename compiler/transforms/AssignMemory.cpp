@@ -41,22 +41,22 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
     function->setAttr(kArenaAttr, attributes.getI64IntegerAttr(decided->arenaBytes));
     if (decided->hostBytes > 0)
       function->setAttr(kHostBytesAttr, attributes.getI64IntegerAttr(decided->hostBytes));
-    for (auto [loop, decidedLoop] : llvm::zip(function.getOps<plan::MicrobatchesOp>(), decided->loops))
+    for (auto [loop, decidedLoop] : llvm::zip(function.getOps<plan::LoopOp>(), decided->loops))
       loop->setAttr(kZeroedAttr, attributes.getDenseI64ArrayAttr(decidedLoop.zeroed));
     function->removeAttr(kDecisionAttr);
-    for (plan::MicrobatchesOp loop : function.getOps<plan::MicrobatchesOp>())
+    for (plan::LoopOp loop : function.getOps<plan::LoopOp>())
       bringSumsToTheirWork(loop);
   }
 
   // What a sum goes on from is waited for right before its work, what is added to it right behind that, and there the sum is sent, as far as
   // the order of the messages allows: to the planner, whom they cost no bytes, they may stand anywhere. The bytes of a sum are its own through the whole loop.
-  static void bringSumsToTheirWork(plan::MicrobatchesOp loop) {
+  static void bringSumsToTheirWork(plan::LoopOp loop) {
     bool inTurns = solve::copiesBetweenParts(analysis::actionsOf(loop)).empty(); // then the body is one whole
     auto stops = [&](Operation *op) {
       return isa<plan::SendOp, plan::ReceiveOp>(op) || op->hasTrait<OpTrait::IsTerminator>() || (isa<plan::PartOp>(op) && !inTurns);
     };
     SmallVector<Operation *> messages;
-    for (Operation &op : loop.getBody().front())
+    for (Operation &op : loop.block())
       if (isa<plan::SendOp, plan::ReceiveOp>(op))
         messages.push_back(&op);
     for (Operation *op : llvm::reverse(messages))
@@ -88,21 +88,14 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
       for (Value operand : op.getOperands())
         if (!offsets.count(operand))
           return op.emitError("internal error: an operand has no place in memory");
-      if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-        Block &body = loop.getBody().front();
-        if (failed(assign(body, decided)))
+      if (auto loop = dyn_cast<plan::LoopOp>(op)) {
+        // What is sliced or stacked is where its first part is.
+        for (BlockArgument argument : loop.block().getArguments())
+          offsets[argument] = offsets.lookup(loop.operandOf(argument));
+        if (failed(assign(loop.block(), decided)))
           return failure();
-        for (auto [result, value] : llvm::zip(loop.getSums(), body.getTerminator()->getOperands()))
-          offsets[result] = offsets.lookup(value);
-      } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
-        // Values of rows are where the first block has them.
-        Block &body = rows.getBody().front();
-        for (auto [argument, operand] : llvm::zip(body.getArguments(), rows.getRows()))
-          offsets[argument] = offsets.lookup(operand);
-        if (failed(assign(body, decided)))
-          return failure();
-        for (auto [result, value] : llvm::zip(rows.getResults(), body.getTerminator()->getOperands()))
-          offsets[result] = offsets.lookup(value);
+        for (Value result : loop->getResults())
+          offsets[result] = offsets.lookup(loop.yieldedFor(result));
       } else if (auto send = dyn_cast<plan::SendOp>(op)) {
         send.setReadsAttr(read(op.getOperands()));
       } else if (auto receive = dyn_cast<plan::ReceiveOp>(op)) {
@@ -147,7 +140,8 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
     });
     if (walked.wasInterrupted())
       return failure();
-    if (!decided.rows.empty() && !function.walk([](plan::RowBlocksOp) { return WalkResult::interrupt(); }).wasInterrupted())
+    auto isOverRows = [](plan::LoopOp loop) { return loop.rowBlocks() ? WalkResult::interrupt() : WalkResult::advance(); };
+    if (!decided.rows.empty() && !function.walk(isOverRows).wasInterrupted())
       return function.emitError("has no blocks of rows, which its decision has: run form-row-blocks first");
     return success();
   }
@@ -171,37 +165,33 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
       kernel->setAttr(kScratchBytesAttr, attributes.getI64IntegerAttr(run.scratchBytes));
     for (auto [result, offset] : llvm::zip(kernel.getOutputs(), writes))
       offsets[result] = offset;
-    nn::ScanOp scan = analysis::scanOf(kernel);
-    return scan ? assignTrip(kernel, scan, run) : success();
+    plan::LoopOp loop = analysis::loopOf(kernel);
+    return loop ? assignTrip(kernel, loop, run) : success();
   }
 
   // A loop along an axis: what is sliced or stacked is where the first part lies, a carried value that is only carried in its first slot.
-  LogicalResult assignTrip(plan::KernelOp kernel, nn::ScanOp scan, const DecidedRun &run) {
+  LogicalResult assignTrip(plan::KernelOp kernel, plan::LoopOp loop, const DecidedRun &run) {
     for (auto [argument, operand] : llvm::zip(kernel.getBody().getArguments(), kernel.getInputs()))
       offsets[argument] = offsets.lookup(operand);
     for (auto [value, offset] : llvm::zip(kernel.getBody().front().getTerminator()->getOperands(), *kernel.getWrites()))
       offsets[value] = offset;
-    scan->setAttr(kSlotsAttr, DenseI64ArrayAttr::get(&getContext(), run.slots));
-    SmallVector<Value> operands(scan.getInits());
-    for (ValueRange group : {ValueRange(scan.getSlices()), ValueRange(scan.getStacks()), ValueRange(scan.getWholes())})
-      llvm::append_range(operands, group);
-    for (auto [argument, operand] : llvm::zip(scan.block().getArguments(), operands))
-      offsets[argument] = offsets.lookup(operand);
+    loop->setAttr(kSlotsAttr, DenseI64ArrayAttr::get(&getContext(), run.slots));
+    for (BlockArgument argument : loop.block().getArguments())
+      offsets[argument] = offsets.lookup(loop.operandOf(argument));
     DenseMap<Value, int64_t> outside; // of what is yielded
     const int64_t *slot = run.slots.begin();
-    for (unsigned i = 0; i < scan.getNumResults(); ++i) {
-      Value yielded = scan.yield()->getOperand(i);
-      if (i >= scan.carriedCount())
-        outside[yielded] = offsets.lookup(scan.getResult(i));
-      else if (analysis::stackOfCarried(scan, i) < 0) {
+    for (OpResult result : loop->getResults()) {
+      if (loop.isStacked(result))
+        outside[loop.yieldedFor(result)] = offsets.lookup(result);
+      else if (loop.hasSlots(result.getResultNumber())) {
         if (slot == run.slots.end())
-          return scan.emitError("internal error: the decision has too few slots");
-        outside[yielded] = *slot;
+          return loop.emitError("internal error: the decision has too few slots");
+        outside[loop.yieldedFor(result)] = *slot;
         slot += 2;
       }
     }
     auto inner = run.inside.begin();
-    for (Operation &op : scan.block().without_terminator()) {
+    for (Operation &op : loop.block().without_terminator()) {
       auto part = cast<plan::KernelOp>(op);
       if (inner == run.inside.end() || inner->writes.size() != part.getNumResults())
         return op.emitError("internal error: the decision does not place this kernel of a loop");

@@ -12,7 +12,7 @@ namespace cinch {
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
                                      kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed",
                                      kCopiesAttr = "plan.copies", // of what an op writes, if there are several
-                                     kSlotsAttr = "plan.slots", // of an nn.scan, as plan.run has them
+                                     kSlotsAttr = "plan.slots", // of a loop along an axis, as plan.run has them
                                      kSpaceAttr = "plan.space", // of an argument: "host": its offset counts in pinned memory
                                      kHostBytesAttr = "plan.host"; // of a function: bytes of pinned memory
 

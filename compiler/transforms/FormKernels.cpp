@@ -112,9 +112,13 @@ private:
       inside.map(input, body->addArgument(input.getType(), input.getLoc()));
     builder.setInsertionPointToEnd(body);
     for (Operation *op : ops)
-      if (Operation *copy = builder.clone(*op, inside); auto scan = dyn_cast<nn::ScanOp>(copy))
-        if (failed(formBody(scan)))
+      if (auto scan = dyn_cast<nn::ScanOp>(builder.clone(*op, inside))) {
+        FailureOr<plan::LoopOp> loop = formLoop(scan);
+        if (failed(loop))
           return failure();
+        inside.map(op->getResults(), loop->getResults());
+        scan.erase();
+      }
     SmallVector<Value> returned;
     for (auto [value, result] : llvm::zip(group.stores, kernel.getOutputs())) {
       returned.push_back(inside.lookupOrNull(value));
@@ -133,8 +137,8 @@ private:
     return success();
   }
 
-  // The ops of a loop's body move into kernels, too.
-  LogicalResult formBody(nn::ScanOp scan);
+  // A loop along an axis, whose body's ops move into kernels, too.
+  FailureOr<plan::LoopOp> formLoop(nn::ScanOp scan);
 
   // What leaves the loop: sums that something behind it, or the caller, reads.
   LogicalResult writeSweep(int part) {
@@ -145,8 +149,8 @@ private:
         for (Value value : group.stores)
           if (!nn::hasBatch(value) && behind.contains(value))
             sums.insert(value);
-    auto loop = plan::MicrobatchesOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
-                                             uint64_t(nn::batchOf(function)), DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr());
+    auto loop = plan::LoopOp::create(builder, function.getLoc(), ValueRange(sums.getArrayRef()).getTypes(), uint64_t(1),
+                                     plan::ExamplesAttr::get(function.getContext(), nn::batchOf(function), 0));
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&loop.getBody());
     builder.setInsertionPointToEnd(body);
@@ -213,23 +217,35 @@ private:
   SmallVector<Attribute> names;
 };
 
-LogicalResult Writer::formBody(nn::ScanOp scan) {
+FailureOr<plan::LoopOp> Writer::formLoop(nn::ScanOp scan) {
   // Kernel formation works on functions: the body is one for a while.
   auto type = FunctionType::get(scan.getContext(), scan.block().getArgumentTypes(), scan.yield()->getOperandTypes());
-  auto body = func::FuncOp::create(scan.getLoc(), "body", type);
+  OwningOpRef<func::FuncOp> body = func::FuncOp::create(scan.getLoc(), "body", type);
   if (Attribute grain = function->getAttr(nn::kGrainAttr))
-    body->setAttr(nn::kGrainAttr, grain);
-  body.getBody().takeBody(scan.getBody());
+    (*body)->setAttr(nn::kGrainAttr, grain);
+  body->getBody().takeBody(scan.getBody());
+  Block &block = body->getBody().front();
   analysis::Sweeps noSweeps;
-  for (Operation &op : body.getBody().front().without_terminator())
+  for (Operation &op : block.without_terminator())
     noSweeps.part[&op] = 0;
-  analysis::Formation bodyFormation(body, std::move(noSweeps));
-  LogicalResult formed = bodyFormation.form();
-  if (succeeded(formed))
-    formed = Writer(body, bodyFormation).writeBody();
-  scan.getBody().takeBody(body.getBody());
-  body.erase();
-  return formed;
+  analysis::Formation bodyFormation(*body, std::move(noSweeps));
+  if (failed(bodyFormation.form()) || failed(Writer(*body, bodyFormation).writeBody()))
+    return failure();
+  unsigned wholes = unsigned(scan.getWholes().size()), sliced = block.getNumArguments() - wholes;
+  for (auto [argument, whole] : llvm::zip(block.getArguments().drop_front(sliced), scan.getWholes()))
+    argument.replaceAllUsesWith(whole);
+  block.eraseArguments(sliced, wholes);
+  OpBuilder end(block.getTerminator());
+  plan::YieldOp::create(end, scan.getLoc(), block.getTerminator()->getOperands());
+  block.getTerminator()->erase();
+  TypeRange results = scan.getResultTypes();
+  auto loop = plan::LoopOp::create(
+      builder, scan.getLoc(), results.take_front(scan.carriedCount()), results.drop_front(scan.carriedCount()), TypeRange(),
+      scan.getInits(), scan.getSlices(), scan.getStacks(), scan.getFirsts(), scan.getTrips(),
+      plan::AxisAttr::get(scan.getContext(), scan.getReverse()), DenseI64ArrayAttr(), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+  loop->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
+  loop.getBody().takeBody(body->getBody());
+  return loop;
 }
 
 // A parameter that is handed out as a result (a loss that is one) is copied: the result is read when the parameter has been updated.

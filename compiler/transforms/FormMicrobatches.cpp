@@ -42,10 +42,10 @@ struct FormMicrobatches : cinch::impl::FormMicrobatchesBase<FormMicrobatches> {
     FailureOr<Decided> decided = readDecision(function);
     if (failed(decided))
       return signalPassFailure();
-    function.walk([&](plan::MicrobatchesOp loop) {
+    for (plan::LoopOp loop : function.getOps<plan::LoopOp>()) {
       loop.setCount(uint64_t(decided->count));
-      loop.setSize(uint64_t(decided->microbatch));
-    });
+      loop.setOverAttr(plan::ExamplesAttr::get(&getContext(), decided->microbatch, loop.examples().getFirst()));
+    }
     setExamples(function, decided->microbatch);
   }
 };

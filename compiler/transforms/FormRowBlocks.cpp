@@ -1,4 +1,4 @@
-// FormRowBlocks.cpp: runs that the decision has work on rows move into one plan.row_blocks, and what only they use shrinks to
+// FormRowBlocks.cpp: runs that the decision has work on rows move into one loop over blocks of rows, and what only they use shrinks to
 // the rows of a block. Assumes the runs stand in order (rematerialize).
 #include "compiler/analysis/RowWise.h"
 #include "compiler/transforms/Decision.h"
@@ -35,27 +35,31 @@ public:
       if (failed(collectInputs(kernel)))
         return failure();
     }
-    llvm::SetVector<Value> leaving;
+    llvm::SetVector<Value> stacked, sums;
     for (plan::KernelOp kernel : kernels)
       for (Value result : kernel->getResults())
         if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); }))
-          leaving.insert(result);
-    SmallVector<Value> operands;
+          (nn::hasBatch(result) ? stacked : sums).insert(result);
+    SmallVector<Value> leaving(stacked.getArrayRef()), slices;
+    llvm::append_range(leaving, sums);
     SmallVector<int64_t> from;
     for (auto &[key, uses] : inputs) {
-      operands.push_back(key.first);
-      from.push_back(key.second);
+      slices.push_back(key.first);
+      from.push_back(std::max<int64_t>(0, key.second));
     }
     plan::KernelOp first = kernels.front();
     OpBuilder builder(first);
     int64_t blocks = decided.microbatch * space.positions / (range.examples * range.positions);
-    auto loop = plan::RowBlocksOp::create(builder, first.getLoc(), ValueRange(leaving.getArrayRef()).getTypes(),
-                                          uint64_t(blocks), uint64_t(range.examples), uint64_t(range.positions),
-                                          uint64_t(space.positions), operands, from);
+    bool cut = llvm::any_of(from, [](int64_t position) { return position > 0; });
+    TypeRange types{ValueRange(leaving)};
+    auto loop = plan::LoopOp::create(
+        builder, first.getLoc(), TypeRange(), types.take_front(stacked.size()), types.drop_front(stacked.size()), ValueRange(), slices,
+        ValueRange(), ValueRange(), uint64_t(blocks),
+        plan::RowBlocksAttr::get(first.getContext(), range.examples, range.positions, space.positions),
+        cut ? builder.getDenseI64ArrayAttr(from) : DenseI64ArrayAttr(), DenseI64ArrayAttr(), DenseI64ArrayAttr());
     Block *body = builder.createBlock(&loop.getBody());
-    for (auto [i, value] : llvm::enumerate(leaving.getArrayRef()))
-      Value(value).replaceUsesWithIf(loop.getResult(unsigned(i)),
-                                     [&](OpOperand &use) { return !inside.contains(use.getOwner()); });
+    for (auto [value, result] : llvm::zip(leaving, loop->getResults()))
+      value.replaceUsesWithIf(result, [&](OpOperand &use) { return !inside.contains(use.getOwner()); });
     for (auto &[key, uses] : inputs) {
       Type type = key.second >= 0 ? blockOfPositions(key.first.getType()) : blockType(key.first.getType());
       Value argument = body->addArgument(type, key.first.getLoc());
@@ -67,7 +71,7 @@ public:
       shrink(kernel);
     }
     builder.setInsertionPointToEnd(body);
-    plan::YieldOp::create(builder, loop.getLoc(), leaving.getArrayRef());
+    plan::YieldOp::create(builder, loop.getLoc(), leaving);
     return success();
   }
 

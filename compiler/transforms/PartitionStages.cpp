@@ -85,10 +85,8 @@ void Partitioner::takeExamples(func::FuncOp function) {
   if (layout.isOneGrain)
     function->removeAttr(nn::kGrainAttr);
   setExamples(function, examples);
-  for (plan::MicrobatchesOp loop : function.getOps<plan::MicrobatchesOp>()) {
-    loop.setSize(uint64_t(examples));
-    loop.setFirst(uint64_t(replica * examples));
-  }
+  for (plan::LoopOp loop : function.getOps<plan::LoopOp>())
+    loop.setOverAttr(plan::ExamplesAttr::get(function.getContext(), examples, replica * examples));
 }
 
 bool Partitioner::isMine(BlockArgument argument) const {
@@ -207,9 +205,8 @@ LogicalResult Partitioner::writeLoop(OpBuilder &builder, int region) {
     for (OpResult result : step.parts[size_t(part)].op->getResults())
       if (isSum(result))
         sums.push_back(result);
-  plan::MicrobatchesOp old = step.loops[size_t(region / 2)];
-  auto loop = plan::MicrobatchesOp::create(builder, old.getLoc(), ValueRange(sums).getTypes(), old.getCount(), old.getSize(),
-                                           DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr());
+  plan::LoopOp old = step.loops[size_t(region / 2)];
+  auto loop = plan::LoopOp::create(builder, old.getLoc(), ValueRange(sums).getTypes(), old.getCount(), old.examples());
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));

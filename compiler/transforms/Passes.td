@@ -149,7 +149,7 @@ def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
         %t = nn.tanh %y : ..
         %r = nn.reduce sum %t [0, 1] : .. -> tensor<f32>
      ->
-        %sum = plan.microbatches count 1 size 8 -> tensor<f32> {
+        %sum = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>) {
           %y = plan.kernel "net: contract" (%x, %w) : .. { .. }
           %r = plan.kernel "reduce" (%y) : .. -> tensor<f32> domain 1 accumulates [true] { .. }
           plan.yield %r
@@ -184,10 +184,10 @@ def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
 def FormMicrobatches : Pass<"form-microbatches", "::mlir::func::FuncOp"> {
   let summary = "gives the loop over micro-batches its passes; tensors shrink to the examples of one";
   let description = [{
-        %w = plan.microbatches count 1 size 8 -> tensor<4x3xf32> {
+        %w = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<4x3xf32>) {
           %p = plan.kernel .. (%x, %y) : (tensor<8x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32> accumulates [true] { .. }
      -> micro-batch 2:
-        %w = plan.microbatches count 4 size 2 -> tensor<4x3xf32> {
+        %w = plan.loop count 4 over #plan.examples<size = 2> accumulated(tensor<4x3xf32>) {
           %p = plan.kernel .. (%x, %y) : (tensor<2x4xf32, #nn.batch<0>>, ..) -> tensor<4x3xf32> accumulates [true] { .. }
     Assumes a decision (decide-plan), and fails without.
   }];
@@ -212,7 +212,7 @@ def FormRowBlocks : Pass<"form-row-blocks", "::mlir::func::FuncOp"> {
         %y = plan.kernel .. (%x, %w) : .. -> tensor<2x64x999xf32, #nn.batch<0>> { .. }
         %d = plan.kernel .. (%x, %y) : .. -> tensor<999x8xf32> accumulates [true] { .. }
      -> blocks of 16 positions of one example:
-        %d = plan.row_blocks count 8 block 1 x 16 of 64 (%x) from [0] : .. {
+        %d = plan.loop count 8 over #plan.row_blocks<examples = 1, positions = 16, of = 64> sliced(%x) .. {
         ^bb0(%xb: tensor<1x16x8xf32, #nn.batch<0>>):
           %y = plan.kernel .. (%xb, %w) : .. -> tensor<1x16x999xf32, #nn.batch<0>> { .. }
           %p = plan.kernel .. (%xb, %y) : .. -> tensor<999x8xf32> accumulates [true] { .. }

@@ -59,10 +59,10 @@ public:
   }
 
 private:
-  LogicalResult emitLoop(OpBuilder &builder, plan::MicrobatchesOp old, const DecidedLoop &decidedLoop) {
-    auto oldYield = cast<plan::YieldOp>(old.getBody().front().getTerminator());
-    auto loop = plan::MicrobatchesOp::create(builder, old.getLoc(), old.getResultTypes(), old.getCount(), old.getSize(),
-                                             old.getActionsAttr(), old.getLagsAttr(), old.getFirstAttr());
+  LogicalResult emitLoop(OpBuilder &builder, plan::LoopOp old, const DecidedLoop &decidedLoop) {
+    plan::YieldOp oldYield = old.yield();
+    auto loop = plan::LoopOp::create(builder, old.getLoc(), old.getResultTypes(), old.getCount(), old.examples(), old.getActionsAttr(),
+                                     old.getLagsAttr());
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(builder.createBlock(&loop.getBody()));
     finds = solve::partsThatFind(analysis::actionsOf(loop));
@@ -214,9 +214,9 @@ struct Rematerialize : cinch::impl::RematerializeBase<Rematerialize> {
     FailureOr<Decided> decided = readDecision(getOperation());
     if (failed(decided))
       return signalPassFailure();
-    for (plan::MicrobatchesOp loop : getOperation().getOps<plan::MicrobatchesOp>())
-      if (int64_t(loop.getSize()) != decided->microbatch) {
-        loop.emitOpError("has micro-batches of ") << loop.getSize() << " examples, the decision of " << decided->microbatch
+    for (plan::LoopOp loop : getOperation().getOps<plan::LoopOp>())
+      if (loop.examples().getSize() != decided->microbatch) {
+        loop.emitOpError("has micro-batches of ") << loop.examples().getSize() << " examples, the decision of " << decided->microbatch
                                                   << ": run form-microbatches first";
         return signalPassFailure();
       }

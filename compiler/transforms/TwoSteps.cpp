@@ -11,8 +11,8 @@ using namespace mlir;
 
 namespace cinch {
 
-plan::MicrobatchesOp overlappingLoop(func::FuncOp function) {
-  for (plan::MicrobatchesOp loop : function.getOps<plan::MicrobatchesOp>())
+plan::LoopOp overlappingLoop(func::FuncOp function) {
+  for (plan::LoopOp loop : function.getOps<plan::LoopOp>())
     if (!loop.getLags() && solve::overlapOf(analysis::actionsOf(loop)) > 0)
       return loop;
   return {};

@@ -9,7 +9,7 @@
 namespace cinch {
 
 // The main loop of a worker whose list of actions has some of the next step; null: there is none.
-plan::MicrobatchesOp overlappingLoop(mlir::func::FuncOp);
+plan::LoopOp overlappingLoop(mlir::func::FuncOp);
 
 // `delay 1`: a step computes with the previous parameters, PATH.prev among the state; the next step will find the parameters there as they are
 // now. The first to the second, as far as the function has both.

@@ -86,29 +86,35 @@ static LogicalResult verifyDifferentiated(ModuleOp module) {
 // Loops over the same micro-batches; every kernel is a run, and runs stand in their order.
 static LogicalResult verifyPlanned(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
-    auto loops = function.getOps<plan::MicrobatchesOp>();
-    if (loops.empty())
-      return function.emitOpError() << "expected a plan.microbatches";
-    for (plan::MicrobatchesOp loop : loops) {
-      if (loop.getSize() != (*loops.begin()).getSize() || loop.getCount() != (*loops.begin()).getCount())
+    auto loops = function.getOps<plan::LoopOp>();
+    if (loops.empty() || llvm::any_of(loops, [](plan::LoopOp loop) { return !loop.examples(); }))
+      return function.emitOpError() << "expected a plan.loop over examples, and no other loop beside it";
+    for (plan::LoopOp loop : loops) {
+      if (loop.examples().getSize() != (*loops.begin()).examples().getSize() || loop.getCount() != (*loops.begin()).getCount())
         return loop.emitOpError() << "has other micro-batches than the loop before it";
-      if (int64_t together = nn::examplesTogether(function); loop.getSize() % together)
+      if (int64_t together = nn::examplesTogether(function); loop.examples().getSize() % together)
         return function.emitOpError() << "works on " << together << " examples together, which a micro-batch of "
-                                      << loop.getSize() << " cuts";
+                                      << loop.examples().getSize() << " cuts";
     }
-    WalkResult whole = function.walk([&](plan::RowBlocksOp rows) -> WalkResult {
+    WalkResult whole = function.walk([&](plan::LoopOp loop) -> WalkResult {
+      if (loop.axis() && !isa<plan::KernelOp>(loop->getParentOp()))
+        return loop.emitOpError() << "along an axis stands in no kernel, whose work it would be";
+      plan::RowBlocksAttr rows = loop.rowBlocks();
       int64_t grain = nn::grainOf(function);
-      if (grain > 0 && (rows.getPositions() != rows.getOf() || rows.getExamples() % grain))
-        return rows.emitOpError() << "cuts the blocks of " << grain << " examples that are summed";
+      if (rows && grain > 0 && (rows.getPositions() != rows.getOf() || rows.getExamples() % grain))
+        return loop.emitOpError() << "cuts the blocks of " << grain << " examples that are summed";
       return WalkResult::advance();
     });
     if (whole.wasInterrupted())
       return failure();
     int64_t last = -1;
     WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
-      if (isa<func::FuncOp, func::ReturnOp, plan::MicrobatchesOp, plan::RowBlocksOp, plan::YieldOp, plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op) ||
-          op->getParentOfType<plan::KernelOp>())
+      if (isa<func::FuncOp, func::ReturnOp, plan::LoopOp, plan::YieldOp, plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op) ||
+          op->getParentOfType<plan::KernelOp>()) {
+        if (isa<nn::ScanOp>(op))
+          return op->emitOpError() << "should have become a plan.loop by FormKernels";
         return WalkResult::advance();
+      }
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
       if (!run)
         return op->emitOpError() << "belongs to no run";

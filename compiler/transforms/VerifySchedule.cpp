@@ -46,23 +46,23 @@ int64_t bytesOf(Value value) {
 // byte. What is sliced, stacked or carried lies elsewhere, with a place of its own in each trip.
 class TripVerifier {
 public:
-  TripVerifier(plan::KernelOp kernel, nn::ScanOp scan) : kernel(kernel), scan(scan) {}
+  TripVerifier(plan::KernelOp kernel, plan::LoopOp loop) : kernel(kernel), loop(loop) {}
 
   LogicalResult verify() {
     auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
     begin = kernel.getScratch().value_or(-1);
     end = begin < 0 ? begin : begin + (bytes ? bytes.getInt() : 0);
-    auto slots = scan->getAttrOfType<DenseI64ArrayAttr>(kSlotsAttr);
+    auto slots = loop->getAttrOfType<DenseI64ArrayAttr>(kSlotsAttr);
     if (!slots)
-      return scan.emitOpError("has no slots for what it carries");
+      return loop.emitOpError("has no slots for what it carries");
     size_t slot = 0;
-    for (unsigned i = 0; i < scan.carriedCount(); ++i) {
-      if (analysis::stackOfCarried(scan, i) >= 0)
+    for (unsigned i = 0; i < loop.getInits().size(); ++i) {
+      if (!loop.hasSlots(i))
         continue;
       for (int k = 0; k < 2; ++k, ++slot) {
         if (slot >= size_t(slots.size()))
-          return scan.emitOpError("has too few slots for what it carries");
-        lives.push_back({slots[slot], bytesOf(scan.carried(i)), 0, INT64_MAX, scan.carried(i)});
+          return loop.emitOpError("has too few slots for what it carries");
+        lives.push_back({slots[slot], bytesOf(loop.carried(i)), 0, INT64_MAX, loop.carried(i)});
       }
     }
     if (failed(number()))
@@ -70,10 +70,10 @@ public:
     for (size_t i = 0; i < lives.size(); ++i) {
       const Life &a = lives[i];
       if (a.bytes > 0 && (a.offset < begin || a.offset + a.bytes > end))
-        return scan.emitOpError("has a value of a trip outside its scratch: ") << a.value.getType();
+        return loop.emitOpError("has a value of a trip outside its scratch: ") << a.value.getType();
       for (size_t j = 0; j < i; ++j)
         if (const Life &b = lives[j]; clash(a, b))
-          return scan.emitOpError("has two values in the same bytes of its scratch: [") << a.offset << ", " << a.offset + a.bytes
+          return loop.emitOpError("has two values in the same bytes of its scratch: [") << a.offset << ", " << a.offset + a.bytes
                                                                                        << ") and [" << b.offset << ", " << b.offset + b.bytes << ")";
     }
     return success();
@@ -83,7 +83,7 @@ private:
   LogicalResult number() {
     DenseMap<Value, size_t> placed;
     int64_t time = 0;
-    for (Operation &op : scan.block().without_terminator()) {
+    for (Operation &op : loop.block().without_terminator()) {
       auto part = dyn_cast<plan::KernelOp>(op);
       if (!part || !part.getReads() || !part.getWrites())
         return op.emitOpError("has no offsets");
@@ -97,12 +97,12 @@ private:
       if (auto bytes = part->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
         lives.push_back({int64_t(*part.getScratch()), bytes.getInt(), time, time, part.getResult(0)});
       for (auto [result, offset] : llvm::zip(part.getOutputs(), *part.getWrites())) {
-        if (llvm::is_contained(scan.yield()->getOperands(), result))
+        if (loop.resultOf(result))
           continue;
         placed[result] = lives.size();
         lives.push_back({offset, bytesOf(result), time, time, result});
       }
-      if (nn::ScanOp inner = analysis::scanOf(part))
+      if (plan::LoopOp inner = analysis::loopOf(part))
         if (failed(TripVerifier(part, inner).verify()))
           return failure();
     }
@@ -123,7 +123,7 @@ private:
   }
 
   plan::KernelOp kernel;
-  nn::ScanOp scan;
+  plan::LoopOp loop;
   int64_t begin = 0, end = 0;
   SmallVector<Life> lives;
 };
@@ -204,11 +204,8 @@ private:
   // Numbers the kernels and collects lifetimes.
   LogicalResult number(Block &block) {
     for (Operation &op : block) {
-      if (auto loop = dyn_cast<plan::MicrobatchesOp>(op)) {
-        if (failed(numberMicrobatches(loop)))
-          return failure();
-      } else if (auto rows = dyn_cast<plan::RowBlocksOp>(op)) {
-        if (failed(numberRows(rows)))
+      if (auto loop = dyn_cast<plan::LoopOp>(op)) {
+        if (failed(numberLoop(loop)))
           return failure();
       } else if (isa<plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op)) {
         if (failed(numberCopy(op, now++)))
@@ -220,34 +217,40 @@ private:
     return success();
   }
 
-  // The loop over micro-batches.
-  LogicalResult numberMicrobatches(plan::MicrobatchesOp loop) {
-    Block &body = loop.getBody().front();
-    int64_t loopBegin = now++;
-    DenseSet<Value> outer;
-    std::swap(outer, readByLoop);
-    waiting.clear(), part = 0;
-    if (failed(number(body)))
+  // A loop, whose operands and results have the bytes that they have outside of it. What it reads from outside, its next trip reads again;
+  // what its trips fill or accumulate is there while it runs.
+  LogicalResult numberLoop(plan::LoopOp loop) {
+    int64_t begin = now++;
+    for (BlockArgument argument : loop.block().getArguments())
+      alias[argument] = resolve(loop.operandOf(argument));
+    if (loop.examples())
+      waiting.clear(), part = 0;
+    if (failed(number(loop.block())))
       return failure();
-    int64_t loopEnd = now++;
-    if (failed(holdWaiting(loop, loopBegin, loopEnd)))
+    int64_t end = now++;
+    if (loop.examples() && failed(holdWaiting(loop, begin, end)))
       return failure();
-    for (Value value : readByLoop) // its next pass reads it again
-      lives[value].end = std::max(lives[value].end, loopEnd);
-    std::swap(outer, readByLoop);
-    // A sum is one buffer, inside and behind the loop.
-    for (auto [sum, yielded] : llvm::zip(loop.getSums(), body.getTerminator()->getOperands())) {
-      Value inner = resolve(yielded);
-      alias[sum] = inner;
-      Life &life = lives[inner];
-      life.begin = std::min(life.begin, loopBegin);
-      life.end = std::max(life.end, loopEnd);
+    for (Value value : readFromOutside[loop]) {
+      lives[value].end = std::max(lives[value].end, end);
+      if (isa<BlockArgument>(value))
+        lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), end);
+    }
+    for (OpResult result : loop->getResults()) {
+      Value inner = resolve(loop.yieldedFor(result));
+      auto it = lives.find(inner);
+      if (it == lives.end())
+        return loop.emitOpError("yields a value that has no place in memory");
+      alias[result] = inner;
+      Life &life = it->second;
+      life.bytes = bytesOf(result);
+      life.begin = std::min(life.begin, begin);
+      life.end = std::max(life.end, end);
       if (overlaps(loop) && failed(holdTwice(life, -1, kForever)))
         return failure();
     }
     if (overlaps(loop))
-      overlapBegin = loopBegin;
-    for (auto receive : body.getOps<plan::ReceiveOp>())
+      overlapBegin = begin;
+    for (auto receive : loop.block().getOps<plan::ReceiveOp>())
       if (Value sum = receive.sum(); sum && lives[resolve(sum)].offset != receive.getWrites()->front())
         return receive.emitOpError("leaves what a sum goes on from where the sum is not");
     return success();
@@ -255,8 +258,7 @@ private:
 
   // What an op reads lives to it at least.
   LogicalResult numberReads(Operation &op, int64_t time) {
-    auto loop = dyn_cast_or_null<plan::MicrobatchesOp>(loopOf(&op));
-    bool inLoop = bool(loop);
+    bool inLoop = bool(plan::LoopOp::overExamplesAround(&op));
     part += isa<plan::PartOp>(op);
     for (Value operand : op.getOperands()) {
       Value value = resolve(operand);
@@ -267,17 +269,16 @@ private:
         return op.emitOpError("reads a value that has no place in memory");
       if (underWay.count(value))
         return op.emitOpError("reads a state that is on its way");
-      bool fromOutside = inLoop && !loop.getBody().isAncestor(value.getParentRegion());
-      if (inLoop && !fromOutside && it->second.part < part)
+      bool fromOutside = false;
+      for (auto loop = op.getParentOfType<plan::LoopOp>(); loop; loop = loop->getParentOfType<plan::LoopOp>())
+        if ((fromOutside = !loop.getBody().isAncestor(value.getParentRegion())))
+          readFromOutside[loop].insert(value);
+      if (inLoop && !fromOutside && it->second.part < part) // of the outermost loop, that over examples
         waiting[value].insert(part);
-      if (auto rows = dyn_cast<plan::RowBlocksOp>(op.getParentOp()); rows && value.getParentBlock() != op.getBlock())
-        readByRows.insert(value); // lives to the end of that loop at least
       if (isa<func::ReturnOp>(op))
         it->second.end = kForever;
       else if (it->second.end != kForever)
         it->second.end = std::max(it->second.end, time);
-      if (fromOutside)
-        readByLoop.insert(value);
       if (isa<BlockArgument>(value) && !isa<func::ReturnOp>(op))
         lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), time);
     }
@@ -322,17 +323,17 @@ private:
       lives[result] = {offset, bytesOf(result), time, time, result, part};
       kernels[time] = kernel;
     }
-    if (nn::ScanOp scan = analysis::scanOf(kernel))
-      return TripVerifier(kernel, scan).verify();
+    if (plan::LoopOp loop = analysis::loopOf(kernel))
+      return TripVerifier(kernel, loop).verify();
     return success();
   }
 
   // What a later part of the loop body reads has its bytes through the whole loop.
-  LogicalResult holdWaiting(plan::MicrobatchesOp loop, int64_t loopBegin, int64_t loopEnd) {
+  LogicalResult holdWaiting(plan::LoopOp loop, int64_t loopBegin, int64_t loopEnd) {
     if (waiting.empty() || inTurns(loop))
       return success();
     DenseSet<Value> sums; // no micro-batch has one of its own
-    for (Value yielded : loop.getBody().front().getTerminator()->getOperands())
+    for (Value yielded : loop.yield().getValues())
       sums.insert(resolve(yielded));
     for (auto &[value, readers] : waiting) {
       Life &life = lives[value];
@@ -358,7 +359,7 @@ private:
   }
 
   // Are there actions of the next step among those of the loop?
-  static bool overlaps(plan::MicrobatchesOp loop) {
+  static bool overlaps(plan::LoopOp loop) {
     if (!loop.getActions() || loop.getLags())
       return false;
     ArrayRef<int64_t> actions = *loop.getActions();
@@ -386,13 +387,13 @@ private:
     return success();
   }
   // Parts that take turns are the body as a whole.
-  static bool inTurns(plan::MicrobatchesOp loop) {
+  static bool inTurns(plan::LoopOp loop) {
     if (auto lags = loop.getLags())
       return lags->back() == 0;
     if (!loop.getActions())
       return true;
     ArrayRef<int64_t> actions = *loop.getActions();
-    auto marks = loop.getBody().front().getOps<plan::PartOp>();
+    auto marks = loop.block().getOps<plan::PartOp>();
     int64_t parts = 1 + std::distance(marks.begin(), marks.end());
     for (size_t i = 0; i < actions.size(); i += 2)
       if (actions[i] != int64_t(i) / 2 % parts || actions[i + 1] != actions[i - int64_t(i) / 2 % parts * 2 + 1])
@@ -400,7 +401,7 @@ private:
     return true;
   }
   // Does every micro-batch run part `to` behind part `from`?
-  static bool alwaysBehind(plan::MicrobatchesOp loop, int from, int to) {
+  static bool alwaysBehind(plan::LoopOp loop, int from, int to) {
     if (auto lags = loop.getLags())
       return (*lags)[to] >= (*lags)[from];
     ArrayRef<int64_t> actions = *loop.getActions();
@@ -415,7 +416,7 @@ private:
     return true;
   }
   // Micro-batches that have begun one part and not ended a later one, at most.
-  static int64_t mostWaiting(plan::MicrobatchesOp loop, int from, int to) {
+  static int64_t mostWaiting(plan::LoopOp loop, int from, int to) {
     if (auto lags = loop.getLags())
       return (*lags)[to] - (*lags)[from] + 1;
     ArrayRef<int64_t> actions = *loop.getActions();
@@ -432,38 +433,6 @@ private:
       begun -= actions[i] == to;
     }
     return most;
-  }
-
-  // A loop over blocks of rows.
-  LogicalResult numberRows(plan::RowBlocksOp rows) {
-    int64_t begin = now++;
-    Block &body = rows.getBody().front();
-    for (auto [argument, operand] : llvm::zip(body.getArguments(), rows.getRows()))
-      alias[argument] = resolve(operand);
-    DenseSet<Value> outer;
-    std::swap(outer, readByRows);
-    if (failed(number(body)))
-      return failure();
-    int64_t end = now++;
-    for (Value value : readByRows) {
-      lives[value].end = std::max(lives[value].end, end);
-      if (isa<BlockArgument>(value))
-        lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), end);
-    }
-    std::swap(outer, readByRows);
-    for (auto [result, yielded] : llvm::zip(rows.getResults(), body.getTerminator()->getOperands())) {
-      Value inner = resolve(yielded);
-      auto it = lives.find(inner);
-      if (it == lives.end())
-        return rows.emitOpError("yields a value that has no place in memory");
-      Life &life = it->second;
-      alias[result] = inner;
-      // Rows of all blocks, or a sum: there while the loop runs.
-      life.bytes = bytesOf(result);
-      life.begin = std::min(life.begin, begin);
-      life.end = std::max(life.end, end);
-    }
-    return success();
   }
 
   // The new value of a state, or of a slot, lies where the old one lay, whether or not it is computed from it.
@@ -487,9 +456,6 @@ private:
       value = it->second;
     }
   }
-
-  // The loop over micro-batches around an op.
-  static Operation *loopOf(Operation *op) { return op->getParentOfType<plan::MicrobatchesOp>(); }
 
   LogicalResult sweep() {
     SmallVector<Life> all(scratches);
@@ -538,7 +504,7 @@ private:
              lastArgumentUse.lookup(other.value) < life.begin;
     auto kernel = kernels.lookup(life.begin);
     // What came from before the loop is read again in the next pass.
-    bool again = kernel && loopOf(kernel) && isa<BlockArgument>(other.value);
+    bool again = kernel && plan::LoopOp::overExamplesAround(kernel) && isa<BlockArgument>(other.value);
     if (!kernel || again || life.offset != other.offset || life.bytes != other.bytes)
       return false;
     Value value = other.value;
@@ -561,11 +527,10 @@ private:
   DenseMap<Value, Life> lives;
   DenseMap<Value, Value> alias;
   DenseMap<Value, int64_t> lastArgumentUse;
-  DenseSet<Value> readByLoop; // from outside the loop over micro-batches that is being numbered
   DenseMap<Value, Value> overwrites; // new states -> old ones
   llvm::MapVector<Value, std::set<int>> waiting; // values of the loop body that is being numbered -> later parts that read them
   int part = 0;                        // of it
-  DenseSet<Value> readByRows; // from outside the loop over blocks that is being numbered
+  DenseMap<Operation *, DenseSet<Value>> readFromOutside; // of each loop
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches;
   DenseMap<Value, int64_t> hostOffset; // of arguments on the host

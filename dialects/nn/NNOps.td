@@ -524,7 +524,7 @@ def NN_ScanOp : Op<NN_Dialect, "scan", [Pure, IsolatedFromAbove, SingleBlock, At
           %sum = nn.add %before, %part : tensor<4x8xf32, #nn.batch<0>>
           nn.yield %sum, %sum : ..
         }
-    In `plan` the body is made of kernels.
+    In `plan` it is a plan.loop of kernels.
 
     C1: trips >= 1. C2: slices and stacks have `trips` parts, or n * trips, along their first axis, which is not the batch axis; `firsts` are parts of
     stacks. C3: body arguments, yielded values and results are of the types that this says. C4: an op of the body neither draws nor sums

@@ -1,11 +1,14 @@
 // Plan.cpp: the plan dialect's registration and verifiers (constraints C1.. stand in PlanOps.td).
 #include "dialects/plan/Plan.h"
 
+#include "dialects/nn/NN.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace cinch;
 using namespace cinch::plan;
 
 #include "dialects/plan/PlanDialect.cpp.inc"
@@ -28,26 +31,154 @@ void PlanDialect::initialize() {
 void YieldOp::build(OpBuilder &, OperationState &) {}
 void ReturnOp::build(OpBuilder &, OperationState &) {}
 
-LogicalResult MicrobatchesOp::verify() {
-  if (getCount() < 0 || getSize() < 1) // C1
-    return emitOpError("needs a count of at least 0 and a size of at least 1, got ")
-           << getCount() << " and " << getSize();
-  auto yield = cast<YieldOp>(getBody().front().getTerminator());
-  if (yield.getValues().getTypes() != getSums().getTypes()) // C2
-    return emitOpError("yields types that differ from its results");
-  for (Type type : getSums().getTypes()) // C3
-    if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getEncoding())
-      return emitOpError("has a result with a batch axis: ") << type;
-  auto marks = getBody().front().getOps<PartOp>();
-  if ((getActions() || getLags()) && marks.empty()) // C4
-    return emitOpError("lists actions, but its body has no parts");
-  if (auto lags = getLags(); lags && (int64_t(lags->size()) != 1 + std::distance(marks.begin(), marks.end()) ||
-                                      lags->front() != 0 || !llvm::is_sorted(*lags)))
-    return emitOpError("needs one lag a part of its body, ascending from 0");
-  if (getActions() && getActions()->size() % 2)
-    return emitOpError("lists actions that are no pairs of a part and a micro-batch");
+// ---- Loops -------------------------------------------------------------------------------------------------------------------------
+
+void LoopOp::build(OpBuilder &builder, OperationState &state, TypeRange sums, uint64_t count, ExamplesAttr over, DenseI64ArrayAttr actions,
+                   DenseI64ArrayAttr lags) {
+  build(builder, state, TypeRange(), TypeRange(), sums, ValueRange(), ValueRange(), ValueRange(), ValueRange(), count, over,
+        DenseI64ArrayAttr(), actions, lags);
+}
+
+YieldOp LoopOp::yield() { return cast<YieldOp>(block().getTerminator()); }
+
+LoopOp LoopOp::overExamplesAround(Operation *op) {
+  auto loop = op->getParentOfType<LoopOp>();
+  while (loop && !loop.examples())
+    loop = loop->getParentOfType<LoopOp>();
+  return loop;
+}
+
+Value LoopOp::yieldedFor(Value result) { return yield().getValues()[cast<OpResult>(result).getResultNumber()]; }
+
+OpResult LoopOp::resultOf(Value yielded) {
+  ValueRange values = yield().getValues();
+  for (size_t i = values.size(); i-- > 0;)
+    if (values[i] == yielded)
+      return getOperation()->getResult(unsigned(i));
+  return {};
+}
+
+int64_t LoopOp::innerTrips() { return rowBlocks() ? rowBlocks().getOf() / rowBlocks().getPositions() : 1; }
+
+LoopOp::Steps LoopOp::stepsOfSlice(unsigned i) { return stepsOf(getSlices()[i], getFrom() ? (*getFrom())[i] : 0); }
+
+LoopOp::Steps LoopOp::stepsOf(Value whole, int64_t from) {
+  auto type = cast<RankedTensorType>(whole.getType());
+  int64_t bytes = type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+  int64_t outer = bytes / (int64_t(getCount()) / innerTrips());
+  if (!rowBlocks() || type.getRank() < 2)
+    return {0, outer, 0};
+  int64_t position = outer / rowBlocks().getExamples() / type.getDimSize(1);
+  return {from * position, outer, position * rowBlocks().getPositions()};
+}
+
+namespace {
+// Checks the parts of what a loop slices and stacks.
+class PartsVerifier {
+public:
+  explicit PartsVerifier(LoopOp loop) : loop(loop) {}
+
+  // Of a slice from position `from` on; without it, of a result, which is filled.
+  bool isPart(Type part, Type whole, std::optional<int64_t> from = {}) {
+    auto type = dyn_cast<RankedTensorType>(whole);
+    return type && type.getRank() > 0 && (loop.axis() ? isOfAxis(part, type) : isOfRows(part, type, from));
+  }
+
+private:
+  // Without the axis, or several in a row.
+  bool isOfAxis(Type part, RankedTensorType whole) {
+    int64_t trips = int64_t(loop.getCount()), size = whole.getDimSize(0);
+    if (size % trips || nn::batchAxis(whole) == 0)
+      return false;
+    return part == nn::ScanOp::runOf(whole, trips) || (size == trips && part == nn::ScanOp::partOf(whole));
+  }
+
+  // Examples, and some of their positions or all that they have.
+  bool isOfRows(Type part, RankedTensorType whole, std::optional<int64_t> from) {
+    RowBlocksAttr rows = loop.rowBlocks();
+    int64_t examples = int64_t(loop.getCount()) / loop.innerTrips() * rows.getExamples();
+    if (nn::batchAxis(whole) != 0 || whole.getDimSize(0) != examples)
+      return false;
+    SmallVector<int64_t> shape(whole.getShape());
+    shape[0] = rows.getExamples();
+    auto isShaped = [&] { return part == RankedTensorType::get(shape, whole.getElementType(), whole.getEncoding()); };
+    if (from.value_or(0) == 0 && rows.getPositions() == rows.getOf() && isShaped())
+      return true;
+    int64_t begin = from.value_or(0);
+    if (shape.size() < 2 || begin < 0 || begin + rows.getOf() > shape[1] || ((!from || rows.getExamples() > 1) && shape[1] != rows.getOf()))
+      return false;
+    shape[1] = rows.getPositions();
+    return isShaped();
+  }
+
+  LoopOp loop;
+};
+} // namespace
+
+static LogicalResult verifySizes(LoopOp loop) {
+  int64_t count = int64_t(loop.getCount());
+  if (count < (loop.examples() ? 0 : 1))
+    return loop.emitOpError("makes ") << count << " trips";
+  if (ExamplesAttr examples = loop.examples(); examples && (examples.getSize() < 1 || examples.getFirst() < 0))
+    return loop.emitOpError("has no trips of ") << examples.getSize() << " examples from " << examples.getFirst() << " on";
+  if (RowBlocksAttr rows = loop.rowBlocks()) {
+    int64_t examples = rows.getExamples(), positions = rows.getPositions(), of = rows.getOf();
+    if (examples < 1 || positions < 1 || of < 1 || of % positions || (positions < of && examples > 1) || count % (of / positions))
+      return loop.emitOpError("has no blocks of ") << examples << " x " << positions << " rows of " << of << " positions, " << count
+                                                   << " times";
+  }
   return success();
 }
+
+static LogicalResult verifyActions(LoopOp loop) {
+  auto marks = loop.block().getOps<PartOp>();
+  if ((loop.getActions() || loop.getLags()) && (marks.empty() || !loop.examples()))
+    return loop.emitOpError("lists actions, but its body has no parts");
+  if (auto lags = loop.getLags(); lags && (int64_t(lags->size()) != 1 + std::distance(marks.begin(), marks.end()) ||
+                                           lags->front() != 0 || !llvm::is_sorted(*lags)))
+    return loop.emitOpError("needs one lag a part of its body, ascending from 0");
+  if (loop.getActions() && loop.getActions()->size() % 2)
+    return loop.emitOpError("lists actions that are no pairs of a part and a micro-batch");
+  return success();
+}
+
+LogicalResult LoopOp::verify() {
+  if (failed(verifySizes(*this))) // C1
+    return failure();
+  size_t carriedCount = getInits().size(), read = carriedCount + getSlices().size() + getStacks().size();
+  if (getLast().size() != carriedCount || block().getNumArguments() != read || getFirsts().size() != getStacks().size() ||
+      yield().getValues().size() != getNumResults() || (getFrom() && getFrom()->size() != getSlices().size())) // C2
+    return emitOpError("has ") << read << " operands to walk, " << block().getNumArguments() << " body arguments, "
+                               << yield().getValues().size() << " yielded values and " << getNumResults() << " results";
+  if ((examples() && read + getStacked().size() > 0) || (rowBlocks() && carriedCount + getStacks().size() > 0) ||
+      (axis() && !getSums().empty()) || (getFrom() && !rowBlocks())) // C5
+    return emitOpError("does with an operand or a result what is not done over ") << getOver();
+  PartsVerifier parts(*this);
+  for (auto [i, argument] : llvm::enumerate(block().getArguments())) { // C3
+    Type type = argument.getType(), whole = getOperand(unsigned(i)).getType();
+    int64_t from = getFrom() ? (*getFrom())[i] : 0; // over rows all operands are slices
+    if (i < carriedCount ? type != whole : !parts.isPart(type, whole, from))
+      return emitOpError("has a body argument ") << i << " of type " << type << " for an operand of type " << whole;
+  }
+  for (unsigned i = 0; i < getStacks().size(); ++i)
+    if (getFirsts()[i].getType() != block().getArgument(unsigned(carriedCount + getSlices().size()) + i).getType())
+      return emitOpError("has a first part of type ") << getFirsts()[i].getType() << " for a stack of type " << getStacks()[i].getType();
+  for (OpResult result : getOperation()->getResults()) {
+    Type type = yieldedFor(result).getType();
+    if (isStacked(result) ? !parts.isPart(type, result.getType()) : type != result.getType())
+      return emitOpError("yields a value of type ") << type << " for its result " << result.getResultNumber() << " of type "
+                                                    << result.getType();
+  }
+  for (Type type : getSums().getTypes()) // C4
+    if (nn::batchAxis(type) >= 0)
+      return emitOpError("accumulates a value with a batch axis: ") << type;
+  for (auto [init, last] : llvm::zip(getInits(), getLast()))
+    if (init.getType() != last.getType())
+      return emitOpError("carries a value of type ") << init.getType() << " that ends as one of type " << last.getType();
+  return verifyActions(*this); // C6
+}
+
+// ---- Other ops ---------------------------------------------------------------------------------------------------------------------
 
 LogicalResult AwaitOp::verify() {
   if (!isa_and_nonnull<FetchOp, StoreOp>(getCopy().getDefiningOp())) // C1
@@ -56,7 +187,8 @@ LogicalResult AwaitOp::verify() {
 }
 
 LogicalResult SendOp::verify() {
-  if (getLast() && !isa<MicrobatchesOp>((*this)->getParentOp())) // C1
+  auto loop = dyn_cast<LoopOp>((*this)->getParentOp());
+  if (getLast() && !(loop && loop.examples())) // C1
     return emitOpError("of the last micro-batch stands outside a loop over the micro-batches");
   return success();
 }
@@ -66,8 +198,9 @@ LogicalResult ReceiveOp::verify() {
     return emitOpError("is added to no sum");
   if (!getBegins())
     return success();
-  auto loop = dyn_cast<MicrobatchesOp>((*this)->getParentOp());
-  if (!loop || *getBegins() >= loop.getNumResults() || loop.getResult(unsigned(*getBegins())).getType() != getValue().getType()) // C1
+  auto loop = dyn_cast<LoopOp>((*this)->getParentOp());
+  if (!loop || !loop.examples() || *getBegins() >= loop.getNumResults() ||
+      loop.getResult(unsigned(*getBegins())).getType() != getValue().getType()) // C1
     return emitOpError("begins no sum of a loop over the micro-batches that has its type");
   return success();
 }
@@ -76,91 +209,6 @@ Value ReceiveOp::sum() {
   if (!getBegins())
     return {};
   return (*this)->getBlock()->getTerminator()->getOperand(unsigned(*getBegins()));
-}
-
-// The batch axis of rows is the first. -1: no batch axis.
-static int64_t batchAxisOf(Type type) {
-  auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor && tensor.getEncoding() ? 0 : -1;
-}
-
-// `whole` with fewer examples and, if `sliced`, positions.
-static Type blockOf(Type whole, int64_t examples, int64_t positions, bool sliced) {
-  auto tensor = cast<RankedTensorType>(whole);
-  SmallVector<int64_t> shape(tensor.getShape());
-  shape[0] = examples;
-  if (sliced)
-    shape[1] = positions;
-  return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
-}
-
-LogicalResult RowBlocksOp::verify() {
-  int64_t count = getCount(), examples = getExamples(), positions = getPositions(), of = getOf();
-  if (count < 1 || examples < 1 || positions < 1 || of < 1 || of % positions || (positions < of && examples > 1)) // C1
-    return emitOpError("has no blocks of ") << examples << " x " << positions << " rows of " << of << " positions, "
-                                            << count << " times";
-  Block &body = getBody().front();
-  auto yield = cast<YieldOp>(body.getTerminator());
-  if (getFrom().size() != getRows().size() || body.getNumArguments() != getRows().size() ||
-      yield.getValues().size() != getNumResults())
-    return emitOpError("has ") << getRows().size() << " operands, " << getFrom().size() << " entries in 'from', "
-                               << body.getNumArguments() << " body arguments, " << yield.getValues().size()
-                               << " yielded values and " << getNumResults() << " results";
-  int64_t blocksOfExamples = count * examples * positions / of; // examples in all blocks
-  auto wrong = [&](const char *what, unsigned i, Type got, Type want) {
-    return emitOpError(what) << " " << i << " of type " << got << ", expected " << want;
-  };
-  for (auto [i, operand] : llvm::enumerate(getRows())) {
-    auto type = dyn_cast<RankedTensorType>(operand.getType());
-    int64_t from = getFrom()[i];
-    if (!type || batchAxisOf(type) < 0 || type.getRank() < (from >= 0 ? 2 : 1) || from < -1 ||
-        (from >= 0 && from + of > type.getDimSize(1)) || (from < 0 && positions < of) ||
-        (from >= 0 && examples > 1 && type.getDimSize(1) != of)) // C2: a block is one piece of memory
-      return emitOpError("operand ") << i << " of type " << operand.getType() << " has no " << of << " positions from "
-                                     << from << " on";
-    if (type.getDimSize(0) != blocksOfExamples) // C4
-      return emitOpError("operand ") << i << " has " << type.getDimSize(0) << " examples, all blocks together "
-                                     << blocksOfExamples;
-    Type want = blockOf(type, examples, positions, from >= 0);
-    if (body.getArgument(unsigned(i)).getType() != want)
-      return wrong("has a body argument", unsigned(i), body.getArgument(unsigned(i)).getType(), want);
-  }
-  for (auto [i, value] : llvm::enumerate(yield.getValues())) { // C3
-    Type type = value.getType(), want = type;
-    if (batchAxisOf(type) >= 0) {
-      auto tensor = cast<RankedTensorType>(type);
-      if (tensor.getDimSize(0) != examples || (of > 1 && (tensor.getRank() < 2 || tensor.getDimSize(1) != positions)))
-        return emitOpError("yields ") << type << ", which has not the rows of a block";
-      want = blockOf(type, blocksOfExamples, of, of > 1);
-    }
-    if (getResult(unsigned(i)).getType() != want)
-      return wrong("has a result", unsigned(i), getResult(unsigned(i)).getType(), want);
-  }
-  return success();
-}
-
-static RowBlocksOp::Steps stepsOf(Type type, int64_t from) {
-  auto tensor = cast<RankedTensorType>(type);
-  int64_t element = std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8), example = element;
-  for (int64_t size : tensor.getShape().drop_front())
-    example *= size;
-  if (from < 0)
-    return {0, example, 0};
-  int64_t position = example / tensor.getDimSize(1);
-  return {from * position, example, position};
-}
-
-RowBlocksOp::Steps RowBlocksOp::stepsOfOperand(unsigned i) { return stepsOf(getRows()[i].getType(), getFrom()[i]); }
-
-RowBlocksOp::Steps RowBlocksOp::stepsOfResult(unsigned i) {
-  return stepsOf(getResult(i).getType(), getOf() > 1 ? 0 : -1);
-}
-
-std::optional<unsigned> RowBlocksOp::resultFilledBy(Value value) {
-  for (auto [i, yielded] : llvm::enumerate(getBody().front().getTerminator()->getOperands()))
-    if (yielded == value && batchAxisOf(value.getType()) >= 0)
-      return unsigned(i);
-  return std::nullopt;
 }
 
 LogicalResult KernelOp::verify() {

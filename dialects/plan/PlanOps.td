@@ -2,8 +2,8 @@
 //
 //   source --> nn (what is computed) --> plan (when, where, in which bytes) --> kernels (how) --> runtime
 //
-// `plan` orders the work of `nn` and places it in memory. It has a handful of ops: a loop over micro-batches, one over blocks
-// of rows inside a micro-batch, a kernel (a group of `nn` ops that runs as one function), and the gate before the update.
+// `plan` orders the work of `nn` and places it in memory. It has a handful of ops: a kernel (a group of `nn` ops that runs as one
+// function), a loop, and the gate before the update.
 //
 //===------------------------------------------------------------------------------------------------------------------===//
 #ifndef CINCH_DIALECTS_PLAN_PLANOPS_TD
@@ -20,11 +20,12 @@ def Plan_Dialect : Dialect {
   let summary = "when and where the ops of a training step run, and in which bytes";
   let description = [{
     The ops of a function of the `nn` dialect are grouped into `plan.kernel`s first, on the whole batch: a straight line around
-    `plan.microbatches` loops that make one pass each. Under a decision of the planner the loops get their passes, kernels their order:
+    loops over the examples of the batch that make one trip each. Under a decision of the planner the loops get their trips, kernels their
+    order:
 
     ```
     kernels that run once                 batch-free values that the loop needs
-    %sums:2 = plan.microbatches count 4 { one pass for each micro-batch; its results are chains over all of them
+    %sums:2 = plan.loop count 4 {         one trip for each micro-batch; its results are chains over all of them
       plan.kernel ..
       plan.yield %dw, %loss
     }
@@ -52,9 +53,9 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
     the scratch of all threads together, -1 if there is none.
 
     `copies` (absent: one each) says for what the run writes how many copies of it there are, one behind the other from its offset on, which
-    the micro-batches take in turns (plan.microbatches, `actions`).
+    the micro-batches take in turns (plan.loop, `actions`).
 
-    A kernel that is a loop along an axis (nn.scan) has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
+    A kernel that is a loop along an axis has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
     runs of a trip, whose kernels are those of the body. Among their offsets, -1 is what lies outside of the loop's scratch.
   }];
   let parameters = (ins "int64_t":$kernel, "bool":$recompute, "::mlir::DenseI64ArrayAttr":$reads,
@@ -100,14 +101,59 @@ def Plan_DecisionAttr : Plan_Attr<"Decision", "decision"> {
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
 
-def Plan_MicrobatchesOp : Plan_Op<"microbatches", [
-    SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {
-  let summary = "the loop over the micro-batches of one batch";
+// What a loop walks.
+def Plan_ExamplesAttr : Plan_Attr<"Examples", "examples"> {
+  let summary = "the examples of the batch, `size` of them in each trip";
   let description = [{
-    Runs its body `count` times; pass i sees the examples [i * size, (i + 1) * size) of the batch. A `count` of 0 means that
-    the caller says how many (evaluation, prediction). Result j is the chain over the passes of yielded value j: a
-    contraction, a reduction over the batch axis or a scatter-add that goes on, in each pass, from what the pass before left
-    (exactly the additions of the undivided batch).
+    Trip i sees the examples [first + i * size, first + (i + 1) * size) of the batch; the worker of a replica has those from `first` on. The
+    function's arguments with a batch axis hold those of one trip.
+  }];
+  let parameters = (ins "int64_t":$size, DefaultValuedParameter<"int64_t", "0">:$first);
+}
+
+def Plan_RowBlocksAttr : Plan_Attr<"RowBlocks", "row_blocks"> {
+  let summary = "the rows of a micro-batch, block by block";
+  let description = [{
+    A row is an (example, position) pair; an example has `of` positions. A trip works on `examples` examples x `positions` positions, in the
+    order of the rows: all positions of some examples, or some positions of one.
+  }];
+  let parameters = (ins "int64_t":$examples, "int64_t":$positions, "int64_t":$of);
+}
+
+def Plan_AxisAttr : Plan_Attr<"Axis", "axis"> {
+  let summary = "the first axis of what is sliced and stacked, which is not the batch axis; from its end if `reverse`";
+  let parameters = (ins "bool":$reverse);
+}
+
+def Plan_LoopOp : Plan_Op<"loop", [
+    SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects, AttrSizedOperandSegments, AttrSizedResultSegments]> {
+  let summary = "runs its body once for each part of what it walks: the examples of the batch, the rows of a micro-batch, or an axis";
+  let description = [{
+    Runs its body `count` times. The body's arguments are, in this order,
+
+    - a *carried* value for each of `inits`: that operand in the first trip, then what the trip before yielded for it;
+    - the *part* of each of `slices` at which the trip works;
+    - for each of `stacks`, with `firsts` beside it: the part before the one at which the trip works, at part 0 the operand of `firsts`.
+
+    What is *whole*, the same in every trip, the body reads from outside. It yields, in the order of the results,
+
+    - the carried values for the next trip: those of the `last` one are results;
+    - parts of the *stacked* results;
+    - *accumulated* values: chains over all trips. A contraction, a reduction over the batch axis or a scatter-add goes on, in each trip,
+      from what the trip before left (exactly the additions of the undivided work).
+
+    ```
+    %sum = plan.loop count 4 over #plan.examples<size = 2> accumulated(tensor<999x4xf32>) {
+      %dx, %dw = plan.loop count 16 over #plan.row_blocks<examples = 1, positions = 8, of = 64>
+          sliced(%x : tensor<2x64x4xf32, #nn.batch<0>>) stacked(tensor<2x64x4xf32, #nn.batch<0>>) accumulated(tensor<999x4xf32>) {
+      ^bb0(%xb: tensor<1x8x4xf32, #nn.batch<0>>):
+        ..
+        plan.yield %dxb, %p : tensor<1x8x4xf32, #nn.batch<0>>, tensor<999x4xf32>
+      }
+      plan.yield %dw : tensor<999x4xf32>
+    }
+    ```
+    **Over the examples of the batch** a `count` of 0 means that the caller says how many trips there are (evaluation, prediction).
 
     A worker of several (`plan.send`, `plan.receive`) does not run the body as a whole. `plan.part` cuts it into parts, and `actions` lists
     pairs of a part and a micro-batch in the order in which they run: every part takes all micro-batches, in ascending order. What one
@@ -117,71 +163,75 @@ def Plan_MicrobatchesOp : Plan_Op<"microbatches", [
     for the next step the parameters stand in for the previous ones (`PATH.prev`). Where the caller says how many micro-batches there are, part i
     runs `lags[i]` micro-batches behind the first one: at tick t it takes micro-batch t - lags[i].
 
-    A worker of a replica has the examples from `first` on only: its pass i sees the examples [first + i * size, first + (i + 1) * size)
-    of the batch.
+    **Over blocks of rows** a part of slice i has the examples and positions of the block, its positions counted from `from[i]` on (absent:
+    from 0), or all that its examples have.
 
-    C1: count >= 0 and size >= 1.
-    C2: results and yielded values agree in number and type.
-    C3: no result has a batch axis.
-    C4: `actions` and `lags` are there only if the body has a `plan.part`; `actions` are pairs, `lags` one a part, ascending from 0.
+    **Along an axis** the loop is the work of a kernel, and trip i works at part i of the first axis (at part count - 1 - i if it is walked
+    from its end). A part is without that axis, or it is several in a row: of n * count parts the body sees n along the same axis, and n
+    that it yields in a row lie so in the result. The types say which.
+
+    C1: count >= 1, or >= 0 over examples; sizes are at least 1, and a block of rows is of one example unless it has all positions, whose
+    number its own divides.
+    C2: operands, body arguments, yielded values and results agree in number, and carried ones in type.
+    C3: a body argument is a part of its slice or stack, a yielded value of its stacked result: the parts of all trips are the whole, but
+    for positions that `from` leaves out, and a part is one piece of memory. `firsts` are parts of stacks.
+    C4: an accumulated value has no batch axis.
+    C5: over examples, values are only accumulated; over rows, they are sliced, stacked or accumulated; along an axis, not accumulated.
+    C6: `actions` and `lags` are there only over examples and if the body has a `plan.part`; `actions` are pairs, `lags` one a part,
+    ascending from 0.
   }];
-  let arguments = (ins I64Attr:$count, I64Attr:$size, OptionalAttr<DenseI64ArrayAttr>:$actions, OptionalAttr<DenseI64ArrayAttr>:$lags,
-                       OptionalAttr<I64Attr>:$first);
-  let results = (outs Variadic<AnyType>:$sums);
+  let arguments = (ins Variadic<AnyType>:$inits, Variadic<AnyType>:$slices, Variadic<AnyType>:$stacks, Variadic<AnyType>:$firsts,
+                       I64Attr:$count, AnyAttrOf<[Plan_ExamplesAttr, Plan_RowBlocksAttr, Plan_AxisAttr]>:$over,
+                       OptionalAttr<DenseI64ArrayAttr>:$from, OptionalAttr<DenseI64ArrayAttr>:$actions,
+                       OptionalAttr<DenseI64ArrayAttr>:$lags);
+  let results = (outs Variadic<AnyType>:$last, Variadic<AnyType>:$stacked, Variadic<AnyType>:$sums);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    `count` $count `size` $size (`first` $first^)? (`actions` $actions^)? (`lags` $lags^)? (`->` type($sums)^)? $body attr-dict
+    `count` $count `over` $over (`actions` $actions^)? (`lags` $lags^)?
+    (`carried` `(` $inits^ `:` type($inits) `)`)? (`sliced` `(` $slices^ `:` type($slices) `)`)? (`from` $from^)?
+    (`before` `(` $stacks^ `:` type($stacks) `)` `first` `(` $firsts `:` type($firsts) `)`)?
+    (`last` `(` type($last)^ `)`)? (`stacked` `(` type($stacked)^ `)`)? (`accumulated` `(` type($sums)^ `)`)? $body attr-dict
   }];
-  let hasVerifier = 1;
-}
-
-def Plan_RowBlocksOp : Plan_Op<"row_blocks", [
-    SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {
-  let summary = "a loop over blocks of rows inside a micro-batch";
-  let description = [{
-    A row is an (example, position) pair; an example has `of` positions. Runs its body `count` times, on `examples` examples x
-    `positions` positions each time, in the order of the rows: all positions of some examples, or some positions of one.
-    Operand i is given to the body block by block: its positions from `from[i]` on, or, where that is -1, its examples whole.
-    What is the same for all rows the body reads from outside. A yielded value of rows fills the rows of a result; a yielded
-    value without a batch axis is a sum that goes on from block to block, as in `plan.microbatches`.
-
-    ```
-    %dx, %dw = plan.row_blocks count 16 block 1 x 8 of 64 (%x) from [0] : (tensor<2x64x4xf32, #nn.batch<0>>)
-        -> (tensor<2x64x4xf32, #nn.batch<0>>, tensor<999x4xf32>) {
-    ^bb0(%xb: tensor<1x8x4xf32, #nn.batch<0>>):
-      ..
-      plan.yield %dxb, %p : tensor<1x8x4xf32, #nn.batch<0>>, tensor<999x4xf32>
-    }
-    ```
-    C1: sizes are at least 1, and a block is of one example unless it has all positions, whose number its own divides.
-    C2: a body argument is its operand with the examples and (unless `from` is -1) the positions of a block; the positions
-    that are read exist, and a block is one piece of memory. C3: a result is the yielded value with the rows of all blocks, or the very type of a sum.
-    C4: operands and results have `count` blocks.
-  }];
-  let arguments = (ins I64Attr:$count, I64Attr:$examples, I64Attr:$positions, I64Attr:$of, Variadic<AnyType>:$rows,
-                       DenseI64ArrayAttr:$from);
-  let results = (outs Variadic<AnyType>:$results);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = [{
-    `count` $count `block` $examples `x` $positions `of` $of `(` $rows `)` `from` $from `:`
-    functional-type($rows, $results) $body attr-dict
-  }];
+  let builders = [OpBuilder<(ins "::mlir::TypeRange":$sums, "uint64_t":$count, "ExamplesAttr":$over,
+                                 CArg<"::mlir::DenseI64ArrayAttr", "{}">:$actions, CArg<"::mlir::DenseI64ArrayAttr", "{}">:$lags)>];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    // Where a block of an operand or of a result of rows lies, in bytes: the first at `first`, that of the next example
-    // `example` further on, of the next position `position`.
+    // What is walked; null: something else.
+    ExamplesAttr examples() { return ::llvm::dyn_cast<ExamplesAttr>(getOver()); }
+    RowBlocksAttr rowBlocks() { return ::llvm::dyn_cast<RowBlocksAttr>(getOver()); }
+    AxisAttr axis() { return ::llvm::dyn_cast<AxisAttr>(getOver()); }
+    // The loop over examples around an op; null: there is none.
+    static LoopOp overExamplesAround(::mlir::Operation *);
+
+    ::mlir::Block &block() { return getBody().front(); }
+    YieldOp yield();
+    // The arguments of the body.
+    ::mlir::Value carried(unsigned i) { return block().getArgument(i); }
+    ::mlir::Value part(unsigned i) { return block().getArgument(unsigned(getInits().size()) + i); }
+    // What a body argument begins as, is a part of, or comes before.
+    ::mlir::Value operandOf(::mlir::BlockArgument argument) { return getOperand(argument.getArgNumber()); }
+    // What the body yields for a result; and the result that a value of the body is yielded for, a part of a stacked one
+    // rather than a carried one. Null: it is not yielded.
+    ::mlir::Value yieldedFor(::mlir::Value result);
+    ::mlir::OpResult resultOf(::mlir::Value yielded);
+    bool isCarried(::mlir::OpResult result) { return result.getResultNumber() < getInits().size(); }
+    bool isStacked(::mlir::OpResult result) { return !isCarried(result) && result.getResultNumber() < getNumResults() - getSums().size(); }
+    // Does a carried value lie in two places of its own, which take turns? Otherwise it is a part of the stacked result that holds it, too.
+    bool hasSlots(unsigned carried) { return !isStacked(resultOf(yieldedFor(getResult(carried)))); }
+
+    // Where the parts of a sliced operand or of a stacked result lie, in bytes: the first at `first`, the next `inner` further on; each
+    // `innerTrips` of them begin `outer` behind the ones before.
     struct Steps {
-      int64_t first = 0, example = 0, position = 0;
+      int64_t first = 0, outer = 0, inner = 0;
     };
-    Steps stepsOfOperand(unsigned i);
-    Steps stepsOfResult(unsigned i);
-    // The result that yielded value `value` fills; none for sums and values that are not yielded.
-    std::optional<unsigned> resultFilledBy(::mlir::Value value);
+    Steps stepsOfSlice(unsigned i);
+    Steps stepsOf(::mlir::Value whole, int64_t from = 0);
+    int64_t innerTrips();
   }];
 }
 
-def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ParentOneOf<["MicrobatchesOp", "RowBlocksOp"]>]> {
-  let summary = "ends one pass of the micro-batch loop, or of the loop over blocks of rows";
+def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, HasParent<"LoopOp">]> {
+  let summary = "ends a trip of a loop: what is carried, stacked, accumulated";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let builders = [OpBuilder<(ins)>];
@@ -254,7 +304,7 @@ def Plan_AwaitOp : Plan_Op<"await"> {
 
 //===- Several workers --------------------------------------------------------------------------------------------------===//
 
-def Plan_PartOp : Plan_Op<"part", [HasParent<"MicrobatchesOp">]> {
+def Plan_PartOp : Plan_Op<"part", [HasParent<"LoopOp">]> {
   let summary = "the next part of the loop body begins here";
   let description = [{
     The loop's `actions` number the parts from 0 on.

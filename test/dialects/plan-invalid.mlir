@@ -1,8 +1,8 @@
 // RUN: cinch-opt %s --split-input-file --verify-diagnostics
 
 func.func @no_size() {
-  // expected-error @+1 {{needs a count of at least 0 and a size of at least 1, got 1 and 0}}
-  plan.microbatches count 1 size 0 {
+  // expected-error @+1 {{has no trips of 0 examples from 0 on}}
+  plan.loop count 1 over #plan.examples<size = 0> {
   }
   return
 }
@@ -10,8 +10,8 @@ func.func @no_size() {
 // -----
 
 func.func @types_differ(%x: tensor<f32>) {
-  // expected-error @+1 {{yields types that differ from its results}}
-  %0 = plan.microbatches count 1 size 1 -> tensor<2xf32> {
+  // expected-error @+1 {{yields a value of type 'tensor<f32>' for its result 0 of type 'tensor<2xf32>'}}
+  %0 = plan.loop count 1 over #plan.examples<size = 1> accumulated(tensor<2xf32>) {
     plan.yield %x : tensor<f32>
   }
   return
@@ -20,8 +20,8 @@ func.func @types_differ(%x: tensor<f32>) {
 // -----
 
 func.func @batch_leaves_the_loop(%x: tensor<2xf32, #nn.batch<0>>) {
-  // expected-error @+1 {{has a result with a batch axis}}
-  %0 = plan.microbatches count 1 size 2 -> tensor<2xf32, #nn.batch<0>> {
+  // expected-error @+1 {{accumulates a value with a batch axis}}
+  %0 = plan.loop count 1 over #plan.examples<size = 2> accumulated(tensor<2xf32, #nn.batch<0>>) {
     plan.yield %x : tensor<2xf32, #nn.batch<0>>
   }
   return
@@ -65,7 +65,7 @@ func.func @too_many_offsets(%x: tensor<f32>) {
 
 func.func @row_blocks_c1(%x: tensor<2x4xf32, #nn.batch<0>>) {
   // expected-error @+1 {{has no blocks of 2 x 2 rows of 4 positions, 2 times}}
-  plan.row_blocks count 2 block 2 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  plan.loop count 2 over #plan.row_blocks<examples = 2, positions = 2, of = 4> sliced(%x : tensor<2x4xf32, #nn.batch<0>>) {
   ^bb0(%a: tensor<2x2xf32, #nn.batch<0>>):
     plan.yield
   }
@@ -75,8 +75,8 @@ func.func @row_blocks_c1(%x: tensor<2x4xf32, #nn.batch<0>>) {
 // -----
 
 func.func @row_blocks_argument(%x: tensor<2x4xf32, #nn.batch<0>>) {
-  // expected-error @+1 {{has a body argument 0 of type 'tensor<1x3xf32, #nn.batch<0>>', expected 'tensor<1x2xf32, #nn.batch<0>>'}}
-  plan.row_blocks count 4 block 1 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  // expected-error @+1 {{has a body argument 0 of type 'tensor<1x3xf32, #nn.batch<0>>' for an operand of type 'tensor<2x4xf32, #nn.batch<0>>'}}
+  plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4> sliced(%x : tensor<2x4xf32, #nn.batch<0>>) {
   ^bb0(%a: tensor<1x3xf32, #nn.batch<0>>):
     plan.yield
   }
@@ -86,8 +86,8 @@ func.func @row_blocks_argument(%x: tensor<2x4xf32, #nn.batch<0>>) {
 // -----
 
 func.func @row_blocks_beyond(%x: tensor<2x4xf32, #nn.batch<0>>) {
-  // expected-error @+1 {{operand 0 of type 'tensor<2x4xf32, #nn.batch<0>>' has no 4 positions from 1 on}}
-  plan.row_blocks count 4 block 1 x 2 of 4 (%x) from [1] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  // expected-error @+1 {{has a body argument 0 of type 'tensor<1x2xf32, #nn.batch<0>>' for an operand of type 'tensor<2x4xf32, #nn.batch<0>>'}}
+  plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4> sliced(%x : tensor<2x4xf32, #nn.batch<0>>) from [1] {
   ^bb0(%a: tensor<1x2xf32, #nn.batch<0>>):
     plan.yield
   }
@@ -98,8 +98,8 @@ func.func @row_blocks_beyond(%x: tensor<2x4xf32, #nn.batch<0>>) {
 
 // Two examples of a longer tensor are not one piece of memory.
 func.func @row_blocks_pieces(%x: tensor<2x5xf32, #nn.batch<0>>) {
-  // expected-error @+1 {{has no 4 positions from 1 on}}
-  plan.row_blocks count 1 block 2 x 4 of 4 (%x) from [1] : (tensor<2x5xf32, #nn.batch<0>>) -> () {
+  // expected-error @+1 {{has a body argument 0 of type 'tensor<2x4xf32, #nn.batch<0>>' for an operand of type 'tensor<2x5xf32, #nn.batch<0>>'}}
+  plan.loop count 1 over #plan.row_blocks<examples = 2, positions = 4, of = 4> sliced(%x : tensor<2x5xf32, #nn.batch<0>>) from [1] {
   ^bb0(%a: tensor<2x4xf32, #nn.batch<0>>):
     plan.yield
   }
@@ -109,8 +109,8 @@ func.func @row_blocks_pieces(%x: tensor<2x5xf32, #nn.batch<0>>) {
 // -----
 
 func.func @row_blocks_count(%x: tensor<2x4xf32, #nn.batch<0>>) {
-  // expected-error @+1 {{operand 0 has 2 examples, all blocks together 4}}
-  plan.row_blocks count 8 block 1 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> () {
+  // expected-error @+1 {{has a body argument 0 of type 'tensor<1x2xf32, #nn.batch<0>>' for an operand of type 'tensor<2x4xf32, #nn.batch<0>>'}}
+  plan.loop count 8 over #plan.row_blocks<examples = 1, positions = 2, of = 4> sliced(%x : tensor<2x4xf32, #nn.batch<0>>) {
   ^bb0(%a: tensor<1x2xf32, #nn.batch<0>>):
     plan.yield
   }
@@ -120,8 +120,9 @@ func.func @row_blocks_count(%x: tensor<2x4xf32, #nn.batch<0>>) {
 // -----
 
 func.func @row_blocks_result(%x: tensor<2x4xf32, #nn.batch<0>>) {
-  // expected-error @+1 {{has a result 0 of type 'tensor<1x4xf32, #nn.batch<0>>', expected 'tensor<2x4xf32, #nn.batch<0>>'}}
-  %0 = plan.row_blocks count 4 block 1 x 2 of 4 (%x) from [0] : (tensor<2x4xf32, #nn.batch<0>>) -> tensor<1x4xf32, #nn.batch<0>> {
+  // expected-error @+1 {{yields a value of type 'tensor<1x2xf32, #nn.batch<0>>' for its result 0 of type 'tensor<1x4xf32, #nn.batch<0>>'}}
+  %0 = plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4> sliced(%x : tensor<2x4xf32, #nn.batch<0>>)
+      stacked(tensor<1x4xf32, #nn.batch<0>>) {
   ^bb0(%a: tensor<1x2xf32, #nn.batch<0>>):
     plan.yield %a : tensor<1x2xf32, #nn.batch<0>>
   }
@@ -132,7 +133,7 @@ func.func @row_blocks_result(%x: tensor<2x4xf32, #nn.batch<0>>) {
 
 func.func @actions_without_parts() {
   // expected-error @+1 {{lists actions, but its body has no parts}}
-  plan.microbatches count 2 size 1 actions [0, 0, 0, 1] {
+  plan.loop count 2 over #plan.examples<size = 1> actions [0, 0, 0, 1] {
     plan.yield
   }
   return
@@ -142,7 +143,7 @@ func.func @actions_without_parts() {
 
 func.func @actions_in_pairs() {
   // expected-error @+1 {{lists actions that are no pairs of a part and a micro-batch}}
-  plan.microbatches count 2 size 1 actions [0, 0, 0] {
+  plan.loop count 2 over #plan.examples<size = 1> actions [0, 0, 0] {
     plan.part
     plan.yield
   }
@@ -153,7 +154,7 @@ func.func @actions_in_pairs() {
 
 func.func @lags() {
   // expected-error @+1 {{needs one lag a part of its body, ascending from 0}}
-  plan.microbatches count 0 size 1 lags [0, 2, 1] {
+  plan.loop count 0 over #plan.examples<size = 1> lags [0, 2, 1] {
     plan.part
     plan.part
     plan.yield
@@ -172,7 +173,7 @@ func.func @last_outside(%x: tensor<3xf32>) {
 // -----
 
 func.func @begins_no_sum() {
-  plan.microbatches count 2 size 1 {
+  plan.loop count 2 over #plan.examples<size = 1> {
     // expected-error @+1 {{begins no sum of a loop over the micro-batches that has its type}}
     %x = plan.receive "x" channel 0 begins 0 : tensor<3xf32>
     plan.yield
@@ -193,5 +194,94 @@ func.func @adds_to_no_sum() {
 func.func @awaits_no_copy(%x: tensor<3xf32>) {
   // expected-error @+1 {{waits for what is no copy}}
   plan.await %x : tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @no_trips(%x: tensor<3x8xf32>) {
+  // expected-error @+1 {{makes 0 trips}}
+  plan.loop count 0 over #plan.axis<reverse = false> sliced(%x : tensor<3x8xf32>) {
+  ^bb0(%a: tensor<8xf32>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @operands_in_number(%x: tensor<3x8xf32>) {
+  // expected-error @+1 {{has 1 operands to walk, 0 body arguments, 0 yielded values and 0 results}}
+  plan.loop count 3 over #plan.axis<reverse = false> sliced(%x : tensor<3x8xf32>) {
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+// Three parts of five are not one piece each.
+func.func @no_parts_of_an_axis(%x: tensor<5x8xf32>) {
+  // expected-error @+1 {{has a body argument 0 of type 'tensor<8xf32>' for an operand of type 'tensor<5x8xf32>'}}
+  plan.loop count 3 over #plan.axis<reverse = false> sliced(%x : tensor<5x8xf32>) {
+  ^bb0(%a: tensor<8xf32>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+// Along the batch axis examples are walked.
+func.func @axis_of_the_batch(%x: tensor<4x8xf32, #nn.batch<0>>) {
+  // expected-error @+1 {{has a body argument 0 of type}}
+  plan.loop count 4 over #plan.axis<reverse = false> sliced(%x : tensor<4x8xf32, #nn.batch<0>>) {
+  ^bb0(%a: tensor<8xf32>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @carried_changes(%h: tensor<8xf32>, %x: tensor<3xf32>) {
+  // expected-error @+1 {{carries a value of type 'tensor<8xf32>' that ends as one of type 'tensor<f32>'}}
+  %0 = plan.loop count 3 over #plan.axis<reverse = false> carried(%h : tensor<8xf32>) sliced(%x : tensor<3xf32>) last(tensor<f32>) {
+  ^bb0(%a: tensor<8xf32>, %b: tensor<f32>):
+    plan.yield %b : tensor<f32>
+  }
+  return
+}
+
+// -----
+
+func.func @first_part(%x: tensor<3x8xf32>, %f: tensor<f32>) {
+  // expected-error @+1 {{has a first part of type 'tensor<f32>' for a stack of type 'tensor<3x8xf32>'}}
+  plan.loop count 3 over #plan.axis<reverse = false> before(%x : tensor<3x8xf32>) first(%f : tensor<f32>) {
+  ^bb0(%a: tensor<8xf32>):
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @sum_along_an_axis(%x: tensor<3x8xf32>) {
+  // expected-error @+1 {{does with an operand or a result what is not done over #plan.axis<reverse = false>}}
+  %0 = plan.loop count 3 over #plan.axis<reverse = false> sliced(%x : tensor<3x8xf32>) accumulated(tensor<8xf32>) {
+  ^bb0(%a: tensor<8xf32>):
+    plan.yield %a : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @carried_over_examples(%h: tensor<8xf32>) {
+  // expected-error @+1 {{does with an operand or a result what is not done over #plan.examples<size = 2>}}
+  %0 = plan.loop count 2 over #plan.examples<size = 2> carried(%h : tensor<8xf32>) last(tensor<8xf32>) {
+  ^bb0(%a: tensor<8xf32>):
+    plan.yield %a : tensor<8xf32>
+  }
   return
 }

@@ -2,13 +2,13 @@
 
 // A kernel before memory assignment, one behind it, and the loop with its sum.
 // CHECK-LABEL: func.func @step
-// CHECK: %[[SUM:.*]] = plan.microbatches count 2 size 2 -> tensor<3xf32>
+// CHECK: %[[SUM:.*]] = plan.loop count 2 over #plan.examples<size = 2> accumulated(tensor<3xf32>)
 // CHECK: plan.kernel "double"
 // CHECK: accumulates [true] reads [0] writes [64] scratch -1
 // CHECK: plan.yield
 // CHECK: plan.results ["loss"] %[[SUM]]
 func.func @step(%x: tensor<2x3xf32, #nn.batch<0>>, %loss: tensor<f32>) {
-  %0 = plan.microbatches count 2 size 2 -> tensor<3xf32> {
+  %0 = plan.loop count 2 over #plan.examples<size = 2> accumulated(tensor<3xf32>) {
     %y = plan.kernel "double" (%x) : (tensor<2x3xf32, #nn.batch<0>>) -> tensor<2x3xf32, #nn.batch<0>> {
     ^bb0(%a: tensor<2x3xf32, #nn.batch<0>>):
       %d = nn.add %a, %a : tensor<2x3xf32, #nn.batch<0>>
@@ -29,12 +29,14 @@ func.func @step(%x: tensor<2x3xf32, #nn.batch<0>>, %loss: tensor<f32>) {
 
 // A loop over blocks of rows: two positions of one example each time, labels from the second position on.
 // CHECK-LABEL: func.func @rows
-// CHECK: plan.row_blocks count 4 block 1 x 2 of 4(%{{.*}}, %{{.*}}) from [0, 1]
+// CHECK: plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4> sliced(%{{.*}}, %{{.*}} : {{.*}}, {{.*}}) from [0, 1]
+// CHECK-SAME: stacked(tensor<2x4xf32, #nn.batch<0>>) accumulated(tensor<3xf32>)
 // CHECK: ^bb0(%{{.*}}: tensor<1x2x3xf32, #nn.batch<0>>, %{{.*}}: tensor<1x2xi32, #nn.batch<0>>)
 // CHECK: plan.yield %{{.*}}, %{{.*}} : tensor<1x2xf32, #nn.batch<0>>, tensor<3xf32>
 func.func @rows(%x: tensor<2x4x3xf32, #nn.batch<0>>, %l: tensor<2x5xi32, #nn.batch<0>>) {
-  %0:2 = plan.row_blocks count 4 block 1 x 2 of 4 (%x, %l) from [0, 1]
-      : (tensor<2x4x3xf32, #nn.batch<0>>, tensor<2x5xi32, #nn.batch<0>>) -> (tensor<2x4xf32, #nn.batch<0>>, tensor<3xf32>) {
+  %0:2 = plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4>
+      sliced(%x, %l : tensor<2x4x3xf32, #nn.batch<0>>, tensor<2x5xi32, #nn.batch<0>>) from [0, 1]
+      stacked(tensor<2x4xf32, #nn.batch<0>>) accumulated(tensor<3xf32>) {
   ^bb0(%a: tensor<1x2x3xf32, #nn.batch<0>>, %b: tensor<1x2xi32, #nn.batch<0>>):
     %s = nn.gather %a [0, 1, -1] at (%b) [[0, 1]] : (tensor<1x2x3xf32, #nn.batch<0>>, tensor<1x2xi32, #nn.batch<0>>) -> tensor<1x2xf32, #nn.batch<0>>
     %r = nn.reduce sum %a [0, 1] : (tensor<1x2x3xf32, #nn.batch<0>>) -> tensor<3xf32>
@@ -43,21 +45,48 @@ func.func @rows(%x: tensor<2x4x3xf32, #nn.batch<0>>, %l: tensor<2x5xi32, #nn.bat
   return
 }
 
+// A loop along an axis from its end: a carried value, a part without the axis and one of two in a row, the part before of a stack; what is
+// whole, the body reads from outside.
+// CHECK-LABEL: func.func @axis
+// CHECK: plan.loop count 3 over #plan.axis<reverse = true> carried(%arg0 : tensor<4x8xf32, #nn.batch<0>>)
+// CHECK-SAME: sliced(%arg1, %arg2 : tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>)
+// CHECK-SAME: before(%arg1 : tensor<3x4x8xf32, #nn.batch<1>>) first(%arg0 : tensor<4x8xf32, #nn.batch<0>>)
+// CHECK-SAME: last(tensor<4x8xf32, #nn.batch<0>>) stacked(tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>)
+func.func @axis(%h: tensor<4x8xf32, #nn.batch<0>>, %x: tensor<3x4x8xf32, #nn.batch<1>>, %y: tensor<6x4x8xf32, #nn.batch<1>>, %w: tensor<8xf32>) {
+  %0:3 = plan.loop count 3 over #plan.axis<reverse = true> carried(%h : tensor<4x8xf32, #nn.batch<0>>)
+      sliced(%x, %y : tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>)
+      before(%x : tensor<3x4x8xf32, #nn.batch<1>>) first(%h : tensor<4x8xf32, #nn.batch<0>>)
+      last(tensor<4x8xf32, #nn.batch<0>>) stacked(tensor<3x4x8xf32, #nn.batch<1>>, tensor<6x4x8xf32, #nn.batch<1>>) {
+  ^bb0(%a: tensor<4x8xf32, #nn.batch<0>>, %b: tensor<4x8xf32, #nn.batch<0>>, %c: tensor<2x4x8xf32, #nn.batch<1>>, %d: tensor<4x8xf32, #nn.batch<0>>):
+    %k:3 = plan.kernel (%a, %b, %c, %d, %w)
+        : (tensor<4x8xf32, #nn.batch<0>>, tensor<4x8xf32, #nn.batch<0>>, tensor<2x4x8xf32, #nn.batch<1>>, tensor<4x8xf32, #nn.batch<0>>, tensor<8xf32>)
+        -> (tensor<4x8xf32, #nn.batch<0>>, tensor<4x8xf32, #nn.batch<0>>, tensor<2x4x8xf32, #nn.batch<1>>) {
+    ^bb0(%i: tensor<4x8xf32, #nn.batch<0>>, %j: tensor<4x8xf32, #nn.batch<0>>, %m: tensor<2x4x8xf32, #nn.batch<1>>, %n: tensor<4x8xf32, #nn.batch<0>>, %v: tensor<8xf32>):
+      %s = nn.add %i, %j : tensor<4x8xf32, #nn.batch<0>>
+      %p = nn.mul %s, %n : tensor<4x8xf32, #nn.batch<0>>
+      %q = nn.neg %m : tensor<2x4x8xf32, #nn.batch<1>>
+      plan.return %s, %p, %q : tensor<4x8xf32, #nn.batch<0>>, tensor<4x8xf32, #nn.batch<0>>, tensor<2x4x8xf32, #nn.batch<1>>
+    }
+    plan.yield %k#0, %k#1, %k#2 : tensor<4x8xf32, #nn.batch<0>>, tensor<4x8xf32, #nn.batch<0>>, tensor<2x4x8xf32, #nn.batch<1>>
+  }
+  return
+}
+
 // A loop body in two parts, of which a worker of several runs one after the other on each micro-batch, and its messages.
 // CHECK-LABEL: func.func @worker
-// CHECK: plan.microbatches count 3 size 2 actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
+// CHECK: plan.loop count 3 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
 // CHECK: %[[X:.*]] = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>> writes [64]
 // CHECK: plan.part
 // CHECK: plan.send "y" %[[X]] : tensor<2x3xf32, #nn.batch<0>> channel 1 reads [64]
-// CHECK: plan.microbatches count 0 size 2 lags [0, 4] {
+// CHECK: plan.loop count 0 over #plan.examples<size = 2> lags [0, 4] {
 func.func @worker() {
-  plan.microbatches count 3 size 2 actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
+  plan.loop count 3 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
     %x = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>> writes [64]
     plan.part
     plan.send "y" %x : tensor<2x3xf32, #nn.batch<0>> channel 1 reads [64]
     plan.yield
   }
-  plan.microbatches count 0 size 2 lags [0, 4] {
+  plan.loop count 0 over #plan.examples<size = 2> lags [0, 4] {
     %x = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>>
     plan.part
     plan.send "y" %x : tensor<2x3xf32, #nn.batch<0>> channel 1
@@ -68,12 +97,12 @@ func.func @worker() {
 
 // A replica's loop over its examples: a sum that goes on from another worker's, and is handed on.
 // CHECK-LABEL: func.func @replica
-// CHECK: plan.microbatches count 3 size 2 first 6 -> tensor<3xf32> {
+// CHECK: plan.loop count 3 over #plan.examples<size = 2, first = 6> accumulated(tensor<3xf32>) {
 // CHECK: plan.receive "s" channel 0 begins 0 : tensor<3xf32>
 // CHECK: plan.receive "s" channel 2 begins 0 adds : tensor<3xf32>
 // CHECK: plan.send "s" %{{.*}} : tensor<3xf32> channel 1 last
 func.func @replica(%x: tensor<2x3xf32, #nn.batch<0>>) {
-  %sum = plan.microbatches count 3 size 2 first 6 -> tensor<3xf32> {
+  %sum = plan.loop count 3 over #plan.examples<size = 2, first = 6> accumulated(tensor<3xf32>) {
     %start = plan.receive "s" channel 0 begins 0 : tensor<3xf32>
     %s = plan.kernel(%x) : (tensor<2x3xf32, #nn.batch<0>>) -> tensor<3xf32> accumulates [true] {
     ^bb0(%a: tensor<2x3xf32, #nn.batch<0>>):

@@ -283,7 +283,7 @@ def check_place(rng):
             what = "%s %s" % (name, " ".join(plan))
             if plan[1] != "none":
                 scheduled = programs.call([programs.CINCH, program, *plan, "--emit", "plan", "-o", "-"])
-                verdicts.expect("plan.row_blocks" in scheduled.stdout, "%s: nothing runs in blocks of rows" % what)
+                verdicts.expect("over #plan.row_blocks" in scheduled.stdout, "%s: nothing runs in blocks of rows" % what)
             exe = programs.compiled(program, "place", *plan)
             text = failed_run(exe, data, programs.FOLDER / ("place-" + "-".join(plan[1::2])))
             said = headline(text)

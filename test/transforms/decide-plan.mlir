@@ -10,7 +10,7 @@
 // CHECK: #plan.decision<microbatch = 2, count = 4, batch = 8,
 // CHECK-SAME: #plan.run<kernel = 0, recompute = false, reads = [64, 0], writes = [256]
 // CHECK-NOT: recompute = true
-// CHECK: plan.microbatches count 1 size 8
+// CHECK: plan.loop count 1 over #plan.examples<size = 8>
 
 // The product runs again before the gradient reads it.
 // AGAIN: #plan.run<kernel = 0, recompute = false

@@ -5,7 +5,7 @@
 // One kernel for each product. What is cheap and used twice (tanh) is computed in both kernels that need it, from the product's result.
 // CHECK: func.func @train(%[[W:.*]]: tensor<3x4xf32> {{.*}}, %[[X:.*]]: tensor<8x4xf32, #nn.batch<0>>
 // All of the batch is one trip, until a plan says otherwise.
-// CHECK: %[[SUMS:.*]]:2 = plan.microbatches count 1 size 8 -> tensor<f32>, tensor<3x4xf32>
+// CHECK: %[[SUMS:.*]]:2 = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>, tensor<3x4xf32>)
 // CHECK: %[[Y:.*]] = plan.kernel "net: contract"(%[[X]], %[[W]])
 // CHECK-NEXT: ^bb0
 // CHECK-NEXT: nn.contract

@@ -5,7 +5,7 @@
 // Four passes of two examples; every tensor of the examples shrinks, inside of kernels too, parameters and sums do not. Which kernels run
 // again is not its question.
 // CHECK: func.func @train(%[[W:.*]]: tensor<3x4xf32> {{.*}}, %[[X:.*]]: tensor<2x4xf32, #nn.batch<0>>
-// CHECK: %[[SUMS:.*]]:2 = plan.microbatches count 4 size 2 -> tensor<f32>, tensor<3x4xf32>
+// CHECK: %[[SUMS:.*]]:2 = plan.loop count 4 over #plan.examples<size = 2> accumulated(tensor<f32>, tensor<3x4xf32>)
 // CHECK: plan.kernel "net: contract"(%[[X]], %[[W]]) : (tensor<2x4xf32, #nn.batch<0>>, tensor<3x4xf32>) -> tensor<2x3xf32, #nn.batch<0>>
 // CHECK-NEXT: ^bb0(%{{.*}}: tensor<2x4xf32, #nn.batch<0>>, %{{.*}}: tensor<3x4xf32>)
 // CHECK-NOT: tensor<8x
@@ -13,7 +13,7 @@
 // CHECK: plan.yield
 // CHECK: plan.kernel {{.*}}(%[[SUMS]]#1, %[[W]])
 
-// WHOLE: plan.microbatches count 1 size 8
+// WHOLE: plan.loop count 1 over #plan.examples<size = 8>
 // WHOLE: tensor<8x3xf32, #nn.batch<0>>
 
 // ORDER: run decide-plan first

@@ -6,10 +6,10 @@
 // RUN: not cinch-opt %s --pass-pipeline="builtin.module(func.func(form-kernels,decide-plan{row-blocks=5}))" 2>&1 | FileCheck %s --check-prefix=DIVIDE
 
 // The 2 x 8 x 64 scores never exist whole; the labels are read from the second position on; the weight's gradient goes on.
-// BLOCKS: plan.microbatches count 2 size 2
-// BLOCKS: %{{.*}}:2 = plan.row_blocks count 4 block 1 x 4 of 8(%{{.*}}, %{{.*}}) from [0, 1]
-// BLOCKS-SAME: (tensor<2x8x4xf32, #nn.batch<0>>, tensor<2x9xi32, #nn.batch<0>>)
-// BLOCKS-SAME: tensor<2x8xf32, #nn.batch<0>>
+// BLOCKS: plan.loop count 2 over #plan.examples<size = 2>
+// BLOCKS: %{{.*}}, %{{.*}} = plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 4, of = 8>
+// BLOCKS-SAME: sliced(%{{.*}}, %{{.*}} : tensor<2x8x4xf32, #nn.batch<0>>, tensor<2x9xi32, #nn.batch<0>>) from [0, 1]
+// BLOCKS-SAME: stacked(tensor<2x8xf32, #nn.batch<0>>) accumulated(tensor<64x4xf32>)
 // BLOCKS: ^bb0(%[[X:.*]]: tensor<1x4x4xf32, #nn.batch<0>>, %[[L:.*]]: tensor<1x4xi32, #nn.batch<0>>):
 // BLOCKS-NOT: nn.slice
 // BLOCKS: %[[Y:.*]] = plan.kernel "net: contract"(%[[X]], %{{.*}}) : {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>>
@@ -21,17 +21,17 @@
 // BLOCKS-NOT: tensor<2x8x64xf32
 
 // The block is handed its rows where the operand lies; what is local lies in the scratch of the range.
-// MEMORY: plan.row_blocks count 4
+// MEMORY: plan.loop count 4 over #plan.row_blocks
 // MEMORY: plan.kernel {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>> reads
 // MEMORY: plan.kernel {{.*}} -> tensor<64x4xf32> accumulates [true] reads
 
 // Two whole examples: the slice stays.
-// EXAMPLES: plan.row_blocks count 1 block 2 x 8 of 8(%{{.*}}, %{{.*}}) from [0, -1]
+// EXAMPLES: plan.loop count 1 over #plan.row_blocks<examples = 2, positions = 8, of = 8> sliced(%{{.*}}, %{{.*}} : {{.*}}) stacked
 // EXAMPLES: ^bb0(%{{.*}}: tensor<2x8x4xf32, #nn.batch<0>>, %[[L:.*]]: tensor<2x9xi32, #nn.batch<0>>)
 // EXAMPLES: plan.kernel "gather"(%[[L]], 
 // EXAMPLES: nn.slice %{{.*}} axis 1 from 1 to 9
 
-// NONE-NOT: plan.row_blocks
+// NONE-NOT: #plan.row_blocks
 // NONE: tensor<2x8x64xf32
 
 // DIVIDE: got 5; nearest: 4 and 8

@@ -5,21 +5,21 @@
 
 // Every example is divided by a sum over all of them: a loop of its own finds it first. What both loops need of an example is computed in
 // both, and each sum stands in the latest loop in which it can.
-// FORMED: %[[SUM:.*]] = plan.microbatches count 1 size 8 -> tensor<f32>
+// FORMED: %[[SUM:.*]] = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>)
 // FORMED: nn.tanh
 // FORMED: plan.yield
 // FORMED: %[[ROOT:.*]] = plan.kernel "sqrt"(%[[SUM]])
-// FORMED: %[[SUMS:.*]]:2 = plan.microbatches count 1 size 8 -> tensor<f32>, tensor<f32>
+// FORMED: %[[SUMS:.*]]:2 = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>, tensor<f32>)
 // FORMED: nn.tanh
 // FORMED: plan.yield
 // FORMED: plan.results ["loss", "other"] %[[SUMS]]#{{[01]}}, %[[SUMS]]#{{[01]}}
 
 // DECIDED: loops = [#plan.loop<first = 0, last = 1, zeroed = [{{.*}}]>, #plan.loop<first = 2, last =
 
-// MEMORY: plan.microbatches count 4 size 2
+// MEMORY: plan.loop count 4 over #plan.examples<size = 2>
 // MEMORY: } {plan.zeroed =
 // MEMORY: plan.kernel "sqrt"
-// MEMORY: plan.microbatches count 4 size 2
+// MEMORY: plan.loop count 4 over #plan.examples<size = 2>
 // MEMORY: } {plan.zeroed =
 func.func @evaluation(%x: tensor<8xf32, #nn.batch<0>> {nn.field = 0}) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "other"}) {
   %t = nn.tanh %x : tensor<8xf32, #nn.batch<0>> loc("net.cinch":3:1)

@@ -2,7 +2,7 @@
 
 // Overwrites what is read later.
 func.func @overlap(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192} {
-  plan.microbatches count 1 size 1 {
+  plan.loop count 1 over #plan.examples<size = 1> {
     %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
     ^bb0(%i: tensor<16xf32>):
       %n = nn.neg %i : tensor<16xf32>
@@ -26,7 +26,7 @@ func.func @overlap(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena 
 // -----
 
 func.func @outside(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 100} {
-  plan.microbatches count 1 size 1 {
+  plan.loop count 1 over #plan.examples<size = 1> {
     // expected-error @+1 {{lies outside the arena of 100 bytes}}
     %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
     ^bb0(%i: tensor<16xf32>):
@@ -40,7 +40,7 @@ func.func @outside(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena 
 // -----
 
 func.func @elsewhere(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192} {
-  plan.microbatches count 1 size 1 {
+  plan.loop count 1 over #plan.examples<size = 1> {
     // expected-error @+1 {{reads offset 64, its operand lies elsewhere}}
     %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [64] writes [128] scratch -1 {
     ^bb0(%i: tensor<16xf32>):
@@ -54,7 +54,7 @@ func.func @elsewhere(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.aren
 // -----
 
 func.func @unplaced(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192} {
-  plan.microbatches count 1 size 1 {
+  plan.loop count 1 over #plan.examples<size = 1> {
     // expected-error @+1 {{has no offsets}}
     %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> {
     ^bb0(%i: tensor<16xf32>):
@@ -69,7 +69,7 @@ func.func @unplaced(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena
 
 // Writing over an operand that dies there is no overlap.
 func.func @in_place(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192} {
-  plan.microbatches count 1 size 1 {
+  plan.loop count 1 over #plan.examples<size = 1> {
     %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
     ^bb0(%i: tensor<16xf32>):
       %n = nn.neg %i : tensor<16xf32>
@@ -89,8 +89,9 @@ func.func @in_place(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena
 // A loop over blocks of rows fills %r from its first block to its last: block values may not share its bytes, though %r is
 // written behind them in the body.
 func.func @rows_filled(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0}) attributes {plan.arena = 512} {
-  plan.microbatches count 1 size 2 {
-    %r = plan.row_blocks count 2 block 1 x 1 of 1 (%x) from [-1] : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<2x16xf32, #nn.batch<0>> {
+  plan.loop count 1 over #plan.examples<size = 2> {
+    %r = plan.loop count 2 over #plan.row_blocks<examples = 1, positions = 1, of = 1> sliced(%x : tensor<2x16xf32, #nn.batch<0>>)
+      stacked(tensor<2x16xf32, #nn.batch<0>>) {
     ^bb0(%b: tensor<1x16xf32, #nn.batch<0>>):
       // expected-error @+1 {{overlaps a value that is still alive: bytes [128, 192) and [128, 256)}}
       %t = plan.kernel (%b) : (tensor<1x16xf32, #nn.batch<0>>) -> tensor<1x16xf32, #nn.batch<0>> reads [0] writes [128] scratch -1 {
@@ -113,13 +114,14 @@ func.func @rows_filled(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0}) att
 
 // What the blocks read from outside is read again by the next block: nothing in the body may take its bytes.
 func.func @rows_read_again(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0}) attributes {plan.arena = 512} {
-  plan.microbatches count 1 size 2 {
+  plan.loop count 1 over #plan.examples<size = 2> {
     %w = plan.kernel (%x) : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<2x16xf32, #nn.batch<0>> reads [0] writes [128] scratch -1 {
     ^bb0(%i: tensor<2x16xf32, #nn.batch<0>>):
       %n = nn.neg %i : tensor<2x16xf32, #nn.batch<0>>
       plan.return %n : tensor<2x16xf32, #nn.batch<0>>
     }
-    %r = plan.row_blocks count 2 block 1 x 1 of 1 (%w) from [-1] : (tensor<2x16xf32, #nn.batch<0>>) -> tensor<2x16xf32, #nn.batch<0>> {
+    %r = plan.loop count 2 over #plan.row_blocks<examples = 1, positions = 1, of = 1> sliced(%w : tensor<2x16xf32, #nn.batch<0>>)
+      stacked(tensor<2x16xf32, #nn.batch<0>>) {
     ^bb0(%b: tensor<1x16xf32, #nn.batch<0>>):
       %t = plan.kernel (%b) : (tensor<1x16xf32, #nn.batch<0>>) -> tensor<1x16xf32, #nn.batch<0>> reads [128] writes [256] scratch -1 {
       ^bb0(%i: tensor<1x16xf32, #nn.batch<0>>):
@@ -147,7 +149,7 @@ func.func @rows_read_again(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0})
 
 // Part 0 runs on two micro-batches before part 1 runs on the first: what waits between them needs two copies.
 func.func @waits_in_one_copy() attributes {plan.arena = 512} {
-  plan.microbatches count 2 size 2 actions [0, 0, 0, 1, 1, 0, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 1, 1] {
     // expected-error @+1 {{has 1 copies, but waits for a later part in 2 micro-batches at once}}
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
     plan.part
@@ -161,7 +163,7 @@ func.func @waits_in_one_copy() attributes {plan.arena = 512} {
 
 // What waits has the bytes of all its copies through the whole loop, where the work of either part may not reach.
 func.func @waits_elsewhere() attributes {plan.arena = 512} {
-  plan.microbatches count 2 size 2 actions [0, 0, 0, 1, 1, 0, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 1, 1] {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
     plan.part
     // expected-error @+1 {{overlaps a value that is still alive: bytes [128, 256) and [0, 256)}}
@@ -180,7 +182,7 @@ func.func @waits_elsewhere() attributes {plan.arena = 512} {
 
 // The second micro-batch runs part 2 before part 1, so that it does not find what part 1 leaves; the first one alone would.
 func.func @read_too_early() attributes {plan.arena = 512} {
-  plan.microbatches count 2 size 2 actions [0, 0, 1, 0, 2, 0, 0, 1, 2, 1, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 1, 0, 2, 0, 0, 1, 2, 1, 1, 1] {
     plan.part
     // expected-error @+1 {{is read in part 2 of the loop body, which a micro-batch runs before part 1, where it is written}}
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
@@ -195,7 +197,7 @@ func.func @read_too_early() attributes {plan.arena = 512} {
 
 // The same in turns: nothing waits, and one copy is enough.
 func.func @in_turns() attributes {plan.arena = 512} {
-  plan.microbatches count 2 size 2 actions [0, 0, 1, 0, 0, 1, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 1, 0, 0, 1, 1, 1] {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
     plan.part
     plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
@@ -208,7 +210,7 @@ func.func @in_turns() attributes {plan.arena = 512} {
 
 // Micro-batch 2 of two is the first one of the next step: what waits for it lies there behind the loop, too.
 func.func @waits_for_the_next_step() attributes {plan.arena = 512} {
-  plan.microbatches count 2 size 2 actions [0, 1, 1, 0, 0, 2, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions [0, 1, 1, 0, 0, 2, 1, 1] {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
     plan.part
     plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
@@ -224,7 +226,7 @@ func.func @waits_for_the_next_step() attributes {plan.arena = 512} {
 
 // Three micro-batches take turns on three places, but not on two: the next step's first one would find the third one's.
 func.func @turns_of_the_next_step() attributes {plan.arena = 512} {
-  plan.microbatches count 3 size 2 actions [0, 1, 1, 0, 0, 2, 1, 1, 0, 3, 1, 2] {
+  plan.loop count 3 over #plan.examples<size = 2> actions [0, 1, 1, 0, 0, 2, 1, 1, 0, 3, 1, 2] {
     // expected-error @+1 {{has 2 copies, on which the 3 micro-batches of the next step do not take turns}}
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
     plan.part
@@ -238,7 +240,7 @@ func.func @turns_of_the_next_step() attributes {plan.arena = 512} {
 
 // A sum of this step and one of the next.
 func.func @one_sum() attributes {plan.arena = 512} {
-  %s = plan.microbatches count 2 size 2 actions [0, 1, 1, 1, 0, 2, 1, 2] -> tensor<16xf32> {
+  %s = plan.loop count 2 over #plan.examples<size = 2> actions [0, 1, 1, 1, 0, 2, 1, 2] accumulated(tensor<16xf32>) {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
     plan.part
     // expected-error @+1 {{is not there twice, for the next step, too}}
@@ -258,7 +260,7 @@ func.func @one_sum() attributes {plan.arena = 512} {
 func.func @once_a_step() attributes {plan.arena = 512} {
   // expected-error @+1 {{is not there twice, for the next step, too}}
   %w = plan.receive "w" channel 2 : tensor<16xf32> writes [256]
-  plan.microbatches count 2 size 2 actions [0, 1, 1, 1, 0, 2, 1, 2] {
+  plan.loop count 2 over #plan.examples<size = 2> actions [0, 1, 1, 1, 0, 2, 1, 2] {
     plan.send "w" %w : tensor<16xf32> channel 3 reads [256]
     plan.part
     plan.yield
@@ -454,4 +456,34 @@ func.func @shared_on_the_host(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<1
   %b = plan.store %n : tensor<16xf32> host 0 offset 64
   plan.await %b : tensor<16xf32>
   return %b : tensor<16xf32>
+}
+
+// -----
+
+// Along an axis a trip works in the scratch of the kernel that the loop is. The two places of what it carries take turns there: no value of
+// a trip may lie in one of them.
+func.func @slots(%h: tensor<16xf32> {plan.offset = 0}, %x: tensor<3x16xf32> {plan.offset = 64}) attributes {plan.arena = 512} {
+  plan.loop count 1 over #plan.examples<size = 1> {
+    %r = plan.kernel (%h, %x) : (tensor<16xf32>, tensor<3x16xf32>) -> tensor<16xf32> reads [0, 64] writes [256] scratch 320 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<3x16xf32>):
+      // expected-error @+1 {{has two values in the same bytes of its scratch: [384, 448) and [384, 448)}}
+      %last = plan.loop count 3 over #plan.axis<reverse = false> carried(%i : tensor<16xf32>) sliced(%j : tensor<3x16xf32>)
+          last(tensor<16xf32>) {
+      ^bb0(%a: tensor<16xf32>, %b: tensor<16xf32>):
+        %t = plan.kernel (%a, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [0, 64] writes [384] scratch -1 {
+        ^bb0(%k: tensor<16xf32>, %l: tensor<16xf32>):
+          %n = nn.add %k, %l : tensor<16xf32>
+          plan.return %n : tensor<16xf32>
+        }
+        %u = plan.kernel (%t, %i) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [384, 0] writes [320] scratch -1 {
+        ^bb0(%k: tensor<16xf32>, %l: tensor<16xf32>):
+          %n = nn.mul %k, %l : tensor<16xf32>
+          plan.return %n : tensor<16xf32>
+        }
+        plan.yield %u : tensor<16xf32>
+      } {plan.slots = array<i64: 320, 384>}
+      plan.return %last : tensor<16xf32>
+    } {plan.scratch_bytes = 192}
+  }
+  return
 }
