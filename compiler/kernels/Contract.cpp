@@ -14,13 +14,29 @@ namespace cinch::kernels {
 
 static int64_t unitsOf(int64_t outer, int64_t size, int64_t unit) { return outer * ((size + unit - 1) / unit); }
 
-// Every thread gets a box of outputs: batches alone where there are enough of them, else a rectangle of tiles. Pairs of
-// threads share rows when both directions are long, which halves what each packs.
+// What a part of the outputs takes for each step in k, in sixteenths of an FMA of sixteen lanes: an output, and to bring near one row
+// of A or one column of B. Every part brings near for itself whatever it needs, so the operand that is dearer to pack is the one to cut.
+struct PartCost {
+  int64_t output, row, column;
+};
+static PartCost costOfPart(const ContractPlan &plan) {
+  constexpr int64_t kScalar = 48, kTurned = 16, kCopied = 8, kRead = 4, kBand = 2;
+  bool gathersA = plan.packA == PackedA::Cols && plan.m.a != 1;
+  return {16 / plan.lanes,
+          gathersA ? kScalar : plan.packA == PackedA::No ? kRead : plan.packA == PackedA::Band ? kBand : kCopied,
+          plan.packB == PackedB::Gather      ? kScalar
+          : plan.packB == PackedB::Transpose ? kTurned
+          : plan.packB == PackedB::Copy      ? kCopied
+                                             : kRead};
+}
+
+// Every thread gets a box of outputs: batches alone where there are enough of them, else a rectangle of tiles, of the shape that takes
+// the longest part the least time.
 void ContractEmitter::splitThreads(Value thread, Value threads, Range &batch, Range &m, Range &n) {
   int64_t batches = countOf(plan.batch);
   int64_t unitsM = unitsOf(countOf(plan.outerM), plan.m.size, plan.mr);
   int64_t unitsN = unitsOf(countOf(plan.outerN), plan.n.size, plan.nr());
-  Value one = number(1), two = number(2);
+  Value one = number(1);
   auto divide = [&](Value part, Value parts, int64_t units) {
     Value first = arith::DivUIOp::create(builder, loc, mul(part, number(units)), parts);
     Value last = arith::DivUIOp::create(builder, loc, mul(add(part, 1), number(units)), parts);
@@ -29,11 +45,13 @@ void ContractEmitter::splitThreads(Value thread, Value threads, Range &batch, Ra
   auto choose = [&](Value condition, Value yes, Value no) -> Value {
     return arith::SelectOp::create(builder, loc, condition, yes, no);
   };
+  auto divides = [&](Value part, Value whole) -> Value {
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, arith::RemUIOp::create(builder, loc, whole, part), number(0));
+  };
 
   Value partsBatch = one, rest = threads, within = thread, partBatch = number(0);
   if (batches > 1) {
-    Value even = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
-                                       arith::RemUIOp::create(builder, loc, number(batches), threads), number(0));
+    Value even = divides(threads, number(batches));
     Value many = less(mul(threads, int64_t(4)), number(batches + 1));
     Value byBatch = arith::OrIOp::create(builder, loc, even, many);
     partsBatch = choose(byBatch, threads, one);
@@ -45,14 +63,24 @@ void ContractEmitter::splitThreads(Value thread, Value threads, Range &batch, Ra
     batch = {number(0), number(batches)};
   }
 
-  Value partsN = one;
-  if (unitsM < 4 && unitsN > unitsM) {
-    partsN = rest;
-  } else if (unitsN >= 4) {
-    Value even = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
-                                       arith::RemUIOp::create(builder, loc, rest, two), number(0));
-    Value four = less(number(3), rest);
-    partsN = choose(arith::AndIOp::create(builder, loc, even, four), two, one);
+  // Outputs of the largest part, along one dim.
+  auto largest = [&](int64_t units, int64_t unit, int64_t size, Value parts) {
+    Value most = arith::DivUIOp::create(builder, loc, add(number(units - 1), parts), parts);
+    return min(mul(most, unit), size);
+  };
+  const PartCost cost = costOfPart(plan);
+  auto costOf = [&](Value partsN) {
+    Value partsM = max(arith::DivUIOp::create(builder, loc, rest, partsN), one);
+    Value rows = largest(unitsM, plan.mr, countOf(plan.outerM) * plan.m.size, partsM);
+    Value columns = largest(unitsN, plan.nr(), countOf(plan.outerN) * plan.n.size, partsN);
+    return add(mul(rows, add(mul(columns, cost.output), cost.row)), mul(columns, cost.column));
+  };
+  Value partsN = one, least = costOf(one);
+  for (Value parts : {number(2), number(4), rest}) {
+    Value other = costOf(parts);
+    Value better = arith::AndIOp::create(builder, loc, divides(parts, rest), less(other, least));
+    partsN = choose(better, parts, partsN);
+    least = choose(better, other, least);
   }
   Value partsM = arith::DivUIOp::create(builder, loc, rest, partsN);
   Value partN = arith::RemUIOp::create(builder, loc, within, partsN);

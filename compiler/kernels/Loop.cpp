@@ -1,6 +1,5 @@
 // Loop.cpp: the function of a loop kernel.
 #include "compiler/kernels/LoopEmitter.h"
-#include "compiler/kernels/Transpose.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -28,10 +27,7 @@ func::FuncOp buildLoop(OpBuilder &builder, ModuleOp module, const std::string &n
   builder.setInsertionPointToStart(entry);
   auto end = func::ReturnOp::create(builder, loc);
   builder.setInsertionPoint(end);
-  if (plan.transposition.found())
-    emitTransposition(builder, loc, plan, entry->getArguments());
-  else
-    LoopEmitter(builder, loc, plan, entry->getArguments()).emit();
+  LoopEmitter(builder, loc, plan, entry->getArguments()).emit();
   return function;
 }
 

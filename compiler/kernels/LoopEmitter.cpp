@@ -217,6 +217,11 @@ std::vector<Value> LoopEmitter::split(Value flat, const std::vector<int64_t> &di
   return indices;
 }
 
+std::pair<Value, Value> LoopEmitter::itemsOfThread(int64_t items) {
+  auto share = [&](Value number) -> Value { return arith::DivUIOp::create(b, loc, mulIndex(number, items), threads); };
+  return {share(thread), share(addIndex(thread, index(1)))};
+}
+
 void LoopEmitter::runItem(Value item) {
   columnBegin = index(0);
   columnEnd = index(spec.cols);
@@ -287,11 +292,9 @@ void LoopEmitter::emit() {
   for (size_t n = 0; n < spec.nodes.size(); ++n)
     if (plan.needed[n] && plan.constant[n])
       scalars[n] = evaluateScalar(int(n));
-  int64_t items = plan.items();
-  auto share = [&](Value number) -> Value {
-    return arith::DivUIOp::create(b, loc, mulIndex(number, items), threads);
-  };
-  Value begin = share(thread), end = share(addIndex(thread, index(1)));
+  if (plan.transposition.found())
+    return emitSquares();
+  auto [begin, end] = itemsOfThread(plan.items());
   scf::ForOp::create(b, loc, begin, end, index(1), ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
     runItem(item);
     scf::YieldOp::create(b, loc);

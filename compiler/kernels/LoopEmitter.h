@@ -54,6 +54,7 @@ private:
   void runColumns(const std::vector<int> &reductions, const std::vector<int> &chains, const std::vector<int> &stores,
                   bool addAt);
   void emitScalars(const Work &, int pass);
+  std::pair<Value, Value> itemsOfThread(int64_t items); // first, behind the last
   void runItem(Value item);
   void runSweep(int sweep);
   void runDirect();
@@ -72,6 +73,13 @@ private:
   Preheader preheader(const std::vector<int> &roots, const std::vector<int> &stores);
   std::vector<int> rootsOf(const std::vector<int> &chains, const std::vector<int> &stores);
   void fillDraws(const std::vector<bool> &nodes);
+
+  // LoopSquares.cpp: squares, some of whose operands are turned in registers.
+  void emitSquares();
+  void square(Value rest, Value row, Value column, int64_t rows, int64_t columns);
+  Value placeIn(const View &, const std::vector<size_t> &dims, Value linear);
+  Value loadLine(int node, Value at, int64_t count);
+  void storeLine(const LoopStore &, Value at, Value value, int64_t count);
 
   // LoopNodes.cpp: nodes.
   Value evaluateScalar(int node);

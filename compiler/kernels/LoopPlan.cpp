@@ -269,35 +269,48 @@ void chooseBlocks(LoopPlan &plan) {
 
 // Both ranges are as long as a vector where further dims follow.
 void findTransposition(LoopPlan &plan, int lanes) {
-  using Transposition = LoopPlan::Transposition;
   const LoopSpec &spec = plan.spec;
-  if (plan.teams || plan.hasChain || spec.addAt.present || spec.stores.size() != 1 || spec.stores[0].copies != 1)
+  LoopPlan::Transposition found;
+  found.turned.assign(spec.nodes.size(), false);
+  std::vector<const View *> turned, straight;
+  if (plan.teams || plan.hasChain || spec.addAt.present || anyNode(spec, reducesColumns))
     return;
-  const LoopStore &store = spec.stores[0];
-  const LoopNode &load = spec.nodes[store.node];
-  if (load.op != LoopOp::Load || bytesOf(load.elem) != 4 || load.view.strides.back() == 1 || store.view.strides.back() != 1)
+  for (const LoopStore &store : spec.stores) {
+    if (store.copies != 1 || bytesOf(spec.nodes[store.node].elem) != 4 || store.view.strides.back() != 1)
+      return;
+    straight.push_back(&store.view);
+  }
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    const LoopNode &node = spec.nodes[n];
+    if (!plan.needed[n] || plan.constant[n] || !hasView(node))
+      continue;
+    if (node.op != LoopOp::Load || bytesOf(node.elem) != 4 || node.view.strides.back() == 0)
+      return;
+    found.turned[n] = node.view.strides.back() != 1;
+    (found.turned[n] ? turned : straight).push_back(&node.view);
+  }
+  if (turned.empty())
     return;
-  Transposition::Dims dims;
+  std::vector<size_t> &left = found.rest;
   for (size_t i = 0; i <= spec.outer.size(); ++i)
-    dims.push_back({i < spec.outer.size() ? spec.outer[i] : spec.cols, load.view.strides[i], store.view.strides[i]});
-  Transposition found{load.view.buffer, store.view.buffer, load.elem, load.view.offset, store.view.offset, lanes, {}, {}, {}};
-  auto extend = [&](Transposition::Dims &range, int64_t Transposition::Dim::*stride) {
-    int64_t length = Transposition::count(range);
-    for (size_t i = 0; i < dims.size(); ++i)
-      if (dims[i].*stride == length) {
-        range.push_back(dims[i]);
-        dims.erase(dims.begin() + i);
-        return true;
-      }
-    return false;
+    left.push_back(i);
+  auto extend = [&](std::vector<size_t> &range, const std::vector<const View *> &views) {
+    auto next = std::find_if(left.begin(), left.end(), [&](size_t dim) {
+      return std::all_of(views.begin(), views.end(), [&](const View *view) { return view->strides[dim] == plan.sizeOf(range); });
+    });
+    if (next == left.end())
+      return false;
+    range.push_back(*next);
+    left.erase(next);
+    return true;
   };
-  bool both = extend(found.across, &Transposition::Dim::to) && extend(found.along, &Transposition::Dim::from);
-  while (both && ((Transposition::count(found.along) < lanes && extend(found.along, &Transposition::Dim::from)) ||
-                  (Transposition::count(found.across) < lanes && extend(found.across, &Transposition::Dim::to))))
+  bool both = extend(found.across, straight) && extend(found.along, turned);
+  while (both && ((plan.sizeOf(found.along) < lanes && extend(found.along, turned)) ||
+                  (plan.sizeOf(found.across) < lanes && extend(found.across, straight))))
     ;
-  if (!both || Transposition::count(found.along) < lanes || Transposition::count(found.across) < lanes)
+  if (!both || plan.sizeOf(found.along) < lanes || plan.sizeOf(found.across) < lanes)
     return;
-  found.rest = dims;
+  found.lanes = lanes;
   plan.transposition = found;
 }
 
@@ -364,6 +377,13 @@ bool LoopPlan::drawsRow(int node) const {
   const LoopNode &n = spec.nodes[node];
   return !teams && isDraw(node) && spec.cols > 1 && n.view.strides.back() == 1 &&
          !(n.usesExample && n.exampleStrides.back() != 0);
+}
+
+int64_t LoopPlan::sizeOf(const std::vector<size_t> &dims) const {
+  int64_t product = 1;
+  for (size_t dim : dims)
+    product *= dim < spec.outer.size() ? spec.outer[dim] : spec.cols;
+  return product;
 }
 
 LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {

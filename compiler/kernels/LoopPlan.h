@@ -48,24 +48,15 @@ struct LoopPlan {
   std::vector<bool> storeInRow, storeVector;
   bool addAtVector = false;
 
-  // A copy, and nothing else, whose contiguous dim in one buffer is not that of the other (Transpose.h).
+  // Work without sums whose contiguous dim in some buffers is not that of the others: it is done in squares of elements, and what is
+  // loaded along the other side is turned in registers (LoopSquares.cpp). Dims are numbers of outer dims, behind them the columns; of
+  // a range the fastest comes first.
   struct Transposition {
-    struct Dim {
-      int64_t size, from, to; // strides in both buffers
-    };
-    using Dims = std::vector<Dim>; // the fastest first
-    int source = 0, target = 0;    // buffers
-    Elem elem = Elem::F32;
-    int64_t fromOffset = 0, toOffset = 0;
-    int64_t lanes = 0;       // of a vector of the CPU; 0: it is none
-    Dims along, across, rest; // one range of the source, one range of the target, all others
+    int64_t lanes = 0;         // elements of a side: those of a vector of the CPU; 0: there are no squares
+    std::vector<size_t> along; // one range in every load that is turned
+    std::vector<size_t> across, rest; // one range in all other loads and in the stores; all other dims
+    std::vector<bool> turned;  // per node
     bool found() const { return lanes > 0; }
-    static int64_t count(const Dims &dims) {
-      int64_t product = 1;
-      for (const Dim &dim : dims)
-        product *= dim.size;
-      return product;
-    }
   } transposition;
 
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
@@ -91,6 +82,7 @@ struct LoopPlan {
   Draw drawOf(int node) const;
   bool drawsRow(int node) const;    // consecutive elements along the columns: filled row by row
   int64_t columnStride(const View &view) const { return view.strides.back(); }
+  int64_t sizeOf(const std::vector<size_t> &dims) const; // outer dims and, behind them, the columns
 };
 
 LoopPlan planLoop(const LoopSpec &, const TargetInfo & = {});

@@ -1,7 +1,8 @@
 // LINK: kernel_harness
 //
-// Copies that exchange dims, against plain loops: any order of three dims, sizes around the length of a vector, an axis that is left out
-// or walked backwards, 4-byte elements of both kinds, 1 to 3 threads, every CPU kind this machine can run.
+// Copies that exchange dims, alone and with a sum of them and of what lies in the order of the result beside them, against plain loops: any
+// order of three dims, sizes around the length of a vector, an axis that is left out or walked backwards, 4-byte elements of both kinds,
+// 1 to 3 threads, every CPU kind this machine can run.
 //   transpositions [SEED [COUNT]]
 #include "compiler/kernels/LoopPlan.h"
 #include "compiler/target/Object.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 
 using namespace cinch;
@@ -25,7 +27,19 @@ int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_
 struct Copy {
   LoopSpec spec;
   int64_t source, target; // elements
+  // The copy is added to buffer 2, in place, and twice the copy goes to buffer 3.
+  bool sums = false;
 };
+
+int32_t plus(Elem elem, int32_t x, int32_t y) {
+  if (elem == Elem::I32)
+    return x + y;
+  float a, b;
+  std::memcpy(&a, &x, 4), std::memcpy(&b, &y, 4);
+  a += b;
+  std::memcpy(&x, &a, 4);
+  return x;
+}
 
 Copy copyOf(Random &random) {
   static const int64_t sizes[] = {1, 3, 7, 8, 9, 15, 16, 17, 32, 40};
@@ -59,6 +73,20 @@ Copy copyOf(Random &random) {
   copy.spec.cols = dims[3];
   copy.spec.nodes = {load};
   copy.spec.stores = {store};
+  copy.sums = below(random, 2) == 0;
+  if (copy.sums) {
+    LoopNode beside = load, sum, twice;
+    beside.view = store.view;
+    beside.view.buffer = 2;
+    sum.op = twice.op = LoopOp::Add;
+    sum.elem = twice.elem = load.elem;
+    sum.args = {1, 0};
+    twice.args = {0, 0};
+    copy.spec.nodes = {load, beside, sum, twice};
+    copy.spec.stores.push_back({2, beside.view});
+    copy.spec.stores.push_back({3, beside.view});
+    copy.spec.stores.back().view.buffer = 3;
+  }
   return copy;
 }
 
@@ -83,12 +111,18 @@ void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
       const View &from = copy.spec.nodes[0].view, &to = copy.spec.stores[0].view;
       test::Arena arena;
       arena.add(copy.source * 4);
-      arena.add(copy.target * 4);
+      for (int i = 0; i < (copy.sums ? 3 : 1); ++i)
+        arena.add(copy.target * 4);
       int64_t perThread = scratchBytesPerThread(copy.spec, target);
       arena.add(std::max<int64_t>(64, perThread * threads));
       for (int64_t at = 0; at < copy.source; ++at)
         arena.at<int32_t>(0)[at] = int32_t(at + 7);
-      std::vector<int32_t> expected(arena.at<int32_t>(1), arena.at<int32_t>(1) + copy.target);
+      std::vector<std::vector<int32_t>> expected;
+      for (int i = 1; i <= (copy.sums ? 3 : 1); ++i) {
+        for (int64_t at = 0; at < copy.target; ++at)
+          arena.at<int32_t>(i)[at] = int32_t(3 * at + i);
+        expected.emplace_back(arena.at<int32_t>(i), arena.at<int32_t>(i) + copy.target);
+      }
       for (int64_t a = 0; a < copy.spec.outer[0]; ++a)
         for (int64_t b = 0; b < copy.spec.outer[1]; ++b)
           for (int64_t c = 0; c < copy.spec.outer[2]; ++c)
@@ -96,11 +130,17 @@ void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
               auto at = [&](const View &view) {
                 return view.offset + a * view.strides[0] + b * view.strides[1] + c * view.strides[2] + d * view.strides[3];
               };
-              expected[at(to)] = arena.at<int32_t>(0)[at(from)];
+              int32_t value = expected[0][at(to)] = arena.at<int32_t>(0)[at(from)];
+              if (copy.sums) {
+                expected[1][at(to)] = plus(from.elem, expected[1][at(to)], value);
+                expected[2][at(to)] = plus(from.elem, value, value);
+              }
             }
       int64_t context[kContextWords] = {};
       test::callKernel(function, arena.data(), arena.offsetsOf(), context, threads);
-      bool same = std::equal(expected.begin(), expected.end(), arena.at<int32_t>(1));
+      bool same = true;
+      for (size_t i = 0; i < expected.size(); ++i)
+        same = same && std::equal(expected[i].begin(), expected[i].end(), arena.at<int32_t>(int(i) + 1));
       expect(same && arena.guardsIntact(), cpu + ", copy " + std::to_string(i) + ", " + std::to_string(threads) + " threads");
     }
   }
