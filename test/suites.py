@@ -68,6 +68,7 @@ def quick_suites():
         python("execute/grids.py"),
         python("execute/stages.py"),
         python("execute/replicas.py"),
+        python("execute/pieces.py"),
         python("execute/combine.py"),
         python("execute/shards.py"),
         python("execute/shard_programs.py"),

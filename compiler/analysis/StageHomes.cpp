@@ -74,6 +74,11 @@ bool StageHomes::isData(Value value) const {
   return data[size_t(writerOf(value))];
 }
 
+bool StageHomes::liesOnce(BlockArgument argument) const {
+  return func::FuncOp(step.function).getArgAttr(argument.getArgNumber(), nn::kSlotAttr) &&
+         llvm::none_of(readersOf(argument), [&](int reader) { return step.parts[reader].part <= 2 * int(step.loops.size()) - 1; });
+}
+
 void StageHomes::findData() {
   data.assign(step.parts.size(), false);
   for (auto [i, part] : llvm::enumerate(step.parts)) {

@@ -34,6 +34,8 @@ struct StageHomes {
   // The segment of a parameter or a slot; -1: another argument.
   int ownerOf(mlir::BlockArgument) const;
   bool isData(mlir::Value value) const;  // a field, or computed from fields alone
+  // A slot that no work of the examples reads, so that of all replicas one needs it: the optimizer's state.
+  bool liesOnce(mlir::BlockArgument) const;
   // The shard that does a part of the step; -1: all shards do, or it is no kernel.
   static int shardOf(mlir::Operation *part);
 

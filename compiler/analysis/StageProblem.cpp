@@ -18,9 +18,10 @@ constexpr int kMostUnits = 128;
 
 class Builder {
 public:
-  Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int shards,
+  Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int shards, int holders,
           const std::vector<std::pair<int, int>> &forced)
-      : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch), shards(shards), forced(forced) {}
+      : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch), shards(shards), holders(holders),
+        forced(forced) {}
 
   StageProblem build(int units) {
     size_t count = homes.segments.size();
@@ -41,13 +42,14 @@ public:
   }
 
 private:
-  // Of how many shards' parts a value or a kernel is one: then it counts for so much less on each.
+  // Of how many workers' parts a value or a kernel is one: then it counts for so much less on each.
   int partsOf(BlockArgument argument) const {
     func::FuncOp function = step.function;
+    int once = homes.liesOnce(argument) ? holders : 1;
     for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
       if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind); name && nn::shardOfName(name.getValue()))
-        return shards;
-    return 1;
+        return shards * once;
+    return once;
   }
   int shardOf(size_t kernel) const { return partOf[kernel] < 0 ? -1 : StageHomes::shardOf(step.parts[size_t(partOf[kernel])].op); }
   int partsOf(size_t kernel) const { return shardOf(kernel) < 0 ? 1 : shards; }
@@ -60,7 +62,7 @@ private:
     solve::Segment &segment = segments[size_t(homes.home[size_t(part)])];
     double seconds = kernel.seconds.at(double(microbatch)) / partsOf(k);
     if (!graph.inMainLoop(int(k)))
-      segment.update += seconds;
+      segment.update += seconds / holders;
     else if (kernel.backward)
       segment.input += seconds;
     else
@@ -207,7 +209,7 @@ private:
   const StepProblem &problem;
   const StageHomes &homes;
   int64_t microbatch;
-  int shards;
+  int shards, holders;
   const std::vector<std::pair<int, int>> &forced;
   std::vector<int> partOf; // of the graph's kernels
   std::vector<solve::Segment> segments;
@@ -225,8 +227,8 @@ std::vector<int> StageProblem::stagesOf(const solve::Split &cuts, int segments) 
 }
 
 StageProblem buildStageProblem(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int units, int shards,
-                               const std::vector<std::pair<int, int>> &forced) {
-  return Builder(step, problem, homes, microbatch, shards, forced).build(units);
+                               int holders, const std::vector<std::pair<int, int>> &forced) {
+  return Builder(step, problem, homes, microbatch, shards, holders, forced).build(units);
 }
 
 } // namespace cinch::analysis

@@ -113,6 +113,13 @@ void Compilation::countAllReduces() {
   });
 }
 
+int64_t WorkersPlan::mostOnce(bool handedOut) const {
+  std::vector<int64_t> bytes(handedOut ? each.size() : each.size() / size_t(replicas), 0);
+  for (size_t w = 0; w < each.size(); ++w)
+    bytes[w % bytes.size()] += each[w].once;
+  return *std::max_element(bytes.begin(), bytes.end());
+}
+
 int64_t WorkersPlan::bytesToShards() const {
   std::vector<int64_t> sent(each.size(), 0);
   for (const Channel &channel : channels)

@@ -66,6 +66,7 @@ struct WorkersPlan {
   std::vector<std::string> shardNotes;
   int allReduces[2] = {};        // of a micro-batch, forward and backward
   bool addsSums = false;         // each replica sums its own examples from zero
+  bool handsOut = false;         // each replica has the state of some parameters, and updates these
   OwnSteps ownSteps = OwnSteps::None;
   int late = 0;                  // micro-batches that gradients of parameters wait for, on all replicas but the first
   solve::ScheduleRequest request; // of the step's table
@@ -77,6 +78,7 @@ struct WorkersPlan {
   struct Worker {
     int64_t at = 0, bytes = 0;                  // its part of the whole arena
     int64_t planned = 0, messages = 0;          // of them for plans; for channels
+    int64_t once = 0;                           // of them for state that other replicas do not have
     int64_t shared = 0;                         // the first of them, in whole pages, which are those of the same worker of the first replica
     double busy = 0;                            // seconds of a step
     double before = 0, behind = 0;              // of them before and behind the loop
@@ -92,6 +94,7 @@ struct WorkersPlan {
   double seconds = 0;        // of a step, by running the tables with the plans' seconds
   std::vector<double> bounds; // if asked for, of each worker: seconds of a micro-batch that no plan of its stages goes below
   int64_t transportReserve = 0; // bytes of each worker's allowance for an MPI library
+  int64_t mostOnce(bool handedOut) const; // state that one replica has: of the worker that has most; if the last replica had all of it
   int64_t bytesToShards() const; // that a worker sends at most to the other shards of its stage, a micro-batch of training
   int64_t bound = 0;         // proven: some worker's arena has so many bytes, wherever the model is cut
   int64_t smallest = 0;      // if the budget is refused: bytes of the arena of the neediest worker in the smallest plan found

@@ -36,9 +36,9 @@ bool StagePlanner::findBound() {
   // All of them together take as long as one worker's bound.
   int64_t effort = solve::DagLimits().work / int64_t(std::min(chosen.outcomes.size(), 4 * size_t(workersOfReplica())));
   for (size_t w = 0; w < chosen.outcomes.size(); ++w) {
-    // Replicas that have two on either side are alike.
+    // Replicas that have two on either side are alike, unless each has updates of its own.
     size_t alike = 2 * size_t(workersOfReplica());
-    bool known = w >= alike && w + alike < chosen.outcomes.size();
+    bool known = !divisions[chosen.division].layout.handsOut && w >= alike && w + alike < chosen.outcomes.size();
     std::optional<int64_t> bytes;
     if (room)
       bytes = std::max<int64_t>(0, *room - chosen.messages[w]);

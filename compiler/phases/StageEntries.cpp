@@ -1,7 +1,10 @@
 // StageEntries.cpp: the chosen division takes the place of the program: the step, evaluation and prediction, and where all lies.
 #include "compiler/phases/StagePlanner.h"
 
+#include "compiler/analysis/Cost.h"
+
 #include <numeric>
+#include <set>
 
 using namespace mlir;
 
@@ -27,10 +30,10 @@ bool StagePlanner::choose() {
   workers.request.schedule = options.schedule;
   workers.request.workers = options.stages, workers.request.chunks = options.chunks;
   workers.request.microbatches = int(examples() / best->microbatch);
-  workers.late = best->late, workers.addsSums = chosen.layout.addsSums;
+  workers.late = best->late, workers.addsSums = chosen.layout.addsSums, workers.handsOut = chosen.layout.handsOut;
   workers.ownSteps = chosen.layout.makesOwnSteps() ? chosen.layout.ownSteps : OwnSteps::None;
   workers.each.resize(size_t(workers.count));
-  describeStages(chosen.layout);
+  describeStages(chosen);
   needs = chosen.othersNeed;
   for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
     channel.boxes = boxes;
@@ -98,9 +101,19 @@ void StagePlanner::addChannels(const Divided &divided, int64_t microbatch) {
   lastOfEntry.push_back(c.workers.channels.size());
 }
 
-void StagePlanner::describeStages(const StageLayout &layout) {
+void StagePlanner::describeStages(const Division &division) {
+  const StageLayout &layout = division.layout;
+  std::set<std::string> once;
+  for (BlockArgument argument : func::FuncOp(train).getArguments())
+    if (homes.liesOnce(argument))
+      once.insert(func::FuncOp(train).getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kSlotAttr).getValue().str());
   for (int w = 0; w < workers(); ++w) {
     WorkersPlan::Worker &worker = c.workers.each[size_t(w)];
+    func::FuncOp function = division.train.functions[size_t(w)];
+    for (BlockArgument argument : function.getArguments())
+      if (auto slot = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kSlotAttr);
+          slot && once.count(slot.getValue().str()))
+        worker.once += analysis::bytesOf(argument);
     const PlanSeconds &seconds = best->seconds[size_t(w)];
     worker.before = (overlaps() ? 2 : 1) * seconds.before, worker.behind = seconds.behind; // for two steps
     worker.busy = best->run.busy[size_t(w)] + worker.before + worker.behind;

@@ -1,5 +1,5 @@
-// StagePlanner.h: how Compilation::decideStages is done. Which cuts and micro-batches are tried (Stages.cpp), the plans and the price of one
-// (StagePlans.cpp), what is shipped and the other entries of the program (StageEntries.cpp).
+// StagePlanner.h: how Compilation::decideStages is done. Which cuts and micro-batches are tried (Stages.cpp), what cannot be divided
+// (StageRefusals.cpp), the plans and the price of one (StagePlans.cpp), what is shipped and the other entries of the program (StageEntries.cpp).
 #ifndef CINCH_COMPILER_PHASES_STAGEPLANNER_H
 #define CINCH_COMPILER_PHASES_STAGEPLANNER_H
 
@@ -106,6 +106,13 @@ private:
   // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
   int64_t boundOfAnyCut() const;
   bool tryMicrobatch(int64_t microbatch, bool least);
+  // .. with the updates handed out among the replicas, or with all of them on the last one.
+  bool tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits);
+  // Replicas can share the updates: there is state that one of them needs.
+  bool mayHandOut() const { return options.replicas > 1 && ownSteps() == OwnSteps::None && bytesOnce() > 0; }
+  // The updates take so much of a step that sharing them may be worth the messages.
+  bool updatesMatter(const Candidate &candidate) const;
+  int64_t bytesOnce() const; // of state that one of the replicas needs
   // May each replica have sums of its own? With `combine reduce` it has. Otherwise where its examples are one grain: then the bits are those
   // of one worker, and the micro-batches may be smaller than the grain.
   bool mayAddSums() const;
@@ -146,7 +153,7 @@ private:
   // Its function gets the name that it keeps.
   void take(EntryPlan plan, const Divided &divided, int64_t microbatch);
   void addChannels(const Divided &divided, int64_t microbatch);
-  void describeStages(const StageLayout &layout);
+  void describeStages(const Division &division);
   // Evaluation and prediction have their own functions, with the parameters where the step has them: the largest micro-batch, up to that
   // of training, that fits where the step lies. One example at a time, or one group, decides itself what it needs.
   bool chooseEntry(Divided &divided, llvm::ArrayRef<mlir::func::FuncOp> steps);
@@ -173,7 +180,7 @@ private:
   std::optional<int64_t> room; // for a worker's arena
   std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;
-  std::map<std::tuple<std::vector<int>, bool, bool>, size_t> divisionOf;
+  std::map<std::tuple<std::vector<int>, bool, bool, bool>, size_t> divisionOf;
   std::optional<Candidate> best;
   DecideOutcome neediest;          // of the smallest plan, if none fits
   std::string whyNot;              // there is no table

@@ -43,7 +43,7 @@ bool StagePlanner::tryTable(const solve::ScheduleTable &table, const StageLayout
 }
 
 bool StagePlanner::divide(const StageLayout &layout, Candidate &candidate) {
-  auto [place, fresh] = divisionOf.try_emplace({layout.stageOf, layout.splitsBackward, layout.addsSums}, divisions.size());
+  auto [place, fresh] = divisionOf.try_emplace({layout.stageOf, layout.splitsBackward, layout.addsSums, layout.handsOut}, divisions.size());
   candidate.division = place->second;
   if (!fresh)
     return true;
@@ -98,7 +98,7 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
   candidate.messages.resize(size_t(workers()));
   candidate.outcomes.resize(size_t(workers()));
   candidate.decisions.resize(size_t(workers()));
-  // From the last one on: with replicas it has the state, so that what does not fit is known soon.
+  // From the last one on: of replicas it has most, as a rule, so that what does not fit is known soon.
   for (int w = workers() - 1; w >= 0; --w) {
     func::FuncOp function = divided.functions[size_t(w)];
     if (partsOf(function) > 1) // one part alone runs in the order of the micro-batches
@@ -114,8 +114,8 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
-    // Replicas are alike, but for the first one and the last two.
-    bool known = w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
+    // Replicas are alike, but for the first one and the last two, and if each has updates of its own.
+    bool known = !division.layout.handsOut && w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
     if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
     std::optional<PlanProblem> own;

@@ -11,7 +11,6 @@
 // What provably needs too much is not planned: so a refusal takes little more than a plan.
 #include "compiler/phases/StagePlanner.h"
 
-#include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/Held.h"
 
@@ -142,27 +141,6 @@ OwnSteps StagePlanner::ownSteps() const {
   return OwnSteps::None;
 }
 
-std::string StagePlanner::wrongOwnSteps() const {
-  Combine way = c.program.train.combine;
-  if (options.target.isDevice() && options.replicas > 1 && way != Combine::Exact)
-    return llvm::formatv("`combine {0}` adds what comes from another replica on the CPU, which does not see a GPU's memory; expected `combine exact`, "
-                         "--replicas 1, or --target cpu",
-                         nameOf(way));
-  if (options.shards > 1 && ownSteps() != OwnSteps::None)
-    return llvm::formatv("`combine {0}` is for replicas of which each worker has whole layers, and {1} shards have each of them; expected shards 1, or "
-                         "another way to combine",
-                         nameOf(way), options.shards);
-  if (c.program.train.combine != Combine::Async || options.replicas == 1)
-    return "";
-  func::FuncOp function = train;
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (function.getArgAttr(i, nn::kStateAttr) && !function.getArgAttr(i, nn::kAverageAttr))
-      return llvm::formatv("with `combine async` the parameters go round the replicas, and the model has a state, `{0}`, which each of them would change at "
-                           "another time; expected another way to combine, or --replicas 1",
-                           function.getArgAttrOfType<StringAttr>(i, nn::kPathAttr).getValue());
-  return "";
-}
-
 std::vector<int64_t> StagePlanner::sizesInGrain() const {
   int64_t groups = nn::examplesOfGroups(func::FuncOp(train));
   std::vector<int64_t> sizes;
@@ -170,53 +148,6 @@ std::vector<int64_t> StagePlanner::sizesInGrain() const {
     if (size % groups == 0)
       sizes.push_back(size);
   return sizes;
-}
-
-std::string StagePlanner::wrongReplicas() const {
-  int64_t together = std::max<int64_t>(problem.graph.grain, options.microbatch > 0 ? options.microbatch : 1);
-  if (problem.graph.batch % together)
-    return ""; // said elsewhere
-  int64_t parts = problem.graph.batch / together, below = 0, above = 0; // of the batch, that stay whole
-  if (parts % options.replicas == 0)
-    return "";
-  for (int64_t fits : solve::divisors(parts))
-    if (fits < options.replicas)
-      below = fits;
-    else if (above == 0)
-      above = fits;
-  std::string whole;
-  if (together > 1)
-    whole = llvm::formatv(options.microbatch > 1 ? " in micro-batches of {0}" : " of which {0} belong together (grain, groups)", together);
-  return llvm::formatv("a batch of {0} examples{1} cannot be divided among {2} replicas; expected --replicas {3}{4}", problem.graph.batch, whole,
-                       options.replicas, below, above ? llvm::formatv(" or {0}", above).str() : std::string());
-}
-
-std::string StagePlanner::wrongOverlap() const {
-  if (!c.program.train.delay)
-    return "with the schedule 2bw a step begins before the one before it has updated the parameters; expected `delay 1` in the program's `train`, or "
-           "another schedule";
-  if (options.shards > 1)
-    return llvm::formatv("the schedule 2bw is for stages of one worker each, and {0} shards have each of them; expected another schedule", options.shards);
-  if (step.loops.size() != 1)
-    return llvm::formatv("the schedule 2bw needs a step that goes over the batch once, and this one goes over it {0} times (something is computed of all "
-                         "examples together); expected another schedule",
-                         step.loops.size());
-  // What changes from step to step and is read before the update is there in one version, but for the parameters.
-  func::FuncOp function = train;
-  DenseMap<Value, BlockArgument> newer = newerParameters(function);
-  DenseSet<StringRef> changed;
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
-      if (auto name = function.getResultAttrOfType<StringAttr>(i, kind))
-        changed.insert(name.getValue());
-  for (const analysis::Step::Part &part : step.parts)
-    for (Value operand : part.op->getOperands())
-      if (auto argument = dyn_cast<BlockArgument>(operand); argument && part.part <= 2 * int(step.loops.size()) - 1 && !newer.contains(argument))
-        for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
-          if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind); name && changed.contains(name.getValue()))
-            return llvm::formatv("with the schedule 2bw a step begins before the one before it has changed `{0}`, which it reads; expected another schedule",
-                                 name.getValue());
-  return "";
 }
 
 bool StagePlanner::readHints() {
@@ -238,7 +169,25 @@ int64_t StagePlanner::boundOfAnyCut() const {
     if (buffer.perExampleBytes == 0 &&
         (buffer.kind == solve::Buffer::Accumulator || (buffer.kind == solve::Buffer::Persistent && buffer.producer < 0)))
       bytes += buffer.fixedBytes;
-  return bytes / workersOfReplica();
+  // What lies once may be shared by the replicas.
+  int64_t once = mayHandOut() ? bytesOnce() : 0;
+  return (bytes - once + once / options.replicas) / workersOfReplica();
+}
+
+int64_t StagePlanner::bytesOnce() const {
+  int64_t bytes = 0;
+  func::FuncOp function = train;
+  for (BlockArgument argument : function.getArguments())
+    if (homes.liesOnce(argument))
+      bytes += problem.graph.buffers[size_t(problem.buffer.lookup(argument))].fixedBytes;
+  return bytes;
+}
+
+bool StagePlanner::updatesMatter(const Candidate &candidate) const {
+  double behind = 0;
+  for (const PlanSeconds &seconds : candidate.seconds)
+    behind = std::max(behind, seconds.behind);
+  return behind * (options.replicas - 1) / options.replicas > 0.01 * candidate.makespan;
 }
 
 bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
@@ -257,8 +206,18 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     return internal("the schedule's table: " + wrong);
   if (overlaps())
     table = steadyStep(table);
-  analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), options.shards, forced);
-  stageProblem.split.request = request;
+  bool fits = false, fitsHanded = false;
+  if (!tryCut(table, microbatch, false, least, fits))
+    return false;
+  if (c.refused || !mayHandOut() || (fits && !least && !updatesMatter(*best)))
+    return true;
+  return tryCut(table, microbatch, true, least, fitsHanded);
+}
+
+bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits) {
+  analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), options.shards,
+                                                                    handsOut ? options.replicas : 1, forced);
+  stageProblem.split.request = table.request, stageProblem.split.request.steps = 1;
   solve::SplitSolution split = splitInto(stageProblem, least);
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
   hasCut |= cut;
@@ -266,13 +225,12 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     return true;
   StageLayout layout{workersOfReplica(), options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
                      solve::splitsBackward(options.schedule)};
-  layout.shards = options.shards;
+  layout.shards = options.shards, layout.handsOut = handsOut;
   auto tryLate = [&](int late, bool &fits) {
     StageLayout own = layout;
     own.splitsBackward |= late > 0 || holdsSums();
     return tryTable(table, own, late, microbatch, guessedSeconds(table, own, stageProblem.split, split.split), least, fits);
   };
-  bool fits = false;
   if (layout.ownSteps = ownSteps(); layout.makesOwnSteps())
     return tryLate(0, fits);
   if (mayAddSums()) {
@@ -284,7 +242,7 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     layout.addsSums = layout.isOneGrain = false; // a chain from replica to replica needs no room for what comes
   }
   // Where steps overlap, a sum that did not wait for the end of its step would wait for the next step of the replica before.
-  int all = request.microbatches - 1;
+  int all = table.request.microbatches - 1;
   if (options.replicas > 1 && overlaps())
     return tryLate(all, fits);
   if (options.replicas > 1)

@@ -200,7 +200,7 @@ static Object workerJson(const Compilation &compilation, const SourceList &sourc
     bytes.push_back(action.during), bytes.push_back(action.after);
   bytes.push_back(held.behind);
   using Done = WorkersPlan::Worker::Done;
-  Object object{{"arena", worker.bytes}, {"messages", worker.messages}, {"busy", worker.busy},
+  Object object{{"arena", worker.bytes}, {"messages", worker.messages}, {"state_once", worker.once}, {"busy", worker.busy},
                 {"forward", worker.forward}, {"backward", worker.backward},
                 {"before", worker.before}, {"behind", worker.behind},
                 {"begins", worker.begins}, {"ends", worker.ends},

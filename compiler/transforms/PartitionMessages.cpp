@@ -23,8 +23,8 @@ int Partitioner::sourceOf(Value value, int to) const {
   SmallVector<int> places;
   for (auto [place, loopPart] : at[size_t(writer)])
     places.push_back(place);
-  bool finished = !layout.makesOwnSteps() && (regionOf(writer) > mainLoop || isSum(value)); // on the last replica
-  return layout.numberOf(nearest(places, w), finished ? lastReplica() : d);
+  int replica = layout.makesOwnSteps() || !isFinished(value) ? d : isSum(value) ? lastReplica() : replicaOf[size_t(writer)];
+  return layout.numberOf(nearest(places, w), replica);
 }
 
 void Partitioner::findMessages() {
@@ -73,6 +73,14 @@ void Partitioner::findMessagesOf(Value value) {
         dueAtEnd[{to, part}].push_back(value);
     } else if (writer < gate && gate < message.before) {
       message.before = gate;
+    }
+    if (isHanded(value, message)) {
+      message.channel = channelOfPieces(from, to, kHanded, value, "gradients");
+      message.handed = true;
+      messages[value].push_back(message);
+      due[{to, message.before}].push_back(value);
+      handed[{from, message.before}].push_back({value, message.channel});
+      continue;
     }
     // By the action whose result it is a lost worker is named (runtime/Links.cpp); those of the loop have theirs by the layout.
     if (!channel.inLoop && gate >= 0 && regionOf(message.before) > mainLoop)

@@ -59,13 +59,13 @@ Value Partitioner::elementwise(OpBuilder &builder, ValueRange operands, StringRe
 }
 
 void Partitioner::findReturns() {
-  for (const analysis::Step::Part &part : step.parts)
+  for (auto [i, part] : llvm::enumerate(step.parts))
     for (OpResult result : part.op->getResults()) {
       BlockArgument argument = step.homeOf(result);
       if (layout.replicas == 1 || layout.makesOwnSteps() || !argument || !isOnAllReplicas(argument) || newerOf(argument))
         continue;
       for (int w : ownersOf(argument))
-        for (int d = lastReplica(), hops = 0; hops + 1 < layout.replicas; d = (d + 1) % layout.replicas, ++hops)
+        for (int d = replicaOf[i], hops = 0; hops + 1 < layout.replicas; d = (d + 1) % layout.replicas, ++hops)
           returns[{result, layout.numberOf(w, d)}] =
               channelOfPieces(layout.numberOf(w, d), layout.numberOf(w, (d + 1) % layout.replicas), kReturned, result, "parameters");
     }
@@ -75,14 +75,11 @@ void Partitioner::cutIntoPieces() {
   for (auto &[key, all] : pieces) {
     if (std::get<2>(key) == kToNeighbours || std::get<2>(key) == kToNeighbours + 1)
       continue; // both send before they receive: there has to be room for the whole of it
-    int64_t piece = std::max<int64_t>(1 << 16, solve::roundUp(all.bytes / 64));
+    // Updates that are handed out have more channels, and shall free bytes.
+    bool handed = layout.handsOut && (std::get<2>(key) == kHanded || std::get<2>(key) == kReturned);
+    int64_t piece = std::max<int64_t>(handed ? 1 << 14 : 1 << 16, solve::roundUp(all.bytes / 64));
     channels[size_t(all.channel)].fixedBytes = std::min(channels[size_t(all.channel)].fixedBytes, piece);
   }
-}
-
-bool Partitioner::isOnAllReplicas(BlockArgument argument) const {
-  return func::FuncOp(step.function).getArgAttr(argument.getArgNumber(), nn::kPathAttr) ||
-         llvm::any_of(homes.readersOf(argument), [&](int reader) { return regionOf(reader) <= mainLoop; });
 }
 
 BlockArgument Partitioner::newerOf(BlockArgument previous) const {
@@ -95,13 +92,16 @@ BlockArgument Partitioner::newerOf(BlockArgument previous) const {
   return {};
 }
 
-void Partitioner::receiveParameters(OpBuilder &builder, Operation *op) {
+void Partitioner::keepPrevious(OpBuilder &builder, Operation *op) {
   for (OpResult result : op->getResults())
     if (BlockArgument argument = step.homeOf(result), newer = argument ? newerOf(argument) : BlockArgument(); newer && isMine(argument))
       current[result] = elementwise(builder, {current.lookup(newer)}, "previous", [&](OpBuilder &b, ValueRange operands) -> Value {
         Value one = nn::ConstantOp::create(b, result.getLoc(), result.getType(), b.getF64FloatAttr(1));
         return nn::MulOp::create(b, result.getLoc(), result.getType(), operands[0], one);
       });
+}
+
+void Partitioner::receiveParameters(OpBuilder &builder, Operation *op) {
   for (OpResult result : op->getResults()) {
     int before = layout.numberOf(worker, (replica + layout.replicas - 1) % layout.replicas);
     auto from = returns.find({result, before});

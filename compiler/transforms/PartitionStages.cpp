@@ -4,8 +4,8 @@
 // left in a channel.
 //
 // With replicas, what belongs to single examples and what stands before the main loop runs on every replica, what stands behind it on the
-// last one. A sum of a loop begins, on replica d, with what replica d - 1 sends in its last micro-batch. Replicas that make steps of their
-// own run all of it (PartitionForms.cpp).
+// last one, or where it was handed to (PartitionPieces.cpp). A sum of a loop begins, on replica d, with what replica d - 1 sends in its last
+// micro-batch. Replicas that make steps of their own run all of it (PartitionForms.cpp).
 #include "compiler/transforms/Partitioner.h"
 
 using namespace mlir;
@@ -23,6 +23,7 @@ int StageLayout::chunk(int segment) const {
 
 FailureOr<std::vector<func::FuncOp>> Partitioner::run() {
   placeParts();
+  findPieces();
   findMessages();
   findChains();
   findReturns();
@@ -89,18 +90,23 @@ void Partitioner::takeExamples(func::FuncOp function) {
     loop.setOverAttr(plan::ExamplesAttr::get(function.getContext(), examples, replica * examples));
 }
 
+bool Partitioner::isOnReplica(BlockArgument argument) const {
+  if (layout.makesOwnSteps())
+    return replica == 0 || !goesRound(argument);
+  auto keeper = keeperOf.find(argument);
+  return isOnAllReplicas(argument) || replica == (keeper == keeperOf.end() ? lastReplica() : keeper->second);
+}
+
 bool Partitioner::isMine(BlockArgument argument) const {
-  if (!homes.isData(argument)) {
-    bool onReplica = layout.makesOwnSteps() ? replica == 0 || !goesRound(argument) : replica == lastReplica() || isOnAllReplicas(argument);
-    return onReplica && llvm::is_contained(ownersOf(argument), worker);
-  }
+  if (!homes.isData(argument))
+    return isOnReplica(argument) && llvm::is_contained(ownersOf(argument), worker);
   return llvm::any_of(homes.readersOf(argument),
                       [&](int reader) { return at[size_t(reader)].count(worker) > 0 && runsOn(reader, replica); });
 }
 
 void Partitioner::send(OpBuilder &builder, Value value) {
   for (const Message &message : messages.lookup(value))
-    if (message.from == number())
+    if (message.from == number() && !message.handed)
       plan::SendOp::create(builder, value.getLoc(), current.lookup(value), firstChannel + uint64_t(message.channel),
                            builder.getStringAttr(channels[size_t(message.channel)].label), false, DenseI64ArrayAttr());
 }
@@ -124,12 +130,15 @@ LogicalResult Partitioner::writeParts(OpBuilder &builder, int region, int loopPa
   for (int part = 0; part < int(step.parts.size()); ++part) {
     if (regionOf(part) != region)
       continue;
+    sendHanded(builder, part);
     auto mine = at[size_t(part)].find(worker);
     if (mine == at[size_t(part)].end() || mine->second != loopPart)
       continue;
     Operation *op = step.parts[size_t(part)].op;
     if (!runsOn(part, replica)) {
-      receiveParameters(builder, op);
+      keepPrevious(builder, op);
+      if (!layout.handsOut)
+        receiveParameters(builder, op);
       continue;
     }
     receiveBefore(builder, part);
@@ -152,11 +161,14 @@ LogicalResult Partitioner::writeParts(OpBuilder &builder, int region, int loopPa
     }
     for (OpResult result : op->getResults()) {
       endSum(builder, result);
-      sendParameter(builder, result);
+      if (!layout.handsOut)
+        sendParameter(builder, result);
       averageWithNeighbours(builder, result);
     }
     sendUnit(builder, part);
   }
+  if (layout.handsOut && region > mainLoop)
+    passParameters(builder);
   return success();
 }
 

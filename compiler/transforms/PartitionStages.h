@@ -24,6 +24,9 @@ enum class OwnSteps {
 // behind the work that finished it: while sums travel, the backward pass goes on. That is what a program asks for whose grains are what a
 // replica has, and `combine reduce`. Replicas that make steps of their own have sums of their own alone.
 //
+// Or the updates are handed out (PartitionPieces.cpp): each replica has the optimizer's state of some of the parameters. The last one sends it the
+// finished gradients of these before the gate, and from it the new parameters go around.
+//
 // Shards have a stage together: worker s * shards + t of a replica has shard t of what stage s's first worker would have. What belongs to no
 // shard is done by all of them, each for itself, and parameters that are not split lie with all of them.
 struct StageLayout {
@@ -35,6 +38,7 @@ struct StageLayout {
   bool addsSums = false;       // of replicas: each has sums of its own
   bool isOneGrain = false;     // .. and its examples are one grain, which micro-batches may cut: they are summed without
   int shards = 1;
+  bool handsOut = false;       // updates, and the state that lies once, are divided among the replicas
   OwnSteps ownSteps = OwnSteps::None;
   bool makesOwnSteps() const { return replicas > 1 && ownSteps != OwnSteps::None; }
   int numberOf(int worker, int replica) const { return replica * workers + worker; }

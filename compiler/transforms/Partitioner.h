@@ -1,5 +1,5 @@
 // Partitioner.h: how PartitionStages.h is done. What runs where (PartitionPlaces.cpp), who sends what to whom (PartitionMessages.cpp,
-// PartitionReplicas.cpp, PartitionForms.cpp), and the functions of the workers (PartitionStages.cpp).
+// PartitionReplicas.cpp, PartitionPieces.cpp, PartitionForms.cpp), and the functions of the workers (PartitionStages.cpp).
 #ifndef CINCH_COMPILER_TRANSFORMS_PARTITIONER_H
 #define CINCH_COMPILER_TRANSFORMS_PARTITIONER_H
 
@@ -31,17 +31,18 @@ private:
     int channel = 0;
     int from = 0, to = 0;
     int before = 0; // received before this part of the step
+    bool handed = false; // it is sent there, too, and not where it was made
   };
   int regionOf(int part) const { return step.parts[size_t(part)].part; }
   bool isLoop(int region) const { return region % 2 == 1; }
   int lastReplica() const { return layout.replicas - 1; }
   bool runsOn(int part, int replica) const {
     mlir::Operation *op = step.parts[size_t(part)].op;
-    if (mlir::isa<plan::GateOp>(op) || regionOf(part) <= mainLoop)
+    if (mlir::isa<plan::GateOp>(op) || regionOf(part) <= mainLoop || isAnywhere(part))
       return true;
     if (layout.makesOwnSteps())
       return !mlir::isa<plan::ResultsOp>(op) || replica == 0;
-    return replica == (mlir::isa<plan::ResultsOp>(op) ? 0 : lastReplica());
+    return replica == (mlir::isa<plan::ResultsOp>(op) ? 0 : replicaOf[size_t(part)]);
   }
   // The workers of a replica that have a segment's work: all shards, or the one that does it (-1: all).
   llvm::SmallVector<int> workersOf(int segment, int shard) const;
@@ -73,15 +74,32 @@ private:
   // Sums go on from replica to replica, or are added.
   void findChains();
   bool isAdded(mlir::Value sum) const;
-  // Who hands a new parameter on to whom: the last replica to the first, and so on until all have it.
+  // Who hands a new parameter on to whom: the replica that updates it to the next one, the last to the first, and so on until all have it.
   void findReturns();
   // A message has 1/64 of what goes through its channel at most, so that what the mailboxes take is little.
   void cutIntoPieces();
-  // Parameters, and state that the examples' work reads (`delay 1`: the previous parameters). Other state is with the last replica.
-  bool isOnAllReplicas(mlir::BlockArgument argument) const;
+  // Parameters, and state that the examples' work reads (`delay 1`: the previous parameters). Other state is with one replica.
+  bool isOnAllReplicas(mlir::BlockArgument argument) const { return !homes.liesOnce(argument); }
+  // Which replica does what behind the main loop: the last one, or, if the updates are handed out, each its pieces (PartitionPieces.cpp).
+  void findPieces();
+  // Arguments that are updated together: of each, the number of their group; none: it is in no group that is handed out.
+  llvm::DenseMap<mlir::Value, int> findGroups(std::vector<mlir::BlockArgument> &firstOf) const;
+  void placeGroups(const llvm::DenseMap<mlir::Value, int> &groups);
+  bool isSingle(mlir::Value value) const { return analysis::elementsOf(value) == 1; }
+  // If updates are handed out, each replica computes for itself what comes from data and constants alone behind the main loop. Of sums
+  // over the examples it has the finished ones.
+  bool isAnywhere(int part) const;
+  bool isFinished(mlir::Value value) const; // a sum of the loop, or made behind it
+  bool isHanded(mlir::Value value, const Message &message) const; // to another replica, behind the main loop
+  // What another replica goes on with is sent right before it does so: all workers then send and receive in one order, so that small
+  // mailboxes do.
+  void sendHanded(mlir::OpBuilder &builder, int part);
+  // New parameters are sent around behind all updates, so that nobody's updates wait for those of others.
+  void passParameters(mlir::OpBuilder &builder);
   // `delay 1`: of a previous parameter, the parameter on the same worker, with whose value every replica leaves it; else null.
   mlir::BlockArgument newerOf(mlir::BlockArgument previous) const;
-  // In place of an update on the last replica: the new parameters come.
+  // In place of an update on another replica: previous parameters are kept, the new ones come.
+  void keepPrevious(mlir::OpBuilder &builder, mlir::Operation *op);
   void receiveParameters(mlir::OpBuilder &builder, mlir::Operation *op);
   void sendParameter(mlir::OpBuilder &builder, mlir::OpResult result);
   // A sum begins with what the replica before has, or that is added to it; its end goes to the next.
@@ -119,8 +137,9 @@ private:
   mlir::FailureOr<mlir::func::FuncOp> write();
   // The examples of a replica.
   void takeExamples(mlir::func::FuncOp function);
-  // The worker has its parameters, on the last replica their state, and the data that it reads.
+  // The worker has its parameters, on one replica their state, and the data that it reads.
   bool isMine(mlir::BlockArgument argument) const;
+  bool isOnReplica(mlir::BlockArgument argument) const;
   void send(mlir::OpBuilder &builder, mlir::Value value);
   void receiveBefore(mlir::OpBuilder &builder, int part);
   void receive(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Value> values);
@@ -141,6 +160,11 @@ private:
   int worker = 0, replica = 0; // that is written
   bool training = false, resultsInLoop = false;
   std::vector<bool> onlyWeights;      // of the step's parts
+  std::vector<int> replicaOf;         // .. that does a part behind the main loop
+  std::vector<int> groupOf;           // .. of what is updated together; negative: none
+  llvm::DenseMap<mlir::Value, int> keeperOf; // arguments that lie once -> their replica, if it is not the last one
+  // (Worker of all, part of the step) -> what it sends right before it, and the channels.
+  std::map<std::pair<int, int>, std::vector<std::pair<mlir::Value, int>>> handed;
   std::vector<std::map<int, int>> at; // of the step's parts: worker -> part of its loop body
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Message>> messages;
   std::map<std::pair<int, int>, llvm::SmallVector<mlir::Value>> due; // (worker, part of the step) -> what is received right before it
@@ -151,7 +175,8 @@ private:
   };
   // Groups of their own: the second less a number of the loop, or of the part of its body.
   static constexpr int kReturned = INT_MIN, kAdded = INT_MAX, kMeans = INT_MIN + 1, kMeansBack = INT_MIN + 2, kRound = INT_MIN + 3,
-                       kToNeighbours = INT_MIN + 4; // and one on for the other neighbour
+                       kToNeighbours = INT_MIN + 4, // and one on for the other neighbour
+                       kHanded = INT_MIN + 6;
   std::map<std::tuple<int, int, int>, Pieces> pieces;  // from, to, group
   llvm::DenseMap<std::pair<mlir::Value, int>, int> chains, additions, returns; // what a worker (of all) sends -> the channel
   llvm::DenseMap<std::pair<mlir::Value, int>, int> means, meansBack; // likewise

@@ -236,6 +236,27 @@ def check_replicas(net):
                 net.check(label + ", resumed", *net.run(end, "replicas-part", "--resume", fresh=False))
 
 
+def check_shards(net):
+    """Shards of overlapping stages leave the bits of the same shards without: evaluations, checkpoints and logs among them; resumed either way."""
+    for shards in (2, 3):
+        path = programs.source("net-shards%d" % shards, NET.replace("  delay     1", "  delay     1\n  shards %d" % shards))
+        one = programs.compiled(path, "shards-one", "--microbatch", "4")
+        net.whole = net.run(one, "shards-whole")
+        for number, (stages, replicas, microbatch) in enumerate([(2, 1, 6), (2, 1, 1), (3, 1, 2), (2, 2, 3)] if shards == 2 else [(2, 1, 3)]):
+            flags = ["--stages", str(stages), "--replicas", str(replicas), "--schedule", "2bw", "--microbatch", str(microbatch), "--max-threads", "2"]
+            label = "%d shards, %s" % (shards, " ".join(flags))
+            refused = programs.compiled(path, "refused", *flags, "--memory-budget", "1KiB", allowed=(1,))
+            least = re.search(r"smallest budget that compiles: (\d+) bytes", refused.stdout)
+            for budget in [], ["--memory-budget", least.group(1)]:
+                exe = programs.compiled(path, "shards-2bw", *flags, *budget)
+                net.check(label + " ".join(budget), *net.run(exe, "shards"))
+            if number == 0:
+                net.check(label + ", over TCP", *net.run(exe, "shards", workers=shards * stages * replicas, transport="tcp"))
+            for begin, end in ((one, exe), (exe, one)):
+                net.run(begin, "shards-part", steps=12 + number)
+                net.check(label + ", resumed", *net.run(end, "shards-part", "--resume", fresh=False))
+
+
 def gpt():
     data = programs.FOLDER / "text"
     data.mkdir()
@@ -293,6 +314,7 @@ def main():
     net.check_bad_numbers()
     net.check_stop()
     check_replicas(net)
+    check_shards(net)
     gpt()
     tree("--all" in sys.argv)
 
