@@ -14,11 +14,11 @@
 // progress, and guides the search of the longer ones (A*; the guess may fall behind, so states are opened again).
 // States and what may come before them stay from search to search.
 //
-// Of small values, which would multiply the states, a stop says only whether any is held: all of them are then, in the bytes of the smallest. Where
-// none is they are computed in between, like anything else.
-//
-// First computations of other nodes that leave little room are stops, too; computed again, such a node needs no stop, which would multiply the states.
+// All this is done twice. First small values, which would multiply the states, are there whenever they are wanted. Then a stop says whether any is held:
+// all of them are then, in the bytes of the smallest, and where none is they are computed in between, like anything else. What the first has
+// proven of the beginnings guides the second, in which moreover first computations of other nodes that leave little room are stops, too; computed again, such a node needs no stop, which would multiply the states.
 // But what is certain to lie there must have room beside it, as beside all that is computed in between (DagBetween.h).
+// Where states are many, the first alone comes to its end.
 #include "compiler/solve/dag/DagBetween.h"
 #include "compiler/solve/Memory.h"
 
@@ -46,9 +46,10 @@ constexpr GateLimits kLimits;
 
 class Gates {
 public:
-  Gates(const Dag &d, Order order, int64_t budget, double target, int64_t &work, double deadline)
-      : d(d), order(order), budget(budget), target(target), work(work), deadline(deadline), n(d.size()), unit(size_t(n)), sources(size_t(n)),
-        cost(size_t(n), 0), at(size_t(n), 0), isGate(size_t(n), 0), isStop(size_t(n), 0), isSmall(size_t(n), 0), known(size_t(n), 0), between(d, unit, sources) {
+  // `strict`: the second time. `known`: of nodes, what is proven to be spent before they are first computed.
+  Gates(const Dag &d, Order order, int64_t budget, double target, bool strict, std::vector<double> &known, int64_t &work, double deadline)
+      : d(d), order(order), strict(strict), budget(budget), target(target), work(work), deadline(deadline), n(d.size()), unit(size_t(n)), sources(size_t(n)),
+        cost(size_t(n), 0), at(size_t(n), 0), isGate(size_t(n), 0), isStop(size_t(n), 0), isSmall(size_t(n), 0), known(known), between(d, unit, sources) {
     int64_t largest = 0;
     for (const Dag::Node &node : d.nodes)
       largest = std::max(largest, node.bytes);
@@ -57,7 +58,7 @@ public:
       cost[u] += d.nodes[v].cost, at[u] += d.nodes[v].bytes;
       for (int s : d.nodes[v].sources) {
         at[u] += u == v ? d.nodes[s].bytes : 0;
-        if (d.nodes[s].bytes > 0)
+        if (strict ? d.nodes[s].bytes > 0 : double(d.nodes[s].bytes) > kLimits.small * double(largest))
           sources[v].push_back(s);
       }
       isSmall[v] = double(d.nodes[v].bytes) <= kLimits.small * double(largest);
@@ -116,7 +117,7 @@ private:
   void findNarrow(const std::vector<int> &others) {
     narrow.clear(), isStop.assign(size_t(n), 0);
     for (int f : others)
-      if (narrow.size() < kLimits.mostNarrow && double(budget - at[f]) <= kLimits.narrow * double(budget))
+      if (strict && narrow.size() < kLimits.mostNarrow && double(budget - at[f]) <= kLimits.narrow * double(budget))
         narrow.push_back(f);
     for (int f : narrow)
       isStop[f] = at[f] == at[narrow.front()];
@@ -279,7 +280,7 @@ private:
   // All that may be held across the stop.
   void from(int stop, bool first) {
     from(stop, first, false);
-    if (stop >= 0)
+    if (strict && stop >= 0)
       from(stop, first, true);
   }
   void from(int stop, bool first, bool small) {
@@ -429,6 +430,7 @@ private:
 
   const Dag &d;
   Order order;
+  bool strict;
   int64_t budget;
   double target;
   int64_t &work;
@@ -441,7 +443,7 @@ private:
   Marks isGate, isStop;                  // of kernels: always a stop; a stop when it is first computed
   Marks isSmall;                         // of values
   int64_t smallest = INT64_MAX;          // bytes of such a value that has any
-  std::vector<double> known;             // of nodes of the longest path: what is spent at least before they are computed
+  std::vector<double> &known;            // of nodes of the longest path: what is spent at least before they are computed
   std::vector<int> whole, path, gates;   // the longest path; what is looked at of it
   std::vector<int> stopBefore;           // by progress: up to the last stop of the path
   std::vector<Marks> repeated, possible; // by progress: of kernels, computed for certain; of values, possibly computed
@@ -487,7 +489,14 @@ double detail::gateBound(const Dag &whole, Order order, int64_t budget, double t
     for (int s : d.nodes[v].sources)
       if (s > v)
         return 0; // the list is in no order in which it can be computed
-  return std::max(0.0, Gates(d, order, budget, target, work, deadline).bound() * (1 - 1e-9));
+  constexpr int64_t kFirstShare = 2; // such a part of the work goes to the first time
+  std::vector<double> known(size_t(d.size()), 0);
+  int64_t first = work / kFirstShare, rest = first;
+  double proven = Gates(d, order, budget, target, false, known, rest, deadline).bound();
+  work -= first - rest;
+  if (proven < target)
+    proven = std::max(proven, Gates(d, order, budget, target, true, known, work, deadline).bound());
+  return std::max(0.0, proven * (1 - 1e-9));
 }
 
 } // namespace cinch::solve
