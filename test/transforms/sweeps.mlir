@@ -5,7 +5,7 @@
 
 // Every example is divided by a sum over all of them: a loop of its own finds it first. What both loops need of an example is computed in
 // both, and each sum stands in the latest loop in which it can.
-// FORMED: %[[SUM:.*]] = plan.microbatches count 1 size 8 -> tensor<f32>
+// FORMED: %[[SUM:.*]] = plan.microbatches count 1 size 8 -> tensor<f32> {
 // FORMED: nn.tanh
 // FORMED: plan.yield
 // FORMED: %[[ROOT:.*]] = plan.kernel "sqrt"(%[[SUM]])

@@ -14,11 +14,12 @@
 // progress, and guides the search of the longer ones (A*; the guess may fall behind, so states are opened again).
 // States and what may come before them stay from search to search.
 //
-// All this is done twice. First small values, which would multiply the states, are there whenever they are wanted. Then a stop says whether any is held:
-// all of them are then, in the bytes of the smallest, and where none is they are computed in between, like anything else. What the first has
-// proven of the beginnings guides the second, in which moreover first computations of other nodes that leave little room are stops, too; computed again, such a node needs no stop, which would multiply the states.
+// All this is done twice. First small values, which would multiply the states, are there whenever they are wanted. The second time a stop
+// says whether any is held: all of them are then, in the bytes of the smallest, and where none is they are computed in between, like
+// anything else. First computations of other nodes that leave little room are stops, too, the second time. Computed again such a
+// node is no stop, which would multiply the states.
 // But what is certain to lie there must have room beside it, as beside all that is computed in between (DagBetween.h).
-// Where states are many, the first alone comes to its end.
+// What the first search has proven of the beginnings guides the second. Where states are many only the first comes to its end.
 #include "compiler/solve/dag/DagBetween.h"
 #include "compiler/solve/Memory.h"
 
@@ -48,8 +49,9 @@ class Gates {
 public:
   // `strict`: the second time. `known`: of nodes, what is proven to be spent before they are first computed.
   Gates(const Dag &d, Order order, int64_t budget, double target, bool strict, std::vector<double> &known, int64_t &work, double deadline)
-      : d(d), order(order), strict(strict), budget(budget), target(target), work(work), deadline(deadline), n(d.size()), unit(size_t(n)), sources(size_t(n)),
-        cost(size_t(n), 0), at(size_t(n), 0), isGate(size_t(n), 0), isStop(size_t(n), 0), isSmall(size_t(n), 0), known(known), between(d, unit, sources) {
+      : d(d), order(order), strict(strict), budget(budget), target(target), work(work), deadline(deadline), n(d.size()), unit(size_t(n)),
+        sources(size_t(n)), cost(size_t(n), 0), at(size_t(n), 0), isGate(size_t(n), 0), isStop(size_t(n), 0), isSmall(size_t(n), 0),
+        known(known), between(d, unit, sources) {
     int64_t largest = 0;
     for (const Dag::Node &node : d.nodes)
       largest = std::max(largest, node.bytes);
@@ -101,7 +103,9 @@ private:
     bool first;         // the stop is the first computation of a node of the path
     bool small;         // small values are held across it, too
     std::vector<int> held;
-    bool operator<(const State &o) const { return std::tie(progress, stop, first, small, held) < std::tie(o.progress, o.stop, o.first, o.small, o.held); }
+    bool operator<(const State &o) const {
+      return std::tie(progress, stop, first, small, held) < std::tie(o.progress, o.stop, o.first, o.small, o.held);
+    }
   };
   // A state that some search came to, and those that may come right before it.
   struct Node {
