@@ -1,7 +1,7 @@
 // DagBetween.cpp: the fewest bytes that lie there while a kernel is computed between two stops.
 //
-// In the flow, that a value is missing comes from the gate that makes it, or from a value that is missing and read for it; holding the value, for its
-// bytes, stops that. No flow comes to what is wanted where it all can be had.
+// In the flow, that a value is missing comes from the gate that makes it, or from a value that is missing and read for it. Holding the
+// value, for its bytes, stops that. No flow comes to what is wanted where it all can be had.
 #include "compiler/solve/dag/DagBetween.h"
 
 namespace cinch::solve::detail {

@@ -1,9 +1,9 @@
 // DagBetween.h: what is computed between two stops of the gates (DagGates.cpp) has to find its room, too.
 //
-// Let kernel f be computed in between, and let some values be wanted behind that, before the next stop or at it. Each of them lies there while f is
-// computed, or is computed behind it, and then so lies or is what that reads. A gate is not computed in between: what it makes
-// lies there. The fewest bytes that can lie there are a minimum cut between what only gates make and what is wanted; if they have no room beside
-// what f reads and makes, f is not computed between the two stops for what it is wanted for.
+// Let kernel f be computed in between, and let some values be wanted behind that, before the next stop or at it. Each of them lies there
+// while f is computed, or is computed behind it, and then so lies or is what that reads. A gate is not computed in between: what it makes
+// lies there. The fewest bytes that can lie there are a minimum cut between what only gates make and what is wanted. If they have no room
+// beside what f reads and makes, f is not computed between the two stops for what it is wanted for.
 #ifndef CINCH_COMPILER_SOLVE_DAG_DAGBETWEEN_H
 #define CINCH_COMPILER_SOLVE_DAG_DAGBETWEEN_H
 

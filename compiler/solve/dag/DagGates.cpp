@@ -197,7 +197,8 @@ private:
       work -= int64_t(list.size());
       if (std::any_of(list.begin(), list.end(), [&](auto &other) {
             const State &less = *other.second;
-            return other.first <= c && less.small <= state.small && std::includes(state.held.begin(), state.held.end(), less.held.begin(), less.held.end());
+            return other.first <= c && less.small <= state.small &&
+                   std::includes(state.held.begin(), state.held.end(), less.held.begin(), less.held.end());
           }))
         continue;
       list.push_back({c, &state});
@@ -397,8 +398,8 @@ private:
     return true;
   }
 
-  // A kernel that is computed in between is wanted by a node of the path that is first computed there, or by what is computed for it, or by the
-  // later stop. The progress up to that node; where the kernel is such a node itself, with it.
+  // A kernel that is computed in between is wanted by a node of the path that is first computed there, or by what is computed for it, or
+  // by the later stop. The progress up to that node; where the kernel is such a node itself, with it.
   int firstReader(int f) {
     if (wantedFrom[size_t(f)] >= 0)
       return wantedFrom[size_t(f)];
