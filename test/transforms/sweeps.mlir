@@ -5,7 +5,7 @@
 
 // Every example is divided by a sum over all of them: a loop of its own finds it first. What both loops need of an example is computed in
 // both, and each sum stands in the latest loop in which it can.
-// FORMED: %[[SUM:.*]] = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>)
+// FORMED: %[[SUM:.*]] = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>) {
 // FORMED: nn.tanh
 // FORMED: plan.yield
 // FORMED: %[[ROOT:.*]] = plan.kernel "sqrt"(%[[SUM]])

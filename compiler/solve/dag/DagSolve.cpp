@@ -170,8 +170,8 @@ private:
     return result;
   }
 
-  // Fills the starts of a trail: what its nested structure allows, greedy eviction, also for a
-  // little more than the budget if nothing fits. Returns the work done.
+  // Fills the starts of a trail: what its nested structure allows, and greedy eviction. If nothing fits, eviction is tried with a little more than
+  // the budget, too. Returns the work done.
   int64_t prepare(Trail &t, int64_t share, double until) const {
     std::vector<Start> list;
     int64_t left = share;
