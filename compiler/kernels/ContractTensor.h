@@ -36,7 +36,7 @@ struct TensorTiles {
 inline int64_t strideOf(const Dim &dim, int operand) { return operand == 0 ? dim.a : dim.b; }
 
 // The loops of one contraction; the arguments are those of a kernel, `tiles` is shared memory of at least sharedBytes. A block has so many
-// threads: kTensorThreads, or kThreads where other contractions of the kernel need these.
+// threads: kTensorThreads, or kThreads for a convolution, whose warps have half of a square.
 void emitOnTensorCores(mlir::OpBuilder &, mlir::Location, const Plan &, mlir::ValueRange arguments, mlir::Value tiles, int64_t threads);
 
 } // namespace cinch::kernels::device
