@@ -103,6 +103,34 @@ BlockAttend::Located BlockAttend::headAt(const AttendGradSpec &grad, Values lead
   return at;
 }
 
+void BlockAttend::addToBiasGradient(const AttendGradSpec &grad, Value head, Value seen, llvm::function_ref<void(OfPlace)> forPlaces,
+                                    llvm::function_ref<Values(const Located &)> slopesOf) {
+  const int64_t examples = spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1, leads = headsOf(spec) / spec.A;
+  Place to = place(grad.dbias, {head});
+  Values sums;
+  forPlaces([&](Value there, Value element) { sums.push_back(choose(there, [&] { return load(to, element); })); });
+  auto plus = [&](ValueRange before, Values slopes) {
+    for (auto [slope, sum] : llvm::zip_equal(slopes, before))
+      slope = fadd(sum, slope);
+    return slopes;
+  };
+  auto chain = [&](Value from, Value end, ValueRange start) {
+    return loop(from, end, 1, start, [&](Value lead, ValueRange before) {
+      Values next = plus(before, slopesOf(headAt(grad, examplesFirst(lead), head)));
+      sync(); // the next one writes what this one reads
+      return next;
+    });
+  };
+  Value end = seen ? select(seen, index(leads), index(0)) : index(leads);
+  const Values zeros(sums.size(), number(0));
+  const int64_t block = grad.grain * (leads / examples);
+  sums = grad.grain == 0 ? chain(index(0), end, sums) : loop(index(0), end, block, sums, [&](Value from, ValueRange before) {
+    return plus(before, chain(from, add(from, block), zeros));
+  });
+  size_t number = 0;
+  forPlaces([&](Value there, Value element) { when(there, [&] { store(sums[number++], to, element); }); });
+}
+
 // ---- Dropout -----------------------------------------------------------------------------------------------------------------
 
 BlockAttend::Draws BlockAttend::drawsOf(const std::string &name, int64_t queries, int64_t bytes, int64_t pitch) {

@@ -66,6 +66,14 @@ protected:
   };
   Located headAt(const AttendGradSpec &, Values lead, Value head);
 
+  // Adds the slopes of a tile of scores to the gradient of the bias, for head number `head`: a chain over the leading axes, the examples
+  // slowest; in blocks of `grain` of them if there is one. `seen`: whether any of the tile's queries looks at any of its keys (null: yes).
+  // `forPlaces` calls its argument for each of this thread's scores: whether it is there (null: it is), and its element of the gradient.
+  // `slopesOf` computes the slopes of these scores for one leading index, in the same order.
+  using OfPlace = llvm::function_ref<void(Value there, Value element)>;
+  void addToBiasGradient(const AttendGradSpec &, Value head, Value seen, llvm::function_ref<void(OfPlace)> forPlaces,
+                         llvm::function_ref<Values(const Located &)> slopesOf);
+
   // The bits of draws, in shared memory: a row for each query of a tile, a byte for each block of draws, of whole groups of 64 draws from
   // the one on in which the row's first draw lies.
   struct Draws {

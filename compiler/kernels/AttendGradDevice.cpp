@@ -143,44 +143,19 @@ private:
     storeRows(Values(ArrayRef(sums).drop_front(countK)), reachK, place(grad.dv, where), rowStride(grad.dv), s0, spec.S, first, ofV, spec.E, same);
   }
 
-  // A chain over the leading axes, the examples slowest; in blocks of `grain` of them if there is one.
   void gradientOfBias(Value head, Value t0, Value s0) {
-    const int64_t leads = tiles.heads / spec.A, examples = spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1;
-    const int64_t block = grad.grain > 0 ? grad.grain * (leads / examples) : leads;
-    Place to = place(grad.dbias, {head});
-    Values start;
-    forBias(t0, s0, [&](Value there, Value at, int64_t) { start.push_back(choose(there, [&] { return load(to, at); })); });
-    // Tiles beyond the diagonal have no slopes.
-    Value end = spec.causal ? select(below(s0, limitOfKeys(t0)), index(leads), index(0)) : index(leads);
-    auto chain = [&](Value from, Value to, Values before) {
-      return loop(from, to, 1, before, [&](Value lead, ValueRange carried) {
-        Located at = headAt(grad, examplesFirst(lead), head);
-        prepareRows(at, t0);
-        Values ds = tileOf(at, tileAt(t0, s0)).second;
-        for (auto [slope, sum] : llvm::zip_equal(ds, carried))
-          slope = fadd(sum, slope);
-        sync(); // the next one writes what this one reads of its rows
-        return ds;
-      });
+    auto forPlaces = [&](OfPlace body) {
+      for (int64_t i = 0; i < reachQ; ++i)
+        for (int64_t j = 0; j < reachK; ++j) {
+          Value t = add(t0, query(i)), s = add(s0, key(j));
+          Value there = both(spec.T % tiles.queries ? below(t, index(spec.T)) : Value(), spec.S % tiles.keys ? below(s, index(spec.S)) : Value());
+          body(there, add(mul(t, grad.dbias.strides[1]), mul(s, grad.dbias.strides[2])));
+        }
     };
-    Values sums = grad.grain == 0 ? chain(index(0), end, start)
-                                  : loop(index(0), end, block, start, [&](Value from, ValueRange carried) {
-                                      Values next = chain(from, add(from, block), zeros(reachQ * reachK));
-                                      for (auto [sum, before] : llvm::zip_equal(next, carried))
-                                        sum = fadd(before, sum);
-                                      return next;
-                                    });
-    forBias(t0, s0, [&](Value there, Value at, int64_t place) {
-      when(there, [&] { AttendEmitter::store(sums[place], to, at); });
+    addToBiasGradient(grad, head, spec.causal ? below(s0, limitOfKeys(t0)) : Value(), forPlaces, [&](const Located &at) {
+      prepareRows(at, t0);
+      return tileOf(at, tileAt(t0, s0)).second;
     });
-  }
-  void forBias(Value t0, Value s0, llvm::function_ref<void(Value there, Value at, int64_t place)> body) {
-    for (int64_t i = 0; i < reachQ; ++i)
-      for (int64_t j = 0; j < reachK; ++j) {
-        Value t = add(t0, query(i)), s = add(s0, key(j));
-        Value there = both(spec.T % tiles.queries ? below(t, index(spec.T)) : Value(), spec.S % tiles.keys ? below(s, index(spec.S)) : Value());
-        body(there, add(mul(t, grad.dbias.strides[1]), mul(s, grad.dbias.strides[2])), i * reachK + j);
-      }
   }
 
   const AttendGradSpec &grad;

@@ -113,10 +113,8 @@ Value TensorAttend::elements(const Matrix &from, Value row, Value feature) {
 std::pair<Value, Value> TensorAttend::twoOf(const Matrix &from, Value row, Value feature) {
   Value line = mul(row, from.stride), two[2];
   if (from.wide) {
-    Value both = LLVM::LoadOp::create(b, loc, VectorType::get({2}, elem), addressOf(from.at, add(line, feature)), 8);
-    for (int64_t e : {0, 1})
-      two[e] = vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{e});
-    return {two[0], two[1]};
+    auto numbers = simt::loadNumbers(b, loc, addressOf(from.at, add(line, feature)), 2);
+    return {numbers[0], numbers[1]};
   }
   for (int64_t e : {0, 1}) {
     Value at = add(feature, e), element = load(from.at, add(line, min(at, index(from.features - 1))));
@@ -272,7 +270,6 @@ Value TensorAttend::isBit(Value bits, int64_t i) {
 void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Value first, int64_t total, Value firstFeature, int64_t features,
                              int64_t all, llvm::function_ref<Value(int64_t, Value)> finish) {
   const bool wide = matrixOf(to, view, total, all).wide;
-  auto two = VectorType::get({2}, elem);
   for (int64_t half : {0, 1}) {
     Value row = add(first, rowOf(half * 2)), there = total % (kWarpRows * kTensorWarps) ? below(row, index(total)) : Value();
     when(there, [&] {
@@ -284,9 +281,9 @@ void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Val
         for (int64_t e : {0, 1})
           pairOfSums[e] = finish(half * 2 + e, sums[size_t(piece * 4 + half * 2 + e)]);
         if (wide) {
-          Value both = vector::FromElementsOp::create(b, loc, two, ValueRange{pairOfSums[0], pairOfSums[1]});
           bool inside = firstFeature ? 2 * features <= all : (piece + 1) * 8 <= all;
-          when(inside ? Value() : below(feature, index(all)), [&] { simt::store(b, loc, both, addressOf(to, add(line, feature)), 8); });
+          when(inside ? Value() : below(feature, index(all)),
+               [&] { simt::storeNumbers(b, loc, pairOfSums, addressOf(to, add(line, feature)), false); });
           continue;
         }
         for (int64_t e : {0, 1})

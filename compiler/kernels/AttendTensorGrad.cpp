@@ -262,44 +262,20 @@ private:
   }
 
   // ---- The bias ----------------------------------------------------------------------------------------------------------------
-  // A chain over the leading axes, the examples slowest; in blocks of `grain` of them if there is one.
   void gradientOfBias(Value head, Value t0, Value s0) {
-    const int64_t leads = tiles.heads / spec.A, examples = spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1;
-    const int64_t block = grad.grain > 0 ? grad.grain * (leads / examples) : leads;
-    Place to = place(grad.dbias, {head});
-    Values start;
-    forBias(t0, s0, [&](Value there, Value at, int64_t) { start.push_back(choose(there, [&] { return load(to, at); })); });
-    // Tiles beyond the diagonal have no slopes.
-    Value end = spec.causal ? select(below(s0, add(t0, kQueries)), index(leads), index(0)) : index(leads);
-    auto chain = [&](Value from, Value to, ValueRange before) {
-      return loop(from, to, 1, before, [&](Value lead, ValueRange carried) {
-        Located at = headAt(grad, examplesFirst(lead), head);
-        Matrices matrices = matricesOf(at);
-        bring(keyStage(), matrices.k, valueStage(), matrices.v, s0);
-        sync();
-        Values slopes = slopesOf(at, rowsOf(at, t0), t0, s0);
-        for (auto [slope, sum] : llvm::zip_equal(slopes, carried))
-          slope = fadd(sum, slope);
-        sync();
-        return slopes;
-      });
+    auto forPlaces = [&](OfPlace body) {
+      for (int64_t place = 0; place < tiles.keyStep / 2; ++place) {
+        Value t = add(add(t0, mul(warp, kWarpRows)), rowOf(place % 4)), s = add(s0, columnOf(place / 4, place % 4));
+        Value there = both(spec.T % kQueries ? below(t, index(spec.T)) : Value(), spec.S % tiles.keyStep ? below(s, index(spec.S)) : Value());
+        body(there, add(mul(t, grad.dbias.strides[1]), mul(s, grad.dbias.strides[2])));
+      }
     };
-    const Values zeros(start.size(), number(0));
-    Values sums = grad.grain == 0 ? chain(index(0), end, start)
-                                  : loop(index(0), end, block, start, [&](Value from, ValueRange carried) {
-                                      Values next = chain(from, add(from, block), zeros);
-                                      for (auto [sum, before] : llvm::zip_equal(next, carried))
-                                        sum = fadd(before, sum);
-                                      return next;
-                                    });
-    forBias(t0, s0, [&](Value there, Value at, int64_t place) { when(there, [&] { store(sums[size_t(place)], to, at); }); });
-  }
-  void forBias(Value t0, Value s0, llvm::function_ref<void(Value there, Value at, int64_t place)> body) {
-    for (int64_t place = 0; place < tiles.keyStep / 2; ++place) {
-      Value t = add(add(t0, mul(warp, kWarpRows)), rowOf(place % 4)), s = add(s0, columnOf(place / 4, place % 4));
-      Value there = both(spec.T % kQueries ? below(t, index(spec.T)) : Value(), spec.S % tiles.keyStep ? below(s, index(spec.S)) : Value());
-      body(there, add(mul(t, grad.dbias.strides[1]), mul(s, grad.dbias.strides[2])), place);
-    }
+    addToBiasGradient(grad, head, spec.causal ? below(s0, limitOfKeys(t0, kQueries)) : Value(), forPlaces, [&](const Located &at) {
+      Matrices matrices = matricesOf(at);
+      bring(keyStage(), matrices.k, valueStage(), matrices.v, s0);
+      sync();
+      return slopesOf(at, rowsOf(at, t0), t0, s0);
+    });
   }
 
   const AttendGradSpec &grad;

@@ -249,6 +249,12 @@ private:
 
 } // namespace
 
+// Convolutions ask for each place whether it lies in the image: a warp's square of outputs leaves no registers for that.
+static int64_t threadsOf(const std::vector<ContractSpec> &parts) {
+  bool plain = parts.size() == 1 && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
+  return plain ? kTensorThreads : kThreads;
+}
+
 func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::string &name, const std::vector<ContractSpec> &parts) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
@@ -276,7 +282,7 @@ func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::st
   for (const ContractSpec &part : parts) {
     Plan plan(part);
     if (isOfTensorCores(part))
-      emitOnTensorCores(b, loc, plan, entry->getArguments(), tiles);
+      emitOnTensorCores(b, loc, plan, entry->getArguments(), tiles, threadsOf(parts));
     else
       DeviceContract(b, loc, plan, entry->getArguments(), tiles).emit();
   }
@@ -287,7 +293,7 @@ Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &t
   int64_t items = 1;
   for (const ContractSpec &part : parts)
     items = std::max(items, Plan(part).items());
-  return gridOfBlocks(items, kThreads, target);
+  return gridOfBlocks(items, threadsOf(parts), target);
 }
 
 } // namespace cinch::kernels

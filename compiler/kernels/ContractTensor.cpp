@@ -1,9 +1,10 @@
 // ContractTensor.cpp: a contraction of bf16 by mma.sync.m16n8k16, which adds 16 products to an f32 (PTX ISA, "Matrix multiply-accumulate").
 //
-// Eight warps, two along m and four along n, share a tile of outputs. They walk along k in steps of 32. While they multiply one step, the
-// next ones are on their way into shared memory: by cp.async where memory holds bf16 side by side, else by loads that are rounded. Steps
-// begin anew with each run of k, and what lacks in a run's last one is zero: so which sixteen products an instruction adds depends on
-// their places in the run alone, and an output is one chain of instructions however k is cut between launches.
+// Four warps, two along m and two along n, share a tile of outputs: each has a square of it, which takes the fewest reads of shared memory
+// for its products. They walk along k in steps of 32. While they multiply one step, the next ones are on their way into shared memory: by
+// cp.async where memory holds bf16 side by side, else by loads that are rounded. Steps begin anew with each run of k, and what lacks in a
+// run's last one is zero: so which sixteen products an instruction adds depends on their places in the run alone, and an output is one
+// chain of instructions however k is cut between launches.
 #include "compiler/kernels/ContractTensor.h"
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/Simt.h"
@@ -13,62 +14,28 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinTypes.h"
 
-#include <algorithm>
+#include <optional>
 
 using namespace mlir;
 
 namespace cinch::kernels::device {
-
-// ---- Tiles -------------------------------------------------------------------------------------------------------------------
-
-static int64_t strideOf(const Dim &dim, int operand) { return operand == 0 ? dim.a : dim.b; }
-
-TensorTiles::TensorTiles(const Plan &plan) {
-  const ContractSpec &spec = plan.spec;
-  length = spec.grain > 0 ? countOf(plan.k) / spec.k[0] * spec.grain : countOf(plan.k);
-  steps = (length + kTensorStep - 1) / kTensorStep;
-  for (int i : {0, 1}) {
-    TensorOperand &o = operand[i];
-    o.view = i == 0 ? &spec.a : &spec.b;
-    const Dims &rows = i == 0 ? plan.m : plan.n;
-    auto closest = [&](const Dims &of) { return of.empty() ? int64_t(1) << 40 : std::abs(strideOf(of.back(), i)); };
-    o.alongK = closest(plan.k) < closest(rows);
-    const Dims &inner = o.alongK ? plan.k : rows;
-    o.wide = !inner.empty() && strideOf(inner.back(), i) == 1 && inner.back().size % 8 == 0 && o.view->offset % 8 == 0 &&
-             !inner.back().bound[0] && !inner.back().bound[1] && (!o.alongK || length % 8 == 0);
-    for (const Dims *dims : {&plan.batch, &rows, &plan.k, &plan.runs})
-      for (const Dim &dim : *dims)
-        o.wide = o.wide && (&dim == &inner.back() || strideOf(dim, i) % 8 == 0);
-    o.copied = o.wide && o.view->elem == Elem::BF16;
-    o.pitch = (o.alongK ? kTensorStep : plan.tile) + 8;
-    o.bytes = (o.alongK ? plan.tile : kTensorStep) * o.pitch * 2;
-  }
-  // More than two stages only help where something is on its way meanwhile.
-  constexpr int64_t kShared = 48 << 10;
-  if (operand[0].copied || operand[1].copied)
-    stages = int(std::clamp<int64_t>(kShared / stageBytes(), 2, 4));
-}
-
 namespace {
-
-// ---- The kernel --------------------------------------------------------------------------------------------------------------
 
 class TensorContract {
 public:
-  TensorContract(OpBuilder &b, Location loc, const Plan &plan, ValueRange arguments, Value shared)
-      : b(b), loc(loc), plan(plan), spec(plan.spec), tiles(plan), arguments(arguments), tilesOfM(plan.tile / 2 / 16),
-        tilesOfN(plan.tile / 4 / 8) {
+  TensorContract(OpBuilder &b, Location loc, const Plan &plan, ValueRange arguments, Value shared, int64_t threads)
+      : b(b), loc(loc), plan(plan), spec(plan.spec), tiles(plan), arguments(arguments), threads(threads), sizeM(plan.tile / 2),
+        sizeN(plan.tile / (threads / 64)), tilesOfM(sizeM / 16), tilesOfN(sizeN / 8) {
     this->shared = simt::pointerTo(b, loc, shared, 3);
     arena = simt::pointerTo(b, loc, arguments[0], 0);
     for (const View *view : {&spec.a, &spec.b, &spec.c})
       bytes.push_back(memref::LoadOp::create(b, loc, arguments[1], ValueRange{index(view->buffer)}));
-    c = open(spec.c);
   }
 
   void emit() {
     self = simt::threadOfBlock(b, loc);
     Value warp = div(self, 32), lane = rem(self, 32);
-    warpM = mul(rem(warp, 2), plan.tile / 2), warpN = mul(div(warp, 2), plan.tile / 4);
+    warpM = mul(rem(warp, 2), sizeM), warpN = mul(div(warp, 2), sizeN);
     group = div(lane, 4), pair = mul(rem(lane, 4), 2);
     places[0] = fragment(0, lane), places[1] = fragment(1, lane);
     scf::ForOp::create(b, loc, arguments[3], index(plan.items()), arguments[4], ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
@@ -83,6 +50,7 @@ private:
 
   // ---- Index arithmetic, memory ----------------------------------------------------------------------------------------------
   Value index(int64_t n) { return emitInteger(b, loc, b.getIndexType(), n); }
+  Value constant(int64_t n) { return emitInteger(b, loc, b.getI64Type(), n); }
   Value word(Value n) { return b.createOrFold<arith::IndexCastOp>(loc, b.getI64Type(), n); }
   Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, index(y)); }
@@ -114,31 +82,38 @@ private:
     });
     return Values(loop.getResults());
   }
-  Value open(const View &view) {
-    Type stored = view.elem == Elem::BF16 ? Type(b.getI16Type()) : b.getF32Type();
-    Value byte = arith::IndexCastOp::create(b, loc, b.getIndexType(), bytes[2]);
-    return memref::ViewOp::create(b, loc, MemRefType::get({kArenaBytes / bytesOf(view.elem)}, stored), arguments[0], byte, ValueRange());
+  // An element of A, B or C.
+  Value pointerTo(int which, Value element) {
+    const View &view = which == 0 ? spec.a : which == 1 ? spec.b : spec.c;
+    return simt::at(b, loc, simt::at(b, loc, arena, bytes[which]), word(mul(element, bytesOf(view.elem))));
   }
 
   // ---- Bringing a step -------------------------------------------------------------------------------------------------------
-  // What this thread brings of an operand: chunks of one element or of eight.
+  // What this thread brings of an operand: chunks of one element or of eight, each `lines` lines of the stage behind the one before.
   struct Share {
-    Values k, to, outside, valid; // within the step; byte in the stage; element of the operand without k's part; whether there is such a row
-    Values bounds[2];             // of A
+    Values k, outside, valid;   // of each chunk: within the step; element of the operand without k's part; whether there is such a row
+    Values bounds[2];           // of A
+    Value to;                   // byte of the first chunk in the stage
+    int64_t lines = 0;
+    std::optional<int64_t> far; // elements from a chunk to the next one, where it is the same for all
+    bool alike = false;         // the chunks are valid together; then they are there behind the operand's first element, too
   };
   Share shareOf(int which, Value batch, Value first) {
     const TensorOperand &o = tiles.operand[which];
     const Dims &dims = which == 0 ? plan.m : plan.n;
-    const int64_t count = which == 0 ? plan.M : plan.N, chunk = o.chunk();
+    const int64_t count = which == 0 ? plan.M : plan.N, chunk = o.chunk(), across = (o.alongK ? kTensorStep : plan.tile) / chunk;
     auto stride = [&](const Dim &dim) { return strideOf(dim, which); };
+    Value along = mul(rem(self, across), chunk), line = div(self, across);
     Share share;
-    for (int64_t e = 0; e < plan.tile * kTensorStep / chunk / kThreads; ++e) {
-      Value number = add(self, e * kThreads);
-      const int64_t across = (o.alongK ? kTensorStep : plan.tile) / chunk;
-      Value along = mul(rem(number, across), chunk), line = div(number, across);
-      Value row = o.alongK ? line : along;
-      share.k.push_back(o.alongK ? along : line);
-      share.to.push_back(mul(add(mul(line, o.pitch), along), 2));
+    share.lines = threads / across;
+    share.to = mul(add(mul(line, o.pitch), along), 2);
+    const Dims &walked = o.alongK ? dims : plan.k;
+    if (walked.size() <= 1)
+      share.far = walked.empty() ? 0 : share.lines * stride(walked[0]);
+    share.alike = share.far && (which == 1 || spec.bounds.empty()) && (o.alongK ? count % plan.tile == 0 : tiles.length % kTensorStep == 0);
+    for (int64_t e = 0; e < plan.tile * kTensorStep / chunk / threads; ++e) {
+      Value there = add(line, e * share.lines), row = o.alongK ? there : along;
+      share.k.push_back(o.alongK ? along : there);
       Value at = add(first, row);
       share.valid.push_back(count % plan.tile ? below(at, index(count)) : Value());
       share.outside.push_back(add(add(offsetOf(plan.batch, batch, stride), o.view->offset), offsetOf(dims, at, stride)));
@@ -150,34 +125,44 @@ private:
     return share;
   }
 
+  // Whether chunk e is there: beside the rows, in its run (element `inRun`), within the image (element `at` of k). Null: it is.
+  Value validOf(int which, const Share &share, size_t e, Value run, Value inRun, Value at) {
+    Value valid = both(share.valid[e], tiles.length % kTensorStep ? below(inRun, index(tiles.length)) : Value());
+    for (size_t i = 0; which == 0 && i < spec.bounds.size(); ++i) {
+      auto bound = [&](const Dim &dim) { return dim.bound[i]; };
+      Value beside = add(share.bounds[i][e], add(offsetOf(plan.runs, run, bound), offsetOf(plan.k, at, bound)));
+      valid = both(valid, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, beside, index(spec.bounds[i].size))); // nor negative
+    }
+    return valid;
+  }
+
   // Step `step` of the runs, from element `first` of k on, into the stage at byte `stage`.
   void bring(int which, const Share &share, Value first, Value step, Value stage) {
     const TensorOperand &o = tiles.operand[which];
     auto stride = [&](const Dim &dim) { return strideOf(dim, which); };
     Value run = div(step, tiles.steps), within = mul(rem(step, tiles.steps), kTensorStep);
-    if (tiles.steps == 1)
-      run = step, within = index(0);
+    const int64_t size = bytesOf(o.view->elem);
+    // Distances that are the same for all threads are added to pointers, last: instructions have a place for them.
+    Value to = simt::at(b, loc, shared, word(add(stage, share.to))), from, valid;
     for (size_t e = 0; e < share.k.size(); ++e) {
-      Value inRun = add(within, share.k[e]), valid = share.valid[e], at = add(inRun, first);
-      if (tiles.length % kTensorStep)
-        valid = both(valid, below(inRun, index(tiles.length)));
-      for (size_t i = 0; which == 0 && i < spec.bounds.size(); ++i) {
-        auto bound = [&](const Dim &dim) { return dim.bound[i]; };
-        Value beside = add(share.bounds[i][e], add(offsetOf(plan.runs, run, bound), offsetOf(plan.k, at, bound)));
-        valid = both(valid, both(below(beside, index(spec.bounds[i].size)),
-                                 arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, beside, index(0))));
+      Value inRun = add(within, share.k[e]), at = add(inRun, first), pointer;
+      valid = e == 0 || !share.alike ? validOf(which, share, e, run, inRun, at) : valid;
+      // Where a chunk is not valid, a copy has no bytes, and its pointer may lie anywhere; other loads read something that is there.
+      if (e > 0 && share.far && (o.copied || share.alike)) {
+        pointer = simt::at(b, loc, from, constant(int64_t(e) * *share.far * size));
+      } else {
+        Value element = add(share.outside[e], add(offsetOf(plan.runs, run, stride), offsetOf(plan.k, at, stride)));
+        bool needed = valid && !o.copied;
+        pointer = pointerTo(which, needed ? Value(arith::SelectOp::create(b, loc, valid, element, index(o.view->offset))) : element);
+        from = e == 0 ? pointer : from;
       }
-      Value element = add(share.outside[e], add(offsetOf(plan.runs, run, stride), offsetOf(plan.k, at, stride)));
-      if (valid)
-        element = arith::SelectOp::create(b, loc, valid, element, index(0));
-      Value from = simt::at(b, loc, arena, arith::AddIOp::create(b, loc, bytes[which], word(mul(element, bytesOf(o.view->elem)))));
-      Value to = simt::at(b, loc, shared, word(add(stage, share.to[e])));
+      Value place = simt::at(b, loc, to, constant(int64_t(e) * share.lines * o.pitch * 2));
       if (o.copied)
-        simt::copyLater(b, loc, to, from, valid);
+        simt::copyLater(b, loc, place, pointer, valid);
       else if (o.wide)
-        simt::store(b, loc, simt::loadEightRounded(b, loc, from, valid), to, 16);
+        simt::store(b, loc, simt::loadEightRounded(b, loc, pointer, valid), place, 16);
       else
-        simt::store(b, loc, simt::loadOneRounded(b, loc, from, o.view->elem == Elem::BF16, valid), to, 2);
+        simt::store(b, loc, simt::loadOneRounded(b, loc, pointer, o.view->elem == Elem::BF16, valid), place, 2);
     }
   }
 
@@ -193,22 +178,23 @@ private:
     Value along = o.alongK ? otherK : add(origin, otherRow);
     return mul(add(mul(line, o.pitch), along), 2);
   }
-  Values load(int which, Value stage, int64_t row, int64_t k) {
+  Values load(int which, Value pointer, int64_t row, int64_t k) {
     const TensorOperand &o = tiles.operand[which];
-    Value byte = add(add(stage, places[which]), (o.alongK ? row * o.pitch + k : k * o.pitch + row) * 2);
-    return simt::loadMatrices(b, loc, simt::at(b, loc, shared, word(byte)), !o.alongK);
+    const int64_t byte = (o.alongK ? row * o.pitch + k : k * o.pitch + row) * 2;
+    return simt::loadMatrices(b, loc, simt::at(b, loc, pointer, constant(byte)), !o.alongK);
   }
   Values multiply(Value stage, ValueRange sums) {
     Values next(sums);
-    Value stageB = add(stage, tiles.operand[0].bytes);
+    Value pointers[2];
+    for (int which : {0, 1})
+      pointers[which] = simt::at(b, loc, shared, word(add(add(stage, places[which]), which * tiles.operand[0].bytes)));
     for (int64_t k = 0; k < kTensorStep; k += 16) {
       SmallVector<Values> rows, columns;
       for (int64_t i = 0; i < tilesOfM; ++i)
-        rows.push_back(load(0, stage, i * 16, k));
+        rows.push_back(load(0, pointers[0], i * 16, k));
       for (int64_t j = 0; j < tilesOfN; j += 2) {
-        Values four = load(1, stageB, j * 8, k);
-        columns.push_back({four[0], four[1]});
-        columns.push_back({four[2], four[3]});
+        Values four = load(1, pointers[1], j * 8, k);
+        columns.append({{four[0], four[1]}, {four[2], four[3]}});
       }
       for (int64_t i = 0; i < tilesOfM; ++i)
         for (int64_t j = 0; j < tilesOfN; ++j) {
@@ -226,12 +212,11 @@ private:
     if (total == 0)
       return Values(start);
     auto begin = [&](Value step) {
-      auto both = [&] {
+      when(below(step, index(total)), [&] {
         Value stage = mul(rem(step, tiles.stages), tiles.stageBytes());
         bring(0, a, first, step, stage);
         bring(1, bShare, first, step, add(stage, tiles.operand[0].bytes));
-      };
-      when(below(step, index(total)), both);
+      });
       simt::endOfCopies(b, loc);
     };
     for (int i = 0; i + 1 < tiles.stages; ++i)
@@ -247,29 +232,34 @@ private:
   }
 
   // ---- A tile ----------------------------------------------------------------------------------------------------------------
-  // Calls `body` with the number of each output of this thread, where it lies, and whether it is there (null: it is).
-  void forOutputs(Value batch, Value firstM, Value firstN, llvm::function_ref<void(int64_t, Value, Value)> body) {
+  // Calls `body` for the outputs of this thread, one or two neighbours at a time: the number of the first, how many they are, where they
+  // lie, and whether they are there (null: they are).
+  void forOutputs(Value batch, Value firstM, Value firstN, llvm::function_ref<void(size_t, int64_t, Value, Value)> body) {
     auto ofC = [](const Dim &dim) { return dim.c; };
+    Value m0 = add(add(firstM, warpM), group), n0 = add(add(firstN, warpN), pair);
     Value base = add(offsetOf(plan.batch, batch, ofC), spec.c.offset);
-    for (int64_t i = 0; i < tilesOfM; ++i)
-      for (int64_t j = 0; j < tilesOfN; ++j)
-        for (int64_t e = 0; e < 4; ++e) {
-          Value m = add(add(add(firstM, warpM), group), i * 16 + e / 2 * 8), n = add(add(add(firstN, warpN), pair), j * 8 + e % 2);
-          Value there = both(plan.M % plan.tile ? below(m, index(plan.M)) : Value(), plan.N % plan.tile ? below(n, index(plan.N)) : Value());
-          body((i * tilesOfN + j) * 4 + e, add(base, add(offsetOf(plan.m, m, ofC), offsetOf(plan.n, n, ofC))), there);
-        }
+    auto outputAt = [&](Value m, Value n) { return pointerTo(2, add(base, add(offsetOf(plan.m, m, ofC), offsetOf(plan.n, n, ofC)))); };
+    const bool even = plan.m.size() <= 1 && plan.n.size() <= 1; // distances between outputs are the same everywhere
+    const int64_t together = tiles.pairs ? 2 : 1, size = bytesOf(spec.c.elem);
+    const int64_t stepM = plan.m.empty() ? 0 : plan.m[0].c * size, stepN = plan.n.empty() ? 0 : plan.n[0].c * size;
+    Value first = outputAt(m0, n0);
+    for (int64_t number = 0; number < tilesOfM * tilesOfN * 4; number += together) {
+      const int64_t e = number % 4, besideM = number / 4 / tilesOfN * 16 + e / 2 * 8, besideN = number / 4 % tilesOfN * 8 + e % 2;
+      Value m = add(m0, besideM), n = add(n0, besideN);
+      Value there = both(plan.M % plan.tile ? below(m, index(plan.M)) : Value(), plan.N % plan.tile ? below(n, index(plan.N)) : Value());
+      body(size_t(number), together, even ? simt::at(b, loc, first, constant(besideM * stepM + besideN * stepN)) : outputAt(m, n), there);
+    }
   }
 
   void emitTile(Value batch, Value firstM, Value firstN) {
     Value zero = emitNumber(b, loc, b.getF32Type(), 0);
-    const Values zeros(size_t(tilesOfM * tilesOfN * 4), zero);
-    Values start = zeros;
+    Values zeros(size_t(tilesOfM * tilesOfN * 4), zero), start = zeros;
+    Value firstOfC = pointerTo(2, index(spec.c.offset));
     if (spec.accumulate && plan.K > 0)
-      forOutputs(batch, firstM, firstN, [&](int64_t number, Value at, Value there) {
-        if (there)
-          at = arith::SelectOp::create(b, loc, there, at, index(0));
-        Value before = memref::LoadOp::create(b, loc, c, ValueRange{at});
-        start[size_t(number)] = there ? Value(arith::SelectOp::create(b, loc, there, before, zero)) : before;
+      forOutputs(batch, firstM, firstN, [&](size_t number, int64_t count, Value from, Value there) {
+        from = there ? Value(arith::SelectOp::create(b, loc, there, from, firstOfC)) : from;
+        for (Value before : simt::loadNumbers(b, loc, from, count))
+          start[number++] = there ? Value(arith::SelectOp::create(b, loc, there, before, zero)) : before;
       });
     Share a = shareOf(0, batch, firstM), bShare = shareOf(1, batch, firstN);
     Values sums;
@@ -282,11 +272,8 @@ private:
       });
     else
       sums = chains(a, bShare, index(0), start);
-    forOutputs(batch, firstM, firstN, [&](int64_t number, Value at, Value there) {
-      Value sum = sums[size_t(number)];
-      if (spec.c.elem == Elem::BF16)
-        sum = emitNarrowed(b, loc, emitRounded(b, loc, sum));
-      when(there, [&] { memref::StoreOp::create(b, loc, sum, c, ValueRange{at}); });
+    forOutputs(batch, firstM, firstN, [&](size_t number, int64_t count, Value to, Value there) {
+      when(there, [&] { simt::storeNumbers(b, loc, ArrayRef(sums).slice(number, size_t(count)), to, spec.c.elem == Elem::BF16); });
     });
   }
 
@@ -296,8 +283,9 @@ private:
   const ContractSpec &spec;
   const TensorTiles tiles;
   ValueRange arguments;
-  const int64_t tilesOfM, tilesOfN; // of 16 x 8 outputs, that a warp has
-  Value shared, arena, c;
+  const int64_t threads; // of a block: two warps along m, the others along n
+  const int64_t sizeM, sizeN, tilesOfM, tilesOfN; // of the outputs that a warp has, and how many times 16 x 8 these are
+  Value shared, arena;
   Values bytes; // where A, B and C begin in the arena
   Value self, warpM, warpN, group, pair;
   Value places[2];
@@ -305,8 +293,8 @@ private:
 
 } // namespace
 
-void emitOnTensorCores(OpBuilder &b, Location loc, const Plan &plan, ValueRange arguments, Value tiles) {
-  TensorContract(b, loc, plan, arguments, tiles).emit();
+void emitOnTensorCores(OpBuilder &b, Location loc, const Plan &plan, ValueRange arguments, Value tiles, int64_t threads) {
+  TensorContract(b, loc, plan, arguments, tiles, threads).emit();
 }
 
 } // namespace cinch::kernels::device

@@ -9,6 +9,7 @@
 
 namespace cinch::kernels::device {
 
+constexpr int64_t kTensorThreads = 128; // of a block
 constexpr int64_t kTensorStep = 32; // of k, which a block of threads brings at once: two products of m16n8k16
 
 // How a step of one operand lies in shared memory, and how it is brought there.
@@ -26,13 +27,17 @@ struct TensorTiles {
   TensorOperand operand[2];
   int64_t length = 0, steps = 0; // of a run of k; blocks start anew behind each
   int stages = 2;                // steps in shared memory at once
+  bool pairs = false;            // of outputs, in neighbouring columns, lie side by side at an even place: they are stored together
   explicit TensorTiles(const Plan &);
   int64_t stageBytes() const { return operand[0].bytes + operand[1].bytes; }
   int64_t sharedBytes() const { return stages * stageBytes(); }
 };
 
-// The loops of one contraction; the arguments are those of a kernel, `tiles` is shared memory of at least sharedBytes.
-void emitOnTensorCores(mlir::OpBuilder &, mlir::Location, const Plan &, mlir::ValueRange arguments, mlir::Value tiles);
+inline int64_t strideOf(const Dim &dim, int operand) { return operand == 0 ? dim.a : dim.b; }
+
+// The loops of one contraction; the arguments are those of a kernel, `tiles` is shared memory of at least sharedBytes. A block has so many
+// threads: kTensorThreads, or kThreads for a convolution, whose warps have half of a square.
+void emitOnTensorCores(mlir::OpBuilder &, mlir::Location, const Plan &, mlir::ValueRange arguments, mlir::Value tiles, int64_t threads);
 
 } // namespace cinch::kernels::device
 #endif

@@ -38,13 +38,31 @@ Value loadOneRounded(OpBuilder &b, Location loc, Value pointer, bool narrow, Val
   if (narrow)
     return orZero(b, loc, LLVM::LoadOp::create(b, loc, b.getI16Type(), pointer, 2), valid);
   Value element = LLVM::LoadOp::create(b, loc, b.getF32Type(), pointer, 4);
-  return orZero(b, loc, emitNarrowed(b, loc, emitRounded(b, loc, element)), valid);
+  return orZero(b, loc, arith::TruncIOp::create(b, loc, b.getI16Type(), roundedPair(b, loc, element, element)), valid);
 }
 
 Value roundedPair(OpBuilder &b, Location loc, Value first, Value second) {
   auto two = VectorType::get({2}, b.getBF16Type());
   Value rounded = LLVM::CallIntrinsicOp::create(b, loc, two, b.getStringAttr("llvm.nvvm.ff2bf16x2.rn"), {second, first}).getResult(0);
   return LLVM::BitcastOp::create(b, loc, b.getI32Type(), rounded);
+}
+
+SmallVector<Value> loadNumbers(OpBuilder &b, Location loc, Value pointer, int64_t count) {
+  if (count == 1)
+    return {LLVM::LoadOp::create(b, loc, b.getF32Type(), pointer, 4)};
+  Value both = LLVM::LoadOp::create(b, loc, VectorType::get({2}, b.getF32Type()), pointer, 8);
+  return {vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{0}), vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{1})};
+}
+
+void storeNumbers(OpBuilder &b, Location loc, ValueRange numbers, Value pointer, bool narrow) {
+  const bool two = numbers.size() == 2;
+  if (narrow) {
+    Value word = roundedPair(b, loc, numbers.front(), numbers.back());
+    return store(b, loc, two ? word : Value(arith::TruncIOp::create(b, loc, b.getI16Type(), word)), pointer, two ? 4 : 2);
+  }
+  if (!two)
+    return store(b, loc, numbers[0], pointer, 4);
+  store(b, loc, vector::FromElementsOp::create(b, loc, VectorType::get({2}, b.getF32Type()), numbers), pointer, 8);
 }
 
 Value exp2(OpBuilder &b, Location loc, Value x) {

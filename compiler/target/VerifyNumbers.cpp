@@ -74,7 +74,8 @@ static std::string check(const Instruction &instruction) {
     return "a fast-math flag";
   // Bits may be called bf16 where they are moved to the instruction that multiplies them, or come from the one that rounds.
   auto isBFloat = [](const Value *value) { return value->getType()->getScalarType()->isBFloatTy(); };
-  bool moves = isa<LoadInst, StoreInst, BitCastInst, PHINode, SelectInst, ShuffleVectorInst, InsertElementInst, ExtractElementInst, FreezeInst>(instruction);
+  bool moves = isa<LoadInst, StoreInst, BitCastInst, PHINode, SelectInst, ShuffleVectorInst, InsertElementInst, ExtractElementInst,
+                   FreezeInst>(instruction);
   auto *call = dyn_cast<CallBase>(&instruction);
   Intrinsic::ID id = call ? call->getIntrinsicID() : Intrinsic::not_intrinsic;
   bool defined = id == Intrinsic::x86_avx512bf16_dpbf16ps_512 || id == Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512 ||

@@ -25,7 +25,7 @@ def library_of(ir, name, options):
 
 class Program:
     def __init__(self, source, name, *flags, target="nvidia", options=("--check",)):
-        self.flags = ["--target", target, *flags]
+        self.name, self.flags = name, ["--target", target, *flags]
         assembler = [] if any(str(flag).startswith("--ptxas") for flag in flags) else ["--ptxas", "none"]
         self.exe = programs.compiled(source, name, *self.flags, *assembler)
         self.library = kernels(source, name, self.flags, options)
@@ -35,3 +35,12 @@ class Program:
         words = ["LD_LIBRARY_PATH=" + str(DRIVER), "STANDIN_KERNELS=" + str(library or self.library)]
         words += ["STANDIN_%s=%s" % (name.upper(), value) for name, value in settings.items()]
         return programs.call(["env", *words, self.exe, *arguments], allowed=allowed, timeout=timeout)
+
+    def run_with_fault(self, kind, number, *arguments):
+        """The finished process with a fault planted into the kernels, at the `number`-th place that one of this kind can have (nvcpu --plant); and
+        the parameters that it left, None if it failed."""
+        name = "%s-%s%d" % (self.name, kind, number)
+        library = library_of(programs.FOLDER / (self.name + ".ll"), name, ("--check", "--plant", "%s:%d" % (kind, number)))
+        out = programs.FOLDER / (name + "-out")
+        ended = self.run(*arguments, "--out", out, library=library, allowed=range(256), seed=number)
+        return ended, (out / "final.safetensors").read_bytes() if ended.returncode == 0 else None

@@ -7,6 +7,7 @@
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
+#include "test/kernels/Random.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -15,9 +16,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 
 using namespace cinch;
+using test::Random, test::below;
 using kernels::ContractSpec;
 using kernels::Elem;
 using kernels::View;
@@ -36,9 +37,6 @@ struct Case {
 };
 
 // ---- Cases ----------------------------------------------------------------------------------------------------------
-
-using Random = std::mt19937_64;
-static int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_t(bound)); }
 
 // Strides for dims of these sizes: a random order, sometimes padded, sometimes reversed, sometimes broadcast.
 static Layout layoutOf(Random &random, const std::vector<int64_t> &sizes, int buffer, bool output, bool plain) {

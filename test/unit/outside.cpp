@@ -7,21 +7,19 @@
 #include "compiler/kernels/ContractPlan.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
+#include "test/kernels/Random.h"
 #include "test/unit/Expect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 
 using namespace cinch;
 using namespace cinch::kernels;
+using test::Random, test::below;
 
 namespace {
-
-using Random = std::mt19937_64;
-int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_t(bound)); }
 
 struct Conv {
   ContractSpec spec;

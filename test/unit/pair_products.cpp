@@ -8,6 +8,7 @@
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
+#include "test/kernels/Random.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -15,17 +16,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 
 using namespace cinch;
 using kernels::ContractSpec;
 using kernels::Elem;
 using kernels::View;
-using Random = std::mt19937_64;
+using test::Random, test::below;
 using Sizes = std::vector<int64_t>;
 
 static int passed = 0, failures = 0;
-static int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_t(bound)); }
 
 // ---- The model ------------------------------------------------------------------------------------------------------
 static float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }

@@ -7,6 +7,7 @@
 #include "compiler/kernels/LoopPlan.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
+#include "test/kernels/Random.h"
 #include "test/unit/Expect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,15 +15,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 
 using namespace cinch;
 using namespace cinch::kernels;
+using test::Random, test::below;
 
 namespace {
-
-using Random = std::mt19937_64;
-int64_t below(Random &random, int64_t bound) { return int64_t(random() % uint64_t(bound)); }
 
 struct Copy {
   LoopSpec spec;
