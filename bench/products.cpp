@@ -1,8 +1,6 @@
 // products.cpp: generated contraction kernels beside oneDNN's sgemm, one thread, alternating rounds in one process.
 //
-//   bench_products [--cpu NAME] [--rounds N] [--bf16] [--shape MxNxK:TT ...] [FILTER]
-//
-// --bf16: products of bf16, ours alone, as bench/bf16_products.py asks for them.
+//   bench_products [--cpu NAME] [--rounds N] [--shape MxNxK:TT ...] [FILTER]
 //
 // Both sides see the same matrices; packing is part of our time. A row's ratio is the median over the rounds of
 // (oneDNN's time / ours): above 1 ours is faster. With an AVX2 CPU oneDNN is held to AVX2, too.
@@ -52,11 +50,8 @@ static const Shape shapes[] = {
     {"classifier dW", 512, 10, 256, true, false},
 };
 
-static kernels::ContractSpec specOf(const Shape &shape, bool bf16) {
+static kernels::ContractSpec specOf(const Shape &shape) {
   kernels::ContractSpec spec;
-  spec.pairs = bf16;
-  if (bf16)
-    spec.a.elem = spec.b.elem = kernels::Elem::BF16, spec.c.elem = shape.transposeA ? kernels::Elem::F32 : kernels::Elem::BF16; // as in training
   spec.m = {shape.m};
   spec.n = {shape.n};
   spec.k = {shape.k};
@@ -94,7 +89,7 @@ struct Row {
 };
 
 static bool measure(const Shape &shape, const std::string &cpu, int rounds, Row &row) {
-  kernels::ContractSpec spec = specOf(shape, false);
+  kernels::ContractSpec spec = specOf(shape);
   kernels::TargetInfo target = target::infoOf(cpu);
   test::KernelHarness harness(cpu);
   auto builder = harness.builder();
@@ -154,67 +149,8 @@ static bool measure(const Shape &shape, const std::string &cpu, int rounds, Row 
   return true;
 }
 
-static float widened(uint16_t half) {
-  uint32_t bits = uint32_t(half) << 16;
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-
-// Of small whole numbers, so that sums are exact until the result is rounded.
-static bool measureBF16(const Shape &shape, const std::string &cpu, int rounds) {
-  kernels::ContractSpec spec = specOf(shape, true);
-  kernels::TargetInfo target = target::infoOf(cpu);
-  test::KernelHarness harness(cpu);
-  auto builder = harness.builder();
-  kernels::buildContract(builder, harness.module(), "product", spec, target);
-  if (!harness.compile()) {
-    std::fprintf(stderr, "%s: %s\n", shape.name, harness.error().c_str());
-    return false;
-  }
-  test::KernelFunction function = harness.lookup("product");
-  test::Arena arena;
-  const bool wide = spec.c.elem == kernels::Elem::F32;
-  arena.add(shape.m * shape.k * 2);
-  arena.add(shape.k * shape.n * 2);
-  arena.add(shape.m * shape.n * kernels::bytesOf(spec.c.elem));
-  if (int64_t bytes = kernels::scratchBytesPerThread(spec, target))
-    arena.add(bytes);
-  uint32_t state = 1;
-  static const uint16_t few[] = {0x3f80, 0xbf80, 0x4000, 0x0000, 0xc000}; // 1, -1, 2, 0, -2
-  for (int i = 0; i < 2; ++i)
-    for (int64_t e = 0; e < (i ? shape.k * shape.n : shape.m * shape.k); ++e) {
-      state = state * 1664525u + 1013904223u;
-      arena.at<uint16_t>(i)[e] = few[(state >> 16) % 5];
-    }
-  int64_t context[kernels::kContextWords] = {};
-  auto call = [&] { function(arena.data(), arena.offsetsOf(), context, 0, 1); };
-  call();
-  for (int64_t at = 0; at < shape.m * shape.n; at += 1 + shape.m * shape.n / 500) {
-    float sum = 0;
-    for (int64_t k = 0; k < shape.k; ++k)
-      sum += widened(arena.at<uint16_t>(0)[spec.a.strides[0] * (at / shape.n) + spec.a.strides[1] * k]) *
-             widened(arena.at<uint16_t>(1)[spec.b.strides[0] * k + spec.b.strides[1] * (at % shape.n)]);
-    float got = wide ? arena.at<float>(2)[at] : widened(arena.at<uint16_t>(2)[at]);
-    if (std::fabs(got - sum) > std::fabs(sum) / 256) {
-      std::fprintf(stderr, "%s: element %lld is %g, expected %g\n", shape.name, (long long)at, got, sum);
-      return false;
-    }
-  }
-  double flops = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
-  int repeats = int(std::max(1.0, 2e-3 / timeOf(3, call)));
-  std::vector<double> times;
-  for (int round = 0; round < rounds; ++round)
-    times.push_back(timeOf(repeats, call));
-  std::printf("%-20s %6lld x %6lld x %6lld %10.1f GFLOP/s\n", shape.name, (long long)shape.m, (long long)shape.n, (long long)shape.k,
-              flops / median(times) * 1e-9);
-  std::fflush(stdout);
-  return true;
-}
-
 int main(int argc, char **argv) {
   std::string cpu = "native", filter;
-  bool bf16 = false;
   int rounds = 15;
   std::vector<Shape> chosen;
   for (int i = 1; i < argc; ++i) {
@@ -222,8 +158,6 @@ int main(int argc, char **argv) {
       cpu = argv[++i];
     else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = std::max(1, std::atoi(argv[++i]));
-    else if (!std::strcmp(argv[i], "--bf16"))
-      bf16 = true;
     else if (!std::strcmp(argv[i], "--shape") && i + 1 < argc) {
       long long m, n, k;
       char a, b;
@@ -235,7 +169,7 @@ int main(int argc, char **argv) {
     } else if (argv[i][0] != '-')
       filter = argv[i];
     else {
-      std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--rounds N] [--bf16] [--shape MxNxK:TT ...] [FILTER]\n");
+      std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--rounds N] [--shape MxNxK:TT ...] [FILTER]\n");
       return 2;
     }
   }
@@ -248,20 +182,12 @@ int main(int argc, char **argv) {
     dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
   omp_set_num_threads(1);
 
-  if (chosen.empty())
-    chosen.assign(std::begin(shapes), std::end(shapes));
-  if (bf16) {
-    bool good = true;
-    for (const Shape &shape : chosen)
-      if (filter.empty() || std::strstr(shape.name, filter.c_str()))
-        good &= measureBF16(shape, cpu, rounds);
-    return good ? 0 : 1;
-  }
-
   std::printf("%-20s %18s %10s %10s %7s\n", "product", "M x N x K", "GFLOP/s", "oneDNN", "ratio");
   double logs = 0, least = 1e9;
   int count = 0;
   bool ok = true;
+  if (chosen.empty())
+    chosen.assign(std::begin(shapes), std::end(shapes));
   for (const Shape &shape : chosen) {
     if (!filter.empty() && !std::strstr(shape.name, filter.c_str()))
       continue;

@@ -61,6 +61,7 @@ std::string profileText(const Profile &profile) {
 // Profiles are of one CPU; whether a tile fits its registers is asked with the wider ones, and planContract asks again.
 static bool parseTiles(const Array &list, kernels::TileTable &table, std::string &error) {
   kernels::TargetInfo widest;
+  widest.amx = true;
   for (const llvm::json::Value &value : list) {
     const Object *entry = value.getAsObject();
     auto shape = entry ? entry->getString("product") : std::nullopt;

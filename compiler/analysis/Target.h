@@ -23,6 +23,8 @@ struct Target {
   // What kernels are built for; what is said of the CPU stays.
   kernels::TargetInfo kernels(kernels::TargetInfo ofCpu) const {
     ofCpu.processors = processors;
+    if (isDevice())
+      ofCpu.dots = ofCpu.amx = false;
     return ofCpu;
   }
   // Threads of the host that share the work of a kernel. The host launches the kernels of a GPU from one.

@@ -289,7 +289,12 @@ void findTransposition(LoopPlan &plan, int lanes) {
     found.turned[n] = node.view.strides.back() != 1;
     (found.turned[n] ? turned : straight).push_back(&node.view);
   }
-  if (turned.empty())
+  // Each line of a square has code of its own, so that what computes much would be long, and is waiting for its arithmetic anyway.
+  constexpr int kMostCost = 16;
+  int cost = 0;
+  for (size_t n = 0; n < spec.nodes.size(); ++n)
+    cost += plan.needed[n] && !plan.constant[n] && !hasView(spec.nodes[n]) ? costOf(spec.nodes[n].op) : 0;
+  if (turned.empty() || cost > kMostCost)
     return;
   std::vector<size_t> &left = found.rest;
   for (size_t i = 0; i <= spec.outer.size(); ++i)

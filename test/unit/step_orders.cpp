@@ -2,6 +2,7 @@
 // The bound with effort where the order of first computations is open and kernels make several values: steps of two or three ways that
 // need nothing of each other, there and back, against the cheapest schedule of all at budgets from the smallest that has one. It is never above it,
 // and often meets it. In every third graph some values are much smaller than others, so that a few bytes are left beside kernels, or a few too few.
+// Graph 13 of the usual seed needs the rules by which the second search of DagGates.cpp takes for certain what is computed in between.
 // Arguments: graphs, seed.
 #include "test/unit/Expect.h"
 #include "test/unit/StepCount.h"
@@ -96,7 +97,7 @@ private:
 
 int main(int argc, char **argv) {
   int graphs = argc > 1 ? std::atoi(argv[1]) : 60;
-  Random random = Random::seeded(argc > 2 ? uint64_t(std::atoll(argv[2])) : 5);
+  Random random = Random::seeded(argc > 2 ? uint64_t(std::atoll(argv[2])) : 11);
   int budgets = 0, repeats = 0, met = 0, exactMet = 0, gatesMet = 0;
   for (int i = 0; i < graphs; ++i) {
     Case one;
