@@ -78,8 +78,10 @@ void needCpu(const Meta &meta) {
     bool there = isThere(name), amx = strcmp(name, "amx-tile") == 0;
     if (there && (!amx || permitAmx()))
       continue;
-    fail(kResources, "this program was compiled for the CPU `%s`, whose instructions %s this machine %s; compile it with `--cpu native` on this machine, "
-         "or with `--cpu haswell` for any with AVX2", meta.cpu, name, there ? "does not lend to programs" : "does not have");
+    fail(kResources,
+         "this program was compiled for the CPU `%s`, whose instructions %s this machine %s; compile it with `--cpu native` on this "
+         "machine, or with `--cpu haswell` for any with AVX2",
+         meta.cpu, name, there ? "does not lend to programs" : "does not have");
   }
 }
 

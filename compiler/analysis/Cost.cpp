@@ -12,9 +12,9 @@ int64_t bytesOf(Value value) { return elementsOf(value) * kernels::bytesOf(elemO
 // Waking a thread that sleeps takes some microseconds; between processes over TCP some tens, which a profile may say.
 static constexpr double kMessage = 10e-6;
 
-// Products of bf16 by AMX, packing included: 450 to 750 G operations a second and core in the steps of GPTs with two of them at work, where
-// products of f32 reached 130 (Sapphire Rapids at 2.6 GHz), and attention 95 to 135 where that of f32 reached 50 to 80, since its softmax
-// stays. A profile has the rates of f32; these ratios serve there.
+// Products of bf16 by AMX, packing included: 450 to 750 G operations a second and core in the steps of GPTs with two of them at work,
+// where products of f32 reached 130 (Sapphire Rapids at 2.6 GHz), and attention 95 to 135 where that of f32 reached 50 to 80, since its
+// softmax stays. A profile has the rates of f32; these ratios serve there.
 static constexpr double kAmxProducts = 500e9, kAmxAttends = 110e9, kAmxGain = 4, kAmxAttendGain = 1.6;
 
 // Of one core. `cinch calibrate` on an AMD EPYC (Zen 4) found 108 G operations a second of products, 78 and 85 of attention and its gradient, 52

@@ -46,7 +46,9 @@ struct KernelSpec {
   int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
   // Does a GPU compute it on its tensor cores? It is so at every extent or at none.
   bool isOfTensorCores() const;
-  bool isAttention() const { return std::holds_alternative<kernels::AttendSpec>(work) || std::holds_alternative<kernels::AttendGradSpec>(work); }
+  bool isAttention() const {
+    return std::holds_alternative<kernels::AttendSpec>(work) || std::holds_alternative<kernels::AttendGradSpec>(work);
+  }
   // How it is spread over a GPU.
   kernels::Grid grid(const kernels::TargetInfo &) const;
   // A loop with the numbers in its nodes again.

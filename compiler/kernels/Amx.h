@@ -1,12 +1,12 @@
 // Amx.h: instructions of AMX, as products and attention of bf16 use them.
 //
-// There are eight registers of 16 rows of 64 bytes, named by number, so LLVM moves and spills nothing here. Up to four of them hold squares of
-// 16 x 16 results while k goes by; the others hold operands: 16 rows of A with 32 elements of k each, or 16 steps of B with 16 words each.
-// A word is two neighbours in k, the earlier one in its low half.
+// There are eight registers of 16 rows of 64 bytes, named by number, so LLVM moves and spills nothing here. Up to four of them hold
+// squares of 16 x 16 results while k goes by; the others hold operands: 16 rows of A with 32 elements of k each, or 16 steps of B with
+// 16 words each. A word is two neighbours in k, the earlier one in its low half.
 //
-// tdpbf16ps adds a block of 32 elements of k to a square: for each result a chain of FMAs over the even elements from +0.0, one over the odd
-// ones, and their sum to what there is, with subnormal numbers taken for zeros whatever MXCSR says. That is the numbers contract's own
-// definition of a product of bf16.
+// tdpbf16ps adds a block of 32 elements of k to a square: for each result a chain of FMAs over the even elements from +0.0, one over
+// the odd ones, and their sum to what there is, with subnormal numbers taken for zeros whatever MXCSR says. That is the numbers
+// contract's own definition of a product of bf16.
 #ifndef CINCH_COMPILER_KERNELS_AMX_H
 #define CINCH_COMPILER_KERNELS_AMX_H
 
@@ -35,8 +35,8 @@ public:
     int64_t next = 0;          // from square to square
   };
   void multiply(int rows, int columns, const Operand &a, const Operand &b);
-  // Two vectors of 16 numbers as one of 32 of bf16. The instruction takes subnormal numbers for zeros; of sums of products, which are none, it
-  // rounds as the contract says.
+  // Two vectors of 16 numbers as one of 32 of bf16. The instruction takes subnormal numbers for zeros; of sums of products, which are
+  // none, it rounds as the contract says.
   mlir::Value narrowed(mlir::Value low, mlir::Value high);
 
 private:

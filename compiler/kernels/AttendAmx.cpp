@@ -1,8 +1,8 @@
 // AttendAmx.cpp: the products of attention by AMX (Amx.h), where they are those of bf16.
 //
-// What they read are f32 that hold bf16. Both operands are packed into words of two neighbouring terms: A as rows, 32 columns of B at a time as
-// steps. A run of terms is filled up to whole blocks of 32 by +0.0 in A and -0.0 in B, which changes no chain. Results go through 32 x 32
-// numbers of scratch, where scales and masks are applied.
+// What they read are f32 that hold bf16. Both operands are packed into words of two neighbouring terms: A as rows, 32 columns of B at
+// a time as steps. A run of terms is filled up to whole blocks of 32 by +0.0 in A and -0.0 in B, which changes no chain. Results go
+// through 32 x 32 numbers of scratch, where scales and masks are applied.
 #include "compiler/kernels/Amx.h"
 #include "compiler/kernels/AttendEmitter.h"
 #include "compiler/kernels/Transpose.h"

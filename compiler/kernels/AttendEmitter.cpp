@@ -42,8 +42,8 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   lanes = spec.elem == Elem::F64 ? 8 : 16;
   queryBlock = queryBlockOf(spec);
   vector = VectorType::get({lanes}, elem);
-  // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. Rows of bf16 have two chains, one after the other, and those of a
-  // tile have the same terms.
+  // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. Rows of bf16 have two chains, one after the other, and
+  // those of a tile have the same terms.
   tileRows = spec.pairs ? 4 : 6;
   tileVectors = target.lanes < 16 ? 1 : 4;
   amx = spec.pairs && target.amx;

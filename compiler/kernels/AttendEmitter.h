@@ -22,8 +22,8 @@ constexpr int64_t kKeyBlock = 64; // keys between two updates of the running max
 // Rows whose queries are packed together, whole vectors; changes no bit.
 int64_t queryBlockOf(const AttendSpec &);
 
-// Under a causal mask, so many rows have the same terms in their chains: some of a row are zeros then. It is part of what `attend` means, since a
-// product of zero can turn -0 into +0. Rows of bf16 have whole blocks of terms.
+// Under a causal mask, so many rows have the same terms in their chains: some of a row are zeros then. It is part of what `attend`
+// means, since a product of zero can turn -0 into +0. Rows of bf16 have whole blocks of terms.
 inline int64_t rowsOfSameTerms(const AttendSpec &spec) { return spec.pairs ? 32 : 6; }
 
 // Typed memory and the element number where something starts in it.

@@ -16,8 +16,8 @@ Value AttendEmitter::keyLimit(Value t0, Value queries) {
   return spec.causal ? min(all, add(t0, queries)) : all;
 }
 
-// A key is seen by the queries t >= s. Rows of the same terms reach beyond their first one, so some more keys are computed for every vector of
-// queries: masked, so their shares are 0. Those of bf16 begin at multiples of their number.
+// A key is seen by the queries t >= s. Rows of the same terms reach beyond their first one, so some more keys are computed for every
+// vector of queries: masked, so their shares are 0. Those of bf16 begin at multiples of their number.
 Value AttendEmitter::keysNeeded(const Patch &patch, Value queryEnd) {
   if (!spec.causal)
     return patch.keys;

@@ -260,9 +260,9 @@ void ContractEmitter::packWordsB(Value base, Range n, KBlock block) {
     for (const Element &element : elements)
       places.push_back(add(add(base, offsetIn(plan.outerK, &ContractDim::b, element.stretch)), mul(element.k, plan.k.b)));
     forPanels(n, [&](Value column, Value panel, int64_t columns) {
-      for (auto [number, halvesAt] : llvm::enumerate(pairing())) {
+      for (auto [which, halvesAt] : llvm::enumerate(pairing())) {
         auto [low, high] = halvesAt;
-        Value target = add(panel, mul(add(step, int64_t(number)), plan.nr()));
+        Value target = add(panel, mul(add(step, int64_t(which)), plan.nr()));
         auto at = [&](size_t i) { return add(places[i], mul(column, plan.n.b)); };
         if (plan.packB == PackedB::Copy) {
           auto half = [&](size_t i, int64_t j) {
@@ -273,7 +273,7 @@ void ContractEmitter::packWordsB(Value base, Range n, KBlock block) {
             vector::StoreOp::create(builder, loc, wordsOf(half(low, j), half(high, j), plan.lanes), words, ValueRange{add(target, j)});
           continue;
         }
-        forLoop(this->number(0), this->number(columns), 1, [&](Value j) {
+        forLoop(number(0), number(columns), 1, [&](Value j) {
           auto half = [&](size_t i) {
             return i < places.size() ? halvesOf(loadScalar(memB, add(at(i), mul(j, plan.n.b))))
                                      : Value(arith::ConstantIntOp::create(builder, loc, 0x8000, 32));
