@@ -5,6 +5,7 @@
 //
 // Operations are counted as the mathematics needs them (4 T S K forward, 10 T S K backward, half of it under a causal
 // mask); the share is of the operations a second that a 512^3 product reaches in the same round.
+#include "bench/harness/Timing.h"
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -16,9 +17,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 
 using namespace cinch;
+using bench::now;
+using bench::median;
 using namespace cinch::kernels;
 
 struct Shape {
@@ -30,17 +32,6 @@ struct Shape {
 static const Shape shapes[] = {{6, 256, 64, false, 0},  {6, 256, 64, true, 0},  {6, 256, 64, true, 0.1},
                                {2, 1024, 64, false, 0}, {2, 1024, 64, true, 0}, {2, 1024, 64, true, 0.1},
                                {4, 512, 32, true, 0},   {2, 512, 128, true, 0}};
-
-static double now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
-
-static double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // q, k, v as one product left them, [position, 3, head, feature]; results [position, head, feature].
 static AttendGradSpec specOf(const Shape &shape) {

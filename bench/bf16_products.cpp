@@ -5,6 +5,7 @@
 // Ours include packing: operands and results in bf16, results of weight gradients (TN) in f32, as training has them. PyTorch's are `a @ b` of
 // tensors of bf16, in a process of their own each round (bench/peers/setup; PEERS_VENV names another place). A row's ratio is the median over
 // the rounds of (their time / ours), in processor time: above 1 ours is faster. Without PyTorch ours are printed alone.
+#include "bench/harness/Timing.h"
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -16,10 +17,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <unistd.h>
 
 using namespace cinch;
+using bench::median;
+using bench::timeOf;
 using kernels::Elem;
 
 struct Shape {
@@ -73,24 +75,6 @@ static double timeOfPyTorch(const std::string &python, const Shape &shape) {
   double seconds = 0;
   bool good = pipe && std::fscanf(pipe, "%lf", &seconds) == 1;
   return pipe && pclose(pipe) == 0 && good ? seconds : 0;
-}
-
-static double now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
-
-static double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-template <class Call> static double timeOf(int repeats, Call call) {
-  double start = now();
-  for (int i = 0; i < repeats; ++i)
-    call();
-  return (now() - start) / repeats;
 }
 
 static float widened(uint16_t half) {

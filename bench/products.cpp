@@ -4,6 +4,7 @@
 //
 // Both sides see the same matrices; packing is part of our time. A row's ratio is the median over the rounds of
 // (oneDNN's time / ours): above 1 ours is faster. With an AVX2 CPU oneDNN is held to AVX2, too.
+#include "bench/harness/Timing.h"
 #include "compiler/kernels/Kernels.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -15,11 +16,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <dnnl.h>
 #include <omp.h>
 
 using namespace cinch;
+using bench::median;
+using bench::timeOf;
 
 struct Shape {
   const char *name;
@@ -62,26 +64,6 @@ static kernels::ContractSpec specOf(const Shape &shape) {
   spec.b.strides = shape.transposeB ? std::vector<int64_t>{1, shape.k} : std::vector<int64_t>{shape.n, 1};
   spec.c.strides = {shape.n, 1};
   return spec;
-}
-
-// Processor time of this thread, in which both sides run: other load on the machine takes none of it.
-static double now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
-
-static double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// Seconds a call, over `repeats` calls.
-template <class Call> static double timeOf(int repeats, Call call) {
-  double start = now();
-  for (int i = 0; i < repeats; ++i)
-    call();
-  return (now() - start) / repeats;
 }
 
 struct Row {

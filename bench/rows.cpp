@@ -4,6 +4,7 @@
 //
 // `share` is the time in which memcpy moves the bytes that the kernel must move (every buffer once; those updated in
 // place twice) over the kernel's time.
+#include "bench/harness/Timing.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
 #include "test/kernels/RowKernels.h"
@@ -15,22 +16,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 
 using namespace cinch;
+using bench::now;
+using bench::median;
 
-static double now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
-
-static double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-static double bench(const test::RowKernel &kernel, const std::string &cpu, int rounds, int64_t rows) {
+static double shareOf(const test::RowKernel &kernel, const std::string &cpu, int rounds, int64_t rows) {
   const test::SpecWriter &writer = kernel.writer;
   test::KernelHarness harness(cpu);
   auto builder = harness.builder();
@@ -114,7 +105,7 @@ int main(int argc, char **argv) {
   for (const test::RowKernel &kernel : test::rowKernels(rows, cols, std::max<int64_t>(1, rows * cols / 50257), 50257)) {
     if (!names.empty() && std::find(names.begin(), names.end(), kernel.name) == names.end())
       continue;
-    double share = bench(kernel, cpu, rounds, rows);
+    double share = shareOf(kernel, cpu, rounds, rows);
     logs += std::log(share);
     least = std::min(least, share);
     ++count;

@@ -13,7 +13,7 @@ int64_t bytesOf(Value value) { return elementsOf(value) * kernels::bytesOf(elemO
 static constexpr double kMessage = 10e-6;
 
 // Products of bf16 by AMX, packing included: 450 to 750 G operations a second and core in the steps of GPTs with two of them at work,
-// where products of f32 reached 130 (Sapphire Rapids at 2.6 GHz), and attention 95 to 135 where that of f32 reached 50 to 80, since its
+// where products of f32 reached 130 (an Intel Xeon at 2.6 GHz), and attention 95 to 135 where that of f32 reached 50 to 80, since its
 // softmax stays. A profile has the rates of f32; these ratios serve there.
 static constexpr double kAmxProducts = 500e9, kAmxAttends = 110e9, kAmxGain = 4, kAmxAttendGain = 1.6;
 

@@ -384,7 +384,7 @@ static void chooseBlocks(ContractPlan &plan) {
   bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
   if (banded)
     plan.packA = PackedA::Band;
-  else if (rowsOfBlocks || !plan.pairs && !windows && single && !oneSet && (smallA || n <= 2 * plan.nr() || plan.k.a == 1))
+  else if (rowsOfBlocks || (!plan.pairs && !windows && single && !oneSet && (smallA || n <= 2 * plan.nr() || plan.k.a == 1)))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;

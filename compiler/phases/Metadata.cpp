@@ -437,6 +437,17 @@ static void modelText(OStream &out, const Program &program) {
   });
 }
 
+// Whose instructions the kernels have. Nothing is said of a GPU's.
+static void cpu(OStream &out, const std::string &name, bool bf16) {
+  if (name.empty())
+    return;
+  out.attribute("cpu", name);
+  out.attributeArray("needs", [&] {
+    for (const std::string &set : target::instructionSetsOf(name, bf16))
+      out.value(set);
+  });
+}
+
 std::string metadataText(const MetadataInput &in) {
   const Program &program = in.program;
   std::vector<std::vector<Part>> entries; // of the workers
@@ -473,13 +484,7 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("persistent_bytes", in.persistentBytes);
     out.attribute("step_seconds", in.seconds);
     out.attribute("costs", in.costs);
-    if (!in.cpu.empty()) {
-      out.attribute("cpu", in.cpu);
-      out.attributeArray("needs", [&] {
-        for (const std::string &name : target::instructionSetsOf(in.cpu, program.train.bf16))
-          out.value(name);
-      });
-    }
+    cpu(out, in.cpu, program.train.bf16);
     if (in.workers.count > 1) {
       if (in.workers.transportReserve > 0)
         out.attribute("transport_reserve", in.workers.transportReserve);
