@@ -106,6 +106,37 @@ Value Elaborator::builtinCast(const std::string &name, const std::vector<Argumen
 }
 
 // ---- Words that are not declared ----------------------------------------------------------------------------------
+static const std::map<std::string, Distribution::Kind> &distributionsThatTakeArguments() {
+  static const std::map<std::string, Distribution::Kind> distributions = {
+      {"constant", Distribution::Constant},
+      {"normal", Distribution::Normal},
+      {"truncated_normal", Distribution::TruncatedNormal},
+      {"uniform", Distribution::Uniform},
+      {"orthogonal", Distribution::Orthogonal},
+      {"kaiming_normal", Distribution::KaimingNormal},
+      {"kaiming_uniform", Distribution::KaimingUniform},
+      {"xavier_normal", Distribution::XavierNormal},
+      {"xavier_uniform", Distribution::XavierUniform}};
+  return distributions;
+}
+
+// A word that is not declared, and stands without arguments.
+Value Elaborator::plainImplicit(const std::string &name, Span span, Frame &frame) {
+  const std::map<std::string, Distribution::Kind> &distributions = distributionsThatTakeArguments();
+  auto found = distributions.find(name);
+  if (found == distributions.end())
+    return failure(Code::E0307, span, "`" + name + "` is a function and has no value; call it", frame);
+  Distribution distribution;
+  distribution.kind = found->second;
+  if (distribution.kind == Distribution::XavierNormal || distribution.kind == Distribution::XavierUniform) // of both fans
+    return Value::of(distribution);
+  bool ofFan = distribution.kind >= Distribution::KaimingNormal;
+  return failure(Code::E0309, span,
+                 "the distribution `" + name + "` takes " + (ofFan ? "fan_in or fan_out: " : "a number: ") + name +
+                     (ofFan ? "(fan_in)" : "(0.02)"),
+                 frame);
+}
+
 Value Elaborator::callImplicit(const std::string &name, const Expr &site, const std::vector<Argument> &args,
                                Frame &frame) {
   std::vector<const Argument *> taken;
@@ -127,16 +158,7 @@ Value Elaborator::callImplicit(const std::string &name, const Expr &site, const 
     return elementwise(OpKind::Where, {taken[0]->value, taken[1]->value, taken[2]->value},
                        {taken[0]->span, taken[1]->span, taken[2]->span}, span, frame, Comparison::EQ, "where");
   }
-  static const std::map<std::string, Distribution::Kind> distributions = {
-      {"constant", Distribution::Constant},
-      {"normal", Distribution::Normal},
-      {"truncated_normal", Distribution::TruncatedNormal},
-      {"uniform", Distribution::Uniform},
-      {"orthogonal", Distribution::Orthogonal},
-      {"kaiming_normal", Distribution::KaimingNormal},
-      {"kaiming_uniform", Distribution::KaimingUniform},
-      {"xavier_normal", Distribution::XavierNormal},
-      {"xavier_uniform", Distribution::XavierUniform}};
+  const std::map<std::string, Distribution::Kind> &distributions = distributionsThatTakeArguments();
   auto found = distributions.find(name);
   if (found == distributions.end())
     return failure(Code::E0307, span, "`" + name + "` cannot be called", frame);

@@ -146,7 +146,9 @@ Value Elaborator::lookup(const std::string &name, Span span, Frame &frame) {
     return Value::ofText(Value::Word, name);
   if (tables.unknown.count({span.file, span.begin}))
     return {};
-  if (findLayer(name, frame.file) || isImplicitName(name))
+  if (isImplicitName(name) && !findLayer(name, frame.file))
+    return plainImplicit(name, span, frame);
+  if (findLayer(name, frame.file))
     return failure(Code::E0307, span, "`" + name + "` is a layer and has no value; call it", frame);
   if (datasetIndex.count(name))
     return failure(Code::E0307, span, "`" + name + "` is a dataset and has no value", frame);

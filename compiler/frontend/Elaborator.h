@@ -281,6 +281,7 @@ private:
   // ---- Builtins.cpp, ShapeBuiltins.cpp, RowBuiltins.cpp
   Value callBuiltin(const ast::LayerItem &item, const ast::Expr &site, const std::vector<Argument> &sizes, bool dots,
                     const std::vector<Argument> &args, uint64_t key, Frame &frame);
+  Value plainImplicit(const std::string &name, Span span, Frame &frame);
   Value callImplicit(const std::string &name, const ast::Expr &site, const std::vector<Argument> &args, Frame &frame);
   std::optional<Value> constantFunction(const std::string &name, const std::vector<Argument> &args, Span span,
                                         Frame &frame);
@@ -396,6 +397,7 @@ private:
   void readFreeze(const ast::Setting &setting, Frame &frame);
   void readEma(const ast::Setting &setting, Frame &frame);
   std::map<std::string, Span> readKeys(Frame &frame);
+  std::string exampleOfTaking(const OptimizerRule &rule, int optimizer);
   void assignOptimizers(Frame &frame);
   void checkKeys();
   void describeText();

@@ -266,6 +266,7 @@ struct Elaborator::ElementwiseCall {
   const std::vector<Span> &spans; // of the operands
   Span span, at;                  // of the whole, and of the operation's sign
   const char *symbol;             // null: it has none
+  Comparison comparison;          // of a comparison
   std::string name() const { return symbol ? "`" + std::string(symbol) + "`" : "this operation"; }
   bool isWhere() const { return kind == OpKind::Where; }
   bool compares() const { return kind == OpKind::Compare; }
@@ -317,7 +318,8 @@ std::optional<DType> Elaborator::typeOfOperands(const ElementwiseCall &call, Fra
 }
 
 bool Elaborator::checkElementwiseType(const ElementwiseCall &call, DType dtype, Frame &frame) {
-  if (call.types() & bit(dtype) && !(call.compares() && dtype == DType::Bool)) // the language does not compare truth values
+  bool ordersTruth = call.compares() && dtype == DType::Bool && call.comparison != Comparison::EQ && call.comparison != Comparison::NE;
+  if (call.types() & bit(dtype) && !ordersTruth)
     return true;
   Diagnostic &d = report(Code::E0202, call.at, call.name() + " does not take " + dtypeName(dtype), frame);
   for (size_t i = 0; i < call.operands.size(); ++i)
@@ -370,7 +372,7 @@ void Elaborator::boundResult(const ElementwiseCall &call, std::vector<Tensor> op
 
 Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, const std::vector<Span> &spans,
                               Span span, Frame &frame, Comparison comparison, const char *symbol, Span at) {
-  ElementwiseCall call{kind, operands, spans, span, at.file < 0 ? span : at, symbol};
+  ElementwiseCall call{kind, operands, spans, span, at.file < 0 ? span : at, symbol, comparison};
   std::optional<DType> dtype = typeOfOperands(call, frame);
   if (!dtype)
     return {};

@@ -314,6 +314,8 @@ Slot Parser::parseSlot() {
 // "(" args ")"
 std::vector<Arg> Parser::parseParenthesizedArgs(const char *where) {
   open(TokenKind::LPar, where);
+  if (at(TokenKind::RPar))
+    failAt(Code::E0010, peek().span, "expected an argument, got `)`", "give the arguments; what takes none is written without parentheses");
   std::vector<Arg> args = parseArgs();
   close(TokenKind::RPar);
   return args;

@@ -197,6 +197,9 @@ Setting Parser::parseSetting() {
   setting.key = parseSettingWord();
   while (at(TokenKind::Number) || at(TokenKind::String) || at(TokenKind::Name))
     setting.words.push_back(parseSettingWord());
+  if (at(TokenKind::Comma))
+    failAt(Code::E0010, peek().span, "expected the end of the line, got `,`",
+           "each `" + setting.key.text + "` is a line of its own, with its word in front");
   setting.span = since(begin);
   return setting;
 }

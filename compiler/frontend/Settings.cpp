@@ -222,6 +222,41 @@ std::map<std::string, Span> Elaborator::readKeys(Frame &frame) {
   return seen;
 }
 
+// blocks.3.fc.weight -> blocks.*.fc.weight
+static std::string blocksAsOne(const std::string &path) {
+  std::string pattern;
+  for (size_t begin = 0; begin <= path.size();) {
+    size_t end = std::min(path.find('.', begin), path.size());
+    std::string part = path.substr(begin, end - begin);
+    bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    pattern += (begin ? "." : "") + (number ? std::string("*") : part);
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+// What to write where `rule` was given parameters that have too few axes: those that it can take, blocks of a `repeat` as one pattern.
+std::string Elaborator::exampleOfTaking(const OptimizerRule &rule, int optimizer) {
+  constexpr size_t enough = 6;
+  std::vector<std::string> patterns;
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
+    const cinch::Parameter &parameter = program.parameters[i];
+    int owner = optimizerOf[i] >= 0 ? optimizerOf[i] : restOptimizer;
+    if (parameter.state || parameter.frozen || owner != optimizer || parameter.type.shape.size() < rule.leastAxes)
+      continue;
+    std::string pattern = blocksAsOne(parameter.path);
+    if (std::find(patterns.begin(), patterns.end(), pattern) == patterns.end())
+      patterns.push_back(pattern);
+  }
+  if (patterns.empty())
+    return "give these parameters another optimizer";
+  std::string list;
+  for (size_t i = 0; i < patterns.size() && i < enough; ++i)
+    list += (i ? ", \"" : "\"") + patterns[i] + "\"";
+  return "write optimizer " + std::string(rule.name) + "(..) on (" + list + (patterns.size() > enough ? ", .." : "") +
+         "), and give the others an optimizer in another line";
+}
+
 // Every parameter belongs to the optimizer that names it, or to the one that takes the rest.
 void Elaborator::assignOptimizers(Frame &frame) {
   std::vector<Optimizer> &optimizers = program.train.optimizers;
@@ -243,8 +278,7 @@ void Elaborator::assignOptimizers(Frame &frame) {
              "`" + std::string(rule.name) + "` is for parameters of " + std::to_string(rule.leastAxes) + " axes or more, but `" +
                  parameter.path + "` has " + std::to_string(axes),
              frame)
-          .help("choose which it takes, optimizer " + std::string(rule.name) +
-                "(..) on (\"*.weight\"), and give the others another optimizer");
+          .help(exampleOfTaking(rule, parameter.optimizer));
       break;
     }
   }

@@ -192,6 +192,8 @@ def norms_and_attention():
         Case("drop_path", "y = drop_path(u, 0.4)", "B I J"),
         Case("random_uniform", "y = u * random_uniform[B, I, J]", "B I J"),
         Case("random_normal", "y = u * random_normal[B, I, J]", "B I J"),
+        Case("equal truth values", "y = where((u > 0.1) == (p < 0.2), u, p)", "B I J"),
+        Case("unequal truth values", "y = where((u > 0.1) != (p < 0.2), u, p)", "B I J"),
         Case("random_bool", "y = where(random_bool[B, I, J](0.5), u, p)", "B I J"),
         Case("random_int", "y = u * f32(random_int[B, I, J](4))", "B I J"),
         Case("draws without examples", "y = u * random_uniform[I, J]", "B I J"),

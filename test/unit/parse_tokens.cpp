@@ -216,7 +216,7 @@ static void expressions() {
   refused(body("y = a < b < c"), {"E0015"});
   refused(body("y = sum(x)"), {"expected the axes in `[ ]` after `sum`, got `(`"});
   refused(body("y = max x"), {"expected `(` or the axes in `[ ]` after `max`, got `x`"});
-  refused(body("y = f()"), {"expected an expression, got `)`"});
+  refused(body("y = f()"), {"expected an argument, got `)`"});
   refused(body("y = a + not b"), {"`not` cannot stand here", "put it in parentheses"});
   refused(body("y = where[a] b"), {"expected `where(condition, a, b)`"});
   refused("model m[N](x: f32[N]) -> f32[N] { return x }", {"a model has no size list"});
