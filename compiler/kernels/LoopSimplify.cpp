@@ -137,7 +137,74 @@ bool storesWalkChain(const LoopSpec &spec) {
   return true;
 }
 
+// Nodes that ask for the number of a column, and places of extremes, are of one row.
+bool suitsSeveralRows(const LoopSpec &spec) {
+  auto ofOneRow = [](LoopOp op) {
+    switch (op) {
+    case LoopOp::LoadAt: case LoopOp::Index: case LoopOp::RandomUniform: case LoopOp::RandomNormal: case LoopOp::RandomInt:
+    case LoopOp::RandomBool: case LoopOp::ArgMaxCols: case LoopOp::ArgMinCols: return true;
+    default: return false;
+    }
+  };
+  bool chained = anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
+  bool fits = spec.cols == 2 || spec.cols == 4 || spec.cols == 8 || (spec.cols == 16 && chained);
+  static_assert(kLoopLanes == 16);
+  for (const LoopStore &store : spec.stores)
+    fits = fits && store.copies == 1;
+  return fits && !spec.addAt.present && !anyNode(spec, ofOneRow) && anyNode(spec, reducesColumns);
+}
+
 } // namespace
+
+// A vector of 16 columns would hold one row of 4, and sixteen lanes would wait for one chain. Where the rows along the last outer dim
+// lie side by side, they become columns: each row's lanes are added as the same tree, since lanes that a row lacks change nothing.
+void joinRows(LoopPlan &plan) {
+  LoopSpec &spec = plan.spec;
+  plan.loadsRows.assign(spec.nodes.size(), false);
+  plan.storesRows.assign(spec.stores.size(), false);
+  if (!suitsSeveralRows(spec))
+    return;
+  struct Walk {
+    Strides &strides;
+    bool inMemory;
+    bool ofChain; // what a chain goes on from is loaded by columns only
+    bool perRow;
+  };
+  std::vector<Walk> walks;
+  for (LoopNode &node : spec.nodes)
+    walks.push_back({node.view.strides, readsBuffer(node), node.op == LoopOp::ReduceChain, false});
+  for (LoopStore &store : spec.stores)
+    walks.push_back({store.view.strides, true, false, false});
+  const int64_t row = spec.cols;
+  while (!spec.outer.empty()) {
+    const size_t last = spec.outer.size() - 1;
+    auto goesOn = [&](const Walk &walk) {
+      int64_t along = walk.strides[last], step = walk.strides.back();
+      if (!walk.inMemory)
+        return true;
+      if (step == 0) // the same in all columns so far
+        return along == 0 || (spec.cols == row && !walk.ofChain);
+      return along == step * (walk.perRow ? spec.cols / row : spec.cols);
+    };
+    if (!std::all_of(walks.begin(), walks.end(), goesOn))
+      break;
+    for (Walk &walk : walks) {
+      if (walk.inMemory && walk.strides.back() == 0 && walk.strides[last] != 0)
+        walk.strides.back() = walk.strides[last], walk.perRow = true;
+      walk.strides.erase(walk.strides.begin() + last);
+    }
+    for (LoopNode &node : spec.nodes)
+      node.exampleStrides.erase(node.exampleStrides.begin() + last);
+    spec.addAt.view.strides.erase(spec.addAt.view.strides.begin() + last);
+    spec.cols *= spec.outer[last];
+    spec.outer.erase(spec.outer.begin() + last);
+  }
+  if (spec.cols == row)
+    return;
+  plan.rowColumns = row;
+  for (size_t i = 0; i < walks.size(); ++i)
+    (i < spec.nodes.size() ? plan.loadsRows[i] : plan.storesRows[i - spec.nodes.size()]) = walks[i].perRow;
+}
 
 void simplifyLoop(LoopSpec &spec) {
   Domain domain(spec);
