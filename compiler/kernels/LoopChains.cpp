@@ -166,8 +166,7 @@ void LoopEmitter::prefetchRows(Value column, int vectors, const Preheader &pre) 
     return;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
-    if (!pre.nodes[n] || node.op != LoopOp::Load || plan.columnStride(node.view) != 1 ||
-        (plan.rowColumns > 0 && plan.loadsRows[n]))
+    if (!pre.nodes[n] || node.op != LoopOp::Load || plan.columnStride(node.view) != 1 || !plan.walksColumns(n))
       continue;
     int64_t stride = node.view.strides[node.view.strides.size() - 2], bytes = bytesOf(node.elem);
     if (std::abs(stride) * bytes < kFarBytes)

@@ -97,7 +97,7 @@ private:
   Value loadClamped(int node, Lanes &, const Preheader &);
   Value loadContiguous(Value memory, Value at, Elem, const Lanes &);
   int64_t rowsOf(const Lanes &);
-  Value loadOfRows(const View &, Value base, Elem, const Lanes &);
+  Value loadOfRows(int node, Value base, const Lanes &);
   void storeColumns(int store, Value base, Value value, const Lanes &);
   Value drawLanes(int node, const Lanes &);
   void store(const LoopStore &, Value base, Value value, const Lanes *);

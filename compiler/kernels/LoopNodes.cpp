@@ -215,8 +215,7 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
     return loadContiguous(viewAt(index(0), n.elem), addIndex(pre.bases[node], lanes.column), n.elem, lanes);
   switch (n.op) {
   case LoopOp::Load:
-    return plan.rowColumns > 0 && plan.loadsRows[node] ? loadOfRows(n.view, pre.bases[node], n.elem, lanes)
-                                                       : load(n.view, pre.bases[node], n.elem, &lanes);
+    return plan.walksColumns(node) ? load(n.view, pre.bases[node], n.elem, &lanes) : loadOfRows(node, pre.bases[node], lanes);
   case LoopOp::LoadAt:
     return plan.clamped[node].index >= 0 && !plan.teams ? loadClamped(node, lanes, pre) : loadAt(node, lanes, pre);
   case LoopOp::Index: {

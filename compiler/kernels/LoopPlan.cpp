@@ -110,8 +110,7 @@ bool loadsContiguous(const LoopPlan &plan, int node) {
   const LoopNode &n = plan.spec.nodes[node];
   if (plan.selectsAddress[node])
     return true;
-  if ((n.op != LoopOp::Load && n.op != LoopOp::LoadAt) || n.view.strides.back() != 1 ||
-      (plan.rowColumns > 0 && plan.loadsRows[node]))
+  if ((n.op != LoopOp::Load && n.op != LoopOp::LoadAt) || n.view.strides.back() != 1 || !plan.walksColumns(node))
     return false;
   return std::none_of(n.args.begin(), n.args.end(), [&](int arg) { return plan.variesCol[arg]; });
 }
@@ -274,7 +273,7 @@ void findTransposition(LoopPlan &plan, int lanes) {
   LoopPlan::Transposition found;
   found.turned.assign(spec.nodes.size(), false);
   std::vector<const View *> turned, straight;
-  if (plan.teams || plan.hasChain || spec.addAt.present || anyNode(spec, reducesColumns))
+  if (plan.teams || plan.hasChain || plan.rowColumns > 0 || spec.addAt.present || anyNode(spec, reducesColumns))
     return;
   for (const LoopStore &store : spec.stores) {
     if (store.copies != 1 || bytesOf(spec.nodes[store.node].elem) != 4 || store.view.strides.back() != 1)
@@ -428,7 +427,7 @@ static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, b
 // Rows are joined where that takes no more scratch, and the kernel asks for what it would take without: fewer examples may leave one row.
 LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
   LoopPlan plan = planDomain(original, target, /*joinsRows=*/false);
-  if (plan.teams || plan.spec.cols > kLoopLanes || !anyNode(plan.spec, reducesColumns))
+  if (plan.teams || plan.spec.cols > kLoopLanes || plan.transposition.found())
     return plan;
   LoopPlan joined = planDomain(original, target, /*joinsRows=*/true);
   if (joined.rowColumns == 0 || joined.scratchBytes > plan.scratchBytes)

@@ -2,6 +2,7 @@
 #include "compiler/kernels/LoopPlan.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace cinch::kernels {
 namespace {
@@ -146,12 +147,13 @@ bool suitsSeveralRows(const LoopSpec &spec) {
     default: return false;
     }
   };
-  bool chained = anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
-  bool fits = spec.cols == 2 || spec.cols == 4 || spec.cols == 8 || (spec.cols == 16 && chained);
   static_assert(kLoopLanes == 16);
+  bool chained = anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
+  bool isWhole = spec.cols == 16 && chained && anyNode(spec, reducesColumns); // several chains go on beside each other
+  bool fits = spec.cols == 2 || spec.cols == 4 || spec.cols == 8 || isWhole;
   for (const LoopStore &store : spec.stores)
     fits = fits && store.copies == 1;
-  return fits && !spec.addAt.present && !anyNode(spec, ofOneRow) && anyNode(spec, reducesColumns);
+  return fits && !spec.addAt.present && !anyNode(spec, ofOneRow);
 }
 
 } // namespace
@@ -160,38 +162,50 @@ bool suitsSeveralRows(const LoopSpec &spec) {
 // lie side by side, they become columns: each row's lanes are added as the same tree, since lanes that a row lacks change nothing.
 void joinRows(LoopPlan &plan) {
   LoopSpec &spec = plan.spec;
-  plan.loadsRows.assign(spec.nodes.size(), false);
-  plan.storesRows.assign(spec.stores.size(), false);
   if (!suitsSeveralRows(spec))
     return;
+  using Kind = LoopPlan::Walk;
   struct Walk {
     Strides &strides;
-    bool inMemory;
-    bool ofChain; // what a chain goes on from is loaded by columns only
-    bool perRow;
+    bool isLoad, isStore; // or nothing in memory; what a chain goes on from is neither, and walks columns
+    Kind kind;
   };
   std::vector<Walk> walks;
   for (LoopNode &node : spec.nodes)
-    walks.push_back({node.view.strides, readsBuffer(node), node.op == LoopOp::ReduceChain, false});
+    walks.push_back({node.view.strides, node.op == LoopOp::Load, false, Kind::Columns});
   for (LoopStore &store : spec.stores)
-    walks.push_back({store.view.strides, true, false, false});
+    walks.push_back({store.view.strides, false, true, Kind::Columns});
   const int64_t row = spec.cols;
   while (!spec.outer.empty()) {
     const size_t last = spec.outer.size() - 1;
-    auto goesOn = [&](const Walk &walk) {
+    bool isFirst = spec.cols == row;
+    auto kindOf = [&](const Walk &walk) -> std::optional<Kind> {
       int64_t along = walk.strides[last], step = walk.strides.back();
-      if (!walk.inMemory)
-        return true;
-      if (step == 0) // the same in all columns so far
-        return along == 0 || (spec.cols == row && !walk.ofChain);
-      return along == step * (walk.perRow ? spec.cols / row : spec.cols);
+      int64_t next = walk.kind == Kind::Columns ? step * spec.cols : walk.kind == Kind::Rows ? step * (spec.cols / row) : 0;
+      if (along == next)
+        return walk.kind;
+      if (isFirst && step == 0 && (walk.isLoad || walk.isStore))
+        return Kind::Rows;
+      if (isFirst && along == 0 && walk.isLoad)
+        return Kind::Again;
+      return std::nullopt;
     };
-    if (!std::all_of(walks.begin(), walks.end(), goesOn))
+    auto inMemory = [&](size_t i) { return walks[i].isLoad || walks[i].isStore || spec.nodes[i].hasInit; };
+    std::vector<Kind> kinds;
+    for (size_t i = 0; i < walks.size(); ++i) {
+      std::optional<Kind> kind = inMemory(i) ? kindOf(walks[i]) : Kind::Columns;
+      if (!kind)
+        break;
+      kinds.push_back(*kind);
+    }
+    if (kinds.size() < walks.size())
       break;
-    for (Walk &walk : walks) {
-      if (walk.inMemory && walk.strides.back() == 0 && walk.strides[last] != 0)
-        walk.strides.back() = walk.strides[last], walk.perRow = true;
-      walk.strides.erase(walk.strides.begin() + last);
+    for (size_t i = 0; i < walks.size(); ++i) {
+      Strides &strides = walks[i].strides;
+      walks[i].kind = kinds[i];
+      if (kinds[i] == Kind::Rows && isFirst)
+        strides.back() = strides[last];
+      strides.erase(strides.begin() + last);
     }
     for (LoopNode &node : spec.nodes)
       node.exampleStrides.erase(node.exampleStrides.begin() + last);
@@ -203,7 +217,7 @@ void joinRows(LoopPlan &plan) {
     return;
   plan.rowColumns = row;
   for (size_t i = 0; i < walks.size(); ++i)
-    (i < spec.nodes.size() ? plan.loadsRows[i] : plan.storesRows[i - spec.nodes.size()]) = walks[i].perRow;
+    (i < spec.nodes.size() ? plan.loadWalk : plan.storeWalk).push_back(walks[i].kind);
 }
 
 void simplifyLoop(LoopSpec &spec) {
