@@ -295,4 +295,5 @@ def body():
     summary(found)
 
 
-programs.main(body)
+if __name__ == "__main__":
+    programs.main(body)

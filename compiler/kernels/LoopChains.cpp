@@ -166,7 +166,7 @@ void LoopEmitter::prefetchRows(Value column, int vectors, const Preheader &pre) 
     return;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
-    if (!pre.nodes[n] || node.op != LoopOp::Load || plan.columnStride(node.view) != 1)
+    if (!pre.nodes[n] || node.op != LoopOp::Load || plan.columnStride(node.view) != 1 || !plan.walksColumns(n))
       continue;
     int64_t stride = node.view.strides[node.view.strides.size() - 2], bytes = bytesOf(node.elem);
     if (std::abs(stride) * bytes < kFarBytes)
@@ -208,8 +208,7 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
         sum = combine(node.reduce, sum, operand(node.args[0], current, pre));
       }
       for (size_t i = 0; i < row.stores.size(); ++i) {
-        const LoopStore &target = spec.stores[row.stores[i]];
-        store(target, pre.storeBases[i], operand(target.node, current, pre), &current);
+        storeColumns(row.stores[i], pre.storeBases[i], operand(spec.stores[row.stores[i]].node, current, pre), current);
       }
     }
     return next;
@@ -231,8 +230,7 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
       lanes[u].values[row.chains[i]] = sums[i * vectors + u];
     evaluateVectors(lanes[u], pre);
     for (size_t i = 0; i < stage.stores.size(); ++i) {
-      const LoopStore &target = spec.stores[stage.stores[i]];
-      store(target, pre.storeBases[i], operand(target.node, lanes[u], pre), &lanes[u]);
+      storeColumns(stage.stores[i], pre.storeBases[i], operand(spec.stores[stage.stores[i]].node, lanes[u], pre), lanes[u]);
     }
   }
   scalars = kept;

@@ -205,8 +205,7 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
       storeScratch(chain, sum, lanes);
     }
     for (size_t i = 0; i < stores.size(); ++i) {
-      const LoopStore &target = spec.stores[stores[i]];
-      store(target, pre.storeBases[i], operand(target.node, lanes, pre), &lanes);
+      storeColumns(stores[i], pre.storeBases[i], operand(spec.stores[stores[i]].node, lanes, pre), lanes);
     }
     if (addAt)
       emitAddAt(pre.addAtBase, pre.tableBase, &lanes, &pre);

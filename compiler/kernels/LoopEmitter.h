@@ -96,6 +96,9 @@ private:
   Value loadAt(int node, Lanes &, const Preheader &);
   Value loadClamped(int node, Lanes &, const Preheader &);
   Value loadContiguous(Value memory, Value at, Elem, const Lanes &);
+  int64_t rowsOf(const Lanes &);
+  Value loadOfRows(int node, Value base, const Lanes &);
+  void storeColumns(int store, Value base, Value value, const Lanes &);
   Value drawLanes(int node, const Lanes &);
   void store(const LoopStore &, Value base, Value value, const Lanes *);
   void addAtPlaces(Value base, Value tableBase, const Lanes *, const Preheader *);
@@ -114,6 +117,7 @@ private:
   Value chainStart(const LoopNode &, bool vector);
   void initialReduction(int node, Values &);
   void accumulate(int node, mlir::MutableArrayRef<Value> accumulators, const Lanes &, const Preheader &);
+  Value reduceRows(int node, Value vector);
   void finishReduction(int node, llvm::ArrayRef<Value> accumulators);
 
   // Small pieces.

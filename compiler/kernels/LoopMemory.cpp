@@ -103,6 +103,56 @@ Value LoopEmitter::loadContiguous(Value memory, Value at, Elem elem, const Lanes
   return toValue(b, loc, loaded, elem);
 }
 
+// Rows side by side, of a vector: of those behind the last column there are none.
+int64_t LoopEmitter::rowsOf(const Lanes &lanes) {
+  return (lanes.mask ? spec.cols % kLoopLanes : kLoopLanes) / plan.rowColumns;
+}
+
+// One element a row, in all of its lanes; or the same row again and again.
+Value LoopEmitter::loadOfRows(int node, Value base, const Lanes &lanes) {
+  const LoopNode &n = spec.nodes[node];
+  Value memory = buffer(n.view.buffer, n.elem);
+  bool again = plan.loadWalk[node] == LoopPlan::Walk::Again;
+  int64_t row = plan.rowColumns, count = again ? row : rowsOf(lanes), stride = plan.columnStride(n.view);
+  Value first = again ? index(0) : Value(arith::DivUIOp::create(b, loc, lanes.column, index(row)));
+  Value at = addIndex(base, mulIndex(first, stride));
+  auto type = VectorType::get({count}, storedType(b, n.elem));
+  Value loaded;
+  if (stride == 1) {
+    loaded = vector::LoadOp::create(b, loc, type, memory, ValueRange{at});
+  } else {
+    SmallVector<Value> elements;
+    for (int64_t i = 0; i < count; ++i)
+      elements.push_back(memref::LoadOp::create(b, loc, memory, ValueRange{addIndex(at, index(i * stride))}));
+    loaded = vector::FromElementsOp::create(b, loc, type, elements);
+  }
+  SmallVector<int64_t> spread;
+  for (int64_t lane = 0; lane < kLoopLanes; ++lane)
+    spread.push_back(again ? lane % row : std::min(lane / row, count - 1));
+  return toValue(b, loc, vector::ShuffleOp::create(b, loc, loaded, loaded, spread), n.elem);
+}
+
+void LoopEmitter::storeColumns(int store, Value base, Value value, const Lanes &lanes) {
+  const LoopStore &target = spec.stores[store];
+  if (plan.rowColumns == 0 || plan.storeWalk[store] == LoopPlan::Walk::Columns)
+    return this->store(target, base, value, &lanes);
+  Elem elem = spec.nodes[target.node].elem;
+  Value memory = buffer(target.view.buffer, elem), stored = toStored(b, loc, value, elem);
+  int64_t rows = rowsOf(lanes), stride = plan.columnStride(target.view);
+  Value at = addIndex(base, mulIndex(arith::DivUIOp::create(b, loc, lanes.column, index(plan.rowColumns)), stride));
+  if (stride == 1 && rows > 1) {
+    SmallVector<int64_t> firsts;
+    for (int64_t row = 0; row < rows; ++row)
+      firsts.push_back(row * plan.rowColumns);
+    vector::StoreOp::create(b, loc, vector::ShuffleOp::create(b, loc, stored, stored, firsts), memory, ValueRange{at});
+    return;
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    Value element = vector::ExtractOp::create(b, loc, stored, ArrayRef<int64_t>{row * plan.rowColumns});
+    memref::StoreOp::create(b, loc, element, memory, ValueRange{addIndex(at, index(row * stride))});
+  }
+}
+
 void LoopEmitter::store(const LoopStore &store, Value base, Value value, const Lanes *lanes) {
   if (store.copies > 1) {
     scf::ForOp::create(b, loc, index(0), index(store.copies), index(1), ValueRange(),

@@ -214,7 +214,8 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
   if (plan.selectsAddress[node])
     return loadContiguous(viewAt(index(0), n.elem), addIndex(pre.bases[node], lanes.column), n.elem, lanes);
   switch (n.op) {
-  case LoopOp::Load: return load(n.view, pre.bases[node], n.elem, &lanes);
+  case LoopOp::Load:
+    return plan.walksColumns(node) ? load(n.view, pre.bases[node], n.elem, &lanes) : loadOfRows(node, pre.bases[node], lanes);
   case LoopOp::LoadAt:
     return plan.clamped[node].index >= 0 && !plan.teams ? loadClamped(node, lanes, pre) : loadAt(node, lanes, pre);
   case LoopOp::Index: {
@@ -226,6 +227,7 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
     return arith::AddIOp::create(b, loc, vector, steps);
   }
   case LoopOp::ReduceChain: return loadScratch(node, lanes);
+  case LoopOp::ReduceCols: return reduceRows(node, operand(n.args[0], lanes, pre));
   default: break;
   }
   if (plan.isDraw(node))

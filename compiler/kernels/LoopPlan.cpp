@@ -61,7 +61,7 @@ void findLevels(LoopPlan &plan) {
       col = col || node.exampleStrides.back() != 0;
     }
     if (reducesColumns(node.op))
-      col = false;
+      col = plan.rowColumns > 0;
     if (node.op == LoopOp::ReduceChain) {
       row = false;
       ++plan.sweep[n];
@@ -110,7 +110,7 @@ bool loadsContiguous(const LoopPlan &plan, int node) {
   const LoopNode &n = plan.spec.nodes[node];
   if (plan.selectsAddress[node])
     return true;
-  if ((n.op != LoopOp::Load && n.op != LoopOp::LoadAt) || n.view.strides.back() != 1)
+  if ((n.op != LoopOp::Load && n.op != LoopOp::LoadAt) || n.view.strides.back() != 1 || !plan.walksColumns(node))
     return false;
   return std::none_of(n.args.begin(), n.args.end(), [&](int arg) { return plan.variesCol[arg]; });
 }
@@ -273,7 +273,7 @@ void findTransposition(LoopPlan &plan, int lanes) {
   LoopPlan::Transposition found;
   found.turned.assign(spec.nodes.size(), false);
   std::vector<const View *> turned, straight;
-  if (plan.teams || plan.hasChain || spec.addAt.present || anyNode(spec, reducesColumns))
+  if (plan.teams || plan.hasChain || plan.rowColumns > 0 || spec.addAt.present || anyNode(spec, reducesColumns))
     return;
   for (const LoopStore &store : spec.stores) {
     if (store.copies != 1 || bytesOf(spec.nodes[store.node].elem) != 4 || store.view.strides.back() != 1)
@@ -365,7 +365,7 @@ bool anyNode(const LoopSpec &spec, bool (*test)(LoopOp)) {
   return std::any_of(spec.nodes.begin(), spec.nodes.end(), [&](const LoopNode &node) { return test(node.op); });
 }
 
-bool LoopPlan::isReduction(int node) const { return reducesColumns(spec.nodes[node].op); }
+bool LoopPlan::isReduction(int node) const { return rowColumns == 0 && reducesColumns(spec.nodes[node].op); }
 
 bool LoopPlan::isDraw(int node) const {
   LoopOp op = spec.nodes[node].op;
@@ -391,7 +391,7 @@ int64_t LoopPlan::sizeOf(const std::vector<size_t> &dims) const {
   return product;
 }
 
-LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
+static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, bool joinsRows) {
   LoopPlan plan;
   plan.teams = target.isDevice();
   plan.spec = original;
@@ -407,6 +407,8 @@ LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
   if (original.grain > 0)
     plan.blockRows = productOf(original.chain) / original.chain[0] * original.grain;
   simplifyLoop(plan.spec);
+  if (joinsRows)
+    joinRows(plan);
   plan.hasChain = !plan.spec.chain.empty() || plan.spec.addAt.present ||
                   anyNode(plan.spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
   plan.outerCount = productOf(plan.spec.outer);
@@ -420,6 +422,18 @@ LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
   if (plan.hasChain) // a chain that nothing sums: with one row less it may be none, so the scratch stays
     plan.keptBy.assign(plan.keptBy.size(), -1);
   return plan;
+}
+
+// Rows are joined where that takes no more scratch, and the kernel asks for what it would take without: fewer examples may leave one row.
+LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
+  LoopPlan plan = planDomain(original, target, /*joinsRows=*/false);
+  if (plan.teams || plan.spec.cols > kLoopLanes || plan.transposition.found())
+    return plan;
+  LoopPlan joined = planDomain(original, target, /*joinsRows=*/true);
+  if (joined.rowColumns == 0 || joined.scratchBytes > plan.scratchBytes)
+    return plan;
+  joined.scratchBytes = plan.scratchBytes;
+  return joined;
 }
 
 int64_t scratchBytesPerThread(const LoopSpec &spec, const TargetInfo &target) { return planLoop(spec, target).scratchBytes; }

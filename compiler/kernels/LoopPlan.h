@@ -29,6 +29,12 @@ struct LoopPlan {
   int64_t outerCount = 1, rows = 1;
   int64_t blockRows = 0;           // with a grain: rows whose chains start afresh; 0: chains go on over all rows
   int sweeps = 0;
+  // Rows of few columns are walked side by side: so many neighbouring columns are one row, over which ReduceCols combines the lanes of a
+  // vector. What it gives, and all that does not vary within a row, is in every lane of the row. 0: columns are those of one row.
+  int64_t rowColumns = 0;
+  enum class Walk { Columns, Rows, Again }; // an element a column; an element a row, the last stride is that from row to row; each row the same
+  std::vector<Walk> loadWalk, storeWalk;    // per node and per store, of joined rows; of stores not Again
+  bool walksColumns(size_t node) const { return rowColumns == 0 || loadWalk[node] == Walk::Columns; }
   // Per node.
   std::vector<bool> variesRow, variesCol, needed;
   std::vector<bool> constant;      // a scalar that is the same for every item
@@ -77,7 +83,7 @@ struct LoopPlan {
   std::vector<int64_t> tableStrides;
   int64_t scratchBytes = 0;        // per thread
 
-  bool isReduction(int node) const; // ReduceCols, ArgMaxCols, ArgMinCols
+  bool isReduction(int node) const; // ReduceCols, ArgMaxCols, ArgMinCols: takes a pass over the columns
   bool isDraw(int node) const;
   Draw drawOf(int node) const;
   bool drawsRow(int node) const;    // consecutive elements along the columns: filled row by row
@@ -89,6 +95,7 @@ LoopPlan planLoop(const LoopSpec &, const TargetInfo & = {});
 
 // LoopSimplify.cpp
 void simplifyLoop(LoopSpec &);
+void joinRows(LoopPlan &); // of a simplified spec
 
 bool reducesColumns(LoopOp);          // ReduceCols, ArgMaxCols, ArgMinCols
 bool readsBuffer(const LoopNode &);   // its view names a buffer

@@ -121,6 +121,17 @@ void LoopEmitter::accumulate(int node, MutableArrayRef<Value> accumulators, cons
   accumulators[1] = arith::SelectOp::create(b, loc, take, column, accumulators[1]);
 }
 
+// Rows side by side: lanes of a row are combined as the tree of finishReduction does, and each of them gets what its first one gets.
+Value LoopEmitter::reduceRows(int node, Value vector) {
+  for (int64_t width = plan.rowColumns / 2; width > 0; width /= 2) {
+    SmallVector<int64_t> others;
+    for (int64_t lane = 0; lane < kLoopLanes; ++lane)
+      others.push_back(lane ^ width);
+    vector = combine(spec.nodes[node].reduce, vector, vector::ShuffleOp::create(b, loc, vector, vector, others));
+  }
+  return vector;
+}
+
 void LoopEmitter::finishReduction(int node, ArrayRef<Value> accumulators) {
   const LoopNode &n = spec.nodes[node];
   // Of the tree only what lane 0 gets counts; a team computes some more.

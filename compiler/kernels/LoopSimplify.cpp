@@ -2,6 +2,7 @@
 #include "compiler/kernels/LoopPlan.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace cinch::kernels {
 namespace {
@@ -137,7 +138,87 @@ bool storesWalkChain(const LoopSpec &spec) {
   return true;
 }
 
+// Nodes that ask for the number of a column, and places of extremes, are of one row.
+bool suitsSeveralRows(const LoopSpec &spec) {
+  auto ofOneRow = [](LoopOp op) {
+    switch (op) {
+    case LoopOp::LoadAt: case LoopOp::Index: case LoopOp::RandomUniform: case LoopOp::RandomNormal: case LoopOp::RandomInt:
+    case LoopOp::RandomBool: case LoopOp::ArgMaxCols: case LoopOp::ArgMinCols: return true;
+    default: return false;
+    }
+  };
+  static_assert(kLoopLanes == 16);
+  bool chained = anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; });
+  bool isWhole = spec.cols == 16 && chained && anyNode(spec, reducesColumns); // several chains go on beside each other
+  bool fits = spec.cols == 2 || spec.cols == 4 || spec.cols == 8 || isWhole;
+  for (const LoopStore &store : spec.stores)
+    fits = fits && store.copies == 1;
+  return fits && !spec.addAt.present && !anyNode(spec, ofOneRow);
+}
+
 } // namespace
+
+// A vector of 16 columns would hold one row of 4, and sixteen lanes would wait for one chain. Where the rows along the last outer dim
+// lie side by side, they become columns: each row's lanes are added as the same tree, since lanes that a row lacks change nothing.
+void joinRows(LoopPlan &plan) {
+  LoopSpec &spec = plan.spec;
+  if (!suitsSeveralRows(spec))
+    return;
+  using Kind = LoopPlan::Walk;
+  struct Walk {
+    Strides &strides;
+    bool isLoad, isStore; // or nothing in memory; what a chain goes on from is neither, and walks columns
+    Kind kind;
+  };
+  std::vector<Walk> walks;
+  for (LoopNode &node : spec.nodes)
+    walks.push_back({node.view.strides, node.op == LoopOp::Load, false, Kind::Columns});
+  for (LoopStore &store : spec.stores)
+    walks.push_back({store.view.strides, false, true, Kind::Columns});
+  const int64_t row = spec.cols;
+  while (!spec.outer.empty()) {
+    const size_t last = spec.outer.size() - 1;
+    bool isFirst = spec.cols == row;
+    auto kindOf = [&](const Walk &walk) -> std::optional<Kind> {
+      int64_t along = walk.strides[last], step = walk.strides.back();
+      int64_t next = walk.kind == Kind::Columns ? step * spec.cols : walk.kind == Kind::Rows ? step * (spec.cols / row) : 0;
+      if (along == next)
+        return walk.kind;
+      if (isFirst && step == 0 && (walk.isLoad || walk.isStore))
+        return Kind::Rows;
+      if (isFirst && along == 0 && walk.isLoad)
+        return Kind::Again;
+      return std::nullopt;
+    };
+    auto inMemory = [&](size_t i) { return walks[i].isLoad || walks[i].isStore || spec.nodes[i].hasInit; };
+    std::vector<Kind> kinds;
+    for (size_t i = 0; i < walks.size(); ++i) {
+      std::optional<Kind> kind = inMemory(i) ? kindOf(walks[i]) : Kind::Columns;
+      if (!kind)
+        break;
+      kinds.push_back(*kind);
+    }
+    if (kinds.size() < walks.size())
+      break;
+    for (size_t i = 0; i < walks.size(); ++i) {
+      Strides &strides = walks[i].strides;
+      walks[i].kind = kinds[i];
+      if (kinds[i] == Kind::Rows && isFirst)
+        strides.back() = strides[last];
+      strides.erase(strides.begin() + last);
+    }
+    for (LoopNode &node : spec.nodes)
+      node.exampleStrides.erase(node.exampleStrides.begin() + last);
+    spec.addAt.view.strides.erase(spec.addAt.view.strides.begin() + last);
+    spec.cols *= spec.outer[last];
+    spec.outer.erase(spec.outer.begin() + last);
+  }
+  if (spec.cols == row)
+    return;
+  plan.rowColumns = row;
+  for (size_t i = 0; i < walks.size(); ++i)
+    (i < spec.nodes.size() ? plan.loadWalk : plan.storeWalk).push_back(walks[i].kind);
+}
 
 void simplifyLoop(LoopSpec &spec) {
   Domain domain(spec);

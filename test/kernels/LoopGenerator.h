@@ -2,6 +2,7 @@
 #ifndef CINCH_TEST_KERNELS_LOOPGENERATOR_H
 #define CINCH_TEST_KERNELS_LOOPGENERATOR_H
 
+#include "compiler/kernels/LoopPlan.h"
 #include "test/kernels/LoopReference.h"
 #include "test/kernels/RowKernels.h"
 
@@ -32,6 +33,26 @@ public:
     c = LoopCase();
     c.name = "random" + std::to_string(number);
     chooseDomain();
+    return fill();
+  }
+
+  // Rows of few columns that lie side by side, and are walked as one.
+  LoopCase narrow(int number) {
+    static const int64_t columns[] = {2, 4, 8, 16}, rows[] = {2, 3, 4, 5, 8, 9, 40};
+    interleaved = true;
+    do {
+      c = LoopCase();
+      c.name = "narrow" + std::to_string(number);
+      chooseDomain();
+      c.spec.outer.push_back(rows[below(7)]);
+      c.spec.cols = columns[below(4)];
+      fill();
+    } while (planLoop(c.spec).rowColumns == 0);
+    interleaved = false;
+    return c;
+  }
+
+  LoopCase fill() {
     int loads = 1 + below(4), ops = 2 + below(12);
     for (int i = 0; i < loads; ++i)
       addLoad();
@@ -121,6 +142,9 @@ private:
         order.push_back(i);
     if (below(5) == 0)
       std::shuffle(order.begin(), order.end(), random);
+    else if (interleaved) // the last outer dim beside the columns
+      if (auto last = std::find(order.begin(), order.end(), c.spec.outer.size() - 1); last != order.end())
+        std::rotate(last, last + 1, order.back() == dims.size() - 1 ? order.end() - 1 : order.end());
     View view;
     view.elem = elem;
     view.strides.assign(dims.size(), 0);
@@ -461,6 +485,7 @@ private:
   }
 
   std::mt19937_64 random;
+  bool interleaved = false; // buffers have the last outer dim beside the columns
   LoopCase c;
   std::vector<Level> levels;
 };

@@ -1,7 +1,7 @@
 // LINK: kernel_harness
 //
 // Random loop kernels against the interpreter, bit for bit: every level, both reductions, gathers, ragged tails,
-// strides, draws, in-place updates, 1 to 3 threads, AVX2 and AVX-512 code.
+// strides, rows side by side, draws, in-place updates, 1 to 3 threads, AVX2 and AVX-512 code.
 //
 //   loop_kernels [SEED COUNT]   other or more random kernels; COUNT = 1 prints the spec of a failure
 #include "test/unit/Expect.h"
@@ -151,6 +151,8 @@ int main(int argc, char **argv) {
       for (int i = from; i < std::min(count, from + 12); ++i) {
         LoopGenerator generator(seed * 1000003 + i);
         cases.push_back(i % 10 == 9 ? generator.addAt(i) : generator.next(i));
+        if (i % 3 == 0)
+          cases.push_back(generator.narrow(i));
       }
       runCases(cases, cpu, argc > 2);
     }
