@@ -71,8 +71,8 @@ struct LoopPlan {
   // With a grain, AddAt sums a block in a table of all places, rows of `tableCols` columns: byte offset, a stride an argument.
   int64_t tableAt = -1, tableCols = 0;
   std::vector<int64_t> tableStrides;
-  // Per thread. Fewer examples may merge dims into longer blocks, or leave no columns at all, so a kernel over fewer elements may need more or
-  // less: whoever plans asks at every micro-batch and block of rows.
+  // Per thread. Fewer examples may merge dims into longer blocks, or leave no columns at all, so a kernel over fewer elements may need more
+  // or less: whoever plans asks at every micro-batch and block of rows.
   int64_t scratchBytes = 0;
 
   bool isReduction(int node) const; // ReduceCols, ArgMaxCols, ArgMinCols

@@ -1,5 +1,5 @@
-// ScheduleLives.h: what the proof of a schedule (VerifySchedule.cpp) is made of: when values are alive, and three proofs that need no more than
-// a part of the function.
+// ScheduleLives.h: what the proof of a schedule (VerifySchedule.cpp) is made of: when values are alive, and three proofs that need no more
+// than a part of the function.
 #ifndef CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
 #define CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
 
@@ -33,8 +33,8 @@ bool inTurns(plan::LoopOp);  // the parts take turns, so that they are the body 
 bool alwaysBehind(plan::LoopOp, int from, int to);   // every micro-batch runs part `to` behind part `from`
 int64_t mostWaiting(plan::LoopOp, int from, int to); // micro-batches that have begun one part and not ended a later one, at most
 
-// VerifyCopies.cpp. A state that lies on the host has bytes of pinned memory of its own. What is copied from there lives in the arena from the
-// begin of the copy, and what is copied back to the end of it; it is awaited before anybody reads it, and goes back where it came from.
+// VerifyCopies.cpp. A state that lies on the host has bytes of pinned memory of its own. What is copied from there lives in the arena from
+// the begin of the copy, and what is copied back to the end of it; it is awaited before anybody reads it, and goes back where it came from.
 class HostCopies {
 public:
   // `lives`: of the function; copies become a part of them.

@@ -1,5 +1,5 @@
-// VerifyTrip.cpp: the trip of a loop along an axis. Its slots and its values lie in the scratch of its kernel, and what is alive at one moment
-// shares no byte. What is sliced, stacked or carried lies elsewhere, with a place of its own in each trip.
+// VerifyTrip.cpp: the trip of a loop along an axis. Its slots and its values lie in the scratch of its kernel, and what is alive at one
+// moment shares no byte. What is sliced, stacked or carried lies elsewhere, with a place of its own in each trip.
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/ScheduleLives.h"
 #include "dialects/nn/NN.h"
