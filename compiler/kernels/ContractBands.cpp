@@ -102,11 +102,7 @@ ContractEmitter::Values ContractEmitter::bandChains(const Tile &tile, KBlock blo
     else if (!ofK)
       at.a = add(tile.a, offsetIn(plan.outerK, &ContractDim::band, add(block.firstRun, run)));
     at.b = add(tile.b, mul(mul(run, block.length), tile.strideKB));
-    auto steps = [&](Value k, Values values) {
-      for (int step = 0; step < plan.unroll; ++step)
-        values = multiply(at, add(k, step), values);
-      return values;
-    };
+    auto steps = [&](Value k, Values values) { return multiplySteps(at, k, values); };
     return unlessOutside(at, block, run, values, [&](Values values) {
       return plan.kc == plan.unroll ? steps(number(0), values) : overRange(number(0), block.length, plan.unroll, values, steps);
     });

@@ -196,6 +196,7 @@ private:
   void storeAccumulators(const Tile &, mlir::ValueRange, Value memory, Value index, int64_t pitch);
   void storeC(const Tile &, mlir::ValueRange);
   mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);
+  Values multiplySteps(const Tile &, Value k, Values accumulators);
   Values multiplyWords(const Tile &, Value step, mlir::ValueRange accumulators);
   void copyTile(const Tile &, bool toC);
 

@@ -103,11 +103,7 @@ ContractEmitter::Values ContractEmitter::runsOfTile(const Tile &tile, KBlock blo
     at.a = add(tile.a, mul(first, tile.strideKA));
     at.b = add(tile.b, mul(first, tile.strideKB));
     return unlessOutside(at, block, run, chains, [&](Values chains) {
-      return overRange(number(0), block.length, plan.unroll, chains, [&](Value k, Values chains) {
-        for (int step = 0; step < plan.unroll; ++step)
-          chains = multiply(at, add(k, step), chains);
-        return chains;
-      });
+      return overRange(number(0), block.length, plan.unroll, chains, [&](Value k, Values chains) { return multiplySteps(at, k, chains); });
     });
   });
 }

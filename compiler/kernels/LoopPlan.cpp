@@ -174,9 +174,7 @@ void findKept(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   size_t count = spec.nodes.size();
   plan.keptBy.assign(count, -1);
-  if (plan.teams) // a row of scratch would be as far away as what the value is computed from
-    return;
-  if (spec.addAt.present || anyNode(spec, [](LoopOp op) { return op == LoopOp::ReduceChain; }))
+  if (plan.hasChain || plan.teams) // of a GPU: a row of scratch would be as far away as what the value is computed from
     return;
   std::vector<int> depth(count, 0);
   std::vector<uint64_t> passes(count, 0); // bit p: evaluated in pass p
@@ -242,7 +240,6 @@ void chooseBlocks(LoopPlan &plan) {
   }
   for (bool vector : plan.storeVector)
     scalarSink = scalarSink || !vector;
-  plan.scratchCols = reduces ? spec.cols : spec.cols * plan.outerCount;
   if (reduces && plan.tableCols > 0)
     plan.tableCols = std::max(kTableCols, (spec.cols + kLoopLanes - 1) / kLoopLanes * kLoopLanes);
   if (reduces || scalarSink)
@@ -260,7 +257,6 @@ void chooseBlocks(LoopPlan &plan) {
     least = most = plan.tableCols;
   int64_t width = spec.cols * plan.outerCount / items;
   width = std::min(std::max((width + round - 1) / round * round, least), most);
-  plan.scratchCols = std::min(plan.scratchCols, most);
   if (width < spec.cols) {
     plan.blockCols = width;
     plan.blocks = (spec.cols + width - 1) / width;
@@ -319,6 +315,8 @@ void findTransposition(LoopPlan &plan, int lanes) {
   plan.transposition = found;
 }
 
+// Exactly what the code of this plan writes: a row of a block's columns for each chain that does not fit into registers, each kept value and
+// each row of draws.
 void assignScratch(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.scratchOf.assign(spec.nodes.size(), -1);
@@ -328,17 +326,15 @@ void assignScratch(LoopPlan &plan) {
     plan.scratchBytes += solve::roundUp(bytes);
     return at;
   };
-  int64_t padded = (plan.scratchCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;
-  // Without reductions over them, the columns may be another dim when there are fewer examples.
-  bool columnsFixed = anyNode(spec, reducesColumns);
+  int64_t padded = (plan.blockCols + kLoopLanes - 1) / kLoopLanes * kLoopLanes;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
-    if (!plan.needed[n] || (columnsFixed && !plan.variesCol[n]))
+    if (!plan.needed[n])
       continue;
-    bool chain = spec.nodes[n].op == LoopOp::ReduceChain && !plan.directVectors;
+    bool chain = spec.nodes[n].op == LoopOp::ReduceChain && plan.variesCol[n] && !plan.directVectors;
     if (chain || plan.keptBy[n] >= 0)
       plan.scratchOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
-    else if (plan.isDraw(int(n)) && !plan.teams)
-      plan.scratchOf[n] = take(drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.scratchCols));
+    else if (plan.drawsRow(int(n)))
+      plan.scratchOf[n] = take(drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.blockCols));
     if (chain && plan.blockRows > 0)
       plan.totalOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
   }
@@ -419,8 +415,6 @@ static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, b
   findTransposition(plan, target.lanes);
   chooseBlocks(plan);
   assignScratch(plan);
-  if (plan.hasChain) // a chain that nothing sums: with one row less it may be none, so the scratch stays
-    plan.keptBy.assign(plan.keptBy.size(), -1);
   return plan;
 }
 

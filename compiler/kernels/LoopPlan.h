@@ -68,10 +68,6 @@ struct LoopPlan {
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
   int64_t blocks = 1, blockCols = 1;
   int64_t items() const { return outerCount * blocks; }
-  // Columns of a row of scratch: blockCols or more. Fewer examples may merge more dims into longer blocks, but never
-  // need longer rows than this, so most kernels of the whole batch need no less than those of a micro-batch. No plan
-  // relies on it: scratch is asked for at every micro-batch.
-  int64_t scratchCols = 1;
   // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
   int directVectors = 0;
 
@@ -81,7 +77,9 @@ struct LoopPlan {
   // With a grain, AddAt sums a block in a table of all places, rows of `tableCols` columns: byte offset, a stride an argument.
   int64_t tableAt = -1, tableCols = 0;
   std::vector<int64_t> tableStrides;
-  int64_t scratchBytes = 0;        // per thread
+  // Per thread. Fewer examples may merge dims into longer blocks, or leave no columns at all, so a kernel over fewer elements may need more
+  // or less: whoever plans asks at every micro-batch and block of rows.
+  int64_t scratchBytes = 0;
 
   bool isReduction(int node) const; // ReduceCols, ArgMaxCols, ArgMinCols: takes a pass over the columns
   bool isDraw(int node) const;

@@ -8,11 +8,9 @@
 // are the very same bytes. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
 // loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and what is
 // one to a step is there twice: sums over the micro-batches live always, what is computed before the loop lives from the begin on.
-//
-// A state that lies on the host has bytes of pinned memory of its own. What is copied from there lives in the arena from the begin of the copy,
-// and what is copied back to the end of it; it is awaited before anybody reads it, and goes back where it came from.
 #include "compiler/transforms/Decision.h"
 #include "compiler/solve/Bytes.h"
+#include "compiler/transforms/ScheduleLives.h"
 #include "compiler/transforms/VerifySchedule.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
@@ -29,105 +27,6 @@ using namespace mlir;
 namespace cinch {
 namespace {
 
-struct Life {
-  int64_t offset = 0, bytes = 0;
-  int64_t begin = 0, end = 0; // alive in [begin, end], both included
-  Value value;
-  int part = 0;               // of the loop body in which it is written
-};
-
-int64_t bytesOf(Value value) {
-  auto type = nn::tensorOf(value);
-  int64_t bits = type.getElementTypeBitWidth();
-  return type.getNumElements() * std::max<int64_t>(1, bits / 8);
-}
-
-// The trip of a loop along an axis: its slots and its values lie in the scratch of its kernel, and what is alive at one moment shares no
-// byte. What is sliced, stacked or carried lies elsewhere, with a place of its own in each trip.
-class TripVerifier {
-public:
-  TripVerifier(plan::KernelOp kernel, plan::LoopOp loop) : kernel(kernel), loop(loop) {}
-
-  LogicalResult verify() {
-    auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
-    begin = kernel.getScratch().value_or(-1);
-    end = begin < 0 ? begin : begin + (bytes ? bytes.getInt() : 0);
-    auto slots = loop->getAttrOfType<DenseI64ArrayAttr>(kSlotsAttr);
-    if (!slots)
-      return loop.emitOpError("has no slots for what it carries");
-    size_t slot = 0;
-    for (unsigned i = 0; i < loop.getInits().size(); ++i) {
-      if (!loop.hasSlots(i))
-        continue;
-      for (int k = 0; k < 2; ++k, ++slot) {
-        if (slot >= size_t(slots.size()))
-          return loop.emitOpError("has too few slots for what it carries");
-        lives.push_back({slots[slot], bytesOf(loop.carried(i)), 0, INT64_MAX, loop.carried(i)});
-      }
-    }
-    if (failed(number()))
-      return failure();
-    for (size_t i = 0; i < lives.size(); ++i) {
-      const Life &a = lives[i];
-      if (a.bytes > 0 && (a.offset < begin || a.offset + a.bytes > end))
-        return loop.emitOpError("has a value of a trip outside its scratch: ") << a.value.getType();
-      for (size_t j = 0; j < i; ++j)
-        if (const Life &b = lives[j]; clash(a, b))
-          return loop.emitOpError("has two values in the same bytes of its scratch: [") << a.offset << ", " << a.offset + a.bytes
-                                                                                       << ") and [" << b.offset << ", " << b.offset + b.bytes << ")";
-    }
-    return success();
-  }
-
-private:
-  LogicalResult number() {
-    DenseMap<Value, size_t> placed;
-    int64_t time = 0;
-    for (Operation &op : loop.block().without_terminator()) {
-      auto part = dyn_cast<plan::KernelOp>(op);
-      if (!part || !part.getReads() || !part.getWrites())
-        return op.emitOpError("has no offsets");
-      ++time;
-      for (auto [operand, offset] : llvm::zip(part.getInputs(), *part.getReads()))
-        if (auto it = placed.find(operand); it != placed.end()) {
-          lives[it->second].end = time;
-          if (lives[it->second].offset != offset)
-            return part.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
-        }
-      if (auto bytes = part->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
-        lives.push_back({int64_t(*part.getScratch()), bytes.getInt(), time, time, part.getResult(0)});
-      for (auto [result, offset] : llvm::zip(part.getOutputs(), *part.getWrites())) {
-        if (loop.resultOf(result))
-          continue;
-        placed[result] = lives.size();
-        lives.push_back({offset, bytesOf(result), time, time, result});
-      }
-      if (plan::LoopOp inner = analysis::loopOf(part))
-        if (failed(TripVerifier(part, inner).verify()))
-          return failure();
-    }
-    return success();
-  }
-
-  // A kernel may write over an operand that it reads last, if both are the very same bytes.
-  static bool clash(const Life &a, const Life &b) {
-    if (a.bytes == 0 || b.bytes == 0 || a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes)
-      return false;
-    const Life &first = a.begin < b.begin ? a : b, &second = a.begin < b.begin ? b : a;
-    if (first.end < second.begin)
-      return false;
-    bool handedOver = first.begin < second.begin && first.end == second.begin && first.offset == second.offset &&
-                      first.bytes == second.bytes && second.value.getDefiningOp() &&
-                      llvm::is_contained(second.value.getDefiningOp()->getOperands(), first.value);
-    return !handedOver;
-  }
-
-  plan::KernelOp kernel;
-  plan::LoopOp loop;
-  int64_t begin = 0, end = 0;
-  SmallVector<Life> lives;
-};
-
 class ScheduleVerifier {
 public:
   explicit ScheduleVerifier(func::FuncOp function) : function(function) {}
@@ -142,7 +41,7 @@ public:
       if (!offset)
         return function.emitOpError("argument ") << argument.getArgNumber() << " has no offset";
       if (function.getArgAttr(argument.getArgNumber(), kSpaceAttr)) {
-        if (failed(placeOnHost(argument, offset.getInt())))
+        if (failed(copies.place(argument, offset.getInt())))
           return failure();
         continue;
       }
@@ -150,57 +49,13 @@ public:
     }
     if (failed(number(function.getBody().front())) || failed(holdBefore()))
       return failure();
-    for (auto &[copy, life] : underWay)
-      return copy.getDefiningOp()->emitOpError("is not awaited");
+    if (failed(copies.verifyEnd()))
+      return failure();
     findStates();
     return sweep();
   }
 
 private:
-  static constexpr int64_t kForever = INT64_MAX;
-
-  // Of arguments on the host: bytes of their own, within what there are.
-  LogicalResult placeOnHost(BlockArgument argument, int64_t offset) {
-    auto all = function->getAttrOfType<IntegerAttr>(kHostBytesAttr);
-    int64_t end = offset + bytesOf(argument);
-    if (offset < 0 || offset % 64 || !all || end > all.getInt())
-      return function.emitOpError("argument ") << argument.getArgNumber() << " lies outside the pinned memory";
-    auto next = hostEnds.lower_bound(offset + 1); // the first that ends behind its begin
-    if (next != hostEnds.end() && next->second < end)
-      return function.emitOpError("argument ") << argument.getArgNumber() << " shares bytes of pinned memory with another";
-    hostEnds[end] = offset;
-    hostOffset[argument] = offset;
-    return success();
-  }
-
-  // A copy begins, or is waited for. Reading and writing where one is under way is refused where it is done (`number`, `sweep`).
-  LogicalResult numberCopy(Operation &op, int64_t time) {
-    if (auto fetch = dyn_cast<plan::FetchOp>(op)) {
-      auto home = hostOffset.find(fetch.getValue());
-      if (home == hostOffset.end() || !fetch.getHost() || int64_t(*fetch.getHost()) != home->second || !fetch.getOffset())
-        return op.emitOpError("does not copy a state from where it lies on the host");
-      lives[fetch.getCopy()] = {int64_t(*fetch.getOffset()), bytesOf(fetch.getCopy()), time, time, fetch.getCopy()};
-      underWay.insert({fetch.getCopy(), fetch.getCopy()});
-      cameTo[home->second] = int64_t(*fetch.getOffset());
-    } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
-      Value value = store.getValue();
-      if (!store.getOffset() || !store.getHost() || !lives.count(value) || lives[value].offset != int64_t(*store.getOffset()))
-        return op.emitOpError("does not copy a state from where it lies");
-      if (auto came = cameTo.find(int64_t(*store.getHost())); came == cameTo.end() || came->second != int64_t(*store.getOffset()))
-        return op.emitOpError("copies a state from elsewhere than it was copied to");
-      lives[value].end = std::max(lives[value].end, time);
-      underWay.insert({store.getCopy(), value});
-    } else {
-      Value copy = cast<plan::AwaitOp>(op).getCopy();
-      auto it = underWay.find(copy);
-      if (it == underWay.end())
-        return op.emitOpError("waits for a copy that is not under way");
-      lives[it->second].end = std::max(lives[it->second].end, time);
-      underWay.erase(it);
-    }
-    return success();
-  }
-
   // Numbers the kernels and collects lifetimes.
   LogicalResult number(Block &block) {
     for (Operation &op : block) {
@@ -208,7 +63,7 @@ private:
         if (failed(numberLoop(loop)))
           return failure();
       } else if (isa<plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op)) {
-        if (failed(numberCopy(op, now++)))
+        if (failed(copies.number(op, now++)))
           return failure();
       } else if (int64_t time = now++; failed(numberReads(op, time)) || failed(numberWrites(op, time))) {
         return failure();
@@ -262,12 +117,12 @@ private:
     part += isa<plan::PartOp>(op);
     for (Value operand : op.getOperands()) {
       Value value = resolve(operand);
-      if (isa<func::ReturnOp>(op) && (value.getDefiningOp<plan::StoreOp>() || hostOffset.count(value)))
+      if (isa<func::ReturnOp>(op) && (value.getDefiningOp<plan::StoreOp>() || copies.isOnHost(value)))
         continue; // on the host
       auto it = lives.find(value);
       if (it == lives.end())
         return op.emitOpError("reads a value that has no place in memory");
-      if (underWay.count(value))
+      if (copies.isUnderWay(value))
         return op.emitOpError("reads a state that is on its way");
       bool fromOutside = false;
       for (auto loop = op.getParentOfType<plan::LoopOp>(); loop; loop = loop->getParentOfType<plan::LoopOp>())
@@ -324,7 +179,7 @@ private:
       kernels[time] = kernel;
     }
     if (plan::LoopOp loop = analysis::loopOf(kernel))
-      return TripVerifier(kernel, loop).verify();
+      return verifyTrip(kernel, loop);
     return success();
   }
 
@@ -340,8 +195,8 @@ private:
       if (sums.contains(value))
         continue;
       Operation *writer = value.getDefiningOp();
-      auto copies = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
-      int64_t there = copies ? copies[cast<OpResult>(value).getResultNumber()] : 1, needed = 0;
+      auto count = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
+      int64_t there = count ? count[cast<OpResult>(value).getResultNumber()] : 1, needed = 0;
       for (int reader : readers)
         needed = std::max(needed, mostWaiting(loop, life.part, reader));
       for (int reader : readers)
@@ -358,21 +213,11 @@ private:
     return success();
   }
 
-  // Are there actions of the next step among those of the loop?
-  static bool overlaps(plan::LoopOp loop) {
-    if (!loop.getActions() || loop.getLags())
-      return false;
-    ArrayRef<int64_t> actions = *loop.getActions();
-    for (size_t i = 1; i < actions.size(); i += 2)
-      if (actions[i] >= int64_t(loop.getCount()))
-        return true;
-    return false;
-  }
   // One for this step and one for the next.
   LogicalResult holdTwice(Life &life, int64_t begin, int64_t end) {
     Operation *writer = life.value.getDefiningOp();
-    auto copies = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
-    if (!copies || copies[cast<OpResult>(life.value).getResultNumber()] != 2)
+    auto count = writer ? writer->getAttrOfType<DenseI64ArrayAttr>(kCopiesAttr) : DenseI64ArrayAttr();
+    if (!count || count[cast<OpResult>(life.value).getResultNumber()] != 2)
       return error(life.value) << "is not there twice, for the next step, too";
     life.bytes = solve::roundUp(life.bytes) * 2;
     life.begin = begin, life.end = end;
@@ -386,55 +231,6 @@ private:
           return failure();
     return success();
   }
-  // Parts that take turns are the body as a whole.
-  static bool inTurns(plan::LoopOp loop) {
-    if (auto lags = loop.getLags())
-      return lags->back() == 0;
-    if (!loop.getActions())
-      return true;
-    ArrayRef<int64_t> actions = *loop.getActions();
-    auto marks = loop.block().getOps<plan::PartOp>();
-    int64_t parts = 1 + std::distance(marks.begin(), marks.end());
-    for (size_t i = 0; i < actions.size(); i += 2)
-      if (actions[i] != int64_t(i) / 2 % parts || actions[i + 1] != actions[i - int64_t(i) / 2 % parts * 2 + 1])
-        return false;
-    return true;
-  }
-  // Does every micro-batch run part `to` behind part `from`?
-  static bool alwaysBehind(plan::LoopOp loop, int from, int to) {
-    if (auto lags = loop.getLags())
-      return (*lags)[to] >= (*lags)[from];
-    ArrayRef<int64_t> actions = *loop.getActions();
-    int64_t done = INT64_MAX; // each part takes the micro-batches in order: the first that part `from` has not run
-    for (size_t i = 0; i < actions.size(); i += 2)
-      done = actions[i] == from ? std::min(done, actions[i + 1]) : done;
-    for (size_t i = 0; i < actions.size(); i += 2) {
-      done += actions[i] == from;
-      if (actions[i] == to && actions[i + 1] >= done)
-        return false;
-    }
-    return true;
-  }
-  // Micro-batches that have begun one part and not ended a later one, at most.
-  static int64_t mostWaiting(plan::LoopOp loop, int from, int to) {
-    if (auto lags = loop.getLags())
-      return (*lags)[to] - (*lags)[from] + 1;
-    ArrayRef<int64_t> actions = *loop.getActions();
-    auto firstOf = [&](int part) { // what is before it was done with the step before
-      int64_t first = INT64_MAX;
-      for (size_t i = 0; i < actions.size(); i += 2)
-        first = actions[i] == part ? std::min(first, actions[i + 1]) : first;
-      return first;
-    };
-    int64_t begun = firstOf(from) - firstOf(to), most = begun;
-    for (size_t i = 0; i < actions.size(); i += 2) {
-      begun += actions[i] == from;
-      most = std::max(most, begun);
-      begun -= actions[i] == to;
-    }
-    return most;
-  }
-
   // The new value of a state, or of a slot, lies where the old one lay, whether or not it is computed from it.
   void findStates() {
     for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr}) {
@@ -533,10 +329,7 @@ private:
   DenseMap<Operation *, DenseSet<Value>> readFromOutside; // of each loop
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches;
-  DenseMap<Value, int64_t> hostOffset; // of arguments on the host
-  std::map<int64_t, int64_t> hostEnds; // of them: end -> begin
-  llvm::MapVector<Value, Value> underWay; // copies -> what they copy in the arena
-  std::map<int64_t, int64_t> cameTo;   // of places on the host: where their last copy went
+  HostCopies copies{function, lives};
 };
 
 } // namespace

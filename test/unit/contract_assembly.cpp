@@ -97,9 +97,8 @@ static void checkTile(const std::string &cpu, int64_t m, int64_t n, int64_t k, b
     if (loop.fmas != tile * plan.unroll)
       continue;
     found = true;
-    // Loads of B, broadcasts of A, at most three moves of addresses a step, two counters, a comparison and the jump. A CPU that starts four
-    // instructions a cycle still waits for its FMAs.
-    int most = plan.unroll * (tile + plan.nv + plan.mr + 3) + 5;
+    // Loads of B, broadcasts of A, the counter, its comparison, the jump and at most two moves of addresses a step.
+    int most = plan.unroll * (tile + plan.nv + plan.mr + 2) + 4;
     expect(loop.instructions <= most, name + ": at most " + std::to_string(most) + " instructions expected: " + counts);
   }
   expect(found, name + ": a loop of " + std::to_string(tile * plan.unroll) + " FMAs");

@@ -64,7 +64,14 @@ def definitions(body):
     for node in live:
         for operand in node.operands:
             users.setdefault(id(operand), []).append(node)
-    text, statements, marks = {}, [], {}
+    text, statements, marks, drawing = {}, [], {}, set()
+
+    def written_once(node, user):
+        """Does the user's text mention it once? Each mention of what draws would have numbers of its own."""
+        places = ["<%d>" % i for i in range(len(user.operands))]
+        written = user.op.expression(places, "", user)
+        return sum(written.count(place) for place, operand in zip(places, user.operands) if operand is node) == 1
+
     for node in live:
         if isinstance(node.op, Source):
             text[id(node)] = node.name
@@ -78,7 +85,9 @@ def definitions(body):
         inlined = (node.inline and not node.hint and len(mine) == 1 and mine[0].op.takes_expressions and node not in body.results
                    and not any(state.op.updated is node for state in body.states())
                    and node.op.is_expression)
-        if inlined:
+        draws = node.op.draws or any(id(operand) in drawing for operand in node.operands)
+        if inlined and not (draws and not written_once(node, mine[0])):
+            drawing |= {id(node)} if draws else set()
             text[id(node)] = "(%s)" % node.op.expression(arguments, mark, node)
             continue
         text[id(node)] = node.name

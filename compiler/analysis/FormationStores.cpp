@@ -1,0 +1,141 @@
+// FormationStores.cpp: which values are stored, before any kernel is formed.
+#include "compiler/analysis/Formation.h"
+#include "compiler/analysis/Specs.h"
+#include "compiler/solve/Evaluate.h"
+#include "dialects/nn/NN.h"
+#include "dialects/nn/Shards.h"
+
+using namespace mlir;
+
+namespace cinch::analysis {
+
+// Work of one element, beside an addition.
+static double weightOf(Operation *op) {
+  if (auto cost = dyn_cast<nn::Cost>(op); cost && op->getNumResults() == 1)
+    return cost.flops() / double(std::max<int64_t>(1, elementsOf(op->getResult(0))));
+  return 1;
+}
+
+// Below its views: what lies in memory if the value does.
+static bool isConstantLike(Operation *op) { return isa<nn::ConstantOp, nn::RangeOp>(op); }
+
+static Value underViews(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isView(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+void Formation::force(Value value) {
+  stored.insert(value);
+  forced.insert(value);
+}
+
+// Views of what is stored need no copy by themselves; the kernels ask for one where they do.
+void Formation::forceUnderViews(Value value) {
+  value = underViews(value);
+  if (Operation *op = value.getDefiningOp(); op && !isConstantLike(op))
+    force(value);
+}
+
+void Formation::chooseStored() {
+  for (Value value : function.getBody().front().getTerminator()->getOperands())
+    if (value.getDefiningOp())
+      force(value);
+  for (Operation *op : ops)
+    storeAround(op);
+  storeWhatIsDear();
+}
+
+// What must lie in memory because of this op: its results, its operands, or neither.
+void Formation::storeAround(Operation *op) {
+  if (!isLoopOp(op)) {
+    for (Value operand : op->getOperands())
+      forceUnderViews(operand);
+    for (Value result : op->getResults())
+      force(result);
+    return;
+  }
+  if (isa<nn::ScatterAddOp, nn::GroupMeanOp>(op) || (op->getNumResults() == 1 && accumulates(op->getResult(0))))
+    force(op->getResult(0));
+  if (isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op))
+    stored.insert(op->getResult(0));
+  if (isa<nn::GatherOp>(op)) {
+    forceUnderViews(op->getOperand(0));
+    // A few elements of a wide value of the examples (the scores of the labels): taken at once, it need not wait.
+    if (batchAxisOf(op->getOperand(0)) >= 0 && elementsOf(op->getOperand(0)) >= 8 * elementsOf(op->getResult(0)))
+      stored.insert(op->getResult(0));
+  }
+  if (isa<nn::PadOp, nn::ConcatOp>(op))
+    for (Value operand : op->getOperands())
+      if (!isa<BlockArgument>(operand))
+        force(operand);
+  for (Value operand : op->getOperands()) { // crossing sections, or sent to other shards
+    Operation *def = operand.getDefiningOp();
+    bool crosses = def && partOf(def) != partOf(op) && !isConstantLike(def) && !isa<nn::RandomOp>(def);
+    bool isSent = def && nn::shardOf(def) >= 0 && nn::shardOf(def) != nn::shardOf(op);
+    if (isSent && isa<nn::SliceOp>(def)) // a part of a value travels alone
+      force(operand);
+    else if (crosses || isSent)
+      forceUnderViews(operand);
+  }
+}
+
+// Through views: has a value several readers, and is it repeated for some (four times or more)?
+static std::pair<bool, bool> readersOf(Value value) {
+  llvm::DenseSet<Operation *> users;
+  bool grows = false;
+  llvm::SmallVector<Value> pending{value};
+  while (!pending.empty())
+    for (Operation *user : pending.pop_back_val().getUsers()) {
+      if (isView(user)) {
+        grows |= elementsOf(user->getResult(0)) >= 4 * elementsOf(value);
+        pending.push_back(user->getResult(0));
+      } else {
+        users.insert(user);
+      }
+    }
+  return {users.size() >= 2, grows};
+}
+
+// What is dear to compute on the spot, wherever it is read: it has several readers, or reads much itself.
+void Formation::storeWhatIsDear() {
+  struct Inline {
+    llvm::SmallVector<Value, 4> leaves; // large values read if this one is computed on the spot
+    double weight = 0;
+  };
+  llvm::DenseMap<Value, Inline> inlined;
+  for (Operation *op : ops) {
+    if (!isLoopOp(op) || op->getNumResults() != 1)
+      continue;
+    Value value = op->getResult(0);
+    int64_t size = elementsOf(value);
+    Inline here;
+    auto read = [&](Value leaf) {
+      if (elementsOf(leaf) * 2 >= size && !llvm::is_contained(here.leaves, leaf))
+        here.leaves.push_back(leaf);
+    };
+    here.weight = isView(op) ? 0 : weightOf(op);
+    for (Value operand : op->getOperands()) {
+      if (isa<BlockArgument>(operand) || stored.contains(operand)) {
+        read(operand);
+        continue;
+      }
+      const Inline &from = inlined[operand];
+      here.weight += from.weight;
+      for (Value leaf : from.leaves)
+        read(leaf);
+    }
+    if (!isView(op) && !stored.contains(value)) {
+      auto [shared, grows] = readersOf(value);
+      if ((shared && (here.leaves.size() >= 2 || here.weight > 60)) || here.leaves.size() > 8 ||
+          here.weight > 400 || (grows && here.weight >= 10))
+        stored.insert(value);
+    }
+    inlined[value] = std::move(here);
+  }
+}
+
+} // namespace cinch::analysis

@@ -1,0 +1,59 @@
+// ScheduleLives.h: what the proof of a schedule (VerifySchedule.cpp) is made of: when values are alive, and three proofs that need no more
+// than a part of the function.
+#ifndef CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
+#define CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
+
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <map>
+
+namespace cinch {
+
+constexpr int64_t kForever = INT64_MAX;
+
+struct Life {
+  int64_t offset = 0, bytes = 0;
+  int64_t begin = 0, end = 0; // alive in [begin, end], both included
+  mlir::Value value;
+  int part = 0;               // of the loop body in which it is written
+};
+using Lives = llvm::DenseMap<mlir::Value, Life>;
+
+int64_t bytesOf(mlir::Value);
+
+// VerifyTrip.cpp. The trip of a loop along an axis, which the kernel is.
+mlir::LogicalResult verifyTrip(plan::KernelOp, plan::LoopOp);
+
+// VerifyParts.cpp: in which order a worker runs the parts of a loop body. Every part takes the micro-batches one after the other.
+bool overlaps(plan::LoopOp); // are there actions of the next step among those of the loop?
+bool inTurns(plan::LoopOp);  // the parts take turns, so that they are the body as a whole
+bool alwaysBehind(plan::LoopOp, int from, int to);   // every micro-batch runs part `to` behind part `from`
+int64_t mostWaiting(plan::LoopOp, int from, int to); // micro-batches that have begun one part and not ended a later one, at most
+
+// VerifyCopies.cpp. A state that lies on the host has bytes of pinned memory of its own. What is copied from there lives in the arena from
+// the begin of the copy, and what is copied back to the end of it; it is awaited before anybody reads it, and goes back where it came from.
+class HostCopies {
+public:
+  // `lives`: of the function; copies become a part of them.
+  HostCopies(mlir::func::FuncOp function, Lives &lives) : function(function), lives(lives) {}
+
+  mlir::LogicalResult place(mlir::BlockArgument argument, int64_t offset); // an argument on the host
+  mlir::LogicalResult number(mlir::Operation &op, int64_t time);           // a copy begins, or is waited for
+  mlir::LogicalResult verifyEnd();                                         // nothing is under way
+  bool isOnHost(mlir::Value value) const { return hostOffset.count(value); }
+  bool isUnderWay(mlir::Value copy) const { return underWay.count(copy); }
+
+private:
+  mlir::func::FuncOp function;
+  Lives &lives;
+  llvm::DenseMap<mlir::Value, int64_t> hostOffset;  // of arguments on the host
+  std::map<int64_t, int64_t> hostEnds;              // of them: end -> begin
+  llvm::MapVector<mlir::Value, mlir::Value> underWay; // copies -> what they copy in the arena
+  std::map<int64_t, int64_t> cameTo;                // of places on the host: where their last copy went
+};
+
+} // namespace cinch
+#endif
