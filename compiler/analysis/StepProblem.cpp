@@ -50,9 +50,9 @@ Value Step::inMemory(Value value) const {
 // ---- Several workers ---------------------------------------------------------------------------------------------------
 std::vector<solve::PartAction> actionsOf(plan::LoopOp loop) {
   std::vector<solve::PartAction> list;
-  if (auto actions = loop.getActions())
-    for (size_t i = 0; i + 1 < actions->size(); i += 2)
-      list.push_back({int((*actions)[i]), (*actions)[i + 1]});
+  if (auto actions = loop.getActionsAttr())
+    for (const plan::Action &action : actions.getList())
+      list.push_back({int(action.part), action.microbatch});
   return list;
 }
 

@@ -1,4 +1,4 @@
-// LoopPlan.cpp: finds levels and sweeps, chooses blocks and scratch.
+// LoopPlan.cpp: finds levels and sweeps, chooses blocks and scratch. What is known of single loads is found in LoopLoads.cpp.
 #include "compiler/kernels/LoopPlan.h"
 #include "compiler/kernels/Simt.h"
 #include "compiler/solve/Bytes.h"
@@ -16,15 +16,6 @@ int64_t productOf(const std::vector<int64_t> &dims) {
   for (int64_t dim : dims)
     product *= dim;
   return product;
-}
-
-bool hasView(const LoopNode &node) {
-  switch (node.op) {
-  case LoopOp::Load: case LoopOp::LoadAt: case LoopOp::Index: case LoopOp::RandomUniform: case LoopOp::RandomNormal:
-  case LoopOp::RandomInt: case LoopOp::RandomBool: return true;
-  case LoopOp::ReduceChain: return node.hasInit;
-  default: return false;
-  }
 }
 
 void findLevels(LoopPlan &plan) {
@@ -98,74 +89,6 @@ void findLevels(LoopPlan &plan) {
       plan.sweeps = std::max(plan.sweeps, plan.sweep[spec.stores[i].node] + 1);
   if (plan.hasChain)
     plan.sweeps = std::max(plan.sweeps, 1);
-}
-
-bool constantOf(const LoopSpec &spec, int node, double &number) {
-  number = spec.nodes[node].number;
-  return spec.nodes[node].op == LoopOp::Const;
-}
-
-// Whether the columns of a load lie one behind the other, at a place that scalars tell.
-bool loadsContiguous(const LoopPlan &plan, int node) {
-  const LoopNode &n = plan.spec.nodes[node];
-  if (plan.selectsAddress[node])
-    return true;
-  if ((n.op != LoopOp::Load && n.op != LoopOp::LoadAt) || n.view.strides.back() != 1 || !plan.walksColumns(node))
-    return false;
-  return std::none_of(n.args.begin(), n.args.end(), [&](int arg) { return plan.variesCol[arg]; });
-}
-
-LoopPlan::Clamped findClamp(const LoopPlan &plan, int node) {
-  const LoopSpec &spec = plan.spec;
-  const LoopNode &load = spec.nodes[node];
-  LoopPlan::Clamped none, found;
-  int at = -1;
-  for (size_t i = 0; i < load.args.size(); ++i) {
-    if (!plan.variesCol[load.args[i]])
-      continue;
-    if (at >= 0 || load.atStrides[i] != 1 || load.view.strides.back() != 0)
-      return none;
-    at = load.args[i];
-  }
-  double number;
-  if (at < 0 || spec.nodes[at].op != LoopOp::Min || !constantOf(spec, spec.nodes[at].args[1], number))
-    return none;
-  found.last = int64_t(number);
-  at = spec.nodes[at].args[0];
-  if (spec.nodes[at].op != LoopOp::Max || !constantOf(spec, spec.nodes[at].args[1], number) || number != 0)
-    return none;
-  at = spec.nodes[at].args[0];
-  if (spec.nodes[at].op == LoopOp::Sub && constantOf(spec, spec.nodes[at].args[1], number)) {
-    found.shift = int64_t(number);
-    at = spec.nodes[at].args[0];
-  }
-  if (spec.nodes[at].op != LoopOp::Index || spec.nodes[at].view.strides.back() != 1)
-    return none;
-  found.index = at;
-  return found;
-}
-
-void findLoads(LoopPlan &plan) {
-  const LoopSpec &spec = plan.spec;
-  plan.selectsAddress.assign(spec.nodes.size(), false);
-  plan.clamped.assign(spec.nodes.size(), LoopPlan::Clamped());
-  for (size_t n = 0; n < spec.nodes.size(); ++n) {
-    const LoopNode &node = spec.nodes[n];
-    if (node.op == LoopOp::Select && spec.cols > 1)
-      plan.selectsAddress[n] = !plan.variesCol[node.args[0]] && loadsContiguous(plan, node.args[1]) &&
-                               loadsContiguous(plan, node.args[2]);
-    else if (node.op == LoopOp::LoadAt)
-      plan.clamped[n] = findClamp(plan, int(n));
-  }
-}
-
-int costOf(LoopOp op) {
-  switch (op) {
-#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT)                                                                      \
-  case LoopOp::KIND: return WEIGHT >= 10 ? 20 : 1;
-#include "dialects/ops/Ops.inc"
-  default: return 1;
-  }
 }
 
 // Rows without a chain: in which passes each value is evaluated, from the sinks back.
@@ -263,58 +186,6 @@ void chooseBlocks(LoopPlan &plan) {
   }
 }
 
-// Both ranges are as long as a vector where further dims follow.
-void findTransposition(LoopPlan &plan, int lanes) {
-  const LoopSpec &spec = plan.spec;
-  LoopPlan::Transposition found;
-  found.turned.assign(spec.nodes.size(), false);
-  std::vector<const View *> turned, straight;
-  if (plan.teams || plan.hasChain || plan.rowColumns > 0 || spec.addAt.present || anyNode(spec, reducesColumns))
-    return;
-  for (const LoopStore &store : spec.stores) {
-    if (store.copies != 1 || bytesOf(spec.nodes[store.node].elem) != 4 || store.view.strides.back() != 1)
-      return;
-    straight.push_back(&store.view);
-  }
-  for (size_t n = 0; n < spec.nodes.size(); ++n) {
-    const LoopNode &node = spec.nodes[n];
-    if (!plan.needed[n] || plan.constant[n] || !hasView(node))
-      continue;
-    if (node.op != LoopOp::Load || bytesOf(node.elem) != 4 || node.view.strides.back() == 0)
-      return;
-    found.turned[n] = node.view.strides.back() != 1;
-    (found.turned[n] ? turned : straight).push_back(&node.view);
-  }
-  // Each line of a square has code of its own, so that what computes much would be long, and is waiting for its arithmetic anyway.
-  constexpr int kMostCost = 16;
-  int cost = 0;
-  for (size_t n = 0; n < spec.nodes.size(); ++n)
-    cost += plan.needed[n] && !plan.constant[n] && !hasView(spec.nodes[n]) ? costOf(spec.nodes[n].op) : 0;
-  if (turned.empty() || cost > kMostCost)
-    return;
-  std::vector<size_t> &left = found.rest;
-  for (size_t i = 0; i <= spec.outer.size(); ++i)
-    left.push_back(i);
-  auto extend = [&](std::vector<size_t> &range, const std::vector<const View *> &views) {
-    auto next = std::find_if(left.begin(), left.end(), [&](size_t dim) {
-      return std::all_of(views.begin(), views.end(), [&](const View *view) { return view->strides[dim] == plan.sizeOf(range); });
-    });
-    if (next == left.end())
-      return false;
-    range.push_back(*next);
-    left.erase(next);
-    return true;
-  };
-  bool both = extend(found.across, straight) && extend(found.along, turned);
-  while (both && ((plan.sizeOf(found.along) < lanes && extend(found.along, turned)) ||
-                  (plan.sizeOf(found.across) < lanes && extend(found.across, straight))))
-    ;
-  if (!both || plan.sizeOf(found.along) < lanes || plan.sizeOf(found.across) < lanes)
-    return;
-  found.lanes = lanes;
-  plan.transposition = found;
-}
-
 // Exactly what the code of this plan writes: a row of a block's columns for each chain that does not fit into registers, each kept value and
 // each row of draws.
 void assignScratch(LoopPlan &plan) {
@@ -348,6 +219,24 @@ void assignScratch(LoopPlan &plan) {
 }
 
 } // namespace
+
+bool hasView(const LoopNode &node) {
+  switch (node.op) {
+  case LoopOp::Load: case LoopOp::LoadAt: case LoopOp::Index: case LoopOp::RandomUniform: case LoopOp::RandomNormal:
+  case LoopOp::RandomInt: case LoopOp::RandomBool: return true;
+  case LoopOp::ReduceChain: return node.hasInit;
+  default: return false;
+  }
+}
+
+int costOf(LoopOp op) {
+  switch (op) {
+#define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT)                                                                      \
+  case LoopOp::KIND: return WEIGHT >= 10 ? 20 : 1;
+#include "dialects/ops/Ops.inc"
+  default: return 1;
+  }
+}
 
 bool reducesColumns(LoopOp op) {
   return op == LoopOp::ReduceCols || op == LoopOp::ArgMaxCols || op == LoopOp::ArgMinCols;
@@ -418,16 +307,13 @@ static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, b
   return plan;
 }
 
-// Rows are joined where that takes no more scratch, and the kernel asks for what it would take without: fewer examples may leave one row.
+// Rows are joined where that takes no more scratch.
 LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
   LoopPlan plan = planDomain(original, target, /*joinsRows=*/false);
   if (plan.teams || plan.spec.cols > kLoopLanes || plan.transposition.found())
     return plan;
   LoopPlan joined = planDomain(original, target, /*joinsRows=*/true);
-  if (joined.rowColumns == 0 || joined.scratchBytes > plan.scratchBytes)
-    return plan;
-  joined.scratchBytes = plan.scratchBytes;
-  return joined;
+  return joined.rowColumns == 0 || joined.scratchBytes > plan.scratchBytes ? plan : joined;
 }
 
 int64_t scratchBytesPerThread(const LoopSpec &spec, const TargetInfo &target) { return planLoop(spec, target).scratchBytes; }

@@ -95,6 +95,12 @@ LoopPlan planLoop(const LoopSpec &, const TargetInfo & = {});
 void simplifyLoop(LoopSpec &);
 void joinRows(LoopPlan &); // of a simplified spec
 
+// LoopLoads.cpp
+void findLoads(LoopPlan &);                    // selectsAddress, clamped
+void findTransposition(LoopPlan &, int lanes); // lanes of a vector of the CPU
+
+bool hasView(const LoopNode &);       // it lies somewhere, or its value follows from where it stands
+int costOf(LoopOp);                   // of computing it once more, in cheap operations
 bool reducesColumns(LoopOp);          // ReduceCols, ArgMaxCols, ArgMinCols
 bool readsBuffer(const LoopNode &);   // its view names a buffer
 bool anyNode(const LoopSpec &, bool (*test)(LoopOp));

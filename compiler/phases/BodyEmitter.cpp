@@ -173,11 +173,13 @@ private:
 
   // The worker goes through its list of actions.
   void emitActions(plan::LoopOp loop) {
-    ArrayRef<int64_t> actions = *loop.getActions();
+    SmallVector<int64_t> rows; // part, micro-batch
+    for (const plan::Action &action : loop.getActionsAttr().getList())
+      rows.append({action.part, action.microbatch});
     std::string table = (e.function.getName() + "_actions").str();
-    addTable<int64_t>(e.module, table, actions);
+    addTable<int64_t>(e.module, table, rows);
     SmallVector<Part> parts = partsOf(loop);
-    e.loop(e.number(e.i64, int64_t(actions.size() / 2)), [&](Value row) {
+    e.loop(e.number(e.i64, int64_t(rows.size() / 2)), [&](Value row) {
       Value at = e.plus(e.number(e.i64, 0), row, 2);
       Value part = e.entryOf(table, e.i64, at), microbatch = e.entryOf(table, e.i64, e.plus(at, e.number(e.i64, 1), 1));
       for (auto [number, range] : llvm::enumerate(parts))
@@ -223,13 +225,13 @@ private:
     });
     int64_t count = int64_t(loop.getCount());
     lastMicrobatch = count - 1;
-    ArrayRef<int64_t> actions = *loop.getActions();
+    ArrayRef<plan::Action> actions = loop.getActionsAttr().getList();
     SmallVector<int64_t> rows; // part, micro-batch, 1: of the next step
     for (bool own : {true, false})
-      for (size_t i = 0; i + 1 < actions.size(); i += 2)
-        if (int64_t ahead = actions[i + 1] >= count; !own || ahead)
-          rows.append({actions[i], actions[i + 1] - ahead * count, own ? 0 : ahead});
-    int64_t all = int64_t(rows.size()) / 3, before = all - int64_t(actions.size()) / 2;
+      for (auto [part, microbatch] : actions)
+        if (int64_t ahead = microbatch >= count; !own || ahead)
+          rows.append({part, microbatch - ahead * count, own ? 0 : ahead});
+    int64_t all = int64_t(rows.size()) / 3, before = all - int64_t(actions.size());
     std::string table = (e.function.getName() + "_actions").str();
     addTable<int64_t>(e.module, table, rows);
     SmallVector<Part> parts = partsOf(loop);

@@ -155,11 +155,10 @@ std::vector<solve::PartAction> actionsOfLags(ArrayRef<int64_t> lags, int64_t cou
   return actions;
 }
 
-DenseI64ArrayAttr attributeOf(MLIRContext *context, ArrayRef<solve::PartAction> actions) {
-  SmallVector<int64_t> numbers;
-  for (const solve::PartAction &action : actions)
-    numbers.append({action.part, action.microbatch});
-  return DenseI64ArrayAttr::get(context, numbers);
+plan::ActionsAttr attributeOf(MLIRContext *context, ArrayRef<solve::PartAction> actions) {
+  return plan::ActionsAttr::get(context, llvm::map_to_vector(actions, [](const solve::PartAction &action) {
+                                  return plan::Action{action.part, action.microbatch};
+                                }));
 }
 
 // When the messages of a loop body come, in seconds from its begin. A sum is waited for and sent where its work stands (AssignMemory.cpp).

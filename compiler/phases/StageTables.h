@@ -43,7 +43,7 @@ std::string actionOfPart(const StageLayout &, int worker, int part);
 // is handed out when it has gone through all chunks. And the actions of so many micro-batches that run so.
 std::vector<int64_t> lagsOf(int parts, int workers);
 std::vector<solve::PartAction> actionsOfLags(llvm::ArrayRef<int64_t> lags, int64_t count);
-mlir::DenseI64ArrayAttr attributeOf(mlir::MLIRContext *, llvm::ArrayRef<solve::PartAction>);
+plan::ActionsAttr attributeOf(mlir::MLIRContext *, llvm::ArrayRef<solve::PartAction>);
 
 // Seconds of each part of the loop body, and of what stands before and behind the loop, by a plan.
 struct PlanSeconds {

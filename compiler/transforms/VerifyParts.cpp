@@ -5,20 +5,8 @@ using namespace mlir;
 
 namespace cinch {
 
-// A part of the loop body, run for one micro-batch.
-struct Action {
-  int64_t part = 0, microbatch = 0;
-};
-static SmallVector<Action> actionsOf(plan::LoopOp loop) {
-  SmallVector<Action> list;
-  ArrayRef<int64_t> pairs = *loop.getActions();
-  for (size_t i = 0; i + 1 < pairs.size(); i += 2)
-    list.push_back({pairs[i], pairs[i + 1]});
-  return list;
-}
-
 bool overlaps(plan::LoopOp loop) {
-  return loop.getActions() && !loop.getLags() && llvm::any_of(actionsOf(loop), [&](const Action &action) {
+  return loop.getActions() && !loop.getLags() && llvm::any_of(loop.getActionsAttr().getList(), [&](const plan::Action &action) {
            return action.microbatch >= int64_t(loop.getCount());
          });
 }
@@ -30,8 +18,8 @@ bool inTurns(plan::LoopOp loop) {
     return true;
   auto marks = loop.block().getOps<plan::PartOp>();
   int64_t parts = 1 + std::distance(marks.begin(), marks.end()), turn = 0;
-  Action first; // of the turn
-  for (const Action &action : actionsOf(loop)) {
+  plan::Action first; // of the turn
+  for (const plan::Action &action : loop.getActionsAttr().getList()) {
     first = turn == 0 ? action : first;
     if (action.part != turn || action.microbatch != first.microbatch)
       return false;
@@ -43,7 +31,7 @@ bool inTurns(plan::LoopOp loop) {
 // What is before it was done with the step before.
 static int64_t firstOf(plan::LoopOp loop, int part) {
   int64_t first = INT64_MAX;
-  for (const Action &action : actionsOf(loop))
+  for (const plan::Action &action : loop.getActionsAttr().getList())
     first = action.part == part ? std::min(first, action.microbatch) : first;
   return first;
 }
@@ -52,7 +40,7 @@ bool alwaysBehind(plan::LoopOp loop, int from, int to) {
   if (auto lags = loop.getLags())
     return (*lags)[to] >= (*lags)[from];
   int64_t done = firstOf(loop, from); // the first micro-batch that part `from` has not run
-  for (const Action &action : actionsOf(loop)) {
+  for (const plan::Action &action : loop.getActionsAttr().getList()) {
     done += action.part == from;
     if (action.part == to && action.microbatch >= done)
       return false;
@@ -64,7 +52,7 @@ int64_t mostWaiting(plan::LoopOp loop, int from, int to) {
   if (auto lags = loop.getLags())
     return (*lags)[to] - (*lags)[from] + 1;
   int64_t begun = firstOf(loop, from) - firstOf(loop, to), most = begun;
-  for (const Action &action : actionsOf(loop)) {
+  for (const plan::Action &action : loop.getActionsAttr().getList()) {
     begun += action.part == from;
     most = std::max(most, begun);
     begun -= action.part == to;

@@ -31,9 +31,43 @@ void PlanDialect::initialize() {
 void YieldOp::build(OpBuilder &, OperationState &) {}
 void ReturnOp::build(OpBuilder &, OperationState &) {}
 
+// ---- Actions -----------------------------------------------------------------------------------------------------------------------
+
+// `part` P `on` M M .., comma between parts.
+Attribute ActionsAttr::parse(AsmParser &parser, Type) {
+  SmallVector<Action> list;
+  auto parsePart = [&]() -> ParseResult {
+    Action action;
+    if (parser.parseKeyword("part") || parser.parseInteger(action.part) || parser.parseKeyword("on") || parser.parseInteger(action.microbatch))
+      return failure();
+    list.push_back(action);
+    OptionalParseResult more;
+    while ((more = parser.parseOptionalInteger(action.microbatch)).has_value()) {
+      if (failed(*more))
+        return failure();
+      list.push_back(action);
+    }
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parsePart))
+    return {};
+  return get(parser.getContext(), list);
+}
+
+void ActionsAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  ArrayRef<Action> list = getList();
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i == 0 || list[i].part != list[i - 1].part)
+      printer << (i == 0 ? "" : ", ") << "part " << list[i].part << " on";
+    printer << ' ' << list[i].microbatch;
+  }
+  printer << '>';
+}
+
 // ---- Loops -------------------------------------------------------------------------------------------------------------------------
 
-void LoopOp::build(OpBuilder &builder, OperationState &state, TypeRange sums, uint64_t count, ExamplesAttr over, DenseI64ArrayAttr actions,
+void LoopOp::build(OpBuilder &builder, OperationState &state, TypeRange sums, uint64_t count, ExamplesAttr over, ActionsAttr actions,
                    DenseI64ArrayAttr lags) {
   build(builder, state, TypeRange(), TypeRange(), sums, ValueRange(), ValueRange(), ValueRange(), ValueRange(), count, over,
         DenseI64ArrayAttr(), actions, lags);
@@ -137,8 +171,15 @@ static LogicalResult verifyActions(LoopOp loop) {
   if (auto lags = loop.getLags(); lags && (int64_t(lags->size()) != 1 + std::distance(marks.begin(), marks.end()) ||
                                            lags->front() != 0 || !llvm::is_sorted(*lags)))
     return loop.emitOpError("needs one lag a part of its body, ascending from 0");
-  if (loop.getActions() && loop.getActions()->size() % 2)
-    return loop.emitOpError("lists actions that are no pairs of a part and a micro-batch");
+  DenseMap<int64_t, int64_t> next; // micro-batch of each part
+  for (const Action &action : loop.getActions() ? loop.getActionsAttr().getList() : ArrayRef<Action>()) {
+    if (action.part < 0 || action.part > std::distance(marks.begin(), marks.end()))
+      return loop.emitOpError("lists part ") << action.part << ", which its body does not have";
+    auto [it, first] = next.try_emplace(action.part, action.microbatch);
+    if (action.microbatch < 0 || it->second != action.microbatch)
+      return loop.emitOpError("lists part ") << action.part << " for micro-batch " << action.microbatch << " where " << it->second << " is its next one";
+    ++it->second;
+  }
   return success();
 }
 

@@ -9,8 +9,21 @@
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/Hashing.h"
 
 #include "dialects/plan/PlanDialect.h.inc"
+
+namespace cinch::plan {
+
+// A part of a loop body, run for one micro-batch (#plan.actions).
+struct Action {
+  int64_t part = 0, microbatch = 0;
+  bool operator==(const Action &o) const { return part == o.part && microbatch == o.microbatch; }
+};
+inline llvm::hash_code hash_value(const Action &action) { return llvm::hash_combine(action.part, action.microbatch); }
+
+} // namespace cinch::plan
+
 #define GET_ATTRDEF_CLASSES
 #include "dialects/plan/PlanAttrs.h.inc"
 #define GET_OP_CLASSES

@@ -125,6 +125,17 @@ def Plan_AxisAttr : Plan_Attr<"Axis", "axis"> {
   let parameters = (ins "bool":$reverse);
 }
 
+def Plan_ActionsAttr : AttrDef<Plan_Dialect, "Actions"> {
+  let mnemonic = "actions";
+  let summary = "in which order a worker runs the parts of a loop body, and for which micro-batches";
+  let description = [{
+    `#plan.actions<part 0 on 0 1 2, part 1 on 0, part 0 on 3>`: part 0 for micro-batches 0, 1 and 2, then part 1 for micro-batch 0, then
+    part 0 for micro-batch 3.
+  }];
+  let parameters = (ins ArrayRefParameter<"::cinch::plan::Action">:$list);
+  let hasCustomAssemblyFormat = 1;
+}
+
 def Plan_LoopOp : Plan_Op<"loop", [
     SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects, AttrSizedOperandSegments, AttrSizedResultSegments]> {
   let summary = "runs its body once for each part of what it walks: the examples of the batch, the rows of a micro-batch, or an axis";
@@ -155,9 +166,8 @@ def Plan_LoopOp : Plan_Op<"loop", [
     ```
     **Over the examples of the batch** a `count` of 0 means that the caller says how many trips there are (evaluation, prediction).
 
-    A worker of several (`plan.send`, `plan.receive`) does not run the body as a whole. `plan.part` cuts it into parts, and `actions` lists
-    pairs of a part and a micro-batch in the order in which they run: every part takes all micro-batches, in ascending order. What one
-    part leaves for a later one waits while other micro-batches run. Where the steps of a worker overlap, micro-batch count + k is micro-batch k
+    A worker of several (`plan.send`, `plan.receive`) does not run the body as a whole. `plan.part` cuts it into parts, and `actions` says in
+    which order they run for which micro-batches: every part takes all micro-batches, in ascending order. What one part leaves for a later one waits while other micro-batches run. Where the steps of a worker overlap, micro-batch count + k is micro-batch k
     of the next step: a part that begins with micro-batch f does its first f with the step before (or at the begin, if nothing of the step was
     done), and what waits, lives on to the next step. Then sums, and what is computed before the loop, are there twice, for two steps; and
     for the next step the parameters stand in for the previous ones (`PATH.prev`). Where the caller says how many micro-batches there are, part i
@@ -177,12 +187,12 @@ def Plan_LoopOp : Plan_Op<"loop", [
     for positions that `from` leaves out, and a part is one piece of memory. `firsts` are parts of stacks.
     C4: an accumulated value has no batch axis.
     C5: over examples, values are only accumulated; over rows, they are sliced, stacked or accumulated; along an axis, not accumulated.
-    C6: `actions` and `lags` are there only over examples and if the body has a `plan.part`; `actions` are pairs, `lags` one a part,
-    ascending from 0.
+    C6: `actions` and `lags` are there only over examples and if the body has a `plan.part`. `actions` name parts of the body, each with
+    micro-batches one after the other; `lags` are one a part, ascending from 0.
   }];
   let arguments = (ins Variadic<AnyType>:$inits, Variadic<AnyType>:$slices, Variadic<AnyType>:$stacks, Variadic<AnyType>:$firsts,
                        I64Attr:$count, AnyAttrOf<[Plan_ExamplesAttr, Plan_RowBlocksAttr, Plan_AxisAttr]>:$over,
-                       OptionalAttr<DenseI64ArrayAttr>:$from, OptionalAttr<DenseI64ArrayAttr>:$actions,
+                       OptionalAttr<DenseI64ArrayAttr>:$from, OptionalAttr<Plan_ActionsAttr>:$actions,
                        OptionalAttr<DenseI64ArrayAttr>:$lags);
   let results = (outs Variadic<AnyType>:$last, Variadic<AnyType>:$stacked, Variadic<AnyType>:$sums);
   let regions = (region SizedRegion<1>:$body);
@@ -193,7 +203,7 @@ def Plan_LoopOp : Plan_Op<"loop", [
     (`last` `(` type($last)^ `)`)? (`stacked` `(` type($stacked)^ `)`)? (`accumulated` `(` type($sums)^ `)`)? $body attr-dict
   }];
   let builders = [OpBuilder<(ins "::mlir::TypeRange":$sums, "uint64_t":$count, "ExamplesAttr":$over,
-                                 CArg<"::mlir::DenseI64ArrayAttr", "{}">:$actions, CArg<"::mlir::DenseI64ArrayAttr", "{}">:$lags)>];
+                                 CArg<"ActionsAttr", "{}">:$actions, CArg<"::mlir::DenseI64ArrayAttr", "{}">:$lags)>];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     // What is walked; null: something else.

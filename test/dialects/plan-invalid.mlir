@@ -133,7 +133,7 @@ func.func @row_blocks_result(%x: tensor<2x4xf32, #nn.batch<0>>) {
 
 func.func @actions_without_parts() {
   // expected-error @+1 {{lists actions, but its body has no parts}}
-  plan.loop count 2 over #plan.examples<size = 1> actions [0, 0, 0, 1] {
+  plan.loop count 2 over #plan.examples<size = 1> actions <part 0 on 0 1> {
     plan.yield
   }
   return
@@ -141,9 +141,31 @@ func.func @actions_without_parts() {
 
 // -----
 
-func.func @actions_in_pairs() {
-  // expected-error @+1 {{lists actions that are no pairs of a part and a micro-batch}}
-  plan.loop count 2 over #plan.examples<size = 1> actions [0, 0, 0] {
+func.func @actions_of_parts_that_are_there() {
+  // expected-error @+1 {{lists part 2, which its body does not have}}
+  plan.loop count 2 over #plan.examples<size = 1> actions <part 0 on 0, part 2 on 0> {
+    plan.part
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @actions_in_the_order_of_micro_batches() {
+  // expected-error @+1 {{lists part 1 for micro-batch 0 where 2 is its next one}}
+  plan.loop count 2 over #plan.examples<size = 1> actions <part 0 on 0 1, part 1 on 1 0> {
+    plan.part
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @actions_with_micro_batches() {
+  // expected-error @+1 {{expected integer value}}
+  plan.loop count 2 over #plan.examples<size = 1> actions <part 0 on> {
     plan.part
     plan.yield
   }

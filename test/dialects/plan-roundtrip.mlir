@@ -74,13 +74,13 @@ func.func @axis(%h: tensor<4x8xf32, #nn.batch<0>>, %x: tensor<3x4x8xf32, #nn.bat
 
 // A loop body in two parts, of which a worker of several runs one after the other on each micro-batch, and its messages.
 // CHECK-LABEL: func.func @worker
-// CHECK: plan.loop count 3 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
+// CHECK: plan.loop count 3 over #plan.examples<size = 2> actions <part 0 on 0 1, part 1 on 0, part 0 on 2, part 1 on 1 2> {
 // CHECK: %[[X:.*]] = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>> writes [64]
 // CHECK: plan.part
 // CHECK: plan.send "y" %[[X]] : tensor<2x3xf32, #nn.batch<0>> channel 1 reads [64]
 // CHECK: plan.loop count 0 over #plan.examples<size = 2> lags [0, 4] {
 func.func @worker() {
-  plan.loop count 3 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 0, 2, 1, 1, 1, 2] {
+  plan.loop count 3 over #plan.examples<size = 2> actions <part 0 on 0 1, part 1 on 0, part 0 on 2, part 1 on 1 2> {
     %x = plan.receive "x" channel 0 : tensor<2x3xf32, #nn.batch<0>> writes [64]
     plan.part
     plan.send "y" %x : tensor<2x3xf32, #nn.batch<0>> channel 1 reads [64]

@@ -149,7 +149,7 @@ func.func @rows_read_again(%x: tensor<2x16xf32, #nn.batch<0>> {plan.offset = 0})
 
 // Part 0 runs on two micro-batches before part 1 runs on the first: what waits between them needs two copies.
 func.func @waits_in_one_copy() attributes {plan.arena = 512} {
-  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions <part 0 on 0 1, part 1 on 0 1> {
     // expected-error @+1 {{has 1 copies, but waits for a later part in 2 micro-batches at once}}
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
     plan.part
@@ -163,7 +163,7 @@ func.func @waits_in_one_copy() attributes {plan.arena = 512} {
 
 // What waits has the bytes of all its copies through the whole loop, where the work of either part may not reach.
 func.func @waits_elsewhere() attributes {plan.arena = 512} {
-  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 0, 1, 1, 0, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions <part 0 on 0 1, part 1 on 0 1> {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
     plan.part
     // expected-error @+1 {{overlaps a value that is still alive: bytes [128, 256) and [0, 256)}}
@@ -182,7 +182,7 @@ func.func @waits_elsewhere() attributes {plan.arena = 512} {
 
 // The second micro-batch runs part 2 before part 1, so that it does not find what part 1 leaves; the first one alone would.
 func.func @read_too_early() attributes {plan.arena = 512} {
-  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 1, 0, 2, 0, 0, 1, 2, 1, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions <part 0 on 0, part 1 on 0, part 2 on 0, part 0 on 1, part 2 on 1, part 1 on 1> {
     plan.part
     // expected-error @+1 {{is read in part 2 of the loop body, which a micro-batch runs before part 1, where it is written}}
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
@@ -197,7 +197,7 @@ func.func @read_too_early() attributes {plan.arena = 512} {
 
 // The same in turns: nothing waits, and one copy is enough.
 func.func @in_turns() attributes {plan.arena = 512} {
-  plan.loop count 2 over #plan.examples<size = 2> actions [0, 0, 1, 0, 0, 1, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions <part 0 on 0, part 1 on 0, part 0 on 1, part 1 on 1> {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
     plan.part
     plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
@@ -210,7 +210,7 @@ func.func @in_turns() attributes {plan.arena = 512} {
 
 // Micro-batch 2 of two is the first one of the next step: what waits for it lies there behind the loop, too.
 func.func @waits_for_the_next_step() attributes {plan.arena = 512} {
-  plan.loop count 2 over #plan.examples<size = 2> actions [0, 1, 1, 0, 0, 2, 1, 1] {
+  plan.loop count 2 over #plan.examples<size = 2> actions <part 0 on 1, part 1 on 0, part 0 on 2, part 1 on 1> {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
     plan.part
     plan.send "x" %x : tensor<2x16xf32, #nn.batch<0>> channel 1 reads [0]
@@ -226,7 +226,7 @@ func.func @waits_for_the_next_step() attributes {plan.arena = 512} {
 
 // Three micro-batches take turns on three places, but not on two: the next step's first one would find the third one's.
 func.func @turns_of_the_next_step() attributes {plan.arena = 512} {
-  plan.loop count 3 over #plan.examples<size = 2> actions [0, 1, 1, 0, 0, 2, 1, 1, 0, 3, 1, 2] {
+  plan.loop count 3 over #plan.examples<size = 2> actions <part 0 on 1, part 1 on 0, part 0 on 2, part 1 on 1, part 0 on 3, part 1 on 2> {
     // expected-error @+1 {{has 2 copies, on which the 3 micro-batches of the next step do not take turns}}
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0] {plan.copies = array<i64: 2>}
     plan.part
@@ -240,7 +240,7 @@ func.func @turns_of_the_next_step() attributes {plan.arena = 512} {
 
 // A sum of this step and one of the next.
 func.func @one_sum() attributes {plan.arena = 512} {
-  %s = plan.loop count 2 over #plan.examples<size = 2> actions [0, 1, 1, 1, 0, 2, 1, 2] accumulated(tensor<16xf32>) {
+  %s = plan.loop count 2 over #plan.examples<size = 2> actions <part 0 on 1, part 1 on 1, part 0 on 2, part 1 on 2> accumulated(tensor<16xf32>) {
     %x = plan.receive "x" channel 0 : tensor<2x16xf32, #nn.batch<0>> writes [0]
     plan.part
     // expected-error @+1 {{is not there twice, for the next step, too}}
@@ -260,7 +260,7 @@ func.func @one_sum() attributes {plan.arena = 512} {
 func.func @once_a_step() attributes {plan.arena = 512} {
   // expected-error @+1 {{is not there twice, for the next step, too}}
   %w = plan.receive "w" channel 2 : tensor<16xf32> writes [256]
-  plan.loop count 2 over #plan.examples<size = 2> actions [0, 1, 1, 1, 0, 2, 1, 2] {
+  plan.loop count 2 over #plan.examples<size = 2> actions <part 0 on 1, part 1 on 1, part 0 on 2, part 1 on 2> {
     plan.send "w" %w : tensor<16xf32> channel 3 reads [256]
     plan.part
     plan.yield
