@@ -164,6 +164,7 @@ void openDevices() {
     prepareOffload(workers[i]);
   }
   prepareMessages();
+  prepareMeetings();
   if (run.options.kernelTimes || run.options.profile)
     prepareTimes();
 }
