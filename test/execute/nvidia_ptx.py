@@ -131,11 +131,13 @@ def bound_of_warpgroups(code, name, body):
     multiplies = main_loops(code, name, "HGMMA")[0]
     products = [one for one in multiplies if one.startswith("HGMMA")]
     columns = int(re.search(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.bf16\.bf16", body).group(1))
-    # What is brought one element at a time takes a loop of its own, 64 x rows / 128 elements a thread for each operand.
-    all_brings = main_loops(code, name, "LDGSTS") + main_loops(code, name, "STS")
+    # What is brought one element at a time takes a loop of its own within that of the steps, 64 x rows / 128 elements a thread.
     singly = lambda loop: sum(one.startswith("STS.U16") for one in loop)
-    brings = [one for loop in all_brings if singly(loop) for one in loop * (max(128, columns) // 2 // singly(loop))]
-    brings += max((loop for loop in all_brings if not singly(loop)), key=len, default=[])
+    holds = lambda loop, word: any(one.startswith(word) for one in loop)
+    found = [main_loops(code, name, word) for word in ("LDGSTS", "STS", "SYNCS")]
+    steps = [loop for loop in sum(found, []) if holds(loop, "SYNCS") and not holds(loop, "HGMMA") and len(loop) > 20]
+    within = [loop for loop in found[1] if singly(loop) and not holds(loop, "SYNCS")]
+    brings = max(steps, key=len, default=[]) + [one for loop in within for one in loop * (max(128, columns) // 2 // singly(loop))]
     tensor = 2 * len(products) * columns / 2
     shared = 2 * len(products) * (64 + columns) * 16 * 2 / 128 + (128 + columns) * 64 * 2 / 128
     issued = 2 * len(multiplies) + len(brings)
