@@ -178,7 +178,8 @@ void launchOnDevice(Worker &worker, int32_t number, const int64_t *kernel, const
   if (__builtin_expect(timing, 0))
     beginTime(gpu, number, worker.number);
   void *arguments[] = {&gpu.arena, const_cast<int64_t *>(offsets), words};
-  expect(cuda.launchKernel(gpu.kernels[kernel[0]], unsigned(kernel[1]), 1, 1, unsigned(kernel[2]), 1, 1, 0, gpu.stream, arguments, nullptr),
+  expect(cuda.launchKernel(gpu.kernels[kernel[0]], unsigned(kernel[1]), 1, 1, unsigned(kernel[2]), 1, 1, unsigned(kernel[4]), gpu.stream,
+                           arguments, nullptr),
          cuda.blocking ? "do a kernel" : "start a kernel", number);
   if (__builtin_expect(timing, 0))
     endTime(gpu);

@@ -59,6 +59,7 @@ struct Gpu {
   Turn *capturing = nullptr;
   int64_t fillsOfStep = 0, launchesOfStep = 0; // of the step asked for last
   bool graphs = true;                          // not given up
+  CUevent together = nullptr;                  // of several workers: where their steps meet (CudaTogether.cpp)
 };
 extern Gpu *gpus; // one a worker of this process
 inline Gpu &gpuOf(const Worker &worker) { return gpus[&worker - workers]; }
@@ -90,6 +91,21 @@ bool mayStopNow(Worker &);
 char *stageInCapture(Worker &, int32_t entry, int64_t index);
 extern int64_t graphBytes; // of the devices, as their drivers count
 extern int64_t graphCount;
+
+// What CudaTogether.cpp uses: memory for the micro-batches of a graph; all of a step, kernel by kernel; whether it may become a graph; why
+// it is none (false); the graph of what a stream has captured.
+bool takeFills(Gpu &, Turn &);
+void refill(Worker &, const Turn &);
+void enqueue(Worker &, Turn &);
+bool mayCapture(Gpu &);
+bool giveUp(Gpu &, const char *why, CUresult);
+bool endCapture(Gpu &, Turn &);
+int64_t freeBytes();
+
+// CudaTogether.cpp
+void askTogether(Worker &);
+void prepareMeetings();
+void forgetMessages(); // CudaMessages.cpp: all mailboxes are empty, and nobody waits for what was before
 
 // CudaOffload.cpp
 void prepareOffload(Worker &);

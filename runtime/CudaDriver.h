@@ -22,6 +22,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 enum { kOutOfMemory = 2, kDriverTooOld = 35, kDeviceUnavailable = 46, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209, kEccUncorrectable = 214, kUnsupportedPtx = 222,
        kFirstOfKernels = 700, kLastOfKernels = 720 };
 enum { kCapabilityMajor = 75, kCapabilityMinor = 76 }; // attributes of a device
+enum { kMostSharedOfLaunch = 8 };                       // of a function
 enum { kEventWithoutTimes = 2, kStreamWaitsForNoOther = 1, kCaptureOfThread = 1 }; // flags
 
 // Every function, with the name under which the driver has it.
@@ -40,6 +41,7 @@ enum { kEventWithoutTimes = 2, kStreamWaitsForNoOther = 1, kCaptureOfThread = 1 
   F(pinMemory, "cuMemHostRegister_v2", (void *, size_t, unsigned))                                                                 \
   F(loadModule, "cuModuleLoadDataEx", (CUmodule *, const void *, unsigned, int *, void **))                                        \
   F(functionOf, "cuModuleGetFunction", (CUfunction *, CUmodule, const char *))                                                     \
+  F(setFunction, "cuFuncSetAttribute", (CUfunction, int, int))                                                                     \
   F(globalOf, "cuModuleGetGlobal_v2", (CUdeviceptr *, size_t *, CUmodule, const char *))                                           \
   F(createStream, "cuStreamCreate", (CUstream *, unsigned))                                                                        \
   F(waitForStream, "cuStreamSynchronize", (CUstream))                                                                              \

@@ -34,6 +34,12 @@ void prepareMessages() {
   }
 }
 
+void forgetMessages() {
+  for (int64_t i = 0; i < run.meta.channels.size; ++i)
+    for (int64_t box = 0; box < run.meta.channels[i].boxes; ++box)
+      boxesOf[i][box].used = false;
+}
+
 void sendOnDevice(Worker &worker, int32_t channel, uint32_t number, int64_t offset, int64_t bytes) {
   const ChannelSpec &spec = run.meta.channels[channel];
   Gpu &gpu = gpuOf(worker);

@@ -22,6 +22,13 @@ int neededCapability() {
   return at ? atoi(at + strlen(".target sm_")) : 0;
 }
 
+// Whether that is the only one it runs on: sm_90a.
+bool isForOneKind() {
+  const char *at = strstr(cinch_device_code, ".target sm_");
+  at = at ? at + strlen(".target sm_") : "";
+  return at[strspn(at, "0123456789")] == 'a';
+}
+
 void countDevices() {
   CUresult result = cuda.init(0);
   if (result == kDriverTooOld)
@@ -43,6 +50,9 @@ void findDevice(Gpu &gpu, int ordinal) {
   if (10 * major + minor < neededCapability())
     fail(kResources, "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d and later (--target nvidia:sm_%d)", gpu.name,
          major, minor, neededCapability() / 10, neededCapability() % 10, 10 * major + minor);
+  if (isForOneKind() && 10 * major + minor != neededCapability())
+    fail(kResources,
+         "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d alone (--target nvidia:sm_%d is for later ones, too)", gpu.name, major, minor, neededCapability() / 10, neededCapability() % 10, neededCapability());
   CUresult result = cuda.retainContext(&gpu.context, gpu.device);
   if (result == kDeviceUnavailable)
     fail(kResources, "the GPU %s is another process's alone (nvidia-smi shows its compute mode and its processes)", gpu.name);
@@ -105,10 +115,13 @@ void loadKernels(Gpu &gpu) {
     count += *at == '\n';
   gpu.kernels = allocateArray<CUfunction>(count + 1);
   const char *at = cinch_device_kernels;
-  for (int64_t i = 0; i < count; ++i) {
-    const char *end = strchr(at, '\n');
+  for (int64_t i = 0; i < count; ++i) { // its name, and the bytes of shared memory of its launches
+    const char *end = strchr(at, ' ');
+    const int shared = atoi(end);
     expect(cuda.functionOf(&gpu.kernels[i], module, copyText(at, size_t(end - at))), "find a kernel");
-    at = end + 1;
+    if (shared > 0)
+      expect(cuda.setFunction(gpu.kernels[i], kMostSharedOfLaunch, shared), "give a kernel its shared memory");
+    at = strchr(end, '\n') + 1;
   }
   size_t bytes = 0;
   expect(cuda.functionOf(&gpu.gate, module, "cinch_gate"), "find a kernel");
@@ -151,6 +164,7 @@ void openDevices() {
     prepareOffload(workers[i]);
   }
   prepareMessages();
+  prepareMeetings();
   if (run.options.kernelTimes || run.options.profile)
     prepareTimes();
 }

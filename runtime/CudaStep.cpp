@@ -49,6 +49,8 @@ double numberOf(int64_t bits, Elem elem) {
 
 int64_t strideOf(const Gpu &gpu) { return onLine(gpu.fillBytes); }
 
+} // namespace
+
 // Asks for all of a step, kernel by kernel.
 void enqueue(Worker &worker, Turn &turn) {
   Gpu &gpu = gpuOf(worker);
@@ -75,34 +77,34 @@ bool giveUp(Gpu &gpu, const char *why, CUresult result) {
 
 // The first step shows how large one is.
 bool mayCapture(Gpu &gpu) {
-  if (!gpu.graphs || gpu.asked == 0 || programWorkers() > 1 || timing || cuda.blocking)
+  if (!gpu.graphs || gpu.asked == 0 || timing || cuda.blocking)
     return false;
   if (!cuda.hasGraphs)
     return giveUp(gpu, "the driver of NVIDIA on this machine is too old for them", 0);
-  if (gpu.launchesOfStep > kMostLaunches) {
+  if (gpu.launchesOfStep * workerCount > kMostLaunches) {
     Text why;
-    why.add("one would have %lld kernels", (long long)gpu.launchesOfStep);
+    why.add("one would have %lld kernels", (long long)(gpu.launchesOfStep * workerCount));
     return giveUp(gpu, why.data, 0);
   }
   return true;
 }
 
-// The step becomes a graph; nothing of it is done yet. False: it is none.
-bool capture(Worker &worker, Turn &turn) {
-  Gpu &gpu = gpuOf(worker);
+bool takeFills(Gpu &gpu, Turn &turn) {
   const int64_t fills = gpu.fillsOfStep;
   char *memory = takePinned(fills * strideOf(gpu) + 64);
-  if (!memory)
-    return giveUp(gpu, "there is no pinned memory for the data of two of them", 0);
   turn.fills.size = 0;
-  for (int64_t i = 0; i < fills; ++i)
+  for (int64_t i = 0; memory && i < fills; ++i)
     turn.fills.add().memory = memory + i * strideOf(gpu);
   turn.fills.size = 0;
-  if (CUresult result = cuda.beginCapture(gpu.stream, kCaptureOfThread))
-    return giveUp(gpu, "the driver does not begin one", result);
-  gpu.capturing = &turn;
-  enqueue(worker, turn);
-  gpu.capturing = nullptr;
+  return memory;
+}
+
+void refill(Worker &worker, const Turn &turn) {
+  for (const StagedFill &fill : turn.fills)
+    fillInto(worker, fill.entry, fill.index, fill.memory);
+}
+
+bool endCapture(Gpu &gpu, Turn &turn) {
   CUgraph graph = nullptr;
   if (CUresult result = cuda.endCapture(gpu.stream, &graph))
     return giveUp(gpu, "the driver does not end one", result);
@@ -122,7 +124,18 @@ int64_t freeBytes() {
   return int64_t(left);
 }
 
-} // namespace
+// The step becomes a graph; nothing of it is done yet. False: it is none.
+static bool capture(Worker &worker, Turn &turn) {
+  Gpu &gpu = gpuOf(worker);
+  if (!takeFills(gpu, turn))
+    return giveUp(gpu, "there is no pinned memory for the data of two of them", 0);
+  if (CUresult result = cuda.beginCapture(gpu.stream, kCaptureOfThread))
+    return giveUp(gpu, "the driver does not begin one", result);
+  gpu.capturing = &turn;
+  enqueue(worker, turn);
+  gpu.capturing = nullptr;
+  return endCapture(gpu, turn);
+}
 
 char *stageInCapture(Worker &worker, int32_t entry, int64_t index) {
   Gpu &gpu = gpuOf(worker);
@@ -157,14 +170,15 @@ void restartSteps(Worker &worker, int64_t step) {
 }
 
 void askForStep(Worker &worker) {
+  if (workerCount > 1)
+    return askTogether(worker);
   Gpu &gpu = gpuOf(worker);
   use(gpu);
   Turn &turn = gpu.turns[gpu.asked & 1];
   const bool fresh = !turn.graph && mayCapture(gpu);
   const int64_t before = fresh ? freeBytes() : 0;
   if (turn.graph)
-    for (const StagedFill &fill : turn.fills)
-      fillInto(worker, fill.entry, fill.index, fill.memory);
+    refill(worker, turn);
   else if (!fresh || !capture(worker, turn))
     enqueue(worker, turn);
   if (turn.graph)

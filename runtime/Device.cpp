@@ -32,15 +32,23 @@ static void moveState(void (*move)(const Stored &)) {
     move(slot);
 }
 
-void stateToDevice() {
-  moveState([](const Stored &stored) {
-    toDevice(stored.offset, stored.partBytes());
-    for (int64_t copy : stored.copies)
-      toDevice(copy, stored.partBytes());
-  });
+static void moveIn(const Stored &stored) {
+  toDevice(stored.offset, stored.partBytes());
+  for (int64_t copy : stored.copies)
+    toDevice(copy, stored.partBytes());
 }
-void stateFromDevice() {
-  moveState([](const Stored &stored) { fromDevice(stored.offset, stored.partBytes()); });
+static void moveOut(const Stored &stored) { fromDevice(stored.offset, stored.partBytes()); }
+
+void stateToDevice() { moveState(moveIn); }
+void stateFromDevice() { moveState(moveOut); }
+
+void parametersToDevice() {
+  for (int64_t i = 0; device && i < run.meta.parameters.size; ++i)
+    moveIn(run.meta.parameters[i]);
+}
+void parametersFromDevice() {
+  for (int64_t i = 0; device && i < run.meta.parameters.size; ++i)
+    moveOut(run.meta.parameters[i]);
 }
 
 } // namespace cinch::rt

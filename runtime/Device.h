@@ -62,13 +62,16 @@ void fromDevice(int64_t offset, int64_t bytes);
 // All parameters, state and optimizer state, copies too.
 void stateToDevice();
 void stateFromDevice();
+// What the program calls its parameters alone, copies too.
+void parametersToDevice();
+void parametersFromDevice();
 
 } // namespace cinch::rt
 
 // Sets `device`.
 extern "C" void cinch_open_device() __attribute__((weak));
-// Of the compiled object: PTX, and the names of its kernels, one a line, in the order of their numbers. A kernel is known to the host
-// as {number, blocks, threads of a block, words of its launch}.
+// Of the compiled object: PTX, and the names of its kernels, one a line, in the order of their numbers, each with the bytes of shared memory
+// that a launch gives its blocks. A kernel is known to the host as {number, blocks, threads of a block, words of its launch, those bytes}.
 extern "C" const char cinch_device_code[] __attribute__((weak));
 extern "C" const char cinch_device_kernels[] __attribute__((weak));
 // Machine code for the architecture that the PTX names, if the compiler had an assembler.

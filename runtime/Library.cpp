@@ -3,6 +3,7 @@
 #include "runtime/library.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/Cpu.h"
+#include "runtime/Device.h"
 #include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Normalize.h"
@@ -26,6 +27,7 @@ char message[1024] = "";
 jmp_buf place;
 pthread_t caller;
 bool described = false, ready = false; // the description was read; the memory is there
+bool shown = false;                    // the caller was given the address of a parameter; on a GPU that is a copy's
 
 void takeFailure(int code, const char *text) {
   if (!pthread_equal(caller, pthread_self())) { // one of our own threads cannot give up alone
@@ -45,6 +47,35 @@ void readDescription() {
   prepareNormals(run.meta);
   needCpu(run.meta);
   described = true;
+}
+
+void fill(cinch_value &value, const char *name, const char *dtype, const Shape &shape, void *data) {
+  value.name = name;
+  value.dtype = dtype;
+  value.rank = shape.rank;
+  for (int i = 0; i < 12; ++i)
+    value.shape[i] = i < shape.rank ? shape.dims[i] : 0;
+  value.data = data;
+}
+
+// Around each call of the program: what the caller may have written to parameters, and what it may read there. All work is done then.
+void beginWork() {
+  if (shown)
+    parametersToDevice();
+}
+void endWork() {
+  for (int64_t i = 0; device && i < workerCount; ++i)
+    device->finish(workers[i]);
+  if (shown)
+    parametersFromDevice();
+}
+
+// The tensor of a parameter, as its caller sees it.
+void show(const Tensor &tensor, cinch_value &value) {
+  if (!shown)
+    parametersFromDevice();
+  shown = true;
+  fill(value, tensor.name, nameOf(tensor.elem), *tensor.shape, tensor.data);
 }
 
 void needMemory() {
@@ -123,15 +154,6 @@ const Entry &beginCall(const char *name, bool there, const void *const *fields, 
 
 const char *typeOf(Elem elem) { return nameOf(elem == Elem::F32 && run.meta.f64 ? Elem::F64 : elem); }
 
-void fill(cinch_value &value, const char *name, const char *dtype, const Shape &shape, void *data) {
-  value.name = name;
-  value.dtype = dtype;
-  value.rank = shape.rank;
-  for (int i = 0; i < 12; ++i)
-    value.shape[i] = i < shape.rank ? shape.dims[i] : 0;
-  value.data = data;
-}
-
 } // namespace
 
 } // namespace cinch::rt
@@ -158,6 +180,7 @@ int cinch_model_init(int64_t threads) {
     run.step = 0;
     storeValues();
     initialize(run.meta);
+    stateToDevice();
   });
 }
 
@@ -179,12 +202,15 @@ int cinch_model_load(const char *path) {
   return guarded([&] {
     needMemory();
     loadParameterFile(path);
+    parametersToDevice();
   });
 }
 
 int cinch_model_save(const char *path) {
   return guarded([&] {
     needMemory();
+    if (!shown) // else they are here, maybe changed
+      parametersFromDevice();
     if (!writeTensorFile(path, parameterTensors(), TensorFileInfo()))
       fail(kResources, "cannot write %s: %s", path, strerror(errno));
   });
@@ -198,7 +224,9 @@ int cinch_model_step(const void *const *fields, double *loss) {
                    "cinch_model_set(\"steps=..\") says how long it is");
     run.mode = Run::Training;
     setWord(kStep, run.step);
+    beginWork();
     callWorkers(EntryCall::Train, 0);
+    endWork();
     if (loss)
       *loss = run.loss;
     if (run.gateFailed)
@@ -213,7 +241,9 @@ int cinch_model_evaluate(const void *const *fields, int64_t examples, double *me
     const Entry &entry = beginCall("eval", cinch_eval != nullptr, fields, examples);
     run.mode = Run::Reading;
     setWord(kStep, 0);
+    beginWork();
     callWorkers(EntryCall::Eval, (run.examples + entry.microbatch - 1) / entry.microbatch);
+    endWork();
     readMetrics(entry, metrics);
   });
 }
@@ -224,7 +254,9 @@ int cinch_model_predict(const void *const *fields, int64_t examples, void *const
     run.mode = Run::Reading;
     run.givenResults = results;
     setWord(kStep, 0);
+    beginWork();
     callWorkers(EntryCall::Predict, (examples + entry.microbatch - 1) / entry.microbatch);
+    endWork();
   });
 }
 
@@ -244,7 +276,7 @@ int cinch_model_value(int kind, int64_t index, cinch_value *value) {
       if (index < 0 || index >= tensors.count)
         fail(kUsage, "there are %lld parameters", (long long)tensors.count);
       const Tensor &tensor = tensors.items[index];
-      fill(*value, tensor.name, nameOf(tensor.elem), *tensor.shape, tensor.data);
+      show(tensor, *value);
     } else if (kind == CINCH_FIELD) {
       if (index < 0 || index >= trained().fields.size)
         fail(kUsage, "there are %lld fields", (long long)trained().fields.size);
@@ -268,7 +300,7 @@ int cinch_model_parameter(const char *path, cinch_value *value) {
     const TensorList &tensors = parameterTensors();
     for (int64_t i = 0; i < tensors.count; ++i)
       if (strcmp(tensors.items[i].name, path) == 0) {
-        fill(*value, tensors.items[i].name, nameOf(tensors.items[i].elem), *tensors.items[i].shape, tensors.items[i].data);
+        show(tensors.items[i], *value);
         return;
       }
     fail(kUsage, "no parameter is called `%s`", path);

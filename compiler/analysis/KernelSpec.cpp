@@ -281,11 +281,13 @@ func::FuncOp KernelSpec::build(OpBuilder &builder, ModuleOp module, const std::s
   if (auto *loop = std::get_if<LoopSpec>(&work))
     return buildLoop(builder, module, name, *loop, target);
   if (auto *contract = std::get_if<ContractSpec>(&work))
-    return device ? buildContractsOnDevice(builder, module, name, {*contract}) : buildContract(builder, module, name, *contract, target);
+    return device ? buildContractsOnDevice(builder, module, name, {*contract}, target)
+                  : buildContract(builder, module, name, *contract, target);
   if (auto *attend = std::get_if<AttendSpec>(&work))
     return device ? buildAttendOnDevice(builder, module, name, *attend, target) : buildAttend(builder, module, name, *attend, target);
   if (auto *conv = std::get_if<ConvSpec>(&work))
-    return device ? buildContractsOnDevice(builder, module, name, conv->parts) : buildConv(builder, module, name, *conv, target);
+    return device ? buildContractsOnDevice(builder, module, name, conv->parts, target)
+                  : buildConv(builder, module, name, *conv, target);
   if (auto *pool = std::get_if<PoolSpec>(&work))
     return buildPool(builder, module, name, *pool, target);
   auto &grad = std::get<AttendGradSpec>(work);

@@ -20,9 +20,12 @@ struct Target {
   MachineRates published;
 
   bool isDevice() const { return processors > 0; }
+  // Products of bf16 are wgmma's. Its PTX runs on Hopper alone.
+  bool hasWarpgroups() const { return arch == "sm_90a"; }
   // What kernels are built for; what is said of the CPU stays.
   kernels::TargetInfo kernels(kernels::TargetInfo ofCpu) const {
     ofCpu.processors = processors;
+    ofCpu.warpgroups = hasWarpgroups();
     if (isDevice())
       ofCpu.dots = ofCpu.amx = false;
     return ofCpu;

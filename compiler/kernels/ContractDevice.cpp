@@ -28,7 +28,7 @@ class DeviceContract {
 public:
   // `tiles`: bytes of shared memory.
   DeviceContract(OpBuilder &b, Location loc, const Plan &plan, ValueRange arguments, Value tiles)
-      : b(b), loc(loc), plan(plan), spec(plan.spec), element(valueType(b, spec.elem)), arguments(arguments), reach(plan.tile / kSide) {
+      : b(b), loc(loc), plan(plan), spec(plan.spec), element(valueType(b, spec.elem)), arguments(arguments), reach(plan.tileM / kSide) {
     memory[0] = open(spec.a), memory[1] = open(spec.b), memory[2] = open(spec.c);
     for (int64_t i : {0, 1})
       shared[i] = sharedTile(tiles, i * kStep * pitch() * bytesOf(spec.elem));
@@ -41,7 +41,7 @@ public:
     Value worker = arguments[3], workers = arguments[4];
     scf::ForOp::create(b, loc, worker, index(plan.items()), workers, ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
       Value tileN = rem(item, plan.tilesN()), rest = div(item, plan.tilesN());
-      emitTile(thread, div(rest, plan.tilesM()), mul(rem(rest, plan.tilesM()), plan.tile), mul(tileN, plan.tile));
+      emitTile(thread, div(rest, plan.tilesM()), mul(rem(rest, plan.tilesM()), plan.tileM), mul(tileN, plan.tileM));
       scf::YieldOp::create(b, loc);
     });
   }
@@ -78,7 +78,7 @@ private:
     return memref::ViewOp::create(b, loc, type, arguments[0], arith::IndexCastOp::create(b, loc, b.getIndexType(), byte), ValueRange());
   }
   // [k][row of the tile]; one element more a row keeps threads that walk along k out of each other's banks.
-  int64_t pitch() const { return plan.tile + 1; }
+  int64_t pitch() const { return plan.tileM + 1; }
   Value sharedTile(Value tiles, int64_t byte) {
     auto type = MemRefType::get({kStep * pitch()}, element, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
     return memref::ViewOp::create(b, loc, type, tiles, index(byte), ValueRange());
@@ -112,7 +112,7 @@ private:
     Values bounds[2];              // of A: where it is beside its bounds, likewise
     Values k;                      // within the step
   };
-  int64_t elementsEach() const { return plan.tile * kStep / kThreads; }
+  int64_t elementsEach() const { return plan.tileM * kStep / kThreads; }
 
   Share shareOf(int operand, Value thread, Value batch, Value first) {
     const Dims &dims = operand == 0 ? plan.m : plan.n;
@@ -124,11 +124,11 @@ private:
     share.alongK = closest(plan.k) < closest(dims);
     for (int64_t e = 0; e < elementsEach(); ++e) {
       Value number = add(thread, index(e * kThreads));
-      Value place = share.alongK ? div(number, kStep) : rem(number, plan.tile);
-      share.k.push_back(share.alongK ? rem(number, kStep) : div(number, plan.tile));
+      Value place = share.alongK ? div(number, kStep) : rem(number, plan.tileM);
+      share.k.push_back(share.alongK ? rem(number, kStep) : div(number, plan.tileM));
       share.places.push_back(add(mul(share.k.back(), pitch()), place));
       Value at = add(first, place);
-      bool whole = count % plan.tile == 0;
+      bool whole = count % plan.tileM == 0;
       share.valid.push_back(whole ? Value() : below(at, count));
       share.outside.push_back(add(add(offsetOf(plan.batch, batch, stride), index(view.offset)), offsetOf(dims, at, stride)));
       for (size_t i = 0; operand == 0 && i < spec.bounds.size(); ++i) {
@@ -208,7 +208,7 @@ private:
       for (int64_t j = 0; j < reach; ++j) {
         Value m = add(firstM, add(mul(column, reach), index(i))), n = add(firstN, add(row, index(j * kSide)));
         places.push_back(add(base, add(offsetOf(plan.m, m, ofC), offsetOf(plan.n, n, ofC))));
-        valid.push_back(both(plan.M % plan.tile ? below(m, plan.M) : Value(), plan.N % plan.tile ? below(n, plan.N) : Value()));
+        valid.push_back(both(plan.M % plan.tileM ? below(m, plan.M) : Value(), plan.N % plan.tileN ? below(n, plan.N) : Value()));
         start.push_back(spec.accumulate && plan.K > 0 ? loadWhere(valid.back(), memory[2], places.back()) : zero);
       }
     Share a = shareOf(0, thread, batch, firstM), bShare = shareOf(1, thread, batch, firstN);
@@ -255,7 +255,30 @@ static int64_t threadsOf(const std::vector<ContractSpec> &parts) {
   return plain ? kTensorThreads : kThreads;
 }
 
-func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::string &name, const std::vector<ContractSpec> &parts) {
+// One block's tiles, for all parts: each leaves them behind a barrier.
+static void emitParts(OpBuilder &b, Location loc, func::FuncOp function, const std::vector<ContractSpec> &parts) {
+  int64_t bytes = 0;
+  for (const ContractSpec &part : parts)
+    bytes = std::max(bytes, Plan(part).sharedBytes());
+  auto tilesType = MemRefType::get({bytes}, b.getI8Type(), MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
+  const std::string name = function.getName().str() + "_tiles";
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(function);
+    memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), tilesType, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
+  }
+  Value tiles = memref::GetGlobalOp::create(b, loc, tilesType, name);
+  for (const ContractSpec &part : parts) {
+    Plan plan(part);
+    if (isOfTensorCores(part))
+      emitOnTensorCores(b, loc, plan, function.getArguments(), tiles, threadsOf(parts));
+    else
+      DeviceContract(b, loc, plan, function.getArguments(), tiles).emit();
+  }
+}
+
+func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::string &name, const std::vector<ContractSpec> &parts,
+                                    const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
   Location loc = b.getUnknownLoc();
@@ -268,28 +291,20 @@ func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::st
   b.setInsertionPointToStart(entry);
   auto end = func::ReturnOp::create(b, loc);
   b.setInsertionPoint(end);
-  // One block's tiles, for all parts: each leaves them behind a barrier.
-  int64_t bytes = 0;
-  for (const ContractSpec &part : parts)
-    bytes = std::max(bytes, Plan(part).sharedBytes());
-  auto tilesType = MemRefType::get({bytes}, b.getI8Type(), MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(function);
-    memref::GlobalOp::create(b, loc, name + "_tiles", b.getStringAttr("private"), tilesType, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
-  }
-  Value tiles = memref::GetGlobalOp::create(b, loc, tilesType, name + "_tiles");
-  for (const ContractSpec &part : parts) {
-    Plan plan(part);
-    if (isOfTensorCores(part))
-      emitOnTensorCores(b, loc, plan, entry->getArguments(), tiles, threadsOf(parts));
-    else
-      DeviceContract(b, loc, plan, entry->getArguments(), tiles).emit();
-  }
+  if (isOfWarpgroups(parts, target))
+    emitOnWarpgroups(b, loc, Plan(parts[0], target.processors), entry->getArguments(), simt::sharedOfLaunch(b, loc, module));
+  else
+    emitParts(b, loc, function, parts);
   return function;
 }
 
 Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &target) {
+  if (isOfWarpgroups(parts, target)) { // a block fills a multiprocessor, and goes on to its next tile by itself
+    Plan plan(parts[0], target.processors);
+    Grid grid = {std::clamp<int64_t>(plan.items(), 1, target.processors), int(kGroupsThreads), int(kGroupsThreads)};
+    grid.shared = GroupTiles(plan).sharedBytes();
+    return grid;
+  }
   int64_t items = 1;
   for (const ContractSpec &part : parts)
     items = std::max(items, Plan(part).items());

@@ -18,16 +18,21 @@ int64_t countOf(const Dims &);
 // A product of bf16 is one of tensor cores, unless it sums over examples alone: blocks of k start anew at each. It depends on what the
 // program says of the op, not on how many examples or positions a launch has.
 bool isOfTensorCores(const ContractSpec &);
+// Of those, the ones that a GPU with wgmma computes by it (TargetInfo::warpgroups): all but convolutions with padding. It depends on the op
+// and the kind of the GPU, as that does.
+bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &);
 
 struct Plan {
   const ContractSpec &spec;
   Dims batch, m, n, k;
   Dims runs;     // of tensor cores: k without the dims at each index of which blocks start anew, which are these
-  int64_t M, N, K, tile; // side of a tile of outputs
+  int64_t M, N, K;
+  int64_t tileM, tileN; // of outputs
 
-  explicit Plan(const ContractSpec &spec);
-  int64_t tilesM() const { return (M + tile - 1) / tile; }
-  int64_t tilesN() const { return (N + tile - 1) / tile; }
+  // `processors`: multiprocessors of a GPU whose warpgroups compute it; 0: its warps or threads do.
+  explicit Plan(const ContractSpec &spec, int processors = 0);
+  int64_t tilesM() const { return (M + tileM - 1) / tileM; }
+  int64_t tilesN() const { return (N + tileN - 1) / tileN; }
   int64_t items() const { return countOf(batch) * tilesM() * tilesN(); }
   int64_t sharedBytes() const; // that a block needs
 };

@@ -37,7 +37,11 @@ static Dims merged(const Dims &dims) {
   return result;
 }
 
-Plan::Plan(const ContractSpec &spec) : spec(spec) {
+bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &target) {
+  return target.warpgroups && parts.size() == 1 && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
+}
+
+Plan::Plan(const ContractSpec &spec, int processors) : spec(spec) {
   size_t B = spec.batch.size(), S = spec.m.size(), T = spec.n.size(), R = spec.k.size();
   auto bounds = [&](Dim &dim, size_t at) {
     for (size_t i = 0; i < spec.bounds.size(); ++i)
@@ -62,11 +66,18 @@ Plan::Plan(const ContractSpec &spec) : spec(spec) {
   M = countOf(m), N = countOf(n), K = countOf(k);
   // Large tiles read less from shared memory for each product. On the cores of single FMAs those with bounds would not fit into registers.
   bool large = M >= 128 && N >= 128 && (isOfTensorCores(spec) || spec.bounds.empty());
-  tile = large ? 128 : 64;
+  tileM = tileN = large ? 128 : 64;
+  if (processors > 0) {
+    // Two warpgroups have 64 rows each. The wider a tile, the less is read for each product; but every multiprocessor should get one. With
+    // a grain a thread holds two numbers for each output.
+    tileM = 128;
+    auto tiles = [&](int64_t side) { return countOf(batch) * ((M + 127) / 128) * ((N + side - 1) / side); };
+    tileN = N > 128 && spec.grain == 0 && tiles(256) >= processors ? 256 : 128;
+  }
 }
 
 int64_t Plan::sharedBytes() const {
-  return isOfTensorCores(spec) ? TensorTiles(*this).sharedBytes() : 2 * 16 * (tile + 1) * bytesOf(spec.elem);
+  return isOfTensorCores(spec) ? TensorTiles(*this).sharedBytes() : 2 * 16 * (tileM + 1) * bytesOf(spec.elem);
 }
 
 } // namespace cinch::kernels::device

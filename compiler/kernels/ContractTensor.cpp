@@ -5,14 +5,7 @@
 // cp.async where memory holds bf16 side by side, else by loads that are rounded. Steps begin anew with each run of k, and what lacks in a
 // run's last one is zero: so which sixteen products an instruction adds depends on their places in the run alone, and an output is one
 // chain of instructions however k is cut between launches.
-#include "compiler/kernels/ContractTensor.h"
-#include "compiler/kernels/MathEmit.h"
-#include "compiler/kernels/Simt.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/BuiltinTypes.h"
+#include "compiler/kernels/ContractTensorTile.h"
 
 #include <optional>
 
@@ -21,73 +14,26 @@ using namespace mlir;
 namespace cinch::kernels::device {
 namespace {
 
-class TensorContract {
+class TensorContract : TensorTile {
 public:
   TensorContract(OpBuilder &b, Location loc, const Plan &plan, ValueRange arguments, Value shared, int64_t threads)
-      : b(b), loc(loc), plan(plan), spec(plan.spec), tiles(plan), arguments(arguments), threads(threads), sizeM(plan.tile / 2),
-        sizeN(plan.tile / (threads / 64)), tilesOfM(sizeM / 16), tilesOfN(sizeN / 8) {
+      : TensorTile(b, loc, plan, arguments, plan.tileM / 2 / 16, plan.tileN / (threads / 64) / 8), tiles(plan), threads(threads) {
     this->shared = simt::pointerTo(b, loc, shared, 3);
-    arena = simt::pointerTo(b, loc, arguments[0], 0);
-    for (const View *view : {&spec.a, &spec.b, &spec.c})
-      bytes.push_back(memref::LoadOp::create(b, loc, arguments[1], ValueRange{index(view->buffer)}));
   }
 
   void emit() {
     self = simt::threadOfBlock(b, loc);
     Value warp = div(self, 32), lane = rem(self, 32);
-    warpM = mul(rem(warp, 2), sizeM), warpN = mul(div(warp, 2), sizeN);
+    warpM = mul(rem(warp, 2), tilesOfM * 16), warpN = mul(div(warp, 2), tilesOfN * 8);
     group = div(lane, 4), pair = mul(rem(lane, 4), 2);
     places[0] = fragment(0, lane), places[1] = fragment(1, lane);
-    scf::ForOp::create(b, loc, arguments[3], index(plan.items()), arguments[4], ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
-      Value tileN = rem(item, plan.tilesN()), rest = div(item, plan.tilesN());
-      emitTile(div(rest, plan.tilesM()), mul(rem(rest, plan.tilesM()), plan.tile), mul(tileN, plan.tile));
-      scf::YieldOp::create(b, loc);
+    forTiles({}, [&](Value batch, Value firstM, Value firstN, ValueRange) {
+      emitTile(batch, firstM, firstN);
+      return Values();
     });
   }
 
 private:
-  using Values = SmallVector<Value>;
-
-  // ---- Index arithmetic, memory ----------------------------------------------------------------------------------------------
-  Value index(int64_t n) { return emitInteger(b, loc, b.getIndexType(), n); }
-  Value constant(int64_t n) { return emitInteger(b, loc, b.getI64Type(), n); }
-  Value word(Value n) { return b.createOrFold<arith::IndexCastOp>(loc, b.getI64Type(), n); }
-  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
-  Value add(Value x, int64_t y) { return y == 0 ? x : add(x, index(y)); }
-  Value mul(Value x, int64_t factor) { return b.createOrFold<arith::MulIOp>(loc, x, index(factor)); }
-  Value div(Value x, int64_t by) { return b.createOrFold<arith::DivUIOp>(loc, x, index(by)); }
-  Value rem(Value x, int64_t by) { return b.createOrFold<arith::RemUIOp>(loc, x, index(by)); }
-  Value below(Value x, Value bound) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, bound); }
-  Value both(Value x, Value y) { return !x ? y : !y ? x : Value(arith::AndIOp::create(b, loc, x, y)); }
-  template <typename Stride> Value offsetOf(const Dims &dims, Value place, Stride stride) {
-    Value sum = index(0);
-    for (size_t i = dims.size(); i-- > 0;) {
-      Value at = i == 0 ? place : rem(place, dims[i].size);
-      place = i == 0 ? place : div(place, dims[i].size);
-      sum = add(sum, mul(at, stride(dims[i])));
-    }
-    return sum;
-  }
-  void when(Value condition, llvm::function_ref<void()> body) {
-    if (!condition)
-      return body();
-    scf::IfOp::create(b, loc, condition, [&](OpBuilder &, Location) {
-      body();
-      scf::YieldOp::create(b, loc);
-    });
-  }
-  Values loop(Value from, Value to, int64_t step, ValueRange carried, llvm::function_ref<Values(Value, ValueRange)> body) {
-    auto loop = scf::ForOp::create(b, loc, from, to, index(step), carried, [&](OpBuilder &, Location, Value at, ValueRange values) {
-      scf::YieldOp::create(b, loc, body(at, values));
-    });
-    return Values(loop.getResults());
-  }
-  // An element of A, B or C.
-  Value pointerTo(int which, Value element) {
-    const View &view = which == 0 ? spec.a : which == 1 ? spec.b : spec.c;
-    return simt::at(b, loc, simt::at(b, loc, arena, bytes[which]), word(mul(element, bytesOf(view.elem))));
-  }
-
   // ---- Bringing a step -------------------------------------------------------------------------------------------------------
   // What this thread brings of an operand: chunks of one element or of eight, each `lines` lines of the stage behind the one before.
   struct Share {
@@ -101,7 +47,7 @@ private:
   Share shareOf(int which, Value batch, Value first) {
     const TensorOperand &o = tiles.operand[which];
     const Dims &dims = which == 0 ? plan.m : plan.n;
-    const int64_t count = which == 0 ? plan.M : plan.N, chunk = o.chunk(), across = (o.alongK ? kTensorStep : plan.tile) / chunk;
+    const int64_t count = which == 0 ? plan.M : plan.N, chunk = o.chunk(), across = (o.alongK ? kTensorStep : plan.tileM) / chunk;
     auto stride = [&](const Dim &dim) { return strideOf(dim, which); };
     Value along = mul(rem(self, across), chunk), line = div(self, across);
     Share share;
@@ -110,12 +56,13 @@ private:
     const Dims &walked = o.alongK ? dims : plan.k;
     if (walked.size() <= 1)
       share.far = walked.empty() ? 0 : share.lines * stride(walked[0]);
-    share.alike = share.far && (which == 1 || spec.bounds.empty()) && (o.alongK ? count % plan.tile == 0 : tiles.length % kTensorStep == 0);
-    for (int64_t e = 0; e < plan.tile * kTensorStep / chunk / threads; ++e) {
+    const bool whole = o.alongK ? count % plan.tileM == 0 : tiles.length % kTensorStep == 0;
+    share.alike = share.far && (which == 1 || spec.bounds.empty()) && whole;
+    for (int64_t e = 0; e < plan.tileM * kTensorStep / chunk / threads; ++e) {
       Value there = add(line, e * share.lines), row = o.alongK ? there : along;
       share.k.push_back(o.alongK ? along : there);
       Value at = add(first, row);
-      share.valid.push_back(count % plan.tile ? below(at, index(count)) : Value());
+      share.valid.push_back(count % plan.tileM ? below(at, index(count)) : Value());
       share.outside.push_back(add(add(offsetOf(plan.batch, batch, stride), o.view->offset), offsetOf(dims, at, stride)));
       for (size_t i = 0; which == 0 && i < spec.bounds.size(); ++i) {
         auto bound = [&](const Dim &dim) { return dim.bound[i]; };
@@ -231,63 +178,19 @@ private:
     return sums;
   }
 
-  // ---- A tile ----------------------------------------------------------------------------------------------------------------
-  // Calls `body` for the outputs of this thread, one or two neighbours at a time: the number of the first, how many they are, where they
-  // lie, and whether they are there (null: they are).
-  void forOutputs(Value batch, Value firstM, Value firstN, llvm::function_ref<void(size_t, int64_t, Value, Value)> body) {
-    auto ofC = [](const Dim &dim) { return dim.c; };
-    Value m0 = add(add(firstM, warpM), group), n0 = add(add(firstN, warpN), pair);
-    Value base = add(offsetOf(plan.batch, batch, ofC), spec.c.offset);
-    auto outputAt = [&](Value m, Value n) { return pointerTo(2, add(base, add(offsetOf(plan.m, m, ofC), offsetOf(plan.n, n, ofC)))); };
-    const bool even = plan.m.size() <= 1 && plan.n.size() <= 1; // distances between outputs are the same everywhere
-    const int64_t together = tiles.pairs ? 2 : 1, size = bytesOf(spec.c.elem);
-    const int64_t stepM = plan.m.empty() ? 0 : plan.m[0].c * size, stepN = plan.n.empty() ? 0 : plan.n[0].c * size;
-    Value first = outputAt(m0, n0);
-    for (int64_t number = 0; number < tilesOfM * tilesOfN * 4; number += together) {
-      const int64_t e = number % 4, besideM = number / 4 / tilesOfN * 16 + e / 2 * 8, besideN = number / 4 % tilesOfN * 8 + e % 2;
-      Value m = add(m0, besideM), n = add(n0, besideN);
-      Value there = both(plan.M % plan.tile ? below(m, index(plan.M)) : Value(), plan.N % plan.tile ? below(n, index(plan.N)) : Value());
-      body(size_t(number), together, even ? simt::at(b, loc, first, constant(besideM * stepM + besideN * stepN)) : outputAt(m, n), there);
-    }
-  }
-
   void emitTile(Value batch, Value firstM, Value firstN) {
-    Value zero = emitNumber(b, loc, b.getF32Type(), 0);
-    Values zeros(size_t(tilesOfM * tilesOfN * 4), zero), start = zeros;
-    Value firstOfC = pointerTo(2, index(spec.c.offset));
-    if (spec.accumulate && plan.K > 0)
-      forOutputs(batch, firstM, firstN, [&](size_t number, int64_t count, Value from, Value there) {
-        from = there ? Value(arith::SelectOp::create(b, loc, there, from, firstOfC)) : from;
-        for (Value before : simt::loadNumbers(b, loc, from, count))
-          start[number++] = there ? Value(arith::SelectOp::create(b, loc, there, before, zero)) : before;
-      });
     Share a = shareOf(0, batch, firstM), bShare = shareOf(1, batch, firstN);
-    Values sums;
-    if (spec.grain > 0 && plan.K > 0)
-      sums = loop(index(0), index(plan.K), tiles.length, start, [&](Value first, ValueRange totals) {
-        Values next = chains(a, bShare, first, zeros);
-        for (auto [sum, total] : llvm::zip_equal(next, totals))
-          sum = arith::AddFOp::create(b, loc, total, sum);
-        return next;
-      });
-    else
-      sums = chains(a, bShare, index(0), start);
-    forOutputs(batch, firstM, firstN, [&](size_t number, int64_t count, Value to, Value there) {
-      when(there, [&] { simt::storeNumbers(b, loc, ArrayRef(sums).slice(number, size_t(count)), to, spec.c.elem == Elem::BF16); });
+    emitOutputs(batch, firstM, firstN, [&](ValueRange start) {
+      if (spec.grain == 0 || plan.K == 0)
+        return chains(a, bShare, index(0), start);
+      return loop(index(0), index(plan.K), tiles.length, start,
+                  [&](Value first, ValueRange totals) { return added(totals, chains(a, bShare, first, zeros())); });
     });
   }
 
-  OpBuilder &b;
-  Location loc;
-  const Plan &plan;
-  const ContractSpec &spec;
   const TensorTiles tiles;
-  ValueRange arguments;
   const int64_t threads; // of a block: two warps along m, the others along n
-  const int64_t sizeM, sizeN, tilesOfM, tilesOfN; // of the outputs that a warp has, and how many times 16 x 8 these are
-  Value shared, arena;
-  Values bytes; // where A, B and C begin in the arena
-  Value self, warpM, warpN, group, pair;
+  Value shared, self;
   Value places[2];
 };
 

@@ -23,11 +23,13 @@ struct TensorOperand {
   int64_t chunk() const { return wide ? 8 : 1; }
 };
 
+// Pairs of outputs, in neighbouring columns, lie side by side at an even place.
+bool outputsArePaired(const Plan &);
+
 struct TensorTiles {
   TensorOperand operand[2];
-  int64_t length = 0, steps = 0; // of a run of k; blocks start anew behind each
+  int64_t length, steps;         // of a run of k; blocks start anew behind each
   int stages = 2;                // steps in shared memory at once
-  bool pairs = false;            // of outputs, in neighbouring columns, lie side by side at an even place: they are stored together
   explicit TensorTiles(const Plan &);
   int64_t stageBytes() const { return operand[0].bytes + operand[1].bytes; }
   int64_t sharedBytes() const { return stages * stageBytes(); }
@@ -38,6 +40,24 @@ inline int64_t strideOf(const Dim &dim, int operand) { return operand == 0 ? dim
 // The loops of one contraction; the arguments are those of a kernel, `tiles` is shared memory of at least sharedBytes. A block has so many
 // threads: kTensorThreads, or kThreads for a convolution, whose warps have half of a square.
 void emitOnTensorCores(mlir::OpBuilder &, mlir::Location, const Plan &, mlir::ValueRange arguments, mlir::Value tiles, int64_t threads);
+
+// ---- By wgmma (ContractWarpgroup.cpp): two warpgroups multiply, a third one brings what they need. ----
+constexpr int64_t kGroupThreads = 128, kGroupsThreads = 3 * kGroupThreads; // of a warpgroup, of a block
+constexpr int64_t kGroupStep = 64; // of k, which is brought at once: four products of m64nNk16, and 128 bytes of a line
+
+// A step of an operand lies in shared memory as lines of 64 elements, of which the sixteen bytes number i lie at i ^ (line % 8) (PTX ISA,
+// the swizzle of 128 bytes). A line is a row of the tile along k; or, where rows lie closer together in memory, 64 rows at one k: line (row
+// / 64) * 64 + k then has element row % 64.
+struct GroupTiles {
+  TensorOperand operand[2];
+  int64_t length, steps;         // as those of TensorTiles
+  int stages = 4;                // steps in shared memory at once
+  int ahead = 0;                 // of these, copies that go on when the next ones begin
+  explicit GroupTiles(const Plan &);
+  int64_t stageBytes() const { return operand[0].bytes + operand[1].bytes; }
+  int64_t sharedBytes() const { return stages * (stageBytes() + 16); } // two barriers for each stage
+};
+void emitOnWarpgroups(mlir::OpBuilder &, mlir::Location, const Plan &, mlir::ValueRange arguments, mlir::Value shared);
 
 } // namespace cinch::kernels::device
 #endif

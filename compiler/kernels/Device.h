@@ -10,7 +10,8 @@ namespace cinch::kernels {
 Grid gridOfBlocks(int64_t items, int64_t threads, const TargetInfo &);
 
 // Contractions one after the other, of which none reads what another writes (ContractDevice.cpp).
-mlir::func::FuncOp buildContractsOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const std::vector<ContractSpec> &parts);
+mlir::func::FuncOp buildContractsOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name,
+                                          const std::vector<ContractSpec> &parts, const TargetInfo &);
 Grid gridOfContracts(const std::vector<ContractSpec> &parts, const TargetInfo &);
 
 // Attention (AttendDevice.h), in programs of bf16 on tensor cores where a row of the result fits into registers (AttendTensor.h).

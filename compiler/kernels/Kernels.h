@@ -52,6 +52,7 @@ struct TargetInfo {
   int processors = 0; // of a GPU: its multiprocessors; 0: a CPU
   bool dots = false;  // has vdpbf16ps, which makes two steps of a chain of a product of bf16
   bool amx = false;   // has tdpbf16ps, which adds a whole block of 32 to 16 x 16 results of a product of bf16
+  bool warpgroups = false; // of a GPU: has wgmma
   std::shared_ptr<const TileTable> tiles; // measured tilings of products (Tiling.h); null: the built-in rules
   bool isDevice() const { return processors > 0; }
 };
@@ -62,6 +63,7 @@ struct Grid {
   int64_t workers = 1;
   int lanes = 1;   // threads of the GPU that are one worker
   int block = 128; // threads of a block
+  int64_t shared = 0; // bytes of shared memory that a block is given when it is launched, beside what its kernel declares
   int64_t blocks() const { return (workers * lanes + block - 1) / block; }
 };
 

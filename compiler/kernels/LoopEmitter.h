@@ -81,6 +81,11 @@ private:
   Value loadLine(int node, Value at, int64_t count);
   void storeLine(const LoopStore &, Value at, Value value, int64_t count);
 
+  // LoopWide.cpp: with teams, four neighbouring columns a thread, where nothing is summed.
+  bool isWide(const View &, Elem) const;
+  bool suitsWide(const std::vector<int> &stores, const Preheader &) const;
+  Value runWide(Value begin, const std::vector<int> &stores, const Preheader &);
+
   // LoopNodes.cpp: nodes.
   Value evaluateScalar(int node);
   Value evaluateVector(int node, Lanes &, const Preheader &);
@@ -170,6 +175,11 @@ private:
   Value lane;                               // with teams: of this thread (index)
   int pass = 0;                             // over the columns of a context
 };
+
+// What memory holds of an element, and the value that it is (LoopMemory.cpp).
+mlir::Type storedType(mlir::OpBuilder &, Elem);
+mlir::Value toValue(mlir::OpBuilder &, mlir::Location, mlir::Value stored, Elem);
+mlir::Value toStored(mlir::OpBuilder &, mlir::Location, mlir::Value, Elem);
 
 } // namespace cinch::kernels
 #endif

@@ -13,11 +13,11 @@ using namespace mlir;
 
 namespace cinch::kernels {
 
-static Type storedType(OpBuilder &b, Elem elem) {
+Type storedType(OpBuilder &b, Elem elem) {
   return elem == Elem::Bool ? Type(b.getI8Type()) : elem == Elem::BF16 ? Type(b.getI16Type()) : valueType(b, elem);
 }
 
-static Value toValue(OpBuilder &b, Location loc, Value stored, Elem elem) {
+Value toValue(OpBuilder &b, Location loc, Value stored, Elem elem) {
   if (elem == Elem::BF16)
     return emitWidened(b, loc, stored);
   if (elem != Elem::Bool)
@@ -25,7 +25,7 @@ static Value toValue(OpBuilder &b, Location loc, Value stored, Elem elem) {
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, stored, emitInteger(b, loc, stored.getType(), 0));
 }
 
-static Value toStored(OpBuilder &b, Location loc, Value value, Elem elem) {
+Value toStored(OpBuilder &b, Location loc, Value value, Elem elem) {
   if (elem == Elem::BF16)
     return emitNarrowed(b, loc, value);
   if (elem != Elem::Bool)

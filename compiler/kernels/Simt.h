@@ -7,6 +7,7 @@
 #define CINCH_COMPILER_KERNELS_SIMT_H
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Value.h"
 
 namespace cinch::kernels::simt {
@@ -54,6 +55,31 @@ void waitForCopies(mlir::OpBuilder &, mlir::Location, int groups);
 // 16 x 16 (four registers) times 16 x 8 (two), added to 16 x 8 of f32 (four).
 llvm::SmallVector<mlir::Value> loadMatrices(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool turned);
 llvm::SmallVector<mlir::Value> multiplyMatrices(mlir::OpBuilder &, mlir::Location, mlir::ValueRange a, mlir::ValueRange b, mlir::ValueRange sums);
+
+// ---- Warpgroups of a Hopper (Warpgroups.cpp): 128 threads whose four warps multiply together, by wgmma ----
+// The shared memory that a launch gives a block, from a multiple of 1024 bytes on; one for all kernels of the module.
+mlir::Value sharedOfLaunch(mlir::OpBuilder &, mlir::Location, mlir::ModuleOp);
+// A barrier of eight bytes in shared memory, whose phases number 0, 1, .. end when so many arrivals have come. Who waits names the phase by
+// its number modulo 2 (i32), and goes on if that one has ended; before phase 0, phase 1 counts as ended.
+void beginPhases(mlir::OpBuilder &, mlir::Location, mlir::Value barrier, int64_t arrivals);
+void arrive(mlir::OpBuilder &, mlir::Location, mlir::Value barrier);
+void awaitPhase(mlir::OpBuilder &, mlir::Location, mlir::Value barrier, mlir::Value parity);
+// What this thread has written to shared memory is there for wgmma, too, which reads by another way.
+void showToProducts(mlir::OpBuilder &, mlir::Location);
+// 64 x 16 times 16 x N, added to `sums`: row 16 w + l / 4 (and 8 below) and columns 2 (l % 4) + 8 j are those of lane l of warp w, as in
+// multiplyMatrices. Both operands lie in shared memory in lines of 128 bytes (ContractTensor.h, GroupTiles) from `at` (i64, an address) on;
+// `turned`: a line has 64 rows at one k. It goes on by and by: `sums` are not to be touched before `finishedSums` returns them.
+struct TileOfLines {
+  mlir::Value at;
+  bool turned = false;
+};
+llvm::SmallVector<mlir::Value> multiplyTiles(mlir::OpBuilder &, mlir::Location, TileOfLines a, TileOfLines b, mlir::ValueRange sums);
+// Before products: what was written to registers is there for them. Behind them: they are a group; at most so many groups are under way.
+llvm::SmallVector<mlir::Value> preparedSums(mlir::OpBuilder &, mlir::Location, mlir::ValueRange sums);
+void beginProducts(mlir::OpBuilder &, mlir::Location);
+void endProducts(mlir::OpBuilder &, mlir::Location);
+void awaitProducts(mlir::OpBuilder &, mlir::Location, int groups);
+llvm::SmallVector<mlir::Value> finishedSums(mlir::OpBuilder &, mlir::Location, mlir::ValueRange sums);
 
 } // namespace cinch::kernels::simt
 #endif

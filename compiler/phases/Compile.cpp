@@ -446,9 +446,10 @@ bool Compilation::generateDeviceCode() {
   if (deviceCode.error.empty()) {
     std::string names;
     for (const target::DeviceKernel &kernel : host->deviceKernels)
-      names += kernel.name + "\n";
+      names += kernel.name + " " + std::to_string(kernel.shared) + "\n";
     addText(*kernels, "cinch_device_code", deviceCode.ptx);
     addText(*kernels, "cinch_device_kernels", names);
+    requireSymbol(*kernels, "cinch_open_device"); // the runtime's part for GPUs is linked where somebody asks for it
     if (!options.assembler.empty()) {
       target::Assembled made = target::assemble(options.assembler, deviceCode.ptx, options.target.arch);
       assembled = made.error.empty() ? "code         PTX, and machine code for " + options.target.arch + " by " + options.assembler

@@ -155,7 +155,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   call.words.append(spec->words);
   if (target.isDevice() && llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; })) {
     kernels::Grid grid = spec->grid(target);
-    deviceKernels.push_back({call.kernel, grid.workers, grid.lanes, grid.block, int64_t(call.words.size())});
+    deviceKernels.push_back({call.kernel, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared});
   }
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();
@@ -256,6 +256,17 @@ void addText(ModuleOp module, StringRef symbol, const std::string &text) {
   StringRef ended(text.c_str(), text.size() + 1);
   LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), LLVM::LLVMArrayType::get(builder.getI8Type(), ended.size()), true,
                          LLVM::Linkage::External, symbol, builder.getStringAttr(ended));
+}
+
+void requireSymbol(ModuleOp module, StringRef symbol) {
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointToEnd(module.getBody());
+  Location loc = builder.getUnknownLoc();
+  auto outside = LLVM::GlobalOp::create(builder, loc, builder.getI8Type(), true, LLVM::Linkage::External, symbol, Attribute());
+  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  auto reference = LLVM::GlobalOp::create(builder, loc, pointer, true, LLVM::Linkage::External, "cinch_requires_device", Attribute());
+  builder.createBlock(&reference.getInitializerRegion());
+  LLVM::ReturnOp::create(builder, loc, ValueRange{LLVM::AddressOfOp::create(builder, loc, outside)});
 }
 
 void HostCode::addFunction(func::FuncOp function, StringRef symbol, int entry, bool counted) {

@@ -122,6 +122,8 @@ private:
 
 // A constant string under a global name, with a 0 behind it.
 void addText(mlir::ModuleOp, llvm::StringRef symbol, const std::string &text);
+// A reference to a symbol that somebody else has to bring.
+void requireSymbol(mlir::ModuleOp, llvm::StringRef symbol);
 
 } // namespace cinch
 #endif

@@ -29,7 +29,7 @@ static void addAddresses(ModuleOp module, StringRef symbol, ArrayRef<Attribute> 
 
 void HostCode::addTables() {
   for (auto [number, kernel] : llvm::enumerate(deviceKernels))
-    addTable<int64_t>(module, kernel.name, {int64_t(number), kernel.blocks(), kernel.block, kernel.words});
+    addTable<int64_t>(module, kernel.name, {int64_t(number), kernel.blocks(), kernel.block, kernel.words, kernel.shared});
   std::vector<int64_t> words;
   std::vector<int32_t> rows;
   llvm::StringMap<int> numbers;

@@ -14,6 +14,7 @@ struct DeviceKernel {
   int64_t workers = 1;    // Kernels.h, Grid
   int lanes = 1, block = 128;
   int64_t words = 0;      // of the offsets of a launch
+  int64_t shared = 0;     // Kernels.h, Grid
   int64_t blocks() const { return (workers * lanes + block - 1) / block; }
 };
 

@@ -389,8 +389,6 @@ static void readProduct(const Flags &f, CommandLine &line) {
     line.target = *target;
   else
     usage("--target: " + problem);
-  if (line.target.isDevice() && f.emit == "lib")
-    usage("--emit lib with --target " + f.target + " is not there yet; exe is");
   line.cpu = f.cpu;
   if (f.stopAfter.getNumOccurrences()) {
     for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM})

@@ -174,7 +174,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.planCache = solve::PlanCache::defaultFolder();
   if (std::string folder = solve::PlanCache::defaultFolder(); line.kernelCache && !folder.empty())
     options.kernelCache = folder + "/kernels";
-  if (line.target.isDevice() && line.command == Command::Compile && !line.stopAfter && line.emit == "exe")
+  if (line.target.isDevice() && line.command == Command::Compile && !line.stopAfter && (line.emit == "exe" || line.emit == "lib"))
     options.assembler = line.ptxas == "none" ? "" : line.ptxas.empty() ? target::findAssembler() : line.ptxas;
   if (int status = readWorkers(line, program, options))
     return status;
@@ -227,6 +227,8 @@ static int writeLibrary(const CommandLine &line, const Program &program, Compila
     return status;
   for (const std::string &text : compilation.summary())
     llvm::outs() << text << "\n";
+  if (!compilation.assembled.empty())
+    llvm::outs() << compilation.assembled << "\n";
   llvm::outs() << "library      " << archive << ", " << shared << ", " << header << "\n";
   return 0;
 }

@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """examples/embed: the static and the shared library train to the bits of the executable, from C and from Python; what is wrong comes back
-as a code with a message and leaves the model as it was."""
+as a code with a message and leaves the model as it was. The same for a GPU, executed on the CPU (standin.py)."""
+import ctypes
 import os
 import shutil
 import sys
 
 import numpy as np
 import programs
+import standin
 import tensorfile
 
 EXAMPLE = programs.HERE.parent.parent / "examples" / "embed"
@@ -51,14 +53,31 @@ def refused(model, code, words, call):
         verdicts.expect(words in str(error) and "(%d)" % code in str(error), "%s: %s" % (words, error))
 
 
-def from_python(folder):
+def for_a_gpu(folder, run):
+    """Without a driver the library says so; under the stand-in it trains to the CPU's bits, and parameters are those of the device."""
+    (folder / "gpu").mkdir()
+    flags = ["--target", "nvidia"]
+    run(programs.CINCH, "moons.cinch", "--emit=lib", "-o", "gpu/moons", *flags, "--ptxas", "none")
+    run("cc", "-Wall", "-Wextra", "-Werror", "train.c", "-Igpu", "gpu/libmoons.a", "-lpthread", "-o", "train-gpu")
+    ended = programs.call([folder / "train-gpu"], cwd=folder, allowed=(0, 5))
+    verdicts.expect(ended.returncode == 0 or "driver" in ended.stdout or "GPU" in ended.stdout, "without a driver: " + ended.stdout)
+    kernels = standin.kernels(folder / "moons.cinch", "moons-gpu", flags)
+    (folder / "from-c.safetensors").unlink()
+    run("env", "LD_LIBRARY_PATH=%s" % standin.DRIVER, "STANDIN_KERNELS=%s" % kernels, "./train-gpu")
+    verdicts.expect((folder / "from-c.safetensors").read_bytes() == (folder / "out/final.safetensors").read_bytes(), "on a GPU: other bits")
+    os.environ["STANDIN_KERNELS"] = str(kernels)
+    ctypes.CDLL(str(standin.DRIVER / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+    from_python(folder, "./gpu/libmoons.so", 1)
+
+
+def from_python(folder, library="./libmoons.so", threads=2):
     sys.path.insert(0, str(folder))
     import train
 
     os.chdir(folder)
     table = np.loadtxt("points.csv", delimiter=",", skiprows=1)
     x, label = table[:, :2].astype(np.float32), table[:, 2].astype(np.int32)
-    model = train.Model("./libmoons.so", threads=2)
+    model = train.Model(library, threads=threads)
     verdicts.expect(model.fields == {"x": (np.float32, (2,)), "label": (np.int32, ())}, str(model.fields))
     verdicts.expect(list(model.metrics) == ["loss", "right"] and list(model.results) == ["share"], "metrics, results")
     batch = dict(x=x[:32], label=label[:32])
@@ -144,6 +163,7 @@ def main():
     examples(folder, run)
     from_python(folder)
     other_programs()
+    for_a_gpu(folder, run)
 
 
 verdicts.run(main)

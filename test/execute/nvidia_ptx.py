@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What NVIDIA's own assembler makes of the PTX: registers, shared memory and spills of each kind of kernel for sm_80, sm_90 and sm_100,
-and what the main loops of a product and of attention on tensor cores consist of. No kernel may spill. From the instructions of a loop follows
+"""What NVIDIA's own assembler makes of the PTX: registers, shared memory and spills of each kind of kernel for sm_80, sm_90 and sm_100, and of
+products by wgmma for sm_90a, and what the main loops of a product and of attention on tensor cores consist of. No kernel may spill. From the instructions of a loop follows
 which share of the tensor cores' time it can reach at most: see `bound`. Skipped, and said so, where neither `ptxas` nor the wheels
 `nvidia-cuda-nvcc` and `nvidia-cuda-nvdisasm` can be had.
 
@@ -22,6 +22,7 @@ BF16 = ["--set", "train.precision=bf16"]
 EXAMPLES = [("mlp", []), ("gpt", ["-D", "B=2", "-D", "N=1"]), ("gpt", ["-D", "B=2", "-D", "N=1", *BF16]), ("lstm", []),
             ("resnet", ["-D", "B=4", "-D", "G=2"]), ("resnet", ["-D", "B=4", "-D", "G=2", *BF16]),
             ("llama_7b", ["-D", "B=1", "-D", "N=1", *BF16]), ("gpt2_124m", ["-D", "B=2", "-D", "N=1", *BF16])]
+WARPGROUPS = "sm_90a" # products by wgmma: of these examples alone
 LOOPS = "gpt2_124m" # whose main loops are looked at; without dropout, whose draws are a loop of their own
 
 
@@ -44,6 +45,8 @@ def tool(name, wheel):
 
 def kind_of(body):
     """What a kernel is, by what stands in its PTX."""
+    if "wgmma" in body:
+        return "product, warpgroups" + (", copies" if "cp.async.cg" in body else "")
     if "mma.sync" in body and ("_slopes" in body or "_keys" in body):
         return "attention, %s, tensor cores" % ("backward" if "_slopes" in body else "forward")
     if "mma.sync" in body:
@@ -92,19 +95,21 @@ def instructions(code, name):
     return lines
 
 
-def main_loops(code, name):
-    """The innermost loops with products on tensor cores: of each the operations, with their suffixes."""
+def main_loops(code, name, word="HMMA"):
+    """The innermost loops with such operations: of each all operations, with their suffixes."""
     lines = instructions(code, name)
     labels = {line.strip()[:-1]: place for place, line in enumerate(lines) if re.match(r"\.L_x_\d+:$", line.strip())}
     spans = []
     for place, line in enumerate(lines):
         jump = re.search(r"BRA[^`]*`\((\.L_x_\d+)\)", line)
-        if jump and labels.get(jump.group(1), place) < place:
+        back = word == "HMMA" or not re.search(r"\*/\s+BRA `", line) # of barriers' phases those without a condition come back from waiting
+        if jump and back and labels.get(jump.group(1), place) < place:
             span = (labels[jump.group(1)], place)
-            if any("HMMA" in one for one in lines[span[0]:span[1]]) and not any(span[0] <= x[0] and x[1] <= span[1] for x in spans):
+            holds = any(re.search(r"\b%s\b" % word, one) for one in lines[span[0]:span[1]])
+            if holds and not any(span[0] <= x[0] and x[1] <= span[1] for x in spans):
                 spans.append(span)
     found = [re.findall(r"\*/\s+(?:@!?\w+\s+)?([A-Z][A-Z0-9_.]*)", "\n".join(lines[begin:end + 1])) for begin, end in spans]
-    return sorted(found, key=lambda loop: -sum(one.startswith("HMMA") for one in loop))
+    return sorted(found, key=lambda loop: -sum(one.startswith(word) for one in loop))
 
 
 def bound(loop, chip):
@@ -117,6 +122,35 @@ def bound(loop, chip):
         wide = 4 if ".128" in one else 2 if ".64" in one else 1
         shared += SHARED.get(word, wide if word in ("LDS", "STS") else 0)
     return tensor / max(tensor, len(loop), 4 * shared)
+
+
+def bound_of_warpgroups(code, name, body):
+    """The same for wgmma, and the counts of its loops. While a warpgroup of four warps multiplies 64 x 16 by 16 x N, which takes tensor cores N / 2
+    cycles (a multiprocessor of an H100 has 4096 operations a cycle), both operands are read from shared memory. Two warpgroups do, and a third
+    one writes a step of both operands there; a quarter of a multiprocessor has a warp of each."""
+    multiplies = main_loops(code, name, "HGMMA")[0]
+    products = [one for one in multiplies if one.startswith("HGMMA")]
+    columns = int(re.search(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.bf16\.bf16", body).group(1))
+    # What is brought one element at a time takes a loop of its own within that of the steps, 64 x rows / 128 elements a thread.
+    singly = lambda loop: sum(one.startswith("STS.U16") for one in loop)
+    holds = lambda loop, word: any(one.startswith(word) for one in loop)
+    found = [main_loops(code, name, word) for word in ("LDGSTS", "STS", "SYNCS")]
+    steps = [loop for loop in sum(found, []) if holds(loop, "SYNCS") and not holds(loop, "HGMMA") and len(loop) > 20]
+    within = [loop for loop in found[1] if singly(loop) and not holds(loop, "SYNCS")]
+    brings = max(steps, key=len, default=[]) + [one for loop in within for one in loop * (max(128, columns) // 2 // singly(loop))]
+    tensor = 2 * len(products) * columns / 2
+    shared = 2 * len(products) * (64 + columns) * 16 * 2 / 128 + (128 + columns) * 64 * 2 / 128
+    issued = 2 * len(multiplies) + len(brings)
+    return tensor / max(tensor, issued, shared), columns, multiplies, brings
+
+
+def note_warpgroups(nvdisasm, ptx, cubin, loops):
+    code = programs.call([nvdisasm, "-c", cubin]).stdout
+    for name, body in entries(ptx.read_text()).items():
+        if "wgmma" in body:
+            found = bound_of_warpgroups(code, name, body)
+            kind = "%s, 128 x %d outputs" % (kind_of(body), found[1])
+            loops[kind] = min(found, loops.get(kind, found), key=lambda one: one[0])
 
 
 def note_loops(nvdisasm, ptx, cubin, chip, loops):
@@ -142,7 +176,7 @@ def main():
     if not ptxas:
         print("skipped: no ptxas, and its wheel could not be had")
         return
-    table, loops = {}, {}
+    table, loops, grouped = {}, {}, {}
     for number, (name, flags) in enumerate(EXAMPLES):
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
@@ -156,6 +190,13 @@ def main():
             assemble(ptxas, chip, ptx, cubin, table)
             if nvdisasm and name == LOOPS:
                 note_loops(nvdisasm, ptx, cubin, chip, loops)
+        if BF16[0] in flags and not source.match("resnet.cinch"):
+            target = ["--target", "nvidia:" + WARPGROUPS, "--memory-budget", "64GiB"]
+            programs.call([programs.CINCH, source, *target, "--emit", "ptx", "-o", ptx, *flags])
+            cubin = programs.FOLDER / ("%s%d-%s.cubin" % (name, number, WARPGROUPS))
+            assemble(ptxas, WARPGROUPS, ptx, cubin, table)
+            if nvdisasm:
+                note_warpgroups(nvdisasm, ptx, cubin, grouped)
     print("%-32s %-7s %8s %10s %14s %7s" % ("kind", "for", "kernels", "registers", "shared bytes", "spills"))
     for (kind, chip), row in sorted(table.items()):
         print("%-32s %-7s %8d %10d %14d %7d" % (kind, chip, *row))
@@ -169,6 +210,13 @@ def main():
             verdicts.expect(share >= least, "%s for %s: %.2f, not %.1f" % (kind, chip, share, least))
         print("main loop %d of %s, %s: %s" % (number, kind, chip, said))
         verdicts.expect(counts["tensor-core products"] >= 32 and counts["barriers"] == ("attention" in kind) + 1, "an odd main loop: " + said)
+    for kind, (share, _, multiplies, brings) in sorted(grouped.items()):
+        words = ("HGMMA", "LDGSTS", "LDG", "STS", "SYNCS", "WARPGROUP")
+        of = lambda loop, word: sum(one.split(".")[0] == word for one in loop)
+        counted = lambda loop: "%d instructions, %s" % (len(loop), ", ".join("%d %s" % (of(loop, word), word) for word in words))
+        print("worst main loop of %s: %s; beside it %s; at most %.2f of wgmma's time" % (kind, counted(multiplies), counted(brings), share))
+        verdicts.expect(share >= 0.8 and sum(one.startswith("HGMMA") for one in multiplies) == 4, "%s: %.2f, not 0.8" % (kind, share))
+    verdicts.expect(not nvdisasm or sys.argv[1:] or grouped, "no product by wgmma")
     verdicts.expect(not nvdisasm or sys.argv[1:] or len(loops) == 5 * len(CHIPS), "%d main loops" % len(loops))
     if not nvdisasm:
         print("skipped: the main loops; no nvdisasm, and its wheel could not be had")

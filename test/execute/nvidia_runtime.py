@@ -296,11 +296,18 @@ def several_devices():
         verdicts.expect(asked.count("allocation") == count and ("which workers share" in said) == (settings["devices"] < count),
                         "%s: %d allocations; %s" % (" ".join(flags), asked.count("allocation"), said[:200]))
         verdicts.expect(("peer" in asked) == (settings["devices"] > 1), "%s: messages take another way" % " ".join(flags))
+        verdicts.expect(asked.count("graph") == 8 and asked.count("instantiation") == 2,
+                        "%s: %d of 9 steps are graphs of all workers" % (" ".join(flags), asked.count("graph")))
 
     programs.in_parallel(train, [(0, ["--stages", "2", "--microbatch", "1"], dict(devices=2), 2),
                                  (1, ["--stages", "2", "--microbatch", "2", "--remat", "all"], dict(devices=1, arenas=2), 2),
                                  (2, ["--replicas", "2"], dict(devices=3), 2),
                                  (3, ["--stages", "2", "--replicas", "2", "--microbatch", "1"], dict(devices=3, arenas=2), 4)])
+    for number, (flag, settings) in enumerate((("eager", dict(eager=1)), ("alone", dict(fail="cuGraphInstantiateWithFlags")))):
+        out = programs.FOLDER / ("gpt-%s-out" % flag)
+        asked, said = log_of(built[0], "--data", data, "--out", out, seed=number, devices=2, **settings)
+        right = final(out) == final(wanted) and ("graph" in asked) == (flag == "eager")
+        verdicts.expect(right, "%s: other parameters, or graphs: %s" % (flag, said[-300:]))
     out = programs.FOLDER / "gpt-killed-out"
     killed, _ = ended_by(signal.SIGKILL, built[0], "step 4/9", "--data", data, "--out", out, devices=2)
     verdicts.expect(killed == -9 and list(out.glob("run/step-*.safetensors")), "the run that was killed ended with %d" % killed)

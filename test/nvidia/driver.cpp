@@ -226,8 +226,14 @@ int cuModuleGetFunction(void **function, void *handle, const char *name) {
   void *run = dlsym(library, name), *words = dlsym(library, (std::string(name) + "_words").c_str());
   if (!run || !words)
     return kNotFound;
-  *function = new Kernel{name, reinterpret_cast<void (*)(void *, void *, void *)>(run), *static_cast<int64_t *>(words), handle};
+  *function = new Kernel{name, reinterpret_cast<void (*)(void *, void *, void *)>(run), *static_cast<int64_t *>(words), handle, 48 << 10};
   return 0;
+}
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+  constexpr int kMostSharedOfLaunch = 8, kMost = 227 << 10; // of a Hopper
+  if (attribute != kMostSharedOfLaunch || value < 0 || value > kMost)
+    return kInvalidValue;
+  return static_cast<Kernel *>(function)->shared = value, 0;
 }
 int cuModuleGetGlobal_v2(uint64_t *at, size_t *bytes, void *handle, const char *name) {
   Lock lock(mutex);

@@ -5,8 +5,12 @@
 // Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
 // the N-th access to the arena behind it, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and matrix:N move
 // the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena.
+// Of products by wgmma: phase:N, show:N leave out the N-th wait for a barrier's phase, the N-th fence behind writes; arrive:N the N-th
+// arrival; products:N lets the N-th wait for products leave one group more under way; swizzle:N, lines:N give the first operand of the N-th
+// product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns.
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -100,14 +104,97 @@ static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
   return place ? b.CreateLoad(place->getAllocatedType(), place) : value;
 }
 
+// Shared memory that a launch gives: as much as an address in a description of a matrix can name, from such a multiple on.
+constexpr uint64_t kSharedOfLaunch = 1 << 18;
+static GlobalVariable *sharedOfLaunch(Module &module) {
+  GlobalVariable *declared = module.getGlobalVariable("cinch_shared_of_launch");
+  if (!declared || !declared->isDeclaration())
+    return declared;
+  Type *bytes = ArrayType::get(Type::getInt8Ty(module.getContext()), kSharedOfLaunch);
+  auto *memory = new GlobalVariable(module, bytes, false, GlobalValue::ExternalLinkage, ConstantAggregateZero::get(bytes), "", nullptr,
+                                    GlobalValue::NotThreadLocal, kShared);
+  memory->setAlignment(Align(kSharedOfLaunch));
+  memory->takeName(declared);
+  declared->replaceAllUsesWith(memory);
+  declared->eraseFromParent();
+  return memory;
+}
+
+// The number that stands behind `before` in a text.
+static int numberBehind(StringRef text, StringRef before) {
+  int number = 0;
+  text.substr(text.find(before) + before.size()).consumeInteger(10, number);
+  return number;
+}
+
+// Inline PTX of compiler/kernels/Warpgroups.cpp. Where it takes sums in registers, the stand-in takes their place in memory.
+static Value *callForAssembly(Module &module, CallInst &call) {
+  IRBuilder<> b(&call);
+  StringRef text = cast<InlineAsm>(call.getCalledOperand())->getAsmString();
+  auto *type = dyn_cast<StructType>(call.getType());
+  const unsigned count = type ? type->getNumElements() : 0;
+  auto plain = [&](Value *pointer) { return b.CreateAddrSpaceCast(pointer, PointerType::get(module.getContext(), 0)); };
+  SmallVector<Value *> arguments;
+  AllocaInst *sums = nullptr;
+  if (type) {
+    sums = IRBuilder<>(&*call.getFunction()->getEntryBlock().getFirstInsertionPt()).CreateAlloca(type);
+    for (unsigned i = 0; i < count; ++i)
+      b.CreateStore(call.getArgOperand(i), b.CreateStructGEP(type, sums, i));
+    arguments = {sums, b.getInt32(count)};
+  }
+  StringRef stands;
+  if (text.contains("mbarrier.init"))
+    stands = "standin_begin_phases", arguments = {plain(call.getArgOperand(0)), call.getArgOperand(1), plain(sharedOfLaunch(module))};
+  else if (text.contains("mbarrier.arrive"))
+    stands = fault.isHere("arrive") ? "" : "standin_arrive", arguments = {plain(call.getArgOperand(0))};
+  else if (text.contains("mbarrier.try_wait.parity"))
+    stands = fault.isHere("phase") ? "" : "standin_await_phase", arguments = {plain(call.getArgOperand(0)), call.getArgOperand(1)};
+  else if (text.contains("fence.proxy.async"))
+    stands = fault.isHere("show") ? "" : "standin_show";
+  else if (text.contains("wgmma.fence"))
+    stands = type ? "standin_prepared_sums" : "standin_begin_products";
+  else if (text.contains("wgmma.commit_group"))
+    stands = "standin_end_products";
+  else if (text.contains("wgmma.wait_group")) {
+    stands = type ? "standin_finished_sums" : "standin_await_products";
+    arguments.push_back(b.getInt32(uint32_t(numberBehind(text, "aligned ") + fault.isHere("products"))));
+  } else if (text.contains("wgmma.mma_async.sync.aligned.m64n") && numberBehind(text, "m64n") == int(2 * count)) {
+    stands = "standin_multiply_tiles";
+    Value *a = call.getArgOperand(count);
+    if (fault.isHere("swizzle"))
+      a = b.CreateXor(a, b.getInt64(uint64_t(3) << 62));
+    if (fault.isHere("lines"))
+      a = b.CreateAdd(a, b.getInt64(uint64_t(64) << 32));
+    auto [turnedA, turnedB] = text.split("adds, 1, 1, ").second.split(", ");
+    const bool turned = turnedA.starts_with("1") != fault.isHere("turned");
+    arguments.append({a, call.getArgOperand(count + 1), b.getInt32(turned), b.getInt32(turnedB.starts_with("1"))});
+  } else {
+    report_fatal_error(Twine("nvcpu: no model of ") + text);
+  }
+  if (!stands.empty()) {
+    SmallVector<Type *> types;
+    for (Value *argument : arguments)
+      types.push_back(argument->getType());
+    b.CreateCall(module.getOrInsertFunction(stands, FunctionType::get(b.getVoidTy(), types, false)), arguments);
+  }
+  return type ? b.CreateLoad(type, sums) : nullptr;
+}
+
 // In the order of the text, so that the places of faults can be counted there.
 static void replaceIntrinsics(Module &module) {
   std::vector<CallInst *> calls;
   for (Function &function : module)
     for (Instruction &instruction : instructions(function))
-      if (auto *call = dyn_cast<CallInst>(&instruction); call && call->getCalledFunction() && call->getCalledFunction()->getName().starts_with("llvm.nvvm."))
+      if (auto *call = dyn_cast<CallInst>(&instruction);
+          call && (call->isInlineAsm() || (call->getCalledFunction() && call->getCalledFunction()->getName().starts_with("llvm.nvvm."))))
         calls.push_back(call);
   for (CallInst *call : calls) {
+    if (call->isInlineAsm()) {
+      if (Value *result = callForAssembly(module, *call))
+        call->replaceAllUsesWith(result);
+      call->eraseFromParent();
+      continue;
+    }
     StringRef name = call->getCalledFunction()->getName(), stands = replacement(name);
     if (stands.empty())
       report_fatal_error(Twine("nvcpu: no model of ") + name);

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <random>
 #include <sys/mman.h>
 #include <vector>
@@ -49,7 +50,16 @@ struct Copy {
   uint32_t bytes, group; // of 16, the others are zero
 };
 
-enum class State { Ready, AtBarrier, AtWarp, Done };
+enum class State { Ready, AtBarrier, AtWarp, AtPhase, Done };
+// What wgmma reads: two descriptions of matrices (PTX ISA, "Matrix Descriptor Format").
+struct Product {
+  uint64_t a, b;
+  uint32_t columns, turnedA, turnedB, group;
+};
+// A barrier of phases (mbarrier): how many arrivals end a phase, and are left; the number of the present one.
+struct Phases {
+  uint32_t arrivals, left, number;
+};
 struct Fiber {
   void *stack = nullptr; // where it goes on
   State state = State::Done;
@@ -60,6 +70,17 @@ struct Fiber {
   std::array<uint32_t, 4> out{};                 // of both
   std::vector<Copy> copies;                      // cp.async that nobody has waited for
   uint32_t groups = 0;                           // that were closed
+  std::vector<std::pair<char *, int64_t>> hidden; // written, and not shown to wgmma yet
+  std::vector<float> sums;                       // that products under way add to
+  bool prepared = false;                         // these registers are
+  Product product = {};                          // wgmma
+  char *awaited = nullptr;                       // barrier, and the parity of its phase
+  uint32_t parity = 0;
+};
+// Of the four warps that multiply together each has its own rows, and its own products under way.
+struct Warp {
+  std::vector<Product> products;
+  uint32_t groups = 0;
 };
 constexpr size_t kStackBytes = 256 << 10;
 
@@ -72,7 +93,12 @@ struct Block {
   uint32_t number = 0, current = 0;
   void *scheduler = nullptr;
   uint64_t barriers = 0;
+  std::vector<Warp> warps;
+  std::map<char *, Phases> phases;
+  char *shared = nullptr; // that the launch gave; null: its kernel has no barriers there
 } block;
+constexpr int64_t kSharedOfLaunch = 1 << 18;
+bool hasEnded(const Fiber &f) { return (block.phases.at(f.awaited).number & 1) != f.parity; }
 
 // Saves the registers that a callee keeps, swaps stacks.
 extern "C" void standin_switch(void **from, void *to);
@@ -104,7 +130,8 @@ void pause(State state) {
   std::string text = std::string(why) + " in " + block.kernel->name + ", block " + std::to_string(block.number) + ":";
   for (size_t i = 0; i < block.fibers.size() && text.size() < 600; ++i) {
     const Fiber &f = block.fibers[i];
-    text += " " + std::to_string(i) + (f.state == State::AtBarrier ? " at a barrier" : f.state == State::Done ? " has ended" : std::string(" at ") + f.operation) + ";";
+    std::string at = f.state == State::AtBarrier ? "at a barrier" : f.state == State::AtPhase ? "at a barrier's phase" : "at " + std::string(f.operation);
+    text += " " + std::to_string(i) + " " + (f.state == State::Done ? "has ended" : at) + ";";
   }
   fault(text);
 }
@@ -120,6 +147,9 @@ void standin::runBlock(const Kernel &kernel, void *const arguments[3], uint32_t 
   std::copy(arguments, arguments + 3, block.arguments);
   block.number = number;
   block.fibers.assign(threads, Fiber());
+  block.warps.assign((threads + 31) / 32, Warp());
+  block.phases.clear();
+  block.shared = nullptr;
   ++block.barriers;
   std::vector<uint32_t> order(threads);
   for (uint32_t i = 0; i < threads; ++i) {
@@ -141,12 +171,18 @@ void standin::runBlock(const Kernel &kernel, void *const arguments[3], uint32_t 
         standin_switch(&block.scheduler, block.fibers[i].stack);
         ++ran;
       }
-    for (const Fiber &f : block.fibers) {
+    for (Fiber &f : block.fibers) {
+      if (f.state == State::AtPhase && hasEnded(f))
+        f.state = State::Ready, ++ran;
       waiting += f.state == State::AtBarrier;
       done += f.state == State::Done;
     }
-    if (done == threads)
+    if (done == threads) {
+      for (const Warp &warp : block.warps)
+        if (!warp.products.empty())
+          fault("a block ends while products are under way, in " + kernel.name);
       return;
+    }
     if (waiting == threads) {
       ++block.barriers;
       for (Fiber &f : block.fibers)
@@ -289,6 +325,8 @@ struct Shadow {
   uint64_t written = 0, read = 0; // between which barriers
   uint32_t writer = 0, reader = 0;
   bool severalReaders = false, inFlight = false; // a copy into it is on its way
+  bool hidden = false;                           // what was written is not shown to wgmma
+  uint16_t products = 0;                         // under way that read it
 };
 // Shared memory is that of the kernels' library: all of it lies within some MiB of wherever it was touched first. A shadow for each byte,
 // of which every second one is used: the smallest accesses that lie among larger ones have two.
@@ -301,6 +339,78 @@ Shadow &shadowOf(const char *at) {
   if (shadows == MAP_FAILED || place >= 2 * kReach)
     fault("no shadow for shared memory");
   return shadows[place];
+}
+
+// ---- wgmma ---------------------------------------------------------------------------------------------------------------------
+Warp &warpOf(const Fiber *warp) { return block.warps[size_t(warp - block.fibers.data()) / 32]; }
+
+// Where element k of row (or column) `row` lies: PTX ISA, "Strides", with the layouts of 128 and of 64 bytes; units of 16 bytes. The
+// address is swizzled at last: bits 4 to 6 by bits 7 to 9, or 4 and 5 by 7 and 8.
+char *elementOfTile(uint64_t tile, bool turned, uint32_t row, uint32_t k) {
+  const uint64_t begin = (tile & 0x3fff) << 4, leading = (tile >> 16 & 0x3fff) << 4, stride = (tile >> 32 & 0x3fff) << 4;
+  const uint64_t kind = tile >> 62, line = kind == 1 ? 128 : 64;
+  if ((kind != 1 && kind != 2) || (tile >> 49 & 7))
+    fault("a description of a matrix that is not known here, in " + block.kernel->name);
+  const uint64_t inLine = line / 2; // elements
+  uint64_t at = turned ? begin + row / inLine * leading + row % inLine * 2 + k % 8 * line + k / 8 * stride
+                       : begin + row / 8 * stride + row % 8 * line + k * 2;
+  at ^= (at >> 7 & (kind == 1 ? 7 : 3)) << 4;
+  if (at >= uint64_t(kSharedOfLaunch))
+    fault("a matrix beyond shared memory, in " + block.kernel->name);
+  return block.shared + at;
+}
+
+// What a warp reads of a product: its sixteen of 64 rows, and all columns.
+template <typename Body> void forElements(const Product &product, uint32_t warp, Body body) {
+  for (uint32_t k = 0; k < 16; ++k) {
+    for (uint32_t row = 0; row < 16; ++row)
+      body(0, row, k, elementOfTile(product.a, product.turnedA, warp % 4 * 16 + row, k));
+    for (uint32_t column = 0; column < product.columns; ++column)
+      body(1, column, k, elementOfTile(product.b, product.turnedB, column, k));
+  }
+}
+
+uint32_t beginProduct(Fiber *warp, uint32_t lane) {
+  if (warp[lane].product.a != warp->product.a || warp[lane].product.b != warp->product.b)
+    fault("lanes describe different matrices, in " + block.kernel->name);
+  if (lane > 0)
+    return 0;
+  Warp &own = warpOf(warp);
+  own.products.push_back(warp->product);
+  own.products.back().group = own.groups;
+  forElements(own.products.back(), uint32_t(&own - block.warps.data()), [](int, uint32_t, uint32_t, char *at) { ++shadowOf(at).products; });
+  return 0;
+}
+
+// They read as late as they may: when they are waited for.
+void multiplyNow(Fiber *warp, const Product &product) {
+  static tensor::Factor a[16][16], b[256][16];
+  forElements(product, uint32_t(&warpOf(warp) - block.warps.data()), [](int which, uint32_t row, uint32_t k, char *at) {
+    Shadow &shadow = shadowOf(at);
+    if (shadow.hidden || shadow.inFlight)
+      fault("products read what was not shown to them, in " + block.kernel->name);
+    --shadow.products;
+    uint16_t half;
+    memcpy(&half, at, 2);
+    (which ? b : a)[row][k] = tensor::Factor(half);
+  });
+  for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t i = 0; i < warp[l].sums.size(); ++i)
+      warp[l].sums[i] = tensor::multiplyAdd(tensorKind(), a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], warp[l].sums[i]);
+}
+
+uint32_t endProducts(Fiber *warp, uint32_t lane) {
+  if (lane > 0)
+    return 0;
+  Warp &own = warpOf(warp);
+  std::vector<Product> still;
+  for (const Product &product : own.products)
+    if (int64_t(product.group) >= int64_t(own.groups) - int64_t(warp->value))
+      still.push_back(product);
+    else
+      multiplyNow(warp, product);
+  own.products = still;
+  return 0;
 }
 
 // Lanes name rows of 16 bytes.
@@ -348,6 +458,8 @@ float standin_exp2(float x) {
 }
 
 void standin_shared(char *at, int64_t bytes, int64_t writes) {
+  if (writes && block.shared)
+    block.fibers[block.current].hidden.push_back({at, bytes});
   for (int64_t i = 0; i < bytes; i += 2) {
     Shadow &shadow = shadowOf(at + i);
     uint64_t now = block.barriers;
@@ -358,8 +470,11 @@ void standin_shared(char *at, int64_t bytes, int64_t writes) {
                 (writes && shadow.read == now && (shadow.severalReaders || shadow.reader != self));
     if (race)
       fault("a race on shared memory in " + block.kernel->name + ", thread " + std::to_string(self));
+    if (writes && shadow.products)
+      fault("a write to shared memory that products under way read, in " + block.kernel->name + ", thread " + std::to_string(self));
     if (writes) {
       shadow.written = now, shadow.writer = self;
+      shadow.hidden = block.shared;
     } else {
       shadow.severalReaders = shadow.read == now && (shadow.severalReaders || shadow.reader != self);
       shadow.read = now, shadow.reader = self;
@@ -398,7 +513,10 @@ void standin_wait_for_copies(int32_t left) {
     for (int64_t i = 0; i < 16; i += 2) {
       Shadow &shadow = shadowOf(copy.to + i);
       shadow.inFlight = false, shadow.written = block.barriers, shadow.writer = block.current;
+      shadow.hidden = block.shared;
     }
+    if (block.shared)
+      self.hidden.push_back({copy.to, 16});
   }
   self.copies = still;
 }
@@ -427,5 +545,71 @@ void standin_multiply(uint32_t *out, uint32_t a0, uint32_t a1, uint32_t a2, uint
   memcpy(&self.in[6], sums, sizeof sums);
   meet("mma.sync", ~0u, 0, 0, 0, resolveMultiply);
   std::copy(self.out.begin(), self.out.end(), out);
+}
+
+// ---- Warpgroups ----------------------------------------------------------------------------------------------------------------
+void standin_begin_phases(char *barrier, uint32_t arrivals, char *shared) {
+  if (reinterpret_cast<uintptr_t>(barrier) % 8 || reinterpret_cast<uintptr_t>(shared) % kSharedOfLaunch)
+    fault("a barrier that does not begin at 8 bytes, in " + block.kernel->name);
+  block.shared = shared;
+  block.phases[barrier] = {arrivals, arrivals, 0};
+}
+void standin_arrive(char *barrier) {
+  auto found = block.phases.find(barrier);
+  if (found == block.phases.end())
+    fault("an arrival at what is no barrier, in " + block.kernel->name);
+  Phases &phases = found->second;
+  if (--phases.left == 0)
+    ++phases.number, phases.left = phases.arrivals;
+}
+void standin_await_phase(char *barrier, uint32_t parity) {
+  if (!block.phases.count(barrier))
+    fault("a wait for what is no barrier, in " + block.kernel->name);
+  Fiber &self = block.fibers[block.current];
+  self.awaited = barrier, self.parity = parity & 1;
+  while (!hasEnded(self))
+    pause(State::AtPhase);
+}
+void standin_show() {
+  Fiber &self = block.fibers[block.current];
+  for (auto [at, bytes] : self.hidden)
+    for (int64_t i = 0; i < bytes; i += 2)
+      if (Shadow &shadow = shadowOf(at + i); shadow.writer == block.current && !shadow.inFlight)
+        shadow.hidden = false;
+  self.hidden.clear();
+}
+void standin_prepared_sums(float *, uint32_t) { block.fibers[block.current].prepared = true; }
+void standin_begin_products() {}
+// Sums are away until somebody has waited for the products: who looks at the registers finds this number.
+void standin_multiply_tiles(float *sums, uint32_t count, uint64_t a, uint64_t b, uint32_t turnedA, uint32_t turnedB) {
+  constexpr uint32_t kAway = 0x7fc0dead;
+  Fiber &self = block.fibers[block.current];
+  if (!self.prepared)
+    fault("products whose registers were not made ready, in " + block.kernel->name);
+  const bool first = self.sums.empty();
+  if (first)
+    self.sums.assign(sums, sums + count);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    memcpy(&bits, sums + i, 4);
+    if (!first && bits != kAway)
+      fault("a register changed while products add to it, in " + block.kernel->name);
+    memcpy(sums + i, &kAway, 4);
+  }
+  self.product = {a, b, count * 2, turnedA, turnedB, 0};
+  meet("wgmma", ~0u, 0, 0, 0, beginProduct);
+}
+void standin_end_products() {
+  meet("wgmma.commit_group", ~0u, 0, 0, 0, [](Fiber *warp, uint32_t lane) { return lane ? 0u : ++warpOf(warp).groups; });
+}
+void standin_await_products(uint32_t left) { meet("wgmma.wait_group", ~0u, left, 0, 0, endProducts); }
+void standin_finished_sums(float *sums, uint32_t, uint32_t left) {
+  standin_await_products(left);
+  Fiber &self = block.fibers[block.current];
+  if (!warpOf(&block.fibers[block.current & ~31u]).products.empty()) // what a GPU would leave there, nobody can say
+    return;
+  std::copy(self.sums.begin(), self.sums.end(), sums);
+  self.sums.clear();
+  self.prepared = false;
 }
 }

@@ -17,6 +17,7 @@ struct Kernel {
   void (*run)(void *, void *, void *);
   int64_t words;
   void *module;
+  int shared; // most bytes of shared memory that a launch may give
 };
 
 // What kernels may touch; set before a block runs.

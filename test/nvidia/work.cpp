@@ -145,8 +145,8 @@ int cuMemsetD2D32Async(uint64_t at, size_t pitch, unsigned value, size_t width, 
     return 0;
   });
 }
-int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, void *handle,
-                   void **arguments, void **) {
+int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared,
+                   void *handle, void **arguments, void **) {
   Lock lock(mutex);
   if (int result = planted("cuLaunchKernel", 701))
     return result;
@@ -154,6 +154,8 @@ int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned
     return kInvalidValue;
   auto *kernel = static_cast<Kernel *>(function);
   auto *stream = static_cast<Stream *>(handle);
+  if (int64_t(shared) > kernel->shared)
+    return kInvalidValue;
   if (static_cast<Module *>(kernel->module)->device != stream->device)
     return kInvalidHandle;
   auto *arena = *static_cast<char **>(arguments[0]);

@@ -1,0 +1,97 @@
+// Warpgroups.cpp: wgmma and the barriers around it, as inline PTX: LLVM has no intrinsic of wgmma.mma_async, and what belongs together is
+// written the same way. (PTX ISA, "Asynchronous warpgroup level matrix instructions", "mbarrier", "fence".)
+#include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+
+namespace cinch::kernels::simt {
+
+// Nothing is moved across it.
+static LLVM::InlineAsmOp assembly(OpBuilder &b, Location loc, TypeRange results, ValueRange operands, const std::string &text,
+                                  const std::string &constraints) {
+  return LLVM::InlineAsmOp::create(b, loc, results, operands, text, constraints + (constraints.empty() ? "" : ",") + "~{memory}",
+                                   /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+                                   LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+Value sharedOfLaunch(OpBuilder &b, Location loc, ModuleOp module) {
+  constexpr const char *name = "cinch_shared_of_launch";
+  auto global = module.lookupSymbol<LLVM::GlobalOp>(name);
+  if (!global) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    global = LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), 0), false, LLVM::Linkage::External, name, Attribute(),
+                                    /*alignment=*/1024, /*addrSpace=*/3);
+  }
+  return LLVM::AddressOfOp::create(b, loc, global);
+}
+
+void beginPhases(OpBuilder &b, Location loc, Value barrier, int64_t arrivals) {
+  assembly(b, loc, {}, {barrier, emitInteger(b, loc, b.getI32Type(), arrivals)}, "mbarrier.init.shared::cta.b64 [$0], $1;", "l,r");
+}
+void arrive(OpBuilder &b, Location loc, Value barrier) {
+  assembly(b, loc, {}, {barrier}, "mbarrier.arrive.shared::cta.b64 _, [$0];", "l");
+}
+void awaitPhase(OpBuilder &b, Location loc, Value barrier, Value parity) {
+  assembly(b, loc, {}, {barrier, parity},
+           "{\n.reg .pred done;\nAgain${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra Again${:uid}; }",
+           "l,r");
+}
+void showToProducts(OpBuilder &b, Location loc) { assembly(b, loc, {}, {}, "fence.proxy.async.shared::cta;", ""); }
+
+void beginProducts(OpBuilder &b, Location loc) { assembly(b, loc, {}, {}, "wgmma.fence.sync.aligned;", ""); }
+void endProducts(OpBuilder &b, Location loc) { assembly(b, loc, {}, {}, "wgmma.commit_group.sync.aligned;", ""); }
+void awaitProducts(OpBuilder &b, Location loc, int groups) {
+  assembly(b, loc, {}, {}, "wgmma.wait_group.sync.aligned " + std::to_string(groups) + ";", "");
+}
+
+// Takes sums in registers and returns them there: what uses them comes behind it, what made them before.
+static SmallVector<Value> onSums(OpBuilder &b, Location loc, ValueRange sums, ValueRange others, const std::string &text,
+                                 const std::string &constraints) {
+  std::string all;
+  for (size_t i = 0; i < sums.size(); ++i)
+    all += i == 0 ? "=f" : ",=f";
+  for (size_t i = 0; i < sums.size(); ++i)
+    all += "," + std::to_string(i);
+  SmallVector<Value> operands(sums);
+  operands.append(others.begin(), others.end());
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(sums.size(), b.getF32Type()));
+  Value result = assembly(b, loc, {type}, operands, text, all + constraints).getResult(0);
+  SmallVector<Value> each;
+  for (size_t i = 0; i < sums.size(); ++i)
+    each.push_back(LLVM::ExtractValueOp::create(b, loc, result, int64_t(i)));
+  return each;
+}
+SmallVector<Value> preparedSums(OpBuilder &b, Location loc, ValueRange sums) {
+  return onSums(b, loc, sums, {}, "wgmma.fence.sync.aligned;", "");
+}
+SmallVector<Value> finishedSums(OpBuilder &b, Location loc, ValueRange sums) {
+  return onSums(b, loc, sums, {}, "wgmma.wait_group.sync.aligned 0;", "");
+}
+
+// PTX ISA, "Matrix Descriptor Format": the address, the distances of the next 64 rows (turned) and of the next eight lines in units of 16
+// bytes, the swizzle of 128 bytes.
+static Value describe(OpBuilder &b, Location loc, TileOfLines tile) {
+  constexpr uint64_t kNextRows = 64 * 128 / 16, kNextLines = 8 * 128 / 16, kSwizzle128 = 1;
+  const uint64_t fixed = (tile.turned ? kNextRows : 1) << 16 | kNextLines << 32 | kSwizzle128 << 62;
+  auto number = [&](uint64_t n) { return emitInteger(b, loc, b.getI64Type(), int64_t(n)); };
+  Value address = LLVM::AndOp::create(b, loc, tile.at, number(0x3ffff));
+  return LLVM::OrOp::create(b, loc, LLVM::LShrOp::create(b, loc, address, number(4)), number(fixed));
+}
+
+SmallVector<Value> multiplyTiles(OpBuilder &b, Location loc, TileOfLines x, TileOfLines y, ValueRange sums) {
+  const size_t count = sums.size();
+  std::string text = "{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(count * 2) +
+                     "k16.f32.bf16.bf16 {";
+  for (size_t i = 0; i < count; ++i)
+    text += (i == 0 ? "$" : ", $") + std::to_string(i);
+  text += "}, $" + std::to_string(2 * count) + ", $" + std::to_string(2 * count + 1) + ", adds, 1, 1, " + (x.turned ? "1, " : "0, ") +
+          (y.turned ? "1" : "0") + "; }";
+  return onSums(b, loc, sums, {describe(b, loc, x), describe(b, loc, y)}, text, ",l,l");
+}
+
+} // namespace cinch::kernels::simt

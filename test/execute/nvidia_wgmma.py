@@ -1,0 +1,66 @@
+#!/usr/bin/python3
+"""Products by wgmma (`--target nvidia:sm_90a`), executed on the CPU (standin.py): descriptions of matrices, swizzled lines, barriers' phases and
+products that go on by themselves are modelled after the PTX manual (test/nvidia/standin.cpp); what is added, as for mma.sync. The cases are
+those of nvidia_bf16.py without convolutions, and some whose tiles are many or wide. Planted faults are found.
+
+usage: nvidia_wgmma.py [NAME...]      a NAME chooses cases by a part of it
+"""
+import sys
+
+import numpy as np
+
+import nvidia_bf16 as bf16
+import programs
+import standin
+
+verdicts = bf16.verdicts
+TARGET = "sm_90a"
+MODEL = "model net(x: f32[B, T, D]) -> f32[B, T, D] {\n  use up = linear[H], down = linear[D]\n  return down(relu(up(x)))\n}"
+F32 = ("f32[B, T, D]", "f32[B, T, D]")
+CASES = [case for case in bf16.CASES if case.name != "convolutions"] + [
+    bf16.Case("stages go round", "T = 130, D = 392, H = 72", *F32, MODEL, bf16.SQUARED, [["--microbatch", "1"], ["--microbatch", "4"]]),
+    bf16.Case("more tiles than blocks", "T = 4240, D = 8, H = 16", *F32, MODEL, bf16.SQUARED, [["--microbatch", "4"]]),
+    bf16.Case("wide tiles", "T = 2112, D = 16, H = 512", *F32, MODEL, bf16.SQUARED, [["--microbatch", "4"]]),
+]
+
+
+def planted_faults():
+    """Waits, arrivals, fences and copies that are left out or moved, matrices described in another way: each kind is found in a kernel that runs, by
+    the stand-in, as numbers that are not finite, or as other bits."""
+    sizes = dict(T=70, D=200, H=72)
+    case = bf16.Case("faults", "T = 70, D = 200, H = 72", *F32, MODEL, bf16.SQUARED)
+    source, folder = programs.source("wgmma-faults", case.text), programs.FOLDER / "wgmma-faults-data"
+    folder.mkdir()
+    draw = np.random.default_rng(1)
+    shape = (8, sizes["T"], sizes["D"])
+    np.savez(folder / "t.npz", x=draw.standard_normal(shape).astype("f4"), y=draw.standard_normal(shape).astype("f4"))
+    built = standin.Program(source, "wgmma-faults", "--microbatch", "1", target="nvidia:" + TARGET)
+    run = ["--data", folder, "--quiet", "--steps", "1"]
+    wanted = programs.FOLDER / "wgmma-faults-out"
+    built.run(*run, "--out", wanted)
+    ir = (programs.FOLDER / "wgmma-faults.ll").read_text()
+    names = {"phase": "mbarrier.try_wait", "arrive": "mbarrier.arrive", "show": "fence.proxy.async", "products": "wgmma.wait_group",
+             "swizzle": "wgmma.mma_async", "lines": "wgmma.mma_async", "turned": "wgmma.mma_async", "barrier": "llvm.nvvm.barrier",
+             "copy": "llvm.nvvm.cp.async.cg", "source": "llvm.nvvm.cp.async.cg", "wait": "llvm.nvvm.cp.async.wait.group"}
+    counts = {kind: len([line for line in ir.splitlines() if " call " in line and name in line]) for kind, name in names.items()}
+    verdicts.expect(min(counts.values()) > 0, "no place for a fault: %s" % counts)
+    found = {kind: 0 for kind in names}
+
+    def plant(entry):
+        kind, number = entry
+        ended, left = built.run_with_fault(kind, number, *run)
+        found[kind] += ended.returncode in (4, 99) or (ended.returncode == 0 and left != (wanted / "final.safetensors").read_bytes())
+
+    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 2) for kind, count in counts.items() for i in range(3)])
+    verdicts.expect(min(found.values()) > 0 and sum(found.values()) >= 2 * len(found), "too few faults were found: %s" % found)
+
+
+def main():
+    chosen = [entry for entry in enumerate(CASES) if not sys.argv[1:] or any(word in entry[1].name for word in sys.argv[1:])]
+    programs.in_parallel(lambda entry: bf16.check(entry, (TARGET,)), chosen)
+    if not sys.argv[1:] or "faults" in sys.argv[1:]:
+        planted_faults()
+
+
+if __name__ == "__main__":
+    verdicts.run(main)
