@@ -168,11 +168,19 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
   wakeSleepers(lowHalf(channel.received), &channel.waitingSenders);
 }
 
+static void sumMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival) { peers->sum(worker, number, offset, bytes); }
+
 // In messages of the channel's size, the last one shorter.
 static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, void (*one)(Worker &, int32_t, int64_t, int64_t, Arrival),
                        Worker &worker, int32_t number, Arrival arrival = Arrival::Replaces) {
   for (int64_t most = channel.spec->bytes; bytes > 0; offset += most, bytes -= most)
     one(worker, number, offset, bytes < most ? bytes : most, arrival);
+}
+
+// The library's all-reduce takes the place of a sum's way from replica to replica: its first sender and each receiver come to it once, with
+// the values where they lie. In the replay of a failed step the values go their way, and what made them with them.
+static bool isSummed(const Worker &worker, const Channel &channel) {
+  return channel.spec->sums > 0 && run.options.sumsByMpi && peers && !worker.context.checking;
 }
 
 } // namespace cinch::rt
@@ -181,7 +189,11 @@ using namespace cinch::rt;
 
 void cinch_send(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes) {
   Worker &worker = workerOf(context);
-  inMessages(channelOf(worker, number, true), offset, bytes, sendMessage, worker, number);
+  const Channel &channel = channelOf(worker, number, true);
+  if (!isSummed(worker, channel))
+    inMessages(channel, offset, bytes, sendMessage, worker, number);
+  else if (worker.number < programWorkers() / run.meta.replicas) // who receives the sum of those before has come to it there
+    inMessages(channel, offset, bytes, sumMessage, worker, number);
 }
 
 void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes) {
@@ -191,5 +203,6 @@ void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset, int64_t b
 
 void cinch_receive_sum(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes, int32_t wide) {
   Worker &worker = workerOf(context);
-  inMessages(channelOf(worker, number, false), offset, bytes, receiveMessage, worker, number, wide ? Arrival::AddsF64 : Arrival::AddsF32);
+  const Channel &channel = channelOf(worker, number, false);
+  inMessages(channel, offset, bytes, isSummed(worker, channel) ? sumMessage : receiveMessage, worker, number, wide ? Arrival::AddsF64 : Arrival::AddsF32);
 }

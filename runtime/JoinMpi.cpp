@@ -93,6 +93,29 @@ void carry(int64_t from, int64_t to, int64_t bytes, int times) {
   munmap(room, size_t(bytes));
 }
 
+// The largest sum of replicas, for the same reason.
+void trySums() {
+  int64_t bytes = 0;
+  for (const ChannelSpec &channel : run.meta.channels)
+    if (channel.sums && (channel.from == ownWorker || channel.to == ownWorker) && channel.bytes > bytes)
+      bytes = channel.bytes;
+  makeReplicaGroup();
+  if (!bytes)
+    return;
+  void *room = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED)
+    fail(kResources, "no memory for a sum of %lld bytes", (long long)bytes);
+  memset(room, 0, size_t(bytes));
+  MpiRequest request;
+  const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
+  sumAmongReplicas(room, bytes, false, request);
+  Rest rest;
+  for (Counter never; !isDone(request); rest.nothing(never, never.now()))
+    if (monotonicSeconds() > until)
+      fail(kResources, "the replicas of worker %lld did not come to a first sum within %.0f s", (long long)ownWorker, patience);
+  munmap(room, size_t(bytes));
+}
+
 // Every link carries its largest message, each way, before the memory is looked at: libraries take theirs when they need it. Small messages
 // go so often that each cell of the library has had its turn, since both sides touch its pages: 1.5 MB of a process with five links.
 void tryLinks() {
@@ -109,6 +132,8 @@ void tryLinks() {
       if (mpi.cells)
         carry(i, j, bytes < kCell ? bytes : kCell, 2 * mpi.cells);
     }
+  if (run.options.sumsByMpi)
+    trySums();
   // Whoever is through with it would soon miss the others.
   for (bool back : {false, true})
     for (int64_t i = 1; i < count; ++i)

@@ -1,6 +1,7 @@
 // JoinTcp.cpp: how processes find one another: all call worker 0 at MASTER_ADDR:MASTER_PORT, which checks that they belong
 // together and tells everybody where the others listen; then those call one another that have a channel in common.
 #include "runtime/Join.h"
+#include "runtime/Launcher.h"
 #include "runtime/LinksTcp.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -248,6 +249,9 @@ void callOthers(const char *host, const char *port) {
 
 void joinByTcp() {
   const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+  static char node[256], nodePort[16];
+  if ((!host || !*host) && (!port || !*port) && findSlurmMaster(node, nodePort))
+    host = node, port = nodePort;
   if (!host || !*host || !port || !*port)
     fail(kUsage, "%s is not set: every process needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them",
          host && *host ? "MASTER_PORT" : "MASTER_ADDR");

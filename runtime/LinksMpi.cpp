@@ -27,6 +27,19 @@ bool isDone(MpiRequest &request) {
   return done != 0;
 }
 
+namespace {
+uintptr_t replicaGroup;
+}
+
+void makeReplicaGroup() {
+  const int own = int(ownWorker), places = int(programWorkers() / run.meta.replicas);
+  mpi.commSplit(mpi.world, own % places, own / places, &replicaGroup);
+}
+
+void sumAmongReplicas(void *values, int64_t bytes, bool wide, MpiRequest &request) {
+  mpi.iallreduce(mpi.inPlace, values, int(bytes / (wide ? 8 : 4)), wide ? mpi.f64 : mpi.f32, mpi.sum, replicaGroup, request.handle);
+}
+
 void Rest::nothing(Counter &wakeUp, uint32_t seen) {
   const double begun = monotonicSeconds();
   if (++idle <= 50 && begun >= crowdedUntil) {
@@ -65,6 +78,17 @@ struct MpiChannel {
   uint64_t posted = kFirstMessage, come = kFirstMessage; // receives
 };
 
+// What is summed among the replicas.
+struct Sum {
+  char *values = nullptr;
+  int64_t bytes = 0;
+  bool wide = false, begun = false;
+  Counter *done = nullptr;
+  uint32_t wanted = 0;
+  MpiRequest request;
+};
+
+Sum sum;
 MpiLink *mpiLinks;
 MpiChannel *mpiChannels;
 pthread_t mover;
@@ -206,6 +230,21 @@ bool moveChannels() {
   return moved;
 }
 
+bool moveSum() {
+  if (!__atomic_load_n(&sum.wanted, __ATOMIC_SEQ_CST))
+    return false;
+  if (!sum.begun) {
+    sumAmongReplicas(sum.values, sum.bytes, sum.wide, sum.request);
+    return sum.begun = true;
+  }
+  if (!isDone(sum.request))
+    return false;
+  sum.begun = false;
+  __atomic_store_n(&sum.wanted, 0, __ATOMIC_SEQ_CST);
+  sum.done->add();
+  return true;
+}
+
 void post(Link &link, const OutFrame &frame) {
   OutFrame &last = link.frames[(link.first + link.count++) % link.capacity];
   last = frame;
@@ -263,7 +302,7 @@ void end(const FrameHead &head, const char *words) {
       }
     rest.nothing(wakeUp, wakeUp.now());
   }
-  if (lost || !isOver())
+  if (lost || !isOver() || sum.begun) // replicas that did not come to a sum: nobody would finish it
     mpi.abort(mpi.world, head.number);
   for (int64_t i = 0; i < programWorkers(); ++i)
     if (links[i].open) {
@@ -318,6 +357,7 @@ void arenaReady() {
     bool slept = now - before > beat + silence / 2; // this process was stopped: the others could not be heard
     before = now;
     bool moved = moveChannels();
+    moved |= moveSum();
     for (int64_t i = 0; i < programWorkers(); ++i) {
       Link &link = links[i];
       if (!link.open)
@@ -346,6 +386,12 @@ void arenaReady() {
 }
 
 } // namespace
+
+void postSum(char *values, int64_t bytes, bool wide, Counter &counter) {
+  sum.values = values, sum.bytes = bytes, sum.wide = wide, sum.done = &counter;
+  __atomic_store_n(&sum.wanted, 1, __ATOMIC_SEQ_CST);
+  wakeUp.add();
+}
 
 void makeMpiLinks() {
   const int64_t count = programWorkers();

@@ -11,6 +11,14 @@ void sendBytes(const void *from, int64_t bytes, int64_t worker, int tag, MpiRequ
 void receiveBytes(void *into, int64_t bytes, int64_t worker, int tag, MpiRequest &);
 bool isDone(MpiRequest &);
 
+// ---- Sums of replicas by the library (--all-reduce mpi) ----
+// Those that have a worker's place in all replicas.
+void makeReplicaGroup();
+// Values in place; the request is tested as any.
+void sumAmongReplicas(void *values, int64_t bytes, bool wide, MpiRequest &);
+// For a worker's thread: the thread of MPI does it, and `counter` counts when it is done. One at a time.
+void postSum(char *values, int64_t bytes, bool wide, Counter &counter);
+
 // Before anything else; messages may be too large for MPI.
 void makeMpiLinks();
 // Moves frames until the end of the process. Every link is open; `joined` counts when it has begun.

@@ -303,6 +303,7 @@ void readChannel(JsonReader &json, ChannelSpec &channel) {
     object.read("staging", channel.staging);
     object.read("name", channel.name);
     object.read("action", channel.action);
+    object.read("sums", channel.sums);
   }
 }
 

@@ -155,6 +155,7 @@ struct ChannelSpec {
   int64_t at = -1;      // of the mailboxes, in the part of `to`
   int64_t staging = -1; // of one message on its way to another process, in the part of `from`
   const char *name = "", *action = "";
+  int64_t sums = 0;     // bytes of a number, if it carries sums that may be added in any order
   int64_t boxBytes() const { return onLine(bytes); }
 };
 

@@ -13,13 +13,15 @@ namespace {
 struct Kind {
   const char *name, *word, *variable; // of the launcher's environment
   const char *libraries[3];
-  const char *world, *byte; // symbols; null: numbers
-  uintptr_t worldNumber, byteNumber, ignoreStatus;
+  const char *world, *byte, *f32, *f64, *sum; // symbols; null: numbers
+  uintptr_t worldNumber, byteNumber, f32Number, f64Number, sumNumber, ignoreStatus, inPlace;
   int cells; // Debian's MPICH sends through UCX: UCX_SYSV_FIFO_SIZE buffers of 8256 bytes at each receiver
 };
 const Kind kinds[] = {
-    {"Open MPI", "openmpi", "OMPI_COMM_WORLD_SIZE", {"libmpi.so.40", "libmpi.so.20", "libmpi.so"}, "ompi_mpi_comm_world", "ompi_mpi_byte", 0, 0, 0, 0},
-    {"MPICH", "mpich", "PMI_SIZE", {"libmpich.so.12", "libmpi.so.12", "libmpich.so"}, nullptr, nullptr, 0x44000000, 0x4c00010d, 1, 64},
+    {"Open MPI", "openmpi", "OMPI_COMM_WORLD_SIZE", {"libmpi.so.40", "libmpi.so.20", "libmpi.so"}, "ompi_mpi_comm_world", "ompi_mpi_byte", "ompi_mpi_float", "ompi_mpi_double",
+     "ompi_mpi_op_sum", 0, 0, 0, 0, 0, 0, 1, 0},
+    {"MPICH", "mpich", "PMI_SIZE", {"libmpich.so.12", "libmpi.so.12", "libmpich.so"}, nullptr, nullptr, nullptr, nullptr, nullptr, 0x44000000,
+     0x4c00010d, 0x4c00040a, 0x4c00080b, 0x58000003, 1, uintptr_t(-1), 64},
 };
 
 template <typename F> void find(void *library, const Kind &kind, const char *name, F &function) {
@@ -46,7 +48,11 @@ bool open(Mpi &mpi, const Kind &kind, Text &why) {
   mpi.cells = kind.cells;
   mpi.world = kind.world ? addressOf(library, kind, kind.world) : kind.worldNumber;
   mpi.byte = kind.byte ? addressOf(library, kind, kind.byte) : kind.byteNumber;
+  mpi.f32 = kind.f32 ? addressOf(library, kind, kind.f32) : kind.f32Number;
+  mpi.f64 = kind.f64 ? addressOf(library, kind, kind.f64) : kind.f64Number;
+  mpi.sum = kind.sum ? addressOf(library, kind, kind.sum) : kind.sumNumber;
   mpi.ignoreStatus = reinterpret_cast<void *>(kind.ignoreStatus);
+  mpi.inPlace = reinterpret_cast<void *>(kind.inPlace);
   find(library, kind, "MPI_Init_thread", mpi.initThread);
   find(library, kind, "MPI_Comm_size", mpi.commSize);
   find(library, kind, "MPI_Comm_rank", mpi.commRank);
@@ -55,6 +61,8 @@ bool open(Mpi &mpi, const Kind &kind, Text &why) {
   find(library, kind, "MPI_Test", mpi.test);
   find(library, kind, "MPI_Cancel", mpi.cancel);
   find(library, kind, "MPI_Wait", mpi.wait);
+  find(library, kind, "MPI_Comm_split", mpi.commSplit);
+  find(library, kind, "MPI_Iallreduce", mpi.iallreduce);
   find(library, kind, "MPI_Finalize", mpi.finalize);
   find(library, kind, "MPI_Abort", mpi.abort);
   return true;

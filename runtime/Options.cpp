@@ -35,6 +35,8 @@ const Flag flags[] = {
      kRunning},
     {"--transport", "NAME", "several workers: as threads, or one process each over tcp or mpi (default: what started it says)", kText,
      kRunning},
+    {"--all-reduce", "NAME", "how sums of `combine reduce` replicas are added: ring, in the order of the replicas (the default), or mpi, by the library", kText,
+     kTrain},
     {"--worker-timeout", "SECONDS", "how long a worker may be silent (default: the larger of 5 and 20 predicted steps)", kNumber, kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard,html, or none", kSinks, kTrain},
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
@@ -150,6 +152,26 @@ void readTransport(Options &options, const char *name) {
   unknown("transport", name, nearest.name);
 }
 
+void readAllReduce(Options &options, const char *name) {
+  Nearest nearest = {name};
+  nearest.offer("ring"), nearest.offer("mpi");
+  options.sumsByMpi = strcmp(name, "mpi") == 0;
+  if (!options.sumsByMpi && strcmp(name, "ring") != 0)
+    unknown("all-reduce", name, nearest.name);
+}
+
+void checkAllReduce(const Options &options, const Meta &meta) {
+  if (!options.sumsByMpi)
+    return;
+  bool sums = false;
+  for (const ChannelSpec &channel : meta.channels)
+    sums |= channel.sums > 0;
+  if (!sums)
+    fail(kUsage, "--all-reduce mpi: the program does not let sums of replicas be added in any order (`combine reduce` in `train` asks for that)");
+  if (options.transport != Transport::Mpi)
+    fail(kUsage, "--all-reduce mpi: the workers do not meet by MPI; start the program with mpirun or srun");
+}
+
 // Which worker this process is, and how it meets the others.
 void chooseTransport(Options &options, const Meta &meta) {
   const int64_t count = meta.workers.size ? meta.workers.size : 1;
@@ -224,6 +246,8 @@ void take(Options &options, const Flag &flag, const char *value) {
   }
   if (is("--transport"))
     readTransport(options, value);
+  if (is("--all-reduce"))
+    readAllReduce(options, value);
   if (is("--worker-timeout")) {
     if (number <= 0)
       fail(kUsage, "--worker-timeout needs a number of seconds above 0, got `%s`", value);
@@ -308,6 +332,7 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
     take(options, *found, equals ? equals + 1 : argv[++i]);
   }
   chooseTransport(options, meta);
+  checkAllReduce(options, meta);
   if (options.threads > meta.maxThreads)
     fail(kUsage, "--threads %lld: this program was compiled for at most %lld (compile with --max-threads)",
          (long long)options.threads, (long long)meta.maxThreads);

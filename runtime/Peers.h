@@ -30,6 +30,7 @@ struct Peers {
   // Of every worker.
   void (*send)(Worker &, int32_t channel, int64_t offset, int64_t bytes);
   void (*receive)(Worker &, int32_t channel, int64_t offset, int64_t bytes, Arrival);
+  void (*sum)(Worker &, int32_t channel, int64_t offset, int64_t bytes); // among the replicas, by the library
 };
 extern const Peers *peers; // null: all workers are in this process
 

@@ -290,6 +290,6 @@ void stopEverywhere() {
 } // namespace
 
 const Peers driving = {openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,      endCall,    waited,     readElsewhere,  storeElsewhere,
-                       firstBadElsewhere,  fetchReplays,      peakElsewhere,        stopEverywhere, sendToPeer, receiveFromPeer};
+                       firstBadElsewhere,  fetchReplays,      peakElsewhere,        stopEverywhere, sendToPeer, receiveFromPeer, sumAmongPeers};
 
 } // namespace cinch::rt

@@ -41,6 +41,7 @@ extern const Peers driving;
 // Both sides: channels.
 void sendToPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes);
 void receiveFromPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes, Arrival);
+void sumAmongPeers(Worker &, int32_t channel, int64_t offset, int64_t bytes);
 
 } // namespace cinch::rt
 #endif

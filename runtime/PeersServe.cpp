@@ -4,6 +4,7 @@
 #include "runtime/Checkpoint.h"
 #include "runtime/Device.h"
 #include "runtime/Initialize.h"
+#include "runtime/LinksMpi.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
@@ -236,12 +237,21 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t byt
   postFrame(link, credit);
 }
 
+void sumAmongPeers(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+  static Counter done;
+  const ChannelSpec &spec = *channels[number].spec;
+  const uint32_t before = done.now();
+  postSum(worker.context.arena + offset, bytes, spec.sums == 8, done);
+  awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &done.value, before, &done.sleepers, channels[number].receiverPatience);
+}
+
 static Peers makeServing() {
   Peers result = {};
   result.beginCall = [](EntryCall, int64_t) {};
   result.endCall = [] {};
   result.send = sendToPeer;
   result.receive = receiveFromPeer;
+  result.sum = sumAmongPeers;
   return result;
 }
 

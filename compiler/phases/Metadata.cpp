@@ -338,8 +338,22 @@ static void gate(OStream &out, llvm::ArrayRef<Part> train, const Program &progra
   });
 }
 
+// Channels of sums that are added, if their order is free: bytes of a number, if all have as many; else -1.
+static llvm::DenseMap<uint64_t, int> freeSums(llvm::ArrayRef<Part> train, const Program &program) {
+  llvm::DenseMap<uint64_t, int> sums;
+  for (const Part &part : program.train.combine == Combine::Reduce ? train : llvm::ArrayRef<Part>())
+    func::FuncOp(part.function).walk([&](plan::ReceiveOp receive) {
+      if (!receive.getAdds())
+        return;
+      int bytes = int(kernels::bytesOf(analysis::elemOf(receive.sum())));
+      int &known = sums.try_emplace(receive.getChannel(), bytes).first->second;
+      known = known == bytes ? bytes : -1;
+    });
+  return sums;
+}
+
 // How several workers share the arena, and what they tell one another.
-static void workers(OStream &out, const WorkersPlan &plan) {
+static void workers(OStream &out, const WorkersPlan &plan, const llvm::DenseMap<uint64_t, int> &sums) {
   objects(out, "workers", plan.each, [&](const WorkersPlan::Worker &worker) {
     out.attribute("at", worker.at);
     out.attribute("bytes", worker.bytes);
@@ -347,6 +361,7 @@ static void workers(OStream &out, const WorkersPlan &plan) {
       out.attribute("shared", worker.shared);
   });
   out.attributeArray("channels", [&] {
+    uint64_t number = 0;
     for (auto [channel, place] : llvm::zip(plan.channels, plan.places))
       out.object([&, &channel = channel, &place = place] {
         out.attribute("from", channel.from);
@@ -358,6 +373,8 @@ static void workers(OStream &out, const WorkersPlan &plan) {
         out.attribute("name", channel.label);
         if (!channel.action.empty())
           out.attribute("action", channel.action);
+        if (int bytes = sums.lookup(number++); bytes > 0)
+          out.attribute("sums", int64_t(bytes));
       });
   });
 }
@@ -495,7 +512,7 @@ std::string metadataText(const MetadataInput &in) {
         out.attribute("own_steps", nameOf(program.train.combine));
       if (in.workers.request.schedule == solve::Schedule::TwoBW)
         out.attribute("overlaps", true);
-      workers(out, in.workers);
+      workers(out, in.workers, freeSums(train, program));
     }
     parametersAndSlots(out, train, program, in.workers.ownSteps);
     datasets(out, program);

@@ -164,6 +164,57 @@ def every_kind():
     programs.in_parallel(check, enumerate(replicas.all_programs()))
 
 
+def by_the_library():
+    """`--all-reduce mpi`: sums of whole numbers are NumPy's whatever their order; of others two runs on one layout are compared. What cannot be is
+    refused; a bad number stops all before the update."""
+    rng = np.random.default_rng(11)
+    x, y = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((B, I), (B, H)))
+    whole = programs.arrays("library-whole", x=x, y=y)
+    start = {"w": rng.integers(-4, 5, (I, H)).astype(np.float32), "v": rng.integers(-4, 5, (H, H)).astype(np.float32)}
+    programs.tensorfile.write(whole / "start.safetensors", start)
+    expected = gradients({k: v.astype(np.float64) for k, v in start.items()}, x.astype(np.float64), y.astype(np.float64))
+    real = programs.arrays("library-real", x=rng.normal(size=(31, I)), y=rng.normal(size=(31, H)))
+    path = programs.source("library", PROGRAM % "combine reduce(2)")
+    adam = programs.source("library-adam", PROGRAM.replace("sgd(lr = 1)", "adam(lr = 0.1)\n  clip norm(0.5)") % "combine reduce(2)")
+    wanted = ["--all-reduce", "mpi", "--threads", 1]
+    for name in (name for name in processes.MPIRUN if processes.shutil.which(processes.MPIRUN[name][0])):
+        for number, (flags, count) in enumerate([([], 2), (["--replicas", "3", "--microbatch", "2"], 3), (["--stages", "2", "--microbatch", "3"], 4),
+                                                 (["--set", "train.precision=f64"], 2)]):
+            label = "%s, %s, by the library" % (name, " ".join(flags))
+            out = programs.FOLDER / ("library-%s-%d" % (name, number))
+            exe = programs.compiled(path, "library%d" % number, *flags, "--memory-budget", "16MiB")
+            ended = processes.start(exe, count, name, ["--data", whole, "--out", out, "--steps", 1, "--init", whole / "start.safetensors", *wanted])
+            if not verdicts.expect(ended.all(0) and "added by the MPI library" in ended.text, "%s: %s %s" % (label, ended.codes, ended.text[-500:])):
+                continue
+            processes.check_budget(ended, label)
+            result = programs.Result(out, ended.text)
+            for parameter, gradient in expected.items():
+                verdicts.expect((start[parameter] - result.parameters[parameter] == gradient).all(), "%s: the gradient of %s" % (label, parameter))
+            exe, found = programs.compiled(adam, "library-adam%d" % number, *flags), []
+            for again in range(2):
+                out = programs.FOLDER / ("library-adam-%s-%d-%d" % (name, number, again))
+                ended = processes.start(exe, count, name, ["--data", real, "--out", out, "--steps", 4, *wanted])
+                verdicts.expect(ended.all(0), "%s: %s %s" % (label, ended.codes, ended.text[-500:]))
+                found.append(programs.Result(out, ended.text))
+            ring = programs.run(exe, real, 4)
+            verdicts.expect(found[0].bytes == found[1].bytes, label + ": two runs differ")
+            error = max(np.abs(found[0].parameters[key] - value).max() for key, value in ring.parameters.items())
+            verdicts.expect(error < 1e-4, "%s: off by %.3g of the ring's" % (label, error))
+        y = rng.normal(size=(31, H))
+        y[19, 1] = 1e30
+        folder = programs.arrays("library-overflow-" + name, x=rng.normal(size=(31, I)), y=y)
+        exe = programs.compiled(adam, "library-adam")
+        ended = processes.start(exe, 2, name, ["--data", folder, "--out", programs.FOLDER / ("library-over-" + name), "--quiet", *wanted])
+        verdicts.expect(ended.all(4) and "the parameters are intact" in ended.text, "an overflow over %s: %s %s" % (name, ended.codes, ended.text[-400:]))
+    exact = programs.compiled(programs.source("library-exact", PROGRAM % "combine exact"), "library-exact", "--replicas", "2")
+    for exe, transport, words, what in [(programs.compiled(path, "library-two"), "threads", ["mpi"], "do not meet by MPI"),
+                                        (programs.compiled(path, "library-two"), "tcp", ["mpi"], "do not meet by MPI"),
+                                        (exact, "threads", ["mpi"], "`combine reduce` in `train` asks for that"),
+                                        (exact, "threads", ["rign"], "did you mean `ring`")]:
+        ended = processes.start(exe, 2, transport, ["--data", real, "--out", programs.FOLDER / "library-refused", "--all-reduce", *words])
+        verdicts.expect(ended.all(2) and what in ended.text, "--all-reduce %s over %s: %s %s" % (words, transport, ended.codes, ended.text[-300:]))
+
+
 def refusals():
     for words, what in [("reduce(5)", "5 does not divide 12"), ("reduce", "takes the number of replicas"), ("recude(2)", "did you mean `reduce`"),
                         ("reduce(0)", "at least 1")]:
@@ -179,6 +230,7 @@ def main():
     one_grain()
     bad_numbers()
     every_kind()
+    by_the_library()
     refusals()
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import processes
 import programs
 import replicas
+import standin
 
 ROOT = programs.HERE.parent.parent
 STEPS = 4
@@ -161,6 +162,24 @@ def check_bytes():
     verdicts.expect(SAID not in said, "a program without state hands out updates: " + said[:900])
 
 
+def check_devices():
+    """GPUs, here under a driver that is none: the bits of one worker on the CPU, at the smallest budget."""
+    folder = programs.FOLDER / "data"
+
+    def one(entry):
+        number, (lines, flags) = entry
+        source, name = programs.source("device%d" % number, NET % lines), "device%d" % number
+        cpu = programs.run(programs.compiled(source, name + "-cpu", "--max-threads", "2"), folder, STEPS)
+        device = standin.Program(source, name, *flags, "--memory-budget", str(least(source, "--target", "nvidia", "--ptxas", "none", *flags)))
+        verdicts.expect(SAID in device.run("info").stdout, "%s %s on GPUs: the updates are not handed out" % (lines, flags))
+        out = programs.FOLDER / (name + "-out")
+        done = device.run("--data", folder, "--out", out, "--steps", STEPS, devices=6, allowed=range(256))
+        verdicts.expect(done.returncode == 0 and (out / "final.safetensors").read_bytes() == cpu.bytes, "%s %s on GPUs: other bits than the CPU's: %s" % (
+            lines, flags, done.stdout[-500:]))
+
+    programs.in_parallel(one, list(enumerate([(ADAM, ["--replicas", "2"]), (MIXED, ["--replicas", "3", "--microbatch", "2"])])))
+
+
 # ---- Processes -------------------------------------------------------------------------------------------------------
 class Gridded(replicas.Gridded):
     def handed(self, count, stages=1):
@@ -210,6 +229,8 @@ def main():
     programs.in_parallel(one, [(i, case) for i, case in enumerate(cases()) if not names or any(name in case[0] for name in names)])
     if not names or "bytes" in names:
         check_bytes()
+    if not names or "devices" in names:
+        check_devices()
     if not names or "processes" in names:
         check_processes()
 

@@ -151,6 +151,21 @@ def test_tcp_wrong_start(t):
     t.check(code == 0, "threads in spite of the variables", out + err)
 
 
+def test_tcp_slurm(t):
+    """What srun sets is enough for --transport tcp: the first machine of the step, a port by the numbers of job and step, tasks of a machine."""
+    data, two = t.digits(), t.stages(2)
+    t.call(two, "--data", data, "--out", "one", "--threads", "1")
+    for number, (nodes, per_node) in enumerate([("localhost", "2"), ("127.0.0.[1-2],other", "2(x1)")]):
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("RANK", "WORLD_SIZE", "MASTER_", "SLURM_"))}
+        env.update(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_ID=str(number), SLURM_STEP_NODELIST=nodes, SLURM_STEP_NUM_TASKS="2",
+                   SLURM_STEP_TASKS_PER_NODE=per_node)
+        out = "slurm%d" % number
+        processes = [subprocess.Popen([two, "--transport", "tcp", "--data", data, "--out", out, "--threads", "1"], cwd=t.folder,
+                                      env=dict(env, SLURM_PROCID=str(rank)), stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(2)]
+        results = [(process.communicate(timeout=60), process.returncode) for process in processes]
+        t.check([code for _, code in results] == [0, 0] and final(t, out) == final(t, "one"), "two tasks of Slurm's step on " + nodes, repr(results))
+
+
 def test_tcp_data(t):
     """A worker's files are its own; what differs, or is missing, ends all with 3."""
     data = t.digits()
