@@ -44,6 +44,7 @@ struct GateLimits {
   size_t mostNarrow = 40;     // of these, the tightest
 };
 constexpr GateLimits kLimits;
+constexpr double kHalfByte = 0.5; // of a flow of bytes, which are whole numbers: what is rounding
 
 class Gates {
 public:
@@ -129,7 +130,7 @@ private:
 
   // Of the longest path: stops, and nodes that read something which the node before neither reads nor makes.
   void setUp() {
-    path.clear(), ids.clear(), nodes.clear();
+    path.clear(), ids.clear(), nodes.clear(), noRoom.clear();
     for (size_t i = 0; i < whole.size(); ++i) {
       bool stays = isGate[whole[i]] || isStop[whole[i]] || i + 1 == whole.size();
       for (int s : sources[whole[i]])
@@ -242,6 +243,7 @@ private:
     wantAll(s.held);
     if (s.stop >= 0)
       wantAll(sources[s.stop]);
+    findLast();
     for (now = until;; --now) {
       if (now < until)
         made[path[size_t(now)]] = kFirst, wantAll(sources[path[size_t(now)]]);
@@ -258,6 +260,49 @@ private:
     }
     nodes[size_t(id)].looked = seconds;
     nodes[size_t(id)].before.assign(found.begin(), found.end());
+  }
+
+  // Which sources of the later stop may be computed last of those that are computed in between. From then on all of its sources lie there, so that
+  // a kernel that has no room beside them is not computed any more before the stop; what is held across the stop lies there, too, or is
+  // computed behind it from what lies there, by other kernels.
+  void findLast() {
+    last.clear();
+    if (later->stop < 0)
+      return;
+    const std::vector<int> &reads = sources[later->stop];
+    auto [known, fresh] = noRoom.insert({later->stop, {}});
+    if (fresh) {
+      known->second = isGate;
+      for (int k = 0; k < n; ++k)
+        if (unit[k] == k && at[k] + bytesBeside(k, reads) > budget)
+          known->second[k] = 1;
+      work -= n;
+    }
+    for (int s : reads) {
+      int f = unit[s];
+      double room = double(budget - at[f] - bytesBeside(f, reads)) + kHalfByte;
+      if (!isGate[f] && (double(bytesBeside(f, later->held)) <= room ||
+                         between.leastBytes(f, reads, later->held, known->second, work) <= room))
+        last.push_back(s);
+    }
+  }
+  // Of these values, what neither is read by a kernel nor made by it.
+  int64_t bytesBeside(int kernel, const std::vector<int> &values) const {
+    int64_t bytes = 0;
+    const std::vector<int> &reads = d.nodes[kernel].sources;
+    for (int v : values)
+      if (unit[v] != kernel && std::find(reads.begin(), reads.end(), v) == reads.end())
+        bytes += d.nodes[v].bytes;
+    return bytes;
+  }
+  // Is some source of the later stop computed in between, and none of them as the last? Of one that lies at the stop before, or that may as well
+  // be held there, it is not certain that it is not computed again.
+  bool noneIsLast() const {
+    if (later->stop < 0)
+      return false;
+    auto sure = [&](int s) { return made[unit[s]] && made[unit[s]] != kPerhaps && !there[s]; };
+    auto may = [&](int s) { return made[unit[s]] || there[s] || isThereSmall(s); };
+    return std::any_of(sources[later->stop].begin(), sources[later->stop].end(), sure) && std::none_of(last.begin(), last.end(), may);
   }
 
   // Kernels from which something that is wanted may come without a gate in between.
@@ -337,7 +382,7 @@ private:
       v = bits ? int(word) * 64 + 63 - __builtin_clzll(bits) : -1;
     }
     if (v < 0) {
-      if ((withSmall && !ofSmall) || !allFit())
+      if ((withSmall && !ofSmall) || noneIsLast() || !allFit())
         return;
       work -= kLimits.opening;
       auto [at, fresh] = found.insert({idOf({now, previous, isFirst && previous >= 0, withSmall, {held.rbegin(), held.rend()}}), again});
@@ -429,8 +474,7 @@ private:
       behind.insert(behind.end(), sources[path[size_t(k)]].begin(), sources[path[size_t(k)]].end());
     std::sort(behind.begin(), behind.end());
     behind.erase(std::unique(behind.begin(), behind.end()), behind.end());
-    constexpr double kRounding = 0.5; // bytes are whole numbers
-    return known->second = between.leastBytes(f, behind, isGate, work) <= double(budget - at[f]) + kRounding;
+    return known->second = between.leastBytes(f, {}, behind, isGate, work) <= double(budget - at[f]) + kHalfByte;
   }
 
   const Dag &d;
@@ -482,6 +526,8 @@ private:
   const State *later = nullptr;              // the state that is expanded
   std::vector<int> wantedFrom;               // of kernels: what firstReader found; -1: nothing yet
   std::map<std::pair<int, int>, bool> fits; // what fitsBefore found
+  std::vector<int> last;                     // what findLast found
+  std::map<int, Marks> noRoom;               // of stops: kernels that are gates, or have no room beside what the stop reads
 };
 
 } // namespace
