@@ -38,7 +38,10 @@ struct GateLimits {
   int searches = 32;          // points of progress up to which the beginning is bounded, at most
   double ahead = 0.02;        // of the target: how much farther than asked the states before another are listed, for the next search
   size_t most = 1'000'000;    // states of a search
-  int64_t opening = 64;       // steps that a state takes to be written down
+  int64_t choosing = 2;       // steps that it takes to look at one value
+  int64_t opening = 64;       // and a state to be written down
+  int64_t idle = 8;           // without a gain gates are added for such a part of the work,
+  int64_t patience = 3;       // or so many times as much as there was work for the last gain
   size_t gates = 64;          // at most
   double narrow = 0.4;        // of the budget: kernels that leave no more to others are looked at where they are computed in between
   size_t mostNarrow = 40;     // of these, the tightest
@@ -83,15 +86,20 @@ public:
         tightest.push_back(v);
     std::stable_sort(tightest.begin(), tightest.end(), [&](int x, int y) { return at[x] > at[y]; });
     double proven = 0;
+    int64_t given = work, gaining = work, idle = 0; // steps: those of the last gain (before it there is no limit), those since
     for (size_t i = 0; i < std::min(tightest.size(), kLimits.gates); ++i) {
       gates.push_back(tightest[i]), isGate[tightest[i]] = 1;
       if (i + 1 < tightest.size() && at[tightest[i + 1]] == at[tightest[i]])
         continue;
       findNarrow({tightest.begin() + ptrdiff_t(i) + 1, tightest.end()});
+      int64_t mine = std::min(work, std::max(given / kLimits.idle, kLimits.patience * gaining) - idle), rest = work - mine;
+      work = mine;
       setUp();
       bool complete = prefixes();
-      for (double least : prefix)
-        proven = std::max(proven, least);
+      double least = *std::max_element(prefix.begin(), prefix.end());
+      idle += mine - work, work += rest;
+      if (least > proven)
+        proven = least, gaining = idle, idle = 0;
       if (!complete || proven >= target)
         break;
     }
@@ -370,7 +378,7 @@ private:
 
   // For each value that is wanted, from the last one back to the first: it lies there, or is held, or is computed behind the stop.
   void choose(int v, int64_t room, double again) {
-    if (--work <= 0 || must > room)
+    if ((work -= kLimits.choosing) <= 0 || must > room)
       return;
     if (!isFirst && !ofStop && v < previous)
       return; // the stop is of no use
@@ -540,9 +548,9 @@ double detail::gateBound(const Dag &whole, Order order, int64_t budget, double t
     for (int s : d.nodes[v].sources)
       if (s > v)
         return 0; // the list is in no order in which it can be computed
-  constexpr int64_t kFirstShare = 2; // such a part of the work goes to the first time
   std::vector<double> known(size_t(d.size()), 0);
-  int64_t first = work / kFirstShare, rest = first;
+  constexpr int64_t kSecondShare = 4; // such a part of the work is left to the second time
+  int64_t first = work - work / kSecondShare, rest = first;
   double proven = Gates(d, order, budget, target, false, known, rest, deadline).bound();
   work -= first - rest;
   if (proven < target)
