@@ -19,6 +19,7 @@
 // anything else. First computations of other nodes that leave little room are stops, too, the second time. Computed again such a
 // node is no stop, which would multiply the states.
 // But what is certain to lie there must have room beside it, as beside all that is computed in between (DagBetween.h).
+// Both times a gate's sources must have had room when the last of them was computed (DagStopsBefore.h).
 // What the first search has proven of the beginnings guides the second. Where states are many only the first comes to its end.
 #include "compiler/solve/dag/DagStopsBefore.h"
 #include "compiler/solve/Memory.h"
