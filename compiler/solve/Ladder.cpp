@@ -40,7 +40,7 @@ constexpr RefineWork kRefine;
 struct DeepWork {
   double much = 1.2;          // times the step without repetition: plans that take longer are worth it
   size_t mostKernels = 3'000; // in longer loops too few tries would be left
-  size_t kernelTries = 400'000, triesAKernel = 2; // tries of all rungs together, times kernels; short loops are soon searched
+  size_t kernelTries = 600'000, triesAKernel = 3; // tries of all rungs together, times kernels; short loops are soon searched
   size_t mostRungs = 12;
   int packings = 4; // of the smallest rung: loops that are packed, until one takes no more bytes than the rung
 };

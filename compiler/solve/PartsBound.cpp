@@ -70,7 +70,87 @@ public:
     return std::max(0.0, best * (1 - 1e-9) - 1e-8 * costScale);
   }
 
+  // What cannot wait at the border behind part p: values whose places leave too little room to some kernel of the body, all through the
+  // loop. Such a value is computed again behind the border before anything reads it there, and so is what that reads, unless it can wait:
+  // then it counts as if it were there, for no bytes.
+  struct Apart {
+    int border = -1;
+    std::vector<char> gone, twin; // values; kernels that certainly run once more behind the border
+    double seconds = 0;           // of those
+  };
+  Apart apartAt(int p, int64_t room) {
+    border = p;
+    Apart apart{p, std::vector<char>(g.buffers.size(), 0), std::vector<char>(g.kernels.size(), 0)};
+    for (size_t v = 0; v < g.buffers.size(); ++v)
+      apart.gone[v] = mayWait(int(v)) && index.mayRecompute[madeInLoop(int(v))] && !hasPlacesBeside(int(v), room);
+    for (size_t i = index.loop.size(); i-- > 0;)
+      if (int k = index.loop[i]; earliest[k] > border || apart.twin[k])
+        for (int r : g.kernels[k].reads)
+          if (apart.gone[r] && !apart.twin[madeInLoop(r)])
+            apart.twin[madeInLoop(r)] = 1, apart.seconds += g.kernels[madeInLoop(r)].seconds.at(double(b));
+    return apart;
+  }
+
+  // The graph of the loop with a twin behind the border of each such kernel, in its place to all that certainly runs there. What else of the first
+  // parts is read behind it is there for nothing; what may run on either side reads neither.
+  Dag withTwins(const Dag &dag, const Apart &apart) {
+    border = apart.border;
+    Dag result;
+    std::vector<int> ofBuffer(g.buffers.size(), -1), twinOf = ofBuffer, nodeOf(g.kernels.size(), -1); // the latter in `dag`
+    int next = 0, mark = -1; // of `dag`; the node at which what lies behind the border begins
+    auto add = [&](int k, bool twin) {
+      std::vector<int> written, sources;
+      for (int w : g.kernels[k].writes)
+        if (index.values[w])
+          written.push_back(w);
+      for (int r : g.kernels[k].reads) {
+        bool behind = twin || earliest[k] > border, either = !behind && latest[k] > border;
+        int from = !mayWait(r) ? ofBuffer[r] : behind ? (apart.gone[r] ? twinOf[r] : -1) : either ? -1 : ofBuffer[r];
+        if (from >= 0)
+          sources.push_back(from);
+      }
+      size_t count = std::max<size_t>(1, written.size());
+      if (!twin)
+        nodeOf[k] = next, next += int(count);
+      for (size_t i = 0; i < count; ++i) {
+        Dag::Node node = dag.nodes[size_t(nodeOf[k]) + i];
+        node.id = result.size(), node.sources = sources, node.users.clear();
+        if (twin) {
+          node.kernel += node.kernel < 0 ? 0 : int(g.kernels.size());
+          node.earlier = {mark}, result.nodes[size_t(mark)].later.push_back(result.size());
+        }
+        for (int s : sources)
+          result.nodes[size_t(s)].users.push_back(result.size());
+        if (!written.empty())
+          (twin ? twinOf : ofBuffer)[size_t(written[i])] = result.size();
+        result.nodes.push_back(std::move(node));
+      }
+    };
+    for (int k : index.loop) {
+      add(k, false);
+      if (!g.kernels[k].newPart || earliest[k] != border + 1)
+        continue;
+      mark = result.size() - 1;
+      for (int other : index.loop)
+        if (apart.twin[other])
+          add(other, true);
+    }
+    return result;
+  }
+
 private:
+  // Is there room for all places of a value beside every kernel of the body? Where it is an operand it lies in one of them.
+  bool hasPlacesBeside(int v, int64_t room) const {
+    int64_t bytes = g.buffers[size_t(v)].bytes(b), places = copiesOf(madeInLoop(v)) * bytes;
+    return std::all_of(index.loop.begin(), index.loop.end(), [&](int k) {
+      int64_t beside = g.scratchBytes(g.kernels[k], b) - takenOver(index, g.kernels[k], b);
+      for (auto *list : {&g.kernels[k].reads, &g.kernels[k].writes})
+        for (int other : *list)
+          beside += madeInLoop(other) >= 0 && other != v ? g.buffers[size_t(other)].bytes(b) : 0;
+      return beside + places <= room;
+    });
+  }
+
   // The kernel that makes a value of the main loop; -1: it comes from elsewhere.
   int madeInLoop(int buffer) const {
     int producer = g.buffers[buffer].producer;
@@ -152,6 +232,23 @@ private:
   detail::Flow flow;
 };
 
+// Seconds that are repeated in the body as a whole. Half of the work goes to the border behind which most is certainly repeated, for what is
+// repeated beside that.
+double repeatedInBody(Body &body, const LoopDag &loop, double target, DagLimits limits, bool nothingWaits) {
+  Body::Apart most;
+  for (int p = 0; p + 1 < body.parts() && !nothingWaits; ++p)
+    if (Body::Apart apart = body.apartAt(p, loop.room); apart.seconds > most.seconds)
+      most = std::move(apart);
+  double again = most.seconds;
+  if (again > 0 && again < target) {
+    limits.work /= 2;
+    again += detail::repetitionBound(body.withTwins(loop.dag, most), Order::Free, loop.room, target - again, limits);
+  }
+  if (again < target - limits.near)
+    again = std::max(again, detail::repetitionBound(loop.dag, Order::Free, loop.room, target, limits));
+  return again;
+}
+
 } // namespace
 
 PartsBound partsBound(const StepGraph &g, int64_t b, std::optional<int64_t> arenaBytes, double known, const DagLimits &limits) {
@@ -165,15 +262,14 @@ PartsBound partsBound(const StepGraph &g, int64_t b, std::optional<int64_t> aren
   result.seconds = plain;
   if (arenaBytes && known > plain) {
     // What is repeated in the parts behind a border is repeated in those behind the borders before it, too.
+    LoopDag loop = loopDag(g, b, *arenaBytes);
     double proven = 0;
     for (int p = body.parts() - 2; p >= -1; --p) {
       double again = 0;
       if (p >= 0 && !index.copies.empty())
-        again = body.repeatedBehind(p, *arenaBytes);
-      if (p < 0) {
-        LoopDag loop = loopDag(g, b, *arenaBytes);
-        again = detail::repetitionBound(loop.dag, Order::Free, loop.room, known - plain, nearTo(known, limits));
-      }
+        again = std::max(body.repeatedBehind(p, *arenaBytes), body.apartAt(p, loop.room).seconds);
+      if (p < 0)
+        again = repeatedInBody(body, loop, known - plain, nearTo(known, limits), index.copies.empty());
       if (again > proven)
         result.work.push_back({again - proven, p + 1, body.parts() - 1}), proven = again;
     }

@@ -6,13 +6,15 @@
 
 namespace cinch::solve::detail {
 
-double Between::leastBytes(int f, const std::vector<int> &wanted, const Marks &isGate, int64_t &work) {
+double Between::leastBytes(int f, const std::vector<int> &there, const std::vector<int> &wanted, const Marks &isGate, int64_t &work) {
   constexpr double kNoLimit = 1e290;
   int n = d.size(), gates = 2 * n, want = 2 * n + 1;
   Marks lies(size_t(n), 0), seen(size_t(n), 0);
   for (int v : d.nodes[f].sources)
     lies[v] = 1;
   for (int v = f; v < d.endOfKernel(f); ++v)
+    lies[v] = 1;
+  for (int v : there)
     lies[v] = 1;
   flow.reset(2 * n + 2);
   std::vector<int> stack;
