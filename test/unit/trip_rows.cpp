@@ -209,7 +209,7 @@ static int mutants(const Chain &chain, RowBlocked blocked, Machine &whole, const
 int main() {
   int ran = 0, wide = 0, refused = 0;
   for (uint64_t seed = 0; seed < 4000; ++seed) {
-    Random random(seed);
+    Random random = Random::seeded(seed);
     Chain chain(random);
     if (!chain.allowed)
       continue;
