@@ -123,7 +123,7 @@ private:
       if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || kind == analysis::RowKind::Whole)
         continue;
       auto cut = firstPosition.find({kernel, operand.getOperandNumber()});
-      int64_t from = cut != firstPosition.end() ? cut->second : kind == analysis::RowKind::Rows && space.lead() == 2 ? 0 : -1;
+      int64_t from = cut != firstPosition.end() ? cut->second : -1;
       if (kind == analysis::RowKind::Other && cut == firstPosition.end() && range.positions < space.positions)
         return kernel.emitError("internal error: work in row blocks reads what has no rows: ") << value.getType();
       inputs[{value, from}].push_back(&operand);

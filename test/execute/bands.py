@@ -137,13 +137,13 @@ def drawn(rng):
 
 
 def sizes_of(program):
-    """Numbers of rows that a band of the program may have; none where nothing runs in bands."""
+    """Numbers of rows that a block of one example may have, all of its rows included; none where nothing runs in blocks."""
     plan = programs.call([programs.CINCH, "plan", program, "--json", "--row-blocks", "1", "--microbatch", "1"], allowed=(0, 1))
     if plan.returncode:
         return []
     ranges = json.loads(plan.stdout[plan.stdout.index("{") :])["row_blocks"]
     positions = max((part["blocks"] for part in ranges), default=1)
-    return [rows for rows in range(1, positions) if positions % rows == 0]
+    return [rows for rows in range(1, positions + 1) if positions % rows == 0]
 
 
 def check(name, chain, must, rng, most):
