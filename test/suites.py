@@ -74,6 +74,7 @@ def quick_suites():
         python("execute/shard_programs.py"),
         python("execute/own_steps.py"),
         python("execute/convs.py"),
+        python("execute/bands.py"),
         python("execute/reversible.py"),
         python("execute/bf16.py"),
         python("execute/bf16_layers.py"),

@@ -23,8 +23,8 @@ const KernelTraits &traitsOf(KernelKind kind) {
       {solve::Kernel::Product, &MachineRates::product, true},
       {solve::Kernel::Attention, &MachineRates::attend, false},
       {solve::Kernel::AttentionGrad, &MachineRates::attendGrad, false},
-      {solve::Kernel::Product, &MachineRates::product, false},
-      {solve::Kernel::Loop, &MachineRates::loop, false},
+      {solve::Kernel::Product, &MachineRates::product, true},
+      {solve::Kernel::Loop, &MachineRates::loop, true},
       {solve::Kernel::Nothing, &MachineRates::loop, false},
   };
   return traits[size_t(kind)];
@@ -67,7 +67,7 @@ struct Tracer {
   int inputOf(Value value) const {
     if (auto argument = dyn_cast<BlockArgument>(value))
       return int(argument.getArgNumber());
-    if (!extent.cutsPositions() || sliceOfPositions(value.getDefiningOp(), {extent.of}) < 0)
+    if (!extent.cutsPositions() || sliceOfPositions(value.getDefiningOp(), {extent.of, {}}) < 0)
       return -1;
     auto argument = dyn_cast<BlockArgument>(value.getDefiningOp()->getOperand(0));
     return argument ? int(argument.getArgNumber()) : -1;

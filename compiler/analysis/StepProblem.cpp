@@ -246,12 +246,13 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   addResults(step, problem);
   problem.kernels = std::make_shared<KernelProblems>(
       KernelContext{step.batch, step.grain, threads, target, machine});
+  graph.secondsOfCopy = 2 / machine.bytes;
   graph.kernels.reserve(step.parts.size());
   for (const Step::Part &part : step.parts)
     if (!addKernel(step, part, problem))
       return problem;
   keepParts(step, graph);
-  markRows(step, problem);
+  markRows(step, problem, !target.isDevice());
   return problem;
 }
 

@@ -7,6 +7,8 @@
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <map>
+
 namespace cinch::analysis {
 
 // A function whose ops are grouped into kernels (form-kernels), and its parts in the order in which they stand. Decisions and the
@@ -41,6 +43,7 @@ struct StepProblem {
   solve::StepGraph graph;                 // kernel i is part i of the step
   llvm::DenseMap<mlir::Value, int> buffer; // of arguments and results of kernels
   std::shared_ptr<KernelProblems> kernels; // what was found out about them
+  std::map<int64_t, int64_t> heights;      // of images with several rows a position (RowWise.h)
   std::string error;                       // an internal error: a kernel has no spec at some micro-batch
   // Seconds that a worker takes to hand on, or to take, a byte of a message: it is read and written.
   double secondsOfMessageByte() const { return 2 / kernels->machine().bytes; }

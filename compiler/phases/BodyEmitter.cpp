@@ -58,7 +58,9 @@ private:
       if (plan::LoopOp loop = analysis::loopOf(kernel))
         emitTrips(loop);
       else
-        launch(kernel);
+        launch(kernel), clearOutside(kernel);
+    } else if (auto band = dyn_cast<plan::BandOp>(op)) {
+      copyBand(band);
     } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
       loop.examples() ? emitMicrobatches(loop) : emitTrips(loop);
     } else if (auto send = dyn_cast<plan::SendOp>(op)) {
@@ -117,6 +119,59 @@ private:
       e.set(e.context, kFirstExample, firstExample);
       e.set(e.context, kFirstPosition, e.number(e.i64, 0));
     }
+  }
+
+  // Rows of a band in the trip that runs: [first, inside) lie above the image, [inside, behind) in it, [behind, end) below it.
+  struct BandRows {
+    Value first, inside, behind, end;
+  };
+  BandRows rowsOf(plan::LoopOp loop, Value rows, int64_t first, int64_t step, int64_t of) {
+    Value begin = e.plus(e.number(e.i64, first), places.tripOf(loop).inner, step);
+    Value end = e.plus(begin, e.number(e.i64, nn::tensorOf(rows).getDimSize(1)), 1);
+    auto between = [&](int64_t row) -> Value {
+      Value above = LLVM::SMaxOp::create(b, e.loc, begin, e.number(e.i64, row));
+      return LLVM::SMinOp::create(b, e.loc, end, above);
+    };
+    return {begin, between(0), between(of), end};
+  }
+  static int64_t bytesOfRow(Value rows) {
+    return analysis::elementsOf(rows) * kernels::bytesOf(analysis::elemOf(rows)) / nn::tensorOf(rows).getDimSize(1);
+  }
+
+  // Rows [from, to) of a band that lies at `place`.
+  void clear(const BandRows &band, Value place, Value from, Value to, int64_t bytes) {
+    e.when(e.compare(LLVM::ICmpPredicate::slt, from, to), [&] {
+      Value at = e.plus(place, LLVM::SubOp::create(b, e.loc, from, band.first), bytes);
+      e.call("cinch_zero", e.none, {e.context, at, e.plus(e.number(e.i64, 0), LLVM::SubOp::create(b, e.loc, to, from), bytes)});
+    });
+  }
+  void clearOutside(const BandRows &band, Value place, int64_t bytes) {
+    clear(band, place, band.first, band.inside, bytes);
+    clear(band, place, band.behind, band.end, bytes);
+  }
+
+  // What a kernel made of rows outside of an image.
+  void clearOutside(plan::KernelOp kernel) {
+    auto outside = kernel->getAttrOfType<DenseI64ArrayAttr>(kOutsideAttr);
+    if (!outside)
+      return;
+    auto loop = cast<plan::LoopOp>(kernel->getParentOp());
+    for (auto [result, offset] : llvm::zip(kernel.getOutputs(), *kernel.getWrites()))
+      clearOutside(rowsOf(loop, result, outside[0], outside[1], outside[2]), places.offsetOf(result, offset), bytesOfRow(result));
+  }
+
+  void copyBand(plan::BandOp band) {
+    auto loop = cast<plan::LoopOp>(band->getParentOp());
+    int64_t bytes = bytesOfRow(band.getRows()), of = nn::tensorOf(band.getImage()).getDimSize(1);
+    BandRows rows = rowsOf(loop, band.getRows(), int64_t(band.getFirst()), int64_t(band.getStep()), of);
+    Value to = places.offsetOf(band.getRows(), band.getWrites()->front());
+    Value from = e.plus(places.offsetOf(band.getImage(), band.getReads()->front()), places.tripOf(loop).outer, of * bytes);
+    e.when(e.compare(LLVM::ICmpPredicate::slt, rows.inside, rows.behind), [&] {
+      Value inBand = e.plus(to, LLVM::SubOp::create(b, e.loc, rows.inside, rows.first), bytes);
+      Value count = LLVM::SubOp::create(b, e.loc, rows.behind, rows.inside);
+      e.call("cinch_copy", e.none, {e.context, inBand, e.plus(from, rows.inside, bytes), e.plus(e.number(e.i64, 0), count, bytes)});
+    });
+    clearOutside(rows, to, bytes);
   }
 
   void emitMicrobatches(plan::LoopOp loop) {

@@ -25,6 +25,7 @@ public:
     mlir::Value number, outer, inner;
   };
   const Trip &begin(plan::LoopOp, mlir::Value number);
+  const Trip &tripOf(plan::LoopOp loop) const { return trips.find(loop)->second; }
   plan::LoopOp overlapping;           // the loop whose steps overlap
   mlir::Value next;                             // there: 0 in what is of this step, 1 in what is of the next one
   llvm::DenseMap<mlir::Value, int64_t> distance; // there: from a previous parameter to the parameter

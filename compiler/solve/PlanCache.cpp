@@ -45,23 +45,26 @@ struct Bytes {
       put(item);
   }
   void put(const Buffer &buffer) { // names and lines change nothing
-    const auto &[fixedBytes, perExampleBytes, kind, space, producer, name, line, libraryLine] = buffer;
+    const auto &[fixedBytes, perExampleBytes, kind, space, producer, rows, rowScale, name, line, libraryLine] = buffer;
     (void)name, (void)line, (void)libraryLine;
-    put(fixedBytes), put(perExampleBytes), put(kind), put(space), put(producer);
+    put(fixedBytes), put(perExampleBytes), put(kind), put(space), put(producer), put(rows), put(rowScale);
   }
   void put(const Kernel &kernel) {
     const auto &[reads, writes, section, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
-                 recomputeHint, rows, block, blockEnd, inPlace, scratch, body, newPart, message, copy, name, line, libraryLine] = kernel;
+                 recomputeHint, rows, reach, rowScale, rowsTogether, ownRows, block, blockEnd, inPlace, scratch, body, newPart, message, copy, name, line, libraryLine] = kernel;
     (void)flops, (void)traffic, (void)work, (void)body, (void)name, (void)line, (void)libraryLine;
     put(reads), put(writes), put(section), put(seconds), put(recomputable), put(cheap), put(backward);
     put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart), put(message), put(copy);
     for (auto &[to, from] : inPlace)
       put(to), put(from);
+    put(reach.size()), put(rowScale), put(rowsTogether), put(ownRows);
+    for (const auto &[up, down, from, to] : reach)
+      put(up), put(down), put(from), put(to);
   }
   void put(const StepGraph &graph) {
-    const auto &[buffers, kernels, loops, batch, grain, positions, threads, actions, link] = graph;
+    const auto &[buffers, kernels, loops, batch, grain, positions, threads, secondsOfCopy, actions, link] = graph;
     const auto &[in, out, latency] = link;
-    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size()), put(in), put(out), put(latency);
+    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size()), put(in), put(out), put(latency), put(secondsOfCopy);
     for (const auto &[part, microbatch] : actions)
       put(part), put(microbatch);
     for (const Buffer &buffer : buffers)

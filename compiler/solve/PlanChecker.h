@@ -27,6 +27,8 @@
 
 namespace cinch::solve {
 
+struct RowBlocked;
+
 struct Place {
   int buffer = -1; // of the StepGraph; -1: scratch
   int64_t offset = 0, bytes = 0;
@@ -67,6 +69,9 @@ ScheduledProgram scheduledProgram(const StepGraph &, const Decision &);
 std::string checkPlan(const StepGraph &, const ScheduledProgram &);
 // The same of a trip of a loop alone.
 std::string checkTrip(const LoopBody &, int64_t microbatch);
+// Of ranges in blocks of rows: does each row of an image find the rows around it, and is what leaves a block made once? `whole` is the graph
+// before there were blocks.
+std::string checkRows(const StepGraph &whole, const RowBlocked &);
 
 } // namespace cinch::solve
 #endif

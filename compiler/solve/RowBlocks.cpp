@@ -9,6 +9,9 @@
 namespace cinch::solve {
 namespace {
 
+// What a kernel does in a trip, of what it would do on the rows of the block alone.
+double shareOfRows(const TripRows &rows) { return rows.count > 0 ? double(rows.count) / double(rows.step) : 1; }
+
 bool contains(const std::vector<int> &list, int x) { return std::find(list.begin(), list.end(), x) != list.end(); }
 
 void addOnce(std::vector<int> &list, int x) {
@@ -39,55 +42,150 @@ struct Ownership {
 };
 
 // The work of one block as a graph of its own.
-void buildBlock(const StepGraph &g, const Ownership &own, const RowBlock &block, const std::vector<int64_t> &scratch,
-                RowKernel &out) {
-  StepGraph &mini = out.trip;
-  mini.threads = g.threads;
-  const std::vector<int> &kernels = out.range.kernels;
-  std::vector<int> number(g.buffers.size(), -1);
-  auto bufferOf = [&](int b) {
-    if (number[b] >= 0)
-      return number[b];
-    number[b] = int(mini.buffers.size());
-    const Buffer &from = g.buffers[b];
+class BlockBuilder {
+public:
+  BlockBuilder(const StepGraph &g, const Ownership &own, const RowBlock &block, const ScratchOfRows &scratch, RowKernel &out)
+      : g(g), own(own), block(block), scratch(scratch), out(out), number(g.buffers.size(), -1), bandOf(g.buffers.size(), -1) {}
+
+  // Empty if it can be built.
+  std::string build() {
+    out.trip.threads = g.threads;
+    if (block.positions < g.positions)
+      rows = rowsOfRange(g, out.range, block, own.exported);
+    if (!rows.error.empty())
+      return rows.error;
+    for (size_t i = 0; i < out.range.kernels.size(); ++i)
+      if (!add(i))
+        return g.kernels[out.range.kernels[i]].name + " is no kernel on such rows";
+    bool plain = rows.bands.empty();
+    for (size_t i = 0; i < rows.kernels.size(); ++i)
+      plain &= g.kernels[out.range.kernels[i]].reach.empty() && rows.kernels[i] == TripRows{0, block.positions, block.positions};
+    if (plain)
+      out.rows.clear();
+    return "";
+  }
+
+private:
+  size_t placeOf(int kernel) const {
+    return size_t(std::find(out.range.kernels.begin(), out.range.kernels.end(), kernel) - out.range.kernels.begin());
+  }
+  // Of so many rows, or of a block's share of an example.
+  int64_t bytesOf(const Buffer &buffer, const TripRows *band) const {
+    int64_t of = band ? g.rowsOf(buffer) : g.positions, count = band ? band->count : block.positions;
+    return buffer.fixedBytes + buffer.perExampleBytes * count / of * block.examples;
+  }
+
+  int add(const Buffer &from, int b, bool local) {
     Buffer buffer;
     buffer.name = from.name, buffer.line = from.line, buffer.libraryLine = from.libraryLine;
-    auto it = std::find(kernels.begin(), kernels.end(), from.producer);
-    bool inside = from.kind == Buffer::Value && from.producer >= 0 && it != kernels.end();
-    bool again = inside && it - kernels.begin() < out.range.again;
-    bool local = inside && (again || !own.exported[b]);
+    out.trip.buffers.push_back(buffer);
+    out.buffers.push_back(b);
+    out.local.push_back(local);
+    return int(out.trip.buffers.size()) - 1;
+  }
+
+  int bufferOf(int b) {
+    if (number[b] >= 0)
+      return number[b];
+    const Buffer &from = g.buffers[b];
+    size_t place = placeOf(from.producer);
+    bool inside = from.kind == Buffer::Value && from.producer >= 0 && place < out.range.kernels.size();
+    bool local = inside && (int(place) < out.range.again || !own.exported[b]);
+    number[b] = add(from, b, local);
+    Buffer &buffer = out.trip.buffers[number[b]];
     if (inside)
-      buffer.producer = int(it - kernels.begin());
+      buffer.producer = tripKernel(place);
     else
       buffer.kind = Buffer::Persistent;
     if (local)
-      buffer.fixedBytes = from.fixedBytes + from.perExampleBytes * block.positions / g.positions * block.examples;
-    mini.buffers.push_back(buffer);
-    out.buffers.push_back(b);
-    out.local.push_back(local);
+      buffer.fixedBytes = bytesOf(from, rows.kernels.empty() ? nullptr : &rows.kernels[place]);
     return number[b];
-  };
-  double share = double(block.examples) * double(block.positions) / double(g.positions); // of an example
-  auto ofBlock = [&](Linear l) { return Linear{l.fixed + l.perExample * share, 0}; };
-  for (int k : kernels) {
-    const Kernel &from = g.kernels[k];
+  }
+  // A range that is out of order is refused when it is packed.
+  int tripKernel(size_t place) const {
+    auto it = std::find(out.work.begin(), out.work.end(), int(place));
+    return it == out.work.end() ? int(place) : int(it - out.work.begin());
+  }
+
+  // What a kernel reads; of a band, the copy.
+  int readOf(int b) {
+    auto band = rows.bands.find(b);
+    if (band == rows.bands.end())
+      return bufferOf(b);
+    if (bandOf[b] >= 0)
+      return bandOf[b];
+    Kernel copy;
+    copy.name = "rows of " + g.buffers[b].name;
+    copy.reads = {bufferOf(b)};
+    copy.recomputable = false;
+    bandOf[b] = add(g.buffers[b], b, true);
+    Buffer &buffer = out.trip.buffers[bandOf[b]];
+    buffer.fixedBytes = bytesOf(g.buffers[b], &band->second);
+    buffer.producer = int(out.trip.kernels.size());
+    copy.writes = {bandOf[b]};
+    copy.section = out.trip.mainLoop();
+    copy.seconds.fixed = double(buffer.fixedBytes) * g.secondsOfCopy;
+    copy.traffic.fixed = 2 * double(buffer.fixedBytes);
+    copy.scratch = 0;
+    out.work.push_back(-1);
+    out.rows.push_back(band->second);
+    out.trip.kernels.push_back(std::move(copy));
+    return bandOf[b];
+  }
+
+  bool add(size_t i) {
+    const Kernel &from = g.kernels[out.range.kernels[i]];
     Kernel kernel = from;
     kernel.reads.clear(), kernel.writes.clear(), kernel.inPlace.clear();
-    for (int b : from.reads)
-      kernel.reads.push_back(bufferOf(b));
+    KernelRows known{out.range.kernels[i], {}, {}};
+    for (int b : from.reads) {
+      kernel.reads.push_back(readOf(b));
+      known.read.push_back(rowsRead(b));
+    }
+    if (!rows.kernels.empty())
+      known.made = rows.kernels[i];
+    out.work.push_back(int(i));
+    out.rows.push_back(known.made);
     for (int b : from.writes)
       kernel.writes.push_back(bufferOf(b));
-    for (auto &[to, source] : from.inPlace)
-      if (out.local[number[to]] && out.local[number[source]])
-        kernel.inPlace.push_back({number[to], number[source]});
-    kernel.section = mini.mainLoop();
+    for (auto &[to, source] : from.inPlace) {
+      int at = bandOf[source] >= 0 ? bandOf[source] : number[source];
+      if (out.local[number[to]] && out.local[at] && out.trip.buffers[number[to]].fixedBytes == out.trip.buffers[at].fixedBytes)
+        kernel.inPlace.push_back({number[to], at});
+    }
+    kernel.section = out.trip.mainLoop();
     kernel.recomputable = false;
+    double share = double(block.examples) * double(block.positions) / double(g.positions) * shareOfRows(known.made); // of an example
     kernel.seconds = {from.seconds.at(share), 0};
-    kernel.flops = ofBlock(from.flops), kernel.traffic = ofBlock(from.traffic);
-    kernel.scratch = scratch[k];
-    mini.kernels.push_back(std::move(kernel));
+    kernel.flops = {from.flops.at(share), 0}, kernel.traffic = {from.traffic.at(share), 0};
+    kernel.reach.clear();
+    int64_t bytes = scratch(out.range.kernels[i], rows.kernels.empty() ? nullptr : &known);
+    kernel.scratch = std::max<int64_t>(0, bytes);
+    out.trip.kernels.push_back(std::move(kernel));
+    return bytes >= 0;
   }
-}
+
+  // The rows of a buffer that lie where a kernel finds them.
+  TripRows rowsRead(int b) const {
+    const Buffer &buffer = g.buffers[b];
+    if (rows.kernels.empty() || buffer.perExampleBytes == 0)
+      return {};
+    if (auto band = rows.bands.find(b); band != rows.bands.end())
+      return band->second;
+    if (size_t place = placeOf(buffer.producer); buffer.producer >= 0 && place < rows.kernels.size())
+      return rows.kernels[place];
+    int64_t step = block.positions * buffer.rowScale;
+    return {0, step, step};
+  }
+
+  const StepGraph &g;
+  const Ownership &own;
+  const RowBlock &block;
+  const ScratchOfRows &scratch;
+  RowKernel &out;
+  RangeRows rows;
+  std::vector<int> number, bandOf; // buffers of the graph -> of the trip, and the copies of their bands
+};
 
 // What the rest of the step sees of it.
 Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part, const RowBlock &block) {
@@ -95,9 +193,15 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
   kernel.section = g.mainLoop();
   const std::vector<int> &kernels = part.range.kernels;
   double blocks = double(g.positions) / (double(block.examples) * double(block.positions)); // an example
-  auto add = [&](Linear &to, const Linear &from) { to.perExample += from.perExample + from.fixed * blocks; };
+  std::vector<double> shares(kernels.size(), 1);
+  for (size_t t = 0; t < part.rows.size(); ++t)
+    if (part.work[t] >= 0)
+      shares[part.work[t]] = shareOfRows(part.rows[t]);
+    else
+      kernel.seconds.perExample += part.trip.kernels[t].seconds.fixed * blocks, kernel.traffic.perExample += part.trip.kernels[t].traffic.fixed * blocks;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const Kernel &from = g.kernels[kernels[i]];
+    auto add = [&](Linear &to, const Linear &from) { to.perExample += from.perExample * shares[i] + from.fixed * blocks; };
     bool again = int(i) < part.range.again;
     for (int b : from.reads)
       if (g.buffers[b].kind != Buffer::Value || g.buffers[b].producer < 0 || !contains(kernels, g.buffers[b].producer))
@@ -105,7 +209,7 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
     for (int b : from.writes)
       if (!again && (g.buffers[b].kind != Buffer::Value || own.exported[b]))
         addOnce(kernel.writes, b);
-    kernel.seconds.perExample += from.seconds.at(1 / blocks) * blocks;
+    kernel.seconds.perExample += from.seconds.at(shares[i] / blocks) * blocks;
     add(kernel.flops, from.flops), add(kernel.traffic, from.traffic);
     kernel.recomputable &= from.recomputable;
     if (again)
@@ -174,6 +278,10 @@ std::vector<int> orderOf(const StepGraph &g, const Ownership &own, const std::ve
 
 bool canStandTogether(const StepGraph &g, const std::vector<RowRange> &ranges) {
   Ownership own(g, ranges);
+  if (g.positions > 1)
+    for (const RowRange &range : ranges)
+      if (!rowsOfRange(g, range, {1, 1}, own.exported).error.empty())
+        return false;
   std::vector<Kernel> summaries;
   for (const RowRange &range : ranges) {
     RowKernel part;
@@ -183,8 +291,7 @@ bool canStandTogether(const StepGraph &g, const std::vector<RowRange> &ranges) {
   return !orderOf(g, own, summaries).empty();
 }
 
-RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges, RowBlock block,
-                         const std::vector<int64_t> &scratch) {
+RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges, RowBlock block, const ScratchOfRows &scratch) {
   RowBlocked out;
   out.block = block;
   auto bad = [&](std::string why) {
@@ -213,7 +320,8 @@ RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges
   std::vector<RowKernel> parts(ranges.size());
   for (size_t r = 0; r < ranges.size(); ++r) {
     parts[r].range = ranges[r];
-    buildBlock(g, own, block, scratch, parts[r]);
+    if (std::string why = BlockBuilder(g, own, block, scratch, parts[r]).build(); !why.empty())
+      return bad(why);
     for (size_t i = size_t(ranges[r].again); i < ranges[r].kernels.size(); ++i) {
       const Linear &seconds = g.kernels[ranges[r].kernels[i]].seconds;
       parts[r].whole.fixed += seconds.fixed, parts[r].whole.perExample += seconds.perExample;
@@ -263,14 +371,15 @@ RowSummary summaryOf(const RowKernel &part, const RowBlocked &rows, const Decisi
   summary.blocks = decision.microbatch * rows.graph.positions / (block.examples * block.positions);
   int64_t widest = 0;
   for (size_t b = 0; b < part.trip.buffers.size(); ++b) {
-    if (!part.local[b])
-      continue;
     const Buffer &buffer = part.trip.buffers[b];
+    if (!part.local[b] || part.work[buffer.producer] < 0)
+      continue;
     summary.bytes += buffer.fixedBytes;
+    double own = part.rows.empty() ? 1 : 1 / shareOfRows(part.rows[buffer.producer]); // of its rows, those that no other block has
+    summary.instead += int64_t(double(buffer.fixedBytes) * own) * summary.blocks;
     if (buffer.fixedBytes > widest)
       widest = buffer.fixedBytes, summary.name = buffer.name, summary.line = buffer.line;
   }
-  summary.instead = summary.bytes * summary.blocks;
   summary.seconds = double(decision.count) *
                     (rows.graph.kernels[part.kernel].seconds.at(decision.microbatch) - part.whole.at(decision.microbatch));
   return summary;
@@ -312,6 +421,17 @@ std::vector<RowBlock> rowBlockSizes(const StepGraph &g) {
     return above == list.begin() ? 0 : *std::prev(above);
   };
   int64_t all = g.batch * g.positions;
+  // A row of an image is wide: few of them are a block.
+  bool images = std::any_of(g.kernels.begin(), g.kernels.end(), [](const Kernel &kernel) { return !kernel.reach.empty(); });
+  if (images && g.grain == 1)
+    for (int64_t part : {16, 8, 4, 2})
+      if (int64_t rows = largest(ofPositions, std::max<int64_t>(1, g.positions / part)); rows < g.positions)
+        if (sizes.empty() || sizes.back().positions != rows)
+          sizes.push_back({1, rows});
+  if (images && g.batch > 1)
+    sizes.push_back({g.grain, g.positions});
+  if (images)
+    return sizes;
   for (int64_t rows = std::min<int64_t>(64, std::max<int64_t>(1, all / 4)); rows * 2 <= all && sizes.size() < 4;
        rows *= 4) {
     RowBlock block{1, g.positions};

@@ -16,6 +16,9 @@
 #define CINCH_COMPILER_SOLVE_ROWBLOCKS_H
 
 #include "compiler/solve/LoopBody.h"
+#include "compiler/solve/TripRows.h"
+
+#include <functional>
 
 namespace cinch::solve {
 
@@ -37,7 +40,7 @@ struct RowWork {
 // Where blocks help: around values at least twice as wide as whatever the range reads and leaves. Wide values of the
 // forward sweep that the backward sweep reads are computed again in the backward range.
 std::vector<RowWork> findRowWork(const StepGraph &);
-// Is there an order of the kernels in which every range stands together?
+// Is there an order of the kernels in which every range stands together, and can each run on some positions of an example?
 bool canStandTogether(const StepGraph &, const std::vector<RowRange> &);
 
 // Block sizes worth trying, smallest first. Blocks hold whole grains.
@@ -45,10 +48,13 @@ std::vector<RowBlock> rowBlockSizes(const StepGraph &);
 // The block of so many rows; nothing, with what would be near in `error`, if there is none.
 bool rowBlockOf(const StepGraph &, int64_t rows, RowBlock &, std::string &error);
 
-// A range as one kernel. A trip is the work of one block: its kernel i is range.kernels[i].
+// A range as one kernel. A trip is the work of one block. Where its kernels read rows around it, bands of what lies outside are copied
+// right before they are read for the first time.
 struct RowKernel : LoopBody {
   int kernel = -1;          // of the new graph
   RowRange range;           // of the old graph
+  std::vector<int> work;    // kernels of the trip -> of `range`; -1: the copy of a band
+  std::vector<TripRows> rows; // that they make, or sum over; empty: each all of the block's
   std::vector<int> buffers; // of the trip -> of the old (and the new) graph
   Linear whole;             // predicted seconds of its kernels, once each, on all rows
 };
@@ -59,9 +65,15 @@ struct RowBlocked {
   std::vector<int> original;    // kernel of the new graph -> of the old; -1: a range
   std::vector<RowKernel> ranges;
 };
-// `scratch`: bytes a thread of each kernel when it works on a block.
-RowBlocked withRowBlocks(const StepGraph &, const std::vector<RowRange> &, RowBlock,
-                         const std::vector<int64_t> &scratch);
+// Bytes a thread of a kernel when it makes such rows, all those of a block where `rows` is null, and has so many of each buffer that it reads;
+// -1: it is none there.
+struct KernelRows {
+  int kernel = -1;
+  TripRows made;
+  std::vector<TripRows> read; // one a read; count 0: it has no rows
+};
+using ScratchOfRows = std::function<int64_t(int kernel, const KernelRows *rows)>;
+RowBlocked withRowBlocks(const StepGraph &, const std::vector<RowRange> &, RowBlock, const ScratchOfRows &);
 
 // What a range in blocks saves and costs, for people.
 struct RowSummary {

@@ -38,6 +38,8 @@ struct Buffer {
   // The memory that it lies in: the arena, or pinned memory of the host beside a device, whose persistent buffers only copies read and write.
   enum Space { Arena, Host } space = Arena;
   int producer = -1;         // kernel that writes it; -1: input
+  // Of what work on rows reads and writes: rows of an example (0: as many as an example has positions), and rows a position.
+  int64_t rows = 0, rowScale = 1;
   std::string name;          // for people: "blocks.3.ff.up matmul"
   int line = 0;              // source line, 0: none
   int libraryLine = 0;       // line of the prelude, where the work is written there; 0: none
@@ -47,6 +49,14 @@ struct Buffer {
 // A step is a list of loops over the micro-batches, and of what runs once before, between and behind them. These are its sections, numbered
 // in their order: a loop has an odd number, what runs once an even one. With one loop: 0 before it, 1 its body, 2 behind it.
 inline bool isLoop(int section) { return section % 2 != 0; }
+
+// Row p of what a kernel makes needs rows (p * up + from) / down to (p * up + to) / down of an operand, those whose numbers are whole: the taps
+// of a convolution meet rows around it. Without any, row p of the operand.
+struct RowReach {
+  int64_t up = 1, down = 1, from = 0, to = 0;
+  bool operator==(const RowReach &o) const { return up == o.up && down == o.down && from == o.from && to == o.to; }
+  bool isOwnRow() const { return *this == RowReach(); }
+};
 
 struct LoopBody;
 
@@ -63,6 +73,10 @@ struct Kernel {
   // Independent for each row, an (example, position) pair: whatever it reads or writes that grows with the micro-batch is
   // read and written row by row, and accumulators are chains over the rows in their order (RowBlocks.h).
   bool rows = false;
+  std::vector<RowReach> reach;        // of such work, one a read; empty: it needs its own rows only
+  int64_t rowScale = 1;               // rows a position of what it makes, or of what it sums over
+  int64_t rowsTogether = 1;           // rows that it makes are a multiple of this, and begin at one
+  bool ownRows = false;               // it sums over rows, or draws for them: it may work on no row twice
   int block = -1;                   // block of a `repeat`; -1 outside
   bool blockEnd = false;
   // Write w may share bytes with read r when r dies here: element i of w depends on element i of r alone.
@@ -105,11 +119,13 @@ struct StepGraph {
   int64_t grain = 1;                // the micro-batch is a multiple of this and divides B: examples that belong together
   int64_t positions = 1;            // rows of an example
   int threads = 1;
+  double secondsOfCopy = 0;         // a byte that one piece of work copies to another place
   // Empty: the main loop's body runs as a whole, once a micro-batch. Else a worker of several runs these, in this order; every part takes the
   // micro-batches in ascending order. They belong to one number of micro-batches (more, if the caller says how many there are): a
   // search must be told the micro-batch.
   std::vector<PartAction> actions;
   HostLink link;
+  int64_t rowsOf(const Buffer &buffer) const { return buffer.rows > 0 ? buffer.rows : positions; }
   int mainLoop() const { return 2 * loops - 1; } // section
   bool inMainLoop(int kernel) const { return kernels[size_t(kernel)].section == mainLoop(); }
   int64_t trips(int section, int64_t microbatch) const { return isLoop(section) ? batch / microbatch : 1; }

@@ -109,6 +109,13 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
         if (offsets.lookup(store.getValue()) != int64_t(store.getOffset().value_or(-1)))
           return op.emitError("internal error: copies from offset ") << store.getOffset().value_or(0) << ", the state lies at " << offsets.lookup(store.getValue());
         offsets[store.getCopy()] = int64_t(store.getHost().value_or(-1));
+      } else if (auto band = dyn_cast<plan::BandOp>(op)) {
+        const DecidedRun &run = runOf(&op, decided);
+        if (run.reads != SmallVector<int64_t>{offsets.lookup(band.getImage())})
+          return op.emitError("internal error: copies from offset ") << offsets.lookup(band.getImage()) << ", which the decision does not";
+        offsets[band.getRows()] = run.writes.front();
+        band.setReadsAttr(attributes.getDenseI64ArrayAttr(run.reads));
+        band.setWritesAttr(attributes.getDenseI64ArrayAttr(run.writes.front()));
       } else if (auto gate = dyn_cast<plan::GateOp>(op)) {
         gate.setReadsAttr(read(op.getOperands()));
       } else if (auto results = dyn_cast<plan::ResultsOp>(op)) {
@@ -132,7 +139,7 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
   static LogicalResult checkRuns(func::FuncOp function, const Decided &decided) {
     WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
-      if (isa<plan::KernelOp, plan::ReceiveOp>(op) && (!run || run.getInt() < 0 || run.getInt() >= int64_t(decided.runs.size()))) {
+      if (isa<plan::KernelOp, plan::ReceiveOp, plan::BandOp>(op) && (!run || run.getInt() < 0 || run.getInt() >= int64_t(decided.runs.size()))) {
         op->emitOpError("is no run of the decision: run rematerialize first");
         return WalkResult::interrupt();
       }

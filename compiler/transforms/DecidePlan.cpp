@@ -39,6 +39,7 @@ public:
     decided.batch = problem.graph.batch;
     decided.arenaBytes = decision.arenaBytes;
     decided.rowPositions = problem.graph.positions;
+    decided.heights = problem.heights;
     decided.hostBytes = decision.hostBytes;
     decided.runs.reserve(decision.runs.size());
     int described = 0;
@@ -190,11 +191,20 @@ private:
     decided.rows.push_back({int64_t(decided.runs.size()), int64_t(decided.runs.size() + inner.runs.size()),
                             outcome.rows.block.examples, outcome.rows.block.positions});
     for (const solve::Run &part : inner.runs) {
-      int64_t kernel = rows->range.kernels[part.kernel];
+      int work = rows->work[part.kernel], reader = part.kernel;
+      while (rows->work[reader] < 0)
+        ++reader; // a band is copied right before it is read
+      int64_t kernel = rows->range.kernels[rows->work[reader]];
       decided.runs.push_back(describeInside(part, inner, scratch, kernel, [&](int buffer) {
         return rows->local[buffer] ? nullptr : instances.lookup(rows->buffers[buffer]);
       }));
-      decided.runs.back().recompute = run.recomputed || part.kernel < rows->range.again;
+      DecidedRun &described = decided.runs.back();
+      described.recompute = run.recomputed || rows->work[reader] < rows->range.again;
+      if (!rows->rows.empty())
+        described.rows = rows->rows[part.kernel];
+      if (work < 0)
+        described.band = llvm::find(rows->trip.kernels[reader].reads, rows->trip.kernels[part.kernel].writes.front()) -
+                         rows->trip.kernels[reader].reads.begin();
     }
   }
 
@@ -376,6 +386,8 @@ DecideOutcome PlanProblem::decide() {
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
   std::string wrong = wrongWith(outcome.rows.graph, outcome.result.plan);
+  if (wrong.empty())
+    wrong = solve::checkRows(problem.graph, outcome.rows);
   if (!wrong.empty()) {
     function.emitError() << "internal error: the plan checker refuses the plan: " << wrong;
     outcome.internal = true;

@@ -12,8 +12,13 @@ static plan::RunAttr attributeOf(const DecidedRun &run, MLIRContext *context) {
   SmallVector<Attribute> inside;
   for (const DecidedRun &inner : run.inside)
     inside.push_back(attributeOf(inner, context));
+  SmallVector<int64_t> rows;
+  if (run.rows.count > 0)
+    rows = {run.rows.first, run.rows.count, run.rows.step};
+  if (run.band >= 0)
+    rows.push_back(run.band);
   return plan::RunAttr::get(context, run.kernel, run.recompute, list(run.reads), list(run.writes), run.scratch, run.scratchBytes,
-                            run.copies.empty() ? DenseI64ArrayAttr() : list(run.copies), run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
+                            rows.empty() ? DenseI64ArrayAttr() : list(rows), run.copies.empty() ? DenseI64ArrayAttr() : list(run.copies), run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
                             inside.empty() ? ArrayAttr() : ArrayAttr::get(context, inside));
 }
 
@@ -23,8 +28,13 @@ static bool readRun(Attribute attribute, DecidedRun &run) {
   auto written = dyn_cast<plan::RunAttr>(attribute);
   if (!written || written.getKernel() < 0)
     return false;
+  SmallVector<int64_t> rows = list(written.getRows());
+  if (!rows.empty() && (rows.size() < 3 || rows.size() > 4 || rows[1] < 1 || rows[2] < 1))
+    return false;
   run = {written.getKernel(), written.getRecompute(), list(written.getReads()), list(written.getWrites()), list(written.getCopies()),
-         written.getScratch(), written.getScratchBytes(), list(written.getSlots()), {}};
+         written.getScratch(), written.getScratchBytes(), {}, rows.size() == 4 ? rows[3] : -1, list(written.getSlots()), {}};
+  if (!rows.empty())
+    run.rows = {rows[0], rows[1], rows[2]};
   if (ArrayAttr inside = written.getInside())
     for (Attribute inner : inside)
       if (!readRun(inner, run.inside.emplace_back()))
@@ -44,12 +54,15 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
     runs.push_back(attributeOf(run, context));
   for (const DecidedRows &range : decided.rows)
     rows.push_back(plan::RowsAttr::get(context, range.first, range.last, range.examples, range.positions));
+  SmallVector<int64_t> heights;
+  for (auto [height, scale] : decided.heights)
+    heights.append({height, scale});
   SmallVector<Attribute> moves;
   for (const DecidedMove &move : decided.moves)
     moves.push_back(plan::MoveAttr::get(context, move.before, StringAttr::get(context, kMoves[move.what]), move.argument, move.offset));
   function->setAttr(kDecisionAttr,
                     plan::DecisionAttr::get(context, decided.microbatch, decided.count, decided.batch, decided.arenaBytes,
-                                            decided.rowPositions, list(decided.arguments), ArrayAttr::get(context, loops),
+                                            decided.rowPositions, heights.empty() ? DenseI64ArrayAttr() : list(heights), list(decided.arguments), ArrayAttr::get(context, loops),
                                             ArrayAttr::get(context, rows), ArrayAttr::get(context, runs), decided.hostBytes,
                                             moves.empty() ? ArrayAttr() : ArrayAttr::get(context, moves)));
 }
@@ -66,6 +79,9 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
   decided.arenaBytes = written.getArena();
   decided.rowPositions = written.getRowPositions();
   decided.arguments = list(written.getArguments());
+  if (DenseI64ArrayAttr heights = written.getRowHeights())
+    for (int64_t i = 0; i + 1 < heights.size(); i += 2)
+      decided.heights[heights[i]] = heights[i + 1];
   for (Attribute attribute : written.getRuns()) {
     if (!readRun(attribute, decided.runs.emplace_back()))
       return function.emitError("'") << kDecisionAttr << "' has what is no run: " << attribute;

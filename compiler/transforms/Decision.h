@@ -11,6 +11,9 @@ namespace cinch {
 
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
                                      kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed",
+                                     // Of a kernel in a loop over blocks of rows: the first row that it makes, rows a trip, and rows of the image,
+                                     // beyond which its results are cleared.
+                                     kOutsideAttr = "plan.outside",
                                      kCopiesAttr = "plan.copies", // of what an op writes, if there are several
                                      kSlotsAttr = "plan.slots", // of a loop along an axis, as plan.run has them
                                      kSpaceAttr = "plan.space", // of an argument: "host": its offset counts in pinned memory
@@ -26,6 +29,8 @@ struct DecidedRun {
   llvm::SmallVector<int64_t> reads, writes; // byte offsets
   llvm::SmallVector<int64_t> copies;        // of each write; empty: one each
   int64_t scratch = -1, scratchBytes = 0;   // of all threads together
+  solve::TripRows rows;                     // of images that it makes in a trip over blocks of rows; count 0: those of the block
+  int64_t band = -1;                        // it copies a band for the run behind it, of that kernel's read of this number
   llvm::SmallVector<int64_t> slots;         // of a loop along an axis: two offsets for each carried value that is not stacked
   std::vector<DecidedRun> inside;           // its trip; an offset of -1: not in its scratch
 };
@@ -50,6 +55,7 @@ struct Decided {
   std::vector<DecidedRun> runs;
   llvm::SmallVector<DecidedRows> rows;
   int64_t rowPositions = 1; // of an example
+  std::map<int64_t, int64_t> heights; // of images with several rows a position (RowWise.h)
   llvm::SmallVector<int64_t> arguments; // byte offset of each argument
   int64_t hostBytes = 0;                // of pinned memory
   std::vector<DecidedMove> moves;

@@ -24,15 +24,17 @@ namespace {
 class Wrapper {
 public:
   Wrapper(ArrayRef<plan::KernelOp> kernels, const Decided &decided, const DecidedRows &range)
-      : kernels(kernels), decided(decided), range(range), space{decided.rowPositions} {
+      : kernels(kernels), decided(decided), range(range), space{decided.rowPositions, decided.heights} {
     for (plan::KernelOp kernel : kernels)
       inside.insert(kernel);
   }
 
   LogicalResult run() {
+    bands = llvm::any_of(kernels, [&](plan::KernelOp kernel) { return runOf(kernel).rows.count > 0; });
     for (plan::KernelOp kernel : kernels) {
-      takeSlices(kernel);
-      if (failed(collectInputs(kernel)))
+      if (!bands)
+        takeSlices(kernel);
+      if (failed(bands ? collectBands(kernel) : collectInputs(kernel)))
         return failure();
     }
     llvm::SetVector<Value> stacked, sums;
@@ -67,8 +69,9 @@ public:
         use->set(argument);
     }
     for (plan::KernelOp kernel : kernels) {
+      copyBands(kernel, body);
       kernel->moveBefore(body, body->end());
-      shrink(kernel);
+      bands ? takeRows(kernel) : shrink(kernel);
     }
     builder.setInsertionPointToEnd(body);
     plan::YieldOp::create(builder, loop.getLoc(), leaving);
@@ -120,12 +123,95 @@ private:
       if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || kind == analysis::RowKind::Whole)
         continue;
       auto cut = firstPosition.find({kernel, operand.getOperandNumber()});
-      int64_t from = cut != firstPosition.end() ? cut->second : kind == analysis::RowKind::Rows && space.lead() == 2 ? 0 : -1;
+      int64_t from = cut != firstPosition.end() ? cut->second : -1;
       if (kind == analysis::RowKind::Other && cut == firstPosition.end() && range.positions < space.positions)
         return kernel.emitError("internal error: work in row blocks reads what has no rows: ") << value.getType();
       inputs[{value, from}].push_back(&operand);
     }
     return success();
+  }
+
+  // ---- Images: kernels make rows around the block, too ---------------------------------------------------------------------------
+  struct Band {
+    Value image;
+    solve::TripRows rows;
+    int64_t run;
+    SmallVector<OpOperand *> uses;
+  };
+
+  const DecidedRun &runOf(plan::KernelOp kernel) const { return decided.runs[size_t(runNumber(kernel))]; }
+  static int64_t runNumber(plan::KernelOp kernel) { return kernel->getAttrOfType<IntegerAttr>(kRunAttr).getInt(); }
+
+  // What is read from outside: rows of the block, or the bands that stand before the kernel in the decision and those copied before.
+  LogicalResult collectBands(plan::KernelOp kernel) {
+    llvm::SetVector<Value> distinct(kernel.getInputs().begin(), kernel.getInputs().end());
+    int64_t number = runNumber(kernel), first = number;
+    while (first > range.first && decided.runs[size_t(first - 1)].band >= 0)
+      --first;
+    for (int64_t run = first; run < number; ++run) {
+      const DecidedRun &copy = decided.runs[size_t(run)];
+      if (copy.band >= int64_t(distinct.size()))
+        return kernel.emitError("internal error: the decision copies rows of what it does not read");
+      Value image = distinct[size_t(copy.band)];
+      bandOf[image] = copied.size();
+      copied.push_back({image, copy.rows, run, {}});
+    }
+    for (OpOperand &operand : kernel->getOpOperands()) {
+      Value value = operand.get();
+      if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || analysis::rowKind(value.getType(), space) == analysis::RowKind::Whole)
+        continue;
+      if (auto band = bandOf.find(value); band != bandOf.end())
+        copied[band->second].uses.push_back(&operand);
+      else if (analysis::rowKind(value.getType(), space) == analysis::RowKind::Rows)
+        inputs[{value, -1}].push_back(&operand);
+      else
+        return kernel.emitError("internal error: work in row blocks reads what has no rows: ") << value.getType();
+    }
+    return success();
+  }
+
+  void copyBands(plan::KernelOp kernel, Block *body) {
+    OpBuilder builder(kernel.getContext());
+    builder.setInsertionPointToEnd(body);
+    for (Band &band : copied) {
+      if (band.run >= runNumber(kernel) || band.uses.empty())
+        continue;
+      auto type = cast<RankedTensorType>(band.image.getType());
+      SmallVector<int64_t> shape(type.getShape());
+      shape[0] = 1, shape[1] = band.rows.count;
+      auto copy = plan::BandOp::create(builder, band.image.getLoc(), RankedTensorType::get(shape, type.getElementType(), type.getEncoding()), band.image,
+                                       uint64_t(band.rows.first), uint64_t(band.rows.step), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+      copy->setAttr(kRunAttr, builder.getI64IntegerAttr(band.run));
+      for (OpOperand *use : band.uses)
+        use->set(copy.getRows());
+      band.uses.clear();
+      rowsOf[copy.getRows()] = band.rows;
+    }
+  }
+
+  void takeRows(plan::KernelOp kernel) {
+    const solve::TripRows &made = runOf(kernel).rows;
+    SmallVector<solve::TripRows> read;
+    for (Value input : kernel.getInputs()) {
+      auto known = rowsOf.find(input);
+      auto tensor = dyn_cast<RankedTensorType>(input.getType());
+      int64_t block = tensor && tensor.getRank() > 1 ? tensor.getDimSize(1) : 0; // of what is sliced: rows of the block
+      read.push_back(known != rowsOf.end() ? known->second : solve::TripRows{0, block, block});
+    }
+    int64_t height = 0;
+    for (Value result : kernel.getResults())
+      if (analysis::rowKind(result.getType(), space) == analysis::RowKind::Rows)
+        height = cast<RankedTensorType>(result.getType()).getDimSize(1);
+    for (Operation &op : kernel.getBody().front())
+      if (isa<nn::RandomOp>(op) && nn::touchesBatch(&op))
+        op.setAttr(analysis::kPositionsAttr, UnitAttr::get(op.getContext()));
+    analysis::takeRows(kernel, space, made, read);
+    if (height == 0)
+      return;
+    for (Value result : kernel.getResults())
+      rowsOf[result] = made;
+    if (made.leaves(height, space.positions / range.positions))
+      kernel->setAttr(kOutsideAttr, DenseI64ArrayAttr::get(kernel.getContext(), {made.first, made.step, height}));
   }
 
   void shrink(plan::KernelOp kernel) {
@@ -148,6 +234,10 @@ private:
   llvm::DenseSet<Operation *> inside;
   std::map<std::pair<Operation *, unsigned>, int64_t> firstPosition;            // (kernel, input) -> where its positions begin
   llvm::MapVector<std::pair<Value, int64_t>, SmallVector<OpOperand *>> inputs; // (value, first position)
+  bool bands = false;                       // rows are those of images, and kernels make rows around those of a block
+  SmallVector<Band> copied;
+  llvm::DenseMap<Value, size_t> bandOf;     // of what is copied
+  llvm::DenseMap<Value, solve::TripRows> rowsOf; // of what lies in the scratch
 };
 
 struct FormRowBlocks : cinch::impl::FormRowBlocksBase<FormRowBlocks> {

@@ -83,7 +83,8 @@ private:
     for (auto [number, run] : llvm::enumerate(decided.runs)) {
       if (run.kernel >= int64_t(step.parts.size()))
         return function.emitError("'") << kDecisionAttr << "' runs kernel " << run.kernel << " of " << step.parts.size();
-      moves[step.parts[run.kernel].op] = int64_t(number);
+      if (run.band < 0)
+        moves[step.parts[run.kernel].op] = int64_t(number);
     }
     return success();
   }
@@ -158,6 +159,8 @@ private:
     for (int64_t number = begin; number < end; ++number) {
       move(builder, number);
       const DecidedRun &run = decided.runs[number];
+      if (run.band >= 0) // copied inside of its range (form-row-blocks)
+        continue;
       Operation *op = step.parts[run.kernel].op;
       part += isa<plan::PartOp>(op);
       SmallVector<Value> operands;

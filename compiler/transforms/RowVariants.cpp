@@ -61,6 +61,22 @@ static std::vector<std::vector<solve::RowRange>> rangesByWidth(const solve::Step
   return classes;
 }
 
+// Of a kernel that makes rows around the block: a copy of it that does.
+static int64_t scratchOnRows(const analysis::Step &step, const analysis::StepProblem &problem, const solve::KernelRows &rows,
+                             const kernels::TargetInfo &target) {
+  plan::KernelOp kernel = step.parts[size_t(rows.kernel)].kernel();
+  const std::vector<int> &reads = problem.graph.kernels[size_t(rows.kernel)].reads;
+  llvm::SmallVector<solve::TripRows> read;
+  for (mlir::Value input : kernel.getInputs())
+    read.push_back(rows.read[size_t(llvm::find(reads, problem.buffer.lookup(step.inMemory(input))) - reads.begin())]);
+  auto part = llvm::cast<plan::KernelOp>(kernel->clone());
+  analysis::takeRows(part, {problem.graph.positions, problem.heights}, rows.made, read);
+  auto spec = analysis::specOf(part);
+  int64_t bytes = spec ? spec->scratchBytesPerThread(target) : -1;
+  part->erase();
+  return bytes;
+}
+
 // What each kernel needs on a block, bytes a thread; -1 where it is none there.
 static std::vector<int64_t> scratchOnBlock(const analysis::Step &step, const solve::StepGraph &graph, const solve::RowBlock &block,
                                            const kernels::TargetInfo &target) {
@@ -90,14 +106,17 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   std::vector<std::vector<solve::RowRange>> classes = rangesByWidth(graph);
   if (options.rowBlocks > 0 && !classes.empty())
     classes.erase(classes.begin(), classes.end() - 1);
+  bool images = llvm::any_of(graph.kernels, [](const solve::Kernel &kernel) { return !kernel.reach.empty(); });
   for (const solve::RowBlock &block : sizes) {
     std::vector<int64_t> scratch = scratchOnBlock(step, graph, block, options.target);
     auto runs = [&](const solve::RowRange &range) { return llvm::all_of(range.kernels, [&](int k) { return scratch[k] >= 0; }); };
     for (const std::vector<solve::RowRange> &ranges : classes) {
-      if (!llvm::all_of(ranges, runs))
+      if (!images && !llvm::all_of(ranges, runs))
         continue;
       solve::Variant variant;
-      variant.rows = solve::withRowBlocks(graph, ranges, block, scratch);
+      variant.rows = solve::withRowBlocks(graph, ranges, block, [&](int k, const solve::KernelRows *rows) {
+        return rows && images ? scratchOnRows(step, problem, *rows, options.target) : scratch[size_t(k)];
+      });
       if (!variant.rows.error.empty())
         continue;
       variant.name = std::to_string(ranges.size()) + (ranges.size() == 1 ? " range" : " ranges") +

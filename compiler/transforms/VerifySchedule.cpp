@@ -149,6 +149,8 @@ private:
       return numberReceive(receive, time);
     if (auto kernel = dyn_cast<plan::KernelOp>(op))
       return numberKernel(kernel, time);
+    if (auto band = dyn_cast<plan::BandOp>(op))
+      return numberBand(band, time);
     if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp, plan::SendOp, plan::PartOp>(op))
       return op.emitOpError("does not belong to phase 'scheduled'");
     return success();
@@ -163,6 +165,15 @@ private:
       return success();
     Value value = receive.getValue();
     lives[value] = {receive.getWrites()->front(), bytesOf(value), time, time, value, part};
+    return success();
+  }
+
+  LogicalResult numberBand(plan::BandOp band, int64_t time) {
+    if (!band.getReads() || !band.getWrites())
+      return band.emitOpError("has no offsets");
+    if (lives[resolve(band.getImage())].offset != band.getReads()->front())
+      return band.emitOpError("copies from offset ") << band.getReads()->front() << ", the image lies elsewhere";
+    lives[band.getRows()] = {band.getWrites()->front(), bytesOf(band.getRows()), time, time, band.getRows(), part};
     return success();
   }
 

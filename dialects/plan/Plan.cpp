@@ -94,16 +94,21 @@ OpResult LoopOp::resultOf(Value yielded) {
 
 int64_t LoopOp::innerTrips() { return rowBlocks() ? rowBlocks().getOf() / rowBlocks().getPositions() : 1; }
 
-LoopOp::Steps LoopOp::stepsOfSlice(unsigned i) { return stepsOf(getSlices()[i], getFrom() ? (*getFrom())[i] : 0); }
+LoopOp::Steps LoopOp::stepsOfSlice(unsigned i) { return stepsOf(getSlices()[i], part(i).getType(), getFrom() ? (*getFrom())[i] : 0); }
 
-LoopOp::Steps LoopOp::stepsOf(Value whole, int64_t from) {
+LoopOp::Steps LoopOp::stepsOf(Value whole) {
+  bool yielded = whole.getDefiningOp() == getOperation();
+  return stepsOf(whole, yielded ? yieldedFor(whole).getType() : Type(), 0);
+}
+
+LoopOp::Steps LoopOp::stepsOf(Value whole, Type part, int64_t from) {
   auto type = cast<RankedTensorType>(whole.getType());
   int64_t bytes = type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
   int64_t outer = bytes / (int64_t(getCount()) / innerTrips());
   if (!rowBlocks() || type.getRank() < 2)
     return {0, outer, 0};
-  int64_t position = outer / rowBlocks().getExamples() / type.getDimSize(1);
-  return {from * position, outer, position * rowBlocks().getPositions()};
+  int64_t row = outer / rowBlocks().getExamples() / type.getDimSize(1);
+  return {from * row, outer, row * cast<RankedTensorType>(part).getDimSize(1)};
 }
 
 namespace {
@@ -139,10 +144,14 @@ private:
     if (from.value_or(0) == 0 && rows.getPositions() == rows.getOf() && isShaped())
       return true;
     int64_t begin = from.value_or(0);
-    if (shape.size() < 2 || begin < 0 || begin + rows.getOf() > shape[1] || ((!from || rows.getExamples() > 1) && shape[1] != rows.getOf()))
+    if (shape.size() < 2 || begin < 0 || begin + rows.getOf() > shape[1])
       return false;
+    int64_t all = shape[1];
     shape[1] = rows.getPositions();
-    return isShaped();
+    if ((from && rows.getExamples() == 1 && isShaped()) || (all == rows.getOf() && isShaped()))
+      return true;
+    shape[1] = all / rows.getOf() * rows.getPositions(); // images may have several rows a position
+    return begin == 0 && all % rows.getOf() == 0 && isShaped();
   }
 
   LoopOp loop;
@@ -220,6 +229,20 @@ LogicalResult LoopOp::verify() {
 }
 
 // ---- Other ops ---------------------------------------------------------------------------------------------------------------------
+
+LogicalResult BandOp::verify() {
+  auto loop = cast<LoopOp>((*this)->getParentOp());
+  if (!loop.rowBlocks() || loop.rowBlocks().getExamples() != 1 || loop.getBody().isAncestor(getImage().getParentRegion())) // C1
+    return emitOpError("copies rows of what does not lie outside of a loop over blocks of rows of one example");
+  auto image = dyn_cast<RankedTensorType>(getImage().getType()), rows = dyn_cast<RankedTensorType>(getRows().getType());
+  if (!image || !rows || image.getRank() < 2 || nn::batchAxis(image) != 0 || rows.getRank() != image.getRank() || int64_t(getStep()) < 1) // C2
+    return emitOpError("copies no rows of an image");
+  SmallVector<int64_t> shape(image.getShape());
+  shape[0] = 1, shape[1] = rows.getDimSize(1);
+  if (rows != RankedTensorType::get(shape, image.getElementType(), image.getEncoding())) // C2
+    return emitOpError("gives ") << rows << ", which are no rows of " << image;
+  return success();
+}
 
 LogicalResult AwaitOp::verify() {
   if (!isa_and_nonnull<FetchOp, StoreOp>(getCopy().getDefiningOp())) // C1

@@ -55,11 +55,16 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
     `copies` (absent: one each) says for what the run writes how many copies of it there are, one behind the other from its offset on, which
     the micro-batches take in turns (plan.loop, `actions`).
 
+    `rows` (absent: those of the block) are the rows of images that it makes in a loop over blocks of rows: the first one in the first trip, how
+    many, and how much further on they are in the next trip. A fourth number says that the run copies a band (plan.band) for the run behind it,
+    of that kernel's read of this number.
+
     A kernel that is a loop along an axis has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
     runs of a trip, whose kernels are those of the body. Among their offsets, -1 is what lies outside of the loop's scratch.
   }];
   let parameters = (ins "int64_t":$kernel, "bool":$recompute, "::mlir::DenseI64ArrayAttr":$reads,
                         "::mlir::DenseI64ArrayAttr":$writes, "int64_t":$scratch, "int64_t":$scratch_bytes,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$rows,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$copies,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots, OptionalParameter<"::mlir::ArrayAttr">:$inside);
 }
@@ -88,11 +93,12 @@ def Plan_DecisionAttr : Plan_Attr<"Decision", "decision"> {
   let summary = "what the planner decided about a function";
   let description = [{
     Runs stand in their order; `loops` says which of them are bodies of loops over the micro-batches, `arguments` gives the offset of
-    each argument. An example has `row_positions` positions. A `count` of 0 means that the caller says how many micro-batches there are.
+    each argument. An example has `row_positions` positions; `row_heights` are pairs of the height of an image with several
+    rows a position, and that number. A `count` of 0 means that the caller says how many micro-batches there are.
     Arguments with `moves` lie in pinned memory of the host, of which there are `host` bytes; their offsets count from its begin.
   }];
   let parameters = (ins "int64_t":$microbatch, "int64_t":$count, "int64_t":$batch, "int64_t":$arena,
-                        "int64_t":$row_positions, "::mlir::DenseI64ArrayAttr":$arguments, "::mlir::ArrayAttr":$loops,
+                        "int64_t":$row_positions, OptionalParameter<"::mlir::DenseI64ArrayAttr">:$row_heights, "::mlir::DenseI64ArrayAttr":$arguments, "::mlir::ArrayAttr":$loops,
                         "::mlir::ArrayAttr":$rows, "::mlir::ArrayAttr":$runs,
                         DefaultValuedParameter<"int64_t", "0">:$host, OptionalParameter<"::mlir::ArrayAttr">:$moves);
 }
@@ -115,7 +121,8 @@ def Plan_RowBlocksAttr : Plan_Attr<"RowBlocks", "row_blocks"> {
   let summary = "the rows of a micro-batch, block by block";
   let description = [{
     A row is an (example, position) pair; an example has `of` positions. A trip works on `examples` examples x `positions` positions, in the
-    order of the rows: all positions of some examples, or some positions of one.
+    order of the rows: all positions of some examples, or some positions of one. Of images the positions are rows, and an image may have several
+    rows a position.
   }];
   let parameters = (ins "int64_t":$examples, "int64_t":$positions, "int64_t":$of);
 }
@@ -174,7 +181,7 @@ def Plan_LoopOp : Plan_Op<"loop", [
     runs `lags[i]` micro-batches behind the first one: at tick t it takes micro-batch t - lags[i].
 
     **Over blocks of rows** a part of slice i has the examples and positions of the block, its positions counted from `from[i]` on (absent:
-    from 0), or all that its examples have.
+    from 0), or all that its examples have. Rows around a block are a copy (plan.band).
 
     **Along an axis** the loop is the work of a kernel, and trip i works at part i of the first axis (at part count - 1 - i if it is walked
     from its end). A part is without that axis, or it is several in a row: of n * count parts the body sees n along the same axis, and n
@@ -235,9 +242,30 @@ def Plan_LoopOp : Plan_Op<"loop", [
       int64_t first = 0, outer = 0, inner = 0;
     };
     Steps stepsOfSlice(unsigned i);
-    Steps stepsOf(::mlir::Value whole, int64_t from = 0);
+    Steps stepsOf(::mlir::Value whole);
+    Steps stepsOf(::mlir::Value whole, ::mlir::Type part, int64_t from);
     int64_t innerTrips();
   }];
+}
+
+def Plan_BandOp : Plan_Op<"band", [HasParent<"LoopOp">]> {
+  let summary = "a block of an image's rows, and rows around it";
+  let description = [{
+    In trip i of an example a loop over blocks of rows copies the rows [first + i * step, ..) of it, as many as the result has. Rows outside of
+    the image are zeros. The image lies outside of the loop. After memory assignment `reads` and `writes` hold the byte offsets.
+
+    ```
+    %around = plan.band %x first -1 step 4 : tensor<2x16x16x3xf32, #nn.batch<0>> -> tensor<1x6x16x3xf32, #nn.batch<0>>
+    ```
+    C1: the loop around it is over blocks of rows of one example. C2: the result is one example of the operand, with another number of rows.
+  }];
+  let arguments = (ins AnyType:$image, I64Attr:$first, I64Attr:$step, OptionalAttr<DenseI64ArrayAttr>:$reads,
+                       OptionalAttr<DenseI64ArrayAttr>:$writes);
+  let results = (outs AnyType:$rows);
+  let assemblyFormat = [{
+    $image `first` $first `step` $step `:` type($image) `->` type($rows) (`reads` $reads^)? (`writes` $writes^)? attr-dict
+  }];
+  let hasVerifier = 1;
 }
 
 def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, HasParent<"LoopOp">]> {

@@ -131,6 +131,40 @@ func.func @row_blocks_result(%x: tensor<2x4xf32, #nn.batch<0>>) {
 
 // -----
 
+func.func @band_c1(%y: tensor<4x4x3xf32, #nn.batch<0>>) {
+  plan.loop count 2 over #plan.row_blocks<examples = 2, positions = 4, of = 4> {
+    // expected-error @+1 {{copies rows of what does not lie outside of a loop over blocks of rows of one example}}
+    %b = plan.band %y first -1 step 2 : tensor<4x4x3xf32, #nn.batch<0>> -> tensor<1x4x3xf32, #nn.batch<0>>
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @band_inside(%x: tensor<2x4x3xf32, #nn.batch<0>>) {
+  plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4> sliced(%x : tensor<2x4x3xf32, #nn.batch<0>>) {
+  ^bb0(%a: tensor<1x2x3xf32, #nn.batch<0>>):
+    // expected-error @+1 {{copies rows of what does not lie outside of a loop over blocks of rows of one example}}
+    %b = plan.band %a first -1 step 2 : tensor<1x2x3xf32, #nn.batch<0>> -> tensor<1x4x3xf32, #nn.batch<0>>
+    plan.yield
+  }
+  return
+}
+
+// -----
+
+func.func @band_c2(%y: tensor<2x4x3xf32, #nn.batch<0>>) {
+  plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4> {
+    // expected-error @+1 {{gives 'tensor<1x4x2xf32, #nn.batch<0>>', which are no rows of 'tensor<2x4x3xf32, #nn.batch<0>>'}}
+    %b = plan.band %y first -1 step 2 : tensor<2x4x3xf32, #nn.batch<0>> -> tensor<1x4x2xf32, #nn.batch<0>>
+    plan.yield
+  }
+  return
+}
+
+// -----
+
 func.func @actions_without_parts() {
   // expected-error @+1 {{lists actions, but its body has no parts}}
   plan.loop count 2 over #plan.examples<size = 1> actions <part 0 on 0 1> {

@@ -45,6 +45,21 @@ func.func @rows(%x: tensor<2x4x3xf32, #nn.batch<0>>, %l: tensor<2x5xi32, #nn.bat
   return
 }
 
+// Images in blocks of rows: of one there are two rows a position, of the other a copy with a row above and below.
+// CHECK-LABEL: func.func @bands
+// CHECK: ^bb0(%{{.*}}: tensor<1x4x3xf32, #nn.batch<0>>)
+// CHECK: plan.band %{{.*}} first -1 step 2 : tensor<2x4x3xf32, #nn.batch<0>> -> tensor<1x4x3xf32, #nn.batch<0>> reads [0] writes [64]
+func.func @bands(%x: tensor<2x8x3xf32, #nn.batch<0>>, %y: tensor<2x4x3xf32, #nn.batch<0>>) {
+  %0 = plan.loop count 4 over #plan.row_blocks<examples = 1, positions = 2, of = 4> sliced(%x : tensor<2x8x3xf32, #nn.batch<0>>)
+      stacked(tensor<2x8x3xf32, #nn.batch<0>>) {
+  ^bb0(%a: tensor<1x4x3xf32, #nn.batch<0>>):
+    %b = plan.band %y first -1 step 2 : tensor<2x4x3xf32, #nn.batch<0>> -> tensor<1x4x3xf32, #nn.batch<0>> reads [0] writes [64]
+    %s = nn.add %a, %b : tensor<1x4x3xf32, #nn.batch<0>>
+    plan.yield %s : tensor<1x4x3xf32, #nn.batch<0>>
+  }
+  return
+}
+
 // A loop along an axis from its end: a carried value, a part without the axis and one of two in a row, the part before of a stack; what is
 // whole, the body reads from outside.
 // CHECK-LABEL: func.func @axis

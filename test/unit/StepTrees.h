@@ -224,7 +224,7 @@ private:
       block = {1, 1};
     else if (which == 1)
       block = {2, kPositions};
-    tree.rows = withRowBlocks(g, ranges, block, scratch);
+    tree.rows = withRowBlocks(g, ranges, block, [&](int k, const KernelRows *) { return scratch[size_t(k)]; });
   }
 
   Random random;

@@ -240,7 +240,7 @@ private:
             Cells whole = at(buffer);
             return whole.stride ? whole.from(e).part(r / block.positions, flat.positions / block.positions) : whole;
           };
-          int k = range.range.kernels[inside.kernel];
+          int k = range.range.kernels[range.work[inside.kernel]];
           run(k, cells, block.examples, block.positions, scratch + inside.scratch.offset / kCell);
         }
   }

@@ -107,6 +107,8 @@ struct Feed : Builder {
   }
 };
 
+int64_t noScratch(int, const KernelRows *) { return 0; }
+
 bool near(double a, double b) { return std::fabs(a - b) < 1e-9; }
 } // namespace
 
@@ -121,7 +123,7 @@ static void testHead() {
 
   std::vector<int64_t> scratch(h.g.kernels.size(), 0);
   scratch[6] = 128;
-  RowBlocked b = withRowBlocks(h.g, work[0].ranges, {1, 2}, scratch);
+  RowBlocked b = withRowBlocks(h.g, work[0].ranges, {1, 2}, [&](int k, const KernelRows *) { return scratch[size_t(k)]; });
   expect(b.error.empty(), "the head in blocks: " + b.error);
   if (!b.error.empty())
     return;
@@ -213,9 +215,8 @@ static void testFeed() {
   std::vector<RowRange> ranges;
   for (const RowWork &w : work)
     ranges.insert(ranges.end(), w.ranges.begin(), w.ranges.end());
-  std::vector<int64_t> scratch(f.g.kernels.size(), 0);
   for (RowBlock block : {RowBlock{1, 1}, RowBlock{1, 4}, RowBlock{1, 8}, RowBlock{2, 8}}) {
-    RowBlocked b = withRowBlocks(f.g, ranges, block, scratch);
+    RowBlocked b = withRowBlocks(f.g, ranges, block, noScratch);
     std::string name = std::to_string(block.examples) + " x " + std::to_string(block.positions);
     expect(b.error.empty(), name + ": " + b.error);
     if (!b.error.empty())
@@ -239,9 +240,8 @@ static void testFeed() {
 static void testRefused() {
   Head h;
   Feed f;
-  std::vector<int64_t> none(64, 0);
   auto refused = [&](const StepGraph &g, RowRange range, RowBlock block, const std::string &why) {
-    expect(!withRowBlocks(g, {range}, block, none).error.empty(), why);
+    expect(!withRowBlocks(g, {range}, block, noScratch).error.empty(), why);
   };
   refused(h.g, {{1, 4}, 0}, {1, 2}, "a kernel that is no work on rows");
   refused(h.g, {{1, 2, 3, 5, 6}, 0}, {1, 3}, "three positions of eight");
@@ -250,11 +250,11 @@ static void testRefused() {
   refused(h.g, {{6, 5}, 1}, {1, 2}, "a sum over rows again");
   // Layer one's activation and the gradient that needs the layers behind it.
   refused(f.g, {{1, 2, 3, 16, 17, 18, 19, 20}, 0}, {1, 2}, "a range that needs what needs it");
-  expect(!withRowBlocks(h.g, {{{1, 2}, 0}, {{2, 3}, 0}}, {1, 2}, none).error.empty(), "a kernel in two ranges");
+  expect(!withRowBlocks(h.g, {{{1, 2}, 0}, {{2, 3}, 0}}, {1, 2}, noScratch).error.empty(), "a kernel in two ranges");
   Head grained;
   grained.g.grain = 2;
   refused(grained.g, {{1, 2, 3, 5, 6}, 0}, {1, 8}, "half a grain");
-  expect(withRowBlocks(grained.g, {{{1, 2, 3, 5, 6}, 0}}, {2, 8}, none).error.empty(), "a whole grain");
+  expect(withRowBlocks(grained.g, {{{1, 2, 3, 5, 6}, 0}}, {2, 8}, noScratch).error.empty(), "a whole grain");
 
   RowBlock block;
   std::string error;
@@ -287,7 +287,7 @@ static void testVariants() {
       for (RowBlock block : {RowBlock{1, 1}, RowBlock{1, 2}, RowBlock{1, 8}}) {
         Variant v;
         v.name = "blocks";
-        v.rows = withRowBlocks(*g, ranges, block, std::vector<int64_t>(g->kernels.size(), 0));
+        v.rows = withRowBlocks(*g, ranges, block, noScratch);
         expect(v.rows.error.empty(), "a variant");
         list.push_back(v);
       }
@@ -385,7 +385,7 @@ static void testParts() {
   expect(ranges[0].kernels == std::vector<int>({1, 2, 3}) && ranges[0].again == 0, "the forward part");
   expect(ranges[1].kernels == std::vector<int>({1, 7, 8, 9}) && ranges[1].again == 1, "gradients of inputs compute what is wide again");
   expect(ranges[2].kernels == std::vector<int>({1, 2, 7, 8, 12, 13}) && ranges[2].again == 4, "so do those of parameters, of both other parts");
-  RowBlocked rows = withRowBlocks(feed.g, ranges, {1, 2}, std::vector<int64_t>(feed.g.kernels.size(), 0));
+  RowBlocked rows = withRowBlocks(feed.g, ranges, {1, 2}, noScratch);
   expect(rows.error.empty(), "three ranges stand in their parts: " + rows.error);
   Choice choice{1, plainLoop(rows.graph)};
   Plan blocked = evaluate(rows.graph, choice), whole = evaluate(feed.g, {1, plainLoop(feed.g)});
