@@ -242,7 +242,7 @@ FailureOr<plan::LoopOp> Writer::formLoop(nn::ScanOp scan) {
   auto loop = plan::LoopOp::create(
       builder, scan.getLoc(), results.take_front(scan.carriedCount()), results.drop_front(scan.carriedCount()), TypeRange(),
       scan.getInits(), scan.getSlices(), scan.getStacks(), scan.getFirsts(), scan.getTrips(),
-      plan::AxisAttr::get(scan.getContext(), scan.getReverse()), DenseI64ArrayAttr(), DenseI64ArrayAttr(), plan::ActionsAttr());
+      plan::AxisAttr::get(scan.getContext(), scan.getReverse()), DenseI64ArrayAttr(), plan::ActionsAttr(), DenseI64ArrayAttr());
   loop->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
   loop.getBody().takeBody(body->getBody());
   return loop;

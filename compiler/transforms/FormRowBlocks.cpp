@@ -58,7 +58,7 @@ public:
         builder, first.getLoc(), TypeRange(), types.take_front(stacked.size()), types.drop_front(stacked.size()), ValueRange(), slices,
         ValueRange(), ValueRange(), uint64_t(blocks),
         plan::RowBlocksAttr::get(first.getContext(), range.examples, range.positions, space.positions),
-        cut ? builder.getDenseI64ArrayAttr(from) : DenseI64ArrayAttr(), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+        cut ? builder.getDenseI64ArrayAttr(from) : DenseI64ArrayAttr(), plan::ActionsAttr(), DenseI64ArrayAttr());
     Block *body = builder.createBlock(&loop.getBody());
     for (auto [value, result] : llvm::zip(leaving, loop->getResults()))
       value.replaceUsesWithIf(result, [&](OpOperand &use) { return !inside.contains(use.getOwner()); });
