@@ -3,10 +3,12 @@
 
 First GPT-2's shape (B = 8, T = 1024, AdamW, tied weights): the smallest budget that compiles with and without row blocks, and the
 predicted time at several budgets. Then a smaller model with a wide vocabulary, run: the bytes that row blocks save at one micro-batch,
-what they cost in time, and a run under a budget that no plan without them meets.
+what they cost in time, and a run under a budget that no plan without them meets. Last, images through blocks that are wide inside,
+run in bands of image rows: smallest budgets with and without, and what a step takes there.
 """
 import argparse
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from harness import data, programs
 
 GPT2 = programs.BENCH / "models" / "gpt2_124m.cinch"
 SMALL = programs.BENCH / "models" / "gpt.cinch"
+IMAGES = programs.BENCH / "models" / "wide_blocks.cinch"
 MIB = 1 << 20
 THREADS = 2
 
@@ -97,6 +100,35 @@ def measured(quick, rounds, folder):
     programs.result("rowblocks.smallest_ratio", least / alone)
 
 
+def bands(quick, rounds, folder):
+    side = 16 if quick else 64
+    shape = ["-D", f"S={side}", "--max-threads", str(THREADS)]
+    draw = random.Random(1)
+    data.write_array(folder / "x.npy", "f", (8, 3, side, side), [draw.uniform(-1, 1) for _ in range(8 * 3 * side * side)])
+    data.write_npy(folder / "y.npy", "i", [draw.randrange(10) for _ in range(8)])
+    least = {blocks: smallest(IMAGES, *shape, "--row-blocks", blocks)[0] for blocks in ("none", "auto")}
+    plans = {"all kept": [], "no bands": ["--row-blocks", "none", "--memory-budget", str(least["none"])],
+             "bands": ["--memory-budget", str(least["auto"])]}
+    seconds, peak, finals = {name: [] for name in plans}, {}, {}
+    for name, options in plans.items():
+        programs.compile(IMAGES, folder / name, *shape, *options)
+    for _ in range(rounds):
+        for name in plans:
+            taken, peak[name] = programs.train(folder / name, folder, folder / f"out-{name}", 6, THREADS)
+            seconds[name].append(programs.median(taken))
+            finals[name] = (folder / f"out-{name}" / "final.safetensors").read_bytes()
+    print(f"\nimages of {side} x {side}, three blocks that are six times as wide inside, {THREADS} threads; {programs.machine_line()}")
+    print(f"{'':>10}{'budget MiB':>12}{'peak MiB':>10}{'step ms':>10}{'same bits':>11}")
+    for name in plans:
+        budget = {"no bands": least["none"], "bands": least["auto"]}.get(name)
+        print(f"{name:>10}{f'{budget / MIB:.2f}' if budget else '-':>12}{peak[name] / MIB:10.2f}{1e3 * programs.median(seconds[name]):10.2f}"
+              f"{'yes' if finals[name] == finals['all kept'] else 'NO':>11}")
+    if any(final != finals["all kept"] for final in finals.values()):
+        raise programs.Failed("bands of image rows changed the parameters")
+    programs.result("rowblocks.images.smallest_ratio", least["auto"] / least["none"])
+    programs.result("rowblocks.images.time_ratio", programs.median(seconds["bands"]) / programs.median(seconds["no bands"]))
+
+
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="small shapes, one round")
@@ -104,7 +136,9 @@ def body():
     arguments = parser.parse_args()
     planned(arguments.quick)
     with tempfile.TemporaryDirectory() as temporary:
-        measured(arguments.quick, 1 if arguments.quick else arguments.rounds, pathlib.Path(temporary))
+        rounds = 1 if arguments.quick else arguments.rounds
+        measured(arguments.quick, rounds, pathlib.Path(temporary))
+        bands(arguments.quick, rounds, pathlib.Path(temporary))
 
 
 programs.main(body)

@@ -168,7 +168,9 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
   wakeSleepers(lowHalf(channel.received), &channel.waitingSenders);
 }
 
-static void sumMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival) { peers->sum(worker, number, offset, bytes); }
+static void sumMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival) {
+  peers->sum(worker, number, offset, bytes);
+}
 
 // In messages of the channel's size, the last one shorter.
 static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, void (*one)(Worker &, int32_t, int64_t, int64_t, Arrival),
@@ -204,5 +206,6 @@ void cinch_receive(cinch_ctx *context, int32_t number, int64_t offset, int64_t b
 void cinch_receive_sum(cinch_ctx *context, int32_t number, int64_t offset, int64_t bytes, int32_t wide) {
   Worker &worker = workerOf(context);
   const Channel &channel = channelOf(worker, number, false);
-  inMessages(channel, offset, bytes, isSummed(worker, channel) ? sumMessage : receiveMessage, worker, number, wide ? Arrival::AddsF64 : Arrival::AddsF32);
+  inMessages(channel, offset, bytes, isSummed(worker, channel) ? sumMessage : receiveMessage, worker, number,
+             wide ? Arrival::AddsF64 : Arrival::AddsF32);
 }

@@ -52,7 +52,8 @@ void findDevice(Gpu &gpu, int ordinal) {
          major, minor, neededCapability() / 10, neededCapability() % 10, 10 * major + minor);
   if (isForOneKind() && 10 * major + minor != neededCapability())
     fail(kResources,
-         "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d alone (--target nvidia:sm_%d is for later ones, too)", gpu.name, major, minor, neededCapability() / 10, neededCapability() % 10, neededCapability());
+         "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d alone (--target nvidia:sm_%d is for later ones, too)",
+         gpu.name, major, minor, neededCapability() / 10, neededCapability() % 10, neededCapability());
   CUresult result = cuda.retainContext(&gpu.context, gpu.device);
   if (result == kDeviceUnavailable)
     fail(kResources, "the GPU %s is another process's alone (nvidia-smi shows its compute mode and its processes)", gpu.name);

@@ -70,8 +70,9 @@ void parametersFromDevice();
 
 // Sets `device`.
 extern "C" void cinch_open_device() __attribute__((weak));
-// Of the compiled object: PTX, and the names of its kernels, one a line, in the order of their numbers, each with the bytes of shared memory
-// that a launch gives its blocks. A kernel is known to the host as {number, blocks, threads of a block, words of its launch, those bytes}.
+// Of the compiled object: PTX, and the names of its kernels, one a line, in the order of their numbers, each with the bytes of shared
+// memory that a launch gives its blocks. A kernel is known to the host as {number, blocks, threads of a block, words of its launch, those
+// bytes}.
 extern "C" const char cinch_device_code[] __attribute__((weak));
 extern "C" const char cinch_device_kernels[] __attribute__((weak));
 // Machine code for the architecture that the PTX names, if the compiler had an assembler.

@@ -44,8 +44,8 @@ void judge(const Card &own, const Card &card, bool before, Text &why) {
     why.add("a process at %s was started as worker %d of %d, but worker 0 at %s needs 1 to %d", there, card.rank, own.world, here,
             own.world - 1);
   else if (card.sumsByMpi != own.sumsByMpi)
-    why.add("worker %d at %s was started %s --all-reduce mpi, worker 0 at %s %s it", card.rank, there, card.sumsByMpi ? "with" : "without", here,
-            own.sumsByMpi ? "with" : "without");
+    why.add("worker %d at %s was started %s --all-reduce mpi, worker 0 at %s %s it", card.rank, there, card.sumsByMpi ? "with" : "without",
+            here, own.sumsByMpi ? "with" : "without");
   else if (before)
     why.add("two processes were started as worker %d: one calls from %s, another came to worker 0 at %s before", card.rank, there,
             here);

@@ -13,7 +13,8 @@ struct Launcher {
   int64_t rank = 0, world = 1;
   int64_t worldHere = 0;         // processes on this machine; 0: not said
 };
-// Where worker 0 can be called, if Slurm says it: the first machine of the step, and a port that other steps do not have. False: it does not.
+// Where worker 0 can be called, if Slurm says it: the first machine of the step, and a port that other steps do not have. False: it does
+// not.
 bool findSlurmMaster(char (&host)[256], char (&port)[16]);
 // The first of torchrun's variables, Open MPI's, MPICH's, Slurm's that are set.
 Launcher findLauncher();

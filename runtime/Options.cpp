@@ -29,22 +29,22 @@ const Flag flags[] = {
     {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain},
     {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
     {"--partial", nullptr, "with --init: the file may lack parameters and have others; lists which", kNothing, kTrain},
-    {"--names", "MAP", "with --init: what parameters are called in the file, by a `names` block of the program", kText,
-     kRunning},
-    {"--threads", "N", "work with N threads, each worker (default: the processors divided by the workers, at most what was compiled for)", kCount,
-     kRunning},
+    {"--names", "MAP", "with --init: what parameters are called in the file, by a `names` block of the program", kText, kRunning},
+    {"--threads", "N", "work with N threads, each worker (default: the processors divided by the workers, at most what was compiled for)",
+     kCount, kRunning},
     {"--transport", "NAME", "several workers: as threads, or one process each over tcp or mpi (default: what started it says)", kText,
      kRunning},
-    {"--all-reduce", "NAME", "how sums of `combine reduce` replicas are added: ring, in the order of the replicas (the default), or mpi, by the library", kText,
+    {"--all-reduce", "NAME",
+     "how sums of `combine reduce` replicas are added: ring, in the order of the replicas (the default), or mpi, by the library", kText,
      kTrain},
     {"--worker-timeout", "SECONDS", "how long a worker may be silent (default: the larger of 5 and 20 predicted steps)", kNumber, kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard,html, or none", kSinks, kTrain},
     {"--kernel-times", "FILE", "write how long each kernel took, a line each, when training ends", kFile, kTrain},
-    {"--profile", nullptr, "where the time goes: a table, and OUT/profile.json for a viewer of traces, when training ends", kNothing, kTrain},
+    {"--profile", nullptr, "where the time goes: a table, and OUT/profile.json for a viewer of traces, when training ends", kNothing,
+     kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
-    {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile,
-     kEval | kPredict},
+    {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile, kEval | kPredict},
     {"--batches", "N", "the first N batches only", kCount, kEval | kPredict},
     {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate},
     {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate},
@@ -167,7 +167,8 @@ void checkAllReduce(const Options &options, const Meta &meta) {
   for (const ChannelSpec &channel : meta.channels)
     sums |= channel.sums > 0;
   if (!sums)
-    fail(kUsage, "--all-reduce mpi: the program does not let sums of replicas be added in any order (`combine reduce` in `train` asks for that)");
+    fail(kUsage,
+         "--all-reduce mpi: the program does not let sums of replicas be added in any order (`combine reduce` in `train` asks for that)");
   if (options.transport != Transport::Mpi)
     fail(kUsage, "--all-reduce mpi: the workers do not meet by MPI; start the program with mpirun or srun");
 }

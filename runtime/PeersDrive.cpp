@@ -289,7 +289,9 @@ void stopEverywhere() {
 
 } // namespace
 
-const Peers driving = {openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,      endCall,    waited,     readElsewhere,  storeElsewhere,
-                       firstBadElsewhere,  fetchReplays,      peakElsewhere,        stopEverywhere, sendToPeer, receiveFromPeer, sumAmongPeers};
+const Peers driving = {
+    openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,     endCall,        waited,
+    readElsewhere,      storeElsewhere,        firstBadElsewhere, fetchReplays,         peakElsewhere, stopEverywhere, sendToPeer,
+    receiveFromPeer,    sumAmongPeers};
 
 } // namespace cinch::rt

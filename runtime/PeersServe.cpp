@@ -242,7 +242,8 @@ void sumAmongPeers(Worker &worker, int32_t number, int64_t offset, int64_t bytes
   const ChannelSpec &spec = *channels[number].spec;
   const uint32_t before = done.now();
   postSum(worker.context.arena + offset, bytes, spec.sums == 8, done);
-  awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &done.value, before, &done.sleepers, channels[number].receiverPatience);
+  awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &done.value, before, &done.sleepers,
+            channels[number].receiverPatience);
 }
 
 static Peers makeServing() {

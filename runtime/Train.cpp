@@ -313,7 +313,8 @@ void sayStart() {
   if (strcmp(meta.ownSteps, "hogwild") == 0)
     warn("combine hogwild: %lld replicas update the same parameters without locks, so that two runs may differ", (long long)meta.replicas);
   if (run.options.sumsByMpi && !run.options.quiet)
-    say("%s", "sums of the replicas are added by the MPI library, in an order of its choice: that two runs leave the same bits is its promise, not ours");
+    say("%s", "sums of the replicas are added by the MPI library, in an order of its choice: that two runs leave the same bits is its "
+              "promise, not ours");
   if (run.transportBytes && !run.options.quiet)
     say("the MPI library takes %lld bytes (%s) of this process, %s the budget; every link has carried its largest message",
         (long long)run.transportBytes, humanBytes(arena, run.transportBytes), meta.transportReserve ? "inside" : "beside");

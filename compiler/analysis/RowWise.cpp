@@ -226,7 +226,8 @@ solve::RowReach reachOf(OpOperand &operand) {
   if (!conv && !isPool(op))
     return {};
   // What gives a filter walks the output's rows.
-  if (conv && (value == conv.part(nn::ConvPart::Filter) || (conv.getGives() == nn::ConvPart::Filter && value == conv.part(nn::ConvPart::Output))))
+  if (conv &&
+      (value == conv.part(nn::ConvPart::Filter) || (conv.getGives() == nn::ConvPart::Filter && value == conv.part(nn::ConvPart::Output))))
     return {};
   int64_t stride = of("stride"), pad = of("pad");
   int64_t reach = conv ? of("dilate") * (nn::tensorOf(conv.part(nn::ConvPart::Filter)).getDimSize(0) - 1) : of("window") - 1;
@@ -346,7 +347,8 @@ static RowSpace spaceOf(const Step &step, int64_t positions, bool images) {
 }
 
 // What the solvers know of the rows of a kernel that is work on rows.
-static void describeRows(plan::KernelOp kernel, const RowSpace &space, const Step &step, const StepProblem &problem, solve::Kernel &marked) {
+static void describeRows(plan::KernelOp kernel, const RowSpace &space, const Step &step, const StepProblem &problem,
+                         solve::Kernel &marked) {
   Operation *window = windowOf(kernel);
   Block &body = kernel.getBody().front();
   marked.rowScale = marked.rowsTogether = 1;

@@ -3,8 +3,8 @@
 // Rows are the first two axes of a tensor, the batch axis and the positions; in a program without positions the batch axis
 // alone. A tensor of rows starts with these axes; one without a batch axis is the same for all rows.
 //
-// Of images the positions are their rows. Where a convolution or a pool has a stride, images of other heights belong to it, which have several
-// rows a position.
+// Of images the positions are their rows. Where a convolution or a pool has a stride, images of other heights belong to it, which have
+// several rows a position.
 #ifndef CINCH_COMPILER_ANALYSIS_ROWWISE_H
 #define CINCH_COMPILER_ANALYSIS_ROWWISE_H
 

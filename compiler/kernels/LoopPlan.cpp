@@ -186,8 +186,8 @@ void chooseBlocks(LoopPlan &plan) {
   }
 }
 
-// Exactly what the code of this plan writes: a row of a block's columns for each chain that does not fit into registers, each kept value and
-// each row of draws.
+// Exactly what the code of this plan writes: a row of a block's columns for each chain that does not fit into registers, each kept value
+// and each row of draws.
 void assignScratch(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.scratchOf.assign(spec.nodes.size(), -1);

@@ -32,7 +32,8 @@ struct LoopPlan {
   // Rows of few columns are walked side by side: so many neighbouring columns are one row, over which ReduceCols combines the lanes of a
   // vector. What it gives, and all that does not vary within a row, is in every lane of the row. 0: columns are those of one row.
   int64_t rowColumns = 0;
-  enum class Walk { Columns, Rows, Again }; // an element a column; an element a row, the last stride is that from row to row; each row the same
+  // Columns: an element a column. Rows: an element a row, the last stride is that from row to row. Again: each row is the same.
+  enum class Walk { Columns, Rows, Again };
   std::vector<Walk> loadWalk, storeWalk;    // per node and per store, of joined rows; of stores not Again
   bool walksColumns(size_t node) const { return rowColumns == 0 || loadWalk[node] == Walk::Columns; }
   // Per node.

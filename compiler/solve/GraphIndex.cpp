@@ -41,8 +41,8 @@ void GraphIndex::listKernels() {
     const Kernel &kernel = g.kernels[k];
     std::string who = "kernel " + std::to_string(k);
     if (kernel.section < section || kernel.section > g.mainLoop() + 1)
-      error = who + " of section " + std::to_string(kernel.section) + " stands behind section " + std::to_string(section) + ", in a step of " +
-              std::to_string(g.loops) + " loops";
+      error = who + " of section " + std::to_string(kernel.section) + " stands behind section " + std::to_string(section) +
+              ", in a step of " + std::to_string(g.loops) + " loops";
     section = kernel.section;
     (section < g.mainLoop() ? before : section == g.mainLoop() ? loop : behind).push_back(int(k));
     firstRead.push_back(int(reads.size())), firstWrite.push_back(int(writes.size()));

@@ -91,8 +91,8 @@ public:
     return apart;
   }
 
-  // The graph of the loop with a twin behind the border of each such kernel, in its place to all that certainly runs there. What else of the first
-  // parts is read behind it is there for nothing; what may run on either side reads neither.
+  // The graph of the loop with a twin behind the border of each such kernel, in its place to all that certainly runs there. What else of
+  // the first parts is read behind it is there for nothing; what may run on either side reads neither.
   Dag withTwins(const Dag &dag, const Apart &apart) {
     border = apart.border;
     Dag result;
@@ -232,8 +232,8 @@ private:
   detail::Flow flow;
 };
 
-// Seconds that are repeated in the body as a whole. Half of the work goes to the border behind which most is certainly repeated, for what is
-// repeated beside that.
+// Seconds that are repeated in the body as a whole. Half of the work goes to the border behind which most is certainly repeated, for what
+// is repeated beside that.
 double repeatedInBody(Body &body, const LoopDag &loop, double target, DagLimits limits, bool nothingWaits) {
   Body::Apart most;
   for (int p = 0; p + 1 < body.parts() && !nothingWaits; ++p)

@@ -23,9 +23,9 @@ struct PartsBound {
 //   - At the border behind part p, what later parts read of parts 0 .. p waits in as many places as micro-batches are in flight, or is
 //     computed again behind the border. These places are set aside through the whole loop, so that the neediest kernel of the body finds
 //     its room beside them. The least that repetition costs is a minimum cut with a price on bytes.
-//   - A value whose places leave too little room to some kernel cannot wait at a border. What reads it behind the border makes it run once more
-//     there, and so does what it is made of, if that cannot wait either. The loop with these runs as kernels of their own is a graph whose
-//     repetition the bounds of dag/ know.
+//   - A value whose places leave too little room to some kernel cannot wait at a border. What reads it behind the border makes it run once
+//     more there, and so does what it is made of, if that cannot wait either. The loop with these runs as kernels of their own is a graph
+//     whose repetition the bounds of dag/ know.
 //   - Where the parts take turns nothing waits, and the bounds of dag/ hold for the body as a whole.
 // `known`: seconds of a micro-batch by a plan that fits the arena. No arena: nothing has to be repeated.
 PartsBound partsBound(const StepGraph &, int64_t microbatch, std::optional<int64_t> arenaBytes, double known, const DagLimits & = {});

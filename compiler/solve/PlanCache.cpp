@@ -50,8 +50,9 @@ struct Bytes {
     put(fixedBytes), put(perExampleBytes), put(kind), put(space), put(producer), put(rows), put(rowScale);
   }
   void put(const Kernel &kernel) {
-    const auto &[reads, writes, section, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint,
-                 recomputeHint, rows, reach, rowScale, rowsTogether, ownRows, block, blockEnd, inPlace, scratch, body, newPart, message, copy, name, line, libraryLine] = kernel;
+    const auto &[reads, writes, section, seconds, flops, traffic, work, recomputable, cheap, backward, keepHint, recomputeHint, rows, reach,
+                 rowScale, rowsTogether, ownRows, block, blockEnd, inPlace, scratch, body, newPart, message, copy, name, line,
+                 libraryLine] = kernel;
     (void)flops, (void)traffic, (void)work, (void)body, (void)name, (void)line, (void)libraryLine;
     put(reads), put(writes), put(section), put(seconds), put(recomputable), put(cheap), put(backward);
     put(keepHint), put(recomputeHint), put(rows), put(block), put(blockEnd), put(inPlace.size()), put(scratch), put(newPart), put(message), put(copy);
@@ -64,7 +65,8 @@ struct Bytes {
   void put(const StepGraph &graph) {
     const auto &[buffers, kernels, loops, batch, grain, positions, threads, secondsOfCopy, actions, link] = graph;
     const auto &[in, out, latency] = link;
-    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size()), put(in), put(out), put(latency), put(secondsOfCopy);
+    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size()),
+        put(in), put(out), put(latency), put(secondsOfCopy);
     for (const auto &[part, microbatch] : actions)
       put(part), put(microbatch);
     for (const Buffer &buffer : buffers)

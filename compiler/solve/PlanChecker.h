@@ -69,8 +69,8 @@ ScheduledProgram scheduledProgram(const StepGraph &, const Decision &);
 std::string checkPlan(const StepGraph &, const ScheduledProgram &);
 // The same of a trip of a loop alone.
 std::string checkTrip(const LoopBody &, int64_t microbatch);
-// Of ranges in blocks of rows: does each row of an image find the rows around it, and is what leaves a block made once? `whole` is the graph
-// before there were blocks.
+// Of ranges in blocks of rows: does each row of an image find the rows around it, and is what leaves a block made once? `whole` is the
+// graph before there were blocks.
 std::string checkRows(const StepGraph &whole, const RowBlocked &);
 
 } // namespace cinch::solve

@@ -41,7 +41,8 @@ private:
 
   std::string checkBytes(size_t t) const {
     for (int b : range.trip.kernels[t].writes)
-      if (range.local[b] && hasRows(b) && range.trip.buffers[b].fixedBytes < whole(b).perExampleBytes / g.rowsOf(whole(b)) * range.rows[t].count)
+      if (range.local[b] && hasRows(b) &&
+          range.trip.buffers[b].fixedBytes < whole(b).perExampleBytes / g.rowsOf(whole(b)) * range.rows[t].count)
         return "its rows do not fit into " + std::to_string(range.trip.buffers[b].fixedBytes) + " bytes";
     return "";
   }
@@ -68,8 +69,8 @@ private:
           auto [begin, end] = there(b, i);
           for (int64_t at = p * reach.up + reach.from; at <= p * reach.up + reach.to; ++at)
             if (at % reach.down == 0 && (at / reach.down < begin || at / reach.down >= end))
-              return "row " + std::to_string(p) + " needs row " + std::to_string(at / reach.down) + " of " + whole(b).name + ", which has [" +
-                     std::to_string(begin) + ", " + std::to_string(end) + ") in trip " + std::to_string(i);
+              return "row " + std::to_string(p) + " needs row " + std::to_string(at / reach.down) + " of " + whole(b).name +
+                     ", which has [" + std::to_string(begin) + ", " + std::to_string(end) + ") in trip " + std::to_string(i);
         }
     return "";
   }

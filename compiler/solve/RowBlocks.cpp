@@ -198,7 +198,8 @@ Kernel summarize(const StepGraph &g, const Ownership &own, const RowKernel &part
     if (part.work[t] >= 0)
       shares[part.work[t]] = shareOfRows(part.rows[t]);
     else
-      kernel.seconds.perExample += part.trip.kernels[t].seconds.fixed * blocks, kernel.traffic.perExample += part.trip.kernels[t].traffic.fixed * blocks;
+      kernel.seconds.perExample += part.trip.kernels[t].seconds.fixed * blocks,
+          kernel.traffic.perExample += part.trip.kernels[t].traffic.fixed * blocks;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const Kernel &from = g.kernels[kernels[i]];
     auto add = [&](Linear &to, const Linear &from) { to.perExample += from.perExample * shares[i] + from.fixed * blocks; };

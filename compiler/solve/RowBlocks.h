@@ -65,8 +65,8 @@ struct RowBlocked {
   std::vector<int> original;    // kernel of the new graph -> of the old; -1: a range
   std::vector<RowKernel> ranges;
 };
-// Bytes a thread of a kernel when it makes such rows, all those of a block where `rows` is null, and has so many of each buffer that it reads;
-// -1: it is none there.
+// Bytes a thread of a kernel when it makes such rows, all those of a block where `rows` is null, and has so many of each buffer that it
+// reads; -1: it is none there.
 struct KernelRows {
   int kernel = -1;
   TripRows made;

@@ -1,8 +1,7 @@
 // RowWork.cpp: finds the ranges where row blocks help. Kernels that share a wide value belong together; a range around
 // them is good if some order keeps it together. Where it is not (the backward sweep needs what lies between), the
 // forward and the backward kernels become a range each, and the wide values are computed again in the second. Where not even these stand
-// together (a worker of several runs gradients of inputs and of parameters in parts of their own), each part has a range. Of images, what the step comes
-// back to (what a U-Net does at its full height) has a range for each time.
+// together (a worker of several runs gradients of inputs and of parameters in parts of their own), each part has a range.
 #include "compiler/solve/RowBlocks.h"
 
 #include <algorithm>
@@ -20,7 +19,6 @@ public:
     for (size_t k = 0; k < g.kernels.size(); ++k) {
       parts += g.kernels[k].newPart;
       partOf.push_back(parts - 1);
-      images |= !g.kernels[k].reach.empty();
       for (int b : g.kernels[k].reads)
         readers[b].push_back(int(k));
     }
@@ -42,9 +40,8 @@ public:
   }
 
 private:
-  // Kernels that belong together, as one range, as a forward and a backward one, as one for each part of the loop body, or as one for each time
-  // that the step comes back to them from other work.
-  enum Cut { Whole, Sweeps, Parts, Visits };
+  // Kernels that belong together, as one range, as a forward and a backward one, or as one for each part of the loop body.
+  enum Cut { Whole, Sweeps, Parts };
   struct Work {
     std::vector<int> members;
     Cut cut;
@@ -148,8 +145,6 @@ private:
       accept(std::vector<Work>(middle, list.end()), w);
     } else if (Cut cut = list.front().cut; cut < (parts > 1 ? Parts : Sweeps)) {
       accept({{list.front().members, Cut(cut + 1)}}, w);
-    } else if (cut == Sweeps && images) {
-      accept({{list.front().members, Visits}}, w);
     }
   }
 
@@ -157,10 +152,9 @@ private:
   std::vector<RowRange> rangesOf(const Work &work, int64_t w) const {
     if (work.cut == Whole)
       return {{work.members, 0}};
-    std::map<int, RowRange> ranges; // in the order of the sweeps, of the parts, or of the visits
-    std::vector<int> visits = work.cut == Visits ? visitsOf(work.members) : std::vector<int>();
+    std::map<int, RowRange> ranges; // in the order of the sweeps, or of the parts
     for (int k : work.members)
-      ranges[work.cut == Sweeps ? int(g.kernels[k].backward) : work.cut == Parts ? partOf[k] : visits[size_t(k)]].kernels.push_back(k);
+      ranges[work.cut == Sweeps ? int(g.kernels[k].backward) : partOf[k]].kernels.push_back(k);
     if (ranges.size() < 2)
       return {};
     std::vector<RowRange> list;
@@ -170,23 +164,6 @@ private:
       list.push_back(std::move(range));
     }
     return list;
-  }
-
-  // How many times a way to each of these kernels has left them and come back, at most; sweeps stay apart.
-  std::vector<int> visitsOf(const std::vector<int> &members) const {
-    std::vector<int> visits(g.kernels.size(), 0);
-    std::vector<char> isMember(g.kernels.size(), 0);
-    for (int k : members)
-      isMember[size_t(k)] = 1;
-    for (size_t k = 0; k < g.kernels.size(); ++k)
-      for (int b : g.kernels[k].reads) {
-        int producer = g.buffers[b].kind == Buffer::Value ? g.buffers[b].producer : -1;
-        if (producer < 0 || producer >= int(k))
-          continue;
-        bool left = isMember[size_t(producer)] && (!isMember[k] || g.kernels[k].backward != g.kernels[size_t(producer)].backward);
-        visits[k] = std::max(visits[k], visits[size_t(producer)] + left);
-      }
-    return visits;
   }
 
   // Adds what the kernels of a range read of other ranges' wide values, and what these need. False if some of it may run only once.
@@ -215,7 +192,6 @@ private:
   std::vector<std::vector<int>> readers; // of buffers
   std::vector<int> partOf;               // of kernels: the part of the loop body in which they stand
   int parts = 1;
-  bool images = false;                   // some work on rows reads rows around it
   std::vector<bool> taken;               // of kernels
   std::vector<char> reached;             // of kernels: 1, a member; 2, behind one
   std::vector<RowWork> found;

@@ -50,8 +50,8 @@ struct Buffer {
 // in their order: a loop has an odd number, what runs once an even one. With one loop: 0 before it, 1 its body, 2 behind it.
 inline bool isLoop(int section) { return section % 2 != 0; }
 
-// Row p of what a kernel makes needs rows (p * up + from) / down to (p * up + to) / down of an operand, those whose numbers are whole: the taps
-// of a convolution meet rows around it. Without any, row p of the operand.
+// Row p of what a kernel makes needs rows (p * up + from) / down to (p * up + to) / down of an operand, those whose numbers are whole: the
+// taps of a convolution meet rows around it. Without any, row p of the operand.
 struct RowReach {
   int64_t up = 1, down = 1, from = 0, to = 0;
   bool operator==(const RowReach &o) const { return up == o.up && down == o.down && from == o.from && to == o.to; }

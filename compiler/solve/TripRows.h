@@ -1,8 +1,8 @@
 // TripRows.h: which rows of images work in blocks of rows makes and reads in a trip.
 //
-// A convolution reads rows around those that it makes. What lies between two kernels of a range is therefore a band: the rows of the block and a
-// halo, which the trips before and behind make, too, bit for bit the same. Rows outside the image are zeros, which is what convolutions
-// take there.
+// A convolution reads rows around those that it makes. What lies between two kernels of a range is therefore a band: the rows of the block
+// and a halo, which the trips before and behind make, too, bit for bit the same. Rows outside the image are zeros, which is what
+// convolutions take there.
 #ifndef CINCH_COMPILER_SOLVE_TRIPROWS_H
 #define CINCH_COMPILER_SOLVE_TRIPROWS_H
 

@@ -139,7 +139,8 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
   static LogicalResult checkRuns(func::FuncOp function, const Decided &decided) {
     WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
       auto run = op->getAttrOfType<IntegerAttr>(kRunAttr);
-      if (isa<plan::KernelOp, plan::ReceiveOp, plan::BandOp>(op) && (!run || run.getInt() < 0 || run.getInt() >= int64_t(decided.runs.size()))) {
+      if (isa<plan::KernelOp, plan::ReceiveOp, plan::BandOp>(op) &&
+          (!run || run.getInt() < 0 || run.getInt() >= int64_t(decided.runs.size()))) {
         op->emitOpError("is no run of the decision: run rematerialize first");
         return WalkResult::interrupt();
       }

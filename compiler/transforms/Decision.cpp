@@ -18,7 +18,8 @@ static plan::RunAttr attributeOf(const DecidedRun &run, MLIRContext *context) {
   if (run.band >= 0)
     rows.push_back(run.band);
   return plan::RunAttr::get(context, run.kernel, run.recompute, list(run.reads), list(run.writes), run.scratch, run.scratchBytes,
-                            rows.empty() ? DenseI64ArrayAttr() : list(rows), run.copies.empty() ? DenseI64ArrayAttr() : list(run.copies), run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
+                            rows.empty() ? DenseI64ArrayAttr() : list(rows), run.copies.empty() ? DenseI64ArrayAttr() : list(run.copies),
+                            run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
                             inside.empty() ? ArrayAttr() : ArrayAttr::get(context, inside));
 }
 
@@ -60,11 +61,11 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
   SmallVector<Attribute> moves;
   for (const DecidedMove &move : decided.moves)
     moves.push_back(plan::MoveAttr::get(context, move.before, StringAttr::get(context, kMoves[move.what]), move.argument, move.offset));
-  function->setAttr(kDecisionAttr,
-                    plan::DecisionAttr::get(context, decided.microbatch, decided.count, decided.batch, decided.arenaBytes,
-                                            decided.rowPositions, heights.empty() ? DenseI64ArrayAttr() : list(heights), list(decided.arguments), ArrayAttr::get(context, loops),
-                                            ArrayAttr::get(context, rows), ArrayAttr::get(context, runs), decided.hostBytes,
-                                            moves.empty() ? ArrayAttr() : ArrayAttr::get(context, moves)));
+  function->setAttr(kDecisionAttr, plan::DecisionAttr::get(context, decided.microbatch, decided.count, decided.batch, decided.arenaBytes,
+                                                           decided.rowPositions, heights.empty() ? DenseI64ArrayAttr() : list(heights),
+                                                           list(decided.arguments), ArrayAttr::get(context, loops),
+                                                           ArrayAttr::get(context, rows), ArrayAttr::get(context, runs), decided.hostBytes,
+                                                           moves.empty() ? ArrayAttr() : ArrayAttr::get(context, moves)));
 }
 
 FailureOr<Decided> readDecision(func::FuncOp function) {

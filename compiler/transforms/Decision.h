@@ -11,13 +11,13 @@ namespace cinch {
 
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
                                      kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed",
-                                     // Of a kernel in a loop over blocks of rows: the first row that it makes, rows a trip, and rows of the image,
-                                     // beyond which its results are cleared.
-                                     kOutsideAttr = "plan.outside",
+                                     // Of a kernel in a loop over blocks of rows: the first row that it makes, rows a trip, and rows of the
+                                     // image, beyond which its results are cleared.
+    kOutsideAttr = "plan.outside",
                                      kCopiesAttr = "plan.copies", // of what an op writes, if there are several
-                                     kSlotsAttr = "plan.slots", // of a loop along an axis, as plan.run has them
-                                     kSpaceAttr = "plan.space", // of an argument: "host": its offset counts in pinned memory
-                                     kHostBytesAttr = "plan.host"; // of a function: bytes of pinned memory
+    kSlotsAttr = "plan.slots",                                    // of a loop along an axis, as plan.run has them
+    kSpaceAttr = "plan.space",                                    // of an argument: "host": its offset counts in pinned memory
+    kHostBytesAttr = "plan.host";                                 // of a function: bytes of pinned memory
 
 // Tensors of examples hold so many of them from now on.
 void setExamples(mlir::func::FuncOp, int64_t examples);

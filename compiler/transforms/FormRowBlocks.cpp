@@ -158,7 +158,8 @@ private:
     }
     for (OpOperand &operand : kernel->getOpOperands()) {
       Value value = operand.get();
-      if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || analysis::rowKind(value.getType(), space) == analysis::RowKind::Whole)
+      if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) ||
+          analysis::rowKind(value.getType(), space) == analysis::RowKind::Whole)
         continue;
       if (auto band = bandOf.find(value); band != bandOf.end())
         copied[band->second].uses.push_back(&operand);
@@ -179,8 +180,9 @@ private:
       auto type = cast<RankedTensorType>(band.image.getType());
       SmallVector<int64_t> shape(type.getShape());
       shape[0] = 1, shape[1] = band.rows.count;
-      auto copy = plan::BandOp::create(builder, band.image.getLoc(), RankedTensorType::get(shape, type.getElementType(), type.getEncoding()), band.image,
-                                       uint64_t(band.rows.first), uint64_t(band.rows.step), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+      auto copy =
+          plan::BandOp::create(builder, band.image.getLoc(), RankedTensorType::get(shape, type.getElementType(), type.getEncoding()),
+                               band.image, uint64_t(band.rows.first), uint64_t(band.rows.step), DenseI64ArrayAttr(), DenseI64ArrayAttr());
       copy->setAttr(kRunAttr, builder.getI64IntegerAttr(band.run));
       for (OpOperand *use : band.uses)
         use->set(copy.getRows());

@@ -44,8 +44,8 @@ public:
         return loop.emitOpError("has a value of a trip outside its scratch: ") << a.value.getType();
       for (size_t j = 0; j < i; ++j)
         if (const Life &b = lives[j]; clash(a, b))
-          return loop.emitOpError("has two values in the same bytes of its scratch: [") << a.offset << ", " << a.offset + a.bytes
-                                                                                       << ") and [" << b.offset << ", " << b.offset + b.bytes << ")";
+          return loop.emitOpError("has two values in the same bytes of its scratch: [")
+                 << a.offset << ", " << a.offset + a.bytes << ") and [" << b.offset << ", " << b.offset + b.bytes << ")";
     }
     return success();
   }

@@ -38,7 +38,8 @@ Attribute ActionsAttr::parse(AsmParser &parser, Type) {
   SmallVector<Action> list;
   auto parsePart = [&]() -> ParseResult {
     Action action;
-    if (parser.parseKeyword("part") || parser.parseInteger(action.part) || parser.parseKeyword("on") || parser.parseInteger(action.microbatch))
+    if (parser.parseKeyword("part") || parser.parseInteger(action.part) || parser.parseKeyword("on") ||
+        parser.parseInteger(action.microbatch))
       return failure();
     list.push_back(action);
     OptionalParseResult more;
@@ -186,7 +187,8 @@ static LogicalResult verifyActions(LoopOp loop) {
       return loop.emitOpError("lists part ") << action.part << ", which its body does not have";
     auto [it, first] = next.try_emplace(action.part, action.microbatch);
     if (action.microbatch < 0 || it->second != action.microbatch)
-      return loop.emitOpError("lists part ") << action.part << " for micro-batch " << action.microbatch << " where " << it->second << " is its next one";
+      return loop.emitOpError("lists part ") << action.part << " for micro-batch " << action.microbatch << " where " << it->second
+                                             << " is its next one";
     ++it->second;
   }
   return success();
@@ -235,7 +237,8 @@ LogicalResult BandOp::verify() {
   if (!loop.rowBlocks() || loop.rowBlocks().getExamples() != 1 || loop.getBody().isAncestor(getImage().getParentRegion())) // C1
     return emitOpError("copies rows of what does not lie outside of a loop over blocks of rows of one example");
   auto image = dyn_cast<RankedTensorType>(getImage().getType()), rows = dyn_cast<RankedTensorType>(getRows().getType());
-  if (!image || !rows || image.getRank() < 2 || nn::batchAxis(image) != 0 || rows.getRank() != image.getRank() || int64_t(getStep()) < 1) // C2
+  if (!image || !rows || image.getRank() < 2 || nn::batchAxis(image) != 0 || rows.getRank() != image.getRank() ||
+      int64_t(getStep()) < 1) // C2
     return emitOpError("copies no rows of an image");
   SmallVector<int64_t> shape(image.getShape());
   shape[0] = 1, shape[1] = rows.getDimSize(1);

@@ -130,7 +130,9 @@ void pause(State state) {
   std::string text = std::string(why) + " in " + block.kernel->name + ", block " + std::to_string(block.number) + ":";
   for (size_t i = 0; i < block.fibers.size() && text.size() < 600; ++i) {
     const Fiber &f = block.fibers[i];
-    std::string at = f.state == State::AtBarrier ? "at a barrier" : f.state == State::AtPhase ? "at a barrier's phase" : "at " + std::string(f.operation);
+    std::string at = f.state == State::AtBarrier ? "at a barrier"
+                     : f.state == State::AtPhase ? "at a barrier's phase"
+                                                 : "at " + std::string(f.operation);
     text += " " + std::to_string(i) + " " + (f.state == State::Done ? "has ended" : at) + ";";
   }
   fault(text);

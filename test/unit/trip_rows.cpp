@@ -1,6 +1,6 @@
 // LINK: cinch_solve
-// Bands of image rows: random chains of convolutions with strides, dilations and paddings, and their gradients, are run on symbols, whole and
-// block by block. A row that is made of other rows, in another order or not at all has another symbol. Wrong rows are refused.
+// Bands of image rows: random chains of convolutions with strides, dilations and paddings, and their gradients, are run on symbols, whole
+// and block by block. A row that is made of other rows, in another order or not at all has another symbol. Wrong rows are refused.
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Random.h"
 #include "compiler/solve/RowBlocks.h"
@@ -21,7 +21,8 @@ struct Window {
   RowReach gradient() const { return {1, stride, pad - reach, pad}; }
 };
 
-// x -> f1 -> .. -> fn, and from the gradient of fn back to that of x. Every kernel but the last of a sweep leaves what only the range reads.
+// x -> f1 -> .. -> fn, and from the gradient of fn back to that of x. Every kernel but the last of a sweep leaves what only the range
+// reads.
 struct Chain {
   StepGraph g;
   std::vector<RowRange> ranges{2};
@@ -108,7 +109,10 @@ public:
         values[int(b)][p] = mix(b + 1, Symbol(p));
   }
 
-  void runWhole(int k) { make(k, {0, heightOf(k), 0}, 0, [&](int b, size_t) -> std::map<int64_t, Symbol> & { return values[b]; }, values[g.kernels[k].writes[0]]); }
+  void runWhole(int k) {
+    make(
+        k, {0, heightOf(k), 0}, 0, [&](int b, size_t) -> std::map<int64_t, Symbol> & { return values[b]; }, values[g.kernels[k].writes[0]]);
+  }
 
   // False: a kernel reads a row that is not there.
   bool runBlocks(const RowKernel &range, const RowBlock &block) {
@@ -219,7 +223,8 @@ int main() {
     for (int64_t positions = 1; positions < chain.g.positions; ++positions) {
       if (chain.g.positions % positions)
         continue;
-      std::string name = "seed " + std::to_string(seed) + ", " + std::to_string(positions) + " of " + std::to_string(chain.g.positions) + ": ";
+      std::string name =
+          "seed " + std::to_string(seed) + ", " + std::to_string(positions) + " of " + std::to_string(chain.g.positions) + ": ";
       RowBlocked blocked = withRowBlocks(chain.g, chain.ranges, {1, positions}, noScratch);
       expect(blocked.error.empty(), name + blocked.error);
       if (!blocked.error.empty())
@@ -232,7 +237,7 @@ int main() {
       ++ran;
     }
   }
-  expect(ran > 500 && wide > 300 && refused > 1000,
-         "too little was tried: " + std::to_string(ran) + " blocks, " + std::to_string(wide) + " with bands, " + std::to_string(refused) + " mutants refused");
+  expect(ran > 500 && wide > 300 && refused > 1000, "too little was tried: " + std::to_string(ran) + " blocks, " + std::to_string(wide) +
+                                                        " with bands, " + std::to_string(refused) + " mutants refused");
   return tally();
 }

@@ -18,8 +18,8 @@ public:
   // `unit`: of nodes, the first of their kernel. `sources`: of nodes, what has to be there for them.
   Between(const Dag &d, const std::vector<int> &unit, const std::vector<std::vector<int>> &sources) : d(d), unit(unit), sources(sources) {}
 
-  // The fewest bytes beside what f reads and makes and beside `there`, which lie there, too. `wanted`: values that exist at some time behind the
-  // computation of f. `isGate`: of kernels, not computed behind it.
+  // The fewest bytes beside what f reads and makes and beside `there`, which lie there, too. `wanted`: values that exist at some time
+  // behind the computation of f. `isGate`: of kernels, not computed behind it.
   double leastBytes(int f, const std::vector<int> &there, const std::vector<int> &wanted, const Marks &isGate, int64_t &work);
 
 private:

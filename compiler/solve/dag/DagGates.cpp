@@ -47,7 +47,8 @@ class Gates {
 public:
   // `strict`: the second time. `known`: of nodes, what is proven to be spent before they are first computed.
   Gates(const Dag &d, Order order, int64_t budget, double target, bool strict, std::vector<double> &known, int64_t &work, double deadline)
-      : graph(d, order, budget, strict), target(target), known(known), work(work), deadline(deadline), stopsBefore(graph, stops, prefix, work) {}
+      : graph(d, order, budget, strict), target(target), known(known), work(work), deadline(deadline),
+        stopsBefore(graph, stops, prefix, work) {}
 
   // More and more gates, the tightest first, those that leave the same room together.
   double bound() {

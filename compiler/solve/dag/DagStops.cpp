@@ -16,8 +16,8 @@ constexpr StopLimits kLimits;
 } // namespace
 
 StopGraph::StopGraph(const Dag &d, Order order, int64_t budget, bool strict)
-    : d(d), order(order), budget(budget), strict(strict), n(d.size()), unit(size_t(n)), sources(size_t(n)), cost(size_t(n), 0), at(size_t(n), 0),
-      isGate(size_t(n), 0), isStop(size_t(n), 0), isSmall(size_t(n), 0) {
+    : d(d), order(order), budget(budget), strict(strict), n(d.size()), unit(size_t(n)), sources(size_t(n)), cost(size_t(n), 0),
+      at(size_t(n), 0), isGate(size_t(n), 0), isStop(size_t(n), 0), isSmall(size_t(n), 0) {
   int64_t largest = 0;
   for (const Dag::Node &node : d.nodes)
     largest = std::max(largest, node.bytes);

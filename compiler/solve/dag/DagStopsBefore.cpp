@@ -41,8 +41,8 @@ const std::map<int, double> &StopsBefore::of(int id, double seconds) {
   return found;
 }
 
-// Which sources of the later stop may be computed last of those that are computed in between. From then on all of its sources lie there, so that
-// a kernel that has no room beside them is not computed any more before the stop; what is held across the stop lies there, too, or is
+// Which sources of the later stop may be computed last of those that are computed in between. From then on all of its sources lie there, so
+// that a kernel that has no room beside them is not computed any more before the stop; what is held across the stop lies there, too, or is
 // computed behind it from what lies there, by other kernels.
 void StopsBefore::findLast() {
   last.clear();
@@ -66,8 +66,8 @@ void StopsBefore::findLast() {
   }
 }
 
-// Is some source of the later stop computed in between, and none of them as the last? Of one that lies at the stop before, or that may as well
-// be held there, it is not certain that it is not computed again.
+// Is some source of the later stop computed in between, and none of them as the last? Of one that lies at the stop before, or that may as
+// well be held there, it is not certain that it is not computed again.
 bool StopsBefore::noneIsLast() const {
   if (later->kernel < 0)
     return false;
@@ -151,7 +151,8 @@ void StopsBefore::choose(int v, int64_t room, double again) {
     if ((withSmall && !ofSmall) || noneIsLast() || !allFit())
       return;
     work -= kOpening;
-    auto [entry, fresh] = found.insert({stops.idOf({now, previous, isFirst && previous >= 0, withSmall, {held.rbegin(), held.rend()}}), again});
+    auto [entry, fresh] =
+        found.insert({stops.idOf({now, previous, isFirst && previous >= 0, withSmall, {held.rbegin(), held.rend()}}), again});
     entry->second = std::min(entry->second, again);
     return;
   }
@@ -172,7 +173,8 @@ void StopsBefore::choose(int v, int64_t room, double again) {
   bool forced = mustBeHeld(v);
   double more = again + (g.repeated[size_t(now)][u] ? g.cost[u] : 0);
   // What costs nothing and needs nothing new need not be held.
-  bool free = !forced && more == again && std::all_of(g.sources[v].begin(), g.sources[v].end(), [&](int s) { return there[s] || wanted(s); });
+  bool free =
+      !forced && more == again && std::all_of(g.sources[v].begin(), g.sources[v].end(), [&](int s) { return there[s] || wanted(s); });
   if (int64_t bytes = g.d.nodes[v].bytes; !free && bytes <= room && mayBeHeld(v) && !g.isSmall[v]) {
     held.push_back(v), must -= forced ? bytes : 0;
     choose(v - 1, room - bytes, again);

@@ -5,10 +5,11 @@
 //
 //   - What is held across the stop before has room beside it.
 //   - A kernel that leaves few bytes to others has room where it is computed in between, beside the least that lies there (DagBetween.h).
-//   - Let some source of the later stop's kernel e be computed in between, and let f be the kernel that makes the last of those. From f to e
-//     all sources of e lie there. No gate is computed from f to e, and no kernel that has no room beside these sources. So what is held
-//     across e lies at f already, or comes by other kernels from what does: at least the bytes of a minimum cut. They have room beside f and
-//     the sources of e, or f is not the last. (Of two large sources, each made from something large, the second leaves far less than e.)
+//   - Let some source of the later stop's kernel e be computed in between, and let f be the kernel that makes the last of those. From f to
+//     e all sources of e lie there. No gate is computed from f to e, and no kernel that has no room beside these sources. So what is held
+//     across e lies at f already, or comes by other kernels from what does: at least the bytes of a minimum cut. They have room beside f
+//     and the sources of e, or f is not the last. (Of two large sources, each made from something large, the second leaves far less
+//     than e.)
 #ifndef CINCH_COMPILER_SOLVE_DAG_DAGSTOPSBEFORE_H
 #define CINCH_COMPILER_SOLVE_DAG_DAGSTOPSBEFORE_H
 
