@@ -16,6 +16,7 @@ struct OperationCounts {
   int64_t all = 0;
   int64_t different = 0;        // that no other one equals but for its operands: each gets code of its own
   int64_t differentWindows = 0; // convolutions and pools among those: their code is long, with copies that turn filters
+  int64_t differentPairs = 0;   // products of bf16 among those: instructions for them need code for numbers that are very small, too
 };
 
 // Bytes of binary and description together, at least: fitted to the examples, the programs of the tests and chains of up to 60
@@ -27,7 +28,8 @@ inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t stages,
   bool shared = shards > 1;
   int64_t anOperation = (shared ? 180 : 112) + (shared ? 120 : 40) * (replicas - 1);
   int64_t messages = shared ? ((10 * stages * replicas + 16) * shards) << 10 : 0;
-  return (int64_t(1230) << 10) + anOperation * counts.all + 320 * counts.different + 9000 * counts.differentWindows + messages;
+  return (int64_t(1230) << 10) + anOperation * counts.all + 320 * counts.different + 9000 * counts.differentWindows +
+         2000 * counts.differentPairs + messages;
 }
 
 // What a static binary has of the C library; a program of several workers has all of it (target::kLibraryBytes) instead.

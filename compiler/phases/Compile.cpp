@@ -140,6 +140,10 @@ void Compilation::countOperations() {
                      .second;
     operations.different += isNew;
     operations.differentWindows += isNew && isa<nn::ConvOp, nn::MaxPoolOp, nn::SumPoolOp>(op);
+    bool ofPairs = isa<nn::ContractOp>(op) && (op->hasAttr(nn::kBF16Attr) || llvm::any_of(op->getOperands(), [](Value value) {
+                                                 return nn::tensorOf(value).getElementType().isBF16();
+                                               }));
+    operations.differentPairs += isNew && ofPairs;
   });
 }
 
