@@ -29,7 +29,7 @@ inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t stages,
   int64_t anOperation = (shared ? 180 : 112) + (shared ? 120 : 40) * (replicas - 1);
   int64_t messages = shared ? ((10 * stages * replicas + 16) * shards) << 10 : 0;
   return (int64_t(1230) << 10) + anOperation * counts.all + 320 * counts.different + 9000 * counts.differentWindows +
-         2000 * counts.differentPairs + messages;
+         4000 * counts.differentPairs + messages;
 }
 
 // What a static binary has of the C library; a program of several workers has all of it (target::kLibraryBytes) instead.
