@@ -25,7 +25,10 @@ void ContractEmitter::emitZeros(Value thread, Value threads) {
   int64_t rows = countOf(plan.batch) * countOf(plan.outerM) * plan.m.size;
   ContractDims dims = plan.batch;
   dims.insert(dims.end(), plan.outerM.begin(), plan.outerM.end());
-  dims.push_back(plan.m);
+  if (plan.overLanes) // m is the product of these, and no range of C
+    dims.insert(dims.end(), plan.rows.begin(), plan.rows.end());
+  else
+    dims.push_back(plan.m);
   Range mine = share(thread, threads, rows);
   forLoop(mine.first, mine.second, 1, [&](Value row) {
     Value at = add(offsetIn(dims, &ContractDim::c, row), plan.c.offset);
