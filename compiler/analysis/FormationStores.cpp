@@ -49,11 +49,40 @@ void Formation::chooseStored() {
   storeWhatIsDear();
 }
 
+// What a kernel of one op reads: its operands below their views, and a view where that cannot be read below it.
+void Formation::storeOperands(Operation *op) {
+  llvm::SetVector<Value> inWay, reads;
+  auto isThere = [&](Value value) {
+    Operation *from = value.getDefiningOp();
+    return !from || inWay.contains(value) || (!isView(from) && !isConstantLike(from));
+  };
+  for (size_t i = 0; i < extents.size();) {
+    KernelGroup group;
+    Value blocker;
+    if (tryOwn(group, op, extents[i], blocker, isThere)) {
+      reads.insert(group.reads.begin(), group.reads.end());
+      ++i;
+    } else if (blocker && !isThere(blocker)) {
+      inWay.insert(blocker);
+      reads.clear();
+      i = 0;
+    } else { // what is wrong is said where the kernel is formed
+      return;
+    }
+  }
+  // Of what is only moved, the view is one copy. What is computed is stored in its own order as well: there it is computed quickly.
+  for (Value value : reads) {
+    if (!underViews(value).getDefiningOp<nn::ConcatOp>())
+      forceUnderViews(value);
+    if (value.getDefiningOp())
+      force(value);
+  }
+}
+
 // What must lie in memory because of this op: its results, its operands, or neither.
 void Formation::storeAround(Operation *op) {
   if (!isLoopOp(op)) {
-    for (Value operand : op->getOperands())
-      forceUnderViews(operand);
+    storeOperands(op);
     for (Value result : op->getResults())
       force(result);
     return;
@@ -70,8 +99,7 @@ void Formation::storeAround(Operation *op) {
   }
   if (isa<nn::PadOp, nn::ConcatOp>(op))
     for (Value operand : op->getOperands())
-      if (!isa<BlockArgument>(operand))
-        force(operand);
+      forceUnderViews(operand);
   for (Value operand : op->getOperands()) { // crossing sections, or sent to other shards
     Operation *def = operand.getDefiningOp();
     bool crosses = def && partOf(def) != partOf(op) && !isConstantLike(def) && !isa<nn::RandomOp>(def);
