@@ -39,7 +39,7 @@ double Pairs::leastSeconds(const Pair &pair) const {
   return splits ? there + std::max(m * all, m * most + back) : there + m * all + back + weight[pair.first];
 }
 
-double Pairs::recomputed(const Pair &pair, double enough) const {
+double Pairs::recomputed(const Pair &pair, double enough, int64_t &work) const {
   int stages[2] = {pair.worker, secondStage(pair.worker)};
   const std::vector<Choice> &firsts = intervals.choices(pair.first, pair.firstEnd), &seconds = intervals.choices(pair.second, pair.secondEnd);
   int64_t room = problem.budgets[pair.worker];
@@ -53,6 +53,7 @@ double Pairs::recomputed(const Pair &pair, double enough) const {
       break;
     int64_t left = room - intervals.heldBytes(one, stages[0]);
     for (const Choice &other : seconds) {
+      --work;
       if (one.seconds + other.seconds >= fewest)
         break;
       if (intervals.heldBytes(other, stages[1]) + std::max(one.work, other.work) <= left)
@@ -62,7 +63,15 @@ double Pairs::recomputed(const Pair &pair, double enough) const {
   return fewest;
 }
 
-double Pairs::smallest(const Pair &pair, double enough) const {
+const std::vector<Choice> &Pairs::smallestOf(int i, int j) {
+  smallestChoices.resize(key(n, n) + 1);
+  std::vector<Choice> &list = smallestChoices[key(i, j)];
+  if (list.empty())
+    list = intervals.smallest(i, j);
+  return list;
+}
+
+double Pairs::smallest(const Pair &pair, double enough, int64_t &work) {
   int stages[2] = {pair.worker, secondStage(pair.worker)};
   int64_t always = 0;
   for (int which : {0, 1}) {
@@ -72,8 +81,9 @@ double Pairs::smallest(const Pair &pair, double enough) const {
   if (double(always) >= enough)
     return enough;
   double fewest = enough;
-  std::vector<Choice> others = intervals.smallest(pair.second, pair.secondEnd);
-  for (const Choice &one : intervals.smallest(pair.first, pair.firstEnd))
+  const std::vector<Choice> &ones = smallestOf(pair.first, pair.firstEnd), &others = smallestOf(pair.second, pair.secondEnd);
+  work -= int64_t(ones.size() * others.size());
+  for (const Choice &one : ones)
     for (const Choice &other : others)
       fewest = std::min(fewest, double(always + intervals.heldBytes(one, stages[0]) + intervals.heldBytes(other, stages[1]) +
                                        std::max(one.work, other.work)));
@@ -118,7 +128,7 @@ void Pairs::walk(const Cost &cost, int border, int64_t &work) {
         (cost.isWork && leftToOthers(pair, border) >= least))
       return true;
     double &known = pair.worker == p - 1 ? least : next[key(pair.firstEnd, nextSecond)];
-    double value = std::max(before, cost.exact(pair, std::min(known, least)));
+    double value = std::max(before, cost.exact(pair, std::min(known, least), work));
     if (value < known && value < least) {
       known = value;
       from[size_t(pair.worker)][key(pair.firstEnd, nextSecond)] = {pair.first, second};
@@ -171,8 +181,8 @@ void Pairs::follow(const std::vector<std::vector<std::pair<int, int>>> &from, co
 }
 
 double Pairs::makespan(double enough, int64_t &work) {
-  auto exact = [this](const Pair &pair, double enough) {
-    double own = leastSeconds(pair), most = (enough - own) / m, seconds = most > 0 ? recomputed(pair, most) : most;
+  auto exact = [this](const Pair &pair, double enough, int64_t &work) {
+    double own = leastSeconds(pair), most = (enough - own) / m, seconds = most > 0 ? recomputed(pair, most, work) : most;
     return seconds < most ? own + m * seconds : enough;
   };
   return solve({[this](const Pair &pair) { return leastSeconds(pair); }, exact, true}, enough, work);
@@ -180,7 +190,7 @@ double Pairs::makespan(double enough, int64_t &work) {
 
 int64_t Pairs::leastBudget(int64_t enough, int64_t &work) {
   auto atLeast = [this](const Pair &pair) { return of(fixed, pair.first, pair.firstEnd) + of(fixed, pair.second, pair.secondEnd); };
-  return int64_t(solve({atLeast, [this](const Pair &pair, double enough) { return smallest(pair, enough); }, false}, double(enough), work));
+  return int64_t(solve({atLeast, [this](const Pair &pair, double enough, int64_t &work) { return smallest(pair, enough, work); }, false}, double(enough), work));
 }
 
 } // namespace cinch::solve::detail

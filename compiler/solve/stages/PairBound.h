@@ -34,8 +34,8 @@ private:
     int worker, first, firstEnd, second, secondEnd;
   };
   struct Cost {
-    std::function<double(const Pair &)> least;                 // of the exact cost; grows with the stages
-    std::function<double(const Pair &, double enough)> exact;  // or anything from `enough` on
+    std::function<double(const Pair &)> least; // of the exact cost; grows with the stages
+    std::function<double(const Pair &, double enough, int64_t &work)> exact; // or anything from `enough` on
     bool isWork = false;                                       // what is left must be done by the other workers
   };
   double solve(const Cost &, double enough, int64_t &work);
@@ -43,8 +43,9 @@ private:
   void follow(const std::vector<std::vector<std::pair<int, int>>> &from, const Pair &last);
   double leftToOthers(const Pair &, int border) const;
   double leastSeconds(const Pair &) const;
-  double recomputed(const Pair &, double enough) const; // a micro-batch
-  double smallest(const Pair &, double enough) const;
+  double recomputed(const Pair &, double enough, int64_t &work) const; // a micro-batch
+  double smallest(const Pair &, double enough, int64_t &work);
+  const std::vector<Choice> &smallestOf(int i, int j);
   int secondStage(int worker) const { return isV ? 2 * p - 1 - worker : p + worker; }
   size_t key(int i, int k) const { return size_t(i) * (n + 1) + k; }
   const SplitProblem &problem;
@@ -55,7 +56,8 @@ private:
   double m;
   // Sums over the segments before.
   std::vector<double> forward, input, weight, recomputation, fixed;
-  double least = 0; // found so far
+  std::vector<std::vector<Choice>> smallestChoices; // of intervals, once they were asked for
+  double least = 0;                                 // found so far
   std::vector<int> best;
 };
 
