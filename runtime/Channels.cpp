@@ -180,7 +180,7 @@ static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, vo
 }
 
 // The library's all-reduce takes the place of a sum's way from replica to replica: its first sender and each receiver come to it once, with
-// the values where they lie. In the replay of a failed step the values go their way, and what made them with them.
+// the values where they lie, and go on. Behind the loop they wait for all of them. In the replay of a failed step the values go their way, and what made them with them.
 static bool isSummed(const Worker &worker, const Channel &channel) {
   return channel.spec->sums > 0 && run.options.sumsByMpi && peers && !worker.context.checking;
 }
@@ -208,4 +208,9 @@ void cinch_receive_sum(cinch_ctx *context, int32_t number, int64_t offset, int64
   const Channel &channel = channelOf(worker, number, false);
   inMessages(channel, offset, bytes, isSummed(worker, channel) ? sumMessage : receiveMessage, worker, number,
              wide ? Arrival::AddsF64 : Arrival::AddsF32);
+}
+
+void cinch_await_sums(cinch_ctx *context) {
+  if (run.options.sumsByMpi && peers)
+    peers->awaitSums(workerOf(context));
 }

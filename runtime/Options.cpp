@@ -178,6 +178,8 @@ void chooseTransport(Options &options, const Meta &meta) {
   const int64_t count = meta.workers.size ? meta.workers.size : 1;
   options.workersHere = count;
   Launcher launcher = findLauncher();
+  if (launcher.wrong && options.command != Options::Info && !(options.transportGiven && options.transport == Transport::Threads))
+    fail(kUsage, "%s is `%s`; expected a number, or --transport threads for a run of one process", launcher.wrong, getenv(launcher.wrong));
   if (count == 1) {
     if (options.transportGiven && options.transport != Transport::Threads)
       fail(kUsage, "--transport: this program has one worker (compile with --stages for more)");

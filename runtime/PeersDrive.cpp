@@ -292,6 +292,6 @@ void stopEverywhere() {
 const Peers driving = {
     openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,     endCall,        waited,
     readElsewhere,      storeElsewhere,        firstBadElsewhere, fetchReplays,         peakElsewhere, stopEverywhere, sendToPeer,
-    receiveFromPeer,    sumAmongPeers};
+    receiveFromPeer,    sumAmongPeers, awaitSumsOfPeers};
 
 } // namespace cinch::rt

@@ -42,6 +42,7 @@ extern const Peers driving;
 void sendToPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes);
 void receiveFromPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes, Arrival);
 void sumAmongPeers(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+void awaitSumsOfPeers(Worker &);
 
 } // namespace cinch::rt
 #endif

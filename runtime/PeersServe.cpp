@@ -237,14 +237,29 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t byt
   postFrame(link, credit);
 }
 
-void sumAmongPeers(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
-  static Counter done;
-  const ChannelSpec &spec = *channels[number].spec;
-  const uint32_t before = done.now();
-  postSum(worker.context.arena + offset, bytes, spec.sums == 8, done);
-  awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &done.value, before, &done.sleepers,
-            channels[number].receiverPatience);
+// Sums are finished in the order in which they are begun.
+static struct {
+  Counter finished;
+  uint32_t begun = 0;
+  int32_t last = 0; // channel of the last one
+} ownSums;
+
+static void awaitSumsBefore(Worker &worker, uint32_t wanted) {
+  Channel &channel = channels[ownSums.last];
+  const ChannelSpec &spec = *channel.spec;
+  for (uint32_t finished; int32_t(wanted - (finished = ownSums.finished.now())) > 0;)
+    awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &ownSums.finished.value, finished, &ownSums.finished.sleepers,
+              channel.receiverPatience);
 }
+
+void sumAmongPeers(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+  awaitSumsBefore(worker, ownSums.begun - (kSums - 1));
+  ownSums.last = number;
+  ++ownSums.begun;
+  postSum(worker.context.arena + offset, bytes, channels[number].spec->sums == 8, ownSums.finished);
+}
+
+void awaitSumsOfPeers(Worker &worker) { awaitSumsBefore(worker, ownSums.begun); }
 
 static Peers makeServing() {
   Peers result = {};
@@ -253,6 +268,7 @@ static Peers makeServing() {
   result.send = sendToPeer;
   result.receive = receiveFromPeer;
   result.sum = sumAmongPeers;
+  result.awaitSums = awaitSumsOfPeers;
   return result;
 }
 
