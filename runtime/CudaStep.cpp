@@ -56,7 +56,9 @@ void enqueue(Worker &worker, Turn &turn) {
   Gpu &gpu = gpuOf(worker);
   gpu.fillsOfStep = gpu.launchesOfStep = 0;
   gpu.counting = true;
+  beginMessages(gpu);
   cinch_train_step(&worker.context);
+  endMessages();
   gpu.counting = gpu.behind = false;
   launchControl(gpu, gpu.endStep, GateWords(worker).words, 1, 32);
   expect(cuda.copyFromDevice(turn.result, gpu.control, sizeof(Control), gpu.stream), "give back what a step left");
@@ -210,9 +212,10 @@ void settleStep(Worker &worker, StepResult &result) {
     failInternal("the device is at step %lld, the host at %lld", (long long)left.step, (long long)gpu.step);
 }
 
+// Devices of other processes would wait for ever for the messages of half a step.
 bool mayStopNow(Worker &worker) {
   const Gpu &gpu = gpuOf(worker);
-  return gpu.asked == gpu.settled && !gpu.capturing;
+  return gpu.asked == gpu.settled && !gpu.capturing && !connectedByNccl();
 }
 
 } // namespace cinch::rt
