@@ -95,6 +95,7 @@ extern int64_t graphCount;
 // What CudaTogether.cpp uses: memory for the micro-batches of a graph; all of a step, kernel by kernel; whether it may become a graph; why
 // it is none (false); the graph of what a stream has captured.
 bool takeFills(Gpu &, Turn &);
+bool captureBoth(Worker &); // steps of both turns are graphs
 void refill(Worker &, const Turn &);
 void enqueue(Worker &, Turn &);
 bool mayCapture(Gpu &);

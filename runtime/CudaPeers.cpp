@@ -7,6 +7,8 @@
 //
 // The receiver has to ask NCCL for the messages in the sender's order. It finds that order by going through the sender's step itself, with a
 // device that does nothing (`listener`). In a graph of a step a lane is a branch.
+// NCCL wants a message to be in graphs on both sides or on none (its guide, "Using NCCL with CUDA Graphs"): all capture when worker 0 asks for it, and all
+// use their graphs if everybody has them.
 #include "runtime/Cuda.h"
 #include "runtime/Nccl.h"
 #include "runtime/Output.h"
@@ -174,6 +176,10 @@ int64_t meetByNccl(DeviceMeeting &meeting) {
   case DeviceMeeting::Name: return nccl.makeId(reinterpret_cast<NcclId *>(meeting.id));
   case DeviceMeeting::Join: return join(meeting);
   case DeviceMeeting::Begin: return begin(), 0;
+  case DeviceMeeting::Capture: return captureBoth(workers[0]);
+  case DeviceMeeting::Graphs:
+    gpus[0].graphs = meeting.count != 0;
+    return 0;
   }
   return -1;
 }

@@ -139,6 +139,19 @@ static bool capture(Worker &worker, Turn &turn) {
   return endCapture(gpu, turn);
 }
 
+bool captureBoth(Worker &worker) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  if (!mayCapture(gpu))
+    return false;
+  const int64_t before = freeBytes();
+  for (Turn &turn : gpu.turns)
+    if (!capture(worker, turn))
+      return false;
+  graphBytes += before - freeBytes();
+  return true;
+}
+
 char *stageInCapture(Worker &worker, int32_t entry, int64_t index) {
   Gpu &gpu = gpuOf(worker);
   List<StagedFill> &fills = gpu.capturing->fills;
@@ -177,13 +190,15 @@ void askForStep(Worker &worker) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
   Turn &turn = gpu.turns[gpu.asked & 1];
-  const bool fresh = !turn.graph && mayCapture(gpu);
+  const bool alone = !connectedByNccl();
+  const bool fresh = alone && !turn.graph && mayCapture(gpu);
   const int64_t before = fresh ? freeBytes() : 0;
-  if (turn.graph)
+  bool isGraph = turn.graph && (alone || gpu.graphs);
+  if (isGraph)
     refill(worker, turn);
-  else if (!fresh || !capture(worker, turn))
+  else if (!fresh || !(isGraph = capture(worker, turn)))
     enqueue(worker, turn);
-  if (turn.graph)
+  if (isGraph)
     expect(cuda.launchGraph(turn.graph, gpu.stream), "start a step");
   if (fresh && turn.graph && before > freeBytes())
     graphBytes += before - freeBytes();

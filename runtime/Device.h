@@ -23,6 +23,8 @@ struct DeviceMeeting {
     Name,  // makes the id of what others join
     Join,  // the lane `from` -> `to`, or, if `to` is -1, the replicas that have the worker's place: as number `rank` of `count`
     Begin, // all is there
+    Capture, // 1: steps may be graphs here. They hold messages, which is for all or for none, so that worker 0 asks
+    Graphs,  // whether they are (`count`)
   } what = Find;
   int32_t rank = 0, count = 0, from = -1, to = -1;
   char id[128] = {};

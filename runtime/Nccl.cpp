@@ -3,12 +3,16 @@
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include <dlfcn.h>
+#include <stdlib.h>
 
 namespace cinch::rt {
 
 Nccl nccl;
 
 bool openNccl() {
+  // What it does for graphs and other calls that are under way at once has been seen to stand still where a thread starts graphs of several
+  // communicators (its guide); here one is done before the next begins.
+  setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
   void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return false;

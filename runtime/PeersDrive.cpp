@@ -202,6 +202,8 @@ void joinDevices() {
     why.add("the workers have different versions of NCCL (libnccl.so.2), or some have none");
   else if (!version)
     why.add("NCCL (libnccl.so.2) is not here");
+  else if (version < 20900) // 2.8.4 is 2804
+    why.add("NCCL is older than 2.9 (%lld), which graphs can hold", (long long)version);
   else if ((error = joinLanes()) || (run.options.sumsByNccl && (error = joinReplicas())))
     why.add("NCCL says: %s (%lld)", device->wordsFor(error), (long long)error);
   if (why.size && run.options.sumsByNccl)
@@ -212,6 +214,19 @@ void joinDevices() {
   if (!run.options.quiet)
     why.size ? say("note: messages between the devices go through the memory of the hosts, since %s", why.data)
              : say("messages between the devices of a training step go by NCCL %lld", (long long)version);
+}
+
+// Before the second step, which shows how large one is: graphs for all, or for none.
+void joinGraphs() {
+  static int64_t steps;
+  if (!run.late || ++steps != 2)
+    return;
+  DeviceMeeting meeting;
+  int64_t all = 0, done = 0;
+  meeting.what = DeviceMeeting::Capture;
+  meeting.count = askAllToMeet(meeting, all) && all;
+  meeting.what = DeviceMeeting::Graphs;
+  askAllToMeet(meeting, done);
 }
 
 void prepareEverywhere(bool touch) {
@@ -244,6 +259,8 @@ int64_t windowWidth() {
 
 void beginCall(EntryCall entry, int64_t microbatches) {
   tellNormals();
+  if (entry == EntryCall::Train && !workers[0].context.checking)
+    joinGraphs();
   Request request;
   request.kind = Request::Call;
   request.entry = int32_t(entry);

@@ -27,6 +27,7 @@ constexpr size_t kSpace = size_t(16) << 20; // of a message
 struct Way { // from one member to another
   std::atomic<int> state; // 0: nothing, 1: its receiver waits, 2: it is there
   size_t bytes;
+  bool captured; // on its receiver's side; on both or none, NVIDIA says
 };
 struct Shared {
   std::atomic<int> joined, opened;
@@ -135,12 +136,14 @@ int ncclSend(const void *from, size_t bytes, int type, int peer, void *handle, v
   if (int result = type != 1 ? kInvalidArgument : check(comm, stream, from, bytes, peer))
     return result;
   note("ncclSend");
-  return asked(stream, [=, &comm] {
+  return asked(stream, [=, &comm, captured = stream.capture != nullptr] {
     Way &way = comm.shared->ways[comm.rank][peer];
     if (way.state != 1)
       return int(kBusy);
     if (way.bytes != bytes)
       fault("NCCL: " + std::to_string(bytes) + " bytes are sent where " + std::to_string(way.bytes) + " are received");
+    if (way.captured != captured)
+      fault("NCCL: a message is in a graph of one process alone");
     memcpy(comm.messageOf(comm.rank, peer), from, bytes);
     way.state = 2;
     return 0;
@@ -155,13 +158,13 @@ int ncclRecv(void *into, size_t bytes, int type, int peer, void *handle, void *t
   if (int result = type != 1 ? kInvalidArgument : check(comm, stream, into, bytes, peer))
     return result;
   note("ncclRecv");
-  return asked(stream, [=, &comm, waits = false]() mutable {
+  return asked(stream, [=, &comm, captured = stream.capture != nullptr, waits = false]() mutable {
     Way &way = comm.shared->ways[peer][comm.rank];
     if (!waits) {
       if (way.state != 0)
         fault("NCCL: two messages are received at once");
       memset(into, 0xff, bytes);
-      way.bytes = bytes;
+      way.bytes = bytes, way.captured = captured;
       way.state = 1;
       waits = true;
     }
