@@ -60,6 +60,23 @@ static void prepare(const Request &request) {
   answer(0);
 }
 
+// The device counts steps: at most two are under way, since each brings its data from pinned memory of its own.
+static void goOnLate(Worker &worker, const Request &request) {
+  static int underWay;
+  run.late = request.late;
+  if (request.restart) {
+    device->restart(worker, request.step);
+    underWay = 0;
+  }
+  if (!run.late || request.checking || EntryCall(request.entry) != EntryCall::Train)
+    return;
+  StepResult left;
+  if (underWay == 2)
+    device->settle(worker, left);
+  else
+    ++underWay;
+}
+
 static void runCall(const Request &request) {
   Worker &worker = workers[0];
   memcpy(worker.context.words, request.words, sizeof request.words);
@@ -84,6 +101,7 @@ static void runCall(const Request &request) {
   if (stateIsNew)
     stateToDevice();
   stateIsNew = false;
+  goOnLate(worker, request);
   callWorkers(EntryCall(request.entry), request.microbatches);
   worker.context.checking = 0;
   answer(worker.gateFailed, int64_t(worker.waited * 1e9));
@@ -146,6 +164,11 @@ void serve() {
       unpackNormals(reinterpret_cast<const double *>(piece), false);
       answer(0);
       break;
+    case Request::Meet: {
+      DeviceMeeting meeting = request.meeting;
+      answer(device->meet(meeting));
+      break;
+    }
     case Request::Peak: answer(peakMemory(), run.transportBytes); break;
     case Request::Stop: answer(kStopped); break;
     }
