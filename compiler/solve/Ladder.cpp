@@ -109,6 +109,7 @@ void Planner::refineMicrobatch(int64_t b) {
   int64_t high = line.peak, low = std::min(memoryBound(b), high);
   int points = kRefine.points(kernels), steps = kRefine.steps(kernels);
   int refinements = 0;
+  Refiner refiner(index, b);
   std::vector<int> smallest;
   int64_t reached = INT64_MAX;
   for (int r : given)
@@ -123,11 +124,7 @@ void Planner::refineMicrobatch(int64_t b) {
       if (seconds < least)
         least = seconds, best = std::move(loop);
     };
-    auto lower = [&](const std::vector<int> &from) {
-      std::vector<int> loop = shrink(index, b, from, target, steps);
-      if (!loop.empty())
-        offer(fill(index, b, reorder(index, b, loop, false, 2), target));
-    };
+    auto lower = [&](const std::vector<int> &from) { offer(refiner.lowered(from, target, target, steps)); };
     int within = -1, above = -1;
     for (int r : given) {
       if (within < 0 && rungs[r].peakLive <= target)
@@ -136,7 +133,7 @@ void Planner::refineMicrobatch(int64_t b) {
         above = r;
     }
     if (within >= 0)
-      offer(fill(index, b, rungs[within].loop, target));
+      offer(refiner.fill(rungs[within].loop, target));
     lower(chain);
     if (above >= 0 && above != within)
       lower(rungs[above].loop);
@@ -216,24 +213,23 @@ void Planner::deepen(int64_t b) {
     all += weight(rung);
   int steps = kRefine.steps(kernels);
   Timeline line(index);
+  Refiner refiner(index, b);
   for (size_t i = 0; i < lower.size(); ++i) {
     int tries = int(std::min(double(kDeep.kernelTries) / double(kernels) * weight(lower[i]) / all, double(kDeep.triesAKernel * kernels)));
     int64_t target = rungs[lower[i]].peakLive;
     std::vector<int> loop = rungs[lower[i]].loop;
     if (!chain.empty())
-      if (std::vector<int> other = shrink(index, b, chain, target, steps); !other.empty()) {
-        other = fill(index, b, reorder(index, b, other, false, 2), target);
-        if (predictedSeconds(index, b, other) < predictedSeconds(index, b, loop))
-          loop = std::move(other);
-      }
+      if (std::vector<int> other = refiner.lowered(chain, target, target, steps);
+          !other.empty() && predictedSeconds(index, b, other) < predictedSeconds(index, b, loop))
+        loop = std::move(other);
     std::vector<std::vector<int>> better;
-    chain = shake(index, b, loop, target, tries, steps, i, &better);
+    chain = refiner.shake(loop, target, tries, steps, i, &better);
     double seconds = predictedSeconds(index, b, chain);
     if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, chain)) {
       rungs.push_back({b, "searched " + std::to_string(i + 1), chain, line.peak, seconds, nullptr});
       rungs.back().deep = true;
     }
-    if (i + 1 == lower.size() && !addFullest(lower[i], chain, tries, steps, fastest))
+    if (i + 1 == lower.size() && !addFullest(refiner, lower[i], chain, tries, steps, fastest))
       addPacked(b, smallestRoom(lower[i]), better, fastest);
   }
 }
@@ -253,10 +249,10 @@ int64_t Planner::smallestRoom(int rung) {
 }
 
 // Packed, the smallest rung takes more than what is alive in it. Of what lies between half may be alive as well, and half is left to packing.
-bool Planner::addFullest(int rung, const std::vector<int> &loop, int tries, int steps, double fastest) {
+bool Planner::addFullest(Refiner &refiner, int rung, const std::vector<int> &loop, int tries, int steps, double fastest) {
   int64_t b = rungs[size_t(rung)].microbatch, room = smallestRoom(rung), alive = rungs[size_t(rung)].peakLive;
   std::vector<std::vector<int>> better;
-  shake(index, b, loop, alive + std::max<int64_t>(0, room - alive) / 2, tries, steps, uint64_t(rung), &better);
+  refiner.shake(loop, alive + std::max<int64_t>(0, room - alive) / 2, tries, steps, uint64_t(rung), &better);
   return addPacked(b, room, better, fastest);
 }
 

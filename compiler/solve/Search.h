@@ -14,6 +14,8 @@
 
 namespace cinch::solve {
 
+class Refiner;
+
 struct SearchOptions {
   std::optional<int64_t> arenaBudget; // bytes the arena may have (the budget less the allowance); none: no limit
   int64_t microbatch = 0;   // 0: the search chooses
@@ -94,7 +96,7 @@ private:
   void refineMicrobatch(int64_t microbatch);
   void deepen(int64_t microbatch);
   int64_t smallestRoom(int rung);
-  bool addFullest(int rung, const std::vector<int> &loop, int tries, int steps, double fastest);
+  bool addFullest(Refiner &, int rung, const std::vector<int> &loop, int tries, int steps, double fastest);
   bool addPacked(int64_t microbatch, int64_t room, const std::vector<std::vector<int>> &better, double fastest);
   std::vector<int> lowerEnd(int64_t microbatch, double &fastest) const;
   std::vector<int> ladderOf(int64_t microbatch, bool deep = false) const;
