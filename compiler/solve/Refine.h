@@ -31,12 +31,13 @@ public:
   // them by their places in the loop's order. Nothing is said about bytes.
   Loop withHeld(const Loop &loop, const std::function<std::vector<size_t>(size_t)> &choose);
   // Looks for a faster loop within `target` (`loop` is) by disturbing it and refining what comes of that, so many times; deterministic.
-  // `steps`: as for `shrink`; `better`: if there, gets every loop that was the fastest when it was found, in turn.
-  Loop shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, std::vector<Loop> *better = nullptr);
+  // `steps`: as for `shrink`; `serves`: if there, is asked of every loop that is faster than all before that served.
+  Loop shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<bool(const Loop &)> &serves = {});
+
+  const GraphIndex &index;
+  const int64_t microbatch;
 
 private:
-  const GraphIndex &index;
-  int64_t microbatch;
   std::unique_ptr<LoopCopies> copies;
   std::unique_ptr<Reorderer> reordered;
 };

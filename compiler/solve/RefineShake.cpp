@@ -53,7 +53,7 @@ Refiner::Loop Refiner::lowered(Loop loop, int64_t low, int64_t target, int steps
   return loop.empty() ? loop : fill((*reordered)(loop, false, 2), target);
 }
 
-Refiner::Loop Refiner::shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, std::vector<Loop> *better) {
+Refiner::Loop Refiner::shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<bool(const Loop &)> &serves) {
   Random random = Random::seeded(seed);
   double plain = predictedSeconds(index, microbatch, index.loop), now = predictedSeconds(index, microbatch, loop), least = now;
   Loop best = loop;
@@ -63,14 +63,14 @@ Refiner::Loop Refiner::shake(Loop loop, int64_t target, int tries, int steps, ui
     Loop next = lowered(lower ? loop : withHeld(loop, [&](size_t count) { return someOf(count, random); }), first, target, steps);
     if (next.empty())
       continue;
-    double seconds = predictedSeconds(index, microbatch, next), cooler = 1 - double(i) / tries;
+    double seconds = predictedSeconds(index, microbatch, next);
+    if (seconds < least && serves && !serves(next))
+      continue;
+    double cooler = 1 - double(i) / tries;
     if (seconds < now + 4 * smallShare(random, 3) * kSizes.slower * cooler * (least - plain))
       now = seconds, loop = next;
-    if (seconds < least) {
+    if (seconds < least)
       least = seconds, best = std::move(next);
-      if (better)
-        better->push_back(best);
-    }
   }
   return best;
 }
