@@ -42,7 +42,9 @@ struct DeepWork {
   size_t mostKernels = 3'000; // in longer loops too few tries would be left
   size_t kernelTries = 600'000, triesAKernel = 3; // tries of all rungs together, times kernels; short loops are soon searched
   size_t mostRungs = 12;
-  int packings = 4; // of the smallest rung: loops that are packed, until one takes no more bytes than the rung
+  size_t mostStarts = 6;      // loops that a rung's search begins from
+  int packings = 300;         // of the smallest rung: loops that are packed into its room ..
+  int64_t packingWork = 30'000; // .. with so much work beyond the greedy start; more finds hardly more
 };
 constexpr DeepWork kDeep;
 } // namespace
@@ -109,6 +111,7 @@ void Planner::refineMicrobatch(int64_t b) {
   int64_t high = line.peak, low = std::min(memoryBound(b), high);
   int points = kRefine.points(kernels), steps = kRefine.steps(kernels);
   int refinements = 0;
+  Refiner refiner(index, b);
   std::vector<int> smallest;
   int64_t reached = INT64_MAX;
   for (int r : given)
@@ -123,11 +126,7 @@ void Planner::refineMicrobatch(int64_t b) {
       if (seconds < least)
         least = seconds, best = std::move(loop);
     };
-    auto lower = [&](const std::vector<int> &from) {
-      std::vector<int> loop = shrink(index, b, from, target, steps);
-      if (!loop.empty())
-        offer(fill(index, b, reorder(index, b, loop, false, 2), target));
-    };
+    auto lower = [&](const std::vector<int> &from) { offer(refiner.lowered(from, target, target, steps)); };
     int within = -1, above = -1;
     for (int r : given) {
       if (within < 0 && rungs[r].peakLive <= target)
@@ -136,7 +135,7 @@ void Planner::refineMicrobatch(int64_t b) {
         above = r;
     }
     if (within >= 0)
-      offer(fill(index, b, rungs[within].loop, target));
+      offer(refiner.fill(rungs[within].loop, target));
     lower(chain);
     if (above >= 0 && above != within)
       lower(rungs[above].loop);
@@ -188,14 +187,15 @@ std::vector<int> Planner::lowerEnd(int64_t b, double &fastest) const {
   return list;
 }
 
-// Where much is computed again, local search depends on what it gave up first: it is disturbed and done again, from the plan of the bytes
-// above and from the best of these bytes.
+// Where much is computed again, local search depends on what it gave up first: it is disturbed and done again, from the best of these bytes
+// and from what was found for more bytes.
 void Planner::deepen(int64_t b) {
   if (std::find(deepened.begin(), deepened.end(), b) != deepened.end())
     return;
   deepened.push_back(b);
   double fastest;
-  std::vector<int> lower = lowerEnd(b, fastest), chain;
+  std::vector<int> lower = lowerEnd(b, fastest);
+  Loops above; // what was found of larger rungs
   size_t kernels = index.loop.size();
   if (lower.empty() || kernels > kDeep.mostKernels)
     return;
@@ -216,26 +216,45 @@ void Planner::deepen(int64_t b) {
     all += weight(rung);
   int steps = kRefine.steps(kernels);
   Timeline line(index);
+  Refiner refiner(index, b);
   for (size_t i = 0; i < lower.size(); ++i) {
     int tries = int(std::min(double(kDeep.kernelTries) / double(kernels) * weight(lower[i]) / all, double(kDeep.triesAKernel * kernels)));
     int64_t target = rungs[lower[i]].peakLive;
-    std::vector<int> loop = rungs[lower[i]].loop;
-    if (!chain.empty())
-      if (std::vector<int> other = shrink(index, b, chain, target, steps); !other.empty()) {
-        other = fill(index, b, reorder(index, b, other, false, 2), target);
-        if (predictedSeconds(index, b, other) < predictedSeconds(index, b, loop))
-          loop = std::move(other);
-      }
-    std::vector<std::vector<int>> better;
-    chain = shake(index, b, loop, target, tries, steps, i, &better);
-    double seconds = predictedSeconds(index, b, chain);
-    if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, chain)) {
-      rungs.push_back({b, "searched " + std::to_string(i + 1), chain, line.peak, seconds, nullptr});
+    if (i + 1 == lower.size())
+      return addPacked(refiner, lower[i], above, 2 * tries, steps, fastest);
+    std::vector<int> loop = shakenFrom(refiner, startsOf(refiner, lower[i], above, target, steps), target, tries, steps, i, {});
+    double seconds = predictedSeconds(index, b, loop);
+    if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, loop)) {
+      rungs.push_back({b, "searched " + std::to_string(i + 1), loop, line.peak, seconds, nullptr});
       rungs.back().deep = true;
     }
-    if (i + 1 == lower.size() && !addFullest(lower[i], chain, tries, steps, fastest))
-      addPacked(b, smallestRoom(lower[i]), better, fastest);
+    above.push_back(std::move(loop));
   }
+}
+
+// A rung's own loop, and what becomes of loops that were found for more bytes: where little fits, each leads elsewhere.
+Planner::Loops Planner::startsOf(Refiner &refiner, int rung, const Loops &above, int64_t target, int steps) const {
+  Loops starts{rungs[size_t(rung)].loop};
+  for (size_t i = above.size(); i-- > 0 && starts.size() < kDeep.mostStarts;)
+    if (std::vector<int> loop = refiner.lowered(above[i], target, target, steps); !loop.empty())
+      starts.push_back(std::move(loop));
+  return starts;
+}
+
+// Half of the tries are shared out among the starts, the rest goes to the best that comes of them. `serves`: as for Refiner::shake.
+std::vector<int> Planner::shakenFrom(Refiner &refiner, const Loops &starts, int64_t target, int tries, int steps, uint64_t seed,
+                                     const std::function<bool(const std::vector<int> &)> &serves) const {
+  std::vector<int> best = starts.front();
+  double least = predictedSeconds(index, refiner.microbatch, best);
+  auto take = [&](std::vector<int> loop) {
+    double seconds = predictedSeconds(index, refiner.microbatch, loop);
+    if (seconds < least && (!serves || serves(loop)))
+      least = seconds, best = std::move(loop);
+  };
+  for (const std::vector<int> &start : starts)
+    take(refiner.shake(start, target, tries / 2 / int(starts.size()), steps, seed, serves));
+  take(refiner.shake(best, target, tries / 2, steps, seed + 1, serves));
+  return best;
 }
 
 // Bytes that the smallest plan takes packed, this rung's or another one's: no budget that has a plan has less room.
@@ -252,33 +271,50 @@ int64_t Planner::smallestRoom(int rung) {
   return room;
 }
 
-// Packed, the smallest rung takes more than what is alive in it. Of what lies between half may be alive as well, and half is left to packing.
-bool Planner::addFullest(int rung, const std::vector<int> &loop, int tries, int steps, double fastest) {
-  int64_t b = rungs[size_t(rung)].microbatch, room = smallestRoom(rung), alive = rungs[size_t(rung)].peakLive;
-  std::vector<std::vector<int>> better;
-  shake(index, b, loop, alive + std::max<int64_t>(0, room - alive) / 2, tries, steps, uint64_t(rung), &better);
-  return addPacked(b, room, better, fastest);
-}
-
-// At the smallest rung there are no bytes to spare: what is alive may fit, and yet be packed into more. Of loops that got faster and faster
-// the last that is packed into the room; false: none is.
-bool Planner::addPacked(int64_t b, int64_t room, const std::vector<std::vector<int>> &better, double fastest) {
-  int left = kDeep.packings;
-  for (size_t i = better.size(); i-- > 0 && left-- > 0;) {
-    Choice choice{b, better[i]};
-    Plan plan = evaluateWell(index, choice);
-    if (plan.error.empty() && plan.decision.arenaBytes > room) { // near enough otherwise, but not here
-      ArenaLimits limits;
-      limits.capacity = room - plan.decision.persistentBytes;
-      plan = evaluate(index, choice, limits);
-    }
-    if (!plan.error.empty() || plan.decision.arenaBytes > room || plan.seconds < fastest)
-      continue;
-    rungs.push_back({b, "searched and packed", better[i], plan.peakLive, plan.seconds, std::make_shared<Plan>(plan), true});
-    rungs.back().deep = true;
+// What is packed into a room, quickly, of loops that get faster and faster.
+namespace {
+class PackedInto {
+public:
+  PackedInto(const GraphIndex &index, int64_t b, int64_t room, double fastest) : index(index), b(b), room(room), fastest(fastest), left(kDeep.packings) {
+    for (size_t v = 0; v < index.graph.buffers.size(); ++v)
+      persistent += index.persistent[v] ? index.graph.buffers[v].bytes(b) : 0;
+  }
+  bool operator()(const std::vector<int> &loop) {
+    double seconds = predictedSeconds(index, b, loop);
+    if (best && seconds >= best->seconds) // on the way to something faster
+      return true;
+    if (seconds < fastest || left-- <= 0)
+      return false;
+    ArenaLimits limits;
+    limits.work = kDeep.packingWork, limits.capacity = room - persistent, limits.onlyWithin = true;
+    Plan plan = evaluate(index, {b, loop}, limits);
+    if (!plan.error.empty() || plan.decision.arenaBytes > room)
+      return false;
+    best = std::make_shared<Plan>(std::move(plan)), bestLoop = loop;
     return true;
   }
-  return false;
+  std::shared_ptr<Plan> best; // null: none
+  std::vector<int> bestLoop;
+
+private:
+  const GraphIndex &index;
+  int64_t b, room, persistent = 0;
+  double fastest;
+  int left;
+};
+} // namespace
+
+// At the smallest rung there are no bytes to spare: what is alive may fit, and yet be packed into more. So a loop must be packed into its room to
+// count. Where the rung itself takes more than what is alive in it, half of that may be alive as well, and half is left to packing.
+void Planner::addPacked(Refiner &refiner, int rung, const Loops &above, int tries, int steps, double fastest) {
+  int64_t b = rungs[size_t(rung)].microbatch, room = smallestRoom(rung), alive = rungs[size_t(rung)].peakLive;
+  PackedInto packedInto(index, b, room, fastest);
+  int64_t target = alive + std::max<int64_t>(0, room - alive) / 2;
+  shakenFrom(refiner, startsOf(refiner, rung, above, target, steps), target, tries, steps, uint64_t(rung), std::ref(packedInto));
+  if (!packedInto.best)
+    return;
+  rungs.push_back({b, "searched and packed", packedInto.bestLoop, packedInto.best->peakLive, packedInto.best->seconds, packedInto.best, true});
+  rungs.back().deep = true;
 }
 
 std::vector<int> Planner::ladderOf(int64_t b, bool deep) const {

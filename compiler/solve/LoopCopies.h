@@ -19,6 +19,14 @@ public:
     std::vector<int> readers;
   };
 
+  struct Copies {
+    const Copy *first = nullptr, *last = nullptr;
+    const Copy *begin() const { return first; }
+    const Copy *end() const { return last; }
+    const Copy &operator[](int i) const { return first[i]; }
+  };
+
+  LoopCopies(const LoopCopies &) = delete;
   LoopCopies(const GraphIndex &index, int64_t b) : index(index), g(index.graph), b(b), line(index) {
     place.assign(g.kernels.size(), -1);
     for (size_t i = 0; i < index.loop.size(); ++i)
@@ -36,10 +44,10 @@ public:
     live.erase(live.begin(), live.begin() + line.loopBegin);
     live.resize(size_t(n));
     // Emptied, not thrown away: this is built for every move.
+    of.resize(g.buffers.size()), reads.resize(std::max(reads.size(), size_t(n))), writes.resize(reads.size());
     for (auto *lists : {&of, &reads, &writes})
       for (std::vector<int> &list : *lists)
         list.clear();
-    of.resize(g.buffers.size()), reads.resize(n), writes.resize(n);
     size_t count = 0;
     int part = 0;
     partOf.resize(size_t(n));
@@ -49,21 +57,21 @@ public:
       for (int i = index.firstRead[k]; i < index.firstRead[k + 1]; ++i)
         if (int r = index.reads[i]; loopBorn[r]) {
           int found = latest(r, t);
-          Copy &c = copies[found];
+          Copy &c = made[size_t(found)];
           if (c.readers.empty() || c.readers.back() != t)
             c.readers.push_back(t), reads[t].push_back(found);
           c.to = t;
         }
       for (int i = index.firstWrite[k]; i < index.firstWrite[k + 1]; ++i)
         if (int w = index.writes[i]; loopBorn[w]) {
-          Copy &c = count < copies.size() ? copies[count] : copies.emplace_back();
+          Copy &c = count < made.size() ? made[count] : made.emplace_back();
           c.buffer = w, c.from = c.to = t, c.part = part, c.before = latest(w, t), c.bytes = line.bufferBytes(w);
           c.readers.clear();
           writes[t].push_back(int(count));
           of[w].push_back(int(count++));
         }
     }
-    copies.resize(count);
+    copies = {made.data(), made.data() + count};
     // What lies there before each run: all that lives through the loop, and the copies still to be read.
     carried.assign(n + 1, 0);
     if (n)
@@ -112,7 +120,7 @@ public:
   // The last copy of the buffer that run r finds, of those written before it; -1: none.
   int latest(int buffer, int r) const {
     for (size_t i = of[buffer].size(); i-- > 0;)
-      if (const Copy &c = copies[of[buffer][i]]; c.from < r && index.reaches(buffer, c.part, partOf[size_t(r)]))
+      if (const Copy &c = made[size_t(of[buffer][i])]; c.from < r && index.reaches(buffer, c.part, partOf[size_t(r)]))
         return of[buffer][i];
     return -1;
   }
@@ -123,12 +131,13 @@ public:
   Timeline line;
   std::vector<int64_t> live, carried; // bytes alive during each run of the loop, and before it
   std::vector<char> loopBorn;
-  std::vector<Copy> copies;
-  std::vector<std::vector<int>> reads, writes; // copies, of runs
+  Copies copies;
+  std::vector<std::vector<int>> reads, writes; // copies, of runs; there may be more lists than runs, which are empty
   std::vector<std::vector<int>> of;            // copies, of buffers
   std::vector<int> place;                      // of kernels in the loop without recomputation
 
 private:
+  std::vector<Copy> made; // and those of longer loops built before
   struct Inside {
     int buffer;
     size_t from, to;

@@ -216,7 +216,8 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   auto orders = startOrders(p);
   for (int fit = 0; fit < 2 && best.height > enough; ++fit)
     for (const std::vector<int> &order : orders) {
-      int64_t h = detail::placeInOrder(p, order, offsets, best.height == INT64_MAX ? -1 : best.height, work, fit == 1);
+      int64_t cap = best.height == INT64_MAX ? -1 : limits.onlyWithin ? std::min(best.height, enough) : best.height;
+      int64_t h = detail::placeInOrder(p, order, offsets, cap, work, fit == 1);
       if (h < 0 || h >= best.height)
         continue;
       best.height = h, best.offsets = offsets;

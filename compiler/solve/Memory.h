@@ -30,6 +30,7 @@ struct ArenaLimits {
   int64_t work = 40'000'000; // steps of the searches after the greedy start (some 0.8 s); deterministic
   double seconds = 0;        // > 0: also stop after this long (not deterministic)
   std::optional<int64_t> capacity; // a height up to this is good enough
+  bool onlyWithin = false;         // .. and nothing above it is of use: a placement is given up when it gets there
 };
 
 // What `cinch solve arena` spends without a limit: some ten seconds where nothing is found.

@@ -5,25 +5,42 @@
 #include "compiler/solve/Timeline.h"
 
 #include <functional>
+#include <memory>
 
 namespace cinch::solve {
 
-// Takes out runs whose results can be held instead while the peak of live bytes stays within `target` (`loop` is).
-std::vector<int> fill(const GraphIndex &, int64_t microbatch, std::vector<int> loop, int64_t target);
+class LoopCopies;
+class Reorderer;
 
-// Computes values again right before their use until the peak is within `target`; empty if it does not get there.
-// `steps`: most values given up.
-std::vector<int> shrink(const GraphIndex &, int64_t microbatch, std::vector<int> loop, int64_t target, int steps);
+// Of one micro-batch: the tables of one loop serve the next, since thousands of loops are tried.
+class Refiner {
+public:
+  using Loop = std::vector<int>;
 
-// The loop without some of its repetitions, whose readers take the copy before; `choose` gets the number of repetitions and names some of
-// them by their places in the loop's order. Nothing is said about bytes.
-std::vector<int> withHeld(const GraphIndex &, int64_t microbatch, const std::vector<int> &loop,
-                          const std::function<std::vector<size_t>(size_t)> &choose);
+  Refiner(const GraphIndex &, int64_t microbatch);
+  ~Refiner();
 
-// Looks for a faster loop within `target` (`loop` is) by disturbing it and refining what comes of that, so many times; deterministic.
-// `steps`: as for `shrink`; `better`: if there, gets every loop that was the fastest when it was found, in turn.
-std::vector<int> shake(const GraphIndex &, int64_t microbatch, std::vector<int> loop, int64_t target, int tries, int steps, uint64_t seed,
-                       std::vector<std::vector<int>> *better = nullptr);
+  // Takes out runs whose results can be held instead while the peak of live bytes stays within `target` (`loop` is).
+  Loop fill(Loop loop, int64_t target);
+  // Computes values again right before their use until the peak is within `target`; empty if it does not get there.
+  // `steps`: most values given up.
+  Loop shrink(Loop loop, int64_t target, int steps);
+  // Shrinks to `low`, orders the runs anew, and fills up to `target`; empty if it cannot be shrunk so far.
+  Loop lowered(Loop loop, int64_t low, int64_t target, int steps);
+  // The loop without some of its repetitions, whose readers take the copy before; `choose` gets the number of repetitions and names some of
+  // them by their places in the loop's order. Nothing is said about bytes.
+  Loop withHeld(const Loop &loop, const std::function<std::vector<size_t>(size_t)> &choose);
+  // Looks for a faster loop within `target` (`loop` is) by disturbing it and refining what comes of that, so many times; deterministic.
+  // `steps`: as for `shrink`; `serves`: if there, is asked of every loop that is faster than all before that served.
+  Loop shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<bool(const Loop &)> &serves = {});
+
+  const GraphIndex &index;
+  const int64_t microbatch;
+
+private:
+  std::unique_ptr<LoopCopies> copies;
+  std::unique_ptr<Reorderer> reordered;
+};
 
 } // namespace cinch::solve
 #endif

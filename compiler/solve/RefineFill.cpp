@@ -161,8 +161,8 @@ private:
 
 } // namespace
 
-std::vector<int> fill(const GraphIndex &index, int64_t b, std::vector<int> loop, int64_t target) {
-  LoopCopies state(index, b);
+Refiner::Loop Refiner::fill(Loop loop, int64_t target) {
+  LoopCopies &state = *copies;
   if (!state.build(loop) || state.line.peak > target)
     return loop;
   for (int pass = 0; pass < kPasses; ++pass) {
@@ -174,9 +174,8 @@ std::vector<int> fill(const GraphIndex &index, int64_t b, std::vector<int> loop,
   return loop;
 }
 
-std::vector<int> withHeld(const GraphIndex &index, int64_t b, const std::vector<int> &loop,
-                          const std::function<std::vector<size_t>(size_t)> &choose) {
-  LoopCopies state(index, b);
+Refiner::Loop Refiner::withHeld(const Loop &loop, const std::function<std::vector<size_t>(size_t)> &choose) {
+  LoopCopies &state = *copies;
   if (!state.build(loop))
     return loop;
   Filling filling(state, loop, 0);

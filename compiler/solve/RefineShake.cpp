@@ -2,6 +2,7 @@
 //
 // `shrink` gives up what frees most for least time at the moment that is too full, one value after the other, and `fill` takes back what fits.
 // Where little fits, what the first moves give up settles what the later ones can do; another start leads elsewhere.
+#include "compiler/solve/LoopCopies.h"
 #include "compiler/solve/Random.h"
 #include "compiler/solve/Refine.h"
 #include "compiler/solve/Reorder.h"
@@ -43,27 +44,33 @@ double smallShare(Random &random, int power) {
 
 } // namespace
 
-std::vector<int> shake(const GraphIndex &index, int64_t b, std::vector<int> loop, int64_t target, int tries, int steps, uint64_t seed,
-                       std::vector<std::vector<int>> *better) {
+Refiner::Refiner(const GraphIndex &index, int64_t b)
+    : index(index), microbatch(b), copies(std::make_unique<LoopCopies>(index, b)), reordered(std::make_unique<Reorderer>(index, b)) {}
+Refiner::~Refiner() = default;
+
+Refiner::Loop Refiner::lowered(Loop loop, int64_t low, int64_t target, int steps) {
+  loop = shrink(std::move(loop), low, steps);
+  return loop.empty() ? loop : fill((*reordered)(loop, false, 2), target);
+}
+
+Refiner::Loop Refiner::shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<bool(const Loop &)> &serves) {
   Random random = Random::seeded(seed);
-  double plain = predictedSeconds(index, b, index.loop), now = predictedSeconds(index, b, loop), least = now;
-  std::vector<int> best = loop;
+  double plain = predictedSeconds(index, microbatch, index.loop), now = predictedSeconds(index, microbatch, loop), least = now;
+  Loop best = loop;
   for (int i = 0; i < tries && least > plain; ++i) {
     bool lower = random.below(3) == 0;
     int64_t first = target - (lower ? int64_t(double(target) * kSizes.lower * smallShare(random, 2)) : 0);
-    std::vector<int> next =
-        shrink(index, b, lower ? loop : withHeld(index, b, loop, [&](size_t count) { return someOf(count, random); }), first, steps);
+    Loop next = lowered(lower ? loop : withHeld(loop, [&](size_t count) { return someOf(count, random); }), first, target, steps);
     if (next.empty())
       continue;
-    next = fill(index, b, reorder(index, b, next, false, 2), target);
-    double seconds = predictedSeconds(index, b, next), cooler = 1 - double(i) / tries;
+    double seconds = predictedSeconds(index, microbatch, next);
+    if (seconds < least && serves && !serves(next))
+      continue;
+    double cooler = 1 - double(i) / tries;
     if (seconds < now + 4 * smallShare(random, 3) * kSizes.slower * cooler * (least - plain))
       now = seconds, loop = next;
-    if (seconds < least) {
+    if (seconds < least)
       least = seconds, best = std::move(next);
-      if (better)
-        better->push_back(best);
-    }
   }
   return best;
 }

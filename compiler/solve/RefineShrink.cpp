@@ -27,7 +27,7 @@ struct Move {
 
 class Shrinking {
 public:
-  Shrinking(const GraphIndex &index, int64_t b, int64_t target) : index(index), g(index.graph), target(target), state(index, b) {}
+  Shrinking(LoopCopies &state, int64_t target) : index(state.index), g(state.g), target(target), state(state) {}
 
   std::vector<int> run(std::vector<int> loop, int steps) {
     if (!state.build(loop))
@@ -151,14 +151,12 @@ private:
   const GraphIndex &index;
   const StepGraph &g;
   int64_t target;
-  LoopCopies state;
+  LoopCopies &state;
   std::vector<std::pair<int, int>> refused; // moves that did not help, by name
 };
 
 } // namespace
 
-std::vector<int> shrink(const GraphIndex &index, int64_t b, std::vector<int> loop, int64_t target, int steps) {
-  return Shrinking(index, b, target).run(std::move(loop), steps);
-}
+Refiner::Loop Refiner::shrink(Loop loop, int64_t target, int steps) { return Shrinking(*copies, target).run(std::move(loop), steps); }
 
 } // namespace cinch::solve

@@ -8,13 +8,16 @@
 #include <algorithm>
 
 namespace cinch::solve {
-namespace {
 
 class RunOrder {
 public:
-  RunOrder(const GraphIndex &index, int64_t b, const std::vector<int> &loop, bool apart)
-      : g(index.graph), kernels(loop), n(int(loop.size())), runs(loop.size()), microbatch(b) {
-    readRuns(index);
+  RunOrder(const GraphIndex &index, int64_t b) : index(index), g(index.graph), microbatch(b) { findBuffers(); }
+
+  void start(const std::vector<int> &loop, bool apart) {
+    kernels = loop, n = int(loop.size()), turn = -1;
+    runs.resize(std::max(runs.size(), loop.size()));
+    copyCount = 0;
+    readRuns();
     for (int t = 0; t < n; ++t)
       for (int before : runs[t].before)
         runs[before].after.push_back(t);
@@ -24,11 +27,11 @@ public:
         if (g.kernels[loop[t]].backward)
           turn = t;
     }
-    at.resize(n), place.resize(n), live.resize(n), kept.resize(n + 1);
+    at.resize(n), place.resize(n), live.resize(n), kept.assign(size_t(n) + 1, 0);
     for (int t = 0; t < n; ++t)
       at[t] = place[t] = t;
-    last.resize(copies.size());
-    for (size_t c = 0; c < copies.size(); ++c)
+    last.resize(copyCount);
+    for (size_t c = 0; c < copyCount; ++c)
       last[c] = copies[c].readers.empty() ? copies[c].run : copies[c].readers.back();
     price(0, n - 1);
   }
@@ -85,11 +88,13 @@ private:
     std::vector<int> before, after, reads, writes;
     std::vector<Pair> pairs;
     int64_t born = 0, scratch = 0;
+    void clear() { before.clear(), after.clear(), reads.clear(), writes.clear(), pairs.clear(), born = scratch = 0; }
   };
 
   // What the runs read, write and come behind, in the order given.
-  void readRuns(const GraphIndex &index) {
-    findBuffers(index);
+  void readRuns() {
+    for (int t = 0; t < n; ++t)
+      runs[t].clear();
     current.assign(g.buffers.size(), -1), lastTouch.assign(g.buffers.size(), -1);
     int barrier = -1;
     for (int t = 0; t < n; ++t) {
@@ -108,7 +113,7 @@ private:
       }
     }
   }
-  void findBuffers(const GraphIndex &index) {
+  void findBuffers() {
     loopBorn.assign(g.buffers.size(), 0), changed = loopBorn;
     for (size_t v = 0; v < g.buffers.size(); ++v)
       loopBorn[v] = g.buffers[v].kind == Buffer::Value && !index.persistent[v] && index.bornIn[v] == g.mainLoop();
@@ -153,7 +158,7 @@ private:
     }
     int64_t bytes = g.buffers[v].bytes(microbatch);
     Pair pair;
-    pair.write = int(copies.size());
+    pair.write = int(copyCount);
     for (auto &[to, from] : kernel.inPlace)
       if (to == v && loopBorn[from] && current[from] >= 0 && g.buffers[from].bytes(microbatch) == bytes)
         pair.reads.push_back(current[from]);
@@ -162,7 +167,10 @@ private:
     if (!pair.reads.empty())
       run.pairs.push_back(std::move(pair));
     run.born += bytes;
-    copies.push_back({t, bytes, {}});
+    if (copyCount == copies.size())
+      copies.emplace_back();
+    Copy &copy = copies[copyCount++];
+    copy.run = t, copy.bytes = bytes, copy.readers.clear();
   }
 
   // Bytes of writes that take those of reads that die here.
@@ -315,12 +323,14 @@ private:
     price(from, to);
   }
 
+  const GraphIndex &index;
   const StepGraph &g;
-  const std::vector<int> &kernels;
-  int n, turn = -1;
-  std::vector<Run> runs;
   int64_t microbatch;
+  std::vector<int> kernels; // of the runs
+  int n = 0, turn = -1;
+  std::vector<Run> runs;    // the first n, as the first `copyCount` of the copies: the rest are of longer loops before
   std::vector<Copy> copies;
+  size_t copyCount = 0;
   std::vector<char> loopBorn; // of buffers: does every pass of the loop make it anew?
   std::vector<char> changed;  // those that are there before and that single kernels change in place: all who touch them keep their order
   std::vector<int> current, lastTouch; // of buffers, while the runs are read: the newest copy, the run that touched it last
@@ -332,23 +342,30 @@ private:
   std::vector<int64_t> most, sum, prefix, suffix;
 };
 
-} // namespace
+Reorderer::Reorderer(const GraphIndex &index, int64_t microbatch)
+    : microbatch(microbatch), line(index), order(std::make_unique<RunOrder>(index, microbatch)) {}
+Reorderer::~Reorderer() = default;
 
-std::vector<int> reorder(const GraphIndex &index, int64_t microbatch, const std::vector<int> &loop, bool apart,
-                         int passes) {
+std::vector<int> Reorderer::operator()(const std::vector<int> &loop, bool apart, int passes) {
   if (loop.size() < 3)
     return loop;
-  std::vector<int> better = RunOrder(index, microbatch, loop, apart).improve(passes);
+  order->start(loop, apart);
+  std::vector<int> better = order->improve(passes);
   // The exact timeline has the last word.
-  Timeline line(index);
   if (!line.build(microbatch, loop))
     return loop;
   int64_t before = line.peak;
   return line.build(microbatch, better) && line.peak <= before ? better : loop;
 }
 
+std::vector<int> reorder(const GraphIndex &index, int64_t microbatch, const std::vector<int> &loop, bool apart, int passes) {
+  return Reorderer(index, microbatch)(loop, apart, passes);
+}
+
 std::vector<int> shuffled(const GraphIndex &index, const std::vector<int> &loop, uint64_t seed) {
-  return RunOrder(index, 1, loop, true).shuffle(seed);
+  RunOrder order(index, 1);
+  order.start(loop, true);
+  return order.shuffle(seed);
 }
 
 } // namespace cinch::solve

@@ -9,10 +9,13 @@
 #include "compiler/solve/Evaluate.h"
 #include "compiler/solve/Remat.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 
 namespace cinch::solve {
+
+class Refiner;
 
 struct SearchOptions {
   std::optional<int64_t> arenaBudget; // bytes the arena may have (the budget less the allowance); none: no limit
@@ -94,8 +97,11 @@ private:
   void refineMicrobatch(int64_t microbatch);
   void deepen(int64_t microbatch);
   int64_t smallestRoom(int rung);
-  bool addFullest(int rung, const std::vector<int> &loop, int tries, int steps, double fastest);
-  bool addPacked(int64_t microbatch, int64_t room, const std::vector<std::vector<int>> &better, double fastest);
+  using Loops = std::vector<std::vector<int>>;
+  void addPacked(Refiner &, int rung, const Loops &above, int tries, int steps, double fastest);
+  Loops startsOf(Refiner &, int rung, const Loops &above, int64_t target, int steps) const;
+  std::vector<int> shakenFrom(Refiner &, const Loops &starts, int64_t target, int tries, int steps, uint64_t seed,
+                              const std::function<bool(const std::vector<int> &)> &serves) const;
   std::vector<int> lowerEnd(int64_t microbatch, double &fastest) const;
   std::vector<int> ladderOf(int64_t microbatch, bool deep = false) const;
   void sortByTime(std::vector<int> &) const;

@@ -29,6 +29,7 @@ static void testTargets(const std::string &name, const StepGraph &g) {
   Sweep sweep(index);
   Timeline line(index);
   int64_t b = g.batch;
+  Refiner refiner(index, b); // one for all loops: what it keeps of one changes nothing for the next
   expect(line.build(b, index.loop), name + " is a graph");
   int64_t high = line.peak;
   int lowered = 0, filled = 0, shaken = 0, faster = 0;
@@ -40,20 +41,20 @@ static void testTargets(const std::string &name, const StepGraph &g) {
     for (int64_t target : {peak, peak + (high - peak) / 3, peak - peak / 16}) {
       std::string which = name + ", " + candidate.name + " at " + std::to_string(target);
       if (target >= peak) {
-        std::vector<int> loop = fill(index, b, candidate.loop, target);
+        std::vector<int> loop = refiner.fill(candidate.loop, target);
         Plan plan = evaluate(g, {b, loop});
         std::string why = prove(g, plan);
         expect(why.empty() && plan.peakLive <= target && plan.seconds <= seconds, which + ", filled: " + why);
         filled += plan.seconds < seconds;
         if (seconds > 1.1 * predictedSeconds(index, b, index.loop) && shaken < 8) {
-          std::vector<int> other = shake(index, b, loop, target, 30, 100, uint64_t(shaken));
+          std::vector<int> other = refiner.shake(loop, target, 30, 100, uint64_t(shaken));
           Plan best = evaluate(g, {b, other});
           std::string reason = prove(g, best);
           expect(reason.empty() && best.peakLive <= target && best.seconds <= plan.seconds, which + ", shaken: " + reason);
-          expect(other == shake(index, b, loop, target, 30, 100, uint64_t(shaken)), which + ": the same again");
+          expect(other == Refiner(index, b).shake(loop, target, 30, 100, uint64_t(shaken)), which + ": the same again");
           ++shaken, faster += best.seconds < plan.seconds;
         }
-      } else if (std::vector<int> loop = shrink(index, b, candidate.loop, target, 100); !loop.empty()) {
+      } else if (std::vector<int> loop = refiner.shrink(candidate.loop, target, 100); !loop.empty()) {
         Plan plan = evaluate(g, {b, loop});
         std::string why = prove(g, plan);
         expect(why.empty() && plan.peakLive <= target, which + ", shrunk: " + why);
