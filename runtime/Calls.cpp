@@ -139,9 +139,11 @@ void cinch_fill(cinch_ctx *context, int32_t number, int64_t index) {
   Worker &worker = workerOf(context);
   context->words[kFirstExample] = index * run.meta.entries[number].microbatch;
   // In the middle of a step, if none is under way before it whose end is not known.
-  const bool between = !device || !run.late || device->mayStop(worker);
+  const bool between = !device || !run.late || (device->mayStop && device->mayStop(worker));
   if (run.training && run.mode != Run::Generating && worker.number == 0 && between && stopRequested() && !context->checking)
     saveAndLeave();
+  if (device && !device->stage)
+    return;
   if (device)
     fillOnDevice(worker, number, index);
   else

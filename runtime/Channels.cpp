@@ -130,6 +130,8 @@ static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t 
   Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
   cinch_ctx *context = &worker.context;
+  if (peers && device && device->meetsPeers(worker))
+    return device->sendMessage(worker, number, 0, offset, bytes);
   if (peers) {
     fromDevice(worker.at + offset, bytes);
     return peers->send(worker, number, offset, bytes);
@@ -151,7 +153,11 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
   Channel &channel = channels[number];
   const ChannelSpec &spec = *channel.spec;
   cinch_ctx *context = &worker.context;
+  if (peers && device && device->meetsPeers(worker))
+    return device->receiveMessage(worker, number, 0, offset, bytes, arrival);
   if (peers) {
+    if (arrival != Arrival::Replaces)
+      fromDevice(worker.at + offset, bytes); // what it is added to
     peers->receive(worker, number, offset, bytes, arrival);
     return toDevice(worker.at + offset, bytes);
   }
@@ -159,7 +165,7 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
   if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
     awaitOther(worker, channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
   if (device)
-    device->receiveMessage(worker, number, channel.boxOf(message), offset, bytes);
+    device->receiveMessage(worker, number, channel.boxOf(message), offset, bytes, arrival);
   else
     takeMessage(worker, arrival, context->arena + offset, channel.box(message), bytes);
   if (__builtin_expect(context->checking, 0))
@@ -169,7 +175,7 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
 }
 
 static void sumMessage(Worker &worker, int32_t number, int64_t offset, int64_t bytes, Arrival) {
-  peers->sum(worker, number, offset, bytes);
+  run.options.sumsByNccl ? device->sum(worker, number, offset, bytes) : peers->sum(worker, number, offset, bytes);
 }
 
 // In messages of the channel's size, the last one shorter.
@@ -180,9 +186,9 @@ static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, vo
 }
 
 // The library's all-reduce takes the place of a sum's way from replica to replica: its first sender and each receiver come to it once, with
-// the values where they lie. In the replay of a failed step the values go their way, and what made them with them.
+// the values where they lie, and go on. Behind the loop they wait for all of them. In the replay of a failed step the values go their way, and what made them with them.
 static bool isSummed(const Worker &worker, const Channel &channel) {
-  return channel.spec->sums > 0 && run.options.sumsByMpi && peers && !worker.context.checking;
+  return channel.spec->sums > 0 && (run.options.sumsByMpi || run.options.sumsByNccl) && peers && !worker.context.checking;
 }
 
 } // namespace cinch::rt
@@ -208,4 +214,9 @@ void cinch_receive_sum(cinch_ctx *context, int32_t number, int64_t offset, int64
   const Channel &channel = channelOf(worker, number, false);
   inMessages(channel, offset, bytes, isSummed(worker, channel) ? sumMessage : receiveMessage, worker, number,
              wide ? Arrival::AddsF64 : Arrival::AddsF32);
+}
+
+void cinch_await_sums(cinch_ctx *context) {
+  if (run.options.sumsByMpi && peers)
+    peers->awaitSums(workerOf(context));
 }

@@ -220,6 +220,7 @@ void reportFailedGate() {
   forgetNextStep();
   for (int64_t i = 0; run.late && i < workerCount; ++i)
     device->restart(workers[i], run.step); // what is under way changes nothing
+  run.restarted = run.late;
   setWord(kStep, run.step);
   int64_t bad = firstBadParameter(), elsewhere = peers ? peers->firstBadParameter() : -1;
   if (elsewhere >= 0 && (bad < 0 || elsewhere < bad))

@@ -142,10 +142,11 @@ void describeMemory() {
   }
   say("%lld graphs of the steps, %lld bytes of the device; pinned memory of the host %lld bytes (%s); this process %lld bytes", (long long)graphCount,
       (long long)graphBytes, (long long)pinnedBytes, humanBytes(human, pinnedBytes), (long long)peakMemory());
+  describeNccl();
 }
 
 const Device nvidia = {openDevices,   launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
-                       endStaging,    fetchState, storeState, awaitState, sendOnDevice,   receiveOnDevice, restartSteps, askForStep, gateOnDevice, settleStep, mayStopNow, describe, describeMemory};
+                       endStaging,    fetchState, storeState, awaitState, sendOnDevice,   receiveOnDevice, sumByNccl, meetsPeers, meetByNccl, wordsOfNccl, connectedByNccl, restartSteps, askForStep, gateOnDevice, settleStep, mayStopNow, describe, describeMemory};
 
 } // namespace
 

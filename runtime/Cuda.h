@@ -41,7 +41,7 @@ struct Gpu {
   size_t takenBefore = 0; // bytes, when its context was there
   CUdeviceptr arena = 0, control = 0;
   CUstream stream = nullptr;
-  CUfunction *kernels = nullptr, gate = nullptr, endStep = nullptr, clear = nullptr, take = nullptr;
+  CUfunction *kernels = nullptr, gate = nullptr, endStep = nullptr, clear = nullptr, take = nullptr, add[2] = {}; // add: f32, f64
   Staging writes[2], fills[2];
   int writeTurn = 0, fillTurn = 0;
   int64_t fillBytes = 0; // of one micro-batch of any entry
@@ -72,7 +72,7 @@ char *takePinned(int64_t bytes);
 void launchOnDevice(Worker &, int32_t launch, const int64_t *kernel, const int64_t *offsets);
 // A kernel of DeviceControl, on so many threads.
 void launchControl(Gpu &, CUfunction, const int64_t (&words)[4], unsigned blocks, unsigned threads);
-// Behind the gate: clears memory (`clear`), or copies it within the arena (`take`), if the gate is open.
+// Clears memory (`clear`), copies it within the arena (`take`), or adds it to what is there (`add`), if the gate is open.
 void launchIfOpen(Gpu &, CUfunction, int64_t to, int64_t from, int64_t bytes);
 
 // CudaOpen.cpp
@@ -95,6 +95,7 @@ extern int64_t graphCount;
 // What CudaTogether.cpp uses: memory for the micro-batches of a graph; all of a step, kernel by kernel; whether it may become a graph; why
 // it is none (false); the graph of what a stream has captured.
 bool takeFills(Gpu &, Turn &);
+bool captureBoth(Worker &); // steps of both turns are graphs
 void refill(Worker &, const Turn &);
 void enqueue(Worker &, Turn &);
 bool mayCapture(Gpu &);
@@ -116,7 +117,21 @@ void awaitState(Worker &, int32_t copy);
 // CudaMessages.cpp
 void prepareMessages();
 void sendOnDevice(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
-void receiveOnDevice(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
+void receiveOnDevice(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes, Arrival);
+// From a mailbox on this device to its place, as the message arrives.
+void takeOnDevice(Gpu &, int64_t offset, CUdeviceptr from, int64_t bytes, Arrival);
+
+// CudaPeers.cpp: workers in several processes, by NCCL. A step's messages stand between beginMessages and endMessages.
+int64_t meetByNccl(DeviceMeeting &);
+const char *wordsOfNccl(int64_t result);
+bool connectedByNccl();
+bool meetsPeers(Worker &);
+void beginMessages(Gpu &);
+void endMessages();
+void sendByNccl(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+void receiveByNccl(Worker &, int32_t channel, int64_t offset, int64_t bytes, Arrival);
+void sumByNccl(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+void describeNccl();
 
 // CudaTimes.cpp: events around launches.
 void prepareTimes();

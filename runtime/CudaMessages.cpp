@@ -41,6 +41,8 @@ void forgetMessages() {
 }
 
 void sendOnDevice(Worker &worker, int32_t channel, uint32_t number, int64_t offset, int64_t bytes) {
+  if (meetsPeers(worker))
+    return sendByNccl(worker, channel, offset, bytes);
   const ChannelSpec &spec = run.meta.channels[channel];
   Gpu &gpu = gpuOf(worker);
   Box &box = boxesOf[channel][number];
@@ -56,16 +58,23 @@ void sendOnDevice(Worker &worker, int32_t channel, uint32_t number, int64_t offs
   box.used = true;
 }
 
-void receiveOnDevice(Worker &worker, int32_t channel, uint32_t number, int64_t offset, int64_t bytes) {
+void takeOnDevice(Gpu &gpu, int64_t offset, CUdeviceptr from, int64_t bytes, Arrival arrival) {
+  if (arrival != Arrival::Replaces)
+    launchIfOpen(gpu, gpu.add[arrival == Arrival::AddsF64], offset, int64_t(from - gpu.arena), bytes);
+  else if (gpu.behind) // a parameter that another worker has updated, if it has
+    launchIfOpen(gpu, gpu.take, offset, int64_t(from - gpu.arena), bytes);
+  else
+    expect(cuda.copyOnDevice(gpu.arena + uint64_t(offset), from, size_t(bytes), gpu.stream), "take a message");
+}
+
+void receiveOnDevice(Worker &worker, int32_t channel, uint32_t number, int64_t offset, int64_t bytes, Arrival arrival) {
+  if (meetsPeers(worker))
+    return receiveByNccl(worker, channel, offset, bytes, arrival);
   Gpu &gpu = gpuOf(worker);
   Box &box = boxesOf[channel][number];
   use(gpu);
   expect(cuda.streamWaitsFor(gpu.stream, box.full, 0), "wait for a message");
-  const CUdeviceptr from = placeOf(run.meta.channels[channel], number);
-  if (gpu.behind) // a parameter that another worker has updated, if it has
-    launchIfOpen(gpu, gpu.take, offset, int64_t(from - gpu.arena), bytes);
-  else
-    expect(cuda.copyOnDevice(gpu.arena + uint64_t(offset), from, size_t(bytes), gpu.stream), "take a message");
+  takeOnDevice(gpu, offset, placeOf(run.meta.channels[channel], number), bytes, arrival);
   expect(cuda.recordEvent(box.empty, gpu.stream), "mark a mailbox");
 }
 

@@ -129,6 +129,8 @@ void loadKernels(Gpu &gpu) {
   expect(cuda.functionOf(&gpu.endStep, module, "cinch_end_step"), "find a kernel");
   expect(cuda.functionOf(&gpu.clear, module, "cinch_clear"), "find a kernel");
   expect(cuda.functionOf(&gpu.take, module, "cinch_take"), "find a kernel");
+  expect(cuda.functionOf(&gpu.add[0], module, "cinch_add32"), "find a kernel");
+  expect(cuda.functionOf(&gpu.add[1], module, "cinch_add64"), "find a kernel");
   expect(cuda.globalOf(&gpu.control, &bytes, module, "cinch_control"), "find the words of the run");
   if (bytes != sizeof(Control))
     failInternal("the words of the run have %zu bytes on the device", bytes);

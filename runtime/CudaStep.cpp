@@ -56,7 +56,9 @@ void enqueue(Worker &worker, Turn &turn) {
   Gpu &gpu = gpuOf(worker);
   gpu.fillsOfStep = gpu.launchesOfStep = 0;
   gpu.counting = true;
+  beginMessages(gpu);
   cinch_train_step(&worker.context);
+  endMessages();
   gpu.counting = gpu.behind = false;
   launchControl(gpu, gpu.endStep, GateWords(worker).words, 1, 32);
   expect(cuda.copyFromDevice(turn.result, gpu.control, sizeof(Control), gpu.stream), "give back what a step left");
@@ -137,6 +139,19 @@ static bool capture(Worker &worker, Turn &turn) {
   return endCapture(gpu, turn);
 }
 
+bool captureBoth(Worker &worker) {
+  Gpu &gpu = gpuOf(worker);
+  use(gpu);
+  if (!mayCapture(gpu))
+    return false;
+  const int64_t before = freeBytes();
+  for (Turn &turn : gpu.turns)
+    if (!capture(worker, turn))
+      return false;
+  graphBytes += before - freeBytes();
+  return true;
+}
+
 char *stageInCapture(Worker &worker, int32_t entry, int64_t index) {
   Gpu &gpu = gpuOf(worker);
   List<StagedFill> &fills = gpu.capturing->fills;
@@ -175,13 +190,15 @@ void askForStep(Worker &worker) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
   Turn &turn = gpu.turns[gpu.asked & 1];
-  const bool fresh = !turn.graph && mayCapture(gpu);
+  const bool alone = !connectedByNccl();
+  const bool fresh = alone && !turn.graph && mayCapture(gpu);
   const int64_t before = fresh ? freeBytes() : 0;
-  if (turn.graph)
+  bool isGraph = turn.graph && (alone || gpu.graphs);
+  if (isGraph)
     refill(worker, turn);
-  else if (!fresh || !capture(worker, turn))
+  else if (!fresh || !(isGraph = capture(worker, turn)))
     enqueue(worker, turn);
-  if (turn.graph)
+  if (isGraph)
     expect(cuda.launchGraph(turn.graph, gpu.stream), "start a step");
   if (fresh && turn.graph && before > freeBytes())
     graphBytes += before - freeBytes();
@@ -210,9 +227,10 @@ void settleStep(Worker &worker, StepResult &result) {
     failInternal("the device is at step %lld, the host at %lld", (long long)left.step, (long long)gpu.step);
 }
 
+// Devices of other processes would wait for ever for the messages of half a step.
 bool mayStopNow(Worker &worker) {
   const Gpu &gpu = gpuOf(worker);
-  return gpu.asked == gpu.settled && !gpu.capturing;
+  return gpu.asked == gpu.settled && !gpu.capturing && !connectedByNccl();
 }
 
 } // namespace cinch::rt

@@ -37,7 +37,12 @@ static void moveIn(const Stored &stored) {
   for (int64_t copy : stored.copies)
     toDevice(copy, stored.partBytes());
 }
-static void moveOut(const Stored &stored) { fromDevice(stored.offset, stored.partBytes()); }
+// Copies hold what is there already, unless they are parts, or replicas' own numbers.
+static void moveOut(const Stored &stored) {
+  fromDevice(stored.offset, stored.partBytes());
+  for (int64_t i = 0; (stored.own || stored.parts > 1) && i < stored.copies.size; ++i)
+    fromDevice(stored.copies[i], stored.partBytes());
+}
 
 void stateToDevice() { moveState(moveIn); }
 void stateFromDevice() { moveState(moveOut); }

@@ -16,6 +16,20 @@ struct StepResult {
   bool gateFailed = false;
 };
 
+// How devices of several processes come to hand messages to one another; worker 0 leads.
+struct DeviceMeeting {
+  enum : int32_t {
+    Find,  // what is needed: its version; 0: it is not here
+    Name,  // makes the id of what others join
+    Join,  // the lane `from` -> `to`, or, if `to` is -1, the replicas that have the worker's place: as number `rank` of `count`
+    Begin, // all is there
+    Capture, // 1: steps may be graphs here. They hold messages, which is for all or for none, so that worker 0 asks
+    Graphs,  // whether they are (`count`)
+  } what = Find;
+  int32_t rank = 0, count = 0, from = -1, to = -1;
+  char id[128] = {};
+};
+
 // Offsets count from the begin of the worker's part of the arena.
 struct Device {
   // Finds the devices and takes an arena for every worker of this process; leaves with kResources, and says why, if that cannot be.
@@ -29,7 +43,7 @@ struct Device {
   void (*write)(Worker &, int64_t offset, const char *from, int64_t bytes);
   void (*read)(Worker &, int64_t offset, char *into, int64_t bytes);
   void (*finish)(Worker &); // returns when all is done, and has told Times how long
-  // Data on its way. `stage` gives memory for a micro-batch of the entry (stagedBytes), `send` copies some of it to the device, and what was
+  // Data on its way (null: whoever looks at the calls of a step does not need them). `stage` gives memory for a micro-batch of the entry (stagedBytes), `send` copies some of it to the device, and what was
   // sent may change again when `stage` gives that memory the next time.
   char *(*stage)(Worker &, int32_t entry, int64_t index);
   void (*send)(Worker &, int64_t offset, const char *from, int64_t bytes);
@@ -39,9 +53,16 @@ struct Device {
   void (*fetch)(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
   void (*store)(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
   void (*await)(Worker &, int32_t copy);
-  // A message into mailbox `box` of a channel between workers of this process, and out of it. Nobody waits: the devices do.
+  // A message into mailbox `box` of a channel between workers of this process, and out of it, or added to what is there. Nobody waits: the devices do.
+  // Where the workers have processes, in training steps, if `meetsPeers`: then the devices find the mailboxes, and `sum` leaves the sum of all
+  // replicas.
   void (*sendMessage)(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
-  void (*receiveMessage)(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes);
+  void (*receiveMessage)(Worker &, int32_t channel, uint32_t box, int64_t offset, int64_t bytes, Arrival);
+  void (*sum)(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+  bool (*meetsPeers)(Worker &);
+  int64_t (*meet)(DeviceMeeting &); // 0 or an error, for which there are words; but see Find
+  const char *(*wordsFor)(int64_t error);
+  bool (*connected)(); // it came to Begin
   // Training steps whose gate is the device's: from `restart` on, whose first step is `step`, the device counts them. `step` asks for one
   // and returns before it is done; at most two are under way. `gate` is the gate in it. `settle` waits for the oldest: what it left.
   // Once a gate failed, no step changes parameters or state until `restart`.

@@ -16,7 +16,7 @@ Card ownCard() {
   memcpy(card.magic, kMagic, 8);
   card.rank = int32_t(ownWorker);
   card.world = int32_t(programWorkers());
-  card.sumsByMpi = run.options.sumsByMpi;
+  card.sums = run.options.sumsByMpi ? 1 : run.options.sumsByNccl ? 2 : 0;
   card.description = crc32c(0, cinch_meta, strlen(cinch_meta));
   snprintf(card.program, sizeof card.program, "%.63s", run.meta.program);
   snprintf(card.hash, sizeof card.hash, "%.23s", run.meta.hash);
@@ -29,6 +29,8 @@ bool isCard(Card &card) {
   card.program[sizeof card.program - 1] = card.hash[sizeof card.hash - 1] = card.host[sizeof card.host - 1] = 0;
   return memcmp(card.magic, kMagic, 8) == 0;
 }
+
+static const char *nameOfSums(const Card &card) { return card.sums == 1 ? "mpi" : card.sums == 2 ? "nccl" : "ring"; }
 
 void judge(const Card &own, const Card &card, bool before, Text &why) {
   const char *here = own.host, *there = card.host;
@@ -43,9 +45,8 @@ void judge(const Card &own, const Card &card, bool before, Text &why) {
   else if (card.rank < 1 || card.rank >= own.world)
     why.add("a process at %s was started as worker %d of %d, but worker 0 at %s needs 1 to %d", there, card.rank, own.world, here,
             own.world - 1);
-  else if (card.sumsByMpi != own.sumsByMpi)
-    why.add("worker %d at %s was started %s --all-reduce mpi, worker 0 at %s %s it", card.rank, there, card.sumsByMpi ? "with" : "without",
-            here, own.sumsByMpi ? "with" : "without");
+  else if (card.sums != own.sums)
+    why.add("worker %d at %s was started with --all-reduce %s, worker 0 at %s with %s", card.rank, there, nameOfSums(card), here, nameOfSums(own));
   else if (before)
     why.add("two processes were started as worker %d: one calls from %s, another came to worker 0 at %s before", card.rank, there,
             here);

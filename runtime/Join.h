@@ -10,7 +10,7 @@ namespace cinch::rt {
 struct Card {
   char magic[8];
   int32_t rank, world, port;
-  int32_t sumsByMpi;    // --all-reduce mpi
+  int32_t sums;         // --all-reduce: 0 ring, 1 mpi, 2 nccl
   uint32_t description; // checksum of cinch_meta: two plans of one program cannot work together
   uint64_t meeting;     // of worker 0, so that calls of another run are told apart
   char program[64], hash[24], host[64];

@@ -93,7 +93,7 @@ void carry(int64_t from, int64_t to, int64_t bytes, int times) {
   munmap(room, size_t(bytes));
 }
 
-// The largest sum of replicas, for the same reason.
+// As many sums of replicas as there ever are at a time, of the largest size, for the same reason.
 void trySums() {
   int64_t bytes = 0;
   for (const ChannelSpec &channel : run.meta.channels)
@@ -102,18 +102,20 @@ void trySums() {
   makeReplicaGroup();
   if (!bytes)
     return;
-  void *room = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *room = mmap(nullptr, kSumsAtOnce * size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED)
-    fail(kResources, "no memory for a sum of %lld bytes", (long long)bytes);
-  memset(room, 0, size_t(bytes));
-  MpiRequest request;
+    fail(kResources, "no memory for %u sums of %lld bytes", kSumsAtOnce, (long long)bytes);
+  memset(room, 0, kSumsAtOnce * size_t(bytes));
+  MpiRequest requests[kSumsAtOnce];
   const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
-  sumAmongReplicas(room, bytes, false, request);
+  for (uint32_t i = 0; i < kSumsAtOnce; ++i)
+    sumAmongReplicas(static_cast<char *>(room) + i * bytes, bytes, false, requests[i]);
   Rest rest;
-  for (Counter never; !isDone(request); rest.nothing(never, never.now()))
-    if (monotonicSeconds() > until)
-      fail(kResources, "the replicas of worker %lld did not come to a first sum within %.0f s", (long long)ownWorker, patience);
-  munmap(room, size_t(bytes));
+  for (MpiRequest &request : requests)
+    for (Counter never; !isDone(request); rest.nothing(never, never.now()))
+      if (monotonicSeconds() > until)
+        fail(kResources, "the replicas of worker %lld did not come to a first sum within %.0f s", (long long)ownWorker, patience);
+  munmap(room, kSumsAtOnce * size_t(bytes));
 }
 
 // Every link carries its largest message, each way, before the memory is looked at: libraries take theirs when they need it. Small messages

@@ -20,6 +20,11 @@ const Variables known[] = {
     {Transport::Mpi, "Slurm's srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_ID"},
 };
 
+bool isSet(const char *name) {
+  const char *text = getenv(name);
+  return text && *text;
+}
+
 bool readCount(const char *name, int64_t &value) {
   const char *text = name ? getenv(name) : nullptr;
   char *end = nullptr;
@@ -49,9 +54,12 @@ bool findSlurmMaster(char (&host)[256], char (&port)[16]) {
 Launcher findLauncher() {
   for (const Variables &variables : known) {
     Launcher found;
-    if ((variables.needed && !getenv(variables.needed)) || !readCount(variables.rank, found.rank) ||
-        !readCount(variables.world, found.world))
+    if ((variables.needed && !getenv(variables.needed)) || !isSet(variables.rank) || !isSet(variables.world))
       continue;
+    if (!readCount(variables.rank, found.rank))
+      found.wrong = variables.rank;
+    else if (!readCount(variables.world, found.world))
+      found.wrong = variables.world;
     found.transport = variables.transport;
     found.who = variables.who;
     readCount(variables.worldHere, found.worldHere);

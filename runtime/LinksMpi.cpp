@@ -82,13 +82,13 @@ struct MpiChannel {
 struct Sum {
   char *values = nullptr;
   int64_t bytes = 0;
-  bool wide = false, begun = false;
+  bool wide = false;
   Counter *done = nullptr;
-  uint32_t wanted = 0;
   MpiRequest request;
 };
 
-Sum sum;
+Sum sums[kSums]; // number i stands at i modulo that
+uint32_t sumsPosted, sumsBegun, sumsDone;
 MpiLink *mpiLinks;
 MpiChannel *mpiChannels;
 pthread_t mover;
@@ -230,19 +230,18 @@ bool moveChannels() {
   return moved;
 }
 
-bool moveSum() {
-  if (!__atomic_load_n(&sum.wanted, __ATOMIC_SEQ_CST))
-    return false;
-  if (!sum.begun) {
-    sumAmongReplicas(sum.values, sum.bytes, sum.wide, sum.request);
-    return sum.begun = true;
+bool moveSums() {
+  bool moved = false;
+  while (sumsBegun != sumsDone && isDone(sums[sumsDone % kSums].request)) {
+    sums[sumsDone++ % kSums].done->add();
+    moved = true;
   }
-  if (!isDone(sum.request))
-    return false;
-  sum.begun = false;
-  __atomic_store_n(&sum.wanted, 0, __ATOMIC_SEQ_CST);
-  sum.done->add();
-  return true;
+  while (sumsBegun - sumsDone < kSumsAtOnce && sumsBegun != __atomic_load_n(&sumsPosted, __ATOMIC_ACQUIRE)) {
+    Sum &sum = sums[sumsBegun++ % kSums];
+    sumAmongReplicas(sum.values, sum.bytes, sum.wide, sum.request);
+    moved = true;
+  }
+  return moved;
 }
 
 void post(Link &link, const OutFrame &frame) {
@@ -302,7 +301,7 @@ void end(const FrameHead &head, const char *words) {
       }
     rest.nothing(wakeUp, wakeUp.now());
   }
-  if (lost || !isOver() || sum.begun) // replicas that did not come to a sum: nobody would finish it
+  if (lost || !isOver() || sumsBegun != sumsDone) // replicas that did not come to a sum: nobody would finish it
     mpi.abort(mpi.world, head.number);
   for (int64_t i = 0; i < programWorkers(); ++i)
     if (links[i].open) {
@@ -357,7 +356,7 @@ void arenaReady() {
     bool slept = now - before > beat + silence / 2; // this process was stopped: the others could not be heard
     before = now;
     bool moved = moveChannels();
-    moved |= moveSum();
+    moved |= moveSums();
     for (int64_t i = 0; i < programWorkers(); ++i) {
       Link &link = links[i];
       if (!link.open)
@@ -388,8 +387,9 @@ void arenaReady() {
 } // namespace
 
 void postSum(char *values, int64_t bytes, bool wide, Counter &counter) {
+  Sum &sum = sums[sumsPosted % kSums];
   sum.values = values, sum.bytes = bytes, sum.wide = wide, sum.done = &counter;
-  __atomic_store_n(&sum.wanted, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&sumsPosted, sumsPosted + 1, __ATOMIC_SEQ_CST);
   wakeUp.add();
 }
 

@@ -16,8 +16,11 @@ bool isDone(MpiRequest &);
 void makeReplicaGroup();
 // Values in place; the request is tested as any.
 void sumAmongReplicas(void *values, int64_t bytes, bool wide, MpiRequest &);
-// For a worker's thread: the thread of MPI does it, and `counter` counts when it is done. One at a time.
+// For a worker's thread: the thread of MPI does it, and `counter` counts when it is done, in the order in which sums are posted. So many wait at most.
+constexpr uint32_t kSums = 64;
 void postSum(char *values, int64_t bytes, bool wide, Counter &counter);
+// The library has so many of them at a time, as it takes memory of its own for each.
+constexpr uint32_t kSumsAtOnce = 4;
 
 // Before anything else; messages may be too large for MPI.
 void makeMpiLinks();

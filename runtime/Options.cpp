@@ -1,5 +1,6 @@
 // Options.cpp: one table of flags; help and "did you mean" are read off it.
 #include "runtime/Options.h"
+#include "runtime/Device.h"
 #include "runtime/Output.h"
 #include "runtime/TensorFile.h"
 #include "runtime/Waiting.h"
@@ -35,7 +36,9 @@ const Flag flags[] = {
     {"--transport", "NAME", "several workers: as threads, or one process each over tcp or mpi (default: what started it says)", kText,
      kRunning},
     {"--all-reduce", "NAME",
-     "how sums of `combine reduce` replicas are added: ring, in the order of the replicas (the default), or mpi, by the library", kText,
+     "how sums of `combine reduce` replicas are added: ring, in the order of the replicas (the default), or mpi or, on GPUs, nccl, by the library", kText,
+     kTrain},
+    {"--gpu-messages", "NAME", "between GPUs of several processes: nccl, if it is there (the default), or host, through the memory of the hosts", kText,
      kTrain},
     {"--worker-timeout", "SECONDS", "how long a worker may be silent (default: the larger of 5 and 20 predicted steps)", kNumber, kRunning},
     {"--log", "LIST", "any of csv,jsonl,tensorboard,html, or none", kSinks, kTrain},
@@ -154,23 +157,43 @@ void readTransport(Options &options, const char *name) {
 
 void readAllReduce(Options &options, const char *name) {
   Nearest nearest = {name};
-  nearest.offer("ring"), nearest.offer("mpi");
+  nearest.offer("ring"), nearest.offer("mpi"), nearest.offer("nccl");
   options.sumsByMpi = strcmp(name, "mpi") == 0;
-  if (!options.sumsByMpi && strcmp(name, "ring") != 0)
+  options.sumsByNccl = strcmp(name, "nccl") == 0;
+  if (!options.sumsByMpi && !options.sumsByNccl && strcmp(name, "ring") != 0)
     unknown("all-reduce", name, nearest.name);
 }
 
+void readGpuMessages(Options &options, const char *name) {
+  Nearest nearest = {name};
+  nearest.offer("nccl"), nearest.offer("host");
+  options.hostMessages = strcmp(name, "host") == 0;
+  if (!options.hostMessages && strcmp(name, "nccl") != 0)
+    unknown("way of messages", name, nearest.name);
+}
+
 void checkAllReduce(const Options &options, const Meta &meta) {
-  if (!options.sumsByMpi)
+  if (!options.sumsByMpi && !options.sumsByNccl)
     return;
   bool sums = false;
   for (const ChannelSpec &channel : meta.channels)
     sums |= channel.sums > 0;
+  const char *name = options.sumsByMpi ? "mpi" : "nccl";
   if (!sums)
     fail(kUsage,
-         "--all-reduce mpi: the program does not let sums of replicas be added in any order (`combine reduce` in `train` asks for that)");
-  if (options.transport != Transport::Mpi)
+         "--all-reduce %s: the program does not let sums of replicas be added in any order (`combine reduce` in `train` asks for that)", name);
+  if (options.sumsByMpi && options.transport != Transport::Mpi)
     fail(kUsage, "--all-reduce mpi: the workers do not meet by MPI; start the program with mpirun or srun");
+  if (options.sumsByMpi && cinch_open_device)
+    fail(kUsage, "--all-reduce mpi: it adds what lies in the memory of the hosts; sums of GPUs are added by --all-reduce nccl");
+  if (options.sumsByNccl && !cinch_open_device)
+    fail(kUsage, "--all-reduce nccl: it adds what lies on GPUs, and the program is for a CPU; compile with --target nvidia");
+  if (options.sumsByNccl && options.transport == Transport::Threads)
+    fail(kUsage, "--all-reduce nccl: all workers are in this process; start one process each, with torchrun, mpirun or srun");
+  if (options.sumsByNccl && options.hostMessages)
+    fail(kUsage, "--all-reduce nccl: --gpu-messages host says that NCCL is not to be used");
+  if (options.sumsByNccl && meta.overlaps)
+    fail(kUsage, "--all-reduce nccl: steps of this program overlap (--schedule 2bw), for which messages go through the hosts");
 }
 
 // Which worker this process is, and how it meets the others.
@@ -178,6 +201,8 @@ void chooseTransport(Options &options, const Meta &meta) {
   const int64_t count = meta.workers.size ? meta.workers.size : 1;
   options.workersHere = count;
   Launcher launcher = findLauncher();
+  if (launcher.wrong && options.command != Options::Info && !(options.transportGiven && options.transport == Transport::Threads))
+    fail(kUsage, "%s is `%s`; expected a number, or --transport threads for a run of one process", launcher.wrong, getenv(launcher.wrong));
   if (count == 1) {
     if (options.transportGiven && options.transport != Transport::Threads)
       fail(kUsage, "--transport: this program has one worker (compile with --stages for more)");
@@ -249,6 +274,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     readTransport(options, value);
   if (is("--all-reduce"))
     readAllReduce(options, value);
+  if (is("--gpu-messages"))
+    readGpuMessages(options, value);
   if (is("--worker-timeout")) {
     if (number <= 0)
       fail(kUsage, "--worker-timeout needs a number of seconds above 0, got `%s`", value);

@@ -13,7 +13,8 @@ struct Options {
   int64_t steps = -1, threads = 0, batches = 0, length = 200, topK = 0;
   Transport transport = Transport::Threads;
   bool transportGiven = false;
-  bool sumsByMpi = false; // of replicas: by the library's all-reduce
+  bool sumsByMpi = false, sumsByNccl = false; // of replicas: by the library's all-reduce
+  bool hostMessages = false;                  // between the GPUs of several processes
   double workerTimeout = 0; // seconds; 0: from the predicted time of a step
   int64_t rank = 0; // which worker this process is, with one process each
   int64_t workersHere = 1; // that share this machine

@@ -30,7 +30,8 @@ struct Peers {
   // Of every worker.
   void (*send)(Worker &, int32_t channel, int64_t offset, int64_t bytes);
   void (*receive)(Worker &, int32_t channel, int64_t offset, int64_t bytes, Arrival);
-  void (*sum)(Worker &, int32_t channel, int64_t offset, int64_t bytes); // among the replicas, by the library
+  void (*sum)(Worker &, int32_t channel, int64_t offset, int64_t bytes); // among the replicas, by the library: begins
+  void (*awaitSums)(Worker &);
 };
 extern const Peers *peers; // null: all workers are in this process
 

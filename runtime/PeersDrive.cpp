@@ -127,6 +127,108 @@ void tellNormals() {
   });
 }
 
+// ---- Devices that hand messages to one another
+
+void askToMeet(int64_t worker, const DeviceMeeting &meeting) {
+  Request request;
+  request.kind = Request::Meet;
+  request.meeting = meeting;
+  ask(links[worker], request);
+}
+
+// All that are named join what worker 0 has made an id for, each with its place among them as number. The first error, 0: none.
+int64_t joinEach(DeviceMeeting meeting, const int64_t *members, int32_t count) {
+  meeting.what = DeviceMeeting::Name;
+  if (int64_t error = device->meet(meeting))
+    return error;
+  meeting.what = DeviceMeeting::Join;
+  meeting.count = count;
+  int64_t error = 0;
+  for (meeting.rank = 0; meeting.rank < count; ++meeting.rank)
+    if (members[meeting.rank] != 0)
+      askToMeet(members[meeting.rank], meeting);
+  for (meeting.rank = 0; meeting.rank < count; ++meeting.rank)
+    if (members[meeting.rank] == 0)
+      error = device->meet(meeting);
+  for (int32_t i = 0; i < count; ++i)
+    if (int64_t result = members[i] ? answerOf(links[members[i]]) : 0)
+      error = error ? error : result;
+  return error;
+}
+
+int64_t joinLanes() {
+  const int64_t count = programWorkers();
+  for (int64_t pair = 0; pair < count * count; ++pair) {
+    DeviceMeeting meeting;
+    meeting.from = int32_t(pair / count), meeting.to = int32_t(pair % count);
+    bool needed = false;
+    for (const ChannelSpec &channel : run.meta.channels)
+      needed |= channel.from == meeting.from && channel.to == meeting.to;
+    const int64_t members[] = {meeting.from, meeting.to};
+    if (int64_t error = needed ? joinEach(meeting, members, 2) : 0)
+      return error;
+  }
+  return 0;
+}
+
+int64_t joinReplicas() {
+  const int64_t each = programWorkers() / run.meta.replicas;
+  int64_t *members = allocateArray<int64_t>(run.meta.replicas);
+  for (int64_t place = 0; place < each; ++place) {
+    for (int64_t replica = 0; replica < run.meta.replicas; ++replica)
+      members[replica] = replica * each + place;
+    if (int64_t error = joinEach(DeviceMeeting(), members, int32_t(run.meta.replicas)))
+      return error;
+  }
+  return 0;
+}
+
+// The answers of all to the same question; false: they differ.
+bool askAllToMeet(DeviceMeeting meeting, int64_t &answer) {
+  forEachPeer([&](Link &link) { askToMeet(link.worker, meeting); });
+  answer = device->meet(meeting);
+  bool same = true;
+  forEachPeer([&](Link &link) { same &= answerOf(link) == answer; });
+  return same;
+}
+
+void joinDevices() {
+  Text why;
+  DeviceMeeting meeting;
+  int64_t version = 0, error = 0;
+  if (run.options.hostMessages)
+    return;
+  if (!askAllToMeet(meeting, version))
+    why.add("the workers have different versions of NCCL (libnccl.so.2), or some have none");
+  else if (!version)
+    why.add("NCCL (libnccl.so.2) is not here");
+  else if (version < 20900) // 2.8.4 is 2804
+    why.add("NCCL is older than 2.9 (%lld), which graphs can hold", (long long)version);
+  else if ((error = joinLanes()) || (run.options.sumsByNccl && (error = joinReplicas())))
+    why.add("NCCL says: %s (%lld)", device->wordsFor(error), (long long)error);
+  if (why.size && run.options.sumsByNccl)
+    fail(kResources, "--all-reduce nccl: %s", why.data);
+  meeting.what = DeviceMeeting::Begin;
+  if (!why.size)
+    askAllToMeet(meeting, error);
+  if (!run.options.quiet)
+    why.size ? say("note: messages between the devices go through the memory of the hosts, since %s", why.data)
+             : say("messages between the devices of a training step go by NCCL %lld", (long long)version);
+}
+
+// Before the second step, which shows how large one is: graphs for all, or for none.
+void joinGraphs() {
+  static int64_t steps;
+  if (!run.late || ++steps != 2)
+    return;
+  DeviceMeeting meeting;
+  int64_t all = 0, done = 0;
+  meeting.what = DeviceMeeting::Capture;
+  meeting.count = askAllToMeet(meeting, all) && all;
+  meeting.what = DeviceMeeting::Graphs;
+  askAllToMeet(meeting, done);
+}
+
 void prepareEverywhere(bool touch) {
   if (wire->arenaReady)
     wire->arenaReady();
@@ -134,6 +236,9 @@ void prepareEverywhere(bool touch) {
   request.kind = Request::Prepare;
   request.touch = touch;
   askAll(request);
+  // Where steps overlap, messages of two of them are under way.
+  if (device && run.options.command == Options::Train && !run.meta.overlaps)
+    joinDevices();
 }
 
 void initializeEverywhere() {
@@ -154,6 +259,8 @@ int64_t windowWidth() {
 
 void beginCall(EntryCall entry, int64_t microbatches) {
   tellNormals();
+  if (entry == EntryCall::Train && !workers[0].context.checking)
+    joinGraphs();
   Request request;
   request.kind = Request::Call;
   request.entry = int32_t(entry);
@@ -166,6 +273,9 @@ void beginCall(EntryCall entry, int64_t microbatches) {
   request.training = run.training;
   request.checking = workers[0].context.checking;
   request.seed = run.meta.seed;
+  request.late = run.late;
+  request.restart = run.restarted;
+  run.restarted = false;
   request.windowWidth = run.mode == Run::Generating ? int32_t(windowWidth()) : 0;
   memcpy(request.words, workers[0].context.words, sizeof request.words);
   forEachPeer([&](Link &link) {
@@ -292,6 +402,6 @@ void stopEverywhere() {
 const Peers driving = {
     openDataEverywhere, findNormalsEverywhere, prepareEverywhere, initializeEverywhere, beginCall,     endCall,        waited,
     readElsewhere,      storeElsewhere,        firstBadElsewhere, fetchReplays,         peakElsewhere, stopEverywhere, sendToPeer,
-    receiveFromPeer,    sumAmongPeers};
+    receiveFromPeer,    sumAmongPeers, awaitSumsOfPeers};
 
 } // namespace cinch::rt

@@ -2,12 +2,13 @@
 #ifndef CINCH_RUNTIME_PEERSPROTOCOL_H
 #define CINCH_RUNTIME_PEERSPROTOCOL_H
 #include "runtime/Dataset.h"
+#include "runtime/Device.h"
 #include "runtime/Links.h"
 
 namespace cinch::rt {
 
 struct Request {
-  enum Kind : int32_t { OpenData, Prepare, Initialize, Call, Read, Store, Finite, Replays, Peak, GetNormals, SetNormals, Stop } kind = Stop;
+  enum Kind : int32_t { OpenData, Prepare, Initialize, Call, Read, Store, Finite, Replays, Peak, GetNormals, SetNormals, Meet, Stop } kind = Stop;
   int32_t dataset = -1, entry = -1;
   int64_t offset = 0, bytes = 0; // Read; Store: where the tensor begins, bytes of the values that follow as bulk
   // Store: count values of a tensor from the first on, as they are in a file.
@@ -17,6 +18,8 @@ struct Request {
   int64_t microbatches = 0, examples = 0, sourceExamples = 0, step = 0;
   int32_t mode = 0, checking = 0, training = 0, windowWidth = 0; // a window follows as bulk
   uint64_t seed = 0;
+  int32_t late = 0, restart = 0; // Call: as run.late; the device counts steps from `step` on
+  DeviceMeeting meeting;         // Meet
   int64_t words[128];
 };
 constexpr int64_t kStopped = 2; // answer to Stop
@@ -42,6 +45,7 @@ extern const Peers driving;
 void sendToPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes);
 void receiveFromPeer(Worker &, int32_t channel, int64_t offset, int64_t bytes, Arrival);
 void sumAmongPeers(Worker &, int32_t channel, int64_t offset, int64_t bytes);
+void awaitSumsOfPeers(Worker &);
 
 } // namespace cinch::rt
 #endif

@@ -60,6 +60,23 @@ static void prepare(const Request &request) {
   answer(0);
 }
 
+// The device counts steps: at most two are under way, since each brings its data from pinned memory of its own.
+static void goOnLate(Worker &worker, const Request &request) {
+  static int underWay;
+  run.late = request.late;
+  if (request.restart) {
+    device->restart(worker, request.step);
+    underWay = 0;
+  }
+  if (!run.late || request.checking || EntryCall(request.entry) != EntryCall::Train)
+    return;
+  StepResult left;
+  if (underWay == 2)
+    device->settle(worker, left);
+  else
+    ++underWay;
+}
+
 static void runCall(const Request &request) {
   Worker &worker = workers[0];
   memcpy(worker.context.words, request.words, sizeof request.words);
@@ -84,6 +101,7 @@ static void runCall(const Request &request) {
   if (stateIsNew)
     stateToDevice();
   stateIsNew = false;
+  goOnLate(worker, request);
   callWorkers(EntryCall(request.entry), request.microbatches);
   worker.context.checking = 0;
   answer(worker.gateFailed, int64_t(worker.waited * 1e9));
@@ -146,6 +164,11 @@ void serve() {
       unpackNormals(reinterpret_cast<const double *>(piece), false);
       answer(0);
       break;
+    case Request::Meet: {
+      DeviceMeeting meeting = request.meeting;
+      answer(device->meet(meeting));
+      break;
+    }
     case Request::Peak: answer(peakMemory(), run.transportBytes); break;
     case Request::Stop: answer(kStopped); break;
     }
@@ -237,14 +260,29 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t byt
   postFrame(link, credit);
 }
 
-void sumAmongPeers(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
-  static Counter done;
-  const ChannelSpec &spec = *channels[number].spec;
-  const uint32_t before = done.now();
-  postSum(worker.context.arena + offset, bytes, spec.sums == 8, done);
-  awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &done.value, before, &done.sleepers,
-            channels[number].receiverPatience);
+// Sums are finished in the order in which they are begun.
+static struct {
+  Counter finished;
+  uint32_t begun = 0;
+  int32_t last = 0; // channel of the last one
+} ownSums;
+
+static void awaitSumsBefore(Worker &worker, uint32_t wanted) {
+  Channel &channel = channels[ownSums.last];
+  const ChannelSpec &spec = *channel.spec;
+  for (uint32_t finished; int32_t(wanted - (finished = ownSums.finished.now())) > 0;)
+    awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &ownSums.finished.value, finished, &ownSums.finished.sleepers,
+              channel.receiverPatience);
 }
+
+void sumAmongPeers(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
+  awaitSumsBefore(worker, ownSums.begun - (kSums - 1));
+  ownSums.last = number;
+  ++ownSums.begun;
+  postSum(worker.context.arena + offset, bytes, channels[number].spec->sums == 8, ownSums.finished);
+}
+
+void awaitSumsOfPeers(Worker &worker) { awaitSumsBefore(worker, ownSums.begun); }
 
 static Peers makeServing() {
   Peers result = {};
@@ -253,6 +291,7 @@ static Peers makeServing() {
   result.send = sendToPeer;
   result.receive = receiveFromPeer;
   result.sum = sumAmongPeers;
+  result.awaitSums = awaitSumsOfPeers;
   return result;
 }
 

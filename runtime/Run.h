@@ -44,6 +44,7 @@ struct Run {
   bool gateFailed = false;
   bool ahead = false; // where steps overlap: a part of the step `step` is done
   bool late = false;  // the device has the gate; what a step left is known after the next one was asked for
+  bool restarted = false; // it counts steps anew, which workers in other processes do not know yet
 };
 extern Run run;
 

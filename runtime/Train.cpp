@@ -94,10 +94,11 @@ void settleStep() {
 
 // The device counts steps from here.
 void beginLateSteps() {
-  run.late = device && !run.meta.overlaps && run.options.transport == Transport::Threads;
+  run.late = device && !run.meta.overlaps && (run.options.transport == Transport::Threads || device->connected());
   run.learningRate = run.meta.learningRateAt < 0 ? __builtin_nan("") : run.learningRate;
   for (int64_t i = 0; run.late && i < workerCount; ++i)
     device->restart(workers[i], run.step);
+  run.restarted = run.late;
 }
 
 unsigned sinksOf(const Every &every) {
@@ -312,9 +313,9 @@ void sayStart() {
         (long long)run.step, (long long)run.total, who.data, humanBytes(arena, meta.arenaBytes));
   if (strcmp(meta.ownSteps, "hogwild") == 0)
     warn("combine hogwild: %lld replicas update the same parameters without locks, so that two runs may differ", (long long)meta.replicas);
-  if (run.options.sumsByMpi && !run.options.quiet)
-    say("%s", "sums of the replicas are added by the MPI library, in an order of its choice: that two runs leave the same bits is its "
-              "promise, not ours");
+  if ((run.options.sumsByMpi || run.options.sumsByNccl) && !run.options.quiet)
+    say("sums of the replicas are added by %s, in an order of its choice: that two runs leave the same bits is its promise, not ours",
+        run.options.sumsByNccl ? "NCCL" : "the MPI library");
   if (run.transportBytes && !run.options.quiet)
     say("the MPI library takes %lld bytes (%s) of this process, %s the budget; every link has carried its largest message",
         (long long)run.transportBytes, humanBytes(arena, run.transportBytes), meta.transportReserve ? "inside" : "beside");

@@ -67,8 +67,10 @@ void cinch_await(cinch_ctx *, int32_t copy);
 void cinch_send(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes);
 /* Waits for the next `bytes` bytes of the channel, first in, first out, which were sent together, and leaves them at `offset`. */
 void cinch_receive(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes);
-/* Likewise, and adds them to what is there, f32 or (`wide`) f64 numbers: (came + there) + 0.0. */
+/* Likewise, and adds them to what is there, f32 or (`wide`) f64 numbers: (came + there) + 0.0. With `--all-reduce mpi` the library adds them
+ * meanwhile: they, and the sums that the first replica has sent, are there behind cinch_await_sums, and nothing touches them before. */
 void cinch_receive_sum(cinch_ctx *, int32_t channel, int64_t offset, int64_t bytes, int32_t wide);
+void cinch_await_sums(cinch_ctx *);
 
 #ifdef __cplusplus
 }

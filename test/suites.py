@@ -81,6 +81,7 @@ def quick_suites():
         python("execute/bf16_plans.py"),
         python("execute/nvidia.py"),
         python("execute/nvidia_runtime.py"),
+        python("execute/nvidia_peers.py"),
         python("execute/nvidia_offload.py"),
         python("execute/nvidia_attend.py"),
         python("execute/nvidia_bf16.py"),

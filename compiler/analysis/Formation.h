@@ -2,7 +2,7 @@
 //
 // Products, attention, convolutions and pools are kernels of their own. Everything else is fused: a value is *stored* if it must lie in memory
 // (a kernel of another kind reads it, it leaves the function, it sums over the batch, it crosses into or out of the
-// micro-batch loop) or if computing it again for each reader would cost more than reading it; all other values are computed
+// micro-batch loop) or if computing it again in each kernel that needs it would cost more than reading it; all other values are computed
 // inside the kernels that need them. Stored values over the same domain share a kernel where one feeds the other row by row.
 //
 // A kernel is one at every micro-batch that may be chosen: whether values can share it is asked at each of them, since sizes that
@@ -55,6 +55,7 @@ private:
   void force(mlir::Value value);
   void forceUnderViews(mlir::Value value);
   void storeAround(mlir::Operation *op);
+  void storeOperands(mlir::Operation *op);
   void storeWhatIsDear();
   bool place(mlir::Value value);
   bool formAlone(mlir::Value value, KernelGroup &alone);
@@ -64,7 +65,8 @@ private:
   // `at`: where the group stands.
   bool tryGroup(KernelGroup &group, mlir::Value anchor, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker,
                 int at = INT_MAX);
-  bool tryOwn(KernelGroup &group, mlir::Operation *op, const Extent &extent, mlir::Value &blocker);
+  bool tryOwn(KernelGroup &group, mlir::Operation *op, const Extent &extent, mlir::Value &blocker,
+              llvm::function_ref<bool(mlir::Value)> isThere);
   // Updates run one after the other and in place. So a group of updates may read a parameter or a state that no earlier group
   // updates, and its own where it is written. Otherwise: the value to store before, on the way from what is read too late.
   mlir::Value readTooLate(mlir::ArrayRef<mlir::Value> stores, int at, const LoopTracer &, llvm::ArrayRef<mlir::Value> reads);

@@ -9,14 +9,14 @@ using namespace mlir;
 
 namespace cinch::analysis {
 
-// A product, attention or a loop, at one extent.
-bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, Value &blocker) {
+// A product, attention or a loop, at one extent, if those values lie in memory that `isThere` names.
+bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, Value &blocker, llvm::function_ref<bool(Value)> isThere) {
   group.reads.clear();
   group.ops.clear();
   llvm::DenseMap<Value, int> number;
   auto bufferOf = [&](Value value) {
     bool result = value.getDefiningOp() == op;
-    if (!result && !inMemory(value))
+    if (!result && !isThere(value))
       return -1;
     if (!result)
       group.reads.insert(value);
@@ -58,7 +58,7 @@ bool Formation::placeOwn(Operation *op, KernelKind kind) {
   for (size_t i = 0; i < extents.size();) {
     Value blocker;
     KernelGroup fewer = group;
-    if (tryOwn(i == 0 ? group : fewer, op, extents[i], blocker)) {
+    if (tryOwn(i == 0 ? group : fewer, op, extents[i], blocker, [&](Value value) { return inMemory(value); })) {
       ++i;
       continue;
     }

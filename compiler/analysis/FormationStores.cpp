@@ -49,11 +49,40 @@ void Formation::chooseStored() {
   storeWhatIsDear();
 }
 
+// What a kernel of one op reads: its operands below their views, and a view where that cannot be read below it.
+void Formation::storeOperands(Operation *op) {
+  llvm::SetVector<Value> inWay, reads;
+  auto isThere = [&](Value value) {
+    Operation *from = value.getDefiningOp();
+    return !from || inWay.contains(value) || (!isView(from) && !isConstantLike(from));
+  };
+  for (size_t i = 0; i < extents.size();) {
+    KernelGroup group;
+    Value blocker;
+    if (tryOwn(group, op, extents[i], blocker, isThere)) {
+      reads.insert(group.reads.begin(), group.reads.end());
+      ++i;
+    } else if (blocker && !isThere(blocker)) {
+      inWay.insert(blocker);
+      reads.clear();
+      i = 0;
+    } else { // what is wrong is said where the kernel is formed
+      return;
+    }
+  }
+  // Of what is only moved, the view is one copy. What is computed is stored in its own order as well: there it is computed quickly.
+  for (Value value : reads) {
+    if (!underViews(value).getDefiningOp<nn::ConcatOp>())
+      forceUnderViews(value);
+    if (value.getDefiningOp())
+      force(value);
+  }
+}
+
 // What must lie in memory because of this op: its results, its operands, or neither.
 void Formation::storeAround(Operation *op) {
   if (!isLoopOp(op)) {
-    for (Value operand : op->getOperands())
-      forceUnderViews(operand);
+    storeOperands(op);
     for (Value result : op->getResults())
       force(result);
     return;
@@ -70,8 +99,7 @@ void Formation::storeAround(Operation *op) {
   }
   if (isa<nn::PadOp, nn::ConcatOp>(op))
     for (Value operand : op->getOperands())
-      if (!isa<BlockArgument>(operand))
-        force(operand);
+      forceUnderViews(operand);
   for (Value operand : op->getOperands()) { // crossing sections, or sent to other shards
     Operation *def = operand.getDefiningOp();
     bool crosses = def && partOf(def) != partOf(op) && !isConstantLike(def) && !isa<nn::RandomOp>(def);
@@ -100,41 +128,90 @@ static std::pair<bool, bool> readersOf(Value value) {
   return {users.size() >= 2, grows};
 }
 
-// What is dear to compute on the spot, wherever it is read: it has several readers, or reads much itself.
+namespace {
+// Which stored value is computed from a value on the spot, if it is one only: one kernel reads the value then, however often.
+class Sinks {
+public:
+  Sinks(llvm::ArrayRef<Operation *> ops, const llvm::DenseSet<Value> &stored, const llvm::DenseMap<Value, BlockArgument> &home) {
+    for (Operation *op : llvm::reverse(ops))
+      for (Value result : op->getResults()) {
+        Sink sink;
+        if (stored.contains(result)) // one kernel computes the new parameter and its new state
+          sink.place = home.contains(result) ? this : result.getAsOpaquePointer();
+        else
+          for (Operation *user : result.getUsers())
+            sink = both(sink, through(user));
+        sinkOf[result] = sink;
+      }
+  }
+  bool isOne(Value value) const { return sinkOf.lookup(value).one; }
+
+private:
+  struct Sink {
+    const void *place = nullptr; // null: nothing reads it
+    bool one = true;
+  };
+  static Sink both(Sink a, Sink b) {
+    if (!a.place || !b.place)
+      return a.place ? a : b;
+    return {a.place, a.one && b.one && a.place == b.place};
+  }
+  // The sink of what the user reads. Where it takes other elements than those that it is computed for, the kernel would compute both.
+  Sink through(Operation *user) const {
+    bool otherPlaces = isView(user) ? !isa<nn::BroadcastOp, nn::ReshapeOp>(user) : !isLoopOp(user) || isa<nn::GatherOp>(user);
+    Sink sink = user->getNumResults() == 1 ? sinkOf.lookup(user->getResult(0)) : Sink();
+    return {sink.place ? sink.place : user, sink.one && !otherPlaces};
+  }
+
+  llvm::DenseMap<Value, Sink> sinkOf;
+};
+} // namespace
+
+// What is dear to compute on the spot, wherever it is read: several kernels read it, or it reads much itself. Whatever is stored parts the way
+// from what it is computed from to other stored values, so that those are asked again.
 void Formation::storeWhatIsDear() {
   struct Inline {
     llvm::SmallVector<Value, 4> leaves; // large values read if this one is computed on the spot
-    double weight = 0;
+    llvm::SmallSetVector<Operation *, 8> ops;
+    double weight = 0; // of the ops
+    void add(Operation *op) {
+      if (ops.insert(op))
+        weight += isView(op) ? 0 : weightOf(op);
+    }
   };
-  llvm::DenseMap<Value, Inline> inlined;
-  for (Operation *op : ops) {
-    if (!isLoopOp(op) || op->getNumResults() != 1)
-      continue;
-    Value value = op->getResult(0);
-    int64_t size = elementsOf(value);
-    Inline here;
-    auto read = [&](Value leaf) {
-      if (elementsOf(leaf) * 2 >= size && !llvm::is_contained(here.leaves, leaf))
-        here.leaves.push_back(leaf);
-    };
-    here.weight = isView(op) ? 0 : weightOf(op);
-    for (Value operand : op->getOperands()) {
-      if (isa<BlockArgument>(operand) || stored.contains(operand)) {
-        read(operand);
+  for (size_t before = 0; before != stored.size();) {
+    before = stored.size();
+    Sinks sinks(ops, stored, home);
+    llvm::DenseMap<Value, Inline> inlined;
+    for (Operation *op : ops) {
+      if (!isLoopOp(op) || op->getNumResults() != 1)
         continue;
+      Value value = op->getResult(0);
+      int64_t size = elementsOf(value);
+      Inline here;
+      auto read = [&](Value leaf) {
+        if (elementsOf(leaf) * 2 >= size && !llvm::is_contained(here.leaves, leaf))
+          here.leaves.push_back(leaf);
+      };
+      here.add(op);
+      for (Value operand : op->getOperands()) {
+        if (isa<BlockArgument>(operand) || stored.contains(operand)) {
+          read(operand);
+          continue;
+        }
+        const Inline &from = inlined[operand];
+        llvm::for_each(from.ops, [&](Operation *other) { here.add(other); });
+        llvm::for_each(from.leaves, read);
       }
-      const Inline &from = inlined[operand];
-      here.weight += from.weight;
-      for (Value leaf : from.leaves)
-        read(leaf);
+      if (!isView(op) && !stored.contains(value)) {
+        auto [several, grows] = readersOf(value);
+        bool shared = several && !sinks.isOne(value);
+        if ((shared && (here.leaves.size() >= 2 || here.weight > 60)) || here.leaves.size() > 8 ||
+            here.weight > 400 || (grows && here.weight >= 10))
+          stored.insert(value);
+      }
+      inlined[value] = std::move(here);
     }
-    if (!isView(op) && !stored.contains(value)) {
-      auto [shared, grows] = readersOf(value);
-      if ((shared && (here.leaves.size() >= 2 || here.weight > 60)) || here.leaves.size() > 8 ||
-          here.weight > 400 || (grows && here.weight >= 10))
-        stored.insert(value);
-    }
-    inlined[value] = std::move(here);
   }
 }
 

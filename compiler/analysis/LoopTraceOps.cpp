@@ -1,5 +1,6 @@
 // LoopTraceOps.cpp: what the element of an op's result is computed from, one function a kind of op.
 #include "compiler/analysis/LoopTrace.h"
+#include "compiler/analysis/Specs.h"
 
 #include "dialects/nn/NN.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -241,25 +242,25 @@ int LoopTracer::traceOp(Operation *op, Value value, const IndexMap &map) {
 
 // The element of `operand` at `map`, its `axis` at index - shift clamped into the operand.
 int LoopTracer::clampedLoad(Value operand, const IndexMap &map, int64_t axis, int index, int64_t shift) {
-  int buffer = bufferOf(operand);
-  if (buffer < 0)
-    return fail(operand);
+  View place;
+  Value inWay;
+  if (!locateAxes(operand, bufferOf, /*unitLast=*/false, place, inWay, &computed, extent))
+    return fail(inWay);
   Shape shape = shapeOf(operand, extent);
   int moved = shift ? binary(LoopOp::Sub, Elem::I32, index, constant(Elem::I32, double(shift))) : index;
   int low = binary(LoopOp::Max, Elem::I32, moved, constant(Elem::I32, 0));
   int clamped = binary(LoopOp::Min, Elem::I32, low, constant(Elem::I32, double(shape[axis] - 1)));
-  IndexMap rest = map;
-  rest.groups[axis].at = LinearIndex::zero(sizes.size());
-  LinearIndex flat = flatIndex(rest, shape, sizes.size());
-  int64_t stride = 1;
-  for (size_t i = axis + 1; i < shape.size(); ++i)
-    stride *= shape[i];
+  LinearIndex flat = LinearIndex::zero(sizes.size());
+  flat.offset = place.offset;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (int64_t(i) != axis)
+      flat.addScaled(map.groups[i].at, place.strides[i]);
   LoopNode node;
   node.op = LoopOp::LoadAt;
   node.elem = elemOf(operand);
-  node.view = viewOf(buffer, operand, flat);
+  node.view = viewOf(place.buffer, operand, flat);
   node.args = {clamped};
-  node.atStrides = {stride};
+  node.atStrides = {place.strides[axis]};
   node.level = join(levelOf(flat.coef), levels[clamped]);
   return add(node);
 }

@@ -109,6 +109,8 @@ bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims 
       !places.hasColumn || places.column.size < kFewColumns ||
       (!ofM && places.row.size * places.column.size < kFewPlaces) || !describeImage(plan, places, taps, channels))
     return false;
+  if (channels.size == 1) // a dim of one has no strides of its own
+    channels.b = taps.column.b, channels.c = taps.column.c;
   ContractDims further; // of the taps, beside the dim that ends with the channels
   append(further, taps.hasRow, taps.row);
   if (taps.hasColumn && follow(taps.column, channels)) {

@@ -1,6 +1,6 @@
 // ContractLanes.cpp: contractions whose C is contiguous along a batch dim and n together, such as a convolution of each channel by
-// itself or in groups of four. A vector holds elements of both, a tile some rows of m: one FMA chain an element, walked over k in
-// plain loops. Operands come into the lanes as they lie, or spread:
+// itself or in groups of four. A vector holds elements of both, a tile some rows of m and some vectors: one FMA chain an element, walked
+// over k in plain loops. Operands come into the lanes as they lie, or spread:
 //
 //     y[o] of 4 groups of 4      0 1 2 3   4 5 6 7   8 9 a b   c d e f      n.c = 1
 //     meets channel c of         c c c c   4+c ..    8+c ..    12+c ..      n.a = 4, lane.a = 0: one load, one shuffle
@@ -113,10 +113,10 @@ Value ContractEmitter::laneLoad(Value memory, Value index, int64_t group, int64_
   return result;
 }
 
-// Items are (batch, outer m, tile of rows, vector); vectors fastest, so that neighbours read the same lines.
+// Items are (batch, outer m, tile of rows, vectors of a tile); these fastest, so that neighbours read the same lines.
 void ContractEmitter::emitLanes(Value thread, Value threads) {
-  int64_t vectors = (plan.n.size + plan.lanes - 1) / plan.lanes, tiles = (plan.m.size + plan.mr - 1) / plan.mr;
-  int64_t edge = plan.m.size % plan.mr, outer = countOf(plan.outerM), groups = plan.lanes / plan.lane.size;
+  int64_t vectors = (plan.n.size + plan.nr() - 1) / plan.nr(), tiles = (plan.m.size + plan.mr - 1) / plan.mr;
+  int64_t edge = plan.m.size % plan.mr, outer = countOf(plan.outerM), groups = plan.nr() / plan.lane.size;
   Range mine = share(thread, threads, countOf(plan.batch) * outer * tiles * vectors);
   forLoop(mine.first, mine.second, 1, [&](Value item) {
     Value vector = rem(item, vectors), rest = div(item, vectors);
@@ -134,7 +134,7 @@ void ContractEmitter::emitLanes(Value thread, Value threads) {
         moveA(origin, plan.rows, row);
       origin.a = add(origin.a, mul(vector, groups * plan.n.a));
       origin.b = add(add(offsetIn(plan.batch, &ContractDim::b, batch), plan.b.offset), mul(vector, groups * plan.n.b));
-      Value column = mul(vector, plan.lanes);
+      Value column = mul(vector, plan.nr());
       origin.c = add(add(offsetIn(plan.batch, &ContractDim::c, batch), plan.c.offset),
                      add(offsetIn(plan.outerM, &ContractDim::c, outerM), add(offsetIn(plan.rows, &ContractDim::c, row), column)));
       Value alive = plan.n.size % plan.lanes ? sub(number(plan.n.size), column) : Value();
@@ -160,14 +160,17 @@ void ContractEmitter::emitLanes(Value thread, Value threads) {
   });
 }
 
-// Chains of one vector each.
+// Chains of one vector each, those of a row beside each other.
 void ContractEmitter::laneTile(const Origin &origin, LaneTile tile) {
-  auto placeOf = [&](int64_t row) { return add(origin.c, offsetIn(plan.rows, &ContractDim::c, number(row))); };
+  int64_t chains = tile.rows * plan.nv;
+  auto placeOf = [&](int64_t chain) {
+    return add(add(origin.c, offsetIn(plan.rows, &ContractDim::c, number(chain / plan.nv))), chain % plan.nv * plan.lanes);
+  };
   Value mask = laneMask(tile.alive, {});
-  SmallVector<Value> sums, fresh(tile.rows, zeros(plan.lanes));
+  SmallVector<Value> sums, fresh(chains, zeros(plan.lanes));
   if (plan.accumulate)
-    for (int64_t row = 0; row < tile.rows; ++row)
-      sums.push_back(mask ? loadMasked(memC, placeOf(row), mask) : loadVector(memC, placeOf(row), plan.lanes, plan.lanes));
+    for (int64_t chain = 0; chain < chains; ++chain)
+      sums.push_back(mask ? loadMasked(memC, placeOf(chain), mask) : loadVector(memC, placeOf(chain), plan.lanes, plan.lanes));
   if (!plan.grained) {
     sums = laneChains(origin, tile, 0, plan.accumulate ? sums : fresh);
   } else {
@@ -184,8 +187,8 @@ void ContractEmitter::laneTile(const Origin &origin, LaneTile tile) {
     sums.assign(loop.getResults().begin(), loop.getResults().end());
   }
   auto storeRows = [&](int64_t alive) {
-    for (int64_t row = 0; row < tile.rows; ++row)
-      storeVector(sums[row], memC, placeOf(row), alive);
+    for (int64_t chain = 0; chain < chains; ++chain)
+      storeVector(sums[chain], memC, placeOf(chain), alive);
   };
   if (!tile.alive)
     return storeRows(plan.lanes);
@@ -283,14 +286,18 @@ std::optional<mlir::Value> ContractEmitter::isThere(const Origin &at, const Lane
 
 // One step of all chains. What lies outside is +0.0 in the chain.
 SmallVector<Value> ContractEmitter::laneStep(const Origin &origin, const LaneTile &tile, ValueRange accumulators) {
-  Value b = laneLoad(memB, origin.b, plan.n.b, plan.lane.b, tile.alive, {});
-  SmallVector<Value> results;
+  int64_t groups = plan.lanes / plan.lane.size;
+  SmallVector<Value> b, results;
+  for (int v = 0; v < plan.nv; ++v)
+    b.push_back(laneLoad(memB, add(origin.b, v * groups * plan.n.b), plan.n.b, plan.lane.b, tile.alive, {}));
   for (int64_t row = 0; row < tile.rows; ++row) {
     Origin at = origin;
     moveA(at, plan.rows, number(row));
     std::optional<Value> there = isThere(at, tile);
-    Value a = there ? laneLoad(memA, at.a, plan.n.a, plan.lane.a, tile.alive, *there) : zeros(plan.lanes);
-    results.push_back(math::FmaOp::create(builder, loc, a, b, accumulators[row]));
+    for (int v = 0; v < plan.nv; ++v) {
+      Value a = there ? laneLoad(memA, add(at.a, v * groups * plan.n.a), plan.n.a, plan.lane.a, tile.alive, *there) : zeros(plan.lanes);
+      results.push_back(math::FmaOp::create(builder, loc, a, b[v], accumulators[row * plan.nv + v]));
+    }
   }
   return results;
 }
@@ -321,11 +328,12 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
     return laneChains(at, inner, dim + 1, values);
   };
   // FMAs that the rest of the walk writes out, if it does.
-  int64_t written = tile.rows;
+  int64_t written = tile.rows * plan.nv;
   for (size_t d = dim; d < plan.outerK.size(); ++d)
     written *= plan.outerK[d].size;
-  constexpr int64_t kWrittenOut = 400;
-  if (written <= kWrittenOut) {
+  // Neighbouring steps read the same elements, which stay in registers from one to the next if there are enough.
+  const int64_t mostWrittenOut = plan.manyRegisters ? 400 : 100;
+  if (written <= mostWrittenOut) {
     SmallVector<Value> values(accumulators.begin(), accumulators.end());
     for (int64_t i = 0; i < k.size; ++i)
       values = step(number(i), values);

@@ -194,6 +194,23 @@ static void formLaneRows(ContractPlan &plan, ContractDims m, int64_t most) {
       plan.mr = int(rows);
 }
 
+// The tile over lanes. Where each vector has elements of A of its own, two vectors beside each other are quicker than one with twice the
+// rows: they read whole lines of the cache and neighbours of these. Where the rows, such as the taps of a filter's gradient, are too few
+// to keep FMAs busy with two, four are taken.
+static void formLaneTile(ContractPlan &plan, const ContractDims &m) {
+  constexpr int kBusy = 8; // chains: an FMA takes four cycles, and two of them begin in each
+  auto form = [&](int vectors, int64_t chains) {
+    plan.nv = vectors;
+    formLaneRows(plan, m, chains / vectors);
+    return plan.mr * plan.nv >= kBusy;
+  };
+  if (plan.lane.size == 1 && plan.n.a != 0)
+    for (int vectors : {2, 4})
+      if (plan.n.size % (vectors * plan.lanes) == 0 && form(vectors, plan.manyRegisters ? 24 : 12))
+        return;
+  form(1, plan.manyRegisters ? 24 : 10);
+}
+
 // A filter's gradient of few channels: its rows are too short to be worth copying into panels. B is read once for each row of taps and
 // each vector of n, so it should stay in a near cache.
 static bool isBetterInPlace(const ContractPlan &plan, const ContractDims &m, const ContractDim &n, const ContractDims &k) {
@@ -227,7 +244,7 @@ static bool formLanes(ContractPlan &plan, ContractDims batch, ContractDims m, Co
   }
   plan.overLanes = true;
   plan.batch = batch;
-  formLaneRows(plan, m, plan.manyRegisters ? 24 : 10);
+  formLaneTile(plan, m);
   plan.outerK = k;
   return true;
 }
@@ -349,9 +366,13 @@ static void chooseBlocks(ContractPlan &plan) {
   int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
   plan.unroll = 1;
   // Elements that several steps of a tile read would stay in registers between them, which it has not.
-  bool again = plan.bands == Bands::OfK && plan.k.band < (plan.rowsInTile ? plan.rows.back().size : plan.mr) * plan.m.band;
+  auto readsAgain = [&](int steps) {
+    if (plan.bands == Bands::OfM) // neighbouring places, by several taps
+      return !plan.manyRegisters && plan.m.band < steps * plan.k.band;
+    return plan.k.band < (plan.rowsInTile ? plan.rows.back().size : plan.mr) * plan.m.band;
+  };
   for (int unroll : {7, 6, 5, 4, 3, 2})
-    if (plan.bands != Bands::No && !again && plan.unroll == 1 && plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0)
+    if (plan.bands != Bands::No && !readsAgain(unroll) && plan.unroll == 1 && plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0)
       plan.unroll = unroll;
   for (int unroll : {4, 2}) {
     bool within = !plan.skipsOutside() || (plan.kc % unroll == 0 && plan.k.size % plan.kc % unroll == 0); // a stretch

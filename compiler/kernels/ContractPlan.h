@@ -25,8 +25,8 @@
 // what lies outside of it has one place of many examples as the rows of a tile, so that no tile reaches over its end.
 //
 // Lanes (a C that is contiguous along a batch dim and n together, as in convolutions in groups of few channels, or along an n that
-// fits one vector, of an A with bounds): no panels; a vector holds elements of that batch dim and n, a tile some rows of m, and k is
-// walked in plain loops. Where a tile lies within all bounds, nothing is asked for each element.
+// fits one vector, of an A with bounds): no panels; a vector holds elements of that batch dim and n, a tile some rows of m and
+// some vectors, and k is walked in plain loops. Where a tile lies within all bounds, nothing is asked for each element.
 //
 // Pairs (products of bf16): both operands are always packed, as f32 that hold bf16; a tile has half as many outputs, since each has two
 // chains. k is cut where blocks of 32 end, or behind whole runs.

@@ -62,7 +62,7 @@ private:
     } else if (auto band = dyn_cast<plan::BandOp>(op)) {
       copyBand(band);
     } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
-      loop.examples() ? emitMicrobatches(loop) : emitTrips(loop);
+      loop.examples() ? (emitMicrobatches(loop), awaitSums(loop)) : emitTrips(loop);
     } else if (auto send = dyn_cast<plan::SendOp>(op)) {
       onlyIn(send.getLast() ? lastMicrobatch : kEvery,
              [&] { message("cinch_send", send.getChannel(), send.getValue(), send.getReads()->front()); });
@@ -191,6 +191,17 @@ private:
     e.loop(count, [&](Value pass) { emitPart(loop, pass, whole.begin(), whole.end()); });
   }
 
+  // Replicas may have left the addition of their sums to a library, which goes on beside the rest of the loop.
+  void awaitSums(plan::LoopOp loop) {
+    bool adds = llvm::any_of(loop.block(), [](Operation &op) {
+      auto send = dyn_cast<plan::SendOp>(op);
+      auto receive = dyn_cast<plan::ReceiveOp>(op);
+      return (send && send.getLast()) || (receive && receive.getAdds());
+    });
+    if (adds)
+      e.call("cinch_await_sums", e.none, {e.context});
+  }
+
   // A part of the loop body for one micro-batch.
   void emitPart(plan::LoopOp loop, Value microbatch, Block::iterator from, Block::iterator to) {
     places.microbatch = microbatch;
@@ -300,6 +311,7 @@ private:
                  [&] { emitPart(loop, microbatch, range.first, range.second); });
       });
     });
+    awaitSums(loop);
     beginStep(zero);
     places.next = {};
     emit(std::next(loop->getIterator()), block.end());

@@ -527,7 +527,7 @@ bool Compilation::lowerToLLVM() {
     apart.insert(object.symbol);
   // The only outside calls are those of runtime.h.
   static const char *known[] = {"cinch_launch", "cinch_zero", "cinch_copy", "cinch_set", "cinch_fill", "cinch_emit", "cinch_gate", "cinch_send", "cinch_receive", "cinch_receive_sum",
-                                "cinch_fetch", "cinch_store", "cinch_await"};
+                                "cinch_await_sums", "cinch_fetch", "cinch_store", "cinch_await"};
   for (auto function : kernels->getOps<LLVM::LLVMFuncOp>())
     if (function.isExternal() && !llvm::is_contained(known, function.getName()) && !apart.contains(function.getName())) {
       emitError(function.getLoc()) << "internal error: phase 'llvm': a call of '" << function.getName()

@@ -9,9 +9,9 @@ namespace cinch {
 
 std::string StagePlanner::wrongOwnSteps() const {
   Combine way = c.program.train.combine;
-  if (options.target.isDevice() && options.replicas > 1 && way != Combine::Exact)
-    return llvm::formatv("`combine {0}` adds what comes from another replica on the CPU, which does not see a GPU's memory; expected `combine exact`, "
-                         "--replicas 1, or --target cpu",
+  if (options.target.isDevice() && options.replicas > 1 && ownSteps() == OwnSteps::Hogwild)
+    return llvm::formatv("`combine {0}` has replicas that share the memory of one process, and each GPU has memory of its own; expected another way to "
+                         "combine, --replicas 1, or --target cpu",
                          nameOf(way));
   if (options.shards > 1 && ownSteps() != OwnSteps::None)
     return llvm::formatv("`combine {0}` is for replicas of which each worker has whole layers, and {1} shards have each of them; expected shards 1, or "

@@ -121,9 +121,9 @@ bool StagePlanner::sumsPairs() const {
   }).wasInterrupted();
 }
 
-// Sums are added by the CPU when they arrive, so that on GPUs they go on from one replica to the next.
+// On a GPU another kernel may serve a product of one grain than that of a batch, with other bits: there exact sums go on from one replica to the next.
 bool StagePlanner::mayAddSums() const {
-  return options.replicas > 1 && !options.target.isDevice() && (c.program.train.combine == Combine::Reduce || isOneGrain());
+  return options.replicas > 1 && (c.program.train.combine == Combine::Reduce || (!options.target.isDevice() && isOneGrain()));
 }
 
 OwnSteps StagePlanner::ownSteps() const {

@@ -12,6 +12,7 @@
 // Where buffers still to come cross a boundary between sections without slack, the floors on both sides must become
 // equal first, by buffers that end there and buffers that start there: a subset-sum test that sees most wrong turns
 // at once.
+#include "compiler/solve/ArenaSegments.h"
 #include "compiler/solve/Memory.h"
 #include "compiler/solve/Random.h"
 
@@ -56,6 +57,8 @@ public:
         proved = true;
         return false;
       }
+    if (std::all_of(total.begin(), total.end(), [&](int64_t bytes) { return bytes == target; }) && alongSegments(offsets))
+      return true;
     // Restarts with other orders of the candidates, each with more work than the one before: luck first, proof later.
     int64_t allowance = std::max<int64_t>(20'000, 400 * int64_t(items.size()));
     for (int round = 0; work > 0; ++round, allowance += allowance / 8) {
@@ -87,6 +90,20 @@ private:
     bool placed;
     int rank = 0, twins = 0; // place in the order of candidates; class of the buffers with the same life
   };
+
+  // Without slack, what hands its bytes over to what is nearly all that there is to know.
+  bool alongSegments(std::vector<int64_t> &offsets) {
+    std::vector<detail::SegmentBuffer> buffers;
+    for (const Item &x : items)
+      buffers.push_back({x.size, x.from, x.to});
+    int64_t share = work / 2, left = share;
+    std::vector<int64_t> placed;
+    bool found = detail::placeAlongSegments(buffers, sections, left, deadline, placed);
+    work -= share - left;
+    for (size_t i = 0; found && i < ids.size(); ++i)
+      offsets[ids[i]] = placed[i];
+    return found;
+  }
 
   void start(const std::vector<int64_t> &total, int round) {
     flushFirst = round % 2;

@@ -23,6 +23,14 @@ std::map<int64_t, int64_t> liveProfile(const ArenaProblem &p) {
   return delta;
 }
 
+// Is all of the arena in use whenever anything is?
+bool isWithoutSlack(const ArenaProblem &p, int64_t height) {
+  for (auto &entry : liveProfile(p))
+    if (entry.second != 0 && entry.second != height)
+      return false;
+  return true;
+}
+
 std::vector<std::vector<int>> startOrders(const ArenaProblem &p) {
   int n = int(p.buffers.size());
   std::vector<int> base(n);
@@ -235,6 +243,14 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
     return found;
   };
   auto late = [&] { return work <= 0 || (deadline > 0 && detail::secondsNow() > deadline); };
+  auto searchAtEnough = [&](int64_t share, double timeShare) {
+    bool proved = false;
+    searchAt(enough, share, proved, timeShare);
+    if (proved && enough == best.bound)
+      best.bound += p.alignment;
+  };
+  if (best.height > enough && isWithoutSlack(p, enough))
+    searchAtEnough(work / 2, 0.5);
   if (best.height > enough && work > 0) {
     constexpr int64_t kMost = 30'000'000; // what it does not find by then it rarely finds
     int64_t given = std::min(work / 4 * 3, kMost), left = given;
@@ -253,12 +269,8 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
       best.offsets = offsets, best.height = heightOf(offsets);
     work -= std::max<int64_t>(given - left, 1 + limits.work / 4000);
   }
-  if (best.height > enough && !late()) {
-    bool proved = false;
-    searchAt(enough, work / 2, proved, 0.6);
-    if (proved && enough == best.bound)
-      best.bound += p.alignment;
-  }
+  if (best.height > enough && !late())
+    searchAtEnough(work / 2, 0.6);
   while (best.height > std::max(best.bound, limits.capacity.value_or(0)) && !late()) {
     bool proved = false;
     if (searchAt(best.height - p.alignment, work, proved, 1))

@@ -2,8 +2,8 @@
 //
 // Two buffers whose lifetimes [lower, upper) overlap must not share bytes. The height of the arena is at least the
 // largest sum of bytes alive at one moment (`lowerBound`). Greedy placement in several orders comes first, then
-// better orders (ArenaOrder.cpp), blocks of buffers that fit (ArenaMerge.cpp), branch and bound over
-// canonical placements (ArenaSearch.cpp). All of it is deterministic under a work limit.
+// what hands its bytes over to what, if none is ever free (ArenaSegments.cpp), better orders (ArenaOrder.cpp), blocks of buffers that fit
+// (ArenaMerge.cpp), branch and bound over canonical placements (ArenaSearch.cpp). All of it is deterministic under a work limit.
 #ifndef CINCH_COMPILER_SOLVE_MEMORY_H
 #define CINCH_COMPILER_SOLVE_MEMORY_H
 

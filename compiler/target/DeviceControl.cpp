@@ -3,7 +3,7 @@
 // The words of cinch_control: the step, whether the gate is closed, loss, norm and learning rate of the last step as bits.
 // cinch_gate's words: where loss and norm lie (-1: there is none), whether they are f64.
 // cinch_end_step's: the same, then where the learning rate lies (f64; -1: there is none).
-// cinch_clear's, cinch_take's: to where, from where, how many bytes, how many threads there are; offsets of the arena.
+// cinch_clear's, cinch_take's, cinch_add32's, cinch_add64's: to where, from where, how many bytes, how many threads there are; offsets of the arena.
 #include "compiler/target/DeviceControl.h"
 
 #include "llvm/AsmParser/Parser.h"
@@ -200,9 +200,60 @@ attributes #0 = { nounwind "nvvm.reqntid"="32" }
 attributes #1 = { nounwind "nvvm.reqntid"="128" }
 )";
 
+// What comes from another replica is added to what is there: (came + there) + 0.0, as on a CPU (runtime/Channels.cpp). TYPE and BYTES are those of a number.
+static const char *const addition = R"(
+define ptx_kernel void @cinch_addBITS(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #1 {
+begin:
+  %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %before = mul i32 %block, 128
+  %number = add i32 %before, %thread
+  %first = zext i32 %number to i64
+  %closed = load i64, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 1), align 8
+  %open = icmp eq i64 %closed, 0
+  %to = load i64, ptr %words, align 8
+  %fromPlace = getelementptr i64, ptr %words, i64 1
+  %from = load i64, ptr %fromPlace, align 8
+  %bytesPlace = getelementptr i64, ptr %words, i64 2
+  %bytes = load i64, ptr %bytesPlace, align 8
+  %stridePlace = getelementptr i64, ptr %words, i64 3
+  %stride = load i64, ptr %stridePlace, align 8
+  %count = udiv i64 %bytes, BYTES
+  %intoAll = getelementptr i8, ptr %arena, i64 %to
+  %outOfAll = getelementptr i8, ptr %arena, i64 %from
+  br i1 %open, label %head, label %end
+head:
+  %i = phi i64 [ %first, %begin ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %end
+body:
+  %placeFrom = getelementptr TYPE, ptr %outOfAll, i64 %i
+  %placeTo = getelementptr TYPE, ptr %intoAll, i64 %i
+  %came = load TYPE, ptr %placeFrom, align BYTES
+  %there = load TYPE, ptr %placeTo, align BYTES
+  %both = fadd TYPE %came, %there
+  %sum = fadd TYPE %both, 0.0
+  store TYPE %sum, ptr %placeTo, align BYTES
+  %next = add i64 %i, %stride
+  br label %head
+end:
+  ret void
+}
+)";
+
+static std::string additionOf(StringRef type, StringRef bits, StringRef bytes) {
+  std::string text = addition;
+  const std::pair<StringRef, StringRef> words[] = {{"TYPE", type}, {"BITS", bits}, {"BYTES", bytes}};
+  for (auto [word, value] : words)
+    for (size_t at; (at = text.find(word.data(), 0, word.size())) != std::string::npos;)
+      text.replace(at, word.size(), value.str());
+  return text;
+}
+
 std::string addControl(Module &module) {
   SMDiagnostic problem;
-  std::unique_ptr<Module> control = parseAssemblyString(code, problem, module.getContext());
+  const std::string all = additionOf("float", "32", "4") + additionOf("double", "64", "8") + code;
+  std::unique_ptr<Module> control = parseAssemblyString(all, problem, module.getContext());
   if (!control)
     return ("the kernels of the gate: " + problem.getMessage()).str();
   control->setTargetTriple(module.getTargetTriple());

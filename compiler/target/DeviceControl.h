@@ -13,7 +13,8 @@ namespace cinch::target {
 constexpr int64_t kContextWords = 128; // of runtime.h
 
 // Adds to the module, behind its entries, the words (`cinch_control`), the kernel that closes the gate for good (`cinch_gate`), the one that ends a step
-// (`cinch_end_step`), and those that clear (`cinch_clear`) and copy (`cinch_take`) memory behind the gate. "" or what is wrong.
+// (`cinch_end_step`), those that clear (`cinch_clear`) and copy (`cinch_take`) memory behind the gate,
+// and those that add what comes from another replica (`cinch_add32`, `cinch_add64`). "" or what is wrong.
 std::string addControl(llvm::Module &);
 
 // For a kernel's entry. Returns the address of a context whose step is the device's own count if the host says -1. Leads to `end` if the

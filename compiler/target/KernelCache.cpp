@@ -68,7 +68,25 @@ void KernelCache::keep(StringRef key, llvm::ArrayRef<char> object) const {
     (void)fs::remove(temporary);
 }
 
+// The time of change of an empty file beside the entries says when they were last looked at. Whoever looks says so first.
+bool KernelCache::isTrimmed() const {
+  llvm::SmallString<256> path(folder);
+  llvm::sys::path::append(path, "trimmed");
+  fs::file_status status;
+  auto now = std::chrono::system_clock::now();
+  if (!fs::status(path, status) && now - status.getLastModificationTime() < std::chrono::minutes(10))
+    return true;
+  int descriptor;
+  if (!fs::openFileForWrite(path, descriptor, fs::CD_CreateAlways)) {
+    llvm::sys::fs::file_t handle = descriptor;
+    fs::closeFile(handle);
+  }
+  return false;
+}
+
 void KernelCache::trim() const {
+  if (folder.empty() || isTrimmed())
+    return;
   struct Entry {
     llvm::sys::TimePoint<> used;
     std::string path;

@@ -21,11 +21,13 @@ public:
   // Any thread may call these; a key is a name for a file, made of everything that decides the object.
   std::optional<llvm::SmallVector<char, 0>> find(llvm::StringRef key) const;
   void keep(llvm::StringRef key, llvm::ArrayRef<char> object) const;
-  // Deletes the entries that were used longest ago until the rest is within the limit.
+  // Deletes the entries that were used longest ago until the rest is within the limit. Looking at all of them takes longer than a small kernel's
+  // code, so that is done if nobody did in the last ten minutes.
   void trim() const;
 
 private:
   std::string pathOf(llvm::StringRef key) const;
+  bool isTrimmed() const;
   std::string folder;
   int64_t mostBytes;
 };

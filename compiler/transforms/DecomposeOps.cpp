@@ -138,6 +138,8 @@ public:
       if (element != f64)
         grid = b.make<nn::CastOp>(nn::tensorType({rows, length}, f64, -1), grid);
       Value sums = b.sum(b.mul(grid, grid), {1});
+      if (rows == 1) // +0.0 + sum is the sum, which no -0.0 is
+        return b.reshape(sums, nn::tensorType({}, f64, -1));
       Value column = b.reshape(sums, nn::tensorType({rows, 1}, f64, -1));
       return b.reshape(b.sum(column, {0}), nn::tensorType({}, f64, -1)); // the last axis stays: a chain over the chunks
     };

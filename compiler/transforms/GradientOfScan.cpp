@@ -14,6 +14,7 @@
 // What is saved of a trip is a cut of least bytes through the work of a trip, such that everything the backward loop reads can be computed
 // from it by work that is no product. A state before a trip costs nothing if the states behind the trips are kept anyway.
 #include "compiler/solve/VertexCut.h"
+#include "compiler/transforms/GradientBehindScan.h"
 #include "compiler/transforms/GradientSweep.h"
 #include "dialects/nn/Scan.h"
 
@@ -25,8 +26,6 @@ using namespace mlir;
 
 namespace cinch {
 namespace {
-
-using Axes = SmallVector<int64_t>;
 
 class ScanGradient {
 public:
@@ -139,13 +138,6 @@ private:
     sumOf.push_back(operand);
   }
 
-  static bool canLeave(Operation *op) {
-    auto reduce = dyn_cast_or_null<nn::ReduceOp>(op);
-    auto conv = dyn_cast_or_null<nn::ConvOp>(op);
-    return isa_and_nonnull<nn::ContractOp, nn::ScatterAddOp>(op) || (reduce && reduce.getReduction() == nn::Reduction::Sum) ||
-           (conv && conv.getGives() == nn::ConvPart::Filter);
-  }
-
   void leaveEach(GradientSweep &sweep, Value argument, unsigned operand, bool keepsTrips) {
     SmallVector<Value> gradients;
     if (!nn::hasBatch(argument))
@@ -159,7 +151,7 @@ private:
       bool twice = llvm::any_of(left, [&](const Leaving &other) { return other.op && other.op == op && other.keepsTrips != keepsTrips; });
       // A product that the next trip needs stays; so does what is not summed over examples, but for products.
       bool onlyLeaves = here && gradient.use_empty() && !llvm::is_contained(parts.yields, gradient);
-      if (here && !twice && canLeave(op) && onlyLeaves && (!nn::hasBatch(gradient) || isa<nn::ContractOp>(op))) {
+      if (here && !twice && canStandBehindLoop(op) && onlyLeaves && (!nn::hasBatch(gradient) || isa<nn::ContractOp>(op))) {
         leaving.op = op;
         for (Value value : op->getOperands())
           want(value);
@@ -205,6 +197,15 @@ private:
         note(operand);
     for (Value value : parts.yields)
       note(value);
+    DenseSet<Value> cut = cheapestCut(read);
+    stackAll(cut);
+    IRMapping inside;
+    bringIn(cut, inside);
+    computeAgain(read, inside);
+  }
+
+  // The values of a trip that take least bytes to save such that everything in `read` can be computed from them by work that is no product.
+  DenseSet<Value> cheapestCut(const llvm::SetVector<Value> &read) {
     std::vector<solve::CutNode> nodes;
     SmallVector<Value> values;
     DenseMap<Value, int> number;
@@ -236,7 +237,11 @@ private:
     for (int node : solve::cheapestCut(nodes, targets))
       if (!isConstant(values[node]))
         cut.insert(values[node]);
-    // Values of the cut come in by slices; the rest is computed again, in the order of the forward body.
+    return cut;
+  }
+
+  // The forward loop stacks the values of the cut, in the order of its body, and what is asked for behind the loop.
+  void stackAll(const DenseSet<Value> &cut) {
     SmallVector<Value> stacked(savedForOutside.begin(), savedForOutside.end());
     for (Operation &op : scan.block().without_terminator())
       for (Value result : op.getResults())
@@ -248,7 +253,10 @@ private:
     llvm::erase_if(stacked, [&](Value value) { return stackOf(value) >= 0; });
     if (!stacked.empty())
       scan = nn::addStacked(scan, stacked);
-    IRMapping inside;
+  }
+
+  // Values of the cut come into the backward body by slices; wholes are what they are.
+  void bringIn(const DenseSet<Value> &cut, IRMapping &inside) {
     for (unsigned j = 0; j < scan.getSlices().size(); ++j)
       if (cut.contains(scan.part(j)))
         inside.map(scan.part(j), sliceOf(scan.getSlices()[j]));
@@ -265,9 +273,9 @@ private:
       }
     for (unsigned j = 0; j < scan.getWholes().size(); ++j)
       inside.map(scan.whole(j), scan.getWholes()[j]);
-    computeAgain(read, inside);
   }
 
+  // The rest is computed again, in the order of the forward body.
   void computeAgain(const llvm::SetVector<Value> &read, IRMapping &inside) {
     DenseSet<Value> needed(read.begin(), read.end());
     SmallVector<Operation *> ops;
@@ -370,20 +378,12 @@ private:
     return b.make<nn::ConcatOp>(both, uint64_t(0));
   }
 
-  Value withTrips(Value value) {
-    auto type = nn::ScanOp::stackedType(value.getType(), trips);
-    SmallVector<int64_t> axes;
-    for (int64_t axis = 1; axis < type.getRank(); ++axis)
-      axes.push_back(axis);
-    return b.broadcast(value, axes, type);
-  }
-
   Value outside(const Leaving &leaving) {
     bool timeless = false;
     if (!leaving.op) {
       Value all = ofAllTrips(leaving.value, timeless);
       if (timeless)
-        all = withTrips(all);
+        all = withTrips(b, all, trips);
       return leaving.keepsTrips ? all : b.sum(all, {0});
     }
     SmallVector<Value> operands;
@@ -392,119 +392,7 @@ private:
       operands.push_back(ofAllTrips(value, timeless));
       withoutTrips.push_back(timeless);
     }
-    Value result = isa<nn::ContractOp>(leaving.op) ? outsideContract(leaving, operands, withoutTrips)
-                   : isa<nn::ReduceOp>(leaving.op) ? outsideSum(leaving, operands[0])
-                   : isa<nn::ConvOp>(leaving.op)   ? outsideFilter(leaving, operands, withoutTrips)
-                                                   : outsideScatter(leaving, operands, withoutTrips);
-    return result;
-  }
-
-  Value outsideContract(const Leaving &leaving, SmallVectorImpl<Value> &operands, ArrayRef<bool> timeless) {
-    auto op = cast<nn::ContractOp>(leaving.op);
-    int64_t rank = op.getType().getRank();
-    bool sumsBatch = !nn::hasBatch(op.getResult()) && nn::hasBatch(op.getLhs());
-    // Behind the labels of the result: the batch, the trips, the others.
-    int64_t trip = leaving.keepsTrips ? 0 : rank + (sumsBatch ? 1 : 0);
-    auto renamed = [&](ArrayRef<int64_t> labels, bool withTrip) {
-      SmallVector<int64_t> result;
-      if (withTrip)
-        result.push_back(trip);
-      for (int64_t label : labels)
-        result.push_back(leaving.keepsTrips ? label + 1 : label < trip ? label : label + 1);
-      return result;
-    };
-    // A summed label stands in both operands, one of the result in at least one.
-    bool inBoth = !leaving.keepsTrips || (timeless[0] && timeless[1]);
-    for (unsigned i = 0; i < 2; ++i)
-      if (timeless[i] && inBoth)
-        operands[i] = withTrips(operands[i]);
-    auto type = op.getType();
-    if (leaving.keepsTrips)
-      type = nn::ScanOp::stackedType(type, trips);
-    return b.make<nn::ContractOp>(type, operands[0], operands[1], renamed(op.getLhsLabels(), inBoth || !timeless[0]),
-                                  renamed(op.getRhsLabels(), inBoth || !timeless[1]));
-  }
-
-  // The trips are leading axes of image and output, which a filter's sum walks behind the batch. A filter a trip is a convolution in
-  // groups: the channels of each trip are a group's.
-  Value outsideFilter(const Leaving &leaving, SmallVectorImpl<Value> &operands, ArrayRef<bool> timeless) {
-    auto op = cast<nn::ConvOp>(leaving.op);
-    for (unsigned i = 0; i < 2; ++i)
-      if (timeless[i])
-        operands[i] = withTrips(operands[i]);
-    auto type = op.getType();
-    int64_t groups = int64_t(op.getGroups());
-    if (leaving.keepsTrips) {
-      for (Value &operand : operands)
-        operand = tripsAsChannels(operand);
-      Axes shape(type.getShape());
-      shape.back() *= trips;
-      type = nn::tensorType(shape, type.getElementType(), -1);
-      groups *= trips;
-    }
-    Value filter = b.make<nn::ConvOp>(type, operands[0], operands[1], nn::ConvPart::Filter, op.getStride(), op.getPad(), op.getDilate(),
-                                      uint64_t(groups));
-    if (!leaving.keepsTrips)
-      return filter;
-    Axes split(op.getType().getShape()); // [r, s, c, trip, o], the trips then first
-    split.insert(split.end() - 1, trips);
-    filter = b.reshape(filter, nn::tensorType(split, type.getElementType(), -1));
-    return b.make<nn::TransposeOp>(filter, Axes{3, 0, 1, 2, 4}).getResult();
-  }
-
-  // [trip, .., c] as [.., trip * c].
-  Value tripsAsChannels(Value value) {
-    auto type = nn::tensorOf(value);
-    Axes order;
-    for (int64_t axis = 1; axis < type.getRank(); ++axis)
-      order.push_back(axis);
-    order.insert(order.end() - 1, 0);
-    Value moved = b.make<nn::TransposeOp>(value, order);
-    Axes shape(nn::tensorOf(moved).getShape());
-    int64_t channels = shape.pop_back_val();
-    shape.back() *= channels;
-    return b.reshape(moved, nn::tensorType(shape, type.getElementType(), nn::batchAxis(moved), nn::batchGroup(moved.getType())));
-  }
-
-  Value outsideSum(const Leaving &leaving, Value x) {
-    auto op = cast<nn::ReduceOp>(leaving.op);
-    if (nn::tensorOf(x).getRank() == nn::tensorOf(op.getX()).getRank())
-      x = withTrips(x);
-    SmallVector<int64_t> axes;
-    if (!leaving.keepsTrips)
-      axes.push_back(0);
-    for (int64_t axis : op.getAxes())
-      axes.push_back(axis + 1);
-    return b.sum(x, axes);
-  }
-
-  Value outsideScatter(const Leaving &leaving, SmallVectorImpl<Value> &operands, ArrayRef<bool> timeless) {
-    auto op = cast<nn::ScatterAddOp>(leaving.op);
-    SmallVector<int64_t> ofX;
-    for (int64_t label : op.getXLabels())
-      ofX.push_back(label < 0 ? label : label + 1);
-    auto type = cast<RankedTensorType>(op.getResult().getType());
-    if (leaving.keepsTrips) {
-      type = nn::ScanOp::stackedType(type, trips);
-      ofX.insert(ofX.begin(), 0);
-    }
-    if (timeless[0])
-      operands[0] = withTrips(operands[0]);
-    SmallVector<Attribute> lists;
-    for (auto [i, list] : llvm::enumerate(op.getIndexLabels())) {
-      SmallVector<int64_t> labels;
-      if (!timeless[i + 1])
-        labels.push_back(0);
-      for (int64_t label : cast<DenseI64ArrayAttr>(list).asArrayRef())
-        labels.push_back(label + 1);
-      lists.push_back(DenseI64ArrayAttr::get(op.getContext(), labels));
-    }
-    // The labels of the gather must have every axis of the updates.
-    if (!leaving.keepsTrips && llvm::all_of(timeless.drop_front(), [](bool none) { return none; })) {
-      Value whole = b.sum(operands[0], {0});
-      return b.make<nn::ScatterAddOp>(type, whole, ValueRange(operands).drop_front(), op.getXLabels(), op.getIndexLabels());
-    }
-    return b.make<nn::ScatterAddOp>(type, operands[0], ValueRange(operands).drop_front(), ofX, ArrayAttr::get(op.getContext(), lists));
+    return sumOverTrips(b, leaving.op, trips, leaving.keepsTrips, operands, withoutTrips);
   }
 
   nn::ScanOp scan, backward;

@@ -5,6 +5,7 @@ grain is what a replica has: the bits of one worker, with micro-batches smaller 
 """
 
 import re
+import subprocess
 
 import numpy as np
 
@@ -215,6 +216,47 @@ def by_the_library():
         verdicts.expect(ended.all(2) and what in ended.text, "--all-reduce %s over %s: %s %s" % (words, transport, ended.codes, ended.text[-300:]))
 
 
+def under_way():
+    """With a library that begins each sum late, the backward pass goes on meanwhile: several are under way. None is read before it is there."""
+    rng = np.random.default_rng(12)
+    x, y = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((B, I), (B, H)))
+    folder = programs.arrays("late", x=x, y=y)
+    layers = 6
+    text = PROGRAM.replace("  param v: f32[H, H] ~ normal(1)\n", "".join("  param v%d: f32[H, H] ~ normal(1)\n" % i for i in range(layers)))
+    text = text.replace("(x @ w) @ v", "x @ w" + "".join(" @ v%d" % i for i in range(layers))).replace("sgd(lr = 1)", "sgd(lr = 1)\n  clip norm(1e30)")
+    start = {"w": rng.integers(-1, 2, (I, H)).astype(np.float32)}
+    start.update({"v%d" % i: np.eye(H, dtype=np.float32)[rng.permutation(H)] for i in range(layers)})
+    programs.tensorfile.write(folder / "start.safetensors", start)
+    path = programs.source("late", text % "combine reduce(2)")
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], text=True, stdout=subprocess.PIPE, check=True).stdout
+    for name, library in (("openmpi", "libmpi.so.40"), ("mpich", "libmpich.so.12")):
+        if not processes.shutil.which(processes.MPIRUN[name][0]):
+            continue
+        before = programs.FOLDER / ("late-" + name)
+        before.mkdir()
+        (before / "libmpi_behind.so").symlink_to(re.search(r"%s .*=> (\S+)" % re.escape(library), listed).group(1))
+        empty = ["gcc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-Wl,-soname,libmpi_behind.so", "-o", before / "stub.so"]
+        own = ["gcc", "-O1", "-shared", "-fPIC", "-Wl,--no-as-needed", programs.HERE / "late_sums.c", before / "stub.so", "-o", before / library]
+        for command in (empty, own):
+            programs.call(command)
+        for number, (flags, count) in enumerate([([], 2), (["--replicas", "3", "--microbatch", "2"], 3), (["--stages", "2", "--microbatch", "3"], 4),
+                                                 (["--stages", "2", "--schedule", "zb-h1", "--microbatch", "2"], 4)]):
+            label = "late sums, %s, %s" % (name, " ".join(flags))
+            exe = programs.compiled(path, "late%d" % number, *flags)
+            ring = programs.run(exe, folder, 1, init=folder / "start.safetensors")
+            out = programs.FOLDER / ("late-%s-%d" % (name, number))
+            ended = processes.start("env", count, name, [
+                "LD_LIBRARY_PATH=%s" % before, "LATE_SUMS=%s/%d-" % (before, number), exe, "--data", folder, "--out", out, "--steps", 1, "--threads", 1,
+                "--init", folder / "start.safetensors", "--all-reduce", "mpi"])
+            if not verdicts.expect(ended.all(0), "%s: %s %s" % (label, ended.codes, ended.text[-500:])):
+                continue
+            found = programs.Result(out, ended.text)
+            for key, value in ring.parameters.items():
+                verdicts.expect((found.parameters[key] == value).all(), "%s: other sums of %s than the ring's" % (label, key))
+            most = [max(map(int, file.read_text().split()[4:])) for file in before.glob("%d-*" % number)] # the first four are the trial at the start
+            verdicts.expect(len(most) == count and max(most) > 1 and max(most) <= 4, "%s: %s sums are under way at most" % (label, most))
+
+
 def refusals():
     for words, what in [("reduce(5)", "5 does not divide 12"), ("reduce", "takes the number of replicas"), ("recude(2)", "did you mean `reduce`"),
                         ("reduce(0)", "at least 1")]:
@@ -231,6 +273,7 @@ def main():
     bad_numbers()
     every_kind()
     by_the_library()
+    under_way()
     refusals()
 
 

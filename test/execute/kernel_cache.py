@@ -70,11 +70,15 @@ def main():
     _, mended, _ = compiled(PROGRAM, "mended", "--max-threads", "4")
     verdicts.expect(mended == first and all(path.read_bytes() == good[path] for path in made), "damaged entries are made anew")
 
-    # At most 1 GiB: what was used longest ago goes first.
+    # At most 1 GiB: what was used longest ago goes first. The entries are looked at if nobody did so in the last ten minutes.
     old = FOLDER / "kernel_of_old_times.kernel"
     with open(old, "wb") as file:
         file.truncate(2**30)
     os.utime(old, (1, 1))
+    compiled(PROGRAM.replace("D = 64", "D = 72"), "soon", "--max-threads", "4")
+    verdicts.expect(old.exists(), "entries are looked at once in ten minutes")
+    looked = time.time() - 601
+    os.utime(FOLDER / "trimmed", (looked, looked))
     compiled(PROGRAM.replace("D = 64", "D = 80"), "wider", "--max-threads", "4")
     verdicts.expect(not old.exists() and sum(path.stat().st_size for path in entries()) < 2**30 and set(made) <= set(entries()), "the folder keeps its size")
 

@@ -58,12 +58,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def over_tcp(exe, workers, arguments, kill=None):
+def over_tcp(exe, workers, arguments, kill=None, environment=()):
     """kill: (worker, seconds)."""
     port = free_port()
     processes = []
     for rank in range(workers):
-        own = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(workers), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        own = dict(os.environ, **dict(environment), RANK=str(rank), WORLD_SIZE=str(workers), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         processes.append(subprocess.Popen([str(exe), *map(str, arguments)], env=own, text=True, errors="replace",
                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
     if kill:

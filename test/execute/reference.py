@@ -25,78 +25,6 @@ def mlp_optimizer():
     return training.SGD(training.rate("cosine", 0.1, 10, warmup=3, end=0.01), momentum=0.9, decay=5e-4)
 
 
-# Optimizers, schedules and clipping on the classifier: lines of `train`, the same in NumPy, norm to clip at.
-VARIANTS = [
-    ("optimizer sgd(lr = 0.1)", lambda: training.SGD(training.rate("constant", 0.1, 10)), None),
-    (
-        'optimizer sgd(lr = 0.1, momentum = 0.8, nesterov = true, decay = 0.01 except "*.bias"); '
-        "schedule linear(end = 0.2)",
-        lambda: training.SGD(training.rate("linear", 0.1, 10, end=0.2), 0.8, True, 0.01, ("*.bias",)),
-        None,
-    ),
-    (
-        "optimizer adam(lr = 1e-2, decay = 0.05); schedule polynomial(power = 2, end = 0.1, warmup = 2)",
-        lambda: training.Adam(
-            training.rate("polynomial", 1e-2, 10, power=2, end=0.1, warmup=2), decay=0.05, coupled=True
-        ),
-        None,
-    ),
-    (
-        "optimizer adamw(lr = 1e-2, decay = 0.05, betas = (0.8, 0.99), eps = 1e-6); "
-        "schedule inverse_sqrt(warmup = 4); clip norm(0.5)",
-        lambda: training.Adam(training.rate("inverse_sqrt", 1e-2, 10, warmup=4), (0.8, 0.99), 1e-6, 0.05),
-        0.5,
-    ),
-    (
-        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule step(every = 3, factor = 0.5); clip norm(100)",
-        lambda: training.Adam(training.rate("step", 1e-2, 10, every=3, factor=0.5), decay=0.1),
-        100.0,
-    ),
-    (
-        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule exponential(every = 2, factor = 0.9)",
-        lambda: training.Adam(training.rate("exponential", 1e-2, 10, every=2, factor=0.9), decay=0.1),
-        None,
-    ),
-    (
-        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule wsd(decay = 5, end = 0.1, warmup = 2)",
-        lambda: training.Adam(training.rate("wsd", 1e-2, 10, decay=5, end=0.1, warmup=2), decay=0.1),
-        None,
-    ),
-    (
-        'optimizer lion(lr = 1e-3, betas = (0.8, 0.95), decay = 0.05 except "*.bias"); schedule linear(end = 0.2)',
-        lambda: training.Lion(training.rate("linear", 1e-3, 10, end=0.2), (0.8, 0.95), 0.05, ("*.bias",)),
-        None,
-    ),
-    (
-        "optimizer rmsprop(lr = 1e-3, alpha = 0.9, momentum = 0.8, decay = 0.01)",
-        lambda: training.RMSprop(training.rate("constant", 1e-3, 10), 0.9, 0.8, decay=0.01),
-        None,
-    ),
-    ("optimizer rmsprop(lr = 1e-3, eps = 1e-6)", lambda: training.RMSprop(training.rate("constant", 1e-3, 10), eps=1e-6), None),
-    (
-        "optimizer adagrad(lr = 1e-2, decay = 0.01); schedule linear(end = 0)",
-        lambda: training.Adagrad(training.rate("linear", 1e-2, 10, end=0), decay=0.01),
-        None,
-    ),
-    (
-        'optimizer muon(lr = 1e-2, decay = 0.1) on ("*.weight"); optimizer sgd(lr = 0.1); schedule linear(end = 0.5)',
-        lambda: training.Parts(
-            ("*.weight", training.Muon(training.rate("linear", 1e-2, 10, end=0.5), decay=0.1)),
-            ("*", training.SGD(training.rate("linear", 0.1, 10, end=0.5))),
-        ),
-        None,
-    ),
-    (
-        'optimizer muon(lr = 1e-2, momentum = 0.8, nesterov = false) on ("*.weight"); optimizer sgd(lr = 0.1); clip norm(0.5)',
-        lambda: training.Parts(
-            ("*.weight", training.Muon(training.rate("constant", 1e-2, 10), 0.8, False)),
-            ("*", training.SGD(training.rate("constant", 0.1, 10))),
-        ),
-        0.5,
-    ),
-]
-
-
 def compare(label, result, start, expected, losses, f64, left_out=()):
     worst = 0.0
     verdicts.expect(
@@ -230,7 +158,7 @@ def main():
         lambda start: oracle.train_gpt(start, text, STEPS, 50, 0.1, clip=None),
         key_bias,
     )
-    for number, (lines, make, clip) in enumerate(VARIANTS):
+    for number, (lines, make, clip) in enumerate(training.CASES):
         mlp = (programs.HERE / "mlp.cinch").read_text()
         program = programs.source(
             "variant%d" % number,

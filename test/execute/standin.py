@@ -2,6 +2,7 @@
 (test/nvidia/standin.cpp). What runs is the binary that would run on a GPU, but for the code generator of PTX, ptxas and the driver."""
 import os
 
+import processes
 import programs
 
 BUILD = programs.HERE.parent.parent / "build"
@@ -35,6 +36,12 @@ class Program:
         words = ["LD_LIBRARY_PATH=" + str(DRIVER), "STANDIN_KERNELS=" + str(library or self.library)]
         words += ["STANDIN_%s=%s" % (name.upper(), value) for name, value in settings.items()]
         return programs.call(["env", *words, self.exe, *arguments], allowed=allowed, timeout=timeout)
+
+    def run_each(self, workers, *arguments, kill=None, **settings):
+        """A process for each worker, which meet over TCP: their exit codes, and what they said (processes.Ended)."""
+        words = dict(LD_LIBRARY_PATH=str(DRIVER), STANDIN_KERNELS=str(self.library))
+        words.update({"STANDIN_" + name.upper(): str(value) for name, value in settings.items()})
+        return processes.over_tcp(self.exe, workers, arguments, kill, words)
 
     def run_with_fault(self, kind, number, *arguments):
         """The finished process with a fault planted into the kernels, at the `number`-th place that one of this kind can have (nvcpu --plant); and

@@ -11,6 +11,7 @@
 //                                    memory does; cubin: machine code is not taken
 //   STANDIN_EAGER                    1: all streams of a device but its first do what they are asked for as early as their waits allow, not as
 //                                    late as that can be
+//   STANDIN_PATIENCE                 seconds after which waiting for another process is a fault (60)
 //   STANDIN_FORGET                   N: the N-th time that a stream is asked to wait for an event it does not
 //   STANDIN_CAPABILITY, STANDIN_VERSION  80, 11080
 //   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation
@@ -46,18 +47,42 @@ void note(const char *what) {
 
 int planted(const char *function, int result) { return setting("STANDIN_FAIL") && !strcmp(setting("STANDIN_FAIL"), function) ? result : 0; }
 
+// Milliseconds.
+static double now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return double(time.tv_sec) * 1e3 + double(time.tv_nsec) * 1e-6;
+}
+
 int drain(Stream &stream, uint64_t count) {
   while (stream.done < count && !stream.device->failed) {
     if (stream.queue.empty())
       fault("a stream waits for what was never asked");
-    Op op = std::move(stream.queue.front());
-    stream.queue.pop_front();
+    Op &op = stream.queue.front();
     int result = op.waits ? drain(*op.waits, op.count) : op.run();
+    if (result == kBusy)
+      return kBusy;
+    stream.queue.pop_front();
     if (result)
       stream.device->failed = result;
     ++stream.done;
   }
   return stream.device->failed;
+}
+
+int finish(Stream &stream, uint64_t count, std::unique_lock<std::recursive_mutex> &lock) {
+  for (double begun = now();;) {
+    int result = drain(stream, count);
+    if (result != kBusy)
+      return result;
+    if (now() - begun > 1000 * double(number("STANDIN_PATIENCE", 60)))
+      fault("another process was waited for too long");
+    for (Stream *other : streams)
+      drain(*other, other->asked);
+    lock.unlock();
+    usleep(100);
+    lock.lock();
+  }
 }
 
 int ask(Stream &stream, Op op) {
@@ -69,7 +94,8 @@ int ask(Stream &stream, Op op) {
   }
   stream.queue.push_back(std::move(op));
   ++stream.asked;
-  return isEager(stream) ? drain(stream, stream.asked) : stream.device->failed;
+  const int result = isEager(stream) ? drain(stream, stream.asked) : stream.device->failed;
+  return result == kBusy ? 0 : result;
 }
 
 bool isEager(const Stream &stream) {
@@ -110,12 +136,6 @@ std::vector<int> visible() {
     said = *end == ',' ? end + 1 : end;
   }
   return list;
-}
-
-double now() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return double(time.tv_sec) * 1e3 + double(time.tv_nsec) * 1e-6;
 }
 
 // A copy of the library of kernels, with variables of its own.
@@ -264,12 +284,12 @@ int cuStreamCreate(void **stream, unsigned) {
   return *stream = made, 0;
 }
 int cuStreamSynchronize(void *handle) {
-  Lock lock(mutex);
+  std::unique_lock<std::recursive_mutex> lock(mutex);
   auto *stream = static_cast<Stream *>(handle);
   if (int result = unsafeNow())
     return result;
   note("wait");
-  return drain(*stream, stream->asked);
+  return finish(*stream, stream->asked, lock);
 }
 int cuStreamWaitEvent(void *handle, void *what, unsigned) {
   Lock lock(mutex);
@@ -315,14 +335,14 @@ int cuEventRecord(void *what, void *handle) {
   return result;
 }
 int cuEventSynchronize(void *what) {
-  Lock lock(mutex);
+  std::unique_lock<std::recursive_mutex> lock(mutex);
   auto *event = static_cast<Event *>(what);
   if (event->captured)
     return kCaptureUnsupported;
   if (int result = unsafeNow())
     return result;
   note("event");
-  return event->stream ? drain(*event->stream, event->count) : 0;
+  return event->stream ? finish(*event->stream, event->count, lock) : 0;
 }
 int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
   Lock lock(mutex);

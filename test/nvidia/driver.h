@@ -15,7 +15,7 @@ namespace standin {
 
 enum Result { kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kEccError = 214, kNotFound = 500, kInvalidHandle = 400, kNotReady = 600,
               kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnjoined = 904,
-              kCaptureIsolation = 905 };
+              kCaptureIsolation = 905, kBusy = -1 };
 
 struct Range {
   char *begin, *end;
@@ -36,7 +36,7 @@ struct Device {
 
 struct Stream;
 struct Op {
-  std::function<int()> run;
+  std::function<int()> run; // kBusy: it cannot be done yet, and is tried again later
   Stream *waits = nullptr; // for another stream, until it has done so many
   uint64_t count = 0;
 };
@@ -75,8 +75,12 @@ extern thread_local Device *current;
 void note(const char *what);
 // `result` if STANDIN_FAIL names the function, else 0.
 int planted(const char *function, int result);
-// Does what a stream was asked for, up to that count. 0, or the error that sticks to its device.
+// Does what a stream was asked for, up to that count. 0, the error that sticks to its device, or kBusy: something waits for another process.
 int drain(Stream &, uint64_t count);
+// The same until it is done. All streams go on meanwhile, and other threads may call.
+int finish(Stream &, uint64_t count, std::unique_lock<std::recursive_mutex> &);
+// Whether a number of bytes lies in memory of the device.
+bool isOn(const Device &, uint64_t at, size_t bytes);
 // Asks a stream for something, or adds it to what it captures. With STANDIN_EAGER a stream other than a device's first does at once what it may.
 int ask(Stream &, Op);
 bool isEager(const Stream &);

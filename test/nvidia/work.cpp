@@ -7,6 +7,14 @@
 
 using namespace standin;
 
+bool standin::isOn(const Device &device, uint64_t at, size_t bytes) {
+  for (const auto *ranges : {&device.allocations, &device.globals})
+    for (const Range &range : *ranges)
+      if (range.has(reinterpret_cast<void *>(at), bytes))
+        return true;
+  return false;
+}
+
 namespace {
 
 uint64_t executed = 0; // kernels
@@ -24,14 +32,6 @@ int plantedInKernel() {
 
 bool isPinned(const void *at, size_t bytes) {
   return std::any_of(pinned.begin(), pinned.end(), [&](const Range &range) { return range.has(at, bytes); });
-}
-
-bool isOn(const Device &device, uint64_t at, size_t bytes) {
-  for (const auto *ranges : {&device.allocations, &device.globals})
-    for (const Range &range : *ranges)
-      if (range.has(reinterpret_cast<void *>(at), bytes))
-        return true;
-  return false;
 }
 
 // Copies from and to the host: memory that is not pinned has no place in a graph.
@@ -57,17 +57,24 @@ bool isJoined(const Graph &graph) {
   return true;
 }
 
-// Goes through the first branch of a graph; the others do what they have to when that waits for it, or, if they are eager, as early as they may.
+// Goes through the first branch of a graph; the others do what they have to when that waits for it, or, if they are eager or it is busy, as early as
+// they may.
 class GraphRun {
 public:
   explicit GraphRun(const Graph &graph) : graph(graph), done(graph.branches.size(), 0) {}
+  // Where it is busy, the next call goes on.
   int run() {
     int result = 0;
-    for (size_t i = 0; i < graph.branches.front().size() && !result; ++i) {
-      result = upTo(0, i + 1);
-      for (size_t branch = 1; branch < done.size() && !result; ++branch)
-        while (!result && isEager(*graph.streams[branch]) && mayGoOn(branch))
-          result = upTo(branch, done[branch] + 1);
+    while (done[0] < graph.branches.front().size() && !result) {
+      result = upTo(0, done[0] + 1);
+      for (size_t branch = 1; branch < done.size() && (!result || result == kBusy); ++branch)
+        while ((result == kBusy || isEager(*graph.streams[branch])) && mayGoOn(branch)) {
+          int its = upTo(branch, done[branch] + 1);
+          if (its)
+            result = its;
+          if (its == kBusy)
+            break;
+        }
     }
     return result;
   }
@@ -82,9 +89,10 @@ private:
   int upTo(size_t branch, uint64_t count) {
     int result = 0;
     while (done[branch] < count && !result) {
-      Op op = graph.branches[branch][done[branch]];
+      const Op &op = graph.branches[branch][done[branch]];
       result = op.waits ? upTo(graph.branchOf(op.waits), op.count) : op.run();
-      ++done[branch];
+      if (result != kBusy)
+        ++done[branch];
     }
     return result;
   }
@@ -147,7 +155,7 @@ int cuMemsetD2D32Async(uint64_t at, size_t pitch, unsigned value, size_t width, 
 }
 int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared,
                    void *handle, void **arguments, void **) {
-  Lock lock(mutex);
+  std::unique_lock<std::recursive_mutex> lock(mutex);
   if (int result = planted("cuLaunchKernel", 701))
     return result;
   if (!blocks || !threads || threads > 1024)
@@ -179,7 +187,7 @@ int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned
   }});
   static const char *blocking = setting("CUDA_LAUNCH_BLOCKING");
   if (!result && !stream->capture && blocking && !strcmp(blocking, "1"))
-    result = drain(*stream, stream->asked);
+    result = finish(*stream, stream->asked, lock);
   return result;
 }
 int cuStreamBeginCapture_v2(void *handle, int) {
@@ -221,7 +229,7 @@ int cuGraphLaunch(void *graph, void *handle) {
   note("graph");
   auto *launched = static_cast<Graph *>(graph);
   if (launched->branches.size() > 1)
-    return ask(*stream, {[=] { return GraphRun(*launched).run(); }});
+    return ask(*stream, {[run = std::make_shared<GraphRun>(*launched)] { return run->run(); }});
   int result = 0;
   for (const Op &op : launched->branches.front())
     result = ask(*stream, op);

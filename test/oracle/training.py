@@ -166,3 +166,75 @@ class Parts:
             own = {name: parameters[name] for name in mine}
             optimizer.update(own, gradients, step)
             parameters.update(own)
+
+
+# Optimizers, schedules and clipping on the classifier: lines of `train`, the same in NumPy, norm to clip at (test/execute/reference.py).
+CASES = [
+    ("optimizer sgd(lr = 0.1)", lambda: SGD(rate("constant", 0.1, 10)), None),
+    (
+        'optimizer sgd(lr = 0.1, momentum = 0.8, nesterov = true, decay = 0.01 except "*.bias"); '
+        "schedule linear(end = 0.2)",
+        lambda: SGD(rate("linear", 0.1, 10, end=0.2), 0.8, True, 0.01, ("*.bias",)),
+        None,
+    ),
+    (
+        "optimizer adam(lr = 1e-2, decay = 0.05); schedule polynomial(power = 2, end = 0.1, warmup = 2)",
+        lambda: Adam(
+            rate("polynomial", 1e-2, 10, power=2, end=0.1, warmup=2), decay=0.05, coupled=True
+        ),
+        None,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.05, betas = (0.8, 0.99), eps = 1e-6); "
+        "schedule inverse_sqrt(warmup = 4); clip norm(0.5)",
+        lambda: Adam(rate("inverse_sqrt", 1e-2, 10, warmup=4), (0.8, 0.99), 1e-6, 0.05),
+        0.5,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule step(every = 3, factor = 0.5); clip norm(100)",
+        lambda: Adam(rate("step", 1e-2, 10, every=3, factor=0.5), decay=0.1),
+        100.0,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule exponential(every = 2, factor = 0.9)",
+        lambda: Adam(rate("exponential", 1e-2, 10, every=2, factor=0.9), decay=0.1),
+        None,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule wsd(decay = 5, end = 0.1, warmup = 2)",
+        lambda: Adam(rate("wsd", 1e-2, 10, decay=5, end=0.1, warmup=2), decay=0.1),
+        None,
+    ),
+    (
+        'optimizer lion(lr = 1e-3, betas = (0.8, 0.95), decay = 0.05 except "*.bias"); schedule linear(end = 0.2)',
+        lambda: Lion(rate("linear", 1e-3, 10, end=0.2), (0.8, 0.95), 0.05, ("*.bias",)),
+        None,
+    ),
+    (
+        "optimizer rmsprop(lr = 1e-3, alpha = 0.9, momentum = 0.8, decay = 0.01)",
+        lambda: RMSprop(rate("constant", 1e-3, 10), 0.9, 0.8, decay=0.01),
+        None,
+    ),
+    ("optimizer rmsprop(lr = 1e-3, eps = 1e-6)", lambda: RMSprop(rate("constant", 1e-3, 10), eps=1e-6), None),
+    (
+        "optimizer adagrad(lr = 1e-2, decay = 0.01); schedule linear(end = 0)",
+        lambda: Adagrad(rate("linear", 1e-2, 10, end=0), decay=0.01),
+        None,
+    ),
+    (
+        'optimizer muon(lr = 1e-2, decay = 0.1) on ("*.weight"); optimizer sgd(lr = 0.1); schedule linear(end = 0.5)',
+        lambda: Parts(
+            ("*.weight", Muon(rate("linear", 1e-2, 10, end=0.5), decay=0.1)),
+            ("*", SGD(rate("linear", 0.1, 10, end=0.5))),
+        ),
+        None,
+    ),
+    (
+        'optimizer muon(lr = 1e-2, momentum = 0.8, nesterov = false) on ("*.weight"); optimizer sgd(lr = 0.1); clip norm(0.5)',
+        lambda: Parts(
+            ("*.weight", Muon(rate("constant", 1e-2, 10), 0.8, False)),
+            ("*", SGD(rate("constant", 0.1, 10))),
+        ),
+        0.5,
+    ),
+]

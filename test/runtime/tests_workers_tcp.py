@@ -137,6 +137,9 @@ def test_tcp_wrong_start(t):
     plan = t.stages(2, boxes=2)
     refused(t.together([two, plan], *arguments), (0, 1), ["different plans", "worker 1", "worker 0"], "another plan")
     t.refused(2, ["MASTER_ADDR"], two, *arguments, env=dict(os.environ, RANK="0", WORLD_SIZE="2"))
+    for name in ("RANK", "WORLD_SIZE"): # it would train as threads, and a second process into the same folder
+        for word in ("x", "-1", "1.5"):
+            t.refused(2, [name, "`%s`" % word], two, *arguments, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", name: word})
     t.refused(2, ["--transport tcp", "RANK"], two, "--transport", "tcp")
     t.refused(2, ["did you mean `threads`"], two, "--transport", "thread")
     one = t.stages(1)

@@ -1,6 +1,8 @@
 // LINK: cinch_solve
 // Arena packing against brute force on small sets, on perfect (guillotine-cut) instances, and its verifier on wrong
-// answers. Arguments: instances, buffers in each, width in ticks, height: measures perfect instances of that kind.
+// answers. Arguments: instances, buffers in each, width in ticks, height and, if given, how many cuts of a hundred are pinwheels: measures
+// perfect instances of that kind.
+#include "compiler/solve/NeighbourTree.h"
 #include "test/unit/Expect.h"
 #include "test/unit/PerfectArenas.h"
 
@@ -9,6 +11,7 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <set>
 
 using namespace cinch::solve;
 
@@ -69,12 +72,12 @@ static void testSmall(int instances) {
 }
 
 static void testPerfect(int instances, int buffers, int64_t width, int64_t height, double share, double seconds,
-                        bool verbose) {
+                        bool verbose, int64_t pinwheels = 0) {
   PerfectArenas rng(uint64_t(777 + buffers + width));
   int found = 0;
   double worst = 1, slowest = 0;
   for (int k = 0; k < instances; ++k) {
-    ArenaProblem p = rng.next(buffers, width, height);
+    ArenaProblem p = rng.next(buffers, width, height, 0, pinwheels);
     ArenaLimits limits;
     limits.work = 400'000'000;
     limits.seconds = seconds;
@@ -94,6 +97,81 @@ static void testPerfect(int instances, int buffers, int64_t width, int64_t heigh
   expect(found >= share * instances, "perfect instances of " + std::to_string(buffers) + " buffers: found " +
                                          std::to_string(found) + " of " + std::to_string(instances));
   expect(worst <= 1.02, "perfect instances of " + std::to_string(buffers) + " buffers: worst " + std::to_string(worst));
+}
+
+// Orders in which sets of leaves are neighbours, beside the list of all of them.
+static void testNeighbours() {
+  PerfectArenas rng(4711);
+  int wrong = 0, impossible = 0, kept = 0;
+  for (int k = 0; k < 400; ++k) {
+    std::vector<int> leaves(4 + size_t(rng.below(3)));
+    std::iota(leaves.begin(), leaves.end(), 0);
+    detail::NeighbourTree tree(leaves);
+    std::set<std::vector<int>> orders;
+    do
+      orders.insert(leaves);
+    while (std::next_permutation(leaves.begin(), leaves.end()));
+    int next = int(leaves.size());
+    for (int step = 0; step < 6; ++step) {
+      std::vector<int> now = *orders.begin(), some;
+      for (int leaf : now)
+        if (rng.below(2))
+          some.push_back(leaf);
+      if (some.empty())
+        continue;
+      // Of each order the run of `some`, if they are neighbours: what is before, what is behind.
+      auto runOf = [&](const std::vector<int> &order) {
+        auto in = [&](int leaf) { return std::find(some.begin(), some.end(), leaf) != some.end(); };
+        size_t from = 0, to;
+        while (!in(order[from]))
+          ++from;
+        for (to = from; to < order.size() && in(order[to]);)
+          ++to;
+        return std::make_pair(from, to);
+      };
+      std::set<std::vector<int>> left;
+      for (const std::vector<int> &order : orders)
+        if (auto [from, to] = runOf(order); to - from == some.size())
+          left.insert(order);
+      if (tree.makeNeighbours(some) == left.empty())
+        ++wrong;
+      if (left.empty()) {
+        ++impossible;
+        break;
+      }
+      orders = left;
+      if (rng.below(2)) {
+        std::vector<int> fresh;
+        for (int64_t i = rng.below(3); i >= 0 && now.size() - some.size() + fresh.size() < 7; --i)
+          fresh.push_back(next++);
+        tree.replace(fresh);
+        std::set<std::vector<int>> replaced;
+        for (const std::vector<int> &order : orders) {
+          auto [from, to] = runOf(order);
+          do {
+            std::vector<int> other(order.begin(), order.begin() + long(from));
+            other.insert(other.end(), fresh.begin(), fresh.end());
+            other.insert(other.end(), order.begin() + long(to), order.end());
+            replaced.insert(other);
+          } while (std::next_permutation(fresh.begin(), fresh.end()));
+        }
+        orders = replaced;
+      }
+      // Every order that is left is one of the tree's, and whatever is asked for, the tree gives one of them.
+      std::vector<int> rank(size_t(next), 0);
+      for (const std::vector<int> &order : orders) {
+        for (size_t i = 0; i < order.size(); ++i)
+          rank[order[i]] = int(i);
+        wrong += tree.order(rank) != order;
+      }
+      for (int &r : rank)
+        r = int(rng.below(next));
+      wrong += !orders.count(tree.order(rank));
+      ++kept;
+    }
+  }
+  expect(wrong == 0, std::to_string(wrong) + " orders of neighbours differ from the list of all");
+  expect(impossible > 50 && kept > 200, "neighbours: both outcomes are tried");
 }
 
 // Placing in better and better orders: valid with fixed buffers, a floor and an alignment, the same every time, and as low
@@ -176,14 +254,18 @@ static void testVerify() {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 5) {
-    testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), std::atoll(argv[4]), 0.95, 10, true);
+  if (argc == 5 || argc == 6) {
+    testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), std::atoll(argv[4]), 0.95, 10, true,
+                argc == 6 ? std::atoll(argv[5]) : 0);
   } else {
     testOrders();
     testVerify();
     testSmall(2000);
     testPerfect(6, 150, 1000, 1 << 20, 0.95, 5, false);
     testPerfect(6, 300, 100, 1 << 20, 0.95, 5, false);
+    testPerfect(6, 150, 50, 1 << 20, 0.95, 5, false, 40);
+    testPerfect(6, 250, 100, 1 << 20, 0.95, 5, false, 100);
+    testNeighbours();
   }
   return tally();
 }

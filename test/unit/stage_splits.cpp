@@ -1,6 +1,8 @@
 // LINK: cinch_solve
 // Splits into stages: equal to brute force over all cuts and all ways on 3,000 random chains and 500 graphs with skips, all under
-// memory limits; refusals at the smallest budget; the verifier rejects wrong answers. Arguments: chains, graphs, seed.
+// memory limits; refusals at the smallest budget; the verifier rejects wrong answers. The dynamic program for two chunks a worker finds
+// what brute force finds. Arguments: chains, graphs, seed.
+#include "compiler/solve/stages/PairBound.h"
 #include "compiler/solve/stages/Split.h"
 #include "test/unit/Expect.h"
 
@@ -25,7 +27,7 @@ static SplitProblem randomProblem(Rng &rng, bool skips) {
   ScheduleRequest &r = p.request;
   r.schedule = schedules[rng.below(8)];
   bool chunks = r.schedule == Schedule::ZBV || r.schedule == Schedule::Interleaved;
-  r.workers = 1 + rng.below(chunks ? 2 : 4), r.chunks = chunks ? 2 : 1;
+  r.workers = 1 + rng.below(chunks ? 3 : 4), r.chunks = chunks ? 2 : 1;
   r.microbatches = r.schedule == Schedule::Naive ? 1 : 1 + rng.below(8);
   if (r.schedule == Schedule::TwoBW)
     r.microbatches = std::max(r.microbatches, r.workers), r.steps = 1 + rng.below(2), r.gate = rng.below(2);
@@ -65,6 +67,7 @@ static SplitProblem randomProblem(Rng &rng, bool skips) {
 
 struct Truth {
   double makespan = std::numeric_limits<double>::infinity();
+  double pairs = std::numeric_limits<double>::infinity(); // two chunks a worker: what the dynamic program bounds makespans by
   int64_t least = INT64_MAX, most = 0;
 };
 
@@ -86,6 +89,31 @@ static bool isForced(const SplitProblem &p, const std::vector<int> &cuts) {
       return false;
   }
   return true;
+}
+
+// The formula of PairBound.h, for one split.
+static double pairBound(const SplitProblem &p, const ScheduleTable &table, const TableCosts &costs, const Split &split) {
+  bool splits = splitsBackward(p.request.schedule), returns = true;
+  for (int i = 1; i < p.size(); ++i) // over every place where a cut could be
+    returns &= std::any_of(p.values.begin(), p.values.end(), [&](const SegmentValue &v) {
+      return v.gradientBytes >= 0 && v.source < i && *std::max_element(v.targets.begin(), v.targets.end()) >= i;
+    });
+  double most = 0, m = table.microbatchesOfAllSteps();
+  for (int w = 0; w < p.request.workers; ++w) {
+    double there = w * p.latency, back = w * p.latency, moves = 0, weights = 0;
+    for (int s = 0; s < table.stages(); ++s)
+      if (table.workerOf[s] == w)
+        moves += costs.stages[s].forward + costs.stages[s].input, weights += costs.stages[s].weight;
+    for (int i = 0; w > 0 && i < split.cuts[w - 1]; ++i) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const Segment::Way &way : p.segments[i].ways)
+        least = std::min(least, way.seconds);
+      there += p.segments[i].forward, back += p.segments[i].input + least + (splits ? 0 : p.segments[i].weight);
+    }
+    back = returns ? back : 0;
+    most = std::max(most, splits ? there + std::max(m * (moves + weights), m * moves + back) : there + m * (moves + weights) + back);
+  }
+  return most;
 }
 
 // Every cut with every way of every segment.
@@ -110,6 +138,8 @@ static Truth bruteForce(const SplitProblem &p, bool underBudget) {
       truth.least = std::min(truth.least, most), truth.most = std::max(truth.most, most);
       if (fits)
         truth.makespan = std::min(truth.makespan, makespan(table, costs));
+      if (fits && p.request.chunks == 2)
+        truth.pairs = std::min(truth.pairs, pairBound(p, table, costs, split));
       int k = 0;
       while (k < n && ++split.ways[k] == int(p.segments[k].ways.size()))
         split.ways[k++] = 0;
@@ -132,6 +162,26 @@ static std::string describe(const SplitProblem &p, int number) {
   return "problem " + std::to_string(number) + " (" + name(p.request.schedule) + ", " + std::to_string(p.request.workers) + " x " +
          std::to_string(p.request.chunks) + ", m=" + std::to_string(p.request.microbatches) + ", " + std::to_string(p.size()) +
          " segments)";
+}
+
+static std::string wrongPairs(const SplitProblem &p, const Truth &truth) {
+  ScheduleTable table = generate(p.request);
+  detail::Intervals intervals(p, table, *std::max_element(p.budgets.begin(), p.budgets.end()));
+  detail::Pairs pairs(p, table, intervals);
+  int64_t work = int64_t(1) << 40, most = int64_t(1) << 52, least = pairs.leastBudget(most, work);
+  if (least != truth.least)
+    return "pairs: smallest budget " + std::to_string(least) + ", brute force " + std::to_string(truth.least);
+  double infinity = std::numeric_limits<double>::infinity(), bound = pairs.makespan(infinity, work);
+  if (bound != truth.pairs && std::abs(bound - truth.pairs) > 1e-9 * std::max(1.0, truth.pairs))
+    return "pairs: " + std::to_string(bound) + ", brute force " + std::to_string(truth.pairs);
+  std::vector<int> cuts = pairs.cuts();
+  if (bound < infinity && (int(cuts.size()) != table.stages() - 1 || !isForced(p, cuts)))
+    return "pairs: no cuts, or not those that were asked for";
+  if (pairs.leastBudget(least + 1, work) != least || (bound < infinity && pairs.makespan(bound + 1e-6, work) != bound))
+    return "pairs: what is hardly below the limit is not found";
+  if (bound < infinity && (pairs.makespan(bound, work) != bound || !pairs.cuts().empty()))
+    return "pairs: something is below the least";
+  return bound <= truth.makespan + 1e-9 * std::max(1.0, truth.makespan) ? "" : "pairs: above the best split";
 }
 
 static void againstBruteForce(int count, bool skips, uint64_t seed) {
@@ -166,6 +216,8 @@ static void againstBruteForce(int count, bool skips, uint64_t seed) {
       wrong = "makespan " + std::to_string(s.makespan) + ", brute force " + std::to_string(truth.makespan);
     if (wrong.empty() && (s.leastBudget != truth.least || !s.leastProved))
       wrong = "smallest budget " + std::to_string(s.leastBudget) + ", brute force " + std::to_string(truth.least);
+    if (wrong.empty() && p.request.chunks == 2)
+      wrong = wrongPairs(p, truth);
     expect(wrong.empty(), who + ": " + wrong);
   }
   expect(feasible > count / 2 && infeasible > count / 50,

@@ -1,12 +1,15 @@
 // SplitBound.cpp: dynamic programs over (stage, first segment).
 #include "compiler/solve/stages/SplitBound.h"
 
+#include "compiler/solve/stages/PairBound.h"
+
 #include <algorithm>
 #include <cmath>
 
 namespace cinch::solve::detail {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kMostBytes = int64_t(1) << 52; // more than `check` lets a problem have
 
 SuffixBound::SuffixBound(const SplitProblem &problem, const ScheduleTable &table, const Intervals &intervals)
     : segments(problem.size()) {
@@ -197,11 +200,22 @@ int64_t leastBudget(const SplitProblem &problem, const ScheduleTable &table, con
   proved = table.request.chunks == 1;
   if (proved)
     return least[0][0];
+  int64_t rest = table.request.chunks == 2 ? work / 2 : 0;
+  work -= rest;
   LeastSearch search{problem, table, intervals, work, std::vector<Need>(table.rows.size(), Need{0, 0}), {}, cuts, INT64_MAX};
   search.go(0, 0);
   proved = search.whole;
   cuts = search.bestCuts;
-  return search.best;
+  int64_t smallest = search.best;
+  work = std::max<int64_t>(work, 0) + rest;
+  if (!proved && table.request.chunks == 2) {
+    Pairs pairs(problem, table, intervals);
+    int64_t found = pairs.leastBudget(std::min(smallest, kMostBytes), work);
+    proved = found >= 0;
+    if (!pairs.cuts().empty())
+      smallest = found, cuts = pairs.cuts();
+  }
+  return smallest;
 }
 
 } // namespace cinch::solve::detail

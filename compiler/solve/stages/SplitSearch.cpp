@@ -1,4 +1,5 @@
 // SplitSearch.cpp: the search for the split whose table ends first.
+#include "compiler/solve/stages/PairBound.h"
 #include "compiler/solve/stages/SplitBound.h"
 
 #include <algorithm>
@@ -51,10 +52,11 @@ public:
     s.leastBudget = leastBudget(problem, table, intervals, share, s.leastProved, smallest);
     int64_t rest = work - work / 2;
     work /= 2;
-    start(smallest);
+    start(startCuts(smallest));
     work = std::max<int64_t>(work, 0) + rest;
+    double pairs = problem.request.chunks == 2 ? boundOfPairs() : 0;
     nodes.push_back(Node());
-    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : std::max(workBound({}, 0), average->ofRest(0, 0) - average->budgets());
+    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : std::max({workBound({}, 0), average->ofRest(0, 0) - average->budgets(), pairs});
     double rootBound = nodes[0].bound;
     // The most promising node first; of equals the deeper.
     auto later = [&](int a, int b) {
@@ -302,8 +304,19 @@ private:
     return finish(list);
   }
 
-  // Splits to begin with: the dynamic program's, equal work, the smallest; each with its cuts moved as long as that helps.
-  void start(const std::vector<int> &smallest) {
+  // Two chunks a worker: what no split is below, and where cuts must lie for that, which is a good place to begin at.
+  double boundOfPairs() {
+    int64_t share = work / 2, given = share;
+    Pairs pairs(problem, table, intervals);
+    double update = updateBound({}), seconds = pairs.makespan(best - update, share);
+    work -= given - std::max<int64_t>(share, 0);
+    if (!pairs.cuts().empty())
+      start({pairs.cuts()});
+    return seconds < 0 ? 0 : seconds + update;
+  }
+
+  // Splits to begin with: the dynamic program's, equal work, the smallest.
+  std::vector<std::vector<int>> startCuts(const std::vector<int> &smallest) const {
     std::vector<std::vector<int>> starts = {smallest};
     std::vector<int> cuts;
     for (int s = 0, i = 0; s + 1 < stages; ++s)
@@ -321,6 +334,11 @@ private:
         cuts.push_back(i + 1);
     }
     starts.push_back(cuts);
+    return starts;
+  }
+
+  // Each with its cuts moved as long as that helps.
+  void start(std::vector<std::vector<int>> starts) {
     for (std::vector<int> &s : starts) {
       double seconds = tryCuts(s);
       for (bool moved = seconds < kInfinity; moved && work > 0;) {
