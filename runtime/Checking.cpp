@@ -64,28 +64,60 @@ Cause causeOf(int32_t number, const Suspect &suspect) {
   return cause;
 }
 
-Causes explainBody(int32_t number, const int64_t *offsets, int64_t begin, int64_t end) {
+// What an op of the launch made bad of good numbers, for one of its outputs.
+struct Birth {
+  int64_t suspect = 0;
+  BadNode node;
+};
+
+// The op that stands first in the program is the first cause; one that spoiled several outputs is one cause.
+void makeCauses(int32_t number, List<Birth> &births, Causes *causesOf) {
+  for (Birth &first : births) {
+    Birth *least = &first;
+    for (Birth *other = &first + 1; other < births.end(); ++other)
+      if (body.placeOf(other->node.node) < body.placeOf(least->node.node))
+        least = other;
+    Birth taken = *least;
+    for (; least > &first; --least)
+      *least = least[-1];
+    first = taken;
+  }
+  Causes cause = 0;
+  for (int64_t i = 0; i < births.size; ++i) {
+    const Suspect &suspect = replay->suspects[births[i].suspect];
+    if (i == 0 || births[i].node.node != births[i - 1].node.node) {
+      Cause made = causeOf(number, suspect);
+      made.node = births[i].node;
+      cause = newCause(made);
+    }
+    causesOf[suspect.output] |= cause;
+  }
+}
+
+// Each output for itself: what spoiled one of them may be masked in another.
+void explainBody(int32_t number, const int64_t *offsets, int64_t begin, int64_t end, Causes *causesOf) {
   static List<int64_t> numbers, places;
+  static List<Birth> births;
   if (!readBody(run.meta, cinch_meta, launch, numbers) || !readNodeOperations(run.meta, cinch_meta, launch, places) ||
       !body.read(numbers, places))
-    return 0;
+    return;
   body.begin(worker->context.arena, offsets, worker->context.words, causesHere);
   const List<Suspect> &suspects = replay->suspects;
-  Causes found = 0;
-  BadNode node;
-  bool any = false;
-  for (int64_t i = begin; i < end; ++i)
-    any |= body.explain(launch.outputs[suspects[i].output].word, suspects[i].index, found, node);
-  // Legitimate infinities may hide others.
-  for (int64_t i = begin; i < end && !any; ++i)
-    if (i == begin || suspects[i].output != suspects[i - 1].output)
-      any = body.explainAny(launch.outputs[suspects[i].output].word, found, node);
-  if (node.node >= 0) {
-    Cause cause = causeOf(number, suspects[begin]);
-    cause.node = node;
-    found |= newCause(cause);
+  births.size = 0;
+  for (int64_t i = begin, next; i < end; i = next) {
+    int output = suspects[i].output;
+    int64_t word = launch.outputs[output].word;
+    Birth birth;
+    birth.suspect = i;
+    bool any = false;
+    for (next = i; next < end && suspects[next].output == output; ++next)
+      any |= body.explain(word, suspects[next].index, causesOf[output], birth.node);
+    if (!any) // legitimate infinities may hide others
+      body.explainAny(word, causesOf[output], birth.node);
+    if (birth.node.node >= 0)
+      births.add() = birth;
   }
-  return found;
+  makeCauses(number, births, causesOf);
 }
 
 // A kernel that is one op: it is to blame, unless something bad came in.
@@ -149,7 +181,17 @@ void checkBefore(Worker &whose, int32_t number, const int64_t *offsets) {
     ++next;
   if (!readLaunch(run.meta, cinch_meta, number, launch) || launch.operations < 0)
     return;
-  Causes found = launch.body >= 0 ? explainBody(number, offsets, begin, next) : explainWhole(number, offsets, begin);
+  static List<Causes> causesOf; // the outputs
+  causesOf.size = 0;
+  for (int i = 0; i < launch.outputCount; ++i)
+    causesOf.add() = 0;
+  if (launch.body >= 0) {
+    explainBody(number, offsets, begin, next, causesOf.items);
+  } else {
+    Causes found = explainWhole(number, offsets, begin);
+    for (Causes &causes : causesOf)
+      causes = found;
+  }
   for (int64_t i = begin; i < next; ++i) {
     const LaunchBuffer &output = launch.outputs[suspects[i].output];
     if (i > begin && suspects[i].output == suspects[i - 1].output)
@@ -157,7 +199,7 @@ void checkBefore(Worker &whose, int32_t number, const int64_t *offsets) {
     Spoiled &bytes = replay->spoiled.add();
     bytes.begin = offsetOf(output, offsets);
     bytes.end = bytes.begin + output.count * bytesOf(output.elem);
-    bytes.causes = found;
+    bytes.causes = causesOf[suspects[i].output];
   }
 }
 

@@ -42,6 +42,8 @@ public:
   bool explain(int64_t word, int64_t index, Causes &causes, BadNode &found);
   // The same for any element of the buffer, if the elements are independent.
   bool explainAny(int64_t word, Causes &causes, BadNode &found);
+  // Where a node's op stands in the program.
+  int64_t placeOf(int node) const { return node < places->size ? (*places)[node] : -1; }
 
 private:
   struct View {
@@ -89,7 +91,6 @@ private:
   bool walkMany(int node, bool overCols);
   bool addCauses(int64_t byte);
   bool born(int node, bool gathered);
-  int64_t placeOf(int node) const { return node < places->size ? (*places)[node] : -1; }
   bool explainHere(int node);
   bool explainAdded(int64_t index);
 
