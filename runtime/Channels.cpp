@@ -186,7 +186,8 @@ static void inMessages(const Channel &channel, int64_t offset, int64_t bytes, vo
 }
 
 // The library's all-reduce takes the place of a sum's way from replica to replica: its first sender and each receiver come to it once, with
-// the values where they lie, and go on. Behind the loop they wait for all of them. In the replay of a failed step the values go their way, and what made them with them.
+// the values where they lie, and go on. Behind the loop they wait for all of them. In the replay of a failed step the values go their way,
+// and what made them with them.
 static bool isSummed(const Worker &worker, const Channel &channel) {
   return channel.spec->sums > 0 && (run.options.sumsByMpi || run.options.sumsByNccl) && peers && !worker.context.checking;
 }

@@ -146,7 +146,9 @@ void describeMemory() {
 }
 
 const Device nvidia = {openDevices,   launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
-                       endStaging,    fetchState, storeState, awaitState, sendOnDevice,   receiveOnDevice, sumByNccl, meetsPeers, meetByNccl, wordsOfNccl, connectedByNccl, restartSteps, askForStep, gateOnDevice, settleStep, mayStopNow, describe, describeMemory};
+                       endStaging,    fetchState, storeState, awaitState, sendOnDevice,   receiveOnDevice, sumByNccl,
+                       meetsPeers,    meetByNccl, wordsOfNccl, connectedByNccl, restartSteps,  askForStep,      gateOnDevice,
+                       settleStep,    mayStopNow, describe,   describeMemory};
 
 } // namespace
 

@@ -212,6 +212,9 @@ int ncclAllReduce(const void *from, void *into, size_t count, int type, int oper
   });
 }
 const char *ncclGetErrorString(int error) {
-  return error == kSystemError ? "unhandled system error" : error == kInvalidArgument ? "invalid argument" : error == kInvalidUsage ? "invalid usage" : "remote process exited";
+  return error == kSystemError       ? "unhandled system error"
+         : error == kInvalidArgument ? "invalid argument"
+         : error == kInvalidUsage    ? "invalid usage"
+                                     : "remote process exited";
 }
 }

@@ -190,7 +190,8 @@ double Pairs::makespan(double enough, int64_t &work) {
 
 int64_t Pairs::leastBudget(int64_t enough, int64_t &work) {
   auto atLeast = [this](const Pair &pair) { return of(fixed, pair.first, pair.firstEnd) + of(fixed, pair.second, pair.secondEnd); };
-  return int64_t(solve({atLeast, [this](const Pair &pair, double enough, int64_t &work) { return smallest(pair, enough, work); }, false}, double(enough), work));
+  auto smallestOf = [this](const Pair &pair, double enough, int64_t &work) { return smallest(pair, enough, work); };
+  return int64_t(solve({atLeast, smallestOf, false}, double(enough), work));
 }
 
 } // namespace cinch::solve::detail
