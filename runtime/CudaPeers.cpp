@@ -7,8 +7,8 @@
 //
 // The receiver has to ask NCCL for the messages in the sender's order. It finds that order by going through the sender's step itself, with a
 // device that does nothing (`listener`). In a graph of a step a lane is a branch.
-// NCCL wants a message to be in graphs on both sides or on none (its guide, "Using NCCL with CUDA Graphs"): all capture when worker 0 asks for it, and all
-// use their graphs if everybody has them.
+// NCCL wants a message to be in graphs on both sides or on none (its guide, "Using NCCL with CUDA Graphs"): all capture when worker 0 asks for
+// it, and all use their graphs if everybody has them.
 #include "runtime/Cuda.h"
 #include "runtime/Nccl.h"
 #include "runtime/Output.h"

@@ -10,8 +10,8 @@ namespace cinch::rt {
 Nccl nccl;
 
 bool openNccl() {
-  // What it does for graphs and other calls that are under way at once has been seen to stand still where a thread starts graphs of several
-  // communicators (its guide); here one is done before the next begins.
+  // NCCL need not prepare for calls that are under way beside a graph which holds others of the same communicator: here a step is done before
+  // the next one begins. What it does for them costs time. No NCCL has run this yet.
   setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
   void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!library)
