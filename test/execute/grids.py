@@ -3,7 +3,9 @@
 dropout), an LSTM, a net whose values skip stages, and a masked loss with a replica that has no chosen element. The choices are covering: every
 two values of different columns meet in some run, over threads and over processes. Nothing may be refused, nothing is left out.
 
-usage: grids.py [--all]      --all: the whole product for the MLP, over threads, TCP and both MPIs, and covering choices for the examples
+usage: grids.py [--all | --examples | --processes]
+    --all: the whole product for the MLP, over threads, TCP and both MPIs, covering choices for the examples, and more runs over processes
+    --examples, --processes: these parts of --all alone
 """
 import itertools
 import re
@@ -19,6 +21,8 @@ import shard_programs
 import tree_programs
 
 STEPS, BATCH = 3, 12
+# What is tested is bits. On a machine with much else to do a run may be late without hanging: its workers wait for one another so long, and the test so long.
+PATIENCE, LIMIT = 300, 600
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zbv"]
 verdicts = programs.Verdicts()
 
@@ -129,7 +133,8 @@ class Grid:
         label = "%s %s%s over %s" % (net.name, " ".join(self.flags), " at the smallest budget" if self.least else "", transport)
         out = programs.FOLDER / ("out-" + name)
         try:
-            ended = processes.start(exe, self.workers, transport, ["--data", net.data, "--out", out, "--steps", STEPS, "--log", "jsonl", "--threads", 1])
+            ended = processes.start(exe, self.workers, transport, ["--data", net.data, "--out", out, "--steps", STEPS, "--log", "jsonl", "--threads", 1,
+                                                                   "--worker-timeout", PATIENCE], limit=LIMIT)
         except subprocess.TimeoutExpired:
             return verdicts.expect(False, label + ": it hung")
         if not verdicts.expect(ended.all(0), "%s: %s %s" % (label, ended.codes, ended.text[-600:])):
@@ -213,18 +218,31 @@ EXAMPLES = [
 ]
 
 
+def over_processes(found, columns, most):
+    """A machine of two processors: four ranks at most."""
+    few = lambda choice: several(choice) and choice[1] * choice[4] <= 4
+    run_all(found, covering([range(len(found)), *columns[:3], (1, 2), [True], ["tcp", "openmpi", "mpich"]], few, 32)[:most])
+
+
+def on_examples(columns):
+    examples = [Net("example " + path.split("/")[1], tree_programs.Program(path, path, write, sizes)) for path, write, sizes in EXAMPLES]
+    few = lambda choice: several(choice) and (choice[6] == "threads" or choice[1] * choice[4] <= 6)
+    run_all(examples, covering([range(len(examples)), *columns, ["threads", "tcp", "openmpi", "mpich"]], few, 60), CANNOT)
+
+
 def main():
+    columns = [(1, 2, 3, 4), SCHEDULES, ("one", "two", "most"), (1, 2, 3), (False, True)]
+    if "--examples" in sys.argv:
+        return on_examples(columns)
     found = nets()
-    columns = [range(len(found)), (1, 2, 3, 4), SCHEDULES, ("one", "two", "most"), (1, 2, 3), (False, True)]
-    run_all(found, covering([*columns, ["threads"]], several, 40))
-    # A machine of two processors: four ranks at most.
-    run_all(found, [choice for choice in covering([*columns[:4], (1, 2), [True], ["tcp", "openmpi", "mpich"]],
-                                                  lambda choice: several(choice) and choice[1] * choice[4] <= 4, 32)][:32 if "--all" in sys.argv else 8])
+    if "--processes" in sys.argv:
+        return over_processes(found, columns, 32)
+    run_all(found, covering([range(len(found)), *columns, ["threads"]], several, 40))
+    over_processes(found, columns, 32 if "--all" in sys.argv else 8)
     if "--all" in sys.argv:
         whole_product(found[0])
-        examples = [Net("example " + path.split("/")[1], tree_programs.Program(path, path, write, sizes)) for path, write, sizes in EXAMPLES]
-        run_all(examples, covering([range(len(examples)), *columns[1:], ["threads", "tcp", "openmpi", "mpich"]],
-                                   lambda choice: several(choice) and (choice[6] == "threads" or choice[1] * choice[4] <= 6), 60), CANNOT)
+        on_examples(columns)
+    return None
 
 
 if __name__ == "__main__":

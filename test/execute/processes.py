@@ -58,8 +58,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def over_tcp(exe, workers, arguments, kill=None, environment=()):
-    """kill: (worker, seconds)."""
+def over_tcp(exe, workers, arguments, kill=None, environment=(), limit=120):
+    """kill: (worker, seconds). `limit`: seconds after which it hangs."""
     port = free_port()
     processes = []
     for rank in range(workers):
@@ -72,20 +72,20 @@ def over_tcp(exe, workers, arguments, kill=None, environment=()):
     texts = []
     for process in processes:
         try:
-            texts.append(process.communicate(timeout=120)[0])
+            texts.append(process.communicate(timeout=limit)[0])
         except subprocess.TimeoutExpired:
             process.kill()
             texts.append(process.communicate()[0] + "(it hung)")
     return Ended([process.returncode for process in processes], "".join(texts))
 
 
-def start(exe, workers, transport, arguments, kill=None):
+def start(exe, workers, transport, arguments, kill=None, limit=120):
     if transport == "tcp":
-        return over_tcp(exe, workers, arguments, kill)
+        return over_tcp(exe, workers, arguments, kill, limit=limit)
     command = [str(exe), *map(str, arguments)]
     if transport != "threads":
         command = [*MPIRUN[transport], "-np", str(workers), *command]
-    done = subprocess.run(command, env=dict(os.environ, **ROOTS), text=True, errors="replace", timeout=120,
+    done = subprocess.run(command, env=dict(os.environ, **ROOTS), text=True, errors="replace", timeout=limit,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return Ended([done.returncode], done.stdout)
 

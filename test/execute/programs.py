@@ -128,9 +128,10 @@ def source(name, text):
 
 
 def compiled(program, name, *flags, allowed=(0,)):
-    """The executable, or with other exit codes allowed the finished process when it is not 0."""
+    """The executable, or with other exit codes allowed the finished process when it is not 0. The compiler is given 300 s of a processor; how long
+    that takes depends on what else the machine does."""
     exe = FOLDER / name
-    done = call([CINCH, program, "-o", exe, *flags], allowed=allowed)
+    done = call(["prlimit", "--cpu=300", CINCH, program, "-o", exe, *flags], timeout=3600, allowed=allowed)
     return exe if done.returncode == 0 else done
 
 
