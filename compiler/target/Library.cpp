@@ -1,5 +1,6 @@
 // Library.cpp: see Library.h.
 #include "compiler/target/Library.h"
+#include "compiler/target/Link.h"
 
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/SmallString.h"
@@ -31,10 +32,11 @@ std::string writeStaticLibrary(StringRef object, const KernelObjects &kernels, c
   for (size_t i = 0; i < kernels.objects.size(); ++i)
     add(StringRef(kernels.objects[i].bytes.data(), kernels.objects[i].bytes.size()), names[i + 1]);
 
-  auto file = MemoryBuffer::getFile(runtimeArchive);
+  std::string problem;
+  std::unique_ptr<MemoryBuffer> file = readArchive(runtimeArchive, problem);
   if (!file)
-    return runtimeArchive + ": " + file.getError().message();
-  auto archive = object::Archive::create((*file)->getMemBufferRef());
+    return problem;
+  auto archive = object::Archive::create(file->getMemBufferRef());
   if (!archive)
     return toString(archive.takeError());
   Error error = Error::success();
@@ -71,12 +73,16 @@ std::string linkSharedLibrary(const std::vector<std::string> &objects, const std
       libc = each;
   if (libc.empty())
     return "the C library (libc.so.6) is not found";
+  SmallString<128> runtime;
+  if (std::string problem = copyArchive(runtimeArchive, runtime); !problem.empty())
+    return problem;
+  FileRemover runtimeRemover(runtime);
   std::string temporary = path + ".tmp";
   std::vector<std::string> args = {"ld.lld", "-shared", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
                                    "--strip-debug", "-soname", sys::path::filename(path).str(), "--version-script",
                                    exports.str().str(), "-u", "cinch_model_init", "-o", temporary};
   args.insert(args.end(), objects.begin(), objects.end());
-  args.insert(args.end(), {runtimeArchive, libc});
+  args.insert(args.end(), {runtime.str().str(), libc});
   std::vector<const char *> argv;
   for (const std::string &arg : args)
     argv.push_back(arg.c_str());

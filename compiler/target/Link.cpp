@@ -2,9 +2,11 @@
 #include "compiler/target/Link.h"
 
 #include "lld/Common/Driver.h"
-#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Object/Archive.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
@@ -53,12 +55,12 @@ struct Places {
 };
 } // namespace
 
-static Places findPlaces(const Link &link) {
+static Places findPlaces(const std::string &runtimeArchive, bool dynamic) {
   // A package brings its own beside the runtime (tools/package).
-  std::string ours = (sys::path::parent_path(link.runtimeArchive) + "/link").str();
+  std::string ours = (sys::path::parent_path(runtimeArchive) + "/link").str();
   std::vector<std::string> places{ours, "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, compilers = gccFolders();
   compilers.insert(compilers.begin(), ours);
-  return {folderOf("crt1.o", places), folderOf("libgcc.a", compilers), folderOf(link.dynamic ? "libc.so" : "libc.a", places)};
+  return {folderOf("crt1.o", places), folderOf("libgcc.a", compilers), folderOf(dynamic ? "libc.so" : "libc.a", places)};
 }
 
 static int linkByLld(const Link &link, const Places &places, std::string &message) {
@@ -99,6 +101,53 @@ static int linkByCc(const Link &link, const std::string &cc, std::string &messag
   return sys::ExecuteAndWait(cc, args, std::nullopt, {}, 0, 0, &message);
 }
 
+// A file that is mapped into memory takes this process with it when somebody cuts it short: it is read. Half an archive ends within a member, or
+// its table of symbols names members that are not there.
+std::unique_ptr<MemoryBuffer> readArchive(const std::string &path, std::string &error) {
+  auto file = MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/true, /*IsVolatile=*/true);
+  if (!file) {
+    error = "the runtime library '" + path + "' cannot be read: " + file.getError().message();
+    return nullptr;
+  }
+  auto broken = [&](Error why) {
+    error = "the runtime library '" + path + "' is not whole (" + toString(std::move(why)) + "): if it is being built or installed, run cinch again after that";
+    return nullptr;
+  };
+  auto archive = object::Archive::create((*file)->getMemBufferRef());
+  if (!archive)
+    return broken(archive.takeError());
+  Error wrong = Error::success();
+  for (const object::Archive::Child &child : (*archive)->children(wrong))
+    if (Expected<StringRef> bytes = child.getBuffer(); !bytes)
+      return broken(joinErrors(std::move(wrong), bytes.takeError()));
+  if (wrong)
+    return broken(std::move(wrong));
+  if (!(*archive)->hasSymbolTable())
+    return broken(createStringError("it has no table of symbols"));
+  for (const object::Archive::Symbol &symbol : (*archive)->symbols())
+    if (Expected<object::Archive::Child> member = symbol.getMember(); !member)
+      return broken(member.takeError());
+  return std::move(*file);
+}
+
+std::string copyArchive(const std::string &path, SmallVectorImpl<char> &copy) {
+  std::string problem;
+  std::unique_ptr<MemoryBuffer> bytes = readArchive(path, problem);
+  if (!bytes)
+    return problem;
+  int file = -1;
+  if (std::error_code error = sys::fs::createTemporaryFile("cinch", "a", file, copy))
+    return error.message();
+  raw_fd_ostream out(file, /*shouldClose=*/true);
+  out << bytes->getBuffer();
+  out.close();
+  std::error_code error = out.error();
+  out.clear_error();
+  if (error)
+    sys::fs::remove(copy);
+  return error ? error.message() : "";
+}
+
 // A device such as /dev/null is written to; a rename would put a file in its place.
 static bool isSpecial(const std::string &output) { return sys::fs::exists(output) && !sys::fs::is_regular_file(output); }
 
@@ -116,8 +165,12 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
     temporary += ".tmp";
   else if (std::error_code error = sys::fs::createTemporaryFile("cinch", "exe", temporary))
     return error.message();
-  const Link link{objects, runtimeArchive, temporary.str().str(), parts, linking != Linking::Static};
-  const Places places = findPlaces(link);
+  SmallString<128> runtime;
+  if (std::string problem = copyArchive(runtimeArchive, runtime); !problem.empty())
+    return problem;
+  FileRemover remover(runtime);
+  const Link link{objects, runtime.str().str(), temporary.str().str(), parts, linking != Linking::Static};
+  const Places places = findPlaces(runtimeArchive, link.dynamic);
   std::string message;
   int status = 1;
   int64_t shared = 0; // bytes of libraries

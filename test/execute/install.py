@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""`cmake --install BUILD --prefix FOLDER`: what lies there compiles and runs a program, wherever the folder is moved to."""
+"""`cmake --install BUILD --prefix FOLDER`: what lies there compiles and runs a program, wherever the folder is moved to. While its runtime
+library is being written it says so, or compiles as ever."""
 import os
 import shutil
+import threading
 
 import programs
 
@@ -23,6 +25,38 @@ def main():
     programs.call([exe, "--data", programs.FOLDER, "--out", programs.FOLDER / "out"])
     verdicts.expect((programs.FOLDER / "out/final.safetensors").exists(), "what it compiles trains")
     verdicts.expect(os.access(moved / "bin/cinch", os.X_OK), "a program")
+    half_written(moved, source)
+
+
+def half_written(moved, source):
+    """Half a library is an error of the machine, with both ways to link; and so it is while somebody writes it, again and again."""
+    library, exe = moved / "lib/libcinchrt.a", programs.FOLDER / "half"
+    whole = library.read_bytes()
+    for size in (0, 4, 100, len(whole) // 3, len(whole) - 1):
+        for flags in ([], ["--emit=lib"]):
+            library.write_bytes(whole[:size])
+            done = programs.call([moved / "bin/cinch", source, "-o", exe, *flags], allowed=range(256))
+            said = "is not whole" in done.stdout and "run cinch again" in done.stdout
+            verdicts.expect(done.returncode == 5 and said, "%d bytes of the library, %s: %d %s" % (size, flags, done.returncode, done.stdout[-300:]))
+            verdicts.expect(not exe.exists(), "%d bytes of the library: there is an executable" % size)
+    library.unlink()
+    done = programs.call([moved / "bin/cinch", source, "-o", exe], allowed=range(256))
+    verdicts.expect(done.returncode == 5 and "cannot be read" in done.stdout, "no library: %d %s" % (done.returncode, done.stdout[-300:]))
+    library.write_bytes(whole)
+    ended = threading.Event()
+
+    def write():
+        while not ended.is_set():
+            with open(library, "r+b") as file:
+                file.truncate(0)
+                file.write(whole)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    codes = [programs.call([moved / "bin/cinch", source, "-o", exe], allowed=range(256)).returncode for _ in range(20)]
+    ended.set()
+    writer.join()
+    verdicts.expect(set(codes) <= {0, 5}, "while the library is written, compiling ends with %s" % codes)
 
 
 verdicts.run(main)
