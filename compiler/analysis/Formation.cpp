@@ -3,7 +3,7 @@
 #include "compiler/analysis/Specs.h"
 #include "compiler/solve/Evaluate.h"
 #include "dialects/nn/NN.h"
-#include "dialects/nn/Shards.h"
+#include "dialects/nn/Pieces.h"
 
 using namespace mlir;
 
@@ -140,7 +140,7 @@ bool Formation::join(Value value, int candidate) {
   if (isa<nn::GroupMeanOp>(op) != isa<nn::GroupMeanOp>(group.stores.front().getDefiningOp()))
     return false;
   // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
-  if (home.count(value) != home.count(group.stores.front()) || nn::shardOf(op) != nn::shardOf(group.stores.front().getDefiningOp()))
+  if (home.count(value) != home.count(group.stores.front()) || nn::areApart(op, group.stores.front().getDefiningOp()))
     return false;
   if (!sameDomain(value, group.anchor) && !rowsOf(value, group.anchor))
     return false;
@@ -302,6 +302,10 @@ LogicalResult Formation::form() {
       if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), kind))
         if (value.getDefiningOp())
           updated[home[value] = byName.lookup((kind + name.getValue()).str())] = value;
+  for (Value value : terminator->getOperands()) // runs of a new parameter's rows are updates, too
+    if (Operation *joins = value.getDefiningOp(); joins && joins->hasAttr(nn::kJoinsAttr))
+      for (Value run : joins->getOperands())
+        home[run] = home.lookup(value);
 
   chooseStored();
   groups.reserve(ops.size()); // moving them all as the list grows would copy them: of a deep step they are much

@@ -3,7 +3,7 @@
 #include "compiler/analysis/Specs.h"
 #include "compiler/solve/Evaluate.h"
 #include "dialects/nn/NN.h"
-#include "dialects/nn/Shards.h"
+#include "dialects/nn/Pieces.h"
 
 using namespace mlir;
 
@@ -104,7 +104,8 @@ void Formation::storeAround(Operation *op) {
     Operation *def = operand.getDefiningOp();
     bool crosses = def && partOf(def) != partOf(op) && !isConstantLike(def) && !isa<nn::RandomOp>(def);
     bool isSent = def && nn::shardOf(def) >= 0 && nn::shardOf(def) != nn::shardOf(op);
-    if (isSent && isa<nn::SliceOp>(def)) // a part of a value travels alone
+    bool isHanded = def && nn::pieceOf(def) != nn::pieceOf(op);
+    if ((isSent || isHanded) && isa<nn::SliceOp>(def)) // a part of a value travels alone
       force(operand);
     else if (crosses || isSent)
       forceUnderViews(operand);

@@ -3,7 +3,7 @@
 
 #include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
-#include "dialects/nn/Shards.h"
+#include "dialects/nn/Pieces.h"
 
 using namespace mlir;
 
@@ -274,6 +274,10 @@ void StageHomes::placeBehind() {
       for (OpResult result : op->getResults())
         if (BlockArgument argument = step.homeOf(result))
           consider(ownerOf(argument));
+      if (segment < 0 && pieceOf(op) >= 0) // some of a parameter's rows
+        for (Value operand : op->getOperands())
+          if (auto argument = dyn_cast<BlockArgument>(step.inMemory(operand)))
+            consider(ownerOf(argument));
       for (Value operand : op->getOperands()) {
         Value value = step.inMemory(operand);
         if (segment >= 0 && llvm::any_of(op->getResults(), [&](OpResult r) { return bool(step.homeOf(r)); }))
@@ -301,6 +305,11 @@ void StageHomes::placeBehind() {
 int StageHomes::shardOf(Operation *part) {
   auto kernel = dyn_cast<plan::KernelOp>(part);
   return kernel ? nn::shardOf(computedBy(kernel->getResult(0)).getDefiningOp()) : -1;
+}
+
+int StageHomes::pieceOf(Operation *part) {
+  auto kernel = dyn_cast<plan::KernelOp>(part);
+  return kernel ? nn::pieceOf(computedBy(kernel->getResult(0)).getDefiningOp()) : -1;
 }
 
 } // namespace cinch::analysis

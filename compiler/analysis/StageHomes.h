@@ -38,6 +38,8 @@ struct StageHomes {
   bool liesOnce(mlir::BlockArgument) const;
   // The shard that does a part of the step; -1: all shards do, or it is no kernel.
   static int shardOf(mlir::Operation *part);
+  // The run of a parameter's rows that a part updates; -1: none.
+  static int pieceOf(mlir::Operation *part);
 
 private:
   bool inMainLoop(int part) const { return step.parts[part].part == 2 * int(step.loops.size()) - 1; }

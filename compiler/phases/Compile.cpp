@@ -10,6 +10,7 @@
 #include "compiler/target/Object.h"
 #include "compiler/transforms/CutLoops.h"
 #include "compiler/transforms/EmitNN.h"
+#include "compiler/transforms/CutUpdates.h"
 #include "compiler/transforms/HoldSums.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/ShardValues.h"
@@ -100,7 +101,7 @@ bool Compilation::differentiate() {
     spreadSums(*module);
     countAllReduces();
   }
-  countOperations();
+  countOperations(nn::kTrainName);
   return true;
 }
 
@@ -128,10 +129,13 @@ int64_t WorkersPlan::bytesToShards() const {
   return *std::max_element(sent.begin(), sent.end());
 }
 
-// How large the executable will be is guessed from these.
-void Compilation::countOperations() {
+// How large the executable will be is guessed from these. Of the steps that may be planned, the one of this name counts.
+void Compilation::countOperations(StringRef step) {
+  operations = {};
   llvm::DenseSet<llvm::hash_code> different;
-  module->walk([&](Operation *op) {
+  module->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (auto function = dyn_cast<func::FuncOp>(op); function && function.getName().starts_with(nn::kTrainName) && function.getName() != step)
+      return WalkResult::skip();
     ++operations.all;
     bool isNew = different
                      .insert(OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
@@ -144,6 +148,7 @@ void Compilation::countOperations() {
                                                  return nn::tensorOf(value).getElementType().isBF16();
                                                }));
     operations.differentPairs += isNew && ofPairs;
+    return WalkResult::advance();
   });
 }
 
@@ -200,7 +205,8 @@ int64_t Compilation::bytesOfState(StringRef function) const {
 }
 
 // What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. And of replicas that
-// have several grains, what waits for the replica before: the operands of gradients, or the grains' sums. Each is a step of its own to the planner.
+// have several grains, what waits for the replica before: the operands of gradients, or the grains' sums. And large updates whole, or in runs of
+// rows that replicas share. Each is a step of its own to the planner.
 std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strategy) {
   std::vector<func::FuncOp> ways{module->lookupSymbol<func::FuncOp>(nn::kTrainName)};
   bool free = strategy.kind == solve::Strategy::Auto || strategy.kind == solve::Strategy::Optimal;
@@ -225,6 +231,18 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
       ways.push_back(copy);
     else
       copy.erase();
+  }
+  bool shareUpdates = program.train.combine == Combine::Exact || program.train.combine == Combine::Reduce;
+  if (options.replicas > 1 && options.shards == 1 && shareUpdates) {
+    auto copy = cast<func::FuncOp>(ways.front()->clone());
+    copy.setName((nn::kTrainName + "_rows").str());
+    module->push_back(copy);
+    if (cutUpdates(copy, options.replicas * options.stages)) {
+      ways.push_back(copy);
+      countOperations(copy.getName()); // it has most
+    } else {
+      copy.erase();
+    }
   }
   return ways;
 }

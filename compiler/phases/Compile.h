@@ -164,7 +164,7 @@ private:
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();
   std::vector<std::string> summaryOfWorkers() const;
-  void countOperations();
+  void countOperations(llvm::StringRef step);
   void countAllReduces();
 
   mlir::MLIRContext &context;

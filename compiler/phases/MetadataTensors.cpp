@@ -130,7 +130,8 @@ void metadata::parametersAndSlots(OStream &out, llvm::ArrayRef<Part> train, cons
       out.object([&] {
         llvm::StringRef path = name.rsplit('.').first;
         bool version = (program.train.delay || program.train.combine == Combine::Async) && nn::isVersion(name);
-        stored(out, slots[name], name, program.parameters[place.lookup(path)].type.shape, splitOf(arguments[path].front()), ownSteps,
+        bool inRows = splitOf(slots[name].front()).parts > 1; // its state alone
+        stored(out, slots[name], name, program.parameters[place.lookup(path)].type.shape, splitOf((inRows ? slots[name] : arguments[path]).front()), ownSteps,
                ring || (async && version));
         if (version)
           out.attribute("starts_as", path);

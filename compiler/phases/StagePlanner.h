@@ -74,6 +74,8 @@ public:
   void discard();
   // Nothing fits.
   void refuseAll();
+  // The updates take so much of the best step that sharing them may be worth the messages.
+  bool updatesMatter() const { return updatesMatter(*best); }
   double makespan() const { return best ? best->makespan : std::numeric_limits<double>::infinity(); }
   bool isOf(mlir::func::FuncOp function) const { return train == function; }
 

@@ -13,6 +13,7 @@
 
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/Held.h"
+#include "dialects/nn/Pieces.h"
 
 #include <numeric>
 
@@ -207,6 +208,8 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
   if (overlaps())
     table = steadyStep(table);
   bool fits = false, fitsHanded = false;
+  if (func::FuncOp(train)->hasAttr(nn::kRowsAttr)) // updates that are cut for nothing else
+    return tryCut(table, microbatch, true, least, fitsHanded);
   if (!tryCut(table, microbatch, false, least, fits))
     return false;
   if (c.refused || !mayHandOut() || (fits && !least && !updatesMatter(*best)))
@@ -287,7 +290,8 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
   for (bool least : {false, true})
     for (size_t i = 0; i < ways.size() && !refused && !(least && best); ++i) {
       bool holds = ways[i]->hasAttr(nn::kHeldAttr);
-      if (i > 0 && !holds && !options.budget)
+      bool inRows = ways[i]->hasAttr(nn::kRowsAttr);
+      if (inRows ? best && !best->updatesMatter() : i > 0 && !holds && !options.budget)
         continue;
       int64_t smallest = workers.smallest;
       if (!least) {
@@ -298,7 +302,7 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
       if (!planners[i]->search(least))
         return false;
       if (planners[i]->makespan() < (best ? best->makespan() : std::numeric_limits<double>::infinity()))
-        best = planners[i].get(), loopLevels = holds ? 0 : int(i);
+        best = planners[i].get(), loopLevels = holds || inRows ? 0 : int(i);
       if (workers.smallest < smallest)
         neediest = planners[i].get();
     }

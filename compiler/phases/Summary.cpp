@@ -2,6 +2,7 @@
 #include "compiler/phases/Compile.h"
 #include "compiler/solve/Units.h"
 #include "dialects/nn/Held.h"
+#include "dialects/nn/Pieces.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -94,9 +95,10 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                   : workers.addsSums ? "each sums its own, and the sums are added while the last micro-batch's backward pass goes on"
                                                      : "sums over the examples go on from one to the next", late));
     if (workers.handsOut)
-      lines.push_back(llvm::formatv("             updates are handed out: each replica has the optimizer's state of some parameters, {0} a worker at most, which "
+      lines.push_back(llvm::formatv("             updates are handed out: each replica has the optimizer's state of some parameters{2}, {0} a worker at most, which "
                                     "frees {1} of the last replica's workers",
-                                    bytesText(workers.mostOnce(true)), bytesText(workers.mostOnce(false) - workers.mostOnce(true))));
+                                    bytesText(workers.mostOnce(true)), bytesText(workers.mostOnce(false) - workers.mostOnce(true)),
+                                    step->hasAttr(nn::kRowsAttr) ? " or of some rows of them" : ""));
   }
   for (size_t w = 0; w < workers.each.size(); ++w) {
     const WorkersPlan::Worker &worker = workers.each[w];

@@ -33,7 +33,8 @@ void Partitioner::findMessages() {
     findMessagesOf(argument);
   for (const analysis::Step::Part &part : step.parts)
     for (OpResult result : part.op->getResults())
-      findMessagesOf(result);
+      if (step.homeOf(result) || !parameterOf(result)) // rows of a new parameter go around with the parameters
+        findMessagesOf(result);
 }
 
 void Partitioner::findMessagesOf(Value value) {

@@ -2,6 +2,9 @@
 // of it, its average), and a group that has state which one replica needs is a piece: it goes to one of the replicas, where the update
 // runs and the state lies. The finished gradients are with the last replica, which sends each to the one that has its piece, before the
 // gate. There its squares are summed, so that the norm needs single numbers from everywhere, added in the order of the program.
+//
+// A group may have some rows of a parameter only (CutUpdates.h). Then each replica joins the new rows to the parameter, those that it made and
+// those that come. The gradient stays where it is, with its squares, which are one sum: its rows are sent.
 #include "compiler/transforms/Partitioner.h"
 
 #include "compiler/solve/stages/Pieces.h"
@@ -26,6 +29,26 @@ bool Partitioner::isHanded(Value value, const Message &message) const {
          message.from / layout.workers != message.to / layout.workers;
 }
 
+bool Partitioner::isJoin(int part) const {
+  auto kernel = step.parts[size_t(part)].kernel();
+  return layout.handsOut && kernel && analysis::computedBy(kernel->getResult(0)).getDefiningOp()->hasAttr(nn::kJoinsAttr);
+}
+
+bool Partitioner::takesRows(int part) const {
+  auto kernel = step.parts[size_t(part)].kernel();
+  return kernel && !isRun(part) && isa<nn::SliceOp>(analysis::computedBy(kernel->getResult(0)).getDefiningOp()) &&
+         llvm::any_of(homes.readersOf(kernel->getResult(0)), [&](int reader) { return isRun(reader); });
+}
+
+BlockArgument Partitioner::parameterOf(OpResult result) const {
+  if (BlockArgument argument = step.homeOf(result))
+    return isJoin(homes.writerOf(result)) ? BlockArgument() : argument;
+  for (int reader : homes.readersOf(result))
+    if (isJoin(reader))
+      return step.homeOf(step.parts[size_t(reader)].op->getResult(0));
+  return {};
+}
+
 DenseMap<Value, int> Partitioner::findGroups(std::vector<BlockArgument> &firstOf) const {
   func::FuncOp function = step.function;
   llvm::EquivalenceClasses<unsigned> together;
@@ -42,7 +65,8 @@ DenseMap<Value, int> Partitioner::findGroups(std::vector<BlockArgument> &firstOf
       Value value = step.inMemory(operand);
       auto argument = dyn_cast<BlockArgument>(value);
       BlockArgument place = argument ? argument : step.homeOf(value);
-      if (place && !homes.isData(place) && (updates || homes.liesOnce(place)))
+      bool onlyRead = argument && isRun(int(&part - step.parts.data())) && !homes.liesOnce(argument); // the parameter, of which some rows are updated
+      if (place && !homes.isData(place) && !onlyRead && (updates || homes.liesOnce(place)))
         touched.push_back(place);
     }
     for (BlockArgument argument : touched)
@@ -101,7 +125,7 @@ void Partitioner::placeGroups(const DenseMap<Value, int> &groups) {
     if (!isBehind(part))
       continue;
     int &group = groupOf[size_t(part)];
-    group = ownGroup(part);
+    group = takesRows(part) ? kSeveral : ownGroup(part);
     if (group == kOpen)
       for (Value result : results(part))
         include(group, groupThatReads(result));
@@ -142,6 +166,10 @@ void Partitioner::findPieces() {
   for (BlockArgument argument : function.getArguments())
     if (auto group = groups.find(argument); group != groups.end())
       bytes[size_t(group->second)] += analysis::bytesOf(argument);
+  for (auto [i, part] : llvm::enumerate(step.parts)) // of some rows, what comes for these
+    for (OpResult result : part.op->getResults())
+      if (groupOf[i] >= 0 && isRun(int(i)) && !step.homeOf(result))
+        bytes[size_t(groupOf[i])] += analysis::bytesOf(result);
   std::map<int, std::vector<size_t>> ofStage; // by the first of its workers
   for (size_t group = 0; group < firstOf.size(); ++group)
     ofStage[layout.worker(homes.ownerOf(firstOf[group]))].push_back(group);
@@ -175,7 +203,12 @@ void Partitioner::passParameters(OpBuilder &builder) {
     if (regionOf(part) <= mainLoop || !at[size_t(part)].count(worker))
       continue;
     Operation *op = step.parts[size_t(part)].op;
-    if (!runsOn(part, replica))
+    if (isJoin(part)) {
+      IRMapping runs;
+      for (Value operand : op->getOperands())
+        runs.map(operand, current.lookup(step.inMemory(operand)));
+      current[op->getResult(0)] = builder.clone(*op, runs)->getResult(0);
+    } else if (!runsOn(part, replica))
       receiveParameters(builder, op);
     else
       for (OpResult result : op->getResults())

@@ -19,7 +19,7 @@ SmallVector<int> Partitioner::ownersOf(BlockArgument argument) const {
   func::FuncOp function = step.function;
   std::optional<int> shard;
   for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
-    if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind))
+    if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kind); name && layout.shards > 1)
       shard = nn::shardOfName(name.getValue());
   return workersOf(homes.ownerOf(argument), shard.value_or(-1));
 }

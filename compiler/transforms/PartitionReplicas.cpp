@@ -61,7 +61,7 @@ Value Partitioner::elementwise(OpBuilder &builder, ValueRange operands, StringRe
 void Partitioner::findReturns() {
   for (auto [i, part] : llvm::enumerate(step.parts))
     for (OpResult result : part.op->getResults()) {
-      BlockArgument argument = step.homeOf(result);
+      BlockArgument argument = parameterOf(result);
       if (layout.replicas == 1 || layout.makesOwnSteps() || !argument || !isOnAllReplicas(argument) || newerOf(argument))
         continue;
       for (int w : ownersOf(argument))
@@ -108,7 +108,7 @@ void Partitioner::receiveParameters(OpBuilder &builder, Operation *op) {
     if (from == returns.end())
       continue;
     current[result] = plan::ReceiveOp::create(builder, named(result).getLoc(), result.getType(), firstChannel + uint64_t(from->second),
-                                              builder.getStringAttr(analysis::nameOf(step.homeOf(result))), IntegerAttr(), DenseI64ArrayAttr());
+                                              builder.getStringAttr(analysis::nameOf(parameterOf(result))), IntegerAttr(), DenseI64ArrayAttr());
     sendParameter(builder, result);
   }
 }
@@ -116,7 +116,7 @@ void Partitioner::receiveParameters(OpBuilder &builder, Operation *op) {
 void Partitioner::sendParameter(OpBuilder &builder, OpResult result) {
   if (auto to = returns.find({result, number()}); to != returns.end())
     plan::SendOp::create(builder, result.getLoc(), current.lookup(result), firstChannel + uint64_t(to->second),
-                         builder.getStringAttr(analysis::nameOf(step.homeOf(result))), false, DenseI64ArrayAttr());
+                         builder.getStringAttr(analysis::nameOf(parameterOf(result))), false, DenseI64ArrayAttr());
 }
 
 void Partitioner::beginSum(OpBuilder &builder, OpResult result) {

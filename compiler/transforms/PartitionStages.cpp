@@ -127,12 +127,17 @@ void Partitioner::receive(OpBuilder &builder, ArrayRef<Value> values) {
 }
 
 LogicalResult Partitioner::writeParts(OpBuilder &builder, int region, int loopPart) {
+  bool passed = false;
   for (int part = 0; part < int(step.parts.size()); ++part) {
     if (regionOf(part) != region)
       continue;
+    // What the results are stays where it is to the end of the step: rows that come behind them could lie there.
+    bool isEnd = region > mainLoop && isa<plan::ResultsOp>(step.parts[size_t(part)].op);
+    if (layout.handsOut && isEnd && !std::exchange(passed, true))
+      passParameters(builder);
     sendHanded(builder, part);
     auto mine = at[size_t(part)].find(worker);
-    if (mine == at[size_t(part)].end() || mine->second != loopPart)
+    if (mine == at[size_t(part)].end() || mine->second != loopPart || isJoin(part)) // new parameters come behind all updates
       continue;
     Operation *op = step.parts[size_t(part)].op;
     if (!runsOn(part, replica)) {
@@ -167,7 +172,7 @@ LogicalResult Partitioner::writeParts(OpBuilder &builder, int region, int loopPa
     }
     sendUnit(builder, part);
   }
-  if (layout.handsOut && region > mainLoop)
+  if (layout.handsOut && region > mainLoop && !passed)
     passParameters(builder);
   return success();
 }

@@ -9,7 +9,7 @@
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
-#include "dialects/nn/Shards.h"
+#include "dialects/nn/Pieces.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -38,7 +38,7 @@ private:
   int lastReplica() const { return layout.replicas - 1; }
   bool runsOn(int part, int replica) const {
     mlir::Operation *op = step.parts[size_t(part)].op;
-    if (mlir::isa<plan::GateOp>(op) || regionOf(part) <= mainLoop || isAnywhere(part))
+    if (mlir::isa<plan::GateOp>(op) || regionOf(part) <= mainLoop || isAnywhere(part) || isJoin(part))
       return true;
     if (layout.makesOwnSteps())
       return !mlir::isa<plan::ResultsOp>(op) || replica == 0;
@@ -85,6 +85,12 @@ private:
   // Arguments that are updated together: of each, the number of their group; none: it is in no group that is handed out.
   llvm::DenseMap<mlir::Value, int> findGroups(std::vector<mlir::BlockArgument> &firstOf) const;
   void placeGroups(const llvm::DenseMap<mlir::Value, int> &groups);
+  // Updates in runs of rows: such a run; what makes one parameter of them; what takes rows of the gradient for one.
+  bool isRun(int part) const { return analysis::StageHomes::pieceOf(step.parts[size_t(part)].op) >= 0; }
+  bool isJoin(int part) const;
+  bool takesRows(int part) const;
+  // The parameter or state whose new value, or some rows of it, a part hands on; null: it makes something else.
+  mlir::BlockArgument parameterOf(mlir::OpResult result) const;
   bool isSingle(mlir::Value value) const { return analysis::elementsOf(value) == 1; }
   // If updates are handed out, each replica computes for itself what comes from data and constants alone behind the main loop. Of sums
   // over the examples it has the finished ones.

@@ -21,7 +21,7 @@ import shard_programs
 import tree_programs
 
 STEPS, BATCH = 3, 12
-# What is tested is bits. On a machine with much else to do a run may be late without hanging: its workers wait for one another so long, and the test so long.
+# What is tested is bits. On a machine with much else to do a run may be late without hanging: so long its workers wait for one another, and the test for it.
 PATIENCE, LIMIT = 300, 600
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zbv"]
 verdicts = programs.Verdicts()

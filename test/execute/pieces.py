@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Replicas that hand out the updates: each has the optimizer's state of some parameters. The bits stay those of one worker (tied weights,
 dropout, several optimizers, averages, running statistics, grains, shards, stages, steps that overlap), over threads and TCP, at the smallest
-budget, which is smaller for it; a NaN stops all before the update; what was killed is resumed with the updates handed out, and without.
+budget, which is smaller for it; large parameters in runs of rows; a NaN stops all before the update; what was killed is resumed with the updates handed out, and without.
 
 usage: pieces.py [NAME...]      NAME: part of a case's name
 """
@@ -19,7 +19,7 @@ import standin
 
 ROOT = programs.HERE.parent.parent
 STEPS = 4
-SAID = "updates are handed out"
+SAID, ROWS = "updates are handed out", "or of some rows of them"
 verdicts = programs.Verdicts()
 
 # Parameters and state are most of what a worker has.
@@ -40,6 +40,27 @@ train net on train seed 3 {
   %s
 }
 """
+# One table, used at both ends, is most of it: only in runs of its rows its state can be shared.
+TABLE = """dim B = 12 batch, T = 3, V = 1920, D = 64
+data train = npy("x.npy", "y.npy") -> (x: i32[B, T] below V, y: i32[B, T] below V)
+model net(x: i32[B, T] below V) -> f32[B, T, V] {
+  param table: f32[V, D] ~ normal(0.5)
+  param still: f32[D] ~ normal(0.5)
+  use a = linear[D], b = linear[D], n = layer_norm, c = linear[D], d = linear[D]
+  h = table[x] + still
+  return tanh(d(tanh(c(dropout(gelu(b(tanh(a(n(h))))), 0.1))))) @ table'
+}
+train net on train seed 3 {
+  loss = mean[B, T] cross_entropy(net(x), y)
+  freeze("still")
+  steps 4
+  %s
+}
+"""
+# Used once: of several stages the one with the table needs most.
+ALONE = TABLE.replace("-> f32[B, T, V] {", "-> f32[B, T, 40] {").replace("d = linear[D]", "d = linear[D], e = linear[40]").replace(
+    "return tanh(d(tanh(c(dropout(gelu(b(tanh(a(n(h))))), 0.1))))) @ table'", "return e(tanh(d(tanh(c(dropout(gelu(b(tanh(a(n(h))))), 0.1))))))").replace(
+    "y: i32[B, T] below V)", "y: i32[B, T] below 40)")
 ADAM = "optimizer adamw(lr = 0.01, decay = 0.1)\n  clip norm(0.5)"
 MIXED = 'optimizer muon(lr = 0.01) on ("a.weight", "b.weight"); optimizer adam(lr = 0.01)\n  clip norm(0.5)'
 # Running statistics are state of the model, which no optimizer has: the last replica goes on with them.
@@ -75,6 +96,22 @@ def cases():
     yield "delay", NET, ADAM + "\n  delay 1", ["--replicas", 3]
     yield "delay, stages", NET, ADAM + "\n  delay 1", ["--replicas", 2, "--stages", 2]
     yield "steps that overlap", NET, ADAM + "\n  delay 1", ["--replicas", 2, "--stages", 2, "--microbatch", 2, "--schedule", "2bw"]
+    for count in (2, 3, 4, 6):
+        yield "rows", TABLE, ADAM, ["--replicas", count]
+        yield "rows, several micro-batches", TABLE, ADAM, ["--replicas", count, "--microbatch", 1]
+    for schedule in ("gpipe", "1f1b", "interleaved", "zb-h1", "zbv"):
+        yield "rows, stages", ALONE, ADAM, ["--replicas", 3, "--stages", 2, "--schedule", schedule, "--microbatch", 1]
+    yield "rows, three stages", ALONE, ADAM, ["--replicas", 2, "--stages", 3, "--microbatch", 2]
+    yield "tied rows, stages", TABLE, ADAM, ["--replicas", 3, "--stages", 2, "--schedule", "zbv", "--microbatch", 1]
+    # 1945 rows are five times 389: three replicas have unlike numbers of them.
+    yield "rows, five runs", TABLE.replace("V = 1920", "V = 1945"), ADAM, ["--replicas", 3]
+    yield "rows, momentum", TABLE, "optimizer sgd(lr = 0.1, momentum = 0.9)\n  clip value(0.01)", ["--replicas", 4]
+    yield "rows, several optimizers", TABLE, 'optimizer muon(lr = 0.01) on ("a.weight", "b.weight"); optimizer adam(lr = 0.01)', ["--replicas", 3]
+    yield "rows, one grain", TABLE, ADAM + "\n  grain 4", ["--replicas", 3, "--microbatch", 2]
+    yield "rows, grains", TABLE, ADAM + "\n  grain 2", ["--replicas", 2, "--microbatch", 2]
+    yield "rows, bf16", TABLE, ADAM + "\n  precision bf16", ["--replicas", 3]
+    yield "rows, delay", ALONE, ADAM + "\n  delay 1", ["--replicas", 2, "--stages", 2]
+    yield "rows, steps that overlap", ALONE, ADAM + "\n  delay 1", ["--replicas", 2, "--stages", 2, "--microbatch", 2, "--schedule", "2bw"]
     yield "shards", NET, ADAM + "\n  shards 2", ["--replicas", 2]
     yield "shards, stages", NET, ADAM + "\n  shards 2", ["--replicas", 2, "--stages", 2, "--microbatch", 2]
     yield "running statistics", STATED, ADAM, ["--replicas", 3]
@@ -127,8 +164,22 @@ def check_bits(number, case, folder):
         if budget:
             count = workers(flags) * shards
             verdicts.expect(result.peak <= count * budget, "%s: a peak of %d bytes" % (at, result.peak))
+        said = programs.call([exe, "info"]).stdout
         if budget == smallest and "still" in text: # the other model has little state
-            verdicts.expect(SAID in programs.call([exe, "info"]).stdout, at + ": the updates are not handed out")
+            verdicts.expect(SAID in said, at + ": the updates are not handed out")
+        if budget == smallest and name.startswith("rows"):
+            verdicts.expect(ROWS in said, at + ": no rows are handed out")
+        if budget == smallest and name == "rows":
+            other_grids(number, exe, folder, one, at)
+
+
+def other_grids(number, exe, folder, one, at):
+    """What rows of the state are saved as: one worker goes on from there, and the grid from what one worker saved."""
+    first = programs.FOLDER / ("pieces%d-one" % number)
+    for begins, ends in ((exe, first), (first, exe)):
+        out = programs.run(begins, folder, STEPS // 2).out
+        programs.call([ends, "--data", folder, "--out", out, "--steps", STEPS, "--quiet", "--resume"], timeout=60)
+        verdicts.expect((out / "final.safetensors").read_bytes() == one.bytes, "%s: resumed by %s: other bits" % (at, ends.name))
 
 
 # ---- What it frees ---------------------------------------------------------------------------------------------------
@@ -157,9 +208,24 @@ def check_bytes():
         verdicts.expect(max(once) <= 1.4 * state / count, "%d replicas share %d bytes of state as %s" % (count, state, once))
         said = told(source, *flags, "--replicas", count, "--memory-budget", smallest)
         verdicts.expect(re.search(r"updates are handed out: .* a worker at most, which frees [\d.]+ (KiB|MiB) of the last", said), said[:900])
+    check_rows()
     plain = programs.source("plain", NET.replace("D = 96", "D = 256") % "optimizer sgd(lr = 0.1)")
     said = told(plain, *flags, "--replicas", 2, "--memory-budget", least(plain, *flags, "--replicas", "2"))
     verdicts.expect(SAID not in said, "a program without state hands out updates: " + said[:900])
+
+
+def check_rows():
+    """A table that is most of the model: each replica holds its part of the state, and no other bytes."""
+    source, flags = programs.source("rows", TABLE.replace("V = 1920, D = 64", "V = 4096, D = 128") % ADAM), ["--max-threads", "2", "--microbatch", "1"]
+    table = 4 * 4096 * 128
+    one = least_arena(source, *flags, "--replicas", "1")
+    for count in (2, 4):
+        smallest, arena = least(source, *flags, "--replicas", str(count)), least_arena(source, *flags, "--replicas", str(count))
+        freed = 2 * table * (count - 1) // count
+        verdicts.expect(arena <= one - 0.9 * freed, "a table on %d replicas: %d bytes, one worker %d; %d of its state need not be there" % (
+            count, arena, one, freed))
+        once = [worker["state_once"] for worker in plan(source, *flags, "--replicas", count, "--memory-budget", smallest)["workers"]]
+        verdicts.expect(max(once) <= 9 * sum(once) / (8 * count), "a table's state on %d replicas: %s" % (count, once))
 
 
 def check_devices():
@@ -167,8 +233,8 @@ def check_devices():
     folder = programs.FOLDER / "data"
 
     def one(entry):
-        number, (lines, flags) = entry
-        source, name = programs.source("device%d" % number, NET % lines), "device%d" % number
+        number, (text, lines, flags) = entry
+        source, name = programs.source("device%d" % number, text % lines), "device%d" % number
         cpu = programs.run(programs.compiled(source, name + "-cpu", "--max-threads", "2"), folder, STEPS)
         device = standin.Program(source, name, *flags, "--memory-budget", str(least(source, "--target", "nvidia", "--ptxas", "none", *flags)))
         verdicts.expect(SAID in device.run("info").stdout, "%s %s on GPUs: the updates are not handed out" % (lines, flags))
@@ -177,7 +243,7 @@ def check_devices():
         verdicts.expect(done.returncode == 0 and (out / "final.safetensors").read_bytes() == cpu.bytes, "%s %s on GPUs: other bits than the CPU's: %s" % (
             lines, flags, done.stdout[-500:]))
 
-    programs.in_parallel(one, list(enumerate([(ADAM, ["--replicas", "2"]), (MIXED, ["--replicas", "3", "--microbatch", "2"])])))
+    programs.in_parallel(one, list(enumerate([(NET, ADAM, ["--replicas", "2"]), (NET, MIXED, ["--replicas", "3", "--microbatch", "2"]), (TABLE, ADAM, ["--replicas", "4"])])))
 
 
 # ---- Processes -------------------------------------------------------------------------------------------------------
