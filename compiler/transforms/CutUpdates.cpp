@@ -30,13 +30,11 @@ public:
     canCut = nn::tensorOf(parameter).getRank() > 0 && findState() && findOps();
   }
 
-  bool canCut = false;
-
-  // Of the parameter's rows, and of their state.
+  // The parameter's rows, and their state; one row, if the update cannot be cut.
   solve::RowsProblem::Tensor tensor() const {
     auto type = nn::tensorOf(parameter);
     int64_t bytes = type.getNumElements() * int64_t(type.getElementTypeBitWidth() / 8);
-    return {bytes * int64_t(1 + state.size()), type.getDimSize(0)};
+    return {bytes * int64_t(1 + state.size()), canCut ? type.getDimSize(0) : 1};
   }
 
   void cut(int64_t parts) {
@@ -65,6 +63,7 @@ public:
   }
 
 private:
+  bool canCut = false;
   struct State {
     BlockArgument old;
     unsigned result; // number of the function's result that is its new value
@@ -199,17 +198,16 @@ private:
 
 } // namespace
 
+// A run's kernel is code of its own, some 15 KB, on every worker.
+constexpr int64_t kLeastRun = 32 << 10;
+
 bool cutUpdates(func::FuncOp function, int workers) {
   solve::RowsProblem problem;
-  problem.workers = workers;
+  problem.workers = workers, problem.least = kLeastRun;
   SmallVector<StringRef> paths;
   for (BlockArgument argument : function.getArguments())
     if (auto path = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kPathAttr)) {
-      Cutter cutter(function, argument);
-      solve::RowsProblem::Tensor tensor = cutter.tensor();
-      if (!cutter.canCut)
-        tensor.rows = 1;
-      problem.tensors.push_back(tensor);
+      problem.tensors.push_back(Cutter(function, argument).tensor());
       paths.push_back(path.getValue());
     }
   solve::RowsSolution solution = solve::solve(problem);

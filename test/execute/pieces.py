@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Replicas that hand out the updates: each has the optimizer's state of some parameters. The bits stay those of one worker (tied weights,
 dropout, several optimizers, averages, running statistics, grains, shards, stages, steps that overlap), over threads and TCP, at the smallest
-budget, which is smaller for it; large parameters in runs of rows; a NaN stops all before the update; what was killed is resumed with the updates handed out, and without.
+budget, which is smaller for it; large parameters in runs of rows; a NaN stops all before the update; what was killed is resumed with the updates
+handed out, and without.
 
 usage: pieces.py [NAME...]      NAME: part of a case's name
 """
@@ -90,6 +91,10 @@ def cases():
     yield "several optimizers, stages", NET, MIXED, ["--replicas", 2, "--stages", 2]
     yield "averages", NET, ADAM + "\n  ema 0.9", ["--replicas", 3]
     yield "momentum", NET, "optimizer sgd(lr = 0.1, momentum = 0.9)\n  clip value(0.01)", ["--replicas", 2]
+    # Optimizers whose parameter reads the state that stood before the step, or values made of it.
+    for rule in ("lion(lr = 0.001, decay = 0.1)", "rmsprop(lr = 0.001, momentum = 0.9)"):
+        yield rule.split("(")[0], NET, "optimizer " + rule, ["--replicas", 3]
+        yield rule.split("(")[0] + ", stages", NET, "optimizer " + rule, ["--replicas", 2, "--stages", 2]
     yield "one grain", NET, ADAM + "\n  grain 4", ["--replicas", 3, "--microbatch", 2]
     yield "grains", NET, ADAM + "\n  grain 2", ["--replicas", 2, "--microbatch", 2]
     yield "bf16", NET, ADAM + "\n  precision bf16", ["--replicas", 2]
@@ -243,7 +248,8 @@ def check_devices():
         verdicts.expect(done.returncode == 0 and (out / "final.safetensors").read_bytes() == cpu.bytes, "%s %s on GPUs: other bits than the CPU's: %s" % (
             lines, flags, done.stdout[-500:]))
 
-    programs.in_parallel(one, list(enumerate([(NET, ADAM, ["--replicas", "2"]), (NET, MIXED, ["--replicas", "3", "--microbatch", "2"]), (TABLE, ADAM, ["--replicas", "4"])])))
+    tried = [(NET, ADAM, ["--replicas", "2"]), (NET, MIXED, ["--replicas", "3", "--microbatch", "2"]), (TABLE, ADAM, ["--replicas", "4"])]
+    programs.in_parallel(one, list(enumerate(tried)))
 
 
 # ---- Processes -------------------------------------------------------------------------------------------------------

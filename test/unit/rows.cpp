@@ -33,29 +33,34 @@ static void evenShares() {
 
 static void onlyWhatIsLarge() {
   Case one;
-  RowsSolution s = solve({4, {{4096, 4096}, {64, 64}, {64, 64}}});
+  RowsSolution s = solve({4, 1, {{4096, 4096}, {64, 64}, {64, 64}}});
   expect(s.parts == std::vector<int64_t>({4, 1, 1}), "small tensors are cut, or the large one is not cut in four");
-  s = solve({2, {{1000, 8}, {1000, 8}}});
+  s = solve({2, 1, {{1000, 8}, {1000, 8}}});
   expect(s.parts == std::vector<int64_t>({1, 1}) && s.most == 1000, "what is even is cut");
-  s = solve({4, {{1000, 8}, {1000, 8}}});
+  s = solve({4, 1, {{1000, 8}, {1000, 8}}});
   expect(s.parts == std::vector<int64_t>({4, 4}) && s.most == 500, "of two like tensors only one is cut");
-  s = solve({4, {{1000, 7}, {10, 1}}});
+  s = solve({4, 1, {{1000, 7}, {10, 1}}});
   expect(s.parts[0] == 7 && s.parts[1] == 1 && s.most == 2 * (1000 / 7), "seven rows are not cut into seven");
-  s = solve({4, {{1000, 1}, {100, 4}}});
+  s = solve({4, 1, {{1000, 1}, {100, 4}}});
   expect(s.parts == std::vector<int64_t>({1, 1}) && s.most == 1000, "a tensor is cut although another one, that cannot be cut, has more");
-  s = solve({3, {}});
+  s = solve({4, 500, {{1000, 8}}});
+  expect(s.parts == std::vector<int64_t>({2}), "parts are smaller than what a part is at least");
+  s = solve({3, 1, {}});
   expect(s.parts.empty() && s.most == 0, "no tensors");
 }
 
 static void wrongAnswers() {
   Case one;
-  RowsProblem p{4, {{1000, 8}, {10, 1}}};
+  RowsProblem p{4, 1, {{1000, 8}, {10, 1}}};
   RowsSolution s = solve(p), wrong = s;
   wrong.parts[0] = 3;
   expect(!verify(p, wrong).empty(), "parts of unlike sizes are accepted");
   wrong = s;
   wrong.parts[1] = 0;
   expect(!verify(p, wrong).empty(), "no part is accepted");
+  RowsProblem larger = p;
+  larger.least = 900;
+  expect(!verify(larger, s).empty(), "a part that is too small is accepted");
   wrong = s;
   wrong.most -= 1;
   expect(!verify(p, wrong).empty(), "a wrong number of bytes is accepted");

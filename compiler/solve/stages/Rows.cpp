@@ -18,10 +18,10 @@ int64_t mostWith(const RowsProblem &problem, const std::vector<int64_t> &parts) 
 }
 
 // The least number of parts above `parts` that the rows can be cut into, a worker's each if that many do not suffice; 0: there is none.
-int64_t nextParts(const RowsProblem::Tensor &tensor, int64_t parts, int64_t workers) {
+int64_t nextParts(const RowsProblem &problem, const RowsProblem::Tensor &tensor, int64_t parts) {
   int64_t next = 0;
   for (int64_t divisor : divisors(tensor.rows))
-    if (divisor > parts && divisor <= 4 * workers && (next == 0 || next < workers))
+    if (divisor > parts && divisor <= 4 * problem.workers && tensor.bytes / divisor >= problem.least && (next == 0 || next < problem.workers))
       next = divisor;
   return next;
 }
@@ -44,7 +44,7 @@ RowsSolution solve(const RowsProblem &problem) {
         largest = i;
     if (largest == problem.tensors.size())
       break;
-    int64_t parts = nextParts(problem.tensors[largest], now.parts[largest], problem.workers);
+    int64_t parts = nextParts(problem, problem.tensors[largest], now.parts[largest]);
     if (parts == 0) {
       done[largest] = true;
       continue;
@@ -63,6 +63,8 @@ std::string verify(const RowsProblem &problem, const RowsSolution &solution) {
   for (size_t i = 0; i < solution.parts.size(); ++i)
     if (solution.parts[i] < 1 || problem.tensors[i].rows % solution.parts[i] != 0)
       return "the parts of a tensor have not as many rows";
+    else if (solution.parts[i] > 1 && problem.tensors[i].bytes / solution.parts[i] < problem.least)
+      return "a part is too small";
   int64_t most = mostWith(problem, solution.parts);
   return most == solution.most ? "" : "the worker that has most has " + std::to_string(most) + " bytes, not " + std::to_string(solution.most);
 }

@@ -13,6 +13,7 @@ namespace cinch::solve {
 
 struct RowsProblem {
   int workers = 1;
+  int64_t least = 1; // bytes of a run
   struct Tensor {
     int64_t bytes = 0;
     int64_t rows = 1; // 1: it cannot be cut
