@@ -6,6 +6,7 @@
 // contraction of their own, over its taps.
 #include "compiler/analysis/Specs.h"
 
+#include "compiler/kernels/ElemFacts.h"
 #include "dialects/nn/Grain.h"
 
 #include <numeric>
@@ -222,7 +223,7 @@ bool poolSpec(Operation *op, llvm::function_ref<int(Value)> bufferOf, PoolSpec &
     return false;
   Shape image = shapeOf(spec.gradient() ? to : from, extent), places = shapeOf(spec.gradient() ? from : to, extent);
   size_t leads = image.size() - 3;
-  spec.elem = elemOf(to) == Elem::F64 ? Elem::F64 : Elem::F32;
+  spec.elem = factsOf(elemOf(to)).sums;
   spec.lead.assign(image.begin(), image.begin() + leads);
   spec.C = image.back();
   auto numbers = [&](const char *name) { return op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef(); };

@@ -4,6 +4,7 @@
 #include "compiler/analysis/RowWise.h"
 #include "compiler/analysis/Specs.h"
 #include "compiler/kernels/ContractDevice.h"
+#include "compiler/kernels/ElemFacts.h"
 
 #include "llvm/ADT/bit.h"
 
@@ -127,7 +128,7 @@ struct Tracer {
 // two and what is not finite stay, and subnormal ones, too.
 bool isPlainNumber(Elem elem, double number) {
   int exponent;
-  if (elem != Elem::F32 && elem != Elem::F64 && elem != Elem::BF16)
+  if (!factsOf(elem).real)
     return false;
   bool normal = elem == Elem::F64 ? std::isnormal(number) : std::isnormal(float(number));
   return normal && std::fabs(std::frexp(number, &exponent)) != 0.5;
