@@ -208,8 +208,6 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
   return true;
 }
 
-bool isPool(Operation *op) { return isa<nn::MaxPoolOp, nn::SumPoolOp, nn::MaxPoolGradOp, nn::SumPoolGradOp>(op); }
-
 bool poolSpec(Operation *op, llvm::function_ref<int(Value)> bufferOf, PoolSpec &spec, Value &blocker,
               llvm::SetVector<Operation *> *passed, const Extent &extent) {
   spec.kind = isa<nn::MaxPoolOp>(op)       ? PoolKind::Max
