@@ -44,10 +44,10 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
     llvm::SetVector<Value> reads;
     llvm::DenseMap<Value, int> number;
     auto inputOf = [&](Value value) {
-      // What updates a parameter or a state is written behind the gate. A kernel before the gate that needs it (the products of
-      // muon read the new momentum) computes it again from the old one.
-      bool behindGate = home.count(value) && !home.count(stores.front());
-      if (llvm::is_contained(stores, value) || !inMemory(value) || behindGate)
+      // What updates a parameter or a state is written behind the gate. A kernel before the gate that needs it computes it again from the
+      // old one.
+      bool isLater = isBehindGate(value) && !isBehindGate(stores.front());
+      if (llvm::is_contained(stores, value) || !inMemory(value) || isLater)
         return -1;
       reads.insert(value);
       return number.try_emplace(value, int(number.size())).first->second;
@@ -76,7 +76,7 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
 }
 
 Value Formation::readTooLate(ArrayRef<Value> stores, int at, const TracedWork &traced, ArrayRef<Value> reads) {
-  if (!home.count(stores.front()))
+  if (!isBehindGate(stores.front()))
     return {};
   SmallVector<std::pair<BlockArgument, int>> arguments; // that are read, and which buffers they are
   for (auto [buffer, value] : llvm::enumerate(reads))
@@ -120,10 +120,10 @@ bool Formation::rowsOf(Value rows, Value anchor) const {
 }
 
 // The kernel that computes a value alone: that says what it reads, and stores what stands in the way.
-bool Formation::formAlone(Value value, KernelGroup &alone) {
+bool Formation::formAlone(Value value, KernelGroup &alone, int at) {
   while (true) {
     Value blocker;
-    if (tryGroup(alone, value, {value}, blocker))
+    if (tryGroup(alone, value, {value}, blocker, at))
       return true;
     if (!blocker || blocker == value || inMemory(blocker))
       return succeeded(internal(value, "a value cannot be computed in a loop (run decompose-ops first, if its op is one that is written out)"));
@@ -142,14 +142,14 @@ bool Formation::join(Value value, int candidate) {
   // Chains over groups are no chains over the batch, which a grain would cut.
   if (isa<nn::GroupMeanOp>(op) != isa<nn::GroupMeanOp>(group.stores.front().getDefiningOp()))
     return false;
-  // Updates run behind the gate, and what the gate waits for may read anything else: they share no kernel.
-  if (home.count(value) != home.count(group.stores.front()) || nn::shardOf(op) != nn::shardOf(group.stores.front().getDefiningOp()))
+  // What the gate waits for and what runs behind it share no kernel; nor do updates and what only serves them.
+  if (home.count(value) != home.count(group.stores.front()) || isBehindGate(value) != isBehindGate(group.stores.front()) || nn::shardOf(op) != nn::shardOf(group.stores.front().getDefiningOp()))
     return false;
   if (!sameDomain(value, group.anchor) && !rowsOf(value, group.anchor))
     return false;
   // Groups behind it still read what the value overwrites.
   for (size_t later = size_t(candidate) + 1; home.count(value) && later < groups.size(); ++later)
-    if (groups[later].updates && groups[later].reads.contains(home.lookup(value)))
+    if (groups[later].behindGate && groups[later].reads.contains(home.lookup(value)))
       return false;
   llvm::SmallVector<Value> stores = group.stores;
   stores.push_back(value);
@@ -208,13 +208,21 @@ bool Formation::place(Value value) {
     return true; // its own turn comes
   }
   stored.insert(value);
+  // An update may read what an earlier kernel overwrites. That kernel can compute the update, too: there the old value is still read.
   KernelGroup alone;
-  if (!formAlone(value, alone))
+  bool isUpdate = isBehindGate(value);
+  if (!formAlone(value, alone, isUpdate ? -1 : INT_MAX))
     return false;
-  if (!joinSome(value, alone)) {
+  bool joined = joinSome(value, alone);
+  if (!joined && isUpdate) {
+    if (!formAlone(value, alone, INT_MAX))
+      return false;
+    joined = joinSome(value, alone);
+  }
+  if (!joined) {
     alone.part = partOf(op);
     alone.backward = op->hasAttr(nn::kBackwardAttr);
-    alone.updates = home.count(value) != 0;
+    alone.behindGate = isBehindGate(value);
     producer[value] = int(groups.size());
     groups.push_back(std::move(alone));
   }
@@ -292,6 +300,31 @@ static void runNarrowEarly(std::vector<KernelGroup> &groups) {
   groups = std::move(ordered);
 }
 
+// What is computed of optimizer state serves updates alone, as the products of muon's momentum: it runs with them, behind the gate, where the new
+// state lies in memory. What the results with names need stands before, whatever it reads.
+void Formation::findBehindGate() {
+  auto terminator = function.getBody().front().getTerminator();
+  llvm::DenseSet<Value> needed;
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
+    if (function.getResultAttr(unsigned(i), nn::kNameAttr))
+      needed.insert(value);
+  for (Operation *op : llvm::reverse(ops))
+    if (llvm::any_of(op->getResults(), [&](Value result) { return needed.contains(result); }))
+      needed.insert(op->operand_begin(), op->operand_end());
+  auto isState = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument && function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr);
+  };
+  for (auto [value, argument] : home)
+    behindGate.insert(value);
+  for (Operation *op : ops)
+    if (partOf(op) == sweeps.last() &&
+        llvm::any_of(op->getOperands(), [&](Value operand) { return behindGate.contains(operand) || isState(operand); }))
+      for (Value result : op->getResults())
+        if (!needed.contains(result))
+          behindGate.insert(result);
+}
+
 LogicalResult Formation::form() {
   // Results update the arguments of the same path or slot.
   llvm::StringMap<BlockArgument> byName;
@@ -306,6 +339,7 @@ LogicalResult Formation::form() {
         if (value.getDefiningOp())
           updated[home[value] = byName.lookup((kind + name.getValue()).str())] = value;
 
+  findBehindGate();
   chooseStored();
   groups.reserve(ops.size()); // moving them all as the list grows would copy them: of a deep step they are much
   for (Operation *op : ops) {
@@ -322,7 +356,7 @@ LogicalResult Formation::form() {
   prune();
   for (KernelGroup &group : groups)
     for (Value value : group.stores)
-      group.updates |= home.count(value) != 0;
+      group.behindGate |= isBehindGate(value);
 
   // Order: parts apart, in each the order of formation; then gate, updates, results.
   KernelGroup gate, results;
@@ -351,11 +385,11 @@ LogicalResult Formation::form() {
     take([&](KernelGroup &g) { return g.part == part; });
   if (batchResults)
     ordered.push_back(results);
-  take([&](KernelGroup &g) { return g.part == sweeps.last() && !g.updates; });
-  bool anyUpdate = llvm::any_of(groups, [](KernelGroup &g) { return g.updates; });
+  take([&](KernelGroup &g) { return g.part == sweeps.last() && !g.behindGate; });
+  bool anyUpdate = llvm::any_of(groups, [](KernelGroup &g) { return g.behindGate; });
   if (anyUpdate)
     ordered.push_back(gate);
-  take([&](KernelGroup &g) { return g.part == sweeps.last() && g.updates; });
+  take([&](KernelGroup &g) { return g.part == sweeps.last() && g.behindGate; });
   if (!batchResults && named)
     ordered.push_back(results);
   groups = std::move(ordered);

@@ -34,7 +34,7 @@ struct KernelGroup {
   llvm::SetVector<mlir::Value> reads;    // values read from memory
   llvm::SetVector<mlir::Operation *> ops; // all ops computed, views passed included
   bool backward = false;
-  bool updates = false; // writes parameters or slots in place
+  bool behindGate = false; // writes parameters or state in place, or serves that alone
 };
 
 class Formation {
@@ -53,6 +53,7 @@ public:
   const Sweeps sweeps;
 
 private:
+  void findBehindGate();
   void chooseStored();
   void force(mlir::Value value);
   void forceUnderViews(mlir::Value value);
@@ -60,11 +61,11 @@ private:
   void storeOperands(mlir::Operation *op);
   void storeWhatIsDear();
   bool place(mlir::Value value);
-  bool formAlone(mlir::Value value, KernelGroup &alone);
+  bool formAlone(mlir::Value value, KernelGroup &alone, int at); // at: as of tryGroup
   bool join(mlir::Value value, int candidate);
   bool joinSome(mlir::Value value, const KernelGroup &alone);
   bool placeOwn(mlir::Operation *op, plan::KernelKind kind);
-  // `at`: where the group stands.
+  // `at`: where the group stands. INT_MAX: behind all that are there; -1: before all, where nothing is overwritten yet.
   bool tryGroup(KernelGroup &group, mlir::Value anchor, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker,
                 int at = INT_MAX);
   bool tryOwn(KernelGroup &group, mlir::Operation *op, const Extent &extent, mlir::Value &blocker,
@@ -85,6 +86,8 @@ private:
   std::vector<mlir::Operation *> ops;
   std::vector<Extent> extents; // the whole batch, then every smaller micro-batch that may be chosen
   llvm::DenseSet<mlir::Value> stored, forced;
+  llvm::DenseSet<mlir::Value> behindGate; // what only updates need, and they
+  bool isBehindGate(mlir::Value value) const { return behindGate.contains(value); }
   llvm::DenseMap<mlir::Value, mlir::Value> updated; // argument in whose place something is written -> what
   llvm::DenseMap<mlir::Value, int> producer; // stored value -> group
   int horizon = INT_MAX; // groups from here on are not there yet, for the group that is being formed

@@ -213,6 +213,8 @@ void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock blo
   packB(origin.b, n, block);
   if (plan.skipsOutside())
     block.finite = isFinite(n, block);
+  if (plan.bands == Bands::Planar)
+    return emitPlanar(origin, mUnits);
   if (plan.bands == Bands::OfM)
     return emitBands(origin, n, mUnits, block);
   if (plan.bands == Bands::OfK) {

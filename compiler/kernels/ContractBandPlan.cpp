@@ -1,5 +1,6 @@
 // ContractBandPlan.cpp: whether A is an image that may lie in scratch band by band, and how large its bands are.
 #include "compiler/kernels/ContractPlan.h"
+#include "compiler/solve/Bytes.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -87,27 +88,32 @@ static bool follow(const ContractDim &taps, const ContractDim &channels) {
   return taps.band == channels.size * channels.band && taps.b == channels.size * channels.b && taps.c == channels.size * channels.c;
 }
 
-bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
-  // Columns of places: shorter rows of them make poor tiles. Places of an image: a block of k ends with it, and C is read and written
-  // once a block.
-  constexpr int64_t kFewColumns = 8, kFewPlaces = 128;
-  auto endsWithChannels = [](const ContractDims &dims) {
-    return !dims.empty() && !dims.back().isBounded() && (dims.back().a == 1 || dims.back().size == 1);
-  };
-  bool ofM = endsWithChannels(k);
-  if (plan.pairs || plan.rounds || plan.a.elem != plan.elem || plan.b.elem != plan.elem || plan.c.elem != plan.elem ||
-      (!ofM && !endsWithChannels(m)) || (ofM && plan.grained))
+static bool endsWithChannels(const ContractDims &dims) {
+  return !dims.empty() && !dims.back().isBounded() && (dims.back().a == 1 || dims.back().size == 1);
+}
+
+// A as an image whose rows of places have columns; `withTaps` ends with the channels.
+static bool formImage(ContractPlan &plan, ContractDims withTaps, const ContractDims &withPlaces, Side &places, Side &taps, ContractDim &channels) {
+  if (plan.pairs || plan.rounds || plan.a.elem != plan.elem || plan.b.elem != plan.elem || plan.c.elem != plan.elem || !endsWithChannels(withTaps))
     return false;
-  ContractDims &withTaps = ofM ? k : m, &withPlaces = ofM ? m : k;
-  ContractDim channels = withTaps.back();
+  channels = withTaps.back();
   withTaps.pop_back();
   plan.band = {};
   plan.band.columnBound = int(plan.bounds.size()) - 1;
   plan.band.rowBound = plan.bounds.size() == 2 ? 0 : -1;
+  return sideOf(withPlaces, plan.band, places) && sideOf(withTaps, plan.band, taps) && taps.others.empty() && places.hasColumn &&
+         describeImage(plan, places, taps, channels);
+}
+
+bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
+  // Columns of places: shorter rows of them make poor tiles. Places of an image: a block of k ends with it, and C is read and written
+  // once a block.
+  constexpr int64_t kFewColumns = 8, kFewPlaces = 128;
+  bool ofM = endsWithChannels(k);
   Side places, taps;
-  if (!sideOf(withPlaces, plan.band, places) || !sideOf(withTaps, plan.band, taps) || !taps.others.empty() ||
-      !places.hasColumn || places.column.size < kFewColumns ||
-      (!ofM && places.row.size * places.column.size < kFewPlaces) || !describeImage(plan, places, taps, channels))
+  ContractDim channels;
+  if ((ofM && plan.grained) || !formImage(plan, ofM ? k : m, ofM ? m : k, places, taps, channels) || places.column.size < kFewColumns ||
+      (!ofM && places.row.size * places.column.size < kFewPlaces))
     return false;
   if (channels.size == 1) // a dim of one has no strides of its own
     channels.b = taps.column.b, channels.c = taps.column.c;
@@ -138,10 +144,38 @@ bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims 
   return true;
 }
 
+// Places beside each other are neighbours in the image, and C has few columns. A row of the band is a row of places for each channel, as long as
+// the last vector of a row reads.
+bool formPlanar(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
+  Side places, taps;
+  ContractDim channels;
+  if (plan.grained || countOf(n) > plan.lanes / 2 || n.size() > 1 || !formImage(plan, k, m, places, taps, channels) ||
+      stepOf(places.column, plan.band.columnBound) != 1)
+    return false;
+  Band &band = plan.band;
+  int64_t before = band.columns, channelBand = channels.band * band.channels;
+  band.columns += solve::roundUp(places.column.size, plan.lanes) - places.column.size;
+  for (ContractDim *dim : {&places.row, &taps.row})
+    dim->band = dim->band / (before * channelBand) * band.columns * channelBand;
+  places.column.band = 1;
+  taps.column.band /= channelBand;
+  channels.band = band.columns;
+  plan.bands = Bands::Planar;
+  plan.m = places.column;
+  plan.outerM = places.others;
+  append(plan.outerM, places.hasRow, places.row);
+  plan.k = channels;
+  append(plan.outerK, taps.hasRow, taps.row);
+  append(plan.outerK, taps.hasColumn, taps.column);
+  plan.n = takeInner(n, /*contiguousInC=*/true);
+  choosePlanarTile(plan);
+  return true;
+}
+
 void chooseBand(ContractPlan &plan, int64_t longest) {
   const int64_t most = 128 * 1024 / plan.bytes; // elements: a share of the second-level cache
   Band &band = plan.band;
-  if (plan.bands == Bands::OfM) {
+  if (plan.bands != Bands::OfK) {
     while (band.rows < band.height) {
       ++band.rows;
       if (band.elems() > most) {
@@ -150,7 +184,7 @@ void chooseBand(ContractPlan &plan, int64_t longest) {
       }
     }
     int64_t bands = (band.height + band.rows - 1) / band.rows; // of equal heights
-    band.rows = (band.height + bands - 1) / bands;
+    band.rows = std::min(band.height, solve::roundUp((band.height + bands - 1) / bands, band.rowsInTile));
     return;
   }
   // A block of k is one band. Blocks do not reach into the next image.

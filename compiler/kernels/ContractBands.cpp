@@ -38,6 +38,8 @@ void ContractEmitter::copyBand(const Origin &at, Value rows) {
     Value to = add(threadScratch, mul(row, rowElems));
     auto copyRow = [&] {
       Value source = add(from, mul(row, band.rowStride));
+      if (plan.bands == Bands::Planar)
+        return turnRow(source, to, left, end);
       fillZeros(to, left * band.channels);
       if (band.columnStride == band.channels)
         copyForwards(source, add(to, left * band.channels), (end - left) * band.channels);
@@ -85,10 +87,16 @@ void ContractEmitter::emitBands(const Origin &origin, Range n, Range mUnits, KBl
     auto edge = [&](Value column) { columnAt(column, edgeN); };
     forTiles(n.first, n.second, nr, fullN, [&](Value column) { columnAt(column, nr); }, edgeN ? Body(edge) : Body());
   };
+  forBands(first, last, bandAt);
+}
+
+// Rows [first, last) of places in bands: `body` has the number of the first row, and how many there are.
+void ContractEmitter::forBands(Value first, Value last, llvm::function_ref<void(Value, Value)> body) {
+  int64_t height = plan.band.height;
   forLoop(div(first, height), div(add(last, height - 1), height), 1, [&](Value image) {
     Value start = mul(image, height);
     Value from = max(sub(first, start), number(0)), to = min(sub(last, start), height);
-    forLoop(from, to, plan.band.rows, [&](Value row) { bandAt(add(start, row), min(sub(to, row), plan.band.rows)); });
+    forLoop(from, to, plan.band.rows, [&](Value row) { body(add(start, row), min(sub(to, row), plan.band.rows)); });
   });
 }
 

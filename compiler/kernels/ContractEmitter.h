@@ -132,6 +132,21 @@ private:
   void copyForwards(Value from, Value to, int64_t count);
   void copyBand(const Origin &, Value rows);
   void emitBands(const Origin &, Range n, Range mUnits, KBlock);
+  void forBands(Value first, Value last, llvm::function_ref<void(Value row, Value rows)>);
+
+  // Bands whose places are lanes (ContractPlanar.cpp).
+  struct PlanarTile {
+    int64_t rows, vectors, alive; // of places; how many the last vector has
+    Value band, filter, c;        // its first place and k = 0
+  };
+  void turnRow(Value source, Value to, int64_t left, int64_t end);
+  void emitPlanar(const Origin &, Range rows);
+  void planarRows(const Origin &, Value first, int64_t rows);
+  void planarTile(const PlanarTile &);
+  mlir::SmallVector<Value> planarChains(const PlanarTile &, size_t dim, mlir::SmallVector<Value> chains);
+  mlir::SmallVector<Value> planarStep(const PlanarTile &, mlir::ValueRange chains);
+  Value placesOfC(Value at, int64_t alive);
+  void storePlaces(Value values, Value at, int64_t alive);
 
   // What lies outside of A (ContractOutside.cpp).
   Value magnitudes(Value vector);

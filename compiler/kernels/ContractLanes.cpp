@@ -113,16 +113,25 @@ Value ContractEmitter::laneLoad(Value memory, Value index, int64_t group, int64_
   return result;
 }
 
-// Items are (batch, outer m, tile of rows, vectors of a tile); these fastest, so that neighbours read the same lines.
+// Items are (batch, outer m, tile of rows, vectors of a tile); these fastest, so that neighbours read the same lines. Where k is longer than
+// all rows are many, as for a filter's gradient, vectors are slower than rows: what an item has read of its vectors lies in a near cache for
+// the next one.
 void ContractEmitter::emitLanes(Value thread, Value threads) {
   int64_t vectors = (plan.n.size + plan.nr() - 1) / plan.nr(), tiles = (plan.m.size + plan.mr - 1) / plan.mr;
   int64_t edge = plan.m.size % plan.mr, outer = countOf(plan.outerM), groups = plan.nr() / plan.lane.size;
+  bool rowsFastest = countOf(plan.outerK) > outer * plan.m.size;
   Range mine = share(thread, threads, countOf(plan.batch) * outer * tiles * vectors);
   forLoop(mine.first, mine.second, 1, [&](Value item) {
-    Value vector = rem(item, vectors), rest = div(item, vectors);
-    Value tile = rem(rest, tiles);
-    rest = div(rest, tiles);
-    Value outerM = rem(rest, outer), batch = div(rest, outer);
+    Value rest = item;
+    auto take = [&](int64_t count) {
+      Value number = rem(rest, count);
+      rest = div(rest, count);
+      return number;
+    };
+    Value vector = rowsFastest ? Value() : take(vectors), tile = take(tiles), outerM = take(outer);
+    if (rowsFastest)
+      vector = take(vectors);
+    Value batch = rest;
     auto tileAt = [&](Value row, int64_t rows) {
       Origin origin;
       origin.a = number(plan.a.offset);
@@ -332,7 +341,7 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
   for (size_t d = dim; d < plan.outerK.size(); ++d)
     written *= plan.outerK[d].size;
   // Neighbouring steps read the same elements, which stay in registers from one to the next if there are enough.
-  const int64_t mostWrittenOut = plan.manyRegisters ? 400 : 100;
+  const int64_t mostWrittenOut = plan.manyRegisters || plan.n.a == 0 ? 400 : 100;
   if (written <= mostWrittenOut) {
     SmallVector<Value> values(accumulators.begin(), accumulators.end());
     for (int64_t i = 0; i < k.size; ++i)
@@ -345,10 +354,19 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
   for (int64_t i = 0; i < first; ++i)
     values = step(number(i), values);
   inner.within = middle ? middle->bound : tile.within;
-  values = overRange(number(first), number(last), 1, values, [&](Value i, Values values) { return step(i, values); });
-  inner.within = tile.within;
-  for (int64_t i = last; i < k.size; ++i)
+  // As many steps in a row as may be written out, if a step's vectors fit the registers beside the chains.
+  int64_t each = written / k.size, registers = plan.manyRegisters ? 32 : 16;
+  int64_t most = 2 * each + plan.nv <= registers ? std::max<int64_t>(1, mostWrittenOut / each) : 1, trips = (last - first + most - 1) / most;
+  int64_t together = trips > 0 ? (last - first) / trips : 1, end = first + trips * together;
+  values = overRange(number(first), number(end), together, values, [&](Value i, Values values) {
+    for (int64_t next = 0; next < together; ++next)
+      values = step(add(i, next), values);
+    return values;
+  });
+  for (int64_t i = end; i < k.size; ++i) {
+    inner.within = i < last ? inner.within : tile.within;
     values = step(number(i), values);
+  }
   return values;
 }
 

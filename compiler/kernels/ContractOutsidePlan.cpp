@@ -34,7 +34,7 @@ static double shareInside(const ContractPlan &plan) {
 
 void chooseSkips(ContractPlan &plan) {
   plan.skips[0] = plan.skips[1] = false;
-  if (plan.pairs || plan.rounds || plan.overLanes || plan.rowsInTile || plan.outerK.empty())
+  if (plan.pairs || plan.rounds || plan.overLanes || plan.rowsInTile || plan.outerK.empty() || plan.bands == Bands::Planar)
     return;
   for (int i = 0; i < int(plan.bounds.size()); ++i) {
     auto moves = [&](const ContractDim &dim) { return dim.*kBounds[i] != 0; };
@@ -87,6 +87,15 @@ static double cyclesOf(ContractPlan plan) {
 bool takesExamples(const ContractPlan &otherwise, const ContractPlan &examples) {
   constexpr double kWorth = 0.97; // rows of tiles lie apart in C
   return cyclesOf(examples) < kWorth * cyclesOf(otherwise);
+}
+
+// Turning an element of the image, and storing one of C alone.
+bool takesPlanar(const ContractPlan &otherwise, const ContractPlan &planar) {
+  constexpr double kTurn = 0.6, kStore = 2;
+  ContractPlan chosen = planar;
+  double taps = double(countOf(planar.outerK)), steps = taps * double(planar.k.size);
+  double stores = planar.m.c == 1 ? 0 : kStore * double(planar.n.size) / steps;
+  return choosePlanarTile(chosen) + kTurn / taps + stores < cyclesOf(otherwise);
 }
 
 } // namespace cinch::kernels

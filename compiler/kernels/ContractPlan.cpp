@@ -196,7 +196,7 @@ static void formLaneRows(ContractPlan &plan, ContractDims m, int64_t most) {
 
 // The tile over lanes. Where each vector has elements of A of its own, two vectors beside each other are quicker than one with twice the
 // rows: they read whole lines of the cache and neighbours of these. Where the rows, such as the taps of a filter's gradient, are too few
-// to keep FMAs busy with two, four are taken.
+// to keep FMAs busy with two, four are taken. Groups of several channels have rows for each of them, which share what is loaded.
 static void formLaneTile(ContractPlan &plan, const ContractDims &m) {
   constexpr int kBusy = 8; // chains: an FMA takes four cycles, and two of them begin in each
   auto form = [&](int vectors, int64_t chains) {
@@ -208,7 +208,7 @@ static void formLaneTile(ContractPlan &plan, const ContractDims &m) {
     for (int vectors : {2, 4})
       if (plan.n.size % (vectors * plan.lanes) == 0 && form(vectors, plan.manyRegisters ? 24 : 12))
         return;
-  form(1, plan.manyRegisters ? 24 : 10);
+  form(1, plan.manyRegisters ? 24 : plan.lane.size > 1 ? 12 : 10);
 }
 
 // A filter's gradient of few channels: its rows are too short to be worth copying into panels. B is read once for each row of taps and
@@ -287,11 +287,18 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   } else {
     merge(k); // in reduction order
   }
-  if (!spec.pairs && formLanes(plan, batch, m, n, k))
-    return;
+  // With few registers a tile in place has one vector, each FMA a load of its own; bands have tiles of two.
+  ContractPlan lanes = plan, banded = plan;
+  if (!spec.pairs && formLanes(lanes, batch, m, n, k)) {
+    bool inPlace = lanes.lane.size == 1 && lanes.n.a == 0;
+    if (plan.manyRegisters || !inPlace || !formBands(banded, windowsM, n, windowsK)) {
+      plan = lanes;
+      return;
+    }
+  }
   if (!plan.bounds.empty()) {
     plan.batch = batch;
-    ContractPlan examples = plan;
+    ContractPlan examples = plan, planar = plan;
     if (spec.pairs) {
       ContractDims run(windowsK.begin() + spec.anew, windowsK.end());
       dropOnes(run);
@@ -301,9 +308,11 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
       formWindows(plan, windowsM, n, windowsK);
     if (formExamples(examples, windowsM, n, windowsK) && takesExamples(plan, examples))
       plan = examples;
+    if (formPlanar(planar, windowsM, n, windowsK) && takesPlanar(plan, planar))
+      plan = planar;
     if (plan.n.size == 1)
       plan.n.b = plan.n.c = 1;
-    plan.directC = plan.n.c == 1;
+    plan.directC = plan.n.c == 1 || plan.bands == Bands::Planar;
     return;
   }
 
@@ -349,6 +358,21 @@ static int64_t lengthOfBlocks(ContractPlan &plan, int64_t longest) {
   return stretches;
 }
 
+// The whole of k at once: nothing of B is copied, and the band has all channels.
+static void choosePlanarBlocks(ContractPlan &plan) {
+  plan.kc = plan.k.size;
+  plan.runs = countOf(plan.outerK);
+  chooseBand(plan, plan.kc);
+  plan.unroll = 1;
+  for (int unroll : {4, 3, 2})
+    if (plan.unroll == 1 && plan.kc % unroll == 0)
+      plan.unroll = unroll;
+  plan.packA = PackedA::Band;
+  plan.packB = PackedB::No;
+  plan.nc = plan.nr();
+  plan.mc = plan.m.size;
+}
+
 // Steps along k that stand one behind the other in the loop of a tile; `last` is the length of the last block.
 static void chooseUnroll(ContractPlan &plan, int64_t last) {
   plan.unroll = 1;
@@ -371,6 +395,8 @@ static void chooseUnroll(ContractPlan &plan, int64_t last) {
 }
 
 static void chooseBlocks(ContractPlan &plan) {
+  if (plan.bands == Bands::Planar)
+    return choosePlanarBlocks(plan);
   const int64_t longest = plan.tiling.steps;
   int64_t stretches = lengthOfBlocks(plan, longest);
   plan.runs = 1;
@@ -406,11 +432,13 @@ static void chooseBlocks(ContractPlan &plan) {
   bool rowsOfBlocks = plan.amx && plan.bounds.empty() && single && wholeRows && plan.m.a * 2 % 4096 != 0;
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
   // Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
-  constexpr int64_t kWays = 8, kSets = 4096;
+  // So are few reads of an A that runs along m, again unless neighbours in k share one set.
+  constexpr int64_t kWays = 8, kSets = 4096, kFewColumns = 64;
   bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
+  bool fewReads = n <= 2 * plan.nr() || (n <= kFewColumns && plan.k.a * plan.bytes % kSets != 0);
   if (banded)
     plan.packA = PackedA::Band;
-  else if (rowsOfBlocks || (!plan.pairs && !windows && single && !oneSet && (smallA || n <= 2 * plan.nr() || plan.k.a == 1)))
+  else if (rowsOfBlocks || (!plan.pairs && !windows && single && !oneSet && (smallA || fewReads || plan.k.a == 1)))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;

@@ -20,6 +20,9 @@
 // zeros where it ends, and tiles read it there: each element is copied once, not once a tap. Taps of a row and their channels follow
 // each other there, so they are one stretch of k, or of the rows of a filter's gradient.
 //
+// Planar (bands under so few columns of C that most lanes would be empty): the band is turned while it is copied, so that places beside
+// each other are, and lanes are these; a tile has all columns of C under some rows and vectors of places.
+//
 // Outside (windows and bands): where a whole tile's stretch of k lies outside of A, its steps would add +0.0 times what B holds. They are
 // left out if that changes nothing: if all of this block of B is finite and no chain of the tile is at -0.0. An image of few places beside
 // what lies outside of it has one place of many examples as the rows of a tile, so that no tile reaches over its end.
@@ -74,7 +77,12 @@ enum class PackedB {
 };
 
 // Who walks the places of the image: the rows of C (its output, or what gives the image) or the reduction (the filter's gradient).
-enum class Bands { No, OfM, OfK };
+enum class Bands {
+  No,
+  OfM,
+  OfK,
+  Planar // of m, and lanes are places
+};
 struct Band {
   int64_t columns = 0, channels = 0;         // of the image in scratch; its rows follow from the outputs'
   int64_t rowStep = 1, reach = 0;            // rows of the image from one row of places to the next; those that further taps add
@@ -83,6 +91,7 @@ struct Band {
   int rowBound = -1, columnBound = -1;       // which of the bounds; -1: none
   int64_t height = 1;                        // rows of places in an image
   int64_t rows = 1;                          // of them in a band
+  int64_t rowsInTile = 1;                    // Planar: of them
   int64_t before() const { return (rowsBefore * columns + columnsBefore) * channels; }
   int64_t elems() const { return ((rows - 1) * rowStep + reach + 1) * columns * channels; }
 };
@@ -158,15 +167,19 @@ struct ContractPlan {
 
 // Bands, if A is an image that they suit; dims as the spec has them (ContractBandPlan.cpp).
 bool formBands(ContractPlan &, ContractDims m, ContractDims n, ContractDims k);
+bool formPlanar(ContractPlan &, ContractDims m, ContractDims n, ContractDims k);
 void chooseBand(ContractPlan &, int64_t longest); // the rows of a band, and the blocks of k
 ContractDim takeInner(ContractDims &dims, bool contiguousInC);
 
 // What lies outside of A (ContractOutsidePlan.cpp).
 bool takesExamples(const ContractPlan &banded, const ContractPlan &windows); // whether the latter is the quicker one
+bool takesPlanar(const ContractPlan &otherwise, const ContractPlan &planar);
 bool formExamples(ContractPlan &, ContractDims m, ContractDims n, ContractDims k); // dims as the spec has them
 void chooseSkips(ContractPlan &);
 bool isQuickerByAmx(ContractPlan);         // than by vdpbf16ps, of pairs whose dims are formed (Tiling.cpp)
 double cyclesOfRows(const ContractPlan &); // of one step in k of all tiles, for each row of m (Tiling.cpp)
+
+double choosePlanarTile(ContractPlan &);   // the same cycles, of places in lanes (Tiling.cpp)
 
 // The tile and the blocks, of a plan whose dims are formed (Tiling.cpp).
 void chooseTiling(ContractPlan &, const ContractSpec &, const TargetInfo &);

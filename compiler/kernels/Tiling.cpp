@@ -88,12 +88,34 @@ double cyclesOfRows(const ContractPlan &plan) {
   return costOfTile(plan, rows, vectors) / double(plan.m.size);
 }
 
+// All columns of C under some vectors of some rows of places. Vectors of the image, the elements of B for all of their lanes and one that is
+// read share the registers with the chains.
+double choosePlanarTile(ContractPlan &plan) {
+  int64_t vectors = (plan.m.size + plan.lanes - 1) / plan.lanes, height = plan.band.height, columns = plan.n.size;
+  int64_t most = std::min<int64_t>(mostChains(plan.manyRegisters), (plan.manyRegisters ? 32 : 16) - 1 - columns);
+  double least = -1;
+  auto cyclesOf = [&](int64_t rows, int64_t wide) {
+    double tiles = double(vectors / wide) * costOfStep(plan, columns, rows * wide);
+    return vectors % wide ? tiles + costOfStep(plan, columns, rows * (vectors % wide)) : tiles;
+  };
+  for (int64_t wide = 1; wide <= vectors && wide * columns <= most; ++wide)
+    for (int64_t rows = 1; rows <= height && rows * wide * columns <= most; ++rows) {
+      double cycles = (double(height / rows) * cyclesOf(rows, wide) + double(height % rows) * cyclesOf(1, wide)) / double(height);
+      if (least >= 0 && cycles >= least * 0.98)
+        continue;
+      least = cycles, plan.nv = int(wide), plan.band.rowsInTile = rows;
+    }
+  return least / double(plan.m.size);
+}
+
 // A block of A stays in the second-level cache beside one panel of B; the block of B comes from the third level and is as wide as scratch
 // may be, for A is packed once for every block of B. A band is soon copied again: beside it B stays in the second level, too.
 static Tiling builtInTiling(const ContractPlan &plan) {
   bool many = plan.manyRegisters;
   Tiling tiling{0, 0, plan.amx ? 1024 : many ? 512 : 384, 128 * 1024, (plan.bands != Bands::No ? 512 : many ? 1280 : 1024) * 1024};
-  if (plan.rowsInTile) {
+  if (plan.bands == Bands::Planar) {
+    tiling.rows = int(plan.m.size), tiling.vectors = plan.nv;
+  } else if (plan.rowsInTile) {
     tiling.rows = int(plan.m.size);
     tiling.vectors = int(std::min<int64_t>((plan.n.size + plan.lanes - 1) / plan.lanes, mostChains(many) / tiling.rows));
   } else {
@@ -112,7 +134,7 @@ static const Tiling *measuredTiling(const ContractSpec &spec, const TargetInfo &
 void chooseTiling(ContractPlan &plan, const ContractSpec &spec, const TargetInfo &target) {
   plan.tiling = builtInTiling(plan);
   const Tiling *measured = measuredTiling(spec, target);
-  if (!measured)
+  if (!measured || plan.bands == Bands::Planar)
     return;
   auto [rows, vectors] = clipped(plan, {measured->rows, measured->vectors});
   bool fits = plan.amx ? fitsAmx(rows, vectors) : rows * vectors * (hasTwoChains(plan) ? 2 : 1) <= mostChains(plan.manyRegisters);
@@ -123,7 +145,7 @@ void chooseTiling(ContractPlan &plan, const ContractSpec &spec, const TargetInfo
 
 bool tilingOf(const ContractSpec &spec, const TargetInfo &target, TilingChoice &choice) {
   ContractPlan plan = planContract(spec, target);
-  if (plan.nothing || plan.overLanes)
+  if (plan.nothing || plan.overLanes || plan.bands == Bands::Planar)
     return false;
   choice.tiling = plan.tiling;
   choice.tiles.clear();

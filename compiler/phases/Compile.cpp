@@ -416,7 +416,7 @@ bool Compilation::applyPlan(Phase upTo) {
   return runPasses([](OpPassManager &functions) {
            functions.addPass(createAssignMemory());
          }) &&
-         verify(Phase::Scheduled);
+         verify(Phase::Scheduled) && verifyMessages();
 }
 
 bool Compilation::lower() {

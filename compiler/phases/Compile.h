@@ -147,6 +147,7 @@ private:
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
   bool generateDeviceCode();
   bool verify(Phase phase);
+  bool verifyMessages(); // between workers; phase scheduled
   std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
   // The best of the ways; the others are erased.
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);

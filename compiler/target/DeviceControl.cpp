@@ -211,13 +211,12 @@ static std::string filled(std::string text, std::initializer_list<std::pair<Stri
 std::string addControl(Module &module) {
   SMDiagnostic problem;
   const std::string all = filled(addition, {{"TYPE", "float"}, {"BITS", "32"}, {"BYTES", "4"}}) +
-                          filled(addition, {{"TYPE", "double"}, {"BITS", "64"}, {"BYTES", "8"}}) +
+                          filled(addition, {{"TYPE", "double"}, {"BITS", "64"}, {"BYTES", "8"}}) + code +
                           filled(fill, {{"NAME", "cinch_clear"}, {"FROM", "0"}, {"WORD", "add i32 0, 0"}, {"OCTET", "add i8 0, 0"}}) +
                           filled(fill, {{"NAME", "cinch_take"},
                                         {"FROM", "%from"},
                                         {"WORD", "load i32, ptr %wordFrom, align 4"},
-                                        {"OCTET", "load i8, ptr %byteFrom, align 1"}}) +
-                          code;
+                                        {"OCTET", "load i8, ptr %byteFrom, align 1"}});
   std::unique_ptr<Module> control = parseAssemblyString(all, problem, module.getContext());
   if (!control)
     return ("the kernels of the gate: " + problem.getMessage()).str();

@@ -356,6 +356,9 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   }
   if (!compilation.lowerToLLVM())
     return kInternal;
+  if (!line.saveNvvm.empty())
+    if (int status = writeOutput(line.saveNvvm, compilation.deviceCode.ir))
+      return status;
   if (line.emit == "ptx" || line.emit == "nvvm")
     return printText(line, line.emit == "ptx" ? compilation.deviceCode.ptx : compilation.deviceCode.ir);
   if (stops(Phase::LLVM) || line.emit == "llvm")

@@ -30,7 +30,10 @@ DenseMap<Value, int> Partitioner::findGroups(std::vector<BlockArgument> &firstOf
   func::FuncOp function = step.function;
   llvm::EquivalenceClasses<unsigned> together;
   std::map<unsigned, bool> updated;
-  for (const analysis::Step::Part &part : step.parts) {
+  // An update may read a state through values of other kernels, as products of a momentum: what a kernel behind the loop has read of state goes
+  // with its results, but for single numbers.
+  std::vector<SmallVector<BlockArgument>> reached(step.parts.size());
+  for (auto [number, part] : llvm::enumerate(step.parts)) {
     SmallVector<BlockArgument> touched;
     for (OpResult result : part.op->getResults())
       if (BlockArgument argument = step.homeOf(result); argument && part.part > mainLoop)
@@ -44,7 +47,11 @@ DenseMap<Value, int> Partitioner::findGroups(std::vector<BlockArgument> &firstOf
       BlockArgument place = argument ? argument : step.homeOf(value);
       if (place && !homes.isData(place) && (updates || homes.liesOnce(place)))
         touched.push_back(place);
+      if (int writer = homes.writerOf(value); writer >= 0 && part.part > mainLoop && !isSingle(value))
+        llvm::append_range(touched, reached[size_t(writer)]);
     }
+    if (part.part > mainLoop)
+      llvm::copy_if(touched, std::back_inserter(reached[number]), [&](BlockArgument argument) { return homes.liesOnce(argument); });
     for (BlockArgument argument : touched)
       together.unionSets(touched.front().getArgNumber(), argument.getArgNumber());
   }

@@ -148,6 +148,17 @@ PROGRAMS = {
         conv((2, 13, 19), 3, 3, stride=2, pad=3, dilate=3),
         transposed((3, 12, 13), 2, 4, stride=2, pad=1),
     ],
+    # Few columns of the result, so that lanes are places: squares with edges, rows that end within a vector, several rows a tile.
+    "places in lanes": [
+        conv((3, 30, 45), 21, 7, stride=2, pad=3),
+        conv((2, 11, 37), 9, (3, 5), pad=4, dilate=2),
+        conv((33, 10, 26), 2, 3, pad=1),
+        conv((1, 9, 17), 1, 3, pad=1),
+        conv((4, 6, 33), 17, (1, 3), pad=1),
+        conv((1, 41), 19, 9, pad=4),
+        conv((2, 100), 3, 3, stride=3, pad=1),
+        transposed((9, 11, 14), 3, 4, stride=2, pad=1),
+    ],
     "one axis": [
         conv((3, 13), 5, 3, pad=1),
         conv((17, 8), 20, 4, stride=3, pad=2),

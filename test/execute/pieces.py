@@ -69,6 +69,10 @@ def cases():
     yield "several optimizers, stages", NET, MIXED, ["--replicas", 2, "--stages", 2]
     yield "averages", NET, ADAM + "\n  ema 0.9", ["--replicas", 3]
     yield "momentum", NET, "optimizer sgd(lr = 0.1, momentum = 0.9)\n  clip value(0.01)", ["--replicas", 2]
+    # Optimizers whose parameter reads the state that stood before the step, or values made of it.
+    for rule in ("lion(lr = 0.001, decay = 0.1)", "muon(lr = 0.01)", "rmsprop(lr = 0.001, momentum = 0.9)"):
+        yield rule.split("(")[0], NET, "optimizer " + rule, ["--replicas", 3]
+        yield rule.split("(")[0] + ", stages", NET, "optimizer " + rule, ["--replicas", 2, "--stages", 2]
     yield "one grain", NET, ADAM + "\n  grain 4", ["--replicas", 3, "--microbatch", 2]
     yield "grains", NET, ADAM + "\n  grain 2", ["--replicas", 2, "--microbatch", 2]
     yield "bf16", NET, ADAM + "\n  precision bf16", ["--replicas", 2]

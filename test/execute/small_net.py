@@ -8,6 +8,9 @@ I, H = 5, 4
 OPTIMIZERS = {  # the program's words, the reference's, the limit of the norm
     "sgd": ("optimizer sgd(lr = 0.3, momentum = 0.8)", lambda: training.SGD(lambda step: 0.3, momentum=0.8), None),
     "adamw": ("optimizer adamw(lr = 0.02, decay = 0.1)\n  clip norm(0.05)", lambda: training.Adam(lambda step: 0.02, decay=0.1), 0.05),
+    # Its products are computed of the momentum.
+    "muon": ('optimizer muon(lr = 0.05) on ("down", "up.weight"); optimizer sgd(lr = 0.3)', lambda: training.Parts(
+        ("*.bias", training.SGD(lambda step: 0.3)), ("*", training.Muon(lambda step: 0.05))), None),
 }
 
 

@@ -3,6 +3,7 @@
 // Convolutions whose tiles leave out what lies outside of the image, against chains that do not, bit for bit: with products so small that
 // chains stand at -0.0, and with filters that hold infinities, where leaving a step out would change the result. Outputs, what goes back
 // to images (taps walk backwards) and filters, many sizes of images, batches, threads, f32 and f64, every CPU kind this machine can run.
+// Also those of few columns, whose lanes are places; there C may lie apart, as where one remainder of an image by a stride is given.
 //   outside [SEED [COUNT]]
 #include "compiler/kernels/ContractPlan.h"
 #include "compiler/target/Object.h"
@@ -27,17 +28,26 @@ struct Conv {
   std::string text;
 };
 
-Conv convOf(Random &random) {
+Conv convOf(Random &random, bool few) {
   enum { Output, Image, Filter };
   int kind = int(below(random, 3));
   int64_t sizes[] = {1, 2, 4, 8}, channels[] = {8, 16, 24, 64}, outputs[] = {5, 16, 48, 70}, batches[] = {1, 3, 8, 20};
   int64_t B = batches[below(random, 4)], H = sizes[below(random, 4)] + below(random, 3), W = sizes[below(random, 4)] + 4 * below(random, 3);
   int64_t I = channels[below(random, 4)], O = outputs[below(random, 4)], R = 1 + 2 * below(random, 2), S = 1 + 2 * below(random, 3);
+  int64_t apart = 1;
+  if (few) {
+    int64_t fewChannels[] = {1, 3, 5, 8, 19}, fewOutputs[] = {1, 2, 3, 4, 7};
+    I = fewChannels[below(random, 5)], O = fewOutputs[below(random, 5)];
+    B = 1 + below(random, 3), W = 1 + below(random, 45), H = 1 + below(random, 20);
+    apart = kind == Filter ? 1 : 1 + below(random, 2);
+    if (kind == Filter) // few rows, many columns
+      O = outputs[below(random, 4)], I = 1 + below(random, 4);
+  }
   int64_t rowPad = R / 2, columnPad = S / 2, walk = kind == Image ? -1 : 1;
   Conv conv;
   ContractSpec &s = conv.spec;
   s.elem = below(random, 4) == 0 ? Elem::F64 : Elem::F32;
-  s.accumulate = kind == Filter && below(random, 2) == 0;
+  s.accumulate = (few || kind == Filter) && below(random, 2) == 0;
   std::vector<int64_t> places{B, H, W}, taps{R, S, I};
   std::vector<int64_t> ofPlaces{H * W * I, W * I, I}, ofTaps{walk * W * I, walk * I, 1};
   auto join = [](std::vector<int64_t> x, const std::vector<int64_t> &y) {
@@ -48,7 +58,7 @@ Conv convOf(Random &random) {
   s.m = filter ? taps : places, s.k = filter ? places : taps, s.n = {O};
   s.a = {0, s.elem, -walk * (rowPad * W + columnPad) * I, filter ? join(ofTaps, ofPlaces) : join(ofPlaces, ofTaps)};
   s.b = {1, s.elem, 0, filter ? std::vector<int64_t>{H * W * O, W * O, O, 1} : std::vector<int64_t>{S * I * O, I * O, O, 1}};
-  s.c = {2, s.elem, 0, filter ? std::vector<int64_t>{S * I * O, I * O, O, 1} : std::vector<int64_t>{H * W * O, W * O, O, 1}};
+  s.c = {2, s.elem, 0, filter ? std::vector<int64_t>{S * I * O, I * O, O, 1} : std::vector<int64_t>{H * W * O * apart, W * O * apart, O * apart, 1}};
   auto bound = [&](int64_t pad, int64_t size, std::vector<int64_t> place, std::vector<int64_t> tap) {
     s.bounds.push_back({-walk * pad, size, filter ? join(tap, place) : join(place, tap)});
   };
@@ -58,10 +68,10 @@ Conv convOf(Random &random) {
     bound(columnPad, W, {0, 0, 1}, {0, walk, 0});
   conv.elems[0] = B * H * W * I;
   conv.elems[filter ? 2 : 1] = R * S * I * O;
-  conv.elems[filter ? 1 : 2] = B * H * W * O;
+  conv.elems[filter ? 1 : 2] = B * H * W * O * apart;
   const char *names[] = {"output", "image", "filter"};
   conv.text = std::string(names[kind]) + (s.elem == Elem::F64 ? " f64" : " f32") + (s.accumulate ? " goes on" : "");
-  for (int64_t size : {B, H, W, I, O, R, S})
+  for (int64_t size : {B, H, W, I, O, R, S, apart})
     conv.text += " " + std::to_string(size);
   return conv;
 }
@@ -129,19 +139,21 @@ template <class T> void runCase(Random &random, const Conv &conv, const std::str
   }
 }
 
-void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
+void runAll(const std::string &cpu, uint64_t seed, int64_t count, bool few) {
   Random random(seed);
   TargetInfo target = target::infoOf(cpu);
   std::vector<Conv> convs;
   test::KernelHarness harness(cpu);
   auto builder = harness.builder();
-  int64_t leaveOut = 0;
+  int64_t leaveOut = 0, planar = 0;
   for (int64_t i = 0; i < count; ++i) {
-    convs.push_back(convOf(random));
+    convs.push_back(convOf(random, few));
+    planar += planContract(convs.back().spec, target).bands == Bands::Planar;
     leaveOut += planContract(convs.back().spec, target).skipsOutside();
     buildContract(builder, harness.module(), "conv" + std::to_string(i), convs.back().spec, target);
   }
-  expect(leaveOut * 5 >= count, cpu + ": a fifth of the cases leave something out: " + std::to_string(leaveOut));
+  expect(few || leaveOut * 5 >= count, cpu + ": a fifth of the cases leave something out: " + std::to_string(leaveOut));
+  expect(!few || planar * 5 >= count, cpu + ": lanes are places in a fifth of the cases: " + std::to_string(planar));
   expect(harness.compile(), cpu + ": " + harness.error());
   for (int64_t i = 0; i < count; ++i) {
     test::KernelFunction function = harness.lookup("conv" + std::to_string(i));
@@ -160,6 +172,7 @@ int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 40;
   for (const std::string &cpu : test::runnableCpus())
-    runAll(cpu, seed, count);
+    for (bool few : {false, true})
+      runAll(cpu, seed, count, few);
   return tally();
 }

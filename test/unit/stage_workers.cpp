@@ -5,6 +5,7 @@
 #include "compiler/solve/Random.h"
 #include "compiler/solve/Search.h"
 #include "compiler/solve/stages/Channels.h"
+#include "compiler/solve/stages/Exchanges.h"
 #include "compiler/solve/stages/Held.h"
 #include "compiler/solve/stages/Simulate.h"
 #include "test/unit/Expect.h"
@@ -63,6 +64,55 @@ static void crossing() {
   expect(run(problem, {2, 1}).finished, "one channel that holds both messages is enough");
   problem.messages[1][0].erase(problem.messages[1][0].begin(), problem.messages[1][0].begin() + 2);
   expect(findBoxes(problem).empty(), "a message that nobody sends is received");
+}
+
+// Random lists of exchanges against the same workers one message at a time, in random turns: each ends in the same place.
+static void exchangesInTurns() {
+  Random random = Random::seeded(11);
+  int stuck = 0, unread = 0;
+  for (int round = 0; round < 2000; ++round) {
+    Case one;
+    int workers = 2 + int(random.below(3)), channels = workers * (workers - 1);
+    std::vector<std::vector<Exchange>> lists(static_cast<size_t>(workers));
+    std::vector<int> boxes;
+    for (int channel = 0; channel < channels; ++channel)
+      boxes.push_back(1 + int(random.below(3)));
+    for (int i = 0, count = 1 + int(random.below(8)); i < count; ++i) {
+      int from = int(random.below(workers)), to = (from + 1 + int(random.below(workers - 1))) % workers;
+      int channel = from * (workers - 1) + (to > from ? to - 1 : to);
+      Exchange exchange{channel, true, 1 + int64_t(random.below(3))};
+      auto insert = [&](std::vector<Exchange> &list, const Exchange &one) { // last, or before the last
+        list.insert(list.end() - ptrdiff_t(list.empty() ? 0 : random.below(2)), one);
+      };
+      insert(lists[size_t(from)], exchange);
+      exchange.sent = false, exchange.messages -= exchange.messages > 1 && random.below(40) == 0;
+      insert(lists[size_t(to)], exchange);
+    }
+    ExchangesEnd end = run(lists, boxes);
+    for (int order = 0; order < 3; ++order) {
+      std::vector<size_t> at(lists.size(), 0);
+      std::vector<int64_t> done(lists.size(), 0), held(boxes.size(), 0);
+      for (int idle = 0; idle < 400;) {
+        size_t w = random.below(lists.size());
+        ++idle;
+        if (at[w] == lists[w].size())
+          continue;
+        const Exchange &exchange = lists[w][at[w]];
+        int64_t &in = held[size_t(exchange.channel)];
+        if (exchange.sent ? in == boxes[size_t(exchange.channel)] : in == 0)
+          continue;
+        in += exchange.sent ? 1 : -1;
+        idle = 0;
+        if (++done[w] == exchange.messages)
+          ++at[w], done[w] = 0;
+      }
+      expect(at == end.at && held == end.unread, "another order of turns ends elsewhere");
+    }
+    stuck += !end.finished;
+    unread += end.finished && !end.isGood();
+  }
+  expect(stuck > 100 && stuck < 1900 && unread > 5, "the lists show too little: " + std::to_string(stuck) + " stand still, in " + std::to_string(unread) +
+                                                     " a message is left");
 }
 
 // ---- Plans of a body in parts ------------------------------------------------------------------------------------------
@@ -349,6 +399,8 @@ static void sumsGoOn() {
 int main() {
   boxesOfTables();
   crossing();
+  exchangesInTurns();
+  exchangesInTurns();
   sumsGoOn();
   plansInParts();
   plansOutOfOrder();
