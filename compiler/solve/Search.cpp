@@ -170,16 +170,12 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
       refineMicrobatch(size.microbatch);
       look(ladderOf(size.microbatch));
     }
-  // What `deepen` adds is faster, not smaller: a micro-batch of which nothing fits has nothing to gain.
-  auto reaches = [&](const Size &size) {
-    std::vector<int> ladder = ladderOf(size.microbatch);
-    return std::any_of(ladder.begin(), ladder.end(), [&](int r) { return fits(rungs[size_t(r)].peakLive); });
-  };
-  // What does not fit without is refused, whatever was asked before.
+  // What does not fit without is refused, whatever was asked before. A micro-batch of which nothing fits yet is searched deeper, too: plans come of
+  // it that need fewer bytes (bench/models/deep.cinch, N=8, 41400000 bytes: 22.1 ms with micro-batches of 64, 27.2 without).
   if (options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan))
     for (const Size &size : sizes) {
       double fastest;
-      if (mayWin(size) && reaches(size) && !lowerEnd(size.microbatch, fastest).empty() && fastest < limit()) {
+      if (mayWin(size) && !lowerEnd(size.microbatch, fastest).empty() && fastest < limit()) {
         deepen(size.microbatch);
         look(ladderOf(size.microbatch, true));
       }
