@@ -18,7 +18,7 @@ void prepareChannels() {
   if (!meta.channels.size)
     return;
   uintptr_t space = reinterpret_cast<uintptr_t>(allocate(size_t(meta.channels.size) * sizeof(Channel) + 64));
-  channels = reinterpret_cast<Channel *>((space + 63) & ~uintptr_t(63));
+  channels = reinterpret_cast<Channel *>(onLine(int64_t(space)));
   for (int64_t i = 0; i < meta.channels.size; ++i) {
     Channel &channel = *new (&channels[i]) Channel();
     channel.spec = &meta.channels[i];

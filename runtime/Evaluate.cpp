@@ -216,7 +216,7 @@ static void beginResult(int64_t i, const EntryValue &result, const char *folder)
   for (int axis = 0; axis < result.shape.rank; ++axis)
     dictionary.add("%s%lld", axis ? ", " : " ", (long long)result.shape.dims[axis]);
   dictionary.add("), }");
-  size_t length = (10 + dictionary.size + 1 + 63) / 64 * 64;
+  size_t length = size_t(onLine(int64_t(10 + dictionary.size + 1)));
   if (length > sizeof header)
     failInternal("the header of %s has %zu bytes", path.text, length);
   memset(header, ' ', sizeof header);

@@ -34,10 +34,8 @@ struct Reader {
 };
 
 bool isDraw(LoopOp op) { return op >= LoopOp::RandomUniform && op <= LoopOp::RandomBool; }
-bool isFloat(Elem elem) { return elem == Elem::F32 || elem == Elem::F64 || elem == Elem::BF16; }
-double realOf(const Cell &cell, Elem elem) {
-  return elem == Elem::F32 || elem == Elem::BF16 ? double(cell.f32) : elem == Elem::F64 ? cell.f64 : double(cell.i32);
-}
+bool isFloat(Elem elem) { return factsOf(elem).real; }
+double realOf(const Cell &cell, Elem elem) { return host::numberOf(cell, elem); }
 } // namespace
 
 bool KernelBody::read(const List<int64_t> &numbers, const List<int64_t> &placesOfNodes) {
@@ -142,7 +140,7 @@ void KernelBody::setRow(int64_t number) {
 }
 
 int64_t KernelBody::byteOf(int64_t word, int64_t index, Elem elem) const {
-  return offsets[word] + index * (elem == Elem::F64 ? 8 : elem == Elem::Bool ? 1 : elem == Elem::BF16 ? 2 : 4);
+  return offsets[word] + index * factsOf(elem).bytes;
 }
 
 Cell KernelBody::load(int64_t word, int64_t index, Elem elem) const {

@@ -29,7 +29,7 @@ static void makeWorkers(int64_t number) {
   if (number < 0) {
     workerCount = meta.workers.size;
     uintptr_t space = reinterpret_cast<uintptr_t>(allocate(size_t(workerCount) * sizeof(Worker) + 64));
-    workers = reinterpret_cast<Worker *>((space + 63) & ~uintptr_t(63));
+    workers = reinterpret_cast<Worker *>(onLine(int64_t(space)));
   }
   for (int64_t i = 0; i < workerCount; ++i) {
     Worker *worker = number < 0 ? new (&workers[i]) Worker() : &onlyWorker;

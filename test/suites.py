@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Runs every suite of tests, several at a time: suites.py [--all] [--jobs N] [--list] [SUITE...]
+"""Runs every suite of tests, several at a time: suites.py [--all] [--fresh] [--jobs N] [--list] [SUITE...]
 
 A suite is a program whose last line is `N passed, N failed`, or a folder of lit tests. One line is printed for each as it ends,
-the end of its output too if it failed; the logs lie in build/check. The last line is the sum. What prints no tally, ends with
+the end of its output too if it failed, with the seconds that it took and the processors' seconds of all its processes; the logs lie in
+build/check. The last line is the sum. What prints no tally, ends with
 another code than its tally says, or takes longer than its limit counts as one more failure.
 """
 import argparse
@@ -175,13 +176,15 @@ class Board:
     """Prints the lines; suites end at any time."""
 
     def __init__(self, width):
-        self.width, self.passed, self.failed, self.lock = width, 0, 0, threading.Lock()
+        self.width, self.passed, self.failed, self.processor, self.lock = width, 0, 0, 0, threading.Lock()
 
-    def add(self, suite, passed, failed, seconds, text):
+    def add(self, suite, passed, failed, seconds, processor, text):
         with self.lock:
             self.passed += passed
             self.failed += failed
-            print("%-*s %6d passed, %d failed %6.0f s" % (self.width, suite.name, passed, failed, seconds), flush=True)
+            self.processor += processor
+            print("%-*s %6d passed, %d failed %6.0f s, of processors %6.0f s" % (self.width, suite.name, passed, failed, seconds, processor),
+                  flush=True)
             if failed:
                 for line in text.splitlines()[-TAIL:]:
                     print("    " + line[:400])
@@ -193,29 +196,54 @@ def log_of(suite):
 
 
 def run(suite, board):
-    begin = time.monotonic()
+    begin, processor, late = time.monotonic(), 0, threading.Event()
     log = log_of(suite)
     with open(log, "w") as output:
-        process = None
         try:
             process = subprocess.Popen(suite.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                        start_new_session=True)
-            code = process.wait(timeout=suite.limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            code = -1
-            output.write("\nstopped after %d s\n" % suite.limit)
         except OSError as error:
             code = -1
             output.write("%s\n" % error)
+        else:
+            def stop():
+                late.set()
+                os.killpg(process.pid, signal.SIGKILL)
+
+            timer = threading.Timer(suite.limit, stop)
+            timer.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            timer.cancel()
+            code = process.returncode = os.waitstatus_to_exitcode(status)
+            processor = usage.ru_utime + usage.ru_stime
+            if late.is_set():
+                output.write("\nstopped after %d s\n" % suite.limit)
     text = log.read_text(errors="replace")
-    board.add(suite, *tally(suite, text, code), time.monotonic() - begin, text)
+    board.add(suite, *tally(suite, text, code), time.monotonic() - begin, processor, text)
+
+
+def prepare_caches(fresh):
+    """Neither plans found by earlier builds nor a profile of this machine's user may decide what is tested. Code of kernels may come from an
+    earlier run, on this checkout or another, as objects come from ccache: an entry's name is a hash over the kernel's text, the CPU, LLVM's
+    version and the sources that lower it, so what any change reaches is generated anew. --fresh generates all of it."""
+    kept = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "cinch-check" / "kernels"
+    for variable, folder in (("XDG_CACHE_HOME", LOGS / "cache"), ("XDG_CONFIG_HOME", LOGS / "config")):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.environ[variable] = str(folder)
+    if fresh:
+        return
+    (LOGS / "cache/cinch").mkdir(parents=True)
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        (LOGS / "cache/cinch/kernels").symlink_to(kept)
+    except OSError:
+        pass  # no home that can be written to
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--fresh", action="store_true", help="take no code of kernels from earlier runs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("suite", nargs="*")
@@ -226,14 +254,12 @@ def main():
         print("\n".join(s.name for s in suites) or "no suite has such a name")
         return 0 if suites else 2
     LOGS.mkdir(parents=True, exist_ok=True)
-    # Neither plans found by earlier builds nor a profile of this machine's user may decide what is tested.
-    for variable, folder in (("XDG_CACHE_HOME", LOGS / "cache"), ("XDG_CONFIG_HOME", LOGS / "config")):
-        shutil.rmtree(folder, ignore_errors=True)
-        os.environ[variable] = str(folder)
-    board = Board(max(len(s.name) for s in suites))
+    prepare_caches(options.fresh)
+    begin, board = time.monotonic(), Board(max(len(s.name) for s in suites))
     with ThreadPoolExecutor(max(1, options.jobs)) as pool:
         for _ in pool.map(lambda suite: run(suite, board), suites):
             pass
+    print("%.0f s, of processors %.0f s" % (time.monotonic() - begin, board.processor))
     print("%d passed, %d failed" % (board.passed, board.failed))
     return 1 if board.failed else 0
 

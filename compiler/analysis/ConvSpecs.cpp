@@ -6,6 +6,7 @@
 // contraction of their own, over its taps.
 #include "compiler/analysis/Specs.h"
 
+#include "compiler/kernels/ElemFacts.h"
 #include "dialects/nn/Grain.h"
 
 #include <numeric>
@@ -207,8 +208,6 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
   return true;
 }
 
-bool isPool(Operation *op) { return isa<nn::MaxPoolOp, nn::SumPoolOp, nn::MaxPoolGradOp, nn::SumPoolGradOp>(op); }
-
 bool poolSpec(Operation *op, llvm::function_ref<int(Value)> bufferOf, PoolSpec &spec, Value &blocker,
               llvm::SetVector<Operation *> *passed, const Extent &extent) {
   spec.kind = isa<nn::MaxPoolOp>(op)       ? PoolKind::Max
@@ -222,7 +221,7 @@ bool poolSpec(Operation *op, llvm::function_ref<int(Value)> bufferOf, PoolSpec &
     return false;
   Shape image = shapeOf(spec.gradient() ? to : from, extent), places = shapeOf(spec.gradient() ? from : to, extent);
   size_t leads = image.size() - 3;
-  spec.elem = elemOf(to) == Elem::F64 ? Elem::F64 : Elem::F32;
+  spec.elem = factsOf(elemOf(to)).sums;
   spec.lead.assign(image.begin(), image.begin() + leads);
   spec.C = image.back();
   auto numbers = [&](const char *name) { return op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef(); };

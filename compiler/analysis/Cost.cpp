@@ -1,6 +1,7 @@
 // Cost.cpp: bytes and predicted times of kernels.
 #include "compiler/analysis/Cost.h"
 
+#include "compiler/analysis/Target.h"
 #include "dialects/nn/NN.h"
 
 using namespace mlir;
@@ -20,25 +21,24 @@ static constexpr double kAmxProducts = 500e9, kAmxAttends = 110e9, kAmxGain = 4,
 // Of one core. `cinch calibrate` on an AMD EPYC (Zen 4) found 108 G operations a second of products, 78 and 85 of attention and its gradient, 52
 // of loops and 0.1 us to start a kernel; with kernels for AVX2 104, 62, 75, 46 and 0.1 us. These are rounded down, since other cores reach less.
 // Memory is what comes from beyond the caches, of which the cores of a machine share one bus.
-MachineRates MachineCosts::at(int threads) const {
-  if (measured.empty()) {
-    double n = threads;
-    bool wide = lanes >= 16;
-    MachineRates rates = {85e9 * n, (wide ? 65e9 : 50e9) * n, (wide ? 70e9 : 60e9) * n, (wide ? 50e9 : 30e9) * n, std::min(14e9 * n, 24e9), 0.2e-6,
-                          0, kMessage};
-    if (amx)
-      rates.tensor = kAmxProducts * n, rates.tensorAttend = kAmxAttends * n;
-    return rates;
-  }
-  // More threads than were measured do not run at once.
-  const MachineRates *rates = &measured.front().second;
-  for (auto &[count, reached] : measured)
+MachineRates builtInRates(int threads, int lanes) {
+  double n = threads;
+  bool wide = lanes >= 16;
+  return {85e9 * n, (wide ? 65e9 : 50e9) * n, (wide ? 70e9 : 60e9) * n, (wide ? 50e9 : 30e9) * n, std::min(14e9 * n, 24e9), 0.2e-6, 0, kMessage};
+}
+
+// More threads than were measured do not run at once.
+MachineRates Cpu::rates() const {
+  bool builtIn = costs.measured.empty();
+  MachineRates rates = builtIn ? builtInRates(threads, kernels.lanes) : costs.measured.front().second;
+  for (auto &[count, reached] : costs.measured)
     if (count <= threads)
-      rates = &reached;
-  MachineRates result = *rates;
-  if (amx)
-    result.tensor = kAmxGain * result.product, result.tensorAttend = kAmxAttendGain * result.attend;
-  return result;
+      rates = reached;
+  if (kernels.amx && builtIn)
+    rates.tensor = kAmxProducts * threads, rates.tensorAttend = kAmxAttends * threads;
+  else if (kernels.amx)
+    rates.tensor = kAmxGain * rates.product, rates.tensorAttend = kAmxAttendGain * rates.attend;
+  return rates;
 }
 
 int MachineCosts::threads(int most) const {
@@ -52,7 +52,7 @@ int MachineCosts::threads(int most) const {
 double rateOf(plan::KernelOp op, const KernelSpec &spec, const MachineRates &machine) {
   if (machine.tensor > 0 && spec.isOfTensorCores())
     return spec.isAttention() ? machine.tensorAttend : machine.tensor;
-  double rate = machine.*traitsOf(kindOf(op)).rate;
+  double rate = machine.*traitsOf(op.getKind()).rate;
   // Rates are those of f32; a vector holds half as many f64.
   return elemOf(op.getOutputs().front()) == kernels::Elem::F64 ? rate / 2 : rate;
 }
@@ -72,7 +72,7 @@ void priceKernel(plan::KernelOp op, const KernelSpec &spec, bool inLoop, const M
     touch(value, batchAxisOf(value) < 0 && inLoop ? 2 : 1);
   exampleFlops /= double(batch);
   exampleBytes /= double(batch);
-  kernel.work = traitsOf(kindOf(op)).work;
+  kernel.work = traitsOf(op.getKind()).work;
   double rate = rateOf(op, spec, machine);
   kernel.flops = {fixedFlops, exampleFlops};
   kernel.traffic = {fixedBytes, exampleBytes};

@@ -1,6 +1,6 @@
 // Formation.cpp: which kernels the stored values share (FormationStores.cpp says what is stored, FormationOwn.cpp forms kernels of one op).
 #include "compiler/analysis/Formation.h"
-#include "compiler/analysis/Specs.h"
+#include "compiler/analysis/KernelSpec.h"
 #include "compiler/solve/Evaluate.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Pieces.h"
@@ -33,6 +33,9 @@ LogicalResult Formation::internal(Value value, const char *what) {
   return failure();
 }
 
+// Stores are buffers of a trial from here on; below it are those read.
+constexpr int kFirstStore = 1 << 20;
+
 // ---- Groups ------------------------------------------------------------------------------------------------------------
 // At every extent, the whole batch first: it says what is read and computed.
 bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> stores, Value &blocker, int at) {
@@ -40,7 +43,7 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
   for (const Extent &extent : extents) {
     llvm::SetVector<Value> reads;
     llvm::DenseMap<Value, int> number;
-    auto bufferOf = [&](Value value) {
+    auto inputOf = [&](Value value) {
       // What updates a parameter or a state is written behind the gate. A kernel before the gate that needs it computes it again from the
       // old one.
       bool isLater = isBehindGate(value) && !isBehindGate(stores.front());
@@ -49,21 +52,21 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
       reads.insert(value);
       return number.try_emplace(value, int(number.size())).first->second;
     };
-    LoopTracer tracer(domainOf(anchor, extent), bufferOf, extent);
-    for (auto [i, value] : llvm::enumerate(stores))
-      if (!tracer.store(value, int(1000 + i), accumulates(value))) {
-        blocker = tracer.blocker;
-        return false;
-      }
+    TracedWork traced;
+    auto sums = [&](size_t store) { return accumulates(stores[store]); };
+    if (!traceWork({plan::KernelKind::Loop, stores, anchor, inputOf, sums, kFirstStore}, extent, traced)) {
+      blocker = traced.blocker;
+      return false;
+    }
     if (extent.examples == 0) {
       // The anchor has to be there when the kernel is built.
-      if (!tracer.computed.contains(anchor.getDefiningOp()))
+      if (!traced.ops.contains(anchor.getDefiningOp()))
         return false;
-      blocker = readTooLate(stores, at, tracer, reads.getArrayRef());
+      blocker = readTooLate(stores, at, traced, reads.getArrayRef());
       if (blocker)
         return false;
       trial.reads = std::move(reads);
-      trial.ops = std::move(tracer.computed);
+      trial.ops = std::move(traced.ops);
     }
   }
   trial.anchor = anchor;
@@ -72,7 +75,7 @@ bool Formation::tryGroup(KernelGroup &group, Value anchor, ArrayRef<Value> store
   return true;
 }
 
-Value Formation::readTooLate(ArrayRef<Value> stores, int at, const LoopTracer &tracer, ArrayRef<Value> reads) {
+Value Formation::readTooLate(ArrayRef<Value> stores, int at, const TracedWork &traced, ArrayRef<Value> reads) {
   if (!isBehindGate(stores.front()))
     return {};
   SmallVector<std::pair<BlockArgument, int>> arguments; // that are read, and which buffers they are
@@ -84,10 +87,10 @@ Value Formation::readTooLate(ArrayRef<Value> stores, int at, const LoopTracer &t
     Value next = updated.lookup(argument);
     const Value *own = llvm::find(stores, next);
     auto written = producer.find(next);
-    if (own != stores.end() ? readsWhereItWrites(tracer.spec, buffer, int(1000 + (own - stores.begin())))
+    if (own != stores.end() ? readsWhereItWrites(std::get<kernels::LoopSpec>(traced.spec.work), buffer, kFirstStore + int(own - stores.begin()))
                             : written == producer.end() || written->second >= at)
       continue;
-    for (Operation *op : tracer.computed) {
+    for (Operation *op : traced.ops) {
       Value copied = isa<nn::NewStateOp>(op) ? op->getOperand(0) : Value();
       while (copied && copied.getDefiningOp() && isView(copied.getDefiningOp()))
         copied = copied.getDefiningOp()->getOperand(0);
@@ -346,7 +349,7 @@ LogicalResult Formation::form() {
   groups.reserve(ops.size()); // moving them all as the list grows would copy them: of a deep step they are much
   for (Operation *op : ops) {
     bool good = true;
-    if (KernelKind kind = kindOf(op); kind != KernelKind::Loop)
+    if (plan::KernelKind kind = plan::kindOf(op); kind != plan::KernelKind::Loop)
       good = placeOwn(op, kind);
     else
       for (Value result : op->getResults())

@@ -12,9 +12,9 @@
 #ifndef CINCH_COMPILER_ANALYSIS_FORMATION_H
 #define CINCH_COMPILER_ANALYSIS_FORMATION_H
 
-#include "compiler/analysis/KernelKind.h"
 #include "compiler/analysis/LoopTrace.h"
 #include "compiler/analysis/Sweeps.h"
+#include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -22,10 +22,12 @@
 
 namespace cinch::analysis {
 
+struct TracedWork;
+
 struct KernelGroup {
-  KernelKind kind = KernelKind::Loop;
+  plan::KernelKind kind = plan::KernelKind::Loop;
   enum Marker { Kernel, Gate, Results } marker = Kernel; // a place in the order that is no kernel: the gate, the results with names
-  bool isLoop() const { return marker == Kernel && kind == KernelKind::Loop; }
+  bool isLoop() const { return marker == Kernel && kind == plan::KernelKind::Loop; }
   int part = 1;
   mlir::Value anchor;                     // Loop: the value over whose natural domain the kernel runs; one that it computes
   llvm::SmallVector<mlir::Value> stores; // values written, in order
@@ -62,7 +64,7 @@ private:
   bool formAlone(mlir::Value value, KernelGroup &alone, int at); // at: as of tryGroup
   bool join(mlir::Value value, int candidate);
   bool joinSome(mlir::Value value, const KernelGroup &alone);
-  bool placeOwn(mlir::Operation *op, KernelKind kind);
+  bool placeOwn(mlir::Operation *op, plan::KernelKind kind);
   // `at`: where the group stands. INT_MAX: behind all that are there; -1: before all, where nothing is overwritten yet.
   bool tryGroup(KernelGroup &group, mlir::Value anchor, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker,
                 int at = INT_MAX);
@@ -70,7 +72,7 @@ private:
               llvm::function_ref<bool(mlir::Value)> isThere);
   // Updates run one after the other and in place. So a group of updates may read a parameter or a state that no earlier group
   // updates, and its own where it is written. Otherwise: the value to store before, on the way from what is read too late.
-  mlir::Value readTooLate(mlir::ArrayRef<mlir::Value> stores, int at, const LoopTracer &, llvm::ArrayRef<mlir::Value> reads);
+  mlir::Value readTooLate(mlir::ArrayRef<mlir::Value> stores, int at, const TracedWork &, llvm::ArrayRef<mlir::Value> reads);
   bool sameDomain(mlir::Value a, mlir::Value b) const;
   bool rowsOf(mlir::Value rows, mlir::Value anchor) const;
   int partOf(mlir::Operation *op) const { return sweeps.part.lookup(op); }

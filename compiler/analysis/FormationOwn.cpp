@@ -1,6 +1,6 @@
 // FormationOwn.cpp: kernels that one op has for itself: products, convolutions, attention, pools, loops along an axis.
 #include "compiler/analysis/Formation.h"
-#include "compiler/analysis/Specs.h"
+#include "compiler/analysis/KernelSpec.h"
 #include "compiler/solve/Evaluate.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Shards.h"
@@ -9,48 +9,32 @@ using namespace mlir;
 
 namespace cinch::analysis {
 
-// A product, attention or a loop, at one extent, if those values lie in memory that `isThere` names.
+// A kernel of one op, at one extent, if those values lie in memory that `isThere` names.
 bool Formation::tryOwn(KernelGroup &group, Operation *op, const Extent &extent, Value &blocker, llvm::function_ref<bool(Value)> isThere) {
+  group.kind = plan::kindOf(op);
   group.reads.clear();
-  group.ops.clear();
-  llvm::DenseMap<Value, int> number;
-  auto bufferOf = [&](Value value) {
-    bool result = value.getDefiningOp() == op;
-    if (!result && !isThere(value))
+  auto inputOf = [&](Value value) {
+    if (!isThere(value))
       return -1;
-    if (!result)
-      group.reads.insert(value);
-    return number.try_emplace(value, int(number.size())).first->second;
+    group.reads.insert(value);
+    return 0;
   };
-  if (isa<nn::ScanOp>(op)) { // the kernels of its body take its operands as they lie in memory
+  if (group.kind == plan::KernelKind::Scan) { // the kernels of its body take its operands as they lie in memory
     for (Value operand : op->getOperands())
-      if (bufferOf(operand) < 0) {
+      if (inputOf(operand) < 0) {
         blocker = operand;
         return false;
       }
     return true;
   }
-  if (auto contract = dyn_cast<nn::ContractOp>(op)) {
-    kernels::ContractSpec spec;
-    return contractSpec(contract, bufferOf, false, spec, blocker, &group.ops, extent);
-  }
-  if (auto attend = dyn_cast<nn::AttendOp>(op)) {
-    kernels::AttendSpec spec;
-    return attendSpec(attend, bufferOf, spec, blocker, &group.ops, extent);
-  }
-  if (auto conv = dyn_cast<nn::ConvOp>(op)) {
-    kernels::ConvSpec spec;
-    return convSpec(conv, bufferOf, false, spec, blocker, &group.ops, extent);
-  }
-  if (isPool(op)) {
-    kernels::PoolSpec spec;
-    return poolSpec(op, bufferOf, spec, blocker, &group.ops, extent);
-  }
-  kernels::AttendGradSpec spec;
-  return attendGradSpec(cast<nn::AttendGradOp>(op), bufferOf, spec, blocker, &group.ops, extent);
+  TracedWork traced;
+  bool good = traceWork({group.kind, op->getResults(), {}, inputOf, [](size_t) { return false; }, 1}, extent, traced);
+  group.ops = std::move(traced.ops);
+  blocker = traced.blocker;
+  return good;
 }
 
-bool Formation::placeOwn(Operation *op, KernelKind kind) {
+bool Formation::placeOwn(Operation *op, plan::KernelKind kind) {
   KernelGroup group;
   group.kind = kind;
   group.part = partOf(op);
@@ -68,7 +52,7 @@ bool Formation::placeOwn(Operation *op, KernelKind kind) {
   }
   group.ops.insert(op);
   for (Value result : op->getResults()) {
-    if (result.use_empty() && kind == KernelKind::Scan) // a carried value that ends with the loop
+    if (result.use_empty() && kind == plan::KernelKind::Scan) // a carried value that ends with the loop
       continue;
     group.stores.push_back(result);
     producer[result] = int(groups.size());

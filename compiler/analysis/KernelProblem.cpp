@@ -68,50 +68,31 @@ Value computedBy(OpResult result) {
 }
 
 // ---- Specs -------------------------------------------------------------------------------------------------------------
-// Hints and the number of the block are no part of a spec.
-static constexpr auto kAlike = OperationEquivalence::IgnoreLocations | OperationEquivalence::IgnoreDiscardableAttrs;
-
-static llvm::hash_code hashOf(plan::KernelOp kernel) {
-  llvm::hash_code hash = llvm::hash_value(kernel.getNumResults());
-  for (Operation &op : kernel.getBody().front())
-    hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
-                                                                      OperationEquivalence::ignoreHashValue, kAlike));
-  return hash;
-}
-
 KernelProblems::KernelProblems(const KernelContext &context) : context(context) {
   solve::StepGraph sizes;
   sizes.batch = context.batch, sizes.grain = context.grain;
   microbatches = solve::microbatches(sizes);
 }
 
-// Null: at some micro-batch there is none.
-const KernelProblems::Specs *KernelProblems::find(plan::KernelOp kernel, bool inLoop) {
-  llvm::hash_code hash = hashOf(kernel);
-  for (auto &[other, specs] : known[hash])
-    if (OperationEquivalence::isRegionEquivalentTo(&other.getBody(), &kernel.getBody(), kAlike) &&
-        other.getDomainAttr() == kernel.getDomainAttr() && other.getAccumulatesAttr() == kernel.getAccumulatesAttr())
-      return specs.at.empty() ? nullptr : &specs;
-  auto &[first, specs] = known[hash].emplace_back(kernel, Specs());
+// Empty: at some micro-batch there is none.
+KernelProblems::Specs KernelProblems::find(plan::KernelOp kernel, bool inLoop) {
+  Specs found;
   for (int64_t examples : llvm::reverse(microbatches)) {
-    auto spec = specOf(kernel, {examples});
-    if (!spec) {
-      specs.at.clear();
-      return nullptr;
-    }
-    specs.at.push_back({examples, std::move(*spec)});
+    const KernelSpec *spec = specs.find(kernel, {examples});
+    if (!spec)
+      return {};
+    found.push_back({examples, spec});
     if (!inLoop)
       break;
   }
-  return &specs;
+  return found;
 }
-
 
 // One full store may take the bytes of an operand that is read at the same places, whatever the micro-batch.
 void KernelProblems::findInPlace(plan::KernelOp op, const Specs &specs, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
                                  solve::Kernel &kernel) {
   SmallVector<int> full;
-  const auto *whole = std::get_if<kernels::LoopSpec>(&specs.at.front().second.work);
+  const auto *whole = std::get_if<kernels::LoopSpec>(&specs.front().second->work);
   if (!whole || !whole->chain.empty())
     return;
   int64_t domain = whole->cols;
@@ -130,8 +111,8 @@ void KernelProblems::findInPlace(plan::KernelOp op, const Specs &specs, llvm::fu
                (*producer.getAccumulates())[cast<OpResult>(read).getResultNumber()];
     if (!producer || sum || bytesOf(read) != bytesOf(value) || batchAxisOf(read) < 0)
       continue;
-    if (llvm::all_of(specs.at, [&](auto &at) {
-          return readsWhereItWrites(std::get<kernels::LoopSpec>(at.second.work), int(r), int(op.getNumOperands()) + full[0]);
+    if (llvm::all_of(specs, [&](auto &at) {
+          return readsWhereItWrites(std::get<kernels::LoopSpec>(at.second->work), int(r), int(op.getNumOperands()) + full[0]);
         }))
       kernel.inPlace.push_back({bufferOf(value), bufferOf(read)});
   }
@@ -157,21 +138,21 @@ static void describe(plan::KernelOp op, solve::Kernel &kernel) {
 bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
                               solve::Kernel &kernel) {
   analysis::describe(op, kernel);
-  kernel.cheap = kindOf(op) == KernelKind::Loop;
-  if (kindOf(op) == KernelKind::Scan)
+  kernel.cheap = op.getKind() == plan::KernelKind::Loop;
+  if (op.getKind() == plan::KernelKind::Scan)
     return describeScan(op, inLoop, inMemory, bufferOf, kernel);
-  const Specs *specs = find(op, inLoop);
-  if (!specs) {
+  Specs specs = find(op, inLoop);
+  if (specs.empty()) {
     error = "a kernel has no spec at some micro-batch: " + kernel.name;
     return false;
   }
-  kernel.scratch = specs->at.front().second.scratchBytesPerThread(context.target);
-  for (auto &[examples, spec] : specs->at)
-    if (int64_t bytes = spec.scratchBytesPerThread(context.target); bytes != kernel.scratch.otherwise)
+  kernel.scratch = specs.front().second->scratchBytesPerThread(context.target);
+  for (auto &[examples, spec] : specs)
+    if (int64_t bytes = spec->scratchBytesPerThread(context.target); bytes != kernel.scratch.otherwise)
       kernel.scratch.exactly.push_back({examples, bytes});
-  priceKernel(op, specs->at.front().second, inLoop, context.machine, context.batch, kernel);
+  priceKernel(op, *specs.front().second, inLoop, context.machine, context.batch, kernel);
   if (inLoop)
-    findInPlace(op, *specs, inMemory, bufferOf, kernel);
+    findInPlace(op, specs, inMemory, bufferOf, kernel);
   return true;
 }
 

@@ -5,10 +5,8 @@
 #include "compiler/analysis/KernelSpec.h"
 #include "compiler/solve/LoopBody.h"
 
-#include <deque>
 #include <map>
 #include <memory>
-#include <unordered_map>
 
 namespace cinch::analysis {
 
@@ -26,7 +24,7 @@ struct ScanProblem : solve::LoopBody {
   std::map<int, std::shared_ptr<ScanProblem>> inner;   // kernels that are loops themselves
 };
 
-// Finds specs once for all kernels that are alike, and says what the solvers want to know of a kernel.
+// Says what the solvers want to know of a kernel.
 class KernelProblems {
 public:
   explicit KernelProblems(const KernelContext &context);
@@ -41,17 +39,15 @@ public:
   llvm::DenseMap<mlir::Operation *, std::shared_ptr<ScanProblem>> scans;
 
 private:
-  struct Specs { // at the whole batch and at every smaller micro-batch
-    std::vector<std::pair<int64_t, KernelSpec>> at;
-  };
-  const Specs *find(plan::KernelOp, bool inLoop);
+  using Specs = llvm::SmallVector<std::pair<int64_t, const KernelSpec *>>; // at the whole batch and at every smaller micro-batch
+  Specs find(plan::KernelOp, bool inLoop);
   void findInPlace(plan::KernelOp, const Specs &, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   bool describeScan(plan::KernelOp, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   std::shared_ptr<ScanProblem> buildTrip(plan::LoopOp, bool inLoop, solve::Kernel &trips);
 
   KernelContext context;
   std::vector<int64_t> microbatches;
-  std::unordered_map<size_t, std::deque<std::pair<plan::KernelOp, Specs>>> known;
+  KernelSpecs specs;
 };
 
 // The nn value that a result of a kernel is.

@@ -4,6 +4,7 @@
 #include "compiler/analysis/RowWise.h"
 #include "compiler/analysis/Specs.h"
 #include "compiler/kernels/ContractDevice.h"
+#include "compiler/kernels/ElemFacts.h"
 
 #include "llvm/ADT/bit.h"
 
@@ -13,10 +14,12 @@
 
 using namespace mlir;
 using namespace cinch::kernels;
+using cinch::plan::KernelKind;
 
 namespace cinch::analysis {
 
 // ---- Kinds -------------------------------------------------------------------------------------------------------------
+// In the order of plan::KernelKind, whose kinds before the last one come in the order of the alternatives of KernelSpec::work.
 const KernelTraits &traitsOf(KernelKind kind) {
   static const KernelTraits traits[] = {
       {solve::Kernel::Loop, &MachineRates::loop, true},
@@ -30,104 +33,88 @@ const KernelTraits &traitsOf(KernelKind kind) {
   return traits[size_t(kind)];
 }
 
-KernelKind kindOf(Operation *op) {
-  return isa<nn::ContractOp>(op)     ? KernelKind::Product
-         : isa<nn::AttendOp>(op)     ? KernelKind::Attention
-         : isa<nn::AttendGradOp>(op) ? KernelKind::AttentionGrad
-         : isa<nn::ConvOp>(op)       ? KernelKind::Convolution
-         : isPool(op)                ? KernelKind::Pool
-         : isa<nn::ScanOp, plan::LoopOp>(op) ? KernelKind::Scan
-                                             : KernelKind::Loop;
-}
-
 static Operation *rootOf(plan::KernelOp kernel) {
   return kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
 }
-
-KernelKind kindOf(plan::KernelOp kernel) { return kindOf(rootOf(kernel)); }
 
 plan::LoopOp loopOf(plan::KernelOp kernel) { return dyn_cast<plan::LoopOp>(rootOf(kernel)); }
 
 // ---- Tracing -----------------------------------------------------------------------------------------------------------
 namespace {
 
+// One overload of `trace` a kind.
 struct Tracer {
-  plan::KernelOp kernel;
+  const KernelWork &work;
   const Extent &extent;
-  Operation *root;
-  ValueRange results;
-  int inputs;
-  KernelSpec &out;
+  TracedWork &out;
 
-  Tracer(plan::KernelOp kernel, const Extent &extent, KernelSpec &out)
-      : kernel(kernel), extent(extent), root(rootOf(kernel)),
-        results(kernel.getBody().front().getTerminator()->getOperands()), inputs(int(kernel.getNumOperands())), out(out) {}
-
-  // Buffers are the inputs. In a block of positions, positions cut out of something longer lie where the block begins in it.
-  int inputOf(Value value) const {
-    if (auto argument = dyn_cast<BlockArgument>(value))
-      return int(argument.getArgNumber());
-    if (!extent.cutsPositions() || sliceOfPositions(value.getDefiningOp(), {extent.of, {}}) < 0)
-      return -1;
-    auto argument = dyn_cast<BlockArgument>(value.getDefiningOp()->getOperand(0));
-    return argument ? int(argument.getArgNumber()) : -1;
-  }
-  // And, for the kinds whose views name them, the outputs.
+  // For the kinds whose views name them, results are buffers, too.
   int bufferOf(Value value) const {
-    if (int input = inputOf(value); input >= 0)
-      return input;
-    for (auto [i, result] : llvm::enumerate(results))
+    for (auto [i, result] : llvm::enumerate(work.stores))
       if (result == value)
-        return inputs + int(i);
-    return -1;
+        return work.firstStore + int(i);
+    return work.inputOf(value);
   }
-
-  bool accumulates(size_t result) { return kernel.getAccumulates() && (*kernel.getAccumulates())[result]; }
+  Operation *op() const { return work.stores.front().getDefiningOp(); }
 
   bool trace(LoopSpec &spec) {
-    Value anchor = results.front();
-    if (auto number = kernel.getDomain())
-      anchor = std::next(kernel.getBody().front().begin(), int64_t(*number))->getResult(0);
-    LoopTracer tracer(domainOf(anchor, extent), [&](Value value) { return inputOf(value); }, extent);
-    for (auto [i, value] : llvm::enumerate(results))
-      if (!tracer.store(value, inputs + int(i), accumulates(i)))
+    LoopTracer tracer(domainOf(work.anchor, extent), [&](Value value) { return work.inputOf(value); }, extent);
+    for (auto [i, value] : llvm::enumerate(work.stores))
+      if (!tracer.store(value, work.firstStore + int(i), work.accumulates(i))) {
+        out.blocker = tracer.blocker;
         return false;
+      }
     spec = std::move(tracer.spec);
+    out.ops = std::move(tracer.computed);
     out.origins = std::move(tracer.origins);
-    out.batchDim = tracer.batchDim, out.positionDim = tracer.positionDim;
-    out.examplesOfGroup = tracer.examplesOfGroup;
+    out.spec.batchDim = tracer.batchDim, out.spec.positionDim = tracer.positionDim;
+    out.spec.examplesOfGroup = tracer.examplesOfGroup;
     return true;
   }
   bool trace(ContractSpec &spec) {
-    Value blocker;
-    return contractSpec(cast<nn::ContractOp>(root), [&](Value v) { return bufferOf(v); }, accumulates(0), spec, blocker,
-                        nullptr, extent);
+    return contractSpec(cast<nn::ContractOp>(op()), [&](Value v) { return bufferOf(v); }, work.accumulates(0), spec, out.blocker, &out.ops,
+                        extent);
   }
   bool trace(AttendSpec &spec) {
-    Value blocker;
-    return attendSpec(cast<nn::AttendOp>(root), [&](Value v) { return bufferOf(v); }, spec, blocker, nullptr, extent);
+    return attendSpec(cast<nn::AttendOp>(op()), [&](Value v) { return bufferOf(v); }, spec, out.blocker, &out.ops, extent);
   }
   bool trace(AttendGradSpec &spec) {
-    Value blocker;
-    return attendGradSpec(cast<nn::AttendGradOp>(root), [&](Value v) { return bufferOf(v); }, spec, blocker, nullptr,
-                          extent);
+    return attendGradSpec(cast<nn::AttendGradOp>(op()), [&](Value v) { return bufferOf(v); }, spec, out.blocker, &out.ops, extent);
   }
   bool trace(ConvSpec &spec) {
-    Value blocker;
-    return convSpec(cast<nn::ConvOp>(root), [&](Value v) { return bufferOf(v); }, accumulates(0), spec, blocker, nullptr,
-                    extent);
+    return convSpec(cast<nn::ConvOp>(op()), [&](Value v) { return bufferOf(v); }, work.accumulates(0), spec, out.blocker, &out.ops, extent);
   }
   bool trace(PoolSpec &spec) {
-    Value blocker;
-    return poolSpec(root, [&](Value v) { return bufferOf(v); }, spec, blocker, nullptr, extent);
+    return poolSpec(op(), [&](Value v) { return bufferOf(v); }, spec, out.blocker, &out.ops, extent);
   }
 };
+
+template <typename Spec> bool traceAs(const KernelWork &work, const Extent &extent, TracedWork &out) {
+  return Tracer{work, extent, out}.trace(out.spec.work.emplace<Spec>());
+}
+
+} // namespace
+
+bool traceWork(const KernelWork &work, const Extent &extent, TracedWork &out) {
+  switch (work.kind) {
+  case KernelKind::Loop: return traceAs<LoopSpec>(work, extent, out);
+  case KernelKind::Product: return traceAs<ContractSpec>(work, extent, out);
+  case KernelKind::Attention: return traceAs<AttendSpec>(work, extent, out);
+  case KernelKind::AttentionGrad: return traceAs<AttendGradSpec>(work, extent, out);
+  case KernelKind::Convolution: return traceAs<ConvSpec>(work, extent, out);
+  case KernelKind::Pool: return traceAs<PoolSpec>(work, extent, out);
+  case KernelKind::Scan: return false;
+  }
+  return false;
+}
+
+namespace {
 
 // Draw keys and numbers become words of the launch. Of the numbers only those that no processor takes a shorter way for: zero, powers of
 // two and what is not finite stay, and subnormal ones, too.
 bool isPlainNumber(Elem elem, double number) {
   int exponent;
-  if (elem != Elem::F32 && elem != Elem::F64 && elem != Elem::BF16)
+  if (!factsOf(elem).real)
     return false;
   bool normal = elem == Elem::F64 ? std::isnormal(number) : std::isnormal(float(number));
   return normal && std::fabs(std::frexp(number, &exponent)) != 0.5;
@@ -198,36 +185,85 @@ template <typename Spec> void numberBuffers(Spec &, SmallVectorImpl<int> &buffer
     buffers.push_back(i);
 }
 
-template <typename Spec> bool traceInto(Tracer &tracer, KernelSpec &out) {
-  Spec spec;
-  if (!tracer.trace(spec))
-    return false;
-  moveToWords(spec, out.words);
-  numberBuffers(spec, out.buffers, tracer.inputs + int(tracer.results.size()));
-  out.work = std::move(spec);
-  return true;
-}
-
 } // namespace
 
 std::optional<KernelSpec> specOf(plan::KernelOp kernel, const Extent &extent) {
-  KernelSpec spec;
-  Tracer tracer(kernel, extent, spec);
-  auto traced = [&]() {
-    switch (kindOf(kernel)) {
-    case KernelKind::Loop: return traceInto<LoopSpec>(tracer, spec);
-    case KernelKind::Product: return traceInto<ContractSpec>(tracer, spec);
-    case KernelKind::Attention: return traceInto<AttendSpec>(tracer, spec);
-    case KernelKind::AttentionGrad: return traceInto<AttendGradSpec>(tracer, spec);
-    case KernelKind::Convolution: return traceInto<ConvSpec>(tracer, spec);
-    case KernelKind::Pool: return traceInto<PoolSpec>(tracer, spec);
-    case KernelKind::Scan: return false;
-    }
-    return false;
+  const int inputs = int(kernel.getNumOperands());
+  Block &body = kernel.getBody().front();
+  OperandRange stores = body.getTerminator()->getOperands();
+  Value anchor = stores.front();
+  if (auto number = kernel.getDomain())
+    anchor = std::next(body.begin(), int64_t(*number))->getResult(0);
+  // In a block of positions, positions cut out of something longer lie where the block begins in it.
+  auto inputOf = [&](Value value) {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return int(argument.getArgNumber());
+    if (!extent.cutsPositions() || sliceOfPositions(value.getDefiningOp(), {extent.of, {}}) < 0)
+      return -1;
+    auto argument = dyn_cast<BlockArgument>(value.getDefiningOp()->getOperand(0));
+    return argument ? int(argument.getArgNumber()) : -1;
   };
-  if (!traced())
+  auto accumulates = [&](size_t store) { return kernel.getAccumulates() && (*kernel.getAccumulates())[store]; };
+  TracedWork traced;
+  if (!traceWork({kernel.getKind(), stores, anchor, inputOf, accumulates, inputs}, extent, traced))
     return std::nullopt;
-  return spec;
+  KernelSpec &spec = traced.spec;
+  llvm::DenseMap<Operation *, int> numbers;
+  for (auto [number, op] : llvm::enumerate(body))
+    numbers[&op] = int(number);
+  for (Operation *op : traced.origins)
+    spec.origins.push_back(op ? numbers.lookup(op) : -1);
+  std::visit(
+      [&](auto &work) {
+        moveToWords(work, spec.words);
+        numberBuffers(work, spec.buffers, inputs + int(stores.size()));
+      },
+      spec.work);
+  return std::move(spec);
+}
+
+// ---- Kernels that are alike --------------------------------------------------------------------------------------------
+// What an op says beside its definition counts, unless it is known to be for the planner alone.
+static bool isForPlanner(StringRef attribute) {
+  return llvm::is_contained({nn::kKeepAttr, nn::kRecomputeAttr, nn::kBlockAttr, nn::kBlockEndAttr, nn::kStageAttr, nn::kBackwardAttr,
+                             nn::kLayerAttr, nn::kRoundedAttr},
+                            attribute);
+}
+
+static bool sayTheSame(Region &a, Region &b) {
+  auto saidBy = [](Operation &op) {
+    SmallVector<NamedAttribute> said;
+    for (NamedAttribute attribute : op.getDiscardableAttrs())
+      if (!isForPlanner(attribute.getName()))
+        said.push_back(attribute);
+    return said;
+  };
+  return llvm::all_of(llvm::zip_equal(a.front(), b.front()), [&](auto pair) { return saidBy(std::get<0>(pair)) == saidBy(std::get<1>(pair)); });
+}
+
+static constexpr auto kAlike = OperationEquivalence::IgnoreLocations | OperationEquivalence::IgnoreDiscardableAttrs;
+
+static size_t hashOf(plan::KernelOp kernel) {
+  llvm::hash_code hash = llvm::hash_value(kernel.getNumResults());
+  for (Operation &op : kernel.getBody().front())
+    hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
+                                                                      OperationEquivalence::ignoreHashValue, kAlike));
+  return hash;
+}
+
+const KernelSpec *KernelSpecs::find(plan::KernelOp kernel, const Extent &extent) {
+  std::deque<Known> &like = known[hashOf(kernel)];
+  auto same = llvm::find_if(like, [&](Known &other) {
+    return other.kernel.getDomainAttr() == kernel.getDomainAttr() && other.kernel.getAccumulatesAttr() == kernel.getAccumulatesAttr() &&
+           OperationEquivalence::isRegionEquivalentTo(&other.kernel.getBody(), &kernel.getBody(), kAlike) &&
+           sayTheSame(other.kernel.getBody(), kernel.getBody());
+  });
+  if (same == like.end())
+    same = like.insert(like.end(), {kernel, {}});
+  auto found = llvm::find_if(same->at, [&](auto &at) { return at.first == extent; });
+  if (found == same->at.end())
+    found = same->at.insert(same->at.end(), {extent, specOf(kernel, extent)});
+  return found->second ? &*found->second : nullptr;
 }
 
 // ---- What is asked of a spec -------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 // KernelSpec.h: what a plan.kernel computes, as the one spec that is counted, priced, shared and built.
 //
-// The spec of a kernel follows from the kernel alone, at any extent. The planner asks for it at every extent that it may choose, and
-// the builder asks once more at the chosen one: there is one way to it, so both have the same.
+// Formation writes what determines the spec on the kernel: its kind, its domain, its body. The spec follows from these at any extent, by one
+// function (traceWork), which formation itself tries groups of ops with: what it found there, the planner has at every extent that it may
+// choose, and the builder at the chosen one. KernelSpecs finds the spec of kernels that are alike once.
 #ifndef CINCH_COMPILER_ANALYSIS_KERNELSPEC_H
 #define CINCH_COMPILER_ANALYSIS_KERNELSPEC_H
 
-#include "compiler/analysis/KernelKind.h"
 #include "compiler/analysis/LoopTrace.h"
 #include "compiler/analysis/Rates.h"
 #include "compiler/solve/StepGraph.h"
@@ -14,6 +14,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <deque>
+#include <unordered_map>
 #include <variant>
 
 namespace cinch::analysis {
@@ -23,7 +25,7 @@ struct KernelTraits {
   double MachineRates::*rate;
   bool rows;                     // may work on blocks of rows
 };
-const KernelTraits &traitsOf(KernelKind);
+const KernelTraits &traitsOf(plan::KernelKind);
 // The loop along an axis that a kernel is; null for the other kinds.
 plan::LoopOp loopOf(plan::KernelOp);
 
@@ -36,9 +38,9 @@ struct KernelSpec {
   // Keys of its draws and its numbers. They are words of the launch, so that kernels which differ in nothing else share their code.
   llvm::SmallVector<int64_t> words;
 
-  // Of a loop: the op that each node computes (null for a load), and the dims of its domain that count examples and their axis 1
-  // (-1: none).
-  std::vector<mlir::Operation *> origins;
+  // Of a loop of a kernel: the op of its body that each node computes, by number (-1 for a load), and the dims of its domain that count
+  // examples and their axis 1 (-1: none).
+  std::vector<int> origins;
   int batchDim = -1, positionDim = -1;
   int64_t examplesOfGroup = 1; // as LoopTracer's
 
@@ -58,8 +60,42 @@ struct KernelSpec {
   mlir::func::FuncOp build(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const kernels::TargetInfo &) const;
 };
 
+// What a kernel of some kind computes: it stores these values (Loop: over the natural domain of the anchor; another: results of one op), as
+// buffers from `firstStore` on, and goes back from them to values that lie in memory, as the buffers that `inputOf` says (-1: none).
+struct KernelWork {
+  plan::KernelKind kind;
+  mlir::ValueRange stores;
+  mlir::Value anchor;
+  llvm::function_ref<int(mlir::Value)> inputOf;
+  llvm::function_ref<bool(size_t)> accumulates; // by store
+  int firstStore;
+};
+// Fills `work` and the dims of the spec, with its buffers numbered so. `ops`: what the kernel computes, views passed included, but for the op
+// of a kernel of one op. False: `blocker` has to be stored first. There is no spec of a scan (KernelProblem.h).
+struct TracedWork {
+  KernelSpec spec;
+  llvm::SetVector<mlir::Operation *> ops;
+  std::vector<mlir::Operation *> origins; // of a loop, an op a node
+  mlir::Value blocker;
+};
+bool traceWork(const KernelWork &, const Extent &, TracedWork &);
+
 // The spec of a kernel of a function, on so much of the step. Nothing if it cannot be one kernel there.
 std::optional<KernelSpec> specOf(plan::KernelOp, const Extent & = {});
+
+// Specs of the kernels of one function, found once for all that are alike. The kernels asked for live as long as this.
+class KernelSpecs {
+public:
+  // Null: it cannot be one kernel there. Pointers stay.
+  const KernelSpec *find(plan::KernelOp, const Extent & = {});
+
+private:
+  struct Known {
+    plan::KernelOp kernel;
+    std::deque<std::pair<Extent, std::optional<KernelSpec>>> at;
+  };
+  std::unordered_map<size_t, std::deque<Known>> known; // by a hash of the body
+};
 
 } // namespace cinch::analysis
 #endif

@@ -40,6 +40,7 @@ struct Extent {
   int64_t examples = 0;
   int64_t positions = 0, of = 0;
   bool cutsPositions() const { return positions > 0 && positions < of; }
+  bool operator==(const Extent &o) const { return examples == o.examples && positions == o.positions && of == o.of; }
 };
 
 Shape shapeOf(mlir::Value, const Extent & = {});

@@ -123,7 +123,7 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
       for (auto &[name, field] : keys)
         if (!read(name, rates.*field))
           return false;
-      rates.message = MachineCosts().at(last).message;
+      rates.message = builtInRates(last, 8).message;
       if (entry->get(kMessageKey) && !read(kMessageKey, rates.message))
         return false;
       profile.measured.push_back({last, rates});

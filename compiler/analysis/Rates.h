@@ -26,14 +26,13 @@ struct MachineRates {
 struct MachineCosts {
   std::string source = "built-in costs"; // for people
   std::vector<std::pair<int, MachineRates>> measured; // by rising number of threads; empty: the built-in model
-  int lanes = 8;         // f32 lanes of the vectors of the CPU; the built-in model asks for them
-  bool amx = false;      // the CPU has it, so that products of bf16 have a rate of their own
-  // The built-in model has current x86 cores in mind, as many of them as there are threads; plans compare kernels with one another, so
-  // ratios matter more than absolutes.
-  MachineRates at(int threads) const;
   // How many of so many threads count.
   int threads(int most) const;
 };
+
+// The built-in model, of a CPU whose vectors hold so many f32. It has current x86 cores in mind, as many of them as there are threads; plans
+// compare kernels with one another, so ratios matter more than absolutes.
+MachineRates builtInRates(int threads, int lanes);
 
 } // namespace cinch::analysis
 #endif

@@ -168,7 +168,7 @@ private:
 // The convolution or the pool that a kernel is; null: it is neither.
 static Operation *windowOf(plan::KernelOp kernel) {
   for (Operation &op : kernel.getBody().front().without_terminator())
-    if (isa<nn::ConvOp>(op) || isPool(&op))
+    if (isa<nn::ConvOp>(op) || plan::kindOf(&op) == plan::KernelKind::Pool)
       return &op;
   return nullptr;
 }
@@ -223,7 +223,7 @@ solve::RowReach reachOf(OpOperand &operand) {
   Value value = operand.get();
   auto of = [&](const char *name) { return op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef()[0]; };
   auto conv = dyn_cast<nn::ConvOp>(op);
-  if (!conv && !isPool(op))
+  if (!conv && plan::kindOf(op) != plan::KernelKind::Pool)
     return {};
   // What gives a filter walks the output's rows.
   if (conv &&
@@ -407,7 +407,7 @@ void markRows(const Step &step, StepProblem &problem, bool images) {
       }
     for (auto [part, marked] : llvm::zip(step.parts, problem.graph.kernels)) {
       plan::KernelOp kernel = part.kernel();
-      marked.rows = kernel && step.inMainLoop(part.part) && traitsOf(kindOf(kernel)).rows && (images || !windowOf(kernel)) &&
+      marked.rows = kernel && step.inMainLoop(part.part) && traitsOf(kernel.getKind()).rows && (images || !windowOf(kernel)) &&
                     isRowWise(kernel, space);
       if (marked.rows)
         describeRows(kernel, space, step, problem, marked);

@@ -20,7 +20,6 @@ bool attendGradSpec(nn::AttendGradOp, llvm::function_ref<int(mlir::Value)> buffe
 // Convolutions (ConvSpecs.cpp) and pools take and give their tensors with neighbouring channels: other operands are stored so first.
 bool convSpec(nn::ConvOp, llvm::function_ref<int(mlir::Value)> bufferOf, bool accumulate, kernels::ConvSpec &spec,
               mlir::Value &blocker, llvm::SetVector<mlir::Operation *> *passed = nullptr, const Extent & = {});
-bool isPool(mlir::Operation *);
 bool poolSpec(mlir::Operation *, llvm::function_ref<int(mlir::Value)> bufferOf, kernels::PoolSpec &spec, mlir::Value &blocker,
               llvm::SetVector<mlir::Operation *> *passed = nullptr, const Extent & = {});
 

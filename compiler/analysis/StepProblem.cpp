@@ -230,14 +230,13 @@ static bool addKernel(const Step &step, const Step::Part &part, StepProblem &pro
   return true;
 }
 
-StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedBytes, const kernels::TargetInfo &target,
-                             const MachineCosts *costs) {
+StepProblem buildStepProblem(const Step &step, int64_t reservedBytes, const Target &target) {
   StepProblem problem;
   solve::StepGraph &graph = problem.graph;
   graph.batch = step.batch;
   graph.grain = step.grain;
-  graph.threads = threads;
-  const MachineRates machine = (costs ? *costs : MachineCosts()).at(threads);
+  graph.threads = target.threads();
+  const MachineRates machine = target.rates();
   graph.link = {machine.hostIn, machine.hostOut, machine.hostLatency};
   graph.loops = int(step.loops.size());
   if (!step.loops.empty())
@@ -245,7 +244,7 @@ StepProblem buildStepProblem(const Step &step, int threads, int64_t reservedByte
   addArguments(step, reservedBytes, problem);
   addResults(step, problem);
   problem.kernels = std::make_shared<KernelProblems>(
-      KernelContext{step.batch, step.grain, threads, target, machine});
+      KernelContext{step.batch, step.grain, target.threads(), target.kernels(), machine});
   graph.secondsOfCopy = 2 / machine.bytes;
   graph.kernels.reserve(step.parts.size());
   for (const Step::Part &part : step.parts)

@@ -3,6 +3,7 @@
 #define CINCH_COMPILER_ANALYSIS_STEPPROBLEM_H
 
 #include "compiler/analysis/KernelProblem.h"
+#include "compiler/analysis/Target.h"
 #include "compiler/analysis/Sweeps.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -50,10 +51,8 @@ struct StepProblem {
   // Seconds from the end of that until the receiver, if it waits, goes on.
   double secondsOfMessage() const { return kernels->machine().message; }
 };
-// Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest. Without
-// `costs` the built-in ones serve.
-StepProblem buildStepProblem(const Step &, int threads, int64_t reservedBytes, const kernels::TargetInfo &,
-                             const MachineCosts *costs = nullptr);
+// Persistent buffers come in the order parameters, `reservedBytes` (state of another function), state, the rest.
+StepProblem buildStepProblem(const Step &, int64_t reservedBytes, const Target &);
 
 } // namespace cinch::analysis
 #endif

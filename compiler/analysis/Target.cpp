@@ -38,15 +38,6 @@ static const double kOfWarpgroups = 0.79;
 // Assumed: what copies from and to pinned memory reach of the bus, the rest being headers of its packets, and what it takes to start one.
 static const double kOfBus = 0.8, kCopyLatency = 10e-6;
 
-MachineCosts Target::costs(const MachineCosts &ofCpu) const {
-  if (!isDevice())
-    return ofCpu;
-  MachineCosts costs;
-  costs.source = "published rates of " + people;
-  costs.measured = {{1, published}};
-  return costs;
-}
-
 static Target targetOf(const Device &device) {
   Target target;
   target.device = device.name, target.people = device.people, target.arch = device.arch;

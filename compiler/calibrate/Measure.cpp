@@ -273,7 +273,7 @@ bool Calibration::run(analysis::Profile &profile) {
     for (auto &[n, sample] : samples)
       if (n == threads)
         of.push_back(sample);
-    MachineRates rates = fit(of, analysis::MachineCosts().at(threads));
+    MachineRates rates = fit(of, analysis::builtInRates(threads, 8));
     rates.message = message;
     Quality good = quality(rates, of);
     profile.measured.push_back({threads, rates});

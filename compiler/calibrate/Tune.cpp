@@ -3,6 +3,7 @@
 
 #include "compiler/analysis/KernelSpec.h"
 #include "compiler/calibrate/Team.h"
+#include "compiler/solve/Bytes.h"
 #include "compiler/target/Object.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -76,7 +77,7 @@ private:
         int64_t reach = (size - 1) * *stride++;
         (reach < 0 ? least : most) += reach;
       }
-    int64_t before = (-least * width + 63) / 64 * 64, bytes = before + ((most + 1) * width + 63) / 64 * 64;
+    int64_t before = solve::roundUp(-least * width), bytes = before + solve::roundUp((most + 1) * width);
     offsets[regions.size()] = end + before;
     regions.push_back({view.elem, end, bytes});
     end += bytes;

@@ -103,7 +103,7 @@ namespace {
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool isLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool isUnit(std::string_view s) {
-  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB"};
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB", "B"};
   return std::find(std::begin(units), std::end(units), s) != std::end(units);
 }
 
@@ -209,7 +209,7 @@ private:
     for (auto &[written, meant] : looseUnits)
       if (unit == written || (unit.size() == 1 && unit[0] == (written[0] | 0x20)))
         return error.help("write `" + digits + meant + "`"), void(put(TokenKind::Error, begin, pos));
-    error.note("a number is digits, a fraction, an exponent and a unit: KiB MiB GiB TiB kB MB GB TB");
+    error.note("a number is digits, a fraction, an exponent and a unit: B KiB MiB GiB TiB kB MB GB TB");
     put(TokenKind::Error, begin, pos);
   }
 

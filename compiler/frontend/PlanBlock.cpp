@@ -13,7 +13,8 @@ std::optional<int64_t> parseBytes(std::string_view text) {
     const char *name;
     int64_t bytes;
   } units[] = {{"KiB", 1LL << 10}, {"MiB", 1LL << 20}, {"GiB", 1LL << 30}, {"TiB", 1LL << 40},
-               {"kB", 1000},       {"MB", 1000000},    {"GB", 1000000000}, {"TB", 1000000000000}};
+               {"kB", 1000},       {"MB", 1000000},    {"GB", 1000000000}, {"TB", 1000000000000},
+               {"B", 1}}; // the last one: others end in it
   for (const auto &unit : units) {
     std::string_view name = unit.name;
     if (text.size() <= name.size() || text.substr(text.size() - name.size()) != name)

@@ -1,6 +1,7 @@
 // AttendEmitter.cpp: values, loops and memory of the attention kernels, and where a head lies.
 #include "compiler/kernels/Amx.h"
 #include "compiler/kernels/AttendEmitter.h"
+#include "compiler/kernels/ElemFacts.h"
 #include "compiler/kernels/MathEmit.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,15 +32,15 @@ int64_t bufferCount(const AttendGradSpec &spec) {
 }
 
 int64_t queryBlockOf(const AttendSpec &spec) {
-  int64_t lanes = spec.elem == Elem::F64 ? 8 : 16;
+  int64_t lanes = logicalLanes(spec.elem);
   return std::min<int64_t>(64, (spec.T + lanes - 1) / lanes * lanes);
 }
 
 AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec,
                              const TargetInfo &target, int64_t buffers, int64_t ownScratch)
     : b(builder), loc(builder.getUnknownLoc()), spec(spec) {
-  elem = spec.elem == Elem::F64 ? Type(b.getF64Type()) : Type(b.getF32Type());
-  lanes = spec.elem == Elem::F64 ? 8 : 16;
+  elem = valueType(b, spec.elem);
+  lanes = logicalLanes(spec.elem);
   queryBlock = queryBlockOf(spec);
   vector = VectorType::get({lanes}, elem);
   // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. Rows of bf16 have two chains, one after the other, and

@@ -133,9 +133,7 @@ Value ContractEmitter::offsetIn(const ContractDims &dims, int64_t ContractDim::*
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-Type ContractEmitter::elementType() {
-  return plan.elem == Elem::F64 ? Type(builder.getF64Type()) : Type(builder.getF32Type());
-}
+Type ContractEmitter::elementType() { return valueType(builder, plan.elem); }
 
 VectorType ContractEmitter::vectorType(int64_t lanes) { return VectorType::get({lanes}, elementType()); }
 

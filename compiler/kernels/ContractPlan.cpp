@@ -373,23 +373,8 @@ static void choosePlanarBlocks(ContractPlan &plan) {
   plan.mc = plan.m.size;
 }
 
-static void chooseBlocks(ContractPlan &plan) {
-  if (plan.bands == Bands::Planar)
-    return choosePlanarBlocks(plan);
-  const int64_t longest = plan.tiling.steps;
-  int64_t stretches = lengthOfBlocks(plan, longest);
-  plan.runs = 1;
-  if (plan.kc >= plan.k.size) {
-    plan.kc = plan.k.size;
-    plan.runs = std::max<int64_t>(1, std::min(countOf(plan.outerK), longest / plan.kc));
-    plan.runs = std::max(stretches, plan.runs / stretches * stretches);
-    if (plan.c.elem == Elem::BF16)
-      plan.runs = countOf(plan.outerK);
-  }
-  if (plan.bands != Bands::No)
-    chooseBand(plan, longest);
-  int64_t lastRuns = countOf(plan.outerK) % plan.runs;
-  int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
+// Steps along k that stand one behind the other in the loop of a tile; `last` is the length of the last block.
+static void chooseUnroll(ContractPlan &plan, int64_t last) {
   plan.unroll = 1;
   // Elements that several steps of a tile read would stay in registers between them, which it has not.
   auto readsAgain = [&](int steps) {
@@ -407,6 +392,26 @@ static void chooseBlocks(ContractPlan &plan) {
       break;
     }
   }
+}
+
+static void chooseBlocks(ContractPlan &plan) {
+  if (plan.bands == Bands::Planar)
+    return choosePlanarBlocks(plan);
+  const int64_t longest = plan.tiling.steps;
+  int64_t stretches = lengthOfBlocks(plan, longest);
+  plan.runs = 1;
+  if (plan.kc >= plan.k.size) {
+    plan.kc = plan.k.size;
+    plan.runs = std::max<int64_t>(1, std::min(countOf(plan.outerK), longest / plan.kc));
+    plan.runs = std::max(stretches, plan.runs / stretches * stretches);
+    if (plan.c.elem == Elem::BF16)
+      plan.runs = countOf(plan.outerK);
+  }
+  if (plan.bands != Bands::No)
+    chooseBand(plan, longest);
+  int64_t lastRuns = countOf(plan.outerK) % plan.runs;
+  int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
+  chooseUnroll(plan, last);
 
   bool single = plan.outerK.empty();
   int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
@@ -478,7 +483,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.elem = spec.elem;
   plan.pairs = spec.pairs;
   plan.rounds = spec.pairs || spec.rounds;
-  plan.bytes = spec.elem == Elem::F64 ? 8 : 4;
+  plan.bytes = bytesOf(spec.elem);
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
   plan.dots = spec.pairs && target.dots;
   plan.accumulate = spec.accumulate;

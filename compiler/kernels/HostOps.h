@@ -3,6 +3,7 @@
 #ifndef CINCH_COMPILER_KERNELS_HOSTOPS_H
 #define CINCH_COMPILER_KERNELS_HOSTOPS_H
 
+#include "compiler/kernels/ElemFacts.h"
 #include "compiler/kernels/HostArith.h"
 #include "compiler/kernels/LoopOps.h"
 
@@ -18,6 +19,19 @@ struct Cell {
   float f32 = 0;
   int32_t i32 = 0; // and bool
 };
+
+// Calls `f` with the field that holds values of a type.
+template <class F> auto withField(Elem elem, F f) {
+  switch (factsOf(elem).held) {
+  case ElemFacts::F32: return f(&Cell::f32);
+  case ElemFacts::F64: return f(&Cell::f64);
+  case ElemFacts::I32: return f(&Cell::i32);
+  }
+  __builtin_trap();
+}
+inline double numberOf(const Cell &x, Elem elem) {
+  return withField(elem, [&](auto field) { return double(x.*field); });
+}
 
 inline std::array<uint32_t, 4> hostPhilox(std::array<uint32_t, 4> c, uint32_t k0, uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
@@ -43,7 +57,7 @@ inline Cell make(Elem elem, double x) {
   Cell cell;
   cell.f64 = x;
   cell.f32 = float(x);
-  cell.i32 = elem == Elem::I32 || elem == Elem::Bool ? int32_t(x) : 0;
+  cell.i32 = factsOf(elem).real ? 0 : int32_t(x);
   return cell;
 }
 
@@ -101,10 +115,10 @@ inline Cell cast(Elem from, Elem to, Cell x) {
   }
   if (from == to)
     return x;
-  double v = from == Elem::F32 ? x.f32 : from == Elem::F64 ? x.f64 : x.i32;
+  double v = numberOf(x, from);
   Cell r;
   r.f64 = v;
-  r.f32 = from == Elem::F64 ? float(x.f64) : from == Elem::F32 ? x.f32 : float(x.i32);
+  r.f32 = float(v);
   if (to == Elem::Bool) {
     r.i32 = v != 0;
   } else if (to == Elem::I32) {
@@ -122,8 +136,7 @@ inline Cell apply(LoopOp op, Elem from, Elem elem, Cell x, Cell y, Cell z) {
     from = Elem::F32;
   Cell r;
   if (op >= LoopOp::CompareEQ && op <= LoopOp::CompareGE) {
-    r.i32 = from == Elem::F32 ? compare(op, x.f32, y.f32) : from == Elem::F64 ? compare(op, x.f64, y.f64)
-                                                                               : compare(op, x.i32, y.i32);
+    r.i32 = withField(from, [&](auto field) { return compare(op, x.*field, y.*field); });
   } else if (op == LoopOp::Not) {
     r.i32 = !x.i32;
   } else if (op == LoopOp::And) {
@@ -158,7 +171,7 @@ inline LoopOp reducer(LoopReduce reduce) {
 
 inline Cell neutral(LoopReduce reduce, Elem elem) {
   double inf = std::numeric_limits<double>::infinity();
-  bool isFloat = elem == Elem::F32 || elem == Elem::F64;
+  bool isFloat = factsOf(elem).real;
   Cell cell;
   switch (reduce) {
   case LoopReduce::Sum: return make(elem, isFloat ? -0.0 : 0);

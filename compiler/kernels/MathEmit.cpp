@@ -192,7 +192,7 @@ Type valueType(OpBuilder &b, Elem elem) {
   case Elem::I32: return b.getI32Type();
   case Elem::Bool: return b.getI1Type();
   }
-  return {};
+  llvm::report_fatal_error("unknown element type");
 }
 
 static Value emitConstant(OpBuilder &b, Location loc, Type type, TypedAttr scalar) {

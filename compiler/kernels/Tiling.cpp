@@ -9,7 +9,6 @@
 namespace cinch::kernels {
 
 // Cycles, roughly, of one step in k of a tile: FMAs and loads go to two ports each; fewer than eight chains wait for
-// one another.
 // one another. Of AMX, of one block of 32: an instruction takes 16 cycles and its result comes after 52, a register is loaded in 8.
 static double costOfStep(const ContractPlan &plan, int64_t rows, int64_t vectors) {
   if (plan.amx) {

@@ -1,9 +1,9 @@
-// Allowance.h: the bytes that a budget grants to a trained program beside its arena.
+// Allowance.h: the bytes of a binary, of which a budget has to grant them to a trained program beside its arena.
 //
 // The process holds its binary (the kernel counts nearly every page of it), what the runtime reads out of its description
 // (some half as many bytes as the text has), static buffers, and the pages that its stacks touch (12 KiB a thread). Before
 // code is generated the size of the binary is a guess from the operations; `cinch` looks at what it has linked and plans
-// anew if it has outgrown the guess. test/execute/budget.py measures the rest.
+// anew if it has outgrown the guess. What the machine adds to them is its own (analysis/Target.h).
 #ifndef CINCH_COMPILER_PHASES_ALLOWANCE_H
 #define CINCH_COMPILER_PHASES_ALLOWANCE_H
 
@@ -34,13 +34,6 @@ inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t stages,
 
 // What a static binary has of the C library; a program of several workers has all of it (target::kLibraryBytes) instead.
 constexpr int64_t kLibraryInBinary = 3 << 18;
-
-constexpr int64_t kAllowanceRound = 64 << 10;
-
-inline int64_t allowanceFor(int64_t binaryBytes, int threads) {
-  constexpr int64_t kReserve = 512 << 10, kThread = 32 << 10;
-  return (binaryBytes + kReserve + threads * kThread + kAllowanceRound - 1) / kAllowanceRound * kAllowanceRound;
-}
 
 } // namespace cinch
 #endif

@@ -152,26 +152,12 @@ void Compilation::countOperations(StringRef step) {
   });
 }
 
-kernels::TargetInfo Compilation::machineTarget() const {
-  kernels::TargetInfo info = options.target.kernels(target::infoOf(options.cpu));
-  info.tiles = options.tiles;
-  return info;
-}
-
-analysis::MachineCosts Compilation::costs() const {
-  analysis::MachineCosts ofCpu = options.costs;
-  kernels::TargetInfo info = target::infoOf(options.cpu);
-  ofCpu.lanes = info.lanes, ofCpu.amx = info.amx;
-  return options.target.costs(ofCpu);
-}
-
-// The budget of a GPU is for what the plan holds there. Its context and the process on the host are lines of their own.
 int64_t Compilation::allowance() const {
   if (options.target.isDevice())
     return 0;
   int64_t libraries = options.workers() > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
   int64_t binary = guessedBinaryBytes(operations, options.stages, options.replicas, options.shards) + libraries;
-  return allowanceFor(binary, options.maxThreads) + options.granted + options.transportReserve;
+  return options.target.allowance(binary) + options.granted + options.transportReserve;
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
@@ -308,11 +294,9 @@ bool Compilation::decide() {
   if (options.budget)
     room = std::max<int64_t>(0, *options.budget - allowance());
   DecideOptions base;
-  base.threads = options.target.planThreads(options.maxThreads);
   base.orderSeed = options.orderSeed;
   base.rowBlocks = options.rowBlocks;
-  base.target = machineTarget();
-  base.costs = costs();
+  base.target = options.target;
   if (options.workers() > 1)
     return decideStages(base, strategy, std::move(ways));
 
@@ -455,8 +439,7 @@ bool Compilation::applyPlan(Phase upTo) {
 
 bool Compilation::lower() {
   kernels = ModuleOp::create(UnknownLoc::get(&context));
-  host = std::make_unique<HostCode>(*kernels, machineTarget(), options.target.planThreads(options.maxThreads),
-                                    costs().at(options.target.planThreads(options.maxThreads)));
+  host = std::make_unique<HostCode>(*kernels, options.target);
   for (EntryPlan &entry : entries)
     if (failed(host->addKernels(functionOf(entry))))
       return false;
@@ -488,7 +471,7 @@ bool Compilation::generateDeviceCode() {
 bool Compilation::compileKernels(int threads) {
   if (options.target.isDevice()) // one text, in the program's object
     return true;
-  kernelObjects = target::compileKernels(*kernels, options.cpu, target::KernelCache(options.kernelCache), threads);
+  kernelObjects = target::compileKernels(*kernels, options.target.cpu.name, target::KernelCache(options.kernelCache), threads);
   if (kernelObjects.error.empty())
     return true;
   emitError(UnknownLoc::get(&context)) << "internal error: phase 'llvm': " << kernelObjects.error;
@@ -557,7 +540,7 @@ bool Compilation::lowerToLLVM() {
 
 LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool assembly) {
   std::string error;
-  auto machine = target::createMachine(options.cpu, &error);
+  auto machine = target::createMachine(options.target.cpu.name, &error);
   if (!machine)
     return emitError(UnknownLoc::get(&context)) << error;
   llvm::LLVMContext llvmContext;
@@ -571,15 +554,15 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
 int64_t Compilation::outgrownBy(int64_t fileBytes) {
   if (options.target.isDevice())
     return 0;
-  int64_t missing = allowanceFor(fileBytes + metadataBytes, options.maxThreads) + options.transportReserve - allowance();
-  return missing > 0 ? missing + kAllowanceRound : missing; // the binary of another plan may be a little larger
+  int64_t missing = options.target.allowance(fileBytes + metadataBytes) + options.transportReserve - allowance();
+  return missing > 0 ? missing + analysis::Cpu::kAllowanceStep : missing; // the binary of another plan may be a little larger
 }
 
 std::string Compilation::metadata() {
   return metadataText({program, sources, *module, entries, *host, workers,
-                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, costs().source,
-                       options.target.isDevice() ? "" : options.cpu.empty() ? "native" : options.cpu, arenaBytes(), hostBytes(), options.budget.value_or(0), allowance(),
-                       persistentBytes(), options.maxThreads, programHash, summary()});
+                       workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, options.target.sourceOfRates(),
+                       options.target.isDevice() ? "" : options.target.cpu.name.empty() ? "native" : options.target.cpu.name, arenaBytes(), hostBytes(), options.budget.value_or(0), allowance(),
+                       persistentBytes(), options.target.cpu.threads, programHash, summary()});
 }
 
 } // namespace cinch

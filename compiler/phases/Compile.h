@@ -28,9 +28,7 @@ struct CompileOptions {
   std::string remat = "auto";
   uint64_t orderSeed = 0;   // > 0: a random order of the kernels to start from
   int64_t rowBlocks = 0;    // rows of a block; 0: the search chooses, < 0: no row blocks
-  int maxThreads = 4;
-  std::string cpu;          // LLVM's name; "": this machine
-  analysis::Target target;  // a GPU beside it
+  analysis::Target target;  // the machine
   int stages = 1;           // workers of a replica; each has a stage of the model, or several (schedules with chunks)
   int replicas = 1;         // each has its part of the batch
   int shards = 1;           // workers that share every layer of a stage
@@ -45,8 +43,6 @@ struct CompileOptions {
   std::string planCache;    // folder of found plans; "": none
   std::string kernelCache;  // folder of objects; "": none
   std::string assembler;    // of a GPU's code (target/Assemble.h); "": none
-  analysis::MachineCosts costs;
-  std::shared_ptr<const kernels::TileTable> tiles; // measured tilings of products; null: none
 };
 
 // One of the functions of a program, and its place in the runtime's list. With several workers an entry is a function each, one behind
@@ -131,7 +127,7 @@ public:
   int64_t persistentBytes() const;
   int64_t persistentBytes(const EntryPlan &) const; // those of one worker
   static int64_t persistentBytes(mlir::func::FuncOp);
-  analysis::MachineCosts costs() const;
+  const analysis::Target &machine() const { return options.target; }
 
   mlir::OwningOpRef<mlir::ModuleOp> module;  // nn, then plan
   mlir::OwningOpRef<mlir::ModuleOp> kernels; // from `lower` on
@@ -149,7 +145,6 @@ public:
 
 private:
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
-  kernels::TargetInfo machineTarget() const;
   bool generateDeviceCode();
   bool verify(Phase phase);
   bool verifyMessages(); // between workers; phase scheduled

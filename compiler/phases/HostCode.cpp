@@ -100,7 +100,11 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
                                       batch == 0 ? dimOfAxis(op, *contract, 1) : -1));
     info.operations = operationsNumber(operationsOf(kernel, {nullptr, nullptr, root, root, root}));
   } else if (auto *loop = std::get_if<LoopSpec>(&spec.work)) {
-    std::vector<Operation *> origins = spec.origins;
+    SmallVector<Operation *> ops, origins;
+    for (Operation &op : kernel.getBody().front())
+      ops.push_back(&op);
+    for (int number : spec.origins)
+      origins.push_back(number < 0 ? nullptr : ops[number]);
     origins.resize(loop->nodes.size());
     if (loop->addAt.present)
       origins.push_back(root); // behind the last node
@@ -126,7 +130,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   auto results = cast<plan::ReturnOp>(kernel.getBody().front().getTerminator());
   Operation *root = results.getValues().front().getDefiningOp();
   size_t inputs = kernel.getNumOperands();
-  std::optional<analysis::KernelSpec> spec = analysis::specOf(kernel);
+  const analysis::KernelSpec *spec = specs.find(kernel);
   if (!spec)
     return kernel.emitError("internal error: lowering: the kernel has no spec");
   int64_t scratch = spec->scratchBytesPerThread(target);
@@ -220,6 +224,7 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
   size_t count = launches.size();
   function.walk([&](plan::KernelOp) { ++count; });
   launches.reserve(count);
+  specs = {};
   bool replayed = function.getName() == nn::kTrainName || function.getName().starts_with((nn::kTrainName + "_").str());
   WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     replayed = replayed && !isa<plan::GateOp>(op);

@@ -8,7 +8,7 @@
 #define CINCH_COMPILER_PHASES_HOSTCODE_H
 
 #include "compiler/analysis/KernelSpec.h"
-#include "compiler/analysis/Rates.h"
+#include "compiler/analysis/Target.h"
 #include "compiler/target/DeviceCode.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -52,8 +52,8 @@ struct KernelOperations {
 
 class HostCode {
 public:
-  HostCode(mlir::ModuleOp module, kernels::TargetInfo target, int maxThreads, const analysis::MachineRates &machine)
-      : module(module), target(target), maxThreads(maxThreads), machine(machine) {}
+  HostCode(mlir::ModuleOp module, const analysis::Target &machine)
+      : module(module), target(machine.kernels()), maxThreads(machine.threads()), machine(machine.rates()) {}
 
   // Kernels of a scheduled function (assign-memory has run).
   mlir::LogicalResult addKernels(mlir::func::FuncOp function);
@@ -111,6 +111,7 @@ private:
   kernels::TargetInfo target;
   int maxThreads;
   analysis::MachineRates machine;
+  analysis::KernelSpecs specs;            // of the function whose kernels are added
   llvm::StringMap<std::string> functions; // key of a spec -> name
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<Call>> calls; // a call is large, and the table has empty places
   llvm::SmallVector<mlir::Operation *> launched; // per number of a launch

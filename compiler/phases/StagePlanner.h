@@ -60,7 +60,7 @@ public:
   StagePlanner(Compilation &compilation, const DecideOptions &base, const solve::Strategy &strategy, mlir::func::FuncOp train)
       : c(compilation), options(compilation.options), base(base), strategy(strategy),
         train(train), step(train), homes(step),
-        problem(analysis::buildStepProblem(step, base.threads, 0, base.target, &base.costs)) {
+        problem(analysis::buildStepProblem(step, 0, base.target)) {
     if (options.budget)
       room = std::max<int64_t>(0, *options.budget - c.allowance()) / (sharesPages() ? kPage : 1) * (sharesPages() ? kPage : 1);
   }

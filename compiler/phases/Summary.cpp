@@ -49,9 +49,9 @@ std::vector<std::string> Compilation::summary() const {
                                   bytesText(decision.hostBytes), secondsText(copies.in), secondsText(copies.out), secondsText(copies.waited()),
                                   options.hostBudget ? "; budget " + bytesText(*options.hostBudget) : std::string()));
   std::string price = llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}", secondsText(result.plan.seconds),
-                                   secondsText(result.secondsBound), costs().source);
+                                   secondsText(result.secondsBound), options.target.sourceOfRates());
   if (!options.target.isDevice())
-    price += llvm::formatv(", {0} threads", options.costs.threads(options.maxThreads)).str();
+    price += llvm::formatv(", {0} threads", options.target.cpu.costs.threads(options.target.cpu.threads)).str();
   lines.push_back(std::move(price));
   return lines;
 }
@@ -109,9 +109,9 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                   plan.decision.loopEnd() - plan.decision.loopBegin(), worker.begins, worker.ends, held));
   }
   std::string price = llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}",
-                                    secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), costs().source);
+                                    secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), options.target.sourceOfRates());
   if (!options.target.isDevice())
-    price += llvm::formatv(", {0} threads a worker", options.costs.threads(options.maxThreads)).str();
+    price += llvm::formatv(", {0} threads a worker", options.target.cpu.costs.threads(options.target.cpu.threads)).str();
   lines.push_back(std::move(price));
   return lines;
 }

@@ -231,7 +231,7 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
   object["budget_bound"] = compilation.budgetBound();
   object["batch"] = graph.batch, object["microbatch"] = decision.microbatch, object["count"] = decision.count;
   object["threads"] = graph.threads;
-  object["costs"] = compilation.costs().source;
+  object["costs"] = compilation.machine().sourceOfRates();
   if (compilation.fixedBound)
     object["fixed_seconds_bound"] = *compilation.fixedBound;
   Array workers;

@@ -3,6 +3,7 @@
 #include "compiler/solve/Refine.h"
 #include "compiler/solve/Reorder.h"
 #include "compiler/solve/Search.h"
+#include "compiler/solve/SmallestRung.h"
 
 #include <algorithm>
 
@@ -44,7 +45,7 @@ struct DeepWork {
   size_t mostRungs = 12;
   int lastTimes = 6;          // times as many tries for the smallest rung: on examples/gpt one start in four led to the best that is known
   size_t mostStarts = 6;      // loops that a rung's search begins from
-  int packings = 300;         // of the smallest rung: loops that are packed into its room ..
+  int packings = 3'000;       // of the smallest rung: loops that are packed into its room (on examples/resnet most of the first thousand do not fit) ..
   int64_t packingWork = 30'000; // .. with so much work beyond the greedy start; more finds hardly more
 };
 constexpr DeepWork kDeep;
@@ -233,13 +234,8 @@ void Planner::deepen(int64_t b) {
   }
 }
 
-// A rung's own loop, and what becomes of loops that were found for more bytes: where little fits, each leads elsewhere.
 Planner::Loops Planner::startsOf(Refiner &refiner, int rung, const Loops &above, int64_t target, int steps) const {
-  Loops starts{rungs[size_t(rung)].loop};
-  for (size_t i = above.size(); i-- > 0 && starts.size() < kDeep.mostStarts;)
-    if (std::vector<int> loop = refiner.lowered(above[i], target, target, steps); !loop.empty())
-      starts.push_back(std::move(loop));
-  return starts;
+  return solve::startsOf(refiner, rungs[size_t(rung)].loop, above, target, steps, kDeep.mostStarts);
 }
 
 // Half of the tries are shared out among the starts, the rest goes to the best that comes of them. `serves`: as for Refiner::shake.
@@ -272,44 +268,11 @@ int64_t Planner::smallestRoom(int rung) {
   return room;
 }
 
-// What is packed into a room, quickly, of loops that get faster and faster.
-namespace {
-class PackedInto {
-public:
-  PackedInto(const GraphIndex &index, int64_t b, int64_t room, double fastest) : index(index), b(b), room(room), fastest(fastest), left(kDeep.packings) {
-    for (size_t v = 0; v < index.graph.buffers.size(); ++v)
-      persistent += index.persistent[v] ? index.graph.buffers[v].bytes(b) : 0;
-  }
-  bool operator()(const std::vector<int> &loop) {
-    double seconds = predictedSeconds(index, b, loop);
-    if (best && seconds >= best->seconds) // on the way to something faster
-      return true;
-    if (seconds < fastest || left-- <= 0)
-      return false;
-    ArenaLimits limits;
-    limits.work = kDeep.packingWork, limits.capacity = room - persistent, limits.onlyWithin = true;
-    Plan plan = evaluate(index, {b, loop}, limits);
-    if (!plan.error.empty() || plan.decision.arenaBytes > room)
-      return false;
-    best = std::make_shared<Plan>(std::move(plan)), bestLoop = loop;
-    return true;
-  }
-  std::shared_ptr<Plan> best; // null: none
-  std::vector<int> bestLoop;
-
-private:
-  const GraphIndex &index;
-  int64_t b, room, persistent = 0;
-  double fastest;
-  int left;
-};
-} // namespace
-
-// At the smallest rung there are no bytes to spare: what is alive may fit, and yet be packed into more. So a loop must be packed into its room to
-// count. Where the rung itself takes more than what is alive in it, half of that may be alive as well, and half is left to packing.
+// Of the smallest rung only what is packed into its room counts (SmallestRung.h). Where the rung itself takes more than what is alive in it, half
+// of that may be alive as well, and half is left to packing.
 void Planner::addPacked(Refiner &refiner, int rung, const Loops &above, int tries, int steps, double fastest) {
   int64_t b = rungs[size_t(rung)].microbatch, room = smallestRoom(rung), alive = rungs[size_t(rung)].peakLive;
-  PackedInto packedInto(index, b, room, fastest);
+  PackedInto packedInto(index, b, room, fastest, kDeep.packings, kDeep.packingWork);
   int64_t target = alive + std::max<int64_t>(0, room - alive) / 2;
   shakenFrom(refiner, startsOf(refiner, rung, above, target, steps), target, tries, steps, uint64_t(rung), std::ref(packedInto));
   if (!packedInto.best)

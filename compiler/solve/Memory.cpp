@@ -210,18 +210,18 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   best.bound = lowerBound(p);
   best.height = INT64_MAX;
   double deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
-  // The greedy start always runs; only what follows it counts against the limit.
-  int64_t enough = std::max(best.bound, limits.capacity.value_or(0)), work = 0;
+  // The greedy start always runs, and costs so little that it goes on where the height is good enough; only what follows it counts against the limit.
+  int64_t enough = std::max(best.bound, limits.capacity.value_or(0)), work = 0, least = limits.onlyWithin ? enough : best.bound;
   std::vector<int64_t> offsets;
   auto orders = startOrders(p);
-  for (int fit = 0; fit < 2 && best.height > enough; ++fit)
+  for (int fit = 0; fit < 2 && best.height > least; ++fit)
     for (const std::vector<int> &order : orders) {
       int64_t cap = best.height == INT64_MAX ? -1 : limits.onlyWithin ? std::min(best.height, enough) : best.height;
       int64_t h = detail::placeInOrder(p, order, offsets, cap, work, fit == 1);
       if (h < 0 || h >= best.height)
         continue;
       best.height = h, best.offsets = offsets;
-      if (h <= enough)
+      if (h <= least)
         break;
     }
   work = limits.work;

@@ -38,7 +38,7 @@ public:
   const int64_t microbatch;
 
 private:
-  std::unique_ptr<LoopCopies> copies;
+  std::unique_ptr<LoopCopies> copies, longer; // of the loop that is looked at; of what a step would make of it
   std::unique_ptr<Reorderer> reordered;
 };
 

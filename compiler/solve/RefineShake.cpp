@@ -45,7 +45,8 @@ double smallShare(Random &random, int power) {
 } // namespace
 
 Refiner::Refiner(const GraphIndex &index, int64_t b)
-    : index(index), microbatch(b), copies(std::make_unique<LoopCopies>(index, b)), reordered(std::make_unique<Reorderer>(index, b)) {}
+    : index(index), microbatch(b), copies(std::make_unique<LoopCopies>(index, b)), longer(std::make_unique<LoopCopies>(index, b)),
+      reordered(std::make_unique<Reorderer>(index, b)) {}
 Refiner::~Refiner() = default;
 
 Refiner::Loop Refiner::lowered(Loop loop, int64_t low, int64_t target, int steps) {

@@ -27,43 +27,43 @@ struct Move {
 
 class Shrinking {
 public:
-  Shrinking(LoopCopies &state, int64_t target) : index(state.index), g(state.g), target(target), state(state) {}
+  // `now` has the loop as it is, `then` what a step would make of it.
+  Shrinking(LoopCopies &now, LoopCopies &then, int64_t target) : index(now.index), g(now.g), target(target), now(&now), then(&then) {}
 
   std::vector<int> run(std::vector<int> loop, int steps) {
-    if (!state.build(loop))
+    if (!now->build(loop))
       return {};
     size_t longest = index.loop.size() * kLimits.longest + kLimits.longestBeside;
-    double now = excess();
+    double least = excess(*now);
     bool careful = false;
-    for (int step = 0; step < steps && state.line.peak > target && loop.size() < longest; ++step) {
-      int peak = int(std::max_element(state.live.begin(), state.live.end()) - state.live.begin());
-      if (state.live[peak] <= target)
+    for (int step = 0; step < steps && now->line.peak > target && loop.size() < longest; ++step) {
+      int peak = int(std::max_element(now->live.begin(), now->live.end()) - now->live.begin());
+      if (now->live[peak] <= target)
         return {}; // the peak stands outside the loop
       std::vector<Move> moves = movesAt(peak, loop);
       if (moves.empty())
         return {};
-      size_t taken = chosen(moves, (state.live[peak] - target) / 2, careful);
+      size_t taken = chosen(moves, (now->live[peak] - target) / 2, careful);
       std::pair<int, int> first = moves.front().name;
       moves.resize(taken);
       std::vector<int> longer = withMoves(loop, moves);
-      if (!state.build(longer))
+      if (!then->build(longer))
         return {};
-      if (double then = excess(); then < now) {
-        now = then, careful = false;
+      if (double more = excess(*then); more < least) {
+        least = more, careful = false;
         loop = std::move(longer);
+        std::swap(now, then);
         continue;
       }
       if (taken == 1)
         refused.push_back(first);
       careful = true;
-      if (!state.build(loop))
-        return {};
     }
-    return state.line.peak <= target ? loop : std::vector<int>();
+    return now->line.peak <= target ? loop : std::vector<int>();
   }
 
 private:
-  double excess() const {
+  double excess(const LoopCopies &state) const {
     double sum = 0;
     for (int64_t bytes : state.live)
       sum += double(std::max<int64_t>(0, bytes - target));
@@ -74,6 +74,7 @@ private:
   std::vector<Move> movesAt(int peak, const std::vector<int> &loop) {
     std::vector<Move> moves;
     // What is too much, summed up to each run, and at how many runs.
+    LoopCopies &state = *now;
     int n = int(loop.size());
     std::vector<double> over(n + 1, 0);
     std::vector<int> times(n + 1, 0);
@@ -108,6 +109,7 @@ private:
   // What computing a kernel again right before run r needs: copies alive there are at hand, others are computed, too. Empty
   // if that cannot be.
   std::vector<int> coneOf(int kernel, int r, double &seconds) const {
+    const LoopCopies &state = *now;
     std::vector<int> cone, stack{kernel};
     while (!stack.empty()) {
       int k = stack.back();
@@ -151,12 +153,12 @@ private:
   const GraphIndex &index;
   const StepGraph &g;
   int64_t target;
-  LoopCopies &state;
+  LoopCopies *now, *then;
   std::vector<std::pair<int, int>> refused; // moves that did not help, by name
 };
 
 } // namespace
 
-Refiner::Loop Refiner::shrink(Loop loop, int64_t target, int steps) { return Shrinking(*copies, target).run(std::move(loop), steps); }
+Refiner::Loop Refiner::shrink(Loop loop, int64_t target, int steps) { return Shrinking(*copies, *longer, target).run(std::move(loop), steps); }
 
 } // namespace cinch::solve

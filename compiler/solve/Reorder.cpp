@@ -352,7 +352,7 @@ std::vector<int> Reorderer::operator()(const std::vector<int> &loop, bool apart,
   order->start(loop, apart);
   std::vector<int> better = order->improve(passes);
   // The exact timeline has the last word.
-  if (!line.build(microbatch, loop))
+  if (better == loop || !line.build(microbatch, loop))
     return loop;
   int64_t before = line.peak;
   return line.build(microbatch, better) && line.peak <= before ? better : loop;

@@ -102,50 +102,13 @@ end:
   ret void
 }
 
-define ptx_kernel void @cinch_clear(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #1 {
-  %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
-  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
-  %before = mul i32 %block, 128
-  %number = add i32 %before, %thread
-  %first = zext i32 %number to i64
-  %closed = load i64, ptr addrspace(1) getelementptr ([8 x i64], ptr addrspace(1) @cinch_control, i64 0, i64 1), align 8
-  %open = icmp eq i64 %closed, 0
-  %to = load i64, ptr %words, align 8
-  %bytesPlace = getelementptr i64, ptr %words, i64 2
-  %bytes = load i64, ptr %bytesPlace, align 8
-  %stridePlace = getelementptr i64, ptr %words, i64 3
-  %stride = load i64, ptr %stridePlace, align 8
-  %all = or i64 %to, %bytes
-  %low = and i64 %all, 3
-  %wide = icmp eq i64 %low, 0
-  %words4 = lshr i64 %bytes, 2
-  %intoAll = getelementptr i8, ptr %arena, i64 %to
-  br i1 %open, label %choose, label %end
-choose:
-  br i1 %wide, label %wideHead, label %byteHead
-wideHead:
-  %i = phi i64 [ %first, %choose ], [ %nextWord, %wideBody ]
-  %moreWords = icmp slt i64 %i, %words4
-  br i1 %moreWords, label %wideBody, label %end
-wideBody:
-  %wordTo = getelementptr i32, ptr %intoAll, i64 %i
-  store i32 0, ptr %wordTo, align 4
-  %nextWord = add i64 %i, %stride
-  br label %wideHead
-byteHead:
-  %k = phi i64 [ %first, %choose ], [ %nextByte, %byteBody ]
-  %moreBytes = icmp slt i64 %k, %bytes
-  br i1 %moreBytes, label %byteBody, label %end
-byteBody:
-  %byteTo = getelementptr i8, ptr %intoAll, i64 %k
-  store i8 0, ptr %byteTo, align 1
-  %nextByte = add i64 %k, %stride
-  br label %byteHead
-end:
-  ret void
-}
+attributes #0 = { nounwind "nvvm.reqntid"="32" }
+attributes #1 = { nounwind "nvvm.reqntid"="128" }
+)";
 
-define ptx_kernel void @cinch_take(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #1 {
+// Bytes of the arena are filled: copied FROM a place (take), or with zeros (clear). Words of four bytes go at once where places and bytes allow it.
+static const char *const fill = R"(
+define ptx_kernel void @NAME(ptr %arena, ptr byval([4 x i64]) align 8 %words, ptr byval([128 x i64]) align 8 %context) #1 {
   %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
   %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %before = mul i32 %block, 128
@@ -160,13 +123,13 @@ define ptx_kernel void @cinch_take(ptr %arena, ptr byval([4 x i64]) align 8 %wor
   %bytes = load i64, ptr %bytesPlace, align 8
   %stridePlace = getelementptr i64, ptr %words, i64 3
   %stride = load i64, ptr %stridePlace, align 8
-  %both = or i64 %to, %from
+  %both = or i64 %to, FROM
   %all = or i64 %both, %bytes
   %low = and i64 %all, 3
   %wide = icmp eq i64 %low, 0
   %words4 = lshr i64 %bytes, 2
   %intoAll = getelementptr i8, ptr %arena, i64 %to
-  %outOfAll = getelementptr i8, ptr %arena, i64 %from
+  %outOfAll = getelementptr i8, ptr %arena, i64 FROM
   br i1 %open, label %choose, label %end
 choose:
   br i1 %wide, label %wideHead, label %byteHead
@@ -177,7 +140,7 @@ wideHead:
 wideBody:
   %wordFrom = getelementptr i32, ptr %outOfAll, i64 %i
   %wordTo = getelementptr i32, ptr %intoAll, i64 %i
-  %word = load i32, ptr %wordFrom, align 4
+  %word = WORD
   store i32 %word, ptr %wordTo, align 4
   %nextWord = add i64 %i, %stride
   br label %wideHead
@@ -188,16 +151,13 @@ byteHead:
 byteBody:
   %byteFrom = getelementptr i8, ptr %outOfAll, i64 %k
   %byteTo = getelementptr i8, ptr %intoAll, i64 %k
-  %byte = load i8, ptr %byteFrom, align 1
+  %byte = OCTET
   store i8 %byte, ptr %byteTo, align 1
   %nextByte = add i64 %k, %stride
   br label %byteHead
 end:
   ret void
 }
-
-attributes #0 = { nounwind "nvvm.reqntid"="32" }
-attributes #1 = { nounwind "nvvm.reqntid"="128" }
 )";
 
 // What comes from another replica is added to what is there: (came + there) + 0.0, as on a CPU (runtime/Channels.cpp). TYPE and BYTES are those of a number.
@@ -241,9 +201,7 @@ end:
 }
 )";
 
-static std::string additionOf(StringRef type, StringRef bits, StringRef bytes) {
-  std::string text = addition;
-  const std::pair<StringRef, StringRef> words[] = {{"TYPE", type}, {"BITS", bits}, {"BYTES", bytes}};
+static std::string filled(std::string text, std::initializer_list<std::pair<StringRef, StringRef>> words) {
   for (auto [word, value] : words)
     for (size_t at; (at = text.find(word.data(), 0, word.size())) != std::string::npos;)
       text.replace(at, word.size(), value.str());
@@ -252,7 +210,13 @@ static std::string additionOf(StringRef type, StringRef bits, StringRef bytes) {
 
 std::string addControl(Module &module) {
   SMDiagnostic problem;
-  const std::string all = additionOf("float", "32", "4") + additionOf("double", "64", "8") + code;
+  const std::string all = filled(addition, {{"TYPE", "float"}, {"BITS", "32"}, {"BYTES", "4"}}) +
+                          filled(addition, {{"TYPE", "double"}, {"BITS", "64"}, {"BYTES", "8"}}) + code +
+                          filled(fill, {{"NAME", "cinch_clear"}, {"FROM", "0"}, {"WORD", "add i32 0, 0"}, {"OCTET", "add i8 0, 0"}}) +
+                          filled(fill, {{"NAME", "cinch_take"},
+                                        {"FROM", "%from"},
+                                        {"WORD", "load i32, ptr %wordFrom, align 4"},
+                                        {"OCTET", "load i8, ptr %byteFrom, align 1"}});
   std::unique_ptr<Module> control = parseAssemblyString(all, problem, module.getContext());
   if (!control)
     return ("the kernels of the gate: " + problem.getMessage()).str();

@@ -56,15 +56,12 @@ std::string textOf(func::FuncOp function) {
 }
 
 // What decides the object beside the text: the CPU, LLVM, and how this compiler lowers.
-std::string surroundings(const std::string &cpu, std::string &error) {
-  auto machine = createMachine(cpu, &error);
-  if (!machine)
-    return "";
-  return "\n" + machine->getTargetTriple().str() + "\n" + machine->getTargetCPU().str() + "\n" +
-         machine->getTargetFeatureString().str() + "\n" + LLVM_VERSION_STRING + "\n" + targetVersion();
+std::string surroundings(const llvm::TargetMachine &machine) {
+  return "\n" + machine.getTargetTriple().str() + "\n" + machine.getTargetCPU().str() + "\n" + machine.getTargetFeatureString().str() +
+         "\n" + LLVM_VERSION_STRING + "\n" + targetVersion();
 }
 
-void generate(Work &work, MLIRContext &context, const std::string &cpu) {
+void generate(Work &work, MLIRContext &context, llvm::TargetMachine &machine) {
   std::string said;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     said += diagnostic.str() + "\n";
@@ -81,7 +78,7 @@ void generate(Work &work, MLIRContext &context, const std::string &cpu) {
   function.setPublic();
   if (failed(lowerKernels(*module)))
     return fail("a kernel cannot be lowered");
-  if (failed(emitObject(*module, cpu, work.object->bytes)))
+  if (failed(emitObject(*module, machine, work.object->bytes)))
     return fail("no code for a kernel");
 }
 
@@ -89,9 +86,10 @@ void generate(Work &work, MLIRContext &context, const std::string &cpu) {
 
 KernelObjects compileKernels(ModuleOp kernels, const std::string &cpu, const KernelCache &cache, int threads) {
   KernelObjects result;
-  std::string around = surroundings(cpu, result.error);
-  if (!result.error.empty())
+  auto machine = createMachine(cpu, &result.error);
+  if (!machine)
     return result;
+  const std::string around = surroundings(*machine);
   SmallVector<func::FuncOp> functions;
   for (func::FuncOp function : kernels.getOps<func::FuncOp>())
     if (!function.isExternal() && !refersToOthers(function))
@@ -121,8 +119,11 @@ KernelObjects compileKernels(ModuleOp kernels, const std::string &cpu, const Ker
     registerKernelDialects(registry);
     MLIRContext context(registry, MLIRContext::Threading::DISABLED);
     context.loadAllAvailableDialects();
+    // A machine reads the tables of its CPU at the first kernel, and serves the thread for all others.
+    std::string error;
+    auto machine = createMachine(cpu, &error);
     for (size_t i; (i = next++) < missing.size();) {
-      generate(missing[i], context, cpu);
+      generate(missing[i], context, *machine);
       if (missing[i].error.empty())
         cache.keep(missing[i].object->symbol, missing[i].object->bytes);
     }

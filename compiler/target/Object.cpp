@@ -11,12 +11,12 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
+#include <map>
 #include <mutex>
 
 using namespace llvm;
@@ -35,8 +35,11 @@ std::unique_ptr<TargetMachine> createMachine(const std::string &cpu, std::string
   const Target *target = TargetRegistry::lookupTarget(triple, *error);
   if (!target)
     return nullptr;
-  std::unique_ptr<MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
-  if (!isHost(cpu) && (!known || !known->isCPUStringValid(cpu))) {
+  auto isKnown = [&] {
+    std::unique_ptr<MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
+    return known && known->isCPUStringValid(cpu);
+  };
+  if (!isHost(cpu) && !isKnown()) {
     *error = "unknown cpu '" + cpu + "' for " + triple.str();
     return nullptr;
   }
@@ -64,7 +67,7 @@ std::unique_ptr<TargetMachine> createMachine(const std::string &cpu, std::string
   return machine;
 }
 
-kernels::TargetInfo infoOf(const std::string &cpu) {
+static kernels::TargetInfo readInfo(const std::string &cpu) {
   kernels::TargetInfo info;
   std::string error;
   auto machine = createMachine(cpu, &error);
@@ -74,6 +77,17 @@ kernels::TargetInfo infoOf(const std::string &cpu) {
   info.dots = wide && has("+avx512bf16");
   info.amx = info.dots && has("+amx-tile,+amx-bf16");
   return info;
+}
+
+kernels::TargetInfo infoOf(const std::string &cpu) {
+  // A machine takes a millisecond, and every phase asks.
+  static std::mutex mutex;
+  static std::map<std::string, kernels::TargetInfo> known;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [place, isNew] = known.try_emplace(cpu);
+  if (isNew)
+    place->second = readInfo(cpu);
+  return place->second;
 }
 
 std::vector<std::string> instructionSetsOf(const std::string &cpu, bool bf16) {
@@ -133,30 +147,13 @@ mlir::LogicalResult emitCode(Module &module, TargetMachine &machine, CodeFile ki
   return mlir::success();
 }
 
-mlir::LogicalResult emitObject(mlir::ModuleOp source, const std::string &cpu, SmallVectorImpl<char> &bytes) {
-  std::string error;
-  auto machine = createMachine(cpu, &error);
-  if (!machine)
-    return source.emitError(error);
+mlir::LogicalResult emitObject(mlir::ModuleOp source, TargetMachine &machine, SmallVectorImpl<char> &bytes) {
   LLVMContext context;
-  auto module = optimizeForMachine(source, context, *machine);
+  auto module = optimizeForMachine(source, context, machine);
   if (!module)
     return mlir::failure();
-  if (mlir::failed(emitCode(*module, *machine, CodeFile::Object, bytes)))
+  if (mlir::failed(emitCode(*module, machine, CodeFile::Object, bytes)))
     return source.emitError("internal error: this target cannot emit objects");
-  return mlir::success();
-}
-
-mlir::LogicalResult emitObject(mlir::ModuleOp source, const std::string &cpu, const std::string &path) {
-  SmallVector<char, 0> bytes;
-  if (mlir::failed(emitObject(source, cpu, bytes)))
-    return mlir::failure();
-  Error error = writeToOutput(path, [&](raw_ostream &stream) {
-    stream.write(bytes.data(), bytes.size());
-    return Error::success();
-  });
-  if (error)
-    return source.emitError("cannot write '") << path << "': " << toString(std::move(error));
   return mlir::success();
 }
 

@@ -40,9 +40,8 @@ std::unique_ptr<llvm::Module> optimizeForMachine(mlir::ModuleOp, llvm::LLVMConte
 enum class CodeFile { Object, Assembly };
 mlir::LogicalResult emitCode(llvm::Module &, llvm::TargetMachine &, CodeFile, llvm::SmallVectorImpl<char> &);
 
-// All three steps: an LLVM dialect module as the bytes of an object, or as a file (written whole, then renamed).
-mlir::LogicalResult emitObject(mlir::ModuleOp, const std::string &cpu, llvm::SmallVectorImpl<char> &);
-mlir::LogicalResult emitObject(mlir::ModuleOp, const std::string &cpu, const std::string &path);
+// All three steps: an LLVM dialect module as the bytes of an object.
+mlir::LogicalResult emitObject(mlir::ModuleOp, llvm::TargetMachine &, llvm::SmallVectorImpl<char> &);
 
 } // namespace cinch::target
 #endif

@@ -2,6 +2,7 @@
 #include "compiler/target/Pipeline.h"
 
 #include "llvm/IR/Module.h"
+#include "llvm/IR/PassInstrumentation.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -16,7 +17,11 @@ void optimize(Module &module, TargetMachine &machine, bool unrolls) {
   tuning.LoopInterleaving = false;
   if (!unrolls)
     tuning.LoopUnrolling = false;
-  PassBuilder builder(&machine, tuning);
+  // Of what is left, one pass costs a twelfth of the whole and has never changed an instruction of a kernel: it looks for what a loop stores
+  // and reads again in its next trip, which our loops keep in registers.
+  PassInstrumentationCallbacks callbacks;
+  callbacks.registerShouldRunOptionalPassCallback([&](StringRef pass, Any) { return unrolls || pass != "LoopLoadEliminationPass"; });
+  PassBuilder builder(&machine, tuning, std::nullopt, &callbacks);
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager sccs;

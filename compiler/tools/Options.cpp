@@ -106,6 +106,8 @@ struct Flags {
                                         cl::desc("print the program after a phase: parsed, differentiated, planned, scheduled, "
                                                  "lowered, llvm"),
                                         cl::value_desc("PHASE"), cl::cat(category)};
+  cl::opt<std::string> saveNvvm{"save-nvvm", cl::desc("write what --emit nvvm would print, beside the executable or the library"),
+                                cl::value_desc("FILE"), cl::cat(category)};
   cl::opt<std::string> emit{"emit", cl::desc("nn, plan, kernels, llvm, asm, nvvm, ptx, obj, lib (-o DIR/NAME: libNAME.a, libNAME.so, NAME.h) or exe (the default)"),
                                    cl::value_desc("KIND"), cl::init("exe"), cl::cat(category)};
   cl::opt<bool> noKernelCache{"no-kernel-cache", cl::desc("generate all code anew, keep nothing in $XDG_CACHE_HOME/cinch/kernels"),
@@ -379,6 +381,7 @@ static void readPlanning(const Flags &f, CommandLine &line) {
   line.planCache = !f.noPlanCache;
   line.kernelCache = !f.noKernelCache;
   line.ptxas = f.ptxas;
+  line.saveNvvm = f.saveNvvm;
   line.bound = f.bound;
 }
 
@@ -403,6 +406,8 @@ static void readProduct(const Flags &f, CommandLine &line) {
     usage("--emit: nothing is called '" + f.emit + "' (nn, plan, kernels, llvm, asm, nvvm, ptx, obj, lib, exe)");
   if ((line.emit == "ptx" || line.emit == "nvvm") && !line.target.isDevice())
     usage("--emit " + line.emit + " is about a GPU; it needs --target nvidia");
+  if (!line.saveNvvm.empty() && !line.target.isDevice())
+    usage("--save-nvvm is about a GPU; it needs --target nvidia");
   line.output = f.output;
 }
 

@@ -44,6 +44,7 @@ struct CommandLine {
   std::string cluster;             // plan --cluster: a file; "": this machine
   bool planCache = true, kernelCache = true;
   std::string ptxas; // NVIDIA's assembler; "": the one that is found, "none"
+  std::string saveNvvm;            // the file; "": none
   std::string profile;             // --profile: a file, "none", or "": the stored one if there is one
   std::string report;              // page to write; "": none
   bool jsonDiagnostics = false;

@@ -64,7 +64,7 @@ static int firstThatFits(const CommandLine &line, mlir::MLIRContext &context, co
   options.onlyFits = true, options.tradeOff = false, options.bound = false;
   int chunks = options.chunks;
   for (int workers = from; workers <= kMostTried; ++workers) {
-    options.stages = workers, options.maxThreads = threadsOf(line, options.workers());
+    options.stages = workers, options.target.cpu.threads = threadsOf(line, options.workers());
     options.chunks = workers > 1 ? chunks : 1;
     options.transportReserve = options.workers() > 1 ? line.transportReserve : 0;
     Trial trial = tryWorkers(context, program, sources, options);
@@ -91,7 +91,7 @@ int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Progr
 }
 
 void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {
-  options.stages = workers, options.maxThreads = threadsOf(line, options.workers());
+  options.stages = workers, options.target.cpu.threads = threadsOf(line, options.workers());
   if (workers == 1)
     options.chunks = 1;
   if (options.workers() == 1)

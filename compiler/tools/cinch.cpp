@@ -121,10 +121,10 @@ static bool chooseCosts(const CommandLine &line, CompileOptions &options) {
   std::string cpu = line.cpu.empty() || line.cpu == "native" ? llvm::sys::getHostCPUName().str() : line.cpu;
   if (line.profile.empty() && profile.cpu != cpu)
     return true;
-  options.costs.source = "costs measured on " + profile.cpu;
-  options.costs.measured = std::move(profile.measured);
+  options.target.cpu.costs.source = "costs measured on " + profile.cpu;
+  options.target.cpu.costs.measured = std::move(profile.measured);
   if (!profile.tiles.tilings.empty())
-    options.tiles = std::make_shared<kernels::TileTable>(std::move(profile.tiles));
+    options.target.cpu.kernels.tiles = std::make_shared<kernels::TileTable>(std::move(profile.tiles));
   return true;
 }
 
@@ -164,8 +164,9 @@ static int compile(const CommandLine &line, const Program &program, const Source
   options.remat = line.remat.empty() ? program.plan.remat : line.remat;
   options.rowBlocks = line.rowBlocks;
   options.orderSeed = line.orderSeed;
-  options.cpu = line.cpu;
   options.target = line.target;
+  options.target.cpu.name = line.cpu;
+  options.target.cpu.kernels = target::infoOf(line.cpu);
   options.tradeOff = line.command == Command::Plan || !line.report.empty();
   options.bound = line.bound;
   if (!chooseCosts(line, options))
@@ -355,6 +356,9 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   }
   if (!compilation.lowerToLLVM())
     return kInternal;
+  if (!line.saveNvvm.empty())
+    if (int status = writeOutput(line.saveNvvm, compilation.deviceCode.ir))
+      return status;
   if (line.emit == "ptx" || line.emit == "nvvm")
     return printText(line, line.emit == "ptx" ? compilation.deviceCode.ptx : compilation.deviceCode.ir);
   if (stops(Phase::LLVM) || line.emit == "llvm")

@@ -257,7 +257,7 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
     const solve::Kernel &kernel = graph.kernels[k];
     Location loc = op.getLoc();
     size_t operations = op.getBody().front().getOperations().size() - 1;
-    if (analysis::kindOf(op) == analysis::KernelKind::Loop && operations > 1)
+    if (op.getKind() == plan::KernelKind::Loop && operations > 1)
       remark(loc, "Fuse", "kernels",
              llvm::formatv("{0} operations in one kernel; {1} values are stored, since other kernels read them",
                            operations, op->getNumResults()));
@@ -344,7 +344,7 @@ static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const Deci
 PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : function(function), options(options), step(function) {
   if (step.loops.empty())
     return;
-  problem = analysis::buildStepProblem(step, options.threads, options.reservedBytes, options.target, &options.costs);
+  problem = analysis::buildStepProblem(step, options.reservedBytes, options.target);
   if (problem.error.empty())
     variants = rowVariants(step, problem, options, refused);
 }
@@ -409,9 +409,9 @@ struct DecidePlan : cinch::impl::DecidePlanBase<DecidePlan> {
       options.search.arenaBudget = arenaBudget;
     options.search.microbatch = microbatch;
     options.rowBlocks = rowBlocks;
-    options.threads = threads;
+    options.target.cpu.threads = threads;
     options.reservedBytes = reserved;
-    options.target.lanes = lanes;
+    options.target.cpu.kernels.lanes = lanes;
     options.callerCounts = callerCounts;
     std::string error;
     if (!solve::parseStrategy(remat, options.search.strategy, error)) {

@@ -3,7 +3,7 @@
 #define CINCH_COMPILER_TRANSFORMS_DECISION_H
 
 #include "compiler/analysis/StepProblem.h"
-#include "compiler/analysis/Rates.h"
+#include "compiler/analysis/Target.h"
 #include "compiler/solve/Engines.h"
 #include "compiler/solve/Variants.h"
 
@@ -68,9 +68,8 @@ mlir::FailureOr<Decided> readDecision(mlir::func::FuncOp);
 struct DecideOptions {
   solve::SearchOptions search;
   int64_t reservedBytes = 0;
-  int threads = 4;
   uint64_t orderSeed = 0; // Search.h
-  kernels::TargetInfo target;
+  analysis::Target target;
   int64_t rowBlocks = 0; // rows of a block; 0: the search chooses, < 0: no row blocks
   // > 0: rows of an example where `rowBlocks` was asked for. A worker whose part has no work on such rows has a plan as it is.
   int64_t rowsAsked = 0;
@@ -79,7 +78,6 @@ struct DecideOptions {
   std::optional<int64_t> hostBudget;
   bool hostAdvice = false; // what is refused says whether state on the host would help
   std::string planCache; // folder; empty: none
-  analysis::MachineCosts costs;
 };
 struct DecideOutcome {
   bool internal = false; // an internal error was reported

@@ -103,6 +103,7 @@ private:
       domain = builder.getI64IntegerAttr(llvm::find(ops, group.anchor.getDefiningOp()) - ops.begin());
     auto kernel = plan::KernelOp::create(
         builder, named->getLoc(), ValueRange(group.stores).getTypes(), operands, UnitAttr(),
+        plan::KernelKindAttr::get(function.getContext(), group.kind),
         llvm::is_contained(accumulates, true) ? builder.getDenseBoolArrayAttr(accumulates) : DenseBoolArrayAttr(),
         DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr(), builder.getStringAttr(labelOf(named)), domain);
     OpBuilder::InsertionGuard guard(builder);

@@ -11,11 +11,10 @@
 // whichever way the loop runs. So its bits do not depend on how examples are cut into micro-batches. A product whose result only leaves the
 // loop is computed behind it, too.
 //
-// What is saved of a trip is a cut of least bytes through the work of a trip, such that everything the backward loop reads can be computed
-// from it by work that is no product. A state before a trip costs nothing if the states behind the trips are kept anyway.
-#include "compiler/solve/VertexCut.h"
+// What is saved of a trip, and what is computed from it again: SavedOfScan.h.
 #include "compiler/transforms/GradientBehindScan.h"
 #include "compiler/transforms/GradientSweep.h"
+#include "compiler/transforms/SavedOfScan.h"
 #include "dialects/nn/Scan.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -164,15 +163,12 @@ private:
 
   // A value of the trips is asked for behind the loop. One of the backward loop is stacked.
   void want(Value value) {
-    if (isHere(value) && !isConstant(value))
+    if (isHere(value) && !isSameInEachTrip(value))
       wanted.insert(value);
-    else if (Operation *op = value.getDefiningOp(); op && op->getBlock() == &scan.block() && !isConstant(value))
+    else if (Operation *op = value.getDefiningOp(); op && op->getBlock() == &scan.block() && !isSameInEachTrip(value))
       savedForOutside.insert(value);
   }
   bool isHere(Value value) const { return value.getParentBlock() == block; }
-  static bool isConstant(Value value) {
-    return value.getDefiningOp() && isa<nn::ConstantOp, nn::VectorOp, nn::RangeOp>(value.getDefiningOp());
-  }
 
   void eraseUnread() {
     for (Leaving &leaving : left)
@@ -197,47 +193,11 @@ private:
         note(operand);
     for (Value value : parts.yields)
       note(value);
-    DenseSet<Value> cut = cheapestCut(read);
+    DenseSet<Value> cut = cheapestToSave(scan, read, savedForOutside);
     stackAll(cut);
     IRMapping inside;
     bringIn(cut, inside);
-    computeAgain(read, inside);
-  }
-
-  // The values of a trip that take least bytes to save such that everything in `read` can be computed from them by work that is no product.
-  DenseSet<Value> cheapestCut(const llvm::SetVector<Value> &read) {
-    std::vector<solve::CutNode> nodes;
-    SmallVector<Value> values;
-    DenseMap<Value, int> number;
-    auto add = [&](Value value, double cost, bool source) {
-      number[value] = int(nodes.size());
-      values.push_back(value);
-      nodes.push_back({cost, source, {}});
-    };
-    for (unsigned i = 0; i < scan.carriedCount(); ++i)
-      add(scan.carried(i), stackOf(scan.yield()->getOperand(i)) >= 0 ? 0 : bytesOf(scan.carried(i)), true);
-    for (unsigned j = 0; j < scan.getSlices().size(); ++j)
-      add(scan.part(j), bytesOf(scan.part(j)), true);
-    for (Operation &op : scan.block().without_terminator()) {
-      bool again = op.getNumResults() == 1 && !isa<nn::ContractOp, nn::ConvOp, nn::ScanOp, nn::AttendOp>(op);
-      for (Value result : op.getResults()) {
-        bool kept = savedForOutside.contains(result) || stackOf(result) >= 0;
-        add(result, isConstant(result) ? 0 : kept ? 0 : bytesOf(result), !again);
-        if (again)
-          for (Value operand : op.getOperands())
-            if (auto it = number.find(operand); it != number.end())
-              nodes.back().operands.push_back(it->second);
-      }
-    }
-    std::vector<int> targets;
-    for (Value value : read)
-      if (auto it = number.find(value); it != number.end())
-        targets.push_back(it->second);
-    DenseSet<Value> cut;
-    for (int node : solve::cheapestCut(nodes, targets))
-      if (!isConstant(values[node]))
-        cut.insert(values[node]);
-    return cut;
+    computeAgain(scan, read, *block, parts.yields, inside);
   }
 
   // The forward loop stacks the values of the cut, in the order of its body, and what is asked for behind the loop.
@@ -275,37 +235,7 @@ private:
       inside.map(scan.whole(j), scan.getWholes()[j]);
   }
 
-  // The rest is computed again, in the order of the forward body.
-  void computeAgain(const llvm::SetVector<Value> &read, IRMapping &inside) {
-    DenseSet<Value> needed(read.begin(), read.end());
-    SmallVector<Operation *> ops;
-    for (Operation &op : llvm::reverse(scan.block().without_terminator()))
-      if (llvm::any_of(op.getResults(), [&](Value value) { return needed.contains(value) && !inside.contains(value); })) {
-        ops.push_back(&op);
-        needed.insert(op.operand_begin(), op.operand_end());
-      }
-    OpBuilder front(scan.getContext());
-    front.setInsertionPointToStart(block);
-    for (Operation *op : llvm::reverse(ops))
-      front.clone(*op, inside);
-    for (Operation &op : *block)
-      for (OpOperand &operand : op.getOpOperands())
-        operand.set(inside.lookupOrDefault(operand.get()));
-    for (Value &value : parts.yields)
-      value = inside.lookupOrDefault(value);
-  }
-
-  // The result that stacks a value of the forward body; -1: none.
-  int stackOf(Value value) {
-    for (unsigned i = scan.carriedCount(); i < scan.getNumResults(); ++i)
-      if (scan.yield()->getOperand(i) == value)
-        return int(i);
-    return -1;
-  }
-  static double bytesOf(Value value) {
-    auto type = nn::tensorOf(value);
-    return double(type.getNumElements()) * std::max<unsigned>(8, type.getElementTypeBitWidth()) / 8;
-  }
+  int stackOf(Value value) { return cinch::stackOf(scan, value); }
   Value sliceOf(Value stack) {
     unsigned at = unsigned(parts.inits.size() + parts.slices.size());
     parts.slices.push_back(stack);
@@ -340,7 +270,7 @@ private:
     timeless = false;
     if (Value stack = stackedAs.lookup(value))
       return stack;
-    if (isConstant(value)) {
+    if (isSameInEachTrip(value)) {
       timeless = true;
       Operation *copy = b.opBuilder().clone(*value.getDefiningOp());
       b.note(copy);

@@ -45,7 +45,7 @@ bool Partitioner::isAdded(Value sum) const {
 Value Partitioner::elementwise(OpBuilder &builder, ValueRange operands, StringRef label,
                                llvm::function_ref<Value(OpBuilder &, ValueRange)> write) {
   Location loc = operands.back().getLoc();
-  auto kernel = plan::KernelOp::create(builder, loc, TypeRange{operands.back().getType()}, operands, UnitAttr(), DenseBoolArrayAttr(),
+  auto kernel = plan::KernelOp::create(builder, loc, TypeRange{operands.back().getType()}, operands, UnitAttr(), plan::KernelKindAttr(), DenseBoolArrayAttr(),
                                        DenseI64ArrayAttr(), DenseI64ArrayAttr(), IntegerAttr(), builder.getStringAttr(label), IntegerAttr());
   OpBuilder::InsertionGuard guard(builder);
   Block *body = builder.createBlock(&kernel.getBody());

@@ -150,7 +150,7 @@ def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
         %r = nn.reduce sum %t [0, 1] : .. -> tensor<f32>
      ->
         %sum = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>) {
-          %y = plan.kernel "net: contract" (%x, %w) : .. { .. }
+          %y = plan.kernel "net: contract" (%x, %w) : .. as product { .. }
           %r = plan.kernel "reduce" (%y) : .. -> tensor<f32> domain 1 accumulates [true] { .. }
           plan.yield %r
         }

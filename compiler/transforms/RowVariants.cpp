@@ -79,11 +79,11 @@ static int64_t scratchOnRows(const analysis::Step &step, const analysis::StepPro
 
 // What each kernel needs on a block, bytes a thread; -1 where it is none there.
 static std::vector<int64_t> scratchOnBlock(const analysis::Step &step, const solve::StepGraph &graph, const solve::RowBlock &block,
-                                           const kernels::TargetInfo &target) {
+                                           analysis::KernelSpecs &specs, const kernels::TargetInfo &target) {
   std::vector<int64_t> scratch(graph.kernels.size(), 0);
   for (size_t k = 0; k < graph.kernels.size(); ++k)
     if (graph.kernels[k].rows) {
-      auto spec = analysis::specOf(step.parts[k].kernel(), {block.examples, block.positions, graph.positions});
+      const analysis::KernelSpec *spec = specs.find(step.parts[k].kernel(), {block.examples, block.positions, graph.positions});
       scratch[k] = spec ? spec->scratchBytesPerThread(target) : -1;
     }
   return scratch;
@@ -107,15 +107,17 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   if (options.rowBlocks > 0 && !classes.empty())
     classes.erase(classes.begin(), classes.end() - 1);
   bool images = llvm::any_of(graph.kernels, [](const solve::Kernel &kernel) { return !kernel.reach.empty(); });
+  analysis::KernelSpecs specs;
+  const kernels::TargetInfo target = options.target.kernels();
   for (const solve::RowBlock &block : sizes) {
-    std::vector<int64_t> scratch = scratchOnBlock(step, graph, block, options.target);
+    std::vector<int64_t> scratch = scratchOnBlock(step, graph, block, specs, target);
     auto runs = [&](const solve::RowRange &range) { return llvm::all_of(range.kernels, [&](int k) { return scratch[k] >= 0; }); };
     for (const std::vector<solve::RowRange> &ranges : classes) {
       if (!images && !llvm::all_of(ranges, runs))
         continue;
       solve::Variant variant;
       variant.rows = solve::withRowBlocks(graph, ranges, block, [&](int k, const solve::KernelRows *rows) {
-        return rows && images ? scratchOnRows(step, problem, *rows, options.target) : scratch[size_t(k)];
+        return rows && images ? scratchOnRows(step, problem, *rows, target) : scratch[size_t(k)];
       });
       if (!variant.rows.error.empty())
         continue;

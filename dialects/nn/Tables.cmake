@@ -17,4 +17,4 @@ file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/nn)
 
 add_library(cinch_nn STATIC ${NN_SOURCES})
 add_dependencies(cinch_nn cinch_nn_tables)
-target_link_libraries(cinch_nn PUBLIC cinch_ops MLIR)
+target_link_libraries(cinch_nn PUBLIC cinch_ops llvm_mlir)

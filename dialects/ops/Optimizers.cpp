@@ -31,6 +31,19 @@ static Quantity adam(Update &u, bool decoupled) {
   return p - rate * (m / (sqrt(v) / root + u["eps"]));
 }
 
+// Rectified Adam: while too few gradients were seen for the variance of v to be known, which rho tells, steps do not divide by its root.
+static Quantity radam(Update &u) {
+  Quantity beta1 = u("betas", 0), beta2 = u("betas", 1);
+  Quantity t = u.step + 1, kept = pow(beta2, t), most = 2 / (1 - beta2) - 1, rho = most - 2 * t * kept / (1 - kept);
+  Quantity ratio = (rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho);
+  Quantity rectified = sqrt(max(ratio, 0)) * sqrt(1 - kept), rate = u.rate / (1 - pow(beta1, t));
+  Quantity g = u.has("decay") ? u.g + u["decay"] * u.p : u.g, &m = u.state[0], &v = u.state[1];
+  m = beta1 * m + (1 - beta1) * g;
+  v = beta2 * v + (1 - beta2) * g * g;
+  Quantity divisor = choose(Comparison::GT, rho, 5, sqrt(v) + u["eps"], 1);
+  return u.p - rate * choose(Comparison::GT, rho, 5, rectified, 1) * (m / divisor);
+}
+
 static Quantity lion(Update &u) {
   Quantity beta1 = u("betas", 0), beta2 = u("betas", 1);
   Quantity &m = u.state[0], between = beta1 * m + (1 - beta1) * u.g;
@@ -104,6 +117,7 @@ const std::vector<OptimizerRule> &optimizerRules() {
        {{"m", nullptr}, {"v", nullptr}},
        24,
        [](Update &u) { return adam(u, true); }},
+      {"radam", {lr, betas, eps, decay}, {{"m", nullptr}, {"v", nullptr}}, 24, radam},
       {"lion", {lr, {"betas", H::Pair, {0.9, 0.99}}, decay}, {{"m", nullptr}}, 10, lion},
       {"rmsprop",
        {lr, {"alpha", H::Below1, {0.99}}, {"momentum", H::Below1, {0}}, eps, decay},
@@ -141,7 +155,12 @@ static Quantity brought(const Quantity &x, NodeMaker &maker, const TensorType &t
 
 static Quantity binary(OpKind kind, const Quantity &a, const Quantity &b) {
   if (!a.maker && !b.maker) // 1 - beta
-    return kind == OpKind::Add ? a.number + b.number : kind == OpKind::Sub ? a.number - b.number : a.number * b.number;
+    return kind == OpKind::Add   ? a.number + b.number
+           : kind == OpKind::Sub ? a.number - b.number
+           : kind == OpKind::Mul ? a.number * b.number
+           : kind == OpKind::Div ? a.number / b.number
+           : kind == OpKind::Pow ? std::pow(a.number, b.number)
+                                 : std::max(a.number, b.number);
   bool aIsWider = a.maker && (!b.maker || a.type != TensorType{DType::F64, {}, -1}); // not a number, not a scalar at a tensor
   const Quantity &wider = aIsWider ? a : b;
   Quantity x = brought(a, *wider.maker, wider.type), y = brought(b, *wider.maker, wider.type);
@@ -183,8 +202,14 @@ Quantity choose(Comparison comparison, const Quantity &a, const Quantity &b, con
   Quantity x = brought(a, *a.maker, a.type), y = brought(b, *a.maker, a.type);
   Quantity condition = make(*a.maker, OpKind::Compare, {x.node, y.node}, {DType::Bool, a.type.shape, a.type.batch},
                         {int64_t(comparison)});
-  Quantity yes = brought(then, *a.maker, a.type), no = brought(otherwise, *a.maker, a.type);
-  return make(*a.maker, OpKind::Where, {condition.node, yes.node, no.node}, a.type);
+  TensorType type = a.type; // a scalar may choose among tensors
+  for (const Quantity &branch : {then, otherwise})
+    if (branch.maker && branch.type.shape != a.type.shape)
+      type = branch.type;
+  if (type.shape != a.type.shape)
+    condition = make(*a.maker, OpKind::Broadcast, {condition.node}, {DType::Bool, type.shape, type.batch}, {std::vector<int64_t>()});
+  Quantity yes = brought(then, *a.maker, type), no = brought(otherwise, *a.maker, type);
+  return make(*a.maker, OpKind::Where, {condition.node, yes.node, no.node}, type);
 }
 
 // ---- Look-ups ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ using namespace cinch;
 using namespace cinch::plan;
 
 #include "dialects/plan/PlanDialect.cpp.inc"
+#include "dialects/plan/PlanEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/plan/PlanAttrs.cpp.inc"
 #define GET_OP_CLASSES
@@ -278,6 +279,16 @@ Value ReceiveOp::sum() {
   return (*this)->getBlock()->getTerminator()->getOperand(unsigned(*getBegins()));
 }
 
+KernelKind plan::kindOf(Operation *op) {
+  return isa<nn::ContractOp>(op)     ? KernelKind::Product
+         : isa<nn::AttendOp>(op)     ? KernelKind::Attention
+         : isa<nn::AttendGradOp>(op) ? KernelKind::AttentionGrad
+         : isa<nn::ConvOp>(op)       ? KernelKind::Convolution
+         : isa<nn::MaxPoolOp, nn::SumPoolOp, nn::MaxPoolGradOp, nn::SumPoolGradOp>(op) ? KernelKind::Pool
+         : isa<nn::ScanOp, LoopOp>(op)                                                 ? KernelKind::Scan
+                                                                                       : KernelKind::Loop;
+}
+
 LogicalResult KernelOp::verify() {
   Block &body = getBody().front();
   if (TypeRange(body.getArgumentTypes()) != getInputs().getTypes()) // C1
@@ -293,9 +304,15 @@ LogicalResult KernelOp::verify() {
   if (failed(sized(getAccumulates(), getNumResults(), "accumulates")) ||
       failed(sized(getReads(), getNumOperands(), "reads")) || failed(sized(getWrites(), getNumResults(), "writes")))
     return failure();
-  if (auto domain = getDomain()) // C3
+  if (getDomain() && getKind() != KernelKind::Loop) // C3
+    return emitOpError() << "has a domain, which a kernel of kind '" << stringifyKernelKind(getKind()) << "' has not";
+  if (auto domain = getDomain())
     if (int64_t(*domain) < 0 || int64_t(*domain) >= int64_t(body.getOperations().size()) ||
         std::next(body.begin(), int64_t(*domain))->getNumResults() == 0)
       return emitOpError("has no op number ") << int64_t(*domain) << " with a result, as 'domain' says";
+  Operation *first = terminator.getValues().empty() ? nullptr : terminator.getValues().front().getDefiningOp();
+  if (first && kindOf(first) != getKind()) // C4
+    return emitOpError() << "is of kind '" << stringifyKernelKind(getKind()) << "'; its first result is that of '" << first->getName()
+                         << "', for which kernels of kind '" << stringifyKernelKind(kindOf(first)) << "' are";
   return success();
 }

@@ -12,6 +12,7 @@
 #include "llvm/ADT/Hashing.h"
 
 #include "dialects/plan/PlanDialect.h.inc"
+#include "dialects/plan/PlanEnums.h.inc"
 
 namespace cinch::plan {
 
@@ -21,6 +22,9 @@ struct Action {
   bool operator==(const Action &o) const { return part == o.part && microbatch == o.microbatch; }
 };
 inline llvm::hash_code hash_value(const Action &action) { return llvm::hash_combine(action.part, action.microbatch); }
+
+// The kind of kernel that serves an op: loops serve whatever has no kernel of its own.
+KernelKind kindOf(mlir::Operation *);
 
 } // namespace cinch::plan
 

@@ -10,6 +10,7 @@
 #define CINCH_DIALECTS_PLAN_PLANOPS_TD
 
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -275,19 +276,30 @@ def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, HasParent<"LoopOp">]> {
   let builders = [OpBuilder<(ins)>];
 }
 
+class Plan_KernelKindCase<int number, string symbol, string word> : I32EnumAttrCase<symbol, number, word>;
+def Plan_KernelKind : I32EnumAttr<"KernelKind", "the kinds of kernels, listed once", [
+    Plan_KernelKindCase<0, "Loop", "loop">, Plan_KernelKindCase<1, "Product", "product">, Plan_KernelKindCase<2, "Attention", "attention">,
+    Plan_KernelKindCase<3, "AttentionGrad", "attention_gradient">, Plan_KernelKindCase<4, "Convolution", "convolution">,
+    Plan_KernelKindCase<5, "Pool", "pool">, Plan_KernelKindCase<6, "Scan", "scan">]> {
+  let cppNamespace = "::cinch::plan";
+}
+
 def Plan_KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, SingleBlockImplicitTerminator<"ReturnOp">]> {
   let summary = "a group of nn ops that runs as one function on buffers";
   let description = [{
-    The region's arguments are the buffers read, `plan.return` names the values written. A loop kernel runs over the natural domain
-    of the result of the op numbered `domain` in its body. `recompute` marks a second or later
+    The region's arguments are the buffers read, `plan.return` names the values written. `as` says the kind of the kernel, which kernel
+    formation found: a loop where nothing is said. A loop kernel runs over the natural domain of the result of the op numbered `domain` in its
+    body. Kind, domain, `accumulates` and body together say what is computed, and how, on any part of the batch. `recompute` marks a second or later
     run of the same work. After memory assignment `reads` and `writes` hold the byte offsets in the arena, `scratch` that of
     the scratch (-1: none needed). `accumulates` (one flag a result) says that a result goes on from what its buffer holds.
 
     C1: region arguments agree with the operands, the terminator with the results.
     C2: `reads`, `writes`, `accumulates`, where present, have one entry an operand or result.
-    C3: `domain`, where present, numbers an op of the body that has a result.
+    C3: `domain`, where present, numbers an op of the body that has a result. Only loops have one.
+    C4: the kind is the one that serves the op of the body whose result is returned first.
   }];
   let arguments = (ins Variadic<AnyType>:$inputs, UnitAttr:$recompute,
+                       DefaultValuedAttr<Plan_KernelKind, "::cinch::plan::KernelKind::Loop">:$kind,
                        OptionalAttr<DenseBoolArrayAttr>:$accumulates,
                        OptionalAttr<DenseI64ArrayAttr>:$reads, OptionalAttr<DenseI64ArrayAttr>:$writes,
                        OptionalAttr<I64Attr>:$scratch, OptionalAttr<StrAttr>:$label, OptionalAttr<I64Attr>:$domain);
@@ -295,7 +307,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, SingleBlockImplicitTer
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     ($label^)? (`recompute` $recompute^)? `(` $inputs `)` `:` functional-type($inputs, $outputs)
-    (`domain` $domain^)? (`accumulates` $accumulates^)? (`reads` $reads^)? (`writes` $writes^)? (`scratch` $scratch^)? $body attr-dict
+    (`as` $kind^)? (`domain` $domain^)? (`accumulates` $accumulates^)? (`reads` $reads^)? (`writes` $writes^)? (`scratch` $scratch^)? $body attr-dict
   }];
   let hasVerifier = 1;
 }

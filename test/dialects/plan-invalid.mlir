@@ -63,6 +63,30 @@ func.func @too_many_offsets(%x: tensor<f32>) {
 
 // -----
 
+func.func @kind_of_another_op(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
+  // expected-error @+1 {{is of kind 'loop'; its first result is that of 'nn.contract', for which kernels of kind 'product' are}}
+  %0 = plan.kernel (%x, %y) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32> {
+  ^bb0(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>):
+    %p = nn.contract %a [0, 2], %b [2, 1] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    plan.return %p : tensor<2x4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @domain_of_no_loop(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
+  // expected-error @+1 {{has a domain, which a kernel of kind 'product' has not}}
+  %0 = plan.kernel (%x, %y) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32> as product domain 0 {
+  ^bb0(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>):
+    %p = nn.contract %a [0, 2], %b [2, 1] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    plan.return %p : tensor<2x4xf32>
+  }
+  return
+}
+
+// -----
+
 func.func @row_blocks_c1(%x: tensor<2x4xf32, #nn.batch<0>>) {
   // expected-error @+1 {{has no blocks of 2 x 2 rows of 4 positions, 2 times}}
   plan.loop count 2 over #plan.row_blocks<examples = 2, positions = 2, of = 4> sliced(%x : tensor<2x4xf32, #nn.batch<0>>) {

@@ -259,7 +259,7 @@ def planted_faults(device, data):
     def plant(entry):
         kind, number = entry
         name = "%s%d" % (kind, number)
-        library = standin.kernels(programs.FOLDER / "device.cinch", name, device.flags, ("--check", "--plant", "%s:%d" % (kind, number)))
+        library = standin.library_of(programs.FOLDER / "device.ll", name, ("--check", "--plant", "%s:%d" % (kind, number)))
         out = programs.FOLDER / (name + "-out")
         ended = device.run("--data", data, "--out", out, "--quiet", "--steps", "2", library=library, allowed=range(256), seed=number)
         words = {"barrier": "a race on shared memory", "access": "outside of the arena"}.get(kind)

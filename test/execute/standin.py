@@ -1,6 +1,6 @@
 """Programs for a GPU, executed on the CPU: the kernels' LLVM IR as this CPU's code (test/nvidia/nvcpu.cpp), under a driver that is none
 (test/nvidia/standin.cpp). What runs is the binary that would run on a GPU, but for the code generator of PTX, ptxas and the driver."""
-import os
+import hashlib
 
 import processes
 import programs
@@ -8,6 +8,7 @@ import programs
 BUILD = programs.HERE.parent.parent / "build"
 DRIVER = BUILD / "standin"
 NVCPU = BUILD / "bin" / "nvcpu"
+libraries = {}  # of the kernels' text and of nvcpu's options
 
 
 def kernels(source, name, flags, options=("--check",)):
@@ -18,6 +19,14 @@ def kernels(source, name, flags, options=("--check",)):
 
 
 def library_of(ir, name, options):
+    """The same kernels are compiled once: plans differ in the order of kernels more often than in kernels."""
+    key = hashlib.sha256(ir.read_bytes()).digest(), options
+    if key not in libraries:
+        libraries[key] = compiled(ir, name, options)
+    return libraries[key]
+
+
+def compiled(ir, name, options):
     made, library = (programs.FOLDER / (name + suffix) for suffix in (".o", ".so"))
     programs.call([NVCPU, ir, "-o", made, *options])
     programs.call(["cc", "-shared", made, "-o", library, "-L" + str(DRIVER), "-l:libcuda.so.1"])
@@ -28,8 +37,9 @@ class Program:
     def __init__(self, source, name, *flags, target="nvidia", options=("--check",)):
         self.name, self.flags = name, ["--target", target, *flags]
         assembler = [] if any(str(flag).startswith("--ptxas") for flag in flags) else ["--ptxas", "none"]
-        self.exe = programs.compiled(source, name, *self.flags, *assembler)
-        self.library = kernels(source, name, self.flags, options)
+        ir = programs.FOLDER / (name + ".ll")
+        self.exe = programs.compiled(source, name, *self.flags, *assembler, "--save-nvvm", ir)
+        self.library = library_of(ir, name, options)
 
     def run(self, *arguments, allowed=(0,), library=None, timeout=300, **settings):
         """The finished process; `settings` become STANDIN_.. of its environment."""

@@ -114,6 +114,18 @@ static void adam(bool decoupled, nn::OptimizerAttr h, double lr, double t, doubl
   p -= lr * (m / (1 - std::pow(beta1, t))) / (std::sqrt(v / (1 - std::pow(beta2, t))) + h.value("eps"));
 }
 
+static void radam(nn::OptimizerAttr h, double lr, double t, double &p, double g, ArrayRef<double *> state) {
+  size_t betas = h.rule().placeOf("betas");
+  double beta1 = h.getValues()[betas], beta2 = h.getValues()[betas + 1], d = g + h.value("decay") * p, &m = *state[0], &v = *state[1];
+  m = beta1 * m + (1 - beta1) * d;
+  v = beta2 * v + (1 - beta2) * d * d;
+  double most = 2 / (1 - beta2) - 1, rho = most - 2 * t / (std::pow(beta2, -t) - 1), step = m / (1 - std::pow(beta1, t));
+  if (rho > 5)
+    step *= std::sqrt((1 - std::pow(beta2, t)) * ((rho - 4) / (most - 4)) * ((rho - 2) / (most - 2)) * (most / rho)) /
+            (std::sqrt(v) + h.value("eps"));
+  p -= lr * step;
+}
+
 static void lion(nn::OptimizerAttr h, double lr, double, double &p, double g, ArrayRef<double *> state) {
   size_t betas = h.rule().placeOf("betas");
   double beta1 = h.getValues()[betas], beta2 = h.getValues()[betas + 1];
@@ -182,6 +194,7 @@ static Element elementOf(StringRef rule) {
       .Case("rmsprop", rmsprop)
       .Case("adagrad", adagrad)
       .Case("lion", lion)
+      .Case("radam", radam)
       .Case("adam", [](nn::OptimizerAttr h, double lr, double t, double &p, double g,
                        ArrayRef<double *> s) { adam(false, h, lr, t, p, g, *s[0], *s[1]); })
       .Case("adamw", [](nn::OptimizerAttr h, double lr, double t, double &p, double g,

@@ -130,6 +130,26 @@ class Adagrad:
             parameters[name] = p - self.rate(step) * g / (np.sqrt(v) + self.eps)
 
 
+class RAdam:
+    def __init__(self, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.0):
+        self.rate, self.betas, self.eps, self.decay = rate, betas, eps, decay
+        self.m, self.v = {}, {}
+
+    def update(self, parameters, gradients, step):
+        t, (b1, b2) = step + 1, self.betas
+        most = 2 / (1 - b2) - 1
+        rho = most - 2 * t * b2**t / (1 - b2**t)
+        for name, p in parameters.items():
+            g = gradients[name] + self.decay * p
+            m = self.m[name] = b1 * self.m.get(name, 0.0) + (1 - b1) * g
+            v = self.v[name] = b2 * self.v.get(name, 0.0) + (1 - b2) * g**2
+            move = m / (1 - b1**t)
+            if rho > 5:
+                rectified = (rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)
+                move = move * math.sqrt(rectified) * math.sqrt(1 - b2**t) / (np.sqrt(v) + self.eps)
+            parameters[name] = p - self.rate(step) * move
+
+
 class Muon:
     def __init__(self, rate, momentum=0.95, nesterov=True, decay=0.0):
         self.rate, self.momentum, self.nesterov, self.decay = rate, momentum, nesterov, decay
@@ -210,6 +230,13 @@ CASES = [
         lambda: Lion(rate("linear", 1e-3, 10, end=0.2), (0.8, 0.95), 0.05, ("*.bias",)),
         None,
     ),
+    # Of ten steps the first five are not rectified; with the second line none is.
+    (
+        "optimizer radam(lr = 1e-2, betas = (0.8, 0.99), decay = 0.01); schedule linear(end = 0.2)",
+        lambda: RAdam(rate("linear", 1e-2, 10, end=0.2), (0.8, 0.99), decay=0.01),
+        None,
+    ),
+    ("optimizer radam(lr = 1e-3, betas = (0.9, 0.5))", lambda: RAdam(rate("constant", 1e-3, 10), (0.9, 0.5)), None),
     (
         "optimizer rmsprop(lr = 1e-3, alpha = 0.9, momentum = 0.8, decay = 0.01)",
         lambda: RMSprop(rate("constant", 1e-3, 10), 0.9, 0.8, decay=0.01),

@@ -7,6 +7,7 @@
 // All of the batch is one trip, until a plan says otherwise.
 // CHECK: %[[SUMS:.*]]:2 = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>, tensor<3x4xf32>)
 // CHECK: %[[Y:.*]] = plan.kernel "net: contract"(%[[X]], %[[W]])
+// CHECK-SAME: -> tensor<8x3xf32, #nn.batch<0>> as product {
 // CHECK-NEXT: ^bb0
 // CHECK-NEXT: nn.contract
 // CHECK-NEXT: plan.return
@@ -18,7 +19,7 @@
 // CHECK: %[[D:.*]] = plan.kernel "sub (gradient)"(%[[Y]])
 // CHECK: nn.tanh
 // CHECK: %[[DW:.*]] = plan.kernel "contract (gradient)"(%[[D]], %[[X]])
-// CHECK-SAME: accumulates [true]
+// CHECK-SAME: as product accumulates [true]
 // CHECK: plan.yield %[[LOSS]], %[[DW]]
 // The update needs all examples and the gate.
 // CHECK: plan.gate %[[SUMS]]#0

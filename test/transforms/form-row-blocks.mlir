@@ -16,14 +16,14 @@
 // BLOCKS: plan.kernel "gather"(%[[L]], %[[Y]])
 // BLOCKS-NEXT: ^bb0(%[[AT:.*]]: tensor<1x4xi32, #nn.batch<0>>, %[[FROM:.*]]: tensor<1x4x64xf32, #nn.batch<0>>)
 // BLOCKS-NEXT: nn.gather %[[FROM]] [0, 1, -1] at(%[[AT]])
-// BLOCKS: plan.kernel "contract (gradient)"{{.*}} -> tensor<64x4xf32> accumulates [true]
+// BLOCKS: plan.kernel "contract (gradient)"{{.*}} -> tensor<64x4xf32> as product accumulates [true]
 // BLOCKS: plan.yield
 // BLOCKS-NOT: tensor<2x8x64xf32
 
 // The block is handed its rows where the operand lies; what is local lies in the scratch of the range.
 // MEMORY: plan.loop count 4 over #plan.row_blocks
-// MEMORY: plan.kernel {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>> reads
-// MEMORY: plan.kernel {{.*}} -> tensor<64x4xf32> accumulates [true] reads
+// MEMORY: plan.kernel {{.*}} -> tensor<1x4x64xf32, #nn.batch<0>> as product reads
+// MEMORY: plan.kernel {{.*}} -> tensor<64x4xf32> as product accumulates [true] reads
 
 // Two whole examples: the slice stays.
 // EXAMPLES: plan.loop count 1 over #plan.row_blocks<examples = 2, positions = 8, of = 8> sliced(%{{.*}}, %{{.*}} : {{.*}}) stacked

@@ -10,7 +10,7 @@ func.func @no_loop() {
 // Kernels have no loop along an axis but a plan.loop.
 func.func @loop_of_nn(%h: tensor<4x8xf32, #nn.batch<0>>, %x: tensor<3x4x8xf32, #nn.batch<1>>) {
   plan.loop count 1 over #plan.examples<size = 4> {
-    %r = plan.kernel (%h, %x) : (tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xf32, #nn.batch<1>>) -> tensor<4x8xf32, #nn.batch<0>> {
+    %r = plan.kernel (%h, %x) : (tensor<4x8xf32, #nn.batch<0>>, tensor<3x4x8xf32, #nn.batch<1>>) -> tensor<4x8xf32, #nn.batch<0>> as scan {
     ^bb0(%i: tensor<4x8xf32, #nn.batch<0>>, %j: tensor<3x4x8xf32, #nn.batch<1>>):
       // expected-error @+1 {{should have become a plan.loop by FormKernels}}
       %last = nn.scan trips 3 from(%i) slices(%j)

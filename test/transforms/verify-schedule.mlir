@@ -464,7 +464,7 @@ func.func @shared_on_the_host(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<1
 // a trip may lie in one of them.
 func.func @slots(%h: tensor<16xf32> {plan.offset = 0}, %x: tensor<3x16xf32> {plan.offset = 64}) attributes {plan.arena = 512} {
   plan.loop count 1 over #plan.examples<size = 1> {
-    %r = plan.kernel (%h, %x) : (tensor<16xf32>, tensor<3x16xf32>) -> tensor<16xf32> reads [0, 64] writes [256] scratch 320 {
+    %r = plan.kernel (%h, %x) : (tensor<16xf32>, tensor<3x16xf32>) -> tensor<16xf32> as scan reads [0, 64] writes [256] scratch 320 {
     ^bb0(%i: tensor<16xf32>, %j: tensor<3x16xf32>):
       // expected-error @+1 {{has two values in the same bytes of its scratch: [384, 448) and [384, 448)}}
       %last = plan.loop count 3 over #plan.axis<reverse = false> carried(%i : tensor<16xf32>) sliced(%j : tensor<3x16xf32>)

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <random>
 #include <set>
 
 using namespace cinch::solve;
@@ -253,6 +254,37 @@ static void testVerify() {
   expect(verify(fixed, s).empty() && s.offsets[0] == 8, "fixed buffers stay: " + verify(fixed, s));
 }
 
+// A height that is good enough ends the searches, not the greedy start. Where nothing above it is of use, what fits is found and no other height
+// is claimed; of so few buffers the searches come to their end.
+static void testGoodEnough() {
+  std::mt19937_64 random(29);
+  int within = 0, none = 0;
+  for (int i = 0; i < 300; ++i) {
+    Case one;
+    ArenaProblem p;
+    for (int j = 0; j < 8; ++j) {
+      int64_t from = int64_t(random() % 8);
+      p.buffers.push_back({int64_t(1 + random() % 9), from, from + 1 + int64_t(random() % 5), -1});
+    }
+    ArenaSolution best = solve(p);
+    expect(!best.exhausted, "eight buffers are packed as low as they can be");
+    ArenaLimits greedy;
+    greedy.work = 0;
+    ArenaSolution start = solve(p, greedy);
+    greedy.capacity = 2 * start.height;
+    expect(solve(p, greedy).height == start.height, "the greedy start goes on below what is good enough");
+    for (int64_t capacity = best.height - 2; capacity <= best.height + 2; ++capacity) {
+      ArenaLimits limits;
+      limits.capacity = capacity, limits.onlyWithin = true;
+      ArenaSolution s = solve(p, limits);
+      expect(verify(p, s).empty(), "only within: " + verify(p, s));
+      expect((s.height <= capacity) == (best.height <= capacity), "only within " + std::to_string(capacity) + ": " + std::to_string(s.height));
+      s.height <= capacity ? ++within : ++none;
+    }
+  }
+  expect(within > 100 && none > 100, "good enough: all outcomes are tried");
+}
+
 int main(int argc, char **argv) {
   if (argc == 5 || argc == 6) {
     testPerfect(std::atoi(argv[1]), std::atoi(argv[2]), std::atoll(argv[3]), std::atoll(argv[4]), 0.95, 10, true,
@@ -267,5 +299,6 @@ int main(int argc, char **argv) {
     testPerfect(6, 250, 100, 1 << 20, 0.95, 5, false, 100);
     testNeighbours();
   }
+  testGoodEnough();
   return tally();
 }

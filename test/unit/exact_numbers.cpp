@@ -119,6 +119,10 @@ static void bytes() {
   EXPECT(parseBytes("1.5kB") == 1500);
   EXPECT(parseBytes("0.5KiB") == 512);
   EXPECT(parseBytes("2TB") == 2000000000000LL);
+  EXPECT(parseBytes("6194752B") == 6194752);
+  EXPECT(parseBytes("1.5B") == 1);
+  EXPECT(!parseBytes("B"));
+  EXPECT(!parseBytes("3QB"));
   EXPECT(!parseBytes("3"));
   EXPECT(!parseBytes("3G"));
   EXPECT(!parseBytes("GiB"));

@@ -21,7 +21,8 @@ struct OrderLimits {
   int64_t trial = 64;      // and to a trial
   int64_t bounds = 16;     // and to a case that was chosen
   int64_t firstRound = 64; // where DagLimits::near is given: a part of so many of the work is tried first,
-  int64_t nextRound = 4;   // then so many times as much
+  int64_t nextRound = 4;   // then so many times as much,
+  int idleRounds = 2;      // until so many of them gain nothing: a search may need four times its work to gain anything, seldom sixteen times
 };
 constexpr OrderLimits kLimits;
 
@@ -223,10 +224,12 @@ double detail::repetitionBound(const Dag &d, Order order, int64_t budget, double
   double deadline = limits.seconds > 0 ? secondsNow() + limits.seconds : 0;
   bool cases = order == Order::Free && !Moments(d, budget).pairs().empty();
   double proven = 0;
-  for (int64_t part = limits.near > 0 ? kLimits.firstRound : 1; part > 0; part /= kLimits.nextRound) {
+  int idle = 0;
+  for (int64_t part = limits.near > 0 ? kLimits.firstRound : 1; part > 0 && idle < kLimits.idleRounds; part /= kLimits.nextRound) {
     double before = proven;
     proven = boundWith(d, order, budget, target, cases, proven, limits.work / part, deadline);
-    if (proven >= target - limits.near || (part < kLimits.firstRound && proven < before + limits.near) || (deadline > 0 && secondsNow() > deadline))
+    idle = proven < before + limits.near ? idle + 1 : 0;
+    if (proven >= target - limits.near || (deadline > 0 && secondsNow() > deadline))
       break;
   }
   return proven;

@@ -1,0 +1,114 @@
+// LINK: cinch_solve
+// The lower end of the ladder: what a search begins from is within its bytes; at the smallest rung only loops count that are packed into its
+// room, which the plan checker proves; and what comes of that is a faster plan in the same bytes.
+#include "test/unit/Expect.h"
+#include "TrainingGraphs.h"
+#include "compiler/solve/PlanChecker.h"
+#include "compiler/solve/Search.h"
+#include "compiler/solve/SmallestRung.h"
+
+#include <algorithm>
+
+using namespace cinch::solve;
+
+static std::string prove(const StepGraph &g, const Plan &plan) {
+  if (!plan.error.empty())
+    return plan.error;
+  ScheduledProgram program = scheduledProgram(g, plan.decision);
+  program.peakLive = plan.peakLive;
+  return checkPlan(g, program);
+}
+
+static int accepted = 0, refused = 0;
+
+// Loops of the named strategies and what local search makes of them, the slowest first; each in the very bytes that are alive in it.
+static void testPackedInto(const std::string &name, const StepGraph &g) {
+  GraphIndex index(g);
+  int64_t b = g.batch;
+  Timeline line(index);
+  Loops loops;
+  for (const RematCandidate &candidate : candidates(Sweep(index), b))
+    if (line.build(b, candidate.loop))
+      loops.push_back(candidate.loop);
+  auto seconds = [&](const std::vector<int> &loop) { return predictedSeconds(index, b, loop); };
+  std::stable_sort(loops.begin(), loops.end(), [&](auto &x, auto &y) { return seconds(x) > seconds(y); });
+  for (const std::vector<int> &roomOf : loops) {
+    Case one;
+    line.build(b, roomOf);
+    int64_t room = line.peak;
+    PackedInto packed(index, b, room, 0, 1000, 1000);
+    double least = 1e300;
+    for (const std::vector<int> &loop : loops) {
+      bool takes = packed(loop);
+      takes ? ++accepted : ++refused;
+      if (takes && seconds(loop) < least)
+        least = seconds(loop), expect(packed.bestLoop == loop, name + ": what it takes is the best");
+      expect(!packed.best || packed.best->seconds == least, name + ": what it refuses changes nothing");
+    }
+    if (!packed.best)
+      continue;
+    std::string why = prove(g, *packed.best);
+    expect(why.empty() && packed.best->decision.arenaBytes <= room, name + ": packed into " + std::to_string(room) + ": " +
+           std::to_string(packed.best->decision.arenaBytes) + " " + why);
+    expect(packed(loops.front()), name + ": what is no faster passes, on the way to something faster");
+    // Of what is faster than that none counts; nor does anything when no packing is left.
+    PackedInto slower(index, b, room, least * (1 + 1e-9), 1000, 1000), never(index, b, room, 0, 0, 1000);
+    expect(!slower(packed.bestLoop) && !never(packed.bestLoop), name + ": too fast, or too late");
+  }
+}
+
+static void testStarts(const std::string &name, const StepGraph &g) {
+  GraphIndex index(g);
+  int64_t b = g.batch;
+  Timeline line(index);
+  Refiner refiner(index, b);
+  Loops above;
+  std::vector<int> own;
+  int64_t least = INT64_MAX;
+  for (const RematCandidate &candidate : candidates(Sweep(index), b))
+    if (line.build(b, candidate.loop)) {
+      above.push_back(candidate.loop);
+      if (line.peak < least)
+        least = line.peak, own = candidate.loop;
+    }
+  for (int64_t target : {least, least + least / 8})
+    for (size_t most : {size_t(1), size_t(4)}) {
+      Case one;
+      Loops starts = startsOf(refiner, own, above, target, 400, most);
+      expect(starts.front() == own && starts.size() == most, name + ": " + std::to_string(starts.size()) + " starts of " + std::to_string(most));
+      for (const std::vector<int> &loop : starts)
+        expect(line.build(b, loop) && line.peak <= target && prove(g, evaluate(g, {b, loop})).empty(), name + ": a start within its bytes");
+    }
+}
+
+// With the deep search: no slower, in no more bytes. Returns whether it is faster.
+static bool testSmallest(const std::string &name, const StepGraph &g) {
+  Case one;
+  Planner planner(g);
+  SearchOptions options;
+  options.microbatch = g.batch, options.arenaBudget = 0;
+  options.arenaBudget = planner.search(options).smallestArena;
+  SearchOptions shallow = options;
+  shallow.deep = false;
+  SearchResult without = planner.search(shallow), with = planner.search(options);
+  std::string why = prove(g, with.plan);
+  expect(with.feasible && why.empty() && with.plan.decision.arenaBytes <= *options.arenaBudget, name + ": the smallest budget is met: " + why);
+  expect(with.plan.seconds <= without.plan.seconds, name + ": no slower");
+  expect(with.plan.seconds == without.plan.seconds || with.name == "searched and packed", name + ": " + with.name);
+  std::printf("%s: %.6f s, without the deep search %.6f s\n", name.c_str(), with.plan.seconds, without.plan.seconds);
+  return with.plan.seconds < without.plan.seconds * 0.999;
+}
+
+int main() {
+  testPackedInto("dense 9", denseChain(9, 8, 64));
+  testPackedInto("transformer 3", transformer(3, 64, 32, 256, 8));
+  expect(accepted > 100 && refused > 100, "packed into: " + std::to_string(accepted) + " accepted, " + std::to_string(refused) + " refused");
+  testStarts("dense 24", denseChain(24, 64, 32));
+  testStarts("transformer 3", transformer(3, 64, 32, 256, 8));
+  int faster = 0;
+  faster += testSmallest("dense 24", denseChain(24, 4096, 32));
+  faster += testSmallest("dense 9", denseChain(9, 8, 64));
+  faster += testSmallest("transformer 4", transformer(4, 64, 128, 64, 32));
+  expect(faster == 2, "where much is repeated the deep search finds a faster plan: " + std::to_string(faster));
+  return tally();
+}
