@@ -1,11 +1,15 @@
-// products.cpp: generated contraction kernels beside oneDNN's sgemm, one thread, alternating rounds in one process.
+// products.cpp: generated contraction kernels beside oneDNN's, alternating rounds in one process for each CPU and number of threads.
 //
-//   bench_products [--cpu NAME] [--rounds N] [--shape MxNxK:TT ...] [FILTER]
+//   bench_products [--cpu NAME] [--threads N] [--rounds N] [--shape MxNxK:TT ...] [--tiling ROWS,VECTORS,STEPS,NEAR,FAR] [FILTER]
 //
-// Both sides see the same matrices; packing is part of our time. A row's ratio is the median over the rounds of
-// (oneDNN's time / ours): above 1 ours is faster. With an AVX2 CPU oneDNN is held to AVX2, too.
+// Without --cpu: this machine's code and, if that has AVX-512, AVX2 code, too; without --threads: one and two. Both sides see the same matrices;
+// packing is part of our time. A row's ratio is the median over the rounds of (oneDNN's time / ours): above 1 ours is faster. With an AVX2 CPU
+// oneDNN is held to AVX2, too. One thread is timed by its processor time, which other load does not change; several by the clock, on a machine
+// that should be quiet, and both sides run on one team of threads. --tiling takes the place of the built-in rules (Tiling.h).
+#include "bench/harness/ProductShapes.h"
 #include "bench/harness/Timing.h"
 #include "compiler/kernels/Kernels.h"
+#include "compiler/kernels/Tiling.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
 
@@ -16,43 +20,42 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dnnl.h>
+#include <dnnl.hpp>
+#include <list>
 #include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <unordered_map>
 
 using namespace cinch;
 using bench::median;
-using bench::timeOf;
+using bench::Shape;
 
-struct Shape {
-  const char *name;
-  int64_t m, n, k;
-  bool transposeA, transposeB; // A is stored k x m, B is stored n x k
+namespace {
+
+struct Settings {
+  std::string filter;
+  int rounds = 15;
+  std::vector<Shape> shapes;
+  kernels::Tiling tiling; // no rows: by the built-in rules
 };
 
-// The shapes of training: cubes, a transformer's feed-forward with its gradients, an MLP with its gradients, a
-// classifier.
-static const Shape shapes[] = {
-    {"256^3", 256, 256, 256, false, false},
-    {"512^3", 512, 512, 512, false, false},
-    {"1024^3", 1024, 1024, 1024, false, false},
-    {"2048^3", 2048, 2048, 2048, false, false},
-    {"1000^3", 1000, 1000, 1000, false, false},
-    {"1008x1152x1024", 1008, 1152, 1024, false, false},
-    {"feed-forward", 4096, 3072, 768, false, false},
-    {"feed-forward dX", 4096, 768, 3072, false, true},
-    {"feed-forward dW", 768, 3072, 4096, true, false},
-    {"mlp", 256, 512, 784, false, false},
-    {"mlp dX", 256, 784, 512, false, true},
-    {"mlp dW", 784, 512, 256, true, false},
-    {"64^3 NN", 64, 64, 64, false, false},
-    {"64^3 NT", 64, 64, 64, false, true},
-    {"64^3 TN", 64, 64, 64, true, false},
-    {"classifier", 256, 10, 512, false, false},
-    {"classifier dX", 256, 512, 10, false, true},
-    {"classifier dW", 512, 10, 256, true, false},
-};
+double clockNow() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+}
 
-static kernels::ContractSpec specOf(const Shape &shape) {
+// Seconds a call, over `repeats` calls.
+template <class Call> double secondsOf(int threads, int repeats, Call call) {
+  auto now = threads == 1 ? bench::now : clockNow;
+  double start = now();
+  for (int i = 0; i < repeats; ++i)
+    call();
+  return (now() - start) / repeats;
+}
+
+kernels::ContractSpec specOf(const Shape &shape) {
   kernels::ContractSpec spec;
   spec.m = {shape.m};
   spec.n = {shape.n};
@@ -63,16 +66,72 @@ static kernels::ContractSpec specOf(const Shape &shape) {
   spec.a.strides = shape.transposeA ? std::vector<int64_t>{1, shape.m} : std::vector<int64_t>{shape.k, 1};
   spec.b.strides = shape.transposeB ? std::vector<int64_t>{1, shape.k} : std::vector<int64_t>{shape.n, 1};
   spec.c.strides = {shape.n, 1};
+  if (shape.batch > 1) {
+    spec.batch = {shape.batch};
+    spec.a.strides.insert(spec.a.strides.begin(), shape.m * shape.k);
+    spec.b.strides.insert(spec.b.strides.begin(), shape.k * shape.n);
+    spec.c.strides.insert(spec.c.strides.begin(), shape.m * shape.n);
+  }
   return spec;
+}
+
+// oneDNN: sgemm, or the batched primitive.
+class OneDnn {
+public:
+  OneDnn(const Shape &shape, float *a, float *b, float *c) : shape(shape), a(a), b(b), c(c) {
+    if (shape.batch == 1)
+      return;
+    using dims = dnnl::memory::dims;
+    auto described = [&](int64_t rows, int64_t columns, bool transposed) {
+      dims strides = transposed ? dims{rows * columns, 1, rows} : dims{rows * columns, columns, 1};
+      return dnnl::memory::desc(dims{shape.batch, rows, columns}, dnnl::memory::data_type::f32, strides);
+    };
+    engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
+    stream = dnnl::stream(engine);
+    auto left = described(shape.m, shape.k, shape.transposeA), right = described(shape.k, shape.n, shape.transposeB);
+    auto result = described(shape.m, shape.n, false);
+    matmul = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(left, right, result), engine));
+    operands = {{DNNL_ARG_SRC, dnnl::memory(left, engine, a)}, {DNNL_ARG_WEIGHTS, dnnl::memory(right, engine, b)}, {DNNL_ARG_DST, dnnl::memory(result, engine, c)}};
+  }
+  void operator()() {
+    if (shape.batch > 1) {
+      matmul.execute(stream, operands);
+      return;
+    }
+    dnnl_sgemm(shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f, a, shape.transposeA ? shape.m : shape.k, b,
+               shape.transposeB ? shape.k : shape.n, 0.0f, c, shape.n);
+  }
+
+private:
+  const Shape &shape;
+  float *a, *b, *c;
+  dnnl::engine engine;
+  dnnl::stream stream;
+  dnnl::matmul matmul;
+  std::unordered_map<int, dnnl::memory> operands;
+};
+
+bool isSame(const Shape &shape, const float *ours, const std::vector<float> &theirs) {
+  for (size_t i = 0; i < theirs.size(); ++i)
+    if (!(std::fabs(ours[i] - theirs[i]) <= 1e-4 * std::sqrt(double(shape.k)))) {
+      std::fprintf(stderr, "%s: element %zu is %g, oneDNN has %g\n", shape.name, i, ours[i], theirs[i]);
+      return false;
+    }
+  return true;
 }
 
 struct Row {
   double ratio = 0, ours = 0, theirs = 0; // GFLOP/s
 };
 
-static bool measure(const Shape &shape, const std::string &cpu, int rounds, Row &row) {
+bool measure(const Shape &shape, const std::string &cpu, int threads, const Settings &settings, Row &row) {
   kernels::ContractSpec spec = specOf(shape);
   kernels::TargetInfo target = target::infoOf(cpu);
+  if (settings.tiling.rows) {
+    auto tiles = std::make_shared<kernels::TileTable>();
+    tiles->tilings[kernels::shapeText(spec, target)] = settings.tiling;
+    target.tiles = tiles;
+  }
   test::KernelHarness harness(cpu);
   auto builder = harness.builder();
   kernels::buildContract(builder, harness.module(), "product", spec, target);
@@ -83,111 +142,162 @@ static bool measure(const Shape &shape, const std::string &cpu, int rounds, Row 
   test::KernelFunction function = harness.lookup("product");
 
   test::Arena arena;
-  arena.add(shape.m * shape.k * 4);
-  arena.add(shape.k * shape.n * 4);
-  arena.add(shape.m * shape.n * 4);
+  const int64_t sizes[] = {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n, shape.batch * shape.m * shape.n};
+  for (int64_t size : sizes)
+    arena.add(size * 4);
   if (int64_t bytes = kernels::scratchBytesPerThread(spec, target))
-    arena.add(bytes);
-  float *a = arena.at<float>(0), *b = arena.at<float>(1), *c = arena.at<float>(2);
+    arena.add(bytes * threads);
   uint32_t state = 1;
-  auto fill = [&](float *values, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
+  for (int operand : {0, 1})
+    for (int64_t i = 0; i < sizes[operand]; ++i) {
       state = state * 1664525u + 1013904223u;
-      values[i] = float(int32_t(state)) * 4e-10f;
+      arena.at<float>(operand)[i] = float(int32_t(state)) * 4e-10f;
     }
-  };
-  fill(a, shape.m * shape.k);
-  fill(b, shape.k * shape.n);
-  std::vector<float> theirs(shape.m * shape.n);
-
+  std::vector<float> theirs(sizes[2]);
+  OneDnn callTheirs(shape, arena.at<float>(0), arena.at<float>(1), theirs.data());
   int64_t context[kernels::kContextWords] = {};
-  auto callOurs = [&] { function(arena.data(), arena.offsetsOf(), context, 0, 1); };
-  auto callTheirs = [&] {
-    dnnl_sgemm(shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f, a,
-               shape.transposeA ? shape.m : shape.k, b, shape.transposeB ? shape.k : shape.n, 0.0f, theirs.data(),
-               shape.n);
+  char *base = arena.data();
+  const int64_t *offsets = arena.offsetsOf();
+  auto callOurs = [&] {
+    if (threads == 1)
+      return function(base, offsets, context, 0, 1);
+#pragma omp parallel num_threads(threads)
+    function(base, offsets, context, omp_get_thread_num(), threads);
   };
   callOurs();
   callTheirs();
-  for (int64_t i = 0; i < shape.m * shape.n; ++i) {
-    if (!(std::fabs(c[i] - theirs[i]) <= 1e-4 * std::sqrt(double(shape.k)))) {
-      std::fprintf(stderr, "%s: element %lld is %g, oneDNN has %g\n", shape.name, (long long)i, c[i], theirs[i]);
-      return false;
-    }
-  }
+  if (!isSame(shape, arena.at<float>(2), theirs))
+    return false;
 
-  double flops = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
-  int repeats = int(std::max(1.0, 2e-3 / timeOf(3, callTheirs)));
+  double flops = 2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k), once = secondsOf(threads, 3, callTheirs);
+  int repeats = int(std::max(1.0, 2e-3 / once)), turns = once > 0.05 ? std::min(settings.rounds, 5) : settings.rounds;
   std::vector<double> ratios, ourTimes, theirTimes;
-  for (int round = 0; round < rounds; ++round) {
-    double ourTime = timeOf(repeats, callOurs), theirTime = timeOf(repeats, callTheirs);
+  for (int round = 0; round < turns; ++round) {
+    double ourTime = secondsOf(threads, repeats, callOurs), theirTime = secondsOf(threads, repeats, callTheirs);
     ratios.push_back(theirTime / ourTime);
     ourTimes.push_back(ourTime);
     theirTimes.push_back(theirTime);
   }
-  row.ratio = median(ratios);
-  row.ours = flops / median(ourTimes) * 1e-9;
-  row.theirs = flops / median(theirTimes) * 1e-9;
+  row = {median(ratios), flops / median(ourTimes) * 1e-9, flops / median(theirTimes) * 1e-9};
   return true;
 }
 
-int main(int argc, char **argv) {
-  std::string cpu = "native", filter;
-  int rounds = 15;
-  std::vector<Shape> chosen;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--cpu") && i + 1 < argc)
-      cpu = argv[++i];
-    else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
-      rounds = std::max(1, std::atoi(argv[++i]));
-    else if (!std::strcmp(argv[i], "--shape") && i + 1 < argc) {
-      long long m, n, k;
-      char a, b;
-      if (std::sscanf(argv[++i], "%lldx%lldx%lld:%c%c", &m, &n, &k, &a, &b) != 5 || m < 1 || n < 1 || k < 1) {
-        std::fprintf(stderr, "expected a shape such as 256x512x784:NT, got '%s'\n", argv[i]);
-        return 2;
-      }
-      chosen.push_back({argv[i], m, n, k, a == 'T', b == 'T'});
-    } else if (argv[i][0] != '-')
-      filter = argv[i];
-    else {
-      std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--rounds N] [--shape MxNxK:TT ...] [FILTER]\n");
-      return 2;
-    }
-  }
-  int lanes = target::lanesOf(cpu);
-  if (lanes == 0) {
-    std::fprintf(stderr, "unknown cpu '%s'\n", cpu.c_str());
-    return 2;
-  }
-  if (lanes < 16)
+// One table, and the sum of the ratios' logarithms, the least one and their number as a line for who started this process.
+bool table(const std::string &cpu, int threads, const Settings &settings, FILE *answer) {
+  if (target::lanesOf(cpu) < 16)
     dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-  omp_set_num_threads(1);
-
-  std::printf("%-20s %18s %10s %10s %7s\n", "product", "M x N x K", "GFLOP/s", "oneDNN", "ratio");
+  omp_set_num_threads(threads);
+  std::printf("\n%s, %d thread%s\n%-20s %22s %10s %10s %7s\n", cpu.c_str(), threads, threads > 1 ? "s" : "", "product", "M x N x K", "GFLOP/s", "oneDNN", "ratio");
   double logs = 0, least = 1e9;
   int count = 0;
   bool ok = true;
-  if (chosen.empty())
-    chosen.assign(std::begin(shapes), std::end(shapes));
-  for (const Shape &shape : chosen) {
-    if (!filter.empty() && !std::strstr(shape.name, filter.c_str()))
+  for (const Shape &shape : settings.shapes) {
+    if (!settings.filter.empty() && !std::strstr(shape.name, settings.filter.c_str()))
       continue;
     Row row;
-    if (!measure(shape, cpu, rounds, row)) {
+    if (!measure(shape, cpu, threads, settings, row)) {
       ok = false;
       continue;
     }
     std::string size = std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k);
-    std::printf("%-20s %18s %10.1f %10.1f %7.3f\n", shape.name, size.c_str(), row.ours, row.theirs, row.ratio);
+    if (shape.batch > 1)
+      size = std::to_string(shape.batch) + " of " + size;
+    std::printf("%-20s %22s %10.1f %10.1f %7.3f\n", shape.name, size.c_str(), row.ours, row.theirs, row.ratio);
     std::fflush(stdout);
     logs += std::log(row.ratio);
     least = std::min(least, row.ratio);
     ++count;
   }
-  if (count > 0) {
-    std::printf("RESULT products.geomean %.3f\n", std::exp(logs / count));
-    std::printf("RESULT products.min %.3f\n", least);
+  std::fprintf(answer, "%.9g %.9g %d\n", logs, least, count);
+  return ok;
+}
+
+struct Sums {
+  double logs = 0, least = 1e9;
+  int count = 0;
+  bool ok = true;
+};
+
+// In a process of its own: oneDNN's instructions and a team's threads can be chosen once.
+Sums tableApart(const std::string &cpu, int threads, const Settings &settings) {
+  Sums sums;
+  FILE *answer = std::tmpfile();
+  std::fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    bool ok = table(cpu, threads, settings, answer);
+    std::fflush(stdout);
+    std::fflush(answer);
+    _exit(ok ? 0 : 1);
   }
-  return ok ? 0 : 1;
+  int status = 1;
+  waitpid(child, &status, 0);
+  std::rewind(answer);
+  sums.ok = status == 0 && std::fscanf(answer, "%lf %lf %d", &sums.logs, &sums.least, &sums.count) == 3;
+  std::fclose(answer);
+  return sums;
+}
+
+int usage() {
+  std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--threads N] [--rounds N] [--shape MxNxK:TT ...] [--tiling ROWS,VECTORS,STEPS,NEAR,FAR] [FILTER]\n");
+  return 2;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::vector<std::string> cpus;
+  std::vector<int> threads;
+  Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--cpu") && i + 1 < argc) {
+      cpus.push_back(argv[++i]);
+    } else if (!std::strcmp(argv[i], "--threads") && i + 1 < argc) {
+      threads.push_back(std::max(1, std::atoi(argv[++i])));
+    } else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc) {
+      settings.rounds = std::max(1, std::atoi(argv[++i]));
+    } else if (!std::strcmp(argv[i], "--shape") && i + 1 < argc) {
+      long long m, n, k;
+      char a, b;
+      if (std::sscanf(argv[++i], "%lldx%lldx%lld:%c%c", &m, &n, &k, &a, &b) != 5 || m < 1 || n < 1 || k < 1)
+        return usage();
+      settings.shapes.push_back({argv[i], m, n, k, a == 'T', b == 'T'});
+    } else if (!std::strcmp(argv[i], "--tiling") && i + 1 < argc) {
+      kernels::Tiling &t = settings.tiling;
+      long long steps, near, far;
+      if (std::sscanf(argv[++i], "%d,%d,%lld,%lld,%lld", &t.rows, &t.vectors, &steps, &near, &far) != 5)
+        return usage();
+      t.steps = steps, t.near = near, t.far = far;
+    } else if (argv[i][0] != '-') {
+      settings.filter = argv[i];
+    } else {
+      return usage();
+    }
+  }
+  if (settings.shapes.empty())
+    settings.shapes.assign(std::begin(bench::kShapes), std::end(bench::kShapes));
+  if (cpus.empty())
+    cpus = target::lanesOf("native") >= 16 ? std::vector<std::string>{"native", "haswell"} : std::vector<std::string>{"native"};
+  if (threads.empty())
+    threads = {1, 2};
+
+  Sums all;
+  std::string results;
+  for (const std::string &cpu : cpus)
+    for (int count : threads) {
+      if (target::lanesOf(cpu) == 0) {
+        std::fprintf(stderr, "unknown cpu '%s'\n", cpu.c_str());
+        return 2;
+      }
+      Sums sums = tableApart(cpu, count, settings);
+      all = {all.logs + sums.logs, std::min(all.least, sums.least), all.count + sums.count, all.ok && sums.ok};
+      char text[200];
+      std::string name = "RESULT products." + std::string(target::lanesOf(cpu) >= 16 ? "avx512" : "avx2") + ".threads" + std::to_string(count);
+      std::snprintf(text, sizeof text, "%s.geomean %.3f\n%s.min %.3f\n", name.c_str(), std::exp(sums.logs / std::max(1, sums.count)), name.c_str(), sums.least);
+      results += text;
+    }
+  std::fputs(results.c_str(), stdout);
+  if (all.count > 0)
+    std::printf("RESULT products.geomean %.3f\nRESULT products.min %.3f\n", std::exp(all.logs / all.count), all.least);
+  return all.ok ? 0 : 1;
 }
