@@ -90,6 +90,7 @@ private:
 
   // Packing (ContractPack.cpp). Origins are those of the block's first row or column and of k = 0.
   Value offsetOfRun(KBlock, Value run, int64_t ContractDim::*stride);
+  void askFor(Value memory, Value place); // ahead of a load
   void packA(const Origin &, Range m, KBlock);
   void packRowsA(const Origin &, Range m, KBlock);
   void packColsA(const Origin &, Range m, KBlock);

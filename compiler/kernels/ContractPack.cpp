@@ -3,6 +3,8 @@
 #include "compiler/kernels/ContractEmitter.h"
 #include "compiler/kernels/Transpose.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
 using namespace mlir;
 
 namespace cinch::kernels {
@@ -10,6 +12,12 @@ namespace cinch::kernels {
 Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim::*stride) {
   Value outer = offsetIn(plan.outerK, stride, add(block.firstRun, run));
   return add(outer, mul(block.start, plan.k.*stride));
+}
+
+// Steps of k lie far apart, where no hardware prefetcher follows: the line of a later one is asked for while this one is copied.
+static constexpr int64_t kAheadOfA = 16, kAheadOfB = 8;
+void ContractEmitter::askFor(Value memory, Value place) {
+  memref::PrefetchOp::create(builder, loc, memory, place, /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
 }
 
 // ---- A --------------------------------------------------------------------------------------------------------------
@@ -61,6 +69,7 @@ void ContractEmitter::packColsA(const Origin &origin, Range m, KBlock block) {
       auto panel = [&](Value row, int64_t rows) {
         Value target = add(to, mul(div(sub(row, m.first), plan.mr), plan.panelA()));
         if (plan.m.a == 1) {
+          askFor(memA, add(add(from, row), kAheadOfA * plan.k.a));
           storeVector(loadVector(memA, add(from, row), rows, rows), scratch, target, rows);
           return;
         }
@@ -245,6 +254,8 @@ void ContractEmitter::packB(Value base, Range n, KBlock block) {
 
 void ContractEmitter::copyRowB(Value from, Value to, int64_t columns) {
   if (plan.packB == PackedB::Copy) {
+    for (int64_t j = 0; j < columns; j += 64 / bytesOf(plan.b.elem))
+      askFor(memB, add(from, kAheadOfB * plan.k.b + j));
     for (int64_t j = 0; j < columns; j += plan.lanes)
       storeVector(loadVector(memB, add(from, j), plan.lanes, columns - j), scratch, add(to, j), plan.lanes);
     return;

@@ -18,7 +18,8 @@ int64_t countOf(const ContractDims &dims) {
   return count;
 }
 
-int64_t ContractPlan::panelA() const { return rowsInPanelA() ? mr * rowPitchA() : mr * blockSteps(); }
+// Columns of neighbouring panels do not share one set of the first cache, for they are written side by side.
+int64_t ContractPlan::panelA() const { return rowsInPanelA() ? mr * rowPitchA() : mr * blockSteps() + lanes; }
 
 int64_t ContractPlan::blockSteps() const {
   if (!hasWords())
@@ -433,7 +434,7 @@ static void chooseBlocks(ContractPlan &plan) {
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
   // Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
   // So are few reads of an A that runs along m, again unless neighbours in k share one set.
-  constexpr int64_t kWays = 8, kSets = 4096, kFewColumns = 64;
+  constexpr int64_t kWays = 8, kSets = 4096, kFewColumns = 64, kRowsInRun = 256;
   bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
   bool fewReads = n <= 2 * plan.nr() || (n <= kFewColumns && plan.k.a * plan.bytes % kSets != 0);
   if (banded)
@@ -453,7 +454,9 @@ static void chooseBlocks(ContractPlan &plan) {
     return (units + blocks - 1) / blocks * unit;
   };
   plan.nc = share(plan.n.size, plan.nr(), std::max<int64_t>(1, plan.tiling.far / (plan.panelB() * plan.bytes)));
-  plan.mc = banded ? plan.m.size : share(plan.m.size, plan.mr, std::max<int64_t>(1, plan.tiling.near / (plan.panelA() * plan.bytes)));
+  // An A that runs along m is read in runs of this many rows at least: shorter ones, each in another page, take longer than the caches gain.
+  const int64_t fewest = plan.packA == PackedA::Cols && plan.m.a == 1 && !windows ? kRowsInRun / plan.mr : 1;
+  plan.mc = banded ? plan.m.size : share(plan.m.size, plan.mr, std::max(fewest, plan.tiling.near / (plan.panelA() * plan.bytes)));
   if (plan.grained && plan.blocksK() > 1) {
     // B is packed again for each of these bands of rows: they are as tall as the second-level cache allows.
     const int64_t cacheSums = 768 * 1024;
