@@ -395,10 +395,23 @@ static void chooseUnroll(ContractPlan &plan, int64_t last) {
   }
 }
 
+constexpr int64_t kSets = 4096; // bytes after which places share a set of the first cache
+static bool rowsShareSet(const ContractPlan &plan) { return plan.k.b * plan.bytes % kSets == 0; } // those of B
+
+// A small B, and one that few rows of A need. If its own rows share a set of the first cache, the narrow columns of AVX2's tiles lose half of
+// their speed by that (measured), and wider ones want shorter blocks of k.
+static bool readsBInPlace(const ContractPlan &plan) {
+  bool isSmall = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
+  int64_t fewRows = !rowsShareSet(plan) ? 64 : plan.manyRegisters ? 32 : 8;
+  return !plan.pairs && plan.bands == Bands::No && plan.outerK.empty() && plan.n.b == 1 &&
+         (isSmall || plan.m.size * countOf(plan.outerM) <= fewRows);
+}
+constexpr int64_t kFewSteps = 256;
+
 static void chooseBlocks(ContractPlan &plan) {
   if (plan.bands == Bands::Planar)
     return choosePlanarBlocks(plan);
-  const int64_t longest = plan.tiling.steps;
+  const int64_t longest = readsBInPlace(plan) && rowsShareSet(plan) ? std::min(plan.tiling.steps, kFewSteps) : plan.tiling.steps;
   int64_t stretches = lengthOfBlocks(plan, longest);
   plan.runs = 1;
   if (plan.kc >= plan.k.size) {
@@ -416,10 +429,9 @@ static void chooseBlocks(ContractPlan &plan) {
 
   bool single = plan.outerK.empty();
   int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
-  bool smallB = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
   bool smallA = plan.k.size * plan.m.size * plan.bytes <= 32 * 1024;
   bool banded = plan.bands != Bands::No;
-  if (!plan.pairs && !banded && single && plan.n.b == 1 && (smallB || m <= 64))
+  if (readsBInPlace(plan))
     plan.packB = PackedB::No;
   else if (plan.n.b == 1)
     plan.packB = PackedB::Copy;
@@ -434,7 +446,7 @@ static void chooseBlocks(ContractPlan &plan) {
   // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
   // Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
   // So are few reads of an A that runs along m, again unless neighbours in k share one set.
-  constexpr int64_t kWays = 8, kSets = 4096, kFewColumns = 64, kRowsInRun = 256;
+  constexpr int64_t kWays = 8, kFewColumns = 64, kRowsInRun = 256;
   bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
   bool fewReads = n <= 2 * plan.nr() || (n <= kFewColumns && plan.k.a * plan.bytes % kSets != 0);
   if (banded)
