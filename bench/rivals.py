@@ -10,7 +10,8 @@ quickest; JAX in one jitted step, with both kinds of memory unless it is far beh
 median of the pairs'. Beside it ours with budgets: parameters, gradients and state plus half of what it took beyond them, and the smallest.
 With bf16 PyTorch runs under torch.autocast, JAX casts parameters and inputs to bf16 for the network, and our own step in f32 takes turns, too.
 Loading data and the first steps are left out. Peaks are VmHWM of each process; of the peers, the least of any setting counts. `beyond` is
-what exceeds parameters, gradients and state; of the peers also without what importing the framework takes.
+what exceeds parameters, gradients and state; of the peers also without what importing the framework takes. `floor` is the least time that any
+program with the same products needs at the peak of FMAs measured beside the steps, so best peer / floor is the most that can be reached.
 """
 import argparse
 import math
@@ -23,7 +24,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from harness import data, programs
+from harness import data, floor, programs
 from harness.peers import Peer, installed
 
 SIZES = {
@@ -208,14 +209,30 @@ def measure(folder, model, sizes, arguments):
     runners = {**ours, **field.peers}
     budgets = [ours["Cinch, half"], ours["Cinch, smallest"]]   # a third of the turns is enough
     times = {name: [] for name in runners}
+    peaks = [floor.peak(arguments.threads, precision)]
     for pair in range(arguments.pairs):
         for name, runner in runners.items():
             if runner in budgets and pair % 3:
                 continue
             time.sleep(0.2) # the threads of the one before may still be spinning
             times[name].append(runner.steps(count))
+        peaks.append(floor.peak(arguments.threads, precision))
     field.end()
-    return report(model, times, ours, field, held, smallest, half)
+    found = report(model, times, ours, field, held, smallest, half)
+    add_floor(found, free, field, times, peaks)
+    return found
+
+
+def add_floor(found, ours, field, times, peaks):
+    if None in peaks:
+        return
+    work = floor.operations(ours.source, *ours.options)
+    found["floor_ms"] = 1e3 * work / max(peaks)
+    found["over_floor"] = found["step_ms"] / found["floor_ms"]
+    if field.peers:
+        found["reachable"] = 1e3 * programs.median(times[found["best_peer"]]) / found["floor_ms"]
+    print(f"  products, convolutions and attention: {work * 1e-9:.1f} G operations, {found['floor_ms']:.1f} ms at the peak of {max(peaks) * 1e-9:.0f} GFLOP/s "
+          f"(least seen {min(peaks) * 1e-9:.0f})", flush=True)
 
 
 def report(model, times, ours, field, held, smallest, half):
@@ -250,13 +267,16 @@ def report(model, times, ours, field, held, smallest, half):
 
 
 def summary(found):
-    print(f"\n{'':<12}{'ours ms':>9}{'times as fast as the best peer':>32}{'half':>7}{'smallest':>9}{'peak MiB':>10}{'of peer':>9}{'beyond':>8}{'no imports':>11}")
+    print(f"\n{'':<12}{'ours ms':>9}{'times as fast as the best peer':>32}{'half':>7}{'smallest':>9}{'peak MiB':>10}{'of peer':>9}{'beyond':>8}{'no imports':>11}"
+          f"{'floor ms':>10}{'ours/floor':>11}{'peer/floor':>11}")
     for name, one in found.items():
         row = f"{name:<12}{one['step_ms']:9.1f}"
         row += f"{one['speedup']:6.2f} {one['best_peer']:<25}" if "speedup" in one else " " * 32
         row += f"{one['half_ratio']:7.2f}{one['smallest_ratio']:9.2f}{one['peak_mib']:10.0f}"
         if "speedup" in one:
             row += f"{one['peak_ratio']:9.2f}{one['beyond_ratio']:8.2f}{one['beyond_without_imports_ratio']:11.2f}"
+        if "reachable" in one:
+            row += f"{one['floor_ms']:10.1f}{one['over_floor']:11.2f}{one['reachable']:11.2f}"
         print(row)
     for name, one in found.items():
         if "f32_ratio" in one:
@@ -269,6 +289,9 @@ def summary(found):
     if ratios:
         programs.result("rivals.speedup_geomean", math.exp(sum(map(math.log, ratios)) / len(ratios)))
         programs.result("rivals.speedup_least", min(ratios))
+        reachable = [one["reachable"] for one in found.values() if "reachable" in one]
+        if reachable:
+            programs.result("rivals.reachable_geomean", math.exp(sum(map(math.log, reachable)) / len(reachable)))
         programs.result("rivals.beyond_worst", max(one["beyond_ratio"] for one in found.values() if "speedup" in one))
     programs.result("rivals.half_worst", max(one["half_ratio"] for one in found.values()))
 
