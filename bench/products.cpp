@@ -6,6 +6,7 @@
 // packing is part of our time. A row's ratio is the median over the rounds of (oneDNN's time / ours): above 1 ours is faster. With an AVX2 CPU
 // oneDNN is held to AVX2, too. One thread is timed by its processor time, which other load does not change; several by the clock, on a machine
 // that should be quiet, and both sides run on one team of threads. --tiling takes the place of the built-in rules (Tiling.h).
+#include "bench/harness/OneDnnProduct.h"
 #include "bench/harness/ProductShapes.h"
 #include "bench/harness/Timing.h"
 #include "compiler/kernels/Kernels.h"
@@ -20,15 +21,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dnnl.hpp>
-#include <list>
 #include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <unordered_map>
 
 using namespace cinch;
 using bench::median;
+using bench::OneDnnProduct;
 using bench::Shape;
 
 namespace {
@@ -75,42 +74,6 @@ kernels::ContractSpec specOf(const Shape &shape) {
   return spec;
 }
 
-// oneDNN: sgemm, or the batched primitive.
-class OneDnn {
-public:
-  OneDnn(const Shape &shape, float *a, float *b, float *c) : shape(shape), a(a), b(b), c(c) {
-    if (shape.batch == 1)
-      return;
-    using dims = dnnl::memory::dims;
-    auto described = [&](int64_t rows, int64_t columns, bool transposed) {
-      dims strides = transposed ? dims{rows * columns, 1, rows} : dims{rows * columns, columns, 1};
-      return dnnl::memory::desc(dims{shape.batch, rows, columns}, dnnl::memory::data_type::f32, strides);
-    };
-    engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
-    stream = dnnl::stream(engine);
-    auto left = described(shape.m, shape.k, shape.transposeA), right = described(shape.k, shape.n, shape.transposeB);
-    auto result = described(shape.m, shape.n, false);
-    matmul = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(left, right, result), engine));
-    operands = {{DNNL_ARG_SRC, dnnl::memory(left, engine, a)}, {DNNL_ARG_WEIGHTS, dnnl::memory(right, engine, b)}, {DNNL_ARG_DST, dnnl::memory(result, engine, c)}};
-  }
-  void operator()() {
-    if (shape.batch > 1) {
-      matmul.execute(stream, operands);
-      return;
-    }
-    dnnl_sgemm(shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f, a, shape.transposeA ? shape.m : shape.k, b,
-               shape.transposeB ? shape.k : shape.n, 0.0f, c, shape.n);
-  }
-
-private:
-  const Shape &shape;
-  float *a, *b, *c;
-  dnnl::engine engine;
-  dnnl::stream stream;
-  dnnl::matmul matmul;
-  std::unordered_map<int, dnnl::memory> operands;
-};
-
 bool isSame(const Shape &shape, const float *ours, const std::vector<float> &theirs) {
   for (size_t i = 0; i < theirs.size(); ++i)
     if (!(std::fabs(ours[i] - theirs[i]) <= 1e-4 * std::sqrt(double(shape.k)))) {
@@ -154,7 +117,7 @@ bool measure(const Shape &shape, const std::string &cpu, int threads, const Sett
       arena.at<float>(operand)[i] = float(int32_t(state)) * 4e-10f;
     }
   std::vector<float> theirs(sizes[2]);
-  OneDnn callTheirs(shape, arena.at<float>(0), arena.at<float>(1), theirs.data());
+  OneDnnProduct callTheirs(shape, arena.at<float>(0), arena.at<float>(1), theirs.data());
   int64_t context[kernels::kContextWords] = {};
   char *base = arena.data();
   const int64_t *offsets = arena.offsetsOf();
@@ -187,7 +150,8 @@ bool table(const std::string &cpu, int threads, const Settings &settings, FILE *
   if (target::lanesOf(cpu) < 16)
     dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
   omp_set_num_threads(threads);
-  std::printf("\n%s, %d thread%s\n%-20s %22s %10s %10s %7s\n", cpu.c_str(), threads, threads > 1 ? "s" : "", "product", "M x N x K", "GFLOP/s", "oneDNN", "ratio");
+  std::printf("\n%s, %d thread%s\n", cpu.c_str(), threads, threads > 1 ? "s" : "");
+  std::printf("%-20s %22s %10s %10s %7s\n", "product", "M x N x K", "GFLOP/s", "oneDNN", "ratio");
   double logs = 0, least = 1e9;
   int count = 0;
   bool ok = true;
@@ -239,7 +203,8 @@ Sums tableApart(const std::string &cpu, int threads, const Settings &settings) {
 }
 
 int usage() {
-  std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--threads N] [--rounds N] [--shape MxNxK:TT ...] [--tiling ROWS,VECTORS,STEPS,NEAR,FAR] [FILTER]\n");
+  std::fprintf(stderr, "usage: bench_products [--cpu NAME] [--threads N] [--rounds N] [--shape MxNxK:TT ...] "
+                       "[--tiling ROWS,VECTORS,STEPS,NEAR,FAR] [FILTER]\n");
   return 2;
 }
 
