@@ -94,6 +94,7 @@ bool Compilation::differentiate() {
   decompose.enableVerifier(false);
   decompose.addPass(createDecomposeOps());
   decompose.addPass(createSinkSplits());
+  decompose.addPass(createReadMaxima());
   if (failed(decompose.run(*module)))
     return false;
   if (options.shards > 1) {

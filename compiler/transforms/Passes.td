@@ -123,6 +123,17 @@ def SinkSplits : Pass<"sink-splits", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
+def ReadMaxima : Pass<"read-maxima", "::mlir::ModuleOp"> {
+  let summary = "which branch a maximum took is seen on what it gave, where its operand would be kept for that alone";
+  let description = [{
+        %y = nn.max %x, %zero                               %y = nn.max %x, %zero
+        %m = nn.compare gt %x, %zero {nn.backward}    ->    %m = nn.compare gt %y, %zero {nn.backward}
+
+    where the backward sweep reads %y in any case, and %x is computed from values that it does not read, or from several. Minima too.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def CutLoops : Pass<"cut-loops", "::mlir::func::FuncOp"> {
   let summary = "loops along an axis keep states now and then, and the backward loop computes the trips between them again";
   let description = [{
