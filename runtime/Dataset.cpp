@@ -49,7 +49,8 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
          file.path.text, field.name, (long long)wanted, describe(field.shape).text, describe(inFile).text,
          (long long)found);
   if (field.elem == Elem::I32 && isFloat(file.raw))
-    fail(kData, "%s: field `%s` is i32, but the file holds %s", file.path.text, field.name, nameOf(file.raw));
+    fail(kData, "%s: field `%s` is i32, but the file holds %s; save it as whole numbers, in NumPy with astype(\"i4\")", file.path.text, field.name,
+         nameOf(file.raw));
   if (field.elem == Elem::Bool && file.raw != RawType::Bool && file.raw != RawType::U8)
     fail(kData, "%s: field `%s` is bool, but the file holds %s", file.path.text, field.name, nameOf(file.raw));
   file.count = wanted;

@@ -41,6 +41,7 @@ public:
       }
       if (c == '"' && size == 0 && !quoted) {
         quoted = any = true;
+        const int64_t begin = line;
         for (c = take(); c >= 0; c = take()) {
           if (c == '"' && peek() != '"')
             break;
@@ -50,7 +51,7 @@ public:
           put(size, c);
         }
         if (c < 0)
-          fail(kData, "%s: line %lld: a quote does not end", file.path.text, (long long)line);
+          fail(kData, "%s: line %lld: a quote does not end", file.path.text, (long long)begin);
         continue;
       }
       any = true;
@@ -152,6 +153,10 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
   }
   for (int64_t value = 0; value < columns.count; ++value)
     if (columns.values[value].column < 0) {
+      const char *other = columns.columns == 1 ? strpbrk(names.data, ";\t,|") : nullptr;
+      if (other)
+        fail(kData, "%s: its cells are not separated by `%c`; for this file write csv(\"..\", separator = \"%s\")", file.path.text, spec.separator[0],
+             *other == '\t' ? "\\t" : *other == ';' ? ";" : *other == ',' ? "," : "|");
       if (spec.csvHeader)
         fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s", file.path.text, field.name,
              field.from[value], names.data);
@@ -200,8 +205,10 @@ double readCell(const char *text, const DatasetSpec &spec, const FieldSpec &fiel
   while (*end == ' ')
     ++end;
   if (!any || *end)
-    fail(kData, "%s: line %lld, column %lld: `%s` is no number", file.path.text, (long long)line, (long long)column + 1,
-         text);
+    fail(kData, "%s: line %lld, column %lld: `%s` is %s", file.path.text, (long long)line, (long long)column + 1, text,
+         field.elem == Elem::Bool  ? "neither true nor false (nor 1 nor 0)"
+         : field.elem == Elem::I32 ? "no number; words are numbered by names (\"..\", ..) behind the field's type"
+                                   : "no number");
   return value;
 }
 

@@ -87,7 +87,7 @@ struct DatasetSpec {
 
 // A line of a `names` block: what parameters are called in a file of another framework. `*` may stand in both.
 struct NameMapping {
-  const char *ours = "", *theirs = ""; // ours "_": not wanted
+  const char *ours = "", *theirs = ""; // ours "_": not wanted, theirs "_": not in the file
   bool transposed = false;             // the last two axes are swapped there
 };
 struct NameMap {

@@ -240,8 +240,9 @@ void take(Options &options, const Flag &flag, const char *value) {
   errno = 0;
   if (flag.need == kCount) {
     count = strtoll(value, &end, 10);
-    if (!*value || *end || errno || count < 0)
-      fail(kUsage, "%s needs a whole number from 0, got `%s`", flag.name, value);
+    const int least = is("--threads") ? 1 : 0;
+    if (!*value || *end || errno || count < least)
+      fail(kUsage, "%s needs a whole number from %d, got `%s`", flag.name, least, value);
   } else if (flag.need == kNumber) {
     number = strtod(value, &end);
     if (!*value || *end || !(number >= 0 && number < 1e9))
@@ -265,11 +266,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.partial = true;
   if (is("--names"))
     options.names = value;
-  if (is("--threads")) {
-    if (count < 1)
-      fail(kUsage, "--threads needs a whole number from 1, got `%s`", value);
+  if (is("--threads"))
     options.threads = count;
-  }
   if (is("--transport"))
     readTransport(options, value);
   if (is("--all-reduce"))

@@ -26,6 +26,7 @@ struct Tensor {
   // Filled in by TensorFile::open: what it is called in the file, and where its values lie in it.
   const char *nameInFile = "";
   bool transposed = false; // its last two axes are swapped there
+  bool initial = false;    // the map says that the file does not have it
   uint32_t next = 0;       // number + 1 of another tensor with the same name in the file
   bool found = false;
   FileType fileType = FileType::F32;

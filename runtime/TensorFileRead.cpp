@@ -103,11 +103,13 @@ bool TensorFile::nameTensors(TensorList &wanted, const Taking &taking, Problem &
   nameMask = slots - 1;
   for (int64_t i = 0; i < wanted.count; ++i) {
     Tensor &tensor = wanted.items[i];
-    tensor.found = tensor.transposed = false;
+    tensor.found = tensor.transposed = tensor.initial = false;
     tensor.nameInFile = tensor.name;
     tensor.next = 0;
     char name[512];
     if (taking.names && nameInFile(*taking.names, tensor.name, name, tensor.transposed)) {
+      if ((tensor.initial = strcmp(name, "_") == 0))
+        continue;
       tensor.nameInFile = strcmp(name, tensor.name) == 0 ? tensor.name : copyText(name, strlen(name));
     } else if (taking.names && (taking.partial || tensor.optional || tensor.likeIfMissing)) {
       continue; // missing
@@ -158,7 +160,7 @@ bool TensorFile::readHeader(TensorList &wanted, const Taking &taking, Problem &p
         tensor.fileOffset = wanted.items[k].fileOffset;
       }
     any |= tensor.found;
-    if (!tensor.found && !taking.partial && !tensor.optional) {
+    if (!tensor.found && !taking.partial && !tensor.optional && !tensor.initial) {
       bool renamed = strcmp(tensor.name, tensor.nameInFile) != 0;
       problem.set("the tensor `%s`%s%s%s is missing in it", tensor.nameInFile, renamed ? " (here `" : "",
                   renamed ? tensor.name : "", renamed ? "`)" : "");

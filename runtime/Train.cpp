@@ -24,11 +24,12 @@ int *firstColumn;   // one a data set: where its metrics stand in the logs, 0: n
 unsigned everySink; // of any rule
 int64_t plainEvery; // without a rule for logs, a line every so many steps
 
+// An epoch ends with the last step that has none of the next one's examples, as the number of steps of `epochs` is counted.
 bool isDue(int64_t steps, int64_t step) {
   if (steps > 0)
     return step % steps == 0;
   int64_t examples = run.datasets[run.meta.trainDataset].examples, batch = run.meta.batch;
-  return step * batch / examples > (step - 1) * batch / examples;
+  return ((step + 1) * batch - 1) / examples > (step * batch - 1) / examples;
 }
 bool isDue(int64_t steps) { return isDue(steps, run.step); }
 

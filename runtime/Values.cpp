@@ -57,7 +57,7 @@ bool holds(RunValue::Kind kind, double value) {
 
 const char *nameOf(RunValue::Kind kind) {
   static const char *names[] = {"a number of at least 0", "a number above 0", "a number in [0, 1)",
-                                "a whole number of at least 1", "a whole number of at least 0"};
+                                "a whole number from 1 to 2^53", "a whole number from 0 to 2^53"};
   return names[int(kind)];
 }
 
@@ -130,7 +130,7 @@ void setSeed(const char *written, const char *text) {
 void setLength(const char *written, const char *key, const char *text, int64_t &length, int64_t &other) {
   double value;
   if (!readNumber(text, value) || !holds(RunValue::Count, value))
-    fail(kUsage, "--set %s: `%s` must be a whole number of at least 1", written, key);
+    fail(kUsage, "--set %s: `%s` must be a whole number from 1 to 2^53", written, key);
   length = int64_t(value);
   other = 0;
   stepsGiven = true;

@@ -218,9 +218,14 @@ private:
     std::string value;
     while (pos < text.size() && text[pos] != '"' && text[pos] != '\n') {
       if (text[pos] == '\\') {
+        if (at(1) == 't') { // a table's separator
+          value += '\t';
+          pos += 2;
+          continue;
+        }
         if (at(1) != '"' && at(1) != '\\') {
           diags.error(Code::E0003, span(pos, pos + 1), "unknown escape in a string")
-              .help("write `\\\\` for a backslash, `\\\"` for a quote");
+              .help("write `\\\\` for a backslash, `\\\"` for a quote, `\\t` for a tab");
           while (pos < text.size() && text[pos] != '"' && text[pos] != '\n')
             ++pos;
           pos += at(0) == '"';

@@ -79,6 +79,7 @@ struct Checker {
   bool inPredict = false;
   int predictCalls = 1 << 30;
   bool inSlot = false;                   // between the brackets of an operand
+  bool inParameter = false;              // in the type of a layer's parameter
 
   // ---- Definitions
   void define(Scope &scope, const Name &name, Known::Kind kind) {
@@ -158,8 +159,10 @@ struct Checker {
     Diagnostic &d = diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`");
     if (inSlot && !indexScopes.empty() && std::islower(static_cast<unsigned char>(name[0])))
       d.help("an index stands on the left or is bound by a reduction: `sum[" + name + "] ..`");
-    else if (diags.errorCount() < 100) // spelling among thousands of names takes its time
-      d.help(didYouMean(name, candidates));
+    else if (diags.errorCount() < 100) { // spelling among thousands of names takes its time
+      std::string near = didYouMean(name, candidates);
+      d.help(near.empty() && inParameter ? "a size that is taken from the argument stands in the list with a `?`: " + current->name.text + "[.., " + name + "?]" : near);
+    }
   }
 
   bool known(const std::string &name) const { return body.count(name) || fileScope.count(name) || later.count(name); }
@@ -434,8 +437,10 @@ struct Checker {
       define(body, parameter.name, parameter.type ? Known::Parameter : Known::Definition);
     bool constants = false;
     for (const ast::Parameter &parameter : item.signature.parameters) {
+      inParameter = item.form == LayerItem::Layer;
       if (parameter.type)
         type(*parameter.type);
+      inParameter = false;
       expr(parameter.value.get());
       if (parameter.type && constants)
         diags

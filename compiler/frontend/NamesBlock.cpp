@@ -16,15 +16,18 @@ void Elaborator::checkNamesBlock(const NamesItem &item) {
       report(Code::E0102, item.name.span, "two name maps are called `" + map.name + "`", fileFrame)
           .label(other.span, "the other one");
   for (const NameMapping &mapping : item.mappings) {
-    bool unwanted = mapping.ours == "_";
-    if (!unwanted && stars(mapping.ours) != stars(mapping.theirs))
+    bool unwanted = mapping.ours == "_", initial = mapping.theirs == "_";
+    if (unwanted && initial)
+      report(Code::E0607, mapping.span, "one side of a line is a name: `_` on the left is what is not wanted of the file, on the right what it does not have",
+             fileFrame);
+    if (!unwanted && !initial && stars(mapping.ours) != stars(mapping.theirs))
       report(Code::E0607, mapping.span,
              "both names need the same number of `*`, but `" + mapping.ours + "` has " +
                  std::to_string(stars(mapping.ours)) + " and `" + mapping.theirs + "` has " +
                  std::to_string(stars(mapping.theirs)),
              fileFrame);
-    if (unwanted && mapping.transposed)
-      report(Code::E0607, mapping.span, "what is not wanted is not transposed either", fileFrame).help("leave the `'` out");
+    if ((unwanted || initial) && mapping.transposed)
+      report(Code::E0607, mapping.span, "what is not read is not transposed either", fileFrame).help("leave the `'` out");
     if (std::max(stars(mapping.ours), stars(mapping.theirs)) > 16)
       report(Code::E0607, mapping.span, "a name has more than 16 `*`", fileFrame);
     map.mappings.push_back({mapping.ours, mapping.theirs, mapping.transposed, mapping.span});
@@ -71,7 +74,7 @@ void Elaborator::checkNameMaps() {
   for (const std::string &path : paths)
     if (!mappingOf(map, path)) {
       report(Code::E0607, map.span, "`" + map.name + "` does not say what `" + path + "` is called in the file", fileFrame)
-          .help("end the map with \"*\" = \"*\" if the rest is called as it is here");
+          .help("end the map with \"*\" = \"*\" if the rest is called as it is here; \"" + path + "\" = \"_\" starts as the program says");
       return;
     }
 }

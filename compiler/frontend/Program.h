@@ -123,7 +123,7 @@ struct Schedule {
 
 struct NameMap {             // `names`: what parameters are called in a file of another framework
   struct Mapping {
-    std::string ours, theirs; // `*` may stand in both; ours "_": not wanted
+    std::string ours, theirs; // `*` may stand in both; ours "_": not wanted, theirs "_": not in the file
     bool transposed = false;  // the last two axes are swapped there
     Span span;
   };

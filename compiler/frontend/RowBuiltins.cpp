@@ -90,9 +90,11 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
   if (!logits.isTensor() || logits.tensor.dtype != DType::F32)
     return failure(Code::E0202, taken[0]->span,
                    "the logits of `cross_entropy` are f32, but this is " + describe(logits, dims), frame);
-  if (!y.isTensor() || y.tensor.dtype != DType::I32)
-    return failure(Code::E0202, taken[1]->span,
-                   "the labels of `cross_entropy` are i32, but this is " + describe(y, dims), frame);
+  if (!y.isTensor() || y.tensor.dtype != DType::I32) {
+    report(Code::E0202, taken[1]->span, "the labels of `cross_entropy` are i32, but this is " + describe(y, dims), frame)
+        .help(y.isTensor() ? "" : "the same class for every example is a place of the logarithms: -log_softmax(logits)[.., 0]");
+    return {};
+  }
   const Tensor &x = logits.tensor;
   std::optional<size_t> axis = axisArgument(taken[2], x, -1, span, frame, "cross_entropy");
   if (!axis)

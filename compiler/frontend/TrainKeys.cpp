@@ -35,7 +35,7 @@ const char *Range::text() const {
   case Below1:
     return "a number in [0, 1)";
   case Count:
-    return "a whole number of at least 1";
+    return "a whole number from 1 to 2^53";
   }
   return "";
 }

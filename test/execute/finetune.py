@@ -102,6 +102,12 @@ names theirs {
   "fc.*" = "body.*"
   "_" = "body.mask"
 }
+names headless {
+  "head.*" = "_"
+  "fc.*" = "body.*"
+  "_" = "body.mask"
+  "_" = "extra"
+}
 train net on train seed 1 {
   loss = mean[B] cross_entropy(net(x), y)
   optimizer adam(lr = 0.1)
@@ -170,6 +176,19 @@ def parts(data):
     verdicts.expect(np.array_equal(final()["fc.weight"], body["fc.weight"]) and "unexpected extra\n" in said
                     and "mask" not in said, "--partial through a map: " + said)
 
+    # What the map says the file does not have starts as the program says, without --partial; all else must be there.
+    call("train", "--steps", 0, "--init", data / "theirs.safetensors", "--names", "headless")
+    got = final()
+    verdicts.expect(all(np.array_equal(got[n], body[n]) and np.array_equal(got[n + ".ema"], body[n]) for n in body)
+                    and all(np.array_equal(got[n], fresh[n]) for n in ("head.weight", "head.bias", "head.bias.ema")), "a head that is not in the file")
+    tensorfile.write(data / "bare.safetensors", {"body.weight": body["fc.weight"]})
+    said = call("train", "--steps", 0, "--init", data / "bare.safetensors", "--names", "headless", allowed=(3,)).stdout
+    verdicts.expect("the tensor `body.bias` (here `fc.bias`) is missing in it" in said, "a body that lacks a tensor: " + said)
+    inside = programs.source("headless", NET.replace("steps 4", 'steps 4; init "theirs.safetensors" names headless'))
+    programs.call([programs.compiled(inside, "headless"), "--data", data, "--out", out, "--steps", 0])
+    got = final()
+    verdicts.expect(np.array_equal(got["fc.bias"], body["fc.bias"]) and np.array_equal(got["head.weight"], fresh["head.weight"]), "the program's own init")
+
     # Halves.
     for kind in ("F16", "BF16"):
         special = {n: v.copy() for n, v in fresh.items() if not n.endswith(".ema")}
@@ -193,7 +212,7 @@ def parts(data):
     refused(3, ["no tensor of it has the name of a parameter of this program, such as `fc.weight`"], *init("nothing"), "--partial")
     refused(3, ["`old_head.weight` is no parameter of this program", "--names theirs"], *init("body"))
     refused(3, ["`names theirs` does not say what `head.weight` is called in it"], *init("theirs"), "--names", "theirs")
-    refused(2, ["--names their: there is no such map; the program has theirs"], *init("theirs"), "--names", "their")
+    refused(2, ["--names their: there is no such map; the program has theirs, headless"], *init("theirs"), "--names", "their")
     refused(3, ["cannot open it: No such file or directory\n"], "--init", data / "nowhere.safetensors")
     refused(2, ["--names says what parameters are called in the file of --init"], "--names", "theirs")
     refused(2, ["--partial says how the file of --init is read"], "--partial")

@@ -109,8 +109,8 @@ def refusals(data):
     for value in ("1e-300", "0e-400", "3e-39", "1e299"):
         programs.call([programs.CINCH, "check", source, "--set", "lr=" + value])
         programs.call([plain, "--data", data, "--out", programs.FOLDER / "none", "--steps", "0", "--quiet", "--set", "lr=" + value])
-    refused(["`steps` must be a whole number of at least 1"], "steps=1.5")
-    refused(["`warmup` must be a whole number of at least 0"], "warmup=1.5")
+    refused(["`steps` must be a whole number from 1 to 2^53"], "steps=1.5")
+    refused(["`warmup` must be a whole number from 0 to 2^53"], "warmup=1.5")
     refused(["the seed must be a whole number below 2^64"], "seed=18446744073709551616")
     said = programs.call([plain, "info"]).stdout
     verdicts.expect("values       lr 0.1, momentum 0, decay 0, warmup 0, clip 0, clip_value 0, seed 1, steps 9" in said, said)

@@ -24,7 +24,7 @@ ENDERS = {"NAME_", "NUMBER", "STRING", "TRUE", "FALSE", "RPAR", "RSQB", "RBRACE"
 GOES_ON = set("ARROW THEN ELSE AND OR EQ NE LT LE GT GE PLUS MINUS STAR SLASH CARET".split())
 TOKEN = re.compile(r"""(?P<blank>[ \t\r]+|//[^\n]*)|(?P<nl>\n)|(?P<semi>;)
   |(?P<number>[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?(KiB|MiB|GiB|TiB|kB|MB|GB|TB|B)?(?![A-Za-z0-9_]))
-  |(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<string>"(\\["\\]|[^"\\\n])*")
+  |(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<string>"(\\["\\t]|[^"\\\n])*")
   |(?P<punct>->|\.\.|==|!=|<=|>=|[()\[\]{},:?~@'=<>+\-*/^])""", re.X)
 
 

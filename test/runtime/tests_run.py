@@ -295,6 +295,7 @@ def test_command_line(t):
     t.refused(2, ["--steps needs a whole number"], program, "--steps", "many")
     t.refused(2, ["--steps needs a value"], program, "--steps")
     t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", 0)
+    t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", -1)
     t.refused(2, ["at most 4"], program, "--threads", 5)
     t.refused(2, ["--steps has no meaning for `eval`"], program, "eval", "--steps", 4)
     t.refused(2, ["a command stands before its flags", "predict --data-file"], program, "--data-file", "x", "predict")

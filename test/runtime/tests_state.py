@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -388,12 +389,18 @@ def test_init_file(t):
 
 def test_epochs(t):
     data = t.digits()
-    program = t.linear(
-        epochs=3, every=[dict(steps=0, kind="checkpoint", dir="run", keep=0, best="", best_is_max=False)]
-    )
+    every = [
+        dict(steps=0, kind="checkpoint", dir="run", keep=0, best="", best_is_max=False),
+        dict(steps=0, kind="eval", dataset=1, batches=0),
+    ]
+    program = t.linear(epochs=3, every=every)
     code, out, err = t.call(program, "--data", data, "--out", "a")
     t.check(code == 0 and "steps 0 to 14" in out, "3 epochs of 150 in batches of 32", out + err)
-    t.check([int(n[5:13]) for n in checkpoints(t, "a")] == [5, 10, 14], "every epoch", str(checkpoints(t, "a")))
+    t.check([int(n[5:13]) for n in checkpoints(t, "a")] == [4, 9, 14], "every epoch", str(checkpoints(t, "a")))
+    t.check(re.findall(r"step (\d+)/14  valid:", out) == ["4", "9", "14"], "the last epoch is evaluated like the others", out)
+    whole = t.linear(epochs=2, batch=30, microbatch=10, every=every)
+    out = t.call(whole, "--data", data, "--out", "b")[1]
+    t.check(re.findall(r"step (\d+)/10  valid:", out) == ["5", "10"], "epochs of whole batches", out)
 
 
 def crc32c(crc, data):

@@ -224,6 +224,7 @@ static void expressions() {
 
 static void characters() {
   accepted("const a = 1.5e-3KiB + 12TB // 3K \x01 \xC3\xA9\r\nconst b = \"\\\"\\\\ // \xC3\xA9\"");
+  accepted("const c = \"\\t\"");
   refused("const a = .5", {"E0001", "unknown character `.`"});
   refused("const a = 3G", {"E0002", "malformed number `3G`", "write `3GiB`"});
   refused("const a = 1.2.3", {"E0001"});
