@@ -11,6 +11,8 @@ int64_t pinnedBytes;
 
 namespace {
 
+constexpr int64_t kMostMaps = 2; // of a kernel
+
 void zero(Worker &worker, int64_t offset, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
   if (gpu.behind)
@@ -168,6 +170,28 @@ char *takePinned(int64_t bytes) {
   return static_cast<char *>(memory);
 }
 
+// The maps of a kernel's tensors, from its words on (compiler/phases/LaunchTables.cpp): the arena is where it is, and so are the tensors of this
+// launch.
+static void encodeMaps(const Gpu &gpu, const int64_t *word, const int64_t *offsets, TensorMapWords (&maps)[kMostMaps], int32_t number) {
+  const int64_t count = *word++;
+  if (count > kMostMaps)
+    failInternal("a kernel has %lld maps", (long long)count);
+  if (count > 0 && !cuda.encodeMap)
+    fail(kResources, "the driver of NVIDIA on this machine is too old: it has no cuTensorMapEncodeTiled");
+  for (int64_t map = 0; map < count; ++map) {
+    uint64_t sizes[5], strides[5];
+    uint32_t boxes[5], ones[5];
+    const uint64_t begin = gpu.arena + uint64_t(offsets[word[0]] + word[1]);
+    const uint32_t rank = uint32_t(word[2]);
+    word += 3;
+    for (uint32_t axis = 0; axis < rank; ++axis, word += 3)
+      sizes[axis] = uint64_t(word[0]), strides[axis] = uint64_t(word[1]), boxes[axis] = uint32_t(word[2]), ones[axis] = 1;
+    expect(cuda.encodeMap(&maps[map], kMapOfBF16, rank, reinterpret_cast<void *>(begin), sizes, strides + 1, boxes, ones, kMapInterleavesNothing,
+                          kMapSwizzle128, kMapPromotes128, kMapFillsZeros),
+           "take the map of a tensor", number);
+  }
+}
+
 void launchOnDevice(Worker &worker, int32_t number, const int64_t *kernel, const int64_t *offsets) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
@@ -180,7 +204,9 @@ void launchOnDevice(Worker &worker, int32_t number, const int64_t *kernel, const
   ++gpu.launchesOfStep;
   if (__builtin_expect(timing, 0))
     beginTime(gpu, number, worker.number);
-  void *arguments[] = {&gpu.arena, const_cast<int64_t *>(offsets), words};
+  TensorMapWords maps[kMostMaps];
+  encodeMaps(gpu, kernel + 5, offsets, maps, number);
+  void *arguments[] = {&gpu.arena, const_cast<int64_t *>(offsets), words, maps};
   expect(cuda.launchKernel(gpu.kernels[kernel[0]], unsigned(kernel[1]), 1, 1, unsigned(kernel[2]), 1, 1, unsigned(kernel[4]), gpu.stream,
                            arguments, nullptr),
          cuda.blocking ? "do a kernel" : "start a kernel", number);

@@ -27,6 +27,9 @@ void openDriver() {
   cuda.hasGraphs = cuda.hasGraphs && cuda.NAME;
   CINCH_CUDA_GRAPHS(F)
 #undef F
+#define F(NAME, SYMBOL, ARGUMENTS) cuda.NAME = reinterpret_cast<CUresult(*) ARGUMENTS>(dlsym(library, SYMBOL));
+  CINCH_CUDA_MAPS(F)
+#undef F
   const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
   cuda.blocking = blocking && strcmp(blocking, "1") == 0;
 }

@@ -25,6 +25,12 @@ enum { kCapabilityMajor = 75, kCapabilityMinor = 76 }; // attributes of a device
 enum { kMostSharedOfLaunch = 8 };                       // of a function
 enum { kEventWithoutTimes = 2, kStreamWaitsForNoOther = 1, kCaptureOfThread = 1 }; // flags
 
+// CUtensorMap: how a kernel's copies of boxes see a tensor. Elements of bf16; lines of 128 bytes, swizzled; zeros where there are no elements.
+struct alignas(64) TensorMapWords {
+  uint64_t opaque[16];
+};
+enum { kMapOfBF16 = 9, kMapInterleavesNothing = 0, kMapSwizzle128 = 3, kMapPromotes128 = 2, kMapFillsZeros = 0 };
+
 // Every function, with the name under which the driver has it.
 #define CINCH_CUDA_FUNCTIONS(F)                                                                                                    \
   F(init, "cuInit", (unsigned))                                                                                                    \
@@ -62,6 +68,10 @@ enum { kEventWithoutTimes = 2, kStreamWaitsForNoOther = 1, kCaptureOfThread = 1 
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **))                \
   F(errorName, "cuGetErrorName", (CUresult, const char **))                                                                        \
   F(errorText, "cuGetErrorString", (CUresult, const char **))
+// For kernels with maps of tensors alone, which need a driver for CUDA 12.0 or later.
+#define CINCH_CUDA_MAPS(F)                                                                                                         \
+  F(encodeMap, "cuTensorMapEncodeTiled",                                                                                           \
+    (TensorMapWords *, int, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *, const uint32_t *, int, int, int, int))
 // Those that a driver may lack: then each step is asked for kernel by kernel.
 #define CINCH_CUDA_GRAPHS(F)                                                                                                       \
   F(beginCapture, "cuStreamBeginCapture_v2", (CUstream, int))                                                                      \
@@ -74,6 +84,7 @@ struct CudaDriver {
 #define F(NAME, SYMBOL, ARGUMENTS) CUresult(*NAME) ARGUMENTS;
   CINCH_CUDA_FUNCTIONS(F)
   CINCH_CUDA_GRAPHS(F)
+  CINCH_CUDA_MAPS(F)
 #undef F
   bool hasGraphs;
   bool blocking; // CUDA_LAUNCH_BLOCKING=1: each kernel is waited for, so that the one that fails is known

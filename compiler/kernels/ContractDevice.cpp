@@ -277,16 +277,33 @@ static void emitParts(OpBuilder &b, Location loc, func::FuncOp function, const s
   }
 }
 
+// What a launch hands to the kernel beside its words.
+static std::vector<TensorMap> mapsOf(const std::vector<ContractSpec> &parts, const TargetInfo &target) {
+  std::vector<TensorMap> maps;
+  if (isOfWarpgroups(parts, target)) {
+    const Plan plan(parts[0], target.processors);
+    const GroupTiles tiles(plan);
+    for (int which : {0, 1})
+      if (tiles.isMapped(which))
+        maps.push_back(tiles.maps[which].map);
+  }
+  return maps;
+}
+
 func::FuncOp buildContractsOnDevice(OpBuilder &b, ModuleOp module, const std::string &name, const std::vector<ContractSpec> &parts,
                                     const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
   Location loc = b.getUnknownLoc();
   Type index = b.getIndexType(), word = b.getI64Type();
-  auto type = b.getFunctionType({MemRefType::get({kArenaBytes}, b.getI8Type()), MemRefType::get({3}, word),
-                                 MemRefType::get({kContextWords}, word), index, index},
-                                {});
-  auto function = func::FuncOp::create(b, loc, name, type);
+  SmallVector<Type> types = {MemRefType::get({kArenaBytes}, b.getI8Type()), MemRefType::get({3}, word), MemRefType::get({kContextWords}, word), index,
+                             index};
+  const std::vector<TensorMap> maps = mapsOf(parts, target);
+  if (!maps.empty())
+    types.push_back(MemRefType::get({int64_t(maps.size()) * kMapWords}, word));
+  auto function = func::FuncOp::create(b, loc, name, b.getFunctionType(types, {}));
+  if (!maps.empty())
+    function->setAttr(kMapsAttr, b.getDenseI64ArrayAttr(wordsOf(maps)));
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
   auto end = func::ReturnOp::create(b, loc);

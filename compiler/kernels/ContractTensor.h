@@ -3,6 +3,7 @@
 #define CINCH_COMPILER_KERNELS_CONTRACTTENSOR_H
 
 #include "compiler/kernels/ContractDevice.h"
+#include "compiler/kernels/TensorMap.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Value.h"
@@ -45,15 +46,30 @@ void emitOnTensorCores(mlir::OpBuilder &, mlir::Location, const Plan &, mlir::Va
 constexpr int64_t kGroupThreads = 128, kGroupsThreads = 3 * kGroupThreads; // of a warpgroup, of a block
 constexpr int64_t kGroupStep = 64; // of k, which is brought at once: four products of m64nNk16, and 128 bytes of a line
 
+// An operand that memory holds as bf16 side by side is brought by copies of whole boxes (TMA). Its map has an axis for each index that the
+// operand has: k of a run, rows, runs, batches; so what lacks at the end of an example is zero, as what lacks at the edges is.
+struct OperandMap {
+  enum Group { kAlong, kGrain, kRow, kBatch, kRun };
+  struct Walk { // which index an axis of the map is: number `dim` of a group
+    Group group;
+    size_t dim;
+  };
+  TensorMap map; // no axes: there is none
+  std::vector<Walk> walks;
+};
+
 // A step of an operand lies in shared memory as lines of 64 elements, of which the sixteen bytes number i lie at i ^ (line % 8) (PTX ISA,
 // the swizzle of 128 bytes). A line is a row of the tile along k; or, where rows lie closer together in memory, 64 rows at one k: line (row
 // / 64) * 64 + k then has element row % 64.
 struct GroupTiles {
   TensorOperand operand[2];
+  OperandMap maps[2];
   int64_t length, steps;         // as those of TensorTiles
   int stages = 4;                // steps in shared memory at once
   int ahead = 0;                 // of these, copies that go on when the next ones begin
   explicit GroupTiles(const Plan &);
+  bool isMapped(int which) const { return !maps[which].map.axes.empty(); }
+  int64_t bringing() const { return isMapped(0) && isMapped(1) ? 1 : kGroupThreads; } // threads
   int64_t stageBytes() const { return operand[0].bytes + operand[1].bytes; }
   int64_t sharedBytes() const { return stages * (stageBytes() + 16); } // two barriers for each stage
 };

@@ -47,11 +47,46 @@ TensorTiles::TensorTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((l
     stages = int(std::clamp<int64_t>(kShared / stageBytes(), 2, 4));
 }
 
+// None, where an axis of the step is several indices in memory, or where the places of memory are none that a map can name: its first axis has
+// neighbours, the others lie apart by multiples of 16 bytes and of one another.
+static OperandMap mapOf(const Plan &plan, int which, const TensorOperand &o, int64_t length) {
+  const Dims &rows = which == 0 ? plan.m : plan.n;
+  if (o.view->elem != Elem::BF16 || rows.size() != 1 || plan.k.size() != 1 || o.view->offset % 8)
+    return {};
+  struct Axis {
+    OperandMap::Walk walk;
+    int64_t size, stride, box;
+  };
+  std::vector<Axis> axes;
+  const int64_t tile = which == 0 ? plan.tileM : plan.tileN, ofK = strideOf(plan.k[0], which);
+  axes.push_back({{OperandMap::kAlong, 0}, length, ofK, kGroupStep});
+  axes.push_back({{OperandMap::kRow, 0}, rows[0].size, strideOf(rows[0], which), o.alongK ? tile : 64});
+  if (plan.K > length)
+    axes.push_back({{OperandMap::kGrain, 0}, plan.K / length, ofK * length, 1});
+  for (auto [dims, group] : {std::pair(&plan.batch, OperandMap::kBatch), std::pair(&plan.runs, OperandMap::kRun)})
+    for (size_t i = 0; i < dims->size(); ++i)
+      if (int64_t stride = strideOf((*dims)[i], which)) // else it is the same everywhere
+        axes.push_back({{group, i}, (*dims)[i].size, stride, 1});
+  std::stable_sort(axes.begin(), axes.end(), [](const Axis &x, const Axis &y) { return x.stride < y.stride; });
+  bool fits = axes.size() <= 5 && axes[0].stride == 1 && axes[0].walk.group == (o.alongK ? OperandMap::kAlong : OperandMap::kRow);
+  OperandMap made;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    fits = fits && (i == 0 || (axes[i].stride % 8 == 0 && axes[i].stride % axes[i - 1].stride == 0)) && axes[i].size < int64_t(1) << 31 &&
+           axes[i].stride < int64_t(1) << 38;
+    made.map.axes.push_back({axes[i].size, axes[i].stride * 2, axes[i].box});
+    made.walks.push_back(axes[i].walk);
+  }
+  made.map.buffer = o.view->buffer, made.map.byte = o.view->offset * 2;
+  return fits ? made : OperandMap();
+}
+
 GroupTiles::GroupTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((length + kGroupStep - 1) / kGroupStep) {
   for (int i : {0, 1}) {
     operand[i] = operandOf(plan, i, length);
     operand[i].pitch = kGroupStep;
     operand[i].bytes = (i == 0 ? plan.tileM : plan.tileN) * kGroupStep * 2;
+    maps[i] = mapOf(plan, i, operand[i], length);
+    operand[i].copied = operand[i].copied && !isMapped(i);
   }
   constexpr int64_t kShared = 192 << 10;
   stages = int(kShared / stageBytes());

@@ -6,6 +6,8 @@
 //   brings      await empty[s]   copy into s ..   (some steps later: copies have ended)   show, arrive at full[s]
 //   multiplies  await full[s]    multiply s ..    (the next step's are under way: these have ended)   arrive at empty[s]
 //
+// What memory holds as bf16 side by side comes by copies of boxes, which one thread asks for: the barrier counts their bytes. The rest comes by
+// the threads of the third warpgroup, which has only that one thread if there is no rest.
 // Stages go round, from tile to tile too, so that the next tile's are brought while a tile's outputs are stored. Which products an
 // instruction adds depends on their places in the run of k alone, as in ContractTensor.cpp: runs begin anew, and what lacks is zero.
 #include "compiler/kernels/ContractTensorTile.h"
@@ -30,9 +32,10 @@ public:
     group = div(lane, 4), pair = mul(rem(lane, 4), 2);
     when(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, self, index(0)), [&] {
       for (int64_t stage = 0; stage < tiles.stages; ++stage) {
-        simt::beginPhases(b, loc, barrier(kFull, index(stage)), kGroupThreads);
+        simt::beginPhases(b, loc, barrier(kFull, index(stage)), tiles.bringing());
         simt::beginPhases(b, loc, barrier(kEmpty, index(stage)), kMultiplying * kGroupThreads / 32);
       }
+      simt::showToProducts(b, loc);
     });
     simt::syncBlock(b, loc);
     auto body = [&](auto work) {
@@ -41,7 +44,9 @@ public:
         scf::YieldOp::create(b, loc);
       };
     };
-    scf::IfOp::create(b, loc, below(number, index(kMultiplying)), body([&] { multiplyAll(number); }), body([&] { bringAll(); }));
+    scf::IfOp::create(b, loc, below(number, index(kMultiplying)), body([&] { multiplyAll(number); }), body([&] {
+      when(tiles.bringing() < kGroupThreads ? isFirst() : Value(), [&] { bringAll(); });
+    }));
   }
 
 private:
@@ -90,30 +95,83 @@ private:
         });
       });
     }));
-    simt::waitForCopies(b, loc, 0);
-    simt::showToProducts(b, loc);
+    endCopies(0);
     loop(index(0), at.untold, 1, {at.oldest}, [&](Value, ValueRange oldest) {
       simt::arrive(b, loc, barrier(kFull, oldest[0]));
       return Values{behind(oldest[0])};
     });
   }
 
+  Value isFirst() { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, ofGroup, index(0)); }
+
+  // What this thread has brought is there, but for so many steps.
+  void endCopies(int ahead) {
+    if (tiles.bringing() < kGroupThreads)
+      return;
+    if (tiles.operand[0].copied || tiles.operand[1].copied)
+      simt::waitForCopies(b, loc, ahead);
+    simt::showToProducts(b, loc);
+  }
+
   Bringing bringStep(Value batch, Value firstM, Value firstN, Value first, Value step, Bringing at) {
     simt::awaitPhase(b, loc, barrier(kEmpty, at.ring.stage), at.ring.parity);
     Value stage = beginOf(at.ring.stage);
+    const int64_t mapped = (tiles.isMapped(0) ? tiles.operand[0].bytes : 0) + (tiles.isMapped(1) ? tiles.operand[1].bytes : 0);
+    if (mapped > 0)
+      when(tiles.bringing() < kGroupThreads ? Value() : isFirst(), [&] {
+        simt::expectBytes(b, loc, barrier(kFull, at.ring.stage), mapped);
+        bringBoxes(0, batch, firstM, first, step, stage, at.ring.stage);
+        bringBoxes(1, batch, firstN, first, step, simt::at(b, loc, stage, constant(tiles.operand[0].bytes)), at.ring.stage);
+      });
     bring(0, batch, firstM, first, step, stage);
     bring(1, batch, firstN, first, step, simt::at(b, loc, stage, constant(tiles.operand[0].bytes)));
-    simt::endOfCopies(b, loc);
+    if (tiles.operand[0].copied || tiles.operand[1].copied)
+      simt::endOfCopies(b, loc);
     Value tells = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, at.untold, index(tiles.ahead));
     when(tells, [&] {
-      simt::waitForCopies(b, loc, tiles.ahead);
-      simt::showToProducts(b, loc);
+      endCopies(tiles.ahead);
       simt::arrive(b, loc, barrier(kFull, at.oldest));
     });
     at.oldest = arith::SelectOp::create(b, loc, tells, behind(at.oldest), at.oldest);
     at.untold = arith::SelectOp::create(b, loc, tells, at.untold, add(at.untold, 1));
     at.ring = behind(at.ring);
     return at;
+  }
+
+  // The boxes of an operand of a step, if a map brings it: one, or one for each 64 rows.
+  void bringBoxes(int which, Value batch, Value firstRow, Value firstK, Value step, Value to, Value stage) {
+    if (!tiles.isMapped(which))
+      return;
+    const OperandMap &o = tiles.maps[which];
+    auto placeIn = [&](const Dims &dims, Value place, size_t dim) {
+      for (size_t i = dims.size(); --i > dim;)
+        place = div(place, dims[i].size);
+      return dim == 0 ? place : rem(place, dims[dim].size);
+    };
+    const int64_t tile = which == 0 ? plan.tileM : plan.tileN, together = tiles.operand[which].alongK ? tile : 64;
+    Value map = simt::at(b, loc, simt::pointerTo(b, loc, arguments[5], 0), constant(which * tiles.isMapped(0) * kMapWords * 8));
+    for (int64_t beside = 0; beside < tile; beside += together) {
+      Values begin;
+      for (const OperandMap::Walk &walk : o.walks)
+        switch (walk.group) {
+        case OperandMap::kAlong:
+          begin.push_back(mul(rem(step, tiles.steps), kGroupStep));
+          break;
+        case OperandMap::kGrain:
+          begin.push_back(div(firstK, tiles.length));
+          break;
+        case OperandMap::kRow:
+          begin.push_back(add(firstRow, beside));
+          break;
+        case OperandMap::kBatch:
+          begin.push_back(placeIn(plan.batch, batch, walk.dim));
+          break;
+        case OperandMap::kRun:
+          begin.push_back(placeIn(plan.runs, div(step, tiles.steps), walk.dim));
+          break;
+        }
+      simt::copyBox(b, loc, simt::at(b, loc, to, constant(beside * kGroupStep * 2)), map, begin, barrier(kFull, stage));
+    }
   }
 
   // An operand of a step as this thread sees it.
@@ -135,6 +193,8 @@ private:
   }
 
   void bring(int which, Value batch, Value firstRow, Value firstK, Value step, Value to) {
+    if (tiles.isMapped(which))
+      return;
     const TensorOperand &o = tiles.operand[which];
     auto stride = [&](const Dim &dim) { return strideOf(dim, which); };
     Value outside = add(add(offsetOf(plan.batch, batch, stride), o.view->offset), offsetOf(plan.runs, div(step, tiles.steps), stride));

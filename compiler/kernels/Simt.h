@@ -64,8 +64,13 @@ mlir::Value sharedOfLaunch(mlir::OpBuilder &, mlir::Location, mlir::ModuleOp);
 void beginPhases(mlir::OpBuilder &, mlir::Location, mlir::Value barrier, int64_t arrivals);
 void arrive(mlir::OpBuilder &, mlir::Location, mlir::Value barrier);
 void awaitPhase(mlir::OpBuilder &, mlir::Location, mlir::Value barrier, mlir::Value parity);
-// What this thread has written to shared memory is there for wgmma, too, which reads by another way.
+// What this thread has written to shared memory, barriers too, is there for wgmma and for copies of boxes, which go by another way.
 void showToProducts(mlir::OpBuilder &, mlir::Location);
+// Copies of boxes (TMA): the box of a map (TensorMap.h; `map` is where the launch has put it) that begins at these elements of its axes
+// comes into lines of shared memory (ContractTensor.h, GroupTiles), zeros where there are no elements, and the barrier's phase does not end before
+// all bytes have come that it was told to expect. One thread asks for all of it.
+void expectBytes(mlir::OpBuilder &, mlir::Location, mlir::Value barrier, int64_t bytes);
+void copyBox(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value map, mlir::ValueRange begin, mlir::Value barrier);
 // 64 x 16 times 16 x N, added to `sums`: row 16 w + l / 4 (and 8 below) and columns 2 (l % 4) + 8 j are those of lane l of warp w, as in
 // multiplyMatrices. Both operands lie in shared memory in lines of 128 bytes (ContractTensor.h, GroupTiles) from `at` (i64, an address) on;
 // `turned`: a line has 64 rows at one k. It goes on by and by: `sums` are not to be touched before `finishedSums` returns them.

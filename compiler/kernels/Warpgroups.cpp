@@ -1,8 +1,9 @@
 // Warpgroups.cpp: wgmma and the barriers around it, as inline PTX: LLVM has no intrinsic of wgmma.mma_async, and what belongs together is
-// written the same way. (PTX ISA, "Asynchronous warpgroup level matrix instructions", "mbarrier", "fence".)
+// written the same way. (PTX ISA, "Asynchronous warpgroup level matrix instructions", "mbarrier", "fence", "cp.async.bulk.tensor".)
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/Simt.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -40,6 +41,20 @@ void awaitPhase(OpBuilder &b, Location loc, Value barrier, Value parity) {
   assembly(b, loc, {}, {barrier, parity},
            "{\n.reg .pred done;\nAgain${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra Again${:uid}; }",
            "l,r");
+}
+void expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes) {
+  assembly(b, loc, {}, {barrier, emitInteger(b, loc, b.getI32Type(), bytes)}, "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;", "l,r");
+}
+void copyBox(OpBuilder &b, Location loc, Value to, Value map, ValueRange begin, Value barrier) {
+  SmallVector<Value> operands = {to, map, barrier};
+  std::string text = "cp.async.bulk.tensor." + std::to_string(begin.size()) +
+                     "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {",
+              constraints = "l,l,l";
+  for (size_t i = 0; i < begin.size(); ++i) {
+    operands.push_back(arith::IndexCastOp::create(b, loc, b.getI32Type(), begin[i]));
+    text += (i == 0 ? "$" : ", $") + std::to_string(3 + i), constraints += ",r";
+  }
+  assembly(b, loc, {}, operands, text + "}], [$2];", constraints);
 }
 void showToProducts(OpBuilder &b, Location loc) { assembly(b, loc, {}, {}, "fence.proxy.async.shared::cta;", ""); }
 

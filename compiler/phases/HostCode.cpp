@@ -3,6 +3,7 @@
 #include "compiler/analysis/Cost.h"
 
 #include "compiler/phases/BodyEmitter.h"
+#include "compiler/kernels/TensorMap.h"
 #include "compiler/phases/KernelBody.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/TwoSteps.h"
@@ -160,6 +161,8 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   if (target.isDevice() && llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; })) {
     kernels::Grid grid = spec->grid(target);
     deviceKernels.push_back({call.kernel, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared});
+    if (auto maps = dyn_cast_or_null<DenseI64ArrayAttr>(module.lookupSymbol(call.kernel)->removeAttr(kernels::kMapsAttr)))
+      deviceKernels.back().maps = maps.asArrayRef().vec();
   }
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();

@@ -28,8 +28,11 @@ static void addAddresses(ModuleOp module, StringRef symbol, ArrayRef<Attribute> 
 }
 
 void HostCode::addTables() {
-  for (auto [number, kernel] : llvm::enumerate(deviceKernels))
-    addTable<int64_t>(module, kernel.name, {int64_t(number), kernel.blocks(), kernel.block, kernel.words, kernel.shared});
+  for (auto [number, kernel] : llvm::enumerate(deviceKernels)) {
+    std::vector<int64_t> words = {int64_t(number), kernel.blocks(), kernel.block, kernel.words, kernel.shared};
+    words.insert(words.end(), kernel.maps.begin(), kernel.maps.end());
+    addTable<int64_t>(module, kernel.name, words);
+  }
   std::vector<int64_t> words;
   std::vector<int32_t> rows;
   llvm::StringMap<int> numbers;

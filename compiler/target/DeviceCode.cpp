@@ -4,6 +4,7 @@
 // finds out which worker this thread belongs to. FMAs are those of the builders: the code generator fuses nothing
 // (FPOpFusion::Standard), and writes mul.rn and add.rn, which ptxas may not fuse either.
 #include "compiler/target/DeviceCode.h"
+#include "compiler/kernels/TensorMap.h"
 #include "compiler/target/DeviceControl.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Pipeline.h"
@@ -60,19 +61,24 @@ static void addEntry(Module &module, const DeviceKernel &kernel) {
   body->setLinkage(GlobalValue::InternalLinkage);
   body->addFnAttr(Attribute::AlwaysInline);
   Type *pointer = PointerType::get(context, 0), *i64 = Type::getInt64Ty(context);
-  auto *type = FunctionType::get(Type::getVoidTy(context), {pointer, pointer, pointer}, false);
+  const int64_t maps = kernel.maps.front();
+  auto *type = FunctionType::get(Type::getVoidTy(context), SmallVector<Type *>(maps ? 4 : 3, pointer), false);
   Function *entry = Function::Create(type, GlobalValue::ExternalLinkage, kernel.name, module);
   entry->setCallingConv(CallingConv::PTX_Kernel);
   entry->addFnAttr(Attribute::NoUnwind);
   entry->addFnAttr("nvvm.reqntid", std::to_string(kernel.block));
   if (Attribute most = body->getFnAttribute("nvvm.maxnreg"); most.isValid())
     entry->addFnAttr(most);
-  auto byValue = [&](unsigned argument, int64_t words) {
+  auto byValue = [&](unsigned argument, int64_t words, uint64_t alignment) {
     entry->addParamAttr(argument, Attribute::getWithByValType(context, ArrayType::get(i64, uint64_t(words))));
-    entry->addParamAttr(argument, Attribute::getWithAlignment(context, Align(8)));
+    entry->addParamAttr(argument, Attribute::getWithAlignment(context, Align(alignment)));
   };
-  byValue(1, std::max<int64_t>(1, kernel.words));
-  byValue(2, kContextWords);
+  byValue(1, std::max<int64_t>(1, kernel.words), 8);
+  byValue(2, kContextWords, 8);
+  if (maps > 0) {
+    byValue(3, maps * kernels::kMapWords, 64);
+    entry->addParamAttr(3, Attribute::get(context, "nvvm.grid_constant"));
+  }
 
   IRBuilder<> b(BasicBlock::Create(context, "", entry));
   BasicBlock *end = BasicBlock::Create(context, "", entry);
@@ -84,7 +90,10 @@ static void addEntry(Module &module, const DeviceKernel &kernel) {
   BasicBlock *work = BasicBlock::Create(context, "", entry);
   b.CreateCondBr(b.CreateICmpULT(worker, workers), work, end);
   b.SetInsertPoint(work);
-  b.CreateCall(body, {entry->getArg(0), entry->getArg(1), words, worker, workers});
+  SmallVector<Value *> arguments = {entry->getArg(0), entry->getArg(1), words, worker, workers};
+  if (maps > 0)
+    arguments.push_back(entry->getArg(3));
+  b.CreateCall(body, arguments);
   b.CreateBr(end);
   b.SetInsertPoint(end);
   b.CreateRetVoid();

@@ -15,6 +15,7 @@ struct DeviceKernel {
   int lanes = 1, block = 128;
   int64_t words = 0;      // of the offsets of a launch
   int64_t shared = 0;     // Kernels.h, Grid
+  std::vector<int64_t> maps = {0}; // TensorMap.h, kMapsAttr: how many, and what they say
   int64_t blocks() const { return (workers * lanes + block - 1) / block; }
 };
 
@@ -25,7 +26,7 @@ struct DeviceCode {
 };
 
 // Takes all kernels out of the module. An entry takes the address of the arena and, as values, the words of the launch and of the
-// context.
+// context, and the maps of its tensors, if it has any: those stay where the launch has put them (__grid_constant__).
 DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch);
 
 // Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function.

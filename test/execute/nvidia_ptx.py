@@ -46,7 +46,7 @@ def tool(name, wheel):
 def kind_of(body):
     """What a kernel is, by what stands in its PTX."""
     if "wgmma" in body:
-        return "product, warpgroups" + (", copies" if "cp.async.cg" in body else "")
+        return "product, warpgroups" + (", copies" if "cp.async.cg" in body else "") + (", boxes" if "cp.async.bulk.tensor" in body else "")
     if "mma.sync" in body and ("_slopes" in body or "_keys" in body):
         return "attention, %s, tensor cores" % ("backward" if "_slopes" in body else "forward")
     if "mma.sync" in body:
@@ -134,7 +134,7 @@ def bound_of_warpgroups(code, name, body):
     # What is brought one element at a time takes a loop of its own within that of the steps, 64 x rows / 128 elements a thread.
     singly = lambda loop: sum(one.startswith("STS.U16") for one in loop)
     holds = lambda loop, word: any(one.startswith(word) for one in loop)
-    found = [main_loops(code, name, word) for word in ("LDGSTS", "STS", "SYNCS")]
+    found = [main_loops(code, name, word) for word in ("LDGSTS", "STS", "SYNCS", "UTMALDG")]
     steps = [loop for loop in sum(found, []) if holds(loop, "SYNCS") and not holds(loop, "HGMMA") and len(loop) > 20]
     within = [loop for loop in found[1] if singly(loop) and not holds(loop, "SYNCS")]
     brings = max(steps, key=len, default=[]) + [one for loop in within for one in loop * (max(128, columns) // 2 // singly(loop))]
@@ -197,9 +197,9 @@ def main():
             assemble(ptxas, WARPGROUPS, ptx, cubin, table)
             if nvdisasm:
                 note_warpgroups(nvdisasm, ptx, cubin, grouped)
-    print("%-32s %-7s %8s %10s %14s %7s" % ("kind", "for", "kernels", "registers", "shared bytes", "spills"))
+    print("%-36s %-7s %8s %10s %14s %7s" % ("kind", "for", "kernels", "registers", "shared bytes", "spills"))
     for (kind, chip), row in sorted(table.items()):
-        print("%-32s %-7s %8d %10d %14d %7d" % (kind, chip, *row))
+        print("%-36s %-7s %8d %10d %14d %7d" % (kind, chip, *row))
     for (kind, number, chip), loop in sorted(loops.items()):
         counts = {what: sum(one.split(".")[0] == word for one in loop) for what, word in COUNTED.items()}
         said = "%d instructions, %s" % (len(loop), ", ".join("%d %s" % (count, what) for what, count in counts.items()))
@@ -211,7 +211,7 @@ def main():
         print("main loop %d of %s, %s: %s" % (number, kind, chip, said))
         verdicts.expect(counts["tensor-core products"] >= 32 and counts["barriers"] == ("attention" in kind) + 1, "an odd main loop: " + said)
     for kind, (share, _, multiplies, brings) in sorted(grouped.items()):
-        words = ("HGMMA", "LDGSTS", "LDG", "STS", "SYNCS", "WARPGROUP")
+        words = ("HGMMA", "UTMALDG", "LDGSTS", "LDG", "STS", "SYNCS", "WARPGROUP")
         of = lambda loop, word: sum(one.split(".")[0] == word for one in loop)
         counted = lambda loop: "%d instructions, %s" % (len(loop), ", ".join("%d %s" % (of(loop, word), word) for word in words))
         print("worst main loop of %s: %s; beside it %s; at most %.2f of wgmma's time" % (kind, counted(multiplies), counted(brings), share))

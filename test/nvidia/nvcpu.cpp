@@ -7,7 +7,9 @@
 // the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena.
 // Of products by wgmma: phase:N, show:N leave out the N-th wait for a barrier's phase, the N-th fence behind writes; arrive:N the N-th
 // arrival; products:N lets the N-th wait for products leave one group more under way; swizzle:N, lines:N give the first operand of the N-th
-// product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns.
+// product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns. Of copies of boxes: bytes:N expects
+// 16 bytes too many the N-th time, box:N begins the N-th eight elements beside along its first axis, end:N one along its second, place:N puts it
+// 128 bytes beside.
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InlineAsm.h"
@@ -127,6 +129,24 @@ static int numberBehind(StringRef text, StringRef before) {
   return number;
 }
 
+// To where, by which map, which barrier is told, and the first elements along the axes.
+static SmallVector<Value *> callOfBox(IRBuilder<> &b, CallInst &call) {
+  const unsigned rank = call.arg_size() - 3;
+  auto plain = [&](unsigned i) -> Value * { return b.CreateAddrSpaceCast(call.getArgOperand(i), PointerType::get(b.getContext(), 0)); };
+  Type *type = ArrayType::get(b.getInt32Ty(), rank);
+  AllocaInst *begin = IRBuilder<>(&*call.getFunction()->getEntryBlock().getFirstInsertionPt()).CreateAlloca(type);
+  for (unsigned i = 0; i < rank; ++i) {
+    Value *at = call.getArgOperand(3 + i);
+    if (i < 2 && fault.isHere(i == 0 ? "box" : "end"))
+      at = b.CreateAdd(at, b.getInt32(i == 0 ? 8 : 1));
+    b.CreateStore(at, b.CreateConstInBoundsGEP2_32(type, begin, 0, i));
+  }
+  Value *to = plain(0);
+  if (fault.isHere("place"))
+    to = b.CreatePtrAdd(to, b.getInt64(128));
+  return {to, plain(1), plain(2), b.getInt32(rank), begin};
+}
+
 // Inline PTX of compiler/kernels/Warpgroups.cpp. Where it takes sums in registers, the stand-in takes their place in memory.
 static Value *callForAssembly(Module &module, CallInst &call) {
   IRBuilder<> b(&call);
@@ -149,7 +169,13 @@ static Value *callForAssembly(Module &module, CallInst &call) {
     stands = fault.isHere("arrive") ? "" : "standin_arrive", arguments = {plain(call.getArgOperand(0))};
   else if (text.contains("mbarrier.try_wait.parity"))
     stands = fault.isHere("phase") ? "" : "standin_await_phase", arguments = {plain(call.getArgOperand(0)), call.getArgOperand(1)};
-  else if (text.contains("fence.proxy.async"))
+  else if (text.contains("mbarrier.expect_tx"))
+    stands = "standin_expect_bytes",
+    arguments = {plain(call.getArgOperand(0)), b.CreateAdd(call.getArgOperand(1), b.getInt32(fault.isHere("bytes") ? 16 : 0))};
+  else if (text.contains("cp.async.bulk.tensor")) {
+    stands = "standin_copy_box";
+    arguments = callOfBox(b, call);
+  } else if (text.contains("fence.proxy.async"))
     stands = fault.isHere("show") ? "" : "standin_show";
   else if (text.contains("wgmma.fence"))
     stands = type ? "standin_prepared_sums" : "standin_begin_products";
@@ -234,7 +260,7 @@ static void showAccesses(Module &module) {
     }
 }
 
-// A kernel is an ordinary function on three addresses; NAME_words says how many words of its launch came by value.
+// A kernel is an ordinary function on three addresses, or four; NAME_words, NAME_maps say how many words of its launch came by value.
 static void makeCallable(Module &module) {
   LLVMContext &context = module.getContext();
   for (Function &function : make_early_inc_range(module)) {
@@ -245,8 +271,12 @@ static void makeCallable(Module &module) {
     auto *words = cast<ArrayType>(function.getParamByValType(1));
     auto *number = ConstantInt::get(Type::getInt64Ty(context), words->getNumElements());
     new GlobalVariable(module, number->getType(), true, GlobalValue::ExternalLinkage, number, function.getName() + "_words");
+    if (function.arg_size() > 3) {
+      auto *maps = ConstantInt::get(number->getType(), cast<ArrayType>(function.getParamByValType(3))->getNumElements());
+      new GlobalVariable(module, maps->getType(), true, GlobalValue::ExternalLinkage, maps, function.getName() + "_maps");
+    }
     function.setCallingConv(CallingConv::C);
-    for (unsigned i : {1u, 2u})
+    for (unsigned i = 1; i < function.arg_size(); ++i)
       function.removeParamAttr(i, Attribute::ByVal);
   }
 }

@@ -41,6 +41,8 @@ char *arenaBegin, *arenaEnd;
 
 using namespace standin;
 
+extern "C" void standin_global(const char *at, int64_t bytes, int64_t);
+
 namespace {
 
 // ---- Fibers --------------------------------------------------------------------------------------------------------------------
@@ -59,6 +61,26 @@ struct Product {
 // A barrier of phases (mbarrier): how many arrivals end a phase, and are left; the number of the present one.
 struct Phases {
   uint32_t arrivals, left, number;
+  int64_t bytes = 0; // that are expected, and have not come; below zero: more have come
+  bool shown = false; // to copies of boxes
+  bool endsNow() {
+    if (left > 0 || bytes != 0)
+      return false;
+    return ++number, left = arrivals, true;
+  }
+};
+// A copy of a box that somebody asked for (cp.async.bulk.tensor).
+struct BoxCopy {
+  char *to;
+  Map map;
+  int32_t begin[5];
+  char *barrier;
+  uint32_t bytes() const {
+    uint32_t all = 2;
+    for (uint32_t i = 0; i < map.rank; ++i)
+      all *= map.box[i] + 1u;
+    return all;
+  }
 };
 struct Fiber {
   void *stack = nullptr; // where it goes on
@@ -86,7 +108,7 @@ constexpr size_t kStackBytes = 256 << 10;
 
 struct Block {
   const Kernel *kernel = nullptr;
-  void *arguments[3] = {};
+  void *arguments[4] = {};
   std::vector<Fiber> fibers;
   char *stacks = nullptr;
   size_t capacity = 0;
@@ -95,6 +117,7 @@ struct Block {
   uint64_t barriers = 0;
   std::vector<Warp> warps;
   std::map<char *, Phases> phases;
+  std::vector<BoxCopy> boxes; // on their way
   char *shared = nullptr; // that the launch gave; null: its kernel has no barriers there
 } block;
 constexpr int64_t kSharedOfLaunch = 1 << 18;
@@ -113,7 +136,7 @@ standin_switch:
 )");
 
 void runFiber() {
-  block.kernel->run(block.arguments[0], block.arguments[1], block.arguments[2]);
+  block.kernel->run(block.arguments[0], block.arguments[1], block.arguments[2], block.arguments[3]);
   Fiber &self = block.fibers[block.current];
   self.state = State::Done;
   standin_switch(&self.stack, block.scheduler);
@@ -138,19 +161,22 @@ void pause(State state) {
   fault(text);
 }
 
+void arriveBox(const BoxCopy &);
+
 } // namespace
 
-void standin::runBlock(const Kernel &kernel, void *const arguments[3], uint32_t number, uint32_t threads) {
+void standin::runBlock(const Kernel &kernel, void *const arguments[4], uint32_t number, uint32_t threads) {
   if (block.capacity < threads) {
     block.capacity = threads;
     block.stacks = static_cast<char *>(mmap(nullptr, threads * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   }
   block.kernel = &kernel;
-  std::copy(arguments, arguments + 3, block.arguments);
+  std::copy(arguments, arguments + 4, block.arguments);
   block.number = number;
   block.fibers.assign(threads, Fiber());
   block.warps.assign((threads + 31) / 32, Warp());
   block.phases.clear();
+  block.boxes.clear();
   block.shared = nullptr;
   ++block.barriers;
   std::vector<uint32_t> order(threads);
@@ -183,12 +209,19 @@ void standin::runBlock(const Kernel &kernel, void *const arguments[3], uint32_t 
       for (const Warp &warp : block.warps)
         if (!warp.products.empty())
           fault("a block ends while products are under way, in " + kernel.name);
+      if (!block.boxes.empty())
+        fault("a block ends while copies of boxes are on their way, in " + kernel.name);
       return;
     }
     if (waiting == threads) {
       ++block.barriers;
       for (Fiber &f : block.fibers)
         f.state = State::Ready;
+    } else if (ran == 0 && !block.boxes.empty()) { // copies of boxes come as late as they may, one at a time, in any order
+      const size_t one = setting("STANDIN_SEED") ? random() % block.boxes.size() : 0;
+      const BoxCopy copy = block.boxes[one];
+      block.boxes.erase(block.boxes.begin() + long(one));
+      arriveBox(copy);
     } else if (ran == 0) {
       stuck("threads wait for others that never come");
     }
@@ -415,6 +448,41 @@ uint32_t endProducts(Fiber *warp, uint32_t lane) {
   return 0;
 }
 
+// ---- Copies of boxes -----------------------------------------------------------------------------------------------------------
+// Calls `body` for each element: where it goes to, and where it comes from (null: there is none). PTX ISA, "Tensor Data Movement", "Swizzling
+// modes": the box lies as its axes do, the first one fastest, and the 16 bytes number i of a line lie at i ^ (the line's number), by address.
+template <typename Body> void forBox(const BoxCopy &copy, Body body) {
+  const Map &map = copy.map;
+  const uint32_t elements = copy.bytes() / 2, chunks = map.line / 16u;
+  for (uint32_t element = 0; element < elements; ++element) {
+    const char *from = map.begin;
+    uint32_t rest = element;
+    for (uint32_t i = 0; i < map.rank; ++i) {
+      const int64_t at = copy.begin[i] + int64_t(rest % (map.box[i] + 1u));
+      rest /= map.box[i] + 1u;
+      from = !from || at < 0 || uint64_t(at) >= map.size[i] ? nullptr : from + at * int64_t(i ? map.stride[i - 1] : 2);
+    }
+    uint64_t at = uint64_t(copy.to - block.shared) + element * 2;
+    if (chunks)
+      at ^= (at / 128 % chunks) << 4;
+    body(block.shared + at, from);
+  }
+}
+
+void arriveBox(const BoxCopy &copy) {
+  forBox(copy, [](char *to, const char *from) {
+    Shadow &shadow = shadowOf(to);
+    shadow.inFlight = shadow.hidden = false;
+    if (from)
+      standin_global(from, 2, 0), memcpy(to, from, 2);
+    else
+      memset(to, 0, 2);
+  });
+  Phases &phases = block.phases.at(copy.barrier);
+  phases.bytes -= copy.bytes();
+  phases.endsNow();
+}
+
 // Lanes name rows of 16 bytes.
 void namesRow(const char *at) {
   if (reinterpret_cast<uintptr_t>(at) % 16)
@@ -555,14 +623,43 @@ void standin_begin_phases(char *barrier, uint32_t arrivals, char *shared) {
     fault("a barrier that does not begin at 8 bytes, in " + block.kernel->name);
   block.shared = shared;
   block.phases[barrier] = {arrivals, arrivals, 0};
+  block.fibers[block.current].hidden.push_back({barrier, 8});
 }
 void standin_arrive(char *barrier) {
   auto found = block.phases.find(barrier);
   if (found == block.phases.end())
     fault("an arrival at what is no barrier, in " + block.kernel->name);
   Phases &phases = found->second;
-  if (--phases.left == 0)
-    ++phases.number, phases.left = phases.arrivals;
+  if (phases.left == 0)
+    fault("more arrivals than a phase has, in " + block.kernel->name);
+  --phases.left;
+  phases.endsNow();
+}
+void standin_expect_bytes(char *barrier, uint32_t bytes) {
+  auto found = block.phases.find(barrier);
+  if (found == block.phases.end() || bytes >= 1 << 20)
+    fault("bytes are expected at what is no barrier, or too many, in " + block.kernel->name);
+  found->second.bytes += bytes;
+}
+// Nobody may touch where it goes from now on, until it has come.
+void standin_copy_box(char *to, const char *words, char *barrier, uint32_t rank, const int32_t *begin) {
+  BoxCopy copy = {to, {}, {}, barrier};
+  memcpy(&copy.map, words, sizeof copy.map);
+  std::copy(begin, begin + rank, copy.begin);
+  auto found = block.phases.find(barrier);
+  if (copy.map.mark != kMapMark || copy.map.rank != rank || reinterpret_cast<uintptr_t>(words) % 64)
+    fault("a copy of a box by what is no map of its rank, in " + block.kernel->name);
+  if (found == block.phases.end() || !found->second.shown)
+    fault("a copy of a box tells a barrier that was not shown to it, in " + block.kernel->name);
+  if (reinterpret_cast<uintptr_t>(to) % 128 || to < block.shared || to + copy.bytes() > block.shared + kSharedOfLaunch)
+    fault("a copy of a box that does not begin at 128 bytes of shared memory, in " + block.kernel->name);
+  forBox(copy, [](char *at, const char *) {
+    Shadow &shadow = shadowOf(at);
+    if (shadow.inFlight || shadow.products)
+      fault("a copy of a box comes to where another one does, or to what products under way read, in " + block.kernel->name);
+    shadow.inFlight = true;
+  });
+  block.boxes.push_back(copy);
 }
 void standin_await_phase(char *barrier, uint32_t parity) {
   if (!block.phases.count(barrier))
@@ -575,9 +672,12 @@ void standin_await_phase(char *barrier, uint32_t parity) {
 void standin_show() {
   Fiber &self = block.fibers[block.current];
   for (auto [at, bytes] : self.hidden)
-    for (int64_t i = 0; i < bytes; i += 2)
-      if (Shadow &shadow = shadowOf(at + i); shadow.writer == block.current && !shadow.inFlight)
-        shadow.hidden = false;
+    if (auto barrier = block.phases.find(at); barrier != block.phases.end())
+      barrier->second.shown = true;
+    else
+      for (int64_t i = 0; i < bytes; i += 2)
+        if (Shadow &shadow = shadowOf(at + i); shadow.writer == block.current && !shadow.inFlight)
+          shadow.hidden = false;
   self.hidden.clear();
 }
 void standin_prepared_sums(float *, uint32_t) { block.fibers[block.current].prepared = true; }

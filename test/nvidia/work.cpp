@@ -175,11 +175,18 @@ int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned
     return kInvalidValue;
   auto *words = static_cast<int64_t *>(arguments[1]), *context = static_cast<int64_t *>(arguments[2]);
   std::vector<int64_t> wordsNow(words, words + kernel->words), contextNow(context, context + 128);
+  // Maps begin at 64 bytes there, as a parameter's alignment says.
+  struct alignas(64) MapWords {
+    int64_t words[16];
+  };
+  std::vector<MapWords> mapsNow(size_t(kernel->maps) / 16);
+  if (kernel->maps)
+    memcpy(mapsNow.data(), arguments[3], size_t(kernel->maps) * 8);
   note(stream->capture ? "captured" : "launch");
   int result = ask(*stream, {[=]() mutable {
     if (int failure = plantedInKernel())
       return failure;
-    void *each[3] = {arena, wordsNow.data(), contextNow.data()};
+    void *each[4] = {arena, wordsNow.data(), contextNow.data(), mapsNow.data()};
     arenaBegin = range.begin, arenaEnd = range.end;
     for (unsigned i = 0; i < blocks; ++i)
       runBlock(*kernel, each, i, threads);
