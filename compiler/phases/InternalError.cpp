@@ -8,8 +8,11 @@
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cxxabi.h>
+#include <exception>
 #include <new>
 #include <signal.h>
+#include <typeinfo>
 #include <unistd.h>
 
 namespace cinch {
@@ -41,7 +44,12 @@ int internalError(const llvm::Twine &what) {
   _exit(kResources);
 }
 
-static void crashed(int) {
+static void crashed(int signal, siginfo_t *info, void *) {
+  // The linker maps what it writes. A page of a file that has no place on the disk, or was cut off, is known to be missing when it is touched.
+  if (signal == SIGBUS && info->si_code == BUS_ADRERR) {
+    say("cinch: a file that is mapped into memory has no place on the disk, or was cut short by another process\n");
+    _exit(kResources);
+  }
   say(kBegin);
   say("it crashed");
   for (const char *text : {kFault, wayAround, kReport})
@@ -49,8 +57,32 @@ static void crashed(int) {
   _exit(kInternal);
 }
 
+// A stream of LLVM that cannot write ends the process through here.
+static void fatal(void *, const char *reason, bool) {
+  llvm::StringRef why(reason);
+  if (!why.consume_front("IO failure on output stream: "))
+    _exit(internalError(reason));
+  llvm::errs() << "cinch: an output cannot be written: " << why << "\n";
+  _exit(kResources);
+}
+
+// Nothing here throws but the standard library, when memory or threads run out. Without either, std::terminate is a crash like any other.
+[[noreturn]] static void thrown() {
+  const std::type_info *type = abi::__cxa_current_exception_type();
+  llvm::StringRef name = type ? type->name() : "";
+  if (name == "St9bad_alloc")
+    outOfMemory();
+  if (name == "St12system_error") {
+    say("cinch: a thread cannot be started: memory or the number of processes is limited (ulimit -v, ulimit -u)\n");
+    _exit(kResources);
+  }
+  abort();
+}
+
 void catchFatalErrors() {
-  llvm::install_fatal_error_handler([](void *, const char *reason, bool) { _exit(internalError(reason)); });
+  llvm::install_fatal_error_handler(fatal);
+  std::set_terminate(thrown);
+  signal(SIGXFSZ, SIG_IGN); // a file that grows beyond `ulimit -f` is a write that fails
   llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { outOfMemory(); });
   std::set_new_handler(outOfMemory);
   static char stack[1 << 16]; // of its own: the other one may be what overflowed
@@ -59,8 +91,8 @@ void catchFatalErrors() {
   alternative.ss_size = sizeof stack;
   sigaltstack(&alternative, nullptr);
   struct sigaction action {};
-  action.sa_handler = crashed;
-  action.sa_flags = SA_ONSTACK;
+  action.sa_sigaction = crashed;
+  action.sa_flags = SA_ONSTACK | SA_SIGINFO;
   for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT})
     sigaction(signal, &action, nullptr);
 }

@@ -426,6 +426,18 @@ static void readMessages(const Flags &f, CommandLine &line) {
   line.color = f.color;
 }
 
+// What is written takes the place of nothing that is read: a program would be lost.
+static void keepInputs(const CommandLine &line) {
+  std::string product = line.command == Command::Compile ? line.output : "";
+  const std::pair<const char *, const std::string &> outputs[] = {{"-o", product}, {"--report", line.report}, {"--save-nvvm", line.saveNvvm}};
+  for (const auto &[flag, output] : outputs)
+    for (const std::string &input : {line.input, line.profile})
+      if (!output.empty() && !input.empty() && sys::fs::equivalent(output, input))
+        usage(Twine(flag) + " " + output + " would be written over " + input + ", which is read; choose another name");
+  if (!line.report.empty() && line.report == product)
+    usage("-o and --report both name " + line.report);
+}
+
 // Flags of a program go with --tune, which names one.
 static void readCalibrate(Flags &f, CommandLine &line) {
   line.output = f.profileOutput;
@@ -485,6 +497,7 @@ CommandLine parseCommandLine(int argc, char **argv) {
   readProduct(f, line);
   readAssignments(f, line);
   readMessages(f, line);
+  keepInputs(line);
   return line;
 }
 

@@ -8,11 +8,16 @@
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Signals.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <functional>
 #include <new>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace cinch;
@@ -71,6 +76,41 @@ static int overflow(int depth) {
   return depth < 1 << 30 ? overflow(depth + 1) + page[0] : 0;
 }
 
+// Resources that are missing are not our fault: `words` say which one, and the exit code is 5.
+static void isScarce(const std::string &name, const std::string &words, const std::function<int()> &work) {
+  End end = endOf(work);
+  expect(end.status == 5 && end.text.find(words) != std::string::npos && end.text.find("internal") == std::string::npos,
+         name + ": " + std::to_string(end.status) + ", " + end.text);
+}
+
+static int writeToFullDisk() {
+  llvm::raw_fd_ostream(open("/dev/full", O_WRONLY), /*shouldClose=*/true) << "text";
+  return 0;
+}
+
+// Its stack has no place.
+static int startThread() {
+  rlimit none{1 << 20, 1 << 20};
+  setrlimit(RLIMIT_AS, &none);
+  std::thread([] {}).join();
+  return 0;
+}
+
+static int touchBeyondEnd() {
+  int file = open("internal_errors.none", O_RDWR | O_CREAT, 0600);
+  unlink("internal_errors.none");
+  *static_cast<volatile char *>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)) = 1;
+  return 0;
+}
+
+static int outgrowLimit() {
+  rlimit none{0, 0};
+  setrlimit(RLIMIT_FSIZE, &none);
+  int file = open("internal_errors.none", O_WRONLY | O_CREAT, 0600);
+  unlink("internal_errors.none");
+  return write(file, "text", 4) < 0 ? 3 : 0;
+}
+
 int main() {
   isOurs("a pass", "gpt.cinch:12: a value has no place\n  and another", reportOfAPass);
   isOurs("LLVM", "a fatal error", []() -> int { llvm::report_fatal_error("a fatal error"); });
@@ -87,13 +127,15 @@ int main() {
   });
   expect(alone.status == 70 && alone.text.find("please report it") != std::string::npos && alone.text.find("budget") == std::string::npos,
          "what plans nothing: " + std::to_string(alone.status) + ", " + alone.text);
-  End memory = endOf([] {
+  isScarce("no memory", "out of memory", [] {
     volatile size_t size = size_t(1) << 62;
     void *volatile block = ::operator new(size);
     return block ? 0 : 1;
   });
-  expect(memory.status == 5 && memory.text.find("out of memory") != std::string::npos &&
-             memory.text.find("internal") == std::string::npos,
-         "no memory: " + std::to_string(memory.status) + ", " + memory.text);
+  isScarce("a full disk", "an output cannot be written: No space left on device", writeToFullDisk);
+  isScarce("a page of a file that is not there", "no place on the disk", touchBeyondEnd);
+  isOurs("a bus error without a file", "it crashed", [] { return raise(SIGBUS); });
+  isScarce("no thread", "a thread cannot be started", startThread);
+  expect(endOf(outgrowLimit).status == 3, "a file beyond the limit of its size ends the process");
   return tally();
 }
