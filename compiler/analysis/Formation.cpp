@@ -160,7 +160,7 @@ bool Formation::join(Value value, int candidate) {
     return false;
   // Everything read must exist before the group runs.
   for (Value read : joined.reads)
-    if (auto it = producer.find(read); it != producer.end() && it->second >= candidate)
+    if (auto it = producer.find(read); it != producer.end() && it->second >= candidate && !isBeforeGate(it->second, value))
       return false;
   group = joined;
   producer[value] = candidate;
@@ -171,7 +171,7 @@ bool Formation::join(Value value, int candidate) {
 bool Formation::joinSome(Value value, const KernelGroup &alone) {
   int latest = -1;
   for (Value read : alone.reads)
-    if (auto it = producer.find(read); it != producer.end())
+    if (auto it = producer.find(read); it != producer.end() && !isBeforeGate(it->second, value))
       latest = std::max(latest, it->second);
   Operation *op = value.getDefiningOp();
   int part = partOf(op);

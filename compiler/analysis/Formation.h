@@ -88,6 +88,8 @@ private:
   llvm::DenseSet<mlir::Value> stored, forced;
   llvm::DenseSet<mlir::Value> behindGate; // what only updates need, and they
   bool isBehindGate(mlir::Value value) const { return behindGate.contains(value); }
+  // Does the group run before the gate, and what computes the value behind it? Then it comes first, wherever it stands in the list.
+  bool isBeforeGate(int group, mlir::Value value) const { return isBehindGate(value) && !isBehindGate(groups[size_t(group)].stores.front()); }
   llvm::DenseMap<mlir::Value, mlir::Value> updated; // argument in whose place something is written -> what
   llvm::DenseMap<mlir::Value, int> producer; // stored value -> group
   int horizon = INT_MAX; // groups from here on are not there yet, for the group that is being formed

@@ -65,8 +65,10 @@ std::vector<int64_t> StagePlanner::sizesToTry() {
     return {};
   }
   if (segments() < stages()) {
-    refuse(llvm::formatv("the forward pass of the model has {0} kernel{1}, too few for {2} stages; expected at most --stages {3}",
-                         segments(), segments() == 1 ? "" : "s", stages(), segments() / options.chunks));
+    int64_t most = segments() / options.chunks;
+    refuse(llvm::formatv("the forward pass of the model has {0} kernel{1}, too few for {2} stages; expected {3}", segments(),
+                         segments() == 1 ? "" : "s", stages(),
+                         most > 0 ? llvm::formatv("at most --stages {0}", most).str() : std::string("a schedule with one chunk a worker")));
     return {};
   }
   for (const std::string &wrong : {wrongReplicas(), wrongOwnSteps(), overlaps() ? wrongOverlap() : std::string()})

@@ -51,7 +51,7 @@ void Partitioner::placeParts() {
       for (int w : workersOf(home, shardOf(op)))
         at[part][w] = loopPart;
     }
-    training |= regionOf(part) == mainLoop && isBackward(op);
+    training |= isa<plan::GateOp>(op); // its loop has backward parts, even if no gradient needs one
     resultsInLoop |= regionOf(part) == mainLoop && isa<plan::ResultsOp>(op);
   }
 }

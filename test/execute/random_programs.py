@@ -83,6 +83,11 @@ def kind_of(text):
     return re.sub(r"[1-9]\d*", "N", re.sub(r"(bytes) \[.*", r"\1", line)).strip()[:150]
 
 
+def pairs(flags):
+    """Each flag with its value."""
+    return list(zip(flags[::2], flags[1::2]))
+
+
 def compiled(source, exe, flags):
     """(finished process, flags): rows that no work of this program can be cut into are left out, and stages of too small a model."""
     command = [programs.CINCH, source, "-o", exe]
@@ -97,6 +102,9 @@ def compiled(source, exe, flags):
         at = flags.index("--stages")
         flags = flags[:at] + flags[at + 4:]
         return compiled(source, exe, flags)
+    if done.returncode == 1 and "expected one worker" in done.stdout: # a loss of parameters alone
+        alone = [pair for pair in pairs(flags) if pair[0] not in ("--stages", "--schedule", "--replicas")]
+        return compiled(source, exe, [word for pair in alone for word in pair])
     if done.returncode == 1 and "cannot be divided among" in done.stdout: # groups of examples
         at = flags.index("--replicas")
         return compiled(source, exe, flags[:at] + flags[at + 2:])
