@@ -133,7 +133,7 @@ bool Formation::formAlone(Value value, KernelGroup &alone, int at) {
 }
 
 // Lets group `candidate` compute the value, too, if it can.
-bool Formation::join(Value value, int candidate) {
+bool Formation::join(Value value, int candidate, bool late) {
   Operation *op = value.getDefiningOp();
   KernelGroup &group = groups[candidate];
   if (!group.isLoop() || group.part != partOf(op) || group.backward != op->hasAttr(nn::kBackwardAttr) || group.stores.size() >= 12 ||
@@ -160,7 +160,7 @@ bool Formation::join(Value value, int candidate) {
     return false;
   // Everything read must exist before the group runs.
   for (Value read : joined.reads)
-    if (auto it = producer.find(read); it != producer.end() && it->second >= candidate && !isBeforeGate(it->second, value))
+    if (auto it = producer.find(read); it != producer.end() && it->second >= candidate && !(late && isBeforeGate(it->second, value)))
       return false;
   group = joined;
   producer[value] = candidate;
@@ -168,10 +168,10 @@ bool Formation::join(Value value, int candidate) {
 }
 
 // Joins the last group that computes something which the value's own kernel reads, or one behind it that reads the same large tensor.
-bool Formation::joinSome(Value value, const KernelGroup &alone) {
+bool Formation::joinSome(Value value, const KernelGroup &alone, bool late) {
   int latest = -1;
   for (Value read : alone.reads)
-    if (auto it = producer.find(read); it != producer.end() && !isBeforeGate(it->second, value))
+    if (auto it = producer.find(read); it != producer.end() && !(late && isBeforeGate(it->second, value)))
       latest = std::max(latest, it->second);
   Operation *op = value.getDefiningOp();
   int part = partOf(op);
@@ -184,7 +184,7 @@ bool Formation::joinSome(Value value, const KernelGroup &alone) {
     auto it = producer.find(read);
     return it != producer.end() && it->second == latest && elementsOf(read) * 2 >= full && own.chain.empty();
   };
-  if (latest >= 0 && !(isSweep(part) && llvm::any_of(alone.reads, isBorder)) && join(value, latest))
+  if (latest >= 0 && !(isSweep(part) && llvm::any_of(alone.reads, isBorder)) && join(value, latest, late))
     return true;
   if (isSweep(part) && !isa<nn::ReduceOp, nn::ArgMaxOp, nn::ArgMinOp>(op))
     return false;
@@ -192,7 +192,7 @@ bool Formation::joinSome(Value value, const KernelGroup &alone) {
     if (!groups[candidate].isLoop() || groups[candidate].part != part || !sameDomain(value, groups[candidate].anchor))
       continue;
     bool shares = llvm::any_of(alone.reads, [&](Value read) { return groups[candidate].reads.contains(read) && elementsOf(read) * 2 >= full; });
-    if (shares && join(value, candidate))
+    if (shares && join(value, candidate, late))
       return true;
   }
   return false;
@@ -215,6 +215,9 @@ bool Formation::place(Value value) {
   if (!formAlone(value, alone, isUpdate ? -1 : INT_MAX))
     return false;
   bool joined = joinSome(value, alone);
+  Value blocker;
+  if (KernelGroup last; !joined && isUpdate && !tryGroup(last, value, {value}, blocker)) // behind all that are there it reads too late
+    joined = joinSome(value, alone, /*late=*/true);
   if (!joined && isUpdate) {
     if (!formAlone(value, alone, INT_MAX))
       return false;

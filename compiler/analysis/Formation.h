@@ -62,8 +62,9 @@ private:
   void storeWhatIsDear();
   bool place(mlir::Value value);
   bool formAlone(mlir::Value value, KernelGroup &alone, int at); // at: as of tryGroup
-  bool join(mlir::Value value, int candidate);
-  bool joinSome(mlir::Value value, const KernelGroup &alone);
+  // `late`: an update that must run with what is behind the gate already; what it reads may have been found after that, before the gate.
+  bool join(mlir::Value value, int candidate, bool late);
+  bool joinSome(mlir::Value value, const KernelGroup &alone, bool late = false);
   bool placeOwn(mlir::Operation *op, plan::KernelKind kind);
   // `at`: where the group stands. INT_MAX: behind all that are there; -1: before all, where nothing is overwritten yet.
   bool tryGroup(KernelGroup &group, mlir::Value anchor, mlir::ArrayRef<mlir::Value> stores, mlir::Value &blocker,

@@ -126,7 +126,20 @@ private:
   char at(size_t offset) const { return pos + offset < text.size() ? text[pos + offset] : '\0'; }
   Span span(uint32_t begin, uint32_t end) const { return {file, begin, end}; }
 
+  // What an editor saved as UTF-16 and what is no text at all: one error, not one a byte.
+  bool endsText() {
+    std::string_view mark = text.substr(0, 2);
+    if (text[pos] != '\0' && (pos > 0 || (mark != "\xFF\xFE" && mark != "\xFE\xFF")))
+      return false;
+    diags.error(Code::E0001, span(pos, pos + 1), text[pos] ? "a program is text in UTF-8, and this file begins as UTF-16" : "a program is text in UTF-8, and here is the byte 0x00")
+        .help("if an editor wrote it, save it there with the encoding UTF-8");
+    pos = static_cast<uint32_t>(text.size());
+    return true;
+  }
+
   void step() {
+    if (endsText())
+      return;
     char c = text[pos];
     if (c == ' ' || c == '\t' || c == '\r') {
       ++pos;

@@ -225,6 +225,10 @@ static void expressions() {
 static void characters() {
   accepted("const a = 1.5e-3KiB + 12TB // 3K \x01 \xC3\xA9\r\nconst b = \"\\\"\\\\ // \xC3\xA9\"");
   accepted("const c = \"\\t\"");
+  for (std::string text : {std::string("\xFF\xFE" "d\0i\0m\0", 8), std::string("d\0i\0m\0", 6), std::string("\xFE\xFF\0d", 4), std::string(300, '\0')}) {
+    refused(text, {"E0001", "text in UTF-8", "the encoding UTF-8"});
+    check(diagnose(text).find("E0001") == diagnose(text).rfind("E0001"), "one error for a file that is no text: " + diagnose(text));
+  }
   refused("const a = .5", {"E0001", "unknown character `.`"});
   refused("const a = 3G", {"E0002", "malformed number `3G`", "write `3GiB`"});
   refused("const a = 1.2.3", {"E0001"});
