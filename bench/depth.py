@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """depth: ten times the layers in the bytes of activations that the shallow net needs when nothing is recomputed.
 
-    bench/depth.py [--quick] [--rounds N]
+    bench/depth.py [--quick] [--rounds N] [--only PART,..]
 
-Also bytes of activations of examples/revnet, whose blocks are reversible, at three depths, nothing recomputed but what the program says.
-
-Two nets: residual feed-forward blocks (models/deep.cinch, a real program) and a residual net of convolutions (a cost graph, planned by
-`cinch solve remat`). Activations are what is alive at the peak beside parameters, state and gradient accumulators, which grow with the
-depth whatever is recomputed. Times are per layer, beside the deep net that recomputes nothing.
+Three nets: residual feed-forward blocks (models/deep.cinch) and a ResNet (models/resnet_deep.cinch), which are real programs, and a residual net
+of convolutions as a cost graph, planned by `cinch solve remat`. Then bytes of activations by depth: a ResNet under `sqrt`, and examples/revnet,
+whose blocks are reversible. Activations are what is alive at the peak beside parameters, state, gradient accumulators and copies of filters, which
+grow with the depth whatever is recomputed. Times are per block, beside the deep net that recomputes nothing.
 
 The counting bound: when the backward sweep starts, no more than those bytes are held, and each value that it reads and that is not held
 is computed again at least once. Counting units alone, nine tenths of the forward sweep run again; choosing what is held by its price
@@ -16,6 +15,7 @@ is computed again at least once. Counting units alone, nine tenths of the forwar
 import argparse
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -23,7 +23,6 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from harness import data, programs
 
-MODEL = programs.BENCH / "models" / "deep.cinch"
 THREADS = 2
 
 
@@ -31,8 +30,15 @@ def percent(ratio):
     return f"{100 * (ratio - 1):+.2f} %"
 
 
+def copies(found):
+    """Bytes at the peak of what is made before the loop: filters as convolutions read them, one copy a filter whatever the batch."""
+    kernels, runs, made, peak = found["kernels"], found["runs"], found["instances"], found["peak_run"]
+    return sum(size for size, run, lower, upper in zip(made["bytes"], made["run"], made["lower"], made["upper"])
+               if run >= 0 and lower <= peak < upper and kernels[runs["kernel"][run]]["section"] == "before")
+
+
 def held(found):
-    return found["peak_live"] - found["persistent"] - found["peak_accumulators"]
+    return found["peak_live"] - found["persistent"] - found["peak_accumulators"] - copies(found)
 
 
 def bounds(found, room):
@@ -62,10 +68,10 @@ def bounds(found, room):
     return forward, again
 
 
-def measured(plans, rounds, steps, folder):
+def measured(model, plans, rounds, steps, folder):
     """Seconds of a step of each program: they take turns, the least median of the rounds counts."""
     for name, options in plans.items():
-        programs.compile(MODEL, folder / name, *options)
+        programs.compile(model, folder / name, *options)
     seconds = {name: [] for name in plans}
     for _ in range(rounds):
         for name in plans:
@@ -74,47 +80,76 @@ def measured(plans, rounds, steps, folder):
     return {name: min(values) for name, values in seconds.items()}
 
 
-def feed_forward(layers, batch, rounds, steps):
-    def options(depth, *more):
-        return ["-D", f"N={depth}", "-D", f"B={batch}", "--max-threads", str(THREADS), *more]
+class Net:
+    """A program whose depth is -D N: so many `blocks` for each. `write` makes its data."""
 
-    plain = ["--remat", "none", "--microbatch", str(batch)]
-    shallow, deep = (programs.plan(MODEL, *options(depth, *plain)) for depth in (layers, 10 * layers))
+    def __init__(self, name, label, file, batch, blocks, write):
+        self.name, self.label, self.file, self.batch, self.blocks, self.write = name, label, programs.BENCH / "models" / file, batch, blocks, write
+
+    def options(self, depth, *more):
+        return ["-D", f"N={depth}", "-D", f"B={self.batch}", "--max-threads", str(THREADS), *more]
+
+    def plain(self, depth):
+        return self.options(depth, "--remat", "none", "--microbatch", str(self.batch))
+
+
+def vectors(folder, count):
+    data.vectors(folder, 256, 10, count)
+
+
+def images(folder, count):
+    draw = random.Random(1)
+    data.write_array(folder / "x.npy", "f", (count, 3, 32, 32), [draw.gauss(0, 1) for _ in range(count * 3 * 32 * 32)])
+    data.write_array(folder / "y.npy", "i", (count,), [draw.randrange(10) for _ in range(count)])
+
+
+def headline(net, depth, rounds, steps):
+    """`depth` and ten times as many; what they take beside the deep one that recomputes nothing."""
+    shallow, deep = (programs.plan(net.file, *net.plain(n)) for n in (depth, 10 * depth))
     budget = deep["memory"] - held(deep) + held(shallow)
-    limit = ["--memory-budget", f"{budget / 1024:.10f}KiB", "--remat", "auto"]
-    wanted = {"fixed": [*limit, "--microbatch", str(batch)], "free": [*limit, "--microbatch", "auto"]}
-    found = {name: programs.plan(MODEL, *options(10 * layers, *more)) for name, more in wanted.items()}
+    limit = ["--memory-budget", f"{budget}B", "--remat", "auto"]
+    wanted = {"fixed": [*limit, "--microbatch", str(net.batch)], "free": [*limit, "--microbatch", "auto"]}
+    found = {name: programs.plan(net.file, *net.options(10 * depth, *more)) for name, more in wanted.items()}
     forward, again = bounds(deep, held(shallow))
     count, dear = 1 + 0.9 * forward / deep["seconds"], 1 + again / deep["seconds"]
     times = {}
     if rounds:
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
-            data.vectors(folder, 256, 10, 2 * batch)
-            programs_of = {"shallow": options(layers, *plain), "deep": options(10 * layers, *plain)}
-            programs_of.update({name: options(10 * layers, *more) for name, more in wanted.items()})
-            times = measured(programs_of, rounds, steps, folder)
-    print(f"\nresidual feed-forward blocks, batch {batch}, {layers} and {10 * layers} layers")
-    print(f"{'':34}{'activations MiB':>16}{'micro-batch':>12}{'ms a layer':>12}{'beside':>11}{'measured':>10}{'beside':>11}")
+            net.write(folder, 2 * net.batch)
+            programs_of = {"shallow": net.plain(depth), "deep": net.plain(10 * depth)}
+            programs_of.update({name: net.options(10 * depth, *more) for name, more in wanted.items()})
+            times = measured(net.file, programs_of, rounds, steps, folder)
+    few, many = depth * net.blocks, 10 * depth * net.blocks
+    print(f"\n{net.label}, batch {net.batch}, {few} and {many} blocks")
+    print(f"{'':34}{'activations MiB':>16}{'micro-batch':>12}{'ms a block':>12}{'beside':>11}{'measured':>10}{'beside':>11}")
 
-    def row(label, plan, depth, name):
-        shown = f"{1e3 * times[name] / depth:10.3f}{percent(times[name] / times['deep'] * 10 * layers / depth):>11}" if times else ""
-        ratio = plan["seconds"] / depth / (deep["seconds"] / (10 * layers))
-        print(f"{label:34}{held(plan) / 2**20:16.2f}{plan['microbatch']:12}{1e3 * plan['seconds'] / depth:12.3f}"
+    def row(label, plan, blocks, name):
+        shown = f"{1e3 * times[name] / blocks:10.3f}{percent(times[name] / times['deep'] * many / blocks):>11}" if times else ""
+        ratio = plan["seconds"] / blocks / (deep["seconds"] / many)
+        print(f"{label:34}{held(plan) / 2**20:16.2f}{plan['microbatch']:12}{1e3 * plan['seconds'] / blocks:12.3f}"
               f"{percent(ratio):>11}{shown}", flush=True)
 
-    row(f"{layers} layers, nothing recomputed", shallow, layers, "shallow")
-    row(f"{10 * layers} layers, nothing recomputed", deep, 10 * layers, "deep")
+    row(f"{few} blocks, nothing recomputed", shallow, few, "shallow")
+    row(f"{many} blocks, nothing recomputed", deep, many, "deep")
     for name in wanted:
         if found[name] is None:
-            raise programs.Failed(f"{10 * layers} layers do not fit into {budget} bytes, micro-batch {name}")
-        row(f"{10 * layers} layers, micro-batch {name}", found[name], 10 * layers, name)
+            raise programs.Failed(f"{many} blocks do not fit into {budget} bytes, micro-batch {name}")
+        row(f"{many} blocks, micro-batch {name}", found[name], many, name)
     print(f"counting bound {percent(count)}, no plan with this micro-batch is below {percent(dear)}")
     results = {name: plan["seconds"] / deep["seconds"] for name, plan in found.items()}
     results["counting_bound"] = count
     for name in wanted if times else ():
         results[f"{name}_measured"] = times[name] / times["deep"]
-    return {f"depth.feed_forward.{name}": value for name, value in results.items()}
+    return {f"depth.{net.name}.{name}": value for name, value in results.items()}
+
+
+def feed_forward(layers, batch, rounds, steps):
+    return headline(Net("feed_forward", "residual feed-forward blocks", "deep.cinch", batch, 1, vectors), layers, rounds, steps)
+
+
+def resnet(stage, batch, rounds, steps):
+    return headline(Net("resnet", "a ResNet (models/resnet_deep.cinch)", "resnet_deep.cinch", batch, 3, images), stage, rounds, steps)
 
 
 # Costs are hundredths of a convolution of the whole batch; a launch costs a thousandth of one. Weight gradients are accumulators.
@@ -192,17 +227,23 @@ def convolutions(layers, seconds):
                 "depth.residual.counting_bound": count}
 
 
-def reversible(stages):
-    """Bytes of activations by blocks a stage."""
-    program = programs.BENCH.parent / "examples" / "revnet" / "revnet.cinch"
-    print(f"\nreversible blocks (examples/revnet, batch 128 at once, nothing recomputed but what the program says)")
-    print(f"{'blocks':>8}{'activations MiB':>18}{'predicted s':>13}")
-    bytes_of = []
+def by_depth(stages):
+    """Bytes of activations by blocks: of a ResNet under `sqrt`, of one whose blocks are reversible under `none`; each with the whole batch at once."""
+    nets = {"sqrt": (programs.BENCH / "models" / "resnet_deep.cinch", ["--remat", "sqrt", "--microbatch", "64"]),
+            "reversible": (programs.BENCH.parent / "examples" / "revnet" / "revnet.cinch", ["-D", "M=8", "--remat", "none", "--microbatch", "128"])}
+    print("\nbytes of activations by depth: models/resnet_deep.cinch with `--remat sqrt`, examples/revnet (reversible) with nothing recomputed but what it says")
+    print(f"{'blocks':>8}{'sqrt: MiB':>12}{'predicted s':>13}{'MiB / sqrt(blocks)':>20}{'reversible: MiB':>18}{'predicted s':>13}")
+    held_of = {name: [] for name in nets}
     for blocks in stages:
-        found = programs.plan(program, "-D", f"N={blocks}", "-D", "M=8", "--max-threads", str(THREADS), "--remat", "none", "--microbatch", "128")
-        bytes_of.append(held(found))
-        print(f"{3 * blocks:8}{held(found) / 2**20:18.2f}{found['seconds']:13.3f}", flush=True)
-    return {"depth.reversible.bytes_growth": bytes_of[-1] / bytes_of[0]}
+        found = {name: programs.plan(file, "-D", f"N={blocks}", "--max-threads", str(THREADS), *more) for name, (file, more) in nets.items()}
+        for name, plan in found.items():
+            held_of[name].append(held(plan))
+        mebi = {name: held(plan) / 2**20 for name, plan in found.items()}
+        print(f"{3 * blocks:8}{mebi['sqrt']:12.2f}{found['sqrt']['seconds']:13.3f}{mebi['sqrt'] / (3 * blocks) ** 0.5:20.2f}"
+              f"{mebi['reversible']:18.2f}{found['reversible']['seconds']:13.3f}", flush=True)
+    root = (stages[-1] / stages[0]) ** 0.5
+    return {"depth.reversible.bytes_growth": held_of["reversible"][-1] / held_of["reversible"][0],
+            "depth.sqrt.bytes_growth_beside_root": held_of["sqrt"][-1] / held_of["sqrt"][0] / root}
 
 
 def body():
@@ -210,13 +251,18 @@ def body():
     parser.add_argument("--quick", action="store_true", help="shallow nets, one round")
     parser.add_argument("--rounds", type=int, default=3, help="of measuring; 0: predicted times only")
     parser.add_argument("--seconds", type=float, default=40, help="for each graph that cinch solve remat plans")
+    parser.add_argument("--only", default="", help="some of feed_forward,resnet,residual,by_depth")
     arguments = parser.parse_args()
     programs.use_processors(THREADS)
     print(f"ten times the depth in the same bytes of activations, {THREADS} threads; {programs.machine_line()}")
-    if arguments.quick:
-        results = {**feed_forward(4, 64, 1, 3), **convolutions(4, 2), **reversible([1, 2])}
-    else:
-        results = {**feed_forward(16, 2048, arguments.rounds, 3), **convolutions(16, arguments.seconds), **reversible([3, 17, 67])}
+    quick, rounds = arguments.quick, arguments.rounds
+    parts = {"feed_forward": lambda: feed_forward(4, 64, 1, 3) if quick else feed_forward(16, 2048, rounds, 3),
+             "resnet": lambda: resnet(1, 64, 1, 3) if quick else resnet(6, 64, rounds, 3),
+             "residual": lambda: convolutions(4, 2) if quick else convolutions(16, arguments.seconds),
+             "by_depth": lambda: by_depth([1, 2] if quick else [6, 17, 67, 333])}
+    results = {}
+    for part in arguments.only.split(",") if arguments.only else parts:
+        results.update(parts[part]())
     for name, value in results.items():
         programs.result(name, value)
 

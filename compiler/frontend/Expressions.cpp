@@ -11,7 +11,7 @@ using namespace ast;
 
 // Constant and shape arithmetic nests inside layers inside layers; all of it together stays within this depth.
 static constexpr int maxDepth = 1200;
-static constexpr long maxEvaluations = 1000000;
+static constexpr long maxEvaluations = 4000000; // more than a million for examples/revnet of 1000 blocks
 
 Value Elaborator::eval(const Expr &expr, Frame &frame) {
   if (evalDepth >= maxDepth)

@@ -3,7 +3,7 @@
 and under the smallest budget that its refusal names, and both must leave the same bits and losses within the budget, in f32, f64 or bf16; in f64 the loss
 and the gradients of the first step are compared with NumPy, the gradients as central differences. Programs that once failed lie in programs/random, with their flags.
 
-usage: random_programs.py [--count N] [--seed S] [--one SEED]       a failing program is made smaller and printed with its flags
+usage: random_programs.py [--count N] [--seed S] [--one SEED] [--with WORD,..]      a failing program is made smaller and printed with its flags
 """
 import argparse
 import math
@@ -295,11 +295,25 @@ class Session:
         verdicts.expect(False, "seed %d: %s\n%s%s" % (seed, kind, wrong, "" if seen else "\n" + text))
 
 
+def seeds_of(first, count, words):
+    """So many seeds whose programs have one of the words in their text; of any program without words."""
+    found = []
+    while len(found) < count:
+        try:
+            if not words or any(word in generate(first).text() for word in words):
+                found.append(first)
+        except Invalid:
+            found.append(first)  # said where it is tried
+        first += 1
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--one", type=int, help="this seed only; the program is printed")
+    parser.add_argument("--with", dest="words", default="", help="only programs with one of these words in their text: conv,pool,..")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--bf16", type=float, default=BF16, help="share of the programs that are in bf16")
     parser.add_argument("--staged", type=float, default=STAGED, help="share of the plans that have several workers")
@@ -312,7 +326,7 @@ def main():
         session.one(options.one)
         verdicts.finish()
     regressions.check(verdicts)
-    programs.in_parallel(session.one, range(options.seed * 100000, options.seed * 100000 + options.count))
+    programs.in_parallel(session.one, seeds_of(options.seed * 100000, options.count, [word for word in options.words.split(",") if word]))
     print("%d derivatives of %d programs compared, of %d none was away from a kink; %.2f s a program" % (
         session.compared, session.asked, session.without, (time.monotonic() - begin) / max(options.count, 1)))
     print("%d programs in bf16" % session.narrow)

@@ -114,6 +114,7 @@ class Instance:
     def __init__(self, kind, text=None, parameters=(), body=None, repeat=0):
         self.kind, self.text, self.parameters, self.body, self.repeat = kind, text, list(parameters), body, repeat
         self.name, self.shared = None, False
+        self.group = 1  # of a batch norm: examples that a statistic is made of
 
     def declaration(self):
         what = self.body.name if self.body else self.text

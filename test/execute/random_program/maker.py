@@ -1,4 +1,6 @@
 """Steps that call layers, of the prelude and of the file, and that build attention."""
+import random
+
 import numpy as np
 
 from . import calls, elementwise, rows, windows
@@ -122,7 +124,13 @@ class Maker(Arithmetic, Moves):
         kind = r.choice(["conv"] * 3 + ["transposed", "pool", "pool", "larger", "average"] + ["layer"] * 2)
         if kind == "layer":
             x = self.image(3)
-            known = [n.op for n in self.pool if isinstance(n.op, windows.Layer)]
+            known = [n.op for n in self.pool if isinstance(n.op, windows.Layer) and n.op.instance.kind != "batch_norm"]
+            if x.type.axes[:-3] == (BATCH,) and not self.depth:
+                own = random.Random("batch norm %s %d" % (x.type, len(self.body.nodes)))  # draws of its own: the rest of a seed's program stays
+                if own.random() < 0.4:
+                    use, call = windows.batch_norm_call(own, x.type.axes, self.dims.value(BATCH))
+                    self.name_instance(use)
+                    return self.add(call, [x])
             if known and r.random() < 0.3:  # called twice
                 call = r.choice(known)
                 return self.add(windows.Layer(call.instance, call.options), [x])

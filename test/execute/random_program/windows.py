@@ -162,13 +162,18 @@ class AveragePool(Op):
 
 
 class Layer(Call):
-    """A call of conv[..], conv_transpose[..] or group_norm[..]."""
+    """A call of conv[..], conv_transpose[..], group_norm[..] or batch_norm."""
 
     def result(self, dims, types):
         x, o = types[0].axes, self.options
         if len(x) < 3 or BATCH in x[-3:] or x[-3] != o["channels"]:
             raise Invalid("no image")
         if self.instance.kind == "group_norm":
+            return types[0]
+        if self.instance.kind == "batch_norm":
+            batch, places = dims.value(BATCH), dims.value(x[-1]) * dims.value(x[-2])
+            if x[:-3] != (BATCH,) or batch % self.instance.group or self.instance.group * places < 2:
+                raise Invalid("no statistics")
             return types[0]
         weight = Type("f32", [o["out"], self.instance.parameters[0][1].axes[1], str(o["window"]), str(o["window"])])
         if self.instance.kind == "conv":
@@ -183,10 +188,23 @@ class Layer(Call):
             c = split - split.mean(-1, keepdims=True)
             c = c / np.sqrt((c**2).mean(-1, keepdims=True) + 1e-5)
             return c.reshape(x.shape) * of[path + ".weight"][:, None, None] + of[path + ".bias"][:, None, None]
+        if kind == "batch_norm":
+            split = x.reshape((-1, self.instance.group) + x.shape[1:])
+            c = split - split.mean((1, 3, 4), keepdims=True)
+            c = c / np.sqrt((c**2).mean((1, 3, 4), keepdims=True) + 1e-5)
+            return c.reshape(x.shape) * of[path + ".weight"][:, None, None] + of[path + ".bias"][:, None, None]
         if kind == "conv":
             y = convolved(x, of[path + ".weight"], o["stride"], o["pad"], 1, o["groups"])
             return y + of[path + ".bias"][:, None, None] if o["bias"] else y
         return spread(x, of[path + ".weight"], o["stride"]) + of[path + ".bias"][:, None, None]
+
+
+def batch_norm_call(rng, axes, batch):
+    """The same of a batch norm, whose state is updated once a step."""
+    group = rng.choice([g for g in range(1, batch + 1) if batch % g == 0])
+    use = Instance("batch_norm", "batch_norm(group = %d)" % group, [("weight", Type("f32", [axes[-3]]), "one"), ("bias", Type("f32", [axes[-3]]), 0.3)])
+    use.group = group
+    return use, Layer(use, {"channels": axes[-3]})
 
 
 def layer_call(dims, rng, axes, out):
