@@ -100,6 +100,9 @@ public:
   bool hasErrors() const { return errors > 0; }
   int errorCount() const { return errors; } // as reported, equal ones included
   const SourceList &sourceList() const { return sources; }
+  // Those reported so far, and one of them to add to, in the order of the reports.
+  size_t size() const { return list.size(); }
+  Diagnostic &operator[](size_t i) { return list[i]; }
 
   // Sorted by place, one of each code and place (which counts the others as `instances`), all texts shortened.
   std::vector<Diagnostic> sorted() const;

@@ -122,7 +122,10 @@ Value Elaborator::evalWhole(const Expr &expr, Frame &frame) {
 
 Value Elaborator::evalNumber(const Expr &expr, Frame &frame) {
   if (!expr.unit.empty())
-    return failure(Code::E0207, expr.span, "a number of bytes has no place here", frame);
+    return failure(Code::E0207, expr.span,
+                   "a number of bytes has no place here" +
+                       (expr.unit == "B" ? "; a product with a size named B is written " + expr.text + " * B" : std::string()),
+                   frame);
   if (std::optional<Number> number = parseNumber(expr.text))
     return Value::of(*number);
   bool small = strtod(expr.text.c_str(), nullptr) < 1;

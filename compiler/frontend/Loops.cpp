@@ -242,8 +242,15 @@ Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
   auto body = [&](const std::vector<Argument> &given) {
     return looped.use ? callUse(*looped.use, call, given, frame) : callDirect(*looped.layer, call, looped.sizes, given, frame);
   };
-  if (!runLoop(loop, args, states, expr.span, frame, body, after))
+  size_t known = diags.size();
+  if (!runLoop(loop, args, states, expr.span, frame, body, after)) {
+    // An argument that does not fit was often meant to be cut, where it is a state.
+    auto isOfArgument = [&](const Argument &arg) { return known < diags.size() && diags[known].span.begin == arg.span.begin; };
+    if (count > 1 && std::any_of(args.begin(), args.end(), isOfArgument))
+      diags[known].help("`" + looped.layer->name.text + "` has " + std::to_string(count) + " results, so the first " + std::to_string(count) +
+                        " arguments of this `scan` are states, which it does not cut; a result that no trip reads has a state, too, such as 0");
     return {};
+  }
   return loopResults(OpKind::LoopStack, loop, after, *axis, expr.span, frame);
 }
 
