@@ -259,7 +259,7 @@ def under_way():
 
 def refusals():
     for words, what in [("reduce(5)", "5 does not divide 12"), ("reduce", "takes the number of replicas"), ("recude(2)", "did you mean `reduce`"),
-                        ("reduce(0)", "at least 1")]:
+                        ("reduce(0)", "from 1 to 2^53")]:
         done = programs.compiled(programs.source("wrong", PROGRAM % ("combine " + words)), "wrong", allowed=(0, 1, 2, 70))
         verdicts.expect(hasattr(done, "stdout") and done.returncode == 1 and what in done.stdout, "combine %s: %s" % (
             words, getattr(done, "stdout", "compiled")[-300:]))

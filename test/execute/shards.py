@@ -276,7 +276,7 @@ def refusals():
     for text, flags, what in [
         (heads, [], "attention of 3 heads cannot be divided among 2 shards; expected shards 1 or 3"),
         (MLP % ("", 5), [], "nothing of the model can be divided among 5 shards: they divide no size of a product with a parameter; expected shards 4 or 6"),
-        (MLP % ("", 0), [], "at least 1"),
+        (MLP % ("", 0), [], "from 1 to 2^53"),
         (MLP % ("", 100), [], "at most 64 shards"),
         (MLP % ("@shard(sideways) ", 2), [], "`@shard` takes `column`, `row` or `none`"),
         (MLP % ("@shard(row) ", 4), [], "`@shard(row)` cannot be: 4 does not divide the size of the product up"),

@@ -103,7 +103,7 @@ static void overrides() {
   }
   const std::pair<const char *, const char *> wrong[] = {{"train.lrr", "did you mean `train.lr`?"},
                                                          {"leraning", "unknown key `leraning`"},
-                                                         {"train.steps", "at least 1"},
+                                                         {"train.steps", "from 1 to 2^53"},
                                                          {"train.grain", "must divide"},
                                                          {"train.momentum", "[0, 1)"},
                                                          {"train.precision", "f32, f64 and bf16"},
