@@ -32,6 +32,10 @@ public:
       }
     arrivals[0].assign(costs.transfers.size() * size_t(count), kNever);
     arrivals[1] = arrivals[0];
+    if (spans)
+      for (int back : {0, 1})
+        behind[back].assign(arrivals[back].size(), kOwnSender);
+    last.assign(workers * size_t(workers), {});
     gradientsLeft.assign(table.request.steps, std::min(known, table.stages()) * table.request.microbatches);
   }
 
@@ -46,7 +50,89 @@ public:
     return *std::max_element(clock.begin(), clock.end());
   }
 
+  // Of a run with spans that came to its end: back from the last action to whatever each began after.
+  CriticalChain critical() const {
+    CriticalChain chain;
+    for (std::vector<double> *counts : {&chain.forward, &chain.input, &chain.weight})
+      counts->assign(table.stages(), 0);
+    chain.update.assign(workers, 0);
+    chain.sent.assign(costs.transfers.size(), 0), chain.returned = chain.sent;
+    Place place{int(std::max_element(clock.begin(), clock.end()) - clock.begin()), 0};
+    for (place.index = int(table.rows[place.worker].size()) - 1; place.index >= 0; place = before(place, chain)) {
+      const Action &a = table.rows[place.worker][place.index];
+      if (a.kind == Action::Update) {
+        ++chain.update[place.worker];
+        continue;
+      }
+      chain.forward[a.stage] += a.kind == Action::Forward;
+      chain.input[a.stage] += a.kind == Action::InputGradient || a.kind == Action::Backward;
+      chain.weight[a.stage] += a.kind == Action::WeightGradient || a.kind == Action::Backward;
+    }
+    return chain;
+  }
+
 private:
+  struct Place { // of an action
+    int worker, index;
+  };
+  struct Message {
+    int transfer, microbatch;
+    bool back;
+  };
+  static constexpr Message kOwnSender = {-1, -1, false};
+
+  Place find(std::initializer_list<Action::Kind> kinds, int stage, int microbatch) const {
+    int worker = table.workerOf[stage];
+    const std::vector<Action> &row = table.rows[worker];
+    auto at = std::find_if(row.begin(), row.end(), [&](const Action &a) {
+      return a.stage == stage && a.microbatch == microbatch && std::count(kinds.begin(), kinds.end(), a.kind);
+    });
+    return {worker, int(at - row.begin())};
+  }
+
+  // The action at whose end this one, or a message that it waited for, began; index -1: it began at zero.
+  Place before(const Place &place, CriticalChain &chain) const {
+    double begin = (*spans)[place.worker][place.index].begin;
+    if (begin == 0)
+      return {place.worker, -1};
+    if (place.index > 0 && (*spans)[place.worker][place.index - 1].end == begin)
+      return {place.worker, place.index - 1};
+    const Action &a = table.rows[place.worker][place.index];
+    if (a.kind == Action::Update)
+      return lastGradient(a.microbatch, begin);
+    bool back = a.kind != Action::Forward;
+    for (int t : back ? outOf[a.stage] : into[a.stage])
+      if ((!back || costs.transfers[t].gradientBytes >= 0) && arrivals[back][key(t, a.microbatch)] == begin)
+        return senderOf({t, a.microbatch, back}, chain);
+    return find({Action::Forward}, a.stage, a.microbatch);
+  }
+
+  // The gate opens at the end of a step's last gradient.
+  Place lastGradient(int ofStep, double end) const {
+    for (int w = 0; w < workers; ++w)
+      for (size_t i = 0; i < table.rows[w].size(); ++i)
+        if (const Action &a = table.rows[w][i]; (a.kind == Action::WeightGradient || a.kind == Action::Backward) &&
+                                                a.microbatch / table.request.microbatches == ofStep && (*spans)[w][i].end == end)
+          return {w, int(i)};
+    return {0, -1};
+  }
+
+  // Along the messages before this one on its link, as far back as each waited for the one before.
+  Place senderOf(Message message, CriticalChain &chain) const {
+    const Transfer &first = costs.transfers[message.transfer];
+    bool travels = table.workerOf[first.from] != table.workerOf[first.to];
+    chain.hops += travels;
+    for (;; message = behind[message.back][key(message.transfer, message.microbatch)]) {
+      if (travels)
+        ++(message.back ? chain.returned : chain.sent)[message.transfer];
+      if (behind[message.back][key(message.transfer, message.microbatch)].transfer < 0)
+        break;
+    }
+    const Transfer &t = costs.transfers[message.transfer];
+    return message.back ? find({Action::InputGradient, Action::Backward}, t.to, message.microbatch)
+                        : find({Action::Forward}, t.from, message.microbatch);
+  }
+
   size_t key(int line, int microbatch) const { return line * size_t(count) + microbatch; }
   bool gated() const { return table.request.schedule != Schedule::TwoBW || table.request.gate; }
 
@@ -94,11 +180,17 @@ private:
   }
 
   // A message that leaves at `end` and arrives on the other worker.
-  double send(int from, int to, int64_t bytes, double end) {
-    int a = table.workerOf[from], b = table.workerOf[to];
+  double send(const Message &message, double end) {
+    const Transfer &t = costs.transfers[message.transfer];
+    int a = table.workerOf[message.back ? t.to : t.from], b = table.workerOf[message.back ? t.from : t.to];
     if (a == b)
       return end;
+    int64_t bytes = message.back ? t.gradientBytes : t.bytes;
     double &link = links[a * size_t(workers) + b];
+    Message &previous = last[a * size_t(workers) + b];
+    if (spans && link > end)
+      behind[message.back][key(message.transfer, message.microbatch)] = previous;
+    previous = message;
     link = std::max(link, end) + double(bytes) / costs.bandwidth;
     return link + costs.latency;
   }
@@ -109,7 +201,7 @@ private:
       for (int t : outOf[a.stage]) {
         const Transfer &transfer = costs.transfers[t];
         if (transfer.to < known)
-          arrivals[0][key(t, a.microbatch)] = send(transfer.from, transfer.to, transfer.bytes, end);
+          arrivals[0][key(t, a.microbatch)] = send({t, a.microbatch, false}, end);
         else // beyond what is known: the gradient is there after `rest`
           arrivals[1][key(t, a.microbatch)] = transfer.from == known - 1 ? end + rest : 0;
       }
@@ -117,8 +209,7 @@ private:
     if (a.kind == Action::InputGradient || a.kind == Action::Backward)
       for (int t : into[a.stage])
         if (costs.transfers[t].gradientBytes >= 0)
-          arrivals[1][key(t, a.microbatch)] =
-              send(a.stage, costs.transfers[t].from, costs.transfers[t].gradientBytes, end);
+          arrivals[1][key(t, a.microbatch)] = send({t, a.microbatch, true}, end);
     if (a.kind == Action::WeightGradient || a.kind == Action::Backward) {
       int step = a.microbatch / table.request.microbatches;
       --gradientsLeft[step];
@@ -155,7 +246,9 @@ private:
   std::vector<std::vector<int>> into, outOf; // transfers of a stage
   std::vector<double> forwardEnd, arrivals[2];
   std::vector<int> gradientsLeft;
-  std::vector<double> updateReady, links;
+  std::vector<double> updateReady, links; // links: when each is free again
+  std::vector<Message> last;              // on each link
+  std::vector<Message> behind[2];         // with spans: the message that one waited for on its link, or kOwnSender
 };
 
 // Bytes of one worker along its row.
@@ -212,6 +305,13 @@ Simulation simulate(const ScheduleTable &table, const TableCosts &costs) {
 
 double makespan(const ScheduleTable &table, const TableCosts &costs) {
   return Run(table, costs, table.stages(), 0, nullptr).run();
+}
+
+CriticalChain criticalChain(const ScheduleTable &table, const TableCosts &costs) {
+  std::vector<std::vector<Span>> spans(table.rows.size());
+  Run run(table, costs, table.stages(), 0, &spans);
+  run.run();
+  return run.critical();
 }
 
 double makespanOfFirst(const ScheduleTable &table, const TableCosts &costs, int known, double rest) {

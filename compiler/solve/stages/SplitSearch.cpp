@@ -1,5 +1,6 @@
 // SplitSearch.cpp: the search for the split whose table ends first.
 #include "compiler/solve/stages/PairBound.h"
+#include "compiler/solve/stages/PairSearch.h"
 #include "compiler/solve/stages/SplitBound.h"
 
 #include <algorithm>
@@ -58,12 +59,14 @@ public:
     nodes.push_back(Node());
     nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : std::max({workBound({}, 0), average->ofRest(0, 0) - average->budgets(), pairs});
     double rootBound = nodes[0].bound;
+    if (problem.request.chunks == 2 && intervals.gradientsReturn() && worthwhile(rootBound) && provePairs())
+      rootBound = best;
     // The most promising node first; of equals the deeper.
     auto later = [&](int a, int b) {
       return nodes[a].bound > nodes[b].bound || (nodes[a].bound == nodes[b].bound && nodes[a].stage < nodes[b].stage);
     };
     std::priority_queue<int, std::vector<int>, decltype(later)> open(later);
-    if (rootBound < kInfinity)
+    if (rootBound < kInfinity && worthwhile(rootBound))
       open.push(0);
     while (!open.empty() && work > 0 && worthwhile(nodes[open.top()].bound)) {
       int at = open.top();
@@ -88,9 +91,7 @@ private:
   bool worthwhile(double bound) const { return bound < best * (1 - 1e-12); }
 
   // Seconds and bytes of the stages of a chain of nodes, in order.
-  struct Known {
-    int first, end, choice;
-  };
+  using Known = StageChoice;
   std::vector<Known> known(int node) const {
     std::vector<Known> list;
     for (; nodes[node].stage >= 0; node = nodes[node].parent)
@@ -239,7 +240,7 @@ private:
     double seconds = makespan(table, costs);
     if (!worthwhile(seconds))
       return seconds;
-    best = seconds;
+    best = seconds, bestKnown = list;
     bestSplit = Split();
     for (const Known &k : list) {
       if (k.first)
@@ -315,6 +316,28 @@ private:
     return seconds < 0 ? 0 : seconds + update;
   }
 
+  // Two chunks a worker: the exact search. It begins with chains through each worker, as the longest are if that worker has more to do.
+  bool provePairs() {
+    int64_t share = work * 3 / 4, given = share;
+    PairSearch search(problem, table, intervals, best, share, [this](const std::vector<Known> &list) {
+      finish(list);
+      return criticalChain(table, costs);
+    });
+    std::vector<CriticalChain> busy;
+    if (best < kInfinity)
+      for (int w = 0; w < int(table.rows.size()); ++w) {
+        fill(bestKnown);
+        for (int s = 0; s < stages; ++s)
+          for (double StageCost::*seconds : {&StageCost::forward, &StageCost::input, &StageCost::weight})
+            costs.stages[s].*seconds *= table.workerOf[s] == w ? 4 : 1;
+        busy.push_back(criticalChain(table, costs));
+      }
+    search.know(busy);
+    bool proved = search.prove();
+    work -= given - std::max<int64_t>(share, 0);
+    return proved;
+  }
+
   // Splits to begin with: the dynamic program's, equal work, the smallest.
   std::vector<std::vector<int>> startCuts(const std::vector<int> &smallest) const {
     std::vector<std::vector<int>> starts = {smallest};
@@ -376,6 +399,7 @@ private:
   double actions = 0;
   std::vector<Node> nodes;
   double best = kInfinity;
+  std::vector<Known> bestKnown;
   Split bestSplit;
 };
 
