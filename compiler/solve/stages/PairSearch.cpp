@@ -10,102 +10,39 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kMostEntries = 8'000'000; // of all chains' tables
 } // namespace
 
-PairSearch::PairSearch(const SplitProblem &problem, const ScheduleTable &table, const Intervals &intervals, const double &best,
-                       int64_t &work, Attempt attempt)
-    : problem(problem), table(table), intervals(intervals), best(best), work(work), attempt(std::move(attempt)),
-      p(int(table.rows.size())), n(problem.size()), isV(problem.request.schedule == Schedule::ZBV), lengths(size_t(p + 1)), stages(size_t(2 * p)) {
-  for (std::vector<double> *sums : {&forward, &input, &weight, &update, &recomputed})
-    sums->assign(1, 0);
-  for (const Segment &s : problem.segments) {
-    double fastest = kInfinity;
-    for (const Segment::Way &way : s.ways)
-      fastest = std::min(fastest, way.seconds);
-    forward.push_back(forward.back() + s.forward), input.push_back(input.back() + s.input), weight.push_back(weight.back() + s.weight);
-    update.push_back(update.back() + s.update), recomputed.push_back(recomputed.back() + fastest);
-  }
-}
+PairSearch::PairSearch(const SplitProblem &problem, const ScheduleTable &table, const Intervals &intervals, const ChainSeconds &stageSeconds,
+                       const double &best, int64_t &work, Attempt attempt)
+    : problem(problem), table(table), intervals(intervals), stageSeconds(stageSeconds), best(best), work(work), attempt(std::move(attempt)),
+      p(int(table.rows.size())), n(problem.size()), isV(problem.request.schedule == Schedule::ZBV), lengths(size_t(p + 1)), stages(size_t(2 * p)) {}
 
 // ---- What chains take --------------------------------------------------------------------------------------------------
-// Without recomputation; with the messages over the border behind the stage.
-double PairSearch::ofStage(const Chain &chain, int stage, int i, int j) const {
-  const CriticalChain &c = chain.counts;
-  size_t s = size_t(stage);
-  double seconds = c.forward[s] * (forward[j] - forward[i]) + c.input[s] * (input[j] - input[i]) + c.weight[s] * (weight[j] - weight[i]) +
-                   c.update[size_t(table.workerOf[s])] * (update[j] - update[i]);
-  if (stage + 1 < 2 * p)
-    seconds += (c.sent[s] * double(intervals.bytesAt(j)) + c.returned[s] * double(intervals.gradientBytesAt(j))) / problem.bandwidth;
-  return seconds;
-}
-
 double PairSearch::added(const Chain &chain, int worker, const Pair &pair, const double *seconds) const {
   int other = secondStage(worker);
-  return ofStage(chain, worker, pair.first, pair.firstEnd) + ofStage(chain, other, pair.second, pair.secondEnd) +
+  return stageSeconds.ofStage(chain.counts, worker, pair.first, pair.firstEnd) +
+         stageSeconds.ofStage(chain.counts, other, pair.second, pair.secondEnd) +
          chain.counts.input[size_t(worker)] * seconds[0] + chain.counts.input[size_t(other)] * seconds[1];
-}
-
-// Of each end, the least that the stages `stage` .. `last` add if they take the segments from `i` on up to there.
-std::vector<double> PairSearch::cover(const Chain &chain, int stage, int last, int i) const {
-  std::vector<double> before(size_t(n + 1), kInfinity), now;
-  before[i] = 0;
-  for (int s = stage; s <= last; ++s) {
-    now.assign(size_t(n + 1), kInfinity);
-    double open = kInfinity; // the stage so far
-    for (int j = i + 1; j <= n; ++j) {
-      double empty = ofStage(chain, s, j, j); // messages alone
-      open = std::min(open, before[j - 1]) + ofStage(chain, s, j - 1, j) - empty +
-             chain.counts.input[size_t(s)] * (recomputed[j] - recomputed[j - 1]);
-      now[j] = open + empty;
-    }
-    before.swap(now);
-  }
-  return before;
-}
-
-// No longer than the longest of them.
-static CriticalChain meanOf(const std::vector<CriticalChain> &list, size_t first) {
-  CriticalChain mean = list[first];
-  double share = 1 / double(list.size() - first);
-  for (auto counts : {&CriticalChain::forward, &CriticalChain::input, &CriticalChain::weight, &CriticalChain::update, &CriticalChain::sent,
-                      &CriticalChain::returned})
-    for (size_t at = 0; at < (mean.*counts).size(); ++at) {
-      double sum = 0;
-      for (size_t chain = first; chain < list.size(); ++chain)
-        sum += (list[chain].*counts)[at];
-      (mean.*counts)[at] = sum * share;
-    }
-  mean.hops = 0;
-  for (size_t chain = first; chain < list.size(); ++chain)
-    mean.hops += list[chain].hops * share;
-  return mean;
-}
-
-void PairSearch::know(const std::vector<CriticalChain> &ofWorkers) {
-  for (const CriticalChain &chain : ofWorkers)
-    know(chain);
-  for (size_t first = 0; first + 1 < ofWorkers.size(); ++first)
-    know(meanOf(ofWorkers, first));
 }
 
 void PairSearch::know(const CriticalChain &counts) {
   size_t entries = size_t(p + 1) * key(n, n);
-  work -= int64_t(entries) / 8;
+  work -= int64_t(entries) / 2;
   if ((chains.size() + 1) * entries > kMostEntries)
     work = 0;
   if (work <= 0)
     return;
-  Chain chain{counts, counts.hops * problem.latency, {}, {}, {}, {}};
+  Chain chain{counts, stageSeconds.ofHops(counts), {}, {}, {}, {}};
   for (int w = 0; w <= p; ++w) {
     std::vector<double> rest, tail, upper;
     auto append = [](std::vector<double> &table, const std::vector<double> &row) { table.insert(table.end(), row.begin(), row.end()); };
     for (int i = 0; i <= n; ++i) {
-      append(rest, cover(chain, w, isV ? 2 * p - 1 - w : p - 1, i));
+      append(rest, stageSeconds.cover(counts, w, isV ? 2 * p - 1 - w : p - 1, i));
       if (isV)
-        upper.push_back(cover(chain, 2 * p - w, 2 * p - 1, i)[size_t(n)]);
+        upper.push_back(stageSeconds.cover(counts, 2 * p - w, 2 * p - 1, i)[size_t(n)]);
       else
-        append(upper, cover(chain, p, p + w - 1, i)), tail.push_back(cover(chain, p + w, 2 * p - 1, i)[size_t(n)]);
+        append(upper, stageSeconds.cover(counts, p, p + w - 1, i)), tail.push_back(stageSeconds.cover(counts, p + w, 2 * p - 1, i)[size_t(n)]);
     }
     chain.rest.push_back(rest), chain.tail.push_back(tail), chain.upper.push_back(upper);
-    chain.head.push_back(cover(chain, 0, w - 1, 0));
+    chain.head.push_back(stageSeconds.cover(counts, 0, w - 1, 0));
   }
   order.insert(order.begin(), int(chains.size()));
   chains.push_back(std::move(chain));
@@ -186,6 +123,10 @@ const std::vector<PairSearch::Ways> &PairSearch::waysOf(int w, const Pair &pair)
     }
   }
   work -= 1 + tried / 8;
+  // Where choices are missing, none is missed if the fastest of all fit.
+  double least = stageSeconds.leastRecomputed(pair.first, pair.firstEnd) + stageSeconds.leastRecomputed(pair.second, pair.secondEnd);
+  if (!intervals.complete(pair.first, pair.firstEnd) || !intervals.complete(pair.second, pair.secondEnd))
+    missed |= at->second.empty() || at->second[0].seconds[0] + at->second[0].seconds[1] > least * (1 + 1e-12);
   return at->second;
 }
 
@@ -254,7 +195,7 @@ PairSearch::Needs PairSearch::explore(int w, int i, int k) {
   std::vector<std::pair<double, Pair>> open;
   for (const Pair &pair : pairsOf(w, i, k)) {
     --work;
-    double least[2] = {recomputed[pair.firstEnd] - recomputed[pair.first], recomputed[pair.secondEnd] - recomputed[pair.second]};
+    double least[2] = {stageSeconds.leastRecomputed(pair.first, pair.firstEnd), stageSeconds.leastRecomputed(pair.second, pair.secondEnd)};
     double longest = 0;
     if (!isTooLong(w, pair, least, needs, &longest))
       open.push_back({longest, pair});
@@ -295,7 +236,7 @@ bool PairSearch::prove() {
     extend(0);
     explore(0, 0, border);
   }
-  return work > 0;
+  return work > 0 && !missed;
 }
 
 } // namespace cinch::solve::detail

@@ -16,7 +16,7 @@
 #ifndef CINCH_COMPILER_SOLVE_STAGES_PAIRSEARCH_H
 #define CINCH_COMPILER_SOLVE_STAGES_PAIRSEARCH_H
 
-#include "compiler/solve/stages/Intervals.h"
+#include "compiler/solve/stages/ChainBound.h"
 
 #include <functional>
 #include <unordered_map>
@@ -33,11 +33,10 @@ public:
   // Simulates a split of all stages, lowers `best` if it ends before, and returns its longest chain.
   using Attempt = std::function<CriticalChain(const std::vector<StageChoice> &)>;
   // `work` counts down.
-  PairSearch(const SplitProblem &, const ScheduleTable &, const Intervals &, const double &best, int64_t &work, Attempt);
-  // Chains to begin with, one through each worker. The mean of some of them is no longer than the longest, and knows that what some workers
-  // do not do is left to the others: so the means of those through the last workers are taken, too.
-  void know(const std::vector<CriticalChain> &ofWorkers);
-  // True: no split ends before `best`. False: `work` ran out.
+  PairSearch(const SplitProblem &, const ScheduleTable &, const Intervals &, const ChainSeconds &, const double &best, int64_t &work, Attempt);
+  // A chain, or a mean of some, which is no longer than the longest of them.
+  void know(const CriticalChain &);
+  // True: no split ends before `best`. False: `work` ran out, or a list of choices was thinned out that mattered.
   bool prove();
 
 private:
@@ -62,7 +61,6 @@ private:
   };
   using Needs = std::vector<Need>;
 
-  void know(const CriticalChain &);
   Needs explore(int worker, int i, int k);
   void settle(int worker, const Pair &, const Ways &, Needs &);
   std::vector<Pair> pairsOf(int worker, int i, int k) const;
@@ -72,10 +70,8 @@ private:
   void raise(Needs &, int chain, double least, int settled, const Pair &next) const;
   void extend(int settled);
   double added(const Chain &, int worker, const Pair &, const double *recomputed) const;
-  double ofStage(const Chain &, int stage, int i, int j) const;
   double left(const Chain &, int settled, int i, int k) const;
   double settledLeast(const Chain &, int settled, const Pair &next) const;
-  std::vector<double> cover(const Chain &, int stage, int last, int i) const;
   int secondStage(int worker) const { return isV ? 2 * p - 1 - worker : p + worker; }
   int nextOf(const Pair &pair) const { return isV ? pair.second : pair.secondEnd; }
   double limit() const { return best * (1 - 1e-12); }
@@ -84,12 +80,12 @@ private:
   const SplitProblem &problem;
   const ScheduleTable &table;
   const Intervals &intervals;
+  const ChainSeconds &stageSeconds;
   const double &best;
   int64_t &work;
   Attempt attempt;
   int p, n, border = 0; // `interleaved`: where the second chunks begin
-  bool isV;
-  std::vector<double> forward, input, weight, update, recomputed; // sums over the segments before; the fewest seconds of recomputation
+  bool isV, missed = false;
   std::vector<Chain> chains;
   std::vector<int> order;                                    // of chains: those that were too long last come first
   std::vector<std::vector<double>> lengths;                  // of chains, up to so many settled workers

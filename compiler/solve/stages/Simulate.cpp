@@ -32,10 +32,14 @@ public:
       }
     arrivals[0].assign(costs.transfers.size() * size_t(count), kNever);
     arrivals[1] = arrivals[0];
-    if (spans)
-      for (int back : {0, 1})
+    if (spans) {
+      for (int back : {0, 1}) {
         behind[back].assign(arrivals[back].size(), kOwnSender);
-    last.assign(workers * size_t(workers), {});
+        placeOf[back].assign(forwardEnd.size(), {0, -1});
+      }
+      last.assign(workers * size_t(workers), kOwnSender);
+      lastGradient.assign(updateReady.size(), {0, -1});
+    }
     gradientsLeft.assign(table.request.steps, std::min(known, table.stages()) * table.request.microbatches);
   }
 
@@ -81,15 +85,6 @@ private:
   };
   static constexpr Message kOwnSender = {-1, -1, false};
 
-  Place find(std::initializer_list<Action::Kind> kinds, int stage, int microbatch) const {
-    int worker = table.workerOf[stage];
-    const std::vector<Action> &row = table.rows[worker];
-    auto at = std::find_if(row.begin(), row.end(), [&](const Action &a) {
-      return a.stage == stage && a.microbatch == microbatch && std::count(kinds.begin(), kinds.end(), a.kind);
-    });
-    return {worker, int(at - row.begin())};
-  }
-
   // The action at whose end this one, or a message that it waited for, began; index -1: it began at zero.
   Place before(const Place &place, CriticalChain &chain) const {
     double begin = (*spans)[place.worker][place.index].begin;
@@ -99,22 +94,12 @@ private:
       return {place.worker, place.index - 1};
     const Action &a = table.rows[place.worker][place.index];
     if (a.kind == Action::Update)
-      return lastGradient(a.microbatch, begin);
+      return lastGradient[a.microbatch];
     bool back = a.kind != Action::Forward;
     for (int t : back ? outOf[a.stage] : into[a.stage])
       if ((!back || costs.transfers[t].gradientBytes >= 0) && arrivals[back][key(t, a.microbatch)] == begin)
         return senderOf({t, a.microbatch, back}, chain);
-    return find({Action::Forward}, a.stage, a.microbatch);
-  }
-
-  // The gate opens at the end of a step's last gradient.
-  Place lastGradient(int ofStep, double end) const {
-    for (int w = 0; w < workers; ++w)
-      for (size_t i = 0; i < table.rows[w].size(); ++i)
-        if (const Action &a = table.rows[w][i]; (a.kind == Action::WeightGradient || a.kind == Action::Backward) &&
-                                                a.microbatch / table.request.microbatches == ofStep && (*spans)[w][i].end == end)
-          return {w, int(i)};
-    return {0, -1};
+    return placeOf[0][key(a.stage, a.microbatch)];
   }
 
   // Along the messages before this one on its link, as far back as each waited for the one before.
@@ -129,8 +114,7 @@ private:
         break;
     }
     const Transfer &t = costs.transfers[message.transfer];
-    return message.back ? find({Action::InputGradient, Action::Backward}, t.to, message.microbatch)
-                        : find({Action::Forward}, t.from, message.microbatch);
+    return placeOf[message.back][key(message.back ? t.to : t.from, message.microbatch)];
   }
 
   size_t key(int line, int microbatch) const { return line * size_t(count) + microbatch; }
@@ -187,15 +171,21 @@ private:
       return end;
     int64_t bytes = message.back ? t.gradientBytes : t.bytes;
     double &link = links[a * size_t(workers) + b];
-    Message &previous = last[a * size_t(workers) + b];
-    if (spans && link > end)
-      behind[message.back][key(message.transfer, message.microbatch)] = previous;
-    previous = message;
+    if (spans) {
+      Message &previous = last[a * size_t(workers) + b];
+      if (link > end)
+        behind[message.back][key(message.transfer, message.microbatch)] = previous;
+      previous = message;
+    }
     link = std::max(link, end) + double(bytes) / costs.bandwidth;
     return link + costs.latency;
   }
 
-  void finish(const Action &a, double end) {
+  void finish(const Action &a, int worker, double end) {
+    Place place{worker, int(at[worker])};
+    bool makesGradients = a.kind == Action::WeightGradient || a.kind == Action::Backward;
+    if (spans && (a.kind == Action::Forward || a.kind == Action::InputGradient || a.kind == Action::Backward))
+      placeOf[a.kind != Action::Forward][key(a.stage, a.microbatch)] = place;
     if (a.kind == Action::Forward) {
       forwardEnd[key(a.stage, a.microbatch)] = end;
       for (int t : outOf[a.stage]) {
@@ -210,9 +200,11 @@ private:
       for (int t : into[a.stage])
         if (costs.transfers[t].gradientBytes >= 0)
           arrivals[1][key(t, a.microbatch)] = send({t, a.microbatch, true}, end);
-    if (a.kind == Action::WeightGradient || a.kind == Action::Backward) {
+    if (makesGradients) {
       int step = a.microbatch / table.request.microbatches;
       --gradientsLeft[step];
+      if (spans && end >= updateReady[step])
+        lastGradient[step] = place;
       updateReady[step] = std::max(updateReady[step], end);
     }
   }
@@ -230,7 +222,7 @@ private:
     clock[worker] = end;
     if (spans)
       (*spans)[worker].push_back({begin, end});
-    finish(a, end);
+    finish(a, worker, end);
     ++at[worker];
     return true;
   }
@@ -247,8 +239,10 @@ private:
   std::vector<double> forwardEnd, arrivals[2];
   std::vector<int> gradientsLeft;
   std::vector<double> updateReady, links; // links: when each is free again
-  std::vector<Message> last;              // on each link
-  std::vector<Message> behind[2];         // with spans: the message that one waited for on its link, or kOwnSender
+  // With spans: the last message on each link; the message that one waited for on its link, or kOwnSender; where F and I (or B) of a (stage,
+  // micro-batch) are, and the last gradient of each step.
+  std::vector<Message> last, behind[2];
+  std::vector<Place> placeOf[2], lastGradient;
 };
 
 // Bytes of one worker along its row.

@@ -29,7 +29,7 @@ public:
   Search(const SplitProblem &problem, const SplitLimits &limits)
       : problem(problem), table(generate(problem.request)), work(limits.work), stages(table.stages()), n(problem.size()),
         intervals(problem, table, *std::max_element(problem.budgets.begin(), problem.budgets.end())),
-        suffix(problem, table, intervals) {
+        suffix(problem, table, intervals), chainSeconds(problem, table, intervals) {
     if (!oneChunk())
       average.emplace(problem, table, intervals);
     lastChunk.assign(stages, 0);
@@ -55,11 +55,14 @@ public:
     work /= 2;
     start(startCuts(smallest));
     work = std::max<int64_t>(work, 0) + rest;
-    double pairs = problem.request.chunks == 2 ? boundOfPairs() : 0;
+    double byChains = oneChunk() ? 0 : boundByChains();
+    double pairs = problem.request.chunks == 2 && worthwhile(byChains) ? boundOfPairs() : 0;
     nodes.push_back(Node());
-    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : std::max({workBound({}, 0), average->ofRest(0, 0) - average->budgets(), pairs});
+    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0)
+                                : std::max({workBound({}, 0), average->ofRest(0, 0) - average->budgets(), pairs, byChains});
     double rootBound = nodes[0].bound;
-    if (problem.request.chunks == 2 && intervals.gradientsReturn() && worthwhile(rootBound) && provePairs())
+    bool byPairs = problem.request.chunks == 2 && byChains > 0 && worthwhile(rootBound) && provePairs();
+    if (byPairs)
       rootBound = best;
     // The most promising node first; of equals the deeper.
     auto later = [&](int a, int b) {
@@ -77,8 +80,8 @@ public:
     bool proved = open.empty() || !worthwhile(nodes[open.top()].bound);
     bool found = best < kInfinity;
     s.bound = proved && found ? best : proved ? kInfinity : std::min(best, nodes[open.top()].bound);
-    if (!intervals.complete())
-      proved = false, s.bound = std::min(s.bound, workBound({}, 0));
+    if (!intervals.complete() && !byPairs)
+      proved = false, s.bound = std::min(s.bound, std::max(workBound({}, 0), byChains));
     s.status = found ? (proved ? SplitSolution::Optimal : SplitSolution::Feasible)
                      : (proved ? SplitSolution::Infeasible : SplitSolution::Unknown);
     if (found)
@@ -240,7 +243,7 @@ private:
     double seconds = makespan(table, costs);
     if (!worthwhile(seconds))
       return seconds;
-    best = seconds, bestKnown = list;
+    best = seconds;
     bestSplit = Split();
     for (const Known &k : list) {
       if (k.first)
@@ -249,6 +252,21 @@ private:
       bestSplit.ways.insert(bestSplit.ways.end(), ways.begin(), ways.end());
     }
     return seconds;
+  }
+
+  // The first choice of each of the worker's stages, which none is faster than; false: they do not fit.
+  bool takeFastest(std::vector<Known> &list, int w) const {
+    int64_t room = problem.budgets[w], most = 0;
+    for (int s = 0; s < stages; ++s)
+      if (table.workerOf[s] == w) {
+        if (intervals.choices(list[s].first, list[s].end).empty())
+          return false;
+        const Choice &fastest = intervals.choices(list[s].first, list[s].end)[0];
+        list[s].choice = 0;
+        room = roomFor(room, list[s].first, list[s].end, s) - intervals.heldBytes(fastest, s);
+        most = std::max(most, fastest.work);
+      }
+    return most <= room;
   }
 
   // Seconds of these cuts, with the ways that cost each worker the fewest seconds within its budget; infinity if nothing fits.
@@ -265,6 +283,9 @@ private:
       if (!problem.allows(list[s].first, list[s].end, s))
         return kInfinity;
     for (int w = 0; w < int(table.rows.size()); ++w) {
+      work -= 1;
+      if (takeFastest(list, w))
+        continue;
       std::vector<Together> front = {Together()};
       int64_t room = problem.budgets[w];
       for (int s = 0; s < stages; ++s) {
@@ -316,26 +337,50 @@ private:
     return seconds < 0 ? 0 : seconds + update;
   }
 
-  // Two chunks a worker: the exact search. It begins with chains through each worker, as the longest are if that worker has more to do.
+  // What no split is below by the table's chains, and a split near the cuts for which they are short.
+  double boundByChains() {
+    if (!intervals.gradientsReturn())
+      return 0;
+    int64_t share = work / 4, given = share;
+    chains = boundOfChains(problem, table, chainSeconds, share);
+    work -= given - std::max<int64_t>(share, 0);
+    if (!chains.cuts.empty())
+      start({chains.cuts});
+    return chains.seconds;
+  }
+
+  // Two chunks a worker: the exact search. A try there takes a fourth of a simulated action's time.
   bool provePairs() {
-    int64_t share = work * 3 / 4, given = share;
-    PairSearch search(problem, table, intervals, best, share, [this](const std::vector<Known> &list) {
+    constexpr int kTriesAnAction = 4;
+    int64_t given = work * 3 / 4, tries = given * kTriesAnAction;
+    work -= given;
+    PairSearch search(problem, table, intervals, chainSeconds, best, tries, [this](const std::vector<Known> &list) {
       finish(list);
       return criticalChain(table, costs);
     });
-    std::vector<CriticalChain> busy;
-    if (best < kInfinity)
-      for (int w = 0; w < int(table.rows.size()); ++w) {
-        fill(bestKnown);
-        for (int s = 0; s < stages; ++s)
-          for (double StageCost::*seconds : {&StageCost::forward, &StageCost::input, &StageCost::weight})
-            costs.stages[s].*seconds *= table.workerOf[s] == w ? 4 : 1;
-        busy.push_back(criticalChain(table, costs));
-      }
-    search.know(busy);
+    for (const CriticalChain &chain : chainsOfBusyWorkers())
+      search.know(chain);
+    search.know(chains.mean);
     bool proved = search.prove();
-    work -= given - std::max<int64_t>(share, 0);
+    work += std::max<int64_t>(tries, 0) / kTriesAnAction;
     return proved;
+  }
+
+  // Chains through each worker, as the longest are if that one has more to do, and the means of those through the last ones, which know that what some
+  // workers do not do is left to the others.
+  std::vector<CriticalChain> chainsOfBusyWorkers() const {
+    std::vector<CriticalChain> busy;
+    int workers = int(table.rows.size());
+    for (int w = 0; w < workers; ++w) {
+      TableCosts more = chainSeconds.meanOf({chains.cuts}, {1});
+      for (int s = 0; s < stages; ++s)
+        for (double StageCost::*seconds : {&StageCost::forward, &StageCost::input, &StageCost::weight})
+          more.stages[s].*seconds *= table.workerOf[s] == w ? 4 : 1;
+      busy.push_back(criticalChain(table, more));
+    }
+    for (int w = 0; w + 1 < workers; ++w)
+      busy.push_back(meanOf({busy.begin() + w, busy.begin() + workers}, std::vector<double>(size_t(workers - w), 1.0 / (workers - w))));
+    return busy;
   }
 
   // Splits to begin with: the dynamic program's, equal work, the smallest.
@@ -392,6 +437,8 @@ private:
   int stages, n;
   Intervals intervals;
   SuffixBound suffix;
+  ChainSeconds chainSeconds;
+  ChainBound chains; // with several chunks
   std::optional<AverageBound> average; // with several chunks
   std::vector<char> lastChunk;
   std::vector<double> leastRecomputed;
@@ -399,7 +446,6 @@ private:
   double actions = 0;
   std::vector<Node> nodes;
   double best = kInfinity;
-  std::vector<Known> bestKnown;
   Split bestSplit;
 };
 
