@@ -28,11 +28,11 @@ static SplitProblem randomProblem(Rng &rng, bool skips, bool twoChunks) {
   ScheduleRequest &r = p.request;
   r.schedule = schedules[twoChunks ? 5 + rng.below(2) : rng.below(8)];
   bool chunks = r.schedule == Schedule::ZBV || r.schedule == Schedule::Interleaved;
-  r.workers = 1 + rng.below(chunks ? 3 : 4), r.chunks = chunks ? 2 : 1;
+  r.workers = 1 + rng.below(chunks && !twoChunks ? 3 : 4), r.chunks = chunks ? 2 : 1;
   r.microbatches = r.schedule == Schedule::Naive ? 1 : 1 + rng.below(8);
   if (r.schedule == Schedule::TwoBW)
     r.microbatches = std::max(r.microbatches, r.workers), r.steps = 1 + rng.below(2), r.gate = rng.below(2);
-  int n = r.workers * r.chunks + rng.below(twoChunks && r.workers < 3 ? 6 : chunks ? 3 : 4), product = 1;
+  int n = r.workers * r.chunks + rng.below(twoChunks ? 6 : chunks ? 3 : 4), product = 1;
   bool whole = rng.below(2); // whole seconds make ties
   auto seconds = [&](int most) { return whole ? rng.below(most) : rng.below(1000 * most) / 1000.0; };
   for (int k = 0; k < n; ++k) {
@@ -41,7 +41,7 @@ static SplitProblem randomProblem(Rng &rng, bool skips, bool twoChunks) {
     s.forward = seconds(6), s.input = seconds(6), s.weight = seconds(4), s.update = rng.below(3) ? 0 : seconds(3);
     s.fixed = rng.below(40), s.parameters = rng.below(10), s.late = rng.below(4);
     s.ways.clear();
-    for (int ways = product < 48 ? 1 + rng.below(3) : 1; ways > 0; --ways)
+    for (int ways = product < (twoChunks ? 12 : 48) ? 1 + rng.below(3) : 1; ways > 0; --ways)
       s.ways.push_back({rng.below(2) ? seconds(6) : 0.0, rng.below(12), rng.below(3) ? 0 : rng.below(12)});
     product *= int(s.ways.size());
     p.segments.push_back(s);

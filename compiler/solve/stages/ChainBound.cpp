@@ -194,7 +194,7 @@ ChainBound boundOfChains(const SplitProblem &problem, const ScheduleTable &table
     work -= stages * n / 4;
     if (value >= best.seconds)
       best.seconds = value, best.mean = mean;
-    best.cuts.assign(size_t(stages - 1), 0);
+    best.cuts = cuts[0];
     for (int s = 1; s < stages; ++s) {
       double place = 0;
       for (size_t at = 0; at < cuts.size(); ++at)
@@ -202,7 +202,7 @@ ChainBound boundOfChains(const SplitProblem &problem, const ScheduleTable &table
       best.cuts[size_t(s - 1)] = std::clamp(int(std::lround(place)), s == 1 ? 1 : best.cuts[size_t(s - 2)] + 1, n - (stages - s));
     }
     bool isNew = learn(seconds.meanOf(cuts, game.columns));
-    std::vector<int> shortest(size_t(stages - 1));
+    std::vector<int> shortest = cuts[0];
     for (int s = stages - 1, end = n; s > 0; --s)
       shortest[size_t(s - 1)] = end = begins[size_t(s)][size_t(end)];
     if (!std::count(cuts.begin(), cuts.end(), shortest)) {

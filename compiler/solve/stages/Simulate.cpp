@@ -104,12 +104,9 @@ private:
 
   // Along the messages before this one on its link, as far back as each waited for the one before.
   Place senderOf(Message message, CriticalChain &chain) const {
-    const Transfer &first = costs.transfers[message.transfer];
-    bool travels = table.workerOf[first.from] != table.workerOf[first.to];
-    chain.hops += travels;
+    ++chain.hops;
     for (;; message = behind[message.back][key(message.transfer, message.microbatch)]) {
-      if (travels)
-        ++(message.back ? chain.returned : chain.sent)[message.transfer];
+      ++(message.back ? chain.returned : chain.sent)[message.transfer];
       if (behind[message.back][key(message.transfer, message.microbatch)].transfer < 0)
         break;
     }
