@@ -109,11 +109,11 @@ MatrixGame solveGame(const std::vector<std::vector<double>> &matrix, int64_t &wo
     for (double entry : row)
       scale = std::max(scale, std::abs(entry));
   std::vector<std::vector<double>> t(m + 1, std::vector<double>(right + 1, 0));
-  std::vector<size_t> basis(m);
+  std::vector<size_t> basis;
   for (size_t i = 0; i < m; ++i) {
     for (size_t j = 0; j < n; ++j)
       t[i][j] = 2 + (scale > 0 ? matrix[i][j] / scale : 0);
-    t[i][n + i] = 1, t[i][right] = 1, basis[i] = n + i;
+    t[i][n + i] = 1, t[i][right] = 1, basis.push_back(n + i);
   }
   std::fill(t[m].begin(), t[m].begin() + long(n), -1);
   for (size_t pivots = 0; pivots < 20 * (m + n); ++pivots) {
