@@ -90,7 +90,7 @@ private:
 
   // Packing (ContractPack.cpp). Origins are those of the block's first row or column and of k = 0.
   Value offsetOfRun(KBlock, Value run, int64_t ContractDim::*stride);
-  void askFor(Value memory, Value place); // ahead of a load
+  void askFor(Value memory, Value place, bool toWrite = false); // ahead of a load or a store
   void packA(const Origin &, Range m, KBlock);
   void packRowsA(const Origin &, Range m, KBlock);
   void packColsA(const Origin &, Range m, KBlock);

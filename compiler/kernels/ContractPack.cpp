@@ -14,10 +14,11 @@ Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim:
   return add(outer, mul(block.start, plan.k.*stride));
 }
 
-// Steps of k lie far apart, where no hardware prefetcher follows: the line of a later one is asked for while this one is copied.
-static constexpr int64_t kAheadOfA = 16, kAheadOfB = 8;
-void ContractEmitter::askFor(Value memory, Value place) {
-  memref::PrefetchOp::create(builder, loc, memory, place, /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+// Steps of k lie far apart in A, where no hardware prefetcher follows: the line of a later one is asked for while this one is copied. So is
+// the place in the panel, for the many panels are written side by side.
+static constexpr int64_t kAheadInA = 16, kAheadInPanelsOfA = 8;
+void ContractEmitter::askFor(Value memory, Value place, bool toWrite) {
+  memref::PrefetchOp::create(builder, loc, memory, place, toWrite, /*localityHint=*/3, /*isDataCache=*/true);
 }
 
 // ---- A --------------------------------------------------------------------------------------------------------------
@@ -69,7 +70,8 @@ void ContractEmitter::packColsA(const Origin &origin, Range m, KBlock block) {
       auto panel = [&](Value row, int64_t rows) {
         Value target = add(to, mul(div(sub(row, m.first), plan.mr), plan.panelA()));
         if (plan.m.a == 1) {
-          askFor(memA, add(add(from, row), kAheadOfA * plan.k.a));
+          askFor(memA, add(add(from, row), kAheadInA * plan.k.a));
+          askFor(scratch, add(target, kAheadInPanelsOfA * plan.mr), /*toWrite=*/true);
           storeVector(loadVector(memA, add(from, row), rows, rows), scratch, target, rows);
           return;
         }
@@ -239,14 +241,19 @@ void ContractEmitter::packB(Value base, Range n, KBlock block) {
   }
   if (plan.hasWords())
     return packWordsB(base, n, block);
-  // Row after row, across all panels: B is read forwards over whole rows.
+  // A few rows at a time, across all panels: long stretches are written, and what the panel beside takes of these rows is asked for meanwhile.
+  // Rows that lie a power of two apart share sets of the first cache, where few of them stay until they are copied.
+  constexpr int64_t kRowsAtATime = 8;
   forLoop(number(0), block.runs, 1, [&](Value run) {
     Value source = add(base, offsetOfRun(block, run, &ContractDim::b));
-    forLoop(number(0), block.length, 1, [&](Value k) {
-      Value row = mul(add(mul(run, block.length), k), plan.nr());
-      Value rowSource = add(source, mul(k, plan.k.b));
+    forLoop(number(0), block.length, kRowsAtATime, [&](Value first) {
+      Value end = min(add(first, kRowsAtATime), block.length);
       forPanels(n, [&](Value column, Value panel, int64_t columns) {
-        copyRowB(add(rowSource, mul(column, plan.n.b)), add(panel, row), columns);
+        Value ofColumn = add(source, mul(column, plan.n.b));
+        forLoop(first, end, 1, [&](Value k) {
+          Value row = mul(add(mul(run, block.length), k), plan.nr());
+          copyRowB(add(ofColumn, mul(k, plan.k.b)), add(panel, row), columns);
+        });
       });
     });
   });
@@ -255,7 +262,7 @@ void ContractEmitter::packB(Value base, Range n, KBlock block) {
 void ContractEmitter::copyRowB(Value from, Value to, int64_t columns) {
   if (plan.packB == PackedB::Copy) {
     for (int64_t j = 0; j < columns; j += 64 / bytesOf(plan.b.elem))
-      askFor(memB, add(from, kAheadOfB * plan.k.b + j));
+      askFor(memB, add(from, columns + j));
     for (int64_t j = 0; j < columns; j += plan.lanes)
       storeVector(loadVector(memB, add(from, j), plan.lanes, columns - j), scratch, add(to, j), plan.lanes);
     return;

@@ -5,6 +5,7 @@
 
 #include "llvm/TargetParser/Host.h"
 #include <cstring>
+#include <sys/mman.h>
 
 namespace cinch::test {
 
@@ -61,8 +62,13 @@ void Arena::place() {
     offsets.push_back(end);
     end = (end + size + kGuard + 63) / 64 * 64;
   }
-  storage.reset(new char[end + 64]);
-  base = storage.get() + (64 - reinterpret_cast<uintptr_t>(storage.get()) % 64) % 64;
+  // Whole huge pages are huge ones, as in the arena of a program.
+  constexpr int64_t kHuge = int64_t(2) << 20;
+  const int64_t unit = end >= kHuge ? kHuge : 64;
+  storage.reset(new char[end + unit]);
+  base = storage.get() + (unit - reinterpret_cast<uintptr_t>(storage.get()) % unit) % unit;
+  if (end >= kHuge)
+    (void)madvise(base, size_t(end / kHuge * kHuge), MADV_HUGEPAGE);
   std::memset(base, kGuardByte, end);
 }
 
