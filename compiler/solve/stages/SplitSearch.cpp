@@ -349,12 +349,10 @@ private:
     return chains.seconds;
   }
 
-  // Two chunks a worker: the exact search. A try there takes a fourth of a simulated action's time.
+  // Two chunks a worker: the exact search.
   bool provePairs() {
-    constexpr int kTriesAnAction = 4;
-    int64_t given = work * 3 / 4, tries = given * kTriesAnAction;
-    work -= given;
-    PairSearch search(problem, table, intervals, chainSeconds, best, tries, [this](const std::vector<Known> &list) {
+    int64_t share = work * 3 / 4, given = share;
+    PairSearch search(problem, table, intervals, chainSeconds, best, share, [this](const std::vector<Known> &list) {
       finish(list);
       return criticalChain(table, costs);
     });
@@ -362,7 +360,7 @@ private:
       search.know(chain);
     search.know(chains.mean);
     bool proved = search.prove();
-    work += std::max<int64_t>(tries, 0) / kTriesAnAction;
+    work -= given - std::max<int64_t>(share, 0);
     return proved;
   }
 
