@@ -111,6 +111,24 @@ class Call(Op):
         return m + dropped(context, chain + (3, 1), f, rate, axes)
 
 
+class Coupling(Call):
+    """A call of a reversible layer, or of a chain of them, whose two results become one."""
+
+    takes_expressions = is_expression = False
+
+    def line(self, name, arguments, mark, node):
+        call = super().expression(arguments, mark, node)
+        return "%sa, %sb = %s\n  %s = %sa + 0.5 * %sb" % (name, name, call, name, name, name)
+
+    def value(self, context, node, values):
+        use, number = self.instance, getattr(node, "number", 0)
+        for block, path in zip(use.blocks(), use.paths("")):
+            before = context.inside(path, (number,) if block is None else (number, block))
+            values = evaluate(use.body, values, context)
+            context.leave(before)
+        return values[0] + 0.5 * values[1]
+
+
 class Scan(Call):
     """scan[T] of an instance of a layer: its first argument is the state."""
 

@@ -183,7 +183,7 @@ class IndexNotation(Op):
                     raise Invalid("a constant index beyond")
         return Type("f32", [found[index] for index in self.out])
 
-    def line(self, name, arguments, node):
+    def line(self, name, arguments, mark, node):
         def operand(i):
             def slot(s):
                 return "%s[%s]" % (arguments[s[0]], ", ".join(s[1])) if isinstance(s, tuple) else str(s)

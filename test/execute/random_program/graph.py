@@ -115,6 +115,7 @@ class Instance:
         self.kind, self.text, self.parameters, self.body, self.repeat = kind, text, list(parameters), body, repeat
         self.name, self.shared = None, False
         self.group = 1  # of a batch norm: examples that a statistic is made of
+        self.states = []  # (name, type, value at the start) of a layer of the prelude
 
     def declaration(self):
         what = self.body.name if self.body else self.text
@@ -125,12 +126,17 @@ class Instance:
         """Numbers of the blocks that have parameters of their own; None: it is one."""
         return range(self.repeat) if self.repeat and not self.shared else [None]
 
+    def paths(self, prefix):
+        """What the names of each block's parameters begin with."""
+        return [prefix + self.name + ("." if block is None else ".%d." % block) for block in self.blocks()]
+
 
 class Body:
     """A layer or the model: arguments, nodes in order, results."""
 
     def __init__(self, name):
         self.name, self.arguments, self.nodes, self.results = name, [], [], []
+        self.reversible = False
 
     def live(self):
         """Nodes that the results reach, in order."""
@@ -158,17 +164,27 @@ class Body:
                 found.append(use)
         return found
 
+    def bodies(self, prefix=""):
+        """[(path, body)]: this one, and those of the file's layers in it, each block of a chain apart."""
+        found = [(prefix, self)]
+        for use in self.instances():
+            for inner in use.paths(prefix) if use.body else []:
+                found += use.body.bodies(inner)
+        return found
+
+    def of_prelude(self, prefix=""):
+        """[(path, instance)] of the prelude's layers in all these bodies."""
+        return [(inner, use) for path, body in self.bodies(prefix) for use in body.instances() if not use.body for inner in use.paths(path)]
+
     def all_parameters(self, prefix=""):
         """[(path, type, scale)] of the body and the layers in it."""
-        found = [(prefix + node.name, node.type, node.op.init) for node in self.parameters()]
-        for use in self.instances():
-            for block in use.blocks():
-                inner = prefix + use.name + ("." if block is None else ".%d." % block)
-                if use.body:
-                    found += use.body.all_parameters(inner)
-                else:
-                    found += [(inner + name, type_, scale) for name, type_, scale in use.parameters]
-        return found
+        own = [(path + node.name, node.type, node.op.init) for path, body in self.bodies(prefix) for node in body.parameters()]
+        return own + [(path + name, type_, scale) for path, use in self.of_prelude(prefix) for name, type_, scale in use.parameters]
+
+    def all_states(self):
+        """[(path, type, value at the start)] of the model and the layers in it."""
+        own = [(node.name, node.type, node.op.init) for node in self.states()]
+        return own + [(path + name, type_, value) for path, use in self.of_prelude() for name, type_, value in use.states]
 
 
 class Context:

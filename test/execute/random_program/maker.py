@@ -1,6 +1,4 @@
 """Steps that call layers, of the prelude and of the file, and that build attention."""
-import random
-
 import numpy as np
 
 from . import calls, elementwise, rows, windows
@@ -124,13 +122,7 @@ class Maker(Arithmetic, Moves):
         kind = r.choice(["conv"] * 3 + ["transposed", "pool", "pool", "larger", "average"] + ["layer"] * 2)
         if kind == "layer":
             x = self.image(3)
-            known = [n.op for n in self.pool if isinstance(n.op, windows.Layer) and n.op.instance.kind != "batch_norm"]
-            if x.type.axes[:-3] == (BATCH,) and not self.depth:
-                own = random.Random("batch norm %s %d" % (x.type, len(self.body.nodes)))  # draws of its own: the rest of a seed's program stays
-                if own.random() < 0.4:
-                    use, call = windows.batch_norm_call(own, x.type.axes, self.dims.value(BATCH))
-                    self.name_instance(use)
-                    return self.add(call, [x])
+            known = [n.op for n in self.pool if isinstance(n.op, windows.Layer)]
             if known and r.random() < 0.3:  # called twice
                 call = r.choice(known)
                 return self.add(windows.Layer(call.instance, call.options), [x])
@@ -169,11 +161,19 @@ class Maker(Arithmetic, Moves):
                 out = r.choice([channels, self.dims.derive("2 * " + channels), out])
         return self.add(windows.Convolution(count, False, **options), [x, self.param([out, inner, *window])])
 
+    def batch_normed(self):
+        """A batch norm, behind a convolution or not."""
+        if self.depth and not self.reversible:
+            raise Invalid("a state may be updated once a step")
+        x = self.pick(lambda n: len(n.type.axes) >= 2 and n.type.axes[0] == BATCH)
+        use, call = windows.batch_norm_call(self.dims, self.rng, x.type.axes, self.some_dim())
+        self.name_instance(use)
+        return self.add(call, [x])
+
     def name_instance(self, use):
         """A name for now, and values for its parameters."""
         use.name = self.unique("r")
-        for block in use.blocks():
-            inner = use.name + ("." if block is None else ".%d." % block)
+        for inner in use.paths(""):
             found = use.body.all_parameters(inner) if use.body else [(inner + n, t, s) for n, t, s in use.parameters]
             for path, type_, scale in found:
                 value = np.random.RandomState(self.rng.randrange(2**31)).normal(size=type_.shape(self.dims))
@@ -184,10 +184,11 @@ class Maker(Arithmetic, Moves):
         r = self.rng
         if self.depth >= 2:
             raise Invalid("deep enough")
-        known = [n.op for n in self.pool if isinstance(n.op, calls.Call) and n.op.instance.body]
+        known = [n.op for n in self.pool if isinstance(n.op, calls.Call) and n.op.instance.body and not n.op.instance.body.all_states()]
         if known and r.random() < 0.5:
             use = r.choice(known).instance
-            return self.add(calls.Call(use), [self.pick(lambda n: n.type == a.type, a.type.dtype) for a in use.body.arguments])
+            operands = [self.pick(lambda n: n.type == a.type, a.type.dtype) for a in use.body.arguments]
+            return self.coupling(use, operands) if use.body.reversible else self.add(calls.Call(use), operands)
         operands = [self.pick(lambda n: n.batch >= 0)]
         if r.random() < 0.4:
             operands.append(self.pick(dtype=r.choice(["f32", "i32"])))
@@ -234,6 +235,32 @@ class Maker(Arithmetic, Moves):
         self.name_instance(use)
         return self.add(calls.Scan(use, {"axis": axis, "start": None if start else r.choice(["0", "0.5"])}), operands)
 
+    def coupled(self):
+        """A reversible layer, or a chain of them: each stream gets a sum with something made of the other."""
+        r = self.rng
+        if self.depth:
+            raise Invalid("a reversible layer is the model's")
+        x = self.pick(lambda n: n.batch >= 0)
+        y = self.pick(lambda n: n.type == x.type)
+        inner = Maker(r, self.dims, "layer", self.context, 2)  # so deep that it makes no layers and loops
+        inner.reversible, inner.of_images = True, self.of_images
+        streams = [inner.argument(x.type, x.example), inner.argument(y.type, y.example)]
+        for i in range(2):
+            inner.pool = [streams[1 - i]]
+            inner.steps(r.randint(1, 3))
+            plus = r.choice(["{0} + {1}", "{1} + {0}"])
+            streams[i] = inner.add(elementwise.Elementwise(plus, lambda c, a, b: a + b), [streams[i], inner.joined(streams[1 - i])])
+            streams[i].hint = ""  # the sum itself is what makes the layer reversible
+        inner.body.results, inner.body.reversible = streams, True
+        use = Instance("layer", body=inner.body, repeat=r.choice([0, 2, 3]))
+        self.name_instance(use)
+        return self.coupling(use, [x, y])
+
+    def coupling(self, use, operands):
+        node = self.add(calls.Coupling(use), operands)
+        node.hint = ""  # its statement names two values
+        return node
+
     def remembered(self):
         """A state of the model that follows the mean of a value, and what reads it."""
         r = self.rng
@@ -253,8 +280,9 @@ class Maker(Arithmetic, Moves):
     STEPS = [("unary", 5), ("binary", 6), ("index", 10), ("permuted", 3), ("gathered", 2), ("gather", 3), ("matmul", 5),
              ("softmax", 2), ("reduction", 3), ("masked", 2), ("moved", 6), ("draw", 3), ("labels", 4), ("attention", 2),
              ("prelude", 4), ("joined", 4), ("layer", 2), ("looped", 5), ("remembered", 2),
-             ("window", 4)]
+             ("window", 4), ("batch_normed", 2), ("coupled", 2)]
     of_images = False  # then windows are what is made most
+    reversible = False  # the body of a reversible layer
 
     def attempt(self, step):
         """Whether it made a value."""
@@ -268,7 +296,7 @@ class Maker(Arithmetic, Moves):
             return False
 
     def steps(self, count):
-        names, weights = zip(*self.STEPS, *[("window", 30)] * self.of_images)
+        names, weights = zip(*self.STEPS, *[("window", 30), ("batch_normed", 6)] * self.of_images)
         made = tries = 0
         while made < count and tries < 60:
             tries += 1

@@ -6,7 +6,6 @@ import zlib
 import numpy as np
 
 import shuffle
-from .calls import Call
 from .elementwise import above, softplus
 from .graph import BATCH, KINK, Context, Invalid, evaluate
 from .rows import log_softmax
@@ -94,11 +93,7 @@ class Program:
     @property
     def unit(self):
         """Examples that stay together: of a grain, which is a multiple of all groups, or of a group."""
-        return math.lcm(max(self.grain, 1), *(getattr(term, "group", 1) for term in self.terms), *(use.group for use in self.norms()))
-
-    def norms(self):
-        """Batch norms, which look at groups of examples and have states."""
-        return [node.op.instance for node in self.model.live() if isinstance(node.op, Call) and node.op.instance.kind == "batch_norm"]
+        return math.lcm(max(self.grain, 1), *(getattr(term, "group", 1) for term in self.terms), *(use.group for _, use in self.model.of_prelude()))
 
     def text(self, lines=None):
         name_all(self.model)
@@ -152,11 +147,7 @@ class Program:
 
     def states(self):
         """{path: value} before the first step."""
-        found = {node.name: np.full(node.type.shape(self.dims), node.op.init) for node in self.model.states()}
-        for use in self.norms():
-            shape = use.parameters[0][1].shape(self.dims)
-            found.update({use.name + ".running_mean": np.zeros(shape), use.name + ".running_var": np.ones(shape)})
-        return found
+        return {path: np.full(type_.shape(self.dims), value) for path, type_, value in self.model.all_states()}
 
     def data(self):
         found = []

@@ -92,7 +92,7 @@ def definitions(body):
             continue
         text[id(node)] = node.name
         statement = (node.name + " = " + node.op.expression(arguments, mark, node) if node.op.is_expression
-                     else node.op.line(node.name, arguments, node))
+                     else node.op.line(node.name, arguments, mark, node))
         statements.append((node.hint, statement))
     numbers = number_calls([statement for _, statement in statements])
     for mark, node in marks.items():
@@ -132,4 +132,4 @@ def layers_of(body, found=None):
 def signature(kind, body):
     arguments = ", ".join("%s: %s" % (node.name, node.type) for node in body.arguments)
     results = [str(result.type) for result in body.results]
-    return "%s %s(%s) -> %s" % (kind, body.name, arguments, results[0] if len(results) == 1 else "(%s)" % ", ".join(results))
+    return "%s%s %s(%s) -> %s" % ("reversible " * body.reversible, kind, body.name, arguments, results[0] if len(results) == 1 else "(%s)" % ", ".join(results))

@@ -162,18 +162,13 @@ class AveragePool(Op):
 
 
 class Layer(Call):
-    """A call of conv[..], conv_transpose[..], group_norm[..] or batch_norm."""
+    """A call of conv[..], conv_transpose[..] or group_norm[..]."""
 
     def result(self, dims, types):
         x, o = types[0].axes, self.options
         if len(x) < 3 or BATCH in x[-3:] or x[-3] != o["channels"]:
             raise Invalid("no image")
         if self.instance.kind == "group_norm":
-            return types[0]
-        if self.instance.kind == "batch_norm":
-            batch, places = dims.value(BATCH), dims.value(x[-1]) * dims.value(x[-2])
-            if x[:-3] != (BATCH,) or batch % self.instance.group or self.instance.group * places < 2:
-                raise Invalid("no statistics")
             return types[0]
         weight = Type("f32", [o["out"], self.instance.parameters[0][1].axes[1], str(o["window"]), str(o["window"])])
         if self.instance.kind == "conv":
@@ -188,23 +183,70 @@ class Layer(Call):
             c = split - split.mean(-1, keepdims=True)
             c = c / np.sqrt((c**2).mean(-1, keepdims=True) + 1e-5)
             return c.reshape(x.shape) * of[path + ".weight"][:, None, None] + of[path + ".bias"][:, None, None]
-        if kind == "batch_norm":
-            split = x.reshape((-1, self.instance.group) + x.shape[1:])
-            c = split - split.mean((1, 3, 4), keepdims=True)
-            c = c / np.sqrt((c**2).mean((1, 3, 4), keepdims=True) + 1e-5)
-            return c.reshape(x.shape) * of[path + ".weight"][:, None, None] + of[path + ".bias"][:, None, None]
         if kind == "conv":
             y = convolved(x, of[path + ".weight"], o["stride"], o["pad"], 1, o["groups"])
             return y + of[path + ".bias"][:, None, None] if o["bias"] else y
         return spread(x, of[path + ".weight"], o["stride"]) + of[path + ".bias"][:, None, None]
 
 
-def batch_norm_call(rng, axes, batch):
-    """The same of a batch norm, whose state is updated once a step."""
+class BatchNorm(Call):
+    """A call of batch_norm, behind a convolution or not: examples, channels, and any places."""
+
+    def convolved_type(self, dims, type_):
+        if self.instance.kind == "batch_norm":
+            return type_
+        x, o = type_.axes, self.options
+        if len(x) != 4 or any(dims.value(axis) % o["stride"] for axis in x[2:]):
+            raise Invalid("no image")
+        return Type("f32", x[:1] + (o["channels"],) + tuple(
+            axis if o["stride"] == 1 else str(int(axis) // o["stride"]) if axis.isdigit() else dims.derive("%s / %d" % (axis, o["stride"]))
+            for axis in x[2:]))
+
+    def result(self, dims, types):
+        if len(types[0].axes) < 2 or types[0].axes[0] != BATCH or types[0].axes[1] != self.options["inputs"]:
+            raise Invalid("no channels")
+        made = self.convolved_type(dims, types[0])
+        batch, *sizes = made.shape(dims)
+        if batch % self.instance.group or self.instance.group * np.prod(sizes[1:]) < 2:
+            raise Invalid("no statistics")
+        return made
+
+    def prelude(self, context, path, chain, x, axes):
+        o, of = self.options, context.parameters
+        if self.instance.kind == "conv_bn":
+            x = convolved(x, of[path + ".c.weight"], o["stride"], (o["window"] - 1) // 2, 1, o["groups"])
+            path += ".bn"
+        split = x.reshape((-1, self.instance.group) + x.shape[1:])
+        over = (1, *range(3, split.ndim))
+        c = split - split.mean(over, keepdims=True)
+        c = c / np.sqrt((c**2).mean(over, keepdims=True) + 1e-5)
+        wide = (-1, *[1] * (x.ndim - 2))
+        return c.reshape(x.shape) * of[path + ".weight"].reshape(wide) + of[path + ".bias"].reshape(wide)
+
+
+def batch_norm_call(dims, rng, axes, out):
+    """An instance of one for a value with these axes, and the op that calls it; its states are updated once a step, so it is called once."""
+    batch, inputs = dims.value(BATCH), axes[1]
     group = rng.choice([g for g in range(1, batch + 1) if batch % g == 0])
-    use = Instance("batch_norm", "batch_norm(group = %d)" % group, [("weight", Type("f32", [axes[-3]]), "one"), ("bias", Type("f32", [axes[-3]]), 0.3)])
+    convolves = len(axes) == 4 and not inputs.isdigit() and rng.random() < 0.5
+    channels = out if convolves else inputs
+    name = "bn." if convolves else ""
+    parameters = [(name + "weight", Type("f32", [channels]), "one"), (name + "bias", Type("f32", [channels]), 0.3)]
+    options = {"inputs": inputs, "channels": channels}
+    if convolves:
+        size = dims.value(inputs)
+        groups = rng.choice([g for g in range(1, size + 1) if size % g == 0 and dims.value(out) % g == 0])
+        window, stride = rng.choice([1, 3]), rng.choice([1, 1, 2])
+        options.update(window=window, stride=stride, groups=groups)
+        inner = inputs if groups == 1 else dims.derive("%s / %d" % (inputs, groups))
+        parameters.insert(0, ("c.weight", Type("f32", [out, inner, str(window), str(window)]), 0.3))
+        text = "conv_bn[%s, %d, %d, g = %d](group = %d)" % (out, window, stride, groups, group)
+    else:
+        text = "batch_norm(group = %d)" % group
+    use = Instance("conv_bn" if convolves else "batch_norm", text, parameters)
     use.group = group
-    return use, Layer(use, {"channels": axes[-3]})
+    use.states = [(name + "running_mean", Type("f32", [channels]), 0.0), (name + "running_var", Type("f32", [channels]), 1.0)]
+    return use, BatchNorm(use, options)
 
 
 def layer_call(dims, rng, axes, out):
