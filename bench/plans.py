@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""plans: what plans reach beside what they reached when bench/plans.json was recorded.
+"""plans: what plans reach beside those in bench/plans.json, of the planner before steps were trees, priced with the built-in rates of today.
 
     bench/plans.py [--quick] [--record] [--model NAME]
 

@@ -1,7 +1,8 @@
 // Reorder.cpp: exact moves of single runs. A run walks away from its place by exchanges with its neighbours; an
 // exchange changes what is alive at two places only, so that every place on the way is priced exactly for the degree
 // of the two runs. It stays where the most that is alive on the whole stretch it could walk is least, and of those
-// places where the sum is. Nothing outside the stretch changes, so the peak never rises.
+// places where the sum over the other runs is: the bytes beside its own place say nothing of what it keeps waiting.
+// Nothing outside the stretch changes, so the peak never rises.
 #include "compiler/solve/Reorder.h"
 #include "compiler/solve/Random.h"
 
@@ -262,7 +263,7 @@ private:
         int other = otherOf(x, c);
         return other < 0 || place[other] <= q;
       });
-      most[q - low] = std::max(top, mine), sum[q - low] = change + mine - live[p];
+      most[q - low] = std::max(top, mine), sum[q - low] = change;
     }
   }
   // The runs before x go behind it. What is alive at each then depends on nothing before it but x.
@@ -281,7 +282,7 @@ private:
         return last[c] == y ? true : last[c] == x && otherOf(x, c) == y;
       });
       top = std::max(top, during), change += during - live[q];
-      most[q - low] = std::max(top, mine), sum[q - low] = change + mine - live[p];
+      most[q - low] = std::max(top, mine), sum[q - low] = change;
     }
   }
   // The whole stretch is the measure for every place.

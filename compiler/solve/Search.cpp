@@ -171,7 +171,7 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
       look(ladderOf(size.microbatch));
     }
   // What does not fit without is refused, whatever was asked before. A micro-batch of which nothing fits yet is searched deeper, too: plans come of
-  // it that need fewer bytes (bench/models/deep.cinch, N=8, 41400000 bytes: 22.1 ms with micro-batches of 64, 27.2 without).
+  // it that need fewer bytes.
   if (options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan))
     for (const Size &size : sizes) {
       double fastest;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Convolutions, transposed ones, pools and resizing of odd shapes: in f64 the loss and every gradient, of the image too, against NumPy;
-in f32 every micro-batch, strategy, number of threads and CPU must leave the same bits, at the smallest budget too.
+in f32 every micro-batch, strategy, number of threads and CPU must leave the same bits, at the smallest budget too. Ten steps of two models against NumPy.
 
 A case weighs its result by fixed data; the image is data times a parameter, so that its gradient is seen.
 """
@@ -276,7 +276,7 @@ def same_bits(name, folder):
             verdicts.expect(got.bytes == want, "%s: bits differ with %s, %s threads" % (name, " ".join(flags), threads))
 
 
-# ---- A whole model: ten steps of a small ResNet, batch norms included, against NumPy.
+# ---- Whole models, ten steps against NumPy: a small ResNet with batch norms, and windows.cinch.
 RESNET = """dim B = 6 batch, C = 5, S = 8, F = 4
 data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, 3, S, S], y: i32[B] below C)
 layer basic[Co, s = 1, Ci?, H?, W?](x: f32[B, Ci, H, W]) -> f32[B, Co, H / s, W / s] {
@@ -296,12 +296,20 @@ train net on train seed 5 {
 """
 
 
+def normed(p, name, x, shape, axes):
+    """x less its mean and over its deviation, both over these axes of x in this shape, then scaled and moved by channels."""
+    y = x.reshape(*shape)
+    centred = y - y.mean(axes, True)
+    scaled = (centred / sqrt((centred * centred).mean(axes, True) + 1e-5)).reshape(*x.shape)
+    return scaled * p[name + ".weight"].reshape(1, -1, 1, 1) + p[name + ".bias"].reshape(1, -1, 1, 1)
+
+
+def batch_norm(p, name, x, group):
+    return normed(p, name, x, (-1, group, *x.shape[1:]), (1, 3, 4))
+
+
 def conv_bn(p, name, x, stride, pad):
-    y = conv2d(x, p[name + ".c.weight"], (stride, stride), (pad, pad))
-    centred = y - y.mean((0, 2, 3), True)
-    variance = (centred * centred).mean((0, 2, 3), True)
-    shape = (1, y.shape[1], 1, 1)
-    return centred / sqrt(variance + 1e-5) * p[name + ".bn.weight"].reshape(*shape) + p[name + ".bn.bias"].reshape(*shape)
+    return batch_norm(p, name + ".bn", conv2d(x, p[name + ".c.weight"], (stride, stride), (pad, pad)), x.shape[0])
 
 
 def basic(p, name, x, stride):
@@ -315,14 +323,39 @@ def resnet_loss(p, x, y):
     return cross_entropy(h.mean(-1).mean(-1) @ p["head.weight"].t + p["head.bias"], y).mean()
 
 
-def resnet(_):
-    folder = programs.FOLDER / "resnet"
+def layer(p, name, x, stride=1, groups=1):
+    pad = p[name + ".weight"].shape[-1] // 2
+    return conv2d(x, p[name + ".weight"], (stride, stride), (pad, pad), groups=groups) + p[name + ".bias"].reshape(1, -1, 1, 1)
+
+
+def windows_loss(p, x, y):
+    stem = layer(p, "stem", lift(x))
+    a, b = stem, relu(stem)
+    for name in ("pairs.0", "pairs.1"):
+        f = layer(p, name + ".f", b, groups=6)
+        a = a + relu(normed(p, name + ".n", f, (f.shape[0], 2, -1), -1))
+        b = b + layer(p, name + ".g", batch_norm(p, name + ".m", a, 3))
+    h = a + b * 0.5
+    down = layer(p, "down", pool2d(h, (3, 3), (1, 1), (1, 1), True), 2, 3)
+    up = conv_transpose2d(relu(down), p["up.weight"], (2, 2)) + p["up.bias"].reshape(1, -1, 1, 1)
+    e = pool2d(up + h, (2, 2), (2, 2), (0, 0), False)
+    r = bilinear(2)(e, None) + nearest(2)(e, None)
+    q = flat(conv2d(tall(r.reshape(*r.shape[:2], 64)), tall(p["w"]), (1, 2), (0, 2), (1, 2)))
+    return cross_entropy((relu(q).mean(-1) + h.mean(-1).mean(-1)) @ p["head.weight"].t + p["head.bias"], y).mean()
+
+
+MODELS = {"resnet": (RESNET, resnet_loss), "windows": ((programs.HERE / "windows.cinch").read_text(), windows_loss)}
+
+
+def ten_steps(model):
+    text, loss_of = MODELS[model]
+    folder = programs.FOLDER / model
     folder.mkdir()
     rng = np.random.default_rng(2)
     x, y = rng.normal(size=(12, 3, 8, 8)).astype(np.float32), rng.integers(0, 5, 12).astype(np.int32)
     np.save(folder / "x.npy", x)
     np.save(folder / "y.npy", y)
-    exe = programs.compiled(programs.source("resnet", RESNET), "resnet-f64", "--set", "precision=f64")
+    exe = programs.compiled(programs.source(model, text), model + "-f64", "--set", "precision=f64")
     start = programs.run(exe, folder, 0).parameters
     after = programs.run(exe, folder, 10)
     trained = [name for name in start if "running" not in name]
@@ -330,29 +363,29 @@ def resnet(_):
     for step in range(10):
         p = {name: Node(value) for name, value in values.items()}
         part = slice(0, 6) if step % 2 == 0 else slice(6, 12)
-        loss = resnet_loss(p, x[part].astype(np.float64), y[part])
+        loss = loss_of(p, x[part].astype(np.float64), y[part])
         backward(loss)
         losses.append(float(loss.value))
         for name in trained:
             speed[name] = 0.9 * speed[name] + p[name].grad
             values[name] = values[name] - 0.05 * speed[name]
-    verdicts.expect(np.allclose(losses, after.losses, rtol=1e-9), "resnet: losses %s, NumPy %s" % (after.losses, losses))
+    verdicts.expect(np.allclose(losses, after.losses, rtol=1e-9), "%s: losses %s, NumPy %s" % (model, after.losses, losses))
     for name in trained:
         moved = np.abs(values[name] - start[name]).max()
         error = np.abs(after.parameters[name] - values[name]).max() / moved
-        verdicts.expect(error < 1e-9, "resnet: %s differs by %.1e of its movement" % (name, error))
-    program = programs.source("resnet-f32", RESNET)
-    wants = [programs.run(programs.compiled(program, "resnet-%d" % i, *flags), folder, 10, "--threads", "2").bytes
+        verdicts.expect(error < 1e-9, "%s: %s differs by %.1e of its movement" % (model, name, error))
+    program = programs.source(model + "-f32", text)
+    wants = [programs.run(programs.compiled(program, "%s-%d" % (model, i), *flags), folder, 10, "--threads", "2").bytes
              for i, flags in enumerate((["--remat", "none"], ["--remat", "all"], ["--remat", "sqrt", "--cpu", "haswell"]))]
-    verdicts.expect(wants[0] == wants[1] == wants[2], "resnet: bits differ")
+    verdicts.expect(wants[0] == wants[1] == wants[2], model + ": bits differ")
 
 
 def test(name):
-    if name == "resnet":
-        return resnet(name)
+    if name in MODELS:
+        return ten_steps(name)
     folder, data = make_data(name)
     in_f64(name, folder, data)
     same_bits(name, folder)
 
 
-verdicts.run(lambda: programs.in_parallel(test, ["resnet", *PROGRAMS]))
+verdicts.run(lambda: programs.in_parallel(test, [*MODELS, *PROGRAMS]))

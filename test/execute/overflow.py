@@ -23,13 +23,13 @@ train net on train seed 3 {
   optimizer %(optimizer)s
   steps     5
 }
-"""
+%(layers)s"""
 LINE = 6  # of the body's first line
 SQUARES = "mean[B] sum[D] squared_error(net(x), y)"
 
 
-def source(name, body, width="D", x="D", y="D", loss=SQUARES, optimizer="sgd(lr = 0.1)", arguments=""):
-    settings = dict(width=width, x=x, y=y, loss=loss, optimizer=optimizer, arguments=arguments)
+def source(name, body, width="D", x="D", y="D", loss=SQUARES, optimizer="sgd(lr = 0.1)", arguments="", layers=""):
+    settings = dict(width=width, x=x, y=y, loss=loss, optimizer=optimizer, arguments=arguments, layers=layers)
     return programs.source(name, PROGRAM % dict(settings, body="\n".join("  " + line for line in body)))
 
 
@@ -40,6 +40,7 @@ class Case:
         self.name, self.body, self.line, self.op, self.equation, self.settings = name, body, line, op, equation, settings
 
 
+MADE = "a value is inf, and what it read is finite"
 ZERO, FLOAT = r"-?0", r"-?[\d.]+(e[-+]?\d+)?"
 CASES = [
     Case(
@@ -164,6 +165,42 @@ CASES = [
     Case(
         "a loss that needs a sum first", ["return b(log(h * 0 - 1))"], 0, "log", r"log\(-1\) = nan",
         loss="(sum[B, D] net(x)) / (sum[B, D] (net(x) ^ 2 + y * 0))",
+    ),
+    Case(
+        "convolution",
+        ["param w: f32[3, 2, 2] ~ constant(1)", "c = reshape[B, 2, 3](h) * 0 + 1e38", "return b(reshape[B, D](conv1d(c, w)))"],
+        2, "convolution", MADE,
+    ),
+    Case(
+        "convolution of each channel by itself",
+        ["param w: f32[2, 1, 3] ~ constant(1)", "c = reshape[B, 2, 3](h) * 0 + 3e38", "v = conv1d(c, w, groups = 2, pad = 1)", "return b(reshape[B, D](v))"],
+        2, "convolution", MADE,
+    ),
+    Case(
+        "transposed convolution",
+        ["param w: f32[3, 2, 2] ~ constant(1)", "c = reshape[B, 3, 2](h) * 0 + 1e38", "v = conv_transpose1d(c, w)", "return b(reshape[B, D](v))"],
+        2, "convolution", MADE,
+    ),
+    Case(
+        "gradient of a filter",
+        ["param w: f32[1, 1, 1] ~ zeros", "c = reshape[B, 1, D](h) * 0 + 3e38", "return b(h) + reshape[B, D](conv1d(c, w)) * 8"],
+        2, "gradient of convolution", MADE,
+    ),
+    Case(
+        "means of windows",
+        ["c = reshape[B, 1, D](h) * 0 + 3e38", "v = avg_pool1d(c, 3, stride = 1, pad = 1)", "return b(reshape[B, D](v))"],
+        1, "sum_pool", MADE,
+    ),
+    Case(
+        "batch norm",
+        ["use n = batch_norm(group = 1)", "c = reshape[B, 2, 3](h) * 0 + 3e38", "return b(reshape[B, D](n(c)))"],
+        0, "mean in batch_norm", "a sum of finite numbers = inf",
+    ),
+    Case(
+        "reversible layer",
+        ["use r = repeat 2 coupled", "p, q = r(h, b(h))", "return p + q"],
+        10, "log", r"log\(%s\) = -inf" % ZERO,
+        layers="reversible layer coupled(u: f32[B, D], v: f32[B, D]) -> (f32[B, D], f32[B, D]) {\n  p = u + log(v * 0)\n  return p, v + tanh(p)\n}\n",
     ),
     Case(
         "two in one kernel",

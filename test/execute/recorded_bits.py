@@ -65,7 +65,7 @@ def main():
     options = parser.parse_args()
     anew = options.record and not options.names
     record = {} if anew or not RECORD.exists() else json.loads(RECORD.read_text())
-    chosen = [(p, i) for i, p in enumerate(tree_programs.all_programs()) if not options.names or any(n in p.name for n in options.names)]
+    chosen = [(p, i) for i, p in enumerate(tree_programs.all_programs() + tree_programs.IMAGES) if not options.names or any(n in p.name for n in options.names)]
 
     def one(entry):
         program, number = entry

@@ -120,7 +120,9 @@ def main():
     wrong = fault(json.loads(example), answer)
     expect(wrong is None, f"the page's example: {wrong}")
     code, out, error = solve(example, "--table")
-    expect(code == 0 and out.startswith("worker 0  0F0 0F1") and "makespan" in out, "--table: " + out + error)
+    expect(code == 0 and out.startswith("worker 0  0F0 0F1") and "proved: no split ends sooner" in out.splitlines()[-1], "--table: " + out + error)
+    code, out, error = solve(example, "--table", "--work-limit", "0")
+    expect(code == 0 and "not proved: no split ends before" in out.splitlines()[-1], "--table without work: " + out + error)
 
     for flags, seconds in [(["--stages", "4", "--microbatches", "8"], 33),
                            (["--schedule", "zb-h1", "--stages", "4", "--microbatches", "8"], 27),

@@ -51,6 +51,11 @@ def vectors(width):
     return write
 
 
+def labelled_images(folder, draw):
+    np.save(folder / "x.npy", draw.uniform(-1, 1, (40, 3, 8, 8)).astype(np.float32))
+    np.save(folder / "y.npy", draw.randint(0, 5, 40).astype(np.int32))
+
+
 def pairs(folder, draw):
     for name in ("x.npy", "y.npy"):
         np.save(folder / name, draw.uniform(-1, 1, (40, 6)).astype(np.float32))
@@ -160,6 +165,11 @@ def case_program(case, number):
     grained = number % 3 == 0
     return Program("case " + case.name, None, write, "", GRAIN if grained else (),
                    [FREE, HALF if grained else TIGHT], words)
+
+
+# Every op of images: groups of three examples stay together.
+IMAGES = [Program(name, "test/execute/windows.cinch", labelled_images, "", settings, [FREE, ["--remat", "all", "--microbatch", "3"]])
+          for name, settings in (("images", ()), ("images, bf16", ("--set", "train.precision=bf16")))]
 
 
 def all_programs():

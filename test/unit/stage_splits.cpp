@@ -1,8 +1,9 @@
 // LINK: cinch_solve
 // Splits into stages: equal to brute force over all cuts and all ways on 3,000 random chains and 500 graphs with skips, all under
-// memory limits; refusals at the smallest budget; the verifier rejects wrong answers. The dynamic program for two chunks a worker finds
-// what brute force finds. Arguments: chains, graphs, seed.
+// memory limits; refusals at the smallest budget; the verifier rejects wrong answers. For two chunks a worker the dynamic program and the
+// exact search each find what brute force finds, on 600 chains and graphs of their own. Arguments: chains, graphs, seed, those of two chunks.
 #include "compiler/solve/stages/PairBound.h"
+#include "compiler/solve/stages/PairSearch.h"
 #include "compiler/solve/stages/Split.h"
 #include "test/unit/Expect.h"
 
@@ -20,18 +21,18 @@ struct Rng {
   }
 };
 
-static SplitProblem randomProblem(Rng &rng, bool skips) {
+static SplitProblem randomProblem(Rng &rng, bool skips, bool twoChunks) {
   static const Schedule schedules[] = {Schedule::GPipe, Schedule::OneFOneB, Schedule::OneFOneB,    Schedule::ZBH1,
                                        Schedule::TwoBW, Schedule::ZBV,      Schedule::Interleaved, Schedule::Naive};
   SplitProblem p;
   ScheduleRequest &r = p.request;
-  r.schedule = schedules[rng.below(8)];
+  r.schedule = schedules[twoChunks ? 5 + rng.below(2) : rng.below(8)];
   bool chunks = r.schedule == Schedule::ZBV || r.schedule == Schedule::Interleaved;
-  r.workers = 1 + rng.below(chunks ? 3 : 4), r.chunks = chunks ? 2 : 1;
+  r.workers = 1 + rng.below(chunks && !twoChunks ? 3 : 4), r.chunks = chunks ? 2 : 1;
   r.microbatches = r.schedule == Schedule::Naive ? 1 : 1 + rng.below(8);
   if (r.schedule == Schedule::TwoBW)
     r.microbatches = std::max(r.microbatches, r.workers), r.steps = 1 + rng.below(2), r.gate = rng.below(2);
-  int n = r.workers * r.chunks + rng.below(chunks ? 3 : 4), product = 1;
+  int n = r.workers * r.chunks + rng.below(twoChunks ? 6 : chunks ? 3 : 4), product = 1;
   bool whole = rng.below(2); // whole seconds make ties
   auto seconds = [&](int most) { return whole ? rng.below(most) : rng.below(1000 * most) / 1000.0; };
   for (int k = 0; k < n; ++k) {
@@ -40,7 +41,7 @@ static SplitProblem randomProblem(Rng &rng, bool skips) {
     s.forward = seconds(6), s.input = seconds(6), s.weight = seconds(4), s.update = rng.below(3) ? 0 : seconds(3);
     s.fixed = rng.below(40), s.parameters = rng.below(10), s.late = rng.below(4);
     s.ways.clear();
-    for (int ways = product < 48 ? 1 + rng.below(3) : 1; ways > 0; --ways)
+    for (int ways = product < (twoChunks ? 12 : 48) ? 1 + rng.below(3) : 1; ways > 0; --ways)
       s.ways.push_back({rng.below(2) ? seconds(6) : 0.0, rng.below(12), rng.below(3) ? 0 : rng.below(12)});
     product *= int(s.ways.size());
     p.segments.push_back(s);
@@ -184,11 +185,49 @@ static std::string wrongPairs(const SplitProblem &p, const Truth &truth) {
   return bound <= truth.makespan + 1e-9 * std::max(1.0, truth.makespan) ? "" : "pairs: above the best split";
 }
 
-static void againstBruteForce(int count, bool skips, uint64_t seed) {
+// The exact search by itself, from no split at all.
+static std::string wrongSearch(const SplitProblem &p, const Truth &truth) {
+  ScheduleTable table = generate(p.request);
+  detail::Intervals intervals(p, table, *std::max_element(p.budgets.begin(), p.budgets.end()));
+  if (!intervals.gradientsReturn())
+    return "";
+  detail::ChainSeconds seconds(p, table, intervals);
+  double best = std::numeric_limits<double>::infinity(), most = std::max(1.0, truth.makespan) * 1e-9;
+  int64_t work = int64_t(1) << 40;
+  detail::ChainBound bound = detail::boundOfChains(p, table, seconds, work);
+  if (bound.seconds > truth.makespan + most)
+    return "chains: bound " + std::to_string(bound.seconds) + " above the best split, " + std::to_string(truth.makespan);
+  std::string wrong;
+  detail::PairSearch search(p, table, intervals, seconds, best, work, [&](const std::vector<detail::StageChoice> &list) {
+    Split split;
+    for (const detail::StageChoice &s : list) {
+      if (s.first)
+        split.cuts.push_back(s.first);
+      std::vector<int> ways = intervals.waysOf(s.first, s.end, s.choice);
+      split.ways.insert(split.ways.end(), ways.begin(), ways.end());
+    }
+    TableCosts costs = costsOf(p, table, split);
+    double end = makespan(table, costs);
+    for (int w = 0; w < p.request.workers; ++w)
+      if (bytesOf(table, costs, w) > p.budgets[size_t(w)])
+        wrong = "search: tries a split above the budget";
+    if (!isForced(p, split.cuts))
+      wrong = "search: tries cuts that are not those that were asked for";
+    best = std::min(best, end);
+    return criticalChain(table, costs);
+  });
+  if (!search.prove())
+    return "search: proves nothing";
+  if (best != truth.makespan && !(std::abs(best - truth.makespan) <= most))
+    return "search: " + std::to_string(best) + ", brute force " + std::to_string(truth.makespan);
+  return wrong;
+}
+
+static void againstBruteForce(int count, bool skips, uint64_t seed, bool twoChunks = false) {
   Rng rng{seed};
   int feasible = 0, infeasible = 0;
   for (int number = 0; number < count; ++number) {
-    SplitProblem p = randomProblem(rng, skips);
+    SplitProblem p = randomProblem(rng, skips, twoChunks);
     p.budgets.assign(p.request.workers, 0);
     if (number % 4 == 0 && !force(p, rng)) {
       expect(bruteForce(p, false).least == INT64_MAX, describe(p, number) + ": there is a cut as it is told");
@@ -218,10 +257,78 @@ static void againstBruteForce(int count, bool skips, uint64_t seed) {
       wrong = "smallest budget " + std::to_string(s.leastBudget) + ", brute force " + std::to_string(truth.least);
     if (wrong.empty() && p.request.chunks == 2)
       wrong = wrongPairs(p, truth);
+    if (wrong.empty() && p.request.chunks == 2)
+      wrong = wrongSearch(p, truth);
     expect(wrong.empty(), who + ": " + wrong);
   }
   expect(feasible > count / 2 && infeasible > count / 50,
          std::to_string(feasible) + " of " + std::to_string(count) + " had a split, too many or too few to tell");
+}
+
+// What a chain counts adds up to the makespan, and is no longer than that of other costs with the same table.
+static void chainsOfTables() {
+  Rng rng{987654321};
+  for (int number = 0; number < 400; ++number) {
+    SplitProblem p = randomProblem(rng, false, number % 2);
+    for (SegmentValue &value : p.values)
+      value.gradientBytes = std::max<int64_t>(value.gradientBytes, 0);
+    p.budgets.assign(size_t(p.request.workers), INT64_MAX / 4);
+    ScheduleTable table = generate(p.request);
+    auto random = [&] {
+      Split split;
+      std::vector<int> places;
+      for (int k = 1; k < p.size(); ++k)
+        places.push_back(k);
+      while (int(places.size()) > table.stages() - 1)
+        places.erase(places.begin() + rng.below(int(places.size())));
+      split.cuts = places, split.ways.assign(size_t(p.size()), 0);
+      return costsOf(p, table, split);
+    };
+    TableCosts own = random(), others = random();
+    CriticalChain chain = criticalChain(table, own);
+    auto length = [&](const TableCosts &costs) {
+      double sum = chain.hops * costs.latency;
+      for (int s = 0; s < table.stages(); ++s) {
+        const StageCost &c = costs.stages[size_t(s)];
+        sum += chain.forward[s] * c.forward + chain.input[s] * c.input + chain.weight[s] * c.weight + chain.update[table.workerOf[s]] * c.update;
+      }
+      for (size_t t = 0; t < costs.transfers.size(); ++t)
+        sum += (chain.sent[t] * double(costs.transfers[t].bytes) + chain.returned[t] * double(costs.transfers[t].gradientBytes)) / costs.bandwidth;
+      return sum;
+    };
+    double end = makespan(table, own), endOfOthers = makespan(table, others);
+    expect(std::abs(length(own) - end) <= 1e-9 * std::max(1.0, end),
+           describe(p, number) + ": the longest chain has " + std::to_string(length(own)) + " s of " + std::to_string(end));
+    expect(length(others) <= endOfOthers + 1e-9 * std::max(1.0, endOfOthers), describe(p, number) + ": a chain is longer than the makespan");
+  }
+}
+
+// Both players' weights promise the same value.
+static void matrixGames() {
+  Rng rng{13579};
+  for (int number = 0; number < 300; ++number) {
+    size_t rows = size_t(1 + rng.below(12)), columns = size_t(1 + rng.below(12));
+    std::vector<std::vector<double>> matrix(rows, std::vector<double>(columns));
+    for (std::vector<double> &row : matrix)
+      for (double &entry : row)
+        entry = number % 3 ? rng.below(4) : rng.below(1000000) / 7.0; // few values make ties
+    int64_t work = 1 << 20;
+    detail::MatrixGame game = detail::solveGame(matrix, work);
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (size_t j = 0; j < columns; ++j) {
+      double sum = 0;
+      for (size_t i = 0; i < rows; ++i)
+        sum += game.rows[i] * matrix[i][j];
+      least = std::min(least, sum);
+    }
+    for (size_t i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (size_t j = 0; j < columns; ++j)
+        sum += game.columns[j] * matrix[i][j];
+      most = std::max(most, sum);
+    }
+    expect(most - least <= 1e-9 * std::max(1.0, most), "game " + std::to_string(number) + ": " + std::to_string(least) + " and " + std::to_string(most));
+  }
 }
 
 // Three equal layers on two workers under 1f1b, in numbers that can be checked by hand.
@@ -353,6 +460,7 @@ static void largerModels() {
 int main(int argc, char **argv) {
   int chains = argc > 1 ? std::atoi(argv[1]) : 3000, graphs = argc > 2 ? std::atoi(argv[2]) : 500;
   uint64_t seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
+  int twoChunks = argc > 4 ? std::atoi(argv[4]) : 600;
   costsByHand();
   earlyStagesRecompute();
   wrongAnswers();
@@ -360,5 +468,9 @@ int main(int argc, char **argv) {
   largerModels();
   againstBruteForce(chains, false, 88172645463325252ull * seed);
   againstBruteForce(graphs, true, 1234567891011ull * seed);
+  againstBruteForce(twoChunks / 2, false, 777777777777ull * seed, true);
+  againstBruteForce(twoChunks / 2, true, 555555555555ull * seed, true);
+  chainsOfTables();
+  matrixGames();
   return tally();
 }

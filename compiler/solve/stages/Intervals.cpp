@@ -17,7 +17,7 @@ Intervals::Intervals(const SplitProblem &problem, const ScheduleTable &table, in
   int n = problem.size();
   addUp();
   findReadAndShared();
-  fronts.resize(size_t(n + 1) * (n + 1)), origins.resize(fronts.size());
+  fronts.resize(size_t(n + 1) * (n + 1)), origins.resize(fronts.size()), thinned.assign(fronts.size(), false);
   for (int i = 0; i < n; ++i) {
     fronts[key(i, i)] = {Choice()}, origins[key(i, i)] = {{-1, -1}};
     for (int j = i + 1; j <= n; ++j)
@@ -103,9 +103,10 @@ void Intervals::extend(int i, int j, int64_t most) {
     corners.push_back(choice);
     front.push_back(choice), origin.push_back(from);
   }
+  thinned[key(i, j)] = thinned[key(i, j - 1)];
   if (front.size() <= kLongestFront)
     return;
-  whole = false;
+  thinned[key(i, j)] = true, whole = false;
   for (size_t c = 0; c < kLongestFront; ++c) { // both ends stay
     size_t at = c * (front.size() - 1) / (kLongestFront - 1);
     front[c] = front[at], origin[c] = origin[at];

@@ -35,8 +35,9 @@ public:
   int64_t bytesAt(int i) const { return sent[i]; }          // values that cross from segment i - 1 to i
   int64_t gradientBytesAt(int i) const { return returned[i]; } // their gradients; -1 if none has one
   bool gradientsReturn() const; // over every cut
-  // False if a list of choices grew too long and was thinned out: then nothing is proven optimal.
+  // False if a list of choices, or this one, grew too long and was thinned out: then a split that needs another choice may have been missed.
   bool complete() const { return whole; }
+  bool complete(int i, int j) const { return !thinned[key(i, j)]; }
 
 private:
   void addUp();
@@ -50,6 +51,7 @@ private:
   std::vector<int64_t> read, shared; // bytes, of intervals
   std::vector<int64_t> sent, returned, fixedUpTo, parametersUpTo, lateUpTo;
   std::vector<double> forwardUpTo, inputUpTo, weightUpTo, updateUpTo;
+  std::vector<char> thinned; // of intervals
   bool whole = true;
 };
 

@@ -32,6 +32,14 @@ public:
       }
     arrivals[0].assign(costs.transfers.size() * size_t(count), kNever);
     arrivals[1] = arrivals[0];
+    if (spans) {
+      for (int back : {0, 1}) {
+        behind[back].assign(arrivals[back].size(), kOwnSender);
+        placeOf[back].assign(forwardEnd.size(), {0, -1});
+      }
+      last.assign(workers * size_t(workers), kOwnSender);
+      lastGradient.assign(updateReady.size(), {0, -1});
+    }
     gradientsLeft.assign(table.request.steps, std::min(known, table.stages()) * table.request.microbatches);
   }
 
@@ -46,7 +54,66 @@ public:
     return *std::max_element(clock.begin(), clock.end());
   }
 
+  // Of a run with spans that came to its end: back from the last action to whatever each began after.
+  CriticalChain critical() const {
+    CriticalChain chain;
+    for (std::vector<double> *counts : {&chain.forward, &chain.input, &chain.weight})
+      counts->assign(table.stages(), 0);
+    chain.update.assign(workers, 0);
+    chain.sent.assign(costs.transfers.size(), 0), chain.returned = chain.sent;
+    Place place{int(std::max_element(clock.begin(), clock.end()) - clock.begin()), 0};
+    for (place.index = int(table.rows[place.worker].size()) - 1; place.index >= 0; place = before(place, chain)) {
+      const Action &a = table.rows[place.worker][place.index];
+      if (a.kind == Action::Update) {
+        ++chain.update[place.worker];
+        continue;
+      }
+      chain.forward[a.stage] += a.kind == Action::Forward;
+      chain.input[a.stage] += a.kind == Action::InputGradient || a.kind == Action::Backward;
+      chain.weight[a.stage] += a.kind == Action::WeightGradient || a.kind == Action::Backward;
+    }
+    return chain;
+  }
+
 private:
+  struct Place { // of an action
+    int worker, index;
+  };
+  struct Message {
+    int transfer, microbatch;
+    bool back;
+  };
+  static constexpr Message kOwnSender = {-1, -1, false};
+
+  // The action at whose end this one, or a message that it waited for, began; index -1: it began at zero.
+  Place before(const Place &place, CriticalChain &chain) const {
+    double begin = (*spans)[place.worker][place.index].begin;
+    if (begin == 0)
+      return {place.worker, -1};
+    if (place.index > 0 && (*spans)[place.worker][place.index - 1].end == begin)
+      return {place.worker, place.index - 1};
+    const Action &a = table.rows[place.worker][place.index];
+    if (a.kind == Action::Update)
+      return lastGradient[a.microbatch];
+    bool back = a.kind != Action::Forward;
+    for (int t : back ? outOf[a.stage] : into[a.stage])
+      if ((!back || costs.transfers[t].gradientBytes >= 0) && arrivals[back][key(t, a.microbatch)] == begin)
+        return senderOf({t, a.microbatch, back}, chain);
+    return placeOf[0][key(a.stage, a.microbatch)];
+  }
+
+  // Along the messages before this one on its link, as far back as each waited for the one before.
+  Place senderOf(Message message, CriticalChain &chain) const {
+    ++chain.hops;
+    for (;; message = behind[message.back][key(message.transfer, message.microbatch)]) {
+      ++(message.back ? chain.returned : chain.sent)[message.transfer];
+      if (behind[message.back][key(message.transfer, message.microbatch)].transfer < 0)
+        break;
+    }
+    const Transfer &t = costs.transfers[message.transfer];
+    return placeOf[message.back][key(message.back ? t.to : t.from, message.microbatch)];
+  }
+
   size_t key(int line, int microbatch) const { return line * size_t(count) + microbatch; }
   bool gated() const { return table.request.schedule != Schedule::TwoBW || table.request.gate; }
 
@@ -94,22 +161,34 @@ private:
   }
 
   // A message that leaves at `end` and arrives on the other worker.
-  double send(int from, int to, int64_t bytes, double end) {
-    int a = table.workerOf[from], b = table.workerOf[to];
+  double send(const Message &message, double end) {
+    const Transfer &t = costs.transfers[message.transfer];
+    int a = table.workerOf[message.back ? t.to : t.from], b = table.workerOf[message.back ? t.from : t.to];
     if (a == b)
       return end;
+    int64_t bytes = message.back ? t.gradientBytes : t.bytes;
     double &link = links[a * size_t(workers) + b];
+    if (spans) {
+      Message &previous = last[a * size_t(workers) + b];
+      if (link > end)
+        behind[message.back][key(message.transfer, message.microbatch)] = previous;
+      previous = message;
+    }
     link = std::max(link, end) + double(bytes) / costs.bandwidth;
     return link + costs.latency;
   }
 
-  void finish(const Action &a, double end) {
+  void finish(const Action &a, int worker, double end) {
+    Place place{worker, int(at[worker])};
+    bool makesGradients = a.kind == Action::WeightGradient || a.kind == Action::Backward;
+    if (spans && (a.kind == Action::Forward || a.kind == Action::InputGradient || a.kind == Action::Backward))
+      placeOf[a.kind != Action::Forward][key(a.stage, a.microbatch)] = place;
     if (a.kind == Action::Forward) {
       forwardEnd[key(a.stage, a.microbatch)] = end;
       for (int t : outOf[a.stage]) {
         const Transfer &transfer = costs.transfers[t];
         if (transfer.to < known)
-          arrivals[0][key(t, a.microbatch)] = send(transfer.from, transfer.to, transfer.bytes, end);
+          arrivals[0][key(t, a.microbatch)] = send({t, a.microbatch, false}, end);
         else // beyond what is known: the gradient is there after `rest`
           arrivals[1][key(t, a.microbatch)] = transfer.from == known - 1 ? end + rest : 0;
       }
@@ -117,11 +196,12 @@ private:
     if (a.kind == Action::InputGradient || a.kind == Action::Backward)
       for (int t : into[a.stage])
         if (costs.transfers[t].gradientBytes >= 0)
-          arrivals[1][key(t, a.microbatch)] =
-              send(a.stage, costs.transfers[t].from, costs.transfers[t].gradientBytes, end);
-    if (a.kind == Action::WeightGradient || a.kind == Action::Backward) {
+          arrivals[1][key(t, a.microbatch)] = send({t, a.microbatch, true}, end);
+    if (makesGradients) {
       int step = a.microbatch / table.request.microbatches;
       --gradientsLeft[step];
+      if (spans && end >= updateReady[step])
+        lastGradient[step] = place;
       updateReady[step] = std::max(updateReady[step], end);
     }
   }
@@ -139,7 +219,7 @@ private:
     clock[worker] = end;
     if (spans)
       (*spans)[worker].push_back({begin, end});
-    finish(a, end);
+    finish(a, worker, end);
     ++at[worker];
     return true;
   }
@@ -155,7 +235,11 @@ private:
   std::vector<std::vector<int>> into, outOf; // transfers of a stage
   std::vector<double> forwardEnd, arrivals[2];
   std::vector<int> gradientsLeft;
-  std::vector<double> updateReady, links;
+  std::vector<double> updateReady, links; // links: when each is free again
+  // With spans: the last message on each link; the message that one waited for on its link, or kOwnSender; where F and I (or B) of a (stage,
+  // micro-batch) are, and the last gradient of each step.
+  std::vector<Message> last, behind[2];
+  std::vector<Place> placeOf[2], lastGradient;
 };
 
 // Bytes of one worker along its row.
@@ -212,6 +296,13 @@ Simulation simulate(const ScheduleTable &table, const TableCosts &costs) {
 
 double makespan(const ScheduleTable &table, const TableCosts &costs) {
   return Run(table, costs, table.stages(), 0, nullptr).run();
+}
+
+CriticalChain criticalChain(const ScheduleTable &table, const TableCosts &costs) {
+  std::vector<std::vector<Span>> spans(table.rows.size());
+  Run run(table, costs, table.stages(), 0, &spans);
+  run.run();
+  return run.critical();
 }
 
 double makespanOfFirst(const ScheduleTable &table, const TableCosts &costs, int known, double rest) {

@@ -57,6 +57,18 @@ Simulation simulate(const ScheduleTable &, const TableCosts &);
 // The makespan alone.
 double makespan(const ScheduleTable &, const TableCosts &);
 
+// What one of the longest chains of work and messages of a run consists of. Which chains there are is a matter of the table, so with any other
+// costs, as long as the same transfers have gradients, the run ends no earlier than this one's sum:
+//
+//   seconds of the counted actions (a B is an I and a W)  +  hops x latency  +  counted messages x their bytes / bandwidth
+struct CriticalChain {
+  std::vector<double> forward, input, weight; // actions, of each stage
+  std::vector<double> update;                 // of each worker
+  std::vector<double> sent, returned;         // messages of each transfer, and of its gradient
+  double hops = 0;
+};
+CriticalChain criticalChain(const ScheduleTable &, const TableCosts &);
+
 // A lower bound on the makespan when only the first `known` stages' costs are known: the actions of the others are left out; what the
 // last known one sends comes back after `rest` seconds.
 double makespanOfFirst(const ScheduleTable &, const TableCosts &, int known, double rest);

@@ -91,7 +91,7 @@ struct SplitSolution {
 // stages simulated, the rest taken as a delay; and a dynamic program over the rest, whose stages are each as fast as the
 // budget lets them be, that minimizes the largest of (seconds before a stage + its work + seconds after it). One chunk a worker:
 // which way is the fastest within the budget is then a question of each stage alone. Several chunks share a budget, and all
-// undominated ways of the earlier ones are branched on.
+// undominated ways of the earlier ones are branched on; with two, the search of PairSearch.h comes first, which seldom leaves anything to this one.
 SplitSolution solve(const SplitProblem &, const SplitLimits & = {});
 
 // Empty if the split is legal, keeps the budgets, and ends when it says. Shares no code with `solve`.

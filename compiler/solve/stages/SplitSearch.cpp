@@ -1,5 +1,6 @@
 // SplitSearch.cpp: the search for the split whose table ends first.
 #include "compiler/solve/stages/PairBound.h"
+#include "compiler/solve/stages/PairSearch.h"
 #include "compiler/solve/stages/SplitBound.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ public:
   Search(const SplitProblem &problem, const SplitLimits &limits)
       : problem(problem), table(generate(problem.request)), work(limits.work), stages(table.stages()), n(problem.size()),
         intervals(problem, table, *std::max_element(problem.budgets.begin(), problem.budgets.end())),
-        suffix(problem, table, intervals) {
+        suffix(problem, table, intervals), chainSeconds(problem, table, intervals) {
     if (!oneChunk())
       average.emplace(problem, table, intervals);
     lastChunk.assign(stages, 0);
@@ -54,16 +55,21 @@ public:
     work /= 2;
     start(startCuts(smallest));
     work = std::max<int64_t>(work, 0) + rest;
-    double pairs = problem.request.chunks == 2 ? boundOfPairs() : 0;
+    double byChains = oneChunk() ? 0 : boundByChains();
+    double pairs = problem.request.chunks == 2 && worthwhile(byChains) ? boundOfPairs() : 0;
     nodes.push_back(Node());
-    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0) : std::max({workBound({}, 0), average->ofRest(0, 0) - average->budgets(), pairs});
+    nodes[0].bound = oneChunk() ? suffix.at(0, 0, 0, 0)
+                                : std::max({workBound({}, 0), average->ofRest(0, 0) - average->budgets(), pairs, byChains});
     double rootBound = nodes[0].bound;
+    bool byPairs = problem.request.chunks == 2 && byChains > 0 && worthwhile(rootBound) && provePairs();
+    if (byPairs)
+      rootBound = best;
     // The most promising node first; of equals the deeper.
     auto later = [&](int a, int b) {
       return nodes[a].bound > nodes[b].bound || (nodes[a].bound == nodes[b].bound && nodes[a].stage < nodes[b].stage);
     };
     std::priority_queue<int, std::vector<int>, decltype(later)> open(later);
-    if (rootBound < kInfinity)
+    if (rootBound < kInfinity && worthwhile(rootBound))
       open.push(0);
     while (!open.empty() && work > 0 && worthwhile(nodes[open.top()].bound)) {
       int at = open.top();
@@ -74,8 +80,8 @@ public:
     bool proved = open.empty() || !worthwhile(nodes[open.top()].bound);
     bool found = best < kInfinity;
     s.bound = proved && found ? best : proved ? kInfinity : std::min(best, nodes[open.top()].bound);
-    if (!intervals.complete())
-      proved = false, s.bound = std::min(s.bound, workBound({}, 0));
+    if (!intervals.complete() && !byPairs)
+      proved = false, s.bound = std::min(s.bound, std::max(workBound({}, 0), byChains));
     s.status = found ? (proved ? SplitSolution::Optimal : SplitSolution::Feasible)
                      : (proved ? SplitSolution::Infeasible : SplitSolution::Unknown);
     if (found)
@@ -88,9 +94,7 @@ private:
   bool worthwhile(double bound) const { return bound < best * (1 - 1e-12); }
 
   // Seconds and bytes of the stages of a chain of nodes, in order.
-  struct Known {
-    int first, end, choice;
-  };
+  using Known = StageChoice;
   std::vector<Known> known(int node) const {
     std::vector<Known> list;
     for (; nodes[node].stage >= 0; node = nodes[node].parent)
@@ -250,6 +254,21 @@ private:
     return seconds;
   }
 
+  // The first choice of each of the worker's stages, which none is faster than; false: they do not fit.
+  bool takeFastest(std::vector<Known> &list, int w) const {
+    int64_t room = problem.budgets[w], most = 0;
+    for (int s = 0; s < stages; ++s)
+      if (table.workerOf[s] == w) {
+        if (intervals.choices(list[s].first, list[s].end).empty())
+          return false;
+        const Choice &fastest = intervals.choices(list[s].first, list[s].end)[0];
+        list[s].choice = 0;
+        room = roomFor(room, list[s].first, list[s].end, s) - intervals.heldBytes(fastest, s);
+        most = std::max(most, fastest.work);
+      }
+    return most <= room;
+  }
+
   // Seconds of these cuts, with the ways that cost each worker the fewest seconds within its budget; infinity if nothing fits.
   double tryCuts(const std::vector<int> &cuts) {
     struct Together { // choices for a worker's stages so far
@@ -264,6 +283,9 @@ private:
       if (!problem.allows(list[s].first, list[s].end, s))
         return kInfinity;
     for (int w = 0; w < int(table.rows.size()); ++w) {
+      work -= 1;
+      if (takeFastest(list, w))
+        continue;
       std::vector<Together> front = {Together()};
       int64_t room = problem.budgets[w];
       for (int s = 0; s < stages; ++s) {
@@ -313,6 +335,52 @@ private:
     if (!pairs.cuts().empty())
       start({pairs.cuts()});
     return seconds < 0 ? 0 : seconds + update;
+  }
+
+  // What no split is below by the table's chains, and a split near the cuts for which they are short.
+  double boundByChains() {
+    if (!intervals.gradientsReturn())
+      return 0;
+    int64_t share = work / 4, given = share;
+    chains = boundOfChains(problem, table, chainSeconds, share);
+    work -= given - std::max<int64_t>(share, 0);
+    if (!chains.cuts.empty())
+      start({chains.cuts});
+    return chains.seconds;
+  }
+
+  // Two chunks a worker: the exact search. A try there takes a fourth of a simulated action's time.
+  bool provePairs() {
+    constexpr int kTriesAnAction = 4;
+    int64_t given = work * 3 / 4, tries = given * kTriesAnAction;
+    work -= given;
+    PairSearch search(problem, table, intervals, chainSeconds, best, tries, [this](const std::vector<Known> &list) {
+      finish(list);
+      return criticalChain(table, costs);
+    });
+    for (const CriticalChain &chain : chainsOfBusyWorkers())
+      search.know(chain);
+    search.know(chains.mean);
+    bool proved = search.prove();
+    work += std::max<int64_t>(tries, 0) / kTriesAnAction;
+    return proved;
+  }
+
+  // Chains through each worker, as the longest are if that one has more to do, and the means of those through the last ones, which know that what some
+  // workers do not do is left to the others.
+  std::vector<CriticalChain> chainsOfBusyWorkers() const {
+    std::vector<CriticalChain> busy;
+    int workers = int(table.rows.size());
+    for (int w = 0; w < workers; ++w) {
+      TableCosts more = chainSeconds.meanOf({chains.cuts}, {1});
+      for (int s = 0; s < stages; ++s)
+        for (double StageCost::*seconds : {&StageCost::forward, &StageCost::input, &StageCost::weight})
+          more.stages[s].*seconds *= table.workerOf[s] == w ? 4 : 1;
+      busy.push_back(criticalChain(table, more));
+    }
+    for (int w = 0; w + 1 < workers; ++w)
+      busy.push_back(meanOf({busy.begin() + w, busy.begin() + workers}, std::vector<double>(size_t(workers - w), 1.0 / (workers - w))));
+    return busy;
   }
 
   // Splits to begin with: the dynamic program's, equal work, the smallest.
@@ -369,6 +437,8 @@ private:
   int stages, n;
   Intervals intervals;
   SuffixBound suffix;
+  ChainSeconds chainSeconds;
+  ChainBound chains; // with several chunks
   std::optional<AverageBound> average; // with several chunks
   std::vector<char> lastChunk;
   std::vector<double> leastRecomputed;

@@ -229,8 +229,13 @@ void printText(const SplitProblem &p, const SplitSolution &s, const ScheduleTabl
     out << "worker " << w << "  " << bytesOf(table, costs, w)
         << (p.budgets[w] < kUnlimited ? " of " + std::to_string(p.budgets[w]) : "") << " bytes, busy "
         << llvm::formatv("{0:f1} %", s.makespan > 0 ? 100 * simulation.busy[w] / s.makespan : 0.0) << "\n";
-  out << "makespan " << llvm::format("%.6g s, proven bound %.6g s, %.1f %% of the workers' time is waited\n", s.makespan,
-                                    s.bound, 100 * simulation.bubble);
+  out << "makespan " << llvm::format("%.6g s, ", s.makespan);
+  if (s.status == SplitSolution::Optimal)
+    out << "proved: no split ends sooner";
+  else
+    out << "not proved: no split ends before " << llvm::format("%.6g s, ", s.bound)
+        << (s.bound > 0 ? llvm::formatv("so this one is at most {0:f1} % above the best", 100 * (s.makespan / s.bound - 1)).str() : "which tells nothing");
+  out << llvm::format("; %.1f %% of the workers' time is waited\n", 100 * simulation.bubble);
 }
 
 // The next larger number of stages whose smallest budget is at most this one; 0 if there is none, or budgets differ.
