@@ -147,7 +147,7 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
     addEntry(*module, kernel);
   if (code.error = addControl(*module); !code.error.empty())
     return code;
-  optimize(*module, *machine, true);
+  Optimizer(*machine, true).run(*module);
   code.error = verifyNumbers(*module);
   if (code.error.empty() && !contextIsDissolved(*module))
     code.error = "a kernel reads a word of the context whose number is not known";

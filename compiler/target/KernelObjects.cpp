@@ -5,6 +5,7 @@
 #include "compiler/target/Object.h"
 #include "compiler/target/Version.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -46,6 +47,22 @@ bool refersToOthers(func::FuncOp function) {
       .wasInterrupted();
 }
 
+// Builders write a constant wherever they need it. LLVM has each once, so that the code is the same if they are merged before
+// they are printed, read and converted.
+void mergeConstants(func::FuncOp function) {
+  llvm::DenseMap<Attribute, arith::ConstantOp> known;
+  Block &entry = function.front();
+  function.walk([&](arith::ConstantOp constant) {
+    auto [place, isNew] = known.try_emplace(constant.getValue(), constant);
+    if (isNew) {
+      constant->moveBefore(&entry, entry.begin());
+    } else {
+      constant.replaceAllUsesWith(place->second.getResult());
+      constant.erase();
+    }
+  });
+}
+
 std::string textOf(func::FuncOp function) {
   std::string text, name = function.getName().str();
   llvm::raw_string_ostream out(text);
@@ -61,7 +78,7 @@ std::string surroundings(const llvm::TargetMachine &machine) {
          "\n" + LLVM_VERSION_STRING + "\n" + targetVersion();
 }
 
-void generate(Work &work, MLIRContext &context, llvm::TargetMachine &machine) {
+void generate(Work &work, MLIRContext &context, ObjectEmitter &emitter) {
   std::string said;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     said += diagnostic.str() + "\n";
@@ -78,7 +95,7 @@ void generate(Work &work, MLIRContext &context, llvm::TargetMachine &machine) {
   function.setPublic();
   if (failed(lowerKernels(*module)))
     return fail("a kernel cannot be lowered");
-  if (failed(emitObject(*module, machine, work.object->bytes)))
+  if (failed(emitter.emit(*module, work.object->bytes)))
     return fail("no code for a kernel");
 }
 
@@ -97,6 +114,7 @@ KernelObjects compileKernels(ModuleOp kernels, const std::string &cpu, const Ker
   result.objects.resize(functions.size());
   std::vector<Work> missing;
   for (auto [function, object] : llvm::zip_equal(functions, result.objects)) {
+    mergeConstants(function);
     std::string text = textOf(function);
     llvm::XXH128_hash_t hash = llvm::xxh3_128bits(llvm::arrayRefFromStringRef(text + around));
     std::string key = llvm::utohexstr(hash.high64, true, 16) + llvm::utohexstr(hash.low64, true, 16);
@@ -122,8 +140,9 @@ KernelObjects compileKernels(ModuleOp kernels, const std::string &cpu, const Ker
     // A machine reads the tables of its CPU at the first kernel, and serves the thread for all others.
     std::string error;
     auto machine = createMachine(cpu, &error);
+    ObjectEmitter emitter(*machine);
     for (size_t i; (i = next++) < missing.size();) {
-      generate(missing[i], context, *machine);
+      generate(missing[i], context, emitter);
       if (missing[i].error.empty())
         cache.keep(missing[i].object->symbol, missing[i].object->bytes);
     }

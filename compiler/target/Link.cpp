@@ -66,7 +66,7 @@ static Places findPlaces(const std::string &runtimeArchive, bool dynamic) {
 static int linkByLld(const Link &link, const Places &places, std::string &message) {
   const auto &[crt, gcc, libc] = places;
   std::vector<std::string> args = {"ld.lld", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
-                                   "--strip-debug", "-o", link.output};
+                                   "--strip-debug", "--threads=1", "-o", link.output}; // so little is linked that threads only start and end
   auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
   if (link.dynamic)
     add({"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2"});

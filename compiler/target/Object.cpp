@@ -101,7 +101,7 @@ std::vector<std::string> instructionSetsOf(const std::string &cpu, bool bf16) {
   return sets;
 }
 
-std::unique_ptr<Module> optimizeForMachine(mlir::ModuleOp source, LLVMContext &context, TargetMachine &machine) {
+static std::unique_ptr<Module> optimizeBy(Optimizer &optimizer, mlir::ModuleOp source, LLVMContext &context, TargetMachine &machine) {
   // LLVM would print an error of its own and end the process.
   context.setDiagnosticHandlerCallBack(
       [](const DiagnosticInfo *info, void *) {
@@ -128,13 +128,18 @@ std::unique_ptr<Module> optimizeForMachine(mlir::ModuleOp source, LLVMContext &c
     function.addFnAttr("prefer-vector-width", "512"); // where the CPU has it: skylake would halve our vectors
   }
 
-  optimize(*module, machine, false);
+  optimizer.run(*module);
   std::string fault = verifyNumbers(*module);
   if (!fault.empty()) {
     source.emitError("internal error: generated code breaks the numbers contract: ") << fault;
     return nullptr;
   }
   return module;
+}
+
+std::unique_ptr<Module> optimizeForMachine(mlir::ModuleOp source, LLVMContext &context, TargetMachine &machine) {
+  Optimizer optimizer(machine, /*unrolls=*/false);
+  return optimizeBy(optimizer, source, context, machine);
 }
 
 mlir::LogicalResult emitCode(Module &module, TargetMachine &machine, CodeFile kind, SmallVectorImpl<char> &bytes) {
@@ -147,13 +152,33 @@ mlir::LogicalResult emitCode(Module &module, TargetMachine &machine, CodeFile ki
   return mlir::success();
 }
 
-mlir::LogicalResult emitObject(mlir::ModuleOp source, TargetMachine &machine, SmallVectorImpl<char> &bytes) {
+// LLVM's passes for code generation may run again for another module of the same context (llc has an option that tests it).
+struct ObjectEmitter::State {
+  explicit State(TargetMachine &machine) : machine(machine), optimizer(machine, /*unrolls=*/false) {}
+  TargetMachine &machine;
+  Optimizer optimizer;
   LLVMContext context;
-  auto module = optimizeForMachine(source, context, machine);
+  SmallVector<char, 0> bytes;
+  raw_svector_ostream stream{bytes};
+  legacy::PassManager passes;
+  bool emits = false;
+};
+
+ObjectEmitter::ObjectEmitter(TargetMachine &machine) : state(new State(machine)) {
+  state->emits = !machine.addPassesToEmitFile(state->passes, state->stream, nullptr, CodeGenFileType::ObjectFile);
+}
+
+ObjectEmitter::~ObjectEmitter() = default;
+
+mlir::LogicalResult ObjectEmitter::emit(mlir::ModuleOp source, SmallVectorImpl<char> &bytes) {
+  if (!state->emits)
+    return source.emitError("internal error: this target cannot emit objects");
+  auto module = optimizeBy(state->optimizer, source, state->context, state->machine);
   if (!module)
     return mlir::failure();
-  if (mlir::failed(emitCode(*module, machine, CodeFile::Object, bytes)))
-    return source.emitError("internal error: this target cannot emit objects");
+  state->bytes.clear();
+  state->passes.run(*module);
+  bytes.assign(state->bytes.begin(), state->bytes.end());
   return mlir::success();
 }
 
