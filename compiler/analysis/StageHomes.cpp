@@ -11,11 +11,6 @@ namespace cinch::analysis {
 
 static constexpr int kUnplaced = -2;
 
-static bool isBackward(const Step::Part &part) {
-  plan::KernelOp kernel = part.kernel();
-  return kernel && computedBy(kernel->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr);
-}
-
 static StringRef nameOfArgument(const Step &step, BlockArgument argument) {
   func::FuncOp function = step.function;
   for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr})
@@ -51,6 +46,7 @@ StageHomes::StageHomes(const Step &step, const llvm::StringMap<int> *known) : st
     placeForward();
   }
   placeBehind();
+  findOnlyWeights();
 }
 
 ArrayRef<int> StageHomes::readersOf(Value value) const {
@@ -95,7 +91,7 @@ void StageHomes::findData() {
 }
 
 bool StageHomes::isForwardSegment(int part) const {
-  return inMainLoop(part) && !data[part] && step.parts[part].kernel() && !isBackward(step.parts[part]);
+  return inMainLoop(part) && !data[part] && step.parts[part].kernel() && !step.parts[part].isBackward();
 }
 
 void StageHomes::findSegments() {
@@ -210,7 +206,7 @@ bool StageHomes::atHand(Value value, int segment) const {
   if (from >= 0 ? home[size_t(from)] == segment : ownerOf(cast<BlockArgument>(value)) == segment)
     return true;
   return llvm::any_of(readersOf(value), [&](int reader) {
-    return home[reader] == segment && inMainLoop(reader) && !isBackward(step.parts[reader]);
+    return home[reader] == segment && inMainLoop(reader) && !step.parts[reader].isBackward();
   });
 }
 
@@ -249,7 +245,7 @@ void StageHomes::placeBackward() {
     for (Value operand : step.parts[part].op->getOperands()) {
       Value value = step.inMemory(operand);
       int from = writerOf(value);
-      if (from >= 0 && inMainLoop(from) && !data[from] && isBackward(step.parts[from]))
+      if (from >= 0 && inMainLoop(from) && !data[from] && step.parts[from].isBackward())
         latest = std::min(latest, home[from]);
       else
         others.push_back(value);
@@ -310,6 +306,19 @@ int StageHomes::shardOf(Operation *part) {
 int StageHomes::pieceOf(Operation *part) {
   auto kernel = dyn_cast<plan::KernelOp>(part);
   return kernel ? nn::pieceOf(computedBy(kernel->getResult(0)).getDefiningOp()) : -1;
+}
+
+// Readers come later, so they are settled first.
+void StageHomes::findOnlyWeights() {
+  onlyWeights.assign(step.parts.size(), false);
+  for (size_t part = step.parts.size(); part-- > 0;) {
+    bool othersWait = llvm::any_of(step.parts[part].op->getResults(), [&](Value result) {
+      return llvm::any_of(readersOf(result), [&](int reader) {
+        return inMainLoop(reader) && !(onlyWeights[size_t(reader)] && home[size_t(reader)] == home[part]);
+      });
+    });
+    onlyWeights[part] = inMainLoop(int(part)) && step.parts[part].isBackward() && !step.parts[part].isHeld() && !othersWait;
+  }
 }
 
 } // namespace cinch::analysis

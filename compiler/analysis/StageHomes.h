@@ -27,6 +27,7 @@ struct StageHomes {
   static constexpr int kEverywhere = -1; // from data alone, or the gate
   std::vector<int> home;                 // of the step's parts: a segment, or kEverywhere
   std::vector<int> segments;             // of a training step: the part that each segment is
+  std::vector<bool> onlyWeights;         // of the step's parts: backward work that gradients of parameters of its segment alone wait for
   llvm::StringMap<int> owners;           // paths of parameters, names of slots -> segments
   // The parts that read a value in memory, ascending; the part that writes it, -1: an argument.
   llvm::ArrayRef<int> readersOf(mlir::Value value) const;
@@ -53,6 +54,7 @@ private:
   void placeForward();
   void placeBackward();
   void placeBehind();
+  void findOnlyWeights();
   int firstReader(int part) const;
   int latestOperand(int part) const;
   bool atHand(mlir::Value value, int segment) const;

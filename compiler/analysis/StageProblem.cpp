@@ -64,7 +64,7 @@ private:
     if (!graph.inMainLoop(int(k)))
       segment.update += seconds / holders;
     else if (kernel.backward)
-      segment.input += seconds;
+      (homes.onlyWeights[size_t(part)] ? segment.weight : segment.input) += seconds;
     else
       segment.forward += seconds;
   }
@@ -151,7 +151,7 @@ private:
         crossing[size_t(i)] += value.bytes;
     double all = 0, before = 0;
     for (const solve::Segment &segment : segments)
-      all += segment.forward + segment.input;
+      all += segment.forward + segment.input + segment.weight;
     int windows = std::max(kMostUnits, units);
     StageProblem out;
     out.split.latency = problem.secondsOfMessage();
@@ -159,7 +159,7 @@ private:
     int last = -1; // window of the last cut
     std::vector<bool> even = evenPlaces();
     for (size_t i = 1; i < count; ++i) {
-      before += segments[i - 1].forward + segments[i - 1].input;
+      before += segments[i - 1].forward + segments[i - 1].input + segments[i - 1].weight;
       if (!even[i] && !isForced(i))
         continue;
       int window = int(count) <= windows ? int(i) : std::min(windows - 1, int(before / std::max(all, 1e-12) * windows));
@@ -182,8 +182,8 @@ private:
     out.split.segments.resize(out.first.size());
     for (size_t i = 0; i < count; ++i) {
       solve::Segment &unit = out.split.segments[size_t(unitOf[i])];
-      unit.forward += segments[i].forward, unit.input += segments[i].input, unit.update += segments[i].update;
-      unit.fixed += segments[i].fixed;
+      unit.forward += segments[i].forward, unit.input += segments[i].input, unit.weight += segments[i].weight;
+      unit.update += segments[i].update, unit.fixed += segments[i].fixed;
       unit.ways.front().held += segments[i].ways.front().held;
     }
     for (solve::Segment &unit : out.split.segments) {

@@ -79,10 +79,12 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
   kernel.traffic = {2 * double(message.fixedBytes), 2 * double(message.perExampleBytes)};
 }
 
-// Does the part make sums of grains, which are there so that only their addition waits?
-static bool isHeld(const Step::Part &part) {
-  plan::KernelOp kernel = part.kernel();
-  return kernel && llvm::any_of(kernel.getOutputs(), [](Value result) {
+bool Step::Part::isBackward() const {
+  return kernel() && computedBy(kernel()->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr);
+}
+
+bool Step::Part::isHeld() const {
+  return kernel() && llvm::any_of(kernel().getOutputs(), [](Value result) {
            return computedBy(cast<OpResult>(result)).getDefiningOp()->hasAttr(nn::kHeldAttr);
          });
 }
@@ -127,7 +129,7 @@ static void keepParts(const Step &step, solve::StepGraph &graph) {
     for (int b : written)
       if (auto start = begun.find(b); start != begun.end())
         kernel.reads.push_back(start->second);
-    bool sum = keepSums && (isHeld(step.parts[k]) ||
+    bool sum = keepSums && (step.parts[k].isHeld() ||
                             llvm::any_of(kernel.writes, [&](int b) { return graph.buffers[b].kind == solve::Buffer::Accumulator; }));
     if (isa<plan::SendOp, plan::ReceiveOp, plan::PartOp>(step.parts[k].op)) {
       if (before >= 0)

@@ -21,6 +21,8 @@ struct Step {
     mlir::Operation *op; // plan.kernel, plan.gate or plan.results
     int part;            // of the step (Sweeps.h); to the solvers, its section (solve/StepGraph.h)
     plan::KernelOp kernel() const { return mlir::dyn_cast<plan::KernelOp>(op); }
+    bool isBackward() const; // a kernel of the backward sweep
+    bool isHeld() const;     // a kernel that makes sums of grains: they are there so that only their addition waits
   };
   mlir::func::FuncOp function;
   llvm::SmallVector<plan::LoopOp> loops; // none: the function is not formed

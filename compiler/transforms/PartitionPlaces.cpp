@@ -26,10 +26,6 @@ SmallVector<int> Partitioner::ownersOf(BlockArgument argument) const {
 
 void Partitioner::placeParts() {
   at.resize(step.parts.size());
-  onlyWeights.assign(step.parts.size(), false);
-  for (int part = int(step.parts.size()); part-- > 0;)
-    onlyWeights[size_t(part)] = regionOf(part) == mainLoop && isBackward(step.parts[size_t(part)].op) && !isHeld(step.parts[size_t(part)].op) &&
-                                feedsOnlyWeights(part);
   for (int part = int(step.parts.size()); part-- > 0;) {
     Operation *op = step.parts[size_t(part)].op;
     int home = homes.home[size_t(part)];
@@ -44,10 +40,10 @@ void Partitioner::placeParts() {
       at[part][0] = regionOf(part) == mainLoop ? layout.chunks(0) : 0;
     } else {
       int chunk = layout.chunk(home), chunks = layout.chunks(layout.worker(home));
-      int loopPart = regionOf(part) != mainLoop                          ? 0
-                    : !isBackward(op)                                   ? layout.forwardPart(chunk)
-                    : layout.splitsBackward && onlyWeights[size_t(part)] ? layout.weightPart(chunks, chunk)
-                                                                        : layout.backwardPart(chunks, chunk);
+      int loopPart = regionOf(part) != mainLoop                                    ? 0
+                     : !step.parts[size_t(part)].isBackward()                      ? layout.forwardPart(chunk)
+                     : layout.splitsBackward && homes.onlyWeights[size_t(part)]    ? layout.weightPart(chunks, chunk)
+                                                                                   : layout.backwardPart(chunks, chunk);
       for (int w : workersOf(home, shardOf(op)))
         at[part][w] = loopPart;
     }
@@ -72,26 +68,6 @@ void Partitioner::placeLate(int part) {
       at[part][w] = 0;
   for (auto &[w, loopPart] : at[part])
     loopPart = layout.weightPart(layout.chunks(w), home < 0 ? 0 : layout.chunk(home));
-}
-
-bool Partitioner::feedsOnlyWeights(int part) const {
-  for (Value result : step.parts[size_t(part)].op->getResults())
-    for (int reader : homes.readersOf(result))
-      if (regionOf(reader) == mainLoop &&
-          (!onlyWeights[size_t(reader)] || homes.home[size_t(reader)] != homes.home[size_t(part)]))
-        return false;
-  return true;
-}
-
-bool Partitioner::isBackward(Operation *op) {
-  auto kernel = dyn_cast<plan::KernelOp>(op);
-  return kernel && analysis::computedBy(kernel->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr);
-}
-
-// Sums of grains are made as soon as they can be; what they are added to waits.
-bool Partitioner::isHeld(Operation *op) {
-  auto kernel = dyn_cast<plan::KernelOp>(op);
-  return kernel && llvm::any_of(kernel->getResults(), [](OpResult result) { return analysis::computedBy(result).getDefiningOp()->hasAttr(nn::kHeldAttr); });
 }
 
 int Partitioner::readyFor(int loopPart, int w) const {

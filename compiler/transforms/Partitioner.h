@@ -53,12 +53,8 @@ private:
   // Sums of the forward sweep wait for the replica before as the gradients of parameters do.
   bool onlySums(int part) const;
   void placeLate(int part);
-  // Is what a backward kernel makes read by gradients of parameters of the same segment only?
-  bool feedsOnlyWeights(int part) const;
   // The parts of this worker's main loop.
   int partsOfLoop() const;
-  static bool isBackward(mlir::Operation *op);
-  static bool isHeld(mlir::Operation *op);
   // The part of a worker's loop body in which an operand of work in `loopPart` must be there. The gradients of parameters of one chunk may
   // run before or behind the input gradients of another, but always behind those of their own.
   int readyFor(int loopPart, int w) const;
@@ -165,7 +161,6 @@ private:
   int mainLoop; // the region of the last loop
   int worker = 0, replica = 0; // that is written
   bool training = false, resultsInLoop = false;
-  std::vector<bool> onlyWeights;      // of the step's parts
   std::vector<int> replicaOf;         // .. that does a part behind the main loop
   std::vector<int> groupOf;           // .. of what is updated together; negative: none
   llvm::DenseMap<mlir::Value, int> keeperOf; // arguments that lie once -> their replica, if it is not the last one
