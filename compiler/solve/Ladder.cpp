@@ -317,7 +317,8 @@ const Plan &Planner::packed(int rung, bool thorough) {
   }
   if (thorough && !r.packedWell) {
     r.packedWell = true;
-    *r.plan = evaluateWell(index, choice);
+    if (!isPackedWell(*r.plan))
+      *r.plan = evaluateWell(index, choice);
   }
   return *r.plan;
 }

@@ -187,14 +187,20 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
 int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, const std::vector<int> &chosen, bool thorough) {
   int smallest = -1;
   auto bytes = [&] { return packed(smallest).decision.arenaBytes; };
+  // Of rungs that have the same bytes alive one that is packed well will do: the others could gain what a packing may waste.
+  auto isWorthPacking = [&](int r) {
+    if (smallest < 0)
+      return true;
+    int64_t live = rungs[r].peakLive;
+    return live == rungs[smallest].peakLive ? !isPackedWell(packed(smallest)) : live < bytes();
+  };
+  // All are packed quickly first: where the same bytes are alive, some rungs are easily packed and others not at all.
   auto look = [&](std::vector<int> ladder) {
     sortByBytes(ladder);
-    for (int r : ladder) {
-      if (smallest >= 0 && rungs[r].peakLive >= bytes()) // what is alive already exceeds the best packing
-        return;
-      if (packed(r, thorough).error.empty() && (smallest < 0 || packed(r).decision.arenaBytes < bytes()))
-        smallest = r;
-    }
+    for (bool well : {false, true})
+      for (int r : ladder)
+        if (isWorthPacking(r) && (!well || thorough) && packed(r, well).error.empty() && (smallest < 0 || packed(r).decision.arenaBytes < bytes()))
+          smallest = r;
   };
   if (!isFree(options)) {
     look(chosen);
