@@ -76,8 +76,8 @@ CASES_OF_BF16 = CASES + [
 ]
 
 
-def made(number, case, kind):
-    """The source of a case, its data, and the arguments of a run."""
+def made(number, case, kind, seed):
+    """The source of a case, its data drawn from `seed`, and the arguments of a run."""
     name, sizes, arguments = case
     sizes = {**SIZES, **sizes}
     bias = "param p: f32[A, T, S] ~ normal(1)" if "bias" in arguments else ""
@@ -85,7 +85,7 @@ def made(number, case, kind):
     text = TEXT % dict(sizes, arguments=arguments, bias=bias, keys="keys = keep > 0" if "keys" in arguments else "", more="\n  ".join(more))
     folder = programs.FOLDER / ("data-%s%d" % (kind, number))
     folder.mkdir()
-    draw = np.random.default_rng(number)
+    draw = np.random.default_rng(seed)
     np.savez(folder / "t.npz", x=draw.standard_normal((8, sizes["T"], 7)).astype("f4"), z=draw.standard_normal((8, sizes["S"], 7)).astype("f4"),
              keep=draw.integers(0, 2, (8, sizes["S"])).astype("i4") * (np.arange(8) % 3 > 0)[:, None])
     return programs.source("attend-%s%d" % (kind, number), text), ["--data", folder, "--quiet"]
@@ -97,7 +97,7 @@ def final(out):
 
 def check(entry):
     number, case = entry
-    source, run = made(number, case, "f32")
+    source, run = made(number, case, "f32", number)
     wanted = programs.FOLDER / ("cpu%d" % number)
     programs.call([programs.compiled(source, "cpu%d.exe" % number), *run, "--out", wanted])
     built = standin.Program(source, "device%d" % number, *(["--microbatch", "2"] if "grain" in case[0] else ["--microbatch", "1"]))
@@ -118,7 +118,7 @@ def apart(found, wanted, start):
 
 def check_bf16(entry):
     number, case = entry
-    source, run = made(number, case, "bf16")
+    source, run = made(number, case, "bf16", number)
     name = "narrow%d" % number
 
     def cpu(kind, flags, words=()):
@@ -156,7 +156,7 @@ def planted_faults():
     """Barriers left out, shuffles from the lane beside, matrices read 16 bytes beside, accesses behind the arena: in kernels that do nothing but
     attention each is found, as a race, by the arena's bounds, or as other bits than the right ones."""
     case = ("faults", dict(B=1, T=70, S=130, A=1, G=1, K=40, E=24), ", causal = true, dropout = 0.2")
-    source, run = made(99, case, "bf16")
+    source, run = made(99, case, "bf16", 99)
     built = standin.Program(source, "faults", "--microbatch", "1")
     wanted = programs.FOLDER / "faults-out"
     built.run(*run, "--out", wanted)

@@ -80,15 +80,20 @@ def array(text, sizes, draw):
     return draw.standard_normal(shape).astype("f4")
 
 
-def check(entry, kinds=None):
-    """`kinds`: targets; without them an A100, or an H100, or both."""
-    number, case = entry
+def made(number, case, seed):
+    """The source of a case and the folder of its data, drawn from `seed`."""
     sizes = {name.strip(): int(size) for name, size in (part.split("=") for part in case.text.split("\n")[0][len("dim B = 4 batch, "):].split(","))}
     folder = programs.FOLDER / ("data%d" % number)
     folder.mkdir()
-    draw = np.random.default_rng(number)
+    draw = np.random.default_rng(seed)
     np.savez(folder / "t.npz", x=array(case.shapes[0], sizes, draw), y=array(case.shapes[1], sizes, draw))
-    source = programs.source("bf%d" % number, case.text)
+    return programs.source("bf%d" % number, case.text), folder
+
+
+def check(entry, kinds=None):
+    """`kinds`: targets; without them an A100, or an H100, or both."""
+    number, case = entry
+    source, folder = made(number, case, number)
     run = ["--data", folder, "--quiet"]
 
     exe = programs.compiled(source, "cpu%d" % number)
