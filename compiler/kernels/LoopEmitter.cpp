@@ -294,6 +294,8 @@ void LoopEmitter::emit() {
       scalars[n] = evaluateScalar(int(n));
   if (plan.transposition.found())
     return emitSquares();
+  if (plan.gang.teams > 0)
+    openGang();
   auto [begin, end] = itemsOfThread(plan.items());
   scf::ForOp::create(b, loc, begin, end, index(1), ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
     runItem(item);
