@@ -132,7 +132,9 @@ void LoopEmitter::runSweep(int sweep) {
     return next;
   };
   Values results;
-  if (plan.blockRows == 0) {
+  if (plan.shares > 1) { // no chains beside it
+    forRowsOfShare([&] { row({}); });
+  } else if (plan.blockRows == 0) {
     results = forRows(index(0), plan.rows, initial, row);
   } else if (spec.addAt.present) { // no chains beside it
     forBlocks({}, [&](Value first, ValueRange) {

@@ -85,6 +85,10 @@ private:
   Value addBatch(int chain, Value sum, Value at, Value count);
   Values walkBatches(const Work &row, const Lanes &columns, Value first, int64_t count, mlir::ValueRange initial);
 
+  // LoopShares.cpp: AddAt, whose places are shared among teams.
+  Value isOfShare(Value number);
+  void forRowsOfShare(llvm::function_ref<void()> body);
+
   // LoopSquares.cpp: squares, some of whose operands are turned in registers.
   void emitSquares();
   void square(Value rest, Value row, Value column, int64_t rows, int64_t columns);
@@ -182,6 +186,7 @@ private:
   std::vector<std::pair<Value, Value>> draws; // rows of draws that are filled: memref, first element
   std::vector<Value> outerIndex, chainIndex;
   Value columnBegin, columnEnd;             // of the item
+  Value share;                              // of the places of AddAt, the item's: its number
   Value tailMask;
   Value lane;                               // with teams: of this thread (index)
   Value team;                               // with a gang: its number in the block

@@ -205,6 +205,22 @@ void chooseGang(LoopPlan &plan) {
     plan.gang = {kTeams, rows, chains};
 }
 
+void chooseShares(LoopPlan &plan) {
+  constexpr int64_t kItems = 1 << 13, kFewestRows = 256;
+  const LoopSpec &spec = plan.spec;
+  if (!plan.teams || !spec.addAt.present || !plan.addAtVector || plan.blockRows > 0 || plan.sweeps != 1 || plan.rows < kFewestRows ||
+      !spec.stores.empty())
+    return;
+  for (size_t n = 0; n < spec.nodes.size(); ++n)
+    if (plan.needed[n] && (spec.nodes[n].op == LoopOp::ReduceChain || plan.isReduction(int(n))))
+      return;
+  for (int arg : spec.addAt.args)
+    if (plan.variesCol[arg])
+      return;
+  while (plan.items() * 2 <= kItems)
+    plan.shares *= 2;
+}
+
 // Exactly what the code of this plan writes: a row of a block's columns for each chain that does not fit into registers, each kept value
 // and each row of draws.
 void assignScratch(LoopPlan &plan) {
@@ -323,6 +339,7 @@ static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, b
   findTransposition(plan, target.lanes);
   chooseBlocks(plan);
   chooseGang(plan);
+  chooseShares(plan);
   assignScratch(plan);
   return plan;
 }

@@ -68,7 +68,9 @@ struct LoopPlan {
 
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
   int64_t blocks = 1, blockCols = 1;
-  int64_t items() const { return outerCount * blocks; }
+  // With teams: AddAt's places are shared among so many items; each walks all rows, and does those whose place modulo `shares` is its own.
+  int64_t shares = 1;
+  int64_t items() const { return outerCount * blocks * shares; }
   // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
   int directVectors = 0;
   // On a GPU, where items are few and rows are many, a block of threads is a worker (LoopGang.cpp): `teams` of it evaluate `rows` rows each at
