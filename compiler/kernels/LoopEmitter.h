@@ -59,6 +59,7 @@ private:
   void runSweep(int sweep);
   void runDirect();
   void directColumns(Value column, int vectors, Value mask);
+  void storeDirect(const Work &row, std::vector<Lanes>, mlir::ValueRange sums);
   void prefetchRows(Value column, int vectors, const Preheader &);
   std::vector<int> chainsInScratch(int stage);
   void startChains(const std::vector<int> &chains);
@@ -73,6 +74,20 @@ private:
   Preheader preheader(const std::vector<int> &roots, const std::vector<int> &stores);
   std::vector<int> rootsOf(const std::vector<int> &chains, const std::vector<int> &stores);
   void fillDraws(const std::vector<bool> &nodes);
+
+  // LoopGang.cpp: direct chains of a block of threads.
+  void openGang();
+  Value isTeam(int64_t number);
+  void gangColumns(Value column, Value mask);
+  void gangRow(const Work &row, const Lanes &columns, Value number, llvm::function_ref<void(int, Value)> take);
+  void evaluateBatch(const Work &row, const Lanes &columns, Value first, Value end, Value at);
+  void keepRow(int chain, Value value, Value place);
+  Value addBatch(int chain, Value sum, Value at, Value count);
+  Values walkBatches(const Work &row, const Lanes &columns, Value first, int64_t count, mlir::ValueRange initial);
+
+  // LoopShares.cpp: AddAt, whose places are shared among teams.
+  Value isOfShare(Value number);
+  void forRowsOfShare(llvm::function_ref<void()> body);
 
   // LoopSquares.cpp: squares, some of whose operands are turned in registers.
   void emitSquares();
@@ -171,8 +186,11 @@ private:
   std::vector<std::pair<Value, Value>> draws; // rows of draws that are filled: memref, first element
   std::vector<Value> outerIndex, chainIndex;
   Value columnBegin, columnEnd;             // of the item
+  Value share;                              // of the places of AddAt, the item's: its number
   Value tailMask;
   Value lane;                               // with teams: of this thread (index)
+  Value team;                               // with a gang: its number in the block
+  std::map<int, Value> gangRows, gangTotals; // of each chain, in shared memory: values of two batches of rows, sums of the columns
   int pass = 0;                             // over the columns of a context
 };
 

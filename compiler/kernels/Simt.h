@@ -28,7 +28,8 @@ mlir::Value fromBeside(mlir::OpBuilder &, mlir::Location, mlir::Value, int dista
 void syncTeam(mlir::OpBuilder &, mlir::Location);
 // The same for all threads of the block.
 void syncBlock(mlir::OpBuilder &, mlir::Location);
-
+// A memref of so many elements of shared memory, which the kernel declares under that name; it begins at a multiple of 16 bytes.
+mlir::Value sharedMemory(mlir::OpBuilder &, mlir::Location, mlir::Operation *function, const std::string &name, int64_t elements, mlir::Type);
 
 // ---- Tensor cores (Matrices.cpp). Pointers are LLVM's: the arena's generic ones, those of shared memory in space 3. ----
 mlir::Value pointerTo(mlir::OpBuilder &, mlir::Location, mlir::Value memory, unsigned space); // where a memref of bytes begins

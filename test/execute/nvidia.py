@@ -175,6 +175,35 @@ def plans(source, data, wanted):
             verdicts.expect(held <= least, "%d bytes are held, %d were promised" % (held, least))
 
 
+# Rows enough for column sums by whole blocks and for shares of a table's places (LoopGang.cpp, LoopShares.cpp).
+MANY_ROWS = """dim B = 8 batch, T = 70, D = 37, V = 61
+data train = npz("t.npz") -> (x: i32[B, T] below V, y: f32[B, T, D])
+model net(x: i32[B, T] below V) -> f32[B, T, D] {
+  use table = embedding[V, D], norm = layer_norm, up = linear[D], down = linear[19], out = linear[D]
+  return out(dropout(relu(down(norm(table(x) + up(table(x))))), 0.3))
+}
+train net on train seed 3 {
+  loss = mean[B, T, D] squared_error(net(x), y)
+  optimizer sgd(lr = 0.5)
+  steps 2
+  %s
+}
+"""
+
+
+def many_rows():
+    folder, draw = programs.FOLDER / "rows", np.random.default_rng(7)
+    folder.mkdir()
+    np.savez(folder / "t.npz", x=draw.integers(0, 61, (16, 70)).astype("i4"), y=draw.standard_normal((16, 70, 37)).astype("f4"))
+    for number, (more, plan) in enumerate([("", []), ("", ["--microbatch", "4", "--remat", "all"]), ("grain 2", ["--microbatch", "4"]),
+                                           ("precision f64", [])]):
+        source = programs.source("rows%d" % number, MANY_ROWS % more)
+        run, outs = ["--data", folder, "--quiet", "--out"], [programs.FOLDER / ("rows%d-%s-out" % (number, end)) for end in ("cpu", "device")]
+        programs.call([programs.compiled(source, "rows%d-cpu" % number, "--stages", "1"), *run, outs[0]])
+        standin.Program(source, "rows%d-device" % number, "--stages", "1", *plan).run(*run, outs[1], seed=number)
+        verdicts.expect(parameters(outs[0]) == parameters(outs[1]), "many rows, %s: other bits than the CPU's" % " ".join([more, *plan]))
+
+
 # ---- What goes wrong ---------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +313,7 @@ def main():
         refusals(device, data)
         bad_numbers(data)
         many_numbers()
+        many_rows()
         planted_faults(device, data)
     examples(options)
     trees(options)
