@@ -192,8 +192,11 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
     begin = index(spec.cols / (kAnyOrderVectors * kLoopLanes) * (kAnyOrderVectors * kLoopLanes));
     initial = reduceInAnyOrder(reductions, begin, initial, pre);
   }
-  if (reductions.empty() && chains.empty() && !addAt && suitsWide(stores, pre))
-    begin = runWide(begin, stores, pre);
+  if (plan.teams && reductions.empty() && chains.empty() && !addAt) {
+    prepareQuotients(pre);
+    if (Wide wide = wideOf(stores, pre); wide.together > 0)
+      return runWide(wide, stores, pre);
+  }
   Values results = forColumns(begin, initial, [&](Lanes &lanes, ValueRange carried) {
     evaluateVectors(lanes, pre);
     Values accumulators(carried.begin(), carried.end());
