@@ -108,6 +108,10 @@ private:
   void runWide(const Wide &, const std::vector<int> &stores, const Preheader &);
   void runNarrow(Value from, Value to, const std::vector<int> &stores, const Preheader &);
 
+  // LoopDraws.cpp: flags that threads of a team draw for one another.
+  bool sharesDraw(int node, const Wide &) const;
+  Values sharedDraw(int node, Value column);
+
   // LoopQuotients.cpp: with teams, quotients of one divisor a row.
   void prepareQuotients(Preheader &);
   bool hasQuotients(const Preheader &) const;

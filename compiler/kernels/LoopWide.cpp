@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 
@@ -102,6 +103,10 @@ void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, cons
       for (int64_t each = 0; each < together; ++each)
         columns[each].values[n] = toValue(b, loc, vector::ExtractOp::create(b, loc, loaded, ArrayRef<int64_t>{each}), node.elem);
     }
+    for (size_t n = 0; n < spec.nodes.size(); ++n)
+      if (pre.nodes[n] && sharesDraw(int(n), wide))
+        for (auto [lanes, flag] : llvm::zip_equal(columns, sharedDraw(int(n), column)))
+          lanes.values[n] = flag;
     evaluateTogether(columns, pre, [&](size_t each) { lane = addIndex(mulIndex(own, together), index(int64_t(each))); });
     lane = own;
     for (size_t i = 0; i < stores.size(); ++i) {

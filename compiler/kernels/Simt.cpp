@@ -81,6 +81,7 @@ Value fromBeside(OpBuilder &b, Location loc, Value value, int distance) {
                                      NVVM::ShflKind::bfly, UnitAttr());
   return arith::BitcastOp::create(b, loc, value.getType(), other);
 }
+Value fromBesideInTeam(OpBuilder &b, Location loc, Value value, int distance) { return word(b, loc, value, NVVM::ShflKind::bfly, distance); }
 Value fromFirst(OpBuilder &b, Location loc, Value value) { return shuffle(b, loc, value, NVVM::ShflKind::idx, 0); }
 
 } // namespace cinch::kernels::simt
