@@ -220,7 +220,7 @@ train net on train seed 3 {
 }
 """
 
-# In bf16, without products: flags that threads draw for one another (LoopDraws.cpp), roundings, in rows of 192 and of 531.
+# In bf16, without products, which add in another order than a CPU: roundings, in rows of 192 and of 531.
 NARROW_ROWS = """dim B = 8 batch, T = 6, D = %d, V = 23
 data train = npz("t.npz") -> (x: i32[B, T] below V, y: f32[B, T, D])
 model net(x: i32[B, T] below V) -> f32[B, T, D] {
