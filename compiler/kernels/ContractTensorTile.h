@@ -74,13 +74,18 @@ protected:
 
   // ---- A tile ----------------------------------------------------------------------------------------------------------------
   // Calls `body` for all tiles of this block: the number of the batch, the first row and the first column. Values are carried from one to
-  // the next.
+  // the next. Blocks that work at once have some tiles beside and some below one another: so they read the fewest rows and columns in all.
   Values forTiles(ValueRange carried, llvm::function_ref<Values(Value, Value, Value, ValueRange)> body) {
+    constexpr int64_t kBelow = 16;
+    const int64_t rows = plan.tilesM(), columns = plan.tilesN();
     auto loop = mlir::scf::ForOp::create(b, loc, arguments[3], index(plan.items()), arguments[4], carried,
                                          [&](OpBuilder &, Location, Value item, ValueRange values) {
-      Value tileN = rem(item, plan.tilesN()), rest = div(item, plan.tilesN());
-      mlir::scf::YieldOp::create(
-          b, loc, body(div(rest, plan.tilesM()), mul(rem(rest, plan.tilesM()), plan.tileM), mul(tileN, plan.tileN), values));
+      Value within = rem(item, rows * columns), first = mul(div(within, kBelow * columns), kBelow), below = index(std::min(rows, kBelow));
+      if (rows % kBelow)
+        below = b.createOrFold<mlir::arith::MinUIOp>(loc, below, b.createOrFold<mlir::arith::SubIOp>(loc, index(rows), first));
+      Value place = rem(within, kBelow * columns);
+      Value tileM = add(first, mlir::arith::RemUIOp::create(b, loc, place, below)), tileN = mlir::arith::DivUIOp::create(b, loc, place, below);
+      mlir::scf::YieldOp::create(b, loc, body(div(item, rows * columns), mul(tileM, plan.tileM), mul(tileN, plan.tileN), values));
     });
     return Values(loop.getResults());
   }
