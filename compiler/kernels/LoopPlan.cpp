@@ -171,11 +171,11 @@ void chooseBlocks(LoopPlan &plan) {
   if (chains > 0 && plan.sweeps == 1 && !spec.addAt.present && !rowDraws)
     plan.directVectors = chains > 4 || cost > 40 ? 1 : chains > 2 || cost > 15 ? 2 : 4;
   // Enough items for any number of threads, not so small that starting one shows. Teams of a GPU are many.
-  const int64_t items = plan.teams ? kItemsOfTeams : 64, round = plan.teams && plan.hasChain ? kLoopLanes : 64;
+  const int64_t items = plan.teams ? kItemsOfTeams : 64, round = !plan.teams ? 64 : plan.hasChain ? kLoopLanes : 8 * kLoopLanes;
   int64_t least = plan.hasChain ? 64 : 512, most = plan.hasChain && !plan.directVectors ? 1024 : 4096;
   if (plan.teams) {
     plan.directVectors = std::min(plan.directVectors, 1);
-    least = plan.hasChain ? kLoopLanes : 4 * kLoopLanes;
+    least = plan.hasChain ? kLoopLanes : 8 * kLoopLanes;
   }
   if (plan.tableCols > 0)
     least = most = plan.tableCols;

@@ -22,6 +22,8 @@ mlir::Value lane(mlir::OpBuilder &, mlir::Location);
 // value of lane 0; of i1, i8, i16, i32, i64, f32 or f64.
 mlir::Value fromBehind(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 mlir::Value fromFirst(mlir::OpBuilder &, mlir::Location, mlir::Value);
+// The i32 of the thread of the team whose number differs in the bits of `distance`.
+mlir::Value fromBesideInTeam(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 // All threads of a warp: the f32 of the lane whose number differs in the bits of `distance`.
 mlir::Value fromBeside(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 // All threads of a warp, four by four: the i32 of lane `place` of the four (i32).
