@@ -143,6 +143,10 @@ Value BlockAttend::firstDrawOf(const Head &head, Value query, Value firstKey) {
   return add(add(head.firstDraw, mul(query, spec.S)), firstKey);
 }
 
+Value BlockAttend::isKept(Value draw) {
+  return keptBelow ? emitKept(b, loc, draw, keptBelow) : emitKept(b, loc, draw, 1 - spec.dropout);
+}
+
 // A block of draws has eight numbers of a group of 64, eight apart (Philox.h): they become the bits of a byte.
 void BlockAttend::drawTile(const Draws &draws, const Head &head, Value firstQuery, Value firstKey) {
   if (!draws.memory)
@@ -153,8 +157,7 @@ void BlockAttend::drawTile(const Draws &draws, const Head &head, Value firstQuer
     Value block = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(mul(group, 8), rem(within, 8)));
     Value byte = emitInteger(b, loc, b.getI8Type(), 0);
     for (auto [bit, half] : llvm::enumerate(emitDrawHalves(b, loc, drawKey, head.example, block))) {
-      Value kept = keptBelow ? emitKept(b, loc, half, keptBelow) : emitKept(b, loc, half, 1 - spec.dropout);
-      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), kept),
+      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), isKept(half)),
                                             emitInteger(b, loc, b.getI8Type(), int64_t(bit)));
       byte = arith::OrIOp::create(b, loc, byte, shifted);
     }

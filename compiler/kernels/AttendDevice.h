@@ -82,6 +82,7 @@ protected:
   };
   Draws drawsOf(const std::string &name, int64_t queries, int64_t bytes, int64_t pitch);
   Value firstDrawOf(const Head &, Value query, Value firstKey);
+  Value isKept(Value draw); // i16
   // Draws those of a tile. Threads wait in between.
   void drawTile(const Draws &, const Head &, Value firstQuery, Value firstKey);
 };

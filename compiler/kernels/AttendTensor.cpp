@@ -15,7 +15,8 @@ namespace cinch::kernels {
 
 TensorAttend::TensorAttend(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target,
                            int64_t buffers)
-    : BlockAttend(builder, module, name, spec, target, buffers) {
+    : BlockAttend(builder, module, name, spec, target, buffers),
+      unit(spec.hasBias || !(spec.scale > 0) ? 1 : spec.scale * llvm::numbers::log2e) {
   warp = div(self, 32);
   Value lane = rem(self, 32);
   group = div(lane, 4), pair = mul(rem(lane, 4), 2);
@@ -110,17 +111,21 @@ Value TensorAttend::elements(const Matrix &from, Value row, Value feature) {
   return arith::OrIOp::create(b, loc, halves[0], arith::ShLIOp::create(b, loc, halves[1], sixteen));
 }
 
-std::pair<Value, Value> TensorAttend::twoOf(const Matrix &from, Value row, Value feature) {
-  Value line = mul(row, from.stride), two[2];
-  if (from.wide) {
-    auto numbers = simt::loadNumbers(b, loc, addressOf(from.at, add(line, feature)), 2);
-    return {numbers[0], numbers[1]};
+TensorAttend::Values TensorAttend::numbersOf(const Matrix &from, Value row, Value feature, int64_t count) {
+  Value line = mul(row, from.stride);
+  Values numbers;
+  for (int64_t e = 0; e < count; ++e) {
+    Value at = add(feature, e), last = index(from.features - 1);
+    if (!from.wide) {
+      numbers.push_back(select(below(at, index(from.features)), load(from.at, add(line, min(at, last))), number(0)));
+    } else if (e % 4 == 0) { // all of them are there, or none
+      const int64_t several = std::min<int64_t>(count, 4);
+      Value there = below(at, index(from.features)), element = add(line, min(at, index(from.features - several)));
+      for (Value loaded : simt::loadNumbers(b, loc, addressOf(from.at, element), several))
+        numbers.push_back(select(there, loaded, number(0)));
+    }
   }
-  for (int64_t e : {0, 1}) {
-    Value at = add(feature, e), element = load(from.at, add(line, min(at, index(from.features - 1))));
-    two[e] = select(below(at, index(from.features)), element, number(0));
-  }
-  return {two[0], two[1]};
+  return numbers;
 }
 
 SmallVector<TensorAttend::Values> TensorAttend::leftSide(const Matrix &from, Value first, int64_t features) {
@@ -164,15 +169,29 @@ void TensorAttend::multiply(ArrayRef<Value> left, ArrayRef<Value> right, Value *
   }
 }
 
+TensorAttend::Values TensorAttend::turnedSide(const Stage &stage, int64_t row, Value feature) {
+  Values each = rightSide(stage, false, row, feature);
+  return {each[0], each[2], each[1], each[3]};
+}
+
+void TensorAttend::multiplyRows(ArrayRef<Value> left, const Stage &stage, int64_t row, Value feature, Value *sums) {
+  multiply(left, rightSide(stage, false, row, feature), sums);
+}
+
+void TensorAttend::storeShares(const Values &shares, const Stage &stage, Value first) {
+  for (size_t place = 0; place < shares.size(); place += 2) {
+    Value line = add(first, rowOf(int64_t(place) % 4)), column = columnOf(int64_t(place) / 4, 0);
+    simt::store(b, loc, simt::roundedPair(b, loc, shares[place], shares[place + 1]), byteAt(stage, line, column), 4);
+  }
+}
+
 void TensorAttend::sumUp(const Values &shares, const Stage &stage, Value first, int64_t features, Values &sums) {
   for (int64_t row = 0; row < stage.rows; row += 16) {
     Values left; // rows 0 and 8 of columns 0, then of columns 8
     for (int64_t e = 0; e < 8; e += 2)
       left.push_back(simt::roundedPair(b, loc, shares[size_t(row / 2 + e)], shares[size_t(row / 2 + e + 1)]));
-    for (int64_t feature = 0; feature < features; feature += 16) {
-      Values right = rightSide(stage, false, row, first ? add(first, feature) : index(feature));
-      multiply(left, right, sums.begin() + feature / 2);
-    }
+    for (int64_t feature = 0; feature < features; feature += 16)
+      multiplyRows(left, stage, row, first ? add(first, feature) : index(feature), sums.begin() + feature / 2);
   }
 }
 
@@ -194,6 +213,8 @@ void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Va
   const int64_t count = int64_t(scores.size()) * 2;
   const double log2e = llvm::numbers::log2e;
   for (auto [place, score] : llvm::enumerate(scores)) {
+    if (unit != 1)
+      break;
     score = fmul(score, number(spec.scale * log2e));
     if (!spec.hasBias)
       continue;
@@ -265,6 +286,25 @@ Value TensorAttend::isBit(Value bits, int64_t i) {
   return arith::TruncIOp::create(b, loc, b.getI1Type(), shifted);
 }
 
+TensorAttend::Values TensorAttend::drawsOfLane(const Head &head, Value query, Value firstKey, Value column) {
+  Value group = div(firstDrawOf(head, query, firstKey), 64);
+  return emitDrawHalves(b, loc, drawKey, head.example, word(add(mul(group, 8), column)));
+}
+
+TensorAttend::IsKept TensorAttend::keptOfLane(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, int64_t keys) {
+  if (spec.dropout <= 0)
+    return {};
+  SmallVector<Values> drawn;
+  for (int64_t e = 0; e < 4; ++e) {
+    Value query = add(mul(warp, kWarpRows), rowOf(e));
+    drawn.push_back(drawsForItself(keys) ? drawsOfLane(head, add(firstQuery, query), firstKey, columnOf(0, e))
+                                         : Values{keptBits(draws, head, firstQuery, firstKey, query, columnOf(0, e))});
+  }
+  return [this, drawn, own = drawsForItself(keys)](int64_t piece, int64_t e) {
+    return own ? isKept(drawn[size_t(e)][size_t(piece)]) : isBit(drawn[size_t(e)][0], piece);
+  };
+}
+
 // ---- Results -----------------------------------------------------------------------------------------------------------------
 
 void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Value first, int64_t total, Value firstFeature, int64_t features,
@@ -281,7 +321,7 @@ void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Val
         for (int64_t e : {0, 1})
           pairOfSums[e] = finish(half * 2 + e, sums[size_t(piece * 4 + half * 2 + e)]);
         if (wide) {
-          bool inside = firstFeature ? 2 * features <= all : (piece + 1) * 8 <= all;
+          bool inside = firstFeature ? all % (2 * features) == 0 : (piece + 1) * 8 <= all;
           when(inside ? Value() : below(feature, index(all)),
                [&] { simt::storeNumbers(b, loc, pairOfSums, addressOf(to, add(line, feature)), false); });
           continue;

@@ -27,14 +27,16 @@ public:
       : TensorAttend(b, module, name, spec, target, bufferCount(spec)), ofK(solve::roundUp(spec.K, 16)), ofE(solve::roundUp(spec.E, 16)) {
     keyStage = stageOf(name + "_keys", kKeyBlock, ofK);
     valueStage = stageOf(name + "_values", kKeyBlock, ofE);
-    draws = tensorDraws(name, kQueries, kKeyBlock);
+    if (!drawsForItself(kKeyBlock))
+      draws = tensorDraws(name, kQueries, kKeyBlock);
   }
 
   func::FuncOp build() {
     allowRegisters(255);
     const int64_t blocks = queryTilesOf(spec);
     forBlocks(headsOf(spec) * blocks, [&](Value item) {
-      Value t0 = mul(take(item, blocks), kQueries), head = take(item, spec.A);
+      // Under a causal mask the last queries have the most keys: they begin first.
+      Value t0 = mul(sub(index(blocks - 1), take(item, blocks)), kQueries), head = take(item, spec.A);
       queries(locate(leadIndices(item), head), t0);
     });
     return function;
@@ -76,11 +78,14 @@ private:
       finishScores(head, scores, first, s0, false);
       put(valueStage, v, s0, values);
       normalize(scores, sums);
+      if (!draws.memory)
+        drop(head, t0, s0, scores);
       sync();
       // Behind the last tile it comes once more.
       Value last = mul(div(sub(limit, index(1)), kKeyBlock), kKeyBlock), next = min(add(s0, kKeyBlock), last);
       Values keys = fetch(keyStage, k, next);
-      drop(head, t0, s0, scores);
+      if (draws.memory)
+        drop(head, t0, s0, scores);
       sumUp(scores, valueStage, {}, ofE, sums.values);
       put(keyStage, k, next, keys);
       sync();
@@ -98,9 +103,11 @@ private:
       top = ofQuad(top, most);
       Value none = number(-std::numeric_limits<double>::infinity());
       Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, top, none);
-      Value reference = select(isEmpty, number(0), top), rescale = exp2(fsub(sums.maximum[row], reference)), total;
+      Value behind = select(isEmpty, number(0), fmul(top, number(-unit))), total;
+      auto beside = [&](Value score) { return exp2(fma(score, number(unit), behind)); };
+      Value rescale = beside(sums.maximum[row]);
       forRow(scores, row, [&](Value &score) {
-        score = exp2(fsub(score, reference));
+        score = beside(score);
         total = total ? fadd(total, score) : score;
       });
       sums.maximum[row] = top;
@@ -115,15 +122,9 @@ private:
   }
 
   void drop(const Head &head, Value t0, Value s0, Values &shares) {
-    if (!draws.memory)
-      return;
-    for (int64_t e = 0; e < 4; ++e) {
-      Value query = add(mul(warp, kWarpRows), rowOf(e)), bits = keptBits(draws, head, t0, s0, query, columnOf(0, e));
-      for (int64_t piece = 0; piece < kKeyBlock / 8; ++piece) {
-        Value &share = shares[size_t(piece * 4 + e)];
-        share = select(isBit(bits, piece), share, number(0));
-      }
-    }
+    if (IsKept isKept = keptOfLane(draws, head, t0, s0, kKeyBlock))
+      for (auto [place, share] : llvm::enumerate(shares))
+        share = select(isKept(int64_t(place) / 4, int64_t(place) % 4), share, number(0));
   }
 
   void finish(const Head &head, Value first, Sums sums) {
@@ -135,10 +136,10 @@ private:
       Value total = ofQuad(sums.total[row], [&](Value x, Value y) { return fadd(x, y); });
       Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, total, number(0));
       Value one = fdiv(number(1), total), none = number(-std::numeric_limits<double>::infinity());
-      if (draws.memory)
+      if (spec.dropout > 0)
         one = fmul(one, factorOfKept);
       inverse[row] = select(empty, number(0), one);
-      Value logSum = select(empty, none, fma(sums.maximum[row], number(llvm::numbers::ln2), log(total)));
+      Value logSum = select(empty, none, fma(sums.maximum[row], number(unit * llvm::numbers::ln2), log(total)));
       Value t = add(first, rowOf(row * 2)), isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, pair, index(0));
       when(both(isFirst, spec.T % kQueries ? below(t, index(spec.T)) : Value()),
            [&] { store(logSum, lse, mul(t, spec.lse.strides.back())); });

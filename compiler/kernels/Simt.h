@@ -39,7 +39,7 @@ void store(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value pointer, 
 mlir::Value loadOneRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool narrow, mlir::Value valid);
 mlir::Value loadTwoRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid); // one i32; from a multiple of 8 bytes on
 mlir::Value loadEightRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid);
-// One or two neighbouring f32; stored, rounded to bf16 if `narrow`. Two begin at a multiple of their bytes.
+// One, two or four neighbouring f32; one or two stored, rounded to bf16 if `narrow`. They begin at a multiple of their bytes.
 llvm::SmallVector<mlir::Value> loadNumbers(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, int64_t count);
 void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Value pointer, bool narrow);
 // Two f32 rounded to bf16, to nearest, ties to even; a NaN becomes the NaN 0x7fff. The first is the lower half.
