@@ -53,6 +53,8 @@ TensorAttend::Chunk TensorAttend::chunkOf(const Stage &stage, const Matrix &from
   const int64_t across = stage.features / 8, all = stage.rows * across;
   Value place = add(self, number * kAttendThreads);
   Chunk chunk{div(place, across), mul(rem(place, across), 8), {}, {}};
+  if (kAttendThreads % across == 0) // all of a thread lie below one another, at constant distances
+    chunk.line = add(div(self, across), number * (kAttendThreads / across)), chunk.feature = mul(rem(self, across), 8);
   if ((number + 1) * kAttendThreads > all)
     chunk.inTile = below(place, index(all));
   chunk.valid = chunk.inTile;
@@ -143,22 +145,38 @@ SmallVector<TensorAttend::Values> TensorAttend::leftSide(const Matrix &from, Val
   return left;
 }
 
-// Four 8 x 8 of a tile, from row `row` and feature `feature` on: of the rows as columns of a right side, or of the features.
-TensorAttend::Values TensorAttend::rightSide(const Stage &stage, bool byRows, int64_t row, Value feature) {
+// Four 8 x 8 of a tile, from row `row` and feature `feature` on, the second one below the first, or to its right.
+TensorAttend::Values TensorAttend::fourOf(const Stage &stage, bool below, bool turned, int64_t row, Value feature) {
   Value lane = rem(self, 32), eighth = rem(lane, 8), one = mul(rem(div(lane, 8), 2), 8), two = mul(div(lane, 16), 8);
-  Value line = add(eighth, byRows ? two : one), begin = byRows ? one : two;
-  Value pointer = byteAt(stage, line, add(begin, feature));
-  return simt::loadMatrices(b, loc, simt::at(b, loc, pointer, word(index(row * stage.pitch() * 2))), !byRows);
+  Value pointer = byteAt(stage, add(eighth, below ? one : two), add(below ? two : one, feature));
+  return simt::loadMatrices(b, loc, simt::at(b, loc, pointer, word(index(row * stage.pitch() * 2))), turned);
 }
 
 TensorAttend::Values TensorAttend::products(ArrayRef<Values> left, const Stage &stage) {
-  Values sums = Values(size_t(stage.rows / 2), number(0));
+  Values sums = zeros(stage.rows / 2);
   for (int64_t row = 0; row < stage.rows; row += 16)
-    for (auto [k, a] : llvm::enumerate(left)) {
-      Values right = rightSide(stage, true, row, index(int64_t(k) * 16));
-      multiply(a, right, sums.begin() + row / 2);
-    }
+    for (auto [k, a] : llvm::enumerate(left))
+      multiply(a, rightSide(stage, row, index(int64_t(k) * 16)), sums.begin() + row / 2);
   return sums;
+}
+
+TensorAttend::Values TensorAttend::products(const Stage &left, const Stage &right) {
+  Values sums = zeros(right.rows / 2);
+  for (int64_t feature = 0; feature < left.features; feature += 16) {
+    Values a = leftSide(left, feature);
+    for (int64_t row = 0; row < right.rows; row += 16)
+      multiply(a, rightSide(right, row, index(feature)), sums.begin() + row / 2);
+  }
+  return sums;
+}
+
+TensorAttend::Stage TensorAttend::linesFrom(Stage stage, Value first) {
+  stage.pointer = byteAt(stage, first, index(0));
+  return stage;
+}
+
+TensorAttend::Values TensorAttend::leftSide(const Stage &stage, int64_t feature) {
+  return fourOf(stage, true, false, 0, index(feature));
 }
 
 // Two neighbouring pieces of sums go on by a left side times both halves of a right side.
@@ -170,12 +188,11 @@ void TensorAttend::multiply(ArrayRef<Value> left, ArrayRef<Value> right, Value *
 }
 
 TensorAttend::Values TensorAttend::turnedSide(const Stage &stage, int64_t row, Value feature) {
-  Values each = rightSide(stage, false, row, feature);
-  return {each[0], each[2], each[1], each[3]};
+  return fourOf(stage, false, true, row, feature);
 }
 
 void TensorAttend::multiplyRows(ArrayRef<Value> left, const Stage &stage, int64_t row, Value feature, Value *sums) {
-  multiply(left, rightSide(stage, false, row, feature), sums);
+  multiply(left, fourOf(stage, true, true, row, feature), sums);
 }
 
 void TensorAttend::storeShares(const Values &shares, const Stage &stage, Value first) {
@@ -209,8 +226,7 @@ Value TensorAttend::ofQuad(Value value, llvm::function_ref<Value(Value, Value)> 
   return value;
 }
 
-void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Value columns, bool turned) {
-  const int64_t count = int64_t(scores.size()) * 2;
+void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Value columns, bool turned, bool masked) {
   const double log2e = llvm::numbers::log2e;
   for (auto [place, score] : llvm::enumerate(scores)) {
     if (unit != 1)
@@ -222,41 +238,41 @@ void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Va
     Value t = min(turned ? column : row, index(spec.T - 1)), s = min(turned ? row : column, index(spec.S - 1));
     score = fma(load(head.bias, add(mul(s, spec.bias.strides[2]), mul(t, spec.bias.strides[1]))), number(log2e), score);
   }
-  if (spec.hasKeys)
-    return maskScores(head, scores, rows, columns, turned);
-  // Most tiles lie off the diagonal and within the keys. Keys beyond the last one do not matter as rows: nobody stores those.
-  Value cut;
-  if (spec.causal)
-    cut = turned ? below(columns, add(rows, kWarpRows - 1)) : below(rows, add(columns, count - 1));
-  if (!turned && spec.S % count) {
-    Value beyond = below(index(spec.S), add(columns, count));
-    cut = cut ? Value(arith::OrIOp::create(b, loc, cut, beyond)) : beyond;
-  }
-  if (!cut)
-    return;
-  auto branch = scf::IfOp::create(
-      b, loc, cut,
-      [&](OpBuilder &, Location) {
-        Values masked = scores;
-        maskScores(head, masked, rows, columns, turned);
-        scf::YieldOp::create(b, loc, masked);
-      },
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, scores); });
-  scores.assign(branch.getResults().begin(), branch.getResults().end());
+  if (masked)
+    maskScores(head, scores, rows, columns, turned);
 }
 
+Value TensorAttend::plainKeys(Value t0, int64_t step) {
+  if (spec.hasKeys)
+    return index(0);
+  Value all = index(spec.S / step * step);
+  return spec.causal ? min(all, mul(div(add(t0, 1), step), step)) : all;
+}
+
+TensorAttend::Values TensorAttend::loops(Value from, Value between, Value to, int64_t step, ValueRange init,
+                                         llvm::function_ref<Values(Value, ValueRange, bool)> body, bool maskedFirst) {
+  Values sums = loop(from, between, step, init, [&](Value at, ValueRange carried) { return body(at, carried, maskedFirst); });
+  return loop(between, to, step, sums, [&](Value at, ValueRange carried) { return body(at, carried, !maskedFirst); });
+}
+
+// Places are compared as words of 32 bits: how far the lane's first row lies behind its first column, and how many keys there are from its first one.
 void TensorAttend::maskScores(const Head &head, Values &scores, Value rows, Value columns, bool turned) {
-  Value masked = number(-std::numeric_limits<double>::infinity());
+  auto narrow = [&](Value x) -> Value { return arith::IndexCastOp::create(b, loc, b.getI32Type(), x); };
+  auto compare = [&](arith::CmpIPredicate how, Value x, int64_t y) -> Value {
+    return arith::CmpIOp::create(b, loc, how, x, arith::ConstantIntOp::create(b, loc, y, 32));
+  };
+  Value row = add(rows, group), column = add(columns, pair), masked = number(-std::numeric_limits<double>::infinity());
+  Value behind = narrow(sub(row, column)), left = narrow(sub(index(spec.S), turned ? row : column));
   for (auto [place, score] : llvm::enumerate(scores)) {
-    Value row = add(rows, rowOf(int64_t(place) % 4)), column = add(columns, columnOf(int64_t(place) / 4, int64_t(place) % 4));
-    Value t = turned ? column : row, s = turned ? row : column;
-    Value seen = spec.S % 128 ? below(s, index(spec.S)) : Value();
+    const int64_t below = int64_t(place) % 4 / 2 * 8, right = int64_t(place) / 4 * 8 + int64_t(place) % 2, ofKey = turned ? below : right;
+    Value seen = spec.S % 128 ? compare(arith::CmpIPredicate::sgt, left, ofKey) : Value();
     if (spec.hasKeys) {
+      Value s = add(turned ? row : column, ofKey);
       Value byte = load(head.keys, mul(seen ? min(s, index(spec.S - 1)) : s, spec.keys.strides.back()));
       seen = both(seen, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, byte, arith::ConstantIntOp::create(b, loc, 0, 8)));
     }
     if (spec.causal)
-      seen = both(seen, atLeast(t, s));
+      seen = both(seen, compare(turned ? arith::CmpIPredicate::sle : arith::CmpIPredicate::sge, behind, right - below));
     if (seen)
       score = select(seen, score, masked);
   }
@@ -267,7 +283,9 @@ void TensorAttend::maskScores(const Head &head, Values &scores, Value rows, Valu
 // The keys of a tile may begin within a group of 64 draws. Then a word of two bytes reaches into the next group.
 TensorAttend::Draws TensorAttend::tensorDraws(const std::string &name, int64_t queries, int64_t keys) {
   int64_t bytes = ((keys + 63) / 64 + (spec.S % 64 ? 1 : 0)) * 8;
-  return drawsOf(name, queries, bytes, bytes + (spec.S % 64 ? 8 : 0));
+  Draws draws = drawsOf(name, queries, bytes, bytes + (spec.S % 64 ? 8 : 0));
+  draws.together = true;
+  return draws;
 }
 
 Value TensorAttend::keptBits(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, Value query, Value key) {
@@ -288,7 +306,7 @@ Value TensorAttend::isBit(Value bits, int64_t i) {
 
 TensorAttend::Values TensorAttend::drawsOfLane(const Head &head, Value query, Value firstKey, Value column) {
   Value group = div(firstDrawOf(head, query, firstKey), 64);
-  return emitDrawHalves(b, loc, drawKey, head.example, word(add(mul(group, 8), column)));
+  return drawsOfBlock(head, add(mul(group, 8), column));
 }
 
 TensorAttend::IsKept TensorAttend::keptOfLane(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, int64_t keys) {

@@ -51,8 +51,12 @@ protected:
   Values numbersOf(const Matrix &, Value row, Value feature, int64_t count); // two or eight neighbours, f32; zeros beyond the features
   // 16 rows from `first` on as left sides: four registers for each 16 features.
   llvm::SmallVector<Values> leftSide(const Matrix &, Value first, int64_t features);
+  // The same from a tile, 16 features from `feature` on.
+  Values leftSide(const Stage &, int64_t feature);
   // The products of these rows with the tile's: four numbers for each eight rows of the tile.
   Values products(llvm::ArrayRef<Values> left, const Stage &);
+  Values products(const Stage &left, const Stage &);
+  Stage linesFrom(Stage, Value first); // of a tile
   // sums[f / 8 * 4 ..] go on over the tile's rows: shares x rows, for `features` features from `first` on (null: from 0). `shares` are f32
   // in the layout of products; they are rounded.
   void sumUp(const Values &shares, const Stage &, Value first, int64_t features, Values &sums);
@@ -70,10 +74,15 @@ protected:
 
   // Of a score in units of log2. Scores without a bias stay the products that they are; those with one are in units of log2 themselves.
   const double unit;
-  // Scores: biased, -inf where masked out. Rows are queries and columns keys, or the other way round (`turned`); `rows` and `columns` are
-  // their first.
-  void finishScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
+  // Scores: biased, and -inf where masked out, if any are (`masked`). Rows are queries and columns keys, or the other way round (`turned`);
+  // `rows` and `columns` are their first.
+  void finishScores(const Head &, Values &scores, Value rows, Value columns, bool turned, bool masked);
   Value limitOfKeys(Value t0, int64_t queries); // that these look at
+  // The first keys, whole tiles of `step`, that all queries from t0 on look at.
+  Value plainKeys(Value t0, int64_t step);
+  // Two loops, one after the other, of which one masks scores and the other need not.
+  Values loops(Value from, Value between, Value to, int64_t step, mlir::ValueRange init,
+               llvm::function_ref<Values(Value, mlir::ValueRange, bool masked)> body, bool maskedFirst);
   Value exp2(Value);
   Values zeros(int64_t count) { return Values(size_t(count), number(0)); }
   Value ofQuad(Value, llvm::function_ref<Value(Value, Value)> join); // over the four lanes of a row
@@ -99,7 +108,8 @@ protected:
 private:
   void maskScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
   Value elements(const Matrix &, Value row, Value feature);
-  Values rightSide(const Stage &, bool byRows, int64_t row, Value feature);
+  Values fourOf(const Stage &, bool below, bool turned, int64_t row, Value feature);
+  Values rightSide(const Stage &stage, int64_t row, Value feature) { return fourOf(stage, false, false, row, feature); } // rows are columns
   void multiply(llvm::ArrayRef<Value> left, llvm::ArrayRef<Value> right, Value *sums);
   struct Chunk {
     Value line, feature, valid, inTile; // inTile: null: yes

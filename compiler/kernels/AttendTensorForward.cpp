@@ -7,6 +7,7 @@
 //     scores of keys  ->  write values  | barrier |  sum values up  ->  write next keys  | barrier |
 #include "compiler/kernels/AttendTensor.h"
 #include "compiler/kernels/Device.h"
+#include "compiler/kernels/Simt.h"
 #include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -25,6 +26,8 @@ class TensorForward : TensorAttend {
 public:
   TensorForward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target)
       : TensorAttend(b, module, name, spec, target, bufferCount(spec)), ofK(solve::roundUp(spec.K, 16)), ofE(solve::roundUp(spec.E, 16)) {
+    if (!wide())
+      queryStage = stageOf(name + "_queries", kQueries, ofK);
     keyStage = stageOf(name + "_keys", kKeyBlock, ofK);
     valueStage = stageOf(name + "_values", kKeyBlock, ofE);
     if (!drawsForItself(kKeyBlock))
@@ -32,9 +35,11 @@ public:
   }
 
   func::FuncOp build() {
-    allowRegisters(255);
+    allowRegisters(wide() ? 255 : 128);
     const int64_t blocks = queryTilesOf(spec);
-    forBlocks(headsOf(spec) * blocks, [&](Value item) {
+    const int64_t items = headsOf(spec) * blocks; // as many as there are blocks
+    when(below(thread, index(items)), [&] {
+      Value item = thread;
       // Under a causal mask the last queries have the most keys: they begin first.
       Value t0 = mul(sub(index(blocks - 1), take(item, blocks)), kQueries), head = take(item, spec.A);
       queries(locate(leadIndices(item), head), t0);
@@ -43,6 +48,9 @@ public:
   }
 
 private:
+  // Queries of at most 64 features stay in shared memory, which leaves so many registers that two blocks share a multiprocessor.
+  bool wide() const { return std::max(ofK, ofE) > 64; }
+
   // Of a warp's rows: what was summed up, the maximum and the sum of shares for this thread's two rows. The sum is over the thread's own
   // columns until the end.
   struct Sums {
@@ -66,16 +74,21 @@ private:
     Matrix q = matrixOf(head.q, spec.q, spec.T, spec.K), k = matrixOf(head.k, spec.k, spec.S, spec.K), v = matrixOf(head.v, spec.v, spec.S, spec.E);
     Value first = add(t0, mul(warp, kWarpRows)), minusInfinity = number(-std::numeric_limits<double>::infinity());
     Value limit = limitOfKeys(t0, kQueries);
-    auto left = leftSide(q, first, ofK);
+    SmallVector<Values> left;
+    if (wide())
+      left = leftSide(q, first, ofK);
+    else
+      put(queryStage, q, t0, fetch(queryStage, q, t0));
     put(keyStage, k, index(0), fetch(keyStage, k, index(0)));
     sync();
     Sums start{Values(size_t(ofE / 2), number(0)), {minusInfinity, minusInfinity}, {number(0), number(0)}};
-    Values result = loop(index(0), limit, kKeyBlock, start.all(), [&](Value s0, ValueRange carried) {
+    Values result = loops(index(0), min(plainKeys(t0, kKeyBlock), limit), limit, kKeyBlock, start.all(), [&](Value s0, ValueRange carried, bool masked) {
       Sums sums = Sums::of(carried);
-      Values values = fetch(valueStage, v, s0);
       drawTile(draws, head, t0, s0);
-      Values scores = products(left, keyStage);
-      finishScores(head, scores, first, s0, false);
+      Values scores = wide() ? products(left, keyStage) : products(linesFrom(queryStage, mul(warp, kWarpRows)), keyStage);
+      simt::syncTeam(b, loc);
+      Values values = fetch(valueStage, v, s0);
+      finishScores(head, scores, first, s0, false, masked);
       put(valueStage, v, s0, values);
       normalize(scores, sums);
       if (!draws.memory)
@@ -83,14 +96,13 @@ private:
       sync();
       // Behind the last tile it comes once more.
       Value last = mul(div(sub(limit, index(1)), kKeyBlock), kKeyBlock), next = min(add(s0, kKeyBlock), last);
-      Values keys = fetch(keyStage, k, next);
       if (draws.memory)
         drop(head, t0, s0, scores);
       sumUp(scores, valueStage, {}, ofE, sums.values);
-      put(keyStage, k, next, keys);
+      put(keyStage, k, next, fetch(keyStage, k, next));
       sync();
       return sums.all();
-    });
+    }, false);
     finish(head, first, Sums::of(result));
   }
 
@@ -148,14 +160,14 @@ private:
   }
 
   const int64_t ofK, ofE; // features, with zeros behind
-  Stage keyStage, valueStage;
+  Stage queryStage, keyStage, valueStage;
   Draws draws;
 };
 
 } // namespace
 
-Grid gridOfTensorAttend(const AttendSpec &spec, const TargetInfo &target) {
-  return gridOfBlocks(headsOf(spec) * queryTilesOf(spec), kAttendThreads, target);
+Grid gridOfTensorAttend(const AttendSpec &spec, const TargetInfo &) {
+  return {headsOf(spec) * queryTilesOf(spec), int(kAttendThreads), int(kAttendThreads)};
 }
 
 func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target) {

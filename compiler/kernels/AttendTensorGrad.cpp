@@ -170,10 +170,10 @@ private:
   Stage valueStage() { return shortened(byE, tiles.keyStep); }
 
   // ds of the warp's queries and the keys in shared memory. Threads wait in between if others draw for them.
-  Values slopesOf(const Located &head, const Rows &rows, Value t0, Value s0) {
+  Values slopesOf(const Located &head, const Rows &rows, Value t0, Value s0, bool masked) {
     drawTile(drawsOfQueries, head, t0, s0);
     Values weights = products(rows.q, keyStage()), slopes = products(rows.dout, valueStage());
-    finishScores(head, weights, rows.first, s0, false);
+    finishScores(head, weights, rows.first, s0, false, masked);
     if (drawsOfQueries.memory)
       sync();
     finishSlopes(weights, slopes, rows.scale, keptOfLane(drawsOfQueries, head, t0, s0, tiles.keyStep),
@@ -188,16 +188,17 @@ private:
     Value last = mul(div(sub(limit, index(1)), tiles.keyStep), tiles.keyStep);
     bring(keyStage(), matrices.k, valueStage(), matrices.v, index(0));
     sync();
-    Values sums = loop(index(0), limit, tiles.keyStep, zeros(tiles.ofK / 2), [&](Value s0, ValueRange before) {
+    auto turn = [&](Value s0, ValueRange before, bool masked) {
       Values next(before);
       Value following = min(add(s0, tiles.keyStep), last); // behind the last tile it comes once more
       bringBehind(keyStage(), matrices.k, valueStage(), matrices.v, following, [&] {
-        Values slopes = slopesOf(head, rows, t0, s0);
+        Values slopes = slopesOf(head, rows, t0, s0, masked);
         sumUp(slopes, keyStage(), {}, tiles.ofK, next);
       });
       sync();
       return next;
-    });
+    };
+    Values sums = loops(index(0), min(plainKeys(t0, tiles.keyStep), limit), limit, tiles.keyStep, zeros(tiles.ofK / 2), turn, false);
     storeRows(sums, place(grad.dq, head.where), grad.dq, rows.first, spec.T, {}, tiles.ofK, spec.K, [](int64_t, Value sum) { return sum; });
   }
   void bring(const Stage &one, const Matrix &ofOne, const Stage &two, const Matrix &ofTwo, Value first) {
@@ -263,13 +264,13 @@ private:
     writeRow(rowOf(first));
     drawTile(drawsOfKeys, head, first, s0);
     sync();
-    return loop(from, index(spec.T), kQueryStep, before, [&](Value t0, ValueRange carried) {
+    auto turn = [&](Value t0, ValueRange carried, bool masked) {
       Values dk(carried.take_front(size_t(ofK / 2))), dv(carried.drop_front(size_t(ofK / 2)));
       Value following = min(add(t0, kQueryStep), index(last));
       auto nextRow = rowOf(following);
       Values dq = tiles.together ? startOfQueries(head, t0, s0) : Values();
       bringBehind(queries, matrices.q, douts, matrices.dout, following, [&] {
-        auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key);
+        auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key, masked);
         sumUp(weights, douts, ofPart(part, ofE), ofE, dv);
         sumUp(slopes, queries, ofPart(part, ofK), ofK, dk);
         if (tiles.together)
@@ -282,15 +283,27 @@ private:
       sync();
       dk.append(dv);
       return dk;
-    });
+    };
+    return loops(from, max(from, plainQueries(s0)), index(spec.T), kQueryStep, before, turn, true);
+  }
+  // Queries from here on, whole turns, look at all keys of the block. Keys beyond the last one do not matter as rows, which nobody stores, but
+  // their slopes do.
+  Value plainQueries(Value s0) {
+    const Value none = index((spec.T + kQueryStep - 1) / kQueryStep * kQueryStep);
+    if (spec.hasKeys)
+      return none;
+    Value from = spec.causal ? min(none, mul(ceilDiv(add(s0, tiles.keys - 1), kQueryStep), kQueryStep)) : index(0);
+    if (tiles.together && spec.S % tiles.keys)
+      from = select(below(index(spec.S), add(s0, tiles.keys)), none, from);
+    return from;
   }
   Value ofPart(Value part, int64_t features) { return tiles.parts > 1 ? mul(part, features) : Value(); } // the first one
 
   // The shares as the sums take them, and ds, of the warp's keys and the queries in shared memory.
   std::pair<Values, Values> turnedSlopes(const Located &head, ArrayRef<Values> k, ArrayRef<Values> v, const Stage &queries, const Stage &douts,
-                                         Value t0, Value s0, Value key) {
+                                         Value t0, Value s0, Value key, bool masked) {
     Values weights = products(k, queries), slopes = products(v, douts);
-    finishScores(head, weights, add(s0, key), t0, true);
+    finishScores(head, weights, add(s0, key), t0, true, masked);
     Value bits[2]; // of two neighbouring queries: keys key + group + 8 i
     IsKept isKept = [&](int64_t piece, int64_t e) {
       if (e < 2)
@@ -353,7 +366,7 @@ private:
       Matrices matrices = matricesOf(at);
       bring(keyStage(), matrices.k, valueStage(), matrices.v, s0);
       sync();
-      return slopesOf(at, rowsOf(at, t0, 1), t0, s0);
+      return slopesOf(at, rowsOf(at, t0, 1), t0, s0, true);
     });
   }
 
