@@ -50,6 +50,7 @@ mlir::Value loadEight(mlir::OpBuilder &, mlir::Location, mlir::Value pointer);
 mlir::Value firstOf(mlir::OpBuilder &, mlir::Location, mlir::Value eight, mlir::Value count);
 mlir::Value eightFrom(mlir::OpBuilder &, mlir::Location, mlir::Value low, mlir::Value high, mlir::Value first);
 // One or two neighbouring f32; stored, rounded to bf16 if `narrow`. Two begin at a multiple of their bytes.
+// One, two or four neighbouring f32; one or two stored, rounded to bf16 if `narrow`. They begin at a multiple of their bytes.
 llvm::SmallVector<mlir::Value> loadNumbers(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, int64_t count);
 void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Value pointer, bool narrow);
 // Two f32 rounded to bf16, to nearest, ties to even; a NaN becomes the NaN 0x7fff. The first is the lower half.
