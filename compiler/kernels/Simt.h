@@ -49,7 +49,6 @@ mlir::Value loadEightRounded(mlir::OpBuilder &, mlir::Location, mlir::Value poin
 mlir::Value loadEight(mlir::OpBuilder &, mlir::Location, mlir::Value pointer);
 mlir::Value firstOf(mlir::OpBuilder &, mlir::Location, mlir::Value eight, mlir::Value count);
 mlir::Value eightFrom(mlir::OpBuilder &, mlir::Location, mlir::Value low, mlir::Value high, mlir::Value first);
-// One or two neighbouring f32; stored, rounded to bf16 if `narrow`. Two begin at a multiple of their bytes.
 // One, two or four neighbouring f32; one or two stored, rounded to bf16 if `narrow`. They begin at a multiple of their bytes.
 llvm::SmallVector<mlir::Value> loadNumbers(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, int64_t count);
 void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Value pointer, bool narrow);
