@@ -23,7 +23,7 @@ bool isOfTensorCores(const ContractSpec &);
 bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &);
 
 struct Plan {
-  const ContractSpec &spec;
+  ContractSpec spec; // its views are those of the operands below; which strides belong to which index is said by the dims
   Dims batch, m, n, k;
   Dims runs;     // of tensor cores: k without the dims at each index of which blocks start anew, which are these
   int64_t M, N, K;

@@ -3,6 +3,7 @@
 #include "compiler/kernels/ContractTensor.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace cinch::kernels::device {
 
@@ -41,6 +42,34 @@ bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &ta
   return target.warpgroups && parts.size() == 1 && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
 }
 
+// Neighbouring outputs are to be those of one row: they are stored together. Of the transposed product the rows are columns, and the operands have
+// changed places; what is added, and in which order, is the same.
+static void turnOutputs(Plan &plan) {
+  auto closest = [](const Dims &dims) { return dims.empty() ? int64_t(1) << 40 : std::abs(dims.back().c); };
+  if (closest(plan.n) <= closest(plan.m))
+    return;
+  std::swap(plan.m, plan.n), std::swap(plan.M, plan.N), std::swap(plan.spec.a, plan.spec.b);
+  for (Dims *dims : {&plan.batch, &plan.m, &plan.n, &plan.k, &plan.runs})
+    for (Dim &dim : *dims)
+      std::swap(dim.a, dim.b);
+}
+
+// The wider a tile, the less is read for each product; but multiprocessors should have as much to do as their neighbours. A step of a tile takes the
+// longest of three: products, reads of shared memory, what all multiprocessors that are at work bring through the L2 cache. With a grain a thread
+// holds two numbers for each output.
+static int64_t widthOf(const Plan &plan, int64_t processors) {
+  constexpr int64_t kFromL2 = 36; // bytes a cycle, for each of the multiprocessors; measured on an H200
+  int64_t best = 0, width = 0;
+  for (int64_t side : {64, 128, 192, 256}) {
+    const int64_t tiles = countOf(plan.batch) * ((plan.M + 127) / 128) * ((plan.N + side - 1) / side), busy = std::min(tiles, processors);
+    const int64_t products = 4 * side, reads = 128 + 2 * side, brought = (128 + side) * 128 * busy / (kFromL2 * processors);
+    const int64_t cycles = (tiles + processors - 1) / processors * std::max({products, reads, brought});
+    if (width == 0 || (cycles <= best && (side <= 128 || plan.spec.grain == 0)))
+      best = cycles, width = side;
+  }
+  return width;
+}
+
 Plan::Plan(const ContractSpec &spec, int processors) : spec(spec) {
   size_t B = spec.batch.size(), S = spec.m.size(), T = spec.n.size(), R = spec.k.size();
   auto bounds = [&](Dim &dim, size_t at) {
@@ -68,11 +97,9 @@ Plan::Plan(const ContractSpec &spec, int processors) : spec(spec) {
   bool large = M >= 128 && N >= 128 && (isOfTensorCores(spec) || spec.bounds.empty());
   tileM = tileN = large ? 128 : 64;
   if (processors > 0) {
-    // Two warpgroups have 64 rows each. The wider a tile, the less is read for each product; but every multiprocessor should get one. With
-    // a grain a thread holds two numbers for each output.
-    tileM = 128;
-    auto tiles = [&](int64_t side) { return countOf(batch) * ((M + 127) / 128) * ((N + side - 1) / side); };
-    tileN = N > 128 && spec.grain == 0 && tiles(256) >= processors ? 256 : 128;
+    turnOutputs(*this);
+    tileM = 128; // two warpgroups have 64 rows each
+    tileN = widthOf(*this, processors);
   }
 }
 

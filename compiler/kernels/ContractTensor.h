@@ -19,13 +19,17 @@ struct TensorOperand {
   bool alongK = false;  // [row of the tile][k], for one whose k lies closer together; else [k][row]
   bool wide = false;    // eight elements at a time: they lie side by side and begin at 16 bytes
   bool copied = false;  // wide, and bf16 in memory: the copies go on while the threads compute
+  bool shifted = false; // bf16 that lie side by side, but begin anywhere: by groups, as 16 bytes and the 16 behind them, of which eight are taken
   int64_t pitch = 0;    // elements of a row; odd in units of 16 bytes, so that eight rows lie in different banks
   int64_t bytes = 0;    // of a step
-  int64_t chunk() const { return wide ? 8 : 1; }
+  int64_t chunk() const { return wide || shifted ? 8 : 1; }
 };
 
 // Pairs of outputs, in neighbouring columns, lie side by side at an even place.
 bool outputsArePaired(const Plan &);
+// Rows of outputs are bf16 side by side; and they begin, as their ends do, at 16 bytes.
+bool outputsAreRows(const Plan &);
+bool rowsAreAligned(const Plan &);
 
 struct TensorTiles {
   TensorOperand operand[2];

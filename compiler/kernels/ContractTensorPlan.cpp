@@ -34,6 +34,15 @@ bool outputsArePaired(const Plan &plan) {
   return pairs;
 }
 
+bool outputsAreRows(const Plan &plan) { return plan.spec.c.elem == Elem::BF16 && plan.n.size() == 1 && plan.n[0].c == 1; }
+bool rowsAreAligned(const Plan &plan) {
+  bool aligned = plan.N % 8 == 0 && plan.spec.c.offset % 8 == 0;
+  for (const Dims *dims : {&plan.batch, &plan.m})
+    for (const Dim &dim : *dims)
+      aligned = aligned && dim.c % 8 == 0;
+  return aligned;
+}
+
 TensorTiles::TensorTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((length + kTensorStep - 1) / kTensorStep) {
   for (int i : {0, 1}) {
     TensorOperand &o = operand[i];
@@ -87,6 +96,9 @@ GroupTiles::GroupTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((len
     operand[i].bytes = (i == 0 ? plan.tileM : plan.tileN) * kGroupStep * 2;
     maps[i] = mapOf(plan, i, operand[i], length);
     operand[i].copied = operand[i].copied && !isMapped(i);
+    const Dims &rows = i == 0 ? plan.m : plan.n;
+    operand[i].shifted = !operand[i].wide && !isMapped(i) && operand[i].view->elem == Elem::BF16 && rows.size() == 1 && plan.k.size() == 1 &&
+                         strideOf(operand[i].alongK ? plan.k[0] : rows[0], i) == 1;
   }
   constexpr int64_t kShared = 192 << 10;
   stages = int(kShared / stageBytes());

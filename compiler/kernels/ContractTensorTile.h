@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace cinch::kernels::device {
@@ -74,13 +75,18 @@ protected:
 
   // ---- A tile ----------------------------------------------------------------------------------------------------------------
   // Calls `body` for all tiles of this block: the number of the batch, the first row and the first column. Values are carried from one to
-  // the next.
+  // the next. Blocks that work at once have some tiles beside and some below one another: so they read the fewest rows and columns in all.
   Values forTiles(ValueRange carried, llvm::function_ref<Values(Value, Value, Value, ValueRange)> body) {
+    constexpr int64_t kBelow = 16;
+    const int64_t rows = plan.tilesM(), columns = plan.tilesN();
     auto loop = mlir::scf::ForOp::create(b, loc, arguments[3], index(plan.items()), arguments[4], carried,
                                          [&](OpBuilder &, Location, Value item, ValueRange values) {
-      Value tileN = rem(item, plan.tilesN()), rest = div(item, plan.tilesN());
-      mlir::scf::YieldOp::create(
-          b, loc, body(div(rest, plan.tilesM()), mul(rem(rest, plan.tilesM()), plan.tileM), mul(tileN, plan.tileN), values));
+      Value within = rem(item, rows * columns), first = mul(div(within, kBelow * columns), kBelow), below = index(std::min(rows, kBelow));
+      if (rows % kBelow)
+        below = b.createOrFold<mlir::arith::MinUIOp>(loc, below, b.createOrFold<mlir::arith::SubIOp>(loc, index(rows), first));
+      Value place = rem(within, kBelow * columns);
+      Value tileM = add(first, mlir::arith::RemUIOp::create(b, loc, place, below)), tileN = mlir::arith::DivUIOp::create(b, loc, place, below);
+      mlir::scf::YieldOp::create(b, loc, body(div(item, rows * columns), mul(tileM, plan.tileM), mul(tileN, plan.tileN), values));
     });
     return Values(loop.getResults());
   }
@@ -116,12 +122,90 @@ protected:
           start[number++] = there ? Value(mlir::arith::SelectOp::create(b, loc, there, before, zero)) : before;
       });
     Values sums = sumsOf(start);
+    if (outputsAreRows(plan) && tilesOfN % 4 == 0)
+      return storeRows(batch, firstM, firstN, sums);
     forOutputs(batch, firstM, firstN, [&](size_t number, int64_t count, Value to, Value there) {
       when(there, [&] {
         simt::storeNumbers(b, loc, llvm::ArrayRef(sums).slice(number, size_t(count)), to, spec.c.elem == Elem::BF16);
       });
     });
   }
+
+  // Rows of bf16. Four lanes have a row, two neighbours of each eight columns. They exchange them so that each has eight neighbours of 32, and if rows
+  // begin anywhere, the eight from the next multiple of 16 bytes on.
+  void storeRows(Value batch, Value firstM, Value firstN, ValueRange sums) {
+    auto ofC = [](const Dim &dim) { return dim.c; };
+    auto narrow = [&](Value n) { return b.createOrFold<mlir::arith::IndexCastOp>(loc, b.getI32Type(), n); };
+    auto number = [&](int64_t n) { return emitInteger(b, loc, b.getI32Type(), n); };
+    Value lane = div(pair, 2), next = narrow(rem(add(lane, 1), 4)), isFirst = mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::eq, lane, index(0));
+    Value columns = index(plan.N); // of the matrix, from the tile's first on
+    columns = mlir::arith::SubIOp::create(b, loc, columns, firstN);
+    columns = narrow(mlir::arith::MinSIOp::create(b, loc, columns, index(tilesOfN * 8)));
+    const bool aligned = rowsAreAligned(plan);
+    for (int64_t half = 0; half < tilesOfM * 2; ++half) {
+      Value m = add(add(add(firstM, warpM), group), half * 8), there = plan.M % plan.tileM ? below(m, index(plan.M)) : Value();
+      Value row = add(add(add(offsetOf(plan.batch, batch, ofC), spec.c.offset), offsetOf(plan.m, m, ofC)), firstN);
+      Value skipped = aligned ? number(0) : narrow(rem(mlir::arith::SubIOp::create(b, loc, index(8), rem(row, 8)), 8));
+      Value from = pointerTo(2, add(row, mul(lane, 8)));
+      if (!aligned)
+        from = simt::at(b, loc, from, word(mul(mlir::arith::IndexCastOp::create(b, loc, b.getIndexType(), skipped), 2)));
+      auto eightOf = [&](int64_t place) { // of columns 32 place + 8 lane on
+        Values words;
+        for (int64_t j = place * 4; j < place * 4 + 4; ++j) {
+          auto sum = sums.begin() + (half / 2 * tilesOfN + j) * 4 + half % 2 * 2;
+          words.push_back(simt::roundedPair(b, loc, *sum, *(sum + 1)));
+        }
+        for (int64_t bit : {1, 2}) {
+          Value upper = mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::ne, rem(div(lane, bit), 2), index(0));
+          for (int64_t k = 0; k < 4; ++k)
+            if (!(k & bit)) {
+              Value other = mlir::arith::SelectOp::create(b, loc, upper, words[k], words[k + bit]);
+              other = mlir::arith::BitcastOp::create(b, loc, b.getF32Type(), other);
+              other = mlir::arith::BitcastOp::create(b, loc, b.getI32Type(), simt::fromBeside(b, loc, other, int(bit)));
+              words[k] = mlir::arith::SelectOp::create(b, loc, upper, other, words[k]);
+              words[k + bit] = mlir::arith::SelectOp::create(b, loc, upper, words[k + bit], other);
+            }
+        }
+        return words;
+      };
+      auto vector = [&](ValueRange words) {
+        return mlir::vector::FromElementsOp::create(b, loc, mlir::VectorType::get({4}, b.getI32Type()), words);
+      };
+      // The first `count` of eight numbers, one by one.
+      auto storeFew = [&](ValueRange words, Value to, Value count) {
+        for (int64_t e = 0; e < 8; ++e)
+          when(mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::sgt, count, number(e)), [&] {
+            Value element = mlir::arith::ShRUIOp::create(b, loc, words[e / 2], number(e % 2 * 16));
+            simt::store(b, loc, mlir::arith::TruncIOp::create(b, loc, b.getI16Type(), element), simt::at(b, loc, to, constant(e * 2)), 2);
+          });
+      };
+      auto least = [&](Value x, Value y) { return mlir::arith::MinSIOp::create(b, loc, x, y); };
+      Values eight = eightOf(0);
+      if (!aligned)
+        when(both(isFirst, there), [&] { storeFew(eight, pointerTo(2, row), least(skipped, columns)); });
+      for (int64_t place = 0; place < tilesOfN / 4; ++place) {
+        const bool last = place + 1 == tilesOfN / 4;
+        Values beside = last ? Values(4, number(0)) : eightOf(place + 1), all = eight;
+        Value begin = mlir::arith::AddIOp::create(b, loc, narrow(mul(lane, 8)), number(place * 32)), to = simt::at(b, loc, from, constant(place * 64));
+        if (!aligned) {
+          Values behind;
+          for (auto [mine, follows] : llvm::zip_equal(eight, beside))
+            behind.push_back(simt::fromFour(b, loc, mlir::arith::SelectOp::create(b, loc, isFirst, follows, mine), next));
+          Value shifted = simt::eightFrom(b, loc, vector(eight), vector(behind), skipped);
+          for (int64_t i = 0; i < 4; ++i)
+            all[i] = mlir::vector::ExtractOp::create(b, loc, shifted, llvm::ArrayRef<int64_t>{i});
+          begin = mlir::arith::AddIOp::create(b, loc, begin, skipped);
+        }
+        Value count = mlir::arith::SubIOp::create(b, loc, columns, begin);
+        Value whole = mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::sge, count, number(8));
+        when(both(whole, there), [&] { simt::store(b, loc, vector(all), to, 16); });
+        if (!aligned)
+          when(both(mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::slt, count, number(8)), there), [&] { storeFew(all, to, count); });
+        eight = beside;
+      }
+    }
+  }
+
   Values zeros() { return Values(size_t(tilesOfM * tilesOfN * 4), emitNumber(b, loc, b.getF32Type(), 0)); }
   Values added(ValueRange totals, ValueRange sums) {
     Values result;

@@ -201,7 +201,9 @@ private:
     const int64_t across = kGroupStep / o.chunk();
     Part part = {which,  outside, firstRow, firstK, mul(rem(step, tiles.steps), kGroupStep), mul(rem(ofGroup, across), o.chunk()),
                  div(ofGroup, across)};
-    if (o.wide)
+    if (o.shifted)
+      bringShifted(part, to);
+    else if (o.wide)
       bringWide(part, to);
     else
       bringSingly(part, to);
@@ -242,6 +244,50 @@ private:
         for (auto [value, place] : llvm::zip_equal(loaded, places))
           simt::store(b, loc, value, place, 16);
         loaded.clear(), places.clear();
+      }
+    }
+  }
+
+  // Eight elements at a time that begin anywhere, as bringWide does: what lies in the 16 bytes where they begin and in the 16 behind, all of it before
+  // the first is stored. Lines sixteen apart begin at the same place in them. No 16 bytes are read of which nothing is needed.
+  void bringShifted(const Part &part, Value to) {
+    const TensorOperand &o = tiles.operand[part.which];
+    const Dims &rows = part.which == 0 ? plan.m : plan.n;
+    const int64_t tile = part.which == 0 ? plan.tileM : plan.tileN, count = part.which == 0 ? plan.M : plan.N;
+    constexpr int64_t kLines = kGroupThreads / (kGroupStep / 8), kTogether = 8;
+    const bool ends = o.alongK ? tiles.length % kGroupStep != 0 : count % tile != 0; // within eight, or before
+    auto compare = [&](arith::CmpIPredicate how, Value x, int64_t y) { return arith::CmpIOp::create(b, loc, how, x, index(y)); };
+    Value chunk = arith::XOrIOp::create(b, loc, div(part.along, 8), rem(part.line, 8));
+    to = simt::at(b, loc, to, word(add(mul(part.line, 128), mul(chunk, 16))));
+    Value element = elementAt(part, o.alongK ? part.line : part.along, o.alongK ? part.along : part.line), within = rem(element, 8);
+    Value whole = arith::SubIOp::create(b, loc, element, within), other = index(o.view->offset / 8 * 8);
+    Value isShifted = compare(arith::CmpIPredicate::ne, within, 0);
+    Value shift = arith::IndexCastOp::create(b, loc, b.getI32Type(), within);
+    Values low, high, counts, places;
+    for (int64_t beside = 0; beside < tile; beside += kLines) {
+      const int64_t besideRow = o.alongK ? beside : beside / 64 * 64, besideK = o.alongK ? 0 : beside % 64;
+      Value row = add(o.alongK ? part.line : part.along, besideRow), k = add(o.alongK ? part.along : part.line, besideK);
+      Value here = add(whole, besideRow * strideOf(rows[0], part.which) + besideK * strideOf(plan.k[0], part.which));
+      Value left = o.alongK ? arith::SubIOp::create(b, loc, index(tiles.length), add(part.within, k))
+                            : arith::SubIOp::create(b, loc, index(count), add(part.firstRow, row));
+      Value there = o.alongK ? (count % tile ? below(add(part.firstRow, row), index(count)) : Value())
+                             : (tiles.length % kGroupStep ? below(add(part.within, k), index(tiles.length)) : Value());
+      Value behind = isShifted, number;
+      if (ends || there) {
+        Value some = there ? Value(arith::SelectOp::create(b, loc, there, ends ? left : index(8), index(0))) : left;
+        some = arith::MinSIOp::create(b, loc, some, index(8));
+        here = arith::SelectOp::create(b, loc, compare(arith::CmpIPredicate::sgt, some, 0), here, other);
+        behind = compare(arith::CmpIPredicate::sgt, add(some, within), 8);
+        number = arith::IndexCastOp::create(b, loc, b.getI32Type(), some);
+      }
+      Value pointer = pointerTo(part.which, here);
+      low.push_back(simt::loadEight(b, loc, pointer));
+      high.push_back(simt::loadEight(b, loc, simt::at(b, loc, pointer, arith::SelectOp::create(b, loc, behind, constant(16), constant(0)))));
+      counts.push_back(number), places.push_back(simt::at(b, loc, to, constant(beside * 128)));
+      if (int64_t(low.size()) == kTogether || beside + kLines >= tile) {
+        for (size_t i = 0; i < low.size(); ++i)
+          simt::store(b, loc, simt::firstOf(b, loc, simt::eightFrom(b, loc, low[i], high[i], shift), counts[i]), places[i], 16);
+        low.clear(), high.clear(), counts.clear(), places.clear();
       }
     }
   }

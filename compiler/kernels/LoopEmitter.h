@@ -81,7 +81,12 @@ private:
   void openGang();
   Value isTeam(int64_t number);
   void gangColumns(Value column, Value mask);
-  void gangRow(const Work &row, const Lanes &columns, Value number, llvm::function_ref<void(int, Value)> take);
+  struct GangRow {
+    std::vector<Value> chainIndex, scalars;
+    Lanes lanes;
+  };
+  GangRow readRow(const Work &row, const Lanes &columns, Value number);
+  void computeRow(const Work &row, GangRow, llvm::function_ref<void(int, Value)> take);
   void evaluateBatch(const Work &row, const Lanes &columns, Value first, Value end, Value at);
   void keepRow(int chain, Value value, Value place);
   Value addBatch(int chain, Value sum, Value at, Value count);

@@ -38,13 +38,36 @@ void LoopEmitter::openGang() {
 
 Value LoopEmitter::isTeam(int64_t number) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, team, index(number)); }
 
-// One row of the item's columns; `take` gets the operand of each chain.
-void LoopEmitter::gangRow(const Work &row, const Lanes &columns, Value number, llvm::function_ref<void(int, Value)> take) {
+// What memory holds of one row of the item's columns. It is read for several rows before anything is computed: a division branches, and nothing
+// is read ahead of a branch.
+LoopEmitter::GangRow LoopEmitter::readRow(const Work &row, const Lanes &columns, Value number) {
   std::vector<Value> kept = scalars;
-  chainIndex = split(number, spec.chain);
+  GangRow read{split(number, spec.chain), {}, columns};
+  chainIndex = read.chainIndex;
+  read.lanes.values.resize(spec.nodes.size());
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    const LoopNode &node = spec.nodes[n];
+    if (!row.needed[n] || node.op != LoopOp::Load || scalars[n] || plan.selectsAddress[n])
+      continue;
+    if (plan.variesCol[n])
+      read.lanes.values[n] = load(node.view, base(node.view.offset, node.view.strides), node.elem, &columns);
+    else
+      scalars[n] = evaluateScalar(int(n));
+  }
+  read.scalars = scalars;
+  scalars = kept;
+  chainIndex.clear();
+  return read;
+}
+
+// What follows from it; `take` gets the operand of each chain.
+void LoopEmitter::computeRow(const Work &row, GangRow read, llvm::function_ref<void(int, Value)> take) {
+  std::vector<Value> kept = scalars;
+  scalars = read.scalars;
+  chainIndex = read.chainIndex;
   emitScalars(row, 0);
   Preheader pre = preheader(rootsOf(row.chains, row.stores), row.stores);
-  Lanes lanes = columns;
+  Lanes &lanes = read.lanes;
   evaluateVectors(lanes, pre);
   for (int chain : row.chains)
     take(chain, operand(spec.nodes[chain].args[0], lanes, pre));
@@ -56,7 +79,7 @@ void LoopEmitter::gangRow(const Work &row, const Lanes &columns, Value number, l
 
 // The rows from `first` on, before `end`, of one batch: each team has every so many of them. `at`: where the batch begins in shared memory.
 void LoopEmitter::evaluateBatch(const Work &row, const Lanes &columns, Value first, Value end, Value at) {
-  std::vector<std::pair<int, Value>> found;
+  std::vector<GangRow> read;
   std::vector<Value> places;
   for (int64_t u = 0; u < plan.gang.rows; ++u) {
     Value within = addIndex(team, index(u * plan.gang.teams)), number = addIndex(first, within);
@@ -64,17 +87,17 @@ void LoopEmitter::evaluateBatch(const Work &row, const Lanes &columns, Value fir
     if (row.stores.empty()) {
       // Behind the last row it is computed once more, and nobody adds it: so no load waits for a branch.
       Value last = arith::SubIOp::create(b, loc, end, index(1));
-      gangRow(row, columns, arith::MinSIOp::create(b, loc, number, last), [&](int chain, Value value) { found.push_back({chain, value}); });
+      read.push_back(readRow(row, columns, arith::MinSIOp::create(b, loc, number, last)));
       continue;
     }
     Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, end);
     scf::IfOp::create(b, loc, exists, [&](OpBuilder &, Location) {
-      gangRow(row, columns, number, [&](int chain, Value value) { keepRow(chain, value, places.back()); });
+      computeRow(row, readRow(row, columns, number), [&](int chain, Value value) { keepRow(chain, value, places.back()); });
       scf::YieldOp::create(b, loc);
     });
   }
-  for (size_t i = 0; i < found.size(); ++i)
-    keepRow(found[i].first, found[i].second, places[i / row.chains.size()]);
+  for (size_t i = 0; i < read.size(); ++i)
+    computeRow(row, read[i], [&](int chain, Value value) { keepRow(chain, value, places[i]); });
 }
 
 void LoopEmitter::keepRow(int chain, Value value, Value place) {

@@ -8,6 +8,7 @@
 #include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -53,22 +54,21 @@ void LoopEmitter::forRowsOfShare(llvm::function_ref<void()> body) {
     for (int distance = simt::kTeam / 2; distance > 0; distance /= 2)
       mine = arith::OrIOp::create(b, loc, mine, simt::fromBehind(b, loc, mine, distance));
     mine = simt::fromFirst(b, loc, mine); // a bit a row
-    Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, mine, word(0));
-    scf::IfOp::create(b, loc, some, [&](OpBuilder &, Location) {
-      scf::ForOp::create(b, loc, index(0), index(kRowsAtOnce), index(1), ValueRange(), [&](OpBuilder &, Location, Value within, ValueRange) {
-        Value bit = arith::ShRUIOp::create(b, loc, mine, arith::IndexCastOp::create(b, loc, i64, within));
-        scf::IfOp::create(b, loc, arith::TruncIOp::create(b, loc, b.getI1Type(), bit), [&](OpBuilder &, Location) {
+    scf::WhileOp::create(
+        b, loc, TypeRange{i64}, ValueRange{mine},
+        [&](OpBuilder &, Location, ValueRange bits) {
+          scf::ConditionOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, bits[0], word(0)), bits);
+        },
+        [&](OpBuilder &, Location, ValueRange bits) {
           std::vector<Value> kept = scalars;
-          chainIndex = split(addIndex(first, within), spec.chain);
+          Value within = LLVM::CountTrailingZerosOp::create(b, loc, i64, bits[0], /*is_zero_poison=*/true);
+          chainIndex = split(addIndex(first, arith::IndexCastOp::create(b, loc, b.getIndexType(), within)), spec.chain);
           body();
           scalars = kept;
           chainIndex.clear();
-          scf::YieldOp::create(b, loc);
+          Value others = arith::AndIOp::create(b, loc, bits[0], arith::SubIOp::create(b, loc, bits[0], word(1)));
+          scf::YieldOp::create(b, loc, others);
         });
-        scf::YieldOp::create(b, loc);
-      });
-      scf::YieldOp::create(b, loc);
-    });
     scf::YieldOp::create(b, loc);
   });
 }

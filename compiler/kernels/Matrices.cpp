@@ -50,8 +50,11 @@ Value roundedPair(OpBuilder &b, Location loc, Value first, Value second) {
 SmallVector<Value> loadNumbers(OpBuilder &b, Location loc, Value pointer, int64_t count) {
   if (count == 1)
     return {LLVM::LoadOp::create(b, loc, b.getF32Type(), pointer, 4)};
-  Value both = LLVM::LoadOp::create(b, loc, VectorType::get({2}, b.getF32Type()), pointer, 8);
-  return {vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{0}), vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{1})};
+  Value all = LLVM::LoadOp::create(b, loc, VectorType::get({count}, b.getF32Type()), pointer, unsigned(count * 4));
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < count; ++i)
+    numbers.push_back(vector::ExtractOp::create(b, loc, all, ArrayRef<int64_t>{i}));
+  return numbers;
 }
 
 void storeNumbers(OpBuilder &b, Location loc, ValueRange numbers, Value pointer, bool narrow) {
@@ -90,6 +93,42 @@ Value loadEightRounded(OpBuilder &b, Location loc, Value pointer, Value valid) {
       result = vector::InsertOp::create(b, loc, word, result, ArrayRef<int64_t>{half * 2 + int64_t(place)});
   }
   return orZero(b, loc, result, valid);
+}
+
+Value loadEight(OpBuilder &b, Location loc, Value pointer) {
+  return LLVM::LoadOp::create(b, loc, VectorType::get({4}, b.getI32Type()), pointer, 16);
+}
+
+Value firstOf(OpBuilder &b, Location loc, Value eight, Value count) {
+  if (!count)
+    return eight;
+  SmallVector<Value> words;
+  for (int64_t i = 0; i < 4; ++i) {
+    auto more = [&](int64_t n) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, count, number(b, loc, n)); };
+    Value lower = arith::SelectOp::create(b, loc, more(2 * i), number(b, loc, 0xffff), number(b, loc, 0));
+    Value mask = arith::SelectOp::create(b, loc, more(2 * i + 1), number(b, loc, -1), lower);
+    words.push_back(arith::AndIOp::create(b, loc, vector::ExtractOp::create(b, loc, eight, ArrayRef<int64_t>{i}), mask));
+  }
+  return vector::FromElementsOp::create(b, loc, cast<VectorType>(eight.getType()), words);
+}
+
+Value eightFrom(OpBuilder &b, Location loc, Value low, Value high, Value first) {
+  SmallVector<Value> words;
+  for (Value four : {low, high})
+    for (int64_t i = 0; i < 4; ++i)
+      words.push_back(vector::ExtractOp::create(b, loc, four, ArrayRef<int64_t>{i}));
+  for (int64_t by : {2, 1}) { // words
+    Value bit = arith::AndIOp::create(b, loc, first, number(b, loc, 2 * by));
+    Value far = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, bit, number(b, loc, 0));
+    for (size_t i = 0; i + by < words.size(); ++i)
+      words[i] = arith::SelectOp::create(b, loc, far, words[i + by], words[i]);
+    words.resize(4 + by);
+  }
+  Value bits = arith::ShLIOp::create(b, loc, first, number(b, loc, 4)); // modulo 32
+  SmallVector<Value> eight;
+  for (size_t i = 0; i < 4; ++i)
+    eight.push_back(LLVM::CallIntrinsicOp::create(b, loc, b.getI32Type(), b.getStringAttr("llvm.fshr.i32"), {words[i + 1], words[i], bits}).getResult(0));
+  return vector::FromElementsOp::create(b, loc, cast<VectorType>(low.getType()), eight);
 }
 
 static void call(OpBuilder &b, Location loc, StringRef name, ValueRange arguments) {

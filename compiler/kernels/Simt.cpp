@@ -81,6 +81,9 @@ Value fromBeside(OpBuilder &b, Location loc, Value value, int distance) {
                                      NVVM::ShflKind::bfly, UnitAttr());
   return arith::BitcastOp::create(b, loc, value.getType(), other);
 }
+Value fromFour(OpBuilder &b, Location loc, Value value, Value place) {
+  return NVVM::ShflOp::create(b, loc, b.getI32Type(), number(b, loc, -1), value, place, number(b, loc, 28 << 8 | 31), NVVM::ShflKind::idx, UnitAttr());
+}
 Value fromBesideInTeam(OpBuilder &b, Location loc, Value value, int distance) { return word(b, loc, value, NVVM::ShflKind::bfly, distance); }
 Value fromFirst(OpBuilder &b, Location loc, Value value) { return shuffle(b, loc, value, NVVM::ShflKind::idx, 0); }
 

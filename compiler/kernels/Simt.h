@@ -26,6 +26,8 @@ mlir::Value fromFirst(mlir::OpBuilder &, mlir::Location, mlir::Value);
 mlir::Value fromBesideInTeam(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 // All threads of a warp: the f32 of the lane whose number differs in the bits of `distance`.
 mlir::Value fromBeside(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
+// All threads of a warp, four by four: the i32 of lane `place` of the four (i32).
+mlir::Value fromFour(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value place);
 // Waits until the whole team is here. What it read and wrote before is done.
 void syncTeam(mlir::OpBuilder &, mlir::Location);
 // The same for all threads of the block.
@@ -42,7 +44,12 @@ void store(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value pointer, 
 mlir::Value loadOneRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool narrow, mlir::Value valid);
 mlir::Value loadTwoRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid); // one i32; from a multiple of 8 bytes on
 mlir::Value loadEightRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid);
-// One or two neighbouring f32; stored, rounded to bf16 if `narrow`. Two begin at a multiple of their bytes.
+// Eight of bf16, as four i32, from 16 bytes on; zeros behind the first `count` (i32; null: all are there). And of sixteen, as two times four i32, the
+// eight from number `first` on (i32, below 8).
+mlir::Value loadEight(mlir::OpBuilder &, mlir::Location, mlir::Value pointer);
+mlir::Value firstOf(mlir::OpBuilder &, mlir::Location, mlir::Value eight, mlir::Value count);
+mlir::Value eightFrom(mlir::OpBuilder &, mlir::Location, mlir::Value low, mlir::Value high, mlir::Value first);
+// One, two or four neighbouring f32; one or two stored, rounded to bf16 if `narrow`. They begin at a multiple of their bytes.
 llvm::SmallVector<mlir::Value> loadNumbers(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, int64_t count);
 void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Value pointer, bool narrow);
 // Two f32 rounded to bf16, to nearest, ties to even; a NaN becomes the NaN 0x7fff. The first is the lower half.
