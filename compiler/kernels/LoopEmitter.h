@@ -110,6 +110,7 @@ private:
     Value base;           // the element number of one of the views
   };
   Wide wideOf(const std::vector<int> &stores, const Preheader &) const;
+  void chosenFrom(int node, std::vector<int> &loads) const;
   void runWide(const Wide &, const std::vector<int> &stores, const Preheader &);
   void runNarrow(Value from, Value to, const std::vector<int> &stores, const Preheader &);
 

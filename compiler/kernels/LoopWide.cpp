@@ -16,17 +16,29 @@ using namespace mlir;
 
 namespace cinch::kernels {
 
+// The loads of which a Select takes one by its address.
+void LoopEmitter::chosenFrom(int node, std::vector<int> &loads) const {
+  const LoopNode &n = spec.nodes[node];
+  if (n.op != LoopOp::Select)
+    return loads.push_back(node);
+  chosenFrom(n.args[1], loads);
+  chosenFrom(n.args[2], loads);
+}
+
 // Everything that is loaded along the columns and all that is stored lies side by side. What several passes keep in scratch stays with the
 // thread that has put it there.
 LoopEmitter::Wide LoopEmitter::wideOf(const std::vector<int> &stores, const Preheader &pre) const {
   std::vector<std::pair<const View *, Elem>> views;
+  std::vector<int> chosen;
   Wide wide;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
     if (!pre.nodes[n])
       continue;
-    if (plan.keptBy[n] >= 0 || plan.selectsAddress[n] || node.op == LoopOp::LoadAt || node.op == LoopOp::ReduceChain)
+    if (plan.keptBy[n] >= 0 || node.op == LoopOp::LoadAt || node.op == LoopOp::ReduceChain)
       return {};
+    if (plan.selectsAddress[n])
+      chosenFrom(int(n), chosen);
     if (node.op == LoopOp::Load && plan.columnStride(node.view) != 0) {
       views.push_back({&node.view, node.elem});
       wide.base = pre.bases[n];
@@ -39,6 +51,8 @@ LoopEmitter::Wide LoopEmitter::wideOf(const std::vector<int> &stores, const Preh
     views.push_back({&target.view, spec.nodes[target.node].elem});
     wide.base = pre.storeBases[i];
   }
+  for (int load : chosen)
+    views.push_back({&spec.nodes[load].view, spec.nodes[load].elem});
   const bool isShort = std::any_of(views.begin(), views.end(), [](auto &view) { return bytesOf(view.second) <= 2; });
   for (int64_t together : {8, 4}) {
     auto beyond = [&](const View &view) { // what is left of the number of the first column
@@ -56,6 +70,12 @@ LoopEmitter::Wide LoopEmitter::wideOf(const std::vector<int> &stores, const Preh
     std::vector<int64_t> rest = beyond(*views.front().first);
     wide.aligned = std::all_of(rest.begin(), rest.end(), [](int64_t number) { return number == 0; });
     if (spec.cols < (wide.aligned ? 1 : 4) * together * kLoopLanes)
+      continue;
+    const bool areChosenAligned = wide.aligned && std::all_of(chosen.begin(), chosen.end(), [&](int load) {
+      const std::vector<int64_t> &strides = spec.nodes[load].atStrides;
+      return std::all_of(strides.begin(), strides.end(), [&](int64_t stride) { return stride % together == 0; });
+    });
+    if (!chosen.empty() && !areChosenAligned)
       continue;
     wide.together = together;
     return wide;
@@ -96,9 +116,11 @@ void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, cons
     SmallVector<Lanes> columns(size_t(together), none);
     for (size_t n = 0; n < spec.nodes.size(); ++n) {
       const LoopNode &node = spec.nodes[n];
-      if (!pre.nodes[n] || node.op != LoopOp::Load || plan.columnStride(node.view) != 1)
+      const bool loads = plan.selectsAddress[n] || (node.op == LoopOp::Load && plan.columnStride(node.view) == 1);
+      if (!pre.nodes[n] || !loads)
         continue;
-      Value from = buffer(node.view.buffer, node.elem), at = addIndex(pre.bases[n], first);
+      Value from = plan.selectsAddress[n] ? viewAt(index(0), node.elem) : buffer(node.view.buffer, node.elem);
+      Value at = addIndex(pre.bases[n], first);
       Value loaded = aligned(vector::LoadOp::create(b, loc, typeOf(node.elem), from, ValueRange{at}), node.elem);
       for (int64_t each = 0; each < together; ++each)
         columns[each].values[n] = toValue(b, loc, vector::ExtractOp::create(b, loc, loaded, ArrayRef<int64_t>{each}), node.elem);

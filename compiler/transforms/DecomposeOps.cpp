@@ -255,10 +255,50 @@ void gatherNarrow(nn::GatherOp gather) {
   gather.getResult().replaceAllUsesExcept(cast.getResult(), cast);
 }
 
+bool isMove(Operation *op) { return isa_and_present<nn::ReshapeOp, nn::TransposeOp, nn::ConcatOp>(op); }
+
+// The f32 of which an only reader takes the rounding, if it is what attention has written or a move of it.
+Value roundedAttention(Value value) {
+  auto cast = value.getDefiningOp<nn::CastOp>();
+  if (!cast || !value.hasOneUse() || !nn::tensorOf(value).getElementType().isBF16() || !nn::tensorOf(cast.getX()).getElementType().isF32())
+    return {};
+  Operation *from = cast.getX().getDefiningOp();
+  while (isMove(from))
+    from = from->getOperand(0).getDefiningOp();
+  return isa_and_present<nn::AttendOp, nn::AttendGradOp>(from) ? cast.getX() : Value();
+}
+
+// Where what attention gives is rounded and then moved, as the parts of a projection join, it is rounded on its way: one pass over memory
+// instead of one for each. What has its axes in another order is merged behind that: no kernel walks merged axes of such a view.
+void roundMoved(Operation *move) {
+  SmallVector<Value> wide;
+  for (Value operand : move->getOperands())
+    wide.push_back(roundedAttention(operand));
+  auto isTurned = [](Value value) { return isa_and_present<nn::TransposeOp, nn::ConcatOp>(value.getDefiningOp()); };
+  if (!isMove(move) || llvm::is_contained(wide, Value()) || (isa<nn::ReshapeOp>(move) && llvm::any_of(wide, isTurned)))
+    return;
+  SmallVector<Operation *> casts;
+  for (auto [operand, value] : llvm::zip_equal(move->getOpOperands(), wide)) {
+    casts.push_back(operand.get().getDefiningOp());
+    operand.set(value);
+  }
+  OpBuilder builder(move->getContext());
+  builder.setInsertionPointAfter(move);
+  Value result = move->getResult(0);
+  auto narrow = nn::tensorOf(result);
+  result.setType(nn::withElement(narrow, builder.getF32Type()));
+  auto cast = nn::CastOp::create(builder, casts.front()->getLoc(), narrow, result);
+  cast->setDiscardableAttrs(casts.front()->getDiscardableAttrDictionary());
+  result.replaceAllUsesExcept(cast.getResult(), cast);
+  for (Operation *op : casts)
+    op->erase();
+}
+
 struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
   void runOnOperation() final {
     getOperation().walk([&](func::FuncOp function) { decompose(function); });
     getOperation().walk([](nn::GatherOp gather) { gatherNarrow(gather); });
+    getOperation().walk([](Operation *op) { roundMoved(op); });
     getOperation().walk([](nn::CastOp cast) { dropRounding(cast); });
     SmallVector<Operation *> products;
     getOperation().walk([&](Operation *op) {

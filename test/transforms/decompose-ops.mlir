@@ -43,3 +43,17 @@ func.func @widened(%x: tensor<4x8xbf16, #nn.batch<0>>, %y: tensor<4xi32, #nn.bat
   %2 = nn.gather %0 [0, -1] at(%y) [[0]] : (tensor<4x8xf32, #nn.batch<0>>, tensor<4xi32, #nn.batch<0>>) -> tensor<4xf32, #nn.batch<0>>
   return %1, %2 : tensor<4x8xbf16, #nn.batch<0>>, tensor<4xf32, #nn.batch<0>>
 }
+
+// What attention gives is rounded behind the moves that bring it into another order; axes are merged behind that.
+// CHECK-LABEL: func.func @moved
+// CHECK: %[[O:.*]], %{{.*}} = nn.attend
+// CHECK: %[[T:.*]] = nn.transpose %[[O]] [0, 2, 1, 3] : {{.*}} -> tensor<2x6x3x4xf32, #nn.batch<0>>
+// CHECK: %[[R:.*]] = nn.cast %[[T]] {{.*}} -> tensor<2x6x3x4xbf16, #nn.batch<0>>
+// CHECK: nn.reshape %[[R]] {{.*}} -> tensor<2x6x12xbf16, #nn.batch<0>>
+func.func @moved(%q: tensor<2x3x6x4xf32, #nn.batch<0>>) -> tensor<2x6x12xbf16, #nn.batch<0>> {
+  %o, %l = nn.attend %q, %q, %q scale 5.000000e-01 : (tensor<2x3x6x4xf32, #nn.batch<0>>, tensor<2x3x6x4xf32, #nn.batch<0>>, tensor<2x3x6x4xf32, #nn.batch<0>>) -> (tensor<2x3x6x4xf32, #nn.batch<0>>, tensor<2x3x6xf32, #nn.batch<0>>)
+  %0 = nn.cast %o : (tensor<2x3x6x4xf32, #nn.batch<0>>) -> tensor<2x3x6x4xbf16, #nn.batch<0>>
+  %1 = nn.transpose %0 [0, 2, 1, 3] : (tensor<2x3x6x4xbf16, #nn.batch<0>>) -> tensor<2x6x3x4xbf16, #nn.batch<0>>
+  %2 = nn.reshape %1 : (tensor<2x6x3x4xbf16, #nn.batch<0>>) -> tensor<2x6x12xbf16, #nn.batch<0>>
+  return %2 : tensor<2x6x12xbf16, #nn.batch<0>>
+}
