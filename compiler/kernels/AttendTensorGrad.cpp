@@ -46,16 +46,18 @@ class TensorBackward : TensorAttend {
 public:
   TensorBackward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
       : TensorAttend(b, module, name, grad.forward, target, bufferCount(grad)), grad(grad), tiles(grad.forward, target) {
-    const int64_t rows = tiles.together && !grad.wantsBiasGrad ? kQueryStep : std::max(tiles.keyStep, kQueryStep);
+    const int64_t rows = std::max(tiles.keyStep, 2 * kQueryStep);
     byK = stageOf(name + "_slopes", rows, tiles.ofK), byE = stageOf(name + "_weights", rows, tiles.ofE);
     if (tiles.together) {
-      keysOfBlock = stageOf(name + "_keys", tiles.keys, tiles.ofK);
-      slopesOfBlock = stageOf(name + "_turned_slopes", tiles.keys, kQueryStep);
+      OfLaunch memory(tiles);
+      Value pointer = simt::sharedOfLaunch(b, loc, module);
+      keysOfBlock = memory.keys, keysOfBlock.pointer = pointer;
+      slopesOfBlock = memory.slopes, slopesOfBlock.pointer = simt::at(b, loc, pointer, word(index(memory.keys.bytes())));
     }
-    lseOfStep = sharedMemory(name + "_lse", kQueryStep, elem), deltaOfStep = sharedMemory(name + "_delta", kQueryStep, elem);
+    rowsOfStep = sharedMemory(name + "_rows", 2 * kQueryStep * 2, elem);
     if (!drawsForItself(tiles.keyStep) && (!tiles.together || grad.wantsBiasGrad))
       drawsOfQueries = tensorDraws(name, kQueries, tiles.keyStep);
-    drawsOfKeys = tensorDraws(name + "_turned", kQueryStep, tiles.keys);
+    drawsOfKeys = tensorDraws(name + "_turned", 2 * kQueryStep, tiles.keys);
     // Shares carry the factor of those that are kept: 2^(score - lse + log2 of the factor).
     if (spec.dropout > 0) {
       logOfFactor = fmul(log(factorOfKept), number(llvm::numbers::log2e));
@@ -92,6 +94,14 @@ public:
       });
     return function;
   }
+
+  // What blocks of all keys of a head have beside what their kernel declares, since it would be too much for that: the keys, and the slopes of
+  // two turns.
+  struct OfLaunch {
+    Stage keys, slopes;
+    explicit OfLaunch(const GradTiles &tiles) : keys{{}, {}, tiles.keys, tiles.ofK}, slopes{{}, {}, 2 * tiles.keys, kQueryStep} {}
+    int64_t bytes() const { return keys.bytes() + slopes.bytes(); }
+  };
 
 private:
   struct Matrices {
@@ -244,43 +254,65 @@ private:
     storeRows(Values(split, sums.end()), place(grad.dv, where), grad.dv, firstKey, spec.S, ofPart(part, ofE), ofE, spec.E, same);
   }
 
-  // A turn has two barriers. Before the first one all read this turn's queries, and write their slopes; behind it they write the next turn's
-  // queries and draws, and read the slopes.
+  // A turn has one barrier. Before it all read this turn's queries, and write their slopes and the next turn's queries; behind it they
+  // read the slopes, and the next turn begins. So there are two places of each, which turns have by turns.
   Values overQueries(const Located &head, Value from, ArrayRef<Values> k, ArrayRef<Values> v, Value s0, Value key, Value part, ValueRange before) {
     const int64_t ofK = tiles.ofK / tiles.parts, ofE = tiles.ofE / tiles.parts, last = (spec.T - 1) / kQueryStep * kQueryStep;
     static_assert(kQueryStep * 8 == kAttendThreads);
     Matrices matrices = matricesOf(head);
-    Stage queries = shortened(byK, kQueryStep), douts = shortened(byE, kQueryStep);
+    struct Turn {
+      Value parity, first; // of turns; and where its queries begin
+      Stage queries, douts;
+      Draws draws;
+    };
+    auto turnAt = [&](Value t0) {
+      Value parity = rem(div(t0, kQueryStep), 2), first = mul(parity, kQueryStep);
+      Draws draws = drawsOfKeys;
+      draws.first = first, draws.queries = kQueryStep;
+      return Turn{parity, first, shortened(linesFrom(byK, first), kQueryStep), shortened(linesFrom(byE, first), kQueryStep), draws};
+    };
     Value mine = div(self, 8), writes = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, rem(self, 8), index(0));
-    auto writeRow = [&](RowOfQuery row) {
+    auto writeRow = [&](const Turn &turn, RowOfQuery row) {
+      Value at = mul(add(turn.first, mine), 2);
       when(writes, [&] {
-        write(row.behind, lseOfStep, mine);
-        write(row.delta, deltaOfStep, mine);
+        write(row.behind, rowsOfStep, at);
+        write(row.delta, rowsOfStep, add(at, 1));
       });
     };
     auto rowOf = [&](Value first) { return rowOfQuery(head, add(first, mine), 8, spec.scale); };
     Value first = min(from, index(last));
-    bring(queries, matrices.q, douts, matrices.dout, first);
-    writeRow(rowOf(first));
-    drawTile(drawsOfKeys, head, first, s0);
+    const Turn start = turnAt(first);
+    bring(start.queries, matrices.q, start.douts, matrices.dout, first);
+    writeRow(start, rowOf(first));
+    drawTile(start.draws, head, first, s0);
     sync();
     auto turn = [&](Value t0, ValueRange carried, bool masked) {
       Values dk(carried.take_front(size_t(ofK / 2))), dv(carried.drop_front(size_t(ofK / 2)));
-      Value following = min(add(t0, kQueryStep), index(last));
-      auto nextRow = rowOf(following);
+      Value following = min(add(t0, kQueryStep), index(last)); // behind the last turn it comes once more
+      const Turn here = turnAt(t0), next = turnAt(add(t0, kQueryStep));
+      const bool early = tiles.parts == 1; // wide heads leave no registers to ask for it before
+      Values q, dout;
+      if (early)
+        q = fetch(next.queries, matrices.q, following), dout = fetch(next.douts, matrices.dout, following);
+      RowOfQuery nextRow = rowOf(following);
       Values dq = tiles.together ? startOfQueries(head, t0, s0) : Values();
-      bringBehind(queries, matrices.q, douts, matrices.dout, following, [&] {
-        auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key, masked);
-        sumUp(weights, douts, ofPart(part, ofE), ofE, dv);
-        sumUp(slopes, queries, ofPart(part, ofK), ofK, dk);
-        if (tiles.together)
-          storeShares(slopes, slopesOfBlock, key);
-      });
-      writeRow(nextRow);
-      drawTile(drawsOfKeys, head, following, s0);
+      auto [weights, slopes] = turnedSlopes(head, k, v, here.queries, here.douts, here.draws, here.first, t0, s0, key, masked);
+      sumUp(weights, here.douts, ofPart(part, ofE), ofE, dv);
+      sumUp(slopes, here.queries, ofPart(part, ofK), ofK, dk);
+      Stage mySlopes = tiles.together ? linesFrom(slopesOfBlock, mul(here.parity, tiles.keys)) : Stage();
       if (tiles.together)
-        addToQueries(head, t0, dq);
+        storeShares(slopes, mySlopes, key);
+      if (!early)
+        q = fetch(next.queries, matrices.q, following);
+      put(next.queries, matrices.q, following, q);
+      if (!early)
+        dout = fetch(next.douts, matrices.dout, following);
+      put(next.douts, matrices.dout, following, dout);
+      writeRow(next, nextRow);
+      drawTile(next.draws, head, following, s0);
       sync();
+      if (tiles.together)
+        addToQueries(head, t0, mySlopes, dq);
       dk.append(dv);
       return dk;
     };
@@ -299,20 +331,20 @@ private:
   }
   Value ofPart(Value part, int64_t features) { return tiles.parts > 1 ? mul(part, features) : Value(); } // the first one
 
-  // The shares as the sums take them, and ds, of the warp's keys and the queries in shared memory.
+  // The shares as the sums take them, and ds, of the warp's keys and the queries in shared memory, of which the first is number `first` there.
   std::pair<Values, Values> turnedSlopes(const Located &head, ArrayRef<Values> k, ArrayRef<Values> v, const Stage &queries, const Stage &douts,
-                                         Value t0, Value s0, Value key, bool masked) {
+                                         const Draws &draws, Value first, Value t0, Value s0, Value key, bool masked) {
     Values weights = products(k, queries), slopes = products(v, douts);
     finishScores(head, weights, add(s0, key), t0, true, masked);
     Value bits[2]; // of two neighbouring queries: keys key + group + 8 i
     IsKept isKept = [&](int64_t piece, int64_t e) {
       if (e < 2)
-        bits[e] = keptBits(drawsOfKeys, head, t0, s0, columnOf(piece, e), add(key, group));
+        bits[e] = keptBits(draws, head, t0, s0, columnOf(piece, e), add(key, group));
       return isBit(bits[e % 2], e / 2);
     };
-    finishSlopes(weights, slopes, spec.scale, drawsOfKeys.memory ? isKept : IsKept(), [&](int64_t piece, int64_t e) -> RowOfQuery {
-      Value query = columnOf(piece, e);
-      return {read(lseOfStep, query), read(deltaOfStep, query)};
+    finishSlopes(weights, slopes, spec.scale, draws.memory ? isKept : IsKept(), [&](int64_t piece, int64_t e) -> RowOfQuery {
+      Value at = mul(add(first, columnOf(piece, e)), 2);
+      return {read(rowsOfStep, at), read(rowsOfStep, add(at, 1))};
     });
     return {weights, slopes};
   }
@@ -344,10 +376,10 @@ private:
     return Values(branch.getResults());
   }
 
-  void addToQueries(const Located &head, Value t0, Values dq) {
+  void addToQueries(const Located &head, Value t0, const Stage &slopes, Values dq) {
     when(hasFeatures(), [&] {
       for (int64_t row = 0; row < tiles.keys; row += 16)
-        multiplyRows(turnedSide(slopesOfBlock, row, rowsOfWarp()), keysOfBlock, row, featuresOfWarp(), dq.begin());
+        multiplyRows(turnedSide(slopes, row, rowsOfWarp()), keysOfBlock, row, featuresOfWarp(), dq.begin());
       storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, rowsOfWarp()), spec.T, featuresOfWarp(), 16, spec.K,
                 [](int64_t, Value sum) { return sum; });
     });
@@ -374,7 +406,7 @@ private:
   const GradTiles tiles;
   Stage byK, byE; // keys and values, or queries and dout
   Stage keysOfBlock, slopesOfBlock; // if all of a head is together
-  Value lseOfStep, deltaOfStep;
+  Value rowsOfStep;
   Value logOfFactor, partOfKept; // null: there is no dropout
   Draws drawsOfQueries, drawsOfKeys;
 };
@@ -385,7 +417,10 @@ Grid gridOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
   GradTiles tiles(grad.forward, target);
   const int64_t ofBias = grad.wantsBiasGrad ? grad.forward.A * tiles.blocksT * tiles.stepsS : 0;
   const int64_t apart = std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS);
-  return gridOfBlocks(tiles.together ? std::max(tiles.keyHeads, ofBias) : apart, kAttendThreads, target);
+  Grid grid = gridOfBlocks(tiles.together ? std::max(tiles.keyHeads, ofBias) : apart, kAttendThreads, target);
+  if (tiles.together)
+    grid.shared = TensorBackward::OfLaunch(tiles).bytes();
+  return grid;
 }
 
 func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec, const TargetInfo &target) {
