@@ -90,9 +90,16 @@ private:
   void bringAll() {
     Bringing at(forTiles({index(0), bit(1), index(0), index(0)}, [&](Value batch, Value firstM, Value firstN, ValueRange carried) {
       return forGrains(carried, [&](Value first, ValueRange values) {
-        return loop(index(0), index(total), 1, values, [&](Value step, ValueRange state) {
-          return bringStep(batch, firstM, firstN, first, step, Bringing(state)).values();
+        Values begin(values);
+        begin.append(loadedAhead(batch, firstM, first, index(0)));
+        Values ended = loop(index(0), index(total), 1, begin, [&](Value step, ValueRange state) {
+          Values ahead(state.drop_front(values.size()));
+          Values next = bringStep(batch, firstM, firstN, first, step, Bringing(state), ahead).values();
+          next.append(ahead);
+          return next;
         });
+        ended.truncate(values.size());
+        return ended;
       });
     }));
     endCopies(0);
@@ -113,7 +120,8 @@ private:
     simt::showToProducts(b, loc);
   }
 
-  Bringing bringStep(Value batch, Value firstM, Value firstN, Value first, Value step, Bringing at) {
+  // `ahead`: what was loaded of A, if anything is; then what was loaded of the next step.
+  Bringing bringStep(Value batch, Value firstM, Value firstN, Value first, Value step, Bringing at, Values &ahead) {
     simt::awaitPhase(b, loc, barrier(kEmpty, at.ring.stage), at.ring.parity);
     Value stage = beginOf(at.ring.stage);
     const int64_t mapped = (tiles.isMapped(0) ? tiles.operand[0].bytes : 0) + (tiles.isMapped(1) ? tiles.operand[1].bytes : 0);
@@ -123,7 +131,12 @@ private:
         bringBoxes(0, batch, firstM, first, step, stage, at.ring.stage);
         bringBoxes(1, batch, firstN, first, step, simt::at(b, loc, stage, constant(tiles.operand[0].bytes)), at.ring.stage);
       });
-    bring(0, batch, firstM, first, step, stage);
+    if (ahead.empty()) {
+      bring(0, batch, firstM, first, step, stage);
+    } else {
+      Value next = arith::MinSIOp::create(b, loc, add(step, 1), index(total - 1));
+      ahead = bringLoaded(partOf(0, batch, firstM, first, step), partOf(0, batch, firstM, first, next), ahead, stage);
+    }
     bring(1, batch, firstN, first, step, simt::at(b, loc, stage, constant(tiles.operand[0].bytes)));
     if (tiles.operand[0].copied || tiles.operand[1].copied)
       simt::endOfCopies(b, loc);
@@ -192,15 +205,20 @@ private:
     return add(part.outside, add(ofRow, offsetOf(plan.k, add(part.firstK, add(part.within, k)), stride)));
   }
 
-  void bring(int which, Value batch, Value firstRow, Value firstK, Value step, Value to) {
-    if (tiles.isMapped(which))
-      return;
+  Part partOf(int which, Value batch, Value firstRow, Value firstK, Value step) {
     const TensorOperand &o = tiles.operand[which];
     auto stride = [&](const Dim &dim) { return strideOf(dim, which); };
     Value outside = add(add(offsetOf(plan.batch, batch, stride), o.view->offset), offsetOf(plan.runs, div(step, tiles.steps), stride));
     const int64_t across = kGroupStep / o.chunk();
-    Part part = {which,  outside, firstRow, firstK, mul(rem(step, tiles.steps), kGroupStep), mul(rem(ofGroup, across), o.chunk()),
-                 div(ofGroup, across)};
+    return {which,  outside, firstRow, firstK, mul(rem(step, tiles.steps), kGroupStep), mul(rem(ofGroup, across), o.chunk()),
+            div(ofGroup, across)};
+  }
+
+  void bring(int which, Value batch, Value firstRow, Value firstK, Value step, Value to) {
+    if (tiles.isMapped(which))
+      return;
+    const TensorOperand &o = tiles.operand[which];
+    const Part part = partOf(which, batch, firstRow, firstK, step);
     if (o.shifted)
       bringShifted(part, to);
     else if (o.wide)
@@ -248,48 +266,89 @@ private:
     }
   }
 
-  // Eight elements at a time that begin anywhere, as bringWide does: what lies in the 16 bytes where they begin and in the 16 behind, all of it before
-  // the first is stored. Lines sixteen apart begin at the same place in them. No 16 bytes are read of which nothing is needed.
-  void bringShifted(const Part &part, Value to) {
-    const TensorOperand &o = tiles.operand[part.which];
+  // Eight elements at a time that begin anywhere, one such for each sixteenth line. What lies in the 16 bytes where they begin and in the 16 behind is
+  // loaded, and shifted into their place. No 16 bytes are read of which nothing is needed.
+  static constexpr int64_t kShiftedLines = kGroupThreads / (kGroupStep / 8), kShiftedTogether = 4;
+  struct Shifted {
+    Value pointer, within; // the 16 bytes where this thread's first eight begin, and where in them: lines sixteen apart begin at the same place
+  };
+  int64_t sideOf(const Part &part) { return part.which == 0 ? plan.tileM : plan.tileN; }
+  std::pair<int64_t, int64_t> besideOf(const Part &part, int64_t number) { // row and k of eight number `number`, from the first eight on
+    const int64_t beside = number * kShiftedLines;
+    return tiles.operand[part.which].alongK ? std::pair(beside, int64_t(0)) : std::pair(beside / 64 * 64, beside % 64);
+  }
+  Shifted shiftedOf(const Part &part) {
+    const bool alongK = tiles.operand[part.which].alongK;
+    Value element = elementAt(part, alongK ? part.line : part.along, alongK ? part.along : part.line), within = rem(element, 8);
+    return {pointerTo(part.which, arith::SubIOp::create(b, loc, element, within)), within};
+  }
+  // How many of the eight there are; null: all of them.
+  Value countOfEight(const Part &part, int64_t number) {
+    const bool alongK = tiles.operand[part.which].alongK;
+    const int64_t count = part.which == 0 ? plan.M : plan.N;
+    auto [besideRow, besideK] = besideOf(part, number);
+    Value row = add(part.firstRow, add(alongK ? part.line : part.along, besideRow)), k = add(part.within, add(alongK ? part.along : part.line, besideK));
+    Value left = arith::SubIOp::create(b, loc, index(alongK ? tiles.length : count), alongK ? k : row);
+    Value there = alongK ? (count % sideOf(part) ? below(row, index(count)) : Value()) : (tiles.length % kGroupStep ? below(k, index(tiles.length)) : Value());
+    const bool ends = alongK ? tiles.length % kGroupStep != 0 : count % sideOf(part) != 0;
+    if (!ends && !there)
+      return Value();
+    Value some = ends ? Value(arith::MinSIOp::create(b, loc, left, index(8))) : index(8);
+    return there ? Value(arith::SelectOp::create(b, loc, there, some, index(0))) : some;
+  }
+  void loadShifted(const Part &part, const Shifted &from, int64_t number, Values &loaded) {
     const Dims &rows = part.which == 0 ? plan.m : plan.n;
-    const int64_t tile = part.which == 0 ? plan.tileM : plan.tileN, count = part.which == 0 ? plan.M : plan.N;
-    constexpr int64_t kLines = kGroupThreads / (kGroupStep / 8), kTogether = 8;
-    const bool ends = o.alongK ? tiles.length % kGroupStep != 0 : count % tile != 0; // within eight, or before
-    auto compare = [&](arith::CmpIPredicate how, Value x, int64_t y) { return arith::CmpIOp::create(b, loc, how, x, index(y)); };
-    Value chunk = arith::XOrIOp::create(b, loc, div(part.along, 8), rem(part.line, 8));
-    to = simt::at(b, loc, to, word(add(mul(part.line, 128), mul(chunk, 16))));
-    Value element = elementAt(part, o.alongK ? part.line : part.along, o.alongK ? part.along : part.line), within = rem(element, 8);
-    Value whole = arith::SubIOp::create(b, loc, element, within), other = index(o.view->offset / 8 * 8);
-    Value isShifted = compare(arith::CmpIPredicate::ne, within, 0);
-    Value shift = arith::IndexCastOp::create(b, loc, b.getI32Type(), within);
-    Values low, high, counts, places;
-    for (int64_t beside = 0; beside < tile; beside += kLines) {
-      const int64_t besideRow = o.alongK ? beside : beside / 64 * 64, besideK = o.alongK ? 0 : beside % 64;
-      Value row = add(o.alongK ? part.line : part.along, besideRow), k = add(o.alongK ? part.along : part.line, besideK);
-      Value here = add(whole, besideRow * strideOf(rows[0], part.which) + besideK * strideOf(plan.k[0], part.which));
-      Value left = o.alongK ? arith::SubIOp::create(b, loc, index(tiles.length), add(part.within, k))
-                            : arith::SubIOp::create(b, loc, index(count), add(part.firstRow, row));
-      Value there = o.alongK ? (count % tile ? below(add(part.firstRow, row), index(count)) : Value())
-                             : (tiles.length % kGroupStep ? below(add(part.within, k), index(tiles.length)) : Value());
-      Value behind = isShifted, number;
-      if (ends || there) {
-        Value some = there ? Value(arith::SelectOp::create(b, loc, there, ends ? left : index(8), index(0))) : left;
-        some = arith::MinSIOp::create(b, loc, some, index(8));
-        here = arith::SelectOp::create(b, loc, compare(arith::CmpIPredicate::sgt, some, 0), here, other);
-        behind = compare(arith::CmpIPredicate::sgt, add(some, within), 8);
-        number = arith::IndexCastOp::create(b, loc, b.getI32Type(), some);
-      }
-      Value pointer = pointerTo(part.which, here);
-      low.push_back(simt::loadEight(b, loc, pointer));
-      high.push_back(simt::loadEight(b, loc, simt::at(b, loc, pointer, arith::SelectOp::create(b, loc, behind, constant(16), constant(0)))));
-      counts.push_back(number), places.push_back(simt::at(b, loc, to, constant(beside * 128)));
-      if (int64_t(low.size()) == kTogether || beside + kLines >= tile) {
-        for (size_t i = 0; i < low.size(); ++i)
-          simt::store(b, loc, simt::firstOf(b, loc, simt::eightFrom(b, loc, low[i], high[i], shift), counts[i]), places[i], 16);
-        low.clear(), high.clear(), counts.clear(), places.clear();
-      }
+    auto above = [&](Value x, int64_t y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, x, index(y)); };
+    auto [besideRow, besideK] = besideOf(part, number);
+    const int64_t distance = besideRow * strideOf(rows[0], part.which) + besideK * strideOf(plan.k[0], part.which);
+    Value pointer = simt::at(b, loc, from.pointer, constant(distance * 2)), behind = above(from.within, 0);
+    if (Value count = countOfEight(part, number)) {
+      pointer = arith::SelectOp::create(b, loc, above(count, 0), pointer, pointerTo(part.which, index(tiles.operand[part.which].view->offset / 8 * 8)));
+      behind = above(add(count, from.within), 8);
     }
+    loaded.push_back(simt::loadEight(b, loc, pointer));
+    loaded.push_back(simt::loadEight(b, loc, simt::at(b, loc, pointer, arith::SelectOp::create(b, loc, behind, constant(16), constant(0)))));
+  }
+  void storeShifted(const Part &part, Value within, int64_t number, Value low, Value high, Value to) {
+    Value chunk = arith::XOrIOp::create(b, loc, div(part.along, 8), rem(part.line, 8)), count = countOfEight(part, number);
+    auto narrow = [&](Value n) { return n ? Value(arith::IndexCastOp::create(b, loc, b.getI32Type(), n)) : n; };
+    to = simt::at(b, loc, simt::at(b, loc, to, word(add(mul(part.line, 128), mul(chunk, 16)))), constant(number * kShiftedLines * 128));
+    simt::store(b, loc, simt::firstOf(b, loc, simt::eightFrom(b, loc, low, high, narrow(within)), narrow(count)), to, 16);
+  }
+
+  void bringShifted(const Part &part, Value to) {
+    const Shifted from = shiftedOf(part);
+    for (int64_t first = 0; first < sideOf(part) / kShiftedLines; first += kShiftedTogether) {
+      Values loaded;
+      for (int64_t i = 0; i < kShiftedTogether; ++i)
+        loadShifted(part, from, first + i, loaded);
+      for (int64_t i = 0; i < kShiftedTogether; ++i)
+        storeShifted(part, from.within, first + i, loaded[size_t(2 * i)], loaded[size_t(2 * i + 1)], to);
+    }
+  }
+
+  // Of A, whose part of a step fits into registers, the next step is loaded while this one is stored: where it begins within 16 bytes, and all of it.
+  Values loadedAhead(Value batch, Value firstRow, Value firstK, Value step) {
+    Values loaded;
+    if (!tiles.operand[0].shifted || total == 0)
+      return loaded;
+    const Part part = partOf(0, batch, firstRow, firstK, step);
+    const Shifted from = shiftedOf(part);
+    loaded.push_back(from.within);
+    for (int64_t number = 0; number < sideOf(part) / kShiftedLines; ++number)
+      loadShifted(part, from, number, loaded);
+    return loaded;
+  }
+  Values bringLoaded(const Part &part, const Part &next, ValueRange loaded, Value to) {
+    const Shifted from = shiftedOf(next);
+    Values ahead = {from.within};
+    for (int64_t first = 0; first < sideOf(part) / kShiftedLines; first += kShiftedTogether) {
+      for (int64_t i = first; i < first + kShiftedTogether; ++i)
+        storeShifted(part, loaded[0], i, loaded[size_t(1 + 2 * i)], loaded[size_t(2 + 2 * i)], to);
+      for (int64_t i = first; i < first + kShiftedTogether; ++i)
+        loadShifted(next, from, i, ahead);
+    }
+    return ahead;
   }
 
   // One element at a time, some lines together. Where these are there all or none, and lie at equal distances, what is none of the operand
@@ -391,7 +450,7 @@ private:
       auto tile = [&](int which, Value from) {
         const TensorOperand &o = tiles.operand[which];
         const int64_t byte = which * tiles.operand[0].bytes + (o.alongK ? k * 2 : k * 128);
-        return simt::TileOfLines{arith::AddIOp::create(b, loc, from, constant(byte)), !o.alongK};
+        return simt::TileOfLines{from, byte, !o.alongK};
       };
       next = simt::multiplyTiles(b, loc, tile(0, a), tile(1, begin), next);
     }

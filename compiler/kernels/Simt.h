@@ -82,10 +82,11 @@ void showToProducts(mlir::OpBuilder &, mlir::Location);
 void expectBytes(mlir::OpBuilder &, mlir::Location, mlir::Value barrier, int64_t bytes);
 void copyBox(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value map, mlir::ValueRange begin, mlir::Value barrier);
 // 64 x 16 times 16 x N, added to `sums`: row 16 w + l / 4 (and 8 below) and columns 2 (l % 4) + 8 j are those of lane l of warp w, as in
-// multiplyMatrices. Both operands lie in shared memory in lines of 128 bytes (ContractTensor.h, GroupTiles) from `at` (i64, an address) on;
-// `turned`: a line has 64 rows at one k. It goes on by and by: `sums` are not to be touched before `finishedSums` returns them.
+// multiplyMatrices. Both operands lie in shared memory in lines of 128 bytes (ContractTensor.h, GroupTiles) from `at` (i64, an address) on
+// and so many bytes beside; `turned`: a line has 64 rows at one k. It goes on by and by: `sums` are not to be touched before `finishedSums` returns them.
 struct TileOfLines {
   mlir::Value at;
+  int64_t beside = 0;
   bool turned = false;
 };
 llvm::SmallVector<mlir::Value> multiplyTiles(mlir::OpBuilder &, mlir::Location, TileOfLines a, TileOfLines b, mlir::ValueRange sums);

@@ -95,7 +95,8 @@ static Value describe(OpBuilder &b, Location loc, TileOfLines tile) {
   const uint64_t fixed = (tile.turned ? kNextRows : 1) << 16 | kNextLines << 32 | kSwizzle128 << 62;
   auto number = [&](uint64_t n) { return emitInteger(b, loc, b.getI64Type(), int64_t(n)); };
   Value address = LLVM::AndOp::create(b, loc, tile.at, number(0x3ffff));
-  return LLVM::OrOp::create(b, loc, LLVM::LShrOp::create(b, loc, address, number(4)), number(fixed));
+  Value begin = LLVM::OrOp::create(b, loc, LLVM::LShrOp::create(b, loc, address, number(4)), number(fixed));
+  return b.createOrFold<arith::AddIOp>(loc, begin, number(uint64_t(tile.beside) / 16)); // of all tiles of a stage, `begin` is one
 }
 
 SmallVector<Value> multiplyTiles(OpBuilder &b, Location loc, TileOfLines x, TileOfLines y, ValueRange sums) {

@@ -66,12 +66,12 @@ def planted_faults():
         ended, left = built.run_with_fault(kind, number, *run)
         found[kind] += ended.returncode in (4, 99) or (ended.returncode == 0 and left != (wanted / "final.safetensors").read_bytes())
 
-    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 2) for kind, count in counts.items() for i in range(3)])
+    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 4) for kind, count in counts.items() for i in range(5)])
     # Lines of the maps that the driver makes are swizzled in another way.
     ended = built.run(*run, "--out", programs.FOLDER / "wgmma-maps-out", allowed=range(256), maps="64")
     left = programs.FOLDER / "wgmma-maps-out" / "final.safetensors"
     verdicts.expect(ended.returncode in (4, 99) or left.read_bytes() != (wanted / "final.safetensors").read_bytes(), "maps: a fault was not found")
-    # Of the three places of a kind some are in kernels that this step does not run, or on a way that it does not take.
+    # Of the five places of a kind some are in kernels that this step does not run, or on a way that it does not take.
     verdicts.expect(min(found.values()) > 0, "a kind of fault was not found: %s" % found)
 
 
