@@ -202,18 +202,10 @@ Value emitDrawRow(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key,
 
 SmallVector<Value> emitDrawWords(OpBuilder &b, Location loc, DrawKey key, Value example, Value block) {
   Integers i{b, loc};
-  Type wide = b.getI64Type();
-  auto upper = [&](Value x) { return i.truncate(i.shr(x, 32), 32); };
-  auto product = [&](Value word, int64_t factor) { return i.mul(arith::ExtUIOp::create(b, loc, wide, word), i.c(wide, factor)); };
-  std::array<Value, 4> c = {i.truncate(block, 32), upper(block), i.truncate(example, 32), upper(example)};
-  Value keys[2] = {i.truncate(key.low, 32), i.truncate(key.high, 32)};
-  for (int round = 0; round < 10; ++round) {
-    Value p0 = product(c[0], 0xD2511F53), p1 = product(c[2], 0xCD9E8D57);
-    c = {i.bxor(i.bxor(upper(p1), c[1]), keys[0]), i.truncate(p1, 32), i.bxor(i.bxor(upper(p0), c[3]), keys[1]), i.truncate(p0, 32)};
-    keys[0] = i.add(keys[0], i.c(keys[0].getType(), int32_t(0x9E3779B9)));
-    keys[1] = i.add(keys[1], i.c(keys[1].getType(), int32_t(0xBB67AE85)));
-  }
-  return {c[0], c[1], c[2], c[3]};
+  SmallVector<Value> words;
+  for (Value word : blockWords(i, key, example, block))
+    words.push_back(i.truncate(word, 32));
+  return words;
 }
 
 Value emitDraw(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key, Value example, Value element) {
